@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // peer is an AMQP client that uses a third-party library.
@@ -100,7 +101,7 @@ func (c *cbs) put(token string) int {
 func loginAMQP(t testing.TB, h *testbroker.Hub, d hubdata.Device) *peer {
 	t.Helper()
 	p := dialPeer(t, h)
-	require.Equal(t, 200, p.cbs().put(token(d)))
+	require.Equal(t, 200, p.cbs().put(hubtest.Token(d)))
 	return p
 }
 
@@ -146,7 +147,7 @@ func soon(t testing.TB) context.Context {
 
 func TestTelemetryOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		require.Equal(t, 1, h.Connections("dev-1"))
 		l := p.telemetry(d)
@@ -223,7 +224,7 @@ func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, erro
 }
 
 func TestAMQPOnEveryPort(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	for name, dial := range everyWay(t, h) {
 		t.Run(name, func(t *testing.T) {
 			stream, err := dial()
@@ -238,7 +239,7 @@ func TestAMQPOnEveryPortInABubble(t *testing.T) {
 	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				stream, err := everyWay(t, h)[name]()
 				require.NoError(t, err)
 				bothWays(t, h, d, stream)
@@ -250,7 +251,7 @@ func TestAMQPOnEveryPortInABubble(t *testing.T) {
 // bothWays sends large messages in both directions, and lets an hour pass.
 func bothWays(t *testing.T, h *testbroker.Hub, d hubdata.Device, stream net.Conn) {
 	p := newPeer(t, h, stream, nil)
-	require.Equal(t, 200, p.cbs().put(token(d)))
+	require.Equal(t, 200, p.cbs().put(hubtest.Token(d)))
 	large := make([]byte, 200<<10)
 	before := h.Len()
 	l := p.telemetry(d)
@@ -279,25 +280,25 @@ func TestSASL(t *testing.T) {
 		"none":      {func(_, _ hubdata.Device, _ string) amqp.SASLType { return nil }, "", true},
 		"anonymous": {func(_, _ hubdata.Device, _ string) amqp.SASLType { return amqp.SASLTypeAnonymous() }, "", true},
 		"plain": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
-			return amqp.SASLTypePlain("dev-1@sas.hub", token(d))
+			return amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))
 		}, "", false},
 		"plain of a policy": {func(_, _ hubdata.Device, whole string) amqp.SASLType {
 			return amqp.SASLTypePlain("service@sas.root.hub", whole)
 		}, "", false},
 		"plain of a module": {func(_, mod hubdata.Device, _ string) amqp.SASLType {
-			return amqp.SASLTypePlain("dev-1/mod-1@sas.hub", token(mod))
+			return amqp.SASLTypePlain("dev-1/mod-1@sas.hub", hubtest.Token(mod))
 		}, "", true},
 		"plain, another hub": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
-			return amqp.SASLTypePlain("dev-1@sas.hub2", token(d))
+			return amqp.SASLTypePlain("dev-1@sas.hub2", hubtest.Token(d))
 		}, "0x1", false},
 		"plain, another device": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
-			return amqp.SASLTypePlain("dev-2@sas.hub", token(d))
+			return amqp.SASLTypePlain("dev-2@sas.hub", hubtest.Token(d))
 		}, "0x1", false},
 		"plain, no token": {func(_, _ hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-1@sas.hub", "secret")
 		}, "0x1", false},
 		"plain, name alone": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
-			return amqp.SASLTypePlain("dev-1", token(d))
+			return amqp.SASLTypePlain("dev-1", hubtest.Token(d))
 		}, "0x1", false},
 		"plain, another policy": {func(_, _ hubdata.Device, whole string) amqp.SASLType {
 			return amqp.SASLTypePlain("owner@sas.root.hub", whole)
@@ -309,7 +310,7 @@ func TestSASL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refused []error
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 					if e.Kind == event.Refused {
 						refused = append(refused, e.Err)
 					}
@@ -318,7 +319,7 @@ func TestSASL(t *testing.T) {
 				require.NoError(t, err)
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
-				whole := sign("hub.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
+				whole := hubtest.Sign("hub.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
 				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 				require.NoError(t, err)
 				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
@@ -354,7 +355,7 @@ func TestCertificatesOverAMQP(t *testing.T) {
 		"external by name": amqp.SASLTypeExternal("x-1")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				cert := testbroker.NewClientCert("x-1", time.Time{}, time.Time{})
 				other := testbroker.NewClientCert("x-2", time.Time{}, time.Time{})
 				_, err := h.AddDeviceX509("x-1", testbroker.Thumbprint(cert.Leaf))

@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // dialers open AMQP connections to the hub in a bubble.
@@ -215,7 +216,7 @@ func TestAMQPBadInput(t *testing.T) {
 		for name, c := range badInputs() {
 			t.Run(way+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
+					h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
 					n := newNeighbour(t, h)
 					n.works(h)
 					stop := make(chan struct{})
@@ -293,7 +294,7 @@ func TestStrangeConditions(t *testing.T) {
 		amqpwire.Symbol(strings.Repeat("long", 2000)),
 		"%s%n%!", "amqp:link:detach-forced"} {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			e := &amqpwire.Error{Condition: condition, Description: strings.Repeat("\x00é", 1000),
 				Info: amqpwire.Map{{Key: amqpwire.Symbol("k"), Value: amqpwire.List{nil, uint8(1)}}}}
 			p := dialFrames(t, h)
@@ -326,7 +327,7 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 	}{"window": {0, amqpwire.SendMixed}, "settlement": {1 << 30, amqpwire.SendUnsettled}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				n := newNeighbour(t, h)
 				p := dialFrames(t, h)
 				p.open(nil)
@@ -344,7 +345,7 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 				p.say(0, all)
 				request := func(id uint32) []byte {
 					m := encoded(t, &amqpwire.Message{
-						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
+						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
 						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
 							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 					})
@@ -380,7 +381,7 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 	for name, mode := range map[string]uint8{"window": amqpwire.SendMixed, "settlement": amqpwire.SendUnsettled} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				p := dialFrames(t, h)
 				p.open(nil)
 				p.say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
@@ -412,7 +413,7 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 				}
 				for id := uint32(1); id <= n; id++ {
 					p.say(0, transferOf(100, id), encoded(t, &amqpwire.Message{
-						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
+						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
 						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
 							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 					})...)
@@ -438,7 +439,7 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 // A hundred peers over real TLS abort the handshake or send garbage. No goroutine or memory
 // remains.
 func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)

@@ -16,20 +16,21 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // An answer has the request's id with the same type: some clients cast it, others compare it.
 func TestCorrelationIDsKeepTheirType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		c := dialPeer(t, h).cbs()
 		for _, id := range []any{"text", uint64(0), uint64(7), uint64(1 << 40), amqp.UUID{1, 15: 2}, []byte{1, 2}, nil} {
-			m := c.ask(tokenMessage(id, "x", token(d)))
+			m := c.ask(tokenMessage(id, "x", hubtest.Token(d)))
 			require.Equal(t, id, m.Properties.CorrelationID)
 			require.Equal(t, int32(200), m.ApplicationProperties["status-code"])
 			require.Equal(t, "OK", m.ApplicationProperties["status-description"])
 		}
-		m := tokenMessage(nil, "x", token(d))
+		m := tokenMessage(nil, "x", hubtest.Token(d))
 		m.Properties = nil
 		require.Equal(t, int32(200), c.ask(m).ApplicationProperties["status-code"])
 	})
@@ -62,31 +63,34 @@ func putTokenCases() map[string]putTokenCase {
 			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["name"] = "gateway/devices/dev-1" }, "dev-1"},
 		"expiration": {200,
 			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["expiration"] = time.Now() }, "dev-1"},
-		"secondary key": {200, tok(func(w putTokenWorld) string { return sign(sr, w.dev.SecondaryKey, soon()) }), "dev-1"},
+		"secondary key": {200, tok(func(w putTokenWorld) string {
+			return hubtest.Sign(sr, w.dev.SecondaryKey,
+				soon())
+		}), "dev-1"},
 		"resource not encoded": {200,
 			tok(func(w putTokenWorld) string {
-				return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon())
+				return hubtest.Sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon())
 			}), "dev-1"},
 		"name for devices": {200,
 			tok(func(w putTokenWorld) string {
-				return sign("hub.device.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+				return hubtest.Sign("hub.device.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 			}), "dev-1"},
 		"resource encoded twice": {200, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
-		"id with a percent sign": {200, tok(func(w putTokenWorld) string { return token(w.odd) }), "a%20b"},
-		"module":                 {200, tok(func(w putTokenWorld) string { return token(w.mod) }), "dev-1/mod-1"},
+		"id with a percent sign": {200, tok(func(w putTokenWorld) string { return hubtest.Token(w.odd) }), "a%20b"},
+		"module":                 {200, tok(func(w putTokenWorld) string { return hubtest.Token(w.mod) }), "dev-1/mod-1"},
 		"policy for whole hub": {200, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+			return hubtest.Sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-2"},
 		"policy for all devices": {200, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
+			return hubtest.Sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1/mod-1"},
 		"policy for one": {200, tok(func(w putTokenWorld) string {
-			return sign(sr, w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+			return hubtest.Sign(sr, w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1"},
 		"within the grace": {200, tok(func(w putTokenWorld) string {
-			return sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
+			return hubtest.Sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
 		}), "dev-1"},
 
 		"no operation": {400,
@@ -100,43 +104,46 @@ func putTokenCases() map[string]putTokenCase {
 		"name that is no text": {400,
 			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["name"] = int32(1) }, "dev-1"},
 		"body of bytes": {400,
-			func(m *amqp.Message, w putTokenWorld) { m.Value, m.Data = nil, [][]byte{[]byte(token(w.dev))} }, "dev-1"},
+			func(m *amqp.Message, w putTokenWorld) { m.Value, m.Data = nil, [][]byte{[]byte(hubtest.Token(w.dev))} }, "dev-1"},
 		"token of words": {400, tok(func(putTokenWorld) string { return "let me in" }), "dev-1"},
-		"key of another": {401, tok(func(w putTokenWorld) string { return sign(sr, w.two.PrimaryKey, soon()) }), "dev-1"},
+		"key of another": {401, tok(func(w putTokenWorld) string {
+			return hubtest.Sign(sr, w.two.PrimaryKey,
+				soon())
+		}), "dev-1"},
 		"expired": {401, tok(func(w putTokenWorld) string {
-			return sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
+			return hubtest.Sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
 		}), "dev-1"},
 		"another hub": {401, tok(func(w putTokenWorld) string {
-			return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
 		"hub without skn": {401, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub.example.test", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
 		"policy unknown": {401, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=owner"
+			return hubtest.Sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=owner"
 		}), "dev-1"},
 		"policy, bad key": {401, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test", w.dev.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+			return hubtest.Sign("hub.example.test", w.dev.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1"},
 		"policy, expired": {401, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test", w.policy.PrimaryKey, 1) + "&skn=" + w.policy.Name
+			return hubtest.Sign("hub.example.test", w.policy.PrimaryKey, 1) + "&skn=" + w.policy.Name
 		}), "dev-1"},
 		"below the device": {401, tok(func(w putTokenWorld) string {
-			return sign(sr+"%2Fx", w.dev.PrimaryKey, soon())
+			return hubtest.Sign(sr+"%2Fx", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
 		"not of devices": {401, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test%2Fthings%2Fdev-1", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub.example.test%2Fthings%2Fdev-1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
-		"disabled": {401, tok(func(w putTokenWorld) string { return token(w.off) }), "off"},
+		"disabled": {401, tok(func(w putTokenWorld) string { return hubtest.Token(w.off) }), "off"},
 		"unknown device": {404, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test%2Fdevices%2Fnobody", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub.example.test%2Fdevices%2Fnobody", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
 
 		"device's for its module": {200, func(*amqp.Message, putTokenWorld) {}, "!dev-1/mod-1"},
 		"device's for another":    {200, func(*amqp.Message, putTokenWorld) {}, "!dev-2"},
-		"module's for its device": {200, tok(func(w putTokenWorld) string { return token(w.mod) }), "!dev-1"},
+		"module's for its device": {200, tok(func(w putTokenWorld) string { return hubtest.Token(w.mod) }), "!dev-1"},
 		"policy's for one disabled": {200, tok(func(w putTokenWorld) string {
-			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+			return hubtest.Sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "!off"},
 	}
 }
@@ -146,7 +153,7 @@ func TestPutToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var events []string
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { events = append(events, e.String()) }})
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { events = append(events, e.String()) }})
 				w := putTokenWorld{dev: d}
 				var err error
 				w.mod, err = h.AddModule("dev-1", "mod-1")
@@ -161,7 +168,7 @@ func TestPutToken(t *testing.T) {
 				w.policy, err = h.AddPolicy("service")
 				require.NoError(t, err)
 				p := dialPeer(t, h)
-				m := tokenMessage("id", "hub.example.test/devices/dev-1", token(d))
+				m := tokenMessage("id", "hub.example.test/devices/dev-1", hubtest.Token(d))
 				c.change(m, w)
 				answer := p.cbs().ask(m)
 				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"],
@@ -187,7 +194,7 @@ func TestPutToken(t *testing.T) {
 func TestTokensEndAndAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gone []string
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 			if e.Kind == event.Disconnected {
 				gone = append(gone, e.String())
 			}
@@ -197,7 +204,8 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 		p := dialPeer(t, h)
 		c := p.cbs()
 		short := func(d hubdata.Device) string {
-			return sign(url.QueryEscape(d.HostName+"/devices/"+d.ID), d.PrimaryKey, time.Now().Add(10*time.Minute).Unix())
+			return hubtest.Sign(url.QueryEscape(d.HostName+"/devices/"+d.ID), d.PrimaryKey,
+				time.Now().Add(10*time.Minute).Unix())
 		}
 		require.Equal(t, 200, c.put(short(d)))
 		require.Equal(t, 200, c.put(short(two)))
@@ -223,10 +231,10 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 
 func TestTokenOfSASLEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 		require.NoError(t, err)
-		p := newPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})
+		p := newPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))})
 		r := p.c2dMessages(d, nil)
 		start := time.Now()
 		_, err = r.Receive(t.Context(), nil)
@@ -239,25 +247,25 @@ func TestTokenOfSASLEndsTheConnection(t *testing.T) {
 
 func TestTooManyTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxTokens: 1}})
+		h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxTokens: 1}})
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		c := dialPeer(t, h).cbs()
-		require.Equal(t, 200, c.put(token(d)))
-		require.Equal(t, 403, c.put(token(two)))
-		require.Equal(t, 200, c.put(token(d)))
+		require.Equal(t, 200, c.put(hubtest.Token(d)))
+		require.Equal(t, 403, c.put(hubtest.Token(two)))
+		require.Equal(t, 200, c.put(hubtest.Token(d)))
 	})
 }
 
 func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		p := dialPeer(t, h)
 		c := p.cbs()
-		require.Equal(t, 200, c.put(token(d)))
-		require.Equal(t, 200, c.put(token(two)))
+		require.Equal(t, 200, c.put(hubtest.Token(d)))
+		require.Equal(t, 200, c.put(hubtest.Token(two)))
 		s1, s2 := p.telemetry(d), p.telemetry(two)
 		require.NoError(t, h.SetEnabled("dev-1", false))
 		require.Equal(t, "amqp:unauthorized-access", condition(t, s1.Send(t.Context(), body("x"), nil)))
@@ -268,15 +276,15 @@ func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 		require.Equal(t, 1, h.Connections(""))
 		_, err = p.session().NewSender(t.Context(), "/devices/dev-2/messages/events", nil)
 		require.Equal(t, "amqp:not-found", condition(t, err))
-		require.Equal(t, 401, c.put(token(d)))
-		require.Equal(t, 404, c.put(token(two)))
+		require.Equal(t, 401, c.put(hubtest.Token(d)))
+		require.Equal(t, 404, c.put(hubtest.Token(two)))
 	})
 }
 
 // Many devices share one connection, each with its own session and the same link names.
 func TestAThousandDevicesOnOneConnection(t *testing.T) {
 	const devices = 1000
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	p := dialFrames(t, h)
 	p.open(nil)
 	p.begin(0)
@@ -291,7 +299,7 @@ func TestAThousandDevicesOnOneConnection(t *testing.T) {
 	for i := range uint16(devices) {
 		d, err := h.AddDevice(fmt.Sprint("d", i))
 		require.NoError(t, err)
-		require.Equal(t, 200, p.put(uint32(i), "put-token", token(d)))
+		require.Equal(t, 200, p.put(uint32(i), "put-token", hubtest.Token(d)))
 		p.say(i+1, beginOf(100))
 		want[*amqpwire.Begin](p)
 		a := senderTo("amqps://hub.example.test:5671"+resource(d)+"/messages/events", 0)

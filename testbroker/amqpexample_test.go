@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func ExampleHub_Dial_amqp() {
@@ -28,7 +29,7 @@ func ExampleHub_Dial_amqp() {
 		log.Fatal(err)
 	}
 	conn, err := amqp.NewConn(ctx, stream, &amqp.ConnOptions{
-		HostName: hub.HostName(), SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(dev)),
+		HostName: hub.HostName(), SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(dev)),
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // lostBy returns what an error reports as lost: "connection", "session", "link", or "" for none.
@@ -79,7 +80,7 @@ func TestFaultsOfMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				l := loginAMQP(t, h, d).telemetry(d)
 				in := h.Inject(c.fault)
 				receipt, err := l.SendWithReceipt(soon(t), body("x"), nil)
@@ -144,7 +145,7 @@ func TestFaultsOfAnAttach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				p := loginAMQP(t, h, d)
 				in := h.Inject(c.fault)
 				if c.fault.Kind == fault.Absent {
@@ -152,7 +153,7 @@ func TestFaultsOfAnAttach(t *testing.T) {
 					require.Equal(t, 1, in.Fired())
 					q := dialPeer(t, h)
 					tokens := q.cbs()
-					require.Error(t, tokens.sender.Send(soon(t), tokenMessage("1", "x", token(d)), nil))
+					require.Error(t, tokens.sender.Send(soon(t), tokenMessage("1", "x", hubtest.Token(d)), nil))
 					require.Equal(t, 2, in.Fired(), "the device is cut off at its put-token")
 					return
 				}
@@ -185,7 +186,7 @@ func TestFaultsOfAnAttach(t *testing.T) {
 
 func TestCreditIsWithheld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.WithholdCredit})
 		require.Equal(t, "amqp:link:transfer-limit-exceeded", condition(t, p.telemetry(d).Send(soon(t), body("x"), nil)))
@@ -201,7 +202,7 @@ func TestCreditIsWithheld(t *testing.T) {
 // An idle link is detached without any sign before.
 func TestIdleLinksAreDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D, Delay: time.Hour / 2})
 		l, r := p.telemetry(d), p.c2dMessages(d, nil)
@@ -238,25 +239,26 @@ func TestIdleLinksAreDetached(t *testing.T) {
 
 func TestFaultsOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		c := dialPeer(t, h).cbs()
 		for _, status := range []int{400, 401, 403, 404, 429, 500, 503} {
 			in := h.Inject(fault.Fault{Kind: fault.RefuseToken, Device: "dev-1", Status: status})
-			require.Equal(t, status, c.put(token(d)))
+			require.Equal(t, status, c.put(hubtest.Token(d)))
 			require.Equal(t, 1, in.Fired())
 		}
 		slow := h.Inject(fault.Fault{Kind: fault.SlowToken, Delay: 100 * time.Second})
 		start := time.Now()
-		require.Equal(t, 200, c.put(token(d)))
+		require.Equal(t, 200, c.put(hubtest.Token(d)))
 		require.Equal(t, 100*time.Second, time.Since(start))
 		require.Equal(t, 1, slow.Fired())
 		none := h.Inject(fault.Fault{Kind: fault.SwallowToken})
-		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), nil))
+		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", hubtest.Token(d)), nil))
 		_, err := c.receiver.Receive(soon(t), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 1, none.Fired())
 		drop := h.Inject(fault.Fault{Kind: fault.DropOnToken})
-		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), &amqp.SendOptions{Settled: true}))
+		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", hubtest.Token(d)),
+			&amqp.SendOptions{Settled: true}))
 		_, err = c.receiver.Receive(t.Context(), nil)
 		require.Equal(t, "connection", lostBy(err))
 		require.Equal(t, 1, drop.Fired())
@@ -284,7 +286,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				in := h.Inject(c.fault)
 				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 				var conn *amqp.Conn
@@ -322,7 +324,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 
 func TestThrottleOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		l := loginAMQP(t, h, d).telemetry(d)
 		in := h.Inject(fault.Fault{Kind: fault.Throttle, Rate: 2, Limit: 4})
 		start := time.Now()
@@ -388,10 +390,10 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				p := dialPeer(t, h)
 				tokens := p.cbs()
-				require.Equal(t, 200, tokens.put(token(d)))
+				require.Equal(t, 200, tokens.put(hubtest.Token(d)))
 				l := links{telemetry: p.telemetry(d), commands: p.c2dMessages(d, nil), tokens: tokens.receiver, cbs: tokens.sender,
 					conn: p.conn}
 				l.twinOut, l.twinIn = p.pair("/devices/dev-1/twin", "t")
@@ -425,7 +427,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 				}
 				if name == "KillTcp" {
 					q := dialPeer(t, h).cbs()
-					require.Error(t, q.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), nil), "cut for the duration")
+					require.Error(t, q.sender.Send(t.Context(), tokenMessage("1", "x", hubtest.Token(d)), nil), "cut for the duration")
 					time.Sleep(5 * time.Second)
 					loginAMQP(t, h, d)
 				}
@@ -436,12 +438,12 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 
 func TestInvokedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		l := loginAMQP(t, h, d).telemetry(d)
 		require.NoError(t, l.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "InvokeMaxMessageQuota", "AzIoTHub_FaultOperationCloseReason": "20",
 		}, Data: [][]byte{{1}}}, nil))
-		login(t, h, d).conn.Close()
+		hubtest.Login(t, h, d).Conn.Close()
 		require.Equal(t, "amqp:resource-limit-exceeded", condition(t, l.Send(t.Context(), body("x"), nil)))
 		require.NoError(t, l.Send(t.Context(), body("x"), nil))
 		require.Equal(t, 1, h.FaultMessages()[0].Refused)
@@ -450,7 +452,7 @@ func TestInvokedOnce(t *testing.T) {
 
 func TestGracefulShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "ShutDownAmqp", "AzIoTHub_FaultOperationCloseReason": "byebye",
@@ -480,7 +482,7 @@ func TestNoFaultIsForgotten(t *testing.T) {
 // The outcome can be read before the end of the connection.
 func TestDropAfterTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		p := dialFrames(t, h)
 		p.login(d)
@@ -497,7 +499,7 @@ func TestDropAfterTheOutcome(t *testing.T) {
 // timeout.
 func TestHalfOpenIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
+		h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
@@ -525,7 +527,7 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				same := func(e *amqpwire.Error) {
 					t.Helper()
 					if e == nil {
@@ -542,7 +544,7 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 				p.say(0, receiverFrom("$cbs", 101))
 				want[*amqpwire.Attach](p)
 				p.say(0, credit(101, 10))
-				require.Equal(t, 200, p.put(0, "put-token", token(d)))
+				require.Equal(t, 200, p.put(0, "put-token", hubtest.Token(d)))
 				a := senderTo(telemetryAddress, 1)
 				a.Properties = amqpwire.Map{{Key: amqpwire.Symbol("long"), Value: string(make([]byte, 400))}}
 				require.Empty(t, p.attach(a).Properties, "the echo would not fit either")
@@ -572,12 +574,12 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 // A device that requested to be cut off is also recognized by its SASL user name.
 func TestKillTcpWithSASL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		open := func() (*amqp.Conn, error) {
 			stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
 			return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c",
-				SASLType: amqp.SASLTypePlain("dev-1@sas.hub", token(d))})
+				SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))})
 		}
 		conn, err := open()
 		require.NoError(t, err)
@@ -599,7 +601,7 @@ func TestKillTcpWithSASL(t *testing.T) {
 // A frame too large for the SASL handshake is not answered with AMQP frames.
 func TestSASLFramesAreShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		header := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
 		p.send(header[:])

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func TestAddressesOfLinks(t *testing.T) {
@@ -54,7 +55,7 @@ func TestAddressesOfLinks(t *testing.T) {
 	} {
 		t.Run(c.address, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				_, err = h.AddDevice("dev-2")
@@ -64,7 +65,7 @@ func TestAddressesOfLinks(t *testing.T) {
 				p := dialPeer(t, h)
 				tokens := p.cbs()
 				for _, d := range []hubdata.Device{d, mod, odd} {
-					require.Equal(t, 200, tokens.put(token(d)))
+					require.Equal(t, 200, tokens.put(hubtest.Token(d)))
 				}
 				s := p.session()
 				check := func(want string, err error) {
@@ -110,7 +111,7 @@ func TestLinksThatTheHubDoesNotHave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				p := dialFrames(t, h)
 				p.login(d)
 				a := senderTo(telemetryAddress, 1)
@@ -175,7 +176,7 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				l := loginAMQP(t, h, d).telemetry(d)
 				require.Equal(t, c.want, condition(t, l.Send(t.Context(), c.m, nil)))
 				require.Zero(t, h.Len())
@@ -188,7 +189,7 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 
 func TestMaxMessageSizeOfALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 1000, MaxFrameSize: 512}})
+		h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 1000, MaxFrameSize: 512}})
 		l := loginAMQP(t, h, d).telemetry(d)
 		require.EqualValues(t, 1000, l.MaxMessageSize())
 		require.Equal(t, "amqp:link:message-size-exceeded", condition(t, l.Send(t.Context(), body(strings.Repeat("x", 1000)),
@@ -200,7 +201,7 @@ func TestMaxMessageSizeOfALink(t *testing.T) {
 
 func TestBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		l := loginAMQP(t, h, d).telemetry(d)
 		batch := &amqp.Message{Format: amqpwire.BatchFormat}
 		for i := range 500 {
@@ -221,7 +222,7 @@ func TestBatch(t *testing.T) {
 
 func TestC2DMessagesOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Seed: 7})
+		h, d := hubtest.NewHub(t, &testbroker.Options{Seed: 7})
 		expiry := time.Now().Add(time.Minute)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{
 			MessageID: "m", CorrelationID: "c", UserID: "u", ContentType: "t", ContentEncoding: "e", Ack: "full", Expiry: expiry,
@@ -289,7 +290,7 @@ func TestOutcomesOfC2DMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
 				r := loginAMQP(t, h, d).c2dMessages(d, c.o)
 				tags := make(map[string]bool)
@@ -316,7 +317,7 @@ func TestOutcomesOfC2DMessages(t *testing.T) {
 // delivered again.
 func TestTheLockOfAC2DMessageEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		p := dialFrames(t, h)
 		p.login(d)
@@ -352,7 +353,7 @@ func TestTheLockOfAC2DMessageEnds(t *testing.T) {
 // Dispositions of ranges, some without a state.
 func TestRangesOfDispositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		for i := range 6 {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte{byte(i)}}))
 		}
@@ -389,7 +390,7 @@ func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 		"com.microsoft:link-creation-conflict"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				p := loginAMQP(t, h, d)
 				old, s := p.c2dMessages(d, &amqp.ReceiverOptions{Credit: 5}), p.telemetry(d)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
@@ -415,18 +416,18 @@ func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 // MQTT and AMQP share the queue; the newest receiver gets the waiting messages.
 func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		m := login(t, h, d)
-		require.Equal(t, []byte{1}, m.subscribe(1, "devices/dev-1/messages/devicebound/#"))
+		h, d := hubtest.NewHub(t, nil)
+		m := hubtest.Login(t, h, d)
+		require.Equal(t, []byte{1}, m.Subscribe(1, "devices/dev-1/messages/devicebound/#"))
 		r := loginAMQP(t, h, d).c2dMessages(d, nil)
-		require.Error(t, m.end())
+		require.Error(t, m.End())
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		_, err := r.Receive(soon(t), nil)
 		require.NoError(t, err)
 
-		m = login(t, h, d)
-		require.Equal(t, []byte{1}, m.subscribe(1, "devices/dev-1/messages/devicebound/#"))
-		require.Contains(t, string(m.expect(3)), "1")
+		m = hubtest.Login(t, h, d)
+		require.Equal(t, []byte{1}, m.Subscribe(1, "devices/dev-1/messages/devicebound/#"))
+		require.Contains(t, string(m.Expect(3)), "1")
 		_, err = r.Receive(soon(t), nil)
 		require.Equal(t, "com.microsoft:link-creation-conflict", condition(t, err))
 	})
@@ -436,7 +437,7 @@ func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
 // link.
 func TestNamesOfLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
@@ -460,7 +461,7 @@ func TestNamesOfLinks(t *testing.T) {
 // it.
 func TestC2DMessagesTooLargeForALinkWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, 5000)}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("small")}))
 		p := loginAMQP(t, h, d)
@@ -494,7 +495,7 @@ func (p *peer) pair(address, channel string) (*amqp.Sender, *amqp.Receiver) {
 // Every request is answered on the receiver paired with its sender, with an id of the same type.
 func TestLinksForTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		s1, r1 := p.pair("/devices/dev-1/twin", "twin:1")
 		s2, r2 := p.pair("/devices/dev-1/twin", "twin:2")
@@ -525,7 +526,7 @@ func TestLinksForTwins(t *testing.T) {
 // A second pair of method links replaces the first.
 func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		s1, r1 := p.pair("/devices/dev-1/methods/devicebound", "methods:1")
 		require.Equal(t, "amqp:invalid-field", condition(t, s1.Send(t.Context(), body("{}"), nil)), "it answers nothing")
@@ -549,11 +550,11 @@ func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
 // SendRaw and the log work as over MQTT, because the hub is the same.
 func TestBothProtocolsFeedOneLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
 		l := loginAMQP(t, h, d).telemetry(d)
-		w.publish(1, events+"%24.mid=a", "same")
-		w.acked()
+		w.Publish(1, hubtest.Events+"%24.mid=a", "same")
+		w.Acked()
 		id := func(s string) *amqp.Message {
 			return &amqp.Message{Properties: &amqp.MessageProperties{MessageID: "a"}, Data: [][]byte{[]byte(s)}}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const feedbackAddress = "/messages/serviceBound/feedback"
@@ -232,18 +233,18 @@ func TestReceiversShareNotices(t *testing.T) {
 func TestFileNotificationsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d, policy := newService(t, nil)
-		device := overHTTP(t, h, d)
+		device := hubtest.OverHTTP(t, h, d)
 		for address, c := range map[string]struct{ name, escaped string }{
 			"/messages/serviceBound/filenotifications":      {"logs/a b.txt", "logs/a%20b.txt"},
 			"messages/servicebound/fileuploadnotifications": {"b", "b"},
 		} {
 			name := c.name
 			at := time.Now().UTC()
-			l := device.beginUpload(name)
-			device.putBlob(l, "content")
-			require.Equal(t, 204, device.endUpload(ended(l.CorrelationID)).StatusCode)
-			failed := strings.Replace(ended(device.beginUpload(name).CorrelationID), "true", "false", 1)
-			require.Equal(t, 204, device.endUpload(failed).StatusCode)
+			l := beginUpload(device, name)
+			putBlob(device, l, "content")
+			require.Equal(t, 204, endUpload(device, hubtest.Ended(l.CorrelationID)).StatusCode)
+			failed := strings.Replace(hubtest.Ended(beginUpload(device, name).CorrelationID), "true", "false", 1)
+			require.Equal(t, 204, endUpload(device, failed).StatusCode)
 			r := loginService(t, h, policy).notices(address, nil)
 			m, err := r.Receive(soon(t), nil)
 			require.NoError(t, err)

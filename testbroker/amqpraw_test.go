@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // rawPeer is a client that sends and reads AMQP frames.
@@ -184,7 +185,7 @@ func (p *rawPeer) login(d hubdata.Device) {
 	p.say(0, receiverFrom("$cbs", 101))
 	want[*amqpwire.Attach](p)
 	p.say(0, credit(101, 10))
-	require.Equal(p.t, 200, p.put(0, "put-token", token(d)))
+	require.Equal(p.t, 200, p.put(0, "put-token", hubtest.Token(d)))
 }
 
 // put sends a token and returns the status.
@@ -369,7 +370,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 	for name, c := range violations() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				if c.detaches == amqpwire.TransferLimitExceeded {
 					h.Inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkTelemetry})
 				}
@@ -415,7 +416,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 
 func TestFramesOfAnUnknownLinkAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
@@ -441,7 +442,8 @@ func TestFloods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{SessionWindow: c.window, Credit: c.credit}})
+				h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{SessionWindow: c.window,
+					Credit: c.credit}})
 				p := dialFrames(t, h)
 				p.login(d)
 				p.attach(senderTo(telemetryAddress, 1))
@@ -492,7 +494,7 @@ func TestHeadersThatMakeNoSense(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				p := dialFrames(t, h)
 				if c.send == "" {
 					sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
@@ -531,7 +533,7 @@ func TestBeforeTheOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				p := dialFrames(t, h)
 				header := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
 				p.send(header[:])
@@ -550,7 +552,7 @@ func TestBeforeTheOpen(t *testing.T) {
 // A client need not wait for answers: some send the whole handshake at once.
 func TestPipelinedHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		for size := range 40 {
 			var all []byte
 			add := func(channel uint16, body amqpwire.Performative, payload []byte) {
@@ -560,7 +562,7 @@ func TestPipelinedHandshake(t *testing.T) {
 			}
 			sasl, plain := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL), amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
 			all = append(all, sasl[:]...)
-			add(0, &amqpwire.Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00dev-1@sas.hub\x00" + token(d))}, nil)
+			add(0, &amqpwire.Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00dev-1@sas.hub\x00" + hubtest.Token(d))}, nil)
 			all = append(all, plain[:]...)
 			add(0, &amqpwire.Open{ContainerID: "c", MaxFrameSize: 1 << 16, ChannelMax: 1}, nil)
 			add(1, &amqpwire.Begin{IncomingWindow: 10, OutgoingWindow: 10}, nil)
@@ -609,7 +611,7 @@ func pieces(b []byte, size int) func(func([]byte) bool) {
 
 func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
+		h, _ := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
 		p := dialFrames(t, h)
 		answer := p.open(nil)
 		require.Equal(t, amqpwire.Some(uint32(30000)), answer.IdleTimeout, "half of it is announced")
@@ -630,7 +632,7 @@ func TestIdleTimeout(t *testing.T) {
 
 func TestTheHubKeepsConnectionsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: -1}})
+		h, _ := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: -1}})
 		p := dialFrames(t, h)
 		answer := p.open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512, IdleTimeout: amqpwire.Some(uint32(10000))})
 		require.False(t, answer.IdleTimeout.OK)
@@ -652,7 +654,7 @@ func TestSilentHandshake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				p := dialFrames(t, h)
 				begin(p)
 				start := time.Now()
@@ -671,7 +673,7 @@ func TestSilentHandshake(t *testing.T) {
 
 func TestAbortedAndPartialDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
@@ -703,7 +705,7 @@ func TestAbortedAndPartialDeliveries(t *testing.T) {
 // The answer to an echo has the hub's state.
 func TestEchoAndDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.login(d)
 		p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(1)), IncomingWindow: 100, Echo: true})
@@ -734,7 +736,7 @@ func TestEchoAndDrain(t *testing.T) {
 // The client's window limits the hub's transfers, in addition to credit.
 func TestTheClientsWindowIsObeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
 		p.say(0, &amqpwire.Begin{IncomingWindow: 3, OutgoingWindow: 100})
@@ -747,7 +749,7 @@ func TestTheClientsWindowIsObeyed(t *testing.T) {
 		c := credit(101, 1)
 		c.IncomingWindow = 3
 		p.say(0, c)
-		require.Equal(t, 200, p.put(0, "put-token", token(d)))
+		require.Equal(t, 200, p.put(0, "put-token", hubtest.Token(d)))
 		p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, 2000)}))
 		c = credit(1, 10)
@@ -776,7 +778,7 @@ func TestTheClientsWindowIsObeyed(t *testing.T) {
 // A client cannot expect a transfer behind the next one of the hub.
 func TestANextIncomingIDDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.login(d) // with one transfer of the hub
 		p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(1)), IncomingWindow: 100, Echo: true})
@@ -790,7 +792,7 @@ func TestANextIncomingIDDoesNotLead(t *testing.T) {
 // Ids and counts are serial numbers: zero follows the highest.
 func TestSerialNumbersWrap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.login(d)
 		p.say(1, &amqpwire.Begin{NextOutgoingID: 1<<32 - 2, IncomingWindow: 100, OutgoingWindow: 100})
@@ -828,7 +830,7 @@ func TestSerialNumbersWrap(t *testing.T) {
 // A client may give credit before its attach is answered.
 func TestCreditBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkC2D, Delay: time.Minute})
 		p := dialFrames(t, h)
@@ -845,7 +847,7 @@ func TestCreditBeforeTheAnswer(t *testing.T) {
 // A client can detach a link whose attach is unanswered.
 func TestGivingUpAnAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		for _, kind := range []fault.Kind{fault.SwallowAttach, fault.SlowAttach} {
 			h.Inject(fault.Fault{Kind: kind, Link: fault.LinkTelemetry, Delay: time.Minute})
 			p := dialFrames(t, h)
@@ -868,7 +870,7 @@ func TestGivingUpAnAttach(t *testing.T) {
 // Answers wait for credit up to a limit, and need a receiver.
 func TestAnswersWithoutCredit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := dialFrames(t, h)
 		p.open(nil)
 		p.begin(0)
@@ -877,7 +879,7 @@ func TestAnswersWithoutCredit(t *testing.T) {
 		want[*amqpwire.Flow](p)
 		request := func(id uint32) {
 			p.say(0, transferOf(100, id), encoded(t, &amqpwire.Message{
-				Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: token(d), HasValue: true,
+				Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
 				ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
 					{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 			})...)
@@ -910,7 +912,7 @@ func TestAnswersWithoutCredit(t *testing.T) {
 // Close is quick and leaves nothing behind, in every state of connections.
 func TestCloseOfAHubWithAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkTwinSender, Delay: time.Hour})
 		h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Hour})
 		dialFrames(t, h)
@@ -939,7 +941,7 @@ func TestCloseOfAHubWithAMQP(t *testing.T) {
 }
 
 func TestGarbageNeverBreaksTheHub(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	for _, s := range []string{"", "AMQP", "AMQP\x00\x01\x00\x00\x00\x00\x00\x04",
 		"AMQP\x03\x01\x00\x00\x00\x00\x00\x08\x02\x01\x00\x00", "\x16\x03\x01\x00\x00"} {
 		p := dialFrames(t, h)

@@ -15,13 +15,14 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const serviceAddress = "/messages/devicebound"
 
 // newService makes a hub with the device dev-1 and a policy of back ends.
 func newService(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Device, hubdata.Policy) {
-	h, d := newHub(t, o)
+	h, d := hubtest.NewHub(t, o)
 	p, err := h.AddPolicy("service", hubdata.ServiceConnect)
 	require.NoError(t, err)
 	return h, d, p
@@ -31,7 +32,7 @@ func newService(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.D
 func loginService(t testing.TB, h *testbroker.Hub, policy hubdata.Policy) *peer {
 	t.Helper()
 	p := dialPeer(t, h)
-	require.Equal(t, 200, p.cbs().put(policyToken(policy, h.HostName())))
+	require.Equal(t, 200, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
 	return p
 }
 
@@ -45,12 +46,12 @@ type policyCase struct {
 
 func policyCases() map[string]policyCase {
 	of := func(sr string) func(p hubdata.Policy) string {
-		return func(p hubdata.Policy) string { return policyToken(p, sr) }
+		return func(p hubdata.Policy) string { return hubtest.PolicyToken(p, sr) }
 	}
 	text := func(key func(p hubdata.Policy) string) func(p hubdata.Policy) string {
 		return func(p hubdata.Policy) string {
 			until := time.Now().Add(time.Hour).Unix()
-			return signBytes("sb%3a%2f%2fhub.example.test%2f", []byte(key(p)), until) + "&skn=" + p.Name
+			return hubtest.SignBytes("sb%3a%2f%2fhub.example.test%2f", []byte(key(p)), until) + "&skn=" + p.Name
 		}
 	}
 	return map[string]policyCase{
@@ -74,10 +75,10 @@ func policyCases() map[string]policyCase {
 		"another text": {text(func(p hubdata.Policy) string { return "x" + p.PrimaryKey }),
 			401, false, false},
 		"expired": {func(p hubdata.Policy) string {
-			return sign("hub.example.test", p.PrimaryKey, time.Now().Add(-time.Hour).Unix()) + "&skn=" + p.Name
+			return hubtest.Sign("hub.example.test", p.PrimaryKey, time.Now().Add(-time.Hour).Unix()) + "&skn=" + p.Name
 		}, 401, false, false},
 		"another policy": {func(p hubdata.Policy) string {
-			return sign("hub.example.test", p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=nobody"
+			return hubtest.Sign("hub.example.test", p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=nobody"
 		}, 401, false, false},
 	}
 }
@@ -88,7 +89,7 @@ func TestTokensOfPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refused []event.Event
-				h, _ := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 					if e.Kind == event.Refused {
 						refused = append(refused, e)
 					}
@@ -138,11 +139,11 @@ func TestRightsOfPoliciesOverAMQP(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(right), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				policy, err := h.AddPolicy("some", right)
 				require.NoError(t, err)
 				p := dialPeer(t, h)
-				require.Equal(t, c.status, p.cbs().put(policyToken(policy, h.HostName())))
+				require.Equal(t, c.status, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
 				_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
 				requireOpen(t, c.opens, err)
 				_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
@@ -155,13 +156,15 @@ func TestRightsOfPoliciesOverAMQP(t *testing.T) {
 // A policy can authenticate with SASL PLAIN, by a token or by its key. Other mechanisms leave it to
 // $cbs.
 func TestPoliciesOverSASL(t *testing.T) {
-	ofPolicy := func(p hubdata.Policy, _ hubdata.Device) string { return policyToken(p, "hub.example.test") }
+	ofPolicy := func(p hubdata.Policy, _ hubdata.Device) string { return hubtest.PolicyToken(p, "hub.example.test") }
 	key := func(p hubdata.Policy, _ hubdata.Device) string { return p.SecondaryKey }
-	path := func(p hubdata.Policy, _ hubdata.Device) string { return policyToken(p, "hub.example.test%2Fmessages") }
-	elsewhere := func(p hubdata.Policy, _ hubdata.Device) string { return policyToken(p, "hub2.example.test") }
+	path := func(p hubdata.Policy, _ hubdata.Device) string {
+		return hubtest.PolicyToken(p, "hub.example.test%2Fmessages")
+	}
+	elsewhere := func(p hubdata.Policy, _ hubdata.Device) string { return hubtest.PolicyToken(p, "hub2.example.test") }
 	decoded := func(p hubdata.Policy, _ hubdata.Device) string { return rawKey(p.PrimaryKey) }
 	torn := func(hubdata.Policy, hubdata.Device) string { return "SharedAccessSignature sr=x" }
-	ofDevice := func(_ hubdata.Policy, d hubdata.Device) string { return token(d) }
+	ofDevice := func(_ hubdata.Policy, d hubdata.Device) string { return hubtest.Token(d) }
 	for name, c := range map[string]struct {
 		user     string
 		password func(p hubdata.Policy, d hubdata.Device) string
@@ -273,7 +276,7 @@ func TestRepliesToTokensAreRouted(t *testing.T) {
 			m := &amqpwire.Message{
 				ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "name", Value: "x"},
 					{Key: "type", Value: "servicebus.windows.net:sastoken"}},
-				Value: policyToken(policy, h.HostName()), HasValue: true,
+				Value: hubtest.PolicyToken(policy, h.HostName()), HasValue: true,
 			}
 			if c.replyTo != "" {
 				m.Properties = &amqpwire.Properties{ReplyTo: amqpwire.Some(c.replyTo)}
@@ -295,12 +298,12 @@ func TestTokensOfPoliciesEnd(t *testing.T) {
 		h, _, policy := newService(t, nil)
 		p := dialPeer(t, h)
 		c := p.cbs()
-		short := sign("hub.example.test", policy.PrimaryKey, time.Now().Add(10*time.Minute).Unix()) + "&skn=service"
+		short := hubtest.Sign("hub.example.test", policy.PrimaryKey, time.Now().Add(10*time.Minute).Unix()) + "&skn=service"
 		require.Equal(t, 200, c.put(short))
 		s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
 		require.NoError(t, err)
 		time.Sleep(14 * time.Minute)
-		require.Equal(t, 200, c.put(policyToken(policy, "hub.example.test%2Fmessages")))
+		require.Equal(t, 200, c.put(hubtest.PolicyToken(policy, "hub.example.test%2Fmessages")))
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil), "the other token allows it")
 		time.Sleep(time.Hour)
@@ -308,7 +311,7 @@ func TestTokensOfPoliciesEnd(t *testing.T) {
 		_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
 		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
 		require.Zero(t, h.Links("", fault.LinkServiceC2D))
-		require.Equal(t, 200, c.put(policyToken(policy, h.HostName())))
+		require.Equal(t, 200, c.put(hubtest.PolicyToken(policy, h.HostName())))
 		_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, h.Links("", fault.LinkServiceC2D))
@@ -319,17 +322,17 @@ func TestTokensOfPoliciesEnd(t *testing.T) {
 func TestGrantsAreKeptApart(t *testing.T) {
 	t.Run("fewer rights", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, _ := newHub(t, nil)
+			h, _ := hubtest.NewHub(t, nil)
 			policy, err := h.AddPolicy("owner", hubdata.AllRights)
 			require.NoError(t, err)
 			p := dialPeer(t, h)
 			c := p.cbs()
 			soon := time.Now().Add(10 * time.Minute).Unix()
-			require.Equal(t, 200, c.put(sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=owner"))
+			require.Equal(t, 200, c.put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=owner"))
 			_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
 			require.NoError(t, err)
 			later := time.Now().Add(time.Hour).Unix()
-			require.Equal(t, 200, c.put(signBytes("hub.example.test", []byte(policy.PrimaryKey), later)+"&skn=owner"))
+			require.Equal(t, 200, c.put(hubtest.SignBytes("hub.example.test", []byte(policy.PrimaryKey), later)+"&skn=owner"))
 			_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
 			require.NoError(t, err)
 			require.Equal(t, 1, h.Links("dev-1", fault.LinkTelemetry))
@@ -345,7 +348,7 @@ func TestGrantsAreKeptApart(t *testing.T) {
 			require.NoError(t, err)
 			p := &peer{t, h, conn}
 			soon := time.Now().Add(time.Minute).Unix()
-			require.Equal(t, 200, p.cbs().put(sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=service"))
+			require.Equal(t, 200, p.cbs().put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=service"))
 			s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
 			require.NoError(t, err)
 			time.Sleep(time.Hour)
@@ -361,12 +364,12 @@ func TestSlowAttachOutlivesTheToken(t *testing.T) {
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				policy, err := h.AddPolicy("owner", hubdata.AllRights)
 				require.NoError(t, err)
 				p := dialPeer(t, h)
 				end := time.Now().Add(10 * time.Minute).Unix()
-				require.Equal(t, 200, p.cbs().put(sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
+				require.Equal(t, 200, p.cbs().put(hubtest.Sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
 				in := h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: kind, Delay: 30 * time.Minute})
 				r, err := p.session().NewReceiver(t.Context(), address, nil)
 				require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // TestAMQPUnderFaults runs a few devices through many faults. A device sends each message until it
@@ -32,7 +33,7 @@ func TestAMQPUnderFaults(t *testing.T) {
 func stressAMQP(t *testing.T, seed uint64) {
 	const devices, messages, commands = 3, 60, 20
 	rng := rand.New(rand.NewPCG(seed, 2))
-	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{MaxDeliveries: 1000}})
+	h, _ := hubtest.NewHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{MaxDeliveries: 1000}})
 	kinds := []fault.Kind{
 		fault.RefuseConnect, fault.SlowConnack, fault.SwallowConnack, fault.DropConnect,
 		fault.GarbageOnConnect,
@@ -192,7 +193,7 @@ func (a *amqpDevice) authenticate(ctx context.Context, conn *amqp.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := sender.Send(ctx, tokenMessage("1", "x", token(a.d)), nil); err != nil {
+	if err := sender.Send(ctx, tokenMessage("1", "x", hubtest.Token(a.d)), nil); err != nil {
 		return err
 	}
 	m, err := receiver.Receive(ctx, nil)
@@ -258,7 +259,7 @@ func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
 
 // TestAMQPUnderLoad does everything concurrently on real connections, for the race detector.
 func TestAMQPUnderLoad(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortAMQP, "127.0.0.1:0")
 	require.NoError(t, err)
 	const devices, messages = 4, 300

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // Clients without declared types send simple values as properties, and texts as bodies. A strict
@@ -40,13 +41,13 @@ func TestTypesOfTelemetryOverAMQP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				require.NoError(t, loginAMQP(t, h, d).telemetry(d).Send(t.Context(), &c.m, nil))
 				got := h.Messages()[0]
 				require.Equal(t, string(c.want.Body), string(got.Body))
 				require.Equal(t, c.want.Properties, got.Properties)
 
-				h, d = newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{StrictTypes: true}})
+				h, d = hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{StrictTypes: true}})
 				err := loginAMQP(t, h, d).telemetry(d).Send(t.Context(), &c.m, nil)
 				if c.strict == "" {
 					require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const (
@@ -31,7 +32,7 @@ func newBroker(t testing.TB, o *testbroker.BrokerOptions) (*testbroker.Hub, hubd
 	if o == nil {
 		o = &testbroker.BrokerOptions{}
 	}
-	return newHub(t, &testbroker.Options{Broker: o})
+	return hubtest.NewHub(t, &testbroker.Options{Broker: o})
 }
 
 // inBothVersions runs a test with MQTT 3.1.1 and MQTT 5, in fake time.
@@ -158,9 +159,9 @@ func TestBrokerCredentials(t *testing.T) {
 		h, d := newBroker(t, nil)
 		require.Zero(t, code(h, d, password(d.PrimaryKey)))
 		require.Zero(t, code(h, d, password(d.SecondaryKey)))
-		require.Zero(t, code(h, d, password(token(d))))
+		require.Zero(t, code(h, d, password(hubtest.Token(d))))
 		require.Equal(t, codes[badCredentials], code(h, d, password("x")))
-		require.Equal(t, codes[notAuthorized], code(h, d, password(token(d)+"0")))
+		require.Equal(t, codes[notAuthorized], code(h, d, password(hubtest.Token(d)+"0")))
 		require.Equal(t, codes[notAuthorized], code(h, hubdata.Device{ID: "dev-2", PrimaryKey: "x"}, password("x")))
 		require.Zero(t, code(h, d, func(k *packets.ConnectParams) { k.ClientIdentifier = "any" }))
 		require.Equal(t, codes[badID], code(h, d, func(k *packets.ConnectParams) { k.Username = []byte("dev/#") }))
@@ -182,9 +183,9 @@ func TestBrokerCredentials(t *testing.T) {
 
 func TestBrokerEndsConnectionsWithTheirTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}, ConnectionGrace: -1})
+		h, d := hubtest.NewHub(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}, ConnectionGrace: -1})
 		pk := plainConnect(d, 5)
-		pk.Connect.Password, pk.Connect.Keepalive = []byte(token(d)), 0
+		pk.Connect.Password, pk.Connect.Keepalive = []byte(hubtest.Token(d)), 0
 		c := dialPlain(t, h, 5)
 		c.connect(pk)
 		begin := time.Now()
@@ -302,7 +303,7 @@ func TestBrokerPropertiesOfDeliveries(t *testing.T) {
 		}, m.Properties)
 		require.Error(t, h.SendC2D("dev-1", hubdata.C2D{Topic: "a/#"}))
 	})
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	require.ErrorContains(t, h.SendC2D("dev-1", hubdata.C2D{Topic: "a"}), "Options.Broker")
 }
 
@@ -544,7 +545,7 @@ func TestBrokerWills(t *testing.T) {
 
 func TestBrokerAuthenticatesWithAToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}, ConnectionGrace: -1})
+		h, d := hubtest.NewHub(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}, ConnectionGrace: -1})
 		auth := func(code byte, data string) packets.Packet {
 			return packets.Packet{
 				FixedHeader: packets.FixedHeader{Type: packets.Auth}, ReasonCode: code,
@@ -558,7 +559,7 @@ func TestBrokerAuthenticatesWithAToken(t *testing.T) {
 			return pk
 		}
 		c := dialPlain(t, h, 5)
-		ack := c.connect(connectWith(testbroker.AuthMethod, token(d)))
+		ack := c.connect(connectWith(testbroker.AuthMethod, hubtest.Token(d)))
 		require.Zero(t, ack.ReasonCode)
 		require.Equal(t, testbroker.AuthMethod, ack.Properties.AuthenticationMethod)
 		time.Sleep(30 * time.Minute)
@@ -574,27 +575,27 @@ func TestBrokerAuthenticatesWithAToken(t *testing.T) {
 		asked := c.expect(packets.Auth)
 		require.Equal(t, byte(0x18), asked.ReasonCode)
 		require.NotEmpty(t, asked.Properties.AuthenticationData)
-		c.send(auth(0x18, token(d)))
+		c.send(auth(0x18, hubtest.Token(d)))
 		require.Zero(t, c.expect(packets.Connack).ReasonCode)
 		time.Sleep(50 * time.Minute)
-		c.send(auth(0x19, token(d)))
+		c.send(auth(0x19, hubtest.Token(d)))
 		require.Zero(t, c.expect(packets.Auth).ReasonCode)
 		s, _ := h.Session("dev-1")
 		require.Equal(t, 2, s.Authentications)
 		time.Sleep(50 * time.Minute)
 		c.send(auth(0x19, ""))
 		require.Equal(t, byte(0x18), c.expect(packets.Auth).ReasonCode)
-		c.send(auth(0x18, token(d)))
+		c.send(auth(0x18, hubtest.Token(d)))
 		require.Zero(t, c.expect(packets.Auth).ReasonCode)
 		h.Inject(fault.Fault{Kind: fault.SwallowAuth})
-		c.send(auth(0x19, token(d)))
+		c.send(auth(0x19, hubtest.Token(d)))
 		h.Inject(fault.Fault{Kind: fault.SlowAuth, Delay: time.Second})
 		begin := time.Now()
-		c.send(auth(0x19, token(d)))
+		c.send(auth(0x19, hubtest.Token(d)))
 		c.expect(packets.Auth)
 		require.Equal(t, time.Second, time.Since(begin))
 		h.Inject(fault.Fault{Kind: fault.RefuseAuth, Description: "go away", ServerReference: "other:1883"})
-		c.send(auth(0x19, token(d)))
+		c.send(auth(0x19, hubtest.Token(d)))
 		end := c.disconnected()
 		require.Equal(t, byte(0x87), end.ReasonCode)
 		require.Equal(t, "go away", end.Properties.ReasonString)
@@ -719,7 +720,7 @@ func TestBrokerFaultsOfMessages(t *testing.T) {
 func TestBrokerReportsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kinds []event.Kind
-		h, d := newHub(t, &testbroker.Options{
+		h, d := hubtest.NewHub(t, &testbroker.Options{
 			Broker: &testbroker.BrokerOptions{}, OnEvent: func(e event.Event) { kinds = append(kinds, e.Kind) },
 		})
 		c := loginPlain(t, h, d, 5)
@@ -765,7 +766,7 @@ func TestBrokerTakesClientCertificates(t *testing.T) {
 		require.NoError(t, err)
 		code := func(certs ...tls.Certificate) byte {
 			w := dialWith(t, h, certs...)
-			c := &plainClient{t, w.conn, w.in, version}
+			c := &plainClient{t, w.Conn, w.In, version}
 			pk := plainConnect(d, version)
 			pk.Connect.UsernameFlag, pk.Connect.PasswordFlag = false, false
 			return c.connect(pk).ReasonCode

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // TestNoC2DMessageIsLost sends C2D messages to a device that meets many faults and acknowledges
@@ -32,7 +33,7 @@ func TestNoC2DMessageIsLost(t *testing.T) {
 func commandStress(t *testing.T, seed uint64) {
 	const commands = 200
 	rng := rand.New(rand.NewPCG(seed, 2))
-	h, d := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{TTL: 48 * time.Hour,
+	h, d := hubtest.NewHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{TTL: 48 * time.Hour,
 		MaxDeliveries: 1000, Window: 1 + rng.IntN(20)}})
 	clean := rng.IntN(2) == 0
 	kinds := []fault.Kind{
@@ -103,23 +104,23 @@ func receiveAll(t *testing.T, h *testbroker.Hub, d hubdata.Device, clean bool, s
 		if err != nil {
 			continue
 		}
-		received := receive(newWire(t, raw), raw, d, clean, rng, &subscribed, stop)
+		received := receive(hubtest.NewWire(t, raw), raw, d, clean, rng, &subscribed, stop)
 		all = append(all, received...)
 		raw.Close()
 	}
 }
 
-func receive(w *wire, raw net.Conn, d hubdata.Device, clean bool, rng *rand.Rand, subscribed *bool,
+func receive(w *hubtest.Wire, raw net.Conn, d hubdata.Device, clean bool, rng *rand.Rand, subscribed *bool,
 	stop <-chan struct{}) (all []int) {
-	con := connectOf(d)
-	con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix())
+	con := hubtest.ConnectOf(d)
+	con.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix())
 	if !clean {
-		con.flags = 0
+		con.Flags = 0
 	}
 	raw.SetDeadline(time.Now().Add(5 * time.Second))
-	raw.Write(con.bytes())
-	kind, body, err := w.read()
-	if err != nil || kind != connack || body[1] != 0 {
+	raw.Write(con.Bytes())
+	kind, body, err := w.Read()
+	if err != nil || kind != hubtest.Connack || body[1] != 0 {
 		return nil
 	}
 	if *subscribed = *subscribed && body[0] == 1; !*subscribed {
@@ -132,11 +133,11 @@ func receive(w *wire, raw net.Conn, d hubdata.Device, clean bool, rng *rand.Rand
 		default:
 		}
 		raw.SetDeadline(time.Now().Add(5 * time.Second))
-		kind, body, err := w.read()
+		kind, body, err := w.Read()
 		switch {
-		case err != nil, kind == suback && body[2] != 1:
+		case err != nil, kind == hubtest.Suback && body[2] != 1:
 			return all
-		case kind == suback:
+		case kind == hubtest.Suback:
 			*subscribed = true
 		case kind == 3:
 			n := binary.BigEndian.Uint16(body)
@@ -151,7 +152,7 @@ func receive(w *wire, raw net.Conn, d hubdata.Device, clean bool, rng *rand.Rand
 			}
 			raw.Write(append([]byte{0x40, 2}, id...))
 			if rng.IntN(10) == 0 {
-				raw.Write(publishBytes(2, 1, events, "x"))
+				raw.Write(hubtest.PublishBytes(2, 1, hubtest.Events, "x"))
 			}
 		}
 	}

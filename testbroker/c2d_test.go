@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const devicebound = "devices/dev-1/messages/devicebound/#"
@@ -30,15 +31,15 @@ type command struct {
 	body  string
 }
 
-// c2dMessage reads a PUBLISH.
-func (w *wire) c2dMessage() command {
-	w.t.Helper()
-	first, err := w.in.Peek(1)
-	require.NoError(w.t, err)
-	body := w.expect(3)
+// readC2D reads a PUBLISH.
+func readC2D(w *hubtest.Wire) command {
+	w.T.Helper()
+	first, err := w.In.Peek(1)
+	require.NoError(w.T, err)
+	body := w.Expect(3)
 	n := binary.BigEndian.Uint16(body)
 	c := command{qos: first[0] >> 1 & 3, dup: first[0]&8 != 0, topic: string(body[2 : 2+n])}
-	require.Zero(w.t, first[0]&1, "RETAIN")
+	require.Zero(w.T, first[0]&1, "RETAIN")
 	body = body[2+n:]
 	if c.qos > 0 {
 		c.id = binary.BigEndian.Uint16(body)
@@ -49,10 +50,10 @@ func (w *wire) c2dMessage() command {
 }
 
 // c2dMessages reads PUBLISH packets and returns their bodies, with a plus sign for DUP.
-func (w *wire) c2dMessages(n int) (all []string) {
-	w.t.Helper()
+func c2dMessages(w *hubtest.Wire, n int) (all []string) {
+	w.T.Helper()
 	for range n {
-		c := w.c2dMessage()
+		c := readC2D(w)
 		if c.dup {
 			c.body = "+" + c.body
 		}
@@ -61,35 +62,35 @@ func (w *wire) c2dMessages(n int) (all []string) {
 	return all
 }
 
-func (w *wire) ack(id uint16) {
-	w.t.Helper()
-	w.send([]byte{0x40, 2, byte(id >> 8), byte(id)})
+func ack(w *hubtest.Wire, id uint16) {
+	w.T.Helper()
+	w.Send([]byte{0x40, 2, byte(id >> 8), byte(id)})
 }
 
 // quiet checks that the hub sends nothing more by itself.
-func (w *wire) quiet() {
-	w.t.Helper()
+func quiet(w *hubtest.Wire) {
+	w.T.Helper()
 	synctest.Wait()
-	w.ping()
+	w.Ping()
 }
 
 // receiver logs in and subscribes to C2D messages.
-func receiver(t testing.TB, h *testbroker.Hub, d hubdata.Device, qos byte) *wire {
-	w := login(t, h, d)
+func receiver(t testing.TB, h *testbroker.Hub, d hubdata.Device, qos byte) *hubtest.Wire {
+	w := hubtest.Login(t, h, d)
 	filter := devicebound
 	if d.ModuleID != "" {
 		filter = "devices/dev-1/modules/" + d.ModuleID + "/messages/devicebound/#"
 	}
-	require.Equal(t, []byte{qos}, w.subscribe(qos, filter))
+	require.Equal(t, []byte{qos}, w.Subscribe(qos, filter))
 	return w
 }
 
 // keeper connects with CleanSession=0 and returns the session-present flag.
-func keeper(t testing.TB, h *testbroker.Hub, d hubdata.Device) (*wire, byte) {
-	c := connectOf(d)
-	c.flags = 0
-	w := dial(t, h)
-	answer := w.connect(c)
+func keeper(t testing.TB, h *testbroker.Hub, d hubdata.Device) (*hubtest.Wire, byte) {
+	c := hubtest.ConnectOf(d)
+	c.Flags = 0
+	w := hubtest.Dial(t, h)
+	answer := w.Connect(c)
 	require.Zero(t, answer[1])
 	return w, answer[0]
 }
@@ -111,7 +112,7 @@ func states(h *testbroker.Hub) (all []string) {
 
 func TestC2DMessageIsDeliveredAndCompleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
 		start := time.Now()
 		sent := hubdata.C2D{
@@ -125,7 +126,7 @@ func TestC2DMessageIsDeliveredAndCompleted(t *testing.T) {
 		topic := "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound" +
 			"&%24.mid=c2d-7&%24.cid=op-3&%24.uid=me&%24.ct=application%2Fjson%3Bcharset%3Dutf-8&%24.ce=utf-8" +
 			"&%24.exp=2000-01-01T00%3A20%3A00.0000012Z&iothub-ack=full&color=blue&a%20b%26%3D=%C3%BC%2F%2B%23%25&z="
-		require.Equal(t, command{qos: 1, topic: topic, id: 1, body: "hello"}, w.c2dMessage())
+		require.Equal(t, command{qos: 1, topic: topic, id: 1, body: "hello"}, readC2D(w))
 
 		want := hubdata.C2DRecord{
 			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: hubdata.Invisible, Deliveries: 1, Connection: 1,
@@ -133,31 +134,31 @@ func TestC2DMessageIsDeliveredAndCompleted(t *testing.T) {
 		}
 		require.Equal(t, []hubdata.C2DRecord{want}, h.C2DLog("dev-1"))
 		time.Sleep(time.Second)
-		w.ack(1)
+		ack(w, 1)
 		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 1))
 		want.State, want.Ended, want.Feedback = hubdata.Completed, start.Add(time.Second), "Success"
 		require.Equal(t, []hubdata.C2DRecord{want}, h.C2DLog(""))
-		w.quiet()
+		quiet(w)
 	})
 }
 
 func TestEmptyC2DMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
-			w.c2dMessage().topic,
+			readC2D(w).topic,
 			"the bag is never empty")
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Extra: "&nothing&empty=/"}))
 		require.Equal(t,
 			"devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound&nothing&empty=/",
-			w.c2dMessage().topic)
+			readC2D(w).topic)
 	})
 }
 
 func TestInvalidC2DMessagesAreRefused(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	for name, c := range map[string]hubdata.C2D{
 		"too large":          {Body: make([]byte, hubdata.MaxC2D+1)},
 		"long id":            {MessageID: strings.Repeat("x", 129)},
@@ -179,7 +180,7 @@ func TestInvalidC2DMessagesAreRefused(t *testing.T) {
 
 func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		for range 50 {
 			enqueue(t, h, "x")
 		}
@@ -187,7 +188,7 @@ func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
 		w := receiver(t, h, d, 1)
 		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQueueFull,
 			"what is not acknowledged still counts")
-		w.ack(w.c2dMessage().id)
+		ack(w, readC2D(w).id)
 		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 1))
 		enqueue(t, h, "x")
 		require.Equal(t, 50, h.PurgeC2D("dev-1"))
@@ -197,56 +198,56 @@ func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
 
 func TestWindowOfUnacknowledgedC2DMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 3}})
+		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 3}})
 		w := receiver(t, h, d, 1)
 		enqueue(t, h, "a", "b", "c", "d", "e")
-		require.Equal(t, []string{"a", "b", "c"}, w.c2dMessages(3))
-		w.quiet()
-		w.ack(2)
-		require.Equal(t, "d", w.c2dMessage().body)
-		w.ack(2) // a repeated PUBACK, and one without a message
-		w.ack(77)
-		w.quiet()
-		w.ack(1)
-		require.Equal(t, "e", w.c2dMessage().body)
+		require.Equal(t, []string{"a", "b", "c"}, c2dMessages(w, 3))
+		quiet(w)
+		ack(w, 2)
+		require.Equal(t, "d", readC2D(w).body)
+		ack(w, 2) // a repeated PUBACK, and one without a message
+		ack(w, 77)
+		quiet(w)
+		ack(w, 1)
+		require.Equal(t, "e", readC2D(w).body)
 		require.Equal(t, []string{"completed 1", "completed 1", "invisible 1", "invisible 1", "invisible 1"}, states(h))
 	})
 }
 
 func TestC2DMessagesWithQoS0(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 0)
 		for range 50 {
 			enqueue(t, h, "x")
 			require.Equal(t,
 				command{topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", body: "x"},
-				w.c2dMessage())
+				readC2D(w))
 		}
 		require.Equal(t, 50, h.CountC2D("dev-1", hubdata.Completed))
-		w.quiet()
+		quiet(w)
 	})
 }
 
 func TestC2DMessagesAreForSubscribersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(1, "$iothub/twin/res/#")
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(1, "$iothub/twin/res/#")
 		enqueue(t, h, "a", "b")
-		w.quiet()
-		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
-		require.Equal(t, []string{"a", "b"}, w.c2dMessages(2))
+		quiet(w)
+		require.Equal(t, []byte{1}, w.Subscribe(1, devicebound))
+		require.Equal(t, []string{"a", "b"}, c2dMessages(w, 2))
 
-		w.send(frame(0xa2, []byte{0, 9}, str(devicebound)))
-		w.expect(unsuback)
+		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str(devicebound)))
+		w.Expect(hubtest.Unsuback)
 		enqueue(t, h, "c")
-		w.ack(1)
-		w.quiet()
+		ack(w, 1)
+		quiet(w)
 		require.Equal(t, []string{"completed 1", "invisible 1", "enqueued 0"}, states(h),
 			"what was under way can be acknowledged")
-		w.subscribe(1, devicebound)
-		require.Equal(t, "c", w.c2dMessage().body)
+		w.Subscribe(1, devicebound)
+		require.Equal(t, "c", readC2D(w).body)
 	})
 }
 
@@ -255,19 +256,19 @@ func TestC2DMessagesToModules(t *testing.T) {
 		"devices/dev-1/modules/mod-1/#"} {
 		t.Run(filter, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
-				device, module := receiver(t, h, d, 1), login(t, h, mod)
-				require.Equal(t, []byte{1, 0}, append(module.subscribe(1, filter), module.subscribe(0,
+				device, module := receiver(t, h, d, 1), hubtest.Login(t, h, mod)
+				require.Equal(t, []byte{1, 0}, append(module.Subscribe(1, filter), module.Subscribe(0,
 					"devices/dev-1/modules/mod-1/inputs/#")...))
 				require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{Body: []byte("x")}))
-				c := module.c2dMessage()
+				c := readC2D(module)
 				require.Equal(t,
 					"devices/dev-1/modules/mod-1/messages/devicebound/"+
 						"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
-				device.quiet()
-				module.ack(c.id)
+				quiet(device)
+				ack(module, c.id)
 				require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", hubdata.Completed, 1))
 				require.Equal(t, "mod-1", h.C2DLog("dev-1")[0].ModuleID)
 			})
@@ -277,31 +278,31 @@ func TestC2DMessagesToModules(t *testing.T) {
 
 func TestTheHigherQoSOfTwoFiltersHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		mod, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
-		w := login(t, h, mod)
-		w.subscribe(1, "devices/dev-1/modules/m/#")
-		w.subscribe(0, "devices/dev-1/modules/m/messages/devicebound/#")
+		w := hubtest.Login(t, h, mod)
+		w.Subscribe(1, "devices/dev-1/modules/m/#")
+		w.Subscribe(0, "devices/dev-1/modules/m/messages/devicebound/#")
 		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
-		require.Equal(t, byte(1), w.c2dMessage().qos)
-		w.quiet()
+		require.Equal(t, byte(1), readC2D(w).qos)
+		quiet(w)
 	})
 }
 
 func TestC2DMessageIsDeliveredAgainAfterItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
 		start := time.Now()
 		enqueue(t, h, "a", "b")
-		require.Equal(t, []string{"a", "b"}, w.c2dMessages(2))
-		w.ack(2)
-		c := w.c2dMessage()
+		require.Equal(t, []string{"a", "b"}, c2dMessages(w, 2))
+		ack(w, 2)
+		c := readC2D(w)
 		require.Equal(t, time.Minute, time.Since(start))
 		require.True(t, c.dup)
 		require.Equal(t, uint16(1), c.id, "the packet id stays")
-		w.ack(1)
+		ack(w, 1)
 		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 2))
 		require.Equal(t, []string{"completed 2", "completed 1"}, states(h))
 	})
@@ -309,31 +310,35 @@ func TestC2DMessageIsDeliveredAgainAfterItsLock(t *testing.T) {
 
 func TestC2DMessageIsDeliveredAgainToTheNextConnection(t *testing.T) {
 	for name, c := range map[string]struct {
-		end    func(t *testing.T, h *testbroker.Hub, w *wire)
+		end    func(t *testing.T, h *testbroker.Hub, w *hubtest.Wire)
 		missed bool
 	}{
-		"cut by the hub":     {func(t *testing.T, h *testbroker.Hub, w *wire) { h.Drop("") }, false},
-		"client vanishes":    {func(t *testing.T, h *testbroker.Hub, w *wire) { w.conn.Close() }, false},
-		"client disconnects": {func(t *testing.T, h *testbroker.Hub, w *wire) { w.send([]byte{0xe0, 0}); w.end() }, false},
-		"newer connection":   {func(*testing.T, *testbroker.Hub, *wire) {}, true},
-		"half-open for some time": {func(t *testing.T, h *testbroker.Hub, w *wire) {
+		"cut by the hub":  {func(t *testing.T, h *testbroker.Hub, w *hubtest.Wire) { h.Drop("") }, false},
+		"client vanishes": {func(t *testing.T, h *testbroker.Hub, w *hubtest.Wire) { w.Conn.Close() }, false},
+		"client disconnects": {func(t *testing.T, h *testbroker.Hub,
+			w *hubtest.Wire) {
+			w.Send([]byte{0xe0, 0})
+			w.End()
+		}, false},
+		"newer connection": {func(*testing.T, *testbroker.Hub, *hubtest.Wire) {}, true},
+		"half-open for some time": {func(t *testing.T, h *testbroker.Hub, w *hubtest.Wire) {
 			h.Inject(fault.Fault{Kind: fault.HalfOpen, For: time.Second})
 			time.Sleep(2 * time.Second)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				w := receiver(t, h, d, 1)
 				enqueue(t, h, "a", "b", "c")
-				require.Equal(t, []string{"a", "b", "c"}, w.c2dMessages(3))
-				w.ack(2)
+				require.Equal(t, []string{"a", "b", "c"}, c2dMessages(w, 3))
+				ack(w, 2)
 				synctest.Wait()
 				c.end(t, h, w)
 				synctest.Wait()
 				enqueue(t, h, "d")
 				w = receiver(t, h, d, 1)
-				got := w.c2dMessages(3)
+				got := c2dMessages(w, 3)
 				if c.missed { // the hub has sent it on the old connection
 					require.Equal(t, "+d", got[2])
 					got[2] = strings.TrimPrefix(got[2], "+")
@@ -346,28 +351,28 @@ func TestC2DMessageIsDeliveredAgainToTheNextConnection(t *testing.T) {
 
 func TestC2DMessageIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
 		start := time.Now()
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "negative", Body: []byte("x")}))
-		w.conn.SetDeadline(time.Now().Add(time.Hour))
+		w.Conn.SetDeadline(time.Now().Add(time.Hour))
 		for n := range 10 {
-			require.Equal(t, n > 0, w.c2dMessage().dup)
+			require.Equal(t, n > 0, readC2D(w).dup)
 			require.Equal(t, time.Duration(n)*time.Minute, time.Since(start))
-			w.ping()
+			w.Ping()
 		}
 		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.DeadLettered, 1))
 		require.Equal(t, 10*time.Minute, time.Since(start))
 		require.Equal(t, []string{"dead-lettered 10"}, states(h))
 		require.Equal(t, "DeliveryCountExceeded", h.C2DLog("")[0].Feedback)
 		w = receiver(t, h, d, 1)
-		w.quiet()
+		quiet(w)
 	})
 }
 
 func TestC2DMessageExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{TTL: 10 * time.Minute, MaxDeliveries: 100}})
+		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{TTL: 10 * time.Minute, MaxDeliveries: 100}})
 		start := time.Now()
 		enqueue(t, h, "short of time")
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: start.Add(20 * time.Minute), Ack: "full"}))
@@ -381,21 +386,21 @@ func TestC2DMessageExpires(t *testing.T) {
 
 		w := receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: time.Now().Add(90 * time.Second)}))
-		require.False(t, w.c2dMessage().dup)
+		require.False(t, readC2D(w).dup)
 		time.Sleep(30 * time.Second)
-		w.ping()
-		require.True(t, w.c2dMessage().dup)
+		w.Ping()
+		require.True(t, readC2D(w).dup)
 		time.Sleep(45 * time.Second)
 		require.Equal(t, "invisible 2", states(h)[3], "a lock outlives the expiry")
-		w.ping()
+		w.Ping()
 		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Expired, 4))
-		w.quiet()
+		quiet(w)
 	})
 }
 
 func TestFeedback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: ack}))
 		}
@@ -404,7 +409,7 @@ func TestFeedback(t *testing.T) {
 		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: ack}))
 		}
-		w.c2dMessages(5)
+		c2dMessages(w, 5)
 		var got []string
 		for _, r := range h.C2DLog("") {
 			got = append(got, r.Feedback)
@@ -415,44 +420,44 @@ func TestFeedback(t *testing.T) {
 
 func TestLatePubackFindsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 1, Lock: 10 * time.Second}})
+		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 1, Lock: 10 * time.Second}})
 		w := receiver(t, h, d, 1)
 		enqueue(t, h, "a")
-		id := w.c2dMessage().id
+		id := readC2D(w).id
 		h.Drop("")
 		synctest.Wait()
-		w = login(t, h, d) // without a new subscription
-		w.ack(id)
-		w.quiet()
+		w = hubtest.Login(t, h, d) // without a new subscription
+		ack(w, id)
+		quiet(w)
 		require.Equal(t, []string{"enqueued 1"}, states(h))
 	})
 }
 
 func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
-	for name, end := range map[string]func(h *testbroker.Hub, w *wire){
-		"abrupt":   func(h *testbroker.Hub, w *wire) { h.Drop("") },
-		"in order": func(h *testbroker.Hub, w *wire) { w.send([]byte{0xe0, 0}); w.end() },
-		"replaced": func(h *testbroker.Hub, w *wire) {},
+	for name, end := range map[string]func(h *testbroker.Hub, w *hubtest.Wire){
+		"abrupt":   func(h *testbroker.Hub, w *hubtest.Wire) { h.Drop("") },
+		"in order": func(h *testbroker.Hub, w *hubtest.Wire) { w.Send([]byte{0xe0, 0}); w.End() },
+		"replaced": func(h *testbroker.Hub, w *hubtest.Wire) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				w, present := keeper(t, h, d)
 				require.Zero(t, present)
-				require.Equal(t, []byte{1, 1}, w.subscribe(1, devicebound, "$iothub/twin/res/#"))
+				require.Equal(t, []byte{1, 1}, w.Subscribe(1, devicebound, "$iothub/twin/res/#"))
 				for range 3 {
 					end(h, w)
 					enqueue(t, h, "a")
 					w, present = keeper(t, h, d)
 					require.Equal(t, byte(1), present)
-					c := w.c2dMessage()
+					c := readC2D(w)
 					require.Equal(t, "a", c.body)
-					w.ack(c.id)
-					w.ping()
+					ack(w, c.id)
+					w.Ping()
 				}
-				require.Equal(t, []byte{1, 1, 1}, w.subscribe(1, "$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#",
+				require.Equal(t, []byte{1, 1, 1}, w.Subscribe(1, "$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#",
 					"$iothub/methods/POST/c/#"))
-				require.Equal(t, []byte{0x80}, w.subscribe(1, "$iothub/methods/POST/d/#"), "the filters of before count")
+				require.Equal(t, []byte{0x80}, w.Subscribe(1, "$iothub/methods/POST/d/#"), "the filters of before count")
 			})
 		})
 	}
@@ -460,44 +465,44 @@ func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
 
 func TestUnsubscribedStaysSoInAKeptSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w, _ := keeper(t, h, d)
-		w.subscribe(1, devicebound)
-		w.send(frame(0xa2, []byte{0, 9}, str(devicebound)))
-		w.expect(unsuback)
+		w.Subscribe(1, devicebound)
+		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str(devicebound)))
+		w.Expect(hubtest.Unsuback)
 		enqueue(t, h, "a")
 		w, present := keeper(t, h, d)
 		require.Equal(t, byte(1), present)
-		w.quiet()
+		quiet(w)
 	})
 }
 
 func TestCleanSessionForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w, _ := keeper(t, h, d)
-		w.subscribe(1, devicebound)
-		w = login(t, h, d)
+		w.Subscribe(1, devicebound)
+		w = hubtest.Login(t, h, d)
 		enqueue(t, h, "a")
-		w.quiet()
-		w.subscribe(1, devicebound)
-		require.Equal(t, "a", w.c2dMessage().body, "the queue is the hub's")
+		quiet(w)
+		w.Subscribe(1, devicebound)
+		require.Equal(t, "a", readC2D(w).body, "the queue is the hub's")
 		w, present := keeper(t, h, d)
 		require.Zero(t, present, "neither the older session nor that of the clean connection")
-		w.quiet()
+		quiet(w)
 	})
 }
 
 func TestRemoveDeviceForgetsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		mod, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
 		w, _ := keeper(t, h, d)
-		w.subscribe(1, devicebound)
+		w.Subscribe(1, devicebound)
 		keeper(t, h, mod)
 		enqueue(t, h, "a")
-		w.c2dMessage()
+		readC2D(w)
 		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
 		require.NoError(t, h.RemoveDevice("dev-1"))
 		require.Equal(t, []string{"purged 1", "purged 0"}, states(h))
@@ -505,31 +510,31 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		require.NoError(t, err)
 		w, present := keeper(t, h, d)
 		require.Zero(t, present)
-		w.subscribe(1, devicebound)
-		w.quiet()
+		w.Subscribe(1, devicebound)
+		quiet(w)
 		enqueue(t, h, "b")
 		require.Equal(t,
 			command{qos: 1, topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
-				id: 2, body: "b"}, w.c2dMessage())
+				id: 2, body: "b"}, readC2D(w))
 	})
 }
 
 func TestForgetSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.ForgetSession})
-		login(t, h, d)
+		hubtest.Login(t, h, d)
 		w, _ := keeper(t, h, d)
 		require.Zero(t, in.Fired(), "there was nothing to forget")
-		w.subscribe(1, devicebound)
+		w.Subscribe(1, devicebound)
 		enqueue(t, h, "a")
-		w.c2dMessage()
+		readC2D(w)
 		w, present := keeper(t, h, d)
 		require.Zero(t, present)
 		require.Equal(t, 1, in.Fired())
-		w.quiet()
-		w.subscribe(1, devicebound)
-		require.Equal(t, []string{"+a"}, w.c2dMessages(1))
+		quiet(w)
+		w.Subscribe(1, devicebound)
+		require.Equal(t, []string{"+a"}, c2dMessages(w, 1))
 		_, present = keeper(t, h, d)
 		require.Equal(t, byte(1), present)
 	})
@@ -537,16 +542,16 @@ func TestForgetSession(t *testing.T) {
 
 func TestPacketIDsOfC2DMessagesWrap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
 		enqueue(t, h, "a", "b", "c")
-		w.c2dMessages(3)
-		w.ack(1)
-		w.ack(3)
+		c2dMessages(w, 3)
+		ack(w, 1)
+		ack(w, 3)
 		synctest.Wait()
 		h.SetPacketID("dev-1", 65534)
 		enqueue(t, h, "d", "e", "f")
-		require.Equal(t, []uint16{65535, 1, 3}, []uint16{w.c2dMessage().id, w.c2dMessage().id, w.c2dMessage().id},
+		require.Equal(t, []uint16{65535, 1, 3}, []uint16{readC2D(w).id, readC2D(w).id, readC2D(w).id},
 			"zero is none, and two is taken")
 	})
 }
@@ -561,21 +566,21 @@ func TestTwoWayTraffic(t *testing.T) {
 				n = 3000 // WebSocket messages cost more time
 			}
 			h, d, conn := open(t)
-			w := newWire(t, conn)
-			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-			require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
+			w := hubtest.NewWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+			require.Equal(t, []byte{1}, w.Subscribe(1, devicebound))
 			read := make(chan []string, 1)
 			acks := make(chan uint16, n)
 			go func() { // the client's reader
 				var bodies []string
 				pubacks := 0
 				for pubacks < n || len(bodies) < n {
-					kind, body, err := w.read()
+					kind, body, err := w.Read()
 					if err != nil {
 						t.Errorf("after %d PUBACKs and %d commands: %v", pubacks, len(bodies), err)
 						break
 					}
-					if kind == puback {
+					if kind == hubtest.Puback {
 						pubacks++
 						continue
 					}
@@ -604,12 +609,12 @@ func TestTwoWayTraffic(t *testing.T) {
 				sent <- nil
 			}()
 			for i := range n { // the client's writer
-				w.send(publishBytes(2, uint16(i%60000+1), events, fmt.Sprint(i)))
+				w.Send(hubtest.PublishBytes(2, uint16(i%60000+1), hubtest.Events, fmt.Sprint(i)))
 				for more := true; more; {
 					select {
 					case id, ok := <-acks:
 						if more = ok; ok {
-							w.ack(id)
+							ack(w, id)
 						}
 					default:
 						more = false
@@ -617,7 +622,7 @@ func TestTwoWayTraffic(t *testing.T) {
 				}
 			}
 			for id := range acks {
-				w.ack(id)
+				ack(w, id)
 			}
 			require.NoError(t, <-sent)
 			bodies := <-read
@@ -635,7 +640,7 @@ func TestTwoWayTraffic(t *testing.T) {
 // TestClientThatDoesNotRead sends more than a client that does not read can get.
 func TestClientThatDoesNotRead(t *testing.T) {
 	var end event.Event
-	h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+	h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 		if e.Kind == event.Disconnected {
 			end = e
 		}
@@ -643,9 +648,9 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	w := realTCP(t, addr)
-	w.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-	require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
+	w.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+	require.Equal(t, []byte{1}, w.Subscribe(1, devicebound))
 	start := time.Now()
 	for range 50 {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
@@ -659,7 +664,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Enqueued, 50))
 	require.NoError(t, h.Close())
 	require.ErrorIs(t, end.Err, testbroker.ErrSlowReader)
-	_, err = io.Copy(io.Discard, w.conn)
+	_, err = io.Copy(io.Discard, w.Conn)
 	require.Error(t, err)
 }
 
@@ -667,7 +672,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // sends acknowledgements from its reader, does not deadlock with the hub.
 func TestTwoWayTrafficWithPaho(t *testing.T) {
 	const n = 300
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	c := pahoClient(h, d, func() (net.Conn, error) { return net.Dial("tcp", addr.String()) })
@@ -689,7 +694,7 @@ func TestTwoWayTrafficWithPaho(t *testing.T) {
 	}()
 	var all []paho.Token
 	for range n {
-		all = append(all, c.Publish(events, 1, false, body))
+		all = append(all, c.Publish(hubtest.Events, 1, false, body))
 	}
 	for _, tok := range all {
 		done(t, tok)

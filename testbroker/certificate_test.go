@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const (
@@ -57,19 +58,19 @@ func newCertified(t *testing.T, o *testbroker.Options) *certifiedDevice {
 }
 
 // connect returns the code of the CONNACK. The session is kept.
-func (c *certifiedDevice) connect(cert tls.Certificate) (*wire, byte) {
+func (c *certifiedDevice) connect(cert tls.Certificate) (*hubtest.Wire, byte) {
 	w := dialWith(c.t, c.h, cert)
 	login := certified(c.d)
-	login.flags = 0
-	login.user = strings.Replace(login.user, "2021-04-12", "2025-08-01-preview", 1)
-	return w, w.connect(login)[1]
+	login.Flags = 0
+	login.User = strings.Replace(login.User, "2021-04-12", "2025-08-01-preview", 1)
+	return w, w.Connect(login)[1]
 }
 
 // listen connects and subscribes.
-func (c *certifiedDevice) listen() *wire {
+func (c *certifiedDevice) listen() *hubtest.Wire {
 	w, code := c.connect(c.own)
 	require.Zero(c.t, code)
-	require.Equal(c.t, []byte{1}, w.subscribe(1, issuedAnswers))
+	require.Equal(c.t, []byte{1}, w.Subscribe(1, issuedAnswers))
 	return w
 }
 
@@ -98,24 +99,24 @@ type issued struct {
 }
 
 // next reads an answer and acknowledges it.
-func (c *certifiedDevice) next(w *wire) (topic string, a issued) {
-	m := w.c2dMessage()
+func (c *certifiedDevice) next(w *hubtest.Wire) (topic string, a issued) {
+	m := readC2D(w)
 	require.Equal(c.t, byte(1), m.qos)
 	require.GreaterOrEqual(c.t, m.id, uint16(0xFF00), "C2D messages have other ids")
-	w.ack(m.id)
+	ack(w, m.id)
 	require.NoError(c.t, json.Unmarshal([]byte(m.body), &a), m.body)
 	return strings.TrimPrefix(m.topic, "$iothub/credentials/res/"), a
 }
 
 // ask sends a request and returns the first answer.
-func (c *certifiedDevice) ask(w *wire, rid, body string) (topic string, a issued) {
-	w.publish(1, issueTopic+rid, body)
-	require.Equal(c.t, uint16(1), w.acked())
+func (c *certifiedDevice) ask(w *hubtest.Wire, rid, body string) (topic string, a issued) {
+	w.Publish(1, issueTopic+rid, body)
+	require.Equal(c.t, uint16(1), w.Acked())
 	return c.next(w)
 }
 
 // get requests a certificate and returns it.
-func (c *certifiedDevice) get(w *wire, rid, replace string) tls.Certificate {
+func (c *certifiedDevice) get(w *hubtest.Wire, rid, replace string) tls.Certificate {
 	topic, a := c.ask(w, rid, c.body("dev-x", replace))
 	require.Equal(c.t, "202/?$rid="+rid, topic)
 	require.NotEmpty(c.t, a.Correlation)
@@ -208,7 +209,7 @@ func TestRequestsThatTheHubRefuses(t *testing.T) {
 			require.Equal(t, strconv.Itoa(row.code/1000)+"/?$rid="+row.rid, topic)
 			require.Equal(t, row.code == 400040, a.Info.CredentialError != "", name)
 		}
-		w.quiet()
+		quiet(w)
 
 		none := newCertified(t, &testbroker.Options{Certificates: testbroker.CertificateOptions{Life: -1}})
 		_, a := none.ask(none.listen(), "r-001", good)
@@ -238,13 +239,13 @@ func TestOneRequestIsActive(t *testing.T) {
 		topic, _ = ask("r-003", "*")
 		require.Equal(t, "202/?$rid=r-003", topic)
 		synctest.Wait() // the hub has the PUBACK, and does not repeat the answer
-		w.conn.Close()
+		w.Conn.Close()
 		w = c.listen()
 		time.Sleep(61 * time.Second)
 		topic, a := c.next(w)
 		require.Equal(t, "200/?$rid=r-003", topic, "over another connection, and for the last request only")
 		require.NotEmpty(t, a.Certificates)
-		w.quiet()
+		quiet(w)
 		require.Len(t, c.h.CertificateRequests(), 6)
 		c.h.Reset()
 		require.Empty(t, c.h.CertificateRequests())
@@ -257,27 +258,27 @@ func TestAnswersAboutCertificatesAreKept(t *testing.T) {
 		c := newCertified(t, nil)
 		w, code := c.connect(c.own)
 		require.Zero(t, code)
-		w.publish(1, issueTopic+"r-001", c.body("dev-x", ""))
-		w.acked()
-		w.quiet()
-		require.Equal(t, []byte{1}, w.subscribe(1, issuedAnswers))
-		first := w.c2dMessage()
+		w.Publish(1, issueTopic+"r-001", c.body("dev-x", ""))
+		w.Acked()
+		quiet(w)
+		require.Equal(t, []byte{1}, w.Subscribe(1, issuedAnswers))
+		first := readC2D(w)
 		require.False(t, first.dup)
-		w.c2dMessage()
-		w.ack(first.id)
-		w.quiet()
-		w.conn.Close()
+		readC2D(w)
+		ack(w, first.id)
+		quiet(w)
+		w.Conn.Close()
 
 		w, code = c.connect(c.own)
 		require.Zero(t, code)
-		second := w.c2dMessage()
+		second := readC2D(w)
 		require.True(t, second.dup)
 		require.Equal(t, "$iothub/credentials/res/200/?$rid=r-001", second.topic)
-		w.ack(second.id)
-		w.quiet()
-		w.conn.Close()
+		ack(w, second.id)
+		quiet(w)
+		w.Conn.Close()
 		w, _ = c.connect(c.own)
-		w.quiet()
+		quiet(w)
 	})
 }
 
@@ -288,15 +289,15 @@ func TestAnswersAboutCertificatesAreBounded(t *testing.T) {
 		w, code := c.connect(c.own)
 		require.Zero(t, code)
 		for range 100 {
-			w.publish(1, issueTopic+"r-001", c.body("dev-x", ""))
-			w.acked()
+			w.Publish(1, issueTopic+"r-001", c.body("dev-x", ""))
+			w.Acked()
 		}
-		require.Equal(t, []byte{1}, w.subscribe(1, issuedAnswers))
+		require.Equal(t, []byte{1}, w.Subscribe(1, issuedAnswers))
 		for range 16 {
 			topic, _ := c.next(w)
 			require.Equal(t, "200/?$rid=r-001", topic)
 		}
-		w.quiet()
+		quiet(w)
 	})
 }
 
@@ -305,91 +306,91 @@ func TestAnOldVersionHasNoCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertified(t, nil)
 		w := dialWith(t, c.h, c.own)
-		require.Equal(t, []byte{0, 0}, w.connect(certified(c.d)))
-		require.Equal(t, []byte{0x80}, w.subscribe(1, issuedAnswers))
-		w.publish(1, issueTopic+"r-001", c.body("dev-x", ""))
-		require.Error(t, w.end())
+		require.Equal(t, []byte{0, 0}, w.Connect(certified(c.d)))
+		require.Equal(t, []byte{0x80}, w.Subscribe(1, issuedAnswers))
+		w.Publish(1, issueTopic+"r-001", c.body("dev-x", ""))
+		require.Error(t, w.End())
 	})
 }
 
 func TestFaultsOfCertificates(t *testing.T) {
-	answers := func(t *testing.T, f fault.Fault, also func(c *certifiedDevice, w *wire)) {
+	answers := func(t *testing.T, f fault.Fault, also func(c *certifiedDevice, w *hubtest.Wire)) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCertified(t, nil)
 			w := c.listen()
 			f.Device = "dev-x"
 			in := c.h.Inject(f)
-			w.publish(1, issueTopic+"r-001", c.body("dev-x", ""))
+			w.Publish(1, issueTopic+"r-001", c.body("dev-x", ""))
 			also(c, w)
 			require.Equal(t, 1, in.Fired())
 		})
 	}
-	accepted := func(c *certifiedDevice, w *wire) {
-		w.acked()
+	accepted := func(c *certifiedDevice, w *hubtest.Wire) {
+		w.Acked()
 		topic, _ := c.next(w)
 		require.Equal(c.t, "202/?$rid=r-001", topic)
 	}
 	for name, row := range map[string]struct {
 		fault fault.Fault
-		want  func(c *certifiedDevice, w *wire)
+		want  func(c *certifiedDevice, w *hubtest.Wire)
 	}{
 		"refused": {fault.Fault{Kind: fault.RefuseCertificate, RetryAfter: 1500 * time.Millisecond},
-			func(c *certifiedDevice, w *wire) {
-				w.acked()
+			func(c *certifiedDevice, w *hubtest.Wire) {
+				w.Acked()
 				topic, a := c.next(w)
 				require.Equal(c.t, "429/?$rid=r-001", topic)
 				require.Equal(c.t, 429001, a.ErrorCode)
 				require.Equal(c.t, 2, a.RetryAfter)
-				w.quiet()
+				quiet(w)
 			}},
 		"refused with a code": {fault.Fault{Kind: fault.RefuseCertificate, Status: 400, ErrorCode: 400037},
-			func(c *certifiedDevice, w *wire) {
-				w.acked()
+			func(c *certifiedDevice, w *hubtest.Wire) {
+				w.Acked()
 				_, a := c.next(w)
 				require.Equal(c.t, 400037, a.ErrorCode)
 			}},
-		"cut before": {fault.Fault{Kind: fault.DropBeforeCertificate}, func(c *certifiedDevice, w *wire) {
-			require.Error(c.t, w.end())
+		"cut before": {fault.Fault{Kind: fault.DropBeforeCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
+			require.Error(c.t, w.End())
 			require.Empty(c.t, c.h.CertificateRequests())
 		}},
-		"cut after": {fault.Fault{Kind: fault.DropAfterCertificate}, func(c *certifiedDevice, w *wire) {
-			require.Error(c.t, w.end())
+		"cut after": {fault.Fault{Kind: fault.DropAfterCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
+			require.Error(c.t, w.End())
 			w, _ = c.connect(c.own)
 			topic, _ := c.next(w)
 			require.Equal(c.t, "202/?$rid=r-001", topic)
 			topic, _ = c.next(w)
 			require.Equal(c.t, "200/?$rid=r-001", topic)
 		}},
-		"swallowed": {fault.Fault{Kind: fault.SwallowCertificate}, func(c *certifiedDevice, w *wire) {
-			w.acked()
-			w.quiet()
+		"swallowed": {fault.Fault{Kind: fault.SwallowCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
+			w.Acked()
+			quiet(w)
 			topic, _ := c.ask(w, "r-001", c.body("dev-x", ""))
 			require.Equal(c.t, "200/?$rid=r-001", topic)
 		}},
-		"slow": {fault.Fault{Kind: fault.SlowCertificate, Delay: time.Minute}, func(c *certifiedDevice, w *wire) {
+		"slow": {fault.Fault{Kind: fault.SlowCertificate, Delay: time.Minute}, func(c *certifiedDevice, w *hubtest.Wire) {
 			accepted(c, w)
-			w.quiet()
+			quiet(w)
 			time.Sleep(time.Minute)
 			topic, _ := c.next(w)
 			require.Equal(c.t, "200/?$rid=r-001", topic)
 		}},
-		"twice": {fault.Fault{Kind: fault.DuplicateCertificate}, func(c *certifiedDevice, w *wire) {
+		"twice": {fault.Fault{Kind: fault.DuplicateCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
 			accepted(c, w)
 			for _, want := range []string{"202", "200", "200"} {
 				topic, _ := c.next(w)
 				require.Equal(c.t, want+"/?$rid=r-001", topic)
 			}
 		}},
-		"another id": {fault.Fault{Kind: fault.MisnameCertificate}, func(c *certifiedDevice, w *wire) {
-			w.acked()
+		"another id": {fault.Fault{Kind: fault.MisnameCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
+			w.Acked()
 			topic, _ := c.next(w)
 			require.Equal(c.t, "202/?$rid=r-001-other", topic)
 		}},
-		"garbled": {fault.Fault{Kind: fault.GarbleCertificate}, func(c *certifiedDevice, w *wire) {
+		"garbled": {fault.Fault{Kind: fault.GarbleCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
 			accepted(c, w)
-			require.Equal(c.t, `{"correlationId`, w.c2dMessage().body)
+			require.Equal(c.t, `{"correlationId`, readC2D(w).body)
 		}},
-		"wrong": {fault.Fault{Kind: fault.WrongCertificate}, func(c *certifiedDevice, w *wire) {
+		"wrong": {fault.Fault{Kind: fault.WrongCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
 			accepted(c, w)
 			_, a := c.next(w)
 			leaf, err := x509.ParseCertificate(a.Certificates[0])
@@ -397,7 +398,7 @@ func TestFaultsOfCertificates(t *testing.T) {
 			require.Equal(c.t, "dev-x", leaf.Subject.CommonName)
 			require.False(c.t, c.key.PublicKey.Equal(leaf.PublicKey))
 		}},
-		"revoked": {fault.Fault{Kind: fault.ForgetCertificate}, func(c *certifiedDevice, w *wire) {
+		"revoked": {fault.Fault{Kind: fault.ForgetCertificate}, func(c *certifiedDevice, w *hubtest.Wire) {
 			accepted(c, w)
 			_, a := c.next(w)
 			_, code := c.connect(tls.Certificate{Certificate: a.Certificates, PrivateKey: c.key})

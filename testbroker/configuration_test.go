@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // applied waits until configurations have been applied.
@@ -21,19 +22,19 @@ func applied() {
 }
 
 // configure puts a configuration, which must be accepted.
-func (p *poster) configure(id, body string, header ...string) map[string]any {
-	p.t.Helper()
-	r := p.do("PUT", "/configurations/"+id+version, body, header...)
-	require.Equal(p.t, 200, r.StatusCode, r.body)
+func configure(p *hubtest.Poster, id, body string, header ...string) map[string]any {
+	p.T.Helper()
+	r := p.Do("PUT", "/configurations/"+id+hubtest.Version, body, header...)
+	require.Equal(p.T, 200, r.StatusCode, r.Text)
 	var v map[string]any
-	require.NoError(p.t, json.Unmarshal([]byte(r.body), &v))
+	require.NoError(p.T, json.Unmarshal([]byte(r.Text), &v))
 	return v
 }
 
 // results returns the results of a configuration's own metrics and of the hub's.
-func (p *poster) results(id string) (own, system map[string]any) {
-	p.t.Helper()
-	doc := p.do("GET", "/configurations/"+id+version, "").object(p.t)
+func results(p *hubtest.Poster, id string) (own, system map[string]any) {
+	p.T.Helper()
+	doc := p.Do("GET", "/configurations/"+id+hubtest.Version, "").Object(p.T)
 	results := func(name string) map[string]any { return doc[name].(map[string]any)["results"].(map[string]any) }
 	return results("metrics"), results("systemMetrics")
 }
@@ -49,7 +50,7 @@ func TestConfigurationsWriteTheTwinsOfTheirTarget(t *testing.T) {
 		h, p := fleet(t)
 		_, err := h.PatchDesired("dev-1", `{"old":{"a":1,"b":2},"kept":true}`)
 		require.NoError(t, err)
-		made := p.configure("ulm", `{"id":"ulm","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
+		made := configure(p, "ulm", `{"id":"ulm","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
 			"content":{"deviceContent":{"properties.desired.old":{"a":1,"c":null},"properties.desired.x.y":7}},
 			"metrics":{"queries":{"fast":"SELECT deviceId FROM devices WHERE properties.desired.x.y = 7"}}}`)
 		require.Equal(t, "1.0", made["schemaVersion"])
@@ -72,19 +73,19 @@ func TestConfigurationsWriteTheTwinsOfTheirTarget(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before, after)
 
-		own, system := p.results("ulm")
+		own, system := results(p, "ulm")
 		require.Equal(t, map[string]any{"fast": 3.0}, own)
 		require.Equal(t, map[string]any{"targetedCount": 3.0, "appliedCount": 3.0}, system)
-		ids, _ := p.twins("SELECT * FROM devices WHERE configurations.[[ulm]].status = 'Applied'")
+		ids, _ := twins(p, "SELECT * FROM devices WHERE configurations.[[ulm]].status = 'Applied'")
 		require.Equal(t, []string{"dev-1", "dev-2", "dev-3"}, ids)
-		states := p.do("GET", "/twins/dev-3"+version, "").object(t)["configurations"]
+		states := p.Do("GET", "/twins/dev-3"+hubtest.Version, "").Object(t)["configurations"]
 		require.Equal(t, map[string]any{"ulm": map[string]any{"status": "Applied"}}, states)
 
 		// What a removed configuration has written stays.
-		require.Equal(t, 204, p.do("DELETE", "/configurations/ulm"+version, "").StatusCode)
+		require.Equal(t, 204, p.Do("DELETE", "/configurations/ulm"+hubtest.Version, "").StatusCode)
 		applied()
 		require.JSONEq(t, `{"old":{"a":1},"x":{"y":7}}`, desiredOf(t, h, "dev-3"))
-		require.NotContains(t, p.do("GET", "/twins/dev-3"+version, "").object(t), "configurations")
+		require.NotContains(t, p.Do("GET", "/twins/dev-3"+hubtest.Version, "").Object(t), "configurations")
 	})
 }
 
@@ -92,7 +93,7 @@ func TestTheConfigurationWithTheHighestPriorityWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := fleet(t)
 		put := func(id string, priority int, content string) {
-			p.configure(id, fmt.Sprintf(`{"priority":%d,"targetCondition":"deviceId = 'dev-1'",
+			configure(p, id, fmt.Sprintf(`{"priority":%d,"targetCondition":"deviceId = 'dev-1'",
 				"content":{"deviceContent":%s}}`, priority, content))
 			time.Sleep(time.Millisecond)
 		}
@@ -103,15 +104,15 @@ func TestTheConfigurationWithTheHighestPriorityWins(t *testing.T) {
 		applied()
 		require.JSONEq(t, `{"a":1,"b":{"x":1,"y":3},"c":2}`, desiredOf(t, h, "dev-1"))
 		for id, want := range map[string]float64{"high": 1, "low": 1, "loser": 0, "layer": 1} {
-			_, system := p.results(id)
+			_, system := results(p, id)
 			require.Equal(t, map[string]any{"targetedCount": 1.0, "appliedCount": want}, system, id)
 		}
 		// Of two with the same priority the newer one wins; without the highest, the next one does.
 		put("newer", 9, `{"properties.desired":{"all":1}}`)
-		require.Equal(t, 204, p.do("DELETE", "/configurations/layer"+version, "").StatusCode)
+		require.Equal(t, 204, p.Do("DELETE", "/configurations/layer"+hubtest.Version, "").StatusCode)
 		applied()
 		require.JSONEq(t, `{"all":1}`, desiredOf(t, h, "dev-1"))
-		require.Equal(t, 204, p.do("DELETE", "/configurations/newer"+version, "").StatusCode)
+		require.Equal(t, 204, p.Do("DELETE", "/configurations/newer"+hubtest.Version, "").StatusCode)
 		applied()
 		require.JSONEq(t, `{"all":1,"a":1,"b":{"x":1},"c":2}`, desiredOf(t, h, "dev-1"))
 	})
@@ -120,62 +121,64 @@ func TestTheConfigurationWithTheHighestPriorityWins(t *testing.T) {
 func TestConfigurationsOfModulesAndGateways(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := fleet(t)
-		p.do("PUT", "/devices/gw"+version, `{"deviceId":"gw","capabilities":{"iotEdge":true}}`).object(t)
-		p.configure("modules", `{"id":"modules","targetCondition":"FROM devices.modules WHERE moduleId = 'm'",
+		p.Do("PUT", "/devices/gw"+hubtest.Version, `{"deviceId":"gw","capabilities":{"iotEdge":true}}`).Object(t)
+		configure(p, "modules", `{"id":"modules","targetCondition":"FROM devices.modules WHERE moduleId = 'm'",
 			"content":{"moduleContent":{"properties.desired.rate":1}}}`)
-		p.configure("edge", `{"id":"edge","targetCondition":"*","content":{"modulesContent":{
+		configure(p, "edge", `{"id":"edge","targetCondition":"*","content":{"modulesContent":{
 			"$edgeAgent":{"properties.desired":{"modules":{"a":{}}}},"filter":{"properties.desired.level":5}}}}`)
-		p.configure("devices", `{"targetCondition":"*","content":{"deviceContent":{"properties.desired.of":"devices"}}}`)
+		configure(p, "devices", `{"targetCondition":"*","content":{"deviceContent":{"properties.desired.of":"devices"}}}`)
 		applied()
 		require.JSONEq(t, `{"of":"devices"}`, desiredOf(t, h, "dev-3"))
 		require.JSONEq(t, `{"rate":1}`, desiredOf(t, h, "dev-3/m"))
 		require.JSONEq(t, `{"modules":{"a":{}}}`, desiredOf(t, h, "gw/$edgeAgent"))
 		require.JSONEq(t, `{"level":5}`, desiredOf(t, h, "gw/filter"))
-		_, system := p.results("modules")
+		_, system := results(p, "modules")
 		require.Equal(t, map[string]any{"targetedCount": 1.0, "appliedCount": 1.0}, system)
-		_, system = p.results("edge")
+		_, system = results(p, "edge")
 		require.Equal(t, map[string]any{"targetedCount": 1.0, "appliedCount": 1.0, "reportedSuccessfulCount": 0.0,
 			"reportedFailedCount": 0.0}, system)
 
-		p.post("/devices/gw/applyConfigurationContent"+version, `{"modulesContent":{"other":{"properties.desired.z":1}}}`)
+		p.Post("/devices/gw/applyConfigurationContent"+hubtest.Version,
+			`{"modulesContent":{"other":{"properties.desired.z":1}}}`)
 		require.JSONEq(t, `{"z":1}`, desiredOf(t, h, "gw/other"))
-		r := p.post("/devices/dev-1/applyConfigurationContent"+version, `{"deviceContent":{"properties.desired.z":2}}`)
-		require.Equal(t, 204, r.StatusCode, r.body)
+		r := p.Post("/devices/dev-1/applyConfigurationContent"+hubtest.Version,
+			`{"deviceContent":{"properties.desired.z":2}}`)
+		require.Equal(t, 204, r.StatusCode, r.Text)
 		require.JSONEq(t, `{"z":2,"of":"devices"}`, desiredOf(t, h, "dev-1"))
 		for body, code := range map[string]int{
 			`{"modulesContent":{}}`: 400402, `{}`: 400402, `{"deviceContent":1}`: 400402, `[]`: 400004,
 			`{"moduleContent":{}}`: 400402, `{"deviceContent":{"tags.x":1}}`: 400402,
 		} {
-			p.post("/devices/dev-1/applyConfigurationContent"+version, body).refusedOldForm(t, code)
+			p.Post("/devices/dev-1/applyConfigurationContent"+hubtest.Version, body).RefusedOldForm(t, code)
 		}
-		p.post("/devices/no/applyConfigurationContent"+version, `{"deviceContent":{}}`).refusedOldForm(t, 404001)
+		p.Post("/devices/no/applyConfigurationContent"+hubtest.Version, `{"deviceContent":{}}`).RefusedOldForm(t, 404001)
 	})
 }
 
 func TestConfigurationsHaveETags(t *testing.T) {
 	h, p := fleet(t)
 	body := `{"id":"c","priority":1,"targetCondition":"*","content":{"deviceContent":{"properties.desired.a":1}}}`
-	made := p.configure("c", body)
-	p.do("PUT", "/configurations/c"+version, body).refusedOldForm(t, 409401)
-	p.do("PUT", "/configurations/c"+version, body, "If-Match", `"x"`).refusedOldForm(t, 412001)
-	p.do("PUT", "/configurations/d"+version, `{"id":"d"}`, "If-Match", `"x"`).refusedOldForm(t, 404301)
-	changed := p.configure("c", strings.Replace(body, `"priority":1`, `"priority":2`, 1), "If-Match",
+	made := configure(p, "c", body)
+	p.Do("PUT", "/configurations/c"+hubtest.Version, body).RefusedOldForm(t, 409401)
+	p.Do("PUT", "/configurations/c"+hubtest.Version, body, "If-Match", `"x"`).RefusedOldForm(t, 412001)
+	p.Do("PUT", "/configurations/d"+hubtest.Version, `{"id":"d"}`, "If-Match", `"x"`).RefusedOldForm(t, 404301)
+	changed := configure(p, "c", strings.Replace(body, `"priority":1`, `"priority":2`, 1), "If-Match",
 		fmt.Sprintf("%q", made["etag"]))
 	require.EqualValues(t, 2, changed["priority"])
 	require.NotEqual(t, made["etag"], changed["etag"])
 	require.Equal(t, made["createdTimeUtc"], changed["createdTimeUtc"])
 	again, err := json.Marshal(changed)
 	require.NoError(t, err)
-	p.configure("c", string(again), "If-Match", "*")
-	p.do("PUT", "/configurations/c"+version, strings.Replace(body, `.a":1`, `.a":2`, 1), "If-Match", "*").
-		refusedOldForm(t, 400403)
-	p.do("DELETE", "/configurations/c"+version, "", "If-Match", `"x"`).refusedOldForm(t, 412001)
-	reader := backEnd(t, h, hubdata.RegistryRead)
-	require.Equal(t, 200, reader.do("GET", "/configurations/c"+version, "").StatusCode)
-	reader.do("DELETE", "/configurations/c"+version, "").refusedOldForm(t, 401003)
-	require.Equal(t, 204, p.do("DELETE", "/configurations/c"+version, "").StatusCode)
-	p.do("DELETE", "/configurations/c"+version, "").refusedOldForm(t, 404301)
-	p.do("GET", "/configurations/c"+version, "").refusedOldForm(t, 404301)
+	configure(p, "c", string(again), "If-Match", "*")
+	p.Do("PUT", "/configurations/c"+hubtest.Version, strings.Replace(body, `.a":1`, `.a":2`, 1), "If-Match", "*").
+		RefusedOldForm(t, 400403)
+	p.Do("DELETE", "/configurations/c"+hubtest.Version, "", "If-Match", `"x"`).RefusedOldForm(t, 412001)
+	reader := hubtest.BackEnd(t, h, hubdata.RegistryRead)
+	require.Equal(t, 200, reader.Do("GET", "/configurations/c"+hubtest.Version, "").StatusCode)
+	reader.Do("DELETE", "/configurations/c"+hubtest.Version, "").RefusedOldForm(t, 401003)
+	require.Equal(t, 204, p.Do("DELETE", "/configurations/c"+hubtest.Version, "").StatusCode)
+	p.Do("DELETE", "/configurations/c"+hubtest.Version, "").RefusedOldForm(t, 404301)
+	p.Do("GET", "/configurations/c"+hubtest.Version, "").RefusedOldForm(t, 404301)
 }
 
 func TestBadConfigurationsAreRefused(t *testing.T) {
@@ -202,22 +205,22 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 		{`{"id":"c","metrics":{"queries":{"m":"SELECT"}}}`, 400404},
 		{`{"id":"c","metrics":{"queries":{"1":"","2":"","3":"","4":"","5":"","6":""}}}`, 400404},
 	} {
-		p.do("PUT", "/configurations/c"+version, c.body).refusedOldForm(t, c.code)
+		p.Do("PUT", "/configurations/c"+hubtest.Version, c.body).RefusedOldForm(t, c.code)
 	}
-	p.do("PUT", "/configurations/a%20b"+version, `{"id":"a b"}`).refusedOldForm(t, 400004)
+	p.Do("PUT", "/configurations/a%20b"+hubtest.Version, `{"id":"a b"}`).RefusedOldForm(t, 400004)
 
 	for i := range 100 {
-		p.configure(fmt.Sprint("c", i), "{}")
+		configure(p, fmt.Sprint("c", i), "{}")
 	}
-	p.do("PUT", "/configurations/one-more"+version, "{}").refusedOldForm(t, 413101)
+	p.Do("PUT", "/configurations/one-more"+hubtest.Version, "{}").RefusedOldForm(t, 413101)
 	var all []map[string]any
-	require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/configurations"+version, "").body), &all))
+	require.NoError(t, json.Unmarshal([]byte(p.Do("GET", "/configurations"+hubtest.Version, "").Text), &all))
 	require.Len(t, all, 100)
-	require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/configurations"+version+"&top=7", "").body), &all))
+	require.NoError(t, json.Unmarshal([]byte(p.Do("GET", "/configurations"+hubtest.Version+"&top=7", "").Text), &all))
 	require.Len(t, all, 7)
 
-	errors := p.post("/configurations/testQueries"+version, `{"targetCondition":"tags.group = 1",
-		"customMetricQueries":{"good":"SELECT * FROM devices","bad":"SELECT"}}`).object(t)
+	errors := p.Post("/configurations/testQueries"+hubtest.Version, `{"targetCondition":"tags.group = 1",
+		"customMetricQueries":{"good":"SELECT * FROM devices","bad":"SELECT"}}`).Object(t)
 	require.Contains(t, errors["targetConditionError"], "position 6")
 	require.Contains(t, errors["customMetricQueryErrors"], "bad")
 	require.NotContains(t, errors["customMetricQueryErrors"], "good")
@@ -232,14 +235,14 @@ func TestAConfigurationThatDoesNotFitIsNotApplied(t *testing.T) {
 			require.NoError(t, err)
 		}
 		before := desiredOf(t, h, "dev-1")
-		p.configure("c", fmt.Sprintf(`{"targetCondition":"*","content":{"deviceContent":{"properties.desired.a":%q,
+		configure(p, "c", fmt.Sprintf(`{"targetCondition":"*","content":{"deviceContent":{"properties.desired.a":%q,
 			"properties.desired.b":%q}}}`, strings.Repeat("y", 4000), strings.Repeat("z", 4000)))
 		applied()
 		require.Equal(t, before, desiredOf(t, h, "dev-1"))
-		_, system := p.results("c")
+		_, system := results(p, "c")
 		require.Equal(t, map[string]any{"targetedCount": 5.0, "appliedCount": 4.0}, system)
 		h.Reset()
-		p.do("GET", "/configurations/c"+version, "").refusedOldForm(t, 404301)
+		p.Do("GET", "/configurations/c"+hubtest.Version, "").RefusedOldForm(t, 404301)
 		require.JSONEq(t, `{}`, desiredOf(t, h, "dev-2"))
 	})
 }

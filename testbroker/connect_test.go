@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // goldenKey encodes the bytes 00 to 1f.
@@ -41,7 +42,7 @@ func TestGoldenTokensAreAccepted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, &testbroker.Options{HostName: "hub1.example.test"})
+				h, _ := hubtest.NewHub(t, &testbroker.Options{HostName: "hub1.example.test"})
 				if c.device != "dev-1" {
 					_, err := h.AddDevice(c.device)
 					require.NoError(t, err)
@@ -54,10 +55,10 @@ func TestGoldenTokensAreAccepted(t *testing.T) {
 				}
 				require.NoError(t, h.SetKeys(id, goldenKey, goldenKey))
 				h.SetPolicyKey("device", goldenKey)
-				w := dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.connect(connect{
-					name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: id,
-					user: "hub1.example.test/" + id + "/?api-version=2021-04-12", password: "SharedAccessSignature " + c.token,
+				w := hubtest.Dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.Connect{
+					Name: "MQTT", Level: 4, Flags: 2, KeepAlive: 60, ClientID: id,
+					User: "hub1.example.test/" + id + "/?api-version=2021-04-12", Password: "SharedAccessSignature " + c.token,
 				}))
 				require.Equal(t, 1, h.Connections(id))
 			})
@@ -74,41 +75,45 @@ type connackWorld struct {
 
 type connackCase struct {
 	want   byte
-	change func(*connect, connackWorld)
+	change func(*hubtest.Connect, connackWorld)
 }
 
 func connackCases(t *testing.T) map[string]connackCase {
 	soon := func() int64 { return time.Now().Add(time.Hour).Unix() }
-	tok := func(f func(w connackWorld) string) func(*connect, connackWorld) {
-		return func(c *connect, w connackWorld) { c.password = f(w) }
+	tok := func(f func(w connackWorld) string) func(*hubtest.Connect, connackWorld) {
+		return func(c *hubtest.Connect, w connackWorld) { c.Password = f(w) }
 	}
-	user := func(s string) func(*connect, connackWorld) { return func(c *connect, _ connackWorld) { c.user = s } }
+	user := func(s string) func(*hubtest.Connect, connackWorld) {
+		return func(c *hubtest.Connect, _ connackWorld) { c.User = s }
+	}
 	const sr = "hub.example.test%2Fdevices%2Fdev-1"
 	return map[string]connackCase{
-		"all in order":  {0, func(*connect, connackWorld) {}},
-		"session kept":  {0, func(c *connect, _ connackWorld) { c.flags = 0 }},
-		"secondary key": {0, tok(func(w connackWorld) string { return sign(sr, w.dev.SecondaryKey, soon()) })},
+		"all in order":  {0, func(*hubtest.Connect, connackWorld) {}},
+		"session kept":  {0, func(c *hubtest.Connect, _ connackWorld) { c.Flags = 0 }},
+		"secondary key": {0, tok(func(w connackWorld) string { return hubtest.Sign(sr, w.dev.SecondaryKey, soon()) })},
 		"lower-case hex": {0,
 			tok(func(w connackWorld) string {
-				return sign("hub.example.test%2fdevices%2fdev-1", w.dev.PrimaryKey, soon())
+				return hubtest.Sign("hub.example.test%2fdevices%2fdev-1", w.dev.PrimaryKey, soon())
 			})},
 		"resource not encoded": {0,
-			tok(func(w connackWorld) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) })},
+			tok(func(w connackWorld) string {
+				return hubtest.Sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon())
+			})},
 		"resource encoded twice": {0,
 			tok(func(w connackWorld) string {
-				return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
+				return hubtest.Sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
 			})},
 		"host in capitals": {0,
 			tok(func(w connackWorld) string {
-				return sign("HUB.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+				return hubtest.Sign("HUB.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 			})},
-		"name for devices": {0, func(c *connect, w connackWorld) {
-			c.user = "hub.device.example.test/dev-1/?api-version=2021-04-12"
-			c.password = sign("hub.device.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+		"name for devices": {0, func(c *hubtest.Connect, w connackWorld) {
+			c.User = "hub.device.example.test/dev-1/?api-version=2021-04-12"
+			c.Password = hubtest.Sign("hub.device.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 		}},
 		"name for devices of another hub": {5, user("hub2.device.example.test/dev-1/?api-version=2021-04-12")},
 		"token without a hub": {5, tok(func(w connackWorld) string {
-			return sign("%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 		})},
 		"no query":         {0, user("hub.example.test/dev-1")},
 		"slash only":       {0, user("hub.example.test/dev-1/")},
@@ -117,30 +122,30 @@ func connackCases(t *testing.T) map[string]connackCase {
 			user("hub.example.test/dev-1/?api-version=2020-09-30&model-id=dtmi:com:example:Thermostat;1&DeviceClientType=a/b")},
 		"preview version": {0, user("Hub.Example.Test/dev-1/?api-version=2020-05-31-preview")},
 		"policy for whole hub": {0, tok(func(w connackWorld) string {
-			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+			return hubtest.Sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		})},
 		"policy for all devices": {0, tok(func(w connackWorld) string {
-			return sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
+			return hubtest.Sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
 		})},
-		"module": {0, func(c *connect, w connackWorld) { *c = connectOf(w.mod) }},
+		"module": {0, func(c *hubtest.Connect, w connackWorld) { *c = hubtest.ConnectOf(w.mod) }},
 		"module by device's scope": {0,
-			func(c *connect, w connackWorld) {
-				*c = connectOf(w.mod)
-				c.password = sign(sr, w.mod.PrimaryKey, soon())
+			func(c *hubtest.Connect, w connackWorld) {
+				*c = hubtest.ConnectOf(w.mod)
+				c.Password = hubtest.Sign(sr, w.mod.PrimaryKey, soon())
 			}},
 		"within the grace": {0, tok(func(w connackWorld) string {
-			return sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
+			return hubtest.Sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
 		})},
-		"expiry beyond all time": {0, tok(func(w connackWorld) string { return sign(sr, w.dev.PrimaryKey, 1<<62) })},
+		"expiry beyond all time": {0, tok(func(w connackWorld) string { return hubtest.Sign(sr, w.dev.PrimaryKey, 1<<62) })},
 
-		"level 3":                {1, func(c *connect, _ connackWorld) { c.name, c.level = "MQIsdp", 3 }},
-		"level 3 by the name 4":  {1, func(c *connect, _ connackWorld) { c.name = "MQIsdp" }},
-		"level 5":                {1, func(c *connect, _ connackWorld) { c.level = 5 }},
-		"level 6":                {1, func(c *connect, _ connackWorld) { c.level = 6 }},
-		"client id of another":   {2, func(c *connect, _ connackWorld) { c.clientID = "dev-2" }},
-		"client id of a module":  {2, func(c *connect, _ connackWorld) { c.clientID = "dev-1/mod-1" }},
-		"client id missing":      {2, func(c *connect, _ connackWorld) { c.clientID = "" }},
-		"client id missing, old": {2, func(c *connect, _ connackWorld) { c.clientID, c.flags = "", 0 }},
+		"level 3":                {1, func(c *hubtest.Connect, _ connackWorld) { c.Name, c.Level = "MQIsdp", 3 }},
+		"level 3 by the name 4":  {1, func(c *hubtest.Connect, _ connackWorld) { c.Name = "MQIsdp" }},
+		"level 5":                {1, func(c *hubtest.Connect, _ connackWorld) { c.Level = 5 }},
+		"level 6":                {1, func(c *hubtest.Connect, _ connackWorld) { c.Level = 6 }},
+		"client id of another":   {2, func(c *hubtest.Connect, _ connackWorld) { c.ClientID = "dev-2" }},
+		"client id of a module":  {2, func(c *hubtest.Connect, _ connackWorld) { c.ClientID = "dev-1/mod-1" }},
+		"client id missing":      {2, func(c *hubtest.Connect, _ connackWorld) { c.ClientID = "" }},
+		"client id missing, old": {2, func(c *hubtest.Connect, _ connackWorld) { c.ClientID, c.Flags = "", 0 }},
 
 		"user name missing":     {4, user("")},
 		"user name without id":  {4, user("hub.example.test")},
@@ -165,44 +170,56 @@ func connackCases(t *testing.T) map[string]connackCase {
 			return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=-1"
 		})},
 
-		"no token":         {5, func(c *connect, _ connackWorld) { c.password = "" }},
-		"empty password":   {5, func(c *connect, _ connackWorld) { c.password = ""; c.flags |= 0x40; c.user += "\x00" }},
-		"key of another":   {5, tok(func(w connackWorld) string { return sign(sr, w.two.PrimaryKey, soon()) })},
-		"token of another": {5, tok(func(w connackWorld) string { return token(w.two) })},
+		"no token": {5, func(c *hubtest.Connect, _ connackWorld) { c.Password = "" }},
+		"empty password": {5, func(c *hubtest.Connect,
+			_ connackWorld) {
+			c.Password = ""
+			c.Flags |= 0x40
+			c.User += "\x00"
+		}},
+		"key of another":   {5, tok(func(w connackWorld) string { return hubtest.Sign(sr, w.two.PrimaryKey, soon()) })},
+		"token of another": {5, tok(func(w connackWorld) string { return hubtest.Token(w.two) })},
 		"shorter id": {5, tok(func(w connackWorld) string {
-			return sign("hub.example.test%2Fdevices%2Fdev", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub.example.test%2Fdevices%2Fdev", w.dev.PrimaryKey, soon())
 		})},
 		"id in capitals": {5, tok(func(w connackWorld) string {
-			return sign("hub.example.test%2Fdevices%2FDEV-1", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub.example.test%2Fdevices%2FDEV-1", w.dev.PrimaryKey, soon())
 		})},
 		"another hub's token": {5, tok(func(w connackWorld) string {
-			return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+			return hubtest.Sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 		})},
-		"a module's token":      {5, tok(func(w connackWorld) string { return token(w.mod) })},
-		"device's for a module": {5, func(c *connect, w connackWorld) { *c = connectOf(w.mod); c.password = token(w.dev) }},
+		"a module's token": {5, tok(func(w connackWorld) string { return hubtest.Token(w.mod) })},
+		"device's for a module": {5, func(c *hubtest.Connect, w connackWorld) {
+			*c = hubtest.ConnectOf(w.mod)
+			c.Password = hubtest.Token(w.dev)
+		}},
 		"expired": {5, tok(func(w connackWorld) string {
-			return sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
+			return hubtest.Sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
 		})},
 		"expiry changed": {5,
-			tok(func(w connackWorld) string { return strings.Replace(token(w.dev), "&se=", "&se=1", 1) })},
-		"policy unknown":         {5, tok(func(w connackWorld) string { return token(w.dev) + "&skn=nobody" })},
-		"policy with device key": {5, tok(func(w connackWorld) string { return token(w.dev) + "&skn=" + w.policy.Name })},
-		"policy, no such device": {5, func(c *connect, w connackWorld) {
-			c.user, c.clientID = "hub.example.test/dev-9", "dev-9"
-			c.password = sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
+			tok(func(w connackWorld) string { return strings.Replace(hubtest.Token(w.dev), "&se=", "&se=1", 1) })},
+		"policy unknown": {5, tok(func(w connackWorld) string { return hubtest.Token(w.dev) + "&skn=nobody" })},
+		"policy with device key": {5,
+			tok(func(w connackWorld) string { return hubtest.Token(w.dev) + "&skn=" + w.policy.Name })},
+		"policy, no such device": {5, func(c *hubtest.Connect, w connackWorld) {
+			c.User, c.ClientID = "hub.example.test/dev-9", "dev-9"
+			c.Password = hubtest.Sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}},
-		"device unknown":  {5, func(c *connect, w connackWorld) { require.NoError(t, w.hub.RemoveDevice("dev-1")) }},
-		"device disabled": {5, func(c *connect, w connackWorld) { require.NoError(t, w.hub.SetEnabled("dev-1", false)) }},
-		"its module as well": {5, func(c *connect, w connackWorld) {
-			*c = connectOf(w.mod)
+		"device unknown": {5, func(c *hubtest.Connect, w connackWorld) { require.NoError(t, w.hub.RemoveDevice("dev-1")) }},
+		"device disabled": {5, func(c *hubtest.Connect, w connackWorld) {
+			require.NoError(t, w.hub.SetEnabled("dev-1",
+				false))
+		}},
+		"its module as well": {5, func(c *hubtest.Connect, w connackWorld) {
+			*c = hubtest.ConnectOf(w.mod)
 			require.NoError(t, w.hub.SetEnabled("dev-1", false))
 		}},
-		"module unknown": {5, func(c *connect, w connackWorld) {
-			*c = connectOf(w.mod)
+		"module unknown": {5, func(c *hubtest.Connect, w connackWorld) {
+			*c = hubtest.ConnectOf(w.mod)
 			require.NoError(t, w.hub.RemoveDevice("dev-1/mod-1"))
 		}},
 		"another hub's name": {5, user("hub2.example.test/dev-1/?api-version=2021-04-12")},
-		"keys were changed": {5, func(c *connect, w connackWorld) {
+		"keys were changed": {5, func(c *hubtest.Connect, w connackWorld) {
 			require.NoError(t, w.hub.SetKeys("dev-1", goldenKey, goldenKey))
 		}},
 	}
@@ -214,7 +231,7 @@ func TestConnackCodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last event.Event
-				h, dev := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
+				h, dev := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
 				w := connackWorld{hub: h, dev: dev}
 				var err error
 				w.mod, err = h.AddModule("dev-1", "mod-1")
@@ -224,24 +241,24 @@ func TestConnackCodes(t *testing.T) {
 				w.policy, err = h.AddPolicy("device")
 				require.NoError(t, err)
 
-				con := connectOf(dev)
+				con := hubtest.ConnectOf(dev)
 				c.change(&con, w)
-				raw := con.bytes()
-				if strings.HasSuffix(con.user, "\x00") { // a password that is present but empty
-					con.user = strings.TrimSuffix(con.user, "\x00")
-					raw = con.bytes()
+				raw := con.Bytes()
+				if strings.HasSuffix(con.User, "\x00") { // a password that is present but empty
+					con.User = strings.TrimSuffix(con.User, "\x00")
+					raw = con.Bytes()
 					raw = append(raw, 0, 0)
 					raw[1] += 2
 				}
-				client := dial(t, h)
-				client.send(raw)
-				require.Equal(t, []byte{0, c.want}, client.expect(connack))
+				client := hubtest.Dial(t, h)
+				client.Send(raw)
+				require.Equal(t, []byte{0, c.want}, client.Expect(hubtest.Connack))
 				if c.want == 0 {
-					client.ping()
+					client.Ping()
 					return
 				}
-				require.Equal(t, io.EOF, client.end(), "the hub closes after the refusal")
-				client.conn.Close()
+				require.Equal(t, io.EOF, client.End(), "the hub closes after the refusal")
+				client.Conn.Close()
 				synctest.Wait()
 				require.Zero(t, h.Connections(""))
 				require.Equal(t, event.Refused, last.Kind)
@@ -254,30 +271,30 @@ func TestConnackCodes(t *testing.T) {
 
 func TestClosedWithoutAnswer(t *testing.T) {
 	for name, packet := range map[string]func(d hubdata.Device) []byte{
-		"unknown protocol": func(d hubdata.Device) []byte { c := connectOf(d); c.name = "MQTX"; return c.bytes() },
-		"reserved flag":    func(d hubdata.Device) []byte { c := connectOf(d); c.flags |= 1; return c.bytes() },
-		"will flags only":  func(d hubdata.Device) []byte { c := connectOf(d); c.flags |= 0x20; return c.bytes() },
+		"unknown protocol": func(d hubdata.Device) []byte { c := hubtest.ConnectOf(d); c.Name = "MQTX"; return c.Bytes() },
+		"reserved flag":    func(d hubdata.Device) []byte { c := hubtest.ConnectOf(d); c.Flags |= 1; return c.Bytes() },
+		"will flags only":  func(d hubdata.Device) []byte { c := hubtest.ConnectOf(d); c.Flags |= 0x20; return c.Bytes() },
 		"will to another": func(d hubdata.Device) []byte {
-			c := connectOf(d)
-			c.will = &will{topic: "devices/dev-2/messages/events/", body: "x"}
-			return c.bytes()
+			c := hubtest.ConnectOf(d)
+			c.Will = &hubtest.Will{Topic: "devices/dev-2/messages/events/", Text: "x"}
+			return c.Bytes()
 		},
 		"will with QoS 2": func(d hubdata.Device) []byte {
-			c := connectOf(d)
-			c.will = &will{topic: events, body: "x", qos: 2}
-			return c.bytes()
+			c := hubtest.ConnectOf(d)
+			c.Will = &hubtest.Will{Topic: hubtest.Events, Text: "x", Qos: 2}
+			return c.Bytes()
 		},
-		"publish first":   func(hubdata.Device) []byte { return publishBytes(2, 1, events, "x") },
-		"half a connect":  func(d hubdata.Device) []byte { return frame(0x10, str("MQTT"), []byte{4}) },
+		"publish first":   func(hubdata.Device) []byte { return hubtest.PublishBytes(2, 1, hubtest.Events, "x") },
+		"half a connect":  func(d hubdata.Device) []byte { return hubtest.Frame(0x10, hubtest.Str("MQTT"), []byte{4}) },
 		"request of HTTP": func(hubdata.Device) []byte { return []byte("GET / HTTP/1.1\r\n\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last event.Event
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
-				w := dial(t, h)
-				w.send(packet(d))
-				require.Equal(t, io.EOF, w.end())
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
+				w := hubtest.Dial(t, h)
+				w.Send(packet(d))
+				require.Equal(t, io.EOF, w.End())
 				synctest.Wait()
 				require.Equal(t, event.Refused, last.Kind)
 				require.Zero(t, last.Code)
@@ -289,20 +306,20 @@ func TestClosedWithoutAnswer(t *testing.T) {
 
 func TestConnectionWithoutConnectIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		start := time.Now()
-		w := dial(t, h)
-		require.Equal(t, io.EOF, w.end())
+		w := hubtest.Dial(t, h)
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, time.Minute, time.Since(start))
 	})
 }
 
 func TestSecondConnectPacketCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.send(connectOf(d).bytes())
-		require.Equal(t, io.EOF, w.end())
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Send(hubtest.ConnectOf(d).Bytes())
+		require.Equal(t, io.EOF, w.End())
 	})
 }
 
@@ -310,7 +327,7 @@ func TestNewerConnectionClosesTheOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var causes []string
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			if e.Kind == event.Disconnected {
@@ -319,12 +336,12 @@ func TestNewerConnectionClosesTheOlder(t *testing.T) {
 		}})
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
-		module := login(t, h, mod)
-		one := login(t, h, d)
-		two := login(t, h, d)
-		require.Equal(t, io.EOF, one.end(), "no packet says good-bye")
-		two.ping()
-		module.ping()
+		module := hubtest.Login(t, h, mod)
+		one := hubtest.Login(t, h, d)
+		two := hubtest.Login(t, h, d)
+		require.Equal(t, io.EOF, one.End(), "no packet says good-bye")
+		two.Ping()
+		module.Ping()
 		require.Equal(t, 2, h.Connections("dev-1"))
 		require.Equal(t, 1, h.Connections("dev-1/mod-1"))
 		require.Equal(t, []string{"#2 dev-1 disconnected: replaced by a newer connection of the same identity"}, causes)
@@ -333,31 +350,31 @@ func TestNewerConnectionClosesTheOlder(t *testing.T) {
 
 func TestConnectionsOfOneDeviceFightOrderly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				w := dial(t, h)
-				w.send(connectOf(d).bytes())
-				w.read()
+				w := hubtest.Dial(t, h)
+				w.Send(hubtest.ConnectOf(d).Bytes())
+				w.Read()
 			})
 		}
 		wg.Wait()
 		synctest.Wait()
 		require.Equal(t, 1, h.Connections(""))
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 		require.Equal(t, 1, h.Connections(""))
 	})
 }
 
 func TestRefusedConnectDoesNotDisturbTheLiveOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		bad := connectOf(d)
-		bad.password = sign("hub.example.test%2Fdevices%2Fdev-1", goldenKey, time.Now().Add(time.Hour).Unix())
-		require.Equal(t, []byte{0, 5}, dial(t, h).connect(bad))
-		w.ping()
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		bad := hubtest.ConnectOf(d)
+		bad.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", goldenKey, time.Now().Add(time.Hour).Unix())
+		require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(bad))
+		w.Ping()
 	})
 }
 
@@ -368,16 +385,16 @@ func TestRegistryCutsConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				other, err := h.AddDevice("dev-10")
 				require.NoError(t, err)
-				a, b, c := login(t, h, d), login(t, h, mod), login(t, h, other)
+				a, b, c := hubtest.Login(t, h, d), hubtest.Login(t, h, mod), hubtest.Login(t, h, other)
 				require.NoError(t, act(h))
-				require.Equal(t, io.EOF, a.end())
-				require.Equal(t, io.EOF, b.end())
-				c.ping()
+				require.Equal(t, io.EOF, a.End())
+				require.Equal(t, io.EOF, b.End())
+				c.Ping()
 			})
 		})
 	}
@@ -385,44 +402,44 @@ func TestRegistryCutsConnections(t *testing.T) {
 
 func TestEnabledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		require.NoError(t, h.SetEnabled("dev-1", false))
-		require.Equal(t, []byte{0, 5}, dial(t, h).connect(connectOf(d)))
+		require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 		require.NoError(t, h.SetEnabled("dev-1", true))
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
 func TestConnectionEndsWithItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{TokenGrace: 2 * time.Minute})
-		c := connectOf(d)
-		c.keepAlive = 0
+		h, d := hubtest.NewHub(t, &testbroker.Options{TokenGrace: 2 * time.Minute})
+		c := hubtest.ConnectOf(d)
+		c.KeepAlive = 0
 		start := time.Now()
-		c.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
-		w := dial(t, h)
-		require.Equal(t, []byte{0, 0}, w.connect(c))
-		require.Equal(t, io.EOF, w.end())
+		c.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
+		w := hubtest.Dial(t, h)
+		require.Equal(t, []byte{0, 0}, w.Connect(c))
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, 12*time.Minute, time.Since(start))
 	})
 }
 
 func TestClockOfTheHubJudgesTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{TokenGrace: -1,
+		h, d := hubtest.NewHub(t, &testbroker.Options{TokenGrace: -1,
 			Now: func() time.Time { return time.Now().Add(59 * time.Minute) }})
 		start := time.Now()
-		w := login(t, h, d)
-		w.publish(1, events, "x")
-		w.acked()
+		w := hubtest.Login(t, h, d)
+		w.Publish(1, hubtest.Events, "x")
+		w.Acked()
 		require.Equal(t, start.Add(59*time.Minute), h.Messages()[0].Received)
 		require.Equal(t, []byte{0, 5}, func() []byte {
-			c := connectOf(d)
-			c.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(58*time.Minute).Unix())
-			return dial(t, h).connect(c)
+			c := hubtest.ConnectOf(d)
+			c.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(58*time.Minute).Unix())
+			return hubtest.Dial(t, h).Connect(c)
 		}())
-		w.conn.SetDeadline(time.Time{})
-		_, _, err := w.read() // the keep-alive is a minute; the token expires in a minute, without grace
+		w.Conn.SetDeadline(time.Time{})
+		_, _, err := w.Read() // the keep-alive is a minute; the token expires in a minute, without grace
 		require.Equal(t, io.EOF, err)
 		require.Equal(t, time.Minute, time.Since(start))
 	})
@@ -439,15 +456,15 @@ func TestKeepAlive(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(keepAlive), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				c := connectOf(d)
-				c.keepAlive = keepAlive
-				w := dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.connect(c))
+				h, d := hubtest.NewHub(t, nil)
+				c := hubtest.ConnectOf(d)
+				c.KeepAlive = keepAlive
+				w := hubtest.Dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.Connect(c))
 				time.Sleep(want - time.Second)
-				w.ping()
+				w.Ping()
 				start := time.Now()
-				require.Equal(t, io.EOF, w.end())
+				require.Equal(t, io.EOF, w.End())
 				require.Equal(t, want, time.Since(start))
 			})
 		})
@@ -457,20 +474,20 @@ func TestKeepAlive(t *testing.T) {
 // A message counts as a sign of life, but not the beginning of one.
 func TestKeepAliveOfAPublishingClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		c := connectOf(d)
-		c.keepAlive = 10
-		w := dial(t, h)
-		require.Equal(t, []byte{0, 0}, w.connect(c))
+		h, d := hubtest.NewHub(t, nil)
+		c := hubtest.ConnectOf(d)
+		c.KeepAlive = 10
+		w := hubtest.Dial(t, h)
+		require.Equal(t, []byte{0, 0}, w.Connect(c))
 		for id := range uint16(3) {
 			time.Sleep(14 * time.Second)
-			w.publish(id+1, "devices/dev-1/messages/events/", "x")
-			require.Equal(t, id+1, w.acked())
+			w.Publish(id+1, "devices/dev-1/messages/events/", "x")
+			require.Equal(t, id+1, w.Acked())
 		}
 		start := time.Now()
 		time.Sleep(14 * time.Second)
-		w.send(publishBytes(2, 4, "devices/dev-1/messages/events/", "x")[:5])
-		require.Equal(t, io.EOF, w.end())
+		w.Send(hubtest.PublishBytes(2, 4, "devices/dev-1/messages/events/", "x")[:5])
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, 15*time.Second, time.Since(start))
 		require.Equal(t, 3, h.Len())
 	})
@@ -480,25 +497,25 @@ func TestKeepAliveOfAPublishingClient(t *testing.T) {
 // packets between them are answered in their turn.
 func TestMessagesInPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
 		var all []byte
 		const n = 200
 		for id := uint16(1); id <= n; id++ {
-			all = append(all, publishBytes(2, id, "devices/dev-1/messages/events/", strings.Repeat("x", int(id)*7))...)
+			all = append(all, hubtest.PublishBytes(2, id, "devices/dev-1/messages/events/", strings.Repeat("x", int(id)*7))...)
 			if id == n/2 {
 				all = append(all, 0xc0, 0) // PINGREQ
 			}
 		}
 		for len(all) > 0 {
 			piece := min(len(all), 1+len(all)/3)
-			w.send(all[:piece])
+			w.Send(all[:piece])
 			all = all[piece:]
 		}
 		for id := uint16(1); id <= n; id++ {
-			require.Equal(t, id, w.acked())
+			require.Equal(t, id, w.Acked())
 			if id == n/2 {
-				w.expect(pingresp)
+				w.Expect(hubtest.Pingresp)
 			}
 		}
 		for i, m := range h.Messages() {
@@ -510,20 +527,20 @@ func TestMessagesInPieces(t *testing.T) {
 
 func TestKeptSessionIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		c := connectOf(d)
-		c.flags = 0
-		w := dial(t, h)
-		require.Equal(t, []byte{0, 0}, w.connect(c))
-		w.subscribe(1, "$iothub/twin/res/#")
-		w.conn.Close()
-		require.Equal(t, []byte{1, 0}, dial(t, h).connect(c))
-		require.Equal(t, []byte{0, 0}, dial(t, h).connect(connectOf(d)), "a clean session is new")
+		h, d := hubtest.NewHub(t, nil)
+		c := hubtest.ConnectOf(d)
+		c.Flags = 0
+		w := hubtest.Dial(t, h)
+		require.Equal(t, []byte{0, 0}, w.Connect(c))
+		w.Subscribe(1, "$iothub/twin/res/#")
+		w.Conn.Close()
+		require.Equal(t, []byte{1, 0}, hubtest.Dial(t, h).Connect(c))
+		require.Equal(t, []byte{0, 0}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)), "a clean session is new")
 	})
 }
 
 func TestRegistry(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	_, err := h.AddDevice("dev-1")
 	require.ErrorIs(t, err, testbroker.ErrExists)
 	for _, id := range []string{"", "a b", "a/b", "a;b", strings.Repeat("x", 129), "ü"} {
@@ -561,7 +578,7 @@ func TestRegistry(t *testing.T) {
 }
 
 func TestKeysAreNotPrinted(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	p, err := h.AddPolicy("device")
 	require.NoError(t, err)
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
@@ -602,8 +619,8 @@ func TestOptionsAreChecked(t *testing.T) {
 
 func TestCloseIsHarmlessTwiceAndEndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w, mute := login(t, h, d), dial(t, h)
+		h, d := hubtest.NewHub(t, nil)
+		w, mute := hubtest.Login(t, h, d), hubtest.Dial(t, h)
 		waiting := make(chan error, 1)
 		go func() { waiting <- h.WaitMessages(t.Context(), 1) }()
 		synctest.Wait()
@@ -615,8 +632,8 @@ func TestCloseIsHarmlessTwiceAndEndsWaits(t *testing.T) {
 		wg.Wait()
 		require.Zero(t, time.Since(start))
 		require.ErrorIs(t, <-waiting, testbroker.ErrClosed)
-		require.Error(t, w.end())
-		require.Error(t, mute.end())
+		require.Error(t, w.End())
+		require.Error(t, mute.End())
 		_, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub")
 		require.Error(t, err)
 		_, err = h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
@@ -625,8 +642,8 @@ func TestCloseIsHarmlessTwiceAndEndsWaits(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	h, _ := newHub(t, nil)
-	ctx, cancel := contextWithCause(errors.New("enough"))
+	h, _ := hubtest.NewHub(t, nil)
+	ctx, cancel := hubtest.ContextWithCause(errors.New("enough"))
 	defer cancel()
 	require.EqualError(t, h.WaitMessages(ctx, 1), "enough")
 	_, err := h.Dial(testbroker.PortMQTT)(ctx, "tcp", "hub")

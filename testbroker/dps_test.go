@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const dpsVersion = "?api-version=2019-03-31"
@@ -49,7 +50,7 @@ func enroll(t testing.TB, d *testbroker.DPS, e dpsdata.Enrollment) dpsdata.Enrol
 // dpsToken returns a token for a registration that is valid for an hour.
 func dpsToken(d *testbroker.DPS, id, key string) string {
 	sr := url.QueryEscape(d.IDScope() + "/registrations/" + id)
-	return sign(sr, key, time.Now().Add(time.Hour).Unix()) + "&skn=registration"
+	return hubtest.Sign(sr, key, time.Now().Add(time.Hour).Unix()) + "&skn=registration"
 }
 
 // A dpsAnswer is the answer of a provisioning service over any protocol.
@@ -82,37 +83,37 @@ type dpsAnswer struct {
 func decodeAnswer(a *dpsAnswer) { json.Unmarshal([]byte(a.body), a) }
 
 // overDPS returns a client over HTTPS in memory, and its requests.
-func overDPS(t testing.TB, d *testbroker.DPS) *poster {
-	p := newPoster(t, d.Dial(testbroker.PortHTTPS), d.ClientTLS(), "")
-	p.base = "https://" + d.HostName()
+func overDPS(t testing.TB, d *testbroker.DPS) *hubtest.Poster {
+	p := hubtest.NewPoster(t, d.Dial(testbroker.PortHTTPS), d.ClientTLS(), "")
+	p.Base = "https://" + d.HostName()
 	return p
 }
 
-func (p *poster) provision(method, path, body string) dpsAnswer {
-	r := p.do(method, path, body, "Content-Type", "application/json")
-	a := dpsAnswer{status: r.StatusCode, body: r.body, retryAfter: r.Header.Get("Retry-After")}
-	require.NoError(p.t, json.Unmarshal([]byte(r.body), &a), r.body)
+func provision(p *hubtest.Poster, method, path, body string) dpsAnswer {
+	r := p.Do(method, path, body, "Content-Type", "application/json")
+	a := dpsAnswer{status: r.StatusCode, body: r.Text, retryAfter: r.Header.Get("Retry-After")}
+	require.NoError(p.T, json.Unmarshal([]byte(r.Text), &a), r.Text)
 	return a
 }
 
-func (p *poster) register(id, body string) dpsAnswer {
-	return p.provision("PUT", "/"+testScope+"/registrations/"+id+"/register"+dpsVersion, body)
+func register(p *hubtest.Poster, id, body string) dpsAnswer {
+	return provision(p, "PUT", "/"+testScope+"/registrations/"+id+"/register"+dpsVersion, body)
 }
 
-func (p *poster) poll(id, operation string) dpsAnswer {
-	return p.provision("GET", "/"+testScope+"/registrations/"+id+"/operations/"+operation+dpsVersion, "")
+func poll(p *hubtest.Poster, id, operation string) dpsAnswer {
+	return provision(p, "GET", "/"+testScope+"/registrations/"+id+"/operations/"+operation+dpsVersion, "")
 }
 
 const testScope = "0ne00ABCDEF"
 
 // assigned registers and polls until the registration is decided.
-func (p *poster) assigned(id, body string) dpsAnswer {
-	a := p.register(id, body)
+func assigned(p *hubtest.Poster, id, body string) dpsAnswer {
+	a := register(p, id, body)
 	for a.status == 202 {
-		a = p.poll(id, a.OperationID)
+		a = poll(p, id, a.OperationID)
 	}
-	require.Equal(p.t, 200, a.status, a.body)
-	require.NotEmpty(p.t, a.OperationID)
+	require.Equal(p.T, 200, a.status, a.body)
+	require.NotEmpty(p.T, a.OperationID)
 	return a
 }
 
@@ -122,13 +123,13 @@ func TestIndividualRegistration(t *testing.T) {
 		e := enroll(t, d, dpsdata.Enrollment{ID: "Reg-1", DeviceID: "device-1", Tags: `{"site":"x"}`, Desired: `{"n":1}`})
 		for name, key := range map[string]string{"primary": e.PrimaryKey, "secondary": e.SecondaryKey} {
 			p := overDPS(t, d)
-			p.token = dpsToken(d, "reg-1", key)
-			a := p.register("reg-1", `{"registrationId":"REG-1"}`)
+			p.Token = dpsToken(d, "reg-1", key)
+			a := register(p, "reg-1", `{"registrationId":"REG-1"}`)
 			require.Equal(t, 202, a.status, name)
 			require.Equal(t, "assigning", a.Status)
 			require.Equal(t, "3", a.retryAfter)
 			require.NotEmpty(t, a.OperationID)
-			a = p.poll("reg-1", a.OperationID)
+			a = poll(p, "reg-1", a.OperationID)
 			require.Equal(t, 200, a.status)
 			require.Empty(t, a.retryAfter)
 			require.Equal(t, "assigned", a.Status)
@@ -194,8 +195,8 @@ func TestDevicesOfAGroup(t *testing.T) {
 			"Dev-B": dpsdata.DeriveKey(g.SecondaryKey, "dev-b"), // as the documents say
 			"dev-c": dpsdata.DeriveKey(g.PrimaryKey, "dev-c"),
 		} {
-			p.token = dpsToken(d, id, key)
-			a := p.register(id, "")
+			p.Token = dpsToken(d, id, key)
+			a := register(p, id, "")
 			require.Equal(t, 200, a.status, a.body)
 			require.Equal(t, "assigned", a.Status)
 			require.Equal(t, "grp-1", a.State.SymmetricKey.EnrollmentGroupID)
@@ -204,10 +205,10 @@ func TestDevicesOfAGroup(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, []string{dev.PrimaryKey, dev.SecondaryKey}, key)
 		}
-		p.token = dpsToken(d, "dev-own", dpsdata.DeriveKey(g.PrimaryKey, "dev-own"))
-		require.Equal(t, 401002, p.register("dev-own", "").ErrorCode, "the individual enrollment comes first")
-		p.token = dpsToken(d, "dev-own", own.PrimaryKey)
-		require.Equal(t, 200, p.register("dev-own", "").status)
+		p.Token = dpsToken(d, "dev-own", dpsdata.DeriveKey(g.PrimaryKey, "dev-own"))
+		require.Equal(t, 401002, register(p, "dev-own", "").ErrorCode, "the individual enrollment comes first")
+		p.Token = dpsToken(d, "dev-own", own.PrimaryKey)
+		require.Equal(t, 200, register(p, "dev-own", "").status)
 	})
 }
 
@@ -223,22 +224,22 @@ func TestTokensForRegistrations(t *testing.T) {
 			code  int // zero = accepted
 		}{
 			"skn":                 {dpsToken(d, "reg-1", e.PrimaryKey), 0},
-			"empty skn":           {sign(url.QueryEscape(resource), e.PrimaryKey, hour) + "&skn=", 0},
-			"no skn":              {sign(url.QueryEscape(resource), e.PrimaryKey, hour), 0},
-			"another key name":    {sign(url.QueryEscape(resource), e.PrimaryKey, hour) + "&skn=mine", 0},
-			"lower case":          {sign(strings.ReplaceAll(resource, "/", "%2f"), e.PrimaryKey, hour), 0},
-			"not encoded":         {sign(resource, e.PrimaryKey, hour), 0},
-			"expired in grace":    {sign(resource, e.PrimaryKey, time.Now().Add(-4*time.Minute).Unix()), 0},
-			"expired":             {sign(resource, e.PrimaryKey, time.Now().Add(-6*time.Minute).Unix()), 401002},
-			"another key":         {sign(resource, dpsdata.DeriveKey(e.PrimaryKey, "x"), hour), 401002},
-			"another resource":    {sign(d.IDScope()+"/registrations/reg-2", e.PrimaryKey, hour), 401002},
-			"the scope's":         {sign(d.IDScope(), e.PrimaryKey, hour), 401002},
+			"empty skn":           {hubtest.Sign(url.QueryEscape(resource), e.PrimaryKey, hour) + "&skn=", 0},
+			"no skn":              {hubtest.Sign(url.QueryEscape(resource), e.PrimaryKey, hour), 0},
+			"another key name":    {hubtest.Sign(url.QueryEscape(resource), e.PrimaryKey, hour) + "&skn=mine", 0},
+			"lower case":          {hubtest.Sign(strings.ReplaceAll(resource, "/", "%2f"), e.PrimaryKey, hour), 0},
+			"not encoded":         {hubtest.Sign(resource, e.PrimaryKey, hour), 0},
+			"expired in grace":    {hubtest.Sign(resource, e.PrimaryKey, time.Now().Add(-4*time.Minute).Unix()), 0},
+			"expired":             {hubtest.Sign(resource, e.PrimaryKey, time.Now().Add(-6*time.Minute).Unix()), 401002},
+			"another key":         {hubtest.Sign(resource, dpsdata.DeriveKey(e.PrimaryKey, "x"), hour), 401002},
+			"another resource":    {hubtest.Sign(d.IDScope()+"/registrations/reg-2", e.PrimaryKey, hour), 401002},
+			"the scope's":         {hubtest.Sign(d.IDScope(), e.PrimaryKey, hour), 401002},
 			"no token":            {"", 401002},
 			"not a token":         {"Bearer abc", 401002},
-			"signature not coded": {strings.Replace(sign(resource, e.PrimaryKey, hour), "%3D", "=", 1), 401002},
+			"signature not coded": {strings.Replace(hubtest.Sign(resource, e.PrimaryKey, hour), "%3D", "=", 1), 401002},
 		} {
-			p.token = c.token
-			a := p.register("reg-1", "")
+			p.Token = c.token
+			a := register(p, "reg-1", "")
 			require.Equal(t, c.code, a.ErrorCode, "%s: %s", name, a.body)
 			if c.code != 0 {
 				require.Equal(t, c.code/1000, a.status)
@@ -255,8 +256,8 @@ func TestRefusedRegistrations(t *testing.T) {
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		other := enroll(t, d, dpsdata.Enrollment{ID: "reg-2"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		operation := p.register("reg-1", "").OperationID
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		operation := register(p, "reg-1", "").OperationID
 		long := `{"payload":"` + strings.Repeat("x", 64<<10) + `"}`
 		for name, c := range map[string]struct {
 			id, path, body string
@@ -287,12 +288,12 @@ func TestRefusedRegistrations(t *testing.T) {
 			if id == "reg-2" {
 				key = other.PrimaryKey
 			}
-			p.token = dpsToken(d, id, key)
-			a := p.provision(method, "/"+testScope+"/registrations/"+c.id+c.path, c.body)
+			p.Token = dpsToken(d, id, key)
+			a := provision(p, method, "/"+testScope+"/registrations/"+c.id+c.path, c.body)
 			require.Equal(t, c.code, a.ErrorCode, "%s: %s", name, a.body)
 			require.Equal(t, c.code/1000, a.status, name)
 		}
-		a := p.provision("PUT", "/0ne00ABCDE0/registrations/reg-1/register"+dpsVersion, "")
+		a := provision(p, "PUT", "/0ne00ABCDE0/registrations/reg-1/register"+dpsVersion, "")
 		require.Equal(t, 404201, a.ErrorCode, "another scope")
 		log := d.Requests()
 		require.Equal(t, 404201, log[len(log)-1].ErrorCode)
@@ -312,8 +313,8 @@ func TestAllocation(t *testing.T) {
 		p := overDPS(t, d)
 		at := func(rule dpsdata.Allocation, n int) string {
 			id := fmt.Sprintf("%s-%d", groups[rule].ID, n)
-			p.token = dpsToken(d, id, dpsdata.DeriveKey(groups[rule].PrimaryKey, id))
-			return p.assigned(id, "").State.AssignedHub
+			p.Token = dpsToken(d, id, dpsdata.DeriveKey(groups[rule].PrimaryKey, id))
+			return assigned(p, id, "").State.AssignedHub
 		}
 		count := make(map[string]int)
 		for n := range 40 {
@@ -330,7 +331,7 @@ func TestAllocation(t *testing.T) {
 		require.Empty(t, hubs[names[2]].Devices())
 		require.NoError(t, d.Unlink(names[0]))
 		require.NoError(t, d.Unlink(names[1]))
-		a := p.assigned(fmt.Sprintf("%s-%d", "turns", 39), "")
+		a := assigned(p, fmt.Sprintf("%s-%d", "turns", 39), "")
 		require.Equal(t, "failed", a.Status)
 		require.Equal(t, 400208, a.State.ErrorCode)
 	})
@@ -354,8 +355,8 @@ func TestCustomAllocation(t *testing.T) {
 			},
 		})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		a := p.assigned("reg-1", `{"payload":{"model":7}}`)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		a := assigned(p, "reg-1", `{"payload":{"model":7}}`)
 		require.Equal(t, "hub-b.example.test", a.State.AssignedHub)
 		require.JSONEq(t, `{"welcome":true}`, string(a.State.Payload))
 		require.Equal(t, []dpsdata.AllocationRequest{{
@@ -367,7 +368,7 @@ func TestCustomAllocation(t *testing.T) {
 		require.JSONEq(t, `{"by":"function"}`, string(twin.Tags))
 		require.JSONEq(t, `{"d":1}`, string(twin.Desired))
 		refuse = true
-		a = p.assigned("reg-1", "")
+		a = assigned(p, "reg-1", "")
 		require.Equal(t, "failed", a.Status)
 		require.Equal(t, 400207, a.State.ErrorCode)
 		require.Contains(t, a.State.ErrorMessage, "no room")
@@ -394,22 +395,22 @@ func TestReprovisioning(t *testing.T) {
 				ID: "reg-1", Hubs: []string{"hub-a.example.test"}, Reprovision: policy, Desired: `{"n":1}`,
 			})
 			p := overDPS(t, d)
-			p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-			p.assigned("reg-1", "")
+			p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+			assigned(p, "reg-1", "")
 			first := hubs["hub-a.example.test"]
 			_, err := first.PatchDesired("reg-1", `{"n":2}`)
 			require.NoError(t, err)
 			dev, err := first.Device("reg-1")
 			require.NoError(t, err)
-			c := login(t, first, dev)
-			c.publish(1, `$iothub/twin/PATCH/properties/reported/?$rid=1`, `{"r":1}`)
+			c := hubtest.Login(t, first, dev)
+			c.Publish(1, `$iothub/twin/PATCH/properties/reported/?$rid=1`, `{"r":1}`)
 			require.NoError(t, first.WaitReported(t.Context(), "reg-1", func(w hubdata.Twin) bool {
 				return string(w.Reported) == `{"r":1}`
 			}))
 
 			require.NoError(t, d.Move("reg-1", "hub-b.example.test"))
 			require.Equal(t, 1, first.Connections("reg-1"), "the device moves with its next registration")
-			a := p.assigned("reg-1", "")
+			a := assigned(p, "reg-1", "")
 			require.Equal(t, want.hub, a.State.AssignedHub)
 			require.Equal(t, want.substatus, a.State.Substatus)
 			twin, err := hubs[want.hub].Twin("reg-1")
@@ -423,7 +424,7 @@ func TestReprovisioning(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, testbroker.ErrNotFound)
-			again := p.assigned("reg-1", "")
+			again := assigned(p, "reg-1", "")
 			require.Equal(t, want.substatus, again.State.Substatus)
 			r, err := d.Registration("reg-1")
 			require.NoError(t, err)
@@ -439,24 +440,24 @@ func TestDisabledAndDeletedEnrollments(t *testing.T) {
 		_, err := d.Enroll(dpsdata.Enrollment{ID: "REG-1"})
 		require.ErrorIs(t, err, testbroker.ErrEnrolled)
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		require.NoError(t, d.SetEnabled("reg-1", false))
-		a := p.assigned("reg-1", "")
+		a := assigned(p, "reg-1", "")
 		require.Equal(t, "disabled", a.Status)
 		require.Equal(t, "disabled", a.State.Status)
 		require.Empty(t, hubs["hub-a.example.test"].Devices())
 		require.NoError(t, d.SetEnabled("reg-1", true))
-		require.Equal(t, "assigned", p.assigned("reg-1", "").Status)
+		require.Equal(t, "assigned", assigned(p, "reg-1", "").Status)
 		require.NoError(t, hubs["hub-a.example.test"].RemoveDevice("reg-1"))
-		require.Equal(t, "assigned", p.assigned("reg-1", "").Status)
+		require.Equal(t, "assigned", assigned(p, "reg-1", "").Status)
 		require.Len(t, hubs["hub-a.example.test"].Devices(), 1, "a device that was removed at its hub is made again")
 		require.NoError(t, d.Delete("reg-1"))
-		require.Equal(t, 404201, p.register("reg-1", "").ErrorCode)
+		require.Equal(t, 404201, register(p, "reg-1", "").ErrorCode)
 		require.Empty(t, d.Registrations())
 		require.ErrorIs(t, d.Delete("reg-1"), testbroker.ErrNotEnrolled)
 		e = enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		require.Equal(t, "assigned", p.assigned("reg-1", "").Status)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		require.Equal(t, "assigned", assigned(p, "reg-1", "").Status)
 		dev, err := hubs["hub-a.example.test"].Device("reg-1")
 		require.NoError(t, err)
 		require.Equal(t, e.PrimaryKey, dev.PrimaryKey, "the device has the keys of the new enrollment")
@@ -470,24 +471,24 @@ func TestRegistrationsInProgress(t *testing.T) {
 		}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		a := p.register("reg-1", "")
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		a := register(p, "reg-1", "")
 		require.Equal(t, "90", a.retryAfter)
 		operation := a.OperationID
 		for range 3 {
-			require.Equal(t, 202, p.poll("reg-1", operation).status)
+			require.Equal(t, 202, poll(p, "reg-1", operation).status)
 		}
 		time.Sleep(time.Minute)
-		require.Equal(t, 200, p.poll("reg-1", operation).status)
-		require.Equal(t, 200, p.poll("reg-1", operation).status, "the result stays")
-		a = p.register("reg-1", "")
+		require.Equal(t, 200, poll(p, "reg-1", operation).status)
+		require.Equal(t, 200, poll(p, "reg-1", operation).status, "the result stays")
+		a = register(p, "reg-1", "")
 		require.NotEqual(t, operation, a.OperationID)
 		time.Sleep(time.Minute)
-		require.Equal(t, 202, p.poll("reg-1", a.OperationID).status)
-		require.Equal(t, 202, p.poll("reg-1", a.OperationID).status)
-		require.Equal(t, 200, p.poll("reg-1", a.OperationID).status)
+		require.Equal(t, 202, poll(p, "reg-1", a.OperationID).status)
+		require.Equal(t, 202, poll(p, "reg-1", a.OperationID).status)
+		require.Equal(t, 200, poll(p, "reg-1", a.OperationID).status)
 		require.Len(t, d.Requests(), 3)
-		a = p.provision("POST", "/"+testScope+"/registrations/reg-1"+dpsVersion, `{"registrationId":"reg-1"}`)
+		a = provision(p, "POST", "/"+testScope+"/registrations/reg-1"+dpsVersion, `{"registrationId":"reg-1"}`)
 		require.Equal(t, 200, a.status)
 		require.Contains(t, a.body, `"assignedHub":"hub-a.example.test"`)
 	})
@@ -498,17 +499,17 @@ func TestRegistrationsAMinute(t *testing.T) {
 		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1, RegistrationsPerMinute: 2}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		for range 2 {
-			require.Equal(t, 200, p.register("reg-1", "").status)
+			require.Equal(t, 200, register(p, "reg-1", "").status)
 		}
 		time.Sleep(20 * time.Second)
-		a := p.register("reg-1", "")
+		a := register(p, "reg-1", "")
 		require.Equal(t, 429, a.status)
 		require.Equal(t, 429001, a.ErrorCode)
 		require.Equal(t, "40", a.retryAfter)
 		time.Sleep(40 * time.Second)
-		require.Equal(t, 200, p.register("reg-1", "").status)
+		require.Equal(t, 200, register(p, "reg-1", "").status)
 	})
 }
 
@@ -556,9 +557,9 @@ func TestRegistrationWithCertificates(t *testing.T) {
 			config := d.ClientTLS()
 			cert := c.cert()
 			config.Certificates = []tls.Certificate{cert}
-			p := newPoster(t, d.Dial(testbroker.PortHTTPS), config, "")
-			p.base = "https://" + d.HostName()
-			a := p.register(c.id, "")
+			p := hubtest.NewPoster(t, d.Dial(testbroker.PortHTTPS), config, "")
+			p.Base = "https://" + d.HostName()
+			a := register(p, c.id, "")
 			require.Equal(t, c.code, a.ErrorCode, "%s: %s", c.name, a.body)
 			if c.name == "without the chain" {
 				require.Contains(t, a.body, `a chain of 1, whose last certificate is issued by \"sub\"`)
@@ -582,26 +583,26 @@ func TestDPSFaultsOfConnectionsAndRequests(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		busy := d.Inject(fault.Fault{
 			Kind: fault.AnswerStatus, Device: "reg-1", Route: fault.RouteOperation, RetryAfter: 7 * time.Second,
 		})
 		lost := d.Inject(fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteRegister})
-		_, err := p.try("PUT", "/"+testScope+"/registrations/reg-1/register"+dpsVersion, "")
+		_, err := p.Try("PUT", "/"+testScope+"/registrations/reg-1/register"+dpsVersion, "")
 		require.Error(t, err)
 		require.NoError(t, lost.WaitFired(t.Context(), 1))
 		require.Len(t, d.Requests(), 1, "the registration is stored")
-		a := p.register("reg-1", "")
-		r := p.do("GET", "/"+testScope+"/registrations/reg-1/operations/"+a.OperationID+dpsVersion, "")
+		a := register(p, "reg-1", "")
+		r := p.Do("GET", "/"+testScope+"/registrations/reg-1/operations/"+a.OperationID+dpsVersion, "")
 		require.Equal(t, 503, r.StatusCode)
 		require.Equal(t, "7", r.Header.Get("Retry-After"))
 		require.Equal(t, 1, busy.Fired())
-		require.Equal(t, 200, p.poll("reg-1", a.OperationID).status)
+		require.Equal(t, 200, poll(p, "reg-1", a.OperationID).status)
 		d.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
-		_, err = p.try("PUT", "/"+testScope+"/registrations/reg-1/register"+dpsVersion, "")
+		_, err = p.Try("PUT", "/"+testScope+"/registrations/reg-1/register"+dpsVersion, "")
 		require.Error(t, err)
 		time.Sleep(time.Minute)
-		require.Equal(t, 202, p.register("reg-1", "").status)
+		require.Equal(t, 202, register(p, "reg-1", "").status)
 	})
 }
 
@@ -615,15 +616,15 @@ func TestEventsOfRegistrations(t *testing.T) {
 		}}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		p.assigned("reg-1", "")
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		assigned(p, "reg-1", "")
 		require.NoError(t, d.SetEnabled("reg-1", false))
-		p.assigned("reg-1", "")
+		assigned(p, "reg-1", "")
 		require.NoError(t, d.SetEnabled("reg-1", true))
 		require.NoError(t, d.Unlink("hub-a.example.test"))
-		p.assigned("reg-1", "")
-		p.register("reg-1", "{")
-		p.provision("POST", "/"+testScope+"/registrations/reg-1"+dpsVersion, "")
+		assigned(p, "reg-1", "")
+		register(p, "reg-1", "{")
+		provision(p, "POST", "/"+testScope+"/registrations/reg-1"+dpsVersion, "")
 		require.Equal(t, []string{
 			"#1 reg-1 register: status 202",
 			"#1 reg-1 poll: status 200, assigned to hub-a.example.test",

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // What official clients send, and the order and form of answers that they rely on.
@@ -28,14 +29,14 @@ type dpsSession struct {
 // status of 400 or more.
 func dpsSessions(t testing.TB, d *testbroker.DPS, id, key string) map[hubdata.Protocol]dpsSession {
 	web := overDPS(t, d)
-	web.token = dpsToken(d, id, key)
+	web.Token = dpsToken(d, id, key)
 	path := "/" + testScope + "/registrations/" + id
 	w, n := dpsLogin(t, d, id, key), uint16(0)
 	overMQTT := func(topic, body string) dpsAnswer {
 		n++
-		w.publish(n, topic, body)
-		require.Equal(t, n, w.acked(), "the PUBACK comes before the answer")
-		topic, a := w.dpsAnswer()
+		w.Publish(n, topic, body)
+		require.Equal(t, n, w.Acked(), "the PUBACK comes before the answer")
+		topic, a := readDPS(w)
 		_, err := fmt.Sscanf(topic, dpsAnswers+"%d/?$rid=rid", &a.status)
 		require.NoError(t, err, topic)
 		return a
@@ -63,9 +64,9 @@ func dpsSessions(t testing.TB, d *testbroker.DPS, id, key string) map[hubdata.Pr
 	}
 	return map[hubdata.Protocol]dpsSession{
 		hubdata.HTTP: {
-			func(body string) dpsAnswer { return web.provision("PUT", path+"/register"+dpsVersion, body) },
+			func(body string) dpsAnswer { return provision(web, "PUT", path+"/register"+dpsVersion, body) },
 			func(operation, body string) dpsAnswer {
-				return web.provision("GET", path+"/operations/"+operation+dpsVersion, body)
+				return provision(web, "GET", path+"/operations/"+operation+dpsVersion, body)
 			},
 		},
 		hubdata.MQTT: {
@@ -162,9 +163,9 @@ func TestForcedRegistrationsOverHTTP(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		path := "/" + testScope + "/registrations/reg-1/register" + dpsVersion + "&forceRegistration=true"
-		require.Equal(t, 202, p.provision("PUT", path, "").status)
+		require.Equal(t, 202, provision(p, "PUT", path, "").status)
 	})
 }
 
@@ -197,10 +198,10 @@ func TestPollsOfUnknownOperations(t *testing.T) {
 	eachDPSProtocol(t, nil, func(t *testing.T, d *testbroker.DPS, s dpsSession) {
 		other := enroll(t, d, dpsdata.Enrollment{ID: "reg-2"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-2", other.PrimaryKey)
+		p.Token = dpsToken(d, "reg-2", other.PrimaryKey)
 		s.register("")
 		for what, operation := range map[string]string{
-			"of another registration": p.register("reg-2", "").OperationID, "unknown": "5.x", "odd": "4.d0.a%2Fb",
+			"of another registration": register(p, "reg-2", "").OperationID, "unknown": "5.x", "odd": "4.d0.a%2Fb",
 		} {
 			a := s.poll(operation, "")
 			require.Equal(t, 404, a.status, what)
@@ -223,9 +224,9 @@ func TestThePubackComesBeforeEveryAnswer(t *testing.T) {
 			t.Helper()
 			rid := rids[int(n)%len(rids)]
 			n++
-			w.publish(n, strings.Replace(topic, "$rid=", "$rid="+rid, 1), body)
-			require.Equal(t, n, w.acked())
-			got, a := w.dpsAnswer()
+			w.Publish(n, strings.Replace(topic, "$rid=", "$rid="+rid, 1), body)
+			require.Equal(t, n, w.Acked())
+			got, a := readDPS(w)
 			require.Equal(t, dpsAnswers+strings.Replace(want, "$rid=", "$rid="+rid, 1), got)
 			return a
 		}
@@ -253,15 +254,15 @@ func TestSessionsAtTheDPSAreNew(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		kept := dpsConnect(d, "reg-1", e.PrimaryKey)
-		kept.flags = 0 // the client wants to keep its session
+		kept.Flags = 0 // the client wants to keep its session
 		w := dialDPS(t, d)
-		require.Equal(t, []byte{0, 0}, w.connect(kept))
-		require.Equal(t, []byte{1}, w.subscribe(2, dpsAnswers+"#"), "QoS 2 is granted as 1")
+		require.Equal(t, []byte{0, 0}, w.Connect(kept))
+		require.Equal(t, []byte{1}, w.Subscribe(2, dpsAnswers+"#"), "QoS 2 is granted as 1")
 		w = dialDPS(t, d)
-		require.Equal(t, []byte{0, 0}, w.connect(kept), "no session is present")
-		w.publish(1, dpsRegister+"1", "")
-		require.EqualValues(t, 1, w.acked())
-		w.ping() // the subscription is gone with the session
+		require.Equal(t, []byte{0, 0}, w.Connect(kept), "no session is present")
+		w.Publish(1, dpsRegister+"1", "")
+		require.EqualValues(t, 1, w.Acked())
+		w.Ping() // the subscription is gone with the session
 	})
 }
 
@@ -271,16 +272,16 @@ func TestOtherLevelsOfQoSAtTheDPS(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
-		w.send(publishBytes(0, 0, dpsRegister+"1", ""))
-		_, a := w.dpsAnswer()
+		w.Send(hubtest.PublishBytes(0, 0, dpsRegister+"1", ""))
+		_, a := readDPS(w)
 		require.Equal(t, "assigning", a.Status)
 		for range 3 {
-			w.send(publishBytes(0, 0, dpsPoll+"1&operationId="+a.OperationID, ""))
-			require.Contains(t, string(w.expect(3)), `"assigned"`)
+			w.Send(hubtest.PublishBytes(0, 0, dpsPoll+"1&operationId="+a.OperationID, ""))
+			require.Contains(t, string(w.Expect(3)), `"assigned"`)
 		}
-		require.Equal(t, []byte{0}, w.subscribe(0, dpsAnswers+"#"))
-		w.send(publishBytes(0, 0, dpsRegister+"1", ""))
-		body := string(w.expect(3))
+		require.Equal(t, []byte{0}, w.Subscribe(0, dpsAnswers+"#"))
+		w.Send(hubtest.PublishBytes(0, 0, dpsRegister+"1", ""))
+		body := string(w.Expect(3))
 		require.True(t, strings.HasPrefix(body[2:], dpsAnswers+"202/?$rid=1&retry-after=3{"), "without a packet id: %s", body)
 	})
 }

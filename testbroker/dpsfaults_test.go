@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func TestEveryProvisioningFaultHasAName(t *testing.T) {
@@ -42,10 +43,10 @@ type dpsClient struct {
 // makes a connection if the last one has ended.
 func dpsClients(t testing.TB, d *testbroker.DPS, key string) map[hubdata.Protocol]dpsClient {
 	web := overDPS(t, d)
-	web.token = dpsToken(d, "reg-1", key)
+	web.Token = dpsToken(d, "reg-1", key)
 	overHTTP := func(method, path string) (dpsAnswer, error) {
-		r, err := web.try(method, "/"+testScope+"/registrations/reg-1"+path+dpsVersion, "")
-		a := dpsAnswer{status: 0, body: r.body}
+		r, err := web.Try(method, "/"+testScope+"/registrations/reg-1"+path+dpsVersion, "")
+		a := dpsAnswer{status: 0, body: r.Text}
 		if err == nil {
 			a.status, a.retryAfter = r.StatusCode, r.Header.Get("Retry-After")
 			decodeAnswer(&a)
@@ -54,10 +55,10 @@ func dpsClients(t testing.TB, d *testbroker.DPS, key string) map[hubdata.Protoco
 	}
 	overMQTT := func(topic string) (a dpsAnswer, err error) {
 		w := dpsLogin(t, d, "reg-1", key)
-		w.publish(1, topic, "")
-		w.conn.SetReadDeadline(time.Now().Add(time.Minute))
+		w.Publish(1, topic, "")
+		w.Conn.SetReadDeadline(time.Now().Add(time.Minute))
 		for {
-			kind, body, err := w.read()
+			kind, body, err := w.Read()
 			if err != nil {
 				return a, err
 			}
@@ -209,9 +210,9 @@ func TestProvisioningWithoutAnAnswer(t *testing.T) {
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
 		d.Inject(fault.Fault{Kind: fault.SwallowProvisioning, Device: "reg-1"})
-		w.publish(1, dpsRegister+"1", "")
-		require.EqualValues(t, 1, w.acked())
-		w.ping() // no answer
+		w.Publish(1, dpsRegister+"1", "")
+		require.EqualValues(t, 1, w.Acked())
+		w.Ping() // no answer
 		require.Len(t, d.Requests(), 1)
 	})
 }
@@ -222,21 +223,21 @@ func TestOrderOfAnswersOverMQTT(t *testing.T) {
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
 		d.Inject(fault.Fault{Kind: fault.AnswerBeforePuback})
-		w.publish(1, dpsRegister+"1", "")
-		topic, _ := w.dpsAnswer()
+		w.Publish(1, dpsRegister+"1", "")
+		topic, _ := readDPS(w)
 		require.Equal(t, dpsAnswers+"202/?$rid=1&retry-after=3", topic)
-		require.EqualValues(t, 1, w.acked())
+		require.EqualValues(t, 1, w.Acked())
 		d.Inject(fault.Fault{Kind: fault.ReorderProperties})
-		w.publish(2, dpsRegister+"2", "")
-		w.acked()
-		topic, _ = w.dpsAnswer()
+		w.Publish(2, dpsRegister+"2", "")
+		w.Acked()
+		topic, _ = readDPS(w)
 		require.Equal(t, dpsAnswers+"202/?x&retry-after=3&$rid=2", topic)
 		d.Inject(fault.Fault{Kind: fault.MisnameProvisioning})
 		d.Inject(fault.Fault{Kind: fault.DuplicateProvisioning})
-		w.publish(3, dpsRegister+"3", "")
-		w.acked()
+		w.Publish(3, dpsRegister+"3", "")
+		w.Acked()
 		for range 2 {
-			topic, _ = w.dpsAnswer()
+			topic, _ = readDPS(w)
 			require.Equal(t, dpsAnswers+"202/?$rid=3-other&retry-after=3", topic)
 		}
 	})
@@ -288,9 +289,9 @@ func TestIssuedCertificates(t *testing.T) {
 			return `{"csr":"` + base64.StdEncoding.EncodeToString(der) + `"}`
 		}
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		path := "/" + testScope + "/registrations/reg-1/register?api-version="
-		a := p.provision("PUT", path+"2026-11-02-preview", request("reg-1"))
+		a := provision(p, "PUT", path+"2026-11-02-preview", request("reg-1"))
 		require.Equal(t, "assigned", a.Status, a.body)
 		require.Equal(t, "classic", a.State.ConnectionProfile)
 		require.Len(t, a.State.IssuedCertificateChain, 2)
@@ -311,13 +312,13 @@ func TestIssuedCertificates(t *testing.T) {
 		require.NoError(t, err)
 		config := h.ClientTLS()
 		config.Certificates = []tls.Certificate{cert}
-		w := newWire(t, tls.Client(raw, config))
-		require.Equal(t, []byte{0, 0}, w.connect(connect{
-			name: "MQTT", level: 4, flags: 2, clientID: "reg-1", user: h.HostName() + "/reg-1/?api-version=2021-04-12",
+		w := hubtest.NewWire(t, tls.Client(raw, config))
+		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.Connect{
+			Name: "MQTT", Level: 4, Flags: 2, ClientID: "reg-1", User: h.HostName() + "/reg-1/?api-version=2021-04-12",
 		}), "the issued certificate is that of the device at its hub")
 
 		d.Inject(fault.Fault{Kind: fault.WrongChain})
-		a = p.provision("PUT", path+"2025-07-01-preview", request("reg-1"))
+		a = provision(p, "PUT", path+"2025-07-01-preview", request("reg-1"))
 		require.Empty(t, a.State.ConnectionProfile, "the version does not know it")
 		der, err := base64.StdEncoding.DecodeString(a.State.IssuedCertificateChain[0])
 		require.NoError(t, err)
@@ -325,10 +326,10 @@ func TestIssuedCertificates(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "reg-1", leaf.Subject.CommonName)
 		require.NotEqual(t, &key.PublicKey, leaf.PublicKey)
-		a = p.provision("PUT", path+"2025-07-01-preview", request("reg-9"))
+		a = provision(p, "PUT", path+"2025-07-01-preview", request("reg-9"))
 		require.Equal(t, 400004, a.ErrorCode, "a request for another name")
-		p.token = dpsToken(d, "reg-2", plain.PrimaryKey)
-		a = p.provision("PUT", strings.Replace(path, "reg-1", "reg-2", 1)+"2025-07-01-preview", request("reg-2"))
+		p.Token = dpsToken(d, "reg-2", plain.PrimaryKey)
+		a = provision(p, "PUT", strings.Replace(path, "reg-1", "reg-2", 1)+"2025-07-01-preview", request("reg-2"))
 		require.Equal(t, "failed", a.Status)
 		require.Equal(t, 400004, a.State.ErrorCode, "the enrollment issues none")
 	})

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A function of an enrollment that ends its goroutine, as a failed assertion does, ends one request
@@ -48,9 +49,9 @@ func TestAnAllocationThatEndsItsGoroutine(t *testing.T) {
 		require.EqualValues(t, 1, calls.Load())
 
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		began := time.Now()
-		require.Equal(t, "assigned", p.register("reg-1", "").Status)
+		require.Equal(t, "assigned", register(p, "reg-1", "").Status)
 		require.Zero(t, time.Since(began))
 		require.Len(t, hubs["hub-a.example.test"].Devices(), 1)
 	})
@@ -66,15 +67,15 @@ func TestRequestIDsThatMakeNoTopic(t *testing.T) {
 			"longer than a topic with its answer": strings.Repeat("r", 65400),
 		} {
 			w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
-			w.publish(2, dpsRegister+rid, "")
-			require.Error(t, w.end(), name)
+			w.Publish(2, dpsRegister+rid, "")
+			require.Error(t, w.End(), name)
 		}
 		require.Empty(t, d.Requests())
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
 		rid := strings.Repeat("r", 1024)
-		w.publish(2, dpsRegister+rid, "")
-		w.acked()
-		topic, _ := w.dpsAnswer()
+		w.Publish(2, dpsRegister+rid, "")
+		w.Acked()
+		topic, _ := readDPS(w)
 		require.Equal(t, dpsAnswers+"202/?$rid="+rid+"&retry-after=3", topic)
 	})
 }
@@ -94,11 +95,11 @@ func TestABackEndKeepsTheAllocation(t *testing.T) {
 			"custom": {ID: "custom", Allocation: dpsdata.Custom, Allocate: allocate},
 		} {
 			enroll(t, d, e)
-			_, got := p.ask(200, "GET", "/enrollments/"+id, "")
+			_, got := ask(p, 200, "GET", "/enrollments/"+id, "")
 			got["provisioningStatus"] = "disabled"
 			body, err := json.Marshal(got)
 			require.NoError(t, err)
-			p.ask(200, "PUT", "/enrollments/"+id, string(body), "If-Match", "*")
+			ask(p, 200, "PUT", "/enrollments/"+id, string(body), "If-Match", "*")
 			after, err := d.Enrollment(id)
 			require.NoError(t, err)
 			require.True(t, after.Disabled)
@@ -114,14 +115,14 @@ func TestEarlierOperationsAreKnown(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		var ids []string
 		for range 9 {
-			ids = append(ids, p.register("reg-1", "").OperationID)
+			ids = append(ids, register(p, "reg-1", "").OperationID)
 		}
-		require.Equal(t, 404, p.poll("reg-1", ids[0]).status)
+		require.Equal(t, 404, poll(p, "reg-1", ids[0]).status)
 		for _, id := range ids[1:] {
-			require.Equal(t, 200, p.poll("reg-1", id).status)
+			require.Equal(t, 200, poll(p, "reg-1", id).status)
 		}
 	})
 }
@@ -134,8 +135,8 @@ func TestADeviceWithTheNameOfAGroup(t *testing.T) {
 		b := enroll(t, d, dpsdata.Enrollment{ID: "grp-b", Group: true})
 		p := overDPS(t, d)
 		for _, id := range []string{"grp-a", "grp-b"} {
-			p.token = dpsToken(d, id, dpsdata.DeriveKey(b.PrimaryKey, id))
-			a := p.register(id, "")
+			p.Token = dpsToken(d, id, dpsdata.DeriveKey(b.PrimaryKey, id))
+			a := register(p, id, "")
 			require.Equal(t, 200, a.status, a.body)
 			require.Equal(t, "grp-b", a.State.SymmetricKey.EnrollmentGroupID)
 		}
@@ -153,19 +154,19 @@ func TestASigningRequestNeedsANewVersion(t *testing.T) {
 		require.NoError(t, err)
 		body := `{"csr":"` + base64.StdEncoding.EncodeToString(der) + `"}`
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 		status := map[bool]int{false: 400, true: 200}
 		for version, knows := range map[string]bool{"2019-03-31": false, "2026-08-31": false, "2025-07-01-preview": true,
 			"2026-07-01-preview": true, "2026-11-01": true, "2026-11-02-preview": true} {
-			a := p.provision("PUT", "/"+testScope+"/registrations/reg-1/register?api-version="+version, body)
+			a := provision(p, "PUT", "/"+testScope+"/registrations/reg-1/register?api-version="+version, body)
 			require.Equal(t, status[knows], a.status, a.body)
 			require.Equal(t, knows, len(a.State.IssuedCertificateChain) > 0)
 
 			path := "/" + testScope + "/registrations/reg-1?api-version=" + version
-			if a := p.provision("POST", path, "{}"); a.status == 200 { // there is none before the first registration
+			if a := provision(p, "POST", path, "{}"); a.status == 200 { // there is none before the first registration
 				require.NotContains(t, a.body, "issuedCertificateChain")
 			}
-			a = p.provision("POST", path, body)
+			a = provision(p, "POST", path, body)
 			require.Equal(t, 400, a.status, "a look-up issues none: %s", a.body)
 		}
 	})
@@ -185,10 +186,10 @@ func FuzzDPS(f *testing.F) {
 	} {
 		f.Add(uint8(0), []byte(s))
 	}
-	hello := dpsConnect(d, "reg-1", e.PrimaryKey).bytes()
+	hello := dpsConnect(d, "reg-1", e.PrimaryKey).Bytes()
 	f.Add(uint8(1), hello)
 	f.Add(uint8(1), append(append(append([]byte(nil), hello...), subscribeBytes(1, dpsAnswers+"#")...),
-		publishBytes(1, 2, dpsRegister+"1", `{"registrationId":"reg-1"}`)...))
+		hubtest.PublishBytes(1, 2, dpsRegister+"1", `{"registrationId":"reg-1"}`)...))
 	f.Add(uint8(2), []byte("AMQP\x03\x01\x00\x00"))
 	ports := [...]testbroker.Port{testbroker.PortHTTP, testbroker.PortMQTT, testbroker.PortAMQP}
 	f.Fuzz(func(t *testing.T, port uint8, p []byte) {

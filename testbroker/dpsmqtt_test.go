@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const (
@@ -29,39 +30,39 @@ const (
 )
 
 // dpsConnect returns the CONNECT of a registration.
-func dpsConnect(d *testbroker.DPS, id, key string) connect {
-	return connect{
-		name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: id,
-		user:     d.IDScope() + "/registrations/" + id + "/api-version=2019-03-31&ClientVersion=test%2f1.0",
-		password: dpsToken(d, id, key),
+func dpsConnect(d *testbroker.DPS, id, key string) hubtest.Connect {
+	return hubtest.Connect{
+		Name: "MQTT", Level: 4, Flags: 2, KeepAlive: 60, ClientID: id,
+		User:     d.IDScope() + "/registrations/" + id + "/api-version=2019-03-31&ClientVersion=test%2f1.0",
+		Password: dpsToken(d, id, key),
 	}
 }
 
-func dialDPS(t testing.TB, d *testbroker.DPS) *wire {
+func dialDPS(t testing.TB, d *testbroker.DPS) *hubtest.Wire {
 	conn, err := d.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "dps:1883")
 	require.NoError(t, err)
-	return newWire(t, conn)
+	return hubtest.NewWire(t, conn)
 }
 
 // dpsLogin connects and subscribes to answers.
-func dpsLogin(t testing.TB, d *testbroker.DPS, id, key string) *wire {
+func dpsLogin(t testing.TB, d *testbroker.DPS, id, key string) *hubtest.Wire {
 	w := dialDPS(t, d)
-	require.Equal(t, []byte{0, 0}, w.connect(dpsConnect(d, id, key)))
-	require.Equal(t, []byte{1}, w.subscribe(1, dpsAnswers+"#"))
+	require.Equal(t, []byte{0, 0}, w.Connect(dpsConnect(d, id, key)))
+	require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
 	return w
 }
 
-// dpsAnswer reads a PUBLISH with QoS 1, and acknowledges it.
-func (w *wire) dpsAnswer() (topic string, a dpsAnswer) {
-	w.t.Helper()
-	body := w.expect(3)
+// readDPS reads a PUBLISH with QoS 1, and acknowledges it.
+func readDPS(w *hubtest.Wire) (topic string, a dpsAnswer) {
+	w.T.Helper()
+	body := w.Expect(3)
 	n := int(body[0])<<8 | int(body[1])
 	topic = string(body[2 : 2+n])
 	body = body[2+n:]
-	require.NotEqual(w.t, []byte{0, 0}, body[:2], "packet id")
-	w.send(frame(0x40, body[:2]))
+	require.NotEqual(w.T, []byte{0, 0}, body[:2], "packet id")
+	w.Send(hubtest.Frame(0x40, body[:2]))
 	a.body = string(body[2:])
-	require.NoError(w.t, json.Unmarshal(body[2:], &a), a.body)
+	require.NoError(w.T, json.Unmarshal(body[2:], &a), a.body)
 	return topic, a
 }
 
@@ -70,27 +71,27 @@ func TestRegistrationOverMQTT(t *testing.T) {
 		d, hubs := newDPS(t, nil, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
-		w.publish(9, dpsRegister+"1", `{"registrationId":"reg-1"}`)
-		require.EqualValues(t, 9, w.acked(), "the PUBACK comes before the answer")
-		topic, a := w.dpsAnswer()
+		w.Publish(9, dpsRegister+"1", `{"registrationId":"reg-1"}`)
+		require.EqualValues(t, 9, w.Acked(), "the PUBACK comes before the answer")
+		topic, a := readDPS(w)
 		require.Equal(t, dpsAnswers+"202/?$rid=1&retry-after=3", topic)
 		require.Equal(t, "assigning", a.Status)
 		for _, body := range []string{"", " "} {
-			w.publish(10, dpsPoll+"a%20-2&operationId="+a.OperationID, body)
-			require.EqualValues(t, 10, w.acked())
-			topic, result := w.dpsAnswer()
+			w.Publish(10, dpsPoll+"a%20-2&operationId="+a.OperationID, body)
+			require.EqualValues(t, 10, w.Acked())
+			topic, result := readDPS(w)
 			require.Equal(t, dpsAnswers+"200/?$rid=a%20-2", topic)
 			require.Equal(t, "assigned", result.Status)
 			require.Equal(t, "hub-a.example.test", result.State.AssignedHub)
 			require.Equal(t, a.OperationID, result.OperationID)
 		}
-		w.send(publishBytes(0, 0, dpsPoll+"3&operationId=5.unknown", "")) // QoS 0: no PUBACK
-		topic, a = w.dpsAnswer()
+		w.Send(hubtest.PublishBytes(0, 0, dpsPoll+"3&operationId=5.unknown", "")) // QoS 0: no PUBACK
+		topic, a = readDPS(w)
 		require.Equal(t, dpsAnswers+"404/?$rid=3", topic)
 		require.Equal(t, 404000, a.ErrorCode)
-		w.ping()
-		w.send([]byte{0xe0, 0})
-		require.Error(t, w.end())
+		w.Ping()
+		w.Send([]byte{0xe0, 0})
+		require.Error(t, w.End())
 		require.Len(t, hubs["hub-a.example.test"].Devices(), 1)
 		log := d.Requests()
 		require.Len(t, log, 4)
@@ -105,48 +106,51 @@ func TestConnectsToTheDPS(t *testing.T) {
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		user := d.IDScope() + "/registrations/reg-1/"
 		for name, c := range map[string]struct {
-			change func(c *connect)
+			change func(c *hubtest.Connect)
 			code   byte
 		}{
-			"plain":            {func(*connect) {}, 0},
-			"no ClientVersion": {func(c *connect) { c.user = user + "api-version=2019-03-31" }, 0},
-			"version twice": {func(c *connect) {
-				c.user = user + "api-version=2019-03-31&ClientVersion=" + url.QueryEscape("java") + "&api-version=2019-03-31"
+			"plain":            {func(*hubtest.Connect) {}, 0},
+			"no ClientVersion": {func(c *hubtest.Connect) { c.User = user + "api-version=2019-03-31" }, 0},
+			"version twice": {func(c *hubtest.Connect) {
+				c.User = user + "api-version=2019-03-31&ClientVersion=" + url.QueryEscape("java") + "&api-version=2019-03-31"
 			}, 0},
-			"kept session":    {func(c *connect) { c.flags = 0 }, 0},
-			"not enrolled":    {func(c *connect) { *c = dpsConnect(d, "reg-9", e.PrimaryKey) }, 0},
-			"old protocol":    {func(c *connect) { c.level = 3 }, 1},
-			"other client id": {func(c *connect) { c.clientID = "reg-2" }, 2},
-			"other version":   {func(c *connect) { c.user = user + "api-version=2001-01-01" }, 4},
-			"no version":      {func(c *connect) { c.user = user }, 4},
-			"user of a hub":   {func(c *connect) { c.user = "hub.example.test/reg-1/?api-version=2021-04-12" }, 4},
-			"not a token":     {func(c *connect) { c.password = "x" }, 4},
-			"other scope": {func(c *connect) {
-				c.user = strings.Replace(c.user, testScope, "0ne00ABCDE0", 1)
+			"kept session":    {func(c *hubtest.Connect) { c.Flags = 0 }, 0},
+			"not enrolled":    {func(c *hubtest.Connect) { *c = dpsConnect(d, "reg-9", e.PrimaryKey) }, 0},
+			"old protocol":    {func(c *hubtest.Connect) { c.Level = 3 }, 1},
+			"other client id": {func(c *hubtest.Connect) { c.ClientID = "reg-2" }, 2},
+			"other version":   {func(c *hubtest.Connect) { c.User = user + "api-version=2001-01-01" }, 4},
+			"no version":      {func(c *hubtest.Connect) { c.User = user }, 4},
+			"user of a hub":   {func(c *hubtest.Connect) { c.User = "hub.example.test/reg-1/?api-version=2021-04-12" }, 4},
+			"not a token":     {func(c *hubtest.Connect) { c.Password = "x" }, 4},
+			"other scope": {func(c *hubtest.Connect) {
+				c.User = strings.Replace(c.User, testScope, "0ne00ABCDE0", 1)
 			}, 5},
-			"other key":    {func(c *connect) { c.password = dpsToken(d, "reg-1", dpsdata.DeriveKey(e.PrimaryKey, "x")) }, 5},
-			"no password":  {func(c *connect) { c.password = "" }, 5},
-			"other device": {func(c *connect) { c.password = dpsToken(d, "reg-2", e.PrimaryKey) }, 5},
+			"other key": {func(c *hubtest.Connect) {
+				c.Password = dpsToken(d, "reg-1",
+					dpsdata.DeriveKey(e.PrimaryKey, "x"))
+			}, 5},
+			"no password":  {func(c *hubtest.Connect) { c.Password = "" }, 5},
+			"other device": {func(c *hubtest.Connect) { c.Password = dpsToken(d, "reg-2", e.PrimaryKey) }, 5},
 		} {
 			hello := dpsConnect(d, "reg-1", e.PrimaryKey)
 			c.change(&hello)
 			w := dialDPS(t, d)
-			require.Equal(t, []byte{0, c.code}, w.connect(hello), name)
+			require.Equal(t, []byte{0, c.code}, w.Connect(hello), name)
 			if c.code != 0 {
-				require.Error(t, w.end(), name)
+				require.Error(t, w.End(), name)
 			}
 		}
 		w := dpsLogin(t, d, "reg-9", e.PrimaryKey)
-		w.publish(1, dpsRegister+"1", "")
-		w.acked()
-		topic, a := w.dpsAnswer()
+		w.Publish(1, dpsRegister+"1", "")
+		w.Acked()
+		topic, a := readDPS(w)
 		require.Equal(t, dpsAnswers+"404/?$rid=1", topic)
 		require.Equal(t, 404201, a.ErrorCode)
 		next := dpsLogin(t, d, "reg-9", e.PrimaryKey)
-		require.Error(t, w.end(), "a newer connection replaces an older one")
-		next.ping()
+		require.Error(t, w.End(), "a newer connection replaces an older one")
+		next.Ping()
 		time.Sleep(91 * time.Second)
-		require.Error(t, next.end(), "the keep-alive has run out")
+		require.Error(t, next.End(), "the keep-alive has run out")
 	})
 }
 
@@ -155,35 +159,35 @@ func TestViolationsAtTheDPS(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		for name, packet := range map[string][]byte{
-			"no $rid":          publishBytes(2, 1, strings.TrimSuffix(dpsRegister, "$rid="), ""),
-			"other topic":      publishBytes(2, 1, "devices/reg-1/messages/events/", ""),
-			"QoS 2":            publishBytes(4, 1, dpsRegister+"1", ""),
-			"packet id 0":      publishBytes(2, 0, dpsRegister+"1", ""),
-			"second CONNECT":   dpsConnect(d, "reg-1", e.PrimaryKey).bytes(),
-			"no filter":        frame(0x82, []byte{0, 1}),
+			"no $rid":          hubtest.PublishBytes(2, 1, strings.TrimSuffix(dpsRegister, "$rid="), ""),
+			"other topic":      hubtest.PublishBytes(2, 1, "devices/reg-1/messages/events/", ""),
+			"QoS 2":            hubtest.PublishBytes(4, 1, dpsRegister+"1", ""),
+			"packet id 0":      hubtest.PublishBytes(2, 0, dpsRegister+"1", ""),
+			"second CONNECT":   dpsConnect(d, "reg-1", e.PrimaryKey).Bytes(),
+			"no filter":        hubtest.Frame(0x82, []byte{0, 1}),
 			"unknown packet":   {0xf0, 0},
 			"length of 5":      {0x30, 0xff, 0xff, 0xff, 0xff, 1},
 			"too long":         {0x30, 0xff, 0xff, 0x7f},
-			"short SUBSCRIBE":  frame(0x82, []byte{0}),
+			"short SUBSCRIBE":  hubtest.Frame(0x82, []byte{0}),
 			"PUBACK of a kind": {0x42, 0},
 		} {
 			w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
-			w.send(packet)
-			require.Error(t, w.end(), name)
+			w.Send(packet)
+			require.Error(t, w.End(), name)
 		}
 		require.Empty(t, d.Requests())
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
-		require.Equal(t, []byte{0x80, 1}, w.subscribe(2, "#", dpsAnswers+"#"))
-		w.send(frame(0xa2, []byte{0, 3}, str(dpsAnswers+"#")))
-		require.Equal(t, []byte{0, 3}, w.expect(unsuback))
-		w.publish(1, dpsRegister+"1", "")
-		require.EqualValues(t, 1, w.acked())
-		w.ping() // without a subscription there is no answer
+		require.Equal(t, []byte{0x80, 1}, w.Subscribe(2, "#", dpsAnswers+"#"))
+		w.Send(hubtest.Frame(0xa2, []byte{0, 3}, hubtest.Str(dpsAnswers+"#")))
+		require.Equal(t, []byte{0, 3}, w.Expect(hubtest.Unsuback))
+		w.Publish(1, dpsRegister+"1", "")
+		require.EqualValues(t, 1, w.Acked())
+		w.Ping() // without a subscription there is no answer
 		fresh := dialDPS(t, d)
-		fresh.send([]byte{0xc0, 0})
-		require.Error(t, fresh.end(), "packet before CONNECT")
+		fresh.Send([]byte{0xc0, 0})
+		require.Error(t, fresh.End(), "packet before CONNECT")
 		silent := dialDPS(t, d)
-		require.Error(t, silent.end(), "no CONNECT in time")
+		require.Error(t, silent.End(), "no CONNECT in time")
 	})
 }
 
@@ -194,35 +198,35 @@ func TestConnectFaultsOfTheDPSOverMQTT(t *testing.T) {
 		hello := dpsConnect(d, "reg-1", e.PrimaryKey)
 		refused := d.Inject(fault.Fault{Kind: fault.RefuseConnect, Device: "reg-1"})
 		w := dialDPS(t, d)
-		require.Equal(t, []byte{0, 3}, w.connect(hello))
+		require.Equal(t, []byte{0, 3}, w.Connect(hello))
 		require.Equal(t, 1, refused.Fired())
 		d.Inject(fault.Fault{Kind: fault.DropConnect})
 		w = dialDPS(t, d)
-		w.send(hello.bytes())
-		require.Error(t, w.end())
+		w.Send(hello.Bytes())
+		require.Error(t, w.End())
 		d.Inject(fault.Fault{Kind: fault.SlowConnack, Delay: time.Minute})
 		w = dialDPS(t, d)
 		start := time.Now()
-		require.Equal(t, []byte{0, 0}, w.connect(hello))
+		require.Equal(t, []byte{0, 0}, w.Connect(hello))
 		require.Equal(t, time.Minute, time.Since(start))
 		d.Inject(fault.Fault{Kind: fault.RefuseSubscribe})
-		require.Equal(t, []byte{0x80}, w.subscribe(1, dpsAnswers+"#"))
+		require.Equal(t, []byte{0x80}, w.Subscribe(1, dpsAnswers+"#"))
 		d.Inject(fault.Fault{Kind: fault.SwallowPingresp})
-		w.send([]byte{0xc0, 0})
-		w.ping()
+		w.Send([]byte{0xc0, 0})
+		w.Ping()
 		d.Inject(fault.Fault{Kind: fault.SwallowPuback})
-		require.Equal(t, []byte{1}, w.subscribe(1, dpsAnswers+"#"))
-		w.publish(1, dpsRegister+"1", "")
-		_, a := w.dpsAnswer()
+		require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
+		w.Publish(1, dpsRegister+"1", "")
+		_, a := readDPS(w)
 		require.Equal(t, "assigning", a.Status)
 		d.Inject(fault.Fault{Kind: fault.DropOnSubscribe})
-		w.send(frame(0x82, []byte{0, 7}, append(str(dpsAnswers+"#"), 1)))
-		require.Error(t, w.end())
+		w.Send(hubtest.Frame(0x82, []byte{0, 7}, append(hubtest.Str(dpsAnswers+"#"), 1)))
+		require.Error(t, w.End())
 		d.Inject(fault.Fault{Kind: fault.SwallowConnack})
 		w = dialDPS(t, d)
-		w.send(hello.bytes())
-		w.conn.SetReadDeadline(time.Now().Add(time.Hour))
-		require.ErrorContains(t, w.end(), "timeout")
+		w.Send(hello.Bytes())
+		w.Conn.SetReadDeadline(time.Now().Add(time.Hour))
+		require.ErrorContains(t, w.End(), "timeout")
 	})
 }
 
@@ -234,12 +238,12 @@ func TestRegistrationOverWebSocket(t *testing.T) {
 	}
 	conn, _, err := dialer.DialContext(t.Context(), "wss://"+d.HostName()+"/$iothub/websocket", nil)
 	require.NoError(t, err)
-	w := newWire(t, &webConn{Conn: conn})
-	require.Equal(t, []byte{0, 0}, w.connect(dpsConnect(d, "reg-1", e.PrimaryKey)))
-	require.Equal(t, []byte{1}, w.subscribe(1, dpsAnswers+"#"))
-	w.publish(1, dpsRegister+"1", "{}")
-	w.acked()
-	_, a := w.dpsAnswer()
+	w := hubtest.NewWire(t, &webConn{Conn: conn})
+	require.Equal(t, []byte{0, 0}, w.Connect(dpsConnect(d, "reg-1", e.PrimaryKey)))
+	require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
+	w.Publish(1, dpsRegister+"1", "{}")
+	w.Acked()
+	_, a := readDPS(w)
 	require.Equal(t, "assigned", a.Status)
 }
 
@@ -251,14 +255,14 @@ func TestRegistrationOverMQTTWithACertificate(t *testing.T) {
 	require.NoError(t, err)
 	config := d.ClientTLS()
 	config.Certificates = []tls.Certificate{cert}
-	w := newWire(t, tls.Client(raw, config))
+	w := hubtest.NewWire(t, tls.Client(raw, config))
 	hello := dpsConnect(d, "reg-1", dpsdata.DeriveKey("", "x"))
-	hello.password = ""
-	require.Equal(t, []byte{0, 0}, w.connect(hello))
-	require.Equal(t, []byte{1}, w.subscribe(1, dpsAnswers+"#"))
-	w.publish(1, dpsRegister+"1", "{}")
-	w.acked()
-	_, a := w.dpsAnswer()
+	hello.Password = ""
+	require.Equal(t, []byte{0, 0}, w.Connect(hello))
+	require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
+	w.Publish(1, dpsRegister+"1", "{}")
+	w.Acked()
+	_, a := readDPS(w)
 	require.Equal(t, testbroker.Thumbprint(cert.Leaf), a.State.X509.CertificateInfo.SHA256Thumbprint)
 	require.Len(t, hubs["hub-a.example.test"].Devices(), 1)
 }
@@ -274,15 +278,15 @@ func TestRegistrationsOnARealPort(t *testing.T) {
 			id := fmt.Sprint("reg-", n)
 			conn, err := net.Dial("tcp", addr.String())
 			require.NoError(t, err)
-			w := newWire(t, conn)
-			require.Equal(t, []byte{0, 0}, w.connect(dpsConnect(d, id, dpsdata.DeriveKey(g.PrimaryKey, id))))
-			require.Equal(t, []byte{1}, w.subscribe(1, dpsAnswers+"#"))
-			w.publish(1, dpsRegister+"1", "")
-			w.acked()
-			_, a := w.dpsAnswer()
-			w.publish(2, dpsPoll+"2&operationId="+a.OperationID, "")
-			w.acked()
-			_, a = w.dpsAnswer()
+			w := hubtest.NewWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.Connect(dpsConnect(d, id, dpsdata.DeriveKey(g.PrimaryKey, id))))
+			require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
+			w.Publish(1, dpsRegister+"1", "")
+			w.Acked()
+			_, a := readDPS(w)
+			w.Publish(2, dpsPoll+"2&operationId="+a.OperationID, "")
+			w.Acked()
+			_, a = readDPS(w)
 			require.Equal(t, "assigned", a.Status)
 		})
 	}

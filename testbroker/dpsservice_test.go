@@ -15,28 +15,29 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const dpsServiceVersion = "?api-version=2021-10-01"
 
 // dpsBackEnd returns a back end of the service.
-func dpsBackEnd(t testing.TB, d *testbroker.DPS) *poster {
+func dpsBackEnd(t testing.TB, d *testbroker.DPS) *hubtest.Poster {
 	policy, err := d.AddPolicy("provisioningserviceowner")
 	require.NoError(t, err)
 	require.Contains(t, policy.ConnectionString(), "HostName="+d.HostName()+";SharedAccessKeyName=")
 	p := overDPS(t, d)
-	p.token = sign(url.QueryEscape(d.HostName()), policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) +
+	p.Token = hubtest.Sign(url.QueryEscape(d.HostName()), policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) +
 		"&skn=provisioningserviceowner"
 	return p
 }
 
 // ask sends a request, whose answer must have the status, and returns its JSON.
-func (p *poster) ask(status int, method, path, body string, header ...string) (reply, map[string]any) {
-	p.t.Helper()
-	r := p.do(method, path+dpsServiceVersion, body, header...)
-	require.Equal(p.t, status, r.StatusCode, r.body)
+func ask(p *hubtest.Poster, status int, method, path, body string, header ...string) (hubtest.Reply, map[string]any) {
+	p.T.Helper()
+	r := p.Do(method, path+dpsServiceVersion, body, header...)
+	require.Equal(p.T, status, r.StatusCode, r.Text)
 	var got map[string]any
-	json.Unmarshal([]byte(r.body), &got)
+	json.Unmarshal([]byte(r.Text), &got)
 	return r, got
 }
 
@@ -48,7 +49,7 @@ func TestEnrollmentsOfABackEnd(t *testing.T) {
 			"provisioningStatus":"enabled","iotHubHostName":"hub-a.example.test","allocationPolicy":"static",
 			"initialTwin":{"tags":{"a":1},"properties":{"desired":{"b":2}}},
 			"reprovisionPolicy":{"updateHubAssignment":true,"migrateDeviceData":false},"capabilities":{"iotEdge":false}}`
-		_, got := p.ask(200, "PUT", "/enrollments/reg-1", body)
+		_, got := ask(p, 200, "PUT", "/enrollments/reg-1", body)
 		keys := got["attestation"].(map[string]any)["symmetricKey"].(map[string]any)
 		e, err := d.Enrollment("reg-1")
 		require.NoError(t, err)
@@ -58,28 +59,28 @@ func TestEnrollmentsOfABackEnd(t *testing.T) {
 			Hubs: []string{"hub-a.example.test"}, Allocation: dpsdata.Fixed, Reprovision: dpsdata.Reset, Tags: `{"a":1}`,
 			Desired: `{"b":2}`,
 		}, e)
-		p.ask(409, "PUT", "/enrollments/reg-1", body)
-		r, got := p.ask(200, "GET", "/enrollments/reg-1", "")
+		ask(p, 409, "PUT", "/enrollments/reg-1", body)
+		r, got := ask(p, 200, "GET", "/enrollments/reg-1", "")
 		require.Equal(t, "enabled", got["provisioningStatus"])
-		require.NotContains(t, r.body, e.PrimaryKey, "only some answers have keys")
-		_, mechanism := p.ask(200, "POST", "/enrollments/reg-1/attestationmechanism", "")
+		require.NotContains(t, r.Text, e.PrimaryKey, "only some answers have keys")
+		_, mechanism := ask(p, 200, "POST", "/enrollments/reg-1/attestationmechanism", "")
 		require.Equal(t, keys, mechanism["symmetricKey"])
 
 		got["provisioningStatus"] = "disabled"
 		changed, err := json.Marshal(got)
 		require.NoError(t, err)
 		etag := fmt.Sprintf("%q", got["etag"])
-		p.ask(412, "PUT", "/enrollments/reg-1", string(changed), "If-Match", `"x"`)
-		_, got = p.ask(200, "PUT", "/enrollments/reg-1", string(changed), "If-Match", etag)
+		ask(p, 412, "PUT", "/enrollments/reg-1", string(changed), "If-Match", `"x"`)
+		_, got = ask(p, 200, "PUT", "/enrollments/reg-1", string(changed), "If-Match", etag)
 		require.NotEqual(t, etag, fmt.Sprintf("%q", got["etag"]))
 		after, err := d.Enrollment("reg-1")
 		require.NoError(t, err)
 		require.True(t, after.Disabled)
 		require.Equal(t, e.PrimaryKey, after.PrimaryKey, "keys that are left out stay")
-		p.ask(412, "DELETE", "/enrollments/reg-1", "", "If-Match", etag)
-		p.ask(204, "DELETE", "/enrollments/reg-1", "")
-		p.ask(404, "GET", "/enrollments/reg-1", "")
-		p.ask(404, "DELETE", "/enrollments/reg-1", "")
+		ask(p, 412, "DELETE", "/enrollments/reg-1", "", "If-Match", etag)
+		ask(p, 204, "DELETE", "/enrollments/reg-1", "")
+		ask(p, 404, "GET", "/enrollments/reg-1", "")
+		ask(p, 404, "DELETE", "/enrollments/reg-1", "")
 	})
 }
 
@@ -90,39 +91,39 @@ func TestGroupsOfABackEnd(t *testing.T) {
 		ca := testbroker.NewCertAuthority("root")
 		text, err := json.Marshal(string(pemOf(ca.Cert())))
 		require.NoError(t, err)
-		_, got := p.ask(200, "PUT", "/enrollmentGroups/grp-x", fmt.Sprintf(`{"enrollmentGroupId":"grp-x","attestation":
+		_, got := ask(p, 200, "PUT", "/enrollmentGroups/grp-x", fmt.Sprintf(`{"enrollmentGroupId":"grp-x","attestation":
 			{"type":"x509","x509":{"signingCertificates":{"primary":{"certificate":%s}}}}}`, text))
 		require.Equal(t, "grp-x", got["enrollmentGroupId"])
 		e, err := d.Enrollment("grp-x")
 		require.NoError(t, err)
 		require.True(t, e.Certificates[0].Equal(ca.Cert()))
-		_, got = p.ask(200, "PUT", "/enrollmentGroups/grp-1",
+		_, got = ask(p, 200, "PUT", "/enrollmentGroups/grp-1",
 			`{"enrollmentGroupId":"grp-1","attestation":{"type":"symmetricKey"}}`)
 		key := got["attestation"].(map[string]any)["symmetricKey"].(map[string]any)["primaryKey"].(string)
 		for n := range 3 {
 			id := fmt.Sprint("reg-", n)
 			device := overDPS(t, d)
-			device.token = dpsToken(d, id, dpsdata.DeriveKey(key, id))
-			require.Equal(t, "assigned", device.register(id, "").Status)
+			device.Token = dpsToken(d, id, dpsdata.DeriveKey(key, id))
+			require.Equal(t, "assigned", register(device, id, "").Status)
 		}
-		r := p.do("POST", "/enrollmentGroups/query"+dpsServiceVersion, `{"query":"*"}`, "x-ms-max-item-count", "1")
+		r := p.Do("POST", "/enrollmentGroups/query"+dpsServiceVersion, `{"query":"*"}`, "x-ms-max-item-count", "1")
 		require.Equal(t, "1", r.Header.Get("x-ms-continuation"))
-		require.Contains(t, r.body, `"grp-1"`)
-		r = p.do("POST", "/enrollmentGroups/query"+dpsServiceVersion, `{"query":"*"}`, "x-ms-continuation", "1")
+		require.Contains(t, r.Text, `"grp-1"`)
+		r = p.Do("POST", "/enrollmentGroups/query"+dpsServiceVersion, `{"query":"*"}`, "x-ms-continuation", "1")
 		require.Empty(t, r.Header.Get("x-ms-continuation"))
-		require.Contains(t, r.body, `"grp-x"`)
-		r, _ = p.ask(200, "POST", "/enrollments/query", `{"query":"*"}`)
-		require.Equal(t, "[]", r.body)
+		require.Contains(t, r.Text, `"grp-x"`)
+		r, _ = ask(p, 200, "POST", "/enrollments/query", `{"query":"*"}`)
+		require.Equal(t, "[]", r.Text)
 		var states []map[string]any
-		r, _ = p.ask(200, "POST", "/registrations/grp-1/query", "")
-		require.NoError(t, json.Unmarshal([]byte(r.body), &states))
+		r, _ = ask(p, 200, "POST", "/registrations/grp-1/query", "")
+		require.NoError(t, json.Unmarshal([]byte(r.Text), &states))
 		require.Len(t, states, 3)
-		_, got = p.ask(200, "GET", "/registrations/reg-1", "")
+		_, got = ask(p, 200, "GET", "/registrations/reg-1", "")
 		require.Equal(t, "hub-a.example.test", got["assignedHub"])
-		p.ask(204, "DELETE", "/registrations/reg-1", "")
-		p.ask(404, "GET", "/registrations/reg-1", "")
-		p.ask(404, "GET", "/enrollments/grp-1", "")
-		p.ask(204, "DELETE", "/enrollmentGroups/grp-1", "")
+		ask(p, 204, "DELETE", "/registrations/reg-1", "")
+		ask(p, 404, "GET", "/registrations/reg-1", "")
+		ask(p, 404, "GET", "/enrollments/grp-1", "")
+		ask(p, 204, "DELETE", "/enrollmentGroups/grp-1", "")
 		require.Empty(t, d.Registrations())
 	})
 }
@@ -138,13 +139,13 @@ func TestBulkEnrollments(t *testing.T) {
 		}
 		run := func(path, body string) (failed []failure) {
 			t.Helper()
-			r, _ := p.ask(200, "POST", path, body)
+			r, _ := ask(p, 200, "POST", path, body)
 			var result struct {
 				IsSuccessful bool
 				Errors       []failure
 			}
-			require.NoError(t, json.Unmarshal([]byte(r.body), &result), r.body)
-			require.Contains(t, r.body, `"errors":[`, "a list, even if it is empty")
+			require.NoError(t, json.Unmarshal([]byte(r.Text), &result), r.Text)
+			require.Contains(t, r.Text, `"errors":[`, "a list, even if it is empty")
 			require.Equal(t, len(result.Errors) == 0, result.IsSuccessful)
 			return result.Errors
 		}
@@ -168,7 +169,7 @@ func TestBulkEnrollments(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, after.Disabled)
 		require.Equal(t, before.PrimaryKey, after.PrimaryKey)
-		_, got := p.ask(200, "GET", "/enrollments/reg-1", "")
+		_, got := ask(p, 200, "GET", "/enrollments/reg-1", "")
 		etag := fmt.Sprintf(`,"etag":%q`, got["etag"])
 		require.Empty(t, run("/enrollments/", `{"mode":"updateIfMatchETag","enrollments":[`+one("reg-1", etag)+`]}`))
 		failed = run("/enrollments/", `{"mode":"updateIfMatchETag","enrollments":[`+one("reg-1", etag)+","+one("reg-2", "")+
@@ -198,7 +199,7 @@ func TestBulkEnrollments(t *testing.T) {
 			"{": "body", `{"mode":"create"}`: "enrollments", `{"mode":"create","enrollments":[` + many + `]}`: "11",
 			`{"mode":"upsert","enrollments":[` + one("reg-4", "") + `]}`: "updateIfMatchETag",
 		} {
-			_, got := p.ask(400, "POST", "/enrollments/", body)
+			_, got := ask(p, 400, "POST", "/enrollments/", body)
 			require.Contains(t, got["message"], want)
 		}
 	})
@@ -209,21 +210,21 @@ func TestStatesOfRegistrationsForABackEnd(t *testing.T) {
 		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		p := dpsBackEnd(t, d)
-		_, got := p.ask(200, "GET", "/enrollments/reg-1", "")
+		_, got := ask(p, 200, "GET", "/enrollments/reg-1", "")
 		require.NotContains(t, got, "registrationState")
-		p.ask(404, "GET", "/registrations/reg-1", "")
+		ask(p, 404, "GET", "/registrations/reg-1", "")
 		device := overDPS(t, d)
-		device.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		device.register("reg-1", "")
-		_, first := p.ask(200, "GET", "/registrations/reg-1", "")
-		_, got = p.ask(200, "GET", "/enrollments/reg-1", "")
+		device.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		register(device, "reg-1", "")
+		_, first := ask(p, 200, "GET", "/registrations/reg-1", "")
+		_, got = ask(p, 200, "GET", "/enrollments/reg-1", "")
 		require.Equal(t, first, got["registrationState"])
-		device.register("reg-1", "")
-		_, second := p.ask(200, "GET", "/registrations/reg-1", "")
+		register(device, "reg-1", "")
+		_, second := ask(p, 200, "GET", "/registrations/reg-1", "")
 		require.NotEqual(t, first["etag"], second["etag"], "another registration")
-		p.ask(412, "DELETE", "/registrations/reg-1", "", "If-Match", first["etag"].(string))
-		p.ask(204, "DELETE", "/registrations/reg-1", "", "If-Match", second["etag"].(string))
-		p.ask(404, "DELETE", "/registrations/reg-1", "")
+		ask(p, 412, "DELETE", "/registrations/reg-1", "", "If-Match", first["etag"].(string))
+		ask(p, 204, "DELETE", "/registrations/reg-1", "", "If-Match", second["etag"].(string))
+		ask(p, 404, "DELETE", "/registrations/reg-1", "")
 	})
 }
 
@@ -257,22 +258,22 @@ func TestRefusedBackEndsOfTheDPS(t *testing.T) {
 				"attestation.x509.clientCertificates.primary.certificate"},
 			"no certificate": {`{"registrationId":"reg-1","attestation":{"type":"x509","x509":{}}}`, "attestation.x509"},
 		} {
-			_, got := p.ask(400, "PUT", "/enrollments/reg-1", c.body)
+			_, got := ask(p, 400, "PUT", "/enrollments/reg-1", c.body)
 			require.Contains(t, got["message"], c.want, name)
 		}
 		require.Empty(t, d.Enrollments())
-		p.ask(400, "POST", "/enrollments/query", "", "x-ms-continuation", "x")
-		r := p.do("GET", "/enrollments/reg-1?api-version=1", "")
+		ask(p, 400, "POST", "/enrollments/query", "", "x-ms-continuation", "x")
+		r := p.Do("GET", "/enrollments/reg-1?api-version=1", "")
 		require.Equal(t, 400, r.StatusCode)
-		require.Contains(t, r.body, "2021-10-01", "the error has versions that work")
-		good := p.token
-		p.token = ""
-		p.ask(401, "GET", "/enrollments/reg-1", "")
+		require.Contains(t, r.Text, "2021-10-01", "the error has versions that work")
+		good := p.Token
+		p.Token = ""
+		ask(p, 401, "GET", "/enrollments/reg-1", "")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		p.ask(401, "GET", "/enrollments/reg-1", "")
-		p.token = good
-		p.ask(200, "GET", "/enrollments/reg-1", "")
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		ask(p, 401, "GET", "/enrollments/reg-1", "")
+		p.Token = good
+		ask(p, 200, "GET", "/enrollments/reg-1", "")
 	})
 }
 
@@ -347,14 +348,14 @@ func TestARegistrationWithoutAHubNamesThem(t *testing.T) {
 		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Hubs: []string{"hub-b.example.test"}})
 		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		a := p.register("reg-1", "")
+		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		a := register(p, "reg-1", "")
 		require.Equal(t, 400208, a.State.ErrorCode)
 		require.Contains(t, a.State.ErrorMessage,
 			"enrollment reg-1 is for hub-b.example.test; linked are: hub-a.example.test")
 		require.NoError(t, d.Unlink("hub-a.example.test"))
 		require.NoError(t, d.Move("reg-1"))
-		require.Contains(t, p.register("reg-1", "").State.ErrorMessage, "none is linked")
+		require.Contains(t, register(p, "reg-1", "").State.ErrorMessage, "none is linked")
 	})
 }
 
@@ -365,8 +366,8 @@ func TestTheCertificatePolicyOfAnEnrollment(t *testing.T) {
 		p := dpsBackEnd(t, d)
 		const names = `"namespaceName":"plant-1","certificateAuthorityName":"CA-1","certificatePolicyName":"days-30"`
 		want := dpsdata.CertificatePolicy{Namespace: "plant-1", Authority: "CA-1", Name: "days-30"}
-		put := func(version, etag, names string) reply {
-			return p.do("PUT", "/enrollmentGroups/grp-1?api-version="+version, `{"enrollmentGroupId":"grp-1",`+
+		put := func(version, etag, names string) hubtest.Reply {
+			return p.Do("PUT", "/enrollmentGroups/grp-1?api-version="+version, `{"enrollmentGroupId":"grp-1",`+
 				`"attestation":{"type":"symmetricKey"},`+names+`}`, "If-Match", etag)
 		}
 		policy := func() dpsdata.CertificatePolicy {
@@ -375,24 +376,24 @@ func TestTheCertificatePolicyOfAnEnrollment(t *testing.T) {
 			return e.CertificatePolicy
 		}
 		r := put("2026-11-01", "*", names)
-		require.Equal(t, 200, r.StatusCode, r.body)
-		require.Contains(t, r.body, names)
+		require.Equal(t, 200, r.StatusCode, r.Text)
+		require.Contains(t, r.Text, names)
 		require.Equal(t, want, policy())
 		r = put("2021-10-01", "*", `"provisioningStatus":"disabled"`)
-		require.Equal(t, 200, r.StatusCode, r.body)
-		require.NotContains(t, r.body, "certificatePolicyName")
+		require.Equal(t, 200, r.StatusCode, r.Text)
+		require.NotContains(t, r.Text, "certificatePolicyName")
 		require.Equal(t, want, policy(), "an older back end does not see it, and so does not remove it")
-		r = p.do("GET", "/enrollmentGroups/grp-1?api-version=2026-11-02-preview", "")
-		require.Contains(t, r.body, names)
+		r = p.Do("GET", "/enrollmentGroups/grp-1?api-version=2026-11-02-preview", "")
+		require.Contains(t, r.Text, names)
 		for _, bad := range []string{`"namespaceName":"Plant"`, `"namespaceName":"a-"`, `"namespaceName":"ab"`,
 			`"certificateAuthorityName":"-ca"`, `"certificatePolicyName":"a b"`} {
 			r = put("2026-11-01", "*", bad)
-			require.Equal(t, 400, r.StatusCode, r.body)
+			require.Equal(t, 400, r.StatusCode, r.Text)
 			name, _, _ := strings.Cut(strings.Trim(bad, `"`), `"`)
-			require.Contains(t, r.body, name)
+			require.Contains(t, r.Text, name)
 		}
 		r = put("2026-11-01", "*", `"provisioningStatus":"enabled"`)
-		require.Equal(t, 200, r.StatusCode, r.body)
+		require.Equal(t, 200, r.StatusCode, r.Text)
 		require.Zero(t, policy(), "a newer one replaces it")
 	})
 }

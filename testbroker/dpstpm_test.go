@@ -78,7 +78,7 @@ func TestRegistrationWithATPM(t *testing.T) {
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", EndorsementKey: tpm.EndorsementKey()})
 		p := overDPS(t, d)
 
-		challenged := p.register("reg-1", body)
+		challenged := register(p, "reg-1", body)
 		require.Equal(t, 401, challenged.status)
 		challenge := tpmAnswerOf(t, challenged)
 		require.Equal(t, "registration", challenge.KeyName)
@@ -86,8 +86,8 @@ func TestRegistrationWithATPM(t *testing.T) {
 		require.NoError(t, tpm.Activate(t.Context(), challenge.AuthenticationKey))
 		require.Empty(t, d.Registrations(), "nothing is registered before the proof")
 
-		p.token = tpmToken(t, tpm, "reg-1")
-		a := p.assigned("reg-1", body)
+		p.Token = tpmToken(t, tpm, "reg-1")
+		a := assigned(p, "reg-1", body)
 		require.Equal(t, "hub-a.example.test", a.State.AssignedHub)
 		require.Nil(t, a.State.SymmetricKey)
 		result := tpmAnswerOf(t, a)
@@ -115,7 +115,7 @@ func TestRefusedTPMs(t *testing.T) {
 		p := overDPS(t, d)
 		refused := func(code int, id, body string) {
 			t.Helper()
-			a := p.register(id, strings.ReplaceAll(body, "reg-1", id))
+			a := register(p, id, strings.ReplaceAll(body, "reg-1", id))
 			require.Equal(t, code, a.ErrorCode, a.body)
 			require.Nil(t, tpmAnswerOf(t, a).AuthenticationKey)
 		}
@@ -129,7 +129,7 @@ func TestRefusedTPMs(t *testing.T) {
 		refused(401002, "reg-2", body) // its enrollment has keys
 		refused(404201, "reg-3", body) // not enrolled
 		refused(401002, "reg-3", "{}")
-		p.token = dpsToken(d, "reg-1", keyed.PrimaryKey)
+		p.Token = dpsToken(d, "reg-1", keyed.PrimaryKey)
 		refused(401002, "reg-1", body)
 		require.Empty(t, d.Registrations())
 
@@ -161,23 +161,23 @@ func TestFaultsOfTPMs(t *testing.T) {
 		tpm, body := newTPM(t)
 		enroll(t, d, dpsdata.Enrollment{ID: "reg-1", EndorsementKey: tpm.EndorsementKey()})
 		p := overDPS(t, d)
-		key := func() []byte { return tpmAnswerOf(t, p.register("reg-1", body)).AuthenticationKey }
+		key := func() []byte { return tpmAnswerOf(t, register(p, "reg-1", body)).AuthenticationKey }
 
 		d.Inject(fault.Fault{Kind: fault.WrongChallenge})
 		require.Error(t, tpm.Activate(t.Context(), key()))
 		d.Inject(fault.Fault{Kind: fault.WrongChallenge, Bytes: []byte{1}})
 		require.Equal(t, []byte{1}, key())
 		d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503})
-		require.Equal(t, 503, p.register("reg-1", body).status, "faults of requests happen to a challenge")
+		require.Equal(t, 503, register(p, "reg-1", body).status, "faults of requests happen to a challenge")
 		require.NoError(t, tpm.Activate(t.Context(), key()))
 
-		p.token = tpmToken(t, tpm, "reg-1")
+		p.Token = tpmToken(t, tpm, "reg-1")
 		d.Inject(fault.Fault{Kind: fault.RepeatChallenge})
-		again := p.register("reg-1", body)
+		again := register(p, "reg-1", body)
 		require.Equal(t, 401, again.status)
 		require.NoError(t, tpm.Activate(t.Context(), tpmAnswerOf(t, again).AuthenticationKey))
 		d.Inject(fault.Fault{Kind: fault.WrongAuthenticationKey})
-		a := p.register("reg-1", body)
+		a := register(p, "reg-1", body)
 		require.Equal(t, "assigned", a.Status)
 		require.Error(t, tpm.Activate(t.Context(), tpmAnswerOf(t, a).RegistrationState.TPM.AuthenticationKey))
 	})
@@ -189,14 +189,14 @@ func TestEnrollmentWithATPMOfABackEnd(t *testing.T) {
 		tpm, _ := newTPM(t)
 		text := base64.StdEncoding.EncodeToString(tpm.EndorsementKey())
 		p := dpsBackEnd(t, d)
-		r, got := p.ask(200, "PUT", "/enrollments/reg-1",
+		r, got := ask(p, 200, "PUT", "/enrollments/reg-1",
 			`{"registrationId":"reg-1","attestation":{"type":"tpm","tpm":{"endorsementKey":"`+text+`"}}}`)
 		require.Equal(t, map[string]any{"type": "tpm", "tpm": map[string]any{"endorsementKey": text}}, got["attestation"])
 		e, err := d.Enrollment("reg-1")
 		require.NoError(t, err)
 		require.Equal(t, tpm.EndorsementKey(), e.EndorsementKey)
-		require.NotContains(t, r.body, e.PrimaryKey)
-		p.ask(400, "PUT", "/enrollments/reg-2",
+		require.NotContains(t, r.Text, e.PrimaryKey)
+		ask(p, 400, "PUT", "/enrollments/reg-2",
 			`{"registrationId":"reg-2","attestation":{"type":"tpm","tpm":{"endorsementKey":"AAAA"}}}`)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // BenchmarkEventReader reads 20,000 events of 100 bytes over TCP. The client only counts frames, so
@@ -32,7 +33,7 @@ func BenchmarkEventReader(b *testing.B) {
 		p.say(0, receiverFrom("$cbs", 101))
 		want[*amqpwire.Attach](p)
 		p.say(0, credit(101, 10))
-		require.Equal(b, 200, p.put(0, "put-token", policyToken(policy, h.HostName())))
+		require.Equal(b, 200, p.put(0, "put-token", hubtest.PolicyToken(policy, h.HostName())))
 		p.attach(receiverFrom(address("$Default", "0"), 1))
 		p.say(0, &amqpwire.Flow{IncomingWindow: 1 << 30, OutgoingWindow: 100, Handle: amqpwire.Some(uint32(1)),
 			LinkCredit: amqpwire.Some(uint32(n))})

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // An eventsCase is a hub with events and the connection of a back end.
@@ -327,7 +328,7 @@ func TestRedirectFromTheHubsOwnAddress(t *testing.T) {
 
 func TestRedirectNeedsTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		policy, err := h.AddPolicy("devices", hubdata.DeviceConnect)
 		require.NoError(t, err)
 		_, err = loginService(t, h, policy).session().NewReceiver(t.Context(), "messages/events/", nil)
@@ -348,7 +349,7 @@ func TestAnswerSaysThatEventsComeSettled(t *testing.T) {
 		p.say(0, receiverFrom("$cbs", 101))
 		want[*amqpwire.Attach](p)
 		p.say(0, credit(101, 10))
-		require.Equal(t, 200, p.put(0, "put-token", policyToken(policy, h.HostName())))
+		require.Equal(t, 200, p.put(0, "put-token", hubtest.PolicyToken(policy, h.HostName())))
 		for asked, answered := range map[uint8]uint8{
 			amqpwire.SendMixed: amqpwire.SendSettled, amqpwire.SendSettled: amqpwire.SendSettled,
 			amqpwire.SendUnsettled: amqpwire.SendUnsettled,
@@ -562,16 +563,16 @@ func TestPropertiesOfAnEventAreUnique(t *testing.T) {
 		c := newEvents(t, nil)
 		d, err := c.hub.Device("dev-1")
 		require.NoError(t, err)
-		w := login(t, c.hub, d)
+		w := hubtest.Login(t, c.hub, d)
 		for i, n := range []int{3, 6000} {
-			topic := events
+			topic := hubtest.Events
 			want := make(map[string]any)
 			for j := range n {
 				topic += fmt.Sprintf("p%d=%d&", j, j)
 				want[fmt.Sprint("p", j)] = strconv.Itoa(j)
 			}
-			w.publish(uint16(i+1), topic+"p0=again&p1=again", "many")
-			require.Equal(t, uint16(i+1), w.acked())
+			w.Publish(uint16(i+1), topic+"p0=again&p1=again", "many")
+			require.Equal(t, uint16(i+1), w.Acked())
 			r, err := c.reader(fmt.Sprintf("x-opt-sequence-number > '%d'", i), nil)
 			require.NoError(t, err)
 			m, err := r.Receive(soon(t), nil)

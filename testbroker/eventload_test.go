@@ -14,6 +14,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // patient returns a context for real connections on a machine under load.
@@ -29,7 +30,7 @@ func dialEvents(t testing.TB, h *testbroker.Hub, at net.Addr, policy hubdata.Pol
 	stream, err := net.Dial("tcp", at.String())
 	require.NoError(t, err)
 	p := newPeer(t, h, stream, nil)
-	require.Equal(t, 200, p.cbs().put(policyToken(policy, h.HostName())))
+	require.Equal(t, 200, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
 	return p
 }
 
@@ -58,7 +59,7 @@ func TestSlowReaderCostsLittleMemory(t *testing.T) {
 	slow := &pausedConn{Conn: stream, released: make(chan struct{})}
 	t.Cleanup(slow.release)
 	p := newPeer(t, h, slow, nil)
-	require.Equal(t, 200, p.cbs().put(policyToken(policy, h.HostName())))
+	require.Equal(t, 200, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
 	r, err := p.session().NewReceiver(patient(t), address("$Default", "0"), &amqp.ReceiverOptions{Credit: -1})
 	require.NoError(t, err)
 	runtime.GC()

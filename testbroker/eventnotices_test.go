@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // allNotices are the options of a hub with every source of events.
@@ -156,7 +157,7 @@ func TestNoticesOfConnections(t *testing.T) {
 		after := next().is(t, source, schema, "deviceDisconnected", "dev-1", "")["sequenceNumber"].(string)
 		require.Greater(t, after, before)
 
-		overHTTP(t, h, d).send("over HTTP")
+		hubtest.OverHTTP(t, h, d).Send("over HTTP")
 		loginAMQP(t, h, d)
 		r, err := loginService(t, h, policy).session().NewReceiver(t.Context(), address("$Default", "0"), nil)
 		require.NoError(t, err)
@@ -203,10 +204,10 @@ func TestNoticesOfDigitalTwins(t *testing.T) {
 			`add /$metadata/target {"desiredValue":20,"desiredVersion":2,"lastUpdateTime":"` + at + `"}`,
 		}, next())
 		require.NoError(t, h.PatchTags(d.ID, `{"site":"Ulm"}`)) // no part of a digital twin
-		w := login(t, h, d)
-		w.subscribe(1, "$iothub/twin/res/#")
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(1, "$iothub/twin/res/#")
 		report := func(id, patch string) {
-			w.request("$iothub/twin/PATCH/properties/reported/?$rid="+id, patch)
+			request(w, "$iothub/twin/PATCH/properties/reported/?$rid="+id, patch)
 		}
 		report("1", `{"inner":{"__t":"c","a/b":1},"target":{"value":20,"ac":200,"av":2}}`)
 		require.Equal(t, []string{

@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // since returns the events after the first n, and the total number.
@@ -24,8 +25,8 @@ func (r *recorder) since(n int) ([]string, int) {
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
-		w := login(t, h, d)
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
+		w := hubtest.Login(t, h, d)
 		seen := 0
 		reported := func(want ...string) {
 			t.Helper()
@@ -36,32 +37,32 @@ func TestEvents(t *testing.T) {
 		}
 		reported("#1 dev-1 connected")
 
-		w.publish(1, "devices/dev-1/messages/events/%24.mid=a", "hello")
-		require.EqualValues(t, 1, w.acked())
-		w.send(publishBytes(0, 0, "devices/dev-1/messages/events/", ""))
+		w.Publish(1, "devices/dev-1/messages/events/%24.mid=a", "hello")
+		require.EqualValues(t, 1, w.Acked())
+		w.Send(hubtest.PublishBytes(0, 0, "devices/dev-1/messages/events/", ""))
 		reported(`#1 dev-1 message "a", 5 bytes over MQTT`, "#1 dev-1 message without an id, 0 bytes over MQTT")
 
-		require.Equal(t, []byte{0, 0, 0}, w.subscribe(0, twinResults, desiredTopics, methodTopics))
-		w.request(twinGet+"1", "")
-		w.request(twinPatch+"2", `{"a":1}`)
-		w.request(twinPatch+"3", `[]`)
+		require.Equal(t, []byte{0, 0, 0}, w.Subscribe(0, twinResults, desiredTopics, methodTopics))
+		request(w, twinGet+"1", "")
+		request(w, twinPatch+"2", `{"a":1}`)
+		request(w, twinPatch+"3", `[]`)
 		reported("#1 dev-1 twin get: status 200", "#1 dev-1 twin patch: status 204, version 2",
 			"#1 dev-1 twin patch: status 400")
 		_, err := h.PatchDesired("dev-1", `{"interval":60}`)
 		require.NoError(t, err)
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"roof"}`))
-		w.received()
+		received(w)
 		reported("dev-1 twin changed: desired, version 2", "dev-1 twin changed: tags")
 
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "reboot"})
-		rid, _ := w.asked("reboot")
-		w.answer(202, rid, "")
+		rid, _ := asked(w, "reboot")
+		answerCall(w, 202, rid, "")
 		c.ok()
-		w.answer(202, rid, "")
+		answerCall(w, 202, rid, "")
 		reported(`dev-1 method "reboot" called`, `#1 dev-1 method "reboot" answered: status 202`,
 			`#1 dev-1 method "reboot" answered: status 202, repeated`)
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "dance"})
-		w.asked("dance")
+		asked(w, "dance")
 		require.Equal(t, 504101, c.code())
 		synctest.Wait()
 		failed, n := rec.since(seen)
@@ -71,19 +72,19 @@ func TestEvents(t *testing.T) {
 
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "c-1"}))
 		reported(`dev-1 C2D message "c-1" enqueued`)
-		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
-		w.ack(w.c2dMessage().id)
+		require.Equal(t, []byte{1}, w.Subscribe(1, devicebound))
+		ack(w, readC2D(w).id)
 		reported(`#1 dev-1 C2D message "c-1" invisible`, `#1 dev-1 C2D message "c-1" completed`)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.Equal(t, 1, h.PurgeC2D(""))
 		reported("dev-1 C2D message without an id enqueued", "#1 dev-1 C2D message without an id invisible",
 			"#1 dev-1 C2D message without an id purged")
 
-		p := overHTTP(t, h, d)
-		l := p.beginUpload("today.txt")
-		p.putBlob(l, "sunny")
-		require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
-		p.beginUpload("late.txt")
+		p := hubtest.OverHTTP(t, h, d)
+		l := beginUpload(p, "today.txt")
+		putBlob(p, l, "sunny")
+		require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
+		beginUpload(p, "late.txt")
 		require.Equal(t, 1, h.ExpireUploads(""))
 		reported("#2 dev-1 connected", `#2 dev-1 upload "dev-1/today.txt" running`,
 			`#2 dev-1 upload "dev-1/today.txt" succeeded`,
@@ -111,7 +112,7 @@ func TestEventsOfC2DMessagesAreInOrder(t *testing.T) {
 		var mu sync.Mutex
 		became := make(map[string][]string)
 		var h *testbroker.Hub
-		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: n}, OnEvent: func(e event.Event) {
+		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: n}, OnEvent: func(e event.Event) {
 			if e.Kind != event.C2DChanged {
 				return
 			}
@@ -129,7 +130,7 @@ func TestEventsOfC2DMessagesAreInOrder(t *testing.T) {
 			}()
 		}
 		for range n {
-			w.ack(w.c2dMessage().id)
+			ack(w, readC2D(w).id)
 		}
 		synctest.Wait()
 		require.Len(t, became, n)

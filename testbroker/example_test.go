@@ -15,12 +15,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // connectPaho stands for the client under test. It only connects.
 func connectPaho(hub *testbroker.Hub, dev hubdata.Device) paho.Client {
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub").SetClientID(dev.ID).SetAutoReconnect(false).
-		SetUsername(dev.HostName + "/" + dev.ID + "/?api-version=2021-04-12").SetPassword(token(dev)).
+		SetUsername(dev.HostName + "/" + dev.ID + "/?api-version=2021-04-12").SetPassword(hubtest.Token(dev)).
 		SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
 			return hub.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
 		}))

@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func TestEveryFaultHasAName(t *testing.T) {
@@ -28,38 +29,38 @@ func TestEveryFaultHasAName(t *testing.T) {
 	require.Len(t, fault.Kinds(), 89)
 	require.Equal(t, "Kind(99)", fault.Kind(99).String())
 	require.Equal(t, "Kind(99)", event.Kind(99).String())
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	require.Panics(t, func() { h.Inject(fault.Fault{}) })
 	require.Panics(t, func() { h.Inject(fault.Fault{Kind: fault.RefuseConnect, For: time.Minute}) })
 }
 
 func TestRefuseConnectWithAnyCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		for code := 1; code <= 255; code++ {
 			in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: byte(code)})
-			w := dial(t, h)
-			require.Equal(t, []byte{0, byte(code)}, w.connect(connectOf(d)))
-			require.Equal(t, io.EOF, w.end())
+			w := hubtest.Dial(t, h)
+			require.Equal(t, []byte{0, byte(code)}, w.Connect(hubtest.ConnectOf(d)))
+			require.Equal(t, io.EOF, w.End())
 			require.Equal(t, 1, in.Fired())
-			w.conn.Close()
+			w.Conn.Close()
 		}
 		in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: 2})
-		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
-		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
-		login(t, h, d)
+		require.Equal(t, []byte{0, 3}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
+		require.Equal(t, []byte{0, 3}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
+		hubtest.Login(t, h, d)
 		require.Equal(t, 2, in.Fired())
 	})
 }
 
 func TestSelectorsOfFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		code := func(d hubdata.Device) byte { return dial(t, h).connect(connectOf(d))[1] }
+		code := func(d hubdata.Device) byte { return hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d))[1] }
 		for _, c := range []struct {
 			selector       string
 			dev, mod, next byte
@@ -75,10 +76,10 @@ func TestSelectorsOfFaults(t *testing.T) {
 
 func TestAfterTimesAndForOfFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		codes := func(n int) (all []byte) {
 			for range n {
-				all = append(all, dial(t, h).connect(connectOf(d))[1])
+				all = append(all, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d))[1])
 			}
 			return all
 		}
@@ -103,17 +104,17 @@ func TestAfterTimesAndForOfFaults(t *testing.T) {
 func TestProbabilityRepeatsWithTheSeed(t *testing.T) {
 	run := func(seed uint64) (codes []byte) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{Seed: seed})
+			h, d := hubtest.NewHub(t, &testbroker.Options{Seed: seed})
 			in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1, Probability: 0.5})
 			fired := 0
 			for range 64 {
-				w := dial(t, h)
-				c := w.connect(connectOf(d))[1]
+				w := hubtest.Dial(t, h)
+				c := w.Connect(hubtest.ConnectOf(d))[1]
 				codes = append(codes, c)
 				if c != 0 {
 					fired++
 				}
-				w.conn.Close()
+				w.Conn.Close()
 			}
 			require.Equal(t, fired, in.Fired())
 			require.InDelta(t, 32, fired, 20)
@@ -126,18 +127,18 @@ func TestProbabilityRepeatsWithTheSeed(t *testing.T) {
 
 func TestWaitFired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: 2})
 		go func() {
 			for range 2 {
 				time.Sleep(time.Second)
-				dial(t, h).connect(connectOf(d))
+				hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d))
 			}
 		}()
 		start := time.Now()
 		require.NoError(t, in.WaitFired(t.Context(), 2))
 		require.Equal(t, 2*time.Second, time.Since(start))
-		ctx, cancel := contextWithCause(errors.New("enough"))
+		ctx, cancel := hubtest.ContextWithCause(errors.New("enough"))
 		defer cancel()
 		require.EqualError(t, in.WaitFired(ctx, 3), "enough")
 		synctest.Wait()
@@ -146,28 +147,28 @@ func TestWaitFired(t *testing.T) {
 
 func TestSlowConnack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.SlowConnack, Delay: 20 * time.Second})
 		start := time.Now()
-		login(t, h, d)
+		hubtest.Login(t, h, d)
 		require.Equal(t, 20*time.Second, time.Since(start))
 		require.Equal(t, 1, in.Fired())
-		login(t, h, d)
+		hubtest.Login(t, h, d)
 		require.Equal(t, 20*time.Second, time.Since(start))
 	})
 }
 
 func TestSwallowConnack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.SwallowConnack})
-		w := dial(t, h)
-		w.send(connectOf(d).bytes())
-		require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(24*time.Hour)))
-		require.ErrorIs(t, w.end(), os.ErrDeadlineExceeded)
+		w := hubtest.Dial(t, h)
+		w.Send(hubtest.ConnectOf(d).Bytes())
+		require.NoError(t, w.Conn.SetReadDeadline(time.Now().Add(24*time.Hour)))
+		require.ErrorIs(t, w.End(), os.ErrDeadlineExceeded)
 		require.Equal(t, 1, in.Fired())
 		require.Zero(t, h.Connections(""))
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
@@ -176,15 +177,15 @@ func TestCloseDoesNotWaitForFaults(t *testing.T) {
 		fault.HalfOpen, fault.Throttle} {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				if k == fault.SlowPuback || k == fault.Throttle {
-					w := login(t, h, d)
+					w := hubtest.Login(t, h, d)
 					h.Inject(fault.Fault{Kind: k, Delay: time.Hour, Rate: 0.001, Times: -1})
-					w.publish(1, events, "x")
-					w.publish(2, events, "x")
+					w.Publish(1, hubtest.Events, "x")
+					w.Publish(2, hubtest.Events, "x")
 				} else {
 					h.Inject(fault.Fault{Kind: k, Delay: time.Hour})
-					dial(t, h).send(connectOf(d).bytes())
+					hubtest.Dial(t, h).Send(hubtest.ConnectOf(d).Bytes())
 				}
 				synctest.Wait()
 				start := time.Now()
@@ -197,13 +198,13 @@ func TestCloseDoesNotWaitForFaults(t *testing.T) {
 
 func TestDropConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.DropConnect})
-		w := dial(t, h)
-		w.send(connectOf(d).bytes())
-		require.Equal(t, io.EOF, w.end())
+		w := hubtest.Dial(t, h)
+		w.Send(hubtest.ConnectOf(d).Bytes())
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, 1, in.Fired())
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
@@ -229,57 +230,57 @@ func TestMessageFaults(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h, d := newHub(t, nil)
+					h, d := hubtest.NewHub(t, nil)
 					in := h.Inject(fault.Fault{Kind: c.kind, After: 2})
-					w := login(t, h, d)
+					w := hubtest.Login(t, h, d)
 					if burst { // all in one write, so that the hub has read more when it handles the third
 						var all []byte
 						for id := range uint16(5) {
-							all = append(all, publishBytes(2, id+1, events, "body")...)
+							all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "body")...)
 						}
-						w.send(all)
+						w.Send(all)
 						if c.end != syscall.ECONNRESET {
-							require.Equal(t, []uint16{1, 2}, []uint16{w.acked(), w.acked()})
+							require.Equal(t, []uint16{1, 2}, []uint16{w.Acked(), w.Acked()})
 						}
 					} else {
 						for id := range uint16(2) {
-							w.publish(id+1, events, "body")
-							require.Equal(t, id+1, w.acked())
+							w.Publish(id+1, hubtest.Events, "body")
+							require.Equal(t, id+1, w.Acked())
 						}
-						w.publish(3, events, "body")
+						w.Publish(3, hubtest.Events, "body")
 						if c.end == nil {
-							w.publish(4, events, "body")
-							w.publish(5, events, "body")
+							w.Publish(4, hubtest.Events, "body")
+							w.Publish(5, hubtest.Events, "body")
 						}
 					}
 					for _, id := range c.acked {
-						require.Equal(t, id, w.acked())
+						require.Equal(t, id, w.Acked())
 					}
 					if c.end != nil {
 						if burst && c.end == syscall.ECONNRESET {
 							for { // PUBACKs may or may not arrive before the reset
-								kind, _, err := w.read()
+								kind, _, err := w.Read()
 								if err != nil {
 									require.ErrorIs(t, err, c.end)
 									break
 								}
-								require.Equal(t, byte(puback), kind)
+								require.Equal(t, byte(hubtest.Puback), kind)
 							}
 						} else {
-							require.ErrorIs(t, w.end(), c.end)
+							require.ErrorIs(t, w.End(), c.end)
 						}
-						w.conn.Close()
+						w.Conn.Close()
 					} else {
-						w.ping()
+						w.Ping()
 					}
 					synctest.Wait()
 					require.Equal(t, c.stored, h.Len())
 					require.Equal(t, 1, in.Fired())
 					require.NoError(t, in.WaitFired(t.Context(), 1))
 
-					again := login(t, h, d)
-					again.publish(9, events, "body")
-					require.Equal(t, uint16(9), again.acked(), "it happened once")
+					again := hubtest.Login(t, h, d)
+					again.Publish(9, hubtest.Events, "body")
+					require.Equal(t, uint16(9), again.Acked(), "it happened once")
 				})
 			})
 		}
@@ -296,21 +297,21 @@ func TestPubacksReachTheClientBeforeAReset(t *testing.T) {
 		fault.DropDuringPublish: 2, fault.DropBeforePublish: 2, fault.DropAfterPublish: 3,
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 			require.NoError(t, err)
 			in := h.Inject(fault.Fault{Kind: kind, After: 2})
 			conn, err := net.Dial("tcp", addr.String())
 			require.NoError(t, err)
-			w := newWire(t, conn)
-			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			w := hubtest.NewWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 			var all []byte
 			for id := range uint16(5) {
-				all = append(all, publishBytes(2, id+1, events, "body")...)
+				all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "body")...)
 			}
-			w.send(all)
-			require.Equal(t, []uint16{1, 2}, []uint16{w.acked(), w.acked()})
-			require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+			w.Send(all)
+			require.Equal(t, []uint16{1, 2}, []uint16{w.Acked(), w.Acked()})
+			require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 			require.Equal(t, stored, h.Len())
 			require.Equal(t, 1, in.Fired())
 		})
@@ -320,7 +321,8 @@ func TestPubacksReachTheClientBeforeAReset(t *testing.T) {
 // The end of a half-open connection is reported as it was, also when the hub had read packets that
 // it discards.
 func TestTheEndOfAHalfOpenConnectionIsReported(t *testing.T) {
-	next := map[string][]byte{"nothing more": nil, "a PUBLISH": publishBytes(2, 3, events, "x"), "a PINGREQ": {0xc0, 0}}
+	next := map[string][]byte{"nothing more": nil, "a PUBLISH": hubtest.PublishBytes(2, 3, hubtest.Events, "x"),
+		"a PINGREQ": {0xc0, 0}}
 	for name, broker := range map[string]*testbroker.BrokerOptions{"hub": nil, "broker": {}} {
 		for what, more := range next {
 			for _, want := range []error{io.EOF, syscall.ECONNRESET} {
@@ -334,24 +336,24 @@ func TestTheEndOfAHalfOpenConnectionIsReported(t *testing.T) {
 
 func endHalfOpen(t *testing.T, broker *testbroker.BrokerOptions, more []byte, want error) {
 	var last event.Event
-	h, d := newHub(t, &testbroker.Options{Broker: broker, OnEvent: func(e event.Event) { last = e }})
+	h, d := hubtest.NewHub(t, &testbroker.Options{Broker: broker, OnEvent: func(e event.Event) { last = e }})
 	in := h.Inject(fault.Fault{Kind: fault.HalfOpen, After: 1})
-	var w *wire
-	topic := events
+	var w *hubtest.Wire
+	topic := hubtest.Events
 	if broker == nil {
-		w = login(t, h, d)
+		w = hubtest.Login(t, h, d)
 	} else {
 		c := loginPlain(t, h, d, 4)
-		w, topic = &wire{t, c.conn, c.in}, "devices/dev-1/up"
+		w, topic = &hubtest.Wire{T: t, Conn: c.conn, In: c.in}, "devices/dev-1/up"
 	}
-	w.send(slices.Concat(publishBytes(2, 1, topic, "x"), publishBytes(2, 2, topic, "x"), more))
-	require.Equal(t, uint16(1), w.acked())
+	w.Send(slices.Concat(hubtest.PublishBytes(2, 1, topic, "x"), hubtest.PublishBytes(2, 2, topic, "x"), more))
+	require.Equal(t, uint16(1), w.Acked())
 	synctest.Wait()
 	require.Equal(t, 1, in.Fired())
 	if want == io.EOF {
-		w.conn.Close()
+		w.Conn.Close()
 	} else {
-		w.conn.(*memconn.Conn).Reset()
+		w.Conn.(*memconn.Conn).Reset()
 	}
 	synctest.Wait()
 	require.Equal(t, event.Disconnected, last.Kind)
@@ -360,15 +362,15 @@ func endHalfOpen(t *testing.T, broker *testbroker.BrokerOptions, more []byte, wa
 
 func TestMessageFaultsCountAcrossConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 1, Times: 2, Device: "dev-1"})
 		for _, cut := range []bool{false, true, true, false} {
-			w := login(t, h, d)
-			w.publish(1, events, "x")
+			w := hubtest.Login(t, h, d)
+			w.Publish(1, hubtest.Events, "x")
 			if cut {
-				require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+				require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 			} else {
-				w.acked()
+				w.Acked()
 			}
 		}
 		require.Equal(t, 4, h.Len())
@@ -378,18 +380,18 @@ func TestMessageFaultsCountAcrossConnections(t *testing.T) {
 
 func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		var unfit []*testbroker.Injected
 		for _, k := range []fault.Kind{fault.Forget, fault.SwallowPuback, fault.SlowPuback,
 			fault.DropAfterPuback} {
 			unfit = append(unfit, h.Inject(fault.Fault{Kind: k, Delay: time.Hour}))
 		}
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 1})
-		w := login(t, h, d)
-		w.send(publishBytes(0, 0, events, "x"))
-		w.ping()
-		w.send(publishBytes(0, 0, events, "x"))
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+		w := hubtest.Login(t, h, d)
+		w.Send(hubtest.PublishBytes(0, 0, hubtest.Events, "x"))
+		w.Ping()
+		w.Send(hubtest.PublishBytes(0, 0, hubtest.Events, "x"))
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 		require.Equal(t, 2, h.Len())
 		require.Equal(t, 1, in.Fired())
 		for _, u := range unfit {
@@ -400,109 +402,109 @@ func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 
 func TestDelayedPubackKeepsOrderAndLetsOthersFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 10 * time.Second, After: 1})
-		w := login(t, h, d)
+		w := hubtest.Login(t, h, d)
 		start := time.Now()
 		for id := range uint16(4) {
-			w.publish(id+1, events, "x")
+			w.Publish(id+1, hubtest.Events, "x")
 		}
-		require.Equal(t, uint16(1), w.acked())
-		w.ping()
+		require.Equal(t, uint16(1), w.Acked())
+		w.Ping()
 		require.Zero(t, time.Since(start))
 		require.Equal(t, 4, h.Len(), "the messages are stored at once")
 		for id := range uint16(3) {
-			require.Equal(t, id+2, w.acked())
+			require.Equal(t, id+2, w.Acked())
 			require.Equal(t, 10*time.Second, time.Since(start))
 		}
 		require.Equal(t, 1, in.Fired())
-		w.publish(5, events, "x")
-		w.acked()
+		w.Publish(5, hubtest.Events, "x")
+		w.Acked()
 		require.Equal(t, 10*time.Second, time.Since(start))
 	})
 }
 
 func TestDropAfterADelayedPuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Second})
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
-		w := login(t, h, d)
-		w.publish(1, events, "x")
-		w.publish(2, events, "x")
-		require.Equal(t, uint16(1), w.acked())
-		require.Equal(t, io.EOF, w.end())
+		w := hubtest.Login(t, h, d)
+		w.Publish(1, hubtest.Events, "x")
+		w.Publish(2, hubtest.Events, "x")
+		require.Equal(t, uint16(1), w.Acked())
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, 1, in.Fired())
 	})
 }
 
 func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		w, w2 := login(t, h, d), login(t, h, two)
+		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, For: time.Hour})
 		require.Equal(t, 2, in.Fired())
 
-		fresh := dial(t, h)
-		for _, c := range []*wire{w, w2, fresh} {
-			c.send(publishBytes(2, 1, events, "into the void"))
-			c.send([]byte{0xc0, 0})
-			require.NoError(t, c.conn.SetReadDeadline(time.Now().Add(10*time.Minute)))
-			require.ErrorIs(t, c.end(), os.ErrDeadlineExceeded, "neither an answer nor an end")
+		fresh := hubtest.Dial(t, h)
+		for _, c := range []*hubtest.Wire{w, w2, fresh} {
+			c.Send(hubtest.PublishBytes(2, 1, hubtest.Events, "into the void"))
+			c.Send([]byte{0xc0, 0})
+			require.NoError(t, c.Conn.SetReadDeadline(time.Now().Add(10*time.Minute)))
+			require.ErrorIs(t, c.End(), os.ErrDeadlineExceeded, "neither an answer nor an end")
 		}
 		require.Equal(t, 3, in.Fired())
 		require.Zero(t, h.Len())
 
 		time.Sleep(time.Hour)
-		login(t, h, two).ping()
-		require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(24*time.Hour)))
-		w.send([]byte{0xc0, 0})
-		require.ErrorIs(t, w.end(), os.ErrDeadlineExceeded, "what is dead stays dead")
-		login(t, h, d).ping()
+		hubtest.Login(t, h, two).Ping()
+		require.NoError(t, w.Conn.SetReadDeadline(time.Now().Add(24*time.Hour)))
+		w.Send([]byte{0xc0, 0})
+		require.ErrorIs(t, w.End(), os.ErrDeadlineExceeded, "what is dead stays dead")
+		hubtest.Login(t, h, d).Ping()
 		require.Equal(t, 3, in.Fired())
 	})
 }
 
 func TestHalfOpenOfOneDeviceFromAMessageOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, Device: "dev-1", After: 1})
-		w, w2 := login(t, h, d), login(t, h, two)
-		w.publish(1, events, "x")
-		w.acked()
+		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
+		w.Publish(1, hubtest.Events, "x")
+		w.Acked()
 		require.Zero(t, in.Fired())
-		w.publish(2, events, "vanishes")
+		w.Publish(2, hubtest.Events, "vanishes")
 		require.NoError(t, in.WaitFired(t.Context(), 1))
-		w2.ping()
+		w2.Ping()
 		require.Equal(t, 1, h.Len())
 
-		again := dial(t, h)
-		again.send(connectOf(d).bytes())
+		again := hubtest.Dial(t, h)
+		again.Send(hubtest.ConnectOf(d).Bytes())
 		require.NoError(t, in.WaitFired(t.Context(), 2))
-		require.NoError(t, again.conn.SetReadDeadline(time.Now().Add(time.Hour)))
-		require.ErrorIs(t, again.end(), os.ErrDeadlineExceeded)
+		require.NoError(t, again.Conn.SetReadDeadline(time.Now().Add(time.Hour)))
+		require.ErrorIs(t, again.End(), os.ErrDeadlineExceeded)
 		in.Remove()
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
 func TestHalfOpenSwallowsWhatWasAlreadyRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, After: 1})
-		w := login(t, h, d)
+		w := hubtest.Login(t, h, d)
 		var all []byte
 		for id := range uint16(3) {
-			all = append(all, publishBytes(2, id+1, events, "x")...)
+			all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "x")...)
 		}
-		w.send(append(all, 0xe0, 0)) // and a DISCONNECT, all in one write
-		require.Equal(t, uint16(1), w.acked())
-		require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(time.Hour)))
-		require.ErrorIs(t, w.end(), os.ErrDeadlineExceeded)
+		w.Send(append(all, 0xe0, 0)) // and a DISCONNECT, all in one write
+		require.Equal(t, uint16(1), w.Acked())
+		require.NoError(t, w.Conn.SetReadDeadline(time.Now().Add(time.Hour)))
+		require.ErrorIs(t, w.End(), os.ErrDeadlineExceeded)
 		require.Equal(t, 1, h.Len())
 		require.Equal(t, 1, in.Fired())
 	})
@@ -510,42 +512,42 @@ func TestHalfOpenSwallowsWhatWasAlreadyRead(t *testing.T) {
 
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.Throttle, Rate: 2, Limit: 5, For: time.Minute})
 		start := time.Now()
 		for id := range uint16(5) {
-			w.publish(id+1, events, "x")
+			w.Publish(id+1, hubtest.Events, "x")
 		}
 		for id := range uint16(5) {
-			require.Equal(t, id+1, w.acked())
+			require.Equal(t, id+1, w.Acked())
 			require.Equal(t, time.Duration(id)*time.Second/2, time.Since(start))
 		}
 		require.Equal(t, 4, in.Fired(), "the first was not delayed")
 		require.Equal(t, 5, h.Len())
 
-		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
+		require.Equal(t, []byte{0, 3}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 		require.Equal(t, 5, in.Fired())
 
 		time.Sleep(10 * time.Second)
 		for id := range uint16(7) { // one is answered at once, five are delayed, the next exceeds the limit
-			w.publish(id+1, events, "x")
+			w.Publish(id+1, hubtest.Events, "x")
 		}
-		require.Equal(t, uint16(1), w.acked())
-		require.Equal(t, io.EOF, w.end())
+		require.Equal(t, uint16(1), w.Acked())
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, 11, in.Fired())
 		time.Sleep(time.Minute)
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
 func TestAbsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w, mute := login(t, h, d), dial(t, h)
+		h, d := hubtest.NewHub(t, nil)
+		w, mute := hubtest.Login(t, h, d), hubtest.Dial(t, h)
 		in := h.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
-		require.ErrorIs(t, mute.end(), syscall.ECONNRESET)
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
+		require.ErrorIs(t, mute.End(), syscall.ECONNRESET)
 		require.Equal(t, 2, in.Fired())
 		for _, f := range []func() error{
 			func() error { _, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub:1883"); return err },
@@ -555,47 +557,47 @@ func TestAbsent(t *testing.T) {
 		}
 		require.Equal(t, 4, in.Fired())
 		time.Sleep(time.Minute)
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 		require.Equal(t, 4, in.Fired())
 	})
 }
 
 func TestAbsentForOneDeviceFromAMessageOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		w, w2 := login(t, h, d), login(t, h, two)
+		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		in := h.Inject(fault.Fault{Kind: fault.Absent, Device: "dev-1", After: 1})
-		w.publish(1, events, "x")
-		w.acked()
-		w.publish(2, events, "x")
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+		w.Publish(1, hubtest.Events, "x")
+		w.Acked()
+		w.Publish(2, hubtest.Events, "x")
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 		require.Equal(t, 1, h.Len())
-		again := dial(t, h)
-		again.send(connectOf(d).bytes())
-		require.ErrorIs(t, again.end(), syscall.ECONNRESET)
+		again := hubtest.Dial(t, h)
+		again.Send(hubtest.ConnectOf(d).Bytes())
+		require.ErrorIs(t, again.End(), syscall.ECONNRESET)
 		require.Equal(t, 2, in.Fired())
-		w2.ping()
+		w2.Ping()
 		in.Remove()
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
 func TestDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		w, w2, mute := login(t, h, d), login(t, h, two), dial(t, h)
+		w, w2, mute := hubtest.Login(t, h, d), hubtest.Login(t, h, two), hubtest.Dial(t, h)
 		require.Equal(t, 1, h.Drop("dev-1"))
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
-		w2.ping()
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
+		w2.Ping()
 		synctest.Wait()
 		require.Equal(t, 1, h.Connections(""))
 		require.Equal(t, 2, h.Drop(""))
-		require.ErrorIs(t, w2.end(), syscall.ECONNRESET)
-		require.ErrorIs(t, mute.end(), syscall.ECONNRESET)
+		require.ErrorIs(t, w2.End(), syscall.ECONNRESET)
+		require.ErrorIs(t, mute.End(), syscall.ECONNRESET)
 		synctest.Wait()
 		require.Zero(t, h.Drop(""))
 	})
@@ -603,11 +605,11 @@ func TestDrop(t *testing.T) {
 
 func TestDropDuringPublishWithoutABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.DropDuringPublish})
-		w := login(t, h, d)
-		w.send([]byte{0x30, 0})
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+		w := hubtest.Login(t, h, d)
+		w.Send([]byte{0x30, 0})
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 		require.Equal(t, 1, in.Fired())
 	})
 }
@@ -621,21 +623,21 @@ func TestNoFaultHitsAConnectionThatHasEnded(t *testing.T) {
 	}{{fault.Fault{Kind: fault.HalfOpen}, os.ErrDeadlineExceeded}, {fault.Fault{Kind: fault.DropAfterPuback}, io.EOF}} {
 		t.Run(c.first.Kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				w := login(t, h, d)
+				h, d := hubtest.NewHub(t, nil)
+				w := hubtest.Login(t, h, d)
 				c.first.After = 1
 				first, tear := h.Inject(c.first), h.Inject(fault.Fault{Kind: fault.DropDuringPublish, After: 2})
 				var all []byte
 				for id := range uint16(3) {
-					all = append(all, publishBytes(2, id+1, events, "x")...)
+					all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "x")...)
 				}
-				w.send(all)
-				w.conn.SetReadDeadline(time.Now().Add(time.Hour))
-				require.Equal(t, uint16(1), w.acked())
+				w.Send(all)
+				w.Conn.SetReadDeadline(time.Now().Add(time.Hour))
+				require.Equal(t, uint16(1), w.Acked())
 				if c.want == io.EOF {
-					require.Equal(t, uint16(2), w.acked())
+					require.Equal(t, uint16(2), w.Acked())
 				}
-				require.ErrorIs(t, w.end(), c.want)
+				require.ErrorIs(t, w.End(), c.want)
 				require.Equal(t, 1, first.Fired())
 				require.Zero(t, tear.Fired())
 			})

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const (
@@ -40,7 +41,7 @@ func newEdge(t testing.TB, o *testbroker.Options) *edgeSite {
 		o.Gateway = &testbroker.GatewayOptions{Routes: []string{toInputIn, toUpstream}}
 	}
 	o.Gateway.Name = gatewayName
-	h, d := newHub(t, o)
+	h, d := hubtest.NewHub(t, o)
 	e := &edgeSite{Hub: h, device: d}
 	var err error
 	e.source, err = h.AddModule("dev-1", "source")
@@ -59,11 +60,11 @@ func bodies(h *testbroker.Hub) (all []string) {
 }
 
 // sendAcked publishes messages and waits for their PUBACKs.
-func (w *wire) sendAcked(topic string, all ...string) {
-	w.t.Helper()
+func sendAcked(w *hubtest.Wire, topic string, all ...string) {
+	w.T.Helper()
 	for _, body := range all {
-		w.publish(7, topic, body)
-		require.Equal(w.t, uint16(7), w.acked())
+		w.Publish(7, topic, body)
+		require.Equal(w.T, uint16(7), w.Acked())
 	}
 }
 
@@ -81,17 +82,17 @@ func TestClientsReachTheGatewayByItsName(t *testing.T) {
 			require.Equal(t, ok, err == nil, "%s: %v", name, err)
 			conn.Close()
 		}
-		login(t, e.Hub, e.mod)
-		wrong := connectOf(e.mod)
-		wrong.user = gatewayName + "/dev-1/mod-1/?api-version=2021-04-12"
-		require.Equal(t, byte(5), dial(t, e.Hub).connect(wrong)[1], "user names name the hub")
+		hubtest.Login(t, e.Hub, e.mod)
+		wrong := hubtest.ConnectOf(e.mod)
+		wrong.User = gatewayName + "/dev-1/mod-1/?api-version=2021-04-12"
+		require.Equal(t, byte(5), hubtest.Dial(t, e.Hub).Connect(wrong)[1], "user names name the hub")
 		for _, host := range []string{gatewayName, "hub.example.test"} {
 			dialFrames(t, e.Hub).open(&amqpwire.Open{ContainerID: "c", Hostname: host})
 		}
 		address := "amqps://" + gatewayName + "/devices/dev-1/modules/mod-1/messages/events"
 		_, err := loginAMQP(t, e.Hub, e.mod).session().NewReceiver(t.Context(), address, nil)
 		require.NoError(t, err)
-		require.Equal(t, 204, overHTTP(t, e.Hub, e.device).post(telemetryAddress+version, "x").StatusCode)
+		require.Equal(t, 204, hubtest.OverHTTP(t, e.Hub, e.device).Post(telemetryAddress+hubtest.Version, "x").StatusCode)
 		synctest.Wait()
 		require.Equal(t, []string{"x"}, bodies(e.Hub))
 	})
@@ -103,18 +104,18 @@ func TestRoutesTakeMessagesToInputsAndToTheHub(t *testing.T) {
 			toInputIn, "FROM /messages/modules/source/outputs/up INTO $upstream",
 			`FROM /messages/modules/mod-1/* INTO BrokeredEndpoint("/modules/gone/inputs/in")`,
 		}}})
-		w, to := login(t, e.Hub, e.source), listener(t, e.Hub, e.mod)
-		w.sendAcked(sourceTopic+"%24.on=out&%24.mid=m-1&%24.ct=application%2Fjson&%24.ctime=2030-01-01T00:00:00Z&a=b/", "1")
-		m := to.c2dMessage()
+		w, to := hubtest.Login(t, e.Hub, e.source), listener(t, e.Hub, e.mod)
+		sendAcked(w, sourceTopic+"%24.on=out&%24.mid=m-1&%24.ct=application%2Fjson&%24.ctime=2030-01-01T00:00:00Z&a=b/", "1")
+		m := readC2D(to)
 		require.Equal(t, modInputs+"in/a=b&%24.ct=application%2Fjson&%24.mid=m-1&%24.cdid=dev-1&%24.cmid=source&"+
 			"%24.ctime=2030-01-01T00%3A00%3A00.0000000Z", m.topic)
 		require.Equal(t, "1", m.body)
-		to.ack(m.id)
-		w.sendAcked(sourceTopic+"%24.on=up&%24.cdid=forged", "2")
-		w.sendAcked(sourceTopic+"%24.on=other", "3")
-		w.sendAcked(sourceTopic, "4")
-		to.sendAcked("devices/dev-1/modules/mod-1/messages/events/", "5")
-		login(t, e.Hub, e.device).sendAcked("devices/dev-1/messages/events/", "6")
+		ack(to, m.id)
+		sendAcked(w, sourceTopic+"%24.on=up&%24.cdid=forged", "2")
+		sendAcked(w, sourceTopic+"%24.on=other", "3")
+		sendAcked(w, sourceTopic, "4")
+		sendAcked(to, "devices/dev-1/modules/mod-1/messages/events/", "5")
+		sendAcked(hubtest.Login(t, e.Hub, e.device), "devices/dev-1/messages/events/", "6")
 		synctest.Wait()
 		require.Equal(t, []string{"2"}, bodies(e.Hub))
 		up := e.Messages()[0]
@@ -134,7 +135,7 @@ func TestRoutesNameModulesOfTheEdgeDevice(t *testing.T) {
 		require.NoError(t, err)
 		_, err = e.AddModule("edge", "mod-1")
 		require.NoError(t, err)
-		login(t, e.Hub, e.source).sendAcked(sourceTopic, "1")
+		sendAcked(hubtest.Login(t, e.Hub, e.source), sourceTopic, "1")
 		require.NoError(t, e.WaitInputs(t.Context(), "edge/mod-1", hubdata.Enqueued, 1))
 
 		other := newEdge(t, &testbroker.Options{Gateway: &testbroker.GatewayOptions{
@@ -142,7 +143,7 @@ func TestRoutesNameModulesOfTheEdgeDevice(t *testing.T) {
 		}})
 		leaf, err := other.AddDevice("leaf")
 		require.NoError(t, err)
-		login(t, other.Hub, leaf).sendAcked("devices/leaf/messages/events/", "1")
+		sendAcked(hubtest.Login(t, other.Hub, leaf), "devices/leaf/messages/events/", "1")
 		require.NoError(t, other.WaitInputs(t.Context(), "dev-1/mod-1", hubdata.Enqueued, 1))
 		require.Equal(t, "leaf", other.InputLog("")[0].C2D.ConnectionDeviceID)
 	})
@@ -153,9 +154,9 @@ func TestTheGatewayAcknowledgesWhatItHasStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
 		slow := e.Inject(fault.Fault{Kind: fault.SlowRoute, Delay: time.Minute, Device: "dev-1/source"})
-		w := login(t, e.Hub, e.source)
+		w := hubtest.Login(t, e.Hub, e.source)
 		begin := time.Now()
-		w.sendAcked(sourceTopic, "1", "2")
+		sendAcked(w, sourceTopic, "1", "2")
 		require.Zero(t, time.Since(begin))
 		synctest.Wait()
 		require.Equal(t, 1, slow.Fired())
@@ -168,7 +169,7 @@ func TestTheGatewayAcknowledgesWhatItHasStored(t *testing.T) {
 		require.Zero(t, e.Stored())
 
 		twice := e.Inject(fault.Fault{Kind: fault.ForwardTwice})
-		w.sendAcked(sourceTopic+"%24.mid=m", "3", "4")
+		sendAcked(w, sourceTopic+"%24.mid=m", "3", "4")
 		require.NoError(t, e.WaitMessages(t.Context(), 5))
 		require.Equal(t, []string{"3", "3", "4"}, bodies(e.Hub)[2:])
 		require.Equal(t, 1, twice.Fired())
@@ -179,17 +180,17 @@ func TestTheGatewayAcknowledgesWhatItHasStored(t *testing.T) {
 func TestAnOfflineGatewayStoresAndForwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
-		w := login(t, e.Hub, e.source)
-		w.sendAcked(sourceTopic, "0")
+		w := hubtest.Login(t, e.Hub, e.source)
+		sendAcked(w, sourceTopic, "0")
 		require.NoError(t, e.WaitMessages(t.Context(), 1))
 		require.NoError(t, e.SetOffline(true))
 		require.NoError(t, e.SetOffline(true))
-		w.sendAcked(sourceTopic, "old")
+		sendAcked(w, sourceTopic, "old")
 		time.Sleep(time.Hour)
-		w = login(t, e.Hub, e.source)
+		w = hubtest.Login(t, e.Hub, e.source)
 		to := listener(t, e.Hub, e.mod)
-		w.sendAcked(sourceTopic+"%24.on=out", "1")
-		require.Equal(t, "1", to.c2dMessage().body, "routes to inputs work")
+		sendAcked(w, sourceTopic+"%24.on=out", "1")
+		require.Equal(t, "1", readC2D(to).body, "routes to inputs work")
 		sender, err := loginAMQP(t, e.Hub, e.device).session().NewSender(t.Context(), telemetryAddress, nil)
 		require.NoError(t, err)
 		require.NoError(t, sender.Send(t.Context(), body("2"), nil))
@@ -205,9 +206,9 @@ func TestAnOfflineGatewayStoresAndForwards(t *testing.T) {
 		require.Zero(t, e.Stored())
 
 		// It goes off-line while a message is on its way.
-		w = login(t, e.Hub, e.source)
+		w = hubtest.Login(t, e.Hub, e.source)
 		e.Inject(fault.Fault{Kind: fault.SlowRoute, Delay: time.Second})
-		w.sendAcked(sourceTopic, "3")
+		sendAcked(w, sourceTopic, "3")
 		synctest.Wait()
 		require.NoError(t, e.SetOffline(true))
 		time.Sleep(time.Minute)
@@ -220,13 +221,13 @@ func TestAnOfflineGatewayStoresAndForwards(t *testing.T) {
 func TestAnOfflineGatewayHasCopiesOfTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
-		w := login(t, e.Hub, e.mod)
-		w.subscribe(0, twinResults)
-		w.subscribe(0, desiredTopics)
+		w := hubtest.Login(t, e.Hub, e.mod)
+		w.Subscribe(0, twinResults)
+		w.Subscribe(0, desiredTopics)
 		_, err := e.SetDesired("dev-1/mod-1", `{"a":{"x":1,"y":2},"b":1,"same":[1]}`)
 		require.NoError(t, err)
-		w.received()
-		topic, _ := w.request(twinPatch+"1", `{"fan":{"on":true,"speed":1},"old":1}`)
+		received(w)
+		topic, _ := request(w, twinPatch+"1", `{"fan":{"on":true,"speed":1},"old":1}`)
 		require.Equal(t, "$iothub/twin/res/204/?$rid=1&$version=2", topic)
 		require.NoError(t, e.SetOffline(true))
 
@@ -234,36 +235,36 @@ func TestAnOfflineGatewayHasCopiesOfTwins(t *testing.T) {
 			_, err = e.PatchDesired("dev-1/mod-1", patch)
 			require.NoError(t, err)
 		}
-		topic, _ = w.request(twinPatch+"2", `{"fan":null,"old":null}`)
+		topic, _ = request(w, twinPatch+"2", `{"fan":null,"old":null}`)
 		require.Equal(t, "$iothub/twin/res/204/?$rid=2&$version=3", topic)
-		topic, _ = w.request(twinPatch+"3", `{"fan":{"speed":2}}`)
+		topic, _ = request(w, twinPatch+"3", `{"fan":{"speed":2}}`)
 		require.Equal(t, "$iothub/twin/res/204/?$rid=3&$version=4", topic)
-		topic, _ = w.request(twinPatch+"4&$version=3", `{}`)
+		topic, _ = request(w, twinPatch+"4&$version=3", `{}`)
 		require.Contains(t, topic, "/res/412/")
-		_, document := w.request(twinGet+"5", "")
+		_, document := request(w, twinGet+"5", "")
 		require.Equal(t, `{"desired":{"$version":2,"a":{"x":1,"y":2},"b":1,"same":[1]},`+
 			`"reported":{"$version":4,"fan":{"speed":2}}}`, document)
 		twin, err := e.Twin("dev-1/mod-1")
 		require.NoError(t, err)
 		require.Equal(t, `{"fan":{"on":true,"speed":1},"old":1}`, string(twin.Reported), "the hub does not know yet")
 		require.EqualValues(t, 5, twin.DesiredVersion)
-		login(t, e.Hub, e.source).subscribe(0, twinResults)
-		w.silentNow()
+		hubtest.Login(t, e.Hub, e.source).Subscribe(0, twinResults)
+		silentNow(w)
 
 		require.NoError(t, e.SetOffline(false))
-		topic, patch := w.received()
+		topic, patch := received(w)
 		require.Equal(t, "$iothub/twin/PATCH/properties/desired/?$version=5", topic)
 		require.Equal(t, `{"$version":5,"a":{"x":null,"z":{"deep":1}},"b":3,"c":"new"}`, patch)
 		twin, err = e.Twin("dev-1/mod-1")
 		require.NoError(t, err)
 		require.Equal(t, `{"fan":{"speed":2}}`, string(twin.Reported))
 		require.EqualValues(t, 3, twin.ReportedVersion, "the patches are merged into one")
-		_, document = w.request(twinGet+"6", "")
+		_, document = request(w, twinGet+"6", "")
 		require.Equal(t, `{"desired":{"$version":5,"a":{"y":2,"z":{"deep":1}},"b":3,"c":"new","same":[1]},`+
 			`"reported":{"$version":3,"fan":{"speed":2}}}`, document)
 		_, err = e.PatchDesired("dev-1/mod-1", `{"b":4}`)
 		require.NoError(t, err)
-		topic, _ = w.received()
+		topic, _ = received(w)
 		require.Equal(t, "$iothub/twin/PATCH/properties/desired/?$version=6", topic)
 	})
 }
@@ -273,9 +274,9 @@ func TestATwinThatIsNewToAnOfflineGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
 		require.NoError(t, e.SetOffline(true))
-		w := login(t, e.Hub, e.mod)
-		w.subscribe(0, twinResults)
-		w.request(twinPatch+"1", `{"a":1}`)
+		w := hubtest.Login(t, e.Hub, e.mod)
+		w.Subscribe(0, twinResults)
+		request(w, twinPatch+"1", `{"a":1}`)
 		twin, err := e.Twin("dev-1/mod-1")
 		require.NoError(t, err)
 		require.Equal(t, `{}`, string(twin.Reported))
@@ -290,30 +291,30 @@ func TestAnOfflineGatewayGetsNoCallsAndNoC2DMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
 		w := receiver(t, e.Hub, e.device, 1)
-		w.subscribe(0, methodTopics)
+		w.Subscribe(0, methodTopics)
 		lost := call(t, e.Hub, "dev-1", hubdata.MethodCall{Name: "lost"})
-		rid, _ := w.asked("lost")
+		rid, _ := asked(w, "lost")
 		require.NoError(t, e.SetOffline(true))
-		w.answer(200, rid, "1")
-		w.ping()
+		answerCall(w, 200, rid, "1")
+		w.Ping()
 		require.Equal(t, 404103, call(t, e.Hub, "dev-1", hubdata.MethodCall{Name: "x"}).code())
 		later := call(t, e.Hub, "dev-1", hubdata.MethodCall{Name: "later", ConnectTimeout: time.Minute})
 		enqueue(t, e.Hub, "c2d")
-		w.quiet()
+		quiet(w)
 		require.Equal(t, []string{"enqueued 0"}, states(e.Hub))
-		require.Equal(t, 204, overHTTP(t, e.Hub, e.device).do("GET", inbound+version, "").StatusCode)
+		require.Equal(t, 204, hubtest.OverHTTP(t, e.Hub, e.device).Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode)
 		require.Equal(t, 504101, lost.code())
 		require.NoError(t, e.SetOffline(false))
-		first, err := w.in.Peek(1)
+		first, err := w.In.Peek(1)
 		require.NoError(t, err)
 		if first[0] == 0x30 { // the method, otherwise the C2D message comes first
-			rid, _ = w.asked("later")
-			require.Equal(t, []string{"c2d"}, w.c2dMessages(1))
+			rid, _ = asked(w, "later")
+			require.Equal(t, []string{"c2d"}, c2dMessages(w, 1))
 		} else {
-			require.Equal(t, []string{"c2d"}, w.c2dMessages(1))
-			rid, _ = w.asked("later")
+			require.Equal(t, []string{"c2d"}, c2dMessages(w, 1))
+			rid, _ = asked(w, "later")
 		}
-		w.answer(201, rid, "2")
+		answerCall(w, 201, rid, "2")
 		require.Equal(t, 201, later.ok().Status)
 	})
 }
@@ -325,16 +326,16 @@ func TestTheStoreOutlivesARestart(t *testing.T) {
 			Gateway: &testbroker.GatewayOptions{Routes: []string{toInputIn, toUpstream}}})
 		require.NoError(t, e.SetOffline(true))
 		to, _ := keeper(t, e.Hub, e.mod)
-		to.subscribe(1, modInputs+"#")
-		w := login(t, e.Hub, e.source)
-		w.sendAcked(sourceTopic+"%24.on=out", "1", "2")
-		require.Equal(t, []string{"1", "2"}, to.c2dMessages(2))
-		p := login(t, e.Hub, e.device)
-		p.subscribe(0, twinResults)
-		p.request(twinPatch+"1", `{"a":1}`)
+		to.Subscribe(1, modInputs+"#")
+		w := hubtest.Login(t, e.Hub, e.source)
+		sendAcked(w, sourceTopic+"%24.on=out", "1", "2")
+		require.Equal(t, []string{"1", "2"}, c2dMessages(to, 2))
+		p := hubtest.Login(t, e.Hub, e.device)
+		p.Subscribe(0, twinResults)
+		request(p, twinPatch+"1", `{"a":1}`)
 		require.NoError(t, e.StopGateway())
-		require.Error(t, w.end())
-		require.Error(t, to.end())
+		require.Error(t, w.End())
+		require.Error(t, to.End())
 		_, err := e.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "edge")
 		require.ErrorContains(t, err, "refused")
 		require.NoError(t, e.SetOffline(false))
@@ -352,7 +353,7 @@ func TestTheStoreOutlivesARestart(t *testing.T) {
 		require.Equal(t, `{"a":1}`, string(twin.Reported))
 		again, present := keeper(t, e.Hub, e.mod)
 		require.Equal(t, byte(1), present)
-		require.Equal(t, []string{"+1", "+2"}, again.c2dMessages(2))
+		require.Equal(t, []string{"+1", "+2"}, c2dMessages(again, 2))
 
 		var seen []string
 		for len(events) > 0 {
@@ -367,9 +368,9 @@ func TestTheStoreOutlivesARestart(t *testing.T) {
 func TestResetOfAGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
-		w := login(t, e.Hub, e.source)
+		w := hubtest.Login(t, e.Hub, e.source)
 		e.Inject(fault.Fault{Kind: fault.SlowRoute, Delay: time.Hour, Times: -1})
-		w.sendAcked(sourceTopic+"%24.on=out", "1", "2")
+		sendAcked(w, sourceTopic+"%24.on=out", "1", "2")
 		require.NoError(t, e.SetOffline(true))
 		require.NoError(t, e.StopGateway())
 		e.Reset()
@@ -377,7 +378,7 @@ func TestResetOfAGateway(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		require.Zero(t, e.Len())
 		require.Empty(t, e.InputLog(""))
-		login(t, e.Hub, e.source).sendAcked(sourceTopic+"%24.on=out", "3")
+		sendAcked(hubtest.Login(t, e.Hub, e.source), sourceTopic+"%24.on=out", "3")
 		require.NoError(t, e.WaitMessages(t.Context(), 1))
 		require.NoError(t, e.WaitInputs(t.Context(), "", hubdata.Enqueued, 1))
 	})
@@ -409,13 +410,13 @@ func TestAGatewayLosesASettlement(t *testing.T) {
 		w := listener(t, e.Hub, e.mod)
 		lost := e.Inject(fault.Fault{Kind: fault.LoseSettlement, Times: 2})
 		toInput(t, e.Hub, "in", "x")
-		w.ack(w.c2dMessage().id)
-		w.ping()
+		ack(w, readC2D(w).id)
+		w.Ping()
 		require.Equal(t, []string{"in invisible 1"}, inputStates(e.Hub))
 		time.Sleep(time.Minute)
-		again := w.c2dMessage()
+		again := readC2D(w)
 		require.True(t, again.dup)
-		w.conn.Close()
+		w.Conn.Close()
 		synctest.Wait()
 		l, err := loginAMQP(t, e.Hub, e.mod).session().NewReceiver(t.Context(), modEvents, nil)
 		require.NoError(t, err)
@@ -468,13 +469,13 @@ func TestSASLMechanismsAreThoseOfTheOptions(t *testing.T) {
 func TestLimitsOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, &testbroker.Options{Gateway: &testbroker.GatewayOptions{Clients: 2, KeepAlive: time.Minute}})
-		c := connectOf(e.device)
-		c.keepAlive = 0
-		w := dial(t, e.Hub)
-		require.Zero(t, w.connect(c)[1])
-		login(t, e.Hub, e.source)
-		require.Equal(t, byte(3), dial(t, e.Hub).connect(connectOf(e.mod))[1])
-		login(t, e.Hub, e.source) // takes the place of the former connection
+		c := hubtest.ConnectOf(e.device)
+		c.KeepAlive = 0
+		w := hubtest.Dial(t, e.Hub)
+		require.Zero(t, w.Connect(c)[1])
+		hubtest.Login(t, e.Hub, e.source)
+		require.Equal(t, byte(3), hubtest.Dial(t, e.Hub).Connect(hubtest.ConnectOf(e.mod))[1])
+		hubtest.Login(t, e.Hub, e.source) // takes the place of the former connection
 		peer := dialFrames(t, e.Hub)
 		header := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
 		peer.send(header[:])
@@ -484,19 +485,19 @@ func TestLimitsOfClients(t *testing.T) {
 		closed, _ := want[*amqpwire.Close](peer)
 		require.Equal(t, amqpwire.ResourceLimitExceeded, closed.Error.Condition)
 		time.Sleep(90*time.Second + time.Millisecond)
-		require.Error(t, w.end(), "1.5 times the longest keep-alive")
+		require.Error(t, w.End(), "1.5 times the longest keep-alive")
 	})
 }
 
 func TestAGatewayGrantsTheFilterWithoutABag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
-		w := login(t, e.Hub, e.device)
-		require.Equal(t, []byte{1}, w.subscribe(1, "devices/dev-1/messages/devicebound"))
+		w := hubtest.Login(t, e.Hub, e.device)
+		require.Equal(t, []byte{1}, w.Subscribe(1, "devices/dev-1/messages/devicebound"))
 		enqueue(t, e.Hub, "x")
-		require.Equal(t, []string{"x"}, w.c2dMessages(1))
-		h, d := newHub(t, nil)
-		require.Equal(t, []byte{0x80}, login(t, h, d).subscribe(1, "devices/dev-1/messages/devicebound"))
+		require.Equal(t, []string{"x"}, c2dMessages(w, 1))
+		h, d := hubtest.NewHub(t, nil)
+		require.Equal(t, []byte{0x80}, hubtest.Login(t, h, d).Subscribe(1, "devices/dev-1/messages/devicebound"))
 	})
 }
 
@@ -509,7 +510,7 @@ func TestInvalidGatewaysAreRefused(t *testing.T) {
 		_, err := testbroker.New(&o)
 		require.ErrorContains(t, err, want)
 	}
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	require.ErrorIs(t, h.SetOffline(true), testbroker.ErrNoGateway)
 	require.ErrorIs(t, h.StopGateway(), testbroker.ErrNoGateway)
 	require.ErrorIs(t, h.StartGateway(), testbroker.ErrNoGateway)
@@ -526,13 +527,13 @@ func TestInvalidGatewaysAreRefused(t *testing.T) {
 func TestTheLongestKeepAliveOfAGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, &testbroker.Options{Gateway: &testbroker.GatewayOptions{KeepAlive: 48 * time.Hour}})
-		c := connectOf(e.device)
-		c.keepAlive = 65535
-		w := dial(t, e.Hub)
-		require.Zero(t, w.connect(c)[1])
+		c := hubtest.ConnectOf(e.device)
+		c.KeepAlive = 65535
+		w := hubtest.Dial(t, e.Hub)
+		require.Zero(t, w.Connect(c)[1])
 		time.Sleep(30 * time.Minute)
-		w.ping()
+		w.Ping()
 		time.Sleep(30 * time.Minute)
-		w.ping()
+		w.Ping()
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // TestAGatewayLosesNothing runs devices and modules through outages, restarts and faults of their
@@ -148,11 +149,11 @@ func receiveMQTT(ctx context.Context, t *testing.T, e *edgeSite, dial func() (ne
 		if err != nil {
 			continue
 		}
-		w := newWire(t, raw)
-		raw.Write(connectOf(e.mod).bytes())
-		raw.Write(frame(0x82, []byte{0, 1}, str(modInputs+"#"), []byte{1}))
+		w := hubtest.NewWire(t, raw)
+		raw.Write(hubtest.ConnectOf(e.mod).Bytes())
+		raw.Write(hubtest.Frame(0x82, []byte{0, 1}, hubtest.Str(modInputs+"#"), []byte{1}))
 		for {
-			kind, p, err := w.read()
+			kind, p, err := w.Read()
 			if err != nil {
 				break
 			}
@@ -179,7 +180,7 @@ func receiveAMQP(ctx context.Context, e *edgeSite, at net.Addr, got *arrivals, p
 
 func receiveOnce(ctx context.Context, e *edgeSite, at net.Addr, got *arrivals) {
 	c, err := amqp.Dial(ctx, "amqp://"+at.String(), &amqp.ConnOptions{HostName: gatewayName,
-		SASLType: amqp.SASLTypePlain("dev-1/mod-1@sas.hub", token(e.mod))})
+		SASLType: amqp.SASLTypePlain("dev-1/mod-1@sas.hub", hubtest.Token(e.mod))})
 	if err != nil {
 		return
 	}

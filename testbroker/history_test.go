@@ -14,20 +14,21 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A busyDevice does everything that the hub logs.
 type busyDevice struct {
 	t *testing.T
 	h *testbroker.Hub
-	w *wire
-	p *poster
+	w *hubtest.Wire
+	p *hubtest.Poster
 	n int
 }
 
 func newBusyDevice(t *testing.T, h *testbroker.Hub, d hubdata.Device) *busyDevice {
-	b := &busyDevice{t: t, h: h, w: login(t, h, d), p: overHTTP(t, h, d)}
-	b.w.subscribe(0, methodTopics, "$iothub/twin/res/#", "devices/dev-1/messages/devicebound/#")
+	b := &busyDevice{t: t, h: h, w: hubtest.Login(t, h, d), p: hubtest.OverHTTP(t, h, d)}
+	b.w.Subscribe(0, methodTopics, "$iothub/twin/res/#", "devices/dev-1/messages/devicebound/#")
 	return b
 }
 
@@ -36,21 +37,21 @@ func (b *busyDevice) do() {
 	b.t.Helper()
 	b.n++
 	for _, body := range []string{"a", "b"} {
-		b.w.publish(1, fmt.Sprintf("%s%%24.mid=%d", events, b.n), body)
-		b.w.acked()
+		b.w.Publish(1, fmt.Sprintf("%s%%24.mid=%d", hubtest.Events, b.n), body)
+		b.w.Acked()
 	}
 	c := call(b.t, b.h, "dev-1", hubdata.MethodCall{Name: "m"})
-	rid, _ := b.w.asked("m")
-	b.w.answer(200, rid, "")
+	rid, _ := asked(b.w, "m")
+	answerCall(b.w, 200, rid, "")
 	c.ok()
 	enqueue(b.t, b.h, "x")
-	b.w.c2dMessage()
-	b.w.request(fmt.Sprint(twinGet, b.n), "")
-	b.w.publish(1, orderTopic("ShutDownAmqp", "", "0", "0"), "")
-	b.w.acked()
-	l := b.p.beginUpload(fmt.Sprint(b.n))
-	b.p.putBlob(l, "content")
-	require.Equal(b.t, 204, b.p.endUpload(ended(l.CorrelationID)).StatusCode)
+	readC2D(b.w)
+	request(b.w, fmt.Sprint(twinGet, b.n), "")
+	b.w.Publish(1, orderTopic("ShutDownAmqp", "", "0", "0"), "")
+	b.w.Acked()
+	l := beginUpload(b.p, fmt.Sprint(b.n))
+	putBlob(b.p, l, "content")
+	require.Equal(b.t, 204, endUpload(b.p, hubtest.Ended(l.CorrelationID)).StatusCode)
 	other := fmt.Sprint("other-", b.n)
 	_, err := b.h.AddDevice(other)
 	require.NoError(b.t, err)
@@ -63,7 +64,7 @@ func (b *busyDevice) do() {
 func TestKeep(t *testing.T) {
 	for _, keep := range []int{1, 3, 16} {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{Keep: keep})
+			h, d := hubtest.NewHub(t, &testbroker.Options{Keep: keep})
 			b := newBusyDevice(t, h, d)
 			const n = 40
 			for range n {
@@ -120,16 +121,16 @@ func TestKeep(t *testing.T) {
 // A wait for a number of messages works even if the number exceeds Keep.
 func TestWaitForMoreThanIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Keep: 2})
+		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
 		start := time.Now()
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		wg.Go(func() {
-			w := login(t, h, d)
+			w := hubtest.Login(t, h, d)
 			for i := range uint16(7) {
 				time.Sleep(time.Second)
-				w.publish(i+1, events, "x")
-				w.acked()
+				w.Publish(i+1, hubtest.Events, "x")
+				w.Acked()
 			}
 		})
 		require.NoError(t, h.WaitMessages(t.Context(), 5))
@@ -156,11 +157,11 @@ func TestConflictsOfWhatIsKept(t *testing.T) {
 		{"aX aY aZ aX", "XY XZ"}, // X is the first again, because the others differed
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{Keep: 3})
-			w := login(t, h, d)
+			h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 3})
+			w := hubtest.Login(t, h, d)
 			for m := range strings.FieldsSeq(c.messages) {
-				w.publish(1, events+"%24.mid="+m[:1], m[1:])
-				w.acked()
+				w.Publish(1, hubtest.Events+"%24.mid="+m[:1], m[1:])
+				w.Acked()
 			}
 			var got []string
 			for _, p := range h.Conflicts() {
@@ -173,13 +174,13 @@ func TestConflictsOfWhatIsKept(t *testing.T) {
 
 // The log passed to Wait does not change while the hub forgets messages.
 func TestForgettingWhileOthersRead(t *testing.T) {
-	h, d := newHub(t, &testbroker.Options{Keep: 5})
-	w := login(t, h, d)
+	h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 5})
+	w := hubtest.Login(t, h, d)
 	var wg sync.WaitGroup
 	const n = 300
 	for i := range n {
-		w.publish(1, events, fmt.Sprint(i+1))
-		w.acked()
+		w.Publish(1, hubtest.Events, fmt.Sprint(i+1))
+		w.Acked()
 		require.NoError(t, h.Wait(t.Context(), func(log []hubdata.Message) bool {
 			wg.Go(func() {
 				for range 20 {
@@ -199,13 +200,13 @@ func TestForgettingWhileOthersRead(t *testing.T) {
 
 // The hub's memory is bounded by Keep, and each entry is moved only a few times.
 func TestMemoryIsBounded(t *testing.T) {
-	h, d := newHub(t, &testbroker.Options{Keep: 50})
-	w := login(t, h, d)
+	h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 50})
+	w := hubtest.Login(t, h, d)
 	body := strings.Repeat("x", 64<<10)
 	send := func(n int) uint64 {
 		for range n {
-			w.publish(1, events, body)
-			w.acked()
+			w.Publish(1, hubtest.Events, body)
+			w.Acked()
 		}
 		var m runtime.MemStats
 		for range 3 { // the second empties the pools
@@ -222,25 +223,25 @@ func TestMemoryIsBounded(t *testing.T) {
 // A call forgotten while open continues, and its data is dropped when it has ended.
 func TestForgottenCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Keep: 1})
-		w := login(t, h, d)
-		w.subscribe(0, methodTopics)
+		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 1})
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, methodTopics)
 		first := call(t, h, "dev-1", hubdata.MethodCall{Name: "m"})
-		one, _ := w.asked("m")
+		one, _ := asked(w, "m")
 		second := call(t, h, "dev-1", hubdata.MethodCall{Name: "m"})
-		two, _ := w.asked("m")
+		two, _ := asked(w, "m")
 		require.Len(t, h.MethodLog(""), 1)
 		require.Equal(t, 2, testbroker.Held(h)["request ids"])
-		w.answer(200, one, "1")
+		answerCall(w, 200, one, "1")
 		require.Equal(t, "1", string(first.ok().Payload))
 		require.Equal(t, 1, testbroker.Held(h)["request ids"])
-		w.answer(200, one, "1")
-		w.silentNow()
+		answerCall(w, 200, one, "1")
+		silentNow(w)
 		require.Equal(t, []string{"unknown"}, fates(h))
-		w.answer(200, two, "2")
+		answerCall(w, 200, two, "2")
 		require.Equal(t, "2", string(second.ok().Payload))
-		w.answer(200, two, "2")
-		w.silentNow()
+		answerCall(w, 200, two, "2")
+		silentNow(w)
 		require.Equal(t, []string{"repeated"}, fates(h))
 	})
 }
@@ -248,15 +249,15 @@ func TestForgottenCalls(t *testing.T) {
 // A C2D message forgotten while waiting is still delivered and counted.
 func TestForgottenC2DMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Keep: 2})
+		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
 		enqueue(t, h, "1", "2", "3", "4", "5")
 		require.Equal(t, 5, h.CountC2D("dev-1", hubdata.Enqueued))
 		require.Equal(t, 4, h.C2DLog("dev-1")[0].Sequence)
 		w := receiver(t, h, d, 1)
 		for _, want := range []string{"1", "2", "3", "4", "5"} {
-			c := w.c2dMessage()
+			c := readC2D(w)
 			require.Equal(t, want, c.body)
-			w.ack(c.id)
+			ack(w, c.id)
 		}
 		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 5))
 	})
@@ -265,18 +266,18 @@ func TestForgottenC2DMessages(t *testing.T) {
 // A forgotten upload is over. Its file is dropped too, unless a newer upload has the same name.
 func TestForgottenUploads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Keep: 2})
-		p := overHTTP(t, h, d)
+		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
+		p := hubtest.OverHTTP(t, h, d)
 		header := []string{"x-ms-blob-type", "BlockBlob"}
-		old := p.beginUpload("a")
-		p.putBlob(old, "old")
-		again := p.beginUpload("a")
-		p.putBlob(again, "new")
-		last := p.beginUpload("b") // forgets old
-		require.Equal(t, 403, p.put(old, "", "old", header...).StatusCode)
-		require.Equal(t, 400, p.endUpload(ended(old.CorrelationID)).StatusCode)
+		old := beginUpload(p, "a")
+		putBlob(p, old, "old")
+		again := beginUpload(p, "a")
+		putBlob(p, again, "new")
+		last := beginUpload(p, "b") // forgets old
+		require.Equal(t, 403, put(p, old, "", "old", header...).StatusCode)
+		require.Equal(t, 400, endUpload(p, hubtest.Ended(old.CorrelationID)).StatusCode)
 		require.Equal(t, []string{"dev-1/a"}, h.Blobs())
-		require.Equal(t, 204, p.endUpload(ended(again.CorrelationID)).StatusCode)
+		require.Equal(t, 204, endUpload(p, hubtest.Ended(again.CorrelationID)).StatusCode)
 
 		slow := h.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: time.Minute, Times: 3})
 		statuses := make(chan int)
@@ -284,11 +285,11 @@ func TestForgottenUploads(t *testing.T) {
 			query  string
 			header []string
 		}{{"", header}, {"&comp=block&blockid=YQ%3D%3D", nil}, {"&comp=blocklist", nil}} {
-			go func() { statuses <- p.put(last, more.query, "<BlockList/>", more.header...).StatusCode }()
+			go func() { statuses <- put(p, last, more.query, "<BlockList/>", more.header...).StatusCode }()
 		}
 		require.NoError(t, slow.WaitFired(t.Context(), 3))
-		p.beginUpload("c")
-		p.beginUpload("d") // forgets last, whose URI was valid
+		beginUpload(p, "c")
+		beginUpload(p, "d") // forgets last, whose URI was valid
 		for range 3 {
 			require.Equal(t, 403, <-statuses)
 		}

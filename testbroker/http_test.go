@@ -1,13 +1,10 @@
 package testbroker_test
 
 import (
-	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -23,148 +20,22 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-const version = "?api-version=2021-04-12"
-
-// A poster is an HTTP client of package net/http.
-type poster struct {
-	t      testing.TB
-	client *http.Client
-	base   string
-	token  string // empty = none
-}
-
-// A reply is an answer with its whole body.
-type reply struct {
-	*http.Response
-	body string
-}
-
-// newPoster returns a client that connects with a dial function. With a TLS configuration it uses
-// TLS, and HTTP/2 if the hub offers it.
-func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config,
-	token string) *poster {
-	way := &http.Transport{DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: config != nil}
-	// Without pings it would never detect a half-open connection.
-	way.HTTP2 = &http.HTTP2Config{SendPingTimeout: 3 * time.Second, PingTimeout: 3 * time.Second}
-	t.Cleanup(way.CloseIdleConnections)
-	p := &poster{t: t, client: &http.Client{Transport: way, Timeout: 10 * time.Minute}, base: "http://hub.example.test",
-		token: token}
-	if config != nil {
-		p.base = "https://hub.example.test"
-	}
-	return p
-}
-
-// overHTTP returns an in-memory client without TLS.
-func overHTTP(t testing.TB, h *testbroker.Hub, d hubdata.Device) *poster {
-	return newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
-}
-
-func (p *poster) try(method, path, body string, header ...string) (reply, error) {
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.base+path, strings.NewReader(body))
-	require.NoError(p.t, err)
-	if p.token != "" {
-		r.Header.Set("Authorization", p.token)
-	}
-	for i := 0; i < len(header); i += 2 {
-		if r.Header[header[i]] = []string{header[i+1]}; header[i] == "Host" {
-			r.Host = header[i+1]
-		}
-	}
-	answer, err := p.client.Do(r)
-	if err != nil {
-		return reply{}, err
-	}
-	defer answer.Body.Close()
-	all, err := io.ReadAll(answer.Body)
-	return reply{answer, string(all)}, err
-}
-
-func (p *poster) do(method, path, body string, header ...string) reply {
-	r, err := p.try(method, path, body, header...)
-	require.NoError(p.t, err)
-	return r
-}
-
-func (p *poster) post(path, body string, header ...string) reply {
-	return p.do(http.MethodPost, path, body, header...)
-}
-
-// send posts a message for dev-1, which must be accepted.
-func (p *poster) send(body string, header ...string) {
-	r := p.post("/devices/dev-1/messages/events"+version, body, header...)
-	require.Equal(p.t, 204, r.StatusCode, r.body)
-}
-
-// refused checks that a reply is a refusal with a code, in the body and by name in the header.
-func (r reply) refused(t testing.TB, code int) {
-	t.Helper()
-	require.Equal(t, code/1000, r.StatusCode, r.body)
-	var outer struct{ Message, ExceptionMessage string }
-	require.NoError(t, json.Unmarshal([]byte(r.body), &outer), r.body)
-	var inner struct {
-		ErrorCode    int
-		TrackingID   string
-		Message      string
-		TimestampUTC time.Time
-	}
-	require.NoError(t, json.Unmarshal([]byte(outer.Message), &inner), outer.Message)
-	require.Equal(t, code, inner.ErrorCode, inner.Message)
-	require.NotEmpty(t, inner.TrackingID)
-	require.NotEmpty(t, inner.Message)
-	require.False(t, inner.TimestampUTC.IsZero())
-	require.Equal(t, testbroker.ErrorName(code), r.Header.Get("iothub-errorcode"))
-	require.Equal(t, inner.TrackingID, r.Header.Get("x-ms-request-id"))
-	require.Equal(t, "application/json; charset=utf-8", r.Header.Get("Content-Type"))
-}
-
-// webWays returns clients of every kind, with the major version of HTTP that they use.
-func webWays(t testing.TB) map[string]func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-	type way = func(t *testing.T, h *testbroker.Hub, token string) (*poster, int)
-	real := func(t *testing.T, h *testbroker.Hub, p testbroker.Port) func(ctx context.Context, network,
-		addr string) (net.Conn, error) {
-		addr, err := h.Listen(p, "127.0.0.1:0")
-		require.NoError(t, err)
-		return func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr.String())
-		}
-	}
-	return map[string]way{
-		"memory": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, h.Dial(testbroker.PortHTTP), nil, token), 1
-		},
-		"memory, TLS": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token), 2
-		},
-		"TCP": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, real(t, h, testbroker.PortHTTP), nil, token), 1
-		},
-		"TLS, HTTP/2": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			return newPoster(t, real(t, h, testbroker.PortHTTPS), h.ClientTLS(), token), 2
-		},
-		"TLS, HTTP/1.1": func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
-			p := newPoster(t, real(t, h, testbroker.PortHTTPS), h.ClientTLS(), token)
-			p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
-			return p, 1
-		},
-	}
-}
-
 func TestTelemetryOverHTTP(t *testing.T) {
-	for name, way := range webWays(t) {
+	for name, way := range hubtest.WebWays(t) {
 		t.Run(name, func(t *testing.T) {
-			h, d := newHub(t, nil)
-			p, major := way(t, h, token(d))
-			r := p.post("/devices/dev-1/messages/events"+version, `{"celsius":21}`,
+			h, d := hubtest.NewHub(t, nil)
+			p, major := way(t, h, hubtest.Token(d))
+			r := p.Post("/devices/dev-1/messages/events"+hubtest.Version, `{"celsius":21}`,
 				"iothub-messageid", "m-1", "IoTHub-CorrelationId", "c-1", "iothub-contenttype", "application/json",
 				"iothub-app-level", "high temp", "DT-Subject", "thermostat1",
 				"iothub-to", "/devices/dev-1/messages/events", "Content-Type", "application/octet-stream")
-			require.Equal(t, 204, r.StatusCode, r.body)
+			require.Equal(t, 204, r.StatusCode, r.Text)
 			require.Equal(t, major, r.ProtoMajor)
 			for i := range 3 {
-				p.send(fmt.Sprint(i))
+				p.Send(fmt.Sprint(i))
 			}
 			log := h.Messages()
 			require.Len(t, log, 4)
@@ -192,7 +63,7 @@ func TestHTTPAuthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var events []string
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			events = append(events, e.String())
@@ -205,30 +76,30 @@ func TestHTTPAuthentication(t *testing.T) {
 		require.NoError(t, err)
 		policy, err := h.AddPolicy("device")
 		require.NoError(t, err)
-		p := overHTTP(t, h, d)
+		p := hubtest.OverHTTP(t, h, d)
 		for name, c := range map[string]struct {
 			token, path string
 			code        int // zero = accepted
 		}{
-			"own":                            {token(d), "/devices/dev-1/messages/events", 0},
-			"module":                         {token(mod), "/devices/dev-1/modules/mod-1/messages/events", 0},
-			"policy":                         {policyToken(policy, h.HostName()), "/devices/dev-2/messages/events", 0},
-			"odd id":                         {token(odd), "/devices/a+b%23c%2541/messages/events", 0},
-			"of another":                     {token(other), "/devices/dev-1/messages/events", 401002},
+			"own":                            {hubtest.Token(d), "/devices/dev-1/messages/events", 0},
+			"module":                         {hubtest.Token(mod), "/devices/dev-1/modules/mod-1/messages/events", 0},
+			"policy":                         {hubtest.PolicyToken(policy, h.HostName()), "/devices/dev-2/messages/events", 0},
+			"odd id":                         {hubtest.Token(odd), "/devices/a+b%23c%2541/messages/events", 0},
+			"of another":                     {hubtest.Token(other), "/devices/dev-1/messages/events", 401002},
 			"none":                           {"", "/devices/dev-1/messages/events", 401003},
 			"rubbish":                        {"Bearer abc", "/devices/dev-1/messages/events", 401003},
-			"unknown device":                 {token(d), "/devices/dev-9/messages/events", 404001},
-			"unknown module":                 {token(d), "/devices/dev-1/modules/mod-9/messages/events", 404010},
-			"impossible device id":           {token(d), "/devices/a%2Fb/messages/events", 400004},
-			"module with the device's token": {token(d), "/devices/dev-1/modules/mod-1/messages/events", 401003},
+			"unknown device":                 {hubtest.Token(d), "/devices/dev-9/messages/events", 404001},
+			"unknown module":                 {hubtest.Token(d), "/devices/dev-1/modules/mod-9/messages/events", 404010},
+			"impossible device id":           {hubtest.Token(d), "/devices/a%2Fb/messages/events", 400004},
+			"module with the device's token": {hubtest.Token(d), "/devices/dev-1/modules/mod-1/messages/events", 401003},
 		} {
-			p.token = c.token
-			r := p.post(c.path+version, "x")
+			p.Token = c.token
+			r := p.Post(c.path+hubtest.Version, "x")
 			if c.code == 0 {
-				require.Equal(t, 204, r.StatusCode, "%s: %s", name, r.body)
+				require.Equal(t, 204, r.StatusCode, "%s: %s", name, r.Text)
 				continue
 			}
-			r.refused(t, c.code)
+			r.Refused(t, c.code)
 		}
 		require.Equal(t, 4, h.Len())
 		require.Contains(t, events, "#1 dev-1 connected")
@@ -236,14 +107,14 @@ func TestHTTPAuthentication(t *testing.T) {
 			`#1 dev-1 refused "POST /devices/dev-1/messages/events" with status 401: `+
 				"token does not begin with SharedAccessSignature")
 
-		p.token = token(d)
+		p.Token = hubtest.Token(d)
 		require.NoError(t, h.SetEnabled("dev-1", false))
 		require.Contains(t, events, "#1 dev-1 disconnected: device is disabled")
-		p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 403012)
+		p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, 403012)
 		require.NoError(t, h.SetEnabled("dev-1", true))
-		p.send("x")
+		p.Send("x")
 		time.Sleep(2 * time.Hour) // after the token's expiry
-		p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 401003)
+		p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, 401003)
 		require.NoError(t, h.Close())
 		synctest.Wait()
 		require.Contains(t, events, "#1 dev-2 disconnected: client sent no request in time")
@@ -252,7 +123,7 @@ func TestHTTPAuthentication(t *testing.T) {
 
 func TestCertificatesOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 		require.NoError(t, err)
@@ -265,14 +136,14 @@ func TestCertificatesOverHTTP(t *testing.T) {
 		} {
 			secure := h.ClientTLS()
 			config(secure)
-			p := newPoster(t, h.Dial(testbroker.PortHTTPS), secure, "")
-			r := p.post("/devices/dev-x/messages/events"+version, "x")
+			p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), secure, "")
+			r := p.Post("/devices/dev-x/messages/events"+hubtest.Version, "x")
 			if len(secure.Certificates) == 1 && &secure.Certificates[0].Certificate[0][0] == &cert.Certificate[0][0] {
-				require.Equal(t, 204, r.StatusCode, r.body)
+				require.Equal(t, 204, r.StatusCode, r.Text)
 			} else {
-				r.refused(t, 401003)
+				r.Refused(t, 401003)
 			}
-			p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 401003)
+			p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, 401003)
 		}
 		require.Equal(t, 1, h.Len())
 	})
@@ -280,8 +151,8 @@ func TestCertificatesOverHTTP(t *testing.T) {
 
 func TestWhatHTTPRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
 		const events = "/devices/dev-1/messages/events"
 		big := strings.Repeat("x", hubdata.MaxMessage)
 		for name, c := range map[string]struct {
@@ -291,40 +162,41 @@ func TestWhatHTTPRefuses(t *testing.T) {
 		}{
 			"no version":           {"POST", events, "x", nil, 400001},
 			"version unknown":      {"POST", events + "?api-version=1999-01-01", "x", nil, 400001},
-			"two versions":         {"POST", events + version + "&api-version=2021-04-12", "x", nil, 400001},
+			"two versions":         {"POST", events + hubtest.Version + "&api-version=2021-04-12", "x", nil, 400001},
 			"bad query":            {"POST", events + "?api-version=%zz", "x", nil, 400004},
-			"path":                 {"POST", "/devices/dev-1/messages" + version, "x", nil, 404000},
-			"path with more":       {"POST", events + "/more" + version, "x", nil, 404000},
+			"path":                 {"POST", "/devices/dev-1/messages" + hubtest.Version, "x", nil, 404000},
+			"path with more":       {"POST", events + "/more" + hubtest.Version, "x", nil, 404000},
 			"root":                 {"GET", "/", "", nil, 404000},
-			"method":               {"GET", events + version, "", nil, 405000},
-			"host":                 {"POST", events + version, "x", []string{"Host", "other.example.test"}, 404000},
-			"too large":            {"POST", events + version, big + "x", nil, 413001},
-			"property makes it so": {"POST", events + version, big, []string{"iothub-app-a", "b"}, 413001},
-			"subject makes it so":  {"POST", events + version, big, []string{"dt-subject", "c"}, 413001},
-			"subject not UTF-8":    {"POST", events + version, "x", []string{"dt-subject", "\xff"}, 400004},
-			"long message id":      {"POST", events + version, "x", []string{"iothub-messageid", big[:129]}, 400004},
-			"nameless property":    {"POST", events + version, "x", []string{"iothub-app-", "b"}, 400004},
-			"not UTF-8":            {"POST", events + version, "x", []string{"iothub-app-a", "\xff"}, 400004},
-			"to another": {"POST", events + version, "x", []string{"iothub-to", "/devices/dev-2/messages/events"},
+			"method":               {"GET", events + hubtest.Version, "", nil, 405000},
+			"host":                 {"POST", events + hubtest.Version, "x", []string{"Host", "other.example.test"}, 404000},
+			"too large":            {"POST", events + hubtest.Version, big + "x", nil, 413001},
+			"property makes it so": {"POST", events + hubtest.Version, big, []string{"iothub-app-a", "b"}, 413001},
+			"subject makes it so":  {"POST", events + hubtest.Version, big, []string{"dt-subject", "c"}, 413001},
+			"subject not UTF-8":    {"POST", events + hubtest.Version, "x", []string{"dt-subject", "\xff"}, 400004},
+			"long message id":      {"POST", events + hubtest.Version, "x", []string{"iothub-messageid", big[:129]}, 400004},
+			"nameless property":    {"POST", events + hubtest.Version, "x", []string{"iothub-app-", "b"}, 400004},
+			"not UTF-8":            {"POST", events + hubtest.Version, "x", []string{"iothub-app-a", "\xff"}, 400004},
+			"to another": {"POST", events + hubtest.Version, "x", []string{"iothub-to", "/devices/dev-2/messages/events"},
 				400004},
-			"compressed":    {"POST", events + version, "x", []string{"Content-Encoding", "gzip"}, 415000},
-			"no media type": {"POST", events + version, "x", []string{"Content-Type", ";;"}, 415000},
+			"compressed":    {"POST", events + hubtest.Version, "x", []string{"Content-Encoding", "gzip"}, 415000},
+			"no media type": {"POST", events + hubtest.Version, "x", []string{"Content-Type", ";;"}, 415000},
 		} {
 			t.Log(name)
-			p.do(c.method, c.path, c.body, c.header...).refused(t, c.code)
+			p.Do(c.method, c.path, c.body, c.header...).Refused(t, c.code)
 		}
-		require.Equal(t, "POST", p.do("GET", events+version, "").Header.Get("Allow"))
+		require.Equal(t, "POST", p.Do("GET", events+hubtest.Version, "").Header.Get("Allow"))
 		require.Zero(t, h.Len())
-		p.send(big)
-		p.send("")
-		r := p.post("/DEVICES/dev-1/Messages/EVENTS"+version, "x", "iothub-to", "%2Fdevices%2Fdev-1%2Fmessages%2Fevents")
-		require.Equal(t, 204, r.StatusCode, r.body)
+		p.Send(big)
+		p.Send("")
+		r := p.Post("/DEVICES/dev-1/Messages/EVENTS"+hubtest.Version, "x", "iothub-to",
+			"%2Fdevices%2Fdev-1%2Fmessages%2Fevents")
+		require.Equal(t, 204, r.StatusCode, r.Text)
 
 		// A body of unknown length.
-		r2, err := http.NewRequest("POST", p.base+events+version, struct{ io.Reader }{strings.NewReader(big + "x")})
+		r2, err := http.NewRequest("POST", p.Base+events+hubtest.Version, struct{ io.Reader }{strings.NewReader(big + "x")})
 		require.NoError(t, err)
-		r2.Header.Set("Authorization", p.token)
-		answer, err := p.client.Do(r2)
+		r2.Header.Set("Authorization", p.Token)
+		answer, err := p.Client.Do(r2)
 		require.NoError(t, err)
 		require.Equal(t, 413, answer.StatusCode)
 		answer.Body.Close()
@@ -340,14 +212,14 @@ func TestDateIsTheHubs(t *testing.T) {
 		}, HTTP: testbroker.HTTPOptions{TextErrors: true}})
 		require.NoError(t, err)
 		defer h.Close()
-		p := newPoster(t, h.Dial(testbroker.PortHTTP), nil, "")
-		r := p.post("/devices/dev-1/messages/events"+version, "x")
+		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, "")
+		r := p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x")
 		require.Equal(t, "Tue, 06 May 2031 07:08:09 GMT", r.Header.Get("Date"))
 		require.Equal(t, 404, r.StatusCode)
 		require.Equal(t,
 			`{"Message":"ErrorCode:DeviceNotFound;testbroker: no such identity: dev-1","ExceptionMessage":"Tracking ID:1-1"}`,
-			r.body)
-		p.client.CloseIdleConnections()
+			r.Text)
+		p.Client.CloseIdleConnections()
 	})
 }
 
@@ -369,12 +241,12 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ended error
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { ended = e.Err }})
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { ended = e.Err }})
 				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:80")
 				require.NoError(t, err)
 				defer conn.Close()
 				start := time.Now()
-				_, err = io.WriteString(conn, strings.ReplaceAll(c.send, "%s", token(d)))
+				_, err = io.WriteString(conn, strings.ReplaceAll(c.send, "%s", hubtest.Token(d)))
 				require.NoError(t, err)
 				all, err := io.ReadAll(conn)
 				require.NoError(t, err)
@@ -389,17 +261,18 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 
 func TestCloseEndsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
-		p.send("x")
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
+		p.Send("x")
 		r, w := io.Pipe()
 		defer w.Close()
-		request, err := http.NewRequestWithContext(t.Context(), "POST", p.base+"/devices/dev-1/messages/events"+version, r)
+		request, err := http.NewRequestWithContext(t.Context(), "POST",
+			p.Base+"/devices/dev-1/messages/events"+hubtest.Version, r)
 		require.NoError(t, err)
-		request.Header.Set("Authorization", p.token)
+		request.Header.Set("Authorization", p.Token)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := p.client.Do(request)
+			_, err := p.Client.Do(request)
 			failed <- err
 		}()
 		time.Sleep(time.Second)
@@ -412,25 +285,21 @@ func TestCloseEndsRequests(t *testing.T) {
 	})
 }
 
-// policyToken returns a policy's token for a resource, which is valid for an hour.
-func policyToken(p hubdata.Policy, sr string) string {
-	return sign(sr, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
-}
-
 // Over HTTP/2 a missing body times out too, and does not delay other requests on the connection.
 func TestSlowStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
 		body, w := io.Pipe()
 		defer w.Close()
-		r, err := http.NewRequestWithContext(t.Context(), "POST", p.base+"/devices/dev-1/messages/events"+version, body)
+		r, err := http.NewRequestWithContext(t.Context(), "POST",
+			p.Base+"/devices/dev-1/messages/events"+hubtest.Version, body)
 		require.NoError(t, err)
-		r.Header.Set("Authorization", p.token)
+		r.Header.Set("Authorization", p.Token)
 		start := time.Now()
 		answered := make(chan int)
 		go func() {
-			answer, err := p.client.Do(r)
+			answer, err := p.Client.Do(r)
 			if err != nil {
 				answered <- 0
 				return
@@ -439,7 +308,7 @@ func TestSlowStream(t *testing.T) {
 			answered <- answer.StatusCode
 		}()
 		w.Write([]byte("half"))
-		p.send("x")
+		p.Send("x")
 		require.Zero(t, time.Since(start))
 		require.Equal(t, 400, <-answered)
 		require.Equal(t, 2*time.Minute, time.Since(start))
@@ -455,10 +324,10 @@ func FuzzHTTP(f *testing.F) {
 	f.Cleanup(func() { h.Close() })
 	d, err := h.AddDevice("dev-1")
 	require.NoError(f, err)
-	head := " HTTP/1.1\r\nHost: hub.example.test\r\nAuthorization: " + token(d) + "\r\n"
+	head := " HTTP/1.1\r\nHost: hub.example.test\r\nAuthorization: " + hubtest.Token(d) + "\r\n"
 	for _, s := range []string{
 		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Length: 1\r\n\r\nx",
-		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Type: " + batchType +
+		"POST /devices/dev-1/messages/events?api-version=2021-04-12" + head + "Content-Type: " + hubtest.BatchType +
 			"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
 		"GET /devices/dev-1/messages/devicebound?api-version=2021-04-12" + head + "\r\n",
 		"DELETE /devices/dev-1/messages/devicebound/x?reject&api-version=2021-04-12" + head + "If-Match: \"x\"\r\n\r\n",
@@ -497,7 +366,7 @@ func TestBadHTTP2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				raw, err := h.Dial(testbroker.PortHTTPS)(t.Context(), "tcp", "hub:443")
 				require.NoError(t, err)
 				config := h.ClientTLS()
@@ -520,18 +389,18 @@ func TestBadHTTP2(t *testing.T) {
 // On real sockets Close leaves no goroutine, whatever the clients do.
 func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	h.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteReceive, Times: -1})
 	h.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteTelemetry, Delay: time.Hour, After: 10,
 		Times: -1})
-	var clients []*poster
+	var clients []*hubtest.Poster
 	var wg sync.WaitGroup
 	for range 10 {
 		for _, name := range []string{"TLS, HTTP/1.1", "TLS, HTTP/2", "TCP"} {
-			p, _ := webWays(t)[name](t, h, token(d))
+			p, _ := hubtest.WebWays(t)[name](t, h, hubtest.Token(d))
 			clients = append(clients, p)
-			wg.Go(func() { p.try("POST", "/devices/dev-1/messages/events"+version, "x") })
-			wg.Go(func() { p.try("GET", inbound+version, "") })
+			wg.Go(func() { p.Try("POST", "/devices/dev-1/messages/events"+hubtest.Version, "x") })
+			wg.Go(func() { p.Try("GET", hubtest.Inbound+hubtest.Version, "") })
 		}
 	}
 	require.NoError(t, h.WaitMessages(t.Context(), 30))
@@ -540,7 +409,7 @@ func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	require.Less(t, time.Since(start), 10*time.Second)
 	wg.Wait()
 	for _, p := range clients {
-		p.client.CloseIdleConnections()
+		p.Client.CloseIdleConnections()
 	}
 	// One more, because Eventually runs the condition in a goroutine.
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond,

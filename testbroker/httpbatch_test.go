@@ -9,20 +9,19 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
-
-const batchType = "application/vnd.microsoft.iothub.json"
 
 func TestBatchOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
-		p.send(`[
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
+		p.Send(`[
 			{"body":"eyJ0IjoyMX0=","base64Encoded":true,
 				"properties":{"iothub-messageid":"m-1","dt-subject":"thermostat1","iothub-app-Level":"low","IoTHub-App-a":"b"}},
 			{"body":"plain text €","base64Encoded":false},
 			{"body":"eyJ0IjoyMn0=","more":[1]}
-		]`, "Content-Type", batchType+"; charset=utf-8", "iothub-to", "/devices/dev-1/messages/events")
+		]`, "Content-Type", hubtest.BatchType+"; charset=utf-8", "iothub-to", "/devices/dev-1/messages/events")
 		log := h.Messages()
 		require.Len(t, log, 3)
 		require.Equal(t, "m-1", log[0].MessageID)
@@ -33,15 +32,15 @@ func TestBatchOverHTTP(t *testing.T) {
 		require.Equal(t, "plain text €", string(log[1].Body))
 		require.Equal(t, `{"t":22}`, string(log[2].Body))
 
-		p.send(`[{"body":"x"}]`, "Content-Type", "application/json")
+		p.Send(`[{"body":"x"}]`, "Content-Type", "application/json")
 		require.Equal(t, `[{"body":"x"}]`, string(h.Messages()[3].Body), "the content type tells what it is")
 	})
 }
 
 func TestBatchIsAllOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
 		const good = `{"body":"eA=="}`
 		for name, c := range map[string]struct {
 			body string
@@ -74,34 +73,35 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 			"deep":      {strings.Repeat(`[`, 100000), 400012},
 		} {
 			t.Log(name)
-			p.post("/devices/dev-1/messages/events"+version, c.body, "Content-Type", batchType).refused(t, c.code)
+			p.Post("/devices/dev-1/messages/events"+hubtest.Version, c.body, "Content-Type",
+				hubtest.BatchType).Refused(t, c.code)
 		}
 		require.Zero(t, h.Len())
-		p.send(`[`+strings.Repeat(good+`,`, 499)+good+`]`, "Content-Type", batchType)
+		p.Send(`[`+strings.Repeat(good+`,`, 499)+good+`]`, "Content-Type", hubtest.BatchType)
 		require.Equal(t, 500, h.Len())
 	})
 }
 
 func TestStrictValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{HTTP: testbroker.HTTPOptions{StrictValues: true}})
-		p := overHTTP(t, h, d)
-		p.send("x", "iothub-app-a", "b!#$%&'*+-.^_`|~9", "iothub-app-empty", "")
-		p.post("/devices/dev-1/messages/events"+version, "x", "iothub-app-a", "b c").refused(t, 400004)
+		h, d := hubtest.NewHub(t, &testbroker.Options{HTTP: testbroker.HTTPOptions{StrictValues: true}})
+		p := hubtest.OverHTTP(t, h, d)
+		p.Send("x", "iothub-app-a", "b!#$%&'*+-.^_`|~9", "iothub-app-empty", "")
+		p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x", "iothub-app-a", "b c").Refused(t, 400004)
 	})
 }
 
 // A repeated message id with another body is a conflict, also across protocols.
 func TestConflictOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
-		p.send("one", "iothub-messageid", "1")
-		p.send("one", "iothub-messageid", "1")
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
+		p.Send("one", "iothub-messageid", "1")
+		p.Send("one", "iothub-messageid", "1")
 		require.Empty(t, h.Conflicts())
-		w := login(t, h, d)
-		w.publish(1, events+"%24.mid=1", "two")
-		w.acked()
+		w := hubtest.Login(t, h, d)
+		w.Publish(1, hubtest.Events+"%24.mid=1", "two")
+		w.Acked()
 		require.Len(t, h.Conflicts(), 1)
 		require.Equal(t, hubdata.HTTP, h.Conflicts()[0].First.Protocol)
 	})

@@ -10,24 +10,23 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-const inbound = "/devices/dev-1/messages/devicebound"
-
-// receive requests a C2D message and returns it with its lock token.
-func (p *poster) receive() (reply, string) {
-	r := p.do("GET", inbound+version, "")
-	require.Equal(p.t, 200, r.StatusCode, r.body)
+// receiveC2D requests a C2D message and returns it with its lock token.
+func receiveC2D(p *hubtest.Poster) (hubtest.Reply, string) {
+	r := p.Do("GET", hubtest.Inbound+hubtest.Version, "")
+	require.Equal(p.T, 200, r.StatusCode, r.Text)
 	tag := r.Header.Get("ETag")
-	require.Regexp(p.t, `^"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"$`, tag)
+	require.Regexp(p.T, `^"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"$`, tag)
 	return r, strings.Trim(tag, `"`)
 }
 
 func TestC2DMessagesOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
-		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode)
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
+		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode)
 
 		expiry := time.Date(2000, 1, 1, 5, 0, 0, 0, time.UTC)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{
@@ -39,8 +38,8 @@ func TestC2DMessagesOverHTTP(t *testing.T) {
 				{Name: "empty", Value: ""},
 			}, Body: []byte("reboot"),
 		}))
-		r, lock := p.receive()
-		require.Equal(t, "reboot", r.body)
+		r, lock := receiveC2D(p)
+		require.Equal(t, "reboot", r.Text)
 		for name, want := range map[string]string{
 			"iothub-messageid": "1", "iothub-correlationid": "c", "iothub-userid": "u", "iothub-contenttype": "text/plain",
 			"iothub-contentencoding": "utf-8", "iothub-ack": "full", "iothub-expiry": "2000-01-01T05:00:00.0000000Z",
@@ -51,36 +50,38 @@ func TestC2DMessagesOverHTTP(t *testing.T) {
 			require.Equal(t, want, r.Header.Get(name), name)
 		}
 		require.Contains(t, r.Header, "Iothub-App-Empty")
-		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode, "it is locked")
+		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode, "it is locked")
 		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Invisible))
 
 		// Wrong tokens.
-		p.do("DELETE", inbound+"/"+strings.Repeat("0", 36)+version, "").refused(t, 412002)
-		p.do("DELETE", inbound+"/"+lock+version, "", "If-Match", `"other"`).refused(t, 412001)
-		p.do("POST", inbound+"/other/abandon"+version, "").refused(t, 412002)
-		p.do("POST", inbound+"/"+lock+version, "").refused(t, 405000)
+		p.Do("DELETE", hubtest.Inbound+"/"+strings.Repeat("0", 36)+hubtest.Version, "").Refused(t, 412002)
+		p.Do("DELETE", hubtest.Inbound+"/"+lock+hubtest.Version, "", "If-Match", `"other"`).Refused(t, 412001)
+		p.Do("POST", hubtest.Inbound+"/other/abandon"+hubtest.Version, "").Refused(t, 412002)
+		p.Do("POST", hubtest.Inbound+"/"+lock+hubtest.Version, "").Refused(t, 405000)
 
 		// Abandoned: it is delivered again, with another token.
-		require.Equal(t, 204, p.do("POST", "/devices/dev-1/messages/deviceBound/"+lock+"/abandon"+version, "", "If-Match",
+		require.Equal(t, 204, p.Do("POST", "/devices/dev-1/messages/deviceBound/"+lock+"/abandon"+hubtest.Version, "",
+			"If-Match",
 			`"`+lock+`"`).StatusCode)
-		p.do("DELETE", inbound+"/"+lock+version, "").refused(t, 412002)
-		r, second := p.receive()
+		p.Do("DELETE", hubtest.Inbound+"/"+lock+hubtest.Version, "").Refused(t, 412002)
+		r, second := receiveC2D(p)
 		require.NotEqual(t, lock, second)
 		require.Equal(t, "1", r.Header.Get("iothub-deliverycount"))
 
 		// The lock ends.
 		time.Sleep(time.Minute)
-		p.do("DELETE", inbound+"/"+second+version, "").refused(t, 412002)
-		_, third := p.receive()
-		require.Equal(t, 204, p.do("DELETE", inbound+"/"+third+version, "", "If-Match", third).StatusCode)
+		p.Do("DELETE", hubtest.Inbound+"/"+second+hubtest.Version, "").Refused(t, 412002)
+		_, third := receiveC2D(p)
+		require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+third+hubtest.Version, "", "If-Match", third).StatusCode)
 		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 1))
-		p.do("DELETE", inbound+"/"+third+version, "").refused(t, 412002)
+		p.Do("DELETE", hubtest.Inbound+"/"+third+hubtest.Version, "").Refused(t, 412002)
 
 		// Rejected, with the parameter on either side of the version.
-		for _, query := range []string{"?reject&api-version=2021-04-12", version + "&reject", version + "&reject=true"} {
+		for _, query := range []string{"?reject&api-version=2021-04-12", hubtest.Version + "&reject",
+			hubtest.Version + "&reject=true"} {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "negative"}))
-			_, lock = p.receive()
-			require.Equal(t, 204, p.do("DELETE", inbound+"/"+lock+query, "", "If-Match", "*").StatusCode)
+			_, lock = receiveC2D(p)
+			require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+lock+query, "", "If-Match", "*").StatusCode)
 		}
 		require.Equal(t, 3, h.CountC2D("dev-1", hubdata.Rejected))
 		log := h.C2DLog("dev-1")
@@ -92,19 +93,19 @@ func TestC2DMessagesOverHTTP(t *testing.T) {
 
 func TestAbandonedTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{MaxDeliveries: 2, TTL: time.Hour}})
-		p := overHTTP(t, h, d)
+		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{MaxDeliveries: 2, TTL: time.Hour}})
+		p := hubtest.OverHTTP(t, h, d)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		for range 2 {
-			_, lock := p.receive()
-			require.Equal(t, 204, p.do("POST", inbound+"/"+lock+"/abandon"+version, "").StatusCode)
+			_, lock := receiveC2D(p)
+			require.Equal(t, 204, p.Do("POST", hubtest.Inbound+"/"+lock+"/abandon"+hubtest.Version, "").StatusCode)
 		}
 		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.DeadLettered))
-		r, _ := p.receive()
+		r, _ := receiveC2D(p)
 		require.Equal(t, "2", r.Header.Get("iothub-sequencenumber"))
 		time.Sleep(time.Hour)
-		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode)
+		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode)
 		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Expired))
 	})
 }
@@ -112,22 +113,22 @@ func TestAbandonedTooOften(t *testing.T) {
 // A lock over HTTP does not belong to a connection: other subscriptions do not end it.
 func TestC2DMessagesLockedOverHTTPAreNotPushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "1"}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "2"}))
-		_, lock := p.receive()
-		w := login(t, h, d)
-		w.subscribe(1, devicebound)
-		m := w.c2dMessage()
+		_, lock := receiveC2D(p)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(1, devicebound)
+		m := readC2D(w)
 		require.Contains(t, m.topic, "mid=2")
-		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode)
-		w.conn.Close()
+		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode)
+		w.Conn.Close()
 		synctest.Wait()
 		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Invisible), "the one that was pulled")
-		require.Equal(t, 204, p.do("DELETE", inbound+"/"+lock+version, "").StatusCode)
-		_, lock = p.receive()
-		require.Equal(t, 204, p.do("DELETE", inbound+"/"+lock+version, "").StatusCode)
+		require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+lock+hubtest.Version, "").StatusCode)
+		_, lock = receiveC2D(p)
+		require.Equal(t, 204, p.Do("DELETE", hubtest.Inbound+"/"+lock+hubtest.Version, "").StatusCode)
 		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
 	})
 }

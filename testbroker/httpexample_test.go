@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func ExampleHub_Dial_http() {
@@ -32,7 +33,7 @@ func ExampleHub_Dial_http() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		r.Header.Set("Authorization", token(dev))
+		r.Header.Set("Authorization", hubtest.Token(dev))
 		answer, err := client.Do(r)
 		if err != nil {
 			log.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A faultCase is a fault and the result of three requests. Each has a message, and a time limit of
@@ -243,15 +244,15 @@ func TestFaultsOverHTTP(t *testing.T) {
 }
 
 func playHTTP(t *testing.T, c faultCase, major int) {
-	h, d := newHub(t, nil)
-	p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
-	p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
-	p.client.Timeout = 10 * time.Second
+	h, d := hubtest.NewHub(t, nil)
+	p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
+	p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
+	p.Client.Timeout = 10 * time.Second
 	in := h.Inject(c.fault)
 	last := uint64(0)
 	for i, want := range c.want {
 		start := time.Now()
-		r, err := p.try("POST", "/devices/dev-1/messages/events"+version, fmt.Sprint(i))
+		r, err := p.Try("POST", "/devices/dev-1/messages/events"+hubtest.Version, fmt.Sprint(i))
 		got := 0
 		if err == nil {
 			got = r.StatusCode
@@ -261,7 +262,7 @@ func playHTTP(t *testing.T, c faultCase, major int) {
 			require.Equal(t, c.took, time.Since(start).Round(time.Millisecond))
 		}
 		if got >= 400 && c.code > 0 {
-			r.refused(t, c.code)
+			r.Refused(t, c.code)
 			c.code = 0
 		}
 		if log := h.Messages(); len(log) > 0 {
@@ -302,15 +303,15 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, &testbroker.Options{HTTP: c.options})
-				p := overHTTP(t, h, d)
+				h, d := hubtest.NewHub(t, &testbroker.Options{HTTP: c.options})
+				p := hubtest.OverHTTP(t, h, d)
 				h.Inject(c.fault)
 				for _, want := range c.want {
-					r := p.post("/devices/dev-1/messages/events"+version, "x")
+					r := p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x")
 					require.Equal(t, want, r.Header.Get("Retry-After"))
 				}
 				time.Sleep(3 * time.Second)
-				p.send("x")
+				p.Send("x")
 			})
 		})
 	}
@@ -321,13 +322,13 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 	for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
 		t.Run(over, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
-				p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
+				h, d := hubtest.NewHub(t, nil)
+				p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
+				p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(strings.Repeat("x", 1000))}))
-				get := func() (reply, error) {
+				get := func() (hubtest.Reply, error) {
 					time.Sleep(time.Minute) // the lock ends
-					return p.try("GET", inbound+version, "")
+					return p.Try("GET", hubtest.Inbound+hubtest.Version, "")
 				}
 				h.Inject(fault.Fault{Kind: fault.DropDuringAnswer})
 				_, err := get()
@@ -337,7 +338,7 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 				h.Inject(fault.Fault{Kind: fault.NoContentLength})
 				r, err := get()
 				require.NoError(t, err)
-				require.Len(t, r.body, 1000)
+				require.Len(t, r.Text, 1000)
 				require.EqualValues(t, -1, r.ContentLength)
 
 				h.Inject(fault.Fault{Kind: fault.WrongDate, Skew: -time.Hour})
@@ -352,7 +353,7 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 				start := time.Now()
 				r, err = get()
 				require.NoError(t, err)
-				require.Len(t, r.body, 1000)
+				require.Len(t, r.Text, 1000)
 				require.Equal(t, 68*time.Second, time.Since(start))
 			})
 		})
@@ -360,8 +361,8 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 }
 
 func TestFaultMessagesOverHTTP(t *testing.T) {
-	ask := func(p *poster, kind string, more ...string) (reply, error) {
-		return p.try("POST", "/devices/dev-1/messages/events"+version, "x",
+	ask := func(p *hubtest.Poster, kind string, more ...string) (hubtest.Reply, error) {
+		return p.Try("POST", "/devices/dev-1/messages/events"+hubtest.Version, "x",
 			append([]string{"iothub-app-AzIoTHub_FaultOperationType", kind, "iothub-app-AzIoTHub_FaultOperationCloseReason",
 				"boom"}, more...)...)
 	}
@@ -371,23 +372,23 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 		"InvokeAuthError": 401003} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				p := overHTTP(t, h, d)
+				h, d := hubtest.NewHub(t, nil)
+				p := hubtest.OverHTTP(t, h, d)
 				r, err := ask(p, kind, delay, "2", duration, "5")
 				require.NoError(t, err)
 				require.Equal(t, 204, r.StatusCode)
-				p.send("before")
+				p.Send("before")
 				time.Sleep(2001 * time.Millisecond)
 				for range 2 {
-					p.post("/devices/dev-1/messages/events"+version, "x").refused(t, code)
+					p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, code)
 				}
 				time.Sleep(5 * time.Second)
-				p.send("behind")
+				p.Send("behind")
 				r, err = ask(p, kind)
 				require.NoError(t, err)
 				require.Equal(t, 204, r.StatusCode)
-				p.post("/devices/dev-1/messages/events"+version, "x").refused(t, code)
-				p.send("one only")
+				p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, code)
+				p.Send("one only")
 				require.Equal(t, 3, h.Len())
 				asked := h.FaultMessages()
 				require.Len(t, asked, 2)
@@ -399,38 +400,38 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 	}
 	t.Run("KillTcp", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
-			p := overHTTP(t, h, d)
+			h, d := hubtest.NewHub(t, nil)
+			p := hubtest.OverHTTP(t, h, d)
 			r, err := ask(p, "killtcp", delay, "1", duration, "5")
 			require.NoError(t, err)
 			require.Equal(t, 204, r.StatusCode)
 			require.Equal(t, 1, h.Connections("dev-1"))
 			time.Sleep(2 * time.Second)
 			require.Equal(t, 0, h.Connections("dev-1"))
-			_, err = p.try("POST", "/devices/dev-1/messages/events"+version, "x")
+			_, err = p.Try("POST", "/devices/dev-1/messages/events"+hubtest.Version, "x")
 			require.Error(t, err)
 			time.Sleep(5 * time.Second)
-			p.send("x")
+			p.Send("x")
 			require.Equal(t, 1, h.FaultMessages()[0].Refused)
 		})
 	})
 	t.Run("of another protocol", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
-			p := overHTTP(t, h, d)
+			h, d := hubtest.NewHub(t, nil)
+			p := hubtest.OverHTTP(t, h, d)
 			r, err := ask(p, "KillAmqpSession")
 			require.NoError(t, err)
 			require.Equal(t, 204, r.StatusCode)
-			p.send("x")
+			p.Send("x")
 			require.False(t, h.FaultMessages()[0].Happened)
 			require.Equal(t, 1, h.Len())
 		})
 	})
 	t.Run("unacknowledged", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
-			p := overHTTP(t, h, d)
-			p.client.Timeout = time.Hour
+			h, d := hubtest.NewHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
+			p := hubtest.OverHTTP(t, h, d)
+			p.Client.Timeout = time.Hour
 			start := time.Now()
 			_, err := ask(p, "KillTcp", delay, "600")
 			require.Error(t, err)
@@ -442,21 +443,21 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 // Drop, SendRaw and HalfOpen select connections over HTTP by the devices that have used them.
 func TestConnectionsOverHTTPByDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		other, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		p := overHTTP(t, h, d)
-		p.send("x")
+		p := hubtest.OverHTTP(t, h, d)
+		p.Send("x")
 		require.Zero(t, h.Drop("dev-2"))
-		p.token = token(other)
-		require.Equal(t, 204, p.post("/devices/dev-2/messages/events"+version, "x").StatusCode)
+		p.Token = hubtest.Token(other)
+		require.Equal(t, 204, p.Post("/devices/dev-2/messages/events"+hubtest.Version, "x").StatusCode)
 		require.Equal(t, 1, h.Connections("dev-1"))
 		require.Equal(t, 1, h.Connections("dev-2"))
 		require.Equal(t, 1, h.Connections(""))
 		require.NoError(t, h.RemoveDevice("dev-2"))
 		require.Zero(t, h.Connections("dev-2"))
 		require.Equal(t, 1, h.Connections("dev-1"))
-		p.post("/devices/dev-2/messages/events"+version, "x").refused(t, 404001)
+		p.Post("/devices/dev-2/messages/events"+hubtest.Version, "x").Refused(t, 404001)
 		require.Equal(t, 1, h.Drop("dev-1"))
 		synctest.Wait()
 		require.Zero(t, h.Connections(""))
@@ -475,7 +476,7 @@ func TestWhatWasAnsweredIsInTheLog(t *testing.T) {
 func stressHTTP(t *testing.T, seed uint64) {
 	const devices, messages = 3, 40
 	rng := rand.New(rand.NewPCG(seed, 1))
-	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1})
+	h, _ := hubtest.NewHub(t, &testbroker.Options{Seed: seed + 1})
 	var kinds []fault.Kind
 	for k := range fault.Kind(255) {
 		if k.Protocols()&hubdata.HTTP != 0 && k != fault.Forget {
@@ -501,12 +502,13 @@ func stressHTTP(t *testing.T, seed uint64) {
 	for i := range devices {
 		d, err := h.AddDevice(fmt.Sprint("d", i))
 		require.NoError(t, err)
-		p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
-		p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = i > 0
-		p.client.Timeout = 5 * time.Second
+		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
+		p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = i > 0
+		p.Client.Timeout = 5 * time.Second
 		wg.Go(func() {
 			for n := 0; n < messages; time.Sleep(time.Second) {
-				r, err := p.try("POST", "/devices/"+d.ID+"/messages/events"+version, fmt.Sprint("body ", n), "iothub-messageid",
+				r, err := p.Try("POST", "/devices/"+d.ID+"/messages/events"+hubtest.Version, fmt.Sprint("body ", n),
+					"iothub-messageid",
 					fmt.Sprint(n))
 				if err == nil && r.StatusCode == 204 {
 					n++
@@ -560,10 +562,10 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 		{fault.Fault{Kind: fault.AnswerStatus}, 503, ""},
 	} {
 		t.Run(c.fault.Kind.String(), func(t *testing.T) {
-			h, d := newHub(t, nil)
-			p, _ := webWays(t)["TLS, HTTP/1.1"](t, h, token(d))
+			h, d := hubtest.NewHub(t, nil)
+			p, _ := hubtest.WebWays(t)["TLS, HTTP/1.1"](t, h, hubtest.Token(d))
 			in := h.Inject(c.fault)
-			r, err := p.try("POST", "/devices/dev-1/messages/events"+version, "x")
+			r, err := p.Try("POST", "/devices/dev-1/messages/events"+hubtest.Version, "x")
 			if c.want == 0 {
 				require.ErrorContains(t, err, c.err)
 			} else {
@@ -572,8 +574,8 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 			}
 			require.NoError(t, in.WaitFired(t.Context(), 1))
 			// The client does not repeat a POST on an ended connection, so it starts with a new one.
-			p.client.CloseIdleConnections()
-			p.send("x")
+			p.Client.CloseIdleConnections()
+			p.Send("x")
 		})
 	}
 }
@@ -581,9 +583,9 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 // A device's faults do not affect a back end's requests about it, unless the fault names them.
 func TestFaultsSpareBackEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
-		p := backEnd(t, h, hubdata.AllRights)
-		ask := func() int { return p.do("GET", "/devices/dev-1"+version, "").StatusCode }
+		h, _ := hubtest.NewHub(t, nil)
+		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		ask := func() int { return p.Do("GET", "/devices/dev-1"+hubtest.Version, "").StatusCode }
 		for _, k := range fault.Kinds() {
 			switch k {
 			case fault.HalfOpen, fault.Absent: // for all devices

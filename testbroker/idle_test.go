@@ -12,15 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // An idle connection has no buffers of an earlier burst: its keep-alive frees them.
 func TestIdleConnectionsKeepNoMemoryOfABurst(t *testing.T) {
 	const devices = 40
-	h, _ := newHub(t, &testbroker.Options{Keep: 1})
+	h, _ := hubtest.NewHub(t, &testbroker.Options{Keep: 1})
 	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
-	var all []*wire
+	var all []*hubtest.Wire
 	for i := range devices {
 		d, err := h.AddDevice(fmt.Sprintf("idle-%d", i))
 		require.NoError(t, err)
@@ -28,22 +29,22 @@ func TestIdleConnectionsKeepNoMemoryOfABurst(t *testing.T) {
 		require.NoError(t, err)
 		conn, err := net.Dial("tcp", addr.String())
 		require.NoError(t, err)
-		w := newWire(t, conn)
-		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-		w.subscribe(0, twinResults)
+		w := hubtest.NewWire(t, conn)
+		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+		w.Subscribe(0, twinResults)
 		all = append(all, w)
 	}
 	before := heap()
 	for i, w := range all {
-		one := publishBytes(2, 1, fmt.Sprintf("devices/idle-%d/messages/events/", i), strings.Repeat("x", 300))
-		w.send(bytes.Repeat(one, 100))
+		one := hubtest.PublishBytes(2, 1, fmt.Sprintf("devices/idle-%d/messages/events/", i), strings.Repeat("x", 300))
+		w.Send(bytes.Repeat(one, 100))
 		for range 100 {
-			w.acked()
+			w.Acked()
 		}
-		_, answer := w.request(twinGet+"1", "")
+		_, answer := request(w, twinGet+"1", "")
 		require.Greater(t, len(answer), 20_000)
 		for range 3 { // the hub writes from two buffers in turn
-			w.ping()
+			w.Ping()
 		}
 	}
 	if each := (heap() - before) / devices; each > 8192 {

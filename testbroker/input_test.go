@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const (
@@ -24,16 +25,16 @@ const (
 
 // newModule makes a hub with the module dev-1/mod-1.
 func newModule(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Device) {
-	h, _ := newHub(t, o)
+	h, _ := hubtest.NewHub(t, o)
 	mod, err := h.AddModule("dev-1", "mod-1")
 	require.NoError(t, err)
 	return h, mod
 }
 
 // listener logs in and subscribes to the inputs of a module.
-func listener(t testing.TB, h *testbroker.Hub, mod hubdata.Device) *wire {
-	w := login(t, h, mod)
-	require.Equal(t, []byte{1}, w.subscribe(1, modInputs+"#"))
+func listener(t testing.TB, h *testbroker.Hub, mod hubdata.Device) *hubtest.Wire {
+	w := hubtest.Login(t, h, mod)
+	require.Equal(t, []byte{1}, w.Subscribe(1, modInputs+"#"))
 	return w
 }
 
@@ -88,10 +89,10 @@ func TestInputMessageHasTheTopicOfAGateway(t *testing.T) {
 			{hubdata.C2D{}, modInputs + "input1/"},
 		} {
 			require.NoError(t, h.SendInput("dev-1/mod-1", "input1", c.m))
-			got := w.c2dMessage()
+			got := readC2D(w)
 			require.Equal(t, c.want, got.topic)
 			require.Equal(t, string(c.m.Body), got.body)
-			w.ack(got.id)
+			ack(w, got.id)
 		}
 		require.NoError(t, h.WaitInputs(t.Context(), "dev-1/mod-1", hubdata.Completed, 4))
 		require.Equal(t, "input1", h.InputLog("dev-1")[3].Input)
@@ -101,20 +102,20 @@ func TestInputMessageHasTheTopicOfAGateway(t *testing.T) {
 
 func TestC2DMessageHasAllSystemProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", everyProperty()))
-		c := w.c2dMessage()
+		c := readC2D(w)
 		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=foo&%24.mid=m1&%24.cid=1234&%24.uid=user1&"+
 			"%24.ct=application%2Fjson&%24.ce=utf-8&%24.exp=2031-01-01T00%3A00%3A00.0000000Z&%24.schema=schema1&"+
 			"%24.cdid=fromDevice1&%24.cmid=fromModule1&%24.sub=testComponent&"+
 			"%24.ctime=2030-01-01T00%3A00%3A00.0000000Z&%24.ifid=urn%3Aif%3A1&%24.diagid=d1&"+
 			"%24.diagctx=creationtimeutc%3D1&Foo=Bar&Prop2=Value2", c.topic)
-		w.conn.Close()
+		w.Conn.Close()
 		synctest.Wait()
 
-		p := overHTTP(t, h, d)
-		r, lock := p.receive()
+		p := hubtest.OverHTTP(t, h, d)
+		r, lock := receiveC2D(p)
 		for name, want := range map[string]string{
 			"iothub-to": "foo", "iothub-messageschema": "schema1", "iothub-interface-id": "urn:if:1",
 			"dt-subject": "testComponent", "iothub-creationtimeutc": "2030-01-01T00:00:00.0000000Z",
@@ -122,7 +123,7 @@ func TestC2DMessageHasAllSystemProperties(t *testing.T) {
 		} {
 			require.Equal(t, want, r.Header.Get(name), name)
 		}
-		require.Equal(t, 204, p.do("POST", inbound+"/"+lock+"/abandon"+version, "").StatusCode)
+		require.Equal(t, 204, p.Do("POST", hubtest.Inbound+"/"+lock+"/abandon"+hubtest.Version, "").StatusCode)
 
 		m, err := loginAMQP(t, h, d).c2dMessages(d, nil).Receive(soon(t), nil)
 		require.NoError(t, err)
@@ -198,19 +199,19 @@ func TestInputsKeepTheirOrderAndComeAgain(t *testing.T) {
 		toInput(t, h, "b", "2")
 		toInput(t, h, "a", "3")
 		first, _ := keeper(t, h, mod)
-		require.Equal(t, []byte{1}, first.subscribe(1, "devices/dev-1/modules/mod-1/#"))
-		c := first.c2dMessage()
-		require.Equal(t, []string{"2", "3"}, first.c2dMessages(2))
-		first.ack(c.id)
-		first.ping()
-		first.conn.Close()
+		require.Equal(t, []byte{1}, first.Subscribe(1, "devices/dev-1/modules/mod-1/#"))
+		c := readC2D(first)
+		require.Equal(t, []string{"2", "3"}, c2dMessages(first, 2))
+		ack(first, c.id)
+		first.Ping()
+		first.Conn.Close()
 		synctest.Wait()
 		second, present := keeper(t, h, mod)
 		require.Equal(t, byte(1), present)
-		require.Equal(t, []string{"+2", "+3"}, second.c2dMessages(2))
+		require.Equal(t, []string{"+2", "+3"}, c2dMessages(second, 2))
 		require.Equal(t, []string{"a completed 1", "b invisible 2", "a invisible 2"}, inputStates(h))
 		time.Sleep(time.Minute)
-		require.Equal(t, []string{"+2", "+3"}, second.c2dMessages(2), "their locks have ended")
+		require.Equal(t, []string{"+2", "+3"}, c2dMessages(second, 2), "their locks have ended")
 		_, ok := seen.Load("#1 dev-1/mod-1 input message without an id completed")
 		require.True(t, ok)
 	})
@@ -223,12 +224,12 @@ func TestUnacknowledgedInputsStopTheFlow(t *testing.T) {
 		for i := range 20 {
 			toInput(t, h, "a", fmt.Sprint(i))
 		}
-		c := w.c2dMessage()
-		w.c2dMessages(15)
-		w.quiet()
-		w.ack(c.id)
-		require.Equal(t, []string{"16"}, w.c2dMessages(1))
-		w.quiet()
+		c := readC2D(w)
+		c2dMessages(w, 15)
+		quiet(w)
+		ack(w, c.id)
+		require.Equal(t, []string{"16"}, c2dMessages(w, 1))
+		quiet(w)
 	})
 }
 
@@ -260,23 +261,23 @@ func TestInputsExpireInALongQueue(t *testing.T) {
 func TestC2DMessagesAndInputsDoNotDisturbEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, mod := newModule(t, nil)
-		w := login(t, h, mod)
-		w.subscribe(1, "devices/dev-1/modules/mod-1/#")
+		w := hubtest.Login(t, h, mod)
+		w.Subscribe(1, "devices/dev-1/modules/mod-1/#")
 		toInput(t, h, "a", "input")
-		input := w.c2dMessage()
+		input := readC2D(w)
 		require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{Body: []byte("command")}))
-		c2d := w.c2dMessage()
+		c2d := readC2D(w)
 		require.NotEqual(t, input.id, c2d.id)
-		w.ack(c2d.id)
-		w.ping()
+		ack(w, c2d.id)
+		w.Ping()
 		require.Equal(t, []string{"a invisible 1"}, inputStates(h))
 		require.Equal(t, []string{"completed 1"}, states(h))
-		w.ack(input.id)
-		w.ping()
+		ack(w, input.id)
+		w.Ping()
 		require.Equal(t, []string{"a completed 1"}, inputStates(h))
 
 		toInput(t, h, "a", "waits")
-		w.c2dMessage()
+		readC2D(w)
 		h.RemoveDevice("dev-1/mod-1")
 		require.Equal(t, 1, h.CountInputs("", hubdata.Purged))
 		h.Reset()
@@ -322,12 +323,12 @@ func TestSystemPropertiesOfTelemetry(t *testing.T) {
 			To: modEvents, UserID: "user1", Schema: "schema1", InterfaceID: "urn:if:1", Output: "out",
 			ConnectionDeviceID: "fromDevice1", ConnectionModuleID: "fromModule1", DiagnosticID: "d1", DiagnosticContext: "c=1",
 		}
-		w := login(t, h, mod)
-		w.publish(1, strings.TrimPrefix(modEvents, "/")+"/%24.mid=m1&%24.cid=1234&%24.ct=application%2Fjson&%24.ce=utf-8&"+
+		w := hubtest.Login(t, h, mod)
+		w.Publish(1, strings.TrimPrefix(modEvents, "/")+"/%24.mid=m1&%24.cid=1234&%24.ct=application%2Fjson&%24.ce=utf-8&"+
 			"%24.sub=testComponent&%24.ctime=2030-01-01T00:00:00.0000000Z&%24.exp=2031-01-01T00:00:00.0000000Z&"+
 			"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2Fevents&%24.uid=user1&%24.schema=schema1&"+
 			"%24.ifid=urn:if:1&%24.on=out&%24.cdid=fromDevice1&%24.cmid=fromModule1&%24.diagid=d1&%24.diagctx=c%3D1", "x")
-		w.acked()
+		w.Acked()
 		l, err := loginAMQP(t, h, mod).session().NewSender(t.Context(), modEvents, nil)
 		require.NoError(t, err)
 		expiry, to, kind, encoding := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC), modEvents, "application/json", "utf-8"
@@ -341,12 +342,13 @@ func TestSystemPropertiesOfTelemetry(t *testing.T) {
 				"iothub-connection-module-id": "fromModule1"},
 			Data: [][]byte{[]byte("x")},
 		}, nil))
-		r := overHTTP(t, h, mod).post(modEvents+version, "x", "iothub-messageid", "m1", "iothub-correlationid", "1234",
+		r := hubtest.OverHTTP(t, h, mod).Post(modEvents+hubtest.Version, "x", "iothub-messageid", "m1",
+			"iothub-correlationid", "1234",
 			"iothub-contenttype", kind, "iothub-contentencoding", encoding, "dt-subject", "testComponent",
 			"iothub-creationtimeutc", want.CreationTime, "iothub-expiry", want.Expiry, "iothub-to", to,
 			"iothub-userid", "user1", "iothub-messageschema", "schema1", "iothub-interface-id", "urn:if:1",
 			"iothub-connection-device-id", "fromDevice1", "iothub-connection-module-id", "fromModule1")
-		require.Equal(t, 204, r.StatusCode, r.body)
+		require.Equal(t, 204, r.StatusCode, r.Text)
 		all := h.Messages()
 		require.Len(t, all, 3)
 		for _, m := range all {

@@ -14,12 +14,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // invoker is the module dev-1/caller at a gateway, behind which are also dev-1/mod-1 and the leaf
 // device leaf.
 type invoker struct {
-	*poster
+	*hubtest.Poster
 	h       *testbroker.Hub
 	mod     hubdata.Device
 	leaf    hubdata.Device
@@ -31,7 +32,7 @@ func newInvoker(t *testing.T) *invoker {
 }
 
 func newInvokerAt(t *testing.T, o *testbroker.GatewayOptions) *invoker {
-	h, _ := newHub(t, &testbroker.Options{Gateway: o})
+	h, _ := hubtest.NewHub(t, &testbroker.Options{Gateway: o})
 	i := &invoker{h: h, headers: []string{"X-Ms-Edge-Moduleid", "dev-1/caller",
 		"Content-Type", "application/json; charset=utf-8"}}
 	own, err := h.AddModule("dev-1", "caller")
@@ -40,7 +41,7 @@ func newInvokerAt(t *testing.T, o *testbroker.GatewayOptions) *invoker {
 	require.NoError(t, err)
 	i.leaf, err = h.AddDevice("leaf")
 	require.NoError(t, err)
-	i.poster = overHTTP(t, h, own)
+	i.Poster = hubtest.OverHTTP(t, h, own)
 	return i
 }
 
@@ -49,14 +50,14 @@ const (
 	onLeaf   = "/twins/leaf/methods"
 )
 
-func (i *invoker) post(path, body string) reply {
-	return i.do(http.MethodPost, path, body, i.headers...)
+func (i *invoker) post(path, body string) hubtest.Reply {
+	return i.Do(http.MethodPost, path, body, i.headers...)
 }
 
 // invocation is an open request.
 type invocation struct {
 	done  chan struct{}
-	reply reply
+	reply hubtest.Reply
 	err   error
 }
 
@@ -64,7 +65,7 @@ func (i *invoker) start(path, body string) *invocation {
 	v := &invocation{done: make(chan struct{})}
 	go func() {
 		defer close(v.done)
-		v.reply, v.err = i.try(http.MethodPost, path, body, i.headers...)
+		v.reply, v.err = i.Try(http.MethodPost, path, body, i.headers...)
 	}()
 	return v
 }
@@ -74,17 +75,17 @@ func (v *invocation) ok(t *testing.T) string {
 	t.Helper()
 	<-v.done
 	require.NoError(t, v.err)
-	require.Equal(t, 200, v.reply.StatusCode, v.reply.body)
+	require.Equal(t, 200, v.reply.StatusCode, v.reply.Text)
 	require.Equal(t, "application/json; charset=utf-8", v.reply.Header.Get("Content-Type"))
-	return v.reply.body
+	return v.reply.Text
 }
 
 // refusedBy checks that a reply is a refusal in the form of a gateway.
-func (r reply) refusedBy(t *testing.T, status int, text string) {
+func refusedBy(r hubtest.Reply, t *testing.T, status int, text string) {
 	t.Helper()
-	require.Equal(t, status, r.StatusCode, r.body)
+	require.Equal(t, status, r.StatusCode, r.Text)
 	var body map[string]string
-	require.NoError(t, json.Unmarshal([]byte(r.body), &body), r.body)
+	require.NoError(t, json.Unmarshal([]byte(r.Text), &body), r.Text)
 	require.Len(t, body, 1)
 	require.Contains(t, body["message"], text)
 }
@@ -92,22 +93,22 @@ func (r reply) refusedBy(t *testing.T, status int, text string) {
 func TestAModuleCallsMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newInvoker(t)
-		w := login(t, i.h, i.mod)
-		w.subscribe(1, methodTopics)
+		w := hubtest.Login(t, i.h, i.mod)
+		w.Subscribe(1, methodTopics)
 		v := i.start(onModule, `{"methodName":"reboot","payload":{"in":5},"responseTimeoutInSeconds":10}`)
-		rid, payload := w.asked("reboot")
+		rid, payload := asked(w, "reboot")
 		require.Equal(t, `{"in":5}`, payload)
-		w.answer(-7, rid, `[1]`)
+		answerCall(w, -7, rid, `[1]`)
 		require.JSONEq(t, `{"status":-7,"payload":[1]}`, v.ok(t))
 		require.Equal(t, 10*time.Second, i.h.MethodLog("dev-1/mod-1")[0].ResponseTimeout)
 		require.Equal(t, 1, i.h.Connections("dev-1/caller"))
 
-		l := login(t, i.h, i.leaf)
-		l.subscribe(1, methodTopics)
+		l := hubtest.Login(t, i.h, i.leaf)
+		l.Subscribe(1, methodTopics)
 		v = i.start(onLeaf+"?api-version=2018-06-30", `{"methodName":"blink"}`)
-		rid, payload = l.asked("blink")
+		rid, payload = asked(l, "blink")
 		require.Empty(t, payload)
-		l.answer(200, rid, "")
+		answerCall(l, 200, rid, "")
 		require.JSONEq(t, `{"status":200,"payload":null}`, v.ok(t))
 		require.Equal(t, 30*time.Second, i.h.MethodLog("leaf")[0].ResponseTimeout)
 	})
@@ -120,7 +121,7 @@ func TestMethodCallsThatAGatewayRefuses(t *testing.T) {
 		require.NoError(t, err)
 		other, err := i.h.AddModule("dev-2", "mod-1")
 		require.NoError(t, err)
-		own, call := i.token, `{"methodName":"a"}`
+		own, call := i.Token, `{"methodName":"a"}`
 		for name, row := range map[string]struct {
 			path, body, caller, token string
 			status                    int
@@ -134,11 +135,12 @@ func TestMethodCallsThatAGatewayRefuses(t *testing.T) {
 				text: "Only modules on the same device"},
 			"other caller":     {caller: "dev-1/mod-1", status: 401, text: "does not cover"},
 			"unknown caller":   {caller: "dev-1/none", status: 401, text: "no such identity"},
-			"token of another": {token: token(other), status: 401, text: "does not cover"},
-			"wrong key": {token: sign("hub.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fcaller", other.PrimaryKey,
+			"token of another": {token: hubtest.Token(other), status: 401, text: "does not cover"},
+			"wrong key": {token: hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fcaller", other.PrimaryKey,
 				time.Now().Add(time.Hour).Unix()), status: 401, text: "another key"},
 			"no token": {token: "-", status: 401, text: "no token"},
-			"expired": {token: sign("hub.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fcaller", other.PrimaryKey, 1), status: 401,
+			"expired": {token: hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1%2Fmodules%2Fcaller", other.PrimaryKey,
+				1), status: 401,
 				text: "expired"},
 			"no JSON":          {body: "{", status: 400, text: "body"},
 			"no object":        {body: "[]", status: 400, text: "body"},
@@ -173,15 +175,15 @@ func TestMethodCallsThatAGatewayRefuses(t *testing.T) {
 			default:
 				headers = []string{"X-Ms-Edge-Moduleid", row.caller}
 			}
-			switch i.token = own; row.token {
+			switch i.Token = own; row.token {
 			case "":
 			case "-":
-				i.token = ""
+				i.Token = ""
 			default:
-				i.token = row.token
+				i.Token = row.token
 			}
 			t.Log(name)
-			i.do(http.MethodPost, path, body, headers...).refusedBy(t, row.status, row.text)
+			refusedBy(i.Do(http.MethodPost, path, body, headers...), t, row.status, row.text)
 		}
 	})
 }
@@ -192,7 +194,7 @@ func TestOnlyModulesOfTheEdgeDeviceCallMethods(t *testing.T) {
 		for device, status := range map[string]int{"": 404, "dev-1": 404, "dev-2": 401} {
 			i := newInvokerAt(t, &testbroker.GatewayOptions{Name: "gateway.test", DeviceID: device})
 			text := map[int]string{404: "not connected", 401: "Only modules on the same device"}[status]
-			i.post(onLeaf, `{"methodName":"a"}`).refusedBy(t, status, text)
+			refusedBy(i.post(onLeaf, `{"methodName":"a"}`), t, status, text)
 		}
 	})
 }
@@ -202,12 +204,12 @@ func TestModulesCallMethodsOffLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newInvoker(t)
 		require.NoError(t, i.h.SetOffline(true))
-		w := login(t, i.h, i.mod)
-		w.subscribe(1, methodTopics)
+		w := hubtest.Login(t, i.h, i.mod)
+		w.Subscribe(1, methodTopics)
 		i.headers = append(i.headers, "Host", "gateway.test")
 		v := i.start(onModule, `{"methodName":"a"}`)
-		rid, _ := w.asked("a")
-		w.answer(200, rid, "")
+		rid, _ := asked(w, "a")
+		answerCall(w, 200, rid, "")
 		require.JSONEq(t, `{"status":200,"payload":null}`, v.ok(t))
 	})
 }
@@ -216,7 +218,7 @@ func TestTheTimeoutsOfACallAtAGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newInvoker(t)
 		began := time.Now()
-		i.post(onModule, `{"methodName":"a","connectTimeoutInSeconds":300}`).refusedBy(t, 404, "not connected")
+		refusedBy(i.post(onModule, `{"methodName":"a","connectTimeoutInSeconds":300}`), t, 404, "not connected")
 		require.Equal(t, 300*time.Second, time.Since(began))
 
 		// The callee connects after four minutes and does not answer within five: more than the time
@@ -224,12 +226,12 @@ func TestTheTimeoutsOfACallAtAGateway(t *testing.T) {
 		began = time.Now()
 		v := i.start(onModule, `{"methodName":"a","connectTimeoutInSeconds":300,"responseTimeoutInSeconds":300}`)
 		time.Sleep(4 * time.Minute)
-		w := login(t, i.h, i.mod)
-		w.subscribe(1, methodTopics)
-		w.asked("a")
+		w := hubtest.Login(t, i.h, i.mod)
+		w.Subscribe(1, methodTopics)
+		asked(w, "a")
 		<-v.done
 		require.NoError(t, v.err)
-		v.reply.refusedBy(t, 504, "no answer")
+		refusedBy(v.reply, t, 504, "no answer")
 		require.Equal(t, 9*time.Minute, time.Since(began))
 	})
 }
@@ -237,10 +239,10 @@ func TestTheTimeoutsOfACallAtAGateway(t *testing.T) {
 // The same holds for back ends.
 func TestACallOfABackEndMayTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
-		p := backEnd(t, h, hubdata.ServiceConnect)
+		h, _ := hubtest.NewHub(t, nil)
+		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		began := time.Now()
-		p.post("/twins/dev-1/methods"+version, `{"methodName":"a","connectTimeoutInSeconds":300}`).refused(t, 404103)
+		p.Post("/twins/dev-1/methods"+hubtest.Version, `{"methodName":"a","connectTimeoutInSeconds":300}`).Refused(t, 404103)
 		require.Equal(t, 300*time.Second, time.Since(began))
 	})
 }
@@ -257,10 +259,10 @@ func TestACallGoesOnWithoutItsCaller(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, i.h.Connections("dev-1/caller"))
 
-		w := login(t, i.h, i.mod)
-		w.subscribe(1, methodTopics)
-		rid, _ := w.asked("a")
-		w.answer(200, rid, "")
+		w := hubtest.Login(t, i.h, i.mod)
+		w.Subscribe(1, methodTopics)
+		rid, _ := asked(w, "a")
+		answerCall(w, 200, rid, "")
 		synctest.Wait()
 		require.Equal(t, []string{"taken"}, fates(i.h))
 	})
@@ -297,8 +299,8 @@ func TestFaultsOfCallsAtAGateway(t *testing.T) {
 		t.Run(row.fault.Kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				i := newInvoker(t)
-				w := login(t, i.h, i.mod)
-				w.subscribe(1, methodTopics)
+				w := hubtest.Login(t, i.h, i.mod)
+				w.Subscribe(1, methodTopics)
 				other := row.fault
 				other.Device, other.Route = "dev-1/mod-1", fault.RouteInvoke // the callee
 				i.h.Inject(other)
@@ -307,8 +309,8 @@ func TestFaultsOfCallsAtAGateway(t *testing.T) {
 				began := time.Now()
 				v := i.start(onModule, `{"methodName":"a"}`)
 				if row.executed {
-					rid, _ := w.asked("a")
-					w.answer(200, rid, "1")
+					rid, _ := asked(w, "a")
+					answerCall(w, 200, rid, "1")
 				}
 				<-v.done
 				require.Equal(t, 1, in.Fired())
@@ -320,14 +322,14 @@ func TestFaultsOfCallsAtAGateway(t *testing.T) {
 					require.Equal(t, row.status, v.reply.StatusCode)
 				}
 				if row.status > 299 {
-					v.reply.refusedBy(t, row.status, "fault "+row.fault.Kind.String())
+					refusedBy(v.reply, t, row.status, "fault "+row.fault.Kind.String())
 				}
 				synctest.Wait()
 				require.Equal(t, row.executed, len(i.h.MethodLog("")) == 1)
 
 				v = i.start(onModule, `{"methodName":"b"}`)
-				rid, _ := w.asked("b")
-				w.answer(200, rid, "2")
+				rid, _ := asked(w, "b")
+				answerCall(w, 200, rid, "2")
 				require.JSONEq(t, `{"status":200,"payload":2}`, v.ok(t))
 			})
 		})
@@ -338,12 +340,12 @@ func TestFaultsOfCallsAtAGateway(t *testing.T) {
 func TestFaultsOfTheCalleeReachTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newInvoker(t)
-		w := login(t, i.h, i.mod)
-		w.subscribe(1, methodTopics)
+		w := hubtest.Login(t, i.h, i.mod)
+		w.Subscribe(1, methodTopics)
 		i.h.Inject(fault.Fault{Kind: fault.RefuseMethod, Status: 429, Device: "dev-1/mod-1"})
-		i.post(onModule, `{"methodName":"a"}`).refusedBy(t, 429, "RefuseMethod")
+		refusedBy(i.post(onModule, `{"methodName":"a"}`), t, 429, "RefuseMethod")
 		i.h.Inject(fault.Fault{Kind: fault.Absent, Device: "dev-1/caller", For: time.Second})
-		_, err := i.try(http.MethodPost, onModule, `{"methodName":"a"}`, i.headers...)
+		_, err := i.Try(http.MethodPost, onModule, `{"methodName":"a"}`, i.headers...)
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 	})
 }
@@ -355,18 +357,18 @@ func TestBackEndsCallMethodsPastAGateway(t *testing.T) {
 		i := newInvoker(t)
 		owner, err := i.h.AddPolicy("owner", hubdata.AllRights)
 		require.NoError(t, err)
-		w := login(t, i.h, i.mod)
-		w.subscribe(1, methodTopics)
-		module, headers := i.token, i.headers
+		w := hubtest.Login(t, i.h, i.mod)
+		w.Subscribe(1, methodTopics)
+		module, headers := i.Token, i.headers
 		i.headers = nil // back ends state no module
-		i.token = sign("hub.example.test", owner.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=owner"
-		v := i.start(onModule+version, `{"methodName":"a"}`)
-		rid, _ := w.asked("a")
-		w.answer(200, rid, "")
+		i.Token = hubtest.Sign("hub.example.test", owner.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=owner"
+		v := i.start(onModule+hubtest.Version, `{"methodName":"a"}`)
+		rid, _ := asked(w, "a")
+		answerCall(w, 200, rid, "")
 		require.JSONEq(t, `{"status":200,"payload":null}`, v.ok(t))
 
-		h, _ := newHub(t, nil)
-		p := newPoster(t, h.Dial(testbroker.PortHTTP), nil, module)
-		p.do(http.MethodPost, onModule+version, `{"methodName":"a"}`, headers...).refused(t, 401003)
+		h, _ := hubtest.NewHub(t, nil)
+		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, module)
+		p.Do(http.MethodPost, onModule+hubtest.Version, `{"methodName":"a"}`, headers...).Refused(t, 401003)
 	})
 }

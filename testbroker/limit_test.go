@@ -11,20 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A burst of connects is taken at once, the next wait, the rest is refused. Then the hub takes its
 // rate.
 func TestALimitOfConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, &testbroker.Options{
+		h, _ := hubtest.NewHub(t, &testbroker.Options{
 			Limits: testbroker.LimitOptions{Connects: 10, Burst: time.Second, Queue: 500 * time.Millisecond},
 		})
 		start := time.Now()
 		connect := func(i int) []byte {
 			d, err := h.AddDevice(fmt.Sprintf("limited-%d", i))
 			require.NoError(t, err)
-			return dial(t, h).connect(connectOf(d))
+			return hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d))
 		}
 		for i := range 10 {
 			require.Equal(t, []byte{0, 0}, connect(i))
@@ -42,40 +43,41 @@ func TestALimitOfConnects(t *testing.T) {
 // Connects beyond the queue are refused by CONNACK 3, and cost nothing.
 func TestConnectsBeyondTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Limits: testbroker.LimitOptions{Connects: 1, Burst: time.Second, Queue: -1}})
-		require.Equal(t, []byte{0, 0}, dial(t, h).connect(connectOf(d)))
+		h, d := hubtest.NewHub(t, &testbroker.Options{Limits: testbroker.LimitOptions{Connects: 1, Burst: time.Second,
+			Queue: -1}})
+		require.Equal(t, []byte{0, 0}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 		for range 10 {
-			require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
+			require.Equal(t, []byte{0, 3}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 		}
 		time.Sleep(time.Second)
-		require.Equal(t, []byte{0, 0}, dial(t, h).connect(connectOf(d)))
+		require.Equal(t, []byte{0, 0}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 	})
 }
 
 // Acknowledgements keep the rate of messages. A message beyond the queue ends its connection.
 func TestALimitOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{
+		h, d := hubtest.NewHub(t, &testbroker.Options{
 			Limits: testbroker.LimitOptions{Messages: 10, Burst: 200 * time.Millisecond, Queue: 300 * time.Millisecond},
 		})
-		w, start := login(t, h, d), time.Now()
+		w, start := hubtest.Login(t, h, d), time.Now()
 		for i := range 5 {
-			w.publish(uint16(i+1), events, fmt.Sprint(i))
+			w.Publish(uint16(i+1), hubtest.Events, fmt.Sprint(i))
 		}
 		for i, at := range []time.Duration{0, 0, 100, 200, 300} {
-			require.EqualValues(t, i+1, w.acked())
+			require.EqualValues(t, i+1, w.Acked())
 			require.Equal(t, at*time.Millisecond, time.Since(start))
 		}
 		for i := range 5 { // 300 ms later there is room for three
-			w.publish(uint16(i+1), events, fmt.Sprint(i))
+			w.Publish(uint16(i+1), hubtest.Events, fmt.Sprint(i))
 		}
 		for range 3 {
-			kind, _, err := w.read()
+			kind, _, err := w.Read()
 			if err != nil {
 				require.Equal(t, io.EOF, err)
 				break
 			}
-			require.Equal(t, puback, kind)
+			require.Equal(t, hubtest.Puback, kind)
 		}
 		synctest.Wait()
 		require.Equal(t, 8, h.Len())

@@ -18,30 +18,31 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const waitLimit = 10 * time.Second // on real sockets, where every wait should be much shorter
 
 // realTCP connects to a listener of the hub.
-func realTCP(t testing.TB, addr net.Addr) *wire {
+func realTCP(t testing.TB, addr net.Addr) *hubtest.Wire {
 	conn, err := net.Dial("tcp", addr.String())
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
-	return newWire(t, conn)
+	return hubtest.NewWire(t, conn)
 }
 
 // realTLS connects, does the handshake and sends a CONNECT, which must be accepted.
-func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d hubdata.Device) *wire {
+func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d hubdata.Device) *hubtest.Wire {
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
-	w := newWire(t, conn)
-	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+	w := hubtest.NewWire(t, conn)
+	require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 	return w
 }
 
 func TestHubNamedByItsIPAddress(t *testing.T) {
-	h, _ := newHub(t, &testbroker.Options{HostName: "192.0.2.7"})
+	h, _ := hubtest.NewHub(t, &testbroker.Options{HostName: "192.0.2.7"})
 	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), &tls.Config{RootCAs: h.RootCAs(), ServerName: "192.0.2.7"})
@@ -50,12 +51,12 @@ func TestHubNamedByItsIPAddress(t *testing.T) {
 }
 
 func TestRealTLS(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	w := realTLS(t, h, addr, d)
-	w.publish(1, events+"a=b", "over TLS")
-	require.Equal(t, uint16(1), w.acked())
+	w.Publish(1, hubtest.Events+"a=b", "over TLS")
+	require.Equal(t, uint16(1), w.Acked())
 	require.Equal(t, "over TLS", string(h.Messages()[0].Body))
 
 	for name, server := range map[string]string{"localhost": "localhost", "address": "127.0.0.1"} {
@@ -95,7 +96,7 @@ func TestRealTLS(t *testing.T) {
 }
 
 func TestCertificateOfAHubWhoseClockIsAhead(t *testing.T) {
-	h, _ := newHub(t, &testbroker.Options{Now: func() time.Time { return time.Now().Add(24 * time.Hour) }})
+	h, _ := hubtest.NewHub(t, &testbroker.Options{Now: func() time.Time { return time.Now().Add(24 * time.Hour) }})
 	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
@@ -106,20 +107,20 @@ func TestCertificateOfAHubWhoseClockIsAhead(t *testing.T) {
 func TestCutsOnRealSocketsAreResets(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		name := map[bool]string{false: "TCP", true: "TLS"}[secure]
-		open := func(t *testing.T) (*testbroker.Hub, func() *wire) {
-			h, d := newHub(t, nil)
+		open := func(t *testing.T) (*testbroker.Hub, func() *hubtest.Wire) {
+			h, d := hubtest.NewHub(t, nil)
 			port := testbroker.PortMQTT
 			if secure {
 				port = testbroker.PortMQTTS
 			}
 			addr, err := h.Listen(port, "127.0.0.1:0")
 			require.NoError(t, err)
-			return h, func() *wire {
+			return h, func() *hubtest.Wire {
 				if secure {
 					return realTLS(t, h, addr, d)
 				}
 				w := realTCP(t, addr)
-				require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 				return w
 			}
 		}
@@ -133,9 +134,9 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 				w := dial()
 				in := h.Inject(fault.Fault{Kind: c.kind})
 				if c.kind != fault.Absent { // Absent needs no message, and a write would hide the error
-					w.send(publishBytes(2, 1, events, "x"))
+					w.Send(hubtest.PublishBytes(2, 1, hubtest.Events, "x"))
 				}
-				require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+				require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 				require.NoError(t, in.WaitFired(t.Context(), 1))
 				require.Equal(t, c.stored, h.Len())
 				require.Equal(t, 1, in.Fired())
@@ -146,11 +147,11 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 			w := dial()
 			in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 			for id := range uint16(50) { // still sending when the hub sends its last packet
-				w.conn.Write(publishBytes(2, id+1, events, "x"))
+				w.Conn.Write(hubtest.PublishBytes(2, id+1, hubtest.Events, "x"))
 			}
-			require.Equal(t, uint16(1), w.acked())
-			require.Equal(t, io.EOF, w.end())
-			w.conn.Close()
+			require.Equal(t, uint16(1), w.Acked())
+			require.Equal(t, io.EOF, w.End())
+			w.Conn.Close()
 			require.NoError(t, in.WaitFired(t.Context(), 1))
 			require.Equal(t, 1, h.Len())
 		})
@@ -162,34 +163,34 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 			d, err := h.Device("dev-1")
 			require.NoError(t, err)
 			var all []byte // a client that does not wait for the CONNACK
-			all = append(all, connectOf(d).bytes()...)
+			all = append(all, hubtest.ConnectOf(d).Bytes()...)
 			for id := range uint16(50) {
-				all = append(all, publishBytes(2, id+1, events, "x")...)
+				all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "x")...)
 			}
-			w.send(all)
-			require.Equal(t, []byte{0, 6}, w.expect(connack))
-			require.Equal(t, io.EOF, w.end())
+			w.Send(all)
+			require.Equal(t, []byte{0, 6}, w.Expect(hubtest.Connack))
+			require.Equal(t, io.EOF, w.End())
 		})
 		t.Run(name+"/HalfOpen", func(t *testing.T) {
 			h, dial := open(t)
 			w := dial()
 			in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 			require.Equal(t, 1, in.Fired())
-			w.send([]byte{0xc0, 0})
-			require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
-			_, _, err := w.read()
+			w.Send([]byte{0xc0, 0})
+			require.NoError(t, w.Conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+			_, _, err := w.Read()
 			var ne net.Error
 			require.ErrorAs(t, err, &ne)
 			require.True(t, ne.Timeout())
 			in.Remove()
-			dial().ping()
+			dial().Ping()
 		})
 	}
 }
 
 // dialRaw opens another port of the hub and connects to it. The handshake is done, and nothing is
 // sent.
-func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
+func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *hubtest.Wire {
 	if !secure {
 		addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 		require.NoError(t, err)
@@ -200,11 +201,11 @@ func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
-	return newWire(t, conn)
+	return hubtest.NewWire(t, conn)
 }
 
 func TestAbsentOnARealPort(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	in := h.Inject(fault.Fault{Kind: fault.Absent})
@@ -217,16 +218,16 @@ func TestAbsentOnARealPort(t *testing.T) {
 	require.NoError(t, in.WaitFired(t.Context(), 1))
 	in.Remove()
 	w := realTCP(t, addr)
-	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+	require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 }
 
 func TestCloseOnRealSocketsIsQuick(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	plain, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	secure, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
-	ends := []*wire{
+	ends := []*hubtest.Wire{
 		realTLS(t, h, secure, d), // sends nothing more
 		realTCP(t, plain),        // never sends a CONNECT
 		realTCP(t, secure),       // never begins the handshake
@@ -234,13 +235,13 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 	stuck := realTCP(t, plain) // publishes and never reads
 	other, err := h.AddDevice("dev-2")
 	require.NoError(t, err)
-	stuck.send(connectOf(other).bytes())
+	stuck.Send(hubtest.ConnectOf(other).Bytes())
 	flood := make(chan struct{})
 	go func() {
 		defer close(flood)
-		p := publishBytes(2, 1, "devices/dev-2/messages/events/", "x")
+		p := hubtest.PublishBytes(2, 1, "devices/dev-2/messages/events/", "x")
 		for {
-			if _, err := stuck.conn.Write(p); err != nil {
+			if _, err := stuck.Conn.Write(p); err != nil {
 				return
 			}
 		}
@@ -251,7 +252,7 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 	require.Less(t, time.Since(start), waitLimit/2)
 	<-flood
 	for _, w := range ends {
-		_, _, err := w.read()
+		_, _, err := w.Read()
 		require.Error(t, err)
 	}
 	_, err = net.DialTimeout("tcp", plain.String(), waitLimit)
@@ -259,7 +260,7 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 }
 
 func TestListenErrors(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	_, err = h.Listen(testbroker.PortMQTTS, addr.String())
@@ -268,27 +269,27 @@ func TestListenErrors(t *testing.T) {
 
 func TestTLSInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		open := func() *wire {
+		h, d := hubtest.NewHub(t, nil)
+		open := func() *hubtest.Wire {
 			raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 			require.NoError(t, err)
 			conn := tls.Client(raw, h.ClientTLS())
 			require.NoError(t, conn.HandshakeContext(t.Context()))
-			w := newWire(t, conn)
-			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			w := hubtest.NewWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 			return w
 		}
 		w := open()
-		w.publish(1, events, "x")
-		w.acked()
+		w.Publish(1, hubtest.Events, "x")
+		w.Acked()
 		h.Inject(fault.Fault{Kind: fault.DropAfterPublish})
-		w.publish(2, events, "x")
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+		w.Publish(2, hubtest.Events, "x")
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 		w = open()
 		h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
-		w.publish(3, events, "x")
-		require.Equal(t, uint16(3), w.acked())
-		require.Equal(t, io.EOF, w.end())
+		w.Publish(3, hubtest.Events, "x")
+		require.Equal(t, uint16(3), w.Acked())
+		require.Equal(t, io.EOF, w.End())
 
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 		raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
@@ -303,9 +304,9 @@ func TestTLSInABubble(t *testing.T) {
 
 // pahoClient is an independent MQTT implementation.
 func pahoClient(h *testbroker.Hub, d hubdata.Device, open func() (net.Conn, error)) paho.Client {
-	con := connectOf(d)
-	return paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.clientID).
-		SetUsername(con.user).SetPassword(con.password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
+	con := hubtest.ConnectOf(d)
+	return paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.ClientID).
+		SetUsername(con.User).SetPassword(con.Password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
 		SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return open() }))
 }
 
@@ -316,7 +317,7 @@ func done(t *testing.T, tok paho.Token) {
 }
 
 func TestPahoOverRealTLS(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	c := pahoClient(h, d, func() (net.Conn, error) { return tls.Dial("tcp", addr.String(), h.ClientTLS()) })
@@ -325,7 +326,7 @@ func TestPahoOverRealTLS(t *testing.T) {
 	const n = 200
 	var last paho.Token
 	for range n {
-		last = c.Publish(events+"%24.ct=text%2Fplain", 1, false, "x")
+		last = c.Publish(hubtest.Events+"%24.ct=text%2Fplain", 1, false, "x")
 	}
 	done(t, last)
 	require.NoError(t, h.WaitMessages(t.Context(), n))
@@ -335,12 +336,12 @@ func TestPahoOverRealTLS(t *testing.T) {
 func TestPahoForADayInABubble(t *testing.T) {
 	begin := time.Now()
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		lost := make(chan error, 1)
-		con := connectOf(d)
-		con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(48*time.Hour).Unix())
-		o := paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.clientID).SetUsername(con.user).
-			SetPassword(con.password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
+		con := hubtest.ConnectOf(d)
+		con.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(48*time.Hour).Unix())
+		o := paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.ClientID).SetUsername(con.User).
+			SetPassword(con.Password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
 			SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }).
 			SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
 				return h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub:1883")
@@ -348,7 +349,7 @@ func TestPahoForADayInABubble(t *testing.T) {
 		c := paho.NewClient(o)
 		done(t, c.Connect())
 		for range 100 {
-			done(t, c.Publish(events, 1, false, "x"))
+			done(t, c.Publish(hubtest.Events, 1, false, "x"))
 		}
 		time.Sleep(24 * time.Hour)
 		require.True(t, c.IsConnectionOpen())

@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const (
@@ -63,17 +64,17 @@ func codeOf(t testing.TB, err error) int {
 }
 
 // asked reads a method request and returns its id.
-func (w *wire) asked(name string) (rid, payload string) {
-	w.t.Helper()
-	topic, payload := w.received()
+func asked(w *hubtest.Wire, name string) (rid, payload string) {
+	w.T.Helper()
+	topic, payload := received(w)
 	rid, ok := strings.CutPrefix(topic, "$iothub/methods/POST/"+name+"/?$rid=")
-	require.True(w.t, ok, topic)
+	require.True(w.T, ok, topic)
 	return rid, payload
 }
 
-func (w *wire) answer(status int, rid, payload string) {
-	w.t.Helper()
-	w.send(publishBytes(0, 0, fmt.Sprintf("%s%d/?$rid=%s", methodAnswer, status, rid), payload))
+func answerCall(w *hubtest.Wire, status int, rid, payload string) {
+	w.T.Helper()
+	w.Send(hubtest.PublishBytes(0, 0, fmt.Sprintf("%s%d/?$rid=%s", methodAnswer, status, rid), payload))
 }
 
 func fates(h *testbroker.Hub) []string {
@@ -86,13 +87,13 @@ func fates(h *testbroker.Hub) []string {
 
 func TestMethodsOverMQTT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		d, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
-		w := login(t, h, d)
-		w.subscribe(1, methodTopics)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(1, methodTopics)
 		c := call(t, h, "dev-1/mod-1", hubdata.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
-		rid, payload := w.asked("reboot")
+		rid, payload := asked(w, "reboot")
 		require.Equal(t, "1", rid)
 		require.Equal(t, `{"in":5}`, payload)
 		log := h.MethodLog("dev-1")
@@ -102,7 +103,7 @@ func TestMethodsOverMQTT(t *testing.T) {
 			RequestID:  "1", Protocol: hubdata.MQTT, Connection: 1, Deliveries: 1, Called: time.Now(), Delivered: time.Now(),
 		}}, log)
 		time.Sleep(time.Second)
-		w.answer(-7, rid, `null`)
+		answerCall(w, -7, rid, `null`)
 		require.Equal(t, hubdata.MethodResult{Status: -7, Payload: []byte("null")}, c.ok())
 		log = h.MethodLog("dev-1/mod-1")
 		require.Equal(t, c.result, log[0].Result)
@@ -114,17 +115,17 @@ func TestMethodsOverMQTT(t *testing.T) {
 		}}, h.MethodAnswers("dev-1"))
 
 		c = call(t, h, "dev-1/mod-1", hubdata.MethodCall{Name: "a%+#b"})
-		rid, payload = w.asked("a%25%2B%23b")
+		rid, payload = asked(w, "a%25%2B%23b")
 		require.Empty(t, payload)
-		w.publish(9, methodAnswer+"200/?$rid="+rid, "") // QoS 1, no payload
-		require.EqualValues(t, 9, w.acked())
+		w.Publish(9, methodAnswer+"200/?$rid="+rid, "") // QoS 1, no payload
+		require.EqualValues(t, 9, w.Acked())
 		require.Equal(t, hubdata.MethodResult{Status: 200}, c.ok())
 	})
 }
 
 func TestMethodsGoToTheNewestSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		offline := func(name string) {
 			t.Helper()
 			require.Equal(t, 404103, call(t, h, "dev-1", hubdata.MethodCall{Name: name}).code())
@@ -132,16 +133,16 @@ func TestMethodsGoToTheNewestSubscriber(t *testing.T) {
 		began := time.Now()
 		offline("a")
 		require.Equal(t, began, time.Now())
-		w := login(t, h, d)
+		w := hubtest.Login(t, h, d)
 		offline("a") // connected, but not subscribed to methods
-		w.subscribe(0, "$iothub/methods/POST/a/#")
+		w.Subscribe(0, "$iothub/methods/POST/a/#")
 		offline("b")
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
-		rid, _ := w.asked("a")
-		w.answer(200, rid, "")
+		rid, _ := asked(w, "a")
+		answerCall(w, 200, rid, "")
 		c.ok()
-		w.send(frame(0xa2, []byte{0, 9}, str("$iothub/methods/POST/a/#")))
-		w.expect(unsuback)
+		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str("$iothub/methods/POST/a/#")))
+		w.Expect(hubtest.Unsuback)
 		offline("a")
 		require.Len(t, h.MethodLog("dev-1"), 5)
 		require.Empty(t, h.MethodLog("")[0].RequestID)
@@ -149,35 +150,35 @@ func TestMethodsGoToTheNewestSubscriber(t *testing.T) {
 		// A call waits for a client that connects within ConnectTimeout.
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "c", ConnectTimeout: time.Minute})
 		time.Sleep(59 * time.Second)
-		w.subscribe(0, methodTopics)
-		rid, _ = w.asked("c")
+		w.Subscribe(0, methodTopics)
+		rid, _ = asked(w, "c")
 		time.Sleep(29 * time.Second) // does not count for ResponseTimeout
-		w.answer(200, rid, "")
+		answerCall(w, 200, rid, "")
 		c.ok()
-		w.conn.Close()
+		w.Conn.Close()
 		began = time.Now()
 		require.Equal(t, 404103, call(t, h, "dev-1", hubdata.MethodCall{Name: "c", ConnectTimeout: time.Minute}).code())
 		require.Equal(t, time.Minute, time.Since(began))
 
 		// A client that resumes its session gets calls without a new SUBSCRIBE, after its CONNACK.
-		kept := connectOf(d)
-		kept.flags = 0
-		w = dial(t, h)
-		w.connect(kept)
-		w.subscribe(0, methodTopics)
-		w.conn.Close()
+		kept := hubtest.ConnectOf(d)
+		kept.Flags = 0
+		w = hubtest.Dial(t, h)
+		w.Connect(kept)
+		w.Subscribe(0, methodTopics)
+		w.Conn.Close()
 		synctest.Wait()
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "d", ConnectTimeout: time.Minute})
-		w = dial(t, h)
-		require.Equal(t, []byte{1, 0}, w.connect(kept))
-		rid, _ = w.asked("d")
-		w.answer(200, rid, "")
+		w = hubtest.Dial(t, h)
+		require.Equal(t, []byte{1, 0}, w.Connect(kept))
+		rid, _ = asked(w, "d")
+		answerCall(w, 200, rid, "")
 		c.ok()
 	})
 }
 
 func TestRefusedCalls(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	large := []byte(`"` + strings.Repeat("x", hubdata.MaxMethodPayload-2) + `"`)
 	for _, c := range []struct {
 		id   string
@@ -198,7 +199,7 @@ func TestRefusedCalls(t *testing.T) {
 		_, err := h.CallMethod(t.Context(), c.id, c.call)
 		require.Equal(t, c.code, codeOf(t, err), "%s %.20s", c.id, c.call)
 	}
-	ctx, cancel := contextWithCause(errors.New("enough"))
+	ctx, cancel := hubtest.ContextWithCause(errors.New("enough"))
 	defer cancel()
 	_, err := h.CallMethod(ctx, "dev-1", hubdata.MethodCall{Name: "a", ConnectTimeout: time.Hour})
 	require.EqualError(t, err, "enough")
@@ -209,37 +210,37 @@ func TestRefusedCalls(t *testing.T) {
 
 func TestIgnoredAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, methodTopics)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, methodTopics)
 		began := time.Now()
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "slow", ResponseTimeout: 5 * time.Second})
-		rid, _ := w.asked("slow")
-		w.answer(200, "ff", "")
+		rid, _ := asked(w, "slow")
+		answerCall(w, 200, "ff", "")
 		require.Equal(t, 504101, c.code())
 		require.Equal(t, 5*time.Second, time.Since(began))
-		w.answer(200, rid, "")
-		w.silentNow()
+		answerCall(w, 200, rid, "")
+		silentNow(w)
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "twice"})
-		rid, _ = w.asked("twice")
-		w.answer(200, rid, "1")
-		w.answer(500, rid, "2")
+		rid, _ = asked(w, "twice")
+		answerCall(w, 200, rid, "1")
+		answerCall(w, 500, rid, "2")
 		require.Equal(t, 200, c.ok().Status)
-		w.silentNow()
+		silentNow(w)
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "bad"})
-		rid, _ = w.asked("bad")
-		w.answer(200, rid, "{")
+		rid, _ = asked(w, "bad")
+		answerCall(w, 200, rid, "{")
 		require.Equal(t, 502000, c.code())
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "latin-1"})
-		rid, _ = w.asked("latin-1")
-		w.answer(200, rid, "\"\xe4\"")
+		rid, _ = asked(w, "latin-1")
+		answerCall(w, 200, rid, "\"\xe4\"")
 		require.Equal(t, 502000, c.code())
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "large"})
-		rid, _ = w.asked("large")
-		w.answer(200, rid, strings.Repeat(" ", hubdata.MaxMethodPayload)+"1")
+		rid, _ = asked(w, "large")
+		answerCall(w, 200, rid, strings.Repeat(" ", hubdata.MaxMethodPayload)+"1")
 		require.Equal(t, 413001, c.code())
-		w.answer(200, rid, "1")
-		w.silentNow()
+		answerCall(w, 200, rid, "1")
+		silentNow(w)
 		require.Equal(t, []string{"unknown", "late", "taken", "repeated", "refused", "refused", "refused", "late"},
 			fates(h))
 	})
@@ -248,22 +249,22 @@ func TestIgnoredAnswers(t *testing.T) {
 // An answer counts only on the connection of the request.
 func TestMethodsAndReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, methodTopics)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, methodTopics)
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
-		rid, _ := w.asked("a")
-		w.conn.Close()
+		rid, _ := asked(w, "a")
+		w.Conn.Close()
 		synctest.Wait()
-		w = login(t, h, d)
-		w.answer(200, rid, "")
+		w = hubtest.Login(t, h, d)
+		answerCall(w, 200, rid, "")
 		require.Equal(t, 504101, c.code())
 
-		w.subscribe(0, methodTopics)
+		w.Subscribe(0, methodTopics)
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
-		w.asked("b")
+		asked(w, "b")
 		began := time.Now()
-		login(t, h, d) // while the previous connection is still open
+		hubtest.Login(t, h, d) // while the previous connection is still open
 		require.Equal(t, 400027, c.code())
 		require.Equal(t, began, time.Now())
 		require.Equal(t, []string{"elsewhere"}, fates(h))
@@ -272,7 +273,7 @@ func TestMethodsAndReconnects(t *testing.T) {
 
 func TestMethodsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Seed: 1})
+		h, d := hubtest.NewHub(t, &testbroker.Options{Seed: 1})
 		p := loginAMQP(t, h, d)
 		so, ro := pairOptions("methods:1")
 		session := p.session()
@@ -318,23 +319,23 @@ func TestMethodsOverAMQP(t *testing.T) {
 		loginAMQP(t, h, d).pair("/devices/dev-1/methods/devicebound", "methods:2")
 		require.Equal(t, 400027, c.code())
 
-		w := login(t, h, d)
-		w.subscribe(0, methodTopics)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, methodTopics)
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "c"})
-		rid, _ := w.asked("c") // the newest connection gets the call
-		w.answer(200, rid, "")
+		rid, _ := asked(w, "c") // the newest connection gets the call
+		answerCall(w, 200, rid, "")
 		c.ok()
 	})
 }
 
 func TestFaultsOfMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		var w *wire
+		h, d := hubtest.NewHub(t, nil)
+		var w *hubtest.Wire
 		again := func() {
 			synctest.Wait()
-			w = login(t, h, d)
-			w.subscribe(0, methodTopics)
+			w = hubtest.Login(t, h, d)
+			w.Subscribe(0, methodTopics)
 		}
 		again()
 		inject := func(f fault.Fault) *testbroker.Injected {
@@ -346,24 +347,24 @@ func TestFaultsOfMethods(t *testing.T) {
 		}
 		inject(fault.Fault{Kind: fault.SwallowMethod})
 		other := call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
-		rid, _ := w.asked("b")
-		w.answer(200, rid, "")
+		rid, _ := asked(w, "b")
+		answerCall(w, 200, rid, "")
 		other.ok()
 		require.Equal(t, 504101, start().code())
 
 		inject(fault.Fault{Kind: fault.DuplicateMethod})
 		c := start()
-		rid, _ = w.asked("a")
-		again2, _ := w.asked("a")
+		rid, _ = asked(w, "a")
+		again2, _ := asked(w, "a")
 		require.Equal(t, rid, again2)
-		w.answer(200, rid, "")
+		answerCall(w, 200, rid, "")
 		c.ok()
 
 		inject(fault.Fault{Kind: fault.GarbleMethod, Bytes: []byte("]")})
 		c = start()
-		rid, payload := w.asked("a")
+		rid, payload := asked(w, "a")
 		require.Equal(t, "]", payload)
-		w.answer(400, rid, "")
+		answerCall(w, 400, rid, "")
 		c.ok()
 
 		inject(fault.Fault{Kind: fault.RefuseMethod, Status: 503})
@@ -374,55 +375,55 @@ func TestFaultsOfMethods(t *testing.T) {
 		require.Equal(t, 429001, start().code())
 		inject(fault.Fault{Kind: fault.MisnameMethod})
 		c = start()
-		rid, _ = w.asked("a")
-		w.answer(200, rid, "")
+		rid, _ = asked(w, "a")
+		answerCall(w, 200, rid, "")
 		require.Equal(t, 504101, c.code())
-		w.ping() // otherwise the keep-alive would expire
+		w.Ping() // otherwise the keep-alive would expire
 
 		inject(fault.Fault{Kind: fault.SlowMethod, Delay: time.Minute})
 		c = start()
 		require.Equal(t, 504101, c.code())
-		rid, _ = w.asked("a") // after the caller has given up
-		w.answer(200, rid, "")
-		w.silentNow()
+		rid, _ = asked(w, "a") // after the caller has given up
+		answerCall(w, 200, rid, "")
+		silentNow(w)
 
 		inject(fault.Fault{Kind: fault.SwallowMethodAnswer})
 		c = start()
-		rid, _ = w.asked("a")
-		w.answer(200, rid, "")
+		rid, _ = asked(w, "a")
+		answerCall(w, 200, rid, "")
 		require.Equal(t, 504101, c.code())
 
 		inject(fault.Fault{Kind: fault.SlowMethodAnswer, Delay: 10 * time.Second})
 		c = start()
-		rid, _ = w.asked("a")
+		rid, _ = asked(w, "a")
 		began := time.Now()
-		w.answer(200, rid, "")
+		answerCall(w, 200, rid, "")
 		c.ok()
 		require.Equal(t, 10*time.Second, time.Since(began))
 
 		inject(fault.Fault{Kind: fault.DropBeforeMethod})
 		c = start()
-		require.Error(t, w.end())
+		require.Error(t, w.End())
 		require.Equal(t, 504101, c.code())
 		again()
 		inject(fault.Fault{Kind: fault.DropAfterMethod})
 		c = start()
-		w.asked("a")
-		require.Error(t, w.end())
+		asked(w, "a")
+		require.Error(t, w.End())
 		require.Equal(t, 504101, c.code())
 		again()
 		inject(fault.Fault{Kind: fault.DropOnMethodAnswer})
 		c = start()
-		rid, _ = w.asked("a")
-		w.answer(200, rid, "")
-		require.Error(t, w.end())
+		rid, _ = asked(w, "a")
+		answerCall(w, 200, rid, "")
+		require.Error(t, w.End())
 		require.Equal(t, 504101, c.code())
 		again()
 		inject(fault.Fault{Kind: fault.DropAfterMethodAnswer})
 		c = start()
-		rid, _ = w.asked("a")
-		w.answer(200, rid, "")
-		require.Error(t, w.end())
+		rid, _ = asked(w, "a")
+		answerCall(w, 200, rid, "")
+		require.Error(t, w.End())
 		c.ok()
 
 		deliveries := []int{}
@@ -437,16 +438,16 @@ func TestFaultsOfMethods(t *testing.T) {
 // Close does not wait for calls, nor for delayed faults.
 func TestCloseDuringCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, methodTopics, desiredTopics)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, methodTopics, desiredTopics)
 		h.Inject(fault.Fault{Kind: fault.SlowMethod, Method: "a", Delay: time.Hour})
 		h.Inject(fault.Fault{Kind: fault.SlowDesired, Delay: time.Hour})
 		_, err := h.PatchDesired("dev-1", "{}")
 		require.NoError(t, err)
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
 		waiting := call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
-		w.asked("b")
+		asked(w, "b")
 		synctest.Wait()
 		began := time.Now()
 		require.NoError(t, h.Close())
@@ -460,7 +461,7 @@ func TestCloseDuringCalls(t *testing.T) {
 
 // Many concurrent calls with reconnects: each has one end, and no answer counts for two.
 func TestManyCalls(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	stop := make(chan struct{})
 	var device sync.WaitGroup
 	device.Go(func() {
@@ -470,15 +471,15 @@ func TestManyCalls(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			w := newWire(t, conn)
-			conn.Write(connectOf(d).bytes()) // the connection may be cut at any time
+			w := hubtest.NewWire(t, conn)
+			conn.Write(hubtest.ConnectOf(d).Bytes()) // the connection may be cut at any time
 			conn.Write(subscribeBytes(1, methodTopics))
 			for err == nil {
 				var kind byte
 				var body []byte
-				kind, body, err = w.read()
+				kind, body, err = w.Read()
 				if _, rid, ok := strings.Cut(string(body), "$rid="); ok && kind == 3 {
-					conn.Write(publishBytes(0, 0, methodAnswer+"200/?$rid="+rid, ""))
+					conn.Write(hubtest.PublishBytes(0, 0, methodAnswer+"200/?$rid="+rid, ""))
 				}
 			}
 			select {

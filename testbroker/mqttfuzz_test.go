@@ -17,6 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // connectionFaults are drawn for a fuzzed connection; none comes first.
@@ -47,12 +48,12 @@ func FuzzMQTTConnection(f *testing.F) {
 			} else {
 				stream = append(stream, raw...)
 			}
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			k, forgotten := connectionFaults[int(kind)%len(connectionFaults)], 0
 			if k == fault.Forget {
 				forgotten = 1
 			}
-			w := login(t, h, d)
+			w := hubtest.Login(t, h, d)
 			remove := func() {}
 			if k != 0 {
 				remove = h.Inject(fault.Fault{Kind: k, After: int(after % 8)}).Remove
@@ -62,7 +63,7 @@ func FuzzMQTTConnection(f *testing.F) {
 				checkFuzzed(t, h, acks, n, forgotten)
 			}
 			remove()
-			login(t, h, d).ping()
+			hubtest.Login(t, h, d).Ping()
 		})
 	})
 }
@@ -71,14 +72,14 @@ func FuzzMQTTConnection(f *testing.F) {
 func fuzzedMessages(sizes []byte) (stream []byte) {
 	for i, size := range sizes[:min(len(sizes), 64)] {
 		body := fmt.Sprintf("fuzzed-%d.", i) + strings.Repeat("x", int(size)*int(size)/4)
-		stream = append(stream, publishBytes(2, uint16(i+1), events, body)...)
+		stream = append(stream, hubtest.PublishBytes(2, uint16(i+1), hubtest.Events, body)...)
 	}
 	return stream
 }
 
 // sendFuzzed sends a stream in pieces, each of which the hub handles before the next one comes, and
 // returns the ids of all PUBACKs.
-func sendFuzzed(t *testing.T, w *wire, stream, cuts []byte) (acks []uint16) {
+func sendFuzzed(t *testing.T, w *hubtest.Wire, stream, cuts []byte) (acks []uint16) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for left, i := stream, 0; len(left) > 0; i++ {
@@ -86,14 +87,14 @@ func sendFuzzed(t *testing.T, w *wire, stream, cuts []byte) (acks []uint16) {
 		if i < len(cuts) && i < 64 {
 			n = min(n, 1+int(cuts[i])*int(cuts[i])/8)
 		}
-		if _, err := w.conn.Write(left[:n]); err != nil {
+		if _, err := w.Conn.Write(left[:n]); err != nil {
 			break // the hub has ended the connection
 		}
 		left = left[n:]
 		synctest.Wait()
 	}
-	w.conn.(interface{ CloseWrite() error }).CloseWrite()
-	answers, err := io.ReadAll(w.in)
+	w.Conn.(interface{ CloseWrite() error }).CloseWrite()
+	answers, err := io.ReadAll(w.In)
 	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatal(err)
 	}
@@ -101,13 +102,13 @@ func sendFuzzed(t *testing.T, w *wire, stream, cuts []byte) (acks []uint16) {
 	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(4<<20+64*len(stream)); got > most {
 		t.Errorf("%d bytes allocated for %d", got, len(stream))
 	}
-	in := &wire{t, w.conn, bufio.NewReader(bytes.NewReader(answers))}
+	in := &hubtest.Wire{T: t, Conn: w.Conn, In: bufio.NewReader(bytes.NewReader(answers))}
 	for {
-		kind, body, err := in.read()
+		kind, body, err := in.Read()
 		if err != nil {
 			return acks
 		}
-		if kind == puback {
+		if kind == hubtest.Puback {
 			acks = append(acks, binary.BigEndian.Uint16(body))
 		}
 	}

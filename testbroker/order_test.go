@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // orderTopic returns the topic of a message that requests a fault.
@@ -19,7 +20,7 @@ func orderTopic(kind, reason, delay, duration string) string {
 	return fmt.Sprintf(
 		"%sAzIoTHub_FaultOperationType=%s&AzIoTHub_FaultOperationCloseReason=%s"+
 			"&AzIoTHub_FaultOperationDelayInSecs=%s&AzIoTHub_FaultOperationDurationInSecs=%s",
-		events, kind, reason, delay, duration)
+		hubtest.Events, kind, reason, delay, duration)
 }
 
 func TestRequestedFaults(t *testing.T) {
@@ -41,24 +42,24 @@ func TestRequestedFaults(t *testing.T) {
 		t.Run(c.kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var rec recorder
-				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
-				w := login(t, h, d)
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
+				w := hubtest.Login(t, h, d)
 				start := time.Now()
-				w.publish(1, orderTopic(c.kind, "boom", "2", "5"), "x")
-				require.Equal(t, uint16(1), w.acked())
+				w.Publish(1, orderTopic(c.kind, "boom", "2", "5"), "x")
+				require.Equal(t, uint16(1), w.Acked())
 				want := fault.Message{DeviceID: "dev-1", Type: c.name, Reason: "boom", Delay: 2 * time.Second,
 					Duration: 5 * time.Second, Received: start}
 				require.Equal(t, []fault.Message{want}, h.FaultMessages())
 				if c.end == nil {
 					time.Sleep(3 * time.Second)
-					w.ping()
+					w.Ping()
 					require.False(t, h.FaultMessages()[0].Happened)
 					require.Zero(t, h.Len())
 					return
 				}
-				require.ErrorIs(t, w.end(), c.end)
+				require.ErrorIs(t, w.End(), c.end)
 				require.Equal(t, 2*time.Second, time.Since(start))
-				w.conn.Close()
+				w.Conn.Close()
 				synctest.Wait()
 				require.Equal(t, []string{
 					"#1 dev-1 connected", "#1 dev-1 fault: asked for by the device: " + c.name + ": boom",
@@ -68,19 +69,19 @@ func TestRequestedFaults(t *testing.T) {
 				if c.refusal != 0 {
 					want.Refused = 1
 				}
-				w = dial(t, h)
+				w = hubtest.Dial(t, h)
 				switch {
 				case c.refusal < 0:
-					w.send(connectOf(d).bytes())
-					require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+					w.Send(hubtest.ConnectOf(d).Bytes())
+					require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 				default:
-					require.Equal(t, []byte{0, byte(c.refusal)}, w.connect(connectOf(d)))
+					require.Equal(t, []byte{0, byte(c.refusal)}, w.Connect(hubtest.ConnectOf(d)))
 				}
-				w.conn.Close()
+				w.Conn.Close()
 				time.Sleep(time.Millisecond)
 				want.Happened = true
 				require.Equal(t, []fault.Message{want}, h.FaultMessages())
-				login(t, h, d).ping()
+				hubtest.Login(t, h, d).Ping()
 				require.Zero(t, h.Len())
 			})
 		})
@@ -89,35 +90,36 @@ func TestRequestedFaults(t *testing.T) {
 
 func TestRequestedFaultsThatHappenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		mod, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
-		w, other := login(t, h, d), login(t, h, mod)
-		w.publish(1, events+"AzIoTHub_FaultOperationType=KillTcp", "x")
+		w, other := hubtest.Login(t, h, d), hubtest.Login(t, h, mod)
+		w.Publish(1, hubtest.Events+"AzIoTHub_FaultOperationType=KillTcp", "x")
 		synctest.Wait()
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
-		other.ping()
-		w = login(t, h, d)
-		w.publish(1, events+"AzIoTHub_FaultOperationType=InvokeThrottling&AzIoTHub_FaultOperationDelayInSecs=soon", "x")
-		require.Equal(t, uint16(1), w.acked())
-		require.Equal(t, io.EOF, w.end())
-		login(t, h, d).ping()
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
+		other.Ping()
+		w = hubtest.Login(t, h, d)
+		w.Publish(1,
+			hubtest.Events+"AzIoTHub_FaultOperationType=InvokeThrottling&AzIoTHub_FaultOperationDelayInSecs=soon", "x")
+		require.Equal(t, uint16(1), w.Acked())
+		require.Equal(t, io.EOF, w.End())
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
 func TestFaultThatMeetsNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.publish(1, orderTopic("ShutDownMqtt", "", "10", "0"), "x")
-		w.acked()
-		w.publish(1, orderTopic("KillTcp", "", "20", "10"), "x")
-		w.acked()
-		w.conn.Close()
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Publish(1, orderTopic("ShutDownMqtt", "", "10", "0"), "x")
+		w.Acked()
+		w.Publish(1, orderTopic("KillTcp", "", "20", "10"), "x")
+		w.Acked()
+		w.Conn.Close()
 		time.Sleep(15 * time.Second)
 		require.Equal(t, []bool{false, false}, []bool{h.FaultMessages()[0].Happened, h.FaultMessages()[1].Happened})
-		w = login(t, h, d)
-		require.ErrorIs(t, w.end(), syscall.ECONNRESET, "the connection of that time")
+		w = hubtest.Login(t, h, d)
+		require.ErrorIs(t, w.End(), syscall.ECONNRESET, "the connection of that time")
 		require.True(t, h.FaultMessages()[1].Happened)
 	})
 }
@@ -125,30 +127,30 @@ func TestFaultThatMeetsNoConnection(t *testing.T) {
 func TestSettingsOfFaultMessages(t *testing.T) {
 	t.Run("not acknowledged", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
-			w := login(t, h, d)
-			w.publish(1, orderTopic("ShutDownMqtt", "", "1", ""), "x")
-			w.publish(2, orderTopic("KillAmqpSession", "", "1", ""), "x")
-			require.Equal(t, uint16(2), w.acked())
-			require.Equal(t, io.EOF, w.end())
+			h, d := hubtest.NewHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
+			w := hubtest.Login(t, h, d)
+			w.Publish(1, orderTopic("ShutDownMqtt", "", "1", ""), "x")
+			w.Publish(2, orderTopic("KillAmqpSession", "", "1", ""), "x")
+			require.Equal(t, uint16(2), w.Acked())
+			require.Equal(t, io.EOF, w.End())
 		})
 	})
 	t.Run("stored", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{FaultMessages: fault.StoreMessages})
-			w := login(t, h, d)
-			w.publish(1, orderTopic("KillTcp", "", "0", ""), "x")
-			w.acked()
+			h, d := hubtest.NewHub(t, &testbroker.Options{FaultMessages: fault.StoreMessages})
+			w := hubtest.Login(t, h, d)
+			w.Publish(1, orderTopic("KillTcp", "", "0", ""), "x")
+			w.Acked()
 			require.Equal(t, 1, h.Len())
 			require.Empty(t, h.FaultMessages())
 		})
 	})
 	t.Run("type not known", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
-			w := login(t, h, d)
-			w.publish(1, orderTopic("KillAll", "", "0", ""), "x")
-			w.acked()
+			h, d := hubtest.NewHub(t, nil)
+			w := hubtest.Login(t, h, d)
+			w.Publish(1, orderTopic("KillAll", "", "0", ""), "x")
+			w.Acked()
 			require.Equal(t, 1, h.Len())
 		})
 	})
@@ -158,10 +160,10 @@ func TestSettingsOfFaultMessages(t *testing.T) {
 
 func TestCloseDoesNotWaitForRequestedFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.publish(1, orderTopic("KillTcp", "", "3600", ""), "x")
-		w.acked()
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Publish(1, orderTopic("KillTcp", "", "3600", ""), "x")
+		w.Acked()
 		start := time.Now()
 		require.NoError(t, h.Close())
 		require.Zero(t, time.Since(start))

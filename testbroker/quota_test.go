@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // recorder records events.
@@ -40,36 +41,36 @@ func (r *recorder) text() (all []string) {
 func TestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event, TokenGrace: 100 * time.Hour})
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event, TokenGrace: 100 * time.Hour})
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		in := h.Inject(fault.Fault{Kind: fault.Quota, Device: "dev-1", Limit: 6})
-		w, w2 := login(t, h, d), login(t, h, two)
+		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		for _, body := range []string{"", strings.Repeat("x", 4096), strings.Repeat("x", 4097)} { // count as one, one and two
-			w.publish(1, events, body)
-			w.acked()
+			w.Publish(1, hubtest.Events, body)
+			w.Acked()
 		}
 		enqueue(t, h, "a")
 		require.Zero(t, in.Fired())
-		w.publish(2, events, strings.Repeat("x", 4000)) // the sixth message
-		w.acked()
+		w.Publish(2, hubtest.Events, strings.Repeat("x", 4000)) // the sixth message
+		w.Acked()
 		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQuota)
-		w.publish(3, events, "x")
-		require.Equal(t, io.EOF, w.end())
+		w.Publish(3, hubtest.Events, "x")
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, 4, h.Len())
-		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
+		require.Equal(t, []byte{0, 3}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 		require.Equal(t, 3, in.Fired())
-		w2.publish(1, "devices/dev-2/messages/events/", "x")
-		w2.acked()
+		w2.Publish(1, "devices/dev-2/messages/events/", "x")
+		w2.Acked()
 		synctest.Wait()
 		require.Contains(t, rec.text(), "#1 dev-1 disconnected: testbroker: quota of messages is used up")
 
 		time.Sleep(24*time.Hour - time.Second) // the bubble begins at midnight
-		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
+		require.Equal(t, []byte{0, 3}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 		time.Sleep(time.Second)
-		w = login(t, h, d)
-		w.publish(1, events, "x")
-		w.acked()
+		w = hubtest.Login(t, h, d)
+		w.Publish(1, hubtest.Events, "x")
+		w.Acked()
 		require.Equal(t, 4, in.Fired())
 	})
 }
@@ -77,13 +78,13 @@ func TestQuota(t *testing.T) {
 func TestQuotaThatAcceptsConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
 		in := h.Inject(fault.Fault{Kind: fault.Quota, Limit: -1, AcceptConnects: true, For: time.Hour})
 		for range 3 {
-			w := dial(t, h)
-			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-			require.Equal(t, io.EOF, w.end())
-			w.conn.Close()
+			w := hubtest.Dial(t, h)
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+			require.Equal(t, io.EOF, w.End())
+			w.Conn.Close()
 			synctest.Wait()
 		}
 		require.Equal(t, 3, in.Fired())
@@ -91,49 +92,49 @@ func TestQuotaThatAcceptsConnects(t *testing.T) {
 			"#1 dev-1 disconnected: testbroker: quota of messages is used up"}, rec.text()[:4])
 		require.Equal(t, rec.all[3].Err, testbroker.ErrQuota)
 		time.Sleep(time.Hour)
-		login(t, h, d).ping()
+		hubtest.Login(t, h, d).Ping()
 	})
 }
 
 func TestReasonsOfEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		act  func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire)
+		act  func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire)
 		want error
 	}{
-		"replaced": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
-			login(t, h, d)
+		"replaced": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
+			hubtest.Login(t, h, d)
 		}, testbroker.ErrReplaced},
-		"dropped": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
+		"dropped": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
 			h.Drop("")
 		}, testbroker.ErrDropped},
-		"disabled": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
+		"disabled": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
 			require.NoError(t, h.SetEnabled("dev-1", false))
 		}, testbroker.ErrDisabled},
-		"removed": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
+		"removed": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
 			require.NoError(t, h.RemoveDevice("dev-1"))
 		}, testbroker.ErrRemoved},
-		"parted": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
-			w.send([]byte{0xe0, 0})
+		"parted": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
+			w.Send([]byte{0xe0, 0})
 		}, testbroker.ErrDisconnect},
-		"expired": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
+		"expired": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
 			time.Sleep(70 * time.Minute)
 		}, testbroker.ErrTokenExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var rec recorder
-				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
-				con := connectOf(d)
-				con.keepAlive = 0
-				w := dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.connect(con))
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
+				con := hubtest.ConnectOf(d)
+				con.KeepAlive = 0
+				w := hubtest.Dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.Connect(con))
 				time.Sleep(20 * time.Minute)
-				w.ping()
+				w.Ping()
 				if name == "expired" {
 					go func() {
-						for w.conn.SetDeadline(time.Time{}) == nil {
+						for w.Conn.SetDeadline(time.Time{}) == nil {
 							time.Sleep(10 * time.Minute)
-							if _, err := w.conn.Write([]byte{0xc0, 0}); err != nil {
+							if _, err := w.Conn.Write([]byte{0xc0, 0}); err != nil {
 								return
 							}
 						}
@@ -166,19 +167,19 @@ func TestConnectionGrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, &testbroker.Options{TokenGrace: c.tokens, ConnectionGrace: c.connections})
-				con := connectOf(d)
-				con.keepAlive = 0
+				h, d := hubtest.NewHub(t, &testbroker.Options{TokenGrace: c.tokens, ConnectionGrace: c.connections})
+				con := hubtest.ConnectOf(d)
+				con.KeepAlive = 0
 				start := time.Now()
-				con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
-				w := dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.connect(con))
-				require.Equal(t, io.EOF, w.end())
+				con.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
+				w := hubtest.Dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.Connect(con))
+				require.Equal(t, io.EOF, w.End())
 				require.Equal(t, c.want, time.Since(start))
 				if c.connections < 0 { // the token is still valid, but too old for a connection
-					w = dial(t, h)
-					require.Equal(t, []byte{0, 0}, w.connect(con))
-					require.Equal(t, io.EOF, w.end())
+					w = hubtest.Dial(t, h)
+					require.Equal(t, []byte{0, 0}, w.Connect(con))
+					require.Equal(t, io.EOF, w.End())
 					require.Equal(t, c.want, time.Since(start))
 				}
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func TestRefusedLinksNameTheirAddress(t *testing.T) {
@@ -32,7 +33,7 @@ func TestRefusedLinksNameTheirAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var rec recorder
-				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
 				_, err := h.AddDevice("dev-2")
 				require.NoError(t, err)
 				p := loginAMQP(t, h, d)
@@ -52,10 +53,11 @@ func TestRefusedLinksNameTheirAddress(t *testing.T) {
 func TestRefusedRequestsNameTheirPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
-		p := overHTTP(t, h, d)
-		require.Equal(t, 404, p.post("/device/dev-1/messages/events?sig=secret", "").StatusCode)
-		require.Equal(t, 401, p.post("/devices/dev-1/messages/events"+version, "", "Authorization", "nonsense").StatusCode)
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
+		p := hubtest.OverHTTP(t, h, d)
+		require.Equal(t, 404, p.Post("/device/dev-1/messages/events?sig=secret", "").StatusCode)
+		require.Equal(t, 401, p.Post("/devices/dev-1/messages/events"+hubtest.Version, "", "Authorization",
+			"nonsense").StatusCode)
 		synctest.Wait()
 		events := rec.text()
 		require.Len(t, events, 2)
@@ -69,10 +71,10 @@ func TestRefusedRequestsNameTheirPath(t *testing.T) {
 func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
-		p := backEnd(t, h, hubdata.AllRights)
-		require.Equal(t, 404, p.do("GET", "/devices/dev-9"+version, "").StatusCode)
-		p.client.CloseIdleConnections()
+		h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
+		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		require.Equal(t, 404, p.Do("GET", "/devices/dev-9"+hubtest.Version, "").StatusCode)
+		p.Client.CloseIdleConnections()
 		synctest.Wait()
 		require.Empty(t, rec.text())
 	})
@@ -82,7 +84,7 @@ func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
 func TestAClientThatOnlyOpensAConnectionIsNotRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
 		require.NoError(t, dialPeer(t, h).conn.Close())
 		gone := dialFrames(t, h)
 		gone.open(nil)
@@ -105,9 +107,9 @@ func TestAClientThatOnlyOpensAConnectionIsNotRefused(t *testing.T) {
 func TestRefusedFiltersAndMessagesAreLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
-		w := login(t, h, d)
-		require.Equal(t, []byte{0x80, 1}, w.subscribe(1, "devices/dev-2/messages/devicebound/#",
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
+		w := hubtest.Login(t, h, d)
+		require.Equal(t, []byte{0x80, 1}, w.Subscribe(1, "devices/dev-2/messages/devicebound/#",
 			"devices/dev-1/messages/devicebound/#"))
 		_, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
@@ -134,7 +136,7 @@ func TestAClientThatSaysNothingIsNotRefused(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var rec recorder
 					o.OnEvent = rec.event
-					h, _ := newHub(t, &o)
+					h, _ := hubtest.NewHub(t, &o)
 					shaken := 0
 					for _, reset := range []bool{false, true} {
 						probe(t, h, port, false, reset)
@@ -174,7 +176,7 @@ func TestAClientThatStopsInTheMiddleIsALine(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var rec recorder
-			h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
+			h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
 			raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
 			_, err = raw.Write([]byte(half))
@@ -192,7 +194,7 @@ func TestAClientThatStopsInTheMiddleIsALine(t *testing.T) {
 func TestAClientThatDoesNotTrustTheHubIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
 		for _, port := range []testbroker.Port{testbroker.PortMQTTS, testbroker.PortAMQPS, testbroker.PortHTTPS} {
 			raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)

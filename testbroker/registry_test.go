@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // TestDisabledDevice checks that disabling a device cuts it and its modules at once, on any kind of
@@ -19,44 +20,44 @@ import (
 func TestDisabledDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
-		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
 		mod, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
 		w, _ := keeper(t, h, d)
-		w.subscribe(1, devicebound)
-		m := newWire(t, dialWeb(t, h))
-		require.Equal(t, []byte{0, 0}, m.connect(connectOf(mod)))
+		w.Subscribe(1, devicebound)
+		m := hubtest.NewWire(t, dialWeb(t, h))
+		require.Equal(t, []byte{0, 0}, m.Connect(hubtest.ConnectOf(mod)))
 		enqueue(t, h, "a")
-		w.c2dMessage()
+		readC2D(w)
 		require.NoError(t, h.SetEnabled("dev-1", false))
-		require.Equal(t, io.EOF, w.end())
-		require.True(t, websocket.IsCloseError(m.end(), websocket.CloseNormalClosure))
+		require.Equal(t, io.EOF, w.End())
+		require.True(t, websocket.IsCloseError(m.End(), websocket.CloseNormalClosure))
 		enqueue(t, h, "b")
 		for _, who := range []hubdata.Device{d, mod} {
-			require.Equal(t, []byte{0, 5}, dial(t, h).connect(connectOf(who)))
+			require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(who)))
 		}
 		synctest.Wait()
 		require.Zero(t, h.Connections(""))
 		require.NoError(t, h.SetEnabled("dev-1", true))
 		w, present := keeper(t, h, d)
 		require.Equal(t, byte(1), present)
-		require.Equal(t, []string{"+a", "b"}, w.c2dMessages(2))
+		require.Equal(t, []string{"+a", "b"}, c2dMessages(w, 2))
 	})
 }
 
 func TestRemovedDeviceWithACertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		root := testbroker.NewCertAuthority("root")
 		require.NoError(t, h.AddCA(root.Cert()))
 		d, err := h.AddDeviceCA("dev-ca")
 		require.NoError(t, err)
 		w := dialWith(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
-		require.Equal(t, []byte{0, 0}, w.connect(certified(d)))
+		require.Equal(t, []byte{0, 0}, w.Connect(certified(d)))
 		require.NoError(t, h.RemoveDevice("dev-ca"))
-		require.Equal(t, io.EOF, w.end())
+		require.Equal(t, io.EOF, w.End())
 		w = dialWith(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
-		require.Equal(t, []byte{0, 5}, w.connect(certified(d)))
+		require.Equal(t, []byte{0, 5}, w.Connect(certified(d)))
 	})
 }
 
@@ -64,8 +65,8 @@ func TestRemovedDeviceWithACertificate(t *testing.T) {
 // trusts the next.
 func TestTheAuthorityFollowsFromTheSeed(t *testing.T) {
 	later := func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
-	first, _ := newHub(t, &testbroker.Options{Seed: 5})
-	second, _ := newHub(t, &testbroker.Options{Seed: 5, Now: later})
+	first, _ := hubtest.NewHub(t, &testbroker.Options{Seed: 5})
+	second, _ := hubtest.NewHub(t, &testbroker.Options{Seed: 5, Now: later})
 	require.Equal(t, string(first.CAPEM()), string(second.CAPEM()))
 	conn, err := second.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 	require.NoError(t, err)
@@ -73,9 +74,9 @@ func TestTheAuthorityFollowsFromTheSeed(t *testing.T) {
 	require.NoError(t, tls.Client(conn, first.ClientTLS()).HandshakeContext(t.Context()))
 
 	for name, o := range map[string]*testbroker.Options{"another seed": {Seed: 6}, "no seed": nil} {
-		h, _ := newHub(t, o)
+		h, _ := hubtest.NewHub(t, o)
 		require.NotEqual(t, string(first.CAPEM()), string(h.CAPEM()), name)
-		again, _ := newHub(t, nil)
+		again, _ := hubtest.NewHub(t, nil)
 		require.NotEqual(t, string(again.CAPEM()), string(h.CAPEM()), name)
 	}
 }

@@ -9,19 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // BenchmarkQueryOfConnectedDevices reads 1,000 of 10,000 devices that are all connected.
 func BenchmarkQueryOfConnectedDevices(b *testing.B) {
-	h, _ := newHub(b, nil)
+	h, _ := hubtest.NewHub(b, nil)
 	for i := range 10_000 {
 		d, err := h.AddDevice(fmt.Sprint("many-", i))
 		require.NoError(b, err)
-		login(b, h, d)
+		hubtest.Login(b, h, d)
 	}
-	p := backEnd(b, h, hubdata.AllRights)
+	p := hubtest.BackEnd(b, h, hubdata.AllRights)
 	for b.Loop() {
-		ids, _ := p.twins("SELECT * FROM devices WHERE connectionState = 'Connected'")
+		ids, _ := twins(p, "SELECT * FROM devices WHERE connectionState = 'Connected'")
 		require.Len(b, ids, 1000)
 	}
 }
@@ -30,8 +31,8 @@ func BenchmarkQueryOfConnectedDevices(b *testing.B) {
 // removes them with bulk operations.
 func BenchmarkRegistryOfManyDevices(b *testing.B) {
 	const devices = 8_000
-	h, _ := newHub(b, nil)
-	p := backEnd(b, h, hubdata.AllRights)
+	h, _ := hubtest.NewHub(b, nil)
+	p := hubtest.BackEnd(b, h, hubdata.AllRights)
 	container, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
 	require.NoError(b, err)
 	for b.Loop() {
@@ -43,8 +44,8 @@ func BenchmarkRegistryOfManyDevices(b *testing.B) {
 		}
 		b.StartTimer()
 		began := time.Now()
-		made := p.post("/jobs/create"+version, `{"type":"export","outputBlobContainerUri":"`+container+`"}`).object(b)
-		for p.do("GET", "/jobs/"+made["jobId"].(string)+version, "").object(b)["status"] != "completed" {
+		made := p.Post("/jobs/create"+hubtest.Version, `{"type":"export","outputBlobContainerUri":"`+container+`"}`).Object(b)
+		for p.Do("GET", "/jobs/"+made["jobId"].(string)+hubtest.Version, "").Object(b)["status"] != "completed" {
 			runtime.Gosched()
 		}
 		exported := time.Now()
@@ -53,7 +54,7 @@ func BenchmarkRegistryOfManyDevices(b *testing.B) {
 			for n := range items {
 				items[n] = fmt.Sprintf(`{"id":"many-%d","importMode":"delete"}`, i+n)
 			}
-			failed, _ := p.bulk(items...)
+			failed, _ := bulk(p, items...)
 			require.Empty(b, failed)
 		}
 		b.ReportMetric(exported.Sub(began).Seconds(), "s/export")

@@ -11,20 +11,21 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A Reset removes all earlier state, and the device can continue with its keys.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		cam, err := h.AddModule("dev-1", "cam")
 		require.NoError(t, err)
-		w := login(t, h, d)
-		w.subscribe(1, "devices/dev-1/messages/devicebound/#")
-		w.publish(1, events+"%24.mid=1", "a")
-		w.acked()
-		w.publish(2, events+"%24.mid=1", "b")
-		w.acked()
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(1, "devices/dev-1/messages/devicebound/#")
+		w.Publish(1, hubtest.Events+"%24.mid=1", "a")
+		w.Acked()
+		w.Publish(2, hubtest.Events+"%24.mid=1", "b")
+		w.Acked()
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("never acknowledged")}))
 		_, err = h.PatchDesired("dev-1", `{"a":1}`)
 		require.NoError(t, err)
@@ -47,17 +48,17 @@ func TestReset(t *testing.T) {
 		require.EqualValues(t, 1, twin.DesiredVersion)
 		require.Equal(t, []hubdata.Device{d, cam}, h.Devices())
 
-		w = login(t, h, d)
-		w.publish(1, events+"%24.mid=1", "c")
-		w.acked()
+		w = hubtest.Login(t, h, d)
+		w.Publish(1, hubtest.Events+"%24.mid=1", "c")
+		w.Acked()
 		require.Len(t, h.Messages(), 1)
 		require.Empty(t, h.Conflicts(), "the message of that id before was forgotten")
 		require.Zero(t, cut.Fired())
 		cut.Remove()
 
-		w.subscribe(1, "devices/dev-1/messages/devicebound/#")
+		w.Subscribe(1, "devices/dev-1/messages/devicebound/#")
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("new")}))
-		w.expect(3)
+		w.Expect(3)
 		require.Equal(t, 1, h.C2DLog("dev-1")[0].Sequence)
 	})
 }
@@ -65,42 +66,42 @@ func TestReset(t *testing.T) {
 // A Reset invalidates earlier upload URIs.
 func TestResetForgetsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
-		place := p.beginUpload("a.txt")
-		p.putBlob(place, "content")
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.Token(d))
+		place := beginUpload(p, "a.txt")
+		putBlob(p, place, "content")
 		require.Equal(t, []string{"dev-1/a.txt"}, h.Blobs())
 		h.Reset()
 		require.Empty(t, h.Uploads())
 		require.Empty(t, h.Blobs())
-		require.Equal(t, 403, p.put(place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
+		require.Equal(t, 403, put(p, place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
 
-		next := p.beginUpload("a.txt")
-		p.putBlob(next, "other content")
-		require.Equal(t, 204, p.endUpload(ended(next.CorrelationID)).StatusCode)
-		require.Equal(t, 403, p.put(place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
+		next := beginUpload(p, "a.txt")
+		putBlob(p, next, "other content")
+		require.Equal(t, 204, endUpload(p, hubtest.Ended(next.CorrelationID)).StatusCode)
+		require.Equal(t, 403, put(p, place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
 	})
 }
 
 // Open calls of a back end or of the test do not delay a Reset. Two concurrent Resets count as one.
 func TestResetDuringCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := backEnd(t, h, hubdata.AllRights)
-		w := login(t, h, d)
-		w.subscribe(1, "$iothub/methods/POST/#")
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(1, "$iothub/methods/POST/#")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() {
-			p.try("POST", "/twins/dev-1/methods"+version, `{"methodName":"a","responseTimeoutInSeconds":300}`)
+			p.Try("POST", "/twins/dev-1/methods"+hubtest.Version, `{"methodName":"a","responseTimeoutInSeconds":300}`)
 		}()
 		ended := make(chan error)
 		go func() {
 			_, err := h.CallMethod(ctx, "dev-1", hubdata.MethodCall{Name: "b", ResponseTimeout: 5 * time.Minute})
 			ended <- err
 		}()
-		w.expect(3)
-		w.expect(3)
+		w.Expect(3)
+		w.Expect(3)
 		start := time.Now()
 		again := make(chan struct{})
 		go func() { h.Reset(); close(again) }()
@@ -114,13 +115,13 @@ func TestResetDuringCalls(t *testing.T) {
 
 func TestCloseConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		other, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		w, stays := login(t, h, d), login(t, h, other)
+		w, stays := hubtest.Login(t, h, d), hubtest.Login(t, h, other)
 		require.Equal(t, 1, h.CloseConnections("dev-1"))
-		require.EqualError(t, w.end(), "EOF", "in good order")
-		stays.ping()
+		require.EqualError(t, w.End(), "EOF", "in good order")
+		stays.Ping()
 		synctest.Wait()
 		require.Zero(t, h.CloseConnections("dev-1"))
 	})

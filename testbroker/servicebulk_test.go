@@ -11,11 +11,12 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // bulk sends a bulk operation, and returns what failed as "device code", and the warnings' devices.
-func (p *poster) bulk(items ...string) (failed, warned string) {
-	r := p.post("/devices"+version, "["+strings.Join(items, ",")+"]")
+func bulk(p *hubtest.Poster, items ...string) (failed, warned string) {
+	r := p.Post("/devices"+hubtest.Version, "["+strings.Join(items, ",")+"]")
 	var result struct {
 		IsSuccessful bool
 		Errors       []struct {
@@ -25,27 +26,27 @@ func (p *poster) bulk(items ...string) (failed, warned string) {
 		}
 		Warnings []struct{ DeviceID, WarningCode, WarningStatus string }
 	}
-	require.NoError(p.t, json.Unmarshal([]byte(r.body), &result), r.body)
-	require.Equal(p.t, "application/json; charset=utf-8", r.Header.Get("Content-Type"))
+	require.NoError(p.T, json.Unmarshal([]byte(r.Text), &result), r.Text)
+	require.Equal(p.T, "application/json; charset=utf-8", r.Header.Get("Content-Type"))
 	status := map[bool]int{true: 200, false: 400}
-	require.Equal(p.t, status[len(result.Errors) == 0], r.StatusCode, r.body)
-	require.Equal(p.t, len(result.Errors) == 0, result.IsSuccessful)
+	require.Equal(p.T, status[len(result.Errors) == 0], r.StatusCode, r.Text)
+	require.Equal(p.T, len(result.Errors) == 0, result.IsSuccessful)
 	for _, e := range result.Errors {
-		require.NotEmpty(p.t, e.ErrorStatus)
+		require.NotEmpty(p.T, e.ErrorStatus)
 		failed += fmt.Sprintf("%s%s %d;", e.DeviceID, strings.TrimSuffix("/"+e.ModuleID, "/"), e.ErrorCode)
 	}
 	for _, w := range result.Warnings {
-		require.Equal(p.t, "DeviceRegisteredWithoutTwin", w.WarningCode)
-		require.NotEmpty(p.t, w.WarningStatus)
+		require.Equal(p.T, "DeviceRegisteredWithoutTwin", w.WarningCode)
+		require.NotEmpty(p.T, w.WarningStatus)
 		warned += w.DeviceID + ";"
 	}
 	return failed, warned
 }
 
 func TestBulkOperationsChangeTheRegistry(t *testing.T) {
-	h, _ := newHub(t, nil)
-	p := backEnd(t, h, hubdata.AllRights)
-	read := func(id string) map[string]any { return p.do("GET", "/devices/"+id+version, "").object(t) }
+	h, _ := hubtest.NewHub(t, nil)
+	p := hubtest.BackEnd(t, h, hubdata.AllRights)
+	read := func(id string) map[string]any { return p.Do("GET", "/devices/"+id+hubtest.Version, "").Object(t) }
 	etag := func(id string) string { return read(id)["etag"].(string) }
 	for _, c := range []struct{ item, failed string }{
 		{`{"id":"a","importMode":"create"}`, ""},
@@ -76,7 +77,7 @@ func TestBulkOperationsChangeTheRegistry(t *testing.T) {
 		if strings.Contains(item, "B-ETAG") {
 			item = strings.ReplaceAll(item, "B-ETAG", etag("b"))
 		}
-		failed, warned := p.bulk(item)
+		failed, warned := bulk(p, item)
 		require.Equal(t, c.failed, failed, item)
 		require.Empty(t, warned)
 	}
@@ -90,9 +91,9 @@ func TestBulkOperationsChangeTheRegistry(t *testing.T) {
 
 // Each identity of a bulk operation succeeds or fails for itself.
 func TestBulkOperationsAreIndependent(t *testing.T) {
-	h, _ := newHub(t, nil)
-	p := backEnd(t, h, hubdata.AllRights)
-	failed, _ := p.bulk(`{"id":"a","importMode":"create"}`, `{"id":"dev-1","importMode":"create"}`,
+	h, _ := hubtest.NewHub(t, nil)
+	p := hubtest.BackEnd(t, h, hubdata.AllRights)
+	failed, _ := bulk(p, `{"id":"a","importMode":"create"}`, `{"id":"dev-1","importMode":"create"}`,
 		`{"id":"a","importMode":"delete"}`, `{"id":"b","importMode":"create"}`)
 	require.Equal(t, "dev-1 409001;a 400011;", failed)
 	for _, id := range []string{"a", "b"} {
@@ -103,85 +104,85 @@ func TestBulkOperationsAreIndependent(t *testing.T) {
 	for i := range items {
 		items[i] = fmt.Sprintf(`{"id":"many-%d","importMode":"create"}`, i)
 	}
-	p.post("/devices"+version, "["+strings.Join(items, ",")+"]").refusedOldForm(t, 400004)
-	failed, _ = p.bulk(items[:100]...)
+	p.Post("/devices"+hubtest.Version, "["+strings.Join(items, ",")+"]").RefusedOldForm(t, 400004)
+	failed, _ = bulk(p, items[:100]...)
 	require.Empty(t, failed)
 	require.Len(t, h.Devices(), 103)
 	for _, body := range []string{"", "[]", "{}", "null", `[{"id":1}]`, `[{"id":"x"}] []`, "[\"\xff\"]", "["} {
-		p.post("/devices"+version, body).refusedOldForm(t, 400004)
+		p.Post("/devices"+hubtest.Version, body).RefusedOldForm(t, 400004)
 	}
-	reader := backEnd(t, h, hubdata.RegistryRead, hubdata.ServiceConnect)
-	reader.post("/devices"+version, `[{"id":"a","importMode":"delete"}]`).refusedOldForm(t, 401003)
+	reader := hubtest.BackEnd(t, h, hubdata.RegistryRead, hubdata.ServiceConnect)
+	reader.Post("/devices"+hubtest.Version, `[{"id":"a","importMode":"delete"}]`).RefusedOldForm(t, 401003)
 }
 
 func TestBulkOperationsWriteTwins(t *testing.T) {
-	h, _ := newHub(t, nil)
-	p := backEnd(t, h, hubdata.AllRights)
+	h, _ := hubtest.NewHub(t, nil)
+	p := hubtest.BackEnd(t, h, hubdata.AllRights)
 	twin := func() hubdata.Twin {
 		twin, err := h.Twin("a")
 		require.NoError(t, err)
 		return twin
 	}
-	failed, warned := p.bulk(`{"id":"a","importMode":"create","tags":{"x":1},
+	failed, warned := bulk(p, `{"id":"a","importMode":"create","tags":{"x":1},
 		"properties":{"desired":{"y":2,"$version":9}}}`)
 	require.Empty(t, failed+warned)
 	require.JSONEq(t, `{"x":1}`, string(twin().Tags))
 	require.JSONEq(t, `{"y":2}`, string(twin().Desired))
-	failed, warned = p.bulk(`{"id":"b","importMode":"create","tags":{"x y":1}}`)
+	failed, warned = bulk(p, `{"id":"b","importMode":"create","tags":{"x y":1}}`)
 	require.Empty(t, failed)
 	require.Equal(t, "b;", warned, "the device exists, without the tags")
 	_, err := h.Device("b")
 	require.NoError(t, err)
 
-	failed, _ = p.bulk(`{"id":"a","importMode":"update","tags":{"x":5}}`)
+	failed, _ = bulk(p, `{"id":"a","importMode":"update","tags":{"x":5}}`)
 	require.Empty(t, failed)
 	require.JSONEq(t, `{"x":1}`, string(twin().Tags), "an update of the registry leaves the twin")
-	failed, _ = p.bulk(`{"id":"a","importMode":"updateTwin","tags":{"z":3}}`)
+	failed, _ = bulk(p, `{"id":"a","importMode":"updateTwin","tags":{"z":3}}`)
 	require.Empty(t, failed)
 	require.JSONEq(t, `{"x":1,"z":3}`, string(twin().Tags))
 	for etag, want := range map[string]string{"": "a 412001;", "AAAA": "a 412001;", twin().ETag: ""} {
-		failed, _ = p.bulk(`{"id":"a","importMode":"updateTwinIfMatchETag","twinETag":"` + etag + `","tags":{"x":null}}`)
+		failed, _ = bulk(p, `{"id":"a","importMode":"updateTwinIfMatchETag","twinETag":"`+etag+`","tags":{"x":null}}`)
 		require.Equal(t, want, failed)
 	}
 	require.JSONEq(t, `{"z":3}`, string(twin().Tags))
-	failed, _ = p.bulk(`{"id":"c","importMode":"updateTwin","tags":{"z":3}}`)
+	failed, _ = bulk(p, `{"id":"c","importMode":"updateTwin","tags":{"z":3}}`)
 	require.Equal(t, "c 404001;", failed)
 }
 
 func TestDevicesWithAnEdgeGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
-		p := backEnd(t, h, hubdata.AllRights)
+		h, _ := hubtest.NewHub(t, nil)
+		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		edge := `{"deviceId":"gw","capabilities":{"iotEdge":true}}`
-		made := p.do("PUT", "/devices/gw"+version, edge).object(t)
+		made := p.Do("PUT", "/devices/gw"+hubtest.Version, edge).Object(t)
 		require.Equal(t, map[string]any{"iotEdge": true}, made["capabilities"])
 		require.Equal(t, fmt.Sprint("ms-azure-iot-edge://gw-", made["generationId"]), made["deviceScope"])
-		ids, _ := p.twins("SELECT * FROM devices.modules")
+		ids, _ := twins(p, "SELECT * FROM devices.modules")
 		require.Equal(t, []string{"gw/$edgeAgent", "gw/$edgeHub"}, ids)
-		ids, _ = p.twins("SELECT * FROM devices WHERE capabilities.iotEdge = true")
+		ids, _ = twins(p, "SELECT * FROM devices WHERE capabilities.iotEdge = true")
 		require.Equal(t, []string{"gw"}, ids)
-		require.Equal(t, made["deviceScope"], p.do("GET", "/twins/gw"+version, "").object(t)["deviceScope"])
+		require.Equal(t, made["deviceScope"], p.Do("GET", "/twins/gw"+hubtest.Version, "").Object(t)["deviceScope"])
 		agent, err := h.Device("gw/$edgeAgent")
 		require.NoError(t, err)
-		login(t, h, agent)
+		hubtest.Login(t, h, agent)
 
 		// A device may get the capability later. Modules that it has are kept.
-		require.NotContains(t, p.do("GET", "/devices/dev-1"+version, "").object(t), "deviceScope")
+		require.NotContains(t, p.Do("GET", "/devices/dev-1"+hubtest.Version, "").Object(t), "deviceScope")
 		_, err = h.AddModule("dev-1", "$edgeHub")
 		require.NoError(t, err)
 		before, err := h.Device("dev-1/$edgeHub")
 		require.NoError(t, err)
-		p.do("PUT", "/devices/dev-1"+version, `{"deviceId":"dev-1","capabilities":{"iotEdge":true}}`, "If-Match",
-			"*").object(t)
+		p.Do("PUT", "/devices/dev-1"+hubtest.Version, `{"deviceId":"dev-1","capabilities":{"iotEdge":true}}`, "If-Match",
+			"*").Object(t)
 		after, err := h.Device("dev-1/$edgeHub")
 		require.NoError(t, err)
 		require.Equal(t, before, after)
 		_, err = h.Device("dev-1/$edgeAgent")
 		require.NoError(t, err)
 
-		p.do("PUT", "/devices/gw/modules/m"+version,
-			`{"deviceId":"gw","moduleId":"m","capabilities":{"iotEdge":true}}`).refusedOldForm(t, 400004)
-		require.Equal(t, 204, p.do("DELETE", "/devices/gw"+version, "").StatusCode)
+		p.Do("PUT", "/devices/gw/modules/m"+hubtest.Version,
+			`{"deviceId":"gw","moduleId":"m","capabilities":{"iotEdge":true}}`).RefusedOldForm(t, 400004)
+		require.Equal(t, 204, p.Do("DELETE", "/devices/gw"+hubtest.Version, "").StatusCode)
 		_, err = h.Device("gw/$edgeHub")
 		require.ErrorIs(t, err, testbroker.ErrNotFound)
 	})

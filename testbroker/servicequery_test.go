@@ -12,22 +12,23 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // queryFor sends a query.
-func (p *poster) queryFor(text string, header ...string) reply {
+func queryFor(p *hubtest.Poster, text string, header ...string) hubtest.Reply {
 	body, err := json.Marshal(map[string]string{"query": text})
-	require.NoError(p.t, err)
-	return p.post("/devices/query"+version, string(body), header...)
+	require.NoError(p.T, err)
+	return p.Post("/devices/query"+hubtest.Version, string(body), header...)
 }
 
 // twins sends a query for whole twins, and returns the names on a page and the continuation token.
-func (p *poster) twins(text string, header ...string) (ids []string, next string) {
-	r := p.queryFor(text, header...)
-	require.Equal(p.t, 200, r.StatusCode, r.body)
-	require.Equal(p.t, "Twin", r.Header.Get("x-ms-item-type"))
+func twins(p *hubtest.Poster, text string, header ...string) (ids []string, next string) {
+	r := queryFor(p, text, header...)
+	require.Equal(p.T, 200, r.StatusCode, r.Text)
+	require.Equal(p.T, "Twin", r.Header.Get("x-ms-item-type"))
 	var page []struct{ DeviceID, ModuleID string }
-	require.NoError(p.t, json.Unmarshal([]byte(r.body), &page))
+	require.NoError(p.T, json.Unmarshal([]byte(r.Text), &page))
 	for _, d := range page {
 		ids = append(ids, strings.TrimSuffix(d.DeviceID+"/"+d.ModuleID, "/"))
 	}
@@ -35,8 +36,8 @@ func (p *poster) twins(text string, header ...string) (ids []string, next string
 }
 
 // fleet returns a hub with the devices dev-1 to dev-5, and a module of dev-3.
-func fleet(t testing.TB) (*testbroker.Hub, *poster) {
-	h, _ := newHub(t, nil)
+func fleet(t testing.TB) (*testbroker.Hub, *hubtest.Poster) {
+	h, _ := hubtest.NewHub(t, nil)
 	for i := 2; i <= 5; i++ {
 		_, err := h.AddDevice(fmt.Sprint("dev-", i))
 		require.NoError(t, err)
@@ -48,7 +49,7 @@ func fleet(t testing.TB) (*testbroker.Hub, *poster) {
 	require.NoError(t, h.PatchTags("dev-2", `{"site":"Ulm","floor":2}`))
 	_, err = h.PatchDesired("dev-2", `{"rate":{"a-b":7}}`)
 	require.NoError(t, err)
-	return h, backEnd(t, h, hubdata.AllRights)
+	return h, hubtest.BackEnd(t, h, hubdata.AllRights)
 }
 
 func TestQueriesFindTwins(t *testing.T) {
@@ -69,7 +70,7 @@ func TestQueriesFindTwins(t *testing.T) {
 		{"SELECT * FROM devices WHERE authenticationType = 'sas' AND modelId = '' AND tags.floor < 2", "dev-1"},
 		{"SELECT * FROM devices WHERE deviceId = 'dev-9'", ""},
 	} {
-		ids, next := p.twins(c.text)
+		ids, next := twins(p, c.text)
 		require.Equal(t, c.want, strings.Join(ids, " "), c.text)
 		require.Empty(t, next)
 	}
@@ -86,17 +87,17 @@ func TestQueriesMakeRows(t *testing.T) {
 		{"SELECT moduleId FROM devices.modules", `[{"moduleId":"m"}]`},
 		{"SELECT deviceId FROM devices WHERE false", `[]`},
 	} {
-		r := p.queryFor(c.text)
-		require.Equal(t, 200, r.StatusCode, r.body)
+		r := queryFor(p, c.text)
+		require.Equal(t, 200, r.StatusCode, r.Text)
 		require.Equal(t, "Raw", r.Header.Get("x-ms-item-type"))
-		require.JSONEq(t, c.want, r.body, c.text)
+		require.JSONEq(t, c.want, r.Text, c.text)
 	}
 }
 
 func TestQueriesComeInPages(t *testing.T) {
 	h, p := fleet(t)
 	page := func(text, size, token string) (string, string) {
-		ids, next := p.twins(text, "x-ms-max-item-count", size, "x-ms-continuation", token)
+		ids, next := twins(p, text, "x-ms-max-item-count", size, "x-ms-continuation", token)
 		return strings.Join(ids, " "), next
 	}
 	ids, next := page("SELECT * FROM devices", "3", "")
@@ -117,45 +118,45 @@ func TestQueriesComeInPages(t *testing.T) {
 	require.Empty(t, next)
 
 	groups := "SELECT deviceId, COUNT() AS n FROM devices GROUP BY deviceId"
-	r := p.queryFor(groups, "x-ms-max-item-count", "3")
-	require.JSONEq(t, `[{"deviceId":"dev-0","n":1},{"deviceId":"dev-2","n":1},{"deviceId":"dev-4","n":1}]`, r.body)
-	r = p.queryFor(groups, "x-ms-max-item-count", "3", "x-ms-continuation", r.Header.Get("x-ms-continuation"))
-	require.JSONEq(t, `[{"deviceId":"dev-5","n":1}]`, r.body)
+	r := queryFor(p, groups, "x-ms-max-item-count", "3")
+	require.JSONEq(t, `[{"deviceId":"dev-0","n":1},{"deviceId":"dev-2","n":1},{"deviceId":"dev-4","n":1}]`, r.Text)
+	r = queryFor(p, groups, "x-ms-max-item-count", "3", "x-ms-continuation", r.Header.Get("x-ms-continuation"))
+	require.JSONEq(t, `[{"deviceId":"dev-5","n":1}]`, r.Text)
 	require.Empty(t, r.Header.Get("x-ms-continuation"))
 }
 
 func TestBadQueriesAreRefused(t *testing.T) {
 	_, p := fleet(t)
-	r := p.queryFor("SELECT * FROM devices WHERE tags.group = 'a'")
-	r.refusedOldForm(t, 400004)
-	require.Contains(t, r.body, "at position 34")
-	require.Contains(t, r.body, "[[group]]")
+	r := queryFor(p, "SELECT * FROM devices WHERE tags.group = 'a'")
+	r.RefusedOldForm(t, 400004)
+	require.Contains(t, r.Text, "at position 34")
+	require.Contains(t, r.Text, "[[group]]")
 	all := "SELECT * FROM devices"
 	for _, size := range []string{"0", "-1", "1001", "x"} {
-		p.queryFor(all, "x-ms-max-item-count", size).refusedOldForm(t, 400004)
+		queryFor(p, all, "x-ms-max-item-count", size).RefusedOldForm(t, 400004)
 	}
-	_, next := p.twins(all, "x-ms-max-item-count", "2")
+	_, next := twins(p, all, "x-ms-max-item-count", "2")
 	require.NotEmpty(t, next)
-	p.queryFor(all+" ", "x-ms-continuation", next).refusedOldForm(t, 400004) // the token of another query
+	queryFor(p, all+" ", "x-ms-continuation", next).RefusedOldForm(t, 400004) // the token of another query
 	raw, err := base64.RawURLEncoding.DecodeString(next)
 	require.NoError(t, err)
 	for i := range raw {
 		raw[i] ^= 1
-		p.queryFor(all, "x-ms-continuation", base64.RawURLEncoding.EncodeToString(raw)).refusedOldForm(t, 400004)
+		queryFor(p, all, "x-ms-continuation", base64.RawURLEncoding.EncodeToString(raw)).RefusedOldForm(t, 400004)
 		raw[i] ^= 1
 	}
 	for _, token := range []string{"-1", "3", "%", next[:8], next + "AA"} {
-		p.queryFor(all, "x-ms-continuation", token).refusedOldForm(t, 400004)
+		queryFor(p, all, "x-ms-continuation", token).RefusedOldForm(t, 400004)
 	}
 }
 
 // Some tools of back ends encode the slashes of a path.
 func TestSlashesOfBackEndsMayBeEncoded(t *testing.T) {
 	_, p := fleet(t)
-	require.Equal(t, "dev-3", p.do("GET", "/twins%2Fdev-3"+version, "").object(t)["deviceId"])
-	require.Equal(t, "m", p.do("GET", "/devices%2fdev-3%2fmodules%2fm"+version, "").object(t)["moduleId"])
-	require.Equal(t, 200, p.post("/devices%2Fquery"+version, `{"query":"SELECT * FROM devices"}`).StatusCode)
-	require.Equal(t, 404, p.do("GET", "/nothing%2Fhere"+version, "").StatusCode)
+	require.Equal(t, "dev-3", p.Do("GET", "/twins%2Fdev-3"+hubtest.Version, "").Object(t)["deviceId"])
+	require.Equal(t, "m", p.Do("GET", "/devices%2fdev-3%2fmodules%2fm"+hubtest.Version, "").Object(t)["moduleId"])
+	require.Equal(t, 200, p.Post("/devices%2Fquery"+hubtest.Version, `{"query":"SELECT * FROM devices"}`).StatusCode)
+	require.Equal(t, 404, p.Do("GET", "/nothing%2Fhere"+hubtest.Version, "").StatusCode)
 }
 
 func TestQueriesSeeConnectionsOfAllProtocols(t *testing.T) {
@@ -163,7 +164,7 @@ func TestQueriesSeeConnectionsOfAllProtocols(t *testing.T) {
 		h, p := fleet(t)
 		connected := func() string {
 			synctest.Wait()
-			ids, _ := p.twins("SELECT * FROM devices WHERE connectionState = 'Connected'")
+			ids, _ := twins(p, "SELECT * FROM devices WHERE connectionState = 'Connected'")
 			return strings.Join(ids, " ")
 		}
 		device := func(id string) hubdata.Device {
@@ -172,13 +173,13 @@ func TestQueriesSeeConnectionsOfAllProtocols(t *testing.T) {
 			return d
 		}
 		require.Empty(t, connected())
-		login(t, h, device("dev-1"))
+		hubtest.Login(t, h, device("dev-1"))
 		shared := loginAMQP(t, h, device("dev-2"))
-		require.Equal(t, 200, shared.cbs().put(token(device("dev-3"))))
+		require.Equal(t, 200, shared.cbs().put(hubtest.Token(device("dev-3"))))
 		require.Equal(t, "dev-1 dev-2 dev-3", connected())
 		require.Equal(t, 1, h.Drop("dev-3"))
 		require.Equal(t, "dev-1", connected())
-		login(t, h, device("dev-3"))
+		hubtest.Login(t, h, device("dev-3"))
 		require.Equal(t, "dev-1 dev-3", connected())
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A memory is a Store that a test can copy at any moment, as a kill would leave it, and make fail.
@@ -243,18 +244,18 @@ func TestTheStorageSurvives(t *testing.T) {
 		{"DELETE", "/store/c-2?restype=container", "", nil, 202},
 	} {
 		r := store.request(c.method, c.path, c.body, c.header...)
-		require.Equal(t, c.status, r.StatusCode, "%s %s: %s", c.method, c.path, r.body)
+		require.Equal(t, c.status, r.StatusCode, "%s %s: %s", c.method, c.path, r.Text)
 		got := hubOn(t, s.killed(), testbroker.Options{})
 		require.Equal(t, h.StorageConnectionString("hub"), got.StorageConnectionString("hub"), "with the key")
 		require.Equal(t, store.all(), newStorage(t, got).all())
 	}
 	got := newStorage(t, hubOn(t, s.killed(), testbroker.Options{}))
-	require.Equal(t, "firstsecondfirst", got.request("GET", "/store/c-1/l", "").body)
-	got.request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Latest>CCCC</Latest></BlockList>").storeRefused(t, 400,
+	require.Equal(t, "firstsecondfirst", got.request("GET", "/store/c-1/l", "").Text)
+	got.request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Latest>CCCC</Latest></BlockList>").StoreRefused(t, 400,
 		"InvalidBlockList")
 	r := got.request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Committed>BBBB</Committed></BlockList>")
-	require.Equal(t, 201, r.StatusCode, r.body)
-	require.Equal(t, "second", got.request("GET", "/store/c-1/l", "").body, "blocks of a file stay blocks")
+	require.Equal(t, 201, r.StatusCode, r.Text)
+	require.Equal(t, "second", got.request("GET", "/store/c-1/l", "").Text, "blocks of a file stay blocks")
 	h.Reset()
 	after := hubOn(t, s.killed(), testbroker.Options{})
 	require.Equal(t, store.all(), newStorage(t, after).all())
@@ -267,7 +268,7 @@ func (s *storageClient) all() (all string) {
 	for _, path := range []string{"?comp=list&include=metadata", "/c-1?restype=container&comp=list&include=metadata",
 		"/c-2?restype=container&comp=list", "/owned?restype=container&comp=list", "/c-1/a/b", "/c-1/empty", "/c-1/l"} {
 		r := s.request("GET", "/store"+path, "")
-		body, _, _ := strings.Cut(r.body, "RequestId") // of a refusal
+		body, _, _ := strings.Cut(r.Text, "RequestId") // of a refusal
 		all += fmt.Sprintln(path, r.Header.Get("Content-Type"), body)
 	}
 	return all
@@ -278,18 +279,18 @@ func TestConfigurationsSurvive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &memory{}
 		h := hubOn(t, s, testbroker.Options{})
-		p := backEnd(t, h, hubdata.AllRights)
+		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		for _, id := range []string{"ulm", "gone"} {
-			p.configure(id, `{"id":"`+id+`","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
+			configure(p, id, `{"id":"`+id+`","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
 				"content":{"deviceContent":{"properties.desired.x":1.50}},
 				"metrics":{"queries":{"fast":"SELECT deviceId FROM devices WHERE properties.desired.x = 7"}}}`)
 		}
-		require.Equal(t, 204, p.do("DELETE", "/configurations/gone"+version, "").StatusCode)
-		made := p.do("GET", "/configurations"+version, "").body
+		require.Equal(t, 204, p.Do("DELETE", "/configurations/gone"+hubtest.Version, "").StatusCode)
+		made := p.Do("GET", "/configurations"+hubtest.Version, "").Text
 		s = s.killed()
 		h = hubOn(t, s, testbroker.Options{})
-		p = newPoster(t, h.Dial(testbroker.PortHTTP), nil, p.token)
-		require.Equal(t, made, p.do("GET", "/configurations"+version, "").body)
+		p = hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, p.Token)
+		require.Equal(t, made, p.Do("GET", "/configurations"+hubtest.Version, "").Text)
 		_, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm"}`))
@@ -297,7 +298,7 @@ func TestConfigurationsSurvive(t *testing.T) {
 		require.JSONEq(t, `{"x":1.50}`, desiredOf(t, h, "dev-1"))
 		twin, err := h.Twin("dev-1")
 		require.NoError(t, err)
-		again := p.configure("next", `{"id":"next"}`)
+		again := configure(p, "next", `{"id":"next"}`)
 		require.NotContains(t, made, again["etag"].(string))
 
 		// A configuration that has been applied writes nothing again after a start.
@@ -320,7 +321,7 @@ func TestTagsDifferFromThoseOfAnEarlierRun(t *testing.T) {
 	again := store.put("a", "y").Header.Get("ETag")
 	require.Greater(t, again, tag)
 	r := store.request("PUT", "/store/c-1/a", "z", "x-ms-blob-type", "BlockBlob", "If-Match", tag)
-	r.storeRefused(t, 412, "ConditionNotMet")
+	r.StoreRefused(t, 412, "ConditionNotMet")
 }
 
 // Enrollments and registrations survive, with the order of groups and the ETags.
@@ -355,14 +356,14 @@ func TestAStoreThatFails(t *testing.T) {
 	h := hubOn(t, s, testbroker.Options{})
 	d, err := h.AddDevice("dev-1")
 	require.NoError(t, err)
-	w := login(t, h, d)
-	w.publish(1, events, "saved")
-	require.EqualValues(t, 1, w.acked())
+	w := hubtest.Login(t, h, d)
+	w.Publish(1, hubtest.Events, "saved")
+	require.EqualValues(t, 1, w.Acked())
 	s.mu.Lock()
 	s.fails = errors.New("disk full")
 	s.mu.Unlock()
-	w.publish(2, events, "lost")
-	w.end() // instead of the PUBACK
+	w.Publish(2, hubtest.Events, "lost")
+	w.End() // instead of the PUBACK
 	require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("dev-1") == 0 }))
 	_, err = h.AddDevice("dev-2")
 	require.NoError(t, err, "it returns, although nothing is saved")
@@ -440,11 +441,11 @@ func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 		t.Run(fmt.Sprintf("in pieces of %d", 100/pieces), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &slowMemory{}
-				h, d := newHub(t, &testbroker.Options{Store: s})
+				h, d := hubtest.NewHub(t, &testbroker.Options{Store: s})
 				conn, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub")
 				require.NoError(t, err)
-				w := newWire(t, tls.Client(conn, h.ClientTLS())) // a read returns one record
-				require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+				w := hubtest.NewWire(t, tls.Client(conn, h.ClientTLS())) // a read returns one record
+				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 				synctest.Wait()
 				s.mu.Lock()
 				before := s.saves
@@ -452,15 +453,15 @@ func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 				const n = 100
 				var piece []byte
 				for id := range n {
-					piece = append(piece, publishBytes(2, uint16(id+1), events, "x")...)
+					piece = append(piece, hubtest.PublishBytes(2, uint16(id+1), hubtest.Events, "x")...)
 					if (id+1)%(n/pieces) == 0 {
-						w.send(piece)
+						w.Send(piece)
 						synctest.Wait()
 						piece = nil
 					}
 				}
 				for id := range uint16(n) {
-					require.Equal(t, id+1, w.acked())
+					require.Equal(t, id+1, w.Acked())
 					saved := 0
 					for name := range s.killed().records {
 						if name[0] == "messages" {
@@ -481,42 +482,42 @@ func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 func TestPubacksThatWaitForTheStoreComeInTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowMemory{}
-		h, d := newHub(t, &testbroker.Options{Store: s})
-		w := login(t, h, d)
-		w.send(append(publishBytes(2, 1, events, "x"), 0xc0, 0))
-		require.Equal(t, uint16(1), w.acked())
+		h, d := hubtest.NewHub(t, &testbroker.Options{Store: s})
+		w := hubtest.Login(t, h, d)
+		w.Send(append(hubtest.PublishBytes(2, 1, hubtest.Events, "x"), 0xc0, 0))
+		require.Equal(t, uint16(1), w.Acked())
 		saved := func(name [2]string) bool { return name[0] == "messages" }
 		require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(s.killed().records)), saved))
-		w.expect(pingresp)
-		w.publish(2, events, "x")
+		w.Expect(hubtest.Pingresp)
+		w.Publish(2, hubtest.Events, "x")
 		synctest.Wait()
-		w.send([]byte{0xc0, 0})
-		require.Equal(t, uint16(2), w.acked())
-		w.expect(pingresp)
-		w.publish(3, events, "x")
-		require.NoError(t, w.conn.(interface{ CloseWrite() error }).CloseWrite())
-		require.Equal(t, uint16(3), w.acked())
-		require.ErrorIs(t, w.end(), io.EOF)
+		w.Send([]byte{0xc0, 0})
+		require.Equal(t, uint16(2), w.Acked())
+		w.Expect(hubtest.Pingresp)
+		w.Publish(3, hubtest.Events, "x")
+		require.NoError(t, w.Conn.(interface{ CloseWrite() error }).CloseWrite())
+		require.Equal(t, uint16(3), w.Acked())
+		require.ErrorIs(t, w.End(), io.EOF)
 	})
 }
 
 // A client that is far ahead of the store is read no more until the store has caught up.
 func TestAClientAheadOfTheStoreWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Store: &slowMemory{}})
-		w := login(t, h, d)
+		h, d := hubtest.NewHub(t, &testbroker.Options{Store: &slowMemory{}})
+		w := hubtest.Login(t, h, d)
 		synctest.Wait()
 		const n = 10_000
 		var all []byte
 		for id := range uint16(n) {
-			all = append(all, publishBytes(2, id+1, events, "x")...)
+			all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "x")...)
 		}
-		go w.conn.Write(all)
+		go w.Conn.Write(all)
 		synctest.Wait()
 		require.Greater(t, h.Len(), 4096)
 		require.Less(t, h.Len(), 6000)
 		for id := range uint16(n) {
-			require.Equal(t, id+1, w.acked())
+			require.Equal(t, id+1, w.Acked())
 		}
 	})
 }

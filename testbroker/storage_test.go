@@ -20,11 +20,12 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A storageClient signs requests with the key of a hub's storage account.
 type storageClient struct {
-	*poster
+	*hubtest.Poster
 	key []byte
 }
 
@@ -33,14 +34,14 @@ func newStorage(t testing.TB, h *testbroker.Hub) *storageClient {
 	key, _, _ = strings.Cut(key, ";")
 	raw, err := base64.StdEncoding.DecodeString(key)
 	require.NoError(t, err)
-	return &storageClient{newPoster(t, h.Dial(testbroker.PortHTTP), nil, ""), raw}
+	return &storageClient{hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, ""), raw}
 }
 
 // request sends a signed request. It writes the text to sign as the service's documents have it.
-func (s *storageClient) request(method, path, body string, header ...string) reply {
-	s.t.Helper()
+func (s *storageClient) request(method, path, body string, header ...string) hubtest.Reply {
+	s.T.Helper()
 	u, err := url.Parse(path)
-	require.NoError(s.t, err)
+	require.NoError(s.T, err)
 	all := map[string]string{"x-ms-date": time.Now().UTC().Format(http.TimeFormat), "x-ms-version": "2021-12-02"}
 	for i := 0; i < len(header); i += 2 {
 		all[strings.ToLower(header[i])] = header[i+1]
@@ -67,13 +68,13 @@ func (s *storageClient) request(method, path, body string, header ...string) rep
 	for name, v := range all {
 		sent = append(sent, http.CanonicalHeaderKey(name), v)
 	}
-	return s.do(method, path, body, sent...)
+	return s.Do(method, path, body, sent...)
 }
 
 // sign returns the query of a service SAS for the container c-1 with some fields.
 func (s *storageClient) sign(fields string) string {
 	q, err := url.ParseQuery(fields)
-	require.NoError(s.t, err)
+	require.NoError(s.T, err)
 	names := strings.Fields("sp st se resource si sip spr sv sr snapshot ses rscc rscd rsce rscl rsct")
 	if q.Get("sv") < "2020-12-06" {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "ses" })
@@ -91,17 +92,17 @@ func (s *storageClient) sign(fields string) string {
 }
 
 // put stores a blob, which must be taken.
-func (s *storageClient) put(name, body string, header ...string) reply {
-	s.t.Helper()
+func (s *storageClient) put(name, body string, header ...string) hubtest.Reply {
+	s.T.Helper()
 	r := s.request("PUT", "/store/c-1/"+name, body, append(header, "x-ms-blob-type", "BlockBlob")...)
-	require.Equal(s.t, 201, r.StatusCode, r.body)
+	require.Equal(s.T, 201, r.StatusCode, r.Text)
 	return r
 }
 
 // inStorage runs a test with a container c-1.
 func inStorage(t *testing.T, test func(t *testing.T, h *testbroker.Hub, s *storageClient)) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		s := newStorage(t, h)
 		require.Equal(t, 201, s.request("PUT", "/store/c-1?restype=container", "").StatusCode)
 		test(t, h, s)
@@ -114,12 +115,12 @@ func TestAContainerKeepsBlobsWithMetadata(t *testing.T) {
 		first := r.Header.Get("ETag")
 		time.Sleep(time.Hour)
 		r = s.request("PUT", "/store/c-1/a/b.txt?comp=metadata", "", "x-ms-meta-other", "1")
-		require.Equal(t, 200, r.StatusCode, r.body)
+		require.Equal(t, 200, r.StatusCode, r.Text)
 		second := r.Header.Get("ETag")
 		require.NotEqual(t, first, second)
 		require.Equal(t, time.Now().UTC().Format(http.TimeFormat), r.Header.Get("Last-Modified"))
 		r = s.request("GET", "/store/c-1/a/b.txt", "")
-		require.Equal(t, []string{"0123456789", second, "text/plain", "1", ""}, []string{r.body, r.Header.Get("ETag"),
+		require.Equal(t, []string{"0123456789", second, "text/plain", "1", ""}, []string{r.Text, r.Header.Get("ETag"),
 			r.Header.Get("Content-Type"), r.Header.Get("x-ms-meta-other"), r.Header.Get("x-ms-meta-owner")})
 		r = s.request("HEAD", "/store/c-1/a/b.txt", "")
 		require.EqualValues(t, 10, r.ContentLength)
@@ -127,17 +128,17 @@ func TestAContainerKeepsBlobsWithMetadata(t *testing.T) {
 		require.Equal(t, "1", r.Header.Get("x-ms-meta-other"))
 		for text, want := range map[string]string{"bytes=2-4": "234", "bytes=8-": "89", "bytes=0-99": "0123456789"} {
 			r = s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", text)
-			require.Equal(t, []any{206, want}, []any{r.StatusCode, r.body})
+			require.Equal(t, []any{206, want}, []any{r.StatusCode, r.Text})
 		}
 		r = s.request("GET", "/store/c-1/a/b.txt", "", "Range", "bytes=2-4")
 		require.Equal(t, "bytes 2-4/10", r.Header.Get("Content-Range"))
-		s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", "bytes=10-11").storeRefused(t, 416, "InvalidRange")
-		s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", "bytes=4-2").storeRefused(t, 400, "InvalidHeaderValue")
+		s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", "bytes=10-11").StoreRefused(t, 416, "InvalidRange")
+		s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", "bytes=4-2").StoreRefused(t, 400, "InvalidHeaderValue")
 		require.Equal(t, 202, s.request("DELETE", "/store/c-1/a/b.txt", "").StatusCode)
-		s.request("GET", "/store/c-1/a/b.txt", "").storeRefused(t, 404, "BlobNotFound")
-		s.request("DELETE", "/store/c-1/a/b.txt", "").storeRefused(t, 404, "BlobNotFound")
+		s.request("GET", "/store/c-1/a/b.txt", "").StoreRefused(t, 404, "BlobNotFound")
+		s.request("DELETE", "/store/c-1/a/b.txt", "").StoreRefused(t, 404, "BlobNotFound")
 		h.Reset()
-		s.request("GET", "/store/c-1/a/b.txt", "").storeRefused(t, 404, "ContainerNotFound")
+		s.request("GET", "/store/c-1/a/b.txt", "").StoreRefused(t, 404, "ContainerNotFound")
 	})
 }
 
@@ -148,11 +149,11 @@ func TestTheStoreHasNoSnapshots(t *testing.T) {
 		const at = "2020-01-01T00:00:00.0000000Z"
 		for _, method := range []string{"GET", "DELETE"} {
 			for _, query := range []string{"?snapshot=" + at, "?versionid=" + at, "?deletetype=permanent"} {
-				s.request(method, "/store/c-1/f"+query, "").storeRefused(t, 400, "UnsupportedQueryParameter")
+				s.request(method, "/store/c-1/f"+query, "").StoreRefused(t, 400, "UnsupportedQueryParameter")
 			}
 		}
-		s.request("DELETE", "/store/c-1/f", "", "x-ms-delete-snapshots", "only").storeRefused(t, 400, "UnsupportedHeader")
-		require.Equal(t, "x", s.request("GET", "/store/c-1/f", "").body)
+		s.request("DELETE", "/store/c-1/f", "", "x-ms-delete-snapshots", "only").StoreRefused(t, 400, "UnsupportedHeader")
+		require.Equal(t, "x", s.request("GET", "/store/c-1/f", "").Text)
 		require.Equal(t, 202, s.request("DELETE", "/store/c-1/f", "", "x-ms-delete-snapshots", "include").StatusCode)
 	})
 }
@@ -168,7 +169,7 @@ func TestASignedRequestHasOneReading(t *testing.T) {
 			header = append(header, name, v[0])
 		}
 		for _, query := range []string{"?Comp=metadata", "?a=1%0Acomp:metadata", "?a%0Db=1"} {
-			s.do("GET", "/store/c-1/f"+query, "", header...).storeRefused(t, 400, "InvalidQueryParameterValue")
+			s.Do("GET", "/store/c-1/f"+query, "", header...).StoreRefused(t, 400, "InvalidQueryParameterValue")
 		}
 	})
 }
@@ -204,8 +205,8 @@ func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
 			inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
 				d, err := h.Device("dev-1")
 				require.NoError(t, err)
-				device := newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
-				l := device.beginUpload("a")
+				device := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.Token(d))
+				l := beginUpload(device, "a")
 				in := h.Inject(c.fault)
 				for _, path := range []string{"/store?comp=list", "/store/c-1?restype=container", "/store/c-1/f",
 					"/uploads/dev-1/a"} {
@@ -216,7 +217,7 @@ func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
 					}
 				}
 				before := in.Fired()
-				_, err = device.try("PUT", l.uri(""), "x", "Host", l.HostName, "x-ms-blob-type", "BlockBlob")
+				_, err = device.Try("PUT", l.uri(""), "x", "Host", l.HostName, "x-ms-blob-type", "BlockBlob")
 				require.Equal(t, c.uploads, in.Fired()-before)
 				require.True(t, err == nil || name == "absent", err)
 			})
@@ -227,24 +228,24 @@ func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
 func TestConditionsDecideBetweenWriters(t *testing.T) {
 	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
 		const blob, kind = "/store/c-1/a", "x-ms-blob-type"
-		s.request("PUT", blob, "", kind, "BlockBlob", "If-Match", `"0x1"`).storeRefused(t, 412, "ConditionNotMet")
-		s.request("PUT", blob+"?comp=metadata", "", "If-Match", `"0x1"`).storeRefused(t, 404, "BlobNotFound")
+		s.request("PUT", blob, "", kind, "BlockBlob", "If-Match", `"0x1"`).StoreRefused(t, 412, "ConditionNotMet")
+		s.request("PUT", blob+"?comp=metadata", "", "If-Match", `"0x1"`).StoreRefused(t, 404, "BlobNotFound")
 		tag := s.put("a", "1", "If-None-Match", "*").Header.Get("ETag")
-		s.request("PUT", blob, "2", kind, "BlockBlob", "If-None-Match", "*").storeRefused(t, 409, "BlobAlreadyExists")
-		s.request("PUT", blob, "2", kind, "BlockBlob", "If-None-Match", tag).storeRefused(t, 412, "ConditionNotMet")
-		s.request("GET", blob, "", "If-Match", `"0x1"`).storeRefused(t, 412, "ConditionNotMet")
+		s.request("PUT", blob, "2", kind, "BlockBlob", "If-None-Match", "*").StoreRefused(t, 409, "BlobAlreadyExists")
+		s.request("PUT", blob, "2", kind, "BlockBlob", "If-None-Match", tag).StoreRefused(t, 412, "ConditionNotMet")
+		s.request("GET", blob, "", "If-Match", `"0x1"`).StoreRefused(t, 412, "ConditionNotMet")
 		require.Equal(t, 304, s.request("GET", blob, "", "If-None-Match", tag).StatusCode)
 		// A list has ETags without quotes.
 		r := s.request("PUT", blob+"?comp=metadata", "", "If-Match", strings.Trim(tag, `"`), "x-ms-meta-a", "1")
-		require.Equal(t, 200, r.StatusCode, r.body)
-		s.request("PUT", blob+"?comp=metadata", "", "If-Match", tag).storeRefused(t, 412, "ConditionNotMet")
-		s.request("DELETE", blob, "", "If-Match", tag).storeRefused(t, 412, "ConditionNotMet")
+		require.Equal(t, 200, r.StatusCode, r.Text)
+		s.request("PUT", blob+"?comp=metadata", "", "If-Match", tag).StoreRefused(t, 412, "ConditionNotMet")
+		s.request("DELETE", blob, "", "If-Match", tag).StoreRefused(t, 412, "ConditionNotMet")
 		now := time.Now().UTC()
 		earlier, later := now.Add(-time.Minute).Format(http.TimeFormat), now.Add(time.Minute).Format(http.TimeFormat)
-		s.request("DELETE", blob, "", "If-Unmodified-Since", earlier).storeRefused(t, 412, "ConditionNotMet")
+		s.request("DELETE", blob, "", "If-Unmodified-Since", earlier).StoreRefused(t, 412, "ConditionNotMet")
 		require.Equal(t, 304, s.request("GET", blob, "", "If-Modified-Since", later).StatusCode)
 		require.Equal(t, 200, s.request("GET", blob, "", "If-Modified-Since", earlier).StatusCode)
-		s.request("GET", blob, "", "If-Modified-Since", "today").storeRefused(t, 400, "InvalidHeaderValue")
+		s.request("GET", blob, "", "If-Modified-Since", "today").StoreRefused(t, 400, "InvalidHeaderValue")
 		require.Equal(t, 202, s.request("DELETE", blob, "", "If-Match", r.Header.Get("ETag")).StatusCode)
 	})
 }
@@ -264,7 +265,7 @@ func TestPropertiesOfContent(t *testing.T) {
 		read := func(path string) (found []string) {
 			for _, method := range []string{"GET", "HEAD"} {
 				r := s.request(method, path, "")
-				require.Equal(t, 200, r.StatusCode, r.body)
+				require.Equal(t, 200, r.StatusCode, r.Text)
 				found = nil
 				for _, name := range headers {
 					found = append(found, r.Header.Get(name))
@@ -275,7 +276,7 @@ func TestPropertiesOfContent(t *testing.T) {
 		s.put("f", "content", stated("x-ms-blob-")...)
 		require.Equal(t, all, read("/store/c-1/f"))
 		require.Equal(t, 206, s.request("GET", "/store/c-1/f", "", "x-ms-range", "bytes=0-1").StatusCode)
-		list := s.request("GET", "/store/c-1?restype=container&comp=list", "").body
+		list := s.request("GET", "/store/c-1?restype=container&comp=list", "").Text
 		for i, name := range headers {
 			require.Contains(t, list, "<"+name+">"+all[i]+"</"+name+">")
 		}
@@ -298,7 +299,7 @@ func TestPropertiesOfContent(t *testing.T) {
 		// A SAS may have other ones for its reader.
 		sas := s.sign("sr=c&sv=2020-12-06&sp=r&rsct=text/plain&rscd=attachment&se=" +
 			time.Now().UTC().Add(time.Hour).Format(time.RFC3339))
-		r := s.do("GET", "/store/c-1/f"+sas, "")
+		r := s.Do("GET", "/store/c-1/f"+sas, "")
 		require.Equal(t, []string{"text/plain", "br", "attachment"}, []string{r.Header.Get("Content-Type"),
 			r.Header.Get("Content-Encoding"), r.Header.Get("Content-Disposition")})
 		r = s.request("GET", "/store/c-1/f?rsct=text/plain", "")
@@ -309,16 +310,16 @@ func TestPropertiesOfContent(t *testing.T) {
 // A device compresses what it uploads, and back ends learn that.
 func TestAnUploadKeepsItsEncoding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
-		l := p.beginUpload("a")
-		r := p.put(l, "", "content", "x-ms-blob-type", "BlockBlob", "x-ms-blob-content-encoding", "br")
-		require.Equal(t, 201, r.StatusCode, r.body)
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
+		l := beginUpload(p, "a")
+		r := put(p, l, "", "content", "x-ms-blob-type", "BlockBlob", "x-ms-blob-content-encoding", "br")
+		require.Equal(t, 201, r.StatusCode, r.Text)
 		b, ok := h.Blob(l.BlobName)
 		require.True(t, ok)
 		require.Equal(t, "br", b.ContentEncoding)
 		r = newStorage(t, h).request("GET", "/uploads/"+l.BlobName, "")
-		require.Equal(t, []string{"br", "content"}, []string{r.Header.Get("Content-Encoding"), r.body})
+		require.Equal(t, []string{"br", "content"}, []string{r.Header.Get("Content-Encoding"), r.Text})
 	})
 }
 
@@ -368,7 +369,7 @@ func (s *storageClient) list(prefix, delimiter string, most, pages int) (all []s
 	for range pages + 1 {
 		query := url.Values{"prefix": {prefix}, "delimiter": {delimiter}, "maxresults": {strconv.Itoa(most)},
 			"marker": {next}}
-		body := s.request("GET", "/store/c-1?restype=container&comp=list&"+query.Encode(), "").body
+		body := s.request("GET", "/store/c-1?restype=container&comp=list&"+query.Encode(), "").Text
 		for _, part := range strings.Split(body, "<Name>")[1:] {
 			name, _, _ := strings.Cut(part, "<")
 			all = append(all, name)
@@ -389,7 +390,7 @@ func TestAListHasPages(t *testing.T) {
 		// A staged block makes no blob.
 		require.Equal(t, 201, s.request("PUT", "/store/c-1/a?comp=block&blockid=AAAA", "x").StatusCode)
 		list := func(query string) (found []string, body string) {
-			body = s.request("GET", "/store/c-1?restype=container&comp=list"+query, "").body
+			body = s.request("GET", "/store/c-1?restype=container&comp=list"+query, "").Text
 			for _, part := range strings.Split(body, "<Name>")[1:] {
 				name, _, _ := strings.Cut(part, "<")
 				found = append(found, name)
@@ -422,17 +423,17 @@ func TestAListHasPages(t *testing.T) {
 		for query, code := range map[string]string{"&maxresults=0": "OutOfRangeQueryParameterValue",
 			"&maxresults=x": "InvalidQueryParameterValue", "&marker=!": "InvalidQueryParameterValue",
 			"&include=all": "InvalidQueryParameterValue", "&prefix=%01": "InvalidQueryParameterValue"} {
-			s.request("GET", "/store/c-1?restype=container&comp=list"+query, "").storeRefused(t, 400, code)
+			s.request("GET", "/store/c-1?restype=container&comp=list"+query, "").StoreRefused(t, 400, code)
 		}
 
 		url, err := h.ContainerURL("hub", "own", time.Hour)
 		require.NoError(t, err)
 		require.Contains(t, url, "https://hub/store/own?")
-		body = s.request("GET", "/store?comp=list", "").body
+		body = s.request("GET", "/store?comp=list", "").Text
 		require.Contains(t, body, "<Name>c-1</Name>")
 		require.Contains(t, body, "<Name>own</Name>")
 		h.Reset()
-		body = s.request("GET", "/store?comp=list", "").body
+		body = s.request("GET", "/store?comp=list", "").Text
 		require.NotContains(t, body, "<Name>c-1</Name>")
 		require.Contains(t, body, "<Name>own</Name>", "the hub's owner has made it")
 	})
@@ -442,15 +443,15 @@ func TestAListHasPages(t *testing.T) {
 func TestSignaturesOfContainers(t *testing.T) {
 	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
 		s.put("a", "1")
-		anonymous := newPoster(t, h.Dial(testbroker.PortHTTP), nil, "")
+		anonymous := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, "")
 		sign := s.sign
 		soon := time.Now().UTC().Add(time.Hour).Format(time.RFC3339)
 		all := func(rights string) string { return "sr=c&sv=2020-12-06&sp=" + rights + "&se=" + soon }
-		try := func(method, path, sas, more string, header ...string) reply {
-			return anonymous.do(method, path+sas+more, "", append(header, "x-ms-version", "2021-12-02")...)
+		try := func(method, path, sas, more string, header ...string) hubtest.Reply {
+			return anonymous.Do(method, path+sas+more, "", append(header, "x-ms-version", "2021-12-02")...)
 		}
-		require.Equal(t, "1", try("GET", "/store/c-1/a", sign(all("r")), "").body)
-		require.Equal(t, "1", try("GET", "/store/c-1/a", sign("sr=c&sv=2018-11-09&sp=r&se="+soon), "").body)
+		require.Equal(t, "1", try("GET", "/store/c-1/a", sign(all("r")), "").Text)
+		require.Equal(t, "1", try("GET", "/store/c-1/a", sign("sr=c&sv=2018-11-09&sp=r&se="+soon), "").Text)
 		for sas, code := range map[string]string{
 			sign(all("w")):                                      "AuthorizationPermissionMismatch",
 			sign(all("r") + "&sip=127.0.0.1"):                   "AuthenticationFailed",
@@ -463,26 +464,26 @@ func TestSignaturesOfContainers(t *testing.T) {
 			strings.Replace(sign(all("r")), "sp=r", "sp=rw", 1): "AuthenticationFailed",
 			sign(all("r") + "&spr=https"):                       "AuthorizationProtocolMismatch",
 		} {
-			try("GET", "/store/c-1/a", sas, "").storeRefused(t, 403, code)
+			try("GET", "/store/c-1/a", sas, "").StoreRefused(t, 403, code)
 		}
-		try("GET", "/store/c-1/a", sign(all("r")+"&rscc=a%0Ab"), "").storeRefused(t, 400, "InvalidQueryParameterValue")
+		try("GET", "/store/c-1/a", sign(all("r")+"&rscc=a%0Ab"), "").StoreRefused(t, 400, "InvalidQueryParameterValue")
 		require.Equal(t, 201, s.request("PUT", "/store/c-2?restype=container", "").StatusCode)
-		try("GET", "/store/c-2/a", sign(all("r")), "").storeRefused(t, 403, "AuthenticationFailed")
-		try("GET", "/store/c-1/a", "", "").storeRefused(t, 401, "NoAuthenticationInformation")
+		try("GET", "/store/c-2/a", sign(all("r")), "").StoreRefused(t, 403, "AuthenticationFailed")
+		try("GET", "/store/c-1/a", "", "").StoreRefused(t, 401, "NoAuthenticationInformation")
 		// Only the account's key makes, deletes and shows containers.
-		try("DELETE", "/store/c-1", sign(all("racwdl")), "&restype=container").storeRefused(t, 403,
+		try("DELETE", "/store/c-1", sign(all("racwdl")), "&restype=container").StoreRefused(t, 403,
 			"AuthorizationPermissionMismatch")
-		try("GET", "/store/c-1", sign(all("racwdl")), "&restype=container").storeRefused(t, 403,
+		try("GET", "/store/c-1", sign(all("racwdl")), "&restype=container").StoreRefused(t, 403,
 			"AuthorizationPermissionMismatch")
 		// The right to create is not that to overwrite.
 		require.Equal(t, 201, try("PUT", "/store/c-1/b", sign(all("c")), "", "x-ms-blob-type", "BlockBlob").StatusCode)
-		try("PUT", "/store/c-1/b", sign(all("c")), "", "x-ms-blob-type", "BlockBlob").storeRefused(t, 403,
+		try("PUT", "/store/c-1/b", sign(all("c")), "", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 403,
 			"UnauthorizedBlobOverwrite")
 		made, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
 		require.NoError(t, err)
-		require.Equal(t, "1", try("GET", "/store/c-1/a", made[strings.Index(made, "?"):], "").body)
+		require.Equal(t, "1", try("GET", "/store/c-1/a", made[strings.Index(made, "?"):], "").Text)
 		time.Sleep(time.Hour)
-		try("GET", "/store/c-1/a", sign(all("r")), "").storeRefused(t, 403, "AuthenticationFailed")
+		try("GET", "/store/c-1/a", sign(all("r")), "").StoreRefused(t, 403, "AuthenticationFailed")
 	})
 }
 
@@ -539,18 +540,18 @@ func TestTheStoreRefusesBadRequests(t *testing.T) {
 			{"GET", "/store/c-1/a", []string{"x-ms-date", time.Now().UTC().Add(-16 * time.Minute).Format(http.TimeFormat)}, 403,
 				"AuthenticationFailed"},
 		} {
-			s.request(c.method, c.path, "", c.header...).storeRefused(t, c.status, c.code)
+			s.request(c.method, c.path, "", c.header...).StoreRefused(t, c.status, c.code)
 		}
-		s.request("PUT", "/store/c-1/a?comp=block&blockid=AAAA"+strings.Repeat("%0D", 85), "x").storeRefused(t, 400,
+		s.request("PUT", "/store/c-1/a?comp=block&blockid=AAAA"+strings.Repeat("%0D", 85), "x").StoreRefused(t, 400,
 			"InvalidQueryParameterValue")
-		s.request("PUT", "/store/c-1/a?comp=block&blockid="+strings.Repeat("AAAA", 23), "x").storeRefused(t, 400,
+		s.request("PUT", "/store/c-1/a?comp=block&blockid="+strings.Repeat("AAAA", 23), "x").StoreRefused(t, 400,
 			"InvalidBlockId")
 		require.Equal(t, 201, s.request("PUT", "/store/c-1/a?comp=block&blockid="+strings.Repeat("A", 84)+"AA%3D%3D",
 			"x").StatusCode)
 		s.put("a", "", append(manyMetadata(64), "x-ms-blob-content-type", strings.Repeat("k", 1024))...)
-		s.do("GET", "/store/c-1/a", "", "Authorization", "SharedKey store").storeRefused(t, 400, "InvalidAuthenticationInfo")
+		s.Do("GET", "/store/c-1/a", "", "Authorization", "SharedKey store").StoreRefused(t, 400, "InvalidAuthenticationInfo")
 		s.key = []byte("another")
-		s.request("GET", "/store/c-1/a", "").storeRefused(t, 403, "AuthenticationFailed")
+		s.request("GET", "/store/c-1/a", "").StoreRefused(t, 403, "AuthenticationFailed")
 		_, err := h.ContainerURL("hub", "Bad", time.Hour)
 		require.ErrorContains(t, err, "lower-case letters")
 	})
@@ -565,7 +566,7 @@ func TestContainersAreBounded(t *testing.T) {
 		for i := range 99 {
 			require.Equal(t, 201, s.request("PUT", fmt.Sprintf("/store/more-%d?restype=container", i), "").StatusCode)
 		}
-		s.request("PUT", "/store/more-99?restype=container", "").storeRefused(t, 413, "RequestBodyTooLarge")
+		s.request("PUT", "/store/more-99?restype=container", "").StoreRefused(t, 413, "RequestBodyTooLarge")
 		block := strings.Repeat("x", 64<<20)
 		for range 3 {
 			require.Equal(t, 201, s.request("PUT", "/store/c-1/a?comp=block&blockid=AAAA", block).StatusCode, "it is replaced")
@@ -573,11 +574,11 @@ func TestContainersAreBounded(t *testing.T) {
 		// A file of the same block many times counts with its whole size.
 		r := s.request("PUT", "/store/c-1/a?comp=blocklist",
 			"<BlockList>"+strings.Repeat("<Latest>AAAA</Latest>", 5)+"</BlockList>")
-		r.storeRefused(t, 413, "RequestBodyTooLarge")
+		r.StoreRefused(t, 413, "RequestBodyTooLarge")
 		for i := range 2 {
 			s.put(strconv.Itoa(i), block)
 		}
-		s.request("PUT", "/store/c-1/more", block, "x-ms-blob-type", "BlockBlob").storeRefused(t, 413, "RequestBodyTooLarge")
+		s.request("PUT", "/store/c-1/more", block, "x-ms-blob-type", "BlockBlob").StoreRefused(t, 413, "RequestBodyTooLarge")
 		require.Equal(t, 202, s.request("DELETE", "/store/c-1/0", "").StatusCode)
 		s.put("more", block)
 		require.Equal(t, 202, s.request("DELETE", "/store/c-1?restype=container", "").StatusCode)
@@ -596,7 +597,7 @@ func TestAContainerHasSoManyBlobs(t *testing.T) {
 		for i := range 10_000 {
 			s.put(strconv.Itoa(i), "")
 		}
-		s.request("PUT", "/store/c-1/more", "", "x-ms-blob-type", "BlockBlob").storeRefused(t, 413, "RequestBodyTooLarge")
+		s.request("PUT", "/store/c-1/more", "", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 413, "RequestBodyTooLarge")
 		s.put("0", "it exists")
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // TestWhatWasAcknowledgedIsInTheLog runs a few devices through many faults. A device sends each
@@ -30,7 +31,7 @@ func TestWhatWasAcknowledgedIsInTheLog(t *testing.T) {
 func stress(t *testing.T, seed uint64) {
 	const devices, messages = 3, 60
 	rng := rand.New(rand.NewPCG(seed, 1))
-	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1})
+	h, _ := hubtest.NewHub(t, &testbroker.Options{Seed: seed + 1})
 	kinds := []fault.Kind{
 		fault.RefuseConnect, fault.SlowConnack, fault.SwallowConnack, fault.DropConnect,
 		fault.DropDuringPublish, fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback,
@@ -105,21 +106,21 @@ func sendAllBy(t *testing.T, dial func() (net.Conn, error), d hubdata.Device, pr
 		if err != nil {
 			continue
 		}
-		w := newWire(t, raw)
+		w := hubtest.NewWire(t, raw)
 		answer := func(p []byte) (byte, []byte, error) {
 			raw.SetDeadline(time.Now().Add(5 * time.Second))
 			raw.Write(p) // a failure shows in the missing answer
-			return w.read()
+			return w.Read()
 		}
-		kind, body, err := answer(connectOf(d).bytes())
-		if err == nil && kind == connack && body[1] == 0 {
+		kind, body, err := answer(hubtest.ConnectOf(d).Bytes())
+		if err == nil && kind == hubtest.Connack && body[1] == 0 {
 			for n < messages {
 				topic := fmt.Sprintf("%s/messages/events/%%24.mid=%d%s", resource(d)[1:], n, properties)
-				kind, body, err = answer(publishBytes(2, uint16(n+1), topic, fmt.Sprint("body ", n)))
+				kind, body, err = answer(hubtest.PublishBytes(2, uint16(n+1), topic, fmt.Sprint("body ", n)))
 				if err != nil {
 					break
 				}
-				if kind != puback || body[1] != byte(n+1) {
+				if kind != hubtest.Puback || body[1] != byte(n+1) {
 					t.Errorf("packet of type %d with %x for message %d", kind, body, n)
 				}
 				n++
@@ -131,21 +132,21 @@ func sendAllBy(t *testing.T, dial func() (net.Conn, error), d hubdata.Device, pr
 }
 
 func BenchmarkPublish(b *testing.B) {
-	h, d := newHub(b, nil)
-	w := login(b, h, d)
-	p := publishBytes(2, 1, events+"%24.ct=application%2Fjson&level=high%20temp", `{"celsius":71}`)
+	h, d := hubtest.NewHub(b, nil)
+	w := hubtest.Login(b, h, d)
+	p := hubtest.PublishBytes(2, 1, hubtest.Events+"%24.ct=application%2Fjson&level=high%20temp", `{"celsius":71}`)
 	b.ReportAllocs()
 	const window = 100
 	sent, acked := 0, 0
 	for b.Loop() {
 		if sent-acked == window {
-			w.acked()
+			w.Acked()
 			acked++
 		}
-		w.send(p)
+		w.Send(p)
 		sent++
 	}
 	for ; acked < sent; acked++ {
-		w.acked()
+		w.Acked()
 	}
 }

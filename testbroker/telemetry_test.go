@@ -11,33 +11,34 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func TestTelemetryIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
-		w, m := login(t, h, d), login(t, h, mod)
-		w.publish(258, events+"%24.mid=a&x=1", "one")
-		require.Equal(t, uint16(258), w.acked())
+		w, m := hubtest.Login(t, h, d), hubtest.Login(t, h, mod)
+		w.Publish(258, hubtest.Events+"%24.mid=a&x=1", "one")
+		require.Equal(t, uint16(258), w.Acked())
 		require.Equal(t, 1, h.Len(), "stored before it is acknowledged")
 
 		time.Sleep(time.Minute / 2)
-		m.publish(1, "devices/dev-1/modules/mod-1/messages/events/", "two")
-		m.acked()
-		w.send(publishBytes(2|8, 7, events+"%24.mid=c", "again")) // DUP
-		w.acked()
-		w.send(publishBytes(0, 0, events, "no answer wanted"))
-		w.send(publishBytes(2|1, 8, events+"x=1", "retained")) // RETAIN
-		require.Equal(t, uint16(8), w.acked())
+		m.Publish(1, "devices/dev-1/modules/mod-1/messages/events/", "two")
+		m.Acked()
+		w.Send(hubtest.PublishBytes(2|8, 7, hubtest.Events+"%24.mid=c", "again")) // DUP
+		w.Acked()
+		w.Send(hubtest.PublishBytes(0, 0, hubtest.Events, "no answer wanted"))
+		w.Send(hubtest.PublishBytes(2|1, 8, hubtest.Events+"x=1", "retained")) // RETAIN
+		require.Equal(t, uint16(8), w.Acked())
 
 		start := time.Now().Add(-time.Minute / 2)
 		want := []hubdata.Message{
 			{
 				DeviceID: "dev-1", MessageID: "a", System: []hubdata.Property{{Name: "$.mid", Value: "a"}},
 				Properties: []hubdata.Property{{Name: "x", Value: "1"}},
-				Protocol:   hubdata.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258,
+				Protocol:   hubdata.MQTT, Topic: hubtest.Events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258,
 				Connection: 1, Received: start, Sequence: 1,
 			},
 			{
@@ -47,14 +48,14 @@ func TestTelemetryIsLogged(t *testing.T) {
 			},
 			{
 				DeviceID: "dev-1", MessageID: "c", System: []hubdata.Property{{Name: "$.mid", Value: "c"}},
-				Protocol: hubdata.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true,
+				Protocol: hubdata.MQTT, Topic: hubtest.Events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true,
 				Connection: 1, Received: time.Now(), Sequence: 3,
 			},
-			{DeviceID: "dev-1", Protocol: hubdata.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1,
+			{DeviceID: "dev-1", Protocol: hubdata.MQTT, Topic: hubtest.Events, Body: []byte("no answer wanted"), Connection: 1,
 				Received: time.Now(), Sequence: 4},
 			{
 				DeviceID: "dev-1", Properties: []hubdata.Property{{Name: "x", Value: "1"}, {Name: "mqtt-retain", Value: "true"}},
-				Protocol: hubdata.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1,
+				Protocol: hubdata.MQTT, Topic: hubtest.Events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1,
 				Received: time.Now(), Sequence: 5,
 			},
 		}
@@ -74,20 +75,20 @@ func TestTelemetryIsLogged(t *testing.T) {
 
 func TestConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		w, w2 := login(t, h, d), login(t, h, two)
+		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		for i, s := range []string{"same", "same", "other"} {
-			w.publish(uint16(i+1), events+"%24.mid=a", s)
-			w.acked()
+			w.Publish(uint16(i+1), hubtest.Events+"%24.mid=a", s)
+			w.Acked()
 		}
-		w.publish(4, events, "no id")
-		w.publish(5, events, "no id either")
-		w.acked()
-		w.acked()
-		w2.publish(1, "devices/dev-2/messages/events/%24.mid=a", "of another device")
-		w2.acked()
+		w.Publish(4, hubtest.Events, "no id")
+		w.Publish(5, hubtest.Events, "no id either")
+		w.Acked()
+		w.Acked()
+		w2.Publish(1, "devices/dev-2/messages/events/%24.mid=a", "of another device")
+		w2.Acked()
 		got := h.Conflicts()
 		require.Len(t, got, 1)
 		require.Equal(t, "same", string(got[0].First.Body))
@@ -97,15 +98,15 @@ func TestConflicts(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		go func() {
-			w := login(t, h, d)
+			w := hubtest.Login(t, h, d)
 			for i := range uint16(5) {
 				time.Sleep(time.Second)
-				w.publish(i+1, events, "x")
-				w.acked()
+				w.Publish(i+1, hubtest.Events, "x")
+				w.Acked()
 			}
-			w.conn.Close()
+			w.Conn.Close()
 		}()
 		start := time.Now()
 		require.NoError(t, h.WaitMessages(t.Context(), 2))
@@ -126,15 +127,15 @@ func TestSizeLimit(t *testing.T) {
 	}{"fits": {body, true}, "one byte too many": {body + "x", false}, "far too many": {strings.Repeat(body, 2), false}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				w := login(t, h, d)
-				w.publish(1, events+bag, c.body)
+				h, d := hubtest.NewHub(t, nil)
+				w := hubtest.Login(t, h, d)
+				w.Publish(1, hubtest.Events+bag, c.body)
 				if c.ok {
-					require.Equal(t, uint16(1), w.acked())
+					require.Equal(t, uint16(1), w.Acked())
 					require.Len(t, h.Messages()[0].Body, len(c.body))
 					return
 				}
-				require.Equal(t, io.EOF, w.end())
+				require.Equal(t, io.EOF, w.End())
 				require.Zero(t, h.Len())
 			})
 		})
@@ -143,34 +144,34 @@ func TestSizeLimit(t *testing.T) {
 
 func TestPacketsThatCloseTheConnection(t *testing.T) {
 	for name, p := range map[string][]byte{
-		"publish to another device":  publishBytes(2, 1, "devices/dev-2/messages/events/", "x"),
-		"publish to the device":      publishBytes(2, 1, "devices/dev-1/messages/devicebound/", "x"),
-		"publish anywhere":           publishBytes(2, 1, "a/b", "x"),
-		"publish anywhere, QoS 0":    publishBytes(0, 0, "a/b", "x"),
-		"publish to $SYS":            publishBytes(2, 1, "$SYS/broker/version", "x"),
-		"publish with a wildcard":    publishBytes(2, 1, events+"a=#", "x"),
-		"publish with a bad bag":     publishBytes(2, 1, events+"a=%zz", "x"),
-		"publish without a topic":    publishBytes(2, 1, "", "x"),
-		"publish with packet id 0":   publishBytes(2, 0, events, "x"),
-		"publish with QoS 2":         publishBytes(4, 1, events, "x"),
-		"publish with QoS 3":         publishBytes(6, 1, events, "x"),
-		"subscribe without QoS":      frame(0x80, []byte{0, 1}, str("$iothub/twin/res/#"), []byte{1}),
+		"publish to another device":  hubtest.PublishBytes(2, 1, "devices/dev-2/messages/events/", "x"),
+		"publish to the device":      hubtest.PublishBytes(2, 1, "devices/dev-1/messages/devicebound/", "x"),
+		"publish anywhere":           hubtest.PublishBytes(2, 1, "a/b", "x"),
+		"publish anywhere, QoS 0":    hubtest.PublishBytes(0, 0, "a/b", "x"),
+		"publish to $SYS":            hubtest.PublishBytes(2, 1, "$SYS/broker/version", "x"),
+		"publish with a wildcard":    hubtest.PublishBytes(2, 1, hubtest.Events+"a=#", "x"),
+		"publish with a bad bag":     hubtest.PublishBytes(2, 1, hubtest.Events+"a=%zz", "x"),
+		"publish without a topic":    hubtest.PublishBytes(2, 1, "", "x"),
+		"publish with packet id 0":   hubtest.PublishBytes(2, 0, hubtest.Events, "x"),
+		"publish with QoS 2":         hubtest.PublishBytes(4, 1, hubtest.Events, "x"),
+		"publish with QoS 3":         hubtest.PublishBytes(6, 1, hubtest.Events, "x"),
+		"subscribe without QoS":      hubtest.Frame(0x80, []byte{0, 1}, hubtest.Str("$iothub/twin/res/#"), []byte{1}),
 		"connack from a client":      {0x20, 2, 0, 0},
 		"length that does not end":   {0x30, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 		"packet of a type not known": {0xf0, 0},
-		"publish with NUL":           publishBytes(2, 1, events+"a=\x00", "x"),
-		"publish with invalid UTF-8": publishBytes(2, 1, events+"a=\xff", "x"),
-		"publish with a cut topic":   frame(0x32, []byte{0, 99}, []byte("devices")),
+		"publish with NUL":           hubtest.PublishBytes(2, 1, hubtest.Events+"a=\x00", "x"),
+		"publish with invalid UTF-8": hubtest.PublishBytes(2, 1, hubtest.Events+"a=\xff", "x"),
+		"publish with a cut topic":   hubtest.Frame(0x32, []byte{0, 99}, []byte("devices")),
 		"publish without a body":     {0x32, 0},
-		"DUP with QoS 0":             publishBytes(8, 0, events, "x"),
+		"DUP with QoS 0":             hubtest.PublishBytes(8, 0, hubtest.Events, "x"),
 		"overlong length":            {0x30, 0x80, 0x80, 0x80, 0x80, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				w := login(t, h, d)
-				w.send(p)
-				require.Equal(t, io.EOF, w.end(), "and no packet before")
+				h, d := hubtest.NewHub(t, nil)
+				w := hubtest.Login(t, h, d)
+				w.Send(p)
+				require.Equal(t, io.EOF, w.End(), "and no packet before")
 				require.Zero(t, h.Len())
 			})
 		})
@@ -179,11 +180,11 @@ func TestPacketsThatCloseTheConnection(t *testing.T) {
 
 func TestMessageBeforeABadOneIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.send(append(publishBytes(2, 1, events, "x"), publishBytes(2, 2, "a/b", "x")...))
-		require.Equal(t, uint16(1), w.acked())
-		require.Equal(t, io.EOF, w.end())
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Send(append(hubtest.PublishBytes(2, 1, hubtest.Events, "x"), hubtest.PublishBytes(2, 2, "a/b", "x")...))
+		require.Equal(t, uint16(1), w.Acked())
+		require.Equal(t, io.EOF, w.End())
 		require.Equal(t, 1, h.Len())
 	})
 }
@@ -218,15 +219,15 @@ func TestSubscribe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				if c.module {
 					d = mod
 				}
-				w := login(t, h, d)
-				require.Equal(t, c.want, w.subscribe(c.qos, c.filters...))
-				w.ping()
+				w := hubtest.Login(t, h, d)
+				require.Equal(t, c.want, w.Subscribe(c.qos, c.filters...))
+				w.Ping()
 			})
 		})
 	}
@@ -234,61 +235,61 @@ func TestSubscribe(t *testing.T) {
 
 func TestUnsubscribeMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			require.Equal(t, []byte{1}, w.subscribe(1, "$iothub/methods/POST/"+name+"/#"))
+			require.Equal(t, []byte{1}, w.Subscribe(1, "$iothub/methods/POST/"+name+"/#"))
 		}
-		require.Equal(t, []byte{0x80}, w.subscribe(1, "$iothub/twin/res/#"))
-		w.send(frame(0xa2, []byte{0, 9}, str("$iothub/methods/POST/c/#")))
-		require.Equal(t, []byte{0, 9}, w.expect(unsuback))
-		require.Equal(t, []byte{1}, w.subscribe(1, "$iothub/twin/res/#"))
+		require.Equal(t, []byte{0x80}, w.Subscribe(1, "$iothub/twin/res/#"))
+		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str("$iothub/methods/POST/c/#")))
+		require.Equal(t, []byte{0, 9}, w.Expect(hubtest.Unsuback))
+		require.Equal(t, []byte{1}, w.Subscribe(1, "$iothub/twin/res/#"))
 	})
 }
 
 func TestTelemetryReachesNoSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
-		w := login(t, h, mod)
-		require.Equal(t, []byte{1}, w.subscribe(1, "devices/dev-1/modules/mod-1/#"))
-		w.publish(1, "devices/dev-1/modules/mod-1/messages/events/", "x")
-		w.acked()
-		w.ping()
+		w := hubtest.Login(t, h, mod)
+		require.Equal(t, []byte{1}, w.Subscribe(1, "devices/dev-1/modules/mod-1/#"))
+		w.Publish(1, "devices/dev-1/modules/mod-1/messages/events/", "x")
+		w.Acked()
+		w.Ping()
 	})
 }
 
 func TestWill(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire)
+		end  func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire)
 		sent bool
 	}{
-		"client goes without a word": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
-			w.conn.Close()
+		"client goes without a word": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
+			w.Conn.Close()
 		}, true},
-		"client falls silent": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) { w.end() }, true},
-		"newer connection": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
-			login(t, h, d)
+		"client falls silent": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) { w.End() }, true},
+		"newer connection": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
+			hubtest.Login(t, h, d)
 		}, true},
-		"cut by the hub": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
+		"cut by the hub": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
 			h.Drop("dev-1")
 		}, true},
-		"client disconnects": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
-			w.send([]byte{0xe0, 0})
-			w.end()
+		"client disconnects": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
+			w.Send([]byte{0xe0, 0})
+			w.End()
 		}, false},
-		"hub closes": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
+		"hub closes": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *hubtest.Wire) {
 			h.Close()
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				con := connectOf(d)
-				con.will = &will{topic: events + "%24.mid=w&a=b", body: "gone", qos: 1}
-				w := dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.connect(con))
+				h, d := hubtest.NewHub(t, nil)
+				con := hubtest.ConnectOf(d)
+				con.Will = &hubtest.Will{Topic: hubtest.Events + "%24.mid=w&a=b", Text: "gone", Qos: 1}
+				w := hubtest.Dial(t, h)
+				require.Equal(t, []byte{0, 0}, w.Connect(con))
 				c.end(t, h, d, w)
 				synctest.Wait()
 				if !c.sent {
@@ -298,7 +299,7 @@ func TestWill(t *testing.T) {
 				require.Equal(t, []hubdata.Message{{
 					DeviceID: "dev-1", MessageID: "w", System: []hubdata.Property{{Name: "$.mid", Value: "w"}},
 					Properties: []hubdata.Property{{Name: "a", Value: "b"}, {Name: "iothub-MessageType", Value: "Will"}},
-					Protocol:   hubdata.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
+					Protocol:   hubdata.MQTT, Topic: hubtest.Events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
 					Received: time.Now(), Sequence: 1,
 				}}, h.Messages())
 			})
@@ -308,12 +309,12 @@ func TestWill(t *testing.T) {
 
 func TestWillMayBeEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		con := connectOf(d)
-		con.will = &will{topic: events}
-		w := dial(t, h)
-		require.Equal(t, []byte{0, 0}, w.connect(con))
-		w.conn.Close()
+		h, d := hubtest.NewHub(t, nil)
+		con := hubtest.ConnectOf(d)
+		con.Will = &hubtest.Will{Topic: hubtest.Events}
+		w := hubtest.Dial(t, h)
+		require.Equal(t, []byte{0, 0}, w.Connect(con))
+		w.Conn.Close()
 		require.NoError(t, h.WaitMessages(t.Context(), 1))
 	})
 }

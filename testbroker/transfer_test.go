@@ -13,11 +13,12 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A transferer is a back end that imports from the container c-1 of a hub, and exports to it.
 type transferer struct {
-	*poster
+	*hubtest.Poster
 	store     *storageClient
 	container string // its URL
 }
@@ -26,41 +27,41 @@ func inTransfer(t *testing.T, test func(t *testing.T, h *testbroker.Hub, p *tran
 	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
 		container, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
 		require.NoError(t, err)
-		test(t, h, &transferer{backEnd(t, h, hubdata.AllRights), s, container})
+		test(t, h, &transferer{hubtest.BackEnd(t, h, hubdata.AllRights), s, container})
 	})
 }
 
 // transfer begins a job and returns its document at the end.
 func (p *transferer) transfer(fields map[string]any) map[string]any {
-	p.t.Helper()
+	p.T.Helper()
 	raw, err := json.Marshal(fields)
-	require.NoError(p.t, err)
-	made := p.post("/jobs/create"+version, string(raw)).object(p.t)
-	require.Equal(p.t, "enqueued", made["status"])
+	require.NoError(p.T, err)
+	made := p.Post("/jobs/create"+hubtest.Version, string(raw)).Object(p.T)
+	require.Equal(p.T, "enqueued", made["status"])
 	synctest.Wait()
-	return p.do("GET", "/jobs/"+made["jobId"].(string)+version, "").object(p.t)
+	return p.Do("GET", "/jobs/"+made["jobId"].(string)+hubtest.Version, "").Object(p.T)
 }
 
 // load imports lines, and returns the refused ones as "line device code".
 func (p *transferer) load(lines ...string) (refused []string) {
-	p.t.Helper()
+	p.T.Helper()
 	p.store.put("devices.txt", strings.Join(lines, "\n"))
 	done := p.transfer(map[string]any{"type": "import", "inputBlobContainerUri": p.container,
 		"outputBlobContainerUri": p.container})
-	require.Equal(p.t, []any{"completed", 100.0}, []any{done["status"], done["progress"]}, done)
+	require.Equal(p.T, []any{"completed", 100.0}, []any{done["status"], done["progress"]}, done)
 	log := p.store.request("GET", "/store/c-1/importErrors.log", "")
 	if log.StatusCode == 404 {
 		return nil
 	}
-	for line := range strings.Lines(log.body) {
+	for line := range strings.Lines(log.Text) {
 		var e struct {
 			Line               int
 			DeviceID, ModuleID string
 			ErrorCode          int
 			ErrorStatus        string
 		}
-		require.NoError(p.t, json.Unmarshal([]byte(line), &e), line)
-		require.NotEmpty(p.t, e.ErrorStatus)
+		require.NoError(p.T, json.Unmarshal([]byte(line), &e), line)
+		require.NotEmpty(p.T, e.ErrorStatus)
 		refused = append(refused, fmt.Sprintf("%d %s%s %d", e.Line, e.DeviceID, e.ModuleID, e.ErrorCode))
 	}
 	return refused
@@ -68,12 +69,12 @@ func (p *transferer) load(lines ...string) (refused []string) {
 
 // dump exports the registry, and returns its lines.
 func (p *transferer) dump(excludeKeys bool) (lines []string) {
-	p.t.Helper()
+	p.T.Helper()
 	done := p.transfer(map[string]any{"type": "export", "outputBlobContainerUri": p.container, "outputBlobName": "out/all",
 		"excludeKeysInExport": excludeKeys})
-	require.Equal(p.t, []any{"completed", excludeKeys, "out/all"},
+	require.Equal(p.T, []any{"completed", excludeKeys, "out/all"},
 		[]any{done["status"], done["excludeKeysInExport"], done["outputBlobName"]}, done)
-	return strings.Split(strings.TrimSpace(p.store.request("GET", "/store/c-1/out/all", "").body), "\n")
+	return strings.Split(strings.TrimSpace(p.store.request("GET", "/store/c-1/out/all", "").Text), "\n")
 }
 
 func TestAnExportHasAllDevices(t *testing.T) {
@@ -120,9 +121,11 @@ func TestAnExportHasAllDevices(t *testing.T) {
 func TestAnImportHasModes(t *testing.T) {
 	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
 		etag := func(id string) string {
-			return p.do("GET", "/devices/"+id+version, "").object(t)["etag"].(string)
+			return p.Do("GET", "/devices/"+id+hubtest.Version, "").Object(t)["etag"].(string)
 		}
-		twin := func(id string) string { return p.do("GET", "/twins/"+id+version, "").object(t)["etag"].(string) }
+		twin := func(id string) string {
+			return p.Do("GET", "/twins/"+id+hubtest.Version, "").Object(t)["etag"].(string)
+		}
 		require.Empty(t, p.load(`{"id":"a","importMode":"create","tags":{"x":1},"properties":{"desired":{"y":2}}}`, "",
 			`{"id":"b","importMode":"create","authentication":null}`))
 		require.JSONEq(t, `{"y":2}`, desiredOf(t, h, "a"))
@@ -171,15 +174,15 @@ func TestTransfersThatFail(t *testing.T) {
 		require.Contains(t, done["failureReason"], "line 1: bufio.Scanner: token too long")
 
 		var all []map[string]any
-		require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/jobs"+version, "").body), &all))
+		require.NoError(t, json.Unmarshal([]byte(p.Do("GET", "/jobs"+hubtest.Version, "").Text), &all))
 		require.Len(t, all, 2)
 		require.NotContains(t, fmt.Sprint(all), "sig", "signatures are secret")
 		require.Equal(t, "https://any.example.test/store/c-1", all[0]["inputBlobContainerUri"])
-		require.Equal(t, 204, p.do("DELETE", "/jobs/"+all[0]["jobId"].(string)+version, "").StatusCode)
-		p.do("GET", "/jobs/other"+version, "").refusedOldForm(t, 404002)
-		p.do("DELETE", "/jobs/other"+version, "").refusedOldForm(t, 404002)
+		require.Equal(t, 204, p.Do("DELETE", "/jobs/"+all[0]["jobId"].(string)+hubtest.Version, "").StatusCode)
+		p.Do("GET", "/jobs/other"+hubtest.Version, "").RefusedOldForm(t, 404002)
+		p.Do("DELETE", "/jobs/other"+hubtest.Version, "").RefusedOldForm(t, 404002)
 		h.Reset()
-		require.Equal(t, "[]", p.do("GET", "/jobs"+version, "").body)
+		require.Equal(t, "[]", p.Do("GET", "/jobs"+hubtest.Version, "").Text)
 	})
 }
 
@@ -191,7 +194,7 @@ func TestTheFileOfErrorsIsThatOfTheNewestImport(t *testing.T) {
 		run := func(text string) (status any, log []string) {
 			p.store.put("devices.txt", text)
 			status = p.transfer(fields)["status"]
-			body := p.store.request("GET", "/store/c-1/importErrors.log", "").body
+			body := p.store.request("GET", "/store/c-1/importErrors.log", "").Text
 			return status, slices.Collect(strings.Lines(body))
 		}
 		long := strings.Repeat("y", 1<<20+1)
@@ -220,7 +223,7 @@ func TestTheFileOfErrorsIsThatOfTheNewestImport(t *testing.T) {
 // The hub accesses its own storage only, and only as the signature of the URI allows.
 func TestContainersOfOthersAreRefused(t *testing.T) {
 	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
-		try := func(fields map[string]any) reply {
+		try := func(fields map[string]any) hubtest.Reply {
 			all := map[string]any{"type": "import", "inputBlobContainerUri": p.container,
 				"outputBlobContainerUri": p.container}
 			for k, v := range fields {
@@ -228,7 +231,7 @@ func TestContainersOfOthersAreRefused(t *testing.T) {
 			}
 			raw, err := json.Marshal(all)
 			require.NoError(t, err)
-			return p.post("/jobs/create"+version, string(raw))
+			return p.Post("/jobs/create"+hubtest.Version, string(raw))
 		}
 		_, query, _ := strings.Cut(p.container, "?")
 		altered := strings.Replace(p.container, "sp=racwdl", "sp=r", 1)
@@ -243,18 +246,18 @@ func TestContainersOfOthersAreRefused(t *testing.T) {
 		} {
 			for _, uri := range uris {
 				r := try(map[string]any{field: uri})
-				r.refusedOldForm(t, 400008)
-				require.NotContains(t, r.body, "sig=", uri)
+				r.RefusedOldForm(t, 400008)
+				require.NotContains(t, r.Text, "sig=", uri)
 			}
 		}
 		for field, v := range map[string]any{"type": "steal", "storageAuthenticationType": "magic",
 			"includeConfigurations": true} {
-			try(map[string]any{field: v}).refusedOldForm(t, 400004)
+			try(map[string]any{field: v}).RefusedOldForm(t, 400004)
 		}
 		require.Equal(t, 202, p.store.request("DELETE", "/store/c-1?restype=container", "").StatusCode)
 		r := try(nil)
-		r.refusedOldForm(t, 400008)
-		require.Contains(t, r.body, "outputBlobContainerUri: The specified container does not exist.")
+		r.RefusedOldForm(t, 400008)
+		require.Contains(t, r.Text, "outputBlobContainerUri: The specified container does not exist.")
 	})
 }
 
@@ -265,11 +268,11 @@ func TestAHubHasAnIdentity(t *testing.T) {
 			"outputBlobContainerUri": "https://" + h.HostName() + "/store/c-1"}
 		require.Equal(t, []any{"completed", "identityBased"},
 			[]any{p.transfer(fields)["status"], p.transfer(fields)["storageAuthenticationType"]})
-		r := p.post("/jobs/create"+version, `{"type":"export","storageAuthenticationType":"identityBased",
+		r := p.Post("/jobs/create"+hubtest.Version, `{"type":"export","storageAuthenticationType":"identityBased",
 			"outputBlobContainerUri":"https://other.example.test/store/c-1"}`)
-		r.refusedOldForm(t, 400008)
-		reader := backEnd(t, h, hubdata.RegistryRead)
-		require.Equal(t, 200, reader.do("GET", "/jobs"+version, "").StatusCode)
-		reader.post("/jobs/create"+version, `{}`).refusedOldForm(t, 401003)
+		r.RefusedOldForm(t, 400008)
+		reader := hubtest.BackEnd(t, h, hubdata.RegistryRead)
+		require.Equal(t, 200, reader.Do("GET", "/jobs"+hubtest.Version, "").StatusCode)
+		reader.Post("/jobs/create"+hubtest.Version, `{}`).RefusedOldForm(t, 401003)
 	})
 }

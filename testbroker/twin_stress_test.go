@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A client repeats each patch until it has the answer. Under any faults, the log has all executed
@@ -20,7 +21,7 @@ func TestTwinsUnderFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, &testbroker.Options{Seed: seed + 1})
+				h, d := hubtest.NewHub(t, &testbroker.Options{Seed: seed + 1})
 				draw := rand.New(rand.NewPCG(seed, 1))
 				kinds := []fault.Kind{
 					fault.DropBeforeTwin, fault.RefuseTwin, fault.DropAfterTwin, fault.SwallowTwin,
@@ -33,21 +34,21 @@ func TestTwinsUnderFaults(t *testing.T) {
 						Delay: time.Duration(1+draw.IntN(9)) * time.Second})
 				}
 				const patches = 60
-				var w *wire
+				var w *hubtest.Wire
 				rid := 0
 				try := func(n int) bool { // reports whether the patch was answered
 					if w == nil {
-						w = login(t, h, d)
-						w.subscribe(0, twinResults, desiredTopics)
+						w = hubtest.Login(t, h, d)
+						w.Subscribe(0, twinResults, desiredTopics)
 					}
 					rid++
 					want := fmt.Sprintf("$iothub/twin/res/204/?$rid=%d&", rid)
-					w.send(publishBytes(0, 0, fmt.Sprint(twinPatch, rid), fmt.Sprintf(`{"n":%d}`, n)))
-					w.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+					w.Send(hubtest.PublishBytes(0, 0, fmt.Sprint(twinPatch, rid), fmt.Sprintf(`{"n":%d}`, n)))
+					w.Conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 					for {
-						_, body, err := w.read()
+						_, body, err := w.Read()
 						if err != nil { // also when the answer timed out: then it reconnects
-							w.conn.Close()
+							w.Conn.Close()
 							w = nil
 							return false
 						}

@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 const (
@@ -27,35 +28,35 @@ const (
 )
 
 // received reads a PUBLISH with QoS 0.
-func (w *wire) received() (topic, body string) {
-	w.t.Helper()
-	first, err := w.in.Peek(1)
-	require.NoError(w.t, err)
-	require.Equal(w.t, byte(0x30), first[0], "no DUP, QoS 0, no RETAIN")
-	p := w.expect(3)
+func received(w *hubtest.Wire) (topic, body string) {
+	w.T.Helper()
+	first, err := w.In.Peek(1)
+	require.NoError(w.T, err)
+	require.Equal(w.T, byte(0x30), first[0], "no DUP, QoS 0, no RETAIN")
+	p := w.Expect(3)
 	n := int(p[0])<<8 | int(p[1])
 	return string(p[2 : 2+n]), string(p[2+n:])
 }
 
 // request publishes with QoS 0 and reads the answer.
-func (w *wire) request(topic, body string) (answerTopic, answer string) {
-	w.t.Helper()
-	w.send(publishBytes(0, 0, topic, body))
-	return w.received()
+func request(w *hubtest.Wire, topic, body string) (answerTopic, answer string) {
+	w.T.Helper()
+	w.Send(hubtest.PublishBytes(0, 0, topic, body))
+	return received(w)
 }
 
 // silentNow fails if the hub sends anything but a PINGRESP.
-func (w *wire) silentNow() {
-	w.t.Helper()
+func silentNow(w *hubtest.Wire) {
+	w.T.Helper()
 	synctest.Wait()
-	w.ping()
+	w.Ping()
 }
 
 func TestTwinOverMQTT(t *testing.T) {
 	for _, module := range []string{"", "mod-1"} {
 		t.Run("module "+module, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				name := "dev-1"
 				if module != "" {
 					var err error
@@ -63,33 +64,33 @@ func TestTwinOverMQTT(t *testing.T) {
 					require.NoError(t, err)
 					name += "/" + module
 				}
-				w := login(t, h, d)
-				require.Equal(t, []byte{0, 1}, append(w.subscribe(0, twinResults), w.subscribe(1, desiredTopics)...))
+				w := hubtest.Login(t, h, d)
+				require.Equal(t, []byte{0, 1}, append(w.Subscribe(0, twinResults), w.Subscribe(1, desiredTopics)...))
 
-				topic, body := w.request(twinGet+"a-1", " ")
+				topic, body := request(w, twinGet+"a-1", " ")
 				require.Equal(t, "$iothub/twin/res/200/?$rid=a-1", topic)
 				require.Equal(t, `{"desired":{"$version":1},"reported":{"$version":1}}`, body)
 
 				version, err := h.SetDesired(name, `{"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`)
 				require.NoError(t, err)
 				require.EqualValues(t, 2, version)
-				topic, body = w.received()
+				topic, body = received(w)
 				require.Equal(t, "$iothub/twin/PATCH/properties/desired/?$version=2", topic)
 				require.Equal(t, `{"$version":2,"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`, body)
 
 				version, err = h.PatchDesired(name, `{"route":{"a":null,"c":"<&>"},"interval":60}`)
 				require.NoError(t, err)
 				require.EqualValues(t, 3, version)
-				_, body = w.received()
+				_, body = received(w)
 				require.Equal(t, `{"$version":3,"interval":60,"route":{"a":null,"c":"<&>"}}`, body, "the patch as it was made")
 
-				topic, body = w.request(twinPatch+"a-2", `{"fw":"1.3","old":null}`)
+				topic, body = request(w, twinPatch+"a-2", `{"fw":"1.3","old":null}`)
 				require.Equal(t, "$iothub/twin/res/204/?$rid=a-2&$version=2", topic)
 				require.Empty(t, body)
-				topic, _ = w.request(twinPatch+"a-3&$version=2", `{"fw":"1.4"}`)
+				topic, _ = request(w, twinPatch+"a-3&$version=2", `{"fw":"1.4"}`)
 				require.Equal(t, "$iothub/twin/res/204/?$rid=a-3&$version=3", topic)
 
-				_, body = w.request(twinGet+"a-4", "")
+				_, body = request(w, twinGet+"a-4", "")
 				require.Equal(t,
 					`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":0}],"c":"<&>"}},"reported":{"$version":3,`+
 						`"fw":"1.4"}}`, body)
@@ -117,54 +118,54 @@ func TestTwinOverMQTT(t *testing.T) {
 // With QoS 1 there is a PUBACK before the answer.
 func TestTwinWithQoS1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(1, twinResults)
-		w.publish(7, twinPatch+"1", `{"a":1}`)
-		require.EqualValues(t, 7, w.acked())
-		topic, _ := w.received()
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(1, twinResults)
+		w.Publish(7, twinPatch+"1", `{"a":1}`)
+		require.EqualValues(t, 7, w.Acked())
+		topic, _ := received(w)
 		require.Equal(t, "$iothub/twin/res/204/?$rid=1&$version=2", topic)
 	})
 }
 
 func TestSubscribersReceiveDesiredProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		kept := connectOf(d)
-		kept.flags = 0 // CleanSession=0
-		w := dial(t, h)
-		w.connect(kept)
+		h, d := hubtest.NewHub(t, nil)
+		kept := hubtest.ConnectOf(d)
+		kept.Flags = 0 // CleanSession=0
+		w := hubtest.Dial(t, h)
+		w.Connect(kept)
 		patch := func(n int) {
 			_, err := h.PatchDesired("dev-1", fmt.Sprintf(`{"n":%d}`, n))
 			require.NoError(t, err)
 		}
 		patch(1)
-		w.silentNow()
-		w.subscribe(0, desiredTopics)
-		w.silentNow()
+		silentNow(w)
+		w.Subscribe(0, desiredTopics)
+		silentNow(w)
 		patch(2)
-		_, body := w.received()
+		_, body := received(w)
 		require.Equal(t, `{"$version":3,"n":2}`, body)
 
-		w.conn.Close()
+		w.Conn.Close()
 		synctest.Wait()
 		patch(3) // no client is connected, and no notification is kept
-		w = dial(t, h)
-		require.Equal(t, []byte{1, 0}, w.connect(kept))
-		w.silentNow()
+		w = hubtest.Dial(t, h)
+		require.Equal(t, []byte{1, 0}, w.Connect(kept))
+		silentNow(w)
 		patch(4)
-		_, body = w.received()
+		_, body = received(w)
 		require.Equal(t, `{"$version":5,"n":4}`, body, "the session was kept")
-		w.send(frame(0xa2, []byte{0, 9}, str(desiredTopics)))
-		w.expect(unsuback)
+		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str(desiredTopics)))
+		w.Expect(hubtest.Unsuback)
 		patch(5)
-		w.silentNow()
+		silentNow(w)
 
-		w.subscribe(0, desiredTopics)
-		again := login(t, h, d)
+		w.Subscribe(0, desiredTopics)
+		again := hubtest.Login(t, h, d)
 		patch(6)
-		again.silentNow()
-		require.Error(t, w.end(), "the connection before has ended")
+		silentNow(again)
+		require.Error(t, w.End(), "the connection before has ended")
 	})
 }
 
@@ -173,29 +174,29 @@ func TestSubscribersReceiveDesiredProperties(t *testing.T) {
 func TestNothingBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h *testbroker.Hub
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 			if e.Kind == event.Connected {
 				_, err := h.PatchDesired("dev-1", `{"a":1}`)
 				require.NoError(t, err)
 			}
 		}})
-		kept := connectOf(d)
-		kept.flags = 0
-		w := dial(t, h)
-		w.connect(kept)
-		w.subscribe(0, desiredTopics)
-		w.conn.Close()
+		kept := hubtest.ConnectOf(d)
+		kept.Flags = 0
+		w := hubtest.Dial(t, h)
+		w.Connect(kept)
+		w.Subscribe(0, desiredTopics)
+		w.Conn.Close()
 		synctest.Wait()
-		w = dial(t, h)
-		require.Equal(t, []byte{1, 0}, w.connect(kept))
-		w.silentNow()
+		w = hubtest.Dial(t, h)
+		require.Equal(t, []byte{1, 0}, w.Connect(kept))
+		silentNow(w)
 
 		h.Inject(fault.Fault{Kind: fault.SlowSuback, Delay: time.Second})
-		w.send(subscribeBytes(3, twinResults))
-		w.send(publishBytes(0, 0, twinGet+"1", ""))
-		w.silentNow()
-		w.expect(suback)
-		topic, _ := w.request(twinGet+"2", "")
+		w.Send(subscribeBytes(3, twinResults))
+		w.Send(hubtest.PublishBytes(0, 0, twinGet+"1", ""))
+		silentNow(w)
+		w.Expect(hubtest.Suback)
+		topic, _ := request(w, twinGet+"2", "")
 		require.Equal(t, "$iothub/twin/res/200/?$rid=2", topic)
 		all := h.TwinLog("dev-1")
 		require.Equal(t, []int{0, 1}, []int{all[0].Answers, all[1].Answers})
@@ -257,10 +258,10 @@ func TestLimitsOfATwin(t *testing.T) {
 		"no UTF-8":                    {"{\"a\":\"\xff\"}", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, d := newHub(t, nil)
-			w := login(t, h, d)
-			w.subscribe(0, twinResults)
-			topic, body := w.request(twinPatch+"1", c.patch)
+			h, d := hubtest.NewHub(t, nil)
+			w := hubtest.Login(t, h, d)
+			w.Subscribe(0, twinResults)
+			topic, body := request(w, twinPatch+"1", c.patch)
 			_, err := h.PatchDesired("dev-1", c.patch)
 			if c.ok {
 				require.Equal(t, "$iothub/twin/res/204/?$rid=1&$version=2", topic)
@@ -291,7 +292,7 @@ func TestLimitsOfATwin(t *testing.T) {
 
 // The size limit applies to the resulting section, not to the patch.
 func TestSizesAddUp(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	long := strings.Repeat("x", 4000)
 	for i := range 8 {
 		_, err := h.PatchDesired("dev-1", fmt.Sprintf(`{"k%d":"%s"}`, i, long))
@@ -310,7 +311,7 @@ func TestSizesAddUp(t *testing.T) {
 }
 
 func TestEtagsAndVersions(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	twin := func() hubdata.Twin {
 		tw, err := h.Twin("dev-1")
 		require.NoError(t, err)
@@ -318,9 +319,9 @@ func TestEtagsAndVersions(t *testing.T) {
 	}
 	first := twin()
 	require.Equal(t, "AAAAAAAAAAE=", first.ETag)
-	w := login(t, h, d)
-	w.subscribe(0, twinResults)
-	w.request(twinPatch+"1", `{"a":1}`)
+	w := hubtest.Login(t, h, d)
+	w.Subscribe(0, twinResults)
+	request(w, twinPatch+"1", `{"a":1}`)
 	reported := twin()
 	require.Equal(t, first.ETag, reported.ETag)
 	require.Equal(t, first.Version+1, reported.Version)
@@ -350,10 +351,10 @@ func TestEtagsAndVersions(t *testing.T) {
 // Each member has the time of its last change, and so have its parents.
 func TestMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the clock begins at midnight of 2000-01-01
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, twinResults)
-		w.request(twinPatch+"1", `{"x":{"y":1}}`)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, twinResults)
+		request(w, twinPatch+"1", `{"x":{"y":1}}`)
 		_, err := h.PatchDesired("dev-1", `{"a":{"b":1,"c":{"d":1}},"e":1,"f":1}`)
 		require.NoError(t, err)
 		time.Sleep(1500 * time.Millisecond)
@@ -372,13 +373,13 @@ func TestMetadata(t *testing.T) {
 
 // The base of a patch is the version on which it is based.
 func TestBaseOfAPatch(t *testing.T) {
-	h, d := newHub(t, nil)
-	w := login(t, h, d)
-	w.subscribe(0, twinResults)
-	topic, body := w.request(twinPatch+"1&$version=2", `{"a":1}`)
+	h, d := hubtest.NewHub(t, nil)
+	w := hubtest.Login(t, h, d)
+	w.Subscribe(0, twinResults)
+	topic, body := request(w, twinPatch+"1&$version=2", `{"a":1}`)
 	require.Equal(t, "$iothub/twin/res/412/?$rid=1", topic)
 	require.Contains(t, body, `"errorCode":412001`)
-	topic, _ = w.request(twinPatch+"2&$version=1", `{"a":1}`)
+	topic, _ = request(w, twinPatch+"2&$version=1", `{"a":1}`)
 	require.Equal(t, "$iothub/twin/res/204/?$rid=2&$version=2", topic)
 }
 
@@ -393,36 +394,36 @@ func TestTopicsThatEndAConnection(t *testing.T) {
 		"$iothub/methods/res/99999999999/?$rid=1", "$iothub/", "$iothub/x",
 		"$iothub/twin/GET/?$rid=+", "$iothub/twin/GET/?$rid=#",
 	} {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, twinResults)
-		w.send(publishBytes(0, 0, topic, "{}"))
-		require.Error(t, w.end(), topic)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, twinResults)
+		w.Send(hubtest.PublishBytes(0, 0, topic, "{}"))
+		require.Error(t, w.End(), topic)
 		require.Empty(t, h.TwinLog("dev-1"))
 	}
-	h, d := newHub(t, nil)
-	w := login(t, h, d)
-	w.send(publishBytes(0, 0, twinPatch+"1", strings.Repeat(" ", hubdata.MaxMessage+1)))
-	require.Error(t, w.end(), "too large")
-	w = login(t, h, d)
-	w.send(publishBytes(4, 1, twinGet+"1", ""))
-	require.Error(t, w.end(), "QoS 2")
+	h, d := hubtest.NewHub(t, nil)
+	w := hubtest.Login(t, h, d)
+	w.Send(hubtest.PublishBytes(0, 0, twinPatch+"1", strings.Repeat(" ", hubdata.MaxMessage+1)))
+	require.Error(t, w.End(), "too large")
+	w = hubtest.Login(t, h, d)
+	w.Send(hubtest.PublishBytes(4, 1, twinGet+"1", ""))
+	require.Error(t, w.End(), "QoS 2")
 }
 
 func TestWaitReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, twinResults)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, twinResults)
 		at := func(version int64) func(hubdata.Twin) bool {
 			return func(tw hubdata.Twin) bool { return tw.ReportedVersion >= version }
 		}
 		done := make(chan error)
 		go func() { done <- h.WaitReported(t.Context(), "dev-1", at(2)) }()
 		synctest.Wait()
-		w.request(twinPatch+"1", `{"a":1}`)
+		request(w, twinPatch+"1", `{"a":1}`)
 		require.NoError(t, <-done)
-		ctx, cancel := contextWithCause(errors.New("enough"))
+		ctx, cancel := hubtest.ContextWithCause(errors.New("enough"))
 		defer cancel()
 		require.EqualError(t, h.WaitReported(ctx, "dev-1", at(3)), "enough")
 		require.ErrorIs(t, h.WaitReported(context.Background(), "dev-2", at(1)), testbroker.ErrNotFound)
@@ -458,7 +459,7 @@ func (l twinAMQP) next() *amqp.Message {
 
 func TestTwinOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		s, r := p.pair("/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
@@ -520,7 +521,7 @@ func TestTwinOverAMQP(t *testing.T) {
 // Notifications end with the links, and every subscribed pair gets them.
 func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		var pairs []twinAMQP
 		for i := range 2 {
@@ -547,44 +548,44 @@ func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 
 func TestFaultsOfTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, twinResults)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, twinResults)
 		inject := func(f fault.Fault) *testbroker.Injected {
 			f.Operation = hubdata.TwinGet
 			return h.Inject(f)
 		}
 		get := func(rid string) string {
-			topic, _ := w.request(twinGet+rid, "")
+			topic, _ := request(w, twinGet+rid, "")
 			return strings.TrimPrefix(topic, "$iothub/twin/res/")
 		}
 		in := inject(fault.Fault{Kind: fault.RefuseTwin, RetryAfter: 1500 * time.Millisecond})
-		topic, _ := w.request(twinPatch+"0", `{"a":1}`)
+		topic, _ := request(w, twinPatch+"0", `{"a":1}`)
 		require.Contains(t, topic, "/204/", "it is about another operation")
 		require.Equal(t, "429/?$rid=1&retry-after=2", get("1"))
 		require.Equal(t, 1, in.Fired())
 		inject(fault.Fault{Kind: fault.RefuseTwin, Status: 503})
-		topic, body := w.request(twinGet+"2", "")
+		topic, body := request(w, twinGet+"2", "")
 		require.Equal(t, "$iothub/twin/res/503/?$rid=2", topic)
 		require.Contains(t, body, `"errorCode":503001`)
 		inject(fault.Fault{Kind: fault.MisnameTwin})
 		require.Equal(t, "200/?$rid=3-other", get("3"))
 		inject(fault.Fault{Kind: fault.DuplicateTwin})
 		require.Equal(t, "200/?$rid=4", get("4"))
-		topic, _ = w.received()
+		topic, _ = received(w)
 		require.Contains(t, topic, "$rid=4")
 		inject(fault.Fault{Kind: fault.GarbleTwin})
-		_, body = w.request(twinGet+"5", "")
+		_, body = request(w, twinGet+"5", "")
 		require.Equal(t, `{"desired":`, body)
 		inject(fault.Fault{Kind: fault.SwallowTwin})
-		w.send(publishBytes(0, 0, twinGet+"6", ""))
-		w.silentNow()
+		w.Send(hubtest.PublishBytes(0, 0, twinGet+"6", ""))
+		silentNow(w)
 		inject(fault.Fault{Kind: fault.SlowTwin, Delay: time.Minute})
-		w.send(publishBytes(0, 0, twinGet+"7", ""))
+		w.Send(hubtest.PublishBytes(0, 0, twinGet+"7", ""))
 		began := time.Now()
 		require.Equal(t, "200/?$rid=8", get("8"), "others do not wait for it")
 		require.Equal(t, began, time.Now())
-		topic, _ = w.received()
+		topic, _ = received(w)
 		require.Contains(t, topic, "$rid=7")
 		require.Equal(t, time.Minute, time.Since(began))
 		throttle := h.Inject(fault.Fault{Kind: fault.Throttle})
@@ -599,10 +600,10 @@ func TestFaultsOfTwins(t *testing.T) {
 
 		for _, kind := range []fault.Kind{fault.DropBeforeTwin, fault.DropAfterTwin} {
 			h.Inject(fault.Fault{Kind: kind})
-			w.send(publishBytes(0, 0, twinPatch+"x", `{"b":null}`))
-			require.Error(t, w.end())
-			w = login(t, h, d)
-			w.subscribe(0, twinResults)
+			w.Send(hubtest.PublishBytes(0, 0, twinPatch+"x", `{"b":null}`))
+			require.Error(t, w.End())
+			w = hubtest.Login(t, h, d)
+			w.Subscribe(0, twinResults)
 		}
 		all := h.TwinLog("dev-1")
 		require.Zero(t, all[10].Status)
@@ -612,15 +613,15 @@ func TestFaultsOfTwins(t *testing.T) {
 
 func TestFaultsOfNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		w := login(t, h, d)
-		w.subscribe(0, desiredTopics)
+		h, d := hubtest.NewHub(t, nil)
+		w := hubtest.Login(t, h, d)
+		w.Subscribe(0, desiredTopics)
 		patch := func() {
 			_, err := h.PatchDesired("dev-1", `{"a":1}`)
 			require.NoError(t, err)
 		}
 		version := func() string {
-			topic, _ := w.received()
+			topic, _ := received(w)
 			return strings.TrimPrefix(topic, "$iothub/twin/PATCH/properties/desired/?$version=")
 		}
 		h.Inject(fault.Fault{Kind: fault.SwallowDesired})
@@ -634,16 +635,16 @@ func TestFaultsOfNotifications(t *testing.T) {
 		drop := h.Inject(fault.Fault{Kind: fault.DropAfterDesired})
 		patch()
 		require.Equal(t, "6", version())
-		require.Error(t, w.end())
+		require.Error(t, w.End())
 		require.Equal(t, 1, drop.Fired())
 	})
 }
 
 // Changes arrive in the order of their versions, with concurrent writers.
 func TestNotificationsInOrder(t *testing.T) {
-	h, d := newHub(t, nil)
-	w := login(t, h, d)
-	w.subscribe(0, desiredTopics)
+	h, d := hubtest.NewHub(t, nil)
+	w := hubtest.Login(t, h, d)
+	w.Subscribe(0, desiredTopics)
 	const writers, each = 4, 50
 	for range writers {
 		go func() {
@@ -655,7 +656,7 @@ func TestNotificationsInOrder(t *testing.T) {
 		}()
 	}
 	for i := range writers * each {
-		topic, _ := w.received()
+		topic, _ := received(w)
 		require.Equal(t, fmt.Sprintf("$iothub/twin/PATCH/properties/desired/?$version=%d", i+2), topic)
 	}
 }
@@ -663,7 +664,7 @@ func TestNotificationsInOrder(t *testing.T) {
 // Faults of answers and notifications work over AMQP too; ids keep their types.
 func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		p := loginAMQP(t, h, d)
 		s, r := p.pair("/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}

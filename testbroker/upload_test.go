@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A leave is the hub's answer to an upload request.
@@ -28,14 +28,14 @@ type leave struct {
 	CorrelationID, HostName, ContainerName, BlobName, SASToken string
 }
 
-func (p *poster) beginUpload(name string) leave {
-	p.t.Helper()
+func beginUpload(p *hubtest.Poster, name string) leave {
+	p.T.Helper()
 	body, err := json.Marshal(map[string]string{"blobName": name})
-	require.NoError(p.t, err)
-	r := p.post("/devices/dev-1/files"+version, string(body))
-	require.Equal(p.t, 200, r.StatusCode, r.body)
+	require.NoError(p.T, err)
+	r := p.Post("/devices/dev-1/files"+hubtest.Version, string(body))
+	require.Equal(p.T, 200, r.StatusCode, r.Text)
 	var l leave
-	require.NoError(p.t, json.Unmarshal([]byte(r.body), &l))
+	require.NoError(p.T, json.Unmarshal([]byte(r.Text), &l))
 	return l
 }
 
@@ -44,41 +44,21 @@ func (l leave) uri(more string) string {
 	return (&url.URL{Path: "/" + l.ContainerName + "/" + l.BlobName}).EscapedPath() + l.SASToken + more
 }
 
-func (p *poster) put(l leave, more, body string, header ...string) reply {
-	p.t.Helper()
-	return p.do(http.MethodPut, l.uri(more), body, append([]string{"Host", l.HostName, "x-ms-version", "2019-12-12"},
+func put(p *hubtest.Poster, l leave, more, body string, header ...string) hubtest.Reply {
+	p.T.Helper()
+	return p.Do(http.MethodPut, l.uri(more), body, append([]string{"Host", l.HostName, "x-ms-version", "2019-12-12"},
 		header...)...)
 }
 
-func (p *poster) putBlob(l leave, body string) {
-	p.t.Helper()
-	r := p.put(l, "", body, "x-ms-blob-type", "BlockBlob")
-	require.Equal(p.t, 201, r.StatusCode, r.body)
+func putBlob(p *hubtest.Poster, l leave, body string) {
+	p.T.Helper()
+	r := put(p, l, "", body, "x-ms-blob-type", "BlockBlob")
+	require.Equal(p.T, 201, r.StatusCode, r.Text)
 }
 
-func (p *poster) endUpload(body string) reply {
-	p.t.Helper()
-	return p.post("/devices/dev-1/files/notifications"+version, body)
-}
-
-func ended(id string) string {
-	return fmt.Sprintf(`{"correlationId":%q,"isSuccess":true,"statusCode":201,"statusDescription":"Created"}`, id)
-}
-
-// storeRefused checks that a reply is a refusal of the store, in the body and in the header.
-func (r reply) storeRefused(t testing.TB, status int, code string) {
-	t.Helper()
-	require.Equal(t, status, r.StatusCode, r.body)
-	require.Equal(t, code, r.Header.Get("x-ms-error-code"))
-	require.Equal(t, "application/xml", r.Header.Get("Content-Type"))
-	require.NotEmpty(t, r.Header.Get("x-ms-request-id"))
-	var body struct {
-		XMLName       xml.Name `xml:"Error"`
-		Code, Message string
-	}
-	require.NoError(t, xml.Unmarshal([]byte(r.body), &body), r.body)
-	require.Equal(t, code, body.Code)
-	require.Contains(t, body.Message, "RequestId:"+r.Header.Get("x-ms-request-id"))
+func endUpload(p *hubtest.Poster, body string) hubtest.Reply {
+	p.T.Helper()
+	return p.Post("/devices/dev-1/files/notifications"+hubtest.Version, body)
 }
 
 func md5Of(body string) string {
@@ -104,10 +84,10 @@ func list(entries ...string) string {
 
 func TestUploadOfAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
 		began := time.Now()
-		l := p.beginUpload("logs/a b.txt")
+		l := beginUpload(p, "logs/a b.txt")
 		require.Equal(t, "store.hub.example.test", l.HostName)
 		require.Equal(t, "uploads", l.ContainerName)
 		require.Equal(t, "dev-1/logs/a b.txt", l.BlobName)
@@ -115,14 +95,15 @@ func TestUploadOfAFile(t *testing.T) {
 		require.Equal(t, hubdata.UploadRunning, h.Uploads()[0].State)
 		require.Equal(t, began.Add(time.Hour), h.Uploads()[0].Expires)
 
-		r := p.put(l, "", "content", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content"), "x-ms-blob-content-type",
+		r := put(p, l, "", "content", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content"),
+			"x-ms-blob-content-type",
 			"text/plain")
-		require.Equal(t, 201, r.StatusCode, r.body)
+		require.Equal(t, 201, r.StatusCode, r.Text)
 		require.Equal(t, md5Of("content"), r.Header.Get("Content-MD5"))
 		require.NotEmpty(t, r.Header.Get("ETag"))
 		require.Equal(t, "2019-12-12", r.Header.Get("x-ms-version"))
 		time.Sleep(time.Minute)
-		require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
+		require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
 
 		require.NoError(t, h.WaitUploads(t.Context(), 1))
 		require.Equal(t, []hubdata.Upload{{
@@ -140,13 +121,13 @@ func TestUploadOfAFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "content", string(content))
 
-		got := p.do(http.MethodGet, l.uri(""), "", "Host", l.HostName)
+		got := p.Do(http.MethodGet, l.uri(""), "", "Host", l.HostName)
 		require.Equal(t, 200, got.StatusCode)
-		require.Equal(t, "content", got.body)
+		require.Equal(t, "content", got.Text)
 		require.Equal(t, "text/plain", got.Header.Get("Content-Type"))
-		got = p.do(http.MethodHead, l.uri(""), "", "Host", l.HostName)
+		got = p.Do(http.MethodHead, l.uri(""), "", "Host", l.HostName)
 		require.Equal(t, 200, got.StatusCode)
-		require.Empty(t, got.body)
+		require.Empty(t, got.Text)
 		_, ok = h.Blob("dev-1/other")
 		require.False(t, ok)
 	})
@@ -154,25 +135,25 @@ func TestUploadOfAFile(t *testing.T) {
 
 func TestTheEndOfAnUploadIsReportedInThreeForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
-		for i, form := range []func(id string) reply{
-			func(id string) reply { return p.endUpload(ended(id)) },
-			func(id string) reply {
-				return p.post("/devices/dev-1/files/notifications/"+version, ended(id)) // like the C SDK
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
+		for i, form := range []func(id string) hubtest.Reply{
+			func(id string) hubtest.Reply { return endUpload(p, hubtest.Ended(id)) },
+			func(id string) hubtest.Reply {
+				return p.Post("/devices/dev-1/files/notifications/"+hubtest.Version, hubtest.Ended(id)) // like the C SDK
 			},
-			func(id string) reply { // like the Node SDK
-				return p.post("/devices/dev-1/files/notifications/"+url.PathEscape(id)+version,
+			func(id string) hubtest.Reply { // like the Node SDK
+				return p.Post("/devices/dev-1/files/notifications/"+url.PathEscape(id)+hubtest.Version,
 					`{"isSuccess":true,"statusCode":201,"statusDescription":""}`)
 			},
 		} {
-			l := p.beginUpload("a")
-			p.putBlob(l, "a")
+			l := beginUpload(p, "a")
+			putBlob(p, l, "a")
 			require.Equal(t, 204, form(l.CorrelationID).StatusCode)
 			require.Equal(t, hubdata.UploadSucceeded, h.Uploads()[i].State)
 		}
-		l := p.beginUpload("b")
-		require.Equal(t, 204, p.endUpload(`{"correlationId":"`+l.CorrelationID+
+		l := beginUpload(p, "b")
+		require.Equal(t, 204, endUpload(p, `{"correlationId":"`+l.CorrelationID+
 			`","isSuccess":false,"statusCode":500,"statusDescription":"why"}`).StatusCode)
 		up := h.Uploads()[3]
 		require.Equal(t, hubdata.UploadFailed, up.State)
@@ -182,83 +163,83 @@ func TestTheEndOfAnUploadIsReportedInThreeForms(t *testing.T) {
 
 func TestWhatAHubRefusesOfUploads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Life: time.Minute}})
-		p := overHTTP(t, h, d)
-		begin := func(body string) reply { return p.post("/devices/dev-1/files"+version, body) }
-		begin(`{`).refused(t, 400004)
-		begin(`{}`).refused(t, 400005)
-		begin(`{"blobName":""}`).refused(t, 400005)
+		h, d := hubtest.NewHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Life: time.Minute}})
+		p := hubtest.OverHTTP(t, h, d)
+		begin := func(body string) hubtest.Reply { return p.Post("/devices/dev-1/files"+hubtest.Version, body) }
+		begin(`{`).Refused(t, 400004)
+		begin(`{}`).Refused(t, 400005)
+		begin(`{"blobName":""}`).Refused(t, 400005)
 		for _, name := range []string{"/a", "a//b", "../a", "a.", strings.Repeat("a", 1024), "a/" + strings.Repeat("/a",
 			254)} {
-			begin(`{"blobName":"`+name+`"}`).refused(t, 400004)
+			begin(`{"blobName":"`+name+`"}`).Refused(t, 400004)
 		}
 		for _, name := range []string{`a\nb`, `a\rb`, `a\u0000`, `a\u007f`, `a\u0085`} {
 			r := begin(`{"blobName":"` + name + `"}`)
-			r.refused(t, 400004)
-			require.Contains(t, r.body, "control character")
+			r.Refused(t, 400004)
+			require.Contains(t, r.Text, "control character")
 		}
-		p.endUpload(`{"isSuccess":true}`).refused(t, 400005)
-		p.endUpload(`{"correlationId":"nobody's","isSuccess":true}`).refused(t, 400015)
+		endUpload(p, `{"isSuccess":true}`).Refused(t, 400005)
+		endUpload(p, `{"correlationId":"nobody's","isSuccess":true}`).Refused(t, 400015)
 
-		l := p.beginUpload("a")
-		p.endUpload(`{"correlationId":"`+l.CorrelationID+`"}`).refused(t, 400019)
-		p.endUpload(ended(l.CorrelationID)).refused(t, 400020) // there is no file
-		p.putBlob(l, "a")
-		require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
-		p.endUpload(ended(l.CorrelationID)).refused(t, 400015) // a repeated report
+		l := beginUpload(p, "a")
+		endUpload(p, `{"correlationId":"`+l.CorrelationID+`"}`).Refused(t, 400019)
+		endUpload(p, hubtest.Ended(l.CorrelationID)).Refused(t, 400020) // there is no file
+		putBlob(p, l, "a")
+		require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
+		endUpload(p, hubtest.Ended(l.CorrelationID)).Refused(t, 400015) // a repeated report
 
 		other, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		mine := p.beginUpload("b")
-		q := overHTTP(t, h, other)
-		q.post("/devices/dev-2/files/notifications"+version, ended(mine.CorrelationID)).refused(t, 400015)
-		q.post("/devices/dev-1/files"+version, `{"blobName":"a"}`).refused(t, 401002)
+		mine := beginUpload(p, "b")
+		q := hubtest.OverHTTP(t, h, other)
+		q.Post("/devices/dev-2/files/notifications"+hubtest.Version, hubtest.Ended(mine.CorrelationID)).Refused(t, 400015)
+		q.Post("/devices/dev-1/files"+hubtest.Version, `{"blobName":"a"}`).Refused(t, 401002)
 
 		for range hubdata.MaxUploads - 1 {
-			p.beginUpload("b")
+			beginUpload(p, "b")
 		}
-		begin(`{"blobName":"b"}`).refused(t, 403006)
-		q.post("/devices/dev-2/files"+version, `{"blobName":"b"}`)
-		require.Equal(t, 204, p.endUpload(`{"correlationId":"`+mine.CorrelationID+`","isSuccess":false}`).StatusCode)
-		late := p.beginUpload("b")
-		begin(`{"blobName":"b"}`).refused(t, 403006)
+		begin(`{"blobName":"b"}`).Refused(t, 403006)
+		q.Post("/devices/dev-2/files"+hubtest.Version, `{"blobName":"b"}`)
+		require.Equal(t, 204, endUpload(p, `{"correlationId":"`+mine.CorrelationID+`","isSuccess":false}`).StatusCode)
+		late := beginUpload(p, "b")
+		begin(`{"blobName":"b"}`).Refused(t, 403006)
 		time.Sleep(time.Minute)
-		p.endUpload(ended(late.CorrelationID)).refused(t, 400016)
-		p.put(late, "", "b", "x-ms-blob-type", "BlockBlob").storeRefused(t, 403, "AuthenticationFailed")
+		endUpload(p, hubtest.Ended(late.CorrelationID)).Refused(t, 400016)
+		put(p, late, "", "b", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 403, "AuthenticationFailed")
 		require.Equal(t, hubdata.UploadExpired, h.Uploads()[len(h.Uploads())-1].State)
-		p.beginUpload("b")
+		beginUpload(p, "b")
 
-		none, nd := newHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{NoStore: true}})
-		overHTTP(t, none, nd).post("/devices/dev-1/files"+version, `{"blobName":"a"}`).refused(t, 400014)
+		none, nd := hubtest.NewHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{NoStore: true}})
+		hubtest.OverHTTP(t, none, nd).Post("/devices/dev-1/files"+hubtest.Version, `{"blobName":"a"}`).Refused(t, 400014)
 	})
 }
 
 func TestAnUploadCountsAsTwoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.Quota, Limit: 4})
-		p.beginUpload("a")
-		p.beginUpload("a")
-		p.post("/devices/dev-1/files"+version, `{"blobName":"a"}`).refused(t, 403002)
+		beginUpload(p, "a")
+		beginUpload(p, "a")
+		p.Post("/devices/dev-1/files"+hubtest.Version, `{"blobName":"a"}`).Refused(t, 403002)
 		require.Equal(t, 1, in.Fired())
 		time.Sleep(24 * time.Hour)
-		p.token = token(d)
-		p.beginUpload("a")
+		p.Token = hubtest.Token(d)
+		beginUpload(p, "a")
 	})
 }
 
 func TestFilesOfBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
-		l := p.beginUpload("a")
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
+		l := beginUpload(p, "a")
 		stage := func(id, body string) {
 			t.Helper()
-			r := p.put(l, blockOf(id), body, "Content-MD5", md5Of(body))
-			require.Equal(t, 201, r.StatusCode, r.body)
+			r := put(p, l, blockOf(id), body, "Content-MD5", md5Of(body))
+			require.Equal(t, 201, r.StatusCode, r.Text)
 		}
-		commit := func(entries ...string) reply { return p.put(l, "&comp=blocklist", list(entries...)) }
+		commit := func(entries ...string) hubtest.Reply { return put(p, l, "&comp=blocklist", list(entries...)) }
 		content := func() string {
 			b, _ := h.Blob(l.BlobName)
 			text, err := b.Bytes()
@@ -270,11 +251,11 @@ func TestFilesOfBlocks(t *testing.T) {
 		stage("3", "three")
 		stage("2", "TWO") // replaces the first
 		require.Empty(t, h.Blobs(), "nothing is there before the commit")
-		commit("L1", "L4").storeRefused(t, 400, "InvalidBlockList")
+		commit("L1", "L4").StoreRefused(t, 400, "InvalidBlockList")
 		require.Equal(t, 201, commit("L1", "U2", "L1").StatusCode)
 		require.Equal(t, "oneTWOone", content())
-		commit("U2").storeRefused(t, 400, "InvalidBlockList") // it is part of the file
-		commit("L3").storeRefused(t, 400, "InvalidBlockList") // it was left out, so it was dropped
+		commit("U2").StoreRefused(t, 400, "InvalidBlockList") // it is part of the file
+		commit("L3").StoreRefused(t, 400, "InvalidBlockList") // it was left out, so it was dropped
 		require.Equal(t, 201, commit("L2", "C1").StatusCode)  // the latest block is the file's
 		require.Equal(t, 201, commit("L2", "L1").StatusCode)  // like a client that lost the answer
 		require.Equal(t, "TWOone", content())
@@ -287,98 +268,98 @@ func TestFilesOfBlocks(t *testing.T) {
 		require.Equal(t, 201, commit().StatusCode)
 		require.Empty(t, content())
 		stage("1", "x")
-		p.putBlob(l, "whole") // drops the staged block
-		commit("L1").storeRefused(t, 400, "InvalidBlockList")
+		putBlob(p, l, "whole") // drops the staged block
+		commit("L1").StoreRefused(t, 400, "InvalidBlockList")
 		require.Equal(t, "whole", content())
 	})
 }
 
 func TestWhatTheStoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{MaxBlocks: 3}})
-		p := overHTTP(t, h, d)
-		l := p.beginUpload("a")
+		h, d := hubtest.NewHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{MaxBlocks: 3}})
+		p := hubtest.OverHTTP(t, h, d)
+		l := beginUpload(p, "a")
 		blob := []string{"x-ms-blob-type", "BlockBlob"}
-		put := func(more, body string, header ...string) reply { return p.put(l, more, body, header...) }
+		put := func(more, body string, header ...string) hubtest.Reply { return put(p, l, more, body, header...) }
 
-		put("", "a").storeRefused(t, 400, "MissingRequiredHeader")
-		put("", "a", "x-ms-blob-type", "PageBlob").storeRefused(t, 400, "UnsupportedHeader")
-		put("", "a", "x-ms-blob-type", "Nonsense").storeRefused(t, 400, "InvalidHeaderValue")
-		put("", "a", append(blob, "Content-MD5", "nonsense")...).storeRefused(t, 400, "InvalidMd5")
-		put("", "a", append(blob, "Content-MD5", md5Of("b"))...).storeRefused(t, 400, "Md5Mismatch")
-		put("", "a", append(blob, "x-ms-blob-content-md5", "nonsense")...).storeRefused(t, 400, "InvalidMd5")
-		put("", "a", append(blob, "x-ms-content-crc64", "AAAAAAAAAAA=")...).storeRefused(t, 400, "UnsupportedHeader")
-		put("", "a", append(blob, "x-ms-version", "tomorrow")...).storeRefused(t, 400, "InvalidHeaderValue")
-		put("&comp=copy", "a", blob...).storeRefused(t, 400, "InvalidQueryParameterValue")
-		put("&comp=block", "a").storeRefused(t, 400, "MissingRequiredQueryParameter")
-		put("&comp=block&blockid=!", "a").storeRefused(t, 400, "InvalidBlockId")
-		put(blockOf(strings.Repeat("1", 65)), "a").storeRefused(t, 400, "InvalidBlockId")
-		put(blockOf("1"), "").storeRefused(t, 400, "InvalidHeaderValue")
+		put("", "a").StoreRefused(t, 400, "MissingRequiredHeader")
+		put("", "a", "x-ms-blob-type", "PageBlob").StoreRefused(t, 400, "UnsupportedHeader")
+		put("", "a", "x-ms-blob-type", "Nonsense").StoreRefused(t, 400, "InvalidHeaderValue")
+		put("", "a", append(blob, "Content-MD5", "nonsense")...).StoreRefused(t, 400, "InvalidMd5")
+		put("", "a", append(blob, "Content-MD5", md5Of("b"))...).StoreRefused(t, 400, "Md5Mismatch")
+		put("", "a", append(blob, "x-ms-blob-content-md5", "nonsense")...).StoreRefused(t, 400, "InvalidMd5")
+		put("", "a", append(blob, "x-ms-content-crc64", "AAAAAAAAAAA=")...).StoreRefused(t, 400, "UnsupportedHeader")
+		put("", "a", append(blob, "x-ms-version", "tomorrow")...).StoreRefused(t, 400, "InvalidHeaderValue")
+		put("&comp=copy", "a", blob...).StoreRefused(t, 400, "InvalidQueryParameterValue")
+		put("&comp=block", "a").StoreRefused(t, 400, "MissingRequiredQueryParameter")
+		put("&comp=block&blockid=!", "a").StoreRefused(t, 400, "InvalidBlockId")
+		put(blockOf(strings.Repeat("1", 65)), "a").StoreRefused(t, 400, "InvalidBlockId")
+		put(blockOf("1"), "").StoreRefused(t, 400, "InvalidHeaderValue")
 		require.Equal(t, 201, put(blockOf("1"), "a").StatusCode)
-		put(blockOf("12345"), "a").storeRefused(t, 400, "InvalidBlobOrBlock") // an id of another length
-		put("&comp=blocklist", "<BlockList>").storeRefused(t, 400, "InvalidXmlDocument")
-		put("&comp=blocklist", "<BlockList><Other/></BlockList>").storeRefused(t, 400, "InvalidXmlDocument")
-		put("&comp=blocklist", list("L1", "L1", "L1", "L1")).storeRefused(t, 400, "BlockListTooLong")
-		put("&comp=blocklist", list("L1"), "Content-MD5", md5Of("")).storeRefused(t, 400, "Md5Mismatch")
+		put(blockOf("12345"), "a").StoreRefused(t, 400, "InvalidBlobOrBlock") // an id of another length
+		put("&comp=blocklist", "<BlockList>").StoreRefused(t, 400, "InvalidXmlDocument")
+		put("&comp=blocklist", "<BlockList><Other/></BlockList>").StoreRefused(t, 400, "InvalidXmlDocument")
+		put("&comp=blocklist", list("L1", "L1", "L1", "L1")).StoreRefused(t, 400, "BlockListTooLong")
+		put("&comp=blocklist", list("L1"), "Content-MD5", md5Of("")).StoreRefused(t, 400, "Md5Mismatch")
 		// Limits depend on the API version.
-		put(blockOf("1"), strings.Repeat("a", 4<<20+1), "x-ms-version", "2015-02-21").storeRefused(t, 413,
+		put(blockOf("1"), strings.Repeat("a", 4<<20+1), "x-ms-version", "2015-02-21").StoreRefused(t, 413,
 			"RequestBodyTooLarge")
 		require.Equal(t, 201, put(blockOf("1"), strings.Repeat("a", 4<<20+1)).StatusCode)
 
-		p.do(http.MethodGet, l.uri(""), "", "Host", l.HostName).storeRefused(t, 404, "BlobNotFound")
-		require.Equal(t, 404, p.do(http.MethodHead, l.uri(""), "", "Host", l.HostName).StatusCode)
-		p.do(http.MethodDelete, l.uri(""), "", "Host", l.HostName).storeRefused(t, 403, "AuthorizationPermissionMismatch")
+		p.Do(http.MethodGet, l.uri(""), "", "Host", l.HostName).StoreRefused(t, 404, "BlobNotFound")
+		require.Equal(t, 404, p.Do(http.MethodHead, l.uri(""), "", "Host", l.HostName).StatusCode)
+		p.Do(http.MethodDelete, l.uri(""), "", "Host", l.HostName).StoreRefused(t, 403, "AuthorizationPermissionMismatch")
 		require.Empty(t, h.Blobs())
 	})
 }
 
 func TestAnUploadURIIsForOneFileAndOneHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
-		p := overHTTP(t, h, d)
-		l := p.beginUpload("a")
-		try := func(change func(q url.Values, l *leave)) reply {
+		h, d := hubtest.NewHub(t, nil)
+		p := hubtest.OverHTTP(t, h, d)
+		l := beginUpload(p, "a")
+		try := func(change func(q url.Values, l *leave)) hubtest.Reply {
 			own := l
 			q, err := url.ParseQuery(strings.TrimPrefix(l.SASToken, "?"))
 			require.NoError(t, err)
 			change(q, &own)
 			own.SASToken = "?" + q.Encode()
-			return p.put(own, "", "a", "x-ms-blob-type", "BlockBlob")
+			return put(p, own, "", "a", "x-ms-blob-type", "BlockBlob")
 		}
 		require.Equal(t, 201, try(func(url.Values, *leave) {}).StatusCode)
-		try(func(q url.Values, _ *leave) { q.Del("sig") }).storeRefused(t, 401, "NoAuthenticationInformation")
+		try(func(q url.Values, _ *leave) { q.Del("sig") }).StoreRefused(t, 401, "NoAuthenticationInformation")
 		for name, value := range map[string]string{"sig": "AAAA", "se": "2099-01-01T00:00:00Z", "sp": "rwd",
 			"sv": "2015-04-05",
 			"sr": "c", "si": "other", "st": "2001-01-01"} {
-			try(func(q url.Values, _ *leave) { q.Set(name, value) }).storeRefused(t, 403, "AuthenticationFailed")
+			try(func(q url.Values, _ *leave) { q.Set(name, value) }).StoreRefused(t, 403, "AuthenticationFailed")
 		}
-		try(func(_ url.Values, l *leave) { l.BlobName = "dev-1/b" }).storeRefused(t, 403, "AuthenticationFailed")
-		try(func(_ url.Values, l *leave) { l.BlobName = "dev-2/a" }).storeRefused(t, 403, "AuthenticationFailed")
+		try(func(_ url.Values, l *leave) { l.BlobName = "dev-1/b" }).StoreRefused(t, 403, "AuthenticationFailed")
+		try(func(_ url.Values, l *leave) { l.BlobName = "dev-2/a" }).StoreRefused(t, 403, "AuthenticationFailed")
 		time.Sleep(time.Hour - time.Second)
 		require.Equal(t, 201, try(func(url.Values, *leave) {}).StatusCode)
 		time.Sleep(time.Second)
-		try(func(url.Values, *leave) {}).storeRefused(t, 403, "AuthenticationFailed")
+		try(func(url.Values, *leave) {}).StoreRefused(t, 403, "AuthenticationFailed")
 
-		again := p.beginUpload("a")
-		p.putBlob(again, "a")
+		again := beginUpload(p, "a")
+		putBlob(p, again, "a")
 		require.Equal(t, 1, h.ExpireUploads("dev-1"))
 		require.Zero(t, h.ExpireUploads(""))
-		p.put(again, "", "a", "x-ms-blob-type", "BlockBlob").storeRefused(t, 403, "AuthenticationFailed")
-		p.endUpload(ended(again.CorrelationID)).refused(t, 400016)
+		put(p, again, "", "a", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 403, "AuthenticationFailed")
+		endUpload(p, hubtest.Ended(again.CorrelationID)).Refused(t, 400016)
 	})
 }
 
 // A signature for an upload is none for a container, whatever the name of the upload is.
 func TestAnUploadURIIsForNoContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		s := newStorage(t, h)
 		require.Equal(t, 201, s.request("PUT", "/store/c-1?restype=container", "").StatusCode)
 		s.put("devices.txt", "all the keys")
-		device := overHTTP(t, h, d)
+		device := hubtest.OverHTTP(t, h, d)
 		body, err := json.Marshal(map[string]string{"blobName": "A\n\n2099-01-01\n/blob/store/c-1\n\n\n\n2018-03-28\nX"})
 		require.NoError(t, err)
-		device.post("/devices/dev-1/files"+version, string(body)).refused(t, 400004)
+		device.Post("/devices/dev-1/files"+hubtest.Version, string(body)).Refused(t, 400004)
 
 		// The text of this SAS of the container is also that of an upload with the name above.
 		expires := time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04:05Z")
@@ -389,21 +370,21 @@ func TestAnUploadURIIsForNoContainer(t *testing.T) {
 		forged := url.Values{"sr": {"c"}, "sv": {"2018-03-28"}, "se": {"2099-01-01"},
 			"sp":   {"rw\n\n" + expires + "\n/blob/store/uploads/dev-1/A"},
 			"rscc": {"X\nid\n\n\n2018-03-28\n"}, "sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
-		device.do("GET", "/store/c-1/devices.txt?"+forged.Encode(), "").storeRefused(t, 400,
+		device.Do("GET", "/store/c-1/devices.txt?"+forged.Encode(), "").StoreRefused(t, 400,
 			"InvalidQueryParameterValue")
 	})
 }
 
 func TestAStoreOfHashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Digest: true,
+		h, d := hubtest.NewHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Digest: true,
 			Host: "elsewhere.example.test"}})
-		p := overHTTP(t, h, d)
-		l := p.beginUpload("a")
+		p := hubtest.OverHTTP(t, h, d)
+		l := beginUpload(p, "a")
 		require.Equal(t, "elsewhere.example.test", l.HostName)
-		require.Equal(t, 201, p.put(l, blockOf("1"), "one").StatusCode)
-		require.Equal(t, 201, p.put(l, blockOf("2"), "two").StatusCode)
-		require.Equal(t, 201, p.put(l, "&comp=blocklist", list("L1", "L2")).StatusCode)
+		require.Equal(t, 201, put(p, l, blockOf("1"), "one").StatusCode)
+		require.Equal(t, 201, put(p, l, blockOf("2"), "two").StatusCode)
+		require.Equal(t, 201, put(p, l, "&comp=blocklist", list("L1", "L2")).StatusCode)
 		b, ok := h.Blob(l.BlobName)
 		require.True(t, ok)
 		require.NoError(t, b.Matches(strings.NewReader("onetwo")))
@@ -412,7 +393,7 @@ func TestAStoreOfHashes(t *testing.T) {
 		require.ErrorContains(t, b.Matches(strings.NewReader("onetwo3")), "1 too few")
 		_, err := b.Bytes()
 		require.Error(t, err)
-		p.do(http.MethodGet, l.uri(""), "", "Host", l.HostName).storeRefused(t, 409, "BlobOperationNotSupported")
+		p.Do(http.MethodGet, l.uri(""), "", "Host", l.HostName).StoreRefused(t, 409, "BlobOperationNotSupported")
 	})
 }
 
@@ -450,13 +431,13 @@ func TestFaultsOfTheStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
-				p := overHTTP(t, h, d)
+				h, d := hubtest.NewHub(t, nil)
+				p := hubtest.OverHTTP(t, h, d)
 				in := h.Inject(c.fault)
-				l := p.beginUpload("a")
+				l := beginUpload(p, "a")
 				began := time.Now()
 				header := []string{"Host", l.HostName, "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content")}
-				r, err := p.try(http.MethodPut, l.uri(""), "content", header...)
+				r, err := p.Try(http.MethodPut, l.uri(""), "content", header...)
 				require.Equal(t, c.took, time.Since(began))
 				_, stored := h.Blob(l.BlobName)
 				require.Equal(t, c.stored, stored)
@@ -466,13 +447,13 @@ func TestFaultsOfTheStore(t *testing.T) {
 					require.Error(t, err)
 				case c.code != "":
 					require.NoError(t, err)
-					r.storeRefused(t, c.status, c.code)
+					r.StoreRefused(t, c.status, c.code)
 				default:
 					require.NoError(t, err)
-					require.Equal(t, c.status, r.StatusCode, r.body)
+					require.Equal(t, c.status, r.StatusCode, r.Text)
 				}
 				if name != "ExpireUpload" {
-					p.putBlob(l, "content")
+					putBlob(p, l, "content")
 				}
 			})
 		})
@@ -480,15 +461,15 @@ func TestFaultsOfTheStore(t *testing.T) {
 }
 
 func TestUploadsOnRealPorts(t *testing.T) {
-	h, d := newHub(t, nil)
+	h, d := hubtest.NewHub(t, nil)
 	addr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
-	p := newPoster(t, nil, h.ClientTLS(), token(d))
-	p.base = "https://" + addr.String()
-	l := p.beginUpload("a")
+	p := hubtest.NewPoster(t, nil, h.ClientTLS(), hubtest.Token(d))
+	p.Base = "https://" + addr.String()
+	l := beginUpload(p, "a")
 	require.Equal(t, addr.String(), l.HostName, "the device finds the store where it found the hub")
-	p.putBlob(l, "content")
-	require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
+	putBlob(p, l, "content")
+	require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	require.NoError(t, h.WaitUploads(ctx, 1))

@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // webConn is the client's end of a WebSocket as a stream.
@@ -90,7 +91,7 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubda
 	open := func(listen func(*testbroker.Hub) (net.Addr, error), dial func(h hub) (net.Conn, error)) func(t *testing.T) (
 		*testbroker.Hub, hubdata.Device, net.Conn) {
 		return func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn) {
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			var addr net.Addr
 			if listen != nil {
 				var err error
@@ -136,7 +137,7 @@ func TestWebSocketsForEvents(t *testing.T) {
 	for url, name := range map[string]string{"/$servicebus/websocket": "AMQPWSB10", "/$servicebus/websocket/": "amqpwsb10",
 		"/%24servicebus/websocket": "amqp"} {
 		synctest.Test(t, func(t *testing.T) {
-			h, _ := newHub(t, nil)
+			h, _ := hubtest.NewHub(t, nil)
 			ws, _, err := webDialer(h, "mqtt", name).Dial("ws://hub"+url, nil)
 			require.NoError(t, err, url)
 			require.Equal(t, name, ws.Subprotocol())
@@ -170,7 +171,7 @@ func TestWebSocketRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refused error
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 					if e.Kind == event.Refused {
 						refused = e.Err
 					}
@@ -188,9 +189,9 @@ func TestWebSocketRequests(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.Equal(t, c.want, ws.Subprotocol())
-				w := newWire(t, &webConn{Conn: ws})
-				require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-				w.ping()
+				w := hubtest.NewWire(t, &webConn{Conn: ws})
+				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+				w.Ping()
 			})
 		})
 	}
@@ -208,7 +209,7 @@ func TestNotARequestForAWebSocket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:443")
 				require.NoError(t, err)
 				defer conn.Close()
@@ -231,22 +232,22 @@ func TestFramesMeanNothing(t *testing.T) {
 	for _, frame := range []int{1, 3, 1000} {
 		t.Run(fmt.Sprint(frame), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, &testbroker.Options{WebSocketFrame: frame})
+				h, d := hubtest.NewHub(t, &testbroker.Options{WebSocketFrame: frame})
 				conn := dialWeb(t, h)
 				conn.frame = frame
-				w := newWire(t, conn)
-				all := connectOf(d).bytes()
+				w := hubtest.NewWire(t, conn)
+				all := hubtest.ConnectOf(d).Bytes()
 				for id := range uint16(20) {
-					all = append(all, publishBytes(2, id+1, events, "body")...)
+					all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "body")...)
 				}
-				w.send(append(all, 0xc0, 0))
-				w.expect(connack)
+				w.Send(append(all, 0xc0, 0))
+				w.Expect(hubtest.Connack)
 				for id := range uint16(20) {
-					require.Equal(t, id+1, w.acked())
+					require.Equal(t, id+1, w.Acked())
 				}
-				w.expect(pingresp)
+				w.Expect(hubtest.Pingresp)
 				require.NoError(t, conn.WriteMessage(websocket.BinaryMessage, nil), "an empty frame")
-				w.ping()
+				w.Ping()
 				require.Equal(t, 20, h.Len())
 			})
 		})
@@ -255,11 +256,11 @@ func TestFramesMeanNothing(t *testing.T) {
 
 func TestFragmentedMessageOfAWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		conn := dialWeb(t, h)
-		w := newWire(t, conn)
-		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-		p := publishBytes(2, 1, events, strings.Repeat("x", 100))
+		w := hubtest.NewWire(t, conn)
+		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+		p := hubtest.PublishBytes(2, 1, hubtest.Events, strings.Repeat("x", 100))
 		out, err := conn.NextWriter(websocket.BinaryMessage)
 		require.NoError(t, err)
 		for _, b := range bytes.SplitAfter(p, []byte("e")) {
@@ -267,66 +268,66 @@ func TestFragmentedMessageOfAWebSocket(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, out.Close())
-		require.Equal(t, uint16(1), w.acked())
+		require.Equal(t, uint16(1), w.Acked())
 	})
 }
 
 func TestTextIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		conn := dialWeb(t, h)
-		w := newWire(t, conn)
-		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+		w := hubtest.NewWire(t, conn)
+		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 		require.NoError(t, conn.WriteMessage(websocket.TextMessage, []byte{0xc0, 0}))
-		require.True(t, websocket.IsCloseError(w.end(), websocket.CloseUnsupportedData))
+		require.True(t, websocket.IsCloseError(w.End(), websocket.CloseUnsupportedData))
 	})
 }
 
 func TestEndsOfAWebSocket(t *testing.T) {
 	t.Run("refusal can be read", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
-			w := newWire(t, dialWeb(t, h))
-			require.Equal(t, []byte{0, 3}, w.connect(connectOf(d)))
-			require.True(t, websocket.IsCloseError(w.end(), websocket.CloseNormalClosure))
+			w := hubtest.NewWire(t, dialWeb(t, h))
+			require.Equal(t, []byte{0, 3}, w.Connect(hubtest.ConnectOf(d)))
+			require.True(t, websocket.IsCloseError(w.End(), websocket.CloseNormalClosure))
 		})
 	})
 	t.Run("cut", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
-			w := newWire(t, dialWeb(t, h))
-			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			h, d := hubtest.NewHub(t, nil)
+			w := hubtest.NewWire(t, dialWeb(t, h))
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 			h.Drop("")
-			require.ErrorContains(t, w.end(), "reset")
+			require.ErrorContains(t, w.End(), "reset")
 		})
 	})
 	t.Run("client says goodbye", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			conn := dialWeb(t, h)
-			w := newWire(t, conn)
-			con := connectOf(d)
-			con.will = &will{topic: events, body: "gone"}
-			require.Equal(t, []byte{0, 0}, w.connect(con))
+			w := hubtest.NewWire(t, conn)
+			con := hubtest.ConnectOf(d)
+			con.Will = &hubtest.Will{Topic: hubtest.Events, Text: "gone"}
+			require.Equal(t, []byte{0, 0}, w.Connect(con))
 			require.NoError(t, conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Time{}))
-			require.True(t, websocket.IsCloseError(w.end(), 1000))
+			require.True(t, websocket.IsCloseError(w.End(), 1000))
 			require.NoError(t, h.WaitMessages(t.Context(), 1), "to MQTT it is no goodbye")
 		})
 	})
 	t.Run("half-open", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			conn := dialWeb(t, h)
-			w := newWire(t, conn)
-			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			w := hubtest.NewWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 			in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 			conn.SetPongHandler(func(string) error { t.Error("a dead link answered"); return nil })
 			require.NoError(t, conn.WriteControl(websocket.PingMessage, nil, time.Time{}))
-			w.send([]byte{0xc0, 0})
+			w.Send([]byte{0xc0, 0})
 			conn.SetReadDeadline(time.Now().Add(time.Hour))
 			var late net.Error
-			require.ErrorAs(t, w.end(), &late)
+			require.ErrorAs(t, w.End(), &late)
 			require.True(t, late.Timeout())
 			require.Equal(t, 1, in.Fired())
 
@@ -339,7 +340,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 	})
 	t.Run("nobody asks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, _ := newHub(t, nil)
+			h, _ := hubtest.NewHub(t, nil)
 			start := time.Now()
 			conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
@@ -353,20 +354,20 @@ func TestEndsOfAWebSocket(t *testing.T) {
 
 func TestWebSocketOverTLSInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, nil)
+		h, d := hubtest.NewHub(t, nil)
 		dialer := websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTPS), TLSClientConfig: h.ClientTLS(),
 			Subprotocols: []string{"mqtt"}}
 		ws, _, err := dialer.Dial("wss://hub/$iothub/websocket", http.Header{"Origin": {"https://elsewhere"}})
 		require.NoError(t, err)
-		w := newWire(t, &webConn{Conn: ws})
-		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-		w.publish(1, events, "x")
-		require.Equal(t, uint16(1), w.acked())
+		w := hubtest.NewWire(t, &webConn{Conn: ws})
+		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+		w.Publish(1, hubtest.Events, "x")
+		require.Equal(t, uint16(1), w.Acked())
 		h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
-		w.publish(2, events, "x")
-		require.Equal(t, uint16(2), w.acked())
-		require.True(t, websocket.IsCloseError(w.end(), 1000))
-		w.conn.Close()
+		w.Publish(2, hubtest.Events, "x")
+		require.Equal(t, uint16(2), w.Acked())
+		require.True(t, websocket.IsCloseError(w.End(), 1000))
+		w.Conn.Close()
 		synctest.Wait()
 		in := h.Inject(fault.Fault{Kind: fault.Absent})
 		_, err = h.Dial(testbroker.PortHTTPS)(t.Context(), "tcp", "hub")

@@ -17,28 +17,29 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // certified returns a CONNECT without a password.
-func certified(d hubdata.Device) connect {
-	c := connect{name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: d.ID, user: d.HostName + "/" + d.ID +
+func certified(d hubdata.Device) hubtest.Connect {
+	c := hubtest.Connect{Name: "MQTT", Level: 4, Flags: 2, KeepAlive: 60, ClientID: d.ID, User: d.HostName + "/" + d.ID +
 		"/?api-version=2021-04-12"}
 	if d.ModuleID != "" {
-		c.clientID += "/" + d.ModuleID
-		c.user = d.HostName + "/" + c.clientID + "/?api-version=2021-04-12"
+		c.ClientID += "/" + d.ModuleID
+		c.User = d.HostName + "/" + c.ClientID + "/?api-version=2021-04-12"
 	}
 	return c
 }
 
 // dialWith connects in memory with a TLS handshake and optional client certificates.
-func dialWith(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *wire {
+func dialWith(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *hubtest.Wire {
 	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 	require.NoError(t, err)
 	config := h.ClientTLS()
 	config.Certificates = certs
 	conn := tls.Client(raw, config)
 	require.NoError(t, conn.HandshakeContext(t.Context()))
-	return newWire(t, conn)
+	return hubtest.NewWire(t, conn)
 }
 
 func TestCertificatesOfDevices(t *testing.T) {
@@ -56,7 +57,7 @@ func TestCertificatesOfDevices(t *testing.T) {
 	for name, c := range map[string]struct {
 		device func(h *testbroker.Hub) (hubdata.Device, error)
 		cert   func() []tls.Certificate
-		change func(c *connect, h *testbroker.Hub)
+		change func(c *hubtest.Connect, h *testbroker.Hub)
 		want   byte
 	}{
 		"SHA-256":             {x, func() []tls.Certificate { return []tls.Certificate{good} }, nil, 0},
@@ -88,30 +89,31 @@ func TestCertificatesOfDevices(t *testing.T) {
 		"none for an authority": {ca, func() []tls.Certificate { return nil }, nil, 5},
 		"token instead": {x, func() []tls.Certificate {
 			return []tls.Certificate{good}
-		}, func(c *connect, h *testbroker.Hub) {
-			c.password = sign("hub.example.test%2Fdevices%2Fdev-x", goldenKey, time.Now().Add(time.Hour).Unix())
+		}, func(c *hubtest.Connect, h *testbroker.Hub) {
+			c.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-x", goldenKey, time.Now().Add(time.Hour).Unix())
 		}, 5},
-		"token of a policy": {x, func() []tls.Certificate { return nil }, func(c *connect, h *testbroker.Hub) {
+		"token of a policy": {x, func() []tls.Certificate { return nil }, func(c *hubtest.Connect, h *testbroker.Hub) {
 			p, err := h.AddPolicy("device")
 			require.NoError(t, err)
-			c.password = sign("hub.example.test", p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=device"
+			c.Password = hubtest.Sign("hub.example.test", p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=device"
 		}, 0},
-		"disabled": {x, func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
-			require.NoError(t, h.SetEnabled("dev-x", false))
-		}, 5},
+		"disabled": {x, func() []tls.Certificate { return []tls.Certificate{good} },
+			func(c *hubtest.Connect, h *testbroker.Hub) {
+				require.NoError(t, h.SetEnabled("dev-x", false))
+			}, 5},
 		"of another hub": {x, func() []tls.Certificate {
 			return []tls.Certificate{good}
-		}, func(c *connect, h *testbroker.Hub) {
-			c.user = strings.Replace(c.user, "hub.", "hub2.", 1)
+		}, func(c *hubtest.Connect, h *testbroker.Hub) {
+			c.User = strings.Replace(c.User, "hub.", "hub2.", 1)
 		}, 5},
 		"device with a key": {sas, func() []tls.Certificate {
 			return []tls.Certificate{root.NewClientCert("dev-1", none, none)}
 		}, nil, 5},
 		"device with a key and its token": {sas,
-			func() []tls.Certificate { return []tls.Certificate{good} }, func(c *connect, h *testbroker.Hub) {
+			func() []tls.Certificate { return []tls.Certificate{good} }, func(c *hubtest.Connect, h *testbroker.Hub) {
 				d, err := h.Device("dev-1")
 				require.NoError(t, err)
-				c.password = token(d)
+				c.Password = hubtest.Token(d)
 			}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +121,7 @@ func TestCertificatesOfDevices(t *testing.T) {
 				root, stranger = testbroker.NewCertAuthority("root"), testbroker.NewCertAuthority("root")
 				between = root.NewAuthority("between").NewAuthority("further down")
 				good, second = own("anything"), own("dev-x")
-				h, _ := newHub(t, nil)
+				h, _ := hubtest.NewHub(t, nil)
 				require.NoError(t, h.AddCA(root.Cert()))
 				d, err := c.device(h)
 				require.NoError(t, err)
@@ -128,12 +130,12 @@ func TestCertificatesOfDevices(t *testing.T) {
 					c.change(&con, h)
 				}
 				w := dialWith(t, h, c.cert()...)
-				require.Equal(t, []byte{0, c.want}, w.connect(con))
+				require.Equal(t, []byte{0, c.want}, w.Connect(con))
 				if c.want != 0 {
-					require.Equal(t, io.EOF, w.end())
+					require.Equal(t, io.EOF, w.End())
 					return
 				}
-				w.ping()
+				w.Ping()
 			})
 		})
 	}
@@ -141,30 +143,30 @@ func TestCertificatesOfDevices(t *testing.T) {
 
 func TestCertificateOfAModule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		root := testbroker.NewCertAuthority("root")
 		require.NoError(t, h.AddCA(root.Cert()))
 		m, err := h.AddDeviceCA("dev-1/m")
 		require.NoError(t, err)
 		require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;ModuleId=m;x509=true", m.ConnectionString())
 		w := dialWith(t, h, root.NewClientCert("dev-1/m", time.Time{}, time.Time{}))
-		require.Equal(t, []byte{0, 0}, w.connect(certified(m)))
+		require.Equal(t, []byte{0, 0}, w.Connect(certified(m)))
 		w = dialWith(t, h, root.NewClientCert("dev-1", time.Time{}, time.Time{}))
-		require.Equal(t, []byte{0, 5}, w.connect(certified(m)))
+		require.Equal(t, []byte{0, 5}, w.Connect(certified(m)))
 	})
 }
 
 func TestCertificateWithoutTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		d, err := h.AddDeviceCA("dev-ca")
 		require.NoError(t, err)
-		require.Equal(t, []byte{0, 5}, dial(t, h).connect(certified(d)))
+		require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(certified(d)))
 	})
 }
 
 func TestRegistryOfCertificates(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	cert := testbroker.NewClientCert("x", time.Time{}, time.Time{})
 	long, short := testbroker.Thumbprint(cert.Leaf), testbroker.ThumbprintSHA1(cert.Leaf)
 	require.Len(t, long, 64)
@@ -192,7 +194,7 @@ func TestRegistryOfCertificates(t *testing.T) {
 }
 
 func TestCertificateOverRealPorts(t *testing.T) {
-	h, _ := newHub(t, nil)
+	h, _ := hubtest.NewHub(t, nil)
 	cert := testbroker.NewClientCert("x", time.Time{}, time.Time{})
 	d, err := h.AddDeviceX509("x", testbroker.Thumbprint(cert.Leaf))
 	require.NoError(t, err)
@@ -206,7 +208,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 			require.NoError(t, err)
 			conn, err := tls.Dial("tcp", addr.String(), config)
 			require.NoError(t, err)
-			require.Equal(t, []byte{0, 0}, newWire(t, conn).connect(certified(d)))
+			require.Equal(t, []byte{0, 0}, hubtest.NewWire(t, conn).Connect(certified(d)))
 		})
 	}
 	t.Run("WebSocket", func(t *testing.T) {
@@ -215,7 +217,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 		dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: config}
 		ws, _, err := dialer.Dial("wss://"+addr.String()+"/$iothub/websocket", nil)
 		require.NoError(t, err)
-		require.Equal(t, []byte{0, 0}, newWire(t, &webConn{Conn: ws}).connect(certified(d)))
+		require.Equal(t, []byte{0, 0}, hubtest.NewWire(t, &webConn{Conn: ws}).Connect(certified(d)))
 	})
 }
 
@@ -253,7 +255,7 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 		t.Run(c.kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var rec recorder
-				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.event})
 				in := h.Inject(fault.Fault{Kind: c.kind, After: 1})
 				require.NoError(t, handshake(t, h, h.ClientTLS()))
 				synctest.Wait()
@@ -266,11 +268,11 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 				require.Equal(t, "#2 fault "+c.kind.String(), rec.text()[0])
 				require.Contains(t, rec.text()[1], "#2 refused: ")
 				require.NoError(t, handshake(t, h, h.ClientTLS()), "it happened once")
-				login(t, h, d).ping()
+				hubtest.Login(t, h, d).Ping()
 			})
 		})
 		t.Run(c.kind.String()+" on a real port", func(t *testing.T) {
-			h, d := newHub(t, nil)
+			h, d := hubtest.NewHub(t, nil)
 			addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 			require.NoError(t, err)
 			in := h.Inject(fault.Fault{Kind: c.kind})
@@ -284,7 +286,7 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 			require.NoError(t, raw.SetDeadline(time.Now().Add(wait)))
 			c.check(t, tls.Client(raw, h.ClientTLS()).Handshake())
 			require.NoError(t, in.WaitFired(t.Context(), 1))
-			realTLS(t, h, addr, d).ping()
+			realTLS(t, h, addr, d).Ping()
 		})
 	}
 }
@@ -294,10 +296,10 @@ func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 		fault.ExpiredCertificate} {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, d := newHub(t, nil)
+				h, d := hubtest.NewHub(t, nil)
 				in := h.Inject(fault.Fault{Kind: k})
 				h.Inject(fault.Fault{Kind: k, Device: "dev-1", Times: -1})
-				login(t, h, d)
+				hubtest.Login(t, h, d)
 				raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 				require.NoError(t, err)
 				raw.Close() // without sending anything
@@ -313,7 +315,7 @@ func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 
 func TestOldTLSServesOldClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.OldTLS})
 		config := h.ClientTLS()
 		config.MinVersion = tls.VersionTLS10
@@ -324,7 +326,7 @@ func TestOldTLSServesOldClients(t *testing.T) {
 
 func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHub(t, nil)
+		h, _ := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.CutHandshake})
 		dialer := websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTPS), TLSClientConfig: h.ClientTLS(),
 			Subprotocols: []string{"mqtt"}}
@@ -342,15 +344,15 @@ func TestTheNameForDevices(t *testing.T) {
 	for own, other := range map[string]string{"hub.example.test": "hub.device.example.test",
 		"hub.device.example.test": "hub.example.test"} {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{HostName: own})
+			h, d := hubtest.NewHub(t, &testbroker.Options{HostName: own})
 			for _, name := range []string{own, other} {
 				config := h.ClientTLS()
 				config.ServerName, config.MinVersion = name, tls.VersionTLS13
-				p := newPoster(t, h.Dial(testbroker.PortHTTPS), config,
-					sign(name+"%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix()))
-				p.base = "https://" + name
-				r := p.post("/devices/dev-1/messages/events"+version, "x")
-				require.Equal(t, 204, r.StatusCode, r.body)
+				p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), config,
+					hubtest.Sign(name+"%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix()))
+				p.Base = "https://" + name
+				r := p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x")
+				require.Equal(t, 204, r.StatusCode, r.Text)
 			}
 			require.Equal(t, 2, h.Len())
 		})
