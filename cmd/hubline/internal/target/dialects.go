@@ -5,9 +5,8 @@ import (
 	"net"
 	"strings"
 
-	"github.com/hubline-iot/hubline/transport/mqtt/awsiot"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/eventgrid"
+	"github.com/hubline-iot/hubline/transport/mqtt/presets"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -25,13 +24,13 @@ type Preset struct {
 
 // Dialects are the values of -dialect.
 var Dialects = []Preset{
-	{"aws-iot", "AWS IoT Core", awsiot.Dialect, func(certificate bool) string {
+	{"aws-iot", "AWS IoT Core", presets.AWSIoT, func(certificate bool) string {
 		if certificate {
-			return awsiot.ALPN
+			return presets.AWSIoTCertificate
 		}
-		return awsiot.ALPNCustom
+		return presets.AWSIoTCustom
 	}, ".amazonaws.com"},
-	{"event-grid", "the MQTT broker of an Azure Event Grid namespace", eventgrid.Dialect, nil, ".eventgrid.azure.net"},
+	{"event-grid", "the MQTT broker of an Azure Event Grid namespace", presets.EventGrid, nil, ".eventgrid.azure.net"},
 }
 
 // DialectNames returns the names of all Dialects.

@@ -1,6 +1,17 @@
-// Package eventgrid has what a device needs for the MQTT broker of an Azure Event Grid namespace,
-// beside the topics that its topic spaces and permission bindings allow. It was made from public
-// documents and was not tried against the service.
+package presets
+
+import "github.com/hubline-iot/hubline/transport/mqtt/dialect"
+
+// eventGrid has the limits of "Quotas and limits", section "MQTT limits in namespace", and of
+// "Event Grid namespace as an Event Grid source" for the names.
+var eventGrid = service{
+	Name: "Event Grid", ClientID: 128, UserName: 128, Runes: true, Topic: 256, Levels: 8, Filters: 10, Size: 512 << 10,
+}
+
+// EventGrid returns the dialect of the MQTT broker of an Azure Event Grid namespace for the topics
+// that its topic spaces and permission bindings allow. A client id or user name of more than 128
+// characters, a topic or filter of more than 256 bytes or 8 levels, and more than 10 filters make a
+// dial or that message fail with Kind Invalid. A message of more than 512 KB fails with TooLarge.
 //
 //	creds := &transport.Credentials{
 //		Host:     "ns-1.westeurope-1.ts.eventgrid.azure.net",
@@ -8,7 +19,7 @@
 //		UserName: "boiler-7-authn-ID", // the client's authentication name
 //	}
 //	t := mqtt.New(&mqtt.Options{
-//		Dialect: eventgrid.Dialect(mqtt.Topics{
+//		Dialect: presets.EventGrid(mqtt.Topics{
 //			Telemetry: "site/7/{device}/up",
 //			Commands:  []string{"site/7/{device}/down"},
 //		}),
@@ -27,21 +38,4 @@
 // Sources: Azure Event Grid documentation, "MQTT features support" (ports, CONNECT, differences
 // from the specification), "MQTT client authentication", "Quotas and limits" (MQTT limits in
 // namespaces), "Support for MQTT Retain", "Event Grid namespace as an Event Grid source".
-package eventgrid
-
-import (
-	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/limits"
-)
-
-// service has the limits of "Quotas and limits", section "MQTT limits in namespace", and of "Event
-// Grid namespace as an Event Grid source" for the names.
-var service = limits.Service{
-	Name: "Event Grid", ClientID: 128, UserName: 128, Runes: true, Topic: 256, Levels: 8, Filters: 10, Size: 512 << 10,
-}
-
-// Dialect returns the dialect for these topics, with the limits of the service. A client id or user
-// name of more than 128 characters, a topic or filter of more than 256 bytes or 8 levels, and more
-// than 10 filters make a dial or that message fail with Kind Invalid. A message of more than 512 KB
-// fails with TooLarge.
-func Dialect(t dialect.Topics) dialect.Dialect { return service.Dialect(&t) }
+func EventGrid(t dialect.Topics) dialect.Dialect { return eventGrid.dialect(&t) }

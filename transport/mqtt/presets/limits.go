@@ -1,6 +1,7 @@
-// Package limits checks the limits of a service before anything is sent to it, so that an error
-// names the limit instead of a lost connection.
-package limits
+// Package presets has dialects of cloud services for package mqtt. They check the limits of the
+// service before anything is sent to it, so that an error names the limit instead of a lost
+// connection. They were made from public documents and were not tried against the services.
+package presets
 
 import (
 	"errors"
@@ -12,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
-// Service has the limits of a service. 0: none of its own.
-type Service struct {
+// service has the limits of a service. 0: none of its own.
+type service struct {
 	Name string
 	// Topic is the length of a topic or filter in bytes.
 	Topic int
@@ -30,12 +31,12 @@ type Service struct {
 	Counted func(topic string) string
 }
 
-// Dialect returns inner with the limits of s.
-func (s *Service) Dialect(inner dialect.Dialect) dialect.Dialect { return &limited{inner, s} }
+// dialect returns inner with the limits of s.
+func (s *service) dialect(inner dialect.Dialect) dialect.Dialect { return &limited{inner, s} }
 
 type limited struct {
-	inner   dialect.Dialect
-	service *Service
+	inner  dialect.Dialect
+	limits *service
 }
 
 // Session checks what CONNECT says, the filters and the handshake.
@@ -44,7 +45,7 @@ func (l *limited) Session(c *dialect.Config) (dialect.Session, dialect.Hello, er
 	if err != nil {
 		return nil, hello, err
 	}
-	s := &session{inner, l.service}
+	s := &session{inner, l.limits}
 	if err := s.check(&hello); err != nil {
 		return nil, hello, &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial,
 			Proto: "mqtt", Err: err}
@@ -55,11 +56,11 @@ func (l *limited) Session(c *dialect.Config) (dialect.Session, dialect.Hello, er
 // session is a session with limits.
 type session struct {
 	dialect.Session
-	service *Service
+	limits *service
 }
 
 func (s *session) check(h *dialect.Hello) error {
-	service := s.service
+	service := s.limits
 	if err := service.name("the client id", h.ClientID, service.ClientID); err != nil {
 		return err
 	}
@@ -117,12 +118,12 @@ func (s *session) Publication(m *transport.Message) (dialect.Publication, *trans
 
 func (s *session) publication(p dialect.Publication) error {
 	if p.Suffix == 0 {
-		return s.service.topic("the topic", p.Topic)
+		return s.limits.topic("the topic", p.Topic)
 	}
-	return s.service.topic("the topic", string(s.AppendSuffix([]byte(p.Topic), p.Msg)))
+	return s.limits.topic("the topic", string(s.AppendSuffix([]byte(p.Topic), p.Msg)))
 }
 
-func (s *Service) topic(what, topic string) error {
+func (s *service) topic(what, topic string) error {
 	if s.Counted != nil {
 		topic = s.Counted(topic)
 	}
@@ -132,14 +133,14 @@ func (s *Service) topic(what, topic string) error {
 	return s.limit(what, strings.Count(topic, "/")+1, s.Levels, "levels")
 }
 
-func (s *Service) name(what, text string, limit int) error {
+func (s *service) name(what, text string, limit int) error {
 	if s.Runes {
 		return s.limit(what, utf8.RuneCountInString(text), limit, "characters")
 	}
 	return s.limit(what, len(text), limit, "bytes")
 }
 
-func (s *Service) limit(what string, n, limit int, unit string) error {
+func (s *service) limit(what string, n, limit int, unit string) error {
 	if limit == 0 || n <= limit {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package awsiot_test
+package presets_test
 
 import (
 	"crypto/tls"
@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/awsiot"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/presets"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -25,7 +25,7 @@ func config() *dialect.Config {
 
 func TestTopicsWithinTheLimitsAreTaken(t *testing.T) {
 	long := strings.Repeat("x", 256)
-	d := awsiot.Dialect(dialect.Topics{
+	d := presets.AWSIoT(dialect.Topics{
 		Telemetry: levels, Commands: []string{long, "site/{device}/#"}, ClientID: strings.Repeat("c", 128),
 		Birth: &transport.Message{Topic: long}, MaxSize: 200 << 10,
 	})
@@ -70,11 +70,11 @@ func TestMoreThanALimitIsRefusedByName(t *testing.T) {
 		if c.will != "" {
 			conf.Will = &transport.Message{Topic: c.will}
 		}
-		_, _, err := awsiot.Dialect(c.topics).Session(conf)
+		_, _, err := presets.AWSIoT(c.topics).Session(conf)
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, c.want)
 	}
-	s, _, err := awsiot.Dialect(dialect.Topics{Telemetry: "t"}).Session(config())
+	s, _, err := presets.AWSIoT(dialect.Topics{Telemetry: "t"}).Session(config())
 	require.NoError(t, err)
 	_, refused := s.Publication(&transport.Message{Topic: levels + "/c"})
 	require.NotNil(t, refused)
@@ -86,12 +86,12 @@ func TestMoreThanALimitIsRefusedByName(t *testing.T) {
 
 func TestPort443NegotiatesTheProtocol(t *testing.T) {
 	own := netopt.Options{TLS: &tls.Config{ServerName: "x"}}
-	n := awsiot.Port443(own, "endpoint", awsiot.ALPN)
+	n := presets.AWSIoTPort443(own, "endpoint", presets.AWSIoTCertificate)
 	require.Equal(t, "endpoint:443", n.Addr)
 	require.Equal(t, []string{"x-amzn-mqtt-ca"}, n.TLS.NextProtos)
 	require.Equal(t, "x", n.TLS.ServerName)
 	require.Empty(t, own.TLS.NextProtos, "the caller's settings are copied")
-	require.Equal(t, []string{"mqtt"}, awsiot.Port443(netopt.Options{}, "e", awsiot.ALPNCustom).TLS.NextProtos)
+	require.Equal(t, []string{"mqtt"}, presets.AWSIoTPort443(netopt.Options{}, "e", presets.AWSIoTCustom).TLS.NextProtos)
 }
 
 // The limits are those of any engine and version: MQTT 5 takes the dialect as it takes a topic map.
@@ -105,7 +105,7 @@ func TestMQTT5TakesTheDialect(t *testing.T) {
 		creds := &transport.Credentials{Host: "h", DeviceID: d.ID, UserName: d.ID, Token: transport.FixedToken(d.PrimaryKey)}
 		network := &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
 		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: *network,
-			Dialect:  awsiot.Dialect(dialect.Topics{Telemetry: "devices/{device}/up"}),
+			Dialect:  presets.AWSIoT(dialect.Topics{Telemetry: "devices/{device}/up"}),
 			Protocol: mqtt.MQTT5(nil)}), nil)
 		require.NoError(t, err)
 		defer client.Close()
