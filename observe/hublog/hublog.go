@@ -20,8 +20,8 @@
 // A status has state and reason, and where they apply: retry (the number of the next or running
 // attempt), delay (the wait before it), error, kind, cause (the kind of failure that ended the
 // retries), scope, op, proto, retry_after (the delay that the service asked for), hint (what
-// helps), flaps (consecutive connections that did not last), suspect (the likely cause). Durations
-// are slog durations.
+// helps), flaps (consecutive connections that did not last), suspect (the likely cause, if hint does
+// not begin with it). Durations are slog durations.
 //
 // Debug events have took, window and expires (session up), up and the error (session ended), again,
 // retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over), outcome
@@ -45,6 +45,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
@@ -221,13 +222,14 @@ func logStatus(l *slog.Logger, s device.Status) {
 		attrs = append(attrs, slog.Duration("delay", s.Delay))
 	}
 	attrs = appendError(attrs, s.Err)
-	if hint := s.Hint(); hint != "" {
+	hint := s.Hint()
+	if hint != "" {
 		attrs = append(attrs, slog.String("hint", hint))
 	}
 	if s.Flaps > 0 {
 		attrs = append(attrs, slog.Int("flaps", s.Flaps))
 	}
-	if suspect := s.Suspect.String(); suspect != "" {
+	if suspect := s.Suspect.String(); suspect != "" && !strings.HasPrefix(hint, suspect) {
 		attrs = append(attrs, slog.String("suspect", suspect))
 	}
 	log(l, e.level, e.text, attrs...)
