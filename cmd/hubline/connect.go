@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,12 +140,13 @@ func (x *connection) report(s device.Status) {
 func (x *connection) hint(s device.Status) {
 	if text, ok := doctor.OfProxy(s.Err); ok && s.Retry <= 1 {
 		x.say("  %s", text)
-	} else if text := s.Suspect.String(); text != "" {
-		if x.broker && (s.Suspect == device.QuotaUsedUp || s.Suspect == device.BadMessage) {
+	} else if text := s.Hint(); s.Suspect != device.NoSuspect {
+		guess := s.Suspect == device.QuotaUsedUp || s.Suspect == device.BadMessage
+		if x.broker && guess && strings.HasPrefix(text, s.Suspect.String()) {
 			text = "the broker may not allow this device the topic, or not take the message, or a limit is reached"
 		}
 		x.say("  %s", text)
-	} else if text := s.Hint(); text != "" && s.Retry <= 1 && !passing(s.Err) {
+	} else if text != "" && s.Retry <= 1 && !passing(s.Err) {
 		x.say("  %s", text)
 	}
 }
