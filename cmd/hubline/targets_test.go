@@ -39,6 +39,16 @@ func TestOtherBrokerURLs(t *testing.T) {
 	}
 }
 
+func TestABrokersURLWithoutADeviceSaysWhereToWriteIt(t *testing.T) {
+	for _, url := range []string{"mqtt://127.0.0.1:9", "amqp://127.0.0.1:9"} {
+		s := newShell(t, nil)
+		delete(s.env, target.EnvConnect)
+		s.env[target.EnvBroker] = url
+		require.Equal(t, exitUsage, s.run("send", "-body", "x"))
+		require.Contains(t, s.log.String(), "?device=ID")
+	}
+}
+
 // A broker with AMQP gets user name and password, and has its addresses in the URL.
 func TestABrokerWithAMQP(t *testing.T) {
 	s := newShell(t, nil)

@@ -70,11 +70,17 @@ var Transports = []Protocol{
 	},
 }
 
+// errNoDevice is about a URL from which no id follows.
+var errNoDevice = usage("the broker's URL names no device; write its id at the end, such as mqtts://HOST?device=ID")
+
 // brokerMQTT returns the function for a version of MQTT. A nil protocol is the one of the URL.
 func brokerMQTT(protocol mqtt.Protocol) func(*Target, netopt.Options) (transport.Transport, *transport.Credentials,
 	error) {
 	return func(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
 		creds, o, err := mqtt.ParseBroker(t.URL.Reveal())
+		if err == nil && creds.DeviceID == "" {
+			err = errNoDevice
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -89,6 +95,9 @@ func brokerMQTT(protocol mqtt.Protocol) func(*Target, netopt.Options) (transport
 
 func brokerAMQP(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
 	creds, o, err := amqp.ParseBroker(t.URL.Reveal())
+	if err == nil && creds.DeviceID == "" {
+		err = errNoDevice
+	}
 	if err != nil {
 		return nil, nil, err
 	}
