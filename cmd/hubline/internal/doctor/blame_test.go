@@ -309,6 +309,7 @@ func TestTheProtocolOfThePortIsNamed(t *testing.T) {
 				row := rows[c.row]
 				require.Equal(p.t, Bad, row.Mark, "%+v", rows)
 				require.Contains(p.t, row.Hint, c.hint)
+				require.NotEqual(p.t, Bad, rows["skew"].Mark, "the clock is not to blame: %+v", rows["skew"])
 			})
 		})
 	}
