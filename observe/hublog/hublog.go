@@ -20,8 +20,8 @@
 // A status has state and reason, and where they apply: retry (the number of the next or running
 // attempt), delay (the wait before it), error, kind, cause (the kind of failure that ended the
 // retries), scope, op, proto, retry_after (the delay that the service asked for), hint (what
-// helps), flaps (consecutive connections that did not last), suspect (the likely cause, if hint does
-// not begin with it). Durations are slog durations.
+// helps), flaps (consecutive connections that did not last), suspect (the likely cause, if hint
+// does not begin with it). Durations are slog durations.
 //
 // Debug events have took, window and expires (session up), up and the error (session ended), again,
 // retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over), outcome
