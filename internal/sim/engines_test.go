@@ -57,6 +57,8 @@ type engine struct {
 	five    bool // MQTT 5
 	auth    bool // enhanced authentication of MQTT 5
 	boxed   bool // messages are in an envelope, because the protocol has no place for their fields
+	// unmarked: messages that are sent again have no DUP.
+	unmarked bool
 	// commandQoS is the QoS of messages from the broker; zero: 1.
 	commandQoS byte
 	variant    bool // a variant of another engine: tested only with -all
@@ -67,7 +69,7 @@ var engines = []engine{
 		w *way) transport.Transport {
 		return mqtt.New(w.mqtt())
 	}},
-	{name: "paho", protocol: hubdata.MQTT, twins: true, make: func(_ *transport.Credentials,
+	{name: "paho", protocol: hubdata.MQTT, twins: true, unmarked: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		return paho.New(&mqtt.Options{Network: w.network(), KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
@@ -77,7 +79,7 @@ var engines = []engine{
 			return mqttengine.New(mqtt.Dialer(&network), &mqttengine.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
 				ReadBuffer: 4096 + 512, WriteBuffer: 1024})
 		}},
-	{name: "paho, topic map", variant: true, protocol: hubdata.MQTT, plain: true, boxed: true,
+	{name: "paho, topic map", variant: true, protocol: hubdata.MQTT, plain: true, boxed: true, unmarked: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
 			return paho.New(&mqtt.Options{Network: w.network(), KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
 				Dialect: hubfixture.Topics(true)})

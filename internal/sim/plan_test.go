@@ -361,7 +361,8 @@ func (p *plan) trials() bool {
 // marks reports whether repeated messages have a mark. AMQP has none. MQTT 5 has it until the
 // message is answered or the session ends.
 func (p *plan) marks() bool {
-	return p.engine.protocol == hubdata.MQTT && !p.has(fault.ForgetSession) && !p.has(fault.RefusePublish)
+	return p.engine.protocol == hubdata.MQTT && !p.engine.unmarked && !p.has(fault.ForgetSession) &&
+		!p.has(fault.RefusePublish)
 }
 
 // lies reports whether the hub accepts requests and then refuses them over HTTP, with an
