@@ -20,7 +20,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/engine", "./internal/mqttpacket",
-	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
+	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
 	"./update/httprange")
@@ -236,8 +236,7 @@ var layers = []struct {
 	},
 	{
 		"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/engine"),
-		[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "transport/mqtt/internal/bag",
-			"transport/mqtt/internal/wire"},
+		[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "transport/mqtt/internal/wire"},
 		"boards would link TLS and paho",
 	},
 	{

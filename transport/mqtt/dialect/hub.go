@@ -8,7 +8,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/bag"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -123,7 +122,7 @@ func (s *messageSession) Publication(m *transport.Message) (Publication, *transp
 	if m.Output != "" || m.System != nil {
 		return Publication{}, wire.Refused(transport.OpSend, transport.Unsupported, errRare)
 	}
-	return s.publication(m, bag.Size(m))
+	return s.publication(m, bagSize(m))
 }
 
 // publication is Publication for a message whose bag has this size.
@@ -135,7 +134,7 @@ func (s *messageSession) publication(m *transport.Message, size int) (Publicatio
 }
 
 func (s *messageSession) AppendSuffix(dst []byte, m *transport.Message) []byte {
-	return bag.Append(dst, m)
+	return appendBag(dst, m)
 }
 
 func (s *messageSession) Filters(want transport.Features) []Filter {
@@ -153,7 +152,7 @@ func (s *messageSession) Take(sink transport.Sink, topic []byte, d *transport.De
 	inbox := s.messages[:len(s.messages)-len("#")]
 	if len(topic) >= len(inbox) && string(topic[:len(inbox)]) == inbox {
 		if linked.Messages() { // else the sink declines it
-			bag.Decode(string(topic[len(inbox):]), d.Msg)
+			decodeBag(string(topic[len(inbox):]), d.Msg)
 		}
 		d.Kind = transport.Messages
 		sink.Deliver(d)

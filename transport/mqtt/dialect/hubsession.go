@@ -5,7 +5,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/bag"
 )
 
 // hubSession is the session of Hub. To the smaller ones it adds all system properties, outputs, and
@@ -36,11 +35,11 @@ func (hub) Session(c *Config) (Session, Hello, error) {
 }
 
 func (s *hubSession) Publication(m *transport.Message) (Publication, *transport.Error) {
-	return s.publication(m, bag.SizeAll(m))
+	return s.publication(m, bagSizeAll(m))
 }
 
 func (s *hubSession) AppendSuffix(dst []byte, m *transport.Message) []byte {
-	return bag.AppendAll(dst, m)
+	return appendBagAll(dst, m)
 }
 
 // Take ignores messages without the name of an input.
@@ -56,9 +55,9 @@ func (s *hubSession) Take(sink transport.Sink, topic []byte, d *transport.Delive
 		if input, properties, _ = strings.Cut(properties, "/"); input == "" {
 			return
 		}
-		d.Msg.Input = bag.Unescape(input)
+		d.Msg.Input = unescape(input)
 	}
-	bag.DecodeAll(properties, d.Msg, &s.system)
+	decodeBagAll(properties, d.Msg, &s.system)
 	d.Kind = transport.Messages
 	sink.Deliver(d)
 }

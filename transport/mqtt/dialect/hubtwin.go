@@ -8,7 +8,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/internal/status"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/bag"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -109,7 +108,7 @@ func call(sink transport.Sink, rest string, d *transport.Delivery) {
 	}
 	// Hubs escape the characters of a name that a topic cannot hold, "+" and "#" [MQTT-4.7.1], and
 	// "%".
-	d.Kind, d.Name, d.Ref = transport.Methods, []byte(bag.Unescape(name)), []byte(request)
+	d.Kind, d.Name, d.Ref = transport.Methods, []byte(unescape(name)), []byte(request)
 	sink.Deliver(d)
 }
 

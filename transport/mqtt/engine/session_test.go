@@ -20,7 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/bag"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -594,6 +594,8 @@ func requireItems(t *testing.T, items []transport.Item, stream []byte) {
 	_, err := a.Write(stream)
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
+	hub, _, err := dialect.HubMessages.Session(&dialect.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
+	require.NoError(t, err)
 	l := newLink(t, b)
 	for _, it := range items {
 		p, err := l.next()
@@ -605,7 +607,7 @@ func requireItems(t *testing.T, items []transport.Item, stream []byte) {
 		require.Equal(t, first, p.first)
 		got, ok := strings.CutPrefix(p.topic(), "devices/dev-1/messages/events/")
 		require.True(t, ok)
-		require.Equal(t, string(bag.Append(nil, it.Msg)), got)
+		require.Equal(t, string(hub.AppendSuffix(nil, it.Msg)), got)
 		require.Equal(t, string([]byte{byte((it.Tag + 1) >> 8), byte(it.Tag + 1)})+string(it.Msg.Body), p.rest())
 	}
 	_, err = l.next()

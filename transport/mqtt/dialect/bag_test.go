@@ -1,4 +1,4 @@
-package bag
+package dialect
 
 import (
 	"testing"
@@ -46,11 +46,11 @@ func TestBagsAreEncodedAsTheHubWants(t *testing.T) {
 			"k%20%2F%23%2B%26%3D%25%3F=%E2%82%AC~.-_%2A%27%28%29%21%24",
 		},
 	} {
-		require.Equal(t, c.want, string(Append(nil, &c.m)))
-		require.Equal(t, len(c.want), Size(&c.m))
+		require.Equal(t, c.want, string(appendBag(nil, &c.m)))
+		require.Equal(t, len(c.want), bagSize(&c.m))
 		if c.want != "" {
 			var back transport.Message
-			Decode(c.want, &back)
+			decodeBag(c.want, &back)
 			c.m.Created, c.m.Body = c.m.Created.UTC(), nil
 			require.Equal(t, c.m, back)
 		}
@@ -89,7 +89,7 @@ func TestBagsAreDecodedAsHubsSendThem(t *testing.T) {
 		},
 	} {
 		var got transport.Message
-		Decode(bag, &got)
+		decodeBag(bag, &got)
 		require.Equal(t, want, got, bag)
 	}
 }
@@ -102,11 +102,11 @@ func FuzzBag(f *testing.F) {
 	f.Add("%24.to=%2Fdevices%2Fd&%24.exp=2030-01-01T00%3A00%3A00.0000000Z&a=b&a=c")
 	f.Fuzz(func(t *testing.T, bag string) {
 		var once, twice transport.Message
-		Decode(bag, &once)
+		decodeBag(bag, &once)
 		// Decoded fields survive a round trip.
-		again := Append(nil, &once)
-		require.Equal(t, len(again), Size(&once))
-		Decode(string(again), &twice)
+		again := appendBag(nil, &once)
+		require.Equal(t, len(again), bagSize(&once))
+		decodeBag(string(again), &twice)
 		once.Created, twice.Created = once.Created.Truncate(time.Millisecond), twice.Created.Truncate(time.Millisecond)
 		once.Expires, twice.Expires = once.Expires.Truncate(time.Millisecond), twice.Expires.Truncate(time.Millisecond)
 		if y := once.Created.Year(); y < 0 || y > 9999 || once.Expires.Year() > 9999 || once.Expires.Year() < 0 {
@@ -120,5 +120,5 @@ func TestABagIsNotAllocated(t *testing.T) {
 	m := &transport.Message{ID: "m-1", Component: "c", Created: someTime,
 		Properties: []transport.Property{{Name: "a b", Value: "c/d"}}}
 	buf := make([]byte, 0, 256)
-	require.Zero(t, testing.AllocsPerRun(100, func() { buf = Append(buf[:0], m) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendBag(buf[:0], m) }))
 }

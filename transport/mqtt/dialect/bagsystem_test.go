@@ -1,4 +1,4 @@
-package bag
+package dialect
 
 import (
 	"strings"
@@ -35,11 +35,11 @@ func TestEachSystemPropertyHasItsName(t *testing.T) {
 		"%24.mid=m-1":  {ID: "m-1"},
 		"":             {},
 	} {
-		require.Equal(t, want, string(AppendAll(nil, &m)))
-		require.Equal(t, len(want), SizeAll(&m), want)
+		require.Equal(t, want, string(appendBagAll(nil, &m)))
+		require.Equal(t, len(want), bagSizeAll(&m), want)
 		for _, wire := range []string{want, strings.ReplaceAll(want, "%24.", "$."), want + "/"} {
 			var back transport.Message
-			DecodeAll(wire, &back, new(system))
+			decodeBagAll(wire, &back, new(system))
 			require.Equal(t, m, back, wire)
 		}
 	}
@@ -48,19 +48,19 @@ func TestEachSystemPropertyHasItsName(t *testing.T) {
 // A message with an empty System has the same bag as one without.
 func TestAnEmptySystemIsNotSent(t *testing.T) {
 	m := transport.Message{ID: "1", System: new(transport.SystemProperties)}
-	require.Equal(t, "%24.mid=1", string(AppendAll(nil, &m)))
-	require.Equal(t, 9, SizeAll(&m))
+	require.Equal(t, "%24.mid=1", string(appendBagAll(nil, &m)))
+	require.Equal(t, 9, bagSizeAll(&m))
 }
 
 func TestDecodeAllReplacesWhatItsMemoryHad(t *testing.T) {
 	memory := transport.SystemProperties{UserID: "of the message before"}
 	var m transport.Message
-	DecodeAll("$.uid=&$.new=x&$.schema=s&$.schema=t", &m, &memory)
+	decodeBagAll("$.uid=&$.new=x&$.schema=s&$.schema=t", &m, &memory)
 	require.Same(t, &memory, m.System)
 	require.Equal(t, transport.SystemProperties{Schema: "t"}, memory, "of two, the later one counts")
 	require.Equal(t, []transport.Property{{Name: "$.new", Value: "x"}}, m.Properties)
 	m = transport.Message{}
-	DecodeAll("a=b", &m, &memory)
+	decodeBagAll("a=b", &m, &memory)
 	require.Nil(t, m.System)
 }
 
@@ -71,11 +71,11 @@ func FuzzAll(f *testing.F) {
 	f.Add("%24.uid&%24.to=&$.=&$.on=%zz")
 	f.Fuzz(func(t *testing.T, bag string) {
 		var once, twice transport.Message
-		DecodeAll(bag, &once, new(transport.SystemProperties))
+		decodeBagAll(bag, &once, new(transport.SystemProperties))
 		require.True(t, once.System == nil || *once.System != transport.SystemProperties{})
-		again := AppendAll(nil, &once)
-		require.Equal(t, len(again), SizeAll(&once))
-		DecodeAll(string(again), &twice, new(transport.SystemProperties))
+		again := appendBagAll(nil, &once)
+		require.Equal(t, len(again), bagSizeAll(&once))
+		decodeBagAll(string(again), &twice, new(transport.SystemProperties))
 		once.Created, twice.Created = once.Created.Truncate(time.Millisecond), twice.Created.Truncate(time.Millisecond)
 		once.Expires, twice.Expires = once.Expires.Truncate(time.Millisecond), twice.Expires.Truncate(time.Millisecond)
 		if y := once.Created.Year(); y < 0 || y > 9999 || once.Expires.Year() > 9999 || once.Expires.Year() < 0 {
@@ -88,9 +88,9 @@ func FuzzAll(f *testing.F) {
 func TestABagWithSystemPropertiesIsNotAllocated(t *testing.T) {
 	m := &transport.Message{ID: "m-1", Output: "o", System: &transport.SystemProperties{UserID: "u", To: "t"}}
 	buf := make([]byte, 0, 256)
-	require.Zero(t, testing.AllocsPerRun(100, func() { buf = AppendAll(buf[:0], m) }))
-	require.Zero(t, testing.AllocsPerRun(100, func() { _ = SizeAll(m) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendBagAll(buf[:0], m) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = bagSizeAll(m) }))
 	var in transport.Message
 	p := new(transport.SystemProperties)
-	require.Zero(t, testing.AllocsPerRun(100, func() { DecodeAll("$.uid=u&$.to=t", &in, p) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { decodeBagAll("$.uid=u&$.to=t", &in, p) }))
 }

@@ -1,7 +1,4 @@
-// Package bag encodes and decodes the property bags of IoT hubs: the last level of a message's
-// topic, with properties in the form of a URL's query, percent-encoded, and system properties under
-// names that begin with "$.". Boards link it.
-package bag
+package dialect
 
 import (
 	"strings"
@@ -11,6 +8,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// The property bag of a hub is the last level of a message's topic, with properties in the form of
+// a URL's query, percent-encoded, and system properties under names that begin with "$.".
 
 // text is a system property that is a string, as the bag has it; moment is one that is a time.
 // Empty and zero ones are not sent.
@@ -37,11 +37,11 @@ func moments(m *transport.Message) [2]moment {
 	return [2]moment{{"%24.ctime=", &m.Created}, {"%24.exp=", &m.Expires}}
 }
 
-// Append appends m's bag to dst, without what System and Output hold; AppendAll is for those. It
-// allocates only when dst must grow.
-func Append(dst []byte, m *transport.Message) []byte { return appendFrom(dst, len(dst), m) }
+// appendBag appends m's bag to dst, without what System and Output hold; appendBagAll is for those.
+// It allocates only when dst must grow.
+func appendBag(dst []byte, m *transport.Message) []byte { return appendFrom(dst, len(dst), m) }
 
-// appendFrom is Append to a bag that begins at start.
+// appendFrom is appendBag to a bag that begins at start.
 func appendFrom(dst []byte, start int, m *transport.Message) []byte {
 	for _, f := range texts(m) {
 		if f.value != "" {
@@ -62,8 +62,8 @@ func appendFrom(dst []byte, start int, m *transport.Message) []byte {
 	return dst
 }
 
-// Size returns the number of bytes that Append appends; 0 for a message without properties.
-func Size(m *transport.Message) int {
+// bagSize returns the number of bytes that appendBag appends; 0 for a message without properties.
+func bagSize(m *transport.Message) int {
 	n, pairs := 0, len(m.Properties)
 	for _, f := range texts(m) {
 		if f.value != "" {
@@ -108,13 +108,13 @@ func appendTime(dst []byte, t time.Time) []byte {
 // timeSize is the number of bytes that appendTime appends.
 const timeSize = isotime.Size + 2*len("3A")
 
-// Decode reads a bag into m. It accepts variants that hubs are known to send: a raw "$" for
+// decodeBag reads a bag into m. It accepts variants that hubs are known to send: a raw "$" for
 // "%24", a pair without "=", an empty value, one "/" behind the bag. Invalid percent-encoding is
 // kept as it is. Application properties and system properties without a field in Message become
-// Properties under their names in the bag, except the address, "$.to". DecodeAll reads all.
-func Decode(bag string, m *transport.Message) { decode(bag, m, nil) }
+// Properties under their names in the bag, except the address, "$.to". decodeBagAll reads all.
+func decodeBag(bag string, m *transport.Message) { decode(bag, m, nil) }
 
-// decode is Decode. Unless nil, rare takes system properties by their names without "$.", and
+// decode is decodeBag. Unless nil, rare takes system properties by their names without "$.", and
 // reports whether it did.
 func decode(bag string, m *transport.Message, rare func(name, value string) bool) {
 	bag = strings.TrimSuffix(bag, "/")
@@ -125,7 +125,7 @@ func decode(bag string, m *transport.Message, rare func(name, value string) bool
 		if rawName == "" {
 			continue
 		}
-		name, value := Unescape(rawName), Unescape(rawValue)
+		name, value := unescape(rawName), unescape(rawValue)
 		if strings.HasPrefix(name, "$.") {
 			switch name[2:] {
 			case "mid":
@@ -158,8 +158,8 @@ func decode(bag string, m *transport.Message, rare func(name, value string) bool
 	}
 }
 
-// Unescape decodes percent-encoding. Invalid encoding is kept as it is.
-func Unescape(s string) string {
+// unescape decodes percent-encoding. Invalid encoding is kept as it is.
+func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
 	}

@@ -1,4 +1,4 @@
-package bag
+package dialect
 
 import (
 	"github.com/hubline-iot/hubline/internal/percent"
@@ -14,8 +14,8 @@ type rareField struct {
 	value *string
 }
 
-// rare are the system properties that Append and Decode do not know, in the order in which they are
-// sent.
+// rare are the system properties that appendBag and decodeBag do not know, in the order in which
+// they are sent.
 func rare(m *transport.Message, p *transport.SystemProperties) [9]rareField {
 	return [...]rareField{
 		{"to", &p.To}, {"uid", &p.UserID}, {"on", &m.Output}, {"schema", &p.Schema}, {"ifid", &p.InterfaceID},
@@ -26,8 +26,8 @@ func rare(m *transport.Message, p *transport.SystemProperties) [9]rareField {
 
 const systemPrefix = "%24."
 
-// AppendAll is Append for a message with all its properties.
-func AppendAll(dst []byte, m *transport.Message) []byte {
+// appendBagAll is appendBag for a message with all its properties.
+func appendBagAll(dst []byte, m *transport.Message) []byte {
 	start := len(dst)
 	for _, f := range rare(m, systemOf(m)) {
 		if *f.value != "" {
@@ -38,8 +38,8 @@ func AppendAll(dst []byte, m *transport.Message) []byte {
 	return appendFrom(dst, start, m)
 }
 
-// SizeAll returns the number of bytes that AppendAll appends.
-func SizeAll(m *transport.Message) int {
+// bagSizeAll returns the number of bytes that appendBagAll appends.
+func bagSizeAll(m *transport.Message) int {
 	n, pairs := 0, 0
 	for _, f := range rare(m, systemOf(m)) {
 		if *f.value != "" {
@@ -47,7 +47,7 @@ func SizeAll(m *transport.Message) int {
 			pairs++
 		}
 	}
-	rest := Size(m)
+	rest := bagSize(m)
 	if rest > 0 {
 		pairs++
 	}
@@ -64,9 +64,9 @@ func systemOf(m *transport.Message) *transport.SystemProperties {
 	return m.System
 }
 
-// DecodeAll is Decode for all properties. p is memory for m.System, which stays nil if the bag has
-// nothing for it.
-func DecodeAll(bag string, m *transport.Message, p *transport.SystemProperties) {
+// decodeBagAll is decodeBag for all properties. p is memory for m.System, which stays nil if the
+// bag has nothing for it.
+func decodeBagAll(bag string, m *transport.Message, p *transport.SystemProperties) {
 	*p = transport.SystemProperties{}
 	decode(bag, m, func(name, value string) bool {
 		for _, f := range rare(m, p) {
