@@ -279,3 +279,32 @@ func TestADeviceThatLeavesFreesItsPartOfTheWindow(t *testing.T) {
 		require.Zero(t, c.window.out)
 	})
 }
+
+// In a process that was stopped, the check for silence comes late, and what arrived is read first.
+func TestAProcessThatWasStoppedReadsWhatArrivedBeforeThePeerCountsAsSilent(t *testing.T) {
+	for name, answers := range map[string]bool{"the answer has arrived": true, "there is no answer": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, far := windowed(t)
+				time.Sleep(time.Minute)
+				w.ask(new(exchange))
+				w.mu.Lock()
+				w.owed = w.owed.Add(-45 * time.Second) // the clocks went on while nothing ran
+				w.mu.Unlock()
+				w.checkSilence()
+				require.NoError(t, w.stream.Failure())
+				began := time.Now()
+				if answers {
+					_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+					go func() { _, _ = w.stream.Read(make([]byte, 100)) }()
+					time.Sleep(readTime + time.Second)
+					require.NoError(t, w.stream.Failure())
+					return
+				}
+				<-w.stream.Dead()
+				require.Equal(t, readTime, time.Since(began))
+				require.Equal(t, errSilent, w.stream.Failure())
+			})
+		})
+	}
+}
