@@ -1,4 +1,4 @@
-package testbroker_test
+package hub_test
 
 import (
 	"encoding/json"

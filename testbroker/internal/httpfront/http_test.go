@@ -1,4 +1,4 @@
-package testbroker_test
+package httpfront_test
 
 import (
 	"crypto/tls"
