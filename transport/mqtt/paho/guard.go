@@ -63,7 +63,7 @@ func newGuard(c *endpoint.Conn) *guard {
 
 // Read is called by one goroutine.
 func (g *guard) Read(p []byte) (int, error) {
-	if len(g.unread) == 0 {
+	for len(g.unread) == 0 {
 		if err := g.next(); err != nil {
 			return 0, g.fail(err)
 		}
@@ -73,7 +73,7 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads and checks a packet.
+// next reads and checks a packet. A PUBACK for no message leaves nothing unread.
 func (g *guard) next() error {
 	g.packet = g.packet[:0]
 	var h mqttpacket.Header
@@ -99,10 +99,13 @@ func (g *guard) next() error {
 	if _, err := io.ReadFull(g.r, body); err != nil {
 		return err
 	}
-	if err := g.check(h, body); err != nil {
+	pass, err := g.check(h, body)
+	if err != nil {
 		return err
 	}
-	g.unread = g.packet
+	if pass {
+		g.unread = g.packet
+	}
 	if cap(g.packet) > keptPacket {
 		g.packet = nil
 	}
@@ -112,35 +115,38 @@ func (g *guard) next() error {
 // keptPacket is the largest buffer that is kept for the next packet.
 const keptPacket = 4 << 10
 
-func (g *guard) check(h mqttpacket.Header, body []byte) (err error) {
+func (g *guard) check(h mqttpacket.Header, body []byte) (pass bool, err error) {
 	if g.connected == (h.Type == mqttpacket.Connack) {
-		return wire.NewViolation("the hub's first packet is not its only CONNACK") // [MQTT-3.2.0-1]
+		return false, wire.NewViolation("the hub's first packet is not its only CONNACK") // [MQTT-3.2.0-1]
 	}
 	switch h.Type {
 	case mqttpacket.Connack:
 		var code byte
 		if _, code, err = mqttpacket.ReadConnack(body); err == nil && code != 0 {
-			return &wire.ConnackError{Code: code}
+			return false, &wire.ConnackError{Code: code}
 		}
 		g.connected = true
 	case mqttpacket.Publish:
 		var in mqttpacket.Incoming
 		if in, err = mqttpacket.ReadPublish(h.Flags, body); err == nil && in.QoS > 1 {
-			return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
+			return false, wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
 		}
 	case mqttpacket.Puback:
 		var id uint16
 		if id, err = mqttpacket.ReadID(body); err == nil && !g.acknowledge(id) {
-			return wire.NewViolation("the hub sent a PUBACK for a message that was not sent to it")
+			return false, nil // acknowledged before, or never sent
 		}
 	case mqttpacket.Suback:
-		_, _, err = mqttpacket.ReadSuback(body)
+		var id uint16
+		if id, _, err = mqttpacket.ReadSuback(body); err == nil && g.acknowledge(id) { // paho would report it as done
+			return false, wire.NewViolation("the hub answered a PUBLISH with SUBACK")
+		}
 	default: // the others have no body
 	}
 	if err != nil {
-		return wire.Violation{Err: err}
+		return false, wire.Violation{Err: err}
 	}
-	return nil
+	return true, nil
 }
 
 // acknowledge reports whether a PUBLISH with this id was written. Before that paho may still read

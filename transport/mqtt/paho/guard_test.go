@@ -60,8 +60,9 @@ func readAll(r io.Reader) (types []byte, err error) {
 
 const connack = "20 02 0000 "
 
+// A PUBACK that acknowledges nothing is not passed on.
 func TestTheGuardPassesOnWhatAHubMaySend(t *testing.T) {
-	all := connack + "90 03 0007 01 D0 00 30 03 0001'a' 32 06 0001'a' 0001'x' 3B 06 0001'a' 0001'x' E0 00"
+	all := connack + "90 03 0007 01 40 02 0007 D0 00 30 03 0001'a' 32 06 0001'a' 0001'x' 3B 06 0001'a' 0001'x' E0 00"
 	types, err := readAll(iotest.OneByteReader(bytes.NewReader(hextext.Decode(all))))
 	require.ErrorIs(t, err, io.EOF)
 	require.Equal(t, []byte{packets.Connack, packets.Suback, packets.Pingresp, packets.Publish,
@@ -83,7 +84,6 @@ func TestTheGuardEndsWhatPahoWouldNotSurvive(t *testing.T) {
 		"SUBACK without a code":          connack + "90 02 0001",
 		"SUBACK with id 0":               connack + "90 03 0000 01",
 		"PUBACK with id 0":               connack + "40 02 0000",
-		"PUBACK for nothing":             connack + "40 02 0007",
 		"PUBREC":                         connack + "50 02 0001",
 		"SUBSCRIBE":                      connack + "82 06 0001 0001'a' 00",
 		"a type that does not exist":     connack + "F0 00",
@@ -130,4 +130,9 @@ func TestAnAcknowledgementCountsOnceAndAfterItsMessage(t *testing.T) {
 	require.False(t, g.acknowledge(8))
 	require.True(t, g.acknowledge(7))
 	require.False(t, g.acknowledge(7))
+	require.NoError(t, publish.Write(g))
+	_, err := g.check(mqttpacket.Header{Type: mqttpacket.Connack, Size: 2, Body: 2}, []byte{0, 0})
+	require.NoError(t, err)
+	_, err = g.check(mqttpacket.Header{Type: mqttpacket.Suback, Size: 2, Body: 3}, []byte{0, 7, 1})
+	require.ErrorContains(t, err, "answered a PUBLISH with SUBACK")
 }
