@@ -71,7 +71,6 @@ func (c *Client) HandleMessages(handle MessageHandler) error {
 
 // theInbox returns the client's inbox, which the first call makes.
 func (c *Client) theInbox() *inbox {
-	linked.SetMessages()
 	c.mu.Lock()
 	if c.inbox == nil {
 		c.inbox = newInbox(c)

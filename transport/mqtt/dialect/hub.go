@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -151,9 +150,7 @@ func (s *messageSession) AppendRequest(dst []byte, _ *transport.Request) ([]byte
 func (s *messageSession) Take(sink transport.Sink, topic []byte, d *transport.Delivery) {
 	inbox := s.messages[:len(s.messages)-len("#")]
 	if len(topic) >= len(inbox) && string(topic[:len(inbox)]) == inbox {
-		if linked.Messages() { // else the sink declines it
-			decodeBag(string(topic[len(inbox):]), d.Msg)
-		}
+		decodeBag(string(topic[len(inbox):]), d.Msg)
 		d.Kind = transport.Messages
 		sink.Deliver(d)
 	}
