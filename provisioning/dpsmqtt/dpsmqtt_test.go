@@ -10,6 +10,6 @@ import (
 )
 
 func TestCarrier(t *testing.T) {
-	mqtttest.Run(t, mqtttest.Engine{Agent: "Hubline (lean)", First: 2, Subscribe: 1,
+	mqtttest.Run(t, mqtttest.Engine{Agent: "Hubline", First: 2, Subscribe: 1,
 		New: func(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }})
 }
