@@ -45,7 +45,7 @@ func invented() *results {
 	return inventedOf(mqtt, func(c *comparison, base, noise float64) {
 		c.Senders[limit] = append(c.Senders[limit], bench.Figures{Rate: base * 30, CPU: 100})
 		c.Senders[paho] = append(c.Senders[paho], bench.Figures{Rate: base * 2 * noise, CPU: 8_000, Allocs: 37, Bytes: 1300})
-		c.Senders[lean] = append(c.Senders[lean], bench.Figures{Rate: base * 20 * noise, CPU: 5_000})
+		c.Senders[engine] = append(c.Senders[engine], bench.Figures{Rate: base * 20 * noise, CPU: 5_000})
 	})
 }
 
@@ -92,13 +92,13 @@ func TestTables(t *testing.T) {
 	r := invented()
 	for _, c := range r.All {
 		if c.Peer == "hub" && !c.TLS && c.Size == 100 && c.Window == 128 {
-			for i := range c.Senders[lean] {
-				c.Senders[lean][i].Rate = c.Senders[raw][i].Rate * 1.25
+			for i := range c.Senders[engine] {
+				c.Senders[engine][i].Rate = c.Senders[raw][i].Rate * 1.25
 			}
 		}
 		if c.Peer == "bare" && c.Size == cpuSize {
-			for i := range c.Senders[lean] {
-				c.Senders[lean][i].CPU = 1_000
+			for i := range c.Senders[engine] {
+				c.Senders[engine][i].CPU = 1_000
 			}
 		}
 	}

@@ -23,21 +23,21 @@ var suites = []*suite{
 	{
 		protocol: bench.MQTT,
 		goals: []goal{
-			{"over mqtt, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(lean), 1.5, false},
-			{"over mqtt, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(lean), 10,
+			{"over mqtt, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(engine), 1.5, false},
+			{"over mqtt, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(engine), 10,
 				false},
 			{"over paho, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(paho), 1.3, false},
 			{"over paho, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(paho), 1.8,
 				false},
 			{"over paho, everywhere: times raw paho", nil, 1, throughput(paho), 0.95, false},
 			{"over mqtt, everywhere: allocations for a message",
-				nil, 1, func(c *comparison) float64 { return c.of(lean, allocated).median() }, 0, true},
+				nil, 1, func(c *comparison) float64 { return c.of(engine, allocated).median() }, 0, true},
 		},
 		cpu: &goal{"over mqtt, TLS, 256 B, window 128: CPU time for a message, as a part of raw paho's", nil, cpuWindow,
-			func(c *comparison) float64 { return c.ratio(lean, cpu).median() }, 0.47, true},
+			func(c *comparison) float64 { return c.ratio(engine, cpu).median() }, 0.47, true},
 		page:    "results/mqtt.md",
 		picture: "../docs/mqtt-throughput.svg",
-		lines:   []line{{limit, grey}, {paho, orange}, {lean, blue}},
+		lines:   []line{{limit, grey}, {paho, orange}, {engine, blue}},
 		legend: "over mqtt, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, " +
 			"acknowledgements only counted.",
 	},
@@ -76,9 +76,9 @@ var suites = []*suite{
 
 // The senders, by their index in the suite's protocol. The raw library is the first.
 const (
-	limit, paho, lean = 1, 2, 3 // of MQTT
-	four, five        = 2, 3    // of MQTT 5, after limit
-	batches, alone    = 1, 2    // of AMQP
+	limit, paho, engine = 1, 2, 3 // of MQTT
+	four, five          = 2, 3    // of MQTT 5, after limit
+	batches, alone      = 1, 2    // of AMQP
 )
 
 func throughput(sender int) func(*comparison) float64 {
