@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,10 +123,10 @@ func TestACutLinkCostsNoMessage(t *testing.T) {
 
 func cutLink(t *testing.T, roundTrip, life time.Duration, random bool) {
 	f := &fake{}
-	cut := true
+	var mended atomic.Bool
 	draw := newDraws(7)
 	f.dial = func(int, context.Context) error {
-		if cut {
+		if !mended.Load() {
 			after := life
 			if random {
 				after = time.Duration(draw() % uint64(2*life))
@@ -149,7 +150,7 @@ func cutLink(t *testing.T, roundTrip, life time.Duration, random bool) {
 	require.NoError(t, c.Start())
 	all := results(t, c, 50)
 	time.Sleep(6 * time.Hour)
-	cut = false
+	mended.Store(true)
 	require.NoError(t, c.Flush(t.Context()))
 	for i := range all {
 		require.NoError(t, all[i].Wait(t.Context()), i)
