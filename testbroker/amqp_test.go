@@ -17,140 +17,12 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-// peer is an AMQP client that uses a third-party library.
-type peer struct {
-	t    testing.TB
-	hub  *testbroker.Hub
-	conn *amqp.Conn
-}
-
-// newPeer opens a connection on a stream.
-func newPeer(t testing.TB, h *testbroker.Hub, stream net.Conn, o *amqp.ConnOptions) *peer {
-	t.Helper()
-	if o == nil {
-		o = &amqp.ConnOptions{}
-	}
-	o.ContainerID, o.HostName = "client", h.HostName()
-	conn, err := amqp.NewConn(t.Context(), stream, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return &peer{t, h, conn}
-}
-
-// dialPeer opens an in-memory connection.
-func dialPeer(t testing.TB, h *testbroker.Hub) *peer {
-	t.Helper()
-	stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub:5672")
-	require.NoError(t, err)
-	return newPeer(t, h, stream, nil)
-}
-
-func (p *peer) session() *amqp.Session {
-	p.t.Helper()
-	s, err := p.conn.NewSession(p.t.Context(), nil)
-	require.NoError(p.t, err)
-	return s
-}
-
-// cbs is a pair of $cbs links.
-type cbs struct {
-	t        testing.TB
-	sender   *amqp.Sender
-	receiver *amqp.Receiver
-}
-
-func (p *peer) cbs() *cbs {
-	p.t.Helper()
-	s := p.session()
-	sender, err := s.NewSender(p.t.Context(), "$cbs", nil)
-	require.NoError(p.t, err)
-	receiver, err := s.NewReceiver(p.t.Context(), "$cbs", &amqp.ReceiverOptions{Credit: 50})
-	require.NoError(p.t, err)
-	return &cbs{p.t, sender, receiver}
-}
-
-func tokenMessage(id any, name string, body any) *amqp.Message {
-	return &amqp.Message{
-		Properties: &amqp.MessageProperties{MessageID: id},
-		ApplicationProperties: map[string]any{
-			"operation": "put-token", "type": "servicebus.windows.net:sastoken", "name": name,
-		},
-		Value: body,
-	}
-}
-
-// ask sends a request and returns the answer.
-func (c *cbs) ask(m *amqp.Message) *amqp.Message {
-	c.t.Helper()
-	require.NoError(c.t, c.sender.Send(c.t.Context(), m, nil))
-	answer, err := c.receiver.Receive(c.t.Context(), nil)
-	require.NoError(c.t, err)
-	require.NoError(c.t, c.receiver.AcceptMessage(c.t.Context(), answer))
-	return answer
-}
-
-// put sends a token and returns the status.
-func (c *cbs) put(token string) int {
-	c.t.Helper()
-	answer := c.ask(tokenMessage("1", "x", token))
-	require.IsType(c.t, "", answer.ApplicationProperties["status-description"])
-	return int(answer.ApplicationProperties["status-code"].(int32))
-}
-
-// loginAMQP opens a connection and sends a device's token.
-func loginAMQP(t testing.TB, h *testbroker.Hub, d hubdata.Device) *peer {
-	t.Helper()
-	p := dialPeer(t, h)
-	require.Equal(t, 200, p.cbs().put(hubtest.Token(d)))
-	return p
-}
-
-func resource(d hubdata.Device) string {
-	if d.ModuleID != "" {
-		return "/devices/" + d.ID + "/modules/" + d.ModuleID
-	}
-	return "/devices/" + d.ID
-}
-
-// telemetry attaches a telemetry link.
-func (p *peer) telemetry(d hubdata.Device) *amqp.Sender {
-	p.t.Helper()
-	l, err := p.session().NewSender(p.t.Context(), resource(d)+"/messages/events", nil)
-	require.NoError(p.t, err)
-	return l
-}
-
-// c2dMessages attaches a C2D link.
-func (p *peer) c2dMessages(d hubdata.Device, o *amqp.ReceiverOptions) *amqp.Receiver {
-	p.t.Helper()
-	l, err := p.session().NewReceiver(p.t.Context(), resource(d)+"/messages/devicebound", o)
-	require.NoError(p.t, err)
-	return l
-}
-
-// condition returns the condition of an AMQP error.
-func condition(t testing.TB, err error) string {
-	t.Helper()
-	var e *amqp.Error
-	require.ErrorAs(t, err, &e)
-	return string(e.Condition)
-}
-
-func body(s string) *amqp.Message { return amqp.NewMessage([]byte(s)) }
-
-// soon returns a context that ends in a second.
-func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestTelemetryOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
+		p := hubtest.LoginAMQP(t, h, d)
 		require.Equal(t, 1, h.Connections("dev-1"))
-		l := p.telemetry(d)
+		l := p.Telemetry(d)
 		subject, text := "application/json", "utf-8"
 		user := []byte("u")
 		expiry := time.Date(2030, 1, 2, 3, 4, 5, 6000000, time.UTC)
@@ -250,11 +122,11 @@ func TestAMQPOnEveryPortInABubble(t *testing.T) {
 
 // bothWays sends large messages in both directions, and lets an hour pass.
 func bothWays(t *testing.T, h *testbroker.Hub, d hubdata.Device, stream net.Conn) {
-	p := newPeer(t, h, stream, nil)
-	require.Equal(t, 200, p.cbs().put(hubtest.Token(d)))
+	p := hubtest.NewPeer(t, h, stream, nil)
+	require.Equal(t, 200, p.CBS().Put(hubtest.Token(d)))
 	large := make([]byte, 200<<10)
 	before := h.Len()
-	l := p.telemetry(d)
+	l := p.Telemetry(d)
 	for range 5 {
 		require.NoError(t, l.Send(t.Context(), amqp.NewMessage(large), nil))
 	}
@@ -263,10 +135,10 @@ func bothWays(t *testing.T, h *testbroker.Hub, d hubdata.Device, stream net.Conn
 		time.Sleep(time.Hour)
 	}
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
-	m, err := p.c2dMessages(d, nil).Receive(t.Context(), nil)
+	m, err := p.C2dMessages(d, nil).Receive(t.Context(), nil)
 	require.NoError(t, err)
 	require.Len(t, m.GetData(), hubdata.MaxC2D)
-	p.conn.Close()
+	p.Conn.Close()
 	require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("") == 0 }))
 	h.PurgeC2D("")
 }
@@ -338,7 +210,7 @@ func TestSASL(t *testing.T) {
 				require.NoError(t, err)
 				_, err = s.NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
 				if c.cbs {
-					require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+					require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 					require.Zero(t, h.Connections("dev-1/"))
 					return
 				}

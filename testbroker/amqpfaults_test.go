@@ -81,12 +81,12 @@ func TestFaultsOfMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				l := loginAMQP(t, h, d).telemetry(d)
+				l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 				in := h.Inject(c.fault)
-				receipt, err := l.SendWithReceipt(soon(t), body("x"), nil)
+				receipt, err := l.SendWithReceipt(hubtest.Soon(t), hubtest.Body("x"), nil)
 				var state amqp.DeliveryState
 				if err == nil {
-					state, err = receipt.Wait(soon(t))
+					state, err = receipt.Wait(hubtest.Soon(t))
 				}
 				switch s := state.(type) {
 				case *amqp.StateRejected:
@@ -114,7 +114,7 @@ func TestFaultsOfMessages(t *testing.T) {
 				require.Error(t, err)
 				require.Equal(t, c.lost, lostBy(err), "%v", err)
 				if c.condition != "" {
-					require.Equal(t, c.condition, condition(t, err))
+					require.Equal(t, c.condition, hubtest.Condition(t, err))
 				}
 				require.ErrorContains(t, err, c.text)
 			})
@@ -123,8 +123,8 @@ func TestFaultsOfMessages(t *testing.T) {
 }
 
 func TestFaultsOfAnAttach(t *testing.T) {
-	attach := func(p *peer, ctx context.Context) error {
-		_, err := p.session().NewReceiver(ctx, "/devices/dev-1/messages/devicebound", nil)
+	attach := func(p *hubtest.Peer, ctx context.Context) error {
+		_, err := p.Session().NewReceiver(ctx, "/devices/dev-1/messages/devicebound", nil)
 		return err
 	}
 	for name, c := range map[string]struct {
@@ -146,19 +146,19 @@ func TestFaultsOfAnAttach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				p := loginAMQP(t, h, d)
+				p := hubtest.LoginAMQP(t, h, d)
 				in := h.Inject(c.fault)
 				if c.fault.Kind == fault.Absent {
-					<-p.conn.Done()
+					<-p.Conn.Done()
 					require.Equal(t, 1, in.Fired())
-					q := dialPeer(t, h)
-					tokens := q.cbs()
-					require.Error(t, tokens.sender.Send(soon(t), tokenMessage("1", "x", hubtest.Token(d)), nil))
+					q := hubtest.DialPeer(t, h)
+					tokens := q.CBS()
+					require.Error(t, tokens.Sender.Send(hubtest.Soon(t), hubtest.TokenMessage("1", "x", hubtest.Token(d)), nil))
 					require.Equal(t, 2, in.Fired(), "the device is cut off at its put-token")
 					return
 				}
 				start := time.Now()
-				err := attach(p, soon(t))
+				err := attach(p, hubtest.Soon(t))
 				fired := 1
 				switch c.want {
 				case "none":
@@ -168,15 +168,15 @@ func TestFaultsOfAnAttach(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, c.fault.Delay, time.Since(start))
 					require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
-					require.NoError(t, h.WaitC2D(soon(t), "dev-1", hubdata.Invisible, 1))
+					require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Invisible, 1))
 				case "deadline":
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 				case "connection":
 					require.Equal(t, "connection", lostBy(err))
 				default:
-					require.Equal(t, c.want, condition(t, err))
+					require.Equal(t, c.want, hubtest.Condition(t, err))
 					in.Remove()
-					require.NoError(t, attach(p, soon(t)))
+					require.NoError(t, attach(p, hubtest.Soon(t)))
 				}
 				require.Equal(t, fired, in.Fired())
 			})
@@ -187,14 +187,15 @@ func TestFaultsOfAnAttach(t *testing.T) {
 func TestCreditIsWithheld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
+		p := hubtest.LoginAMQP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.WithholdCredit})
-		require.Equal(t, "amqp:link:transfer-limit-exceeded", condition(t, p.telemetry(d).Send(soon(t), body("x"), nil)))
+		require.Equal(t, "amqp:link:transfer-limit-exceeded",
+			hubtest.Condition(t, p.Telemetry(d).Send(hubtest.Soon(t), hubtest.Body("x"), nil)))
 		later := h.Inject(fault.Fault{Kind: fault.WithholdCredit, Delay: 3 * time.Second})
 		start := time.Now()
-		require.NoError(t, p.telemetry(d).Send(t.Context(), body("x"), nil))
+		require.NoError(t, p.Telemetry(d).Send(t.Context(), hubtest.Body("x"), nil))
 		require.Equal(t, 3*time.Second, time.Since(start))
-		require.NoError(t, p.telemetry(d).Send(soon(t), body("x"), nil))
+		require.NoError(t, p.Telemetry(d).Send(hubtest.Soon(t), hubtest.Body("x"), nil))
 		require.Equal(t, []int{1, 1}, []int{in.Fired(), later.Fired()})
 	})
 }
@@ -203,36 +204,36 @@ func TestCreditIsWithheld(t *testing.T) {
 func TestIdleLinksAreDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
+		p := hubtest.LoginAMQP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D, Delay: time.Hour / 2})
-		l, r := p.telemetry(d), p.c2dMessages(d, nil)
+		l, r := p.Telemetry(d), p.C2dMessages(d, nil)
 		start := time.Now()
 		_, err := r.Receive(t.Context(), nil)
-		require.Equal(t, "amqp:link:detach-forced", condition(t, err))
+		require.Equal(t, "amqp:link:detach-forced", hubtest.Condition(t, err))
 		require.Equal(t, time.Hour/2, time.Since(start))
-		require.NoError(t, l.Send(t.Context(), body("x"), nil))
+		require.NoError(t, l.Send(t.Context(), hubtest.Body("x"), nil))
 		require.Equal(t, 1, in.Fired())
 
 		e := hubdata.AMQPError{Condition: "com.microsoft:timeout", Description: "no reason"}
 		require.Zero(t, h.DetachLinks("dev-1", fault.LinkC2D, e))
 		require.Equal(t, 1, h.DetachLinks("", fault.LinkAny, e))
-		require.Equal(t, "com.microsoft:timeout", condition(t, l.Send(t.Context(), body("x"), nil)))
+		require.Equal(t, "com.microsoft:timeout", hubtest.Condition(t, l.Send(t.Context(), hubtest.Body("x"), nil)))
 		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkCBSReceiver, hubdata.AMQPError{}))
 
-		l, r = p.telemetry(d), p.c2dMessages(d, nil)
+		l, r = p.Telemetry(d), p.C2dMessages(d, nil)
 		require.Equal(t, 2, h.EndSessions("dev-1", e))
-		err = l.Send(t.Context(), body("x"), nil)
+		err = l.Send(t.Context(), hubtest.Body("x"), nil)
 		require.Equal(t, "session", lostBy(err))
-		require.Equal(t, "com.microsoft:timeout", condition(t, err))
+		require.Equal(t, "com.microsoft:timeout", hubtest.Condition(t, err))
 		_, err = r.Receive(t.Context(), nil)
 		require.Equal(t, "session", lostBy(err))
 		require.Zero(t, h.Links("dev-1", fault.LinkAny))
 
-		l = p.telemetry(d)
+		l = p.Telemetry(d)
 		require.Equal(t, 1, h.CloseAMQP("dev-1", e))
-		err = l.Send(t.Context(), body("x"), nil)
+		err = l.Send(t.Context(), hubtest.Body("x"), nil)
 		require.Equal(t, "connection", lostBy(err))
-		require.Equal(t, "com.microsoft:timeout", condition(t, err))
+		require.Equal(t, "com.microsoft:timeout", hubtest.Condition(t, err))
 		require.Error(t, hubdata.AMQPError{Condition: "a"})
 	})
 }
@@ -240,26 +241,26 @@ func TestIdleLinksAreDetached(t *testing.T) {
 func TestFaultsOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		c := dialPeer(t, h).cbs()
+		c := hubtest.DialPeer(t, h).CBS()
 		for _, status := range []int{400, 401, 403, 404, 429, 500, 503} {
 			in := h.Inject(fault.Fault{Kind: fault.RefuseToken, Device: "dev-1", Status: status})
-			require.Equal(t, status, c.put(hubtest.Token(d)))
+			require.Equal(t, status, c.Put(hubtest.Token(d)))
 			require.Equal(t, 1, in.Fired())
 		}
 		slow := h.Inject(fault.Fault{Kind: fault.SlowToken, Delay: 100 * time.Second})
 		start := time.Now()
-		require.Equal(t, 200, c.put(hubtest.Token(d)))
+		require.Equal(t, 200, c.Put(hubtest.Token(d)))
 		require.Equal(t, 100*time.Second, time.Since(start))
 		require.Equal(t, 1, slow.Fired())
 		none := h.Inject(fault.Fault{Kind: fault.SwallowToken})
-		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", hubtest.Token(d)), nil))
-		_, err := c.receiver.Receive(soon(t), nil)
+		require.NoError(t, c.Sender.Send(t.Context(), hubtest.TokenMessage("1", "x", hubtest.Token(d)), nil))
+		_, err := c.Receiver.Receive(hubtest.Soon(t), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 1, none.Fired())
 		drop := h.Inject(fault.Fault{Kind: fault.DropOnToken})
-		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", hubtest.Token(d)),
+		require.NoError(t, c.Sender.Send(t.Context(), hubtest.TokenMessage("1", "x", hubtest.Token(d)),
 			&amqp.SendOptions{Settled: true}))
-		_, err = c.receiver.Receive(t.Context(), nil)
+		_, err = c.Receiver.Receive(t.Context(), nil)
 		require.Equal(t, "connection", lostBy(err))
 		require.Equal(t, 1, drop.Fired())
 	})
@@ -292,7 +293,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 				var conn *amqp.Conn
 				if err == nil {
 					defer stream.Close()
-					conn, err = amqp.NewConn(soon(t), stream, &amqp.ConnOptions{ContainerID: "c", SASLType: c.sasl})
+					conn, err = amqp.NewConn(hubtest.Soon(t), stream, &amqp.ConnOptions{ContainerID: "c", SASLType: c.sasl})
 				}
 				if err == nil {
 					defer conn.Close()
@@ -325,12 +326,12 @@ func TestFaultsOfAnOpen(t *testing.T) {
 func TestThrottleOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		l := loginAMQP(t, h, d).telemetry(d)
+		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		in := h.Inject(fault.Fault{Kind: fault.Throttle, Rate: 2, Limit: 4})
 		start := time.Now()
 		var receipts []amqp.SendReceipt
 		for i := range 7 {
-			r, err := l.SendWithReceipt(t.Context(), body(fmt.Sprint(i)), nil)
+			r, err := l.SendWithReceipt(t.Context(), hubtest.Body(fmt.Sprint(i)), nil)
 			require.NoError(t, err)
 			receipts = append(receipts, r)
 			synctest.Wait()
@@ -362,7 +363,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 		conn                     *amqp.Conn
 	}
 	receive := func(r *amqp.Receiver) error { _, err := r.Receive(context.Background(), nil); return err }
-	send := func(s *amqp.Sender) error { return s.Send(context.Background(), body("x"), nil) }
+	send := func(s *amqp.Sender) error { return s.Send(context.Background(), hubtest.Body("x"), nil) }
 	for name, c := range map[string]struct {
 		lost, condition string
 		of              func(l links) error
@@ -391,13 +392,13 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				p := dialPeer(t, h)
-				tokens := p.cbs()
-				require.Equal(t, 200, tokens.put(hubtest.Token(d)))
-				l := links{telemetry: p.telemetry(d), commands: p.c2dMessages(d, nil), tokens: tokens.receiver, cbs: tokens.sender,
-					conn: p.conn}
-				l.twinOut, l.twinIn = p.pair("/devices/dev-1/twin", "t")
-				l.methodOut, l.methodIn = p.pair("/devices/dev-1/methods/devicebound", "m")
+				p := hubtest.DialPeer(t, h)
+				tokens := p.CBS()
+				require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
+				l := links{telemetry: p.Telemetry(d), commands: p.C2dMessages(d, nil), tokens: tokens.Receiver, cbs: tokens.Sender,
+					conn: p.Conn}
+				l.twinOut, l.twinIn = pair(p, "/devices/dev-1/twin", "t")
+				l.methodOut, l.methodIn = pair(p, "/devices/dev-1/methods/devicebound", "m")
 				require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
 				require.NoError(t, l.telemetry.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 					"AzIoTHub_FaultOperationType": name, "AzIoTHub_FaultOperationCloseReason": "boom",
@@ -415,7 +416,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 				}
 				require.Equal(t, c.lost, lostBy(err), "%v", err)
 				if c.condition != "" {
-					require.Equal(t, c.condition, condition(t, err))
+					require.Equal(t, c.condition, hubtest.Condition(t, err))
 					require.ErrorContains(t, err, "boom")
 				}
 				require.Equal(t, c.left, h.Links("dev-1", fault.LinkAny))
@@ -426,10 +427,11 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 					require.NoError(t, c.of(l), "it is over")
 				}
 				if name == "KillTcp" {
-					q := dialPeer(t, h).cbs()
-					require.Error(t, q.sender.Send(t.Context(), tokenMessage("1", "x", hubtest.Token(d)), nil), "cut for the duration")
+					q := hubtest.DialPeer(t, h).CBS()
+					require.Error(t, q.Sender.Send(t.Context(), hubtest.TokenMessage("1", "x", hubtest.Token(d)),
+						nil), "cut for the duration")
 					time.Sleep(5 * time.Second)
-					loginAMQP(t, h, d)
+					hubtest.LoginAMQP(t, h, d)
 				}
 			})
 		})
@@ -439,13 +441,13 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 func TestInvokedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		l := loginAMQP(t, h, d).telemetry(d)
+		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		require.NoError(t, l.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "InvokeMaxMessageQuota", "AzIoTHub_FaultOperationCloseReason": "20",
 		}, Data: [][]byte{{1}}}, nil))
 		hubtest.Login(t, h, d).Conn.Close()
-		require.Equal(t, "amqp:resource-limit-exceeded", condition(t, l.Send(t.Context(), body("x"), nil)))
-		require.NoError(t, l.Send(t.Context(), body("x"), nil))
+		require.Equal(t, "amqp:resource-limit-exceeded", hubtest.Condition(t, l.Send(t.Context(), hubtest.Body("x"), nil)))
+		require.NoError(t, l.Send(t.Context(), hubtest.Body("x"), nil))
 		require.Equal(t, 1, h.FaultMessages()[0].Refused)
 	})
 }
@@ -453,13 +455,13 @@ func TestInvokedOnce(t *testing.T) {
 func TestGracefulShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
-		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
+		p := hubtest.LoginAMQP(t, h, d)
+		require.NoError(t, p.Telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "ShutDownAmqp", "AzIoTHub_FaultOperationCloseReason": "byebye",
 			"AzIoTHub_FaultOperationDelayInSecs": "1", // otherwise the client may see the close before the outcome
 		}, Data: [][]byte{{1}}}, nil))
-		<-p.conn.Done()
-		require.NoError(t, p.conn.Err(), "a close without an error")
+		<-p.Conn.Done()
+		require.NoError(t, p.Conn.Err(), "a close without an error")
 	})
 }
 
@@ -484,13 +486,13 @@ func TestDropAfterTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
-		p := dialFrames(t, h)
-		p.login(d)
-		p.attach(senderTo(telemetryAddress, 1))
-		p.say(0, transferOf(1, 5), dataOf(t, "x")...)
-		disposition, _ := want[*amqpwire.Disposition](p)
+		p := hubtest.DialFrames(t, h)
+		p.Login(d)
+		p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
+		p.Say(0, hubtest.TransferOf(1, 5), hubtest.DataOf(t, "x")...)
+		disposition, _ := hubtest.Want[*amqpwire.Disposition](p)
 		require.Equal(t, &amqpwire.Accepted{}, disposition.State)
-		require.ErrorIs(t, p.ended(), io.EOF)
+		require.ErrorIs(t, p.Ended(), io.EOF)
 		require.Equal(t, 1, in.Fired())
 	})
 }
@@ -500,14 +502,14 @@ func TestDropAfterTheOutcome(t *testing.T) {
 func TestHalfOpenIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
-		p := dialFrames(t, h)
-		p.login(d)
-		p.attach(senderTo(telemetryAddress, 1))
+		p := hubtest.DialFrames(t, h)
+		p.Login(d)
+		p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 		require.Equal(t, 1, in.Fired())
-		p.say(0, transferOf(1, 5), dataOf(t, "x")...)
-		p.conn.SetReadDeadline(time.Now().Add(2 * time.Hour))
-		_, err := p.next()
+		p.Say(0, hubtest.TransferOf(1, 5), hubtest.DataOf(t, "x")...)
+		p.Conn.SetReadDeadline(time.Now().Add(2 * time.Hour))
+		_, err := p.Next()
 		require.ErrorContains(t, err, "timeout")
 		require.Zero(t, h.Len())
 	})
@@ -535,36 +537,36 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 					}
 					require.Equal(t, c.want, hubdata.AMQPError{Condition: string(e.Condition), Description: e.Description})
 				}
-				p := dialFrames(t, h)
-				p.open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
-				p.begin(0)
-				p.say(0, senderTo("$cbs", 100))
-				want[*amqpwire.Attach](p)
-				want[*amqpwire.Flow](p)
-				p.say(0, receiverFrom("$cbs", 101))
-				want[*amqpwire.Attach](p)
-				p.say(0, credit(101, 10))
-				require.Equal(t, 200, p.put(0, "put-token", hubtest.Token(d)))
-				a := senderTo(telemetryAddress, 1)
+				p := hubtest.DialFrames(t, h)
+				p.Open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
+				p.Begin(0)
+				p.Say(0, hubtest.SenderTo("$cbs", 100))
+				hubtest.Want[*amqpwire.Attach](p)
+				hubtest.Want[*amqpwire.Flow](p)
+				p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
+				hubtest.Want[*amqpwire.Attach](p)
+				p.Say(0, hubtest.Credit(101, 10))
+				require.Equal(t, 200, p.Put(0, "put-token", hubtest.Token(d)))
+				a := hubtest.SenderTo(hubtest.TelemetryAddress, 1)
 				a.Properties = amqpwire.Map{{Key: amqpwire.Symbol("long"), Value: string(make([]byte, 400))}}
-				require.Empty(t, p.attach(a).Properties, "the echo would not fit either")
+				require.Empty(t, p.Attach(a).Properties, "the echo would not fit either")
 				h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: c.give.Condition,
 					Description: c.give.Description})
 				if name != "none" {
-					p.say(0, transferOf(1, 5), dataOf(t, "x")...)
-					rejected, _ := want[*amqpwire.Disposition](p)
+					p.Say(0, hubtest.TransferOf(1, 5), hubtest.DataOf(t, "x")...)
+					rejected, _ := hubtest.Want[*amqpwire.Disposition](p)
 					same(rejected.State.(*amqpwire.Rejected).Error)
 				}
 				require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkAny, c.give))
-				detach, _ := want[*amqpwire.Detach](p)
+				detach, _ := hubtest.Want[*amqpwire.Detach](p)
 				same(detach.Error)
-				p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
-				p.attach(senderTo(telemetryAddress, 1))
+				p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+				p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
 				require.Equal(t, 1, h.EndSessions("dev-1", c.give))
-				end, _ := want[*amqpwire.End](p)
+				end, _ := hubtest.Want[*amqpwire.End](p)
 				same(end.Error)
 				require.Equal(t, 1, h.CloseAMQP("dev-1", c.give))
-				closed, _ := want[*amqpwire.Close](p)
+				closed, _ := hubtest.Want[*amqpwire.Close](p)
 				same(closed.Error)
 			})
 		})
@@ -583,8 +585,8 @@ func TestKillTcpWithSASL(t *testing.T) {
 		}
 		conn, err := open()
 		require.NoError(t, err)
-		p := &peer{t, h, conn}
-		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
+		p := &hubtest.Peer{T: t, Hub: h, Conn: conn}
+		require.NoError(t, p.Telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "KillTcp", "AzIoTHub_FaultOperationDelayInSecs": "1",
 			"AzIoTHub_FaultOperationDurationInSecs": "5",
 		}, Data: [][]byte{{1}}}, nil))
@@ -602,12 +604,12 @@ func TestKillTcpWithSASL(t *testing.T) {
 func TestSASLFramesAreShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := hubtest.NewHub(t, nil)
-		p := dialFrames(t, h)
+		p := hubtest.DialFrames(t, h)
 		header := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
-		p.send(header[:])
-		require.Equal(t, amqpwire.ProtocolSASL, p.header())
-		want[*amqpwire.Mechanisms](p)
-		p.say(0, &amqpwire.Init{Mechanism: "PLAIN", InitialResponse: make([]byte, 600)})
-		require.ErrorIs(t, p.ended(), io.EOF)
+		p.Send(header[:])
+		require.Equal(t, amqpwire.ProtocolSASL, p.Header())
+		hubtest.Want[*amqpwire.Mechanisms](p)
+		p.Say(0, &amqpwire.Init{Mechanism: "PLAIN", InitialResponse: make([]byte, 600)})
+		require.ErrorIs(t, p.Ended(), io.EOF)
 	})
 }

@@ -62,25 +62,25 @@ func TestAddressesOfLinks(t *testing.T) {
 				require.NoError(t, err)
 				odd, err := h.AddDevice("a%20b")
 				require.NoError(t, err)
-				p := dialPeer(t, h)
-				tokens := p.cbs()
+				p := hubtest.DialPeer(t, h)
+				tokens := p.CBS()
 				for _, d := range []hubdata.Device{d, mod, odd} {
-					require.Equal(t, 200, tokens.put(hubtest.Token(d)))
+					require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
 				}
-				s := p.session()
+				s := p.Session()
 				check := func(want string, err error) {
 					t.Helper()
 					if want == "" {
 						require.NoError(t, err)
 					} else {
-						require.Equal(t, want, condition(t, err))
+						require.Equal(t, want, hubtest.Condition(t, err))
 					}
 				}
 				_, err = s.NewSender(t.Context(), c.address, nil)
 				check(c.sender, err)
 				_, err = s.NewReceiver(t.Context(), c.address, nil)
 				check(c.receiver, err)
-				_, err = s.NewSender(t.Context(), telemetryAddress, nil)
+				_, err = s.NewSender(t.Context(), hubtest.TelemetryAddress, nil)
 				require.NoError(t, err, "a refusal leaves the session as it is")
 			})
 		})
@@ -112,22 +112,22 @@ func TestLinksThatTheHubDoesNotHave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				p := dialFrames(t, h)
-				p.login(d)
-				a := senderTo(telemetryAddress, 1)
+				p := hubtest.DialFrames(t, h)
+				p.Login(d)
+				a := hubtest.SenderTo(hubtest.TelemetryAddress, 1)
 				c.change(a)
-				p.say(0, a)
-				answer, _ := want[*amqpwire.Attach](p)
+				p.Say(0, a)
+				answer, _ := hubtest.Want[*amqpwire.Attach](p)
 				if a.Role == amqpwire.RoleSender {
 					require.Nil(t, answer.Target)
 				} else {
 					require.Nil(t, answer.Source)
 				}
-				detach, _ := want[*amqpwire.Detach](p)
+				detach, _ := hubtest.Want[*amqpwire.Detach](p)
 				require.True(t, detach.Closed)
 				require.Equal(t, c.want, detach.Error.Condition)
-				p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
-				p.attach(senderTo(telemetryAddress, 1))
+				p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+				p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
 			})
 		})
 	}
@@ -146,8 +146,9 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 		"component, a number": {&amqp.Message{Data: [][]byte{{1}}, Annotations: amqp.Annotations{"dt-subject": int32(1)}},
 			"amqp:invalid-field"},
 		"component in a batch": {&amqp.Message{Format: amqpwire.BatchFormat,
-			Data: [][]byte{encoded(t, &amqpwire.Message{MessageAnnotations: amqpwire.Map{{Key: amqpwire.Symbol("dt-subject"),
-				Value: true}}})}},
+			Data: [][]byte{hubtest.Encoded(t,
+				&amqpwire.Message{MessageAnnotations: amqpwire.Map{{Key: amqpwire.Symbol("dt-subject"),
+					Value: true}}})}},
 			"amqp:invalid-field"},
 		"component makes it so": {&amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage)},
 			Annotations: amqp.Annotations{"dt-subject": "c"}},
@@ -167,18 +168,18 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 		"batch of nonsense": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{{0x40}}}, "amqp:decode-error"},
 		"batch of 501": {&amqp.Message{Format: amqpwire.BatchFormat, Data: make([][]byte, 501)},
 			"amqp:invalid-field"},
-		"batch, one is bad": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, "good"),
-			encoded(t, &amqpwire.Message{Value: true, HasValue: true})}},
+		"batch, one is bad": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{hubtest.DataOf(t, "good"),
+			hubtest.Encoded(t, &amqpwire.Message{Value: true, HasValue: true})}},
 			"amqp:not-allowed"},
-		"batch, too large": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{dataOf(t, text(200<<10)),
-			dataOf(t, text(100<<10))}},
+		"batch, too large": {&amqp.Message{Format: amqpwire.BatchFormat, Data: [][]byte{hubtest.DataOf(t, text(200<<10)),
+			hubtest.DataOf(t, text(100<<10))}},
 			"amqp:link:message-size-exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				l := loginAMQP(t, h, d).telemetry(d)
-				require.Equal(t, c.want, condition(t, l.Send(t.Context(), c.m, nil)))
+				l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
+				require.Equal(t, c.want, hubtest.Condition(t, l.Send(t.Context(), c.m, nil)))
 				require.Zero(t, h.Len())
 				require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage)}}, nil),
 					"the link lives on")
@@ -190,11 +191,12 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 func TestMaxMessageSizeOfALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 1000, MaxFrameSize: 512}})
-		l := loginAMQP(t, h, d).telemetry(d)
+		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		require.EqualValues(t, 1000, l.MaxMessageSize())
-		require.Equal(t, "amqp:link:message-size-exceeded", condition(t, l.Send(t.Context(), body(strings.Repeat("x", 1000)),
-			nil)))
-		require.NoError(t, l.Send(t.Context(), body(strings.Repeat("x", 990)), nil), "in frames")
+		require.Equal(t, "amqp:link:message-size-exceeded",
+			hubtest.Condition(t, l.Send(t.Context(), hubtest.Body(strings.Repeat("x", 1000)),
+				nil)))
+		require.NoError(t, l.Send(t.Context(), hubtest.Body(strings.Repeat("x", 990)), nil), "in frames")
 		require.Len(t, h.Messages()[0].Body, 990)
 	})
 }
@@ -202,10 +204,10 @@ func TestMaxMessageSizeOfALink(t *testing.T) {
 func TestBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		l := loginAMQP(t, h, d).telemetry(d)
+		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		batch := &amqp.Message{Format: amqpwire.BatchFormat}
 		for i := range 500 {
-			batch.Data = append(batch.Data, encoded(t, &amqpwire.Message{
+			batch.Data = append(batch.Data, hubtest.Encoded(t, &amqpwire.Message{
 				Properties: &amqpwire.Properties{MessageID: fmt.Sprint(i)}, Data: [][]byte{[]byte("x")},
 				ApplicationProperties: amqpwire.Map{{Key: "n", Value: fmt.Sprint(i)}},
 			}))
@@ -228,7 +230,7 @@ func TestC2DMessagesOverAMQP(t *testing.T) {
 			MessageID: "m", CorrelationID: "c", UserID: "u", ContentType: "t", ContentEncoding: "e", Ack: "full", Expiry: expiry,
 			Properties: []hubdata.Property{{Name: "a", Value: "b"}, {Name: "empty"}}, Body: []byte("reboot"),
 		}))
-		r := loginAMQP(t, h, d).c2dMessages(d, nil)
+		r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, nil)
 		m, err := r.Receive(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, "reboot", string(m.GetData()))
@@ -253,7 +255,7 @@ func TestC2DMessagesOverAMQP(t *testing.T) {
 			"x-opt-lock-token": record.LockToken,
 		}, m.Annotations)
 		require.NoError(t, r.AcceptMessage(t.Context(), m))
-		require.NoError(t, h.WaitC2D(soon(t), "dev-1", hubdata.Completed, 1))
+		require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Completed, 1))
 		require.Equal(t, "Success", h.C2DLog("dev-1")[0].Feedback)
 	})
 }
@@ -292,21 +294,21 @@ func TestOutcomesOfC2DMessages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
-				r := loginAMQP(t, h, d).c2dMessages(d, c.o)
+				r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, c.o)
 				tags := make(map[string]bool)
 				for i := range c.times {
-					m, err := r.Receive(soon(t), nil)
+					m, err := r.Receive(hubtest.Soon(t), nil)
 					require.NoError(t, err)
 					require.Equal(t, uint8(i), m.Annotations["iothub-deliverycount"])
 					tags[string(m.DeliveryTag)] = true
 					require.NoError(t, c.settle(r, m))
 				}
-				require.NoError(t, h.WaitC2D(soon(t), "dev-1", c.state, 1))
+				require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", c.state, 1))
 				require.Len(t, tags, c.times)
 				record := h.C2DLog("dev-1")[0]
 				require.Equal(t, c.feedback, record.Feedback)
 				require.Equal(t, c.times, record.Deliveries)
-				_, err := r.Receive(soon(t), nil)
+				_, err := r.Receive(hubtest.Soon(t), nil)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 		})
@@ -319,19 +321,19 @@ func TestTheLockOfAC2DMessageEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
-		p := dialFrames(t, h)
-		p.login(d)
-		a := receiverFrom("/devices/dev-1/messages/devicebound", 1)
+		p := hubtest.DialFrames(t, h)
+		p.Login(d)
+		a := hubtest.ReceiverFrom("/devices/dev-1/messages/devicebound", 1)
 		a.RcvSettleMode = amqpwire.ReceiveSecond
-		require.Equal(t, amqpwire.ReceiveSecond, p.attach(a).RcvSettleMode)
-		p.say(0, credit(1, 10))
-		first, _ := want[*amqpwire.Transfer](p)
+		require.Equal(t, amqpwire.ReceiveSecond, p.Attach(a).RcvSettleMode)
+		p.Say(0, hubtest.Credit(1, 10))
+		first, _ := hubtest.Want[*amqpwire.Transfer](p)
 		time.Sleep(61 * time.Second)
-		again, _ := want[*amqpwire.Transfer](p)
+		again, _ := hubtest.Want[*amqpwire.Transfer](p)
 		require.NotEqual(t, first.DeliveryTag, again.DeliveryTag)
 		settle := func(x *amqpwire.Transfer, state amqpwire.DeliveryState) amqpwire.DeliveryState {
-			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: x.DeliveryID.V, State: state})
-			answer, _ := want[*amqpwire.Disposition](p)
+			p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: x.DeliveryID.V, State: state})
+			answer, _ := hubtest.Want[*amqpwire.Disposition](p)
 			require.Equal(t, amqpwire.RoleSender, answer.Role)
 			require.True(t, answer.Settled)
 			require.Equal(t, x.DeliveryID.V, answer.First)
@@ -340,13 +342,13 @@ func TestTheLockOfAC2DMessageEnds(t *testing.T) {
 		late := settle(first, &amqpwire.Accepted{})
 		require.EqualValues(t, "com.microsoft:message-lock-lost", late.(*amqpwire.Rejected).Error.Condition)
 		require.Equal(t, hubdata.Invisible, h.C2DLog("dev-1")[0].State)
-		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: again.DeliveryID.V, State: &amqpwire.Received{}})
+		p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: again.DeliveryID.V, State: &amqpwire.Received{}})
 		require.Equal(t, &amqpwire.Accepted{}, settle(again, &amqpwire.Accepted{}))
 		require.Equal(t, hubdata.Completed, h.C2DLog("dev-1")[0].State)
-		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(1<<31 - 1)),
+		p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(1<<31 - 1)),
 			Settled: true})
-		p.say(0, &amqpwire.Close{})
-		want[*amqpwire.Close](p)
+		p.Say(0, &amqpwire.Close{})
+		hubtest.Want[*amqpwire.Close](p)
 	})
 }
 
@@ -357,18 +359,18 @@ func TestRangesOfDispositions(t *testing.T) {
 		for i := range 6 {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte{byte(i)}}))
 		}
-		p := dialFrames(t, h)
-		p.login(d)
-		p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
-		p.say(0, credit(1, 6))
+		p := hubtest.DialFrames(t, h)
+		p.Login(d)
+		p.Attach(hubtest.ReceiverFrom("/devices/dev-1/messages/devicebound", 1))
+		p.Say(0, hubtest.Credit(1, 6))
 		var ids []uint32
 		for range 6 {
-			x, _ := want[*amqpwire.Transfer](p)
+			x, _ := hubtest.Want[*amqpwire.Transfer](p)
 			ids = append(ids, x.DeliveryID.V)
 		}
-		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[1], Last: amqpwire.Some(ids[3]), Settled: true,
+		p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[1], Last: amqpwire.Some(ids[3]), Settled: true,
 			State: &amqpwire.Accepted{}})
-		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[5], Settled: true})
+		p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[5], Settled: true})
 		synctest.Wait()
 		var states []hubdata.C2DState
 		for _, r := range h.C2DLog("dev-1") {
@@ -376,7 +378,7 @@ func TestRangesOfDispositions(t *testing.T) {
 		}
 		const done, there, back = hubdata.Completed, hubdata.Invisible, hubdata.Enqueued
 		require.Equal(t, []hubdata.C2DState{there, done, done, done, there, back}, states)
-		p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+		p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
 		synctest.Wait()
 		require.Equal(t, 3, h.CountC2D("dev-1", back), "what is unsettled goes back")
 	})
@@ -391,22 +393,22 @@ func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				p := loginAMQP(t, h, d)
-				old, s := p.c2dMessages(d, &amqp.ReceiverOptions{Credit: 5}), p.telemetry(d)
+				p := hubtest.LoginAMQP(t, h, d)
+				old, s := p.C2dMessages(d, &amqp.ReceiverOptions{Credit: 5}), p.Telemetry(d)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 				_, err := old.Receive(t.Context(), nil)
 				require.NoError(t, err)
 				if c.other {
-					p = loginAMQP(t, h, d)
+					p = hubtest.LoginAMQP(t, h, d)
 				}
-				fresh := p.c2dMessages(d, &amqp.ReceiverOptions{Credit: 5})
-				m, err := fresh.Receive(soon(t), nil)
+				fresh := p.C2dMessages(d, &amqp.ReceiverOptions{Credit: 5})
+				m, err := fresh.Receive(hubtest.Soon(t), nil)
 				require.NoError(t, err, "what was not settled comes again")
 				require.NoError(t, fresh.AcceptMessage(t.Context(), m))
 				_, err = old.Receive(t.Context(), nil)
-				require.Equal(t, c.want, condition(t, err))
-				require.NoError(t, s.Send(t.Context(), body("x"), nil), "telemetry goes on")
-				require.NoError(t, h.WaitC2D(soon(t), "dev-1", hubdata.Completed, 1))
+				require.Equal(t, c.want, hubtest.Condition(t, err))
+				require.NoError(t, s.Send(t.Context(), hubtest.Body("x"), nil), "telemetry goes on")
+				require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Completed, 1))
 				require.Equal(t, 1, h.Links("dev-1", fault.LinkC2D))
 			})
 		})
@@ -419,17 +421,17 @@ func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		m := hubtest.Login(t, h, d)
 		require.Equal(t, []byte{1}, m.Subscribe(1, "devices/dev-1/messages/devicebound/#"))
-		r := loginAMQP(t, h, d).c2dMessages(d, nil)
+		r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, nil)
 		require.Error(t, m.End())
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
-		_, err := r.Receive(soon(t), nil)
+		_, err := r.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 
 		m = hubtest.Login(t, h, d)
 		require.Equal(t, []byte{1}, m.Subscribe(1, "devices/dev-1/messages/devicebound/#"))
 		require.Contains(t, string(m.Expect(3)), "1")
-		_, err = r.Receive(soon(t), nil)
-		require.Equal(t, "com.microsoft:link-creation-conflict", condition(t, err))
+		_, err = r.Receive(hubtest.Soon(t), nil)
+		require.Equal(t, "com.microsoft:link-creation-conflict", hubtest.Condition(t, err))
 	})
 }
 
@@ -438,21 +440,21 @@ func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
 func TestNamesOfLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := dialFrames(t, h)
-		p.login(d)
-		p.attach(senderTo(telemetryAddress, 1))
-		p.begin(1)
-		p.say(1, senderTo(telemetryAddress, 1))
-		want[*amqpwire.Attach](p)
-		want[*amqpwire.Flow](p)
+		p := hubtest.DialFrames(t, h)
+		p.Login(d)
+		p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
+		p.Begin(1)
+		p.Say(1, hubtest.SenderTo(hubtest.TelemetryAddress, 1))
+		hubtest.Want[*amqpwire.Attach](p)
+		hubtest.Want[*amqpwire.Flow](p)
 		require.Equal(t, 2, h.Links("dev-1", fault.LinkTelemetry))
-		p.say(0, senderTo(telemetryAddress, 2))
-		detach, f := want[*amqpwire.Detach](p)
-		require.EqualValues(t, 0, f.channel)
+		p.Say(0, hubtest.SenderTo(hubtest.TelemetryAddress, 2))
+		detach, f := hubtest.Want[*amqpwire.Detach](p)
+		require.EqualValues(t, 0, f.Channel)
 		require.EqualValues(t, 1, detach.Handle)
 		require.Equal(t, amqpwire.LinkStolen, detach.Error.Condition)
-		want[*amqpwire.Attach](p)
-		want[*amqpwire.Flow](p)
+		hubtest.Want[*amqpwire.Attach](p)
+		hubtest.Want[*amqpwire.Flow](p)
 		require.Equal(t, 2, h.Links("dev-1", fault.LinkTelemetry))
 	})
 }
@@ -464,11 +466,11 @@ func TestC2DMessagesTooLargeForALinkWait(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, 5000)}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("small")}))
-		p := loginAMQP(t, h, d)
-		m, err := p.c2dMessages(d, &amqp.ReceiverOptions{MaxMessageSize: 1000}).Receive(soon(t), nil)
+		p := hubtest.LoginAMQP(t, h, d)
+		m, err := p.C2dMessages(d, &amqp.ReceiverOptions{MaxMessageSize: 1000}).Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.Equal(t, "small", string(m.GetData()))
-		m, err = p.c2dMessages(d, nil).Receive(soon(t), nil)
+		m, err = p.C2dMessages(d, nil).Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.Len(t, m.GetData(), 5000)
 	})
@@ -481,14 +483,14 @@ func pairOptions(channel string) (*amqp.SenderOptions, *amqp.ReceiverOptions) {
 	return &amqp.SenderOptions{Properties: properties}, &amqp.ReceiverOptions{Properties: properties, Credit: 10}
 }
 
-func (p *peer) pair(address, channel string) (*amqp.Sender, *amqp.Receiver) {
-	p.t.Helper()
+func pair(p *hubtest.Peer, address, channel string) (*amqp.Sender, *amqp.Receiver) {
+	p.T.Helper()
 	so, ro := pairOptions(channel)
-	session := p.session()
-	s, err := session.NewSender(p.t.Context(), address, so)
-	require.NoError(p.t, err)
-	r, err := session.NewReceiver(p.t.Context(), address, ro)
-	require.NoError(p.t, err)
+	session := p.Session()
+	s, err := session.NewSender(p.T.Context(), address, so)
+	require.NoError(p.T, err)
+	r, err := session.NewReceiver(p.T.Context(), address, ro)
+	require.NoError(p.T, err)
 	return s, r
 }
 
@@ -496,9 +498,9 @@ func (p *peer) pair(address, channel string) (*amqp.Sender, *amqp.Receiver) {
 func TestLinksForTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
-		s1, r1 := p.pair("/devices/dev-1/twin", "twin:1")
-		s2, r2 := p.pair("/devices/dev-1/twin", "twin:2")
+		p := hubtest.LoginAMQP(t, h, d)
+		s1, r1 := pair(p, "/devices/dev-1/twin", "twin:1")
+		s2, r2 := pair(p, "/devices/dev-1/twin", "twin:2")
 		for i, c := range []struct {
 			s *amqp.Sender
 			r *amqp.Receiver
@@ -508,17 +510,18 @@ func TestLinksForTwins(t *testing.T) {
 					Annotations: amqp.Annotations{"operation": "GET"}, Properties: &amqp.MessageProperties{CorrelationID: id},
 					Data: [][]byte{[]byte(" ")},
 				}, nil))
-				m, err := c.r.Receive(soon(t), nil)
+				m, err := c.r.Receive(hubtest.Soon(t), nil)
 				require.NoError(t, err)
 				require.Equal(t, id, m.Properties.CorrelationID)
 				require.Equal(t, int32(200), m.Annotations["status"])
 				require.Equal(t, `{"desired":{"$version":1},"reported":{"$version":1}}`, string(m.GetData()))
 			}
 		}
-		require.Equal(t, "amqp:invalid-field", condition(t, s1.Send(t.Context(), body(" "), nil)))
+		require.Equal(t, "amqp:invalid-field", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body(" "), nil)))
 		require.NoError(t, r2.Close(t.Context()))
 		require.Equal(t, "amqp:precondition-failed",
-			condition(t, s2.Send(t.Context(), &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: "x"}}, nil)))
+			hubtest.Condition(t, s2.Send(t.Context(),
+				&amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: "x"}}, nil)))
 		require.Equal(t, 3, h.Links("dev-1", fault.LinkAny))
 	})
 }
@@ -527,22 +530,24 @@ func TestLinksForTwins(t *testing.T) {
 func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
-		s1, r1 := p.pair("/devices/dev-1/methods/devicebound", "methods:1")
-		require.Equal(t, "amqp:invalid-field", condition(t, s1.Send(t.Context(), body("{}"), nil)), "it answers nothing")
-		s2, _ := p.pair("/devices/dev-1/methods/devicebound", "methods:2")
+		p := hubtest.LoginAMQP(t, h, d)
+		s1, r1 := pair(p, "/devices/dev-1/methods/devicebound", "methods:1")
+		require.Equal(t, "amqp:invalid-field", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("{}"), nil)),
+			"it answers nothing")
+		s2, _ := pair(p, "/devices/dev-1/methods/devicebound", "methods:2")
 		_, err := r1.Receive(t.Context(), nil)
-		require.Equal(t, "amqp:link:stolen", condition(t, err))
-		require.Equal(t, "amqp:link:stolen", condition(t, s1.Send(t.Context(), body("{}"), nil)))
+		require.Equal(t, "amqp:link:stolen", hubtest.Condition(t, err))
+		require.Equal(t, "amqp:link:stolen", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("{}"), nil)))
 		require.Equal(t, 2, h.Links("dev-1", fault.LinkAny))
-		q := loginAMQP(t, h, d)
-		q.pair("/devices/dev-1/methods/devicebound", "methods:2")
-		require.Equal(t, "com.microsoft:link-creation-conflict", condition(t, s2.Send(t.Context(), body("{}"), nil)))
+		q := hubtest.LoginAMQP(t, h, d)
+		pair(q, "/devices/dev-1/methods/devicebound", "methods:2")
+		require.Equal(t, "com.microsoft:link-creation-conflict",
+			hubtest.Condition(t, s2.Send(t.Context(), hubtest.Body("{}"), nil)))
 		require.Equal(t, 2, h.Links("dev-1", fault.LinkAny))
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		o := loginAMQP(t, h, two)
-		o.pair("/devices/dev-2/methods/devicebound", "methods:2")
+		o := hubtest.LoginAMQP(t, h, two)
+		pair(o, "/devices/dev-2/methods/devicebound", "methods:2")
 		require.Equal(t, 4, h.Links("", fault.LinkAny), "another device is another")
 	})
 }
@@ -552,7 +557,7 @@ func TestBothProtocolsFeedOneLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		w := hubtest.Login(t, h, d)
-		l := loginAMQP(t, h, d).telemetry(d)
+		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		w.Publish(1, hubtest.Events+"%24.mid=a", "same")
 		w.Acked()
 		id := func(s string) *amqp.Message {

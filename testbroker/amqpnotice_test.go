@@ -25,24 +25,24 @@ type record struct {
 	EnqueuedTimeUTC                                                                    time.Time
 }
 
-// notices attaches a receiver of a back end. The library's own credit is one message.
-func (p *peer) notices(address string, o *amqp.ReceiverOptions) *amqp.Receiver {
-	p.t.Helper()
+// noticesOn attaches a receiver of a back end. The library's own credit is one message.
+func noticesOn(p *hubtest.Peer, address string, o *amqp.ReceiverOptions) *amqp.Receiver {
+	p.T.Helper()
 	if o == nil {
 		o = &amqp.ReceiverOptions{}
 	}
 	if o.Credit == 0 {
 		o.Credit = 100
 	}
-	r, err := p.session().NewReceiver(p.t.Context(), address, o)
-	require.NoError(p.t, err)
+	r, err := p.Session().NewReceiver(p.T.Context(), address, o)
+	require.NoError(p.T, err)
 	return r
 }
 
 // feedback receives one message of feedback, whose body is an array of one record.
 func feedback(t *testing.T, r *amqp.Receiver) (*amqp.Message, record) {
 	t.Helper()
-	m, err := r.Receive(soon(t), nil)
+	m, err := r.Receive(hubtest.Soon(t), nil)
 	require.NoError(t, err)
 	var all []record
 	require.Len(t, m.Data, 1)
@@ -54,7 +54,7 @@ func feedback(t *testing.T, r *amqp.Receiver) (*amqp.Message, record) {
 // silent requires that nothing arrives for a second.
 func silent(t *testing.T, r *amqp.Receiver) {
 	t.Helper()
-	_, err := r.Receive(soon(t), nil)
+	_, err := r.Receive(hubtest.Soon(t), nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "nothing may arrive")
 }
 
@@ -62,8 +62,8 @@ func silent(t *testing.T, r *amqp.Receiver) {
 func TestFeedbackOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d, policy := newService(t, nil)
-		r := loginService(t, h, policy).notices(feedbackAddress, nil)
-		link := loginAMQP(t, h, d).c2dMessages(d, nil)
+		r := noticesOn(loginService(t, h, policy), feedbackAddress, nil)
+		link := hubtest.LoginAMQP(t, h, d).C2dMessages(d, nil)
 		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
 			for name, end := range map[string]func(m *amqp.Message) error{
 				"Success":  func(m *amqp.Message) error { return link.AcceptMessage(t.Context(), m) },
@@ -103,7 +103,7 @@ func TestFeedbackWithoutADevice(t *testing.T) {
 		h, d, policy := newService(t, &testbroker.Options{C2D: testbroker.C2DOptions{MaxDeliveries: 1}})
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
-		r := loginService(t, h, policy).notices("amqps://hub.example.test:5671/messages/servicebound/Feedback", nil)
+		r := noticesOn(loginService(t, h, policy), "amqps://hub.example.test:5671/messages/servicebound/Feedback", nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "1", Ack: "full", Expiry: time.Now().Add(time.Minute)}))
 		time.Sleep(time.Minute)
 		_, f := feedback(t, r)
@@ -113,7 +113,7 @@ func TestFeedbackWithoutADevice(t *testing.T) {
 		require.Equal(t, 1, h.PurgeC2D("dev-1/mod-1"))
 		_, f = feedback(t, r)
 		require.Equal(t, record{"2", "Purged", "Purged", "dev-1", "mod-1", mod.GenerationID, time.Now().UTC()}, f)
-		link := loginAMQP(t, h, d).c2dMessages(d, nil)
+		link := hubtest.LoginAMQP(t, h, d).C2dMessages(d, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "3", Ack: "full"}))
 		m, err := link.Receive(t.Context(), nil)
 		require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestLocksOfNotices(t *testing.T) {
 			require.Equal(t, 1, h.PurgeC2D("dev-1"))
 		}
 		p := loginService(t, h, policy)
-		r := p.notices(feedbackAddress, nil)
+		r := noticesOn(p, feedbackAddress, nil)
 		add("1")
 		m, _ := feedback(t, r)
 		require.NoError(t, r.ReleaseMessage(t.Context(), m))
@@ -151,7 +151,7 @@ func TestLocksOfNotices(t *testing.T) {
 		again, _ := feedback(t, r)
 		require.NotEqual(t, m.DeliveryTag, again.DeliveryTag)
 		require.NoError(t, r.Close(t.Context()))
-		r = p.notices(feedbackAddress, nil)
+		r = noticesOn(p, feedbackAddress, nil)
 		for range 6 {
 			m, f = feedback(t, r)
 			require.Equal(t, "1", f.OriginalMessageID)
@@ -163,7 +163,7 @@ func TestLocksOfNotices(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		add("3")
 		time.Sleep(30 * time.Minute)
-		_, f = feedback(t, p.notices(feedbackAddress, nil))
+		_, f = feedback(t, noticesOn(p, feedbackAddress, nil))
 		require.Equal(t, "3", f.OriginalMessageID, "the other has expired")
 	})
 }
@@ -174,7 +174,7 @@ func TestOutcomesOfNoticesAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, nil)
 		p := loginService(t, h, policy)
-		r := p.notices(feedbackAddress, &amqp.ReceiverOptions{SettlementMode: new(amqp.ReceiverSettleModeSecond)})
+		r := noticesOn(p, feedbackAddress, &amqp.ReceiverOptions{SettlementMode: new(amqp.ReceiverSettleModeSecond)})
 		for range 3 {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full"}))
 		}
@@ -185,12 +185,12 @@ func TestOutcomesOfNoticesAreAnswered(t *testing.T) {
 		require.NoError(t, r.RejectMessage(t.Context(), m, nil))
 		m, _ = feedback(t, r)
 		time.Sleep(time.Minute + time.Second)
-		require.Equal(t, "com.microsoft:message-lock-lost", condition(t, r.AcceptMessage(t.Context(), m)))
+		require.Equal(t, "com.microsoft:message-lock-lost", hubtest.Condition(t, r.AcceptMessage(t.Context(), m)))
 		m, _ = feedback(t, r)
 		require.NoError(t, r.AcceptMessage(t.Context(), m))
 		silent(t, r)
 
-		settled := p.notices(feedbackAddress,
+		settled := noticesOn(p, feedbackAddress,
 			&amqp.ReceiverOptions{RequestedSenderSettleMode: new(amqp.SenderSettleModeSettled)})
 		require.NoError(t, r.Close(t.Context()))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full"}))
@@ -206,8 +206,8 @@ func TestReceiversShareNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, nil)
 		p := loginService(t, h, policy)
-		stopped := p.notices(feedbackAddress, &amqp.ReceiverOptions{Credit: -1})
-		a, b := p.notices(feedbackAddress, nil), p.notices(feedbackAddress, nil)
+		stopped := noticesOn(p, feedbackAddress, &amqp.ReceiverOptions{Credit: -1})
+		a, b := noticesOn(p, feedbackAddress, nil), noticesOn(p, feedbackAddress, nil)
 		synctest.Wait() // for their credit
 		for range 4 {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full"}))
@@ -222,8 +222,8 @@ func TestReceiversShareNotices(t *testing.T) {
 			feedback(t, b)
 		}
 		require.NoError(t, stopped.Close(t.Context()))
-		require.NoError(t, p.conn.Close())
-		r := loginService(t, h, policy).notices(feedbackAddress, nil)
+		require.NoError(t, p.Conn.Close())
+		r := noticesOn(loginService(t, h, policy), feedbackAddress, nil)
 		for range 4 {
 			feedback(t, r)
 		}
@@ -245,8 +245,8 @@ func TestFileNotificationsOverAMQP(t *testing.T) {
 			require.Equal(t, 204, endUpload(device, hubtest.Ended(l.CorrelationID)).StatusCode)
 			failed := strings.Replace(hubtest.Ended(beginUpload(device, name).CorrelationID), "true", "false", 1)
 			require.Equal(t, 204, endUpload(device, failed).StatusCode)
-			r := loginService(t, h, policy).notices(address, nil)
-			m, err := r.Receive(soon(t), nil)
+			r := noticesOn(loginService(t, h, policy), address, nil)
+			m, err := r.Receive(hubtest.Soon(t), nil)
 			require.NoError(t, err)
 			requireNotice(t, m, "application/vnd.microsoft.iothub.filenotification.json")
 			var f map[string]any
@@ -269,7 +269,7 @@ func TestNoticesAboveTheLimitWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, nil)
 		p := loginService(t, h, policy)
-		r := p.notices(feedbackAddress, nil)
+		r := noticesOn(p, feedbackAddress, nil)
 		add := func(id string) {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: id, Ack: "full"}))
 			require.Equal(t, 1, h.PurgeC2D("dev-1"))
@@ -281,7 +281,7 @@ func TestNoticesAboveTheLimitWait(t *testing.T) {
 		encoded, err := m.MarshalBinary()
 		require.NoError(t, err)
 		limit := uint64(len(encoded) + hubdata.MaxMessageID/2)
-		r = p.notices(feedbackAddress, &amqp.ReceiverOptions{MaxMessageSize: limit})
+		r = noticesOn(p, feedbackAddress, &amqp.ReceiverOptions{MaxMessageSize: limit})
 		large := strings.Repeat("x", hubdata.MaxMessageID)
 		add(large)
 		add("2")
@@ -289,7 +289,7 @@ func TestNoticesAboveTheLimitWait(t *testing.T) {
 		require.Equal(t, "2", f.OriginalMessageID)
 		require.NoError(t, r.AcceptMessage(t.Context(), m))
 		silent(t, r)
-		_, f = feedback(t, p.notices(feedbackAddress, nil))
+		_, f = feedback(t, noticesOn(p, feedbackAddress, nil))
 		require.Equal(t, large, f.OriginalMessageID)
 	})
 }
@@ -298,22 +298,22 @@ func TestNoticesAboveTheLimitWait(t *testing.T) {
 func TestLinksOfNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d, policy := newService(t, nil)
-		_, err := loginAMQP(t, h, d).session().NewReceiver(t.Context(), feedbackAddress, nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		_, err := hubtest.LoginAMQP(t, h, d).Session().NewReceiver(t.Context(), feedbackAddress, nil)
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 		p := loginService(t, h, policy)
-		_, err = p.session().NewSender(t.Context(), feedbackAddress, nil)
-		require.Equal(t, "amqp:not-allowed", condition(t, err))
-		p.notices(feedbackAddress, nil)
+		_, err = p.Session().NewSender(t.Context(), feedbackAddress, nil)
+		require.Equal(t, "amqp:not-allowed", hubtest.Condition(t, err))
+		noticesOn(p, feedbackAddress, nil)
 		require.Equal(t, 1, h.DetachLinks("", fault.LinkFeedback, hubdata.AMQPError{}))
 		h.Inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkFileNotification, Condition: "amqp:not-found"})
-		p.notices(feedbackAddress, nil)
-		_, err = p.session().NewReceiver(t.Context(), "/messages/servicebound/filenotifications", nil)
-		require.Equal(t, "amqp:not-found", condition(t, err))
+		noticesOn(p, feedbackAddress, nil)
+		_, err = p.Session().NewReceiver(t.Context(), "/messages/servicebound/filenotifications", nil)
+		require.Equal(t, "amqp:not-found", hubtest.Condition(t, err))
 
-		require.NoError(t, p.conn.Close())
+		require.NoError(t, p.Conn.Close())
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full"}))
 		require.Equal(t, 1, h.PurgeC2D("dev-1"))
 		h.Reset()
-		silent(t, loginService(t, h, policy).notices(feedbackAddress, nil))
+		silent(t, noticesOn(loginService(t, h, policy), feedbackAddress, nil))
 	})
 }

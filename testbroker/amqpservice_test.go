@@ -29,10 +29,10 @@ func newService(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.D
 }
 
 // loginService opens a connection and sends a policy's token.
-func loginService(t testing.TB, h *testbroker.Hub, policy hubdata.Policy) *peer {
+func loginService(t testing.TB, h *testbroker.Hub, policy hubdata.Policy) *hubtest.Peer {
 	t.Helper()
-	p := dialPeer(t, h)
-	require.Equal(t, 200, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
+	p := hubtest.DialPeer(t, h)
+	require.Equal(t, 200, p.CBS().Put(hubtest.PolicyToken(policy, h.HostName())))
 	return p
 }
 
@@ -96,17 +96,17 @@ func TestTokensOfPolicies(t *testing.T) {
 				}})
 				policy, err := h.AddPolicy("owner", hubdata.AllRights)
 				require.NoError(t, err)
-				p := dialPeer(t, h)
-				m := tokenMessage(nil, "anything", c.token(policy))
+				p := hubtest.DialPeer(t, h)
+				m := hubtest.TokenMessage(nil, "anything", c.token(policy))
 				m.ApplicationProperties["expiration"] = fmt.Sprint(time.Now().Add(time.Hour).Unix())
-				answer := p.cbs().ask(m)
+				answer := p.CBS().Ask(m)
 				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"], answer.ApplicationProperties)
 				require.NotContains(t, fmt.Sprint(answer.ApplicationProperties), policy.PrimaryKey)
-				_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+				_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
 				requireOpen(t, c.opens, err)
-				_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+				_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
 				requireOpen(t, c.device, err)
-				require.NoError(t, p.conn.Close())
+				require.NoError(t, p.Conn.Close())
 				synctest.Wait()
 				for _, e := range refused {
 					require.NotContains(t, e.String(), policy.PrimaryKey)
@@ -125,7 +125,7 @@ func requireOpen(t *testing.T, open bool, err error) {
 	if open {
 		require.NoError(t, err)
 	} else {
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 	}
 }
 
@@ -142,11 +142,11 @@ func TestRightsOfPoliciesOverAMQP(t *testing.T) {
 				h, _ := hubtest.NewHub(t, nil)
 				policy, err := h.AddPolicy("some", right)
 				require.NoError(t, err)
-				p := dialPeer(t, h)
-				require.Equal(t, c.status, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
-				_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+				p := hubtest.DialPeer(t, h)
+				require.Equal(t, c.status, p.CBS().Put(hubtest.PolicyToken(policy, h.HostName())))
+				_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
 				requireOpen(t, c.opens, err)
-				_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+				_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
 				requireOpen(t, c.device, err)
 			})
 		})
@@ -204,7 +204,7 @@ func TestPoliciesOverSASL(t *testing.T) {
 					return
 				}
 				require.NoError(t, err)
-				_, err = (&peer{t, h, conn}).session().NewSender(t.Context(), serviceAddress, nil)
+				_, err = (&hubtest.Peer{T: t, Hub: h, Conn: conn}).Session().NewSender(t.Context(), serviceAddress, nil)
 				require.NoError(t, err)
 				require.NoError(t, conn.Close())
 				conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
@@ -214,7 +214,8 @@ func TestPoliciesOverSASL(t *testing.T) {
 				require.Empty(t, refused, "a connection that was served is not refused")
 				conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
 				require.NoError(t, err)
-				_, err = (&peer{t, h, conn}).session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+				_, err = (&hubtest.Peer{T: t, Hub: h, Conn: conn}).Session().NewSender(t.Context(),
+					"/devices/dev-1/messages/events", nil)
 				requireOpen(t, false, err)
 				require.NoError(t, conn.Close())
 			})
@@ -240,21 +241,21 @@ func rawKey(key string) string {
 func TestRepliesToTokensAreRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, nil)
-		p := dialFrames(t, h)
-		p.open(nil)
+		p := hubtest.DialFrames(t, h)
+		p.Open(nil)
 		receiver := func(channel uint16, handle uint32, target string) {
-			a := receiverFrom("$cbs", handle)
+			a := hubtest.ReceiverFrom("$cbs", handle)
 			a.Name, a.Target, a.SndSettleMode = target, &amqpwire.Target{Address: target}, amqpwire.SendSettled
-			p.say(channel, a)
-			answer, _ := want[*amqpwire.Attach](p)
+			p.Say(channel, a)
+			answer, _ := hubtest.Want[*amqpwire.Attach](p)
 			require.Equal(t, amqpwire.SendSettled, answer.SndSettleMode, "some clients require the mode that they asked for")
-			p.say(channel, credit(handle, 10))
+			p.Say(channel, hubtest.Credit(handle, 10))
 		}
 		for channel := range uint16(2) {
-			p.begin(channel)
-			p.say(channel, senderTo("$cbs", 0))
-			want[*amqpwire.Attach](p)
-			want[*amqpwire.Flow](p)
+			p.Begin(channel)
+			p.Say(channel, hubtest.SenderTo("$cbs", 0))
+			hubtest.Want[*amqpwire.Attach](p)
+			hubtest.Want[*amqpwire.Flow](p)
 			receiver(channel, 1, fmt.Sprint("first of ", channel))
 			receiver(channel, 2, fmt.Sprint("second of ", channel))
 			receiver(channel, 3, "shared")
@@ -281,11 +282,11 @@ func TestRepliesToTokensAreRouted(t *testing.T) {
 			if c.replyTo != "" {
 				m.Properties = &amqpwire.Properties{ReplyTo: amqpwire.Some(c.replyTo)}
 			}
-			request := transferOf(0, uint32(n))
+			request := hubtest.TransferOf(0, uint32(n))
 			request.Settled = amqpwire.Some(true)
-			p.say(c.channel, request, encoded(t, m)...)
-			answer, f := want[*amqpwire.Transfer](p)
-			require.Equal(t, c.on, f.channel, c)
+			p.Say(c.channel, request, hubtest.Encoded(t, m)...)
+			answer, f := hubtest.Want[*amqpwire.Transfer](p)
+			require.Equal(t, c.on, f.Channel, c)
 			require.Equal(t, c.handle, answer.Handle, c)
 			require.True(t, answer.Settled.V)
 		}
@@ -296,23 +297,23 @@ func TestRepliesToTokensAreRouted(t *testing.T) {
 func TestTokensOfPoliciesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, nil)
-		p := dialPeer(t, h)
-		c := p.cbs()
+		p := hubtest.DialPeer(t, h)
+		c := p.CBS()
 		short := hubtest.Sign("hub.example.test", policy.PrimaryKey, time.Now().Add(10*time.Minute).Unix()) + "&skn=service"
-		require.Equal(t, 200, c.put(short))
-		s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+		require.Equal(t, 200, c.Put(short))
+		s, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
 		require.NoError(t, err)
 		time.Sleep(14 * time.Minute)
-		require.Equal(t, 200, c.put(hubtest.PolicyToken(policy, "hub.example.test%2Fmessages")))
+		require.Equal(t, 200, c.Put(hubtest.PolicyToken(policy, "hub.example.test%2Fmessages")))
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil), "the other token allows it")
 		time.Sleep(time.Hour)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)))
-		_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)))
+		_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 		require.Zero(t, h.Links("", fault.LinkServiceC2D))
-		require.Equal(t, 200, c.put(hubtest.PolicyToken(policy, h.HostName())))
-		_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+		require.Equal(t, 200, c.Put(hubtest.PolicyToken(policy, h.HostName())))
+		_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, h.Links("", fault.LinkServiceC2D))
 	})
@@ -325,15 +326,15 @@ func TestGrantsAreKeptApart(t *testing.T) {
 			h, _ := hubtest.NewHub(t, nil)
 			policy, err := h.AddPolicy("owner", hubdata.AllRights)
 			require.NoError(t, err)
-			p := dialPeer(t, h)
-			c := p.cbs()
+			p := hubtest.DialPeer(t, h)
+			c := p.CBS()
 			soon := time.Now().Add(10 * time.Minute).Unix()
-			require.Equal(t, 200, c.put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=owner"))
-			_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+			require.Equal(t, 200, c.Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=owner"))
+			_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
 			require.NoError(t, err)
 			later := time.Now().Add(time.Hour).Unix()
-			require.Equal(t, 200, c.put(hubtest.SignBytes("hub.example.test", []byte(policy.PrimaryKey), later)+"&skn=owner"))
-			_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+			require.Equal(t, 200, c.Put(hubtest.SignBytes("hub.example.test", []byte(policy.PrimaryKey), later)+"&skn=owner"))
+			_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
 			require.NoError(t, err)
 			require.Equal(t, 1, h.Links("dev-1", fault.LinkTelemetry))
 			time.Sleep(30 * time.Minute)
@@ -346,10 +347,10 @@ func TestGrantsAreKeptApart(t *testing.T) {
 			h, _, policy := newService(t, nil)
 			conn, err := dialSASLPlain(t, h, "service", policy.PrimaryKey)
 			require.NoError(t, err)
-			p := &peer{t, h, conn}
+			p := &hubtest.Peer{T: t, Hub: h, Conn: conn}
 			soon := time.Now().Add(time.Minute).Unix()
-			require.Equal(t, 200, p.cbs().put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=service"))
-			s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+			require.Equal(t, 200, p.CBS().Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=service"))
+			s, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
 			require.NoError(t, err)
 			time.Sleep(time.Hour)
 			require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
@@ -367,15 +368,15 @@ func TestSlowAttachOutlivesTheToken(t *testing.T) {
 				h, _ := hubtest.NewHub(t, nil)
 				policy, err := h.AddPolicy("owner", hubdata.AllRights)
 				require.NoError(t, err)
-				p := dialPeer(t, h)
+				p := hubtest.DialPeer(t, h)
 				end := time.Now().Add(10 * time.Minute).Unix()
-				require.Equal(t, 200, p.cbs().put(hubtest.Sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
+				require.Equal(t, 200, p.CBS().Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
 				in := h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: kind, Delay: 30 * time.Minute})
-				r, err := p.session().NewReceiver(t.Context(), address, nil)
+				r, err := p.Session().NewReceiver(t.Context(), address, nil)
 				require.NoError(t, err)
 				require.Equal(t, 1, in.Fired())
-				_, err = r.Receive(soon(t), nil)
-				require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+				_, err = r.Receive(hubtest.Soon(t), nil)
+				require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 				require.Zero(t, h.Links("", kind))
 			})
 		})
@@ -388,16 +389,16 @@ func TestCloseConnectionsOfBackEnds(t *testing.T) {
 		h, _, policy := newService(t, nil)
 		p := loginService(t, h, policy)
 		require.Zero(t, h.CloseConnections("dev-1"))
-		_, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+		_, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, h.CloseConnections(""))
 		select {
-		case <-p.conn.Done():
-		case <-soon(t).Done():
+		case <-p.Conn.Done():
+		case <-hubtest.Soon(t).Done():
 			require.Fail(t, "the connection is open")
 		}
 		var e *amqp.ConnError
-		require.ErrorAs(t, p.conn.Err(), &e)
+		require.ErrorAs(t, p.Conn.Err(), &e)
 		require.Equal(t, amqp.ErrCond("amqp:connection:forced"), e.RemoteErr.Condition)
 		synctest.Wait()
 		require.Zero(t, h.CloseConnections(""))
@@ -406,7 +407,7 @@ func TestCloseConnectionsOfBackEnds(t *testing.T) {
 
 // c2dMessage is a message of a back end to a device.
 func c2dMessage(device, text string) *amqp.Message {
-	m := body(text)
+	m := hubtest.Body(text)
 	to := "/devices/" + device + "/messages/devicebound"
 	m.Properties = &amqp.MessageProperties{To: &to}
 	return m
@@ -420,7 +421,7 @@ func TestBackEndsSendC2DOverAMQP(t *testing.T) {
 		_, err = h.AddDevice("a%b:1")
 		require.NoError(t, err)
 		p := loginService(t, h, policy)
-		s, err := p.session().NewSender(t.Context(), "amqps://hub.example.test:5671/messages/deviceBound", nil)
+		s, err := p.Session().NewSender(t.Context(), "amqps://hub.example.test:5671/messages/deviceBound", nil)
 		require.NoError(t, err)
 		expiry := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 		m := c2dMessage("dev-1", "hello")
@@ -440,7 +441,7 @@ func TestBackEndsSendC2DOverAMQP(t *testing.T) {
 			"/devices/dev-1/modules/mod-1/messages/deviceBound", "devices/a%25b%3A1/messages/devicebound",
 			"/devices/a%b:1/messages/devicebound", "amqps://hub.example.test/devices/dev-1/messages/devicebound",
 		} {
-			m := body(to)
+			m := hubtest.Body(to)
 			m.Properties = &amqp.MessageProperties{To: &to}
 			require.NoError(t, s.Send(t.Context(), m, nil), to)
 		}
@@ -470,14 +471,14 @@ func TestFaultsOfMessagesOfBackEnds(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d, policy := newService(t, nil)
-				s, err := loginService(t, h, policy).session().NewSender(t.Context(), serviceAddress, nil)
+				s, err := loginService(t, h, policy).Session().NewSender(t.Context(), serviceAddress, nil)
 				require.NoError(t, err)
 				other := h.Inject(fault.Fault{Kind: kind})
 				require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
 				require.Zero(t, other.Fired())
 				other.Remove()
 				in := h.Inject(fault.Fault{Kind: kind, Link: fault.LinkServiceC2D, Condition: "amqp:internal-error"})
-				require.NoError(t, loginAMQP(t, h, d).telemetry(d).Send(t.Context(), body("x"), nil))
+				require.NoError(t, hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), hubtest.Body("x"), nil))
 				require.Zero(t, in.Fired())
 				_ = s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)
 				require.Equal(t, 1, in.Fired())
@@ -499,7 +500,7 @@ func TestRefusedC2DOverAMQP(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, h.SendC2D("full", hubdata.C2D{}))
 		p := loginService(t, h, policy)
-		s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+		s, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
 		require.NoError(t, err)
 		for name, c := range map[string]struct {
 			condition string
@@ -533,10 +534,11 @@ func TestRefusedC2DOverAMQP(t *testing.T) {
 		} {
 			m := c2dMessage("dev-1", "x")
 			c.change(m)
-			require.Equal(t, c.condition, condition(t, s.Send(t.Context(), m, nil)), name)
+			require.Equal(t, c.condition, hubtest.Condition(t, s.Send(t.Context(), m, nil)), name)
 		}
 		require.Empty(t, h.C2DLog("dev-1"))
 		h.Inject(fault.Fault{Kind: fault.Quota, Limit: -1})
-		require.Equal(t, "amqp:resource-limit-exceeded", condition(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)))
+		require.Equal(t, "amqp:resource-limit-exceeded",
+			hubtest.Condition(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)))
 	})
 }

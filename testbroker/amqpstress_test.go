@@ -193,7 +193,7 @@ func (a *amqpDevice) authenticate(ctx context.Context, conn *amqp.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := sender.Send(ctx, tokenMessage("1", "x", hubtest.Token(a.d)), nil); err != nil {
+	if err := sender.Send(ctx, hubtest.TokenMessage("1", "x", hubtest.Token(a.d)), nil); err != nil {
 		return err
 	}
 	m, err := receiver.Receive(ctx, nil)
@@ -210,13 +210,13 @@ func (a *amqpDevice) send(ctx context.Context, conn *amqp.Conn, messages int) {
 	if err != nil {
 		return
 	}
-	l, err := session.NewSender(attach, resource(a.d)+"/messages/events", &amqp.SenderOptions{Name: "s"})
+	l, err := session.NewSender(attach, hubtest.Resource(a.d)+"/messages/events", &amqp.SenderOptions{Name: "s"})
 	if err != nil {
 		return
 	}
 	for a.next < messages {
 		once, cancel := context.WithTimeout(ctx, 5*time.Second)
-		m := body(fmt.Sprint("message ", a.next))
+		m := hubtest.Body(fmt.Sprint("message ", a.next))
 		m.Properties = &amqp.MessageProperties{MessageID: fmt.Sprint(a.next)}
 		r, err := l.SendWithReceipt(once, m, nil)
 		var state amqp.DeliveryState
@@ -241,7 +241,7 @@ func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
 	if err != nil {
 		return
 	}
-	l, err := session.NewReceiver(attach, resource(a.d)+"/messages/devicebound", &amqp.ReceiverOptions{Name: "r",
+	l, err := session.NewReceiver(attach, hubtest.Resource(a.d)+"/messages/devicebound", &amqp.ReceiverOptions{Name: "r",
 		Credit: 3})
 	if err != nil {
 		return
@@ -295,14 +295,14 @@ func TestAMQPUnderLoad(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			l, err := session.NewSender(ctx, resource(d)+"/messages/events", nil)
+			l, err := session.NewSender(ctx, hubtest.Resource(d)+"/messages/events", nil)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			var receipts []amqp.SendReceipt
 			for n := range messages {
-				r, err := l.SendWithReceipt(ctx, body(fmt.Sprint(n)), nil)
+				r, err := l.SendWithReceipt(ctx, hubtest.Body(fmt.Sprint(n)), nil)
 				if err != nil {
 					t.Error(err)
 					return

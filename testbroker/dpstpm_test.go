@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // newTPM makes a TPM in software, and a body with its keys.
@@ -203,41 +204,42 @@ func TestEnrollmentWithATPMOfABackEnd(t *testing.T) {
 
 // saslTPM runs the SASL dialogue as far as the outcome, and returns its code. token makes the token
 // after the key was activated.
-func saslTPM(t testing.TB, d *testbroker.DPS, tpm *softtpm.TPM, id string, token func() string) (*rawPeer, uint8) {
+func saslTPM(t testing.TB, d *testbroker.DPS, tpm *softtpm.TPM, id string, token func() string) (*hubtest.RawPeer,
+	uint8) {
 	conn, err := d.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "dps:5672")
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	p := &rawPeer{t: t, conn: conn}
+	p := &hubtest.RawPeer{T: t, Conn: conn}
 	h := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
-	p.send(h[:])
-	require.Equal(t, amqpwire.ProtocolSASL, p.header())
-	mechanisms, _ := want[*amqpwire.Mechanisms](p)
+	p.Send(h[:])
+	require.Equal(t, amqpwire.ProtocolSASL, p.Header())
+	mechanisms, _ := hubtest.Want[*amqpwire.Mechanisms](p)
 	require.Contains(t, mechanisms.Mechanisms, amqpwire.Symbol("TPM"))
 
 	endorsement, storageRoot, err := tpm.PublicKeys(t.Context())
 	require.NoError(t, err)
 	first := append([]byte("\x00"+testScope+"\x00"+id+"\x00"), endorsement...)
-	p.say(0, &amqpwire.Init{Mechanism: "TPM", InitialResponse: first, Hostname: d.HostName()})
-	challenge, _ := want[*amqpwire.Challenge](p)
+	p.Say(0, &amqpwire.Init{Mechanism: "TPM", InitialResponse: first, Hostname: d.HostName()})
+	challenge, _ := hubtest.Want[*amqpwire.Challenge](p)
 	require.Equal(t, []byte{0}, challenge.Challenge)
-	p.say(0, &amqpwire.Response{Response: append([]byte{0}, storageRoot...)})
-	f, err := p.next()
+	p.Say(0, &amqpwire.Response{Response: append([]byte{0}, storageRoot...)})
+	f, err := p.Next()
 	require.NoError(t, err)
-	if o, ok := f.body.(*amqpwire.Outcome); ok {
+	if o, ok := f.Body.(*amqpwire.Outcome); ok {
 		return p, o.Code
 	}
-	half := f.body.(*amqpwire.Challenge).Challenge
+	half := f.Body.(*amqpwire.Challenge).Challenge
 	require.EqualValues(t, 0x80, half[0])
-	p.say(0, &amqpwire.Response{Response: []byte{0}})
-	rest, _ := want[*amqpwire.Challenge](p)
+	p.Say(0, &amqpwire.Response{Response: []byte{0}})
+	rest, _ := hubtest.Want[*amqpwire.Challenge](p)
 	require.EqualValues(t, 0xc1, rest.Challenge[0])
 	require.Less(t, len(half), 480, "a frame of 512 bytes")
 	require.Less(t, len(rest.Challenge), 480)
 	if err := tpm.Activate(t.Context(), append(half[1:], rest.Challenge[1:]...)); err != nil {
 		t.Log(err)
 	}
-	p.say(0, &amqpwire.Response{Response: []byte("\x00" + token())})
-	o, _ := want[*amqpwire.Outcome](p)
+	p.Say(0, &amqpwire.Response{Response: []byte("\x00" + token())})
+	o, _ := hubtest.Want[*amqpwire.Outcome](p)
 	return p, o.Code
 }
 
@@ -248,8 +250,8 @@ func TestRegistrationWithATPMOverAMQP(t *testing.T) {
 		enroll(t, d, dpsdata.Enrollment{ID: "reg-1", EndorsementKey: tpm.EndorsementKey()})
 		p, code := saslTPM(t, d, tpm, "reg-1", func() string { return tpmToken(t, tpm, "reg-1") })
 		require.Equal(t, amqpwire.SASLOK, code)
-		require.Empty(t, p.in)
-		conn, err := amqp.NewConn(t.Context(), p.conn, &amqp.ConnOptions{HostName: d.HostName()})
+		require.Empty(t, p.In)
+		conn, err := amqp.NewConn(t.Context(), p.Conn, &amqp.ConnOptions{HostName: d.HostName()})
 		require.NoError(t, err)
 		defer conn.Close()
 		l, err := attachDPS(t, conn, testScope+"/registrations/reg-1")
@@ -307,17 +309,17 @@ func TestMalformedDialoguesOfTPMs(t *testing.T) {
 		} {
 			conn, err := d.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "dps:5672")
 			require.NoError(t, err)
-			p := &rawPeer{t: t, conn: conn}
+			p := &hubtest.RawPeer{T: t, Conn: conn}
 			h := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
-			p.send(h[:])
-			p.header()
-			want[*amqpwire.Mechanisms](p)
-			p.say(0, &amqpwire.Init{Mechanism: "TPM", InitialResponse: []byte(responses[0])})
+			p.Send(h[:])
+			p.Header()
+			hubtest.Want[*amqpwire.Mechanisms](p)
+			p.Say(0, &amqpwire.Init{Mechanism: "TPM", InitialResponse: []byte(responses[0])})
 			for _, r := range responses[1:] {
-				want[*amqpwire.Challenge](p)
-				p.say(0, &amqpwire.Response{Response: []byte(r)})
+				hubtest.Want[*amqpwire.Challenge](p)
+				p.Say(0, &amqpwire.Response{Response: []byte(r)})
 			}
-			o, _ := want[*amqpwire.Outcome](p)
+			o, _ := hubtest.Want[*amqpwire.Outcome](p)
 			require.Equal(t, amqpwire.SASLAuth, o.Code, name)
 			conn.Close()
 		}

@@ -23,22 +23,22 @@ func BenchmarkEventReader(b *testing.B) {
 	for b.Loop() {
 		stream, err := net.Dial("tcp", at.String())
 		require.NoError(b, err)
-		p := &rawPeer{t: b, conn: stream}
-		p.open(nil)
-		p.say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 1 << 30})
-		want[*amqpwire.Begin](p)
-		p.say(0, senderTo("$cbs", 100))
-		want[*amqpwire.Attach](p)
-		want[*amqpwire.Flow](p)
-		p.say(0, receiverFrom("$cbs", 101))
-		want[*amqpwire.Attach](p)
-		p.say(0, credit(101, 10))
-		require.Equal(b, 200, p.put(0, "put-token", hubtest.PolicyToken(policy, h.HostName())))
-		p.attach(receiverFrom(address("$Default", "0"), 1))
-		p.say(0, &amqpwire.Flow{IncomingWindow: 1 << 30, OutgoingWindow: 100, Handle: amqpwire.Some(uint32(1)),
+		p := &hubtest.RawPeer{T: b, Conn: stream}
+		p.Open(nil)
+		p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 1 << 30})
+		hubtest.Want[*amqpwire.Begin](p)
+		p.Say(0, hubtest.SenderTo("$cbs", 100))
+		hubtest.Want[*amqpwire.Attach](p)
+		hubtest.Want[*amqpwire.Flow](p)
+		p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
+		hubtest.Want[*amqpwire.Attach](p)
+		p.Say(0, hubtest.Credit(101, 10))
+		require.Equal(b, 200, p.Put(0, "put-token", hubtest.PolicyToken(policy, h.HostName())))
+		p.Attach(hubtest.ReceiverFrom(address("$Default", "0"), 1))
+		p.Say(0, &amqpwire.Flow{IncomingWindow: 1 << 30, OutgoingWindow: 100, Handle: amqpwire.Some(uint32(1)),
 			LinkCredit: amqpwire.Some(uint32(n))})
 		buf := make([]byte, 1<<18)
-		in := p.in
+		in := p.In
 		for left := n; left > 0; {
 			m, err := stream.Read(buf)
 			require.NoError(b, err)

@@ -20,7 +20,7 @@ import (
 
 // An eventsCase is a hub with events and the connection of a back end.
 type eventsCase struct {
-	*peer
+	*hubtest.Peer
 	t      testing.TB
 	hub    *testbroker.Hub
 	policy hubdata.Policy
@@ -31,7 +31,7 @@ type eventsCase struct {
 func newEvents(t testing.TB, o *testbroker.Options) *eventsCase {
 	h, d, policy := newService(t, o)
 	p := loginService(t, h, policy)
-	c := &eventsCase{p, t, h, policy, loginAMQP(t, h, d).telemetry(d), ""}
+	c := &eventsCase{p, t, h, policy, hubtest.LoginAMQP(t, h, d).Telemetry(d), ""}
 	for c.number == "" {
 		c.send("first")
 		for i := range 4 {
@@ -47,14 +47,14 @@ func newEvents(t testing.TB, o *testbroker.Options) *eventsCase {
 func (c *eventsCase) send(bodies ...string) {
 	c.t.Helper()
 	for _, b := range bodies {
-		require.NoError(c.t, c.device.Send(c.t.Context(), body(b), nil))
+		require.NoError(c.t, c.device.Send(c.t.Context(), hubtest.Body(b), nil))
 	}
 }
 
 // ask asks $management.
 func (c *eventsCase) ask(properties map[string]any) *amqp.Message {
 	c.t.Helper()
-	s := c.session()
+	s := c.Session()
 	from, err := s.NewReceiver(c.t.Context(), "$management", &amqp.ReceiverOptions{TargetAddress: "me",
 		RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr()})
 	require.NoError(c.t, err)
@@ -101,7 +101,7 @@ func (c *eventsCase) reader(filter string, o *amqp.ReceiverOptions) (*amqp.Recei
 	if filter != "" {
 		o.Filters = []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation." + filter)}
 	}
-	return c.session().NewReceiver(c.t.Context(), address("$Default", c.number), o)
+	return c.Session().NewReceiver(c.t.Context(), address("$Default", c.number), o)
 }
 
 // bodies receives n events and returns their bodies.
@@ -161,7 +161,7 @@ func TestEventOfTelemetry(t *testing.T) {
 		c := newEvents(t, nil)
 		d, err := c.hub.Device("dev-1")
 		require.NoError(t, err)
-		m := body("{}")
+		m := hubtest.Body("{}")
 		kind, user := "application/json", "é"
 		m.Properties = &amqp.MessageProperties{MessageID: "id-1", CorrelationID: "c-1", ContentType: &kind,
 			UserID: []byte(user)}
@@ -172,7 +172,7 @@ func TestEventOfTelemetry(t *testing.T) {
 			DesiredCapabilities: []string{"com.microsoft:enable-receiver-runtime-metric"},
 		})
 		require.NoError(t, err)
-		e, err := r.Receive(soon(t), nil)
+		e, err := r.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		now := time.Now().UTC()
 		stamp := func(key string) {
@@ -207,16 +207,16 @@ func TestEventsOfADeviceStayInOnePartition(t *testing.T) {
 		for i := range 8 {
 			d, err := c.hub.AddDevice(fmt.Sprint("more-", i))
 			require.NoError(t, err)
-			s := loginAMQP(t, c.hub, d).telemetry(d)
+			s := hubtest.LoginAMQP(t, c.hub, d).Telemetry(d)
 			for range 3 {
-				require.NoError(t, s.Send(t.Context(), body(d.ID), nil))
+				require.NoError(t, s.Send(t.Context(), hubtest.Body(d.ID), nil))
 			}
 		}
 		got := map[string]int{}
 		for i := range 4 {
 			s := c.describe(strconv.Itoa(i))
 			n := int(s["last_enqueued_sequence_number"].(int64)) + 1
-			r, err := c.session().NewReceiver(t.Context(), address("$default", strconv.Itoa(i)), nil)
+			r, err := c.Session().NewReceiver(t.Context(), address("$default", strconv.Itoa(i)), nil)
 			require.NoError(t, err)
 			here := map[string]int{}
 			for _, b := range c.bodies(r, n) {
@@ -279,8 +279,8 @@ func TestRefusedReaders(t *testing.T) {
 			"hub/Groups/a":           "amqp:not-found",
 			"amqps://hub2.example.test/hub/ConsumerGroups/$Default/Partitions/0": "amqp:not-found",
 		} {
-			_, err := c.session().NewReceiver(t.Context(), what, nil)
-			require.Equal(t, want, condition(t, err), what)
+			_, err := c.Session().NewReceiver(t.Context(), what, nil)
+			require.Equal(t, want, hubtest.Condition(t, err), what)
 		}
 		for filter, want := range map[string]string{
 			"x-opt-offset > '1:1:2'":      "com.microsoft:georeplication:invalid-offset",
@@ -289,19 +289,19 @@ func TestRefusedReaders(t *testing.T) {
 			"x-opt-partition-key = 'a'":   "com.microsoft:argument-error",
 		} {
 			_, err := c.reader(filter, nil)
-			require.Equal(t, want, condition(t, err), filter)
+			require.Equal(t, want, hubtest.Condition(t, err), filter)
 		}
 		_, err := c.reader("", &amqp.ReceiverOptions{Properties: map[string]any{"com.microsoft:epoch": "one"}})
-		require.Equal(t, "amqp:invalid-field", condition(t, err))
-		_, err = c.session().NewSender(t.Context(), "hub", nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, "amqp:invalid-field", hubtest.Condition(t, err))
+		_, err = c.Session().NewSender(t.Context(), "hub", nil)
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 		require.ErrorContains(t, err, "'Send' claim(s) are required")
 
 		policy, err := c.hub.AddPolicy("reader", hubdata.RegistryRead, hubdata.DeviceConnect)
 		require.NoError(t, err)
-		c.peer = loginService(t, c.hub, policy)
+		c.Peer = loginService(t, c.hub, policy)
 		_, err = c.reader("", nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 	})
 }
 
@@ -314,7 +314,7 @@ func TestRedirectFromTheHubsOwnAddress(t *testing.T) {
 			"messages/events/":                                      "/hub/",
 			"/messages/events/ConsumerGroups/$Default/Partitions/0": "/hub/ConsumerGroups/$Default/Partitions/0",
 		} {
-			_, err := c.session().NewReceiver(t.Context(), asked, nil)
+			_, err := c.Session().NewReceiver(t.Context(), asked, nil)
 			var refusal *amqp.Error
 			require.ErrorAs(t, err, &refusal, asked)
 			require.Equal(t, amqp.ErrCondLinkRedirect, refusal.Condition)
@@ -331,8 +331,8 @@ func TestRedirectNeedsTheRight(t *testing.T) {
 		h, _ := hubtest.NewHub(t, nil)
 		policy, err := h.AddPolicy("devices", hubdata.DeviceConnect)
 		require.NoError(t, err)
-		_, err = loginService(t, h, policy).session().NewReceiver(t.Context(), "messages/events/", nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		_, err = loginService(t, h, policy).Session().NewReceiver(t.Context(), "messages/events/", nil)
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 	})
 }
 
@@ -340,30 +340,30 @@ func TestRedirectNeedsTheRight(t *testing.T) {
 func TestAnswerSaysThatEventsComeSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, nil)
-		p := dialFrames(t, h)
-		p.open(nil)
-		p.begin(0)
-		p.say(0, senderTo("$cbs", 100))
-		want[*amqpwire.Attach](p)
-		want[*amqpwire.Flow](p)
-		p.say(0, receiverFrom("$cbs", 101))
-		want[*amqpwire.Attach](p)
-		p.say(0, credit(101, 10))
-		require.Equal(t, 200, p.put(0, "put-token", hubtest.PolicyToken(policy, h.HostName())))
+		p := hubtest.DialFrames(t, h)
+		p.Open(nil)
+		p.Begin(0)
+		p.Say(0, hubtest.SenderTo("$cbs", 100))
+		hubtest.Want[*amqpwire.Attach](p)
+		hubtest.Want[*amqpwire.Flow](p)
+		p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
+		hubtest.Want[*amqpwire.Attach](p)
+		p.Say(0, hubtest.Credit(101, 10))
+		require.Equal(t, 200, p.Put(0, "put-token", hubtest.PolicyToken(policy, h.HostName())))
 		for asked, answered := range map[uint8]uint8{
 			amqpwire.SendMixed: amqpwire.SendSettled, amqpwire.SendSettled: amqpwire.SendSettled,
 			amqpwire.SendUnsettled: amqpwire.SendUnsettled,
 		} {
-			a := receiverFrom(address("$Default", "0"), uint32(asked))
+			a := hubtest.ReceiverFrom(address("$Default", "0"), uint32(asked))
 			a.Name, a.SndSettleMode = fmt.Sprint(asked), asked
-			require.Equal(t, answered, p.attach(a).SndSettleMode)
+			require.Equal(t, answered, p.Attach(a).SndSettleMode)
 		}
 		// A refusal has neither end: some clients know it only by that.
-		p.say(0, receiverFrom(address("third", "0"), 9))
-		refused, _ := want[*amqpwire.Attach](p)
+		p.Say(0, hubtest.ReceiverFrom(address("third", "0"), 9))
+		refused, _ := hubtest.Want[*amqpwire.Attach](p)
 		require.Nil(t, refused.Source)
 		require.Nil(t, refused.Target)
-		detach, _ := want[*amqpwire.Detach](p)
+		detach, _ := hubtest.Want[*amqpwire.Detach](p)
 		require.Equal(t, amqpwire.NotFound, detach.Error.Condition)
 	})
 }
@@ -383,16 +383,16 @@ func TestReaderWithAnEpochExcludesOthers(t *testing.T) {
 		first, err := c.reader("", epoch(1, "first"))
 		require.NoError(t, err)
 		c.bodies(old, 1) // was sent before
-		_, err = old.Receive(soon(t), nil)
-		require.Equal(t, "amqp:link:stolen", condition(t, err))
+		_, err = old.Receive(hubtest.Soon(t), nil)
+		require.Equal(t, "amqp:link:stolen", hubtest.Condition(t, err))
 		require.ErrorContains(t, err, "New receiver 'first' with higher epoch of '1' is created")
 
 		// The losers are attached before they are detached: clients know the loss only by that.
 		for _, o := range []*amqp.ReceiverOptions{nil, epoch(0, "second")} {
 			lost, err := c.reader("", o)
 			require.NoError(t, err)
-			_, err = lost.Receive(soon(t), nil)
-			require.Equal(t, "amqp:link:stolen", condition(t, err))
+			_, err = lost.Receive(hubtest.Soon(t), nil)
+			require.Equal(t, "amqp:link:stolen", hubtest.Condition(t, err))
 		}
 		require.Equal(t, []string{"first"}, c.bodies(first, 1))
 		require.NoError(t, first.Close(t.Context()))
@@ -410,10 +410,10 @@ func TestSixReadersOfAGroup(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err := c.reader("", nil)
-		require.Equal(t, "amqp:resource-limit-exceeded", condition(t, err))
-		require.NoError(t, c.conn.Close())
+		require.Equal(t, "amqp:resource-limit-exceeded", hubtest.Condition(t, err))
+		require.NoError(t, c.Conn.Close())
 		synctest.Wait()
-		c.peer = loginService(t, c.hub, c.policy)
+		c.Peer = loginService(t, c.hub, c.policy)
 		_, err = c.reader("", nil)
 		require.NoError(t, err)
 	})
@@ -431,7 +431,7 @@ func TestCreditOfEventReaders(t *testing.T) {
 		none(t, r)
 		require.NoError(t, r.IssueCredit(10))
 		synctest.Wait()
-		require.NoError(t, r.DrainCredit(soon(t), nil))
+		require.NoError(t, r.DrainCredit(hubtest.Soon(t), nil))
 		require.Equal(t, []string{"c", "d", "e"}, c.bodies(r, 3))
 		c.send("f")
 		none(t, r)
@@ -457,7 +457,7 @@ func TestSettlementOfEvents(t *testing.T) {
 			&amqp.ReceiverOptions{RequestedSenderSettleMode: amqp.SenderSettleModeUnsettled.Ptr(), Credit: 10})
 		require.NoError(t, err)
 		for _, want := range many {
-			m, err := r.Receive(soon(t), nil)
+			m, err := r.Receive(hubtest.Soon(t), nil)
 			require.NoError(t, err)
 			require.Equal(t, want, string(m.GetData()))
 			require.NoError(t, r.AcceptMessage(t.Context(), m))
@@ -489,7 +489,7 @@ func (c *eventsCase) elsewhere() *eventsCase {
 		d, err := c.hub.AddDevice(fmt.Sprint("other-", i))
 		require.NoError(c.t, err)
 		other := *c
-		other.device = loginAMQP(c.t, c.hub, d).telemetry(d)
+		other.device = hubtest.LoginAMQP(c.t, c.hub, d).Telemetry(d)
 		before := c.describe(c.number)["last_enqueued_sequence_number"]
 		other.send("where?")
 		if before == c.describe(c.number)["last_enqueued_sequence_number"] {
@@ -507,9 +507,9 @@ func TestResetBeginsTheEventsAnew(t *testing.T) {
 		require.NoError(t, err)
 		c.bodies(r, 1)
 		c.hub.Reset()
-		_, err = r.Receive(soon(t), nil)
+		_, err = r.Receive(hubtest.Soon(t), nil)
 		require.Error(t, err)
-		c.peer = loginService(t, c.hub, c.policy)
+		c.Peer = loginService(t, c.hub, c.policy)
 		require.Equal(t, true, c.describe(c.number)["is_partition_empty"])
 	})
 }
@@ -550,7 +550,7 @@ func TestReaderIsNoRefusedConnection(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.reader("x-opt-offset > '1:1:2'", nil)
 		require.Error(t, err)
-		require.NoError(t, c.conn.Close())
+		require.NoError(t, c.Conn.Close())
 		synctest.Wait()
 		require.Len(t, refused, 1)
 		require.Contains(t, refused[0], "hub/ConsumerGroups/$Default/Partitions/"+c.number)
@@ -575,7 +575,7 @@ func TestPropertiesOfAnEventAreUnique(t *testing.T) {
 			require.Equal(t, uint16(i+1), w.Acked())
 			r, err := c.reader(fmt.Sprintf("x-opt-sequence-number > '%d'", i), nil)
 			require.NoError(t, err)
-			m, err := r.Receive(soon(t), nil)
+			m, err := r.Receive(hubtest.Soon(t), nil)
 			require.NoError(t, err)
 			require.Equal(t, want, m.ApplicationProperties)
 		}

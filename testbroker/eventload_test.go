@@ -25,19 +25,19 @@ func patient(t testing.TB) context.Context {
 }
 
 // dialEvents connects a back end over TCP.
-func dialEvents(t testing.TB, h *testbroker.Hub, at net.Addr, policy hubdata.Policy) *peer {
+func dialEvents(t testing.TB, h *testbroker.Hub, at net.Addr, policy hubdata.Policy) *hubtest.Peer {
 	t.Helper()
 	stream, err := net.Dial("tcp", at.String())
 	require.NoError(t, err)
-	p := newPeer(t, h, stream, nil)
-	require.Equal(t, 200, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
+	p := hubtest.NewPeer(t, h, stream, nil)
+	require.Equal(t, 200, p.CBS().Put(hubtest.PolicyToken(policy, h.HostName())))
 	return p
 }
 
 // fill stores n messages of dev-1 with bodies of a size, in batches.
 func fillEvents(t testing.TB, h *testbroker.Hub, d hubdata.Device, n, size int) {
 	t.Helper()
-	s := loginAMQP(t, h, d).telemetry(d)
+	s := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 	payload := make([]byte, size)
 	for range n {
 		_, err := s.SendWithReceipt(patient(t), amqp.NewMessage(payload), nil)
@@ -58,9 +58,9 @@ func TestSlowReaderCostsLittleMemory(t *testing.T) {
 	require.NoError(t, err)
 	slow := &pausedConn{Conn: stream, released: make(chan struct{})}
 	t.Cleanup(slow.release)
-	p := newPeer(t, h, slow, nil)
-	require.Equal(t, 200, p.cbs().put(hubtest.PolicyToken(policy, h.HostName())))
-	r, err := p.session().NewReceiver(patient(t), address("$Default", "0"), &amqp.ReceiverOptions{Credit: -1})
+	p := hubtest.NewPeer(t, h, slow, nil)
+	require.Equal(t, 200, p.CBS().Put(hubtest.PolicyToken(policy, h.HostName())))
+	r, err := p.Session().NewReceiver(patient(t), address("$Default", "0"), &amqp.ReceiverOptions{Credit: -1})
 	require.NoError(t, err)
 	runtime.GC()
 	var before, after runtime.MemStats
@@ -68,7 +68,7 @@ func TestSlowReaderCostsLittleMemory(t *testing.T) {
 	slow.pause()
 	require.NoError(t, r.IssueCredit(n))
 	fast := dialEvents(t, h, at, policy) // reads all meanwhile
-	other, err := fast.session().NewReceiver(patient(t), address("$Default", "0"), nil)
+	other, err := fast.Session().NewReceiver(patient(t), address("$Default", "0"), nil)
 	require.NoError(t, err)
 	for range n {
 		m, err := other.Receive(patient(t), nil)
@@ -125,7 +125,7 @@ func TestManyReadersAndAClosedHub(t *testing.T) {
 	var all, ended sync.WaitGroup
 	for _, group := range groups {
 		for range 5 {
-			r, err := dialEvents(t, h, at, policy).session().NewReceiver(patient(t), address(group, "0"), nil)
+			r, err := dialEvents(t, h, at, policy).Session().NewReceiver(patient(t), address(group, "0"), nil)
 			require.NoError(t, err)
 			all.Add(1)
 			ended.Go(func() {

@@ -30,11 +30,11 @@ type noticed struct {
 // notices attaches a reader from the first event on, and returns a function that reads the next.
 func notices(t *testing.T, h *testbroker.Hub, policy hubdata.Policy) func() noticed {
 	t.Helper()
-	r, err := loginService(t, h, policy).session().NewReceiver(t.Context(), address("$Default", "0"), nil)
+	r, err := loginService(t, h, policy).Session().NewReceiver(t.Context(), address("$Default", "0"), nil)
 	require.NoError(t, err)
 	return func() noticed {
 		t.Helper()
-		m, err := r.Receive(soon(t), nil)
+		m, err := r.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.Equal(t, "application/json", *m.Properties.ContentType)
 		require.Equal(t, "utf-8", *m.Properties.ContentEncoding)
@@ -121,13 +121,13 @@ func TestNoticesOfTwins(t *testing.T) {
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"here"}`))
 		require.Equal(t, map[string]any{"version": float64(4), "tags": map[string]any{"site": "here"}}, change("updateTwin"))
 
-		to, from := loginAMQP(t, h, d).pair("/devices/dev-1/twin", "twin:1")
+		to, from := pair(hubtest.LoginAMQP(t, h, d), "/devices/dev-1/twin", "twin:1")
 		require.NoError(t, to.Send(t.Context(), &amqp.Message{
 			Properties:  &amqp.MessageProperties{CorrelationID: "1"},
 			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"},
 			Data:        [][]byte{[]byte(`{"level":7}`)},
 		}, nil))
-		_, err = from.Receive(soon(t), nil)
+		_, err = from.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.Equal(t, map[string]any{"version": float64(5), "properties": map[string]any{"reported": map[string]any{
 			"level": float64(7), "$version": float64(2),
@@ -149,21 +149,21 @@ func TestNoticesOfConnections(t *testing.T) {
 		o.Events.Sources = o.Events.Sources[2:]
 		h, d, policy := newService(t, o)
 		next := notices(t, h, policy)
-		p := loginAMQP(t, h, d)
+		p := hubtest.LoginAMQP(t, h, d)
 		const source, schema = "deviceConnectionStateEvents", "deviceConnectionStateNotification"
 		before := next().is(t, source, schema, "deviceConnected", "dev-1", "")["sequenceNumber"].(string)
 		require.Len(t, before, 64)
-		require.NoError(t, p.conn.Close())
+		require.NoError(t, p.Conn.Close())
 		after := next().is(t, source, schema, "deviceDisconnected", "dev-1", "")["sequenceNumber"].(string)
 		require.Greater(t, after, before)
 
 		hubtest.OverHTTP(t, h, d).Send("over HTTP")
-		loginAMQP(t, h, d)
-		r, err := loginService(t, h, policy).session().NewReceiver(t.Context(), address("$Default", "0"), nil)
+		hubtest.LoginAMQP(t, h, d)
+		r, err := loginService(t, h, policy).Session().NewReceiver(t.Context(), address("$Default", "0"), nil)
 		require.NoError(t, err)
 		var operations []any
 		for range 4 {
-			m, err := r.Receive(soon(t), nil)
+			m, err := r.Receive(hubtest.Soon(t), nil)
 			require.NoError(t, err)
 			operations = append(operations, m.ApplicationProperties["opType"])
 		}
@@ -177,11 +177,11 @@ func TestNoticesOfDigitalTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d, policy := newService(t, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1,
 			Sources: []hubdata.EventSource{hubdata.DigitalTwinChangeEvents}}})
-		r, err := loginService(t, h, policy).session().NewReceiver(t.Context(), address("$Default", "0"), nil)
+		r, err := loginService(t, h, policy).Session().NewReceiver(t.Context(), address("$Default", "0"), nil)
 		require.NoError(t, err)
 		next := func() (steps []string) {
 			t.Helper()
-			m, err := r.Receive(soon(t), nil)
+			m, err := r.Receive(hubtest.Soon(t), nil)
 			require.NoError(t, err)
 			require.Equal(t, "application/json-patch+json", *m.Properties.ContentType)
 			require.Equal(t, "digitalTwinChangeEvents", m.Annotations["iothub-message-source"])

@@ -87,12 +87,13 @@ func TestClientsReachTheGatewayByItsName(t *testing.T) {
 		wrong.User = gatewayName + "/dev-1/mod-1/?api-version=2021-04-12"
 		require.Equal(t, byte(5), hubtest.Dial(t, e.Hub).Connect(wrong)[1], "user names name the hub")
 		for _, host := range []string{gatewayName, "hub.example.test"} {
-			dialFrames(t, e.Hub).open(&amqpwire.Open{ContainerID: "c", Hostname: host})
+			hubtest.DialFrames(t, e.Hub).Open(&amqpwire.Open{ContainerID: "c", Hostname: host})
 		}
 		address := "amqps://" + gatewayName + "/devices/dev-1/modules/mod-1/messages/events"
-		_, err := loginAMQP(t, e.Hub, e.mod).session().NewReceiver(t.Context(), address, nil)
+		_, err := hubtest.LoginAMQP(t, e.Hub, e.mod).Session().NewReceiver(t.Context(), address, nil)
 		require.NoError(t, err)
-		require.Equal(t, 204, hubtest.OverHTTP(t, e.Hub, e.device).Post(telemetryAddress+hubtest.Version, "x").StatusCode)
+		require.Equal(t, 204, hubtest.OverHTTP(t, e.Hub, e.device).Post(hubtest.TelemetryAddress+hubtest.Version,
+			"x").StatusCode)
 		synctest.Wait()
 		require.Equal(t, []string{"x"}, bodies(e.Hub))
 	})
@@ -191,9 +192,9 @@ func TestAnOfflineGatewayStoresAndForwards(t *testing.T) {
 		to := listener(t, e.Hub, e.mod)
 		sendAcked(w, sourceTopic+"%24.on=out", "1")
 		require.Equal(t, "1", readC2D(to).body, "routes to inputs work")
-		sender, err := loginAMQP(t, e.Hub, e.device).session().NewSender(t.Context(), telemetryAddress, nil)
+		sender, err := hubtest.LoginAMQP(t, e.Hub, e.device).Session().NewSender(t.Context(), hubtest.TelemetryAddress, nil)
 		require.NoError(t, err)
-		require.NoError(t, sender.Send(t.Context(), body("2"), nil))
+		require.NoError(t, sender.Send(t.Context(), hubtest.Body("2"), nil))
 		synctest.Wait()
 		require.Equal(t, 1, e.Len())
 		require.Equal(t, 3, e.Stored())
@@ -387,7 +388,7 @@ func TestResetOfAGateway(t *testing.T) {
 func TestAGatewayStopsAfterSixteenUnacknowledgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, nil)
-		l, err := loginAMQP(t, e.Hub, e.mod).session().NewReceiver(t.Context(), modEvents,
+		l, err := hubtest.LoginAMQP(t, e.Hub, e.mod).Session().NewReceiver(t.Context(), modEvents,
 			&amqp.ReceiverOptions{Credit: 100})
 		require.NoError(t, err)
 		for i := range 20 {
@@ -395,7 +396,7 @@ func TestAGatewayStopsAfterSixteenUnacknowledgedMessages(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 16, e.CountInputs("", hubdata.Invisible))
-		m, err := l.Receive(soon(t), nil)
+		m, err := l.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.NoError(t, l.AcceptMessage(t.Context(), m))
 		synctest.Wait()
@@ -418,7 +419,7 @@ func TestAGatewayLosesASettlement(t *testing.T) {
 		require.True(t, again.dup)
 		w.Conn.Close()
 		synctest.Wait()
-		l, err := loginAMQP(t, e.Hub, e.mod).session().NewReceiver(t.Context(), modEvents, nil)
+		l, err := hubtest.LoginAMQP(t, e.Hub, e.mod).Session().NewReceiver(t.Context(), modEvents, nil)
 		require.NoError(t, err)
 		for range 2 {
 			m, err := l.Receive(t.Context(), nil)
@@ -438,9 +439,9 @@ func TestManyMessagesThroughTheSessionWindow(t *testing.T) {
 		const n = 10_000
 		e := newEdge(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{Mechanisms: []string{"ANONYMOUS", "EXTERNAL"},
 			SessionWindow: 2048, Credit: 5000}})
-		l := loginAMQP(t, e.Hub, e.source).telemetry(e.source)
+		l := hubtest.LoginAMQP(t, e.Hub, e.source).Telemetry(e.source)
 		for i := range n {
-			require.NoError(t, l.Send(t.Context(), body(fmt.Sprint(i)), nil))
+			require.NoError(t, l.Send(t.Context(), hubtest.Body(fmt.Sprint(i)), nil))
 		}
 		require.NoError(t, e.WaitMessages(t.Context(), n))
 		for i, m := range e.Messages() {
@@ -452,14 +453,14 @@ func TestManyMessagesThroughTheSessionWindow(t *testing.T) {
 func TestSASLMechanismsAreThoseOfTheOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{Mechanisms: []string{"ANONYMOUS", "PLAIN"}}})
-		p := dialFrames(t, e.Hub)
+		p := hubtest.DialFrames(t, e.Hub)
 		header := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
-		p.send(header[:])
-		require.Equal(t, amqpwire.ProtocolSASL, p.header())
-		offer, _ := want[*amqpwire.Mechanisms](p)
+		p.Send(header[:])
+		require.Equal(t, amqpwire.ProtocolSASL, p.Header())
+		offer, _ := hubtest.Want[*amqpwire.Mechanisms](p)
 		require.Equal(t, []amqpwire.Symbol{"ANONYMOUS", "PLAIN"}, offer.Mechanisms)
-		p.say(0, &amqpwire.Init{Mechanism: "MSSBCBS"})
-		outcome, _ := want[*amqpwire.Outcome](p)
+		p.Say(0, &amqpwire.Init{Mechanism: "MSSBCBS"})
+		outcome, _ := hubtest.Want[*amqpwire.Outcome](p)
 		require.NotZero(t, outcome.Code)
 	})
 	_, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{Mechanisms: []string{"NTLM"}}})
@@ -476,13 +477,13 @@ func TestLimitsOfClients(t *testing.T) {
 		hubtest.Login(t, e.Hub, e.source)
 		require.Equal(t, byte(3), hubtest.Dial(t, e.Hub).Connect(hubtest.ConnectOf(e.mod))[1])
 		hubtest.Login(t, e.Hub, e.source) // takes the place of the former connection
-		peer := dialFrames(t, e.Hub)
+		peer := hubtest.DialFrames(t, e.Hub)
 		header := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
-		peer.send(header[:])
-		peer.header()
-		peer.say(0, &amqpwire.Open{ContainerID: "c", Hostname: gatewayName})
-		want[*amqpwire.Open](peer)
-		closed, _ := want[*amqpwire.Close](peer)
+		peer.Send(header[:])
+		peer.Header()
+		peer.Say(0, &amqpwire.Open{ContainerID: "c", Hostname: gatewayName})
+		hubtest.Want[*amqpwire.Open](peer)
+		closed, _ := hubtest.Want[*amqpwire.Close](peer)
 		require.Equal(t, amqpwire.ResourceLimitExceeded, closed.Error.Condition)
 		time.Sleep(90*time.Second + time.Millisecond)
 		require.Error(t, w.End(), "1.5 times the longest keep-alive")

@@ -125,7 +125,7 @@ func TestC2DMessageHasAllSystemProperties(t *testing.T) {
 		}
 		require.Equal(t, 204, p.Do("POST", hubtest.Inbound+"/"+lock+"/abandon"+hubtest.Version, "").StatusCode)
 
-		m, err := loginAMQP(t, h, d).c2dMessages(d, nil).Receive(soon(t), nil)
+		m, err := hubtest.LoginAMQP(t, h, d).C2dMessages(d, nil).Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		checkAMQP(t, m, "")
 	})
@@ -155,24 +155,24 @@ func checkAMQP(t *testing.T, m *amqp.Message, input string) {
 func TestInputsOverAMQPAreSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, mod := newModule(t, nil)
-		p := loginAMQP(t, h, mod)
-		l, err := p.session().NewReceiver(t.Context(), modEvents, nil)
+		p := hubtest.LoginAMQP(t, h, mod)
+		l, err := p.Session().NewReceiver(t.Context(), modEvents, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, h.Links("dev-1/mod-1", fault.LinkInput))
 		require.NoError(t, h.SendInput("dev-1/mod-1", "in", everyProperty()))
-		m, err := l.Receive(soon(t), nil)
+		m, err := l.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		checkAMQP(t, m, "in")
 		require.NoError(t, l.AcceptMessage(t.Context(), m))
 
 		toInput(t, h, "other", "released", "rejected")
-		m, err = l.Receive(soon(t), nil)
+		m, err = l.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.Nil(t, m.Properties.AbsoluteExpiryTime, "the sender has set none")
 		require.Nil(t, m.Properties.To)
 		require.NoError(t, l.ReleaseMessage(t.Context(), m))
 		for _, want := range []string{"released", "rejected"} {
-			m, err = l.Receive(soon(t), nil)
+			m, err = l.Receive(hubtest.Soon(t), nil)
 			require.NoError(t, err)
 			require.Equal(t, want, string(m.GetData()))
 			if want == "rejected" {
@@ -329,7 +329,7 @@ func TestSystemPropertiesOfTelemetry(t *testing.T) {
 			"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2Fevents&%24.uid=user1&%24.schema=schema1&"+
 			"%24.ifid=urn:if:1&%24.on=out&%24.cdid=fromDevice1&%24.cmid=fromModule1&%24.diagid=d1&%24.diagctx=c%3D1", "x")
 		w.Acked()
-		l, err := loginAMQP(t, h, mod).session().NewSender(t.Context(), modEvents, nil)
+		l, err := hubtest.LoginAMQP(t, h, mod).Session().NewSender(t.Context(), modEvents, nil)
 		require.NoError(t, err)
 		expiry, to, kind, encoding := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC), modEvents, "application/json", "utf-8"
 		require.NoError(t, l.Send(t.Context(), &amqp.Message{

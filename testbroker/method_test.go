@@ -274,9 +274,9 @@ func TestMethodsAndReconnects(t *testing.T) {
 func TestMethodsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{Seed: 1})
-		p := loginAMQP(t, h, d)
+		p := hubtest.LoginAMQP(t, h, d)
 		so, ro := pairOptions("methods:1")
-		session := p.session()
+		session := p.Session()
 		r, err := session.NewReceiver(t.Context(), "/devices/dev-1/methods/devicebound", ro)
 		require.NoError(t, err)
 		require.Equal(t, 404103, call(t, h, "dev-1", hubdata.MethodCall{Name: "a"}).code(), "one link is not enough")
@@ -309,14 +309,14 @@ func TestMethodsOverAMQP(t *testing.T) {
 			require.Equal(t, hubdata.MethodResult{Status: 200 + i, Payload: []byte(`{"ok":true}`)}, c.ok())
 			require.NoError(t, answer(correlation, int32(200), `{}`), "one that does not count is accepted all the same")
 		}
-		require.Equal(t, "amqp:invalid-field", condition(t, answer("x", "200", "")))
+		require.Equal(t, "amqp:invalid-field", hubtest.Condition(t, answer("x", "200", "")))
 		require.NoError(t, answer("x", int64(200), ""))
 		require.Equal(t, []string{"taken", "repeated", "taken", "repeated", "unknown"}, fates(h))
 
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
 		_, err = r.Receive(t.Context(), nil)
 		require.NoError(t, err)
-		loginAMQP(t, h, d).pair("/devices/dev-1/methods/devicebound", "methods:2")
+		pair(hubtest.LoginAMQP(t, h, d), "/devices/dev-1/methods/devicebound", "methods:2")
 		require.Equal(t, 400027, c.code())
 
 		w := hubtest.Login(t, h, d)

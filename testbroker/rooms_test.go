@@ -28,7 +28,7 @@ var protocols = []string{
 // import.
 var mayImport = map[string][]string{
 	"edge":         {},
-	"hubtest":      {rooms + "hub", "net/http"},
+	"hubtest":      {rooms + "hub", module + "internal/amqpwire", "net/http"},
 	"eventhub":     {},
 	"hub":          {rooms + "edge", rooms + "eventhub"},
 	"amqp":         {module + "internal/amqpwire"},

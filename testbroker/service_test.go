@@ -352,7 +352,7 @@ func TestTheModelIsInTheTwin(t *testing.T) {
 		is("dtmi:com:example:Fan;1")
 		hubtest.Login(t, h, d) // announces no model
 		is("dtmi:com:example:Fan;1")
-		_, err := loginAMQP(t, h, d).session().NewSender(t.Context(), resource(d)+"/messages/events",
+		_, err := hubtest.LoginAMQP(t, h, d).Session().NewSender(t.Context(), hubtest.Resource(d)+"/messages/events",
 			&amqp.SenderOptions{Properties: map[string]any{"com.microsoft:model-id": "dtmi:com:example:Fan;2"}})
 		require.NoError(t, err)
 		is("dtmi:com:example:Fan;2")

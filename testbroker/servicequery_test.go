@@ -174,8 +174,8 @@ func TestQueriesSeeConnectionsOfAllProtocols(t *testing.T) {
 		}
 		require.Empty(t, connected())
 		hubtest.Login(t, h, device("dev-1"))
-		shared := loginAMQP(t, h, device("dev-2"))
-		require.Equal(t, 200, shared.cbs().put(hubtest.Token(device("dev-3"))))
+		shared := hubtest.LoginAMQP(t, h, device("dev-2"))
+		require.Equal(t, 200, shared.CBS().Put(hubtest.Token(device("dev-3"))))
 		require.Equal(t, "dev-1 dev-2 dev-3", connected())
 		require.Equal(t, 1, h.Drop("dev-3"))
 		require.Equal(t, "dev-1", connected())

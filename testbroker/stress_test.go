@@ -115,7 +115,7 @@ func sendAllBy(t *testing.T, dial func() (net.Conn, error), d hubdata.Device, pr
 		kind, body, err := answer(hubtest.ConnectOf(d).Bytes())
 		if err == nil && kind == hubtest.Connack && body[1] == 0 {
 			for n < messages {
-				topic := fmt.Sprintf("%s/messages/events/%%24.mid=%d%s", resource(d)[1:], n, properties)
+				topic := fmt.Sprintf("%s/messages/events/%%24.mid=%d%s", hubtest.Resource(d)[1:], n, properties)
 				kind, body, err = answer(hubtest.PublishBytes(2, uint16(n+1), topic, fmt.Sprint("body ", n)))
 				if err != nil {
 					break

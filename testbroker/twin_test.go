@@ -451,7 +451,7 @@ func (l twinAMQP) request(operation string, annotations amqp.Annotations, id any
 
 func (l twinAMQP) next() *amqp.Message {
 	l.t.Helper()
-	m, err := l.r.Receive(soon(l.t), nil)
+	m, err := l.r.Receive(hubtest.Soon(l.t), nil)
 	require.NoError(l.t, err)
 	require.NoError(l.t, l.r.AcceptMessage(l.t.Context(), m))
 	return m
@@ -460,8 +460,8 @@ func (l twinAMQP) next() *amqp.Message {
 func TestTwinOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
-		s, r := p.pair("/devices/dev-1/twin", "twin:1")
+		p := hubtest.LoginAMQP(t, h, d)
+		s, r := pair(p, "/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
 		const notices = "/notifications/twin/properties/desired"
 		_, err := h.PatchDesired("dev-1", `{"a":1}`)
@@ -522,10 +522,10 @@ func TestTwinOverAMQP(t *testing.T) {
 func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
+		p := hubtest.LoginAMQP(t, h, d)
 		var pairs []twinAMQP
 		for i := range 2 {
-			s, r := p.pair("/devices/dev-1/twin", fmt.Sprint("twin:", i))
+			s, r := pair(p, "/devices/dev-1/twin", fmt.Sprint("twin:", i))
 			l := twinAMQP{t, s, r}
 			l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "1", "")
 			pairs = append(pairs, l)
@@ -540,7 +540,7 @@ func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 		require.Equal(t, 2, heard())
 		require.NoError(t, pairs[0].s.Close(t.Context()))
 		require.Equal(t, 1, heard())
-		require.NoError(t, p.conn.Close())
+		require.NoError(t, p.Conn.Close())
 		synctest.Wait()
 		require.Zero(t, heard())
 	})
@@ -665,8 +665,8 @@ func TestNotificationsInOrder(t *testing.T) {
 func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		p := loginAMQP(t, h, d)
-		s, r := p.pair("/devices/dev-1/twin", "twin:1")
+		p := hubtest.LoginAMQP(t, h, d)
+		s, r := pair(p, "/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
 		for id, other := range map[any]any{"a": "a-other", amqp.UUID{1}: amqp.UUID{1, 15: 0xff},
 			uint64(7): uint64(7 + 1<<32)} {
@@ -689,7 +689,7 @@ func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"},
 			Properties:  &amqp.MessageProperties{CorrelationID: "3"}, Data: [][]byte{[]byte(`{"x":1}`)},
 		}, &amqp.SendOptions{Settled: true})
-		<-p.conn.Done()
+		<-p.Conn.Done()
 		twin, err := h.Twin("dev-1")
 		require.NoError(t, err)
 		require.EqualValues(t, 2, twin.ReportedVersion)

@@ -1,5 +1,5 @@
 // Package hubtest has the clients of the tests of the hub and of its fronts: one that sends bytes
-// over MQTT, and one that sends requests over HTTP.
+// over MQTT, one that sends requests over HTTP, and two over AMQP, of frames and of a library.
 package hubtest
 
 import (

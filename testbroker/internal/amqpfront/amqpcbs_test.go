@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"fmt"
@@ -23,16 +23,16 @@ import (
 func TestCorrelationIDsKeepTheirType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
-		c := dialPeer(t, h).cbs()
+		c := hubtest.DialPeer(t, h).CBS()
 		for _, id := range []any{"text", uint64(0), uint64(7), uint64(1 << 40), amqp.UUID{1, 15: 2}, []byte{1, 2}, nil} {
-			m := c.ask(tokenMessage(id, "x", hubtest.Token(d)))
+			m := c.Ask(hubtest.TokenMessage(id, "x", hubtest.Token(d)))
 			require.Equal(t, id, m.Properties.CorrelationID)
 			require.Equal(t, int32(200), m.ApplicationProperties["status-code"])
 			require.Equal(t, "OK", m.ApplicationProperties["status-description"])
 		}
-		m := tokenMessage(nil, "x", hubtest.Token(d))
+		m := hubtest.TokenMessage(nil, "x", hubtest.Token(d))
 		m.Properties = nil
-		require.Equal(t, int32(200), c.ask(m).ApplicationProperties["status-code"])
+		require.Equal(t, int32(200), c.Ask(m).ApplicationProperties["status-code"])
 	})
 }
 
@@ -167,23 +167,23 @@ func TestPutToken(t *testing.T) {
 				require.NoError(t, h.SetEnabled("off", false))
 				w.policy, err = h.AddPolicy("service")
 				require.NoError(t, err)
-				p := dialPeer(t, h)
-				m := tokenMessage("id", "hub.example.test/devices/dev-1", hubtest.Token(d))
+				p := hubtest.DialPeer(t, h)
+				m := hubtest.TokenMessage("id", "hub.example.test/devices/dev-1", hubtest.Token(d))
 				c.change(m, w)
-				answer := p.cbs().ask(m)
+				answer := p.CBS().Ask(m)
 				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"],
 					answer.ApplicationProperties["status-description"])
 				require.NotContains(t, fmt.Sprint(answer.ApplicationProperties, events), d.PrimaryKey)
 
 				who, not := strings.CutPrefix(c.opens, "!")
 				id, module, _ := strings.Cut(who, "/")
-				_, err = p.session().NewSender(t.Context(), resource(hubdata.Device{ID: id, ModuleID: module})+
+				_, err = p.Session().NewSender(t.Context(), hubtest.Resource(hubdata.Device{ID: id, ModuleID: module})+
 					"/messages/events", nil)
 				if c.status == 200 && !not {
 					require.NoError(t, err)
 					require.Equal(t, 1, h.Connections(who))
 				} else {
-					require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+					require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 					require.Zero(t, h.Connections("dev-2"))
 				}
 			})
@@ -201,30 +201,30 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 		}})
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		p := dialPeer(t, h)
-		c := p.cbs()
+		p := hubtest.DialPeer(t, h)
+		c := p.CBS()
 		short := func(d hubdata.Device) string {
 			return hubtest.Sign(url.QueryEscape(d.HostName+"/devices/"+d.ID), d.PrimaryKey,
 				time.Now().Add(10*time.Minute).Unix())
 		}
-		require.Equal(t, 200, c.put(short(d)))
-		require.Equal(t, 200, c.put(short(two)))
-		s1, s2 := p.telemetry(d), p.telemetry(two)
-		r1 := p.c2dMessages(d, nil)
+		require.Equal(t, 200, c.Put(short(d)))
+		require.Equal(t, 200, c.Put(short(two)))
+		s1, s2 := p.Telemetry(d), p.Telemetry(two)
+		r1 := p.C2dMessages(d, nil)
 		time.Sleep(14 * time.Minute)
-		require.NoError(t, s1.Send(t.Context(), body("x"), nil))
-		require.Equal(t, 200, c.put(short(two)), "renewed")
+		require.NoError(t, s1.Send(t.Context(), hubtest.Body("x"), nil))
+		require.Equal(t, 200, c.Put(short(two)), "renewed")
 		_, err = r1.Receive(t.Context(), nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
-		require.Equal(t, "amqp:unauthorized-access", condition(t, s1.Send(t.Context(), body("x"), nil)))
-		require.NoError(t, s2.Send(t.Context(), body("x"), nil), "others are not touched")
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("x"), nil)))
+		require.NoError(t, s2.Send(t.Context(), hubtest.Body("x"), nil), "others are not touched")
 		require.Zero(t, h.Connections("dev-1"))
 		require.Equal(t, 1, h.Connections("dev-2"))
 		require.Equal(t, []string{"#1 dev-1 disconnected: token of the connection expired"}, gone)
-		_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
-		require.Equal(t, 200, c.put(short(d)))
-		p.telemetry(d)
+		_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
+		require.Equal(t, 200, c.Put(short(d)))
+		p.Telemetry(d)
 		require.Equal(t, 1, h.Connections("dev-1"))
 	})
 }
@@ -234,14 +234,14 @@ func TestTokenOfSASLEndsTheConnection(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 		require.NoError(t, err)
-		p := newPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))})
-		r := p.c2dMessages(d, nil)
+		p := hubtest.NewPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))})
+		r := p.C2dMessages(d, nil)
 		start := time.Now()
 		_, err = r.Receive(t.Context(), nil)
-		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 		require.Equal(t, 65*time.Minute, time.Since(start))
-		<-p.conn.Done()
-		require.Equal(t, "amqp:unauthorized-access", condition(t, p.conn.Err()))
+		<-p.Conn.Done()
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, p.Conn.Err()))
 	})
 }
 
@@ -250,10 +250,10 @@ func TestTooManyTokens(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxTokens: 1}})
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		c := dialPeer(t, h).cbs()
-		require.Equal(t, 200, c.put(hubtest.Token(d)))
-		require.Equal(t, 403, c.put(hubtest.Token(two)))
-		require.Equal(t, 200, c.put(hubtest.Token(d)))
+		c := hubtest.DialPeer(t, h).CBS()
+		require.Equal(t, 200, c.Put(hubtest.Token(d)))
+		require.Equal(t, 403, c.Put(hubtest.Token(two)))
+		require.Equal(t, 200, c.Put(hubtest.Token(d)))
 	})
 }
 
@@ -262,22 +262,22 @@ func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		p := dialPeer(t, h)
-		c := p.cbs()
-		require.Equal(t, 200, c.put(hubtest.Token(d)))
-		require.Equal(t, 200, c.put(hubtest.Token(two)))
-		s1, s2 := p.telemetry(d), p.telemetry(two)
+		p := hubtest.DialPeer(t, h)
+		c := p.CBS()
+		require.Equal(t, 200, c.Put(hubtest.Token(d)))
+		require.Equal(t, 200, c.Put(hubtest.Token(two)))
+		s1, s2 := p.Telemetry(d), p.Telemetry(two)
 		require.NoError(t, h.SetEnabled("dev-1", false))
-		require.Equal(t, "amqp:unauthorized-access", condition(t, s1.Send(t.Context(), body("x"), nil)))
-		require.NoError(t, s2.Send(t.Context(), body("x"), nil))
+		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("x"), nil)))
+		require.NoError(t, s2.Send(t.Context(), hubtest.Body("x"), nil))
 		require.NoError(t, h.RemoveDevice("dev-2"))
-		require.Equal(t, "amqp:resource-deleted", condition(t, s2.Send(t.Context(), body("x"), nil)))
+		require.Equal(t, "amqp:resource-deleted", hubtest.Condition(t, s2.Send(t.Context(), hubtest.Body("x"), nil)))
 		require.Zero(t, h.Connections("dev-1")+h.Connections("dev-2"))
 		require.Equal(t, 1, h.Connections(""))
-		_, err = p.session().NewSender(t.Context(), "/devices/dev-2/messages/events", nil)
-		require.Equal(t, "amqp:not-found", condition(t, err))
-		require.Equal(t, 401, c.put(hubtest.Token(d)))
-		require.Equal(t, 404, c.put(hubtest.Token(two)))
+		_, err = p.Session().NewSender(t.Context(), "/devices/dev-2/messages/events", nil)
+		require.Equal(t, "amqp:not-found", hubtest.Condition(t, err))
+		require.Equal(t, 401, c.Put(hubtest.Token(d)))
+		require.Equal(t, 404, c.Put(hubtest.Token(two)))
 	})
 }
 
@@ -285,53 +285,53 @@ func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 func TestAThousandDevicesOnOneConnection(t *testing.T) {
 	const devices = 1000
 	h, _ := hubtest.NewHub(t, nil)
-	p := dialFrames(t, h)
-	p.open(nil)
-	p.begin(0)
-	p.say(0, senderTo("$cbs", 100))
-	want[*amqpwire.Attach](p)
-	want[*amqpwire.Flow](p)
-	p.say(0, receiverFrom("$cbs", 101))
-	want[*amqpwire.Attach](p)
-	wide := credit(101, 2*devices)
+	p := hubtest.DialFrames(t, h)
+	p.Open(nil)
+	p.Begin(0)
+	p.Say(0, hubtest.SenderTo("$cbs", 100))
+	hubtest.Want[*amqpwire.Attach](p)
+	hubtest.Want[*amqpwire.Flow](p)
+	p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
+	hubtest.Want[*amqpwire.Attach](p)
+	wide := hubtest.Credit(101, 2*devices)
 	wide.IncomingWindow = 2 * devices
-	p.say(0, wide)
+	p.Say(0, wide)
 	for i := range uint16(devices) {
 		d, err := h.AddDevice(fmt.Sprint("d", i))
 		require.NoError(t, err)
-		require.Equal(t, 200, p.put(uint32(i), "put-token", hubtest.Token(d)))
-		p.say(i+1, beginOf(100))
-		want[*amqpwire.Begin](p)
-		a := senderTo("amqps://hub.example.test:5671"+resource(d)+"/messages/events", 0)
+		require.Equal(t, 200, p.Put(uint32(i), "put-token", hubtest.Token(d)))
+		p.Say(i+1, hubtest.BeginOf(100))
+		hubtest.Want[*amqpwire.Begin](p)
+		a := hubtest.SenderTo("amqps://hub.example.test:5671"+hubtest.Resource(d)+"/messages/events", 0)
 		a.Name = "TelemetrySenderLink"
-		p.say(i+1, a)
-		want[*amqpwire.Attach](p)
-		want[*amqpwire.Flow](p)
-		r := receiverFrom("amqps://hub.example.test:5671"+resource(d)+"/messages/deviceBound", 1)
+		p.Say(i+1, a)
+		hubtest.Want[*amqpwire.Attach](p)
+		hubtest.Want[*amqpwire.Flow](p)
+		r := hubtest.ReceiverFrom("amqps://hub.example.test:5671"+hubtest.Resource(d)+"/messages/deviceBound", 1)
 		r.Name = "TelemetryReceiverLink"
-		p.say(i+1, r)
-		want[*amqpwire.Attach](p)
-		p.say(i+1, credit(1, 10))
+		p.Say(i+1, r)
+		hubtest.Want[*amqpwire.Attach](p)
+		p.Say(i+1, hubtest.Credit(1, 10))
 	}
 	require.Equal(t, 2*devices, h.Links("", fault.LinkAny))
 	require.Equal(t, 1, h.Connections("d999"))
 	for i := range uint16(devices) {
-		p.say(i+1, transferOf(0, 0), dataOf(t, fmt.Sprint(i))...)
+		p.Say(i+1, hubtest.TransferOf(0, 0), hubtest.DataOf(t, fmt.Sprint(i))...)
 	}
 	for range devices {
-		want[*amqpwire.Disposition](p)
+		hubtest.Want[*amqpwire.Disposition](p)
 	}
 	for i, m := range h.Messages() {
 		require.Equal(t, fmt.Sprint("d", i), m.DeviceID)
 		require.Equal(t, fmt.Sprint(i), string(m.Body))
 	}
 	require.NoError(t, h.SendC2D("d500", hubdata.C2D{Body: []byte("you")}))
-	_, f := want[*amqpwire.Transfer](p)
-	require.EqualValues(t, 501, f.channel)
+	_, f := hubtest.Want[*amqpwire.Transfer](p)
+	require.EqualValues(t, 501, f.Channel)
 	require.NoError(t, h.RemoveDevice("d7"))
 	for range 2 {
-		_, f := want[*amqpwire.Detach](p)
-		require.EqualValues(t, 8, f.channel)
+		_, f := hubtest.Want[*amqpwire.Detach](p)
+		require.EqualValues(t, 8, f.Channel)
 	}
 	require.Equal(t, 2*devices-2, h.Links("", fault.LinkAny))
 }

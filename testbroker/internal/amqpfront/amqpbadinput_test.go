@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"bytes"
@@ -41,35 +41,35 @@ var dialers = map[string]func(t testing.TB, h *testbroker.Hub) net.Conn{
 
 // neighbour is a well-behaved device on its own connection.
 type neighbour struct {
-	*rawPeer
+	*hubtest.RawPeer
 	id, sent uint32
 }
 
 func newNeighbour(t testing.TB, h *testbroker.Hub) *neighbour {
 	d, err := h.AddDevice("neighbour")
 	require.NoError(t, err)
-	n := &neighbour{rawPeer: dialFrames(t, h), id: 10}
-	n.login(d)
-	n.attach(senderTo("/devices/neighbour/messages/events", 1))
-	n.attach(receiverFrom("/devices/neighbour/messages/devicebound", 2))
-	n.say(0, credit(2, 1000))
+	n := &neighbour{RawPeer: hubtest.DialFrames(t, h), id: 10}
+	n.Login(d)
+	n.Attach(hubtest.SenderTo("/devices/neighbour/messages/events", 1))
+	n.Attach(hubtest.ReceiverFrom("/devices/neighbour/messages/devicebound", 2))
+	n.Say(0, hubtest.Credit(2, 1000))
 	return n
 }
 
 // works sends a message and receives a C2D message.
 func (n *neighbour) works(h *testbroker.Hub) {
-	n.t.Helper()
+	n.T.Helper()
 	n.id++
-	n.say(0, transferOf(1, n.id), dataOf(n.t, "x")...)
-	disposition, _ := want[*amqpwire.Disposition](n.rawPeer)
-	require.Equal(n.t, &amqpwire.Accepted{}, disposition.State)
-	require.NoError(n.t, h.SendC2D("neighbour", hubdata.C2D{Body: []byte("y")}))
-	got, _ := want[*amqpwire.Transfer](n.rawPeer)
-	n.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
+	n.Say(0, hubtest.TransferOf(1, n.id), hubtest.DataOf(n.T, "x")...)
+	disposition, _ := hubtest.Want[*amqpwire.Disposition](n.RawPeer)
+	require.Equal(n.T, &amqpwire.Accepted{}, disposition.State)
+	require.NoError(n.T, h.SendC2D("neighbour", hubdata.C2D{Body: []byte("y")}))
+	got, _ := hubtest.Want[*amqpwire.Transfer](n.RawPeer)
+	n.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
 		State: &amqpwire.Accepted{}})
 	synctest.Wait()
 	n.sent++
-	require.EqualValues(n.t, n.sent, h.CountC2D("neighbour", hubdata.Completed))
+	require.EqualValues(n.T, n.sent, h.CountC2D("neighbour", hubdata.Completed))
 }
 
 // alive sends keep-alives for the neighbour until stop is closed.
@@ -77,7 +77,7 @@ func (n *neighbour) alive(stop chan struct{}) {
 	for {
 		select {
 		case <-time.After(20 * time.Second):
-			n.conn.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+			n.Conn.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
 		case <-stop:
 			return
 		}
@@ -87,7 +87,7 @@ func (n *neighbour) alive(stop chan struct{}) {
 // badInput is a client's misbehaviour and the hub's reaction.
 type badInput struct {
 	login bool // log in first
-	do    func(p *rawPeer)
+	do    func(p *hubtest.RawPeer)
 	// closes is the condition of the close; empty: the connection ends without a close. header is the
 	// id of a protocol header sent instead.
 	closes amqpwire.Symbol
@@ -97,7 +97,7 @@ type badInput struct {
 }
 
 func badInputs() map[string]badInput {
-	raw := func(s string) func(p *rawPeer) { return func(p *rawPeer) { p.write([]byte(s)) } }
+	raw := func(s string) func(p *hubtest.RawPeer) { return func(p *hubtest.RawPeer) { write(p, []byte(s)) } }
 	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
 	frame := func(p amqpwire.Performative) []byte {
 		b, err := amqpwire.AppendFrame(nil, 0, p, nil)
@@ -108,9 +108,9 @@ func badInputs() map[string]badInput {
 	}
 	initFrame := frame(&amqpwire.Init{Mechanism: "PLAIN", InitialResponse: []byte("\x00a\x00b")})
 	openFrame := frame(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
-	drip := func(all []byte, every time.Duration) func(p *rawPeer) {
-		return func(p *rawPeer) {
-			for i := 0; p.write(all[i%len(all):i%len(all)+1]) && i < 100_000; i++ {
+	drip := func(all []byte, every time.Duration) func(p *hubtest.RawPeer) {
+		return func(p *hubtest.RawPeer) {
+			for i := 0; write(p, all[i%len(all):i%len(all)+1]) && i < 100_000; i++ {
 				time.Sleep(every)
 			}
 		}
@@ -162,29 +162,29 @@ func badInputs() map[string]badInput {
 		"a frame of SASL":    {login: true, do: raw("\x00\x00\x00\x08\x02\x01\x00\x00"), closes: amqpwire.FramingError},
 		"a header once more": {login: true, do: raw(string(plain[:])), closes: amqpwire.FramingError},
 		"an open once more":  {login: true, do: raw(string(openFrame)), closes: amqpwire.IllegalState},
-		"a close before open": {do: func(p *rawPeer) {
-			p.write(plain[:])
-			p.write(frame(&amqpwire.Close{}))
+		"a close before open": {do: func(p *hubtest.RawPeer) {
+			write(p, plain[:])
+			write(p, frame(&amqpwire.Close{}))
 		}, closes: amqpwire.IllegalState},
 		// Floods.
-		"attaches of nobody": {do: func(p *rawPeer) {
-			all := append(append(plain[:], openFrame...), frame(beginOf(100))...)
+		"attaches of nobody": {do: func(p *hubtest.RawPeer) {
+			all := append(append(plain[:], openFrame...), frame(hubtest.BeginOf(100))...)
 			for i := range uint32(200) {
-				all = append(all, frame(senderTo(telemetryAddress, i))...)
+				all = append(all, frame(hubtest.SenderTo(hubtest.TelemetryAddress, i))...)
 			}
-			p.write(all)
+			write(p, all)
 		}, closes: amqpwire.ResourceLimitExceeded},
-		"messages without end on many links": {login: true, do: func(p *rawPeer) {
+		"messages without end on many links": {login: true, do: func(p *hubtest.RawPeer) {
 			var all []byte
 			for i := range uint32(70) {
-				a := senderTo(telemetryAddress, i)
+				a := hubtest.SenderTo(hubtest.TelemetryAddress, i)
 				a.Name += string(rune('a' + i))
 				all, _ = amqpwire.AppendFrame(all, 0, a, nil)
-				x := transferOf(i, 10+i)
+				x := hubtest.TransferOf(i, 10+i)
 				x.More = true
 				all, _ = amqpwire.AppendFrame(all, 0, x, make([]byte, 1000))
 			}
-			p.write(all)
+			write(p, all)
 		}, closes: amqpwire.ResourceLimitExceeded},
 	}
 	for seed := range uint64(10) {
@@ -195,17 +195,17 @@ func badInputs() map[string]badInput {
 		}
 		junk[0] = 0x80 // no frame is that long
 		all["junk "+string(rune('0'+seed))] = badInput{login: true,
-			do: func(p *rawPeer) { p.write(junk) }, closes: amqpwire.FramingError}
-		all["junk at once "+string(rune('0'+seed))] = badInput{do: func(p *rawPeer) {
-			p.write(junk)
+			do: func(p *hubtest.RawPeer) { write(p, junk) }, closes: amqpwire.FramingError}
+		all["junk at once "+string(rune('0'+seed))] = badInput{do: func(p *hubtest.RawPeer) {
+			write(p, junk)
 		}, header: amqpwire.ProtocolSASL}
 	}
 	return all
 }
 
 // write sends bytes and reports whether the hub still accepts them.
-func (p *rawPeer) write(b []byte) bool {
-	_, err := p.conn.Write(b)
+func write(p *hubtest.RawPeer, b []byte) bool {
+	_, err := p.Conn.Write(b)
 	return err == nil
 }
 
@@ -223,17 +223,17 @@ func TestAMQPBadInput(t *testing.T) {
 					var others sync.WaitGroup
 					others.Go(func() { n.alive(stop) })
 
-					p := &rawPeer{t: t, conn: dial(t, h)}
+					p := &hubtest.RawPeer{T: t, Conn: dial(t, h)}
 					if c.login {
-						p.login(d)
-					} else if s, ok := p.conn.(*tls.Conn); ok {
+						p.Login(d)
+					} else if s, ok := p.Conn.(*tls.Conn); ok {
 						require.NoError(t, s.Handshake())
 					}
 					start := time.Now()
 					if c.do != nil {
 						others.Go(func() { c.do(p) })
 					}
-					said := p.rest()
+					said := rest(p)
 					require.LessOrEqual(t, time.Since(start), max(c.within, time.Second))
 					switch {
 					case c.header != 0:
@@ -245,7 +245,7 @@ func TestAMQPBadInput(t *testing.T) {
 						require.NotNil(t, last.(*amqpwire.Close).Error)
 						require.Equal(t, c.closes, last.(*amqpwire.Close).Error.Condition)
 					}
-					p.conn.Close()
+					p.Conn.Close()
 					close(stop)
 					others.Wait()
 					synctest.Wait()
@@ -258,14 +258,14 @@ func TestAMQPBadInput(t *testing.T) {
 }
 
 // rest reads the hub's output to the end.
-func (p *rawPeer) rest() []byte {
-	p.t.Helper()
-	b, err := io.ReadAll(p.conn)
+func rest(p *hubtest.RawPeer) []byte {
+	p.T.Helper()
+	b, err := io.ReadAll(p.Conn)
 	if err != nil { // the hub may reset the connection during the output
 		var late net.Error
-		require.False(p.t, errors.As(err, &late) && late.Timeout(), "%v", err)
+		require.False(p.T, errors.As(err, &late) && late.Timeout(), "%v", err)
 	}
-	return append(p.in, b...)
+	return append(p.In, b...)
 }
 
 // lastFrame returns the last frame of the output, without protocol headers.
@@ -297,24 +297,24 @@ func TestStrangeConditions(t *testing.T) {
 			h, d := hubtest.NewHub(t, nil)
 			e := &amqpwire.Error{Condition: condition, Description: strings.Repeat("\x00é", 1000),
 				Info: amqpwire.Map{{Key: amqpwire.Symbol("k"), Value: amqpwire.List{nil, uint8(1)}}}}
-			p := dialFrames(t, h)
-			p.login(d)
-			p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
-			p.say(0, credit(1, 10))
+			p := hubtest.DialFrames(t, h)
+			p.Login(d)
+			p.Attach(hubtest.ReceiverFrom("/devices/dev-1/messages/devicebound", 1))
+			p.Say(0, hubtest.Credit(1, 10))
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
-			got, _ := want[*amqpwire.Transfer](p)
-			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
+			got, _ := hubtest.Want[*amqpwire.Transfer](p)
+			p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
 				State: &amqpwire.Rejected{Error: e}})
 			synctest.Wait()
 			require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Rejected))
-			p.say(0, &amqpwire.Detach{Handle: 1, Closed: true, Error: e})
-			detach, _ := want[*amqpwire.Detach](p)
+			p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true, Error: e})
+			detach, _ := hubtest.Want[*amqpwire.Detach](p)
 			require.Nil(t, detach.Error)
-			p.say(0, &amqpwire.End{Error: e})
-			want[*amqpwire.End](p)
-			p.say(0, &amqpwire.Close{Error: e})
-			want[*amqpwire.Close](p)
-			require.ErrorIs(t, p.ended(), io.EOF)
+			p.Say(0, &amqpwire.End{Error: e})
+			hubtest.Want[*amqpwire.End](p)
+			p.Say(0, &amqpwire.Close{Error: e})
+			hubtest.Want[*amqpwire.Close](p)
+			require.ErrorIs(t, p.Ended(), io.EOF)
 		})
 	}
 }
@@ -329,39 +329,39 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
 				n := newNeighbour(t, h)
-				p := dialFrames(t, h)
-				p.open(nil)
-				p.say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
-				want[*amqpwire.Begin](p)
-				p.say(0, senderTo("$cbs", 100))
-				want[*amqpwire.Attach](p)
-				want[*amqpwire.Flow](p)
-				in := receiverFrom("$cbs", 101)
+				p := hubtest.DialFrames(t, h)
+				p.Open(nil)
+				p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
+				hubtest.Want[*amqpwire.Begin](p)
+				p.Say(0, hubtest.SenderTo("$cbs", 100))
+				hubtest.Want[*amqpwire.Attach](p)
+				hubtest.Want[*amqpwire.Flow](p)
+				in := hubtest.ReceiverFrom("$cbs", 101)
 				in.SndSettleMode = c.mode
-				p.say(0, in)
-				want[*amqpwire.Attach](p)
-				all := credit(101, 1<<30)
+				p.Say(0, in)
+				hubtest.Want[*amqpwire.Attach](p)
+				all := hubtest.Credit(101, 1<<30)
 				all.IncomingWindow = c.window
-				p.say(0, all)
+				p.Say(0, all)
 				request := func(id uint32) []byte {
-					m := encoded(t, &amqpwire.Message{
+					m := hubtest.Encoded(t, &amqpwire.Message{
 						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
 						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
 							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
 					})
-					b, err := amqpwire.AppendFrame(nil, 0, transferOf(100, id), m)
+					b, err := amqpwire.AppendFrame(nil, 0, hubtest.TransferOf(100, id), m)
 					require.NoError(t, err)
 					return b
 				}
 				detached := false
 				for id := uint32(1); id < 20_000 && !detached; id++ {
-					p.send(request(id))
+					p.Send(request(id))
 					if id%100 == 0 {
 						synctest.Wait()
-						for !detached && (len(p.in) > 0 || p.readable()) {
-							f, err := p.next()
+						for !detached && (len(p.In) > 0 || p.Readable()) {
+							f, err := p.Next()
 							require.NoError(t, err)
-							if end, ok := f.body.(*amqpwire.Detach); ok {
+							if end, ok := f.Body.(*amqpwire.Detach); ok {
 								require.EqualValues(t, 101, end.Handle)
 								require.Equal(t, amqpwire.ResourceLimitExceeded, end.Error.Condition)
 								detached = true
@@ -382,37 +382,37 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				p := dialFrames(t, h)
-				p.open(nil)
-				p.say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
-				want[*amqpwire.Begin](p)
-				p.say(0, senderTo("$cbs", 100))
-				want[*amqpwire.Attach](p)
-				want[*amqpwire.Flow](p)
-				in := receiverFrom("$cbs", 101)
+				p := hubtest.DialFrames(t, h)
+				p.Open(nil)
+				p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
+				hubtest.Want[*amqpwire.Begin](p)
+				p.Say(0, hubtest.SenderTo("$cbs", 100))
+				hubtest.Want[*amqpwire.Attach](p)
+				hubtest.Want[*amqpwire.Flow](p)
+				in := hubtest.ReceiverFrom("$cbs", 101)
 				in.SndSettleMode = mode
-				p.say(0, in)
-				want[*amqpwire.Attach](p)
-				all := credit(101, 1<<30)
+				p.Say(0, in)
+				hubtest.Want[*amqpwire.Attach](p)
+				all := hubtest.Credit(101, 1<<30)
 				all.IncomingWindow = 1 << 30
 				if mode == amqpwire.SendMixed {
 					all.IncomingWindow = 0
 				}
-				p.say(0, all)
+				p.Say(0, all)
 				const n = 4500 // more than the queue limit of a session, less than with the answers that wait on the link
 				answers := 0
 				read := func() {
 					synctest.Wait()
-					for len(p.in) > 0 || p.readable() {
-						f, err := p.next()
+					for len(p.In) > 0 || p.Readable() {
+						f, err := p.Next()
 						require.NoError(t, err)
-						if _, ok := f.body.(*amqpwire.Transfer); ok {
+						if _, ok := f.Body.(*amqpwire.Transfer); ok {
 							answers++
 						}
 					}
 				}
 				for id := uint32(1); id <= n; id++ {
-					p.say(0, transferOf(100, id), encoded(t, &amqpwire.Message{
+					p.Say(0, hubtest.TransferOf(100, id), hubtest.Encoded(t, &amqpwire.Message{
 						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
 						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
 							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
@@ -424,9 +424,9 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 				read()
 				require.Less(t, answers, n)
 				if mode == amqpwire.SendMixed {
-					p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1 << 30})
+					p.Say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1 << 30})
 				} else {
-					p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(n)),
+					p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(n)),
 						Settled: true, State: &amqpwire.Accepted{}})
 				}
 				read()

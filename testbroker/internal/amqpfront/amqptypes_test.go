@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"testing"
@@ -42,18 +42,18 @@ func TestTypesOfTelemetryOverAMQP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
-				require.NoError(t, loginAMQP(t, h, d).telemetry(d).Send(t.Context(), &c.m, nil))
+				require.NoError(t, hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), &c.m, nil))
 				got := h.Messages()[0]
 				require.Equal(t, string(c.want.Body), string(got.Body))
 				require.Equal(t, c.want.Properties, got.Properties)
 
 				h, d = hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{StrictTypes: true}})
-				err := loginAMQP(t, h, d).telemetry(d).Send(t.Context(), &c.m, nil)
+				err := hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), &c.m, nil)
 				if c.strict == "" {
 					require.NoError(t, err)
 					return
 				}
-				require.Equal(t, c.strict, condition(t, err))
+				require.Equal(t, c.strict, hubtest.Condition(t, err))
 				require.Zero(t, h.Len())
 			})
 		})
