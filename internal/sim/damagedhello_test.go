@@ -114,9 +114,10 @@ func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
 		text   string
 	}{
 		{"alert 70", []byte{21, 3, 3, 0, 2, 2, 70}, transport.Unsupported,
-			": remote error: tls: protocol version not supported; TLS version not supported"},
+			": TLS handshake: remote error: tls: protocol version not supported; TLS version not supported"},
 		{"not TLS", []byte("220 mail.example.test ESMTP\r\n"), transport.Protocol,
-			": tls: first record does not look like a TLS handshake; the peer does not speak TLS: check host and port"},
+			": TLS handshake: tls: first record does not look like a TLS handshake; " +
+				"the peer does not speak TLS: check host and port"},
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
 			withEachEngine(t, func(t *testing.T, with engine) {

@@ -112,7 +112,8 @@ func (l *httpRowList) connects() {
 // polls adds faults of polls for cloud-to-device messages, the first of which is part of a connect.
 func (l *httpRowList) polls() {
 	type F = fault.Fault
-	for _, v := range byStatus(map[int]transport.Kind{401: unauthorized, 404: notFound, 405: transport.Unsupported}) {
+	// A look that is answered 405 is a hub without messages: the client stays connected without them.
+	for _, v := range byStatus(map[int]transport.Kind{401: unauthorized, 404: notFound}) {
 		status, k := v.status, v.kind
 		times := 1
 		if status == 401 {
