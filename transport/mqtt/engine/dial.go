@@ -57,7 +57,7 @@ func (t *core) session(ctx context.Context, cfg *transport.Config) (*session, er
 		return nil, wire.DialError(err)
 	}
 	if !t.busy.CompareAndSwap(false, true) {
-		return nil, wire.Invalid("this Transport serves a client already; make one for each client with engine.New")
+		return nil, wire.Invalid("this Transport serves a client already; make one for each client")
 	}
 	s, err := t.connect(ctx, cfg)
 	if err != nil {

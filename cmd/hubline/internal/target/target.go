@@ -33,7 +33,6 @@ type Target struct {
 	group     bool              // Key is that of the registration's group
 	addresses map[string]string // by transport; "" is for all
 	scheme    string            // of URL
-	mqtt5     bool              // URL asks for MQTT 5
 	preset    *Preset           // of -dialect; nil: none
 	alpn      string            // offered in TLS; empty: nothing
 }

@@ -155,9 +155,6 @@ func (t *Target) serves(p *Protocol) bool {
 	if t.URL == nil {
 		return p.hub != nil
 	}
-	if t.mqtt5 && p.Name == "mqtt" {
-		return false
-	}
 	for scheme := range strings.FieldsSeq(p.Schemes) {
 		if scheme == t.scheme {
 			return true
@@ -231,9 +228,6 @@ func (t *Target) Open(p *Protocol) (transport.Transport, *transport.Credentials,
 
 // parseURL returns the credentials of the broker's URL.
 func (t *Target) parseURL() (*transport.Credentials, error) {
-	if _, o, err := mqtt.ParseBroker(t.URL.Reveal()); err == nil {
-		t.mqtt5 = o.Protocol != nil
-	}
 	for i := range Transports {
 		if p := &Transports[i]; t.serves(p) {
 			_, creds, err := p.broker(t, netopt.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
