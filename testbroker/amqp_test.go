@@ -80,7 +80,7 @@ func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, erro
 		if err != nil {
 			return nil, err
 		}
-		return &webConn{Conn: ws}, nil
+		return &hubtest.WebConn{Conn: ws}, nil
 	}
 	return map[string]func() (net.Conn, error){
 		"memory":               func() (net.Conn, error) { return h.Dial(testbroker.PortAMQP)(ctx, "tcp", "hub") },

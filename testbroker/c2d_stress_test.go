@@ -124,7 +124,7 @@ func receive(w *hubtest.Wire, raw net.Conn, d hubdata.Device, clean bool, rng *r
 		return nil
 	}
 	if *subscribed = *subscribed && body[0] == 1; !*subscribed {
-		raw.Write(subscribeBytes(7, devicebound))
+		raw.Write(hubtest.SubscribeBytes(7, devicebound))
 	}
 	for {
 		select {

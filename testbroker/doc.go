@@ -222,7 +222,8 @@
 // internal/web. A front imports the hub and no other front. The provisioning service is package
 // internal/dps, with the fronts internal/dpsmqtt, dpsamqp and dpshttp; its connections are those of
 // a hub without devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages
-// over AMQP.
+// over AMQP. Tests of one front stand beside it and use the clients of internal/hubtest; those of
+// several protocols stand here.
 //
 // # Limitations
 //

@@ -473,7 +473,7 @@ func TestManyCalls(t *testing.T) {
 			}
 			w := hubtest.NewWire(t, conn)
 			conn.Write(hubtest.ConnectOf(d).Bytes()) // the connection may be cut at any time
-			conn.Write(subscribeBytes(1, methodTopics))
+			conn.Write(hubtest.SubscribeBytes(1, methodTopics))
 			for err == nil {
 				var kind byte
 				var body []byte

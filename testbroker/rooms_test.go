@@ -28,7 +28,7 @@ var protocols = []string{
 // import.
 var mayImport = map[string][]string{
 	"edge":         {},
-	"hubtest":      {rooms + "hub", module + "internal/amqpwire", "net/http"},
+	"hubtest":      {rooms + "hub", module + "internal/amqpwire", "net/http", "github.com/gorilla/websocket"},
 	"eventhub":     {},
 	"hub":          {rooms + "edge", rooms + "eventhub"},
 	"amqp":         {module + "internal/amqpwire"},

@@ -12,10 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-func subscribeBytes(id uint16, filter string) []byte {
-	return hubtest.Frame(0x82, []byte{byte(id >> 8), byte(id)}, hubtest.Str(filter), []byte{1})
-}
-
 func TestRefuseSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
@@ -39,7 +35,7 @@ func TestDropOnSubscribe(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		in := h.Inject(fault.Fault{Kind: fault.DropOnSubscribe})
 		w, _ := keeper(t, h, d)
-		w.Send(subscribeBytes(7, devicebound))
+		w.Send(hubtest.SubscribeBytes(7, devicebound))
 		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
 		require.Equal(t, 1, in.Fired())
 		enqueue(t, h, "x")
@@ -55,7 +51,7 @@ func TestSwallowSuback(t *testing.T) {
 		in := h.Inject(fault.Fault{Kind: fault.SwallowSuback})
 		w := hubtest.Login(t, h, d)
 		enqueue(t, h, "x")
-		w.Send(subscribeBytes(7, devicebound))
+		w.Send(hubtest.SubscribeBytes(7, devicebound))
 		require.Equal(t, "x", readC2D(w).body, "the filter is granted nevertheless")
 		quiet(w)
 		require.Equal(t, 1, in.Fired())
@@ -69,7 +65,7 @@ func TestSlowSuback(t *testing.T) {
 		w := hubtest.Login(t, h, d)
 		enqueue(t, h, "x")
 		start := time.Now()
-		w.Send(subscribeBytes(7, devicebound))
+		w.Send(hubtest.SubscribeBytes(7, devicebound))
 		quiet(w)
 		w.Publish(1, hubtest.Events, "x")
 		w.Acked()
@@ -77,7 +73,7 @@ func TestSlowSuback(t *testing.T) {
 		require.Equal(t, []byte{0, 7, 1}, w.Expect(hubtest.Suback))
 		require.Equal(t, "x", readC2D(w).body)
 		require.Equal(t, 20*time.Second, time.Since(start))
-		w.Send(subscribeBytes(8, devicebound))
+		w.Send(hubtest.SubscribeBytes(8, devicebound))
 		synctest.Wait()
 		require.Equal(t, 2, in.Fired())
 		start = time.Now()
@@ -139,7 +135,7 @@ func TestGarbage(t *testing.T) {
 		w := hubtest.Login(t, h, d)
 		require.Equal(t, []byte{7}, w.Expect(hubtest.Pingresp))
 		subscribes := h.Inject(fault.Fault{Kind: fault.GarbageOnSubscribe, Bytes: []byte{0xd0, 1, 8}})
-		w.Send(subscribeBytes(7, devicebound))
+		w.Send(hubtest.SubscribeBytes(7, devicebound))
 		require.Equal(t, []byte{8}, w.Expect(hubtest.Pingresp))
 		w.Expect(hubtest.Suback)
 		publishes := h.Inject(fault.Fault{Kind: fault.GarbageOnPublish, Bytes: []byte{0xd0, 1, 9}, After: 1,

@@ -192,7 +192,7 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 		silentNow(w)
 
 		h.Inject(fault.Fault{Kind: fault.SlowSuback, Delay: time.Second})
-		w.Send(subscribeBytes(3, twinResults))
+		w.Send(hubtest.SubscribeBytes(3, twinResults))
 		w.Send(hubtest.PublishBytes(0, 0, twinGet+"1", ""))
 		silentNow(w)
 		w.Expect(hubtest.Suback)

@@ -23,63 +23,15 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-// webConn is the client's end of a WebSocket as a stream.
-type webConn struct {
-	*websocket.Conn
-	message io.Reader
-	frame   int // payload bytes of a frame; 0 = each Write is one frame
-}
-
-func (c *webConn) Read(p []byte) (int, error) {
-	for {
-		if c.message == nil {
-			kind, r, err := c.NextReader()
-			if err != nil {
-				return 0, err
-			}
-			if kind != websocket.BinaryMessage {
-				return 0, fmt.Errorf("frame of kind %d", kind)
-			}
-			c.message = r
-		}
-		n, err := c.message.Read(p)
-		if err == io.EOF {
-			c.message, err = nil, nil
-		}
-		if n > 0 || err != nil {
-			return n, err
-		}
-	}
-}
-
-func (c *webConn) Write(p []byte) (int, error) {
-	for n := 0; n < len(p); {
-		part := p[n:]
-		if c.frame > 0 {
-			part = part[:min(len(part), c.frame)]
-		}
-		if err := c.WriteMessage(websocket.BinaryMessage, part); err != nil {
-			return n, err
-		}
-		n += len(part)
-	}
-	return len(p), nil
-}
-
-func (c *webConn) SetDeadline(t time.Time) error {
-	c.SetReadDeadline(t)
-	return c.SetWriteDeadline(t)
-}
-
 // webDialer dials the hub in memory.
 func webDialer(h *testbroker.Hub, protocols ...string) *websocket.Dialer {
 	return &websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTP), Subprotocols: protocols}
 }
 
-func dialWeb(t testing.TB, h *testbroker.Hub) *webConn {
+func dialWeb(t testing.TB, h *testbroker.Hub) *hubtest.WebConn {
 	conn, _, err := webDialer(h, "mqtt").DialContext(t.Context(), "ws://"+h.HostName()+"/$iothub/websocket", nil)
 	require.NoError(t, err)
-	return &webConn{Conn: conn}
+	return &hubtest.WebConn{Conn: conn}
 }
 
 // twoWays returns connections of every kind to a hub.
@@ -120,14 +72,14 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubda
 		}),
 		"WebSocket in memory": open(nil, func(h hub) (net.Conn, error) {
 			ws, _, err := webDialer(h.Hub, "mqtt").Dial("ws://hub/$iothub/websocket", nil)
-			return &webConn{Conn: ws}, err
+			return &hubtest.WebConn{Conn: ws}, err
 		}),
 		"WebSocket": open(func(h *testbroker.Hub) (net.Addr, error) {
 			return h.Listen(testbroker.PortHTTPS, any)
 		}, func(h hub) (net.Conn, error) {
 			dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: h.ClientTLS()}
 			ws, _, err := dialer.Dial("wss://"+h.addr.String()+"/$iothub/websocket", nil)
-			return &webConn{Conn: ws, frame: 40}, err
+			return &hubtest.WebConn{Conn: ws, Frame: 40}, err
 		}),
 	}
 }
@@ -189,7 +141,7 @@ func TestWebSocketRequests(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.Equal(t, c.want, ws.Subprotocol())
-				w := hubtest.NewWire(t, &webConn{Conn: ws})
+				w := hubtest.NewWire(t, &hubtest.WebConn{Conn: ws})
 				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 				w.Ping()
 			})
@@ -234,7 +186,7 @@ func TestFramesMeanNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, &testbroker.Options{WebSocketFrame: frame})
 				conn := dialWeb(t, h)
-				conn.frame = frame
+				conn.Frame = frame
 				w := hubtest.NewWire(t, conn)
 				all := hubtest.ConnectOf(d).Bytes()
 				for id := range uint16(20) {
@@ -359,7 +311,7 @@ func TestWebSocketOverTLSInABubble(t *testing.T) {
 			Subprotocols: []string{"mqtt"}}
 		ws, _, err := dialer.Dial("wss://hub/$iothub/websocket", http.Header{"Origin": {"https://elsewhere"}})
 		require.NoError(t, err)
-		w := hubtest.NewWire(t, &webConn{Conn: ws})
+		w := hubtest.NewWire(t, &hubtest.WebConn{Conn: ws})
 		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 		w.Publish(1, hubtest.Events, "x")
 		require.Equal(t, uint16(1), w.Acked())

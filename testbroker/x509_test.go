@@ -217,7 +217,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 		dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: config}
 		ws, _, err := dialer.Dial("wss://"+addr.String()+"/$iothub/websocket", nil)
 		require.NoError(t, err)
-		require.Equal(t, []byte{0, 0}, hubtest.NewWire(t, &webConn{Conn: ws}).Connect(certified(d)))
+		require.Equal(t, []byte{0, 0}, hubtest.NewWire(t, &hubtest.WebConn{Conn: ws}).Connect(certified(d)))
 	})
 }
 

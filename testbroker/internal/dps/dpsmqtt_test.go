@@ -1,4 +1,4 @@
-package testbroker_test
+package dps_test
 
 import (
 	"crypto/tls"
@@ -238,7 +238,7 @@ func TestRegistrationOverWebSocket(t *testing.T) {
 	}
 	conn, _, err := dialer.DialContext(t.Context(), "wss://"+d.HostName()+"/$iothub/websocket", nil)
 	require.NoError(t, err)
-	w := hubtest.NewWire(t, &webConn{Conn: conn})
+	w := hubtest.NewWire(t, &hubtest.WebConn{Conn: conn})
 	require.Equal(t, []byte{0, 0}, w.Connect(dpsConnect(d, "reg-1", e.PrimaryKey)))
 	require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
 	w.Publish(1, dpsRegister+"1", "{}")

@@ -1,4 +1,4 @@
-package testbroker_test
+package dps_test
 
 import (
 	"crypto/ecdsa"
@@ -188,7 +188,7 @@ func FuzzDPS(f *testing.F) {
 	}
 	hello := dpsConnect(d, "reg-1", e.PrimaryKey).Bytes()
 	f.Add(uint8(1), hello)
-	f.Add(uint8(1), append(append(append([]byte(nil), hello...), subscribeBytes(1, dpsAnswers+"#")...),
+	f.Add(uint8(1), append(append(append([]byte(nil), hello...), hubtest.SubscribeBytes(1, dpsAnswers+"#")...),
 		hubtest.PublishBytes(1, 2, dpsRegister+"1", `{"registrationId":"reg-1"}`)...))
 	f.Add(uint8(2), []byte("AMQP\x03\x01\x00\x00"))
 	ports := [...]testbroker.Port{testbroker.PortHTTP, testbroker.PortMQTT, testbroker.PortAMQP}

@@ -1,4 +1,4 @@
-package testbroker_test
+package dps_test
 
 import (
 	"crypto/x509"

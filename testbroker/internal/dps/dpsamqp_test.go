@@ -1,4 +1,4 @@
-package testbroker_test
+package dps_test
 
 import (
 	"crypto/tls"
@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 var dpsLinkProperties = map[string]any{
@@ -251,7 +252,7 @@ func TestRegistrationOverAMQPAndWebSocket(t *testing.T) {
 	}
 	ws, _, err := dialer.DialContext(t.Context(), "wss://"+d.HostName()+"/$iothub/websocket", nil)
 	require.NoError(t, err)
-	conn, err := amqp.NewConn(t.Context(), &webConn{Conn: ws},
+	conn, err := amqp.NewConn(t.Context(), &hubtest.WebConn{Conn: ws},
 		&amqp.ConnOptions{HostName: d.HostName(), SASLType: dpsUser(d, "reg-1", e.PrimaryKey)})
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
