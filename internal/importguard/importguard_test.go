@@ -350,7 +350,7 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/bounded" ||
 			path == "internal/timespan/spantest" || path == "provisioning/internal/mqtttest" ||
 			path == "transport/mqtt/internal/brokertest" || path == "internal/moduletest" ||
-			path == "retrypolicy/internal/policytest" ||
+			path == "retrypolicy/internal/policytest" || path == "testbroker/internal/hubtest" ||
 			strings.HasPrefix(path,
 				"examples/") {
 			continue
