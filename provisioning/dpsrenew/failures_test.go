@@ -165,7 +165,7 @@ func TestAHubThatFailsLeadsToTheService(t *testing.T) {
 		w.enroll()
 		in := w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
 		r := w.renewer(dpsrenew.Options{})
-		c := w.open("paho", r)
+		c := w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		time.Sleep(near)
 		require.Equal(t, 3, in.Fired())

@@ -73,7 +73,7 @@ func TestAKeyThatIsBusy(t *testing.T) {
 				return w.key, nil
 			},
 		})
-		c := w.open("paho", r)
+		c := w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		require.Equal(t, w.first[0], w.leaf(r).Raw)
 	})
@@ -92,7 +92,7 @@ func TestARefusalOfTheServiceKeepsTheCertificate(t *testing.T) {
 		tr, err := dpstransport.New(w.registrar, func(creds *transport.Credentials,
 			_ *provisioning.Assignment) transport.Transport {
 			w.creds = creds
-			return w.transport("paho", r)
+			return w.transport("mqtt", r)
 		}, nil)
 		require.NoError(t, err)
 		c, err := device.New(tr.Credentials(), r.Around(tr), nil)
@@ -116,7 +116,7 @@ func TestTheServiceRefusesACertificate(t *testing.T) {
 		tr, err := dpstransport.New(w.registrar, func(creds *transport.Credentials,
 			_ *provisioning.Assignment) transport.Transport {
 			w.creds = creds
-			return r.Around(w.transport("paho", r))
+			return r.Around(w.transport("mqtt", r))
 		}, &dpstransport.Options{OnEvent: func(e dpstransport.Event) { steps = append(steps, e) }})
 		require.NoError(t, err)
 		c, err := device.New(tr.Credentials(), tr, nil)

@@ -116,14 +116,14 @@ func TestARenewerThatRegistersNoticesAnotherTwin(t *testing.T) {
 				w.enroll()
 				require.NoError(t, w.dps.Change("reg-1", func(e *dpsdata.Enrollment) { e.Desired = `{"of":"the second"}` }))
 				r := w.renewer(dpsrenew.Options{})
-				outer := transport.Transport(r.Around(w.transport("paho", r)))
+				outer := transport.Transport(r.Around(w.transport("mqtt", r)))
 				if around {
 					store := &assignments{&dpstransport.Record{Registration: w.registrar.Registration(),
 						Assignment: provisioning.Assignment{Hub: w.hub.HostName(), DeviceID: "dev-1"}}}
 					var err error
 					outer, err = dpstransport.New(w.registrar, func(*transport.Credentials,
 						*provisioning.Assignment) transport.Transport {
-						return r.Around(w.transport("paho", r))
+						return r.Around(w.transport("mqtt", r))
 					}, &dpstransport.Options{Store: store})
 					require.NoError(t, err)
 				}

@@ -171,7 +171,7 @@ func TestATransportServesOneClientAtATime(t *testing.T) {
 			r, l := start(t, h, tr)
 			_, err := tr.Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			require.ErrorIs(t, err, transport.Invalid)
-			require.ErrorContains(t, err, "engine.New")
+			require.ErrorContains(t, err, "make one for each client")
 			require.NoError(t, l.Close())
 			<-r.ran
 		}
