@@ -132,7 +132,7 @@ func TestTheRowThatNamesTheCauseComesFirst(t *testing.T) {
 				require.Contains(p.t, worst.Hint, "probably the cause of ")
 				require.Contains(p.t, worst.Hint, " mqtt, ")
 				for _, row := range rows {
-					if row.vague() {
+					if row.vague {
 						require.Contains(p.t, row.Hint, "quota is used up", row.Check)
 						require.Contains(p.t, row.Hint, "(http says which)", row.Check)
 					}

@@ -106,9 +106,17 @@ func (p *Probe) unopened(ctx context.Context, err error, s subject) []Row {
 	case rows[0].Kind == transport.Timeout:
 		rows[0].Hint = "the service did not answer the login within " + took(p.Options.Timeout) + "; " + rows[0].Hint
 	case rows[0].Kind == transport.Unavailable && slices.Contains(mqtt311, s.protocol.Name):
-		rows[0].Hint = cause(err).Error() + "; " + ambiguous
+		rows[0].Hint, rows[0].vague = cause(err).Error()+"; "+ambiguous, true
+	case isEnded(err) && slices.Contains(mqtt311, s.protocol.Name):
+		rows[0].Hint, rows[0].vague = "the service ended the connection after the login: "+ended+rows[0].Hint, true
 	}
 	return p.otherwise(ctx, rows, s.site, p.wanted(s))
+}
+
+// isEnded reports whether the network failed after the service had accepted the device.
+func isEnded(err error) bool {
+	e := transport.Find(cause(err))
+	return e != nil && e.Op == transport.OpRun && e.Kind == transport.Network
 }
 
 // probeMessage is a message that a back end recognizes. It has no properties, because a broker with
@@ -129,17 +137,20 @@ func (p *Probe) message(ctx context.Context, c *client) (Row, time.Duration) {
 	return Row{Mark: OK, Figure: "acknowledged in " + took(trip), Hint: "the service takes messages"}, trip
 }
 
+// ended says why a service may end a connection that worked.
+const ended = "over MQTT it has no other answer when a quota is used up or messages are too many (http says which); " +
+	"or another program took the device's id over; "
+
 // unsentHints say what the end of a message on a connection that works may mean.
 var unsentHints = map[transport.Kind]string{
-	transport.Network: "the service ended the connection at a message: over MQTT it has no other answer when a quota is " +
-		"used up or messages are too many (http says which); or another program took the device's id over; ",
+	transport.Network: "the service ended the connection at a message: " + ended,
 	transport.Timeout: "the message went out, and no acknowledgement came; ",
 }
 
 // unsent returns the row of a message that failed.
 func unsent(err error) Row {
 	row := bad(err)[0]
-	row.Hint = unsentHints[row.Kind] + row.Hint
+	row.Hint, row.vague = unsentHints[row.Kind]+row.Hint, row.Kind == transport.Network
 	return row
 }
 

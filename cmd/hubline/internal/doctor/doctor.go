@@ -51,6 +51,7 @@ type Row struct {
 	Kind transport.Kind `json:"-"`
 
 	cause bool // of the rows before it
+	vague bool // the failure may have a cause that another transport names
 }
 
 // Options are limits and extent of the examination.
@@ -212,14 +213,7 @@ func (p *Probe) failed(needs []string, s subject) string {
 	return ""
 }
 
-// vague reports whether a row's failure may have the cause that another transport names: MQTT 3.1.1
-// has no answer for quotas and throttling.
-func (r Row) vague() bool {
-	return r.Mark == Bad && (strings.HasPrefix(r.Check, "connect ") && r.Kind == transport.Unavailable ||
-		strings.HasPrefix(r.Check, "message ") && r.Kind == transport.Network)
-}
-
-// names reports whether a row names such a cause.
+// names reports whether a row names a cause for which MQTT 3.1.1 has no answer.
 func (r Row) names() bool {
 	return r.Mark == Bad && (r.Kind == transport.Quota || r.Kind == transport.Throttled)
 }
@@ -233,7 +227,7 @@ func (p *Probe) explained(r Row) (all []string) {
 		switch {
 		case other.names():
 			return nil
-		case other.vague():
+		case other.vague:
 			all = append(all, other.Check)
 		}
 	}
@@ -257,7 +251,7 @@ func Worst(rows []Row) *Row {
 			named = &rows[i]
 		}
 	}
-	if first != nil && first.vague() && named != nil {
+	if first != nil && first.vague && named != nil {
 		return named
 	}
 	return first

@@ -109,7 +109,7 @@ func TestAHealthyDeviceIsGreen(t *testing.T) {
 			require.Equal(p.t, OK, rows[name].Mark, "%s: %+v", name, rows[name])
 		}
 		require.Len(p.t, rows, len(want))
-		require.Len(p.t, p.hub.Messages(), 7*21+2)
+		require.Len(p.t, p.hub.Messages(), len(hubTransports)*21+2)
 	})
 }
 
