@@ -30,7 +30,7 @@ func CodeOf(name string) int { return codeNamed[name] }
 //	{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:.."}
 //
 // Other bodies are dropped. A web page is a proxy's or a captive portal's, as is an unexpected
-// success.
+// success. Its refusal says something about the message only if that is too large for the proxy.
 func Read(status int, header http.Header, body []byte) (*transport.StatusError, Verdict) {
 	e := &transport.StatusError{Service: "hub", Status: status, Name: header.Get("iothub-errorcode"),
 		TrackingID: header.Get("x-ms-request-id")}
@@ -67,9 +67,11 @@ func Read(status int, header http.Header, body []byte) (*transport.StatusError, 
 	}
 	v := Of(e)
 	if e.Name == "" && isPage(header) {
-		if v.About == statuscode.Identity || status == http.StatusForbidden { // a hub's bare 403 is about a quota
+		switch {
+		case v.About == statuscode.Identity, v.About == statuscode.Message && v.Kind != transport.TooLarge,
+			status == http.StatusForbidden: // a hub's bare 403 is about a quota
 			v = Verdict{transport.Protocol, statuscode.Identity, noHub}
-		} else {
+		default:
 			v.Reason += "; the answer is a web page, so it may be a proxy's"
 		}
 	}

@@ -282,18 +282,20 @@ func TestStatusesOfTheOfficialSDKs(t *testing.T) {
 }
 
 // A web page comes from a proxy, a captive portal or another server. Its status says nothing about
-// the hub or the device; only those of a busy server keep their meaning.
+// the hub, the device or the message; only those of a busy server and of a message that is too
+// large for the proxy keep their meaning.
 func TestAWebPageIsNoHubsAnswer(t *testing.T) {
 	page := http.Header{"Content-Type": {"Text/HTML; charset=utf-8"}}
 	body := []byte("<html>sign in to the network</html>")
-	for _, status := range []int{200, 302, 401, 403, 404, 405} {
+	for _, status := range []int{200, 302, 400, 401, 403, 404, 405, 409, 412, 415, 422} {
 		e, v := Read(status, page, body)
 		require.Equal(t, Verdict{transport.Protocol, statuscode.Identity, noHub}, v, status)
 		require.ErrorContains(t, e, "peer answered")
 		require.NotContains(t, e.Error(), "html")
 	}
 	for status, kind := range map[int]transport.Kind{
-		429: transport.Throttled, 503: transport.Unavailable, 511: transport.Network,
+		413: transport.TooLarge, 414: transport.TooLarge, 429: transport.Throttled, 431: transport.TooLarge,
+		503: transport.Unavailable, 511: transport.Network,
 	} {
 		e, v := Read(status, page, body)
 		require.Equal(t, kind, v.Kind, status)

@@ -30,7 +30,7 @@ func requireNoHub(t *testing.T, err error) {
 
 func TestAPageDoesNotProveTheIdentity(t *testing.T) {
 	for _, module := range []string{"", "m"} {
-		for _, status := range []int{200, 401, 403, 404} {
+		for _, status := range []int{200, 400, 401, 403, 404, 405, 412} {
 			bubble(t, func(t *testing.T, h *scripted) {
 				h.module = module
 				h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
@@ -44,10 +44,11 @@ func TestAPageDoesNotProveTheIdentity(t *testing.T) {
 	}
 }
 
-// The messages stay without a result, so the client sends them again on the next connection.
-func TestAPageAcknowledgesNoTelemetry(t *testing.T) {
+// The messages stay without a result, so the client sends them again on the next connection, and an
+// outbox keeps them.
+func TestAPageIsNoResultOfTelemetry(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		for _, status := range []int{200, 201, 202, 205, 206} {
+		for _, status := range []int{200, 201, 202, 205, 206, 400, 405, 409, 412, 415, 422} {
 			bubble(t, func(t *testing.T, h *scripted) {
 				h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 					if !strings.HasSuffix(r.URL.Path, "/events") {
