@@ -142,12 +142,12 @@ func (s *session) keep(flags byte, id uint16, body []byte) {
 	b.packets = append(b.packets, body...)
 }
 
-// maxBacklog is the most bytes in a backlog.
+// maxBacklog is the most bytes in a backlog. While a large one grows its memory is there twice.
 func (o *Options) maxBacklog() int {
 	if o.ReadBuffer > 0 {
 		return o.ReadBuffer
 	}
-	return maxIncoming
+	return maxIncoming / 2
 }
 
 // redeliver passes messages of the backlog on, as far as there is room.

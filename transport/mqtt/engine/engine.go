@@ -19,7 +19,7 @@
 // Cloud-to-device messages arrive with QoS 1. Accept and Reject acknowledge them. Release does not,
 // so the hub delivers them again on a later connection, with Delivery.Again.
 //
-// Messages for which the Sink has no room wait in order, and reading goes on: 1 MB of them, or as
+// Messages for which the Sink has no room wait in order, and reading goes on: 512 KB of them, or as
 // much as a fixed ReadBuffer has. Further messages with QoS 1 stay unacknowledged. The session ends
 // when all others have their verdict, and the next one brings the rest. Messages of a resumed
 // session wait in the same way for the first subscription.

@@ -15,10 +15,11 @@ import (
 )
 
 // maxBacklog is the most bytes of messages that wait.
-const maxBacklog = 2 << 20
+const maxBacklog = 1 << 20
 
-// messageCost is what a message that waits takes beside its topic and payload.
-const messageCost = 256
+// messageCost is what a message that waits takes beside its topic and payload: paho's message, the
+// packet that its acknowledgement keeps, and a place in a queue that grows.
+const messageCost = 400
 
 // errBehind ends a connection on which messages were left to the peer.
 var errBehind = errors.New("more messages came than may wait for their handler; the next connection brings the rest")
