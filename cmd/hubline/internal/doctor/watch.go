@@ -42,7 +42,10 @@ func (p *Probe) watch(ctx context.Context, s subject) (Row, *loss) {
 		return bad(err)[0], nil
 	}
 	c, err := p.open(ctx, creds, t)
-	if err != nil {
+	switch {
+	case isEnded(err):
+		return Row{}, &loss{0, err}
+	case err != nil:
 		return p.unopened(ctx, err, s)[0], nil
 	}
 	defer c.Close()

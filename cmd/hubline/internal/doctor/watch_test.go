@@ -29,8 +29,8 @@ func TestASecondDeviceIsFound(t *testing.T) {
 		require.NoError(p.t, err)
 		other, err := device.New(creds, mqtt.New(&mqtt.Options{Network: p.probe.Target.Network}), nil)
 		require.NoError(p.t, err)
-		require.NoError(p.t, other.Start())
 		p.overMQTT()
+		time.AfterFunc(time.Second, func() { _ = other.Start() }) // the connection is watched then
 		row := p.run()["second device mqtt"]
 		require.Equal(p.t, Bad, row.Mark, "%+v", row)
 		require.Equal(p.t, transport.Conflict, row.Kind)
