@@ -43,6 +43,9 @@ type guard struct {
 	*endpoint.Conn
 	opened  atomic.Bool
 	closing sync.Once
+	closed  chan struct{} // by Close
+	// pingTimeout is paho's.
+	pingTimeout time.Duration
 
 	// Owned by the reading goroutine.
 	r         *bufio.Reader
@@ -57,8 +60,8 @@ type guard struct {
 	written wire.Tags  // the ids of PUBLISHes that were given to the network and not acknowledged
 }
 
-func newGuard(c *endpoint.Conn) *guard {
-	return &guard{Conn: c, r: bufio.NewReader(c)}
+func newGuard(c *endpoint.Conn, pingTimeout time.Duration) *guard {
+	return &guard{Conn: c, r: bufio.NewReader(c), closed: make(chan struct{}), pingTimeout: pingTimeout}
 }
 
 // Read is called by one goroutine.
@@ -159,6 +162,31 @@ func (g *guard) acknowledge(id uint16) bool {
 
 // Write writes one packet. It is safe for concurrent use.
 func (g *guard) Write(p []byte) (int, error) {
+	n, err := g.write(p)
+	if err == nil && len(p) > 0 && mqttpacket.Type(p[0]>>4) == mqttpacket.Pingreq {
+		g.awaitProgress()
+	}
+	return n, err
+}
+
+// awaitProgress waits until the link is idle or dead. Only then begins the time for a ping's
+// answer, which paho counts from the end of Write: a slow link has a large message before the ping.
+func (g *guard) awaitProgress() {
+	for last := g.Progress(); ; {
+		select {
+		case <-g.closed:
+			return
+		case <-time.After(g.pingTimeout / 8):
+		}
+		now := g.Progress()
+		if !now.After(last) {
+			return
+		}
+		last = now
+	}
+}
+
+func (g *guard) write(p []byte) (int, error) {
 	g.writing.Lock()
 	defer g.writing.Unlock()
 	if h, whole, err := mqttpacket.Next(p); err == nil && whole && h.Type == mqttpacket.Publish {
@@ -205,7 +233,10 @@ func (g *guard) failure() error {
 
 // Close is called by paho, which may call it more than once.
 func (g *guard) Close() error {
-	g.closing.Do(func() { _ = g.Conn.Close() })
+	g.closing.Do(func() {
+		close(g.closed)
+		_ = g.Conn.Close()
+	})
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/stretchr/testify/require"
@@ -30,7 +31,7 @@ func (peer) Close() error                 { return nil }
 // readAll reads packets with paho's codec until the first error.
 func readAll(r io.Reader) (types []byte, err error) {
 	c := peer{Reader: r}
-	g := newGuard(endpoint.NewConn(c, c))
+	g := newGuard(endpoint.NewConn(c, c), time.Second)
 	for {
 		p, err := packets.ReadPacket(g)
 		if err != nil {
@@ -121,7 +122,7 @@ func FuzzGuard(f *testing.F) {
 func TestAnAcknowledgementCountsOnceAndAfterItsMessage(t *testing.T) {
 	near, far := memconn.Pair("near", "far")
 	defer far.Close()
-	g := newGuard(endpoint.NewConn(near, near))
+	g := newGuard(endpoint.NewConn(near, near), time.Second)
 	defer g.Close()
 	require.False(t, g.acknowledge(7))
 	publish := packets.NewControlPacket(packets.Publish).(*packets.PublishPacket)

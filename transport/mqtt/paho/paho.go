@@ -16,7 +16,8 @@
 //	                             connection's 65,535 packet ids each time
 //	results out of order         reported in the order of sending
 //	handshakes with answers      not there: a dialect may publish one message, such as Topics.Birth
-//	pings                        sent and checked every 5 s
+//	pings                        sent and checked every 5 s; an answer has an eighth of PingTimeout
+//	                             more time
 //	packet ids                   from 1 on, as brokers count theirs; mochi refuses a subscription whose
 //	                             id is that of a message in flight to the device
 //
@@ -137,7 +138,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(cfg, token, as, hello.MaxSize, newGuard(endpoint.NewConn(outer, socket)))
+	s := newSession(cfg, token, as, hello.MaxSize, newGuard(endpoint.NewConn(outer, socket), t.opt.PingTimeout))
 	s.atMostOnce = t.opt.AtMostOnce
 	s.client = paho.NewClient(t.clientOptions(s, &hello, token.Text.Reveal()))
 	defer context.AfterFunc(ctx, func() { s.guard.fail(context.Cause(ctx)) })()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/stretchr/testify/require"
@@ -58,7 +59,7 @@ func receiving(t *testing.T, to *sink) (*session, <-chan string) {
 	require.NoError(t, err)
 	here, there := net.Pipe()
 	s := newSession(&transport.Config{Creds: creds, Window: 1, Sink: to}, transport.Token{}, as, hello.MaxSize,
-		newGuard(endpoint.NewConn(here, here)))
+		newGuard(endpoint.NewConn(here, here), time.Second))
 	written := make(chan string, 1)
 	go func() {
 		all, _ := io.ReadAll(there)
