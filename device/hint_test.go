@@ -27,10 +27,9 @@ func losses(w *watch) (all []device.Status) {
 
 func TestAStatusPrintsAsOneLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, w := client(t, &fake{}, nil)
-		require.Equal(t, "disconnected (not opened)", fmt.Sprint(c.Status()))
 		f := &fake{}
-		c, w = client(t, f, nil)
+		c, w := client(t, f, nil)
+		require.Equal(t, "disconnected (not opened)", fmt.Sprint(c.Status()))
 		open(t, c)
 		require.Equal(t, "connected (connection ok)", fmt.Sprintf("%v", c.Status()))
 		f.last().kill <- lost(transport.Network)

@@ -241,6 +241,7 @@ func final(err error) bool {
 	case transport.Expired, transport.TooLarge, transport.Invalid, transport.Unsupported, transport.Forbidden,
 		transport.Conflict, transport.Protocol, transport.Unknown, transport.Poison:
 		return true
+	default:
+		return false
 	}
-	return false
 }

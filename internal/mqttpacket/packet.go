@@ -129,7 +129,7 @@ func next(p []byte, l level) (h Header, ok bool, err error) {
 		return h, false, ErrFlags
 	}
 	n, size, err := varint(p[1:])
-	if err == ErrVarint && l == level311 { // which allows it
+	if size > 0 && l == level311 { // which allows ErrVarint
 		err = nil
 	}
 	if size == 0 || err != nil {

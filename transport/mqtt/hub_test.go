@@ -2,7 +2,6 @@ package mqtt
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/bounded"
@@ -58,27 +56,6 @@ func (p packet) id() uint16 {
 		return binary.BigEndian.Uint16(p.body[2+binary.BigEndian.Uint16(p.body):])
 	}
 	return binary.BigEndian.Uint16(p.body)
-}
-
-func (p packet) topic() string { return string(p.body[2 : 2+binary.BigEndian.Uint16(p.body)]) }
-
-// payload returns the payload of a PUBLISH with QoS 1.
-func (p packet) payload() string { return string(p.body[4+binary.BigEndian.Uint16(p.body):]) }
-
-// filters returns the filters of a SUBSCRIBE, in the order of the packet.
-func (p packet) filters() (all []string) {
-	for rest := p.body[2:]; len(rest) > 2; {
-		n := 2 + int(binary.BigEndian.Uint16(rest))
-		all = append(all, string(rest[2:n]))
-		rest = rest[n+1:] // skips the QoS too
-	}
-	return all
-}
-
-// granted returns the SUBACK that grants each filter of a SUBSCRIBE with QoS 1.
-func (p packet) granted() []byte {
-	n := len(p.filters())
-	return append([]byte{typeSuback << 4, byte(2 + n), p.body[0], p.body[1]}, bytes.Repeat([]byte{1}, n)...)
 }
 
 // link is the scripted hub's end of a connection. It does not use an MQTT library, so no bug can
@@ -133,7 +110,7 @@ func publishBytes(topic string, id uint16, body string) []byte {
 	var b []byte
 	b = binary.BigEndian.AppendUint16(b, uint16(len(topic)))
 	b = append(b, topic...)
-	first := byte(typePublish << 4)
+	first := typePublish << 4
 	if id != 0 {
 		first |= 2
 		b = binary.BigEndian.AppendUint16(b, id)
@@ -321,10 +298,4 @@ func (l *link) drain() (packets []packet, err error) {
 		}
 		packets = append(packets, p)
 	}
-}
-
-func newPublish(topic string, body []byte) *packets.PublishPacket {
-	p := packets.NewControlPacket(packets.Publish).(*packets.PublishPacket)
-	p.Qos, p.TopicName, p.Payload = 1, topic, body
-	return p
 }

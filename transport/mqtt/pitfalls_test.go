@@ -128,20 +128,6 @@ func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 	})
 }
 
-// stopInPublish is a logger that blocks the library inside Publish, at a known log message.
-type stopInPublish struct{ reached, release chan struct{} }
-
-func (l *stopInPublish) Println(v ...any) {
-	if len(v) > 1 && v[1] == "sending publish message, topic:" {
-		close(l.reached)
-		<-l.release
-	}
-}
-
-func (*stopInPublish) Printf(string, ...any) {}
-
-const libraryWaitWanted = 300 * time.Millisecond
-
 // A stuck peer, to which DISCONNECT cannot be written, must not block disconnect; nor must TLS,
 // which waits 5 s to write close_notify.
 func TestDisconnectFromAStuckPeerTakesLessThanASecond(t *testing.T) {

@@ -93,7 +93,7 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 		return nil, err
 	}
 	var c Conn
-	limited, cancel := context.Context(ctx), func() {}
+	limited, cancel := ctx, func() {}
 	if cfg.DialTimeout > 0 {
 		limited, cancel = lifetime.WithinTime(ctx, cfg.DialTimeout)
 	}

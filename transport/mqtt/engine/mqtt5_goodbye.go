@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -28,7 +29,7 @@ func (v *five) goodbye(s *session, err error) []byte {
 	switch {
 	case ok:
 		code = codeOf(broken)
-	case err != errBehind:
+	case !errchain.Has(err, errBehind):
 		return nil
 	default:
 		s.mu.Lock()
@@ -47,12 +48,9 @@ func codeOf(v wire.Violation) byte {
 	if v.Code != 0 {
 		return v.Code
 	}
-	switch v.Err {
-	case mqttpacket.ErrTwice, mqttpacket.ErrMethod, mqttpacket.ErrRange, mqttpacket.ErrTopic:
+	switch e, ok := v.Err.(mqttpacket.Error); {
+	case !ok, e == mqttpacket.ErrTwice, e == mqttpacket.ErrMethod, e == mqttpacket.ErrRange, e == mqttpacket.ErrTopic:
 		return codeProtocol
 	}
-	if _, ok := v.Err.(mqttpacket.Error); ok {
-		return codeMalformed
-	}
-	return codeProtocol
+	return codeMalformed
 }

@@ -195,7 +195,7 @@ func (s *session) goodbye(err error) []byte {
 	if v := s.t.newer(); v != nil {
 		return v.goodbye(s, err)
 	}
-	if err == errBehind {
+	if errchain.Has(err, errBehind) {
 		return mqttpacket.AppendDisconnect(nil)
 	}
 	return nil
@@ -378,7 +378,8 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 		return nil
 	case mqttpacket.Connack:
 		return wire.NewViolation("the hub sent a second CONNACK") // [MQTT-3.2.0-1]
-	case mqttpacket.Connect, mqttpacket.Subscribe, mqttpacket.Unsubscribe, mqttpacket.Unsuback, mqttpacket.Pingreq:
+	case mqttpacket.Connect, mqttpacket.Subscribe, mqttpacket.Unsubscribe, mqttpacket.Unsuback, mqttpacket.Pingreq,
+		mqttpacket.Pubrec, mqttpacket.Pubrel, mqttpacket.Pubcomp, mqttpacket.Auth:
 	}
 	return wire.NewViolation("the hub sent a packet of type " + ascii.Itoa(int(h.Type)) + ", which is not for clients")
 }

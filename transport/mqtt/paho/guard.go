@@ -83,7 +83,7 @@ func (g *guard) next() error {
 	for whole := false; !whole; {
 		b, err := g.r.ReadByte()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return wire.HubClosed{}
 		case err != nil:
 			return err
