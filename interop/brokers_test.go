@@ -323,14 +323,14 @@ func properties(t *testing.T, b *mqttBroker, m mqttClient) {
 	require.NoError(t, err)
 	require.NoError(t, c.Send(soon(t), &transport.Message{
 		Body: []byte("x"), ContentType: "application/json", CorrelationID: "c1", ResponseTopic: "up/answers",
-		Properties: []transport.Property{{Name: "größe", Value: "1 & 2"}, {Name: "größe", Value: "again"}},
+		Properties: []transport.Property{{Name: "größe", Value: "1 & 2"}, {Name: "gewicht", Value: "again"}},
 	}))
 	p := <-arrived
 	require.Equal(t, "application/json", p.Properties.ContentType)
 	require.Equal(t, "c1", string(p.Properties.CorrelationData))
 	require.Equal(t, "up/answers", p.Properties.ResponseTopic)
 	require.Contains(t, []paho5.UserProperty(p.Properties.User), paho5.UserProperty{Key: "größe", Value: "1 & 2"})
-	require.Contains(t, []paho5.UserProperty(p.Properties.User), paho5.UserProperty{Key: "größe", Value: "again"})
+	require.Contains(t, []paho5.UserProperty(p.Properties.User), paho5.UserProperty{Key: "gewicht", Value: "again"})
 
 	_, err = peer.Publish(soon(t), &paho5.Publish{QoS: 1, Topic: "down/" + creds.DeviceID, Payload: []byte("y"),
 		Properties: &paho5.PublishProperties{ContentType: "text/plain", CorrelationData: []byte("c2"),

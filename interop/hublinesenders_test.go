@@ -101,5 +101,6 @@ func (s *siege) addMQTT(a account, clients ...mqttClient) {
 			network := netopt.Options{Plaintext: true, Dial: tapped(netopt.Failover(nil, a.addrs...), tapMQTT, l)}
 			return creds, m.make(network, &dialect.Topics{Telemetry: "site/{device}/up"}, nil)
 		}))
+		s.loads[len(s.loads)-1].anew = m.name == hublinePaho.name
 	}
 }

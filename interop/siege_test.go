@@ -49,7 +49,7 @@ type load struct {
 	*ledger
 	client sender
 	must   bool // the test fails when the ledger does not add up; else it only reports
-	anew   bool // messages sent again are not marked: MQTT 5, with a session that the broker has forgotten
+	anew   bool // messages sent again are not marked: by paho, and over MQTT 5 for a session that is forgotten
 	done   atomic.Int64
 	taken  atomic.Int64
 }
