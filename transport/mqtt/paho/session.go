@@ -89,10 +89,10 @@ func (s *session) Run(ctx context.Context) error {
 }
 
 // loss returns the error for the end of a live session. paho does not say why it dropped a
-// connection without a failure: a ping was not answered.
+// connection without a failure, or with its own close as the first one: a ping was not answered.
 func loss(err error) error {
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, errClosed):
 		return wire.Loss(transport.Timeout, wire.ErrNoPong)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return wire.Loss(transport.Timeout, scrub.Cause(err))
