@@ -233,6 +233,11 @@ func (g *guard) failure() error {
 
 // Close is called by paho, which may call it more than once.
 func (g *guard) Close() error {
+	g.mu.Lock()
+	if g.err == nil {
+		g.err = wire.ErrNoPong // paho closes a sound connection for that alone, and after DISCONNECT
+	}
+	g.mu.Unlock()
 	g.closing.Do(func() {
 		close(g.closed)
 		_ = g.Conn.Close()

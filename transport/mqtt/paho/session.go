@@ -88,11 +88,10 @@ func (s *session) Run(ctx context.Context) error {
 	}
 }
 
-// loss returns the error for the end of a live session. paho does not say why it dropped a
-// connection without a failure, or with its own close as the first one: a ping was not answered.
+// loss returns the error for the end of a live session.
 func loss(err error) error {
 	switch {
-	case err == nil, errors.Is(err, errClosed):
+	case errors.Is(err, wire.ErrNoPong):
 		return wire.Loss(transport.Timeout, wire.ErrNoPong)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return wire.Loss(transport.Timeout, scrub.Cause(err))
