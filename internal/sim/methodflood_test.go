@@ -35,7 +35,7 @@ func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 			"calls of an unknown method": {1 << 20, 1 << 20, func(i int, body []byte) []byte {
 				return mqttPublish(0, "$iothub/methods/POST/unknown/?$rid="+strconv.Itoa(i), 0, body)
 			}},
-			"messages": {4 << 10, 2 << 20, func(i int, body []byte) []byte {
+			"messages": {4 << 10, 6 << 20, func(i int, body []byte) []byte {
 				return mqttPublish(1, "devices/dev-1/messages/devicebound/x=y", uint16(1+i%60_000), body[:1])
 			}},
 		} {
