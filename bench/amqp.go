@@ -28,7 +28,7 @@ func OverAMQPAlone(p *Peer, window, size int) (Sender, error) { return overAMQP(
 func overAMQP(p *Peer, window, size, batch int) (Sender, error) {
 	return newHubline(p, window, size, func() transport.Transport {
 		o := p.access.amqpOptions()
-		o.Auth, o.Batch = amqp.Plain, batch // as in the raw library, so that the bare responder stays simple
+		o.Auth, o.Batch = amqp.AuthPlain, batch // as in the raw library, so that the bare responder stays simple
 		return amqp.New(o)
 	})
 }

@@ -216,7 +216,7 @@ func (f *fleet) send(ctx context.Context, i int) error {
 // that time.
 func (f *fleet) connected(ctx context.Context, connection uint64) (time.Time, error) {
 	for _, c := range f.devices {
-		for c.Stats().Connections != connection || c.Status().State != device.Connected {
+		for c.Stats().Connections != connection || c.Status().State != device.StateConnected {
 			if ctx.Err() != nil {
 				return time.Time{}, fmt.Errorf("a device is %v after %d connections: %w", c.Status().State, c.Stats().Connections,
 					ctx.Err())

@@ -167,7 +167,7 @@ type idler interface {
 type idleClient struct{ *device.Client }
 
 func (c idleClient) idle() bool {
-	return c.Stats().Connections == 1 && c.Status().State == device.Connected
+	return c.Stats().Connections == 1 && c.Status().State == device.StateConnected
 }
 
 type idlePaho struct{ paho.Client }

@@ -23,7 +23,7 @@ func hublineRetries() ([]RetryCase, error) {
 	direct := azureFormula(decided)
 	formula := opaque[retrypolicy.Policy](direct)
 	full := opaque[retrypolicy.Policy](retrypolicy.Backoff{Base: decided, Factor: curveFactor, Max: curveMax * decided,
-		Jitter: retrypolicy.FullJitter})
+		Jitter: retrypolicy.JitterFull})
 	quota, err := budget.NewQuota(nil)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func hublineRetries() ([]RetryCase, error) {
 			info := retrypolicy.Classify(refused)
 			a := retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Rand: rand.Uint64(), Err: refused}
 			a.Last = charged.Decide(a)
-			if info.Verdict != classify.Again || !a.Last.Retry {
+			if info.Verdict != classify.VerdictAgain || !a.Last.Retry {
 				return 0, errNoRetry
 			}
 			a.Err = nil
@@ -75,7 +75,7 @@ func hublineRetries() ([]RetryCase, error) {
 
 func judged(p retrypolicy.Policy, retry int, err error) (time.Duration, error) {
 	info := retrypolicy.Classify(err)
-	if info.Verdict != classify.Again {
+	if info.Verdict != classify.VerdictAgain {
 		return 0, errNoRetry
 	}
 	return p.Decide(retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Safe: info.Safe,

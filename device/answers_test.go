@@ -63,7 +63,7 @@ func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
 		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
 		f.last().kill <- lost(transport.NotFound)
 		synctest.Wait()
-		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
 		require.Equal(t, 1, c.Stats().Queued)
 		open(t, c)
 		require.NoError(t, c.Flush(t.Context()))
@@ -147,7 +147,7 @@ func TestARefusedMessageGoesAtOnceAfterTheNextOpen(t *testing.T) {
 		synctest.Wait()
 		f.last().kill <- lost(transport.NotFound)
 		synctest.Wait()
-		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
 
 		start := time.Now()
 		open(t, c)
@@ -212,7 +212,7 @@ func TestAFailedSendFindsTheClientDisconnected(t *testing.T) {
 			synctest.Wait()
 			f.last().kill <- lost(transport.NotFound)
 			for range sends {
-				require.Equal(t, device.Disconnected, <-states)
+				require.Equal(t, device.StateDisconnected, <-states)
 			}
 		}
 	})
@@ -277,7 +277,7 @@ func TestReconnectDuringAnAttemptIsAnsweredByThatAttempt(t *testing.T) {
 		require.NoError(t, c.Reconnect())
 		time.Sleep(time.Hour)
 		require.Len(t, f.dialTimes(), 1)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 	})
 }
 
@@ -335,13 +335,14 @@ func TestAnAnswerAfterTheEndOfItsSessionIsIgnored(t *testing.T) {
 		open(t, c)
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		time.Sleep(2 * time.Hour)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Len(t, f.dialTimes(), 3)
 		require.Equal(t, []device.Reason{
-			device.Connecting, device.ConnectionOK, device.ConnectionLost, device.Connecting, device.ConnectionOK,
-			device.ConnectionLost, device.Connecting, device.ConnectionOK,
+			device.ReasonConnecting, device.ReasonConnectionOK, device.ReasonConnectionLost, device.ReasonConnecting,
+			device.ReasonConnectionOK,
+			device.ReasonConnectionLost, device.ReasonConnecting, device.ReasonConnectionOK,
 		}, w.reasons())
 	})
 }

@@ -163,15 +163,15 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 						s := c.Status()
 						require.ErrorContains(t, s.Err, "callback "+tc.name)
 						require.ErrorIs(t, s.Err, transport.Invalid)
-						require.Equal(t, device.NotRetryable, s.Reason)
+						require.Equal(t, device.ReasonNotRetryable, s.Reason)
 						if again {
-							require.Equal(t, device.DisconnectedRetrying, s.State)
+							require.Equal(t, device.StateDisconnectedRetrying, s.State)
 							time.Sleep(2 * time.Hour)
 						} else {
-							require.Equal(t, device.Disconnected, s.State)
+							require.Equal(t, device.StateDisconnected, s.State)
 							require.NoError(t, c.Open(t.Context()))
 						}
-						require.Equal(t, device.Connected, c.Status().State)
+						require.Equal(t, device.StateConnected, c.Status().State)
 						// The slot of the limiter is free.
 						other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
 						require.NoError(t, other.Open(t.Context()))
@@ -211,7 +211,7 @@ func TestMessagesInFlightSurviveAFailedCallback(t *testing.T) {
 		var receipt device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &receipt))
 		time.Sleep(time.Second)
-		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
 		open(t, c)
 		require.NoError(t, receipt.Wait(t.Context()))
 		got := f.received()
@@ -258,10 +258,10 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 					require.NoError(t, c.Start())
 					time.Sleep(time.Minute)
 					if tc.kind == transport.Unauthorized {
-						require.Equal(t, device.Disconnected, c.Status().State)
+						require.Equal(t, device.StateDisconnected, c.Status().State)
 						require.NoError(t, c.Open(t.Context()))
 					}
-					require.Equal(t, device.Connected, c.Status().State)
+					require.Equal(t, device.StateConnected, c.Status().State)
 					var told error
 					for _, s := range w.list() {
 						if s.Err != nil && told == nil {
@@ -338,7 +338,7 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 					synctest.Wait()
 					s.kill <- lost(transport.Network)
 					time.Sleep(time.Minute)
-					require.Equal(t, device.Connected, c.Status().State)
+					require.Equal(t, device.StateConnected, c.Status().State)
 				}
 				require.NoError(t, c.Send(t.Context(), msg(1)))
 				mu.Lock()

@@ -80,7 +80,7 @@ func TestCloseNamesEveryStepThatDidNotEnd(t *testing.T) {
 func TestTheEndOfAnotherContextIsATimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(
-			&transport.Error{Kind: transport.Timeout, Scope: transport.Connection,
+			&transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection,
 				Err: errors.Join(os.ErrDeadlineExceeded, context.Canceled)},
 			lost(transport.Cancelled),
 		)}
@@ -89,7 +89,7 @@ func TestTheEndOfAnotherContextIsATimeout(t *testing.T) {
 		require.EqualValues(t, 3, c.Stats().Attempts)
 		f.last().kill <- lost(transport.Cancelled)
 		synctest.Wait()
-		require.NotEqual(t, device.Disconnected, c.Status().State)
+		require.NotEqual(t, device.StateDisconnected, c.Status().State)
 	})
 }
 

@@ -54,7 +54,7 @@ func TestPolicyChangesDuringAWaitChargeOnce(t *testing.T) {
 		require.Zero(t, q.missing(), "the retry is made under a policy without quota")
 		require.NoError(t, c.SetRetryPolicy(q.wrap(time.Second)))
 		time.Sleep(time.Hour)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Zero(t, q.missing(), "a success gives the cost back")
 	})
 }
@@ -227,7 +227,7 @@ func TestThePoliciesForConnectionsAndMessagesAreSetApart(t *testing.T) {
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(2 * time.Minute)
 		require.Len(t, f.dialTimes(), dials+1)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		takes.Store(false)
 		require.ErrorIs(t, c.Send(t.Context(), msg(3)), transport.RetryExpired)
 		require.ErrorIs(t, c.SetMessagePolicy(retrypolicy.Fixed{Delay: -1}), transport.Invalid)

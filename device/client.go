@@ -90,7 +90,7 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 		events: make(chan event, 4),
 		calls:  make(chan *call, 8),
 		closed: make(chan struct{}),
-		status: Status{State: Disconnected, Reason: NotOpened, Since: time.Now()},
+		status: Status{State: StateDisconnected, Reason: ReasonNotOpened, Since: time.Now()},
 	}
 	if source := creds.Token; source != nil {
 		own.Token = func(ctx context.Context) (transport.Token, error) {
@@ -165,7 +165,7 @@ func (c *Client) startLocked(keep bool) (r *run, began bool, err error) {
 	if x := c.features(); x != nil {
 		x.resume()
 	}
-	c.publishLocked(Status{State: DisconnectedRetrying, Reason: Connecting})
+	c.publishLocked(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting})
 	go func() { // the loop; ends with Disconnected or cancel, joined by Close
 		if before != nil {
 			<-before.done
@@ -192,7 +192,7 @@ func (c *Client) Open(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		status, over, err, last := c.status, r.over, r.err, r.last
-		if c.changed == nil && !over && status.State != Connected {
+		if c.changed == nil && !over && status.State != StateConnected {
 			c.changed = make(chan struct{})
 		}
 		changed := c.changed
@@ -201,13 +201,13 @@ func (c *Client) Open(ctx context.Context) error {
 		switch {
 		case over:
 			return err
-		case status.State == Connected:
+		case status.State == StateConnected:
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			gaveUp := operr.Cancelled(ctx, transport.OpOpen, transport.Connection, last)
+			gaveUp := operr.Cancelled(ctx, transport.OpOpen, transport.ScopeConnection, last)
 			if began {
 				c.stop(r, gaveUp)
 			}
@@ -240,7 +240,7 @@ func (c *Client) stop(r *run, why *transport.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.run == r {
-		c.publishLocked(Status{State: Disconnected, Reason: OpenCancelled, Err: why})
+		c.publishLocked(Status{State: StateDisconnected, Reason: ReasonOpenCancelled, Err: why})
 		c.halt(errGaveUp) // the context that ended is not that of other calls
 	}
 }
@@ -296,10 +296,10 @@ func (c *Client) Close() error {
 
 	c.mu.Lock()
 	if r != nil && !r.over {
-		r.over, r.err = true, &transport.Error{Kind: transport.Closed, Scope: transport.Connection, Op: transport.OpOpen,
+		r.over, r.err = true, &transport.Error{Kind: transport.Closed, Scope: transport.ScopeConnection, Op: transport.OpOpen,
 			Err: errClosed.Err}
 	}
-	c.publishLocked(Status{State: Disconnected, Reason: ClientClosed})
+	c.publishLocked(Status{State: StateDisconnected, Reason: ReasonClientClosed})
 	dispatching, ended := c.notices.running, c.notices.ended
 	c.mu.Unlock()
 	if dispatching && !c.join(ended) {
@@ -318,7 +318,7 @@ func (l *lateSteps) add(what string) {
 	if l.err != nil {
 		err = errors.New(transport.Find(l.err).Err.Error() + "; " + what)
 	}
-	l.err = timedOut(transport.OpClose, transport.Connection, err, nil)
+	l.err = timedOut(transport.OpClose, transport.ScopeConnection, err, nil)
 }
 
 // Reconnect replaces the connection now. It ends the wait for the next attempt, or hangs up a live

@@ -25,7 +25,7 @@ func TestOpenWhileRetryingJoins(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
 		require.NoError(t, c.Start())
 		synctest.Wait()
-		require.Equal(t, device.DisconnectedRetrying, c.Status().State)
+		require.Equal(t, device.StateDisconnectedRetrying, c.Status().State)
 		start := time.Now()
 		open(t, c)
 		require.Equal(t, time.Minute, time.Since(start))
@@ -181,7 +181,7 @@ func TestRefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, device.NotRetryable, c.Status().Reason)
+		require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 		require.Len(t, f.dialTimes(), 2)
 	})
 }
@@ -195,7 +195,7 @@ func TestEachStepHasItsStateAndReason(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), nil, lost(transport.Timeout), nil, lost(transport.Unauthorized))}
 		c, w := client(t, f, nil)
-		require.Equal(t, device.NotOpened, c.Status().Reason)
+		require.Equal(t, device.ReasonNotOpened, c.Status().Reason)
 		open(t, c)
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
@@ -208,19 +208,19 @@ func TestEachStepHasItsStateAndReason(t *testing.T) {
 			got = append(got, step{s.State, s.Reason})
 		}
 		require.Equal(t, []step{
-			{device.DisconnectedRetrying, device.Connecting},
-			{device.DisconnectedRetrying, device.AttemptFailed},
-			{device.DisconnectedRetrying, device.Connecting},
-			{device.Connected, device.ConnectionOK},
-			{device.DisconnectedRetrying, device.ConnectionLost},
-			{device.DisconnectedRetrying, device.Connecting},
-			{device.DisconnectedRetrying, device.AttemptFailed},
-			{device.DisconnectedRetrying, device.Connecting},
-			{device.Connected, device.ConnectionOK},
-			{device.DisconnectedRetrying, device.Planned},
-			{device.DisconnectedRetrying, device.Connecting},
-			{device.Disconnected, device.NotRetryable},
-			{device.Disconnected, device.ClientClosed},
+			{device.StateDisconnectedRetrying, device.ReasonConnecting},
+			{device.StateDisconnectedRetrying, device.ReasonAttemptFailed},
+			{device.StateDisconnectedRetrying, device.ReasonConnecting},
+			{device.StateConnected, device.ReasonConnectionOK},
+			{device.StateDisconnectedRetrying, device.ReasonConnectionLost},
+			{device.StateDisconnectedRetrying, device.ReasonConnecting},
+			{device.StateDisconnectedRetrying, device.ReasonAttemptFailed},
+			{device.StateDisconnectedRetrying, device.ReasonConnecting},
+			{device.StateConnected, device.ReasonConnectionOK},
+			{device.StateDisconnectedRetrying, device.ReasonPlanned},
+			{device.StateDisconnectedRetrying, device.ReasonConnecting},
+			{device.StateDisconnected, device.ReasonNotRetryable},
+			{device.StateDisconnected, device.ReasonClientClosed},
 		}, got)
 	})
 }
@@ -373,7 +373,7 @@ func TestATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 // The queue is bounded; see also the tests of the overflow rules.
 func TestTheOutboxIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, _ := client(t, &fake{}, &device.Options{Overflow: device.DropOldest, MaxMessages: 100, MaxBytes: 5000})
+		c, _ := client(t, &fake{}, &device.Options{Overflow: device.OverflowDropOldest, MaxMessages: 100, MaxBytes: 5000})
 		for i := range 10_000 {
 			require.NoError(t, c.Enqueue(t.Context(), sized(strconv.Itoa(i), 5+i%90), nil))
 			s := c.Stats()
@@ -444,8 +444,8 @@ func TestConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.Len(t, connections.asked, 1)
 		require.Len(t, messages.asked, 1)
-		require.Equal(t, transport.Connection, connections.asked[0].Scope)
-		require.Equal(t, transport.Operation, messages.asked[0].Scope)
+		require.Equal(t, transport.ScopeConnection, connections.asked[0].Scope)
+		require.Equal(t, transport.ScopeOperation, messages.asked[0].Scope)
 	})
 }
 

@@ -63,7 +63,7 @@ func (l *loop) clockJumped(now time.Time) time.Duration {
 
 // errJumped is the error of a connection that is given up because the clock jumped ahead.
 var errJumped = &transport.Error{
-	Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun,
+	Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun,
 	Err: errors.New("the clock jumped ahead: the device has slept, so the connection is dead, or the clock was set, so " +
 		"the token may be old"),
 }

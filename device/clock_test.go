@@ -62,12 +62,12 @@ func TestAClockJumpAsksThePolicy(t *testing.T) {
 		time.Sleep(time.Hour)
 		k.move(time.Hour)
 		time.Sleep(time.Minute)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Len(t, policy.asked, 1)
 		require.Equal(t, transport.Network, policy.asked[0].Kind)
 		require.Equal(t, 1, policy.asked[0].Retry)
 		told := w.list()[2]
-		require.Equal(t, device.ClockJumped, told.Reason)
+		require.Equal(t, device.ReasonClockJumped, told.Reason)
 		require.Equal(t, 7*time.Second, told.Delay)
 	})
 	bubble(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAClockJumpAsksThePolicy(t *testing.T) {
 		open(t, c)
 		k.move(time.Hour)
 		time.Sleep(time.Minute)
-		require.Equal(t, device.RetryExpired, c.Status().Reason)
+		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
 	})
 }
 
@@ -143,7 +143,7 @@ func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 				defer c.Close()
 				require.NoError(t, c.Start())
 				time.Sleep(10 * time.Minute)
-				require.Equal(t, device.DisconnectedRetrying, c.Status().State, "%v", c.Status().Err)
+				require.Equal(t, device.StateDisconnectedRetrying, c.Status().State, "%v", c.Status().Err)
 				require.ErrorIs(t, c.Status().Err, transport.ClockUnset)
 				require.Less(t, len(f.dialTimes()), 20, "slowly")
 				k.move(row.late)
@@ -191,7 +191,7 @@ func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 				defer c.Close()
 				require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
 				synctest.Wait()
-				require.Equal(t, device.NotRetryable, c.Status().Reason)
+				require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 			})
 		})
 	}

@@ -93,8 +93,8 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 				require.NoError(t, c.Close())
 				require.Zero(t, time.Since(start))
 				require.ErrorIs(t, r.Wait(t.Context()), transport.Closed, "a message without a result is told so")
-				require.Equal(t, device.ClientClosed, c.Status().Reason)
-				require.Equal(t, device.ClientClosed, w.list()[len(w.list())-1].Reason,
+				require.Equal(t, device.ReasonClientClosed, c.Status().Reason)
+				require.Equal(t, device.ReasonClientClosed, w.list()[len(w.list())-1].Reason,
 					"the last status is told before Close returns")
 
 				require.NoError(t, c.Close(), "again")

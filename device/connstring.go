@@ -293,7 +293,7 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 
 	token := transport.Token{Text: transport.Hide(text), Expires: time.Unix(seconds, 0), Fixed: true}
 	expired := &transport.Error{
-		Kind: transport.Unauthorized, Scope: transport.Connection, Op: transport.OpDial,
+		Kind: transport.Unauthorized, Scope: transport.ScopeConnection, Op: transport.OpDial,
 		Err: errors.New("the connection string's SharedAccessSignature expired at " + token.Expires.UTC().Format(
 			time.RFC3339) + "; get a new one"),
 	}

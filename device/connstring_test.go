@@ -286,7 +286,7 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 func checkConnError(t *testing.T, err error) {
 	t.Helper()
 	e, ok := err.(*transport.Error)
-	if !ok || e.Kind != transport.Invalid || e.Op != transport.OpOpen || e.Scope != transport.Operation ||
+	if !ok || e.Kind != transport.Invalid || e.Op != transport.OpOpen || e.Scope != transport.ScopeOperation ||
 		e.RetryAfter != 0 {
 		t.Errorf("%#v, want Invalid on open", err)
 		return
@@ -312,7 +312,7 @@ func TestFixedTokenFailsOnceItHasExpired(t *testing.T) {
 	for range 2 {
 		token, err := creds.NewToken(context.Background())
 		e := transport.Find(err)
-		if e == nil || e.Kind != transport.Unauthorized || e.Scope != transport.Connection || e.Op != transport.OpDial ||
+		if e == nil || e.Kind != transport.Unauthorized || e.Scope != transport.ScopeConnection || e.Op != transport.OpDial ||
 			token.Text != nil {
 			t.Errorf("after the expiry: %v, %#v", token, err)
 			continue

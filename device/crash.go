@@ -20,7 +20,7 @@ func (l *loop) crashed(v any) {
 		panic(v)
 	}
 	failure := &transport.Error{
-		Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpRun, Err: &callback.Error{Name: l.calling,
+		Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpRun, Err: &callback.Error{Name: l.calling,
 			Panic: v},
 	}
 	l.calling = ""
@@ -59,14 +59,14 @@ func (l *loop) abort(failure *transport.Error) {
 			return
 		}
 	} else if l.ctx.Err() == nil {
-		l.disconnect(NotRetryable, failure)
+		l.disconnect(ReasonNotRetryable, failure)
 	}
 	l.finish()
 }
 
 // tryAgainLaterPlainly is tryAgainLater without callbacks. It reports whether to start over.
 func (l *loop) tryAgainLaterPlainly(failure *transport.Error) bool {
-	l.publishOutage(NotRetryable, l.c.set.TryAgainAfter, failure)
+	l.publishOutage(ReasonNotRetryable, l.c.set.TryAgainAfter, failure)
 	over := newAlarm(l.c.set.TryAgainAfter)
 	defer over.stop()
 	for !l.c.reconnect.Swap(false) {

@@ -16,7 +16,7 @@ import (
 
 // damagedHello is a refusal that may be caused by damaged bytes.
 var damagedHello = &transport.Error{
-	Kind: transport.Unsupported, Scope: transport.Connection, Op: transport.OpDial, Err: transport.ErrMaybeDamaged,
+	Kind: transport.Unsupported, Scope: transport.ScopeConnection, Op: transport.OpDial, Err: transport.ErrMaybeDamaged,
 }
 
 // Each connection resets the count of consecutive failures that may be damage.
@@ -36,7 +36,7 @@ func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
 		open(t, c)
 		time.Sleep(3 * time.Hour)
 		require.GreaterOrEqual(t, len(f.dialTimes()), 3*(row+1))
-		require.NotEqual(t, device.Disconnected, c.Status().State, "%v", c.Status().Err)
+		require.NotEqual(t, device.StateDisconnected, c.Status().State, "%v", c.Status().Err)
 	})
 }
 
@@ -48,7 +48,7 @@ func TestDamageDuringASessionIsRetried(t *testing.T) {
 		open(t, c)
 		f.last().kill <- damagedHello
 		time.Sleep(time.Minute)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Len(t, f.dialTimes(), 2)
 	})
 }
@@ -66,7 +66,7 @@ func TestDamageWithoutEndEndsTheClient(t *testing.T) {
 			require.Len(t, f.dialTimes(), 1+errfilter.MaxDamage)
 			retried := 0
 			for _, s := range w.list() {
-				if s.Reason == device.AttemptFailed {
+				if s.Reason == device.ReasonAttemptFailed {
 					require.ErrorIs(t, s.Err, transport.Network)
 					require.True(t, errors.Is(s.Err, transport.ErrMaybeDamaged))
 					retried++

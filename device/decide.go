@@ -100,8 +100,8 @@ func retriesEnded(cause *transport.Error, reason retrypolicy.Reason, retries int
 // first try.
 func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, retries int,
 	cause error) *transport.Error {
-	if d.Reason == retrypolicy.ByPolicy {
-		d.Reason = retrypolicy.Rejected
+	if d.Reason == retrypolicy.ReasonPolicy {
+		d.Reason = retrypolicy.ReasonRejected
 	}
 	return &transport.Error{
 		Kind: transport.RetryExpired, Scope: scope, Op: op, Err: &retrypolicy.Error{Reason: d.Reason, Retries: retries,

@@ -51,7 +51,7 @@ type DesiredHandler func(ctx context.Context, d Desired)
 // transport that is known to have no twins, HandleDesired fails with Unsupported. Where only the
 // peer knows, Status.Err says so, and the connection stays.
 func (c *Client) HandleDesired(handle DesiredHandler) error {
-	if e := c.lacks(transport.Desired, transport.OpSubscribe); e != nil && handle != nil {
+	if e := c.lacks(transport.FeatureDesired, transport.OpSubscribe); e != nil && handle != nil {
 		return e
 	}
 	t := c.twinFeature()
@@ -170,7 +170,7 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 
 // deliver handles a notification.
 func (t *twin) deliver(n *transport.Delivery) bool {
-	if n.Kind != transport.Desired {
+	if n.Kind != transport.FeatureDesired {
 		return false
 	}
 	t.mu.Lock()

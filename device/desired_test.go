@@ -55,7 +55,7 @@ func (h *twinHub) change(notify bool) {
 
 func (h *twinHub) notify(version int64) {
 	s := h.f.last()
-	s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version,
+	s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: version,
 		Msg: &transport.Message{Body: fmt.Appendf(nil, `{"n":%d,"$version":%[1]d}`, version)}})
 }
 
@@ -102,7 +102,7 @@ func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 		c.HandleDesired(w.handle)
 		open(t, c)
 		synctest.Wait()
-		require.Equal(t, []transport.Features{transport.Twin | transport.Desired}, h.f.subscriptions(),
+		require.Equal(t, []transport.Features{transport.FeatureTwin | transport.FeatureDesired}, h.f.subscriptions(),
 			"before it is connected")
 		require.Equal(t, []string{"full 1"}, w.list())
 		h.change(true)
@@ -369,7 +369,7 @@ func TestATwinThatCannotBeRead(t *testing.T) {
 		}
 		require.Equal(t, 10*time.Second, at[1])
 		require.NoError(t, c.Send(t.Context(), msg(1)))
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
 		n := len(unread)
 		require.NoError(t, c.Close())
 		require.Len(t, unread, n)
@@ -504,7 +504,7 @@ func TestARemovalByReplacementIsNotLostForGood(t *testing.T) {
 		open(t, c)
 		synctest.Wait()
 		desired = `{"led":true,"$version":3}`
-		f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 3,
+		f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: 3,
 			Msg: &transport.Message{Body: []byte(desired)}})
 		for range 3 {
 			time.Sleep(time.Minute)
@@ -535,7 +535,7 @@ func TestTheTwinIsReadAfterTheSubscriptionToChanges(t *testing.T) {
 		held = true
 		c.HandleDesired(w.handle)
 		synctest.Wait()
-		require.Equal(t, []transport.Features{transport.Twin, transport.Desired}, h.f.subscriptions())
+		require.Equal(t, []transport.Features{transport.FeatureTwin, transport.FeatureDesired}, h.f.subscriptions())
 		h.change(false) // no subscription yet
 		h.f.last().cfg.Sink.Reply(1, transport.Reply{})
 		synctest.Wait()
@@ -554,7 +554,7 @@ func TestChangesMissedWhileTheTwinIsRead(t *testing.T) {
 			reply, ok := inner(s, r)
 			if len(h.f.requests()) == 1 {
 				h.change(false)
-				s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Msg: &transport.Message{Body: []byte("{}")}})
+				s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Msg: &transport.Message{Body: []byte("{}")}})
 			}
 			return reply, ok
 		}
@@ -574,7 +574,7 @@ func TestAChangeThatCannotBeRead(t *testing.T) {
 		open(t, c)
 		synctest.Wait()
 		h.change(false)
-		h.f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 2,
+		h.f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: 2,
 			Msg: &transport.Message{Body: []byte(`{"n":`)}})
 		synctest.Wait()
 		require.Equal(t, []string{"full 1", "full 2"}, w.list())

@@ -32,7 +32,7 @@ func (l *loop) connect() phase {
 		now := time.Now()
 		if !now.Before(deadline) {
 			l.end()
-			return l.lost(AttemptFailed, timedOut(transport.OpDial, transport.Connection, errDialTimeout, nil), nil)
+			return l.lost(ReasonAttemptFailed, timedOut(transport.OpDial, transport.ScopeConnection, errDialTimeout, nil), nil)
 		}
 		l.arm(now, deadline, l.expire(now))
 		select {
@@ -46,7 +46,7 @@ func (l *loop) connect() phase {
 			case e.subscribed:
 				if failure := l.subscribed(c.features(), e.err); failure != nil {
 					l.end()
-					return l.lost(AttemptFailed, failure, nil)
+					return l.lost(ReasonAttemptFailed, failure, nil)
 				}
 				if !l.subscribeAlways() {
 					return l.connected(began)
@@ -55,7 +55,7 @@ func (l *loop) connect() phase {
 				l.joining = false
 				l.hangUp()
 				l.settle()
-				return l.lost(AttemptFailed, e.err, nil)
+				return l.lost(ReasonAttemptFailed, e.err, nil)
 			}
 		case <-c.wake:
 			if c.progress.Swap(false) {

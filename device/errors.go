@@ -37,9 +37,9 @@ func timedOut(op transport.Op, scope transport.Scope, limit, state error) *trans
 // gaveUp is the error of an operation ended by the caller's context, or otherwise by limit.
 func gaveUp(ctx context.Context, op transport.Op, limit, state error) *transport.Error {
 	if ctx.Err() != nil {
-		return operr.Cancelled(ctx, op, transport.Operation, state)
+		return operr.Cancelled(ctx, op, transport.ScopeOperation, state)
 	}
-	return timedOut(op, transport.Operation, limit, state)
+	return timedOut(op, transport.ScopeOperation, limit, state)
 }
 
 // ofConnection returns err, the error of one operation, as the failure of an attempt to connect.
@@ -49,6 +49,6 @@ func ofConnection(err error) error {
 		return err
 	}
 	own := *e
-	own.Scope = transport.Connection
+	own.Scope = transport.ScopeConnection
 	return &own
 }

@@ -219,7 +219,7 @@ func ExampleOptions_unattended() {
 		TryAgainAfter:   time.Hour,
 		ReconnectSpread: 30 * time.Second,
 		Dials:           limit,
-		Overflow:        device.DropOldest,
+		Overflow:        device.OverflowDropOldest,
 	}
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "buoy-12"}
 	client, err := device.New(creds, mqtt.New(nil), options)

@@ -24,7 +24,7 @@ func TestAMessageExpiresHoweverItWaits(t *testing.T) {
 		{"disconnected", life, func(t *testing.T, f *fake, c *device.Client) {
 			f.last().kill <- lost(transport.NotFound)
 			synctest.Wait()
-			require.Equal(t, device.Disconnected, c.Status().State)
+			require.Equal(t, device.StateDisconnected, c.Status().State)
 		}},
 		{"lost before it expires", life, func(_ *testing.T, f *fake, _ *device.Client) {
 			f.last().kill <- lost(transport.Network)

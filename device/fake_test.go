@@ -274,7 +274,7 @@ func (s *fakeSession) Do(r *transport.Request) {
 
 // deliver delivers a cloud-to-device message and reports whether it was taken.
 func (s *fakeSession) deliver(ref string) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref),
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref),
 		Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
 }
 
@@ -285,8 +285,9 @@ func (s *fakeSession) deliverUnasked(ref string) bool {
 }
 
 func (s *fakeSession) deliverOnce(ref string, again bool) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref), Again: again, Once: true,
-		Msg: &transport.Message{ID: ref}})
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref), Again: again,
+		Once: true,
+		Msg:  &transport.Message{ID: ref}})
 }
 
 // failure returns an error as a transport reports it.
@@ -294,8 +295,8 @@ func failure(k transport.Kind, sc transport.Scope) *transport.Error {
 	return &transport.Error{Kind: k, Scope: sc, Op: transport.OpRun, Proto: "fake", Err: errors.New("scripted")}
 }
 
-func lost(k transport.Kind) *transport.Error    { return failure(k, transport.Connection) }
-func refused(k transport.Kind) *transport.Error { return failure(k, transport.Operation) }
+func lost(k transport.Kind) *transport.Error    { return failure(k, transport.ScopeConnection) }
+func refused(k transport.Kind) *transport.Error { return failure(k, transport.ScopeOperation) }
 
 // failing scripts dials: the given errors in turn, then success.
 func failing(errs ...error) func(int, context.Context) error {

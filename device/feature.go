@@ -185,7 +185,7 @@ func (c *Client) lacks(feature transport.Features, op transport.Op) *transport.E
 		return nil
 	}
 	what := feature.String()
-	if feature == transport.Messages && c.creds.ModuleID != "" {
+	if feature == transport.FeatureMessages && c.creds.ModuleID != "" {
 		what = "inputs of modules"
 	}
 	return &transport.Error{Kind: transport.Unsupported, Op: op, Err: errors.New(what + " are " + why)}
@@ -275,7 +275,7 @@ func (l *loop) lack(feature transport.Features, why *transport.Error) {
 
 // refuseCalls fails the calls that wait for a subscription that was refused.
 func (l *loop) refuseCalls(x features, asked transport.Features, why *transport.Error) {
-	if asked&transport.Twin != 0 {
+	if asked&transport.FeatureTwin != 0 {
 		x.refused(l, why)
 	}
 }

@@ -42,19 +42,19 @@ const largeMessage = 64 << 10
 func (f *flapping) begin(e evidence) {
 	f.before = e.acknowledged
 	if f.flaps == 0 {
-		f.named = NoSuspect
+		f.named = SuspectNone
 	}
 }
 
 // name records the cause that a failure names. An attempt that fails for another reason ends what
 // was known of the connections before.
 func (f *flapping) name(failure *transport.Error, wasUp bool) {
-	named := NoSuspect
+	named := SuspectNone
 	switch {
 	case errchain.Has(failure, transport.ErrTakenOver):
-		named = SecondDevice
+		named = SuspectSecondDevice
 	case failure.Kind == transport.Quota || failure.Kind == transport.Throttled:
-		named = QuotaUsedUp
+		named = SuspectQuotaUsedUp
 	case wasUp:
 		return
 	}
@@ -82,18 +82,18 @@ func (f *flapping) end(e evidence, stable bool) {
 // suspect returns the likely cause.
 func (f *flapping) suspect() Suspect {
 	switch {
-	case f.named != NoSuspect:
+	case f.named != SuspectNone:
 		return f.named
 	case f.flaps < enough:
-		return NoSuspect
+		return SuspectNone
 	case f.idle:
-		return SecondDevice
+		return SuspectSecondDevice
 	case f.acknowledged:
-		return Unstable
+		return SuspectUnstable
 	case f.same && f.size >= largeMessage:
-		return BadMessage
+		return SuspectBadMessage
 	}
-	return QuotaUsedUp
+	return SuspectQuotaUsedUp
 }
 
 // evidence describes the outbox at this moment.

@@ -47,7 +47,7 @@ func TestANegativeDelayIsAnErrorOfThePolicy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: constant(-time.Second)})
 		err := c.Open(t.Context())
-		require.ErrorIs(t, err, retrypolicy.NegativeDelay)
+		require.ErrorIs(t, err, retrypolicy.ReasonNegativeDelay)
 		require.ErrorContains(t, err, "the retry policy returned a negative delay")
 		require.ErrorIs(t, err, transport.Network, "with the failure that the policy was asked about")
 	})

@@ -32,7 +32,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 				l.outage = nil
 				return connecting, true
 			}
-			a := l.attempt(transport.Connection, now)
+			a := l.attempt(transport.ScopeConnection, now)
 			a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), l.rand()
 			if l.failure != nil {
 				describe(&a, l.failure)
@@ -49,15 +49,16 @@ func (l *loop) admitted() (p phase, ok bool) {
 			spread := l.drawSpread()
 			if d.Delay = min(d.Delay, maxDelay-spread) + spread; d.Retry && c.set.OutageLimit > 0 &&
 				d.Delay > c.set.OutageLimit-a.Elapsed {
-				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
+				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 			}
 			if !d.Retry {
 				l.outage.withdraw(l)
-				return l.giveUp(RetryExpired, refusedTry(transport.Connection, transport.OpDial, d, max(l.retry-1, 0), a.Err)),
+				return l.giveUp(ReasonRetryExpired, refusedTry(transport.ScopeConnection, transport.OpDial, d,
+						max(l.retry-1, 0), a.Err)),
 					false
 			}
 			until = now.Add(d.Delay)
-			l.publish(Status{State: DisconnectedRetrying, Reason: Held, Retry: l.retry, Delay: d.Delay, Err: a.Err})
+			l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonHeld, Retry: l.retry, Delay: d.Delay, Err: a.Err})
 		}
 		switch l.sleep(until, nil, nil) {
 		case due:
@@ -98,7 +99,7 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	may := batch[:0]
 	for i, item := range batch {
 		seq, r := l.c.outbox.taken(item.Tag)
-		a := l.attempt(transport.Operation, now)
+		a := l.attempt(transport.ScopeOperation, now)
 		a.Retry, a.Last, a.Rand = r.count, r.last, l.rand()
 		if r.err != nil {
 			a.Elapsed = now.Sub(r.since)
@@ -114,7 +115,7 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 			if r.by != nil {
 				r.withdraw(l, a)
 			}
-			l.c.outbox.reject(item.Tag, seq, refusedTry(transport.Operation, transport.OpSend, d, max(r.count-1, 0), a.Err))
+			l.c.outbox.reject(item.Tag, seq, refusedTry(transport.ScopeOperation, transport.OpSend, d, max(r.count-1, 0), a.Err))
 			continue
 		case d.Delay > 0:
 			l.c.outbox.untake(batch[i:])

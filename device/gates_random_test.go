@@ -64,7 +64,7 @@ func TestEveryTryIsReportedOnceInARandomLife(t *testing.T) {
 			}
 			wc.admit, wm.admit = gate, gate
 			o := &device.Options{RetryPolicy: wc, MessagePolicy: wm, StableTime: time.Duration(1+n(40)) * time.Second,
-				MaxMessages: 40, Overflow: device.DropOldest, Window: 1 + n(20),
+				MaxMessages: 40, Overflow: device.OverflowDropOldest, Window: 1 + n(20),
 				ReconnectSpread: time.Duration(n(3)) * time.Second, Rand: nil}
 			if n(2) == 0 {
 				o.TryAgainAfter = 5 * time.Second

@@ -194,7 +194,7 @@ type acker struct {
 
 func (a *acker) Observe(x retrypolicy.Attempt) {
 	a.witness.Observe(x)
-	if a.once != nil && x.Scope == transport.Operation {
+	if a.once != nil && x.Scope == transport.ScopeOperation {
 		f := a.once
 		a.once = nil
 		f()
@@ -226,7 +226,7 @@ func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 		require.NoError(t, c.SetMessagePolicy(retrypolicy.Immediately{}))
 		close(gone)
 		synctest.Wait()
-		require.Equal(t, 0, old.inFlight[transport.Operation], old.told)
+		require.Equal(t, 0, old.inFlight[transport.ScopeOperation], old.told)
 	})
 }
 

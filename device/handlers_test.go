@@ -29,7 +29,7 @@ func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
 		}
 		c.HandleMessages(message("first"))
 		synctest.Wait()
-		require.Equal(t, []transport.Features{transport.Messages}, h.f.subscriptions())
+		require.Equal(t, []transport.Features{transport.FeatureMessages}, h.f.subscriptions())
 		require.True(t, h.f.last().deliver("1"))
 		c.HandleDesired(desired("first"))
 		synctest.Wait()
@@ -50,10 +50,10 @@ func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
 		h.change(true)
 		h.f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
-		require.Equal(t, device.Connected, w.list()[len(w.list())-1].State)
+		require.Equal(t, device.StateConnected, w.list()[len(w.list())-1].State)
 		require.Empty(t, got.list())
 		for _, want := range h.f.subscriptions()[2:] {
-			require.Equal(t, transport.Twin, want, "only what earlier calls of the twin had needed")
+			require.Equal(t, transport.FeatureTwin, want, "only what earlier calls of the twin had needed")
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestMessagesWaitForTheNextHandler(t *testing.T) {
 		synctest.Wait()
 		c.HandleMessages(nil)
 		time.Sleep(time.Minute)
-		require.Equal(t, []settled{{1, "1", transport.Accept}}, f.verdicts(), "a running handler ends")
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts(), "a running handler ends")
 		require.True(t, f.last().deliver("3"))
 		require.True(t, f.last().deliver("4"))
 		require.False(t, f.last().deliver("5"), "the inbox is full")
@@ -105,7 +105,7 @@ func TestMessagesThatWaitWithoutAHandlerEndWithTheirConnection(t *testing.T) {
 		require.True(t, f.last().deliver("1"))
 		synctest.Wait()
 		require.Equal(t, []string{"1"}, got.list())
-		require.Equal(t, []settled{{2, "1", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{2, "1", transport.OutcomeAccept}}, f.verdicts())
 	})
 }
 
@@ -152,7 +152,7 @@ func TestAChangeBetweenTwoHandlersIsRead(t *testing.T) {
 		require.Equal(t, transport.OpTwinGet, first.Op)
 		c.HandleDesired(nil)
 		sink := f.last().cfg.Sink
-		sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 6,
+		sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: 6,
 			Msg: &transport.Message{Body: []byte(`{"a":6,"$version":6}`)}})
 		c.HandleDesired(handle)
 		sink.Reply(first.ID, transport.Reply{Status: 200,

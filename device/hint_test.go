@@ -18,7 +18,7 @@ import (
 // losses returns the statuses of lost connections and failed attempts.
 func losses(w *watch) (all []device.Status) {
 	for _, s := range w.list() {
-		if s.Reason == device.ConnectionLost || s.Reason == device.AttemptFailed {
+		if s.Reason == device.ReasonConnectionLost || s.Reason == device.ReasonAttemptFailed {
 			all = append(all, s)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTheHintOfAClientThatWasNeverConnectedNamesWhatToCheck(t *testing.T) {
 
 // Hubs rarely say why they end a connection; a peer that does is believed, at once.
 func TestACauseThatThePeerNamesIsTheSuspect(t *testing.T) {
-	taken := &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun,
+	taken := &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun,
 		Err: fmt.Errorf("code 0x8E: %w", transport.ErrTakenOver)}
 	silent := lost(transport.Network)
 	type failure struct {
@@ -77,14 +77,15 @@ func TestACauseThatThePeerNamesIsTheSuspect(t *testing.T) {
 		want device.Suspect
 	}
 	for name, failures := range map[string][]failure{
-		"at the first loss":      {{false, 0, taken, device.SecondDevice}},
-		"a later loss is silent": {{false, 0, taken, device.SecondDevice}, {false, 0, silent, device.SecondDevice}},
-		"a later loss names another cause": {{false, 0, taken, device.SecondDevice},
-			{false, 0, lost(transport.Quota), device.QuotaUsedUp}},
-		"a silent attempt":  {{false, 0, taken, device.SecondDevice}, {true, 0, silent, device.NoSuspect}},
-		"a refused attempt": {{false, 0, silent, device.NoSuspect}, {true, 0, taken, device.SecondDevice}},
-		"a connection that had lasted": {{false, time.Hour, taken, device.SecondDevice},
-			{false, 0, silent, device.NoSuspect}},
+		"at the first loss": {{false, 0, taken, device.SuspectSecondDevice}},
+		"a later loss is silent": {{false, 0, taken, device.SuspectSecondDevice},
+			{false, 0, silent, device.SuspectSecondDevice}},
+		"a later loss names another cause": {{false, 0, taken, device.SuspectSecondDevice},
+			{false, 0, lost(transport.Quota), device.SuspectQuotaUsedUp}},
+		"a silent attempt":  {{false, 0, taken, device.SuspectSecondDevice}, {true, 0, silent, device.SuspectNone}},
+		"a refused attempt": {{false, 0, silent, device.SuspectNone}, {true, 0, taken, device.SuspectSecondDevice}},
+		"a connection that had lasted": {{false, time.Hour, taken, device.SuspectSecondDevice},
+			{false, 0, silent, device.SuspectNone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -122,12 +123,13 @@ func TestACauseThatThePeerNamesIsTheSuspect(t *testing.T) {
 // A failure that is not repeated needs its own advice, whatever was suspected before.
 func TestTheHintFollowsTheSuspectForFailuresThatAreRetried(t *testing.T) {
 	err := &transport.Error{Kind: transport.Network, Err: errors.New("EOF")}
-	for _, suspect := range []device.Suspect{device.SecondDevice, device.BadMessage, device.QuotaUsedUp, device.Unstable} {
+	for _, suspect := range []device.Suspect{device.SuspectSecondDevice, device.SuspectBadMessage,
+		device.SuspectQuotaUsedUp, device.SuspectUnstable} {
 		require.Contains(t, device.Status{Err: err, Suspect: suspect}.Hint(), suspect.String()+"; ")
 		for _, kind := range []transport.Kind{transport.Unauthorized, transport.Throttled, transport.RetryExpired} {
 			require.Equal(t, errfilter.OfKind(kind).Hint(), device.Status{Err: kind, Suspect: suspect}.Hint())
 		}
 	}
 	require.Equal(t, "connections come back", device.Status{Err: err}.Hint())
-	require.Empty(t, device.Status{Suspect: device.Unstable}.Hint())
+	require.Empty(t, device.Status{Suspect: device.SuspectUnstable}.Hint())
 }

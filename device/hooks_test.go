@@ -51,7 +51,7 @@ func (w *witness) Observe(a retrypolicy.Attempt) {
 	n := max(a.Count, 1)
 	w.mu.Lock()
 	w.inFlight[a.Scope] -= n
-	if a.Err == nil && a.Scope == transport.Operation {
+	if a.Err == nil && a.Scope == transport.ScopeOperation {
 		w.acked += n
 	}
 	w.mu.Unlock()
@@ -83,11 +83,12 @@ func (w *witness) balanced(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	require.Equal(t, map[transport.Scope]int{transport.Operation: 0, transport.Connection: 0}, w.inFlight)
+	require.Equal(t, map[transport.Scope]int{transport.ScopeOperation: 0, transport.ScopeConnection: 0}, w.inFlight)
 }
 
 func newWitness(p retrypolicy.Policy) *witness {
-	return &witness{Policy: p, inFlight: map[transport.Scope]int{transport.Operation: 0, transport.Connection: 0}}
+	return &witness{Policy: p, inFlight: map[transport.Scope]int{transport.ScopeOperation: 0,
+		transport.ScopeConnection: 0}}
 }
 
 func TestThePolicyObservesTheEndOfEachAttemptToConnect(t *testing.T) {
@@ -238,7 +239,7 @@ func TestAGateThatRefusesEndsTheMessageAlone(t *testing.T) {
 				continue
 			}
 			require.ErrorIs(t, err, transport.RetryExpired)
-			require.ErrorIs(t, err, retrypolicy.Rejected)
+			require.ErrorIs(t, err, retrypolicy.ReasonRejected)
 		}
 		require.Equal(t, []string{"0", "2", "3"}, f.ids())
 		require.NoError(t, c.Close())
@@ -274,7 +275,7 @@ func TestAGateThatRefusesEndsTheAttempts(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: w})
 		err := c.Open(t.Context())
 		require.ErrorIs(t, err, transport.RetryExpired)
-		require.ErrorIs(t, err, retrypolicy.Rejected)
+		require.ErrorIs(t, err, retrypolicy.ReasonRejected)
 		require.ErrorIs(t, err, transport.Unavailable, "the failure before it is kept")
 		require.Len(t, f.dialTimes(), 1)
 		w.balanced(t)
@@ -340,7 +341,7 @@ func TestAQuotaSharedByManyClients(t *testing.T) {
 			c, _ := client(t, f, &device.Options{RetryPolicy: shared})
 			err := c.Open(t.Context())
 			if err != nil {
-				require.ErrorIs(t, err, retrypolicy.OutOfQuota)
+				require.ErrorIs(t, err, retrypolicy.ReasonOutOfQuota)
 			}
 			dials += len(f.dialTimes())
 			require.NoError(t, c.Close())
@@ -371,7 +372,7 @@ func TestThrottlingSlowsTheWholePipeline(t *testing.T) {
 		synctest.Wait()
 		paused := len(f.ids())
 		require.Less(t, paused, 20, "nothing more is sent in the pause")
-		require.Equal(t, device.Paused, w.list()[len(w.list())-1].Reason)
+		require.Equal(t, device.ReasonPaused, w.list()[len(w.list())-1].Reason)
 		require.Equal(t, 10*time.Second, w.list()[len(w.list())-1].Delay, "paced")
 		time.Sleep(10*time.Second - 1)
 		synctest.Wait()

@@ -57,7 +57,7 @@ type MessageHandler func(ctx context.Context, m *transport.Message) error
 // Over a transport that is known to have no messages for the device, HandleMessages fails with
 // Unsupported. Where only the peer knows, Status.Err says so, and the connection stays.
 func (c *Client) HandleMessages(handle MessageHandler) error {
-	if e := c.lacks(transport.Messages, transport.OpSubscribe); e != nil && handle != nil {
+	if e := c.lacks(transport.FeatureMessages, transport.OpSubscribe); e != nil && handle != nil {
 		return e
 	}
 	b := c.theInbox()
@@ -138,7 +138,7 @@ func (b *inbox) feature() *feature {
 // deliver takes a copy of d, if there is a free slot. Without a handler the copy waits for one, so
 // a full inbox stops the hub as a slow handler does: no transport can unsubscribe.
 func (b *inbox) deliver(d *transport.Delivery) bool {
-	if d.Kind&^transport.Messages != 0 {
+	if d.Kind&^transport.FeatureMessages != 0 {
 		return false
 	}
 	b.mu.Lock()
@@ -254,7 +254,7 @@ func (b *inbox) handleAll() {
 		}
 		b.mu.Unlock()
 
-		outcome, panicked := transport.Accept, false
+		outcome, panicked := transport.OutcomeAccept, false
 		switch {
 		case p.unasked:
 		case linked.Inputs() && p.unhandled:
@@ -279,11 +279,11 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 	case p.unasked:
 	case linked.Inputs() && p.unhandled:
 		b.totals.unhandled++
-	case outcome == transport.Accept:
+	case outcome == transport.OutcomeAccept:
 		b.totals.accepted++
-	case outcome == transport.Release:
+	case outcome == transport.OutcomeRelease:
 		b.totals.released++
-	case outcome == transport.Reject:
+	case outcome == transport.OutcomeReject:
 		b.totals.rejected++
 	}
 	if panicked {
@@ -294,7 +294,7 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 // rescue starts another goroutine when the handler ended this one by runtime.Goexit.
 func (b *inbox) rescue() {
 	b.mu.Lock()
-	b.answerLocked(transport.Release, true)
+	b.answerLocked(transport.OutcomeRelease, true)
 	b.ended = make(chan struct{})
 	go b.run(b.ended)
 	b.mu.Unlock()
@@ -312,13 +312,13 @@ func (b *inbox) busy() bool {
 
 // call calls the handler once. It recovers a panic, which releases the message.
 func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome transport.Outcome, panicked bool) {
-	outcome = transport.Release
+	outcome = transport.OutcomeRelease
 	panicked = protect(b.trace, func() {
 		switch err := handle(b.ctx, m); {
 		case err == nil:
-			outcome = transport.Accept
+			outcome = transport.OutcomeAccept
 		case errchain.Has(err, ErrReject): // calls Unwrap of the handler's error
-			outcome = transport.Reject
+			outcome = transport.OutcomeReject
 		}
 	})
 	return outcome, panicked
@@ -419,7 +419,7 @@ func (b *inbox) end() <-chan struct{} {
 func (b *inbox) wants() (always, now transport.Features) {
 	b.mu.Lock()
 	if b.handlesLocked() {
-		always = transport.Messages
+		always = transport.FeatureMessages
 	}
 	b.mu.Unlock()
 	return always, 0

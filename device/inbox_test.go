@@ -57,9 +57,10 @@ func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, ids(1, 6), h.list())
-		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Release}, {1, "3", transport.Reject}, {1,
-			"4", transport.Release},
-			{1, "5", transport.Accept}, {1, "6", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}, {1, "2", transport.OutcomeRelease},
+			{1, "3", transport.OutcomeReject}, {1,
+				"4", transport.OutcomeRelease},
+			{1, "5", transport.OutcomeAccept}, {1, "6", transport.OutcomeAccept}}, f.verdicts())
 		s := c.Stats()
 		require.Equal(t, []uint64{6, 3, 2, 1, 1}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased,
 			s.MessagesRejected, s.HandlerPanics})
@@ -83,7 +84,8 @@ func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testin
 		require.True(t, f.last().deliver("3"))
 		synctest.Wait()
 		require.Equal(t, []string{"1", "3"}, h.list())
-		require.Equal(t, []settled{{1, "1", transport.Release}, {1, "2", transport.Accept}, {1, "3", transport.Release}},
+		require.Equal(t, []settled{{1, "1", transport.OutcomeRelease}, {1, "2", transport.OutcomeAccept},
+			{1, "3", transport.OutcomeRelease}},
 			f.verdicts())
 		s := c.Stats()
 		require.Equal(t, []uint64{2, 0, 2}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased})
@@ -103,7 +105,7 @@ func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
 		})
 		open(t, c)
 		for range 3 {
-			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Again: true,
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Again: true,
 				Msg: new(transport.Message)}))
 		}
 		time.Sleep(time.Minute)
@@ -161,11 +163,11 @@ func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
 		synctest.Wait()
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Second)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		f.last().deliver("slow 2")
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, []string{"slow", "slow 2"}, h.list())
-		require.Equal(t, []settled{{2, "slow 2", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{2, "slow 2", transport.OutcomeAccept}}, f.verdicts())
 	})
 }
 
@@ -198,7 +200,7 @@ func TestDeliveriesWithOnceOutliveTheirSession(t *testing.T) {
 		synctest.Wait()
 		s.kill <- lost(transport.Network)
 		time.Sleep(time.Second)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		s = f.last()
 		require.True(t, s.deliverOnce("slow", true))
 		require.True(t, s.deliverOnce("waiting", true))
@@ -208,8 +210,8 @@ func TestDeliveriesWithOnceOutliveTheirSession(t *testing.T) {
 		require.False(t, s.deliver("d"), "the five places are taken")
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, []string{"slow", "waiting", "a", "b", "c"}, h.list())
-		require.Equal(t, []settled{{2, "slow", transport.Accept}, {2, "waiting", transport.Accept}, {2, "a",
-			transport.Accept}, {2, "b", transport.Accept}, {2, "c", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{2, "slow", transport.OutcomeAccept}, {2, "waiting", transport.OutcomeAccept}, {2, "a",
+			transport.OutcomeAccept}, {2, "b", transport.OutcomeAccept}, {2, "c", transport.OutcomeAccept}}, f.verdicts())
 
 		// a verdict that comes while there is no connection waits for one
 		require.True(t, s.deliverOnce("slow too", false))
@@ -217,7 +219,7 @@ func TestDeliveriesWithOnceOutliveTheirSession(t *testing.T) {
 		s.kill <- lost(transport.Network)
 		time.Sleep(5 * time.Minute)
 		require.Len(t, f.verdicts(), 6)
-		require.Equal(t, settled{4, "slow too", transport.Accept}, f.verdicts()[5])
+		require.Equal(t, settled{4, "slow too", transport.OutcomeAccept}, f.verdicts()[5])
 	})
 }
 
@@ -240,7 +242,7 @@ func TestADeliveryWithOnceWaitsBehindOneOfALostSession(t *testing.T) {
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, []string{"slow", "waiting"}, h.list())
-		require.Equal(t, []settled{{2, "waiting", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{2, "waiting", transport.OutcomeAccept}}, f.verdicts())
 	})
 }
 
@@ -263,7 +265,7 @@ func TestConnectedMeansSubscribed(t *testing.T) {
 		c, _ := client(t, f, &device.Options{
 			DialTimeout: 10 * time.Second,
 			OnStatus: func(s device.Status) {
-				if s.State == device.Connected && subscribed == 0 {
+				if s.State == device.StateConnected && subscribed == 0 {
 					t.Error("connected before the subscription")
 				}
 				states.add(s)
@@ -275,10 +277,10 @@ func TestConnectedMeansSubscribed(t *testing.T) {
 		require.Equal(t, 10*time.Second+250*ms, time.Since(start), "refused, 100 ms, no answer for 10 s, 150 ms, granted")
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Second)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Equal(t, 2, subscribed)
 		require.ErrorIs(t, states.list()[1].Err, transport.Unavailable)
-		require.Equal(t, transport.Connection, transport.Find(states.list()[1].Err).Scope)
+		require.Equal(t, transport.ScopeConnection, transport.Find(states.list()[1].Err).Scope)
 		require.ErrorIs(t, states.list()[3].Err, transport.Timeout)
 	})
 }

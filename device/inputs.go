@@ -34,7 +34,7 @@ func (c *Client) HandleInput(input string, handle MessageHandler) error {
 		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
 			Err: errors.New("a device has no inputs; give credentials with a ModuleID, or use HandleMessages")}
 	}
-	if e := c.lacks(transport.Messages, transport.OpSubscribe); e != nil && handle != nil {
+	if e := c.lacks(transport.FeatureMessages, transport.OpSubscribe); e != nil && handle != nil {
 		return e
 	}
 	linked.SetInputs()
@@ -85,5 +85,5 @@ func (b *inbox) refuse(p *delivery) transport.Outcome {
 	if t := b.trace; t != nil && t.InputUnhandled != nil {
 		_ = callback.Run("Trace.InputUnhandled", func() { t.InputUnhandled(p.msg.Input) })
 	}
-	return transport.Reject
+	return transport.OutcomeReject
 }

@@ -28,7 +28,7 @@ func module(t *testing.T, f *fake, o *device.Options) *device.Client {
 
 // deliverInput delivers a message that came by an input, and reports whether it was taken.
 func (s *fakeSession) deliverInput(input, ref string) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref),
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref),
 		Msg: &transport.Message{ID: ref, Input: input}})
 }
 
@@ -49,7 +49,7 @@ func TestEachInputHasItsHandlerAndTheOthersTheDefault(t *testing.T) {
 		c.HandleInput("b", h.handler("B"))
 		c.HandleMessages(h.handler("default"))
 		open(t, c)
-		require.Equal(t, []transport.Features{transport.Messages}, f.subscriptions())
+		require.Equal(t, []transport.Features{transport.FeatureMessages}, f.subscriptions())
 		for i, input := range []string{"a", "b", "c", "a", "A", ""} {
 			require.True(t, f.last().deliverInput(input, ids(1, 6)[i]))
 		}
@@ -84,7 +84,7 @@ func TestMessagesKeepTheirOrderOverAllInputs(t *testing.T) {
 		var want []settled
 		for i, id := range ids(1, 10) {
 			require.True(t, f.last().deliverInput([]string{"slow", "fast"}[i%2], id))
-			want = append(want, settled{1, id, transport.Accept})
+			want = append(want, settled{1, id, transport.OutcomeAccept})
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -113,8 +113,9 @@ func TestTheReturnValueSettlesTheMessageOfAnInput(t *testing.T) {
 			require.True(t, f.last().deliverInput("in", id))
 		}
 		synctest.Wait()
-		require.Equal(t, []settled{{1, "1", transport.Release}, {1, "2", transport.Reject}, {1, "3", transport.Release},
-			{1, "4", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{1, "1", transport.OutcomeRelease}, {1, "2", transport.OutcomeReject},
+			{1, "3", transport.OutcomeRelease},
+			{1, "4", transport.OutcomeAccept}}, f.verdicts())
 		s := c.Stats()
 		require.Equal(t, []uint64{4, 1, 2, 1, 0, 1}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased,
 			s.MessagesRejected, s.InputsUnhandled, s.HandlerPanics})
@@ -142,12 +143,14 @@ func TestAMessageOfAnInputWithoutAHandlerIsRejectedInItsTurn(t *testing.T) {
 			s.deliverInput("", "4") && s.deliverInput("in", "5") && s.deliverUnasked("6"))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"1", "unhandled other", "unhandled bad", "unhandled ", "5"}, h.list())
-		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Reject}, {1, "3", transport.Reject},
-			{1, "4", transport.Reject}, {1, "5", transport.Accept}, {1, "6", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}, {1, "2", transport.OutcomeReject},
+			{1, "3", transport.OutcomeReject},
+			{1, "4", transport.OutcomeReject}, {1, "5", transport.OutcomeAccept}, {1, "6", transport.OutcomeAccept}},
+			f.verdicts())
 		st := c.Stats()
 		require.Equal(t, []uint64{5, 2, 0, 0, 3, 0}, []uint64{st.Received, st.MessagesAccepted, st.MessagesReleased,
 			st.MessagesRejected, st.InputsUnhandled, st.HandlerPanics})
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 	})
 }
 
@@ -169,7 +172,7 @@ func TestHandlersOfInputsAreReplacedAndRemovedWhileConnected(t *testing.T) {
 		}
 		c.HandleInput("a", h.handler("first"))
 		synctest.Wait()
-		require.Equal(t, []transport.Features{transport.Messages}, f.subscriptions())
+		require.Equal(t, []transport.Features{transport.FeatureMessages}, f.subscriptions())
 		require.Equal(t, []string{"first a x"}, deliver("a", "b"))
 		c.HandleInput("a", h.handler("second"))
 		c.HandleInput("b", h.handler("B"))
@@ -234,11 +237,11 @@ func TestHandlersOfInputsAreForEveryConnection(t *testing.T) {
 		open(t, c)
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Second)
-		require.Equal(t, []transport.Features{transport.Messages, transport.Messages}, f.subscriptions())
+		require.Equal(t, []transport.Features{transport.FeatureMessages, transport.FeatureMessages}, f.subscriptions())
 		require.True(t, f.last().deliverInput("in", "1"))
 		synctest.Wait()
 		require.Equal(t, []string{"A in 1"}, h.list())
-		require.Equal(t, []settled{{2, "1", transport.Accept}}, f.verdicts())
+		require.Equal(t, []settled{{2, "1", transport.OutcomeAccept}}, f.verdicts())
 	})
 }
 
@@ -303,7 +306,7 @@ func TestAHandlerHasItsOwnCopyOfTheSystemProperties(t *testing.T) {
 		open(t, c)
 		memory := new(transport.SystemProperties)
 		for i, p := range []*transport.SystemProperties{{UserID: "one"}, {To: "two"}, nil, {UserID: "four"}} {
-			d := &transport.Delivery{Kind: transport.Messages, Ref: []byte{byte(i)}, Msg: &transport.Message{Input: "in"}}
+			d := &transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte{byte(i)}, Msg: &transport.Message{Input: "in"}}
 			if p != nil {
 				*memory, d.Msg.System = *p, memory
 			}
@@ -329,7 +332,7 @@ func TestAMessageKeepsItsMemoryAfterItsHandler(t *testing.T) {
 		})
 		open(t, c)
 		for _, text := range []string{"first", "OTHER"} {
-			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(text),
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(text),
 				Msg: &transport.Message{ID: text, Input: "in", Body: []byte(text),
 					Properties: []transport.Property{{Name: "name", Value: text}},
 					System:     &transport.SystemProperties{UserID: text}}}))
@@ -393,8 +396,9 @@ func TestAReceivedMessageAllocatesOnlyItsMemory(t *testing.T) {
 	require.NoError(t, c.Open(ctx))
 
 	for memory, system := range map[float64]*transport.SystemProperties{4: nil, 5: {UserID: "u"}} {
-		d := &transport.Delivery{Kind: transport.Messages, Ref: []byte("1"), Msg: &transport.Message{Input: "b", ID: "1",
-			Body: []byte("x"), Properties: []transport.Property{{Name: "a", Value: "b"}}, System: system}}
+		d := &transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte("1"),
+			Msg: &transport.Message{Input: "b", ID: "1",
+				Body: []byte("x"), Properties: []transport.Property{{Name: "a", Value: "b"}}, System: system}}
 		lot := func() {
 			gate.Lock()
 			for range n {

@@ -33,10 +33,11 @@ func handleAll(t *testing.T, c *device.Client) {
 
 func TestAFeatureThatOnlyThePeerKnowsToLackCostsNoConnection(t *testing.T) {
 	for name, lacks := range map[string]transport.Features{
-		"direct methods":            transport.Methods,
-		"device twins":              transport.Twin,
-		"cloud-to-device messages":  transport.Messages,
-		"cloud-to-device messages ": transport.Messages | transport.Methods | transport.Desired | transport.Twin,
+		"direct methods":           transport.FeatureMethods,
+		"device twins":             transport.FeatureTwin,
+		"cloud-to-device messages": transport.FeatureMessages,
+		"cloud-to-device messages ": transport.FeatureMessages | transport.FeatureMethods | transport.FeatureDesired |
+			transport.FeatureTwin,
 	} {
 		for _, late := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", handlers on a live connection"}[late], func(t *testing.T) {
@@ -52,21 +53,21 @@ func TestAFeatureThatOnlyThePeerKnowsToLackCostsNoConnection(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 					s := c.Status()
-					require.Equal(t, device.Connected, s.State)
+					require.Equal(t, device.StateConnected, s.State)
 					require.ErrorIs(t, s.Err, transport.Unsupported)
 					require.ErrorContains(t, s.Err, "the peer has no "+strings.TrimSpace(name))
 					require.NotEmpty(t, s.Hint())
-					require.Contains(t, w.reasons(), device.ConnectionOK)
+					require.Contains(t, w.reasons(), device.ReasonConnectionOK)
 
 					subscribed := f.subscriptions()
 					require.NoError(t, c.Send(t.Context(), msg(1)))
 					time.Sleep(20 * time.Hour)
 					require.Len(t, f.dialTimes(), 1)
 					require.Len(t, f.subscriptions(), len(subscribed), "what is refused is not asked for again")
-					if lacks&transport.Messages == 0 {
+					if lacks&transport.FeatureMessages == 0 {
 						require.True(t, f.last().deliver("1"))
 					}
-					if lacks&transport.Twin != 0 {
+					if lacks&transport.FeatureTwin != 0 {
 						_, err := c.GetTwin(t.Context())
 						require.ErrorIs(t, err, transport.Unsupported)
 					}
@@ -79,7 +80,7 @@ func TestAFeatureThatOnlyThePeerKnowsToLackCostsNoConnection(t *testing.T) {
 // The next connection may lead to a peer that has it.
 func TestAFeatureThatOnePeerLacksIsAskedForOnTheNextConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := without(transport.Methods)
+		f := without(transport.FeatureMethods)
 		c, _ := client(t, f, nil)
 		handleAll(t, c)
 		open(t, c)
@@ -87,7 +88,7 @@ func TestAFeatureThatOnePeerLacksIsAskedForOnTheNextConnection(t *testing.T) {
 		f.subscribe = nil
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.NoError(t, c.Status().Err)
 	})
 }
@@ -95,7 +96,7 @@ func TestAFeatureThatOnePeerLacksIsAskedForOnTheNextConnection(t *testing.T) {
 // A Send that gives up on a live connection does not name the missing feature as the cause.
 func TestAMissingFeatureIsNotTheCauseOfATimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := without(transport.Methods)
+		f := without(transport.FeatureMethods)
 		f.verdict = func(int, transport.Item) error { return errHold }
 		c, _ := client(t, f, &device.Options{OperationTimeout: time.Second})
 		handleAll(t, c)

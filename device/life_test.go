@@ -44,8 +44,9 @@ func TestTokenRenewalIsPlanned(t *testing.T) {
 		require.Equal(t, 51*time.Minute-time.Millisecond+time.Second, time.Since(start), "85 % of an hour, and the answer")
 		require.Equal(t, []received{{1, "1", false}, {2, "2", false}}, f.received())
 		synctest.Wait()
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.TokenRenewal, device.Connecting,
-			device.ConnectionOK}, w.reasons())
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK,
+			device.ReasonTokenRenewal, device.ReasonConnecting,
+			device.ReasonConnectionOK}, w.reasons())
 		require.Empty(t, policy.asked)
 
 		time.Sleep(24*time.Hour - time.Since(start))
@@ -155,7 +156,7 @@ func TestAConnectionIsReplacedAfterSleep(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		require.Len(t, f.dialTimes(), 2)
 		synctest.Wait()
-		require.Equal(t, device.ClockJumped, w.list()[2].Reason)
+		require.Equal(t, device.ReasonClockJumped, w.list()[2].Reason)
 		k.move(-8 * time.Hour)
 		time.Sleep(time.Hour)
 		require.Len(t, f.dialTimes(), 2, "a step back says nothing about the connection")
@@ -214,11 +215,12 @@ func TestAFlappingConnectionHasASuspect(t *testing.T) {
 		want    device.Suspect
 		delays  []time.Duration
 	}{
-		{"idle", nil, nil, device.SecondDevice, growing},
-		{"nothing acknowledged", hold, []*transport.Message{msg(1)}, device.QuotaUsedUp, growing},
-		{"a large message in front", hold, []*transport.Message{large}, device.BadMessage, growing},
-		{"messages get through", holdTwo, []*transport.Message{msg(1), msg(2)}, device.Unstable, []time.Duration{100 * ms,
-			100 * ms, 100 * ms, 100 * ms, 100 * ms}},
+		{"idle", nil, nil, device.SuspectSecondDevice, growing},
+		{"nothing acknowledged", hold, []*transport.Message{msg(1)}, device.SuspectQuotaUsedUp, growing},
+		{"a large message in front", hold, []*transport.Message{large}, device.SuspectBadMessage, growing},
+		{"messages get through", holdTwo, []*transport.Message{msg(1), msg(2)}, device.SuspectUnstable,
+			[]time.Duration{100 * ms,
+				100 * ms, 100 * ms, 100 * ms, 100 * ms}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -229,7 +231,7 @@ func TestAFlappingConnectionHasASuspect(t *testing.T) {
 					for _, m := range tc.sent {
 						require.NoError(t, c.Enqueue(t.Context(), m, nil))
 					}
-					if tc.want == device.BadMessage { // the suspect is sent after a quiet time
+					if tc.want == device.SuspectBadMessage { // the suspect is sent after a quiet time
 						for log := f.received(); len(log) == 0 || log[len(log)-1].conn != len(f.dialTimes()); log = f.received() {
 							time.Sleep(10 * ms)
 						}
@@ -245,12 +247,12 @@ func TestAFlappingConnectionHasASuspect(t *testing.T) {
 				var suspects []device.Suspect
 				var delays []time.Duration
 				for _, s := range w.list() {
-					if s.Reason == device.ConnectionLost {
+					if s.Reason == device.ReasonConnectionLost {
 						flaps, suspects, delays = append(flaps, s.Flaps), append(suspects, s.Suspect), append(delays, s.Delay)
 					}
 				}
 				require.Equal(t, []int{1, 2, 3, 4, 5}, flaps)
-				require.Equal(t, []device.Suspect{device.NoSuspect, device.NoSuspect, tc.want, tc.want, tc.want}, suspects)
+				require.Equal(t, []device.Suspect{device.SuspectNone, device.SuspectNone, tc.want, tc.want, tc.want}, suspects)
 				require.Equal(t, tc.delays, delays)
 				require.NotEmpty(t, tc.want.String())
 
@@ -279,8 +281,8 @@ func TestTryAgainAfterATerminalEnd(t *testing.T) {
 		open(t, c)
 		require.Equal(t, []time.Duration{time.Hour, time.Hour, 100 * ms, 150 * ms}, gaps(f))
 		synctest.Wait()
-		require.Equal(t, device.DisconnectedRetrying, w.list()[1].State)
-		require.Equal(t, device.NotRetryable, w.list()[1].Reason)
+		require.Equal(t, device.StateDisconnectedRetrying, w.list()[1].State)
+		require.Equal(t, device.ReasonNotRetryable, w.list()[1].Reason)
 		require.Equal(t, time.Hour, w.list()[1].Delay)
 	})
 	bubble(t, func(t *testing.T) { // the end of the retries, and Close and Reconnect during the rest
@@ -291,7 +293,7 @@ func TestTryAgainAfterATerminalEnd(t *testing.T) {
 		require.NoError(t, c.Reconnect())
 		time.Sleep(time.Minute)
 		require.Equal(t, []time.Duration{time.Minute}, gaps(f))
-		require.Equal(t, device.RetryExpired, w.list()[1].Reason)
+		require.Equal(t, device.ReasonRetryExpired, w.list()[1].Reason)
 		start := time.Now()
 		require.NoError(t, c.Close())
 		require.Zero(t, time.Since(start))

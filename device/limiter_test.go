@@ -99,7 +99,7 @@ func TestADialThatTimesOutKeepsItsPlaceUntilItEnds(t *testing.T) {
 		other, g := limited(t, 2, limiter, nil)
 		require.NoError(t, other.Start())
 		time.Sleep(time.Hour)
-		require.Equal(t, device.Connected, other.Status().State)
+		require.Equal(t, device.StateConnected, other.Status().State)
 		require.GreaterOrEqual(t, g.dialTimes()[0].Sub(f.dialTimes()[0]), 35*time.Second, "DialTimeout, and 5 s to clean up")
 	})
 }

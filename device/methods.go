@@ -94,7 +94,7 @@ func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 			Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and " +
 				"$()<>@,;:\\\"/[]?={}")}
 	}
-	if e := c.lacks(transport.Methods, transport.OpSubscribe); e != nil && handle != nil {
+	if e := c.lacks(transport.FeatureMethods, transport.OpSubscribe); e != nil && handle != nil {
 		return e
 	}
 	c.mu.Lock()
@@ -182,7 +182,7 @@ const methodIDs = 1 << 31
 
 // deliver handles a call.
 func (m *methods) deliver(d *transport.Delivery) bool {
-	if d.Kind != transport.Methods {
+	if d.Kind != transport.FeatureMethods {
 		return false
 	}
 	if len(d.Name) > maxMethodName || len(d.Ref) > maxMethodName {
@@ -370,7 +370,7 @@ func (m *methods) feature() *feature {
 func (m *methods) wants() (always, now transport.Features) {
 	m.mu.Lock()
 	if len(m.handlers) > 0 {
-		always = transport.Methods
+		always = transport.FeatureMethods
 	}
 	m.mu.Unlock()
 	return always, 0

@@ -18,7 +18,7 @@ import (
 
 // call delivers a method call and reports whether it was taken.
 func (s *fakeSession) call(ref, name, body string) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref),
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMethods, Name: []byte(name), Ref: []byte(ref),
 		Msg: &transport.Message{Body: []byte(body)}})
 }
 
@@ -49,7 +49,7 @@ func TestMethods(t *testing.T) {
 		require.NoError(t, c.HandleMethod("exit",
 			func(context.Context, *device.MethodCall) (int, []byte) { runtime.Goexit(); return 0, nil }))
 		open(t, c)
-		require.Equal(t, []transport.Features{transport.Methods}, f.subscriptions())
+		require.Equal(t, []transport.Features{transport.FeatureMethods}, f.subscriptions())
 		s := f.last()
 		for i, name := range []string{"echo", "bad", "big", "panic", "exit", "none"} {
 			require.True(t, s.call(fmt.Sprint(i), name, `{"a":1}`))

@@ -30,7 +30,7 @@ func TestOpenReportsTheEndOfItsOwnRun(t *testing.T) {
 			}}
 			again := make(chan struct{}, 1)
 			c, err := device.New(creds(), f, &device.Options{OnStatus: func(s device.Status) {
-				if s.State == device.Disconnected && s.Reason == device.NotRetryable {
+				if s.State == device.StateDisconnected && s.Reason == device.ReasonNotRetryable {
 					_ = c.Start() // an application that always starts again
 					select {
 					case again <- struct{}{}:
@@ -69,7 +69,7 @@ func TestAStartIsNotUndoneByAnotherCallersContext(t *testing.T) {
 			t.Errorf("Open(Background) ended with %v (DeadlineExceeded: %v)", err, errors.Is(err, context.DeadlineExceeded))
 		default:
 		}
-		require.NotEqual(t, device.Disconnected, c.Status().State, "Start returned nil and nothing tries")
+		require.NotEqual(t, device.StateDisconnected, c.Status().State, "Start returned nil and nothing tries")
 	})
 }
 

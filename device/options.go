@@ -37,7 +37,7 @@ type Options struct {
 	// message that was in flight when the connection was lost is not a refused message: it is resent
 	// without asking.
 	MessagePolicy retrypolicy.Policy
-	// PacedPolicy alone decides about failures with a slow pace (errfilter.Slow: Throttled, Quota,
+	// PacedPolicy alone decides about failures with a slow pace (errfilter.PaceSlow: Throttled, Quota,
 	// ClockUnset). Default: the policies above decide whether to retry, and the delay is at least that
 	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. Only its Decide is used;
 	// gates, quotas and observers belong in the policies above.
@@ -106,22 +106,22 @@ type Options struct {
 	//
 	//   - a message was acknowledged or received on it;
 	//   - it was up for 500 ms, and for five times the delay before it;
-	//   - it was not lost for a reason with a slow pace (errfilter.Slow).
+	//   - it was not lost for a reason with a slow pace (errfilter.PaceSlow).
 	//
 	// So a link that makes progress between its losses is connected most of the time, while a peer
 	// that accepts connections and drops them at once is dialed ever less often. A connection that was
 	// cut for a missing answer counts as up until AckTimeout began to run. Default 30 s.
 	StableTime time.Duration
-	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after
-	// the loss of the connection, or after Open or Start. Each lost connection restarts this time,
-	// however short it was up, and the time of a retrypolicy.MaxElapsed for connections as well.
+	// OutageLimit ends the retries (ReasonRetryExpired) when the next one would start later than this
+	// after the loss of the connection, or after Open or Start. Each lost connection restarts this
+	// time, however short it was up, and the time of a retrypolicy.MaxElapsed for connections as well.
 	// Default 0: no limit.
 	OutageLimit time.Duration
 	// TryAgainAfter makes every failure retryable: where the client would become Disconnected
-	// (NotRetryable, RetryExpired), it waits this long, or longer if the service asked for it, and
-	// starts over with the count of retries at 0. Only Close is final. Open then waits until it is
-	// connected or its context ends. For devices that no technician can reach. Default 0:
-	// Disconnected.
+	// (ReasonNotRetryable, ReasonRetryExpired), it waits this long, or longer if the service asked for
+	// it, and starts over with the count of retries at 0. Only Close is final. Open then waits until
+	// it is connected or its context ends. For devices that no technician can reach. Default 0:
+	// StateDisconnected.
 	TryAgainAfter time.Duration
 	// ReconnectSpread adds a random part of up to this duration to the delay before each retry of a
 	// connection, so that a fleet that lost its hub together does not reconnect together. Default 0:
@@ -131,10 +131,11 @@ type Options struct {
 	// bounded by DialTimeout or OutageLimit. Default: no limit.
 	Dials *DialLimiter
 	// RenewAt is the fraction of a token's life after which the client renews it; up to 5 % of the
-	// life is subtracted at random. Over AMQP with tokens (amqp.CBS) the token is renewed in place.
-	// Otherwise, or if that fails, the client makes a new connection, with Reason TokenRenewal. It has
-	// no effect over HTTPS, where each request renews the token at 85 % of its life. From 0.1 to less
-	// than 1; 0: 0.85; negative: never, and the hub ends the connection when the token expires.
+	// life is subtracted at random. Over AMQP with tokens (amqp.AuthCBS) the token is renewed in
+	// place. Otherwise, or if that fails, the client makes a new connection, with Reason TokenRenewal.
+	// It has no effect over HTTPS, where each request renews the token at 85 % of its life. From 0.1
+	// to less than 1; 0: 0.85; negative: never, and the hub ends the connection when the token
+	// expires.
 	RenewAt float64
 
 	// Rand is the source of random numbers for the policies, called by one goroutine of each client.
@@ -147,16 +148,16 @@ type Options struct {
 type Overflow uint8
 
 const (
-	// Block: the call waits until there is room, its context ends or Close is called. A Send waits for
-	// at most OperationTimeout.
-	Block Overflow = iota
-	// Fail: the call returns an error of Kind Dropped.
-	Fail
-	// DropOldest: the oldest message that is not in flight is dropped, with the result Dropped. If all
-	// are in flight, the new one is dropped.
-	DropOldest
-	// DropNewest: the new message is accepted and has the result Dropped at once.
-	DropNewest
+	// OverflowBlock: the call waits until there is room, its context ends or Close is called. A Send
+	// waits for at most OperationTimeout.
+	OverflowBlock Overflow = iota
+	// OverflowFail: the call returns an error of Kind Dropped.
+	OverflowFail
+	// OverflowDropOldest: the oldest message that is not in flight is dropped, with the result
+	// Dropped. If all are in flight, the new one is dropped.
+	OverflowDropOldest
+	// OverflowDropNewest: the new message is accepted and has the result Dropped at once.
+	OverflowDropNewest
 
 	overflows // number of rules
 )

@@ -28,7 +28,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	}
 	if l.ctx.Err() != nil { // the cause is the end of the loop's context
 		if wasUp {
-			l.down(k, nil, errfilter.Normal)
+			l.down(k, nil, errfilter.PaceNormal)
 		}
 		l.reportAttempt(errClosed, time.Now())
 		return ended
@@ -43,7 +43,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	if !rule.Retry {
 		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clockJumped(now) != 0
 		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !stale {
-			return l.giveUp(NotRetryable, failure)
+			return l.giveUp(ReasonNotRetryable, failure)
 		}
 		// The token may be the cause: it expired during a good session, its source returned an old one,
 		// or the clock was set since it was signed. The next dial requests a fresh one, once.
@@ -55,7 +55,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	}
 	l.retry++
 	l.outage = &question{
-		attempt: l.attempt(transport.Connection, now),
+		attempt: l.attempt(transport.ScopeConnection, now),
 		failure: failure, began: now,
 	}
 	a := &l.outage.attempt
@@ -71,7 +71,7 @@ func ofTransport(err error) *transport.Error {
 	if failure := transport.Find(err); failure != nil {
 		return failure
 	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: err}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun, Err: err}
 }
 
 func (l *loop) drawSpread() time.Duration {
@@ -107,7 +107,7 @@ func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 const maxDelay = time.Duration(1<<63 - 1)
 
 func (l *loop) publishOutage(reason Reason, delay time.Duration, failure *transport.Error) {
-	l.publish(Status{State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure})
+	l.publish(Status{State: StateDisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure})
 }
 
 // wait asks the policy about the outage and sleeps for the delay.
@@ -120,11 +120,11 @@ func (l *loop) wait() phase {
 			d := l.ask(l.outage, l.spread)
 			limit := c.set.OutageLimit
 			if d.Retry && limit > 0 && d.Delay > limit-l.outage.attempt.Elapsed {
-				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
+				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 			}
 			if !d.Retry {
 				l.outage.withdraw(l)
-				return l.giveUp(RetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
+				return l.giveUp(ReasonRetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
 			}
 			until = l.outage.began.Add(d.Delay)
 			l.publishOutage(l.reason, d.Delay, l.outage.failure)
@@ -151,7 +151,7 @@ func (l *loop) wait() phase {
 
 // again starts the next attempt.
 func (l *loop) again() phase {
-	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
+	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.retry})
 	return connecting
 }
 
@@ -172,7 +172,7 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 	c.mu.Lock()
 	if !l.own.over {
 		l.own.over, l.own.err = true, failure
-		c.publishLocked(Status{State: Disconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps,
+		c.publishLocked(Status{State: StateDisconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps,
 			Suspect: l.flaps.suspect()})
 		c.halt(failure)
 	}

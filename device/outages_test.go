@@ -26,7 +26,7 @@ func TestEachExpiredTokenGetsItsFreshOne(t *testing.T) {
 			time.Sleep(30 * 24 * time.Hour)
 			f.last().kill <- lost(transport.Unauthorized)
 			time.Sleep(time.Minute)
-			require.Equal(t, device.Connected, c.Status().State)
+			require.Equal(t, device.StateConnected, c.Status().State)
 		}
 		require.Len(t, f.dialTimes(), 4)
 	})
@@ -47,7 +47,7 @@ func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
 		time.Sleep(time.Second)
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Hour)
-		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
 		dials := f.dialTimes()
 		require.Equal(t, 111*time.Second, dials[len(dials)-1].Sub(start), "the last attempt: a minute after the loss")
 	})
@@ -202,7 +202,7 @@ func TestOutageLimitBearsAHugeDelay(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(math.MaxInt64), OutageLimit: time.Minute})
 		require.NoError(t, c.Start())
 		time.Sleep(time.Hour)
-		require.Equal(t, device.RetryExpired, c.Status().Reason)
+		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
 	})
 }
 
@@ -240,7 +240,7 @@ func TestOutageLimitCountsFromTheLoss(t *testing.T) {
 		f.last().kill <- lost(transport.Network)
 		start := time.Now()
 		time.Sleep(time.Minute)
-		require.Equal(t, device.RetryExpired, c.Status().Reason)
+		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
 		require.Equal(t, 30*time.Second, c.Status().Since.Sub(start))
 		require.Len(t, f.dialTimes(), 4)
 	})
@@ -275,7 +275,7 @@ func TestReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
 		f.last().kill <- lost(transport.Unauthorized) // the token expired
 		synctest.Wait()
 		time.Sleep(time.Hour)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.Len(t, f.dialTimes(), 2)
 	})
@@ -322,7 +322,7 @@ func TestAttemptsLeaveNoGoroutines(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		synctest.Wait()
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Less(t, bounded.Goroutines(), before+10, "a leak would be one for each of 2,000 attempts")
 		require.Equal(t, uint64(2001), c.Stats().Attempts)
 		require.Equal(t, uint64(1001), c.Stats().Connections)

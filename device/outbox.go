@@ -135,16 +135,16 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 	m, size, r := o.m, o.size, o.receipt
 	if b.fullLocked(size) {
 		switch b.overflow {
-		case Block:
+		case OverflowBlock:
 			if b.room == nil {
 				b.room = make(chan struct{})
 			}
 			return 0, 0, b.room, nil
-		case Fail:
+		case OverflowFail:
 			return 0, 0, nil, errFull
-		case DropOldest:
+		case OverflowDropOldest:
 			b.dropForLocked(size)
-		case DropNewest:
+		case OverflowDropNewest:
 		}
 		if b.fullLocked(size) {
 			b.totals.accepted++

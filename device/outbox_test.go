@@ -72,7 +72,7 @@ func TestOverflowRules(t *testing.T) {
 			t.Run("fail", func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					o := o
-					o.Overflow = device.Fail
+					o.Overflow = device.OverflowFail
 					c, _, rs := fill(t, &o)
 					require.ErrorIs(t, c.Enqueue(t.Context(), msg(4), &rs[3]), transport.Dropped)
 					open(t, c)
@@ -85,7 +85,7 @@ func TestOverflowRules(t *testing.T) {
 			t.Run("drop oldest", func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					o := o
-					o.Overflow = device.DropOldest
+					o.Overflow = device.OverflowDropOldest
 					c, f, rs := fill(t, &o)
 					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
 					require.ErrorIs(t, rs[0].Wait(t.Context()), transport.Dropped)
@@ -98,7 +98,7 @@ func TestOverflowRules(t *testing.T) {
 			t.Run("drop oldest spares what is in flight", func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					o := o
-					o.Overflow = device.DropOldest
+					o.Overflow = device.OverflowDropOldest
 					c, f, rs := fill(t, &o)
 					f.verdict = func(int, transport.Item) error { return errHold }
 					open(t, c)
@@ -111,7 +111,7 @@ func TestOverflowRules(t *testing.T) {
 			t.Run("drop newest", func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					o := o
-					o.Overflow = device.DropNewest
+					o.Overflow = device.OverflowDropNewest
 					c, f, rs := fill(t, &o)
 					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
 					require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
@@ -279,7 +279,7 @@ func TestStatusesAreReportedInOrderAndASlowListenerMissesTheOldest(t *testing.T)
 			require.Zero(t, all[i].Missed)
 			require.False(t, all[i].Since.Before(all[i-1].Since))
 		}
-		require.Equal(t, device.ConnectionOK, all[16].Reason)
+		require.Equal(t, device.ReasonConnectionOK, all[16].Reason)
 	})
 }
 
@@ -293,7 +293,7 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 		require.ErrorIs(t, err, transport.Cancelled)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, transport.Network, "the latest failure is told")
-		require.Equal(t, device.OpenCancelled, c.Status().Reason)
+		require.Equal(t, device.ReasonOpenCancelled, c.Status().Reason)
 		n := len(f.dialTimes())
 		time.Sleep(time.Hour)
 		require.Len(t, f.dialTimes(), n)
@@ -303,7 +303,7 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 		ctx2, cancel2 := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel2()
 		require.ErrorIs(t, c.Open(ctx2), transport.Cancelled)
-		require.Equal(t, device.DisconnectedRetrying, c.Status().State)
+		require.Equal(t, device.StateDisconnectedRetrying, c.Status().State)
 	})
 }
 
@@ -338,7 +338,8 @@ func TestAClientPrintsNoSecret(t *testing.T) {
 // The number of waiting bytes is compared without overflow, also with a 32-bit int.
 func TestTheLargestOutbox(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, _ := client(t, &fake{}, &device.Options{MaxBytes: math.MaxInt32, MaxMessages: 10_000, Overflow: device.Fail})
+		c, _ := client(t, &fake{}, &device.Options{MaxBytes: math.MaxInt32, MaxMessages: 10_000,
+			Overflow: device.OverflowFail})
 		m := &transport.Message{Body: make([]byte, 255<<10)} // one shared body
 		n := 0
 		for n < 10_000 && c.Enqueue(t.Context(), m, nil) == nil {
@@ -373,6 +374,6 @@ func TestASlowLinkBehindARefusedMessage(t *testing.T) {
 			synctest.Wait()
 		}
 		require.NoError(t, c.Stats().LastError)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 	})
 }

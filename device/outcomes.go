@@ -111,7 +111,7 @@ func (l *loop) reportOutcomes(now time.Time) {
 
 func (l *loop) report(observer retrypolicy.Observer, seen []outcome, now time.Time) {
 	for _, o := range seen {
-		a := l.attempt(transport.Operation, now)
+		a := l.attempt(transport.ScopeOperation, now)
 		a.Retry, a.Count, a.Last = o.retry, o.count, o.last
 		if o.err != nil {
 			describeEnd(&a, o.err)
@@ -141,7 +141,7 @@ func (l *loop) reportAttempt(failure *transport.Error, now time.Time) {
 	if !ok {
 		return
 	}
-	a := l.attempt(transport.Connection, now)
+	a := l.attempt(transport.ScopeConnection, now)
 	a.Retry, a.Last, a.Elapsed = l.retry, l.last, now.Sub(l.since)
 	if failure != nil {
 		describeEnd(&a, failure)

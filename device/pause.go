@@ -27,7 +27,7 @@ func (l *loop) refused(publish bool) {
 		}
 		now := time.Now()
 		l.pause = pause{tag: tag, seq: seq, question: &question{
-			attempt: l.attempt(transport.Operation, now),
+			attempt: l.attempt(transport.ScopeOperation, now),
 			failure: r.err, began: now,
 		}}
 		a := &l.pause.attempt
@@ -94,12 +94,13 @@ func (l *loop) withdraw() {
 }
 
 func (l *loop) publishPause(now time.Time) {
-	l.publish(Status{State: Connected, Reason: Paused, Retry: l.pause.attempt.Retry, Delay: max(0, l.pause.until.Sub(now)),
-		Err: l.pause.failure})
+	l.publish(Status{State: StateConnected, Reason: ReasonPaused, Retry: l.pause.attempt.Retry,
+		Delay: max(0, l.pause.until.Sub(now)),
+		Err:   l.pause.failure})
 }
 
 func (l *loop) publishConnected() {
-	s := Status{State: Connected, Reason: ConnectionOK, Retry: l.retry}
+	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.retry}
 	if l.conn.lacking != nil {
 		s.Err = l.conn.lacking
 	}

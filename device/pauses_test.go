@@ -26,11 +26,11 @@ func TestAPauseEndedByANewPolicyIsReportedAsOver(t *testing.T) {
 		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		synctest.Wait()
-		require.Equal(t, device.Paused, c.Status().Reason)
+		require.Equal(t, device.ReasonPaused, c.Status().Reason)
 		require.NoError(t, c.SetRetryPolicy(retrypolicy.NoRetry{}))
 		require.NoError(t, c.Send(t.Context(), msg(2)), "flows again")
 		time.Sleep(time.Hour * 3)
-		require.Equal(t, device.ConnectionOK, c.Status().Reason)
+		require.Equal(t, device.ReasonConnectionOK, c.Status().Reason)
 	})
 }
 

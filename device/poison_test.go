@@ -182,9 +182,9 @@ func TestALossBeforeTheTrialOfAMessageDoesNotChangeTheSuspect(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
-		require.Equal(t, device.BadMessage, wait(device.Connected, 3).Suspect)
+		require.Equal(t, device.SuspectBadMessage, wait(device.StateConnected, 3).Suspect)
 		f.last().kill <- lost(transport.Network)
-		s := wait(device.DisconnectedRetrying, 4)
-		require.Equal(t, device.BadMessage, s.Suspect)
+		s := wait(device.StateDisconnectedRetrying, 4)
+		require.Equal(t, device.SuspectBadMessage, s.Suspect)
 	})
 }

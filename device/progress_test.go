@@ -36,7 +36,7 @@ func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
 				}
 				lost := make(chan time.Time, 10)
 				c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour), OnStatus: func(s device.Status) {
-					if s.Reason == device.ConnectionLost {
+					if s.Reason == device.ReasonConnectionLost {
 						lost <- time.Now()
 					}
 				}})
@@ -60,7 +60,7 @@ type successes struct {
 
 func (p *successes) Observe(a retrypolicy.Attempt) {
 	switch {
-	case a.Scope != transport.Connection:
+	case a.Scope != transport.ScopeConnection:
 	case a.Err == nil:
 		p.good++
 	default:
@@ -77,7 +77,7 @@ func TestAConnectionThatAnswersNothingIsNotStable(t *testing.T) {
 			p := &successes{Policy: retrypolicy.ExponentialBackoffWithJitter{}}
 			var delays []time.Duration
 			c, _ := client(t, f, &device.Options{AckTimeout: ack, RetryPolicy: p, OnStatus: func(s device.Status) {
-				if s.Reason == device.ConnectionLost {
+				if s.Reason == device.ReasonConnectionLost {
 					delays = append(delays, s.Delay)
 				}
 			}})
@@ -105,7 +105,7 @@ func TestAConnectionIsStableUntilAnAnswerIsDue(t *testing.T) {
 		}}
 		var retries []int
 		c, _ := client(t, f, &device.Options{OnStatus: func(s device.Status) {
-			if s.Reason == device.ConnectionLost {
+			if s.Reason == device.ReasonConnectionLost {
 				retries = append(retries, s.Retry)
 				began = time.Now()
 			}

@@ -48,7 +48,7 @@ func (r *Receipt) result(ctx context.Context) error {
 		return errReceiptIdle
 	}
 	if !r.Ready() && !r.await(ctx, nil) {
-		return operr.Cancelled(ctx, transport.OpSend, transport.Operation, nil)
+		return operr.Cancelled(ctx, transport.OpSend, transport.ScopeOperation, nil)
 	}
 	err := r.err
 	r.free()

@@ -40,7 +40,7 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	due := k.plan != keep && !now.Before(l.planDue(now))
 	switch {
 	case l.c.reconnect.Swap(false):
-		k.plan, k.planAt, k.why = replacing, now.Add(handlerTime), Planned
+		k.plan, k.planAt, k.why = replacing, now.Add(handlerTime), ReasonPlanned
 		due = false
 	case due && k.plan == renew:
 		l.renew(now)
@@ -51,7 +51,7 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	if k.plan != replacing {
 		return 0, false
 	}
-	busy := k.why == TokenRenewal && !l.c.outbox.idle()
+	busy := k.why == ReasonTokenRenewal && !l.c.outbox.idle()
 	if x := l.c.features(); x != nil {
 		busy = busy || x.busy()
 	}
@@ -91,13 +91,13 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 		l.planRenewal(expires)
 		return
 	}
-	l.conn.plan, l.conn.planAt, l.conn.why = replacing, now.Add(drainTime), TokenRenewal
+	l.conn.plan, l.conn.planAt, l.conn.why = replacing, now.Add(drainTime), ReasonTokenRenewal
 }
 
 // replace starts a new connection after k, a healthy one, was hung up.
 func (l *loop) replace(k *connection, reason Reason) phase {
-	l.down(k, nil, errfilter.Normal)
-	l.publish(Status{State: DisconnectedRetrying, Reason: reason})
-	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
+	l.down(k, nil, errfilter.PaceNormal)
+	l.publish(Status{State: StateDisconnectedRetrying, Reason: reason})
+	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.retry})
 	return connecting
 }

@@ -36,7 +36,7 @@ func TestRenewalInPlace(t *testing.T) {
 		require.Len(t, told, 4)
 		require.Equal(t, 200*time.Second, told[0])
 		require.Len(t, f.dialTimes(), 1)
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
 	})
 }
 
@@ -64,7 +64,7 @@ func TestRenewalInPlaceThatFails(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, 1, failed)
 				require.Equal(t, row.after, f.dialTimes()[1].Sub(start))
-				require.Equal(t, device.TokenRenewal, w.reasons()[2])
+				require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
 			})
 		})
 	}

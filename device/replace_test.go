@@ -163,9 +163,9 @@ func TestAStatusHandlerThatEndsItsGoroutine(t *testing.T) {
 		}})
 		open(t, c)
 		synctest.Wait()
-		require.Equal(t, device.Connected, told[len(told)-1])
+		require.Equal(t, device.StateConnected, told[len(told)-1])
 		require.NoError(t, c.Close())
-		require.Equal(t, device.Disconnected, told[len(told)-1])
+		require.Equal(t, device.StateDisconnected, told[len(told)-1])
 	})
 }
 
@@ -256,7 +256,7 @@ func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		require.Zero(t, c.Status().Flaps)
-		require.Equal(t, device.NoSuspect, c.Status().Suspect)
+		require.Equal(t, device.SuspectNone, c.Status().Suspect)
 		require.NoError(t, c.Reconnect())
 		time.Sleep(time.Second)
 		f.last().kill <- lost(transport.Network)
@@ -298,7 +298,7 @@ func TestARedeliveryDuringItsHandlerIsNotHandledTwice(t *testing.T) {
 		f.last().deliver("1")
 		for range 2 {
 			time.Sleep(time.Minute)
-			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Again: true,
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Again: true,
 				Ref: []byte("1"), Msg: &transport.Message{ID: "1"}}))
 		}
 		time.Sleep(time.Hour)

@@ -207,7 +207,7 @@ func oneResultEach(t *testing.T, seed uint64) {
 		case 0:
 			time.Sleep(time.Duration(rnd.IntN(3000)) * ms)
 		case 1:
-			if c.Status().State == device.Connected {
+			if c.Status().State == device.StateConnected {
 				select {
 				case f.last().kill <- lost(transport.Network):
 				default:

@@ -57,10 +57,10 @@ func TestReconnectDelaysAreTheFormulas(t *testing.T) {
 				synctest.Wait()
 				var told []time.Duration
 				for i, s := range w.list() {
-					if s.Reason == device.AttemptFailed {
+					if s.Reason == device.ReasonAttemptFailed {
 						told = append(told, s.Delay)
 						require.Equal(t, len(told), s.Retry)
-						require.Equal(t, device.Connecting, w.list()[i+1].Reason, "each wait is followed by its attempt")
+						require.Equal(t, device.ReasonConnecting, w.list()[i+1].Reason, "each wait is followed by its attempt")
 						require.Equal(t, s.Retry, w.list()[i+1].Retry)
 					}
 				}
@@ -79,7 +79,7 @@ func TestNoRetryEndsAtTheFirstFailure(t *testing.T) {
 		require.ErrorIs(t, err, transport.Unavailable, "the cause is kept")
 		require.Equal(t, 1, len(f.dialTimes()))
 		synctest.Wait()
-		require.Equal(t, []device.Reason{device.Connecting, device.RetryExpired}, w.reasons())
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonRetryExpired}, w.reasons())
 	})
 }
 
@@ -133,20 +133,20 @@ func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 						if rule.Kind == transport.Unauthorized {
 							// A live session's token may have expired: one fresh token is tried, without asking the
 							// policy.
-							require.Equal(t, device.Connected, c.Status().State)
+							require.Equal(t, device.StateConnected, c.Status().State)
 							f.last().kill <- lost(rule.Kind)
 							synctest.Wait()
 						}
-						require.Equal(t, device.Disconnected, c.Status().State)
-						require.Equal(t, device.NotRetryable, c.Status().Reason)
+						require.Equal(t, device.StateDisconnected, c.Status().State)
+						require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 						require.ErrorIs(t, c.Status().Err, rule.Kind)
 					case "message":
 						require.NoError(t, err)
 						require.ErrorIs(t, c.Send(t.Context(), msg(1)), rule.Kind)
-						require.Equal(t, device.Connected, c.Status().State, "a message refused for good fails alone")
+						require.Equal(t, device.StateConnected, c.Status().State, "a message refused for good fails alone")
 					default:
 						require.ErrorIs(t, err, rule.Kind)
-						require.Equal(t, device.NotRetryable, c.Status().Reason)
+						require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 					}
 					require.Zero(t, asked)
 				})
@@ -175,7 +175,7 @@ func TestPolicyGetsTheLatestErrorAndTheTrueCount(t *testing.T) {
 			elapsed += time.Duration(i+1) * time.Second
 			require.Same(t, errs[i], a.Err)
 			require.Equal(t, transport.KindOf(errs[i]), a.Kind)
-			require.Equal(t, transport.Connection, a.Scope)
+			require.Equal(t, transport.ScopeConnection, a.Scope)
 			require.Equal(t, i+1, a.Retry)
 			require.Equal(t, elapsed, a.Elapsed)
 			if i > 0 {
@@ -221,7 +221,7 @@ func TestPolicyChangedWhileWaitingDecidesAnew(t *testing.T) {
 				require.NoError(t, c.SetRetryPolicy(tc.next))
 				if tc.want < 0 {
 					synctest.Wait()
-					require.Equal(t, device.RetryExpired, c.Status().Reason)
+					require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
 					return
 				}
 				open(t, c)
@@ -260,7 +260,7 @@ func TestANegativeRetryAfterEndsTheRetries(t *testing.T) {
 		never.RetryAfter = -1
 		c, _ := client(t, &fake{dial: failing(never)}, nil)
 		require.ErrorIs(t, c.Open(t.Context()), transport.Unavailable)
-		require.Equal(t, device.NotRetryable, c.Status().Reason)
+		require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 	})
 }
 
@@ -364,9 +364,10 @@ func TestARefusedMessagePausesAllAndGoesAgainInOrder(t *testing.T) {
 			require.False(t, r.again)
 		}
 		require.Len(t, policy.asked, 1, "one decision for one incident")
-		require.Equal(t, transport.Operation, policy.asked[0].Scope)
+		require.Equal(t, transport.ScopeOperation, policy.asked[0].Scope)
 		synctest.Wait()
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK, device.Paused, device.ConnectionOK},
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK, device.ReasonPaused,
+			device.ReasonConnectionOK},
 			w.reasons())
 	})
 }
@@ -391,7 +392,7 @@ func TestMessagePolicyThatStopsFailsThatMessageAlone(t *testing.T) {
 		err := r.Wait(t.Context())
 		require.ErrorIs(t, err, transport.RetryExpired)
 		require.ErrorIs(t, err, transport.Unavailable)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Equal(t, []string{"1", "2", "1", "1"}, f.ids())
 	})
 }
@@ -454,8 +455,9 @@ func TestReconnectEndsTheWaitAndIsPlannedOnALiveConnection(t *testing.T) {
 		require.Equal(t, []time.Duration{5 * time.Second, 0}, gaps(f))
 		require.Len(t, policy.asked, 1, "a planned replacement is no failure")
 		synctest.Wait()
-		require.Equal(t, []device.Reason{device.Connecting, device.AttemptFailed, device.Connecting, device.ConnectionOK,
-			device.Planned, device.Connecting, device.ConnectionOK}, w.reasons())
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonAttemptFailed, device.ReasonConnecting,
+			device.ReasonConnectionOK,
+			device.ReasonPlanned, device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
 	})
 }
 

@@ -38,7 +38,7 @@ func TestASendWaitingForRoomReportsDisconnected(t *testing.T) {
 		synctest.Wait()
 		f.last().kill <- lost(transport.Forbidden)
 		time.Sleep(time.Hour)
-		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
 		require.NotEmpty(t, done, "Send still blocked 1 h after Disconnected")
 	})
 }
@@ -74,11 +74,11 @@ type countingCtx struct {
 
 func (c *countingCtx) Done() <-chan struct{} { c.n.Add(1); return c.Context.Done() }
 
-// DropOldest drops nothing if that cannot make enough room.
+// OverflowDropOldest drops nothing if that cannot make enough room.
 func TestDropOldestDropsNothingInVain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{MaxBytes: 100, Overflow: device.DropOldest, Window: 1})
+		c, _ := client(t, f, &device.Options{MaxBytes: 100, Overflow: device.OverflowDropOldest, Window: 1})
 		open(t, c)
 		var rs [3]device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), sized("1", 80), &rs[0]))
@@ -89,11 +89,11 @@ func TestDropOldestDropsNothingInVain(t *testing.T) {
 	})
 }
 
-// A message refused for now is not in flight, so DropOldest may drop it.
+// A message refused for now is not in flight, so OverflowDropOldest may drop it.
 func TestDropOldestTakesRefusedMessagesToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.DropOldest, Window: 1,
+		c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.OverflowDropOldest, Window: 1,
 			RetryPolicy: constant(time.Hour)})
 		open(t, c)
 		var rs [3]device.Receipt

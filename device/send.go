@@ -157,6 +157,6 @@ func (c *Client) Flush(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		c.outbox.unflush(done)
-		return operr.Cancelled(ctx, transport.OpSend, transport.Operation, c.trouble())
+		return operr.Cancelled(ctx, transport.OpSend, transport.ScopeOperation, c.trouble())
 	}
 }

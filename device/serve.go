@@ -132,18 +132,18 @@ func (l *loop) turn() (next phase, idle bool) {
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, now)
 		if l.ungranted(now) {
-			return l.failSession(timedOut(transport.OpSubscribe, transport.Connection, errNoGrant, nil)), false
+			return l.failSession(timedOut(transport.OpSubscribe, transport.ScopeConnection, errNoGrant, nil)), false
 		}
 	}
 	if l.clockJumped(now) > 0 {
 		l.judgeLoss(nil)
-		return l.lost(ClockJumped, errJumped, l.end()), false
+		return l.lost(ReasonClockJumped, errJumped, l.end()), false
 	}
 	if reason, yes := l.replaceNow(now); yes {
 		return l.replace(l.end(), reason), false
 	}
 	if l.overdue(now) {
-		return l.failSession(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
+		return l.failSession(timedOut(transport.OpRun, transport.ScopeConnection, errNoAck, nil)), false
 	}
 	if at := l.stableAt(); !at.IsZero() && !now.Before(at) {
 		l.reportAttempt(nil, now)
@@ -162,7 +162,7 @@ func (l *loop) closeSession() phase {
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, time.Now())
 	}
-	l.down(l.end(), nil, errfilter.Normal)
+	l.down(l.end(), nil, errfilter.PaceNormal)
 	return ended
 }
 
@@ -172,12 +172,12 @@ func (l *loop) ended(e event) phase {
 	l.hangUp()
 	l.over()
 	l.judgeLoss(ofTransport(e.err))
-	return l.lost(ConnectionLost, e.err, l.settle())
+	return l.lost(ReasonConnectionLost, e.err, l.settle())
 }
 
 // failSession ends serve because the session failed.
 func (l *loop) failSession(failure error) phase {
 	l.over()
 	l.judgeLoss(nil)
-	return l.lost(ConnectionLost, failure, l.end())
+	return l.lost(ReasonConnectionLost, failure, l.end())
 }

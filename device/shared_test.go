@@ -38,7 +38,7 @@ func TestADelayEndsWhenTheCauseHasPassed(t *testing.T) {
 					} else if row.after > 0 {
 						time.AfterFunc(row.after, func() { close(passed) })
 					}
-					return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Passed: passed}
+					return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Passed: passed}
 				}}
 				c, _ := client(t, f, &device.Options{
 					RetryPolicy:     constant(time.Hour),
@@ -86,7 +86,7 @@ func TestADialThatMakesProgressGoesOn(t *testing.T) {
 			c, err := device.New(creds(), slowDial{&fake{}, row.takes, row.moves}, &device.Options{
 				RetryPolicy: constant(time.Hour),
 				OnStatus: func(s device.Status) {
-					if s.Reason == device.AttemptFailed {
+					if s.Reason == device.ReasonAttemptFailed {
 						failed <- time.Now()
 					}
 				},
@@ -98,7 +98,7 @@ func TestADialThatMakesProgressGoesOn(t *testing.T) {
 			time.Sleep(row.takes + time.Second)
 			if row.fails == 0 {
 				require.Empty(t, failed)
-				require.Equal(t, device.Connected, c.Status().State)
+				require.Equal(t, device.StateConnected, c.Status().State)
 				return
 			}
 			require.Len(t, failed, 1)

@@ -13,7 +13,7 @@ type Stats struct {
 	Refused uint64
 	// Expired counts those that reached their expiry without an acknowledgement.
 	Expired uint64
-	// Dropped counts those that DropOldest or DropNewest dropped.
+	// Dropped counts those that OverflowDropOldest or OverflowDropNewest dropped.
 	Dropped uint64
 	// Cancelled counts those that ended because Close was called, or, for a Send, because its context
 	// ended or the client became Disconnected.
@@ -66,18 +66,18 @@ type counters struct {
 
 // observe updates the counters for a change of status.
 func (k *counters) observe(old, new Status) {
-	if new.Reason == Connecting {
+	if new.Reason == ReasonConnecting {
 		k.attempts++
 	}
-	if new.State == Connected && old.State != Connected {
+	if new.State == StateConnected && old.State != StateConnected {
 		k.connections++
 	}
 	switch new.Reason {
-	case ConnectionLost, AttemptFailed, NotRetryable, RetryExpired:
+	case ReasonConnectionLost, ReasonAttemptFailed, ReasonNotRetryable, ReasonRetryExpired:
 		k.lastError = new.Err
 	default: // the others change nothing
 	}
-	if new.State == DisconnectedRetrying {
+	if new.State == StateDisconnectedRetrying {
 		if k.retryingSince.IsZero() {
 			k.retryingSince = new.Since
 		}

@@ -12,12 +12,13 @@ import (
 type State uint8
 
 const (
-	// Disconnected: not connected and not trying. Open and Start begin again, unless Close was called.
-	Disconnected State = iota
-	// DisconnectedRetrying: not connected, and trying: dialing or waiting for the next attempt.
-	DisconnectedRetrying
-	// Connected: messages flow, or are paused at the service's request.
-	Connected
+	// StateDisconnected: not connected and not trying. Open and Start begin again, unless Close was
+	// called.
+	StateDisconnected State = iota
+	// StateDisconnectedRetrying: not connected, and trying: dialing or waiting for the next attempt.
+	StateDisconnectedRetrying
+	// StateConnected: messages flow, or are paused at the service's request.
+	StateConnected
 )
 
 // String returns the state's name in words.
@@ -25,56 +26,68 @@ func (s State) String() string {
 	return name(int(s), stateText[:])
 }
 
-var stateText = [...]string{Disconnected: "disconnected", DisconnectedRetrying: "retrying", Connected: "connected"}
+var stateText = [...]string{StateDisconnected: "disconnected", StateDisconnectedRetrying: "retrying",
+	StateConnected: "connected"}
 
 // Reason is the event that led to a Status.
 type Reason uint8
 
 const (
-	// NotOpened: the client is new.
-	NotOpened Reason = iota
-	// Connecting: an attempt to connect begins; Retry is its number, 0 for the first.
-	Connecting
-	// ConnectionOK: the connection is up, or messages flow again after a pause.
-	ConnectionOK
-	// ConnectionLost: a connection that was up ended; attempt number Retry follows after Delay.
-	ConnectionLost
-	// AttemptFailed: an attempt to connect failed; attempt number Retry follows after Delay.
-	AttemptFailed
-	// Held: the retry policy is a gate (retrypolicy.Gate) that delays the next attempt to connect by
-	// Delay.
-	Held
-	// Paused: the service refused a message for now; all sending pauses for Delay. The connection is
-	// up.
-	Paused
-	// Planned: the client replaces a healthy connection because Reconnect was called.
-	Planned
-	// TokenRenewal: the client replaces a healthy connection because its token is about to expire.
-	TokenRenewal
-	// ClockJumped: the client gives up a connection because the clock moved ahead by 5 s or more
+	// ReasonNotOpened: the client is new.
+	ReasonNotOpened Reason = iota
+	// ReasonConnecting: an attempt to connect begins; Retry is its number, 0 for the first.
+	ReasonConnecting
+	// ReasonConnectionOK: the connection is up, or messages flow again after a pause.
+	ReasonConnectionOK
+	// ReasonConnectionLost: a connection that was up ended; attempt number Retry follows after Delay.
+	ReasonConnectionLost
+	// ReasonAttemptFailed: an attempt to connect failed; attempt number Retry follows after Delay.
+	ReasonAttemptFailed
+	// ReasonHeld: the retry policy is a gate (retrypolicy.Gate) that delays the next attempt to
+	// connect by Delay.
+	ReasonHeld
+	// ReasonPaused: the service refused a message for now; all sending pauses for Delay. The
+	// connection is up.
+	ReasonPaused
+	// ReasonPlanned: the client replaces a healthy connection because Reconnect was called.
+	ReasonPlanned
+	// ReasonTokenRenewal: the client replaces a healthy connection because its token is about to
+	// expire.
+	ReasonTokenRenewal
+	// ReasonClockJumped: the client gives up a connection because the clock moved ahead by 5 s or more
 	// against elapsed time: the device has slept, or the clock was set. Attempt number Retry follows
 	// after Delay. The client compares the clocks whenever it is active, at least every 30 s. For 30 s
 	// after a jump it reacts to no other; a clock that is still off by 5 s then counts as a jump.
-	ClockJumped
-	// NotRetryable: the failure in Err is not retryable (package errfilter).
-	NotRetryable
-	// RetryExpired: the retry policy or OutageLimit ended the retries; Err wraps the last failure.
-	RetryExpired
-	// OpenCancelled: the context of Open ended before the first connection.
-	OpenCancelled
-	// ClientClosed: Close was called.
-	ClientClosed
+	ReasonClockJumped
+	// ReasonNotRetryable: the failure in Err is not retryable (package errfilter).
+	ReasonNotRetryable
+	// ReasonRetryExpired: the retry policy or OutageLimit ended the retries; Err wraps the last
+	// failure.
+	ReasonRetryExpired
+	// ReasonOpenCancelled: the context of Open ended before the first connection.
+	ReasonOpenCancelled
+	// ReasonClientClosed: Close was called.
+	ReasonClientClosed
 )
 
 // String returns the reason's name in words.
 func (r Reason) String() string { return name(int(r), reasonText[:]) }
 
 var reasonText = [...]string{
-	NotOpened: "not opened", Connecting: "connecting", ConnectionOK: "connection ok", ConnectionLost: "connection lost",
-	AttemptFailed: "attempt failed", Held: "held back",
-	Paused: "paused", Planned: "planned", TokenRenewal: "token renewal", ClockJumped: "clock jumped",
-	NotRetryable: "not retryable", RetryExpired: "retries ended", OpenCancelled: "open cancelled",
-	ClientClosed: "client closed",
+	ReasonNotOpened:      "not opened",
+	ReasonConnecting:     "connecting",
+	ReasonConnectionOK:   "connection ok",
+	ReasonConnectionLost: "connection lost",
+	ReasonAttemptFailed:  "attempt failed",
+	ReasonHeld:           "held back",
+	ReasonPaused:         "paused",
+	ReasonPlanned:        "planned",
+	ReasonTokenRenewal:   "token renewal",
+	ReasonClockJumped:    "clock jumped",
+	ReasonNotRetryable:   "not retryable",
+	ReasonRetryExpired:   "retries ended",
+	ReasonOpenCancelled:  "open cancelled",
+	ReasonClientClosed:   "client closed",
 }
 
 func name(i int, names []string) string {
@@ -88,48 +101,48 @@ func name(i int, names []string) string {
 type Suspect uint8
 
 const (
-	// NoSuspect: there is no pattern, or the connection lasts.
-	NoSuspect Suspect = iota
-	// SecondDevice: connections end while nothing is in flight. Another program may use the same
-	// device id, and each new connection of one ends that of the other.
-	SecondDevice
-	// BadMessage: connections end with the same large message in flight and without an
+	// SuspectNone: there is no pattern, or the connection lasts.
+	SuspectNone Suspect = iota
+	// SuspectSecondDevice: connections end while nothing is in flight. Another program may use the
+	// same device id, and each new connection of one ends that of the other.
+	SuspectSecondDevice
+	// SuspectBadMessage: connections end with the same large message in flight and without an
 	// acknowledgement. The hub may not take that message.
-	BadMessage
-	// QuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged. A quota
-	// may be used up, or the hub throttles.
-	QuotaUsedUp
-	// Unstable: messages get through, but connections do not last, because of the network or the hub's
-	// throttling.
-	Unstable
+	SuspectBadMessage
+	// SuspectQuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged. A
+	// quota may be used up, or the hub throttles.
+	SuspectQuotaUsedUp
+	// SuspectUnstable: messages get through, but connections do not last, because of the network or
+	// the hub's throttling.
+	SuspectUnstable
 )
 
 // String returns the guess as a sentence; empty for NoSuspect.
 func (s Suspect) String() string { return name(int(s), suspectText[:]) }
 
 var suspectText = [...]string{
-	NoSuspect:    "",
-	SecondDevice: "another program may be using the same device id",
-	BadMessage:   "the hub may not take the message that is first in the queue",
-	QuotaUsedUp:  "the hub's quota may be used up, or it throttles",
-	Unstable:     "the network is unstable, or the hub throttles",
+	SuspectNone:         "",
+	SuspectSecondDevice: "another program may be using the same device id",
+	SuspectBadMessage:   "the hub may not take the message that is first in the queue",
+	SuspectQuotaUsedUp:  "the hub's quota may be used up, or it throttles",
+	SuspectUnstable:     "the network is unstable, or the hub throttles",
 }
 
 // Status is one step in the life of the connection. A Status is immutable.
 type Status struct {
 	State  State
 	Reason Reason
-	// Retry is the number of the attempt that comes next (ConnectionLost, AttemptFailed), of the one
-	// that begins (Connecting) or of the resend (Paused). 0 is a first attempt. For ConnectionOK it is
-	// the number of retries needed. The loss of a connection that was stable or useful (see
-	// Options.StableTime) resets the count.
+	// Retry is the number of the attempt that comes next (ReasonConnectionLost, ReasonAttemptFailed),
+	// of the one that begins (ReasonConnecting) or of the resend (ReasonPaused). 0 is a first attempt.
+	// For ReasonConnectionOK it is the number of retries needed. The loss of a connection that was
+	// stable or useful (see Options.StableTime) resets the count.
 	Retry int
 	// Delay is the wait before that attempt, measured from the failure. Reconnect ends it early. After
 	// SetRetryPolicy another Status has the new delay, still measured from the failure.
 	Delay time.Duration
 	// Err is the failure that led to this status, an *transport.Error; nil without one. With
-	// ConnectionOK it is of Kind Unsupported: a handler is registered for something that the peer does
-	// not have, and everything else works.
+	// ReasonConnectionOK it is of Kind Unsupported: a handler is registered for something that the
+	// peer does not have, and everything else works.
 	Err error
 	// Flaps counts the consecutive connections, up to this status, that were lost before they were up
 	// for Options.StableTime. 0 and 1 are normal.
@@ -154,8 +167,8 @@ func (s Status) Hint() string {
 	}
 	rule := errfilter.Of(s.Err)
 	switch {
-	case !rule.Retry || rule.Pace != errfilter.Normal:
-	case s.Suspect != NoSuspect:
+	case !rule.Retry || rule.Pace != errfilter.PaceNormal:
+	case s.Suspect != SuspectNone:
 		return s.Suspect.String() + suspectHelp[min(int(s.Suspect), len(suspectHelp)-1)]
 	case s.first && (rule.Kind == transport.Network || rule.Kind == transport.Timeout):
 		return "no connection has worked yet; check host name, port, proxy and firewall"
@@ -165,11 +178,11 @@ func (s Status) Hint() string {
 
 // suspectHelp says what helps against each Suspect.
 var suspectHelp = [...]string{
-	NoSuspect:    "",
-	SecondDevice: "; stop it, or give it an id of its own",
-	BadMessage:   "; compare its size with the hub's limit",
-	QuotaUsedUp:  "; send less, or raise the quota",
-	Unstable:     "; look at the network's quality and at the hub's metrics",
+	SuspectNone:         "",
+	SuspectSecondDevice: "; stop it, or give it an id of its own",
+	SuspectBadMessage:   "; compare its size with the hub's limit",
+	SuspectQuotaUsedUp:  "; send less, or raise the quota",
+	SuspectUnstable:     "; look at the network's quality and at the hub's metrics",
 }
 
 // String returns the status on one line, such as "retrying (connection lost): mqtt connection:
@@ -179,7 +192,7 @@ func (s Status) String() string {
 	if s.Err != nil {
 		text += ": " + s.Err.Error()
 	}
-	if s.Retry > 0 && s.State == DisconnectedRetrying {
+	if s.Retry > 0 && s.State == StateDisconnectedRetrying {
 		text += "; retry " + ascii.Itoa(s.Retry)
 		if s.Delay > 0 {
 			text += " in " + s.Delay.Round(time.Millisecond).String()
@@ -233,9 +246,9 @@ func (l *loop) publish(s Status) {
 	l.c.mu.Lock()
 	if !l.own.over {
 		switch {
-		case s.Reason == ConnectionOK: // Err is about a feature that nothing waits for
+		case s.Reason == ReasonConnectionOK: // Err is about a feature that nothing waits for
 			l.own.last = nil
-		case s.Err != nil || s.State == Connected:
+		case s.Err != nil || s.State == StateConnected:
 			l.own.last = s.Err
 		}
 		l.c.publishLocked(s)
@@ -245,7 +258,7 @@ func (l *loop) publish(s Status) {
 
 // publishLocked is the only function that changes the status. c.mu must be held.
 func (c *Client) publishLocked(s Status) {
-	if c.status.Reason == ClientClosed {
+	if c.status.Reason == ReasonClientClosed {
 		return
 	}
 	s.Since = time.Now()

@@ -94,7 +94,7 @@ func versionOf(properties []byte) int64 {
 
 // callTwin sends r and waits for the answer.
 func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.Reply, error) {
-	if why := c.lacks(transport.Twin, r.Op); why != nil {
+	if why := c.lacks(transport.FeatureTwin, r.Op); why != nil {
 		return transport.Reply{}, why
 	}
 	t := c.twinFeature()

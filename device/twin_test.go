@@ -46,7 +46,7 @@ func TestTwinGetAndPatch(t *testing.T) {
 		require.EqualValues(t, 10, version)
 		_, err = c.PatchReportedIf(t.Context(), patch, 10)
 		require.NoError(t, err)
-		require.Equal(t, []transport.Features{transport.Twin}, f.subscriptions(), "once")
+		require.Equal(t, []transport.Features{transport.FeatureTwin}, f.subscriptions(), "once")
 		asked := f.requests()
 		require.Len(t, asked, 3)
 		require.Equal(t, string(patch), string(asked[1].Body))
@@ -54,7 +54,7 @@ func TestTwinGetAndPatch(t *testing.T) {
 
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
-		require.Equal(t, []transport.Features{transport.Twin, transport.Twin}, f.subscriptions(),
+		require.Equal(t, []transport.Features{transport.FeatureTwin, transport.FeatureTwin}, f.subscriptions(),
 			"subscribed again, before it is asked for")
 	})
 }
@@ -99,7 +99,7 @@ func TestTwinCallsAreUnsupportedOverATransportWithoutTwins(t *testing.T) {
 		}
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		synctest.Wait()
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
 	})
 }
 
@@ -124,7 +124,7 @@ func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
 				require.NoError(t, c.Send(t.Context(), msg(1)))
 				time.Sleep(time.Hour)
 				require.Len(t, f.subscriptions(), 2, "once for each call")
-				require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons())
+				require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
 			})
 		})
 	}
@@ -157,16 +157,16 @@ func TestATwinThatIsRefusedForNow(t *testing.T) {
 		_, err = c.GetTwin(t.Context())
 		require.ErrorIs(t, err, transport.NotFound)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Len(t, f.dialTimes(), 2)
-		require.NotContains(t, w.reasons(), device.NotRetryable)
+		require.NotContains(t, w.reasons(), device.ReasonNotRetryable)
 
 		f.subscribe = func(int) error { return refused(transport.Unavailable) }
 		require.NoError(t, c.SetMessagePolicy(retrypolicy.NoRetry{}))
 		_, err = c.GetTwin(t.Context())
 		require.ErrorIs(t, err, transport.RetryExpired)
 		require.ErrorIs(t, err, transport.Unavailable)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		time.Sleep(time.Minute)
 		p.balanced(t)
 	})
@@ -329,7 +329,8 @@ func TestATwinAnswerThatIsLost(t *testing.T) {
 		defer cancel()
 		_, err = c.GetTwin(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, []device.Reason{device.Connecting, device.ConnectionOK}, w.reasons(), "no reason to hang up")
+		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons(),
+			"no reason to hang up")
 	})
 }
 
@@ -423,7 +424,7 @@ func TestARenewalWaitsForTheTwin(t *testing.T) {
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Equal(t, device.TokenRenewal, w.reasons()[2])
+		require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
 		n := 0
 		for _, r := range f.requests() {
 			if r.Op == transport.OpTwinGet {

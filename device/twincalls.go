@@ -171,10 +171,10 @@ func (t *twin) withdrawLocked(k *twinCall) withdrawal {
 func (t *twin) wants() (always, now transport.Features) {
 	t.mu.Lock()
 	if t.changes != nil && t.changes.handle != nil {
-		always = transport.Twin | transport.Desired
+		always = transport.FeatureTwin | transport.FeatureDesired
 	}
 	if t.known || slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callQueued }) {
-		now = transport.Twin
+		now = transport.FeatureTwin
 	}
 	t.mu.Unlock()
 	return always, now

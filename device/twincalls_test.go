@@ -58,7 +58,7 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 // as connected, even if the hub remembers the subscriptions.
 func TestEveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const all = transport.Messages | transport.Twin | transport.Desired | transport.Methods
+		const all = transport.FeatureMessages | transport.FeatureTwin | transport.FeatureDesired | transport.FeatureMethods
 		f := &fake{request: answering}
 		var during []device.State
 		var c *device.Client
@@ -75,7 +75,7 @@ func TestEveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []transport.Features{all, all, all, all, all}, f.subscriptions())
 		for _, state := range during {
-			require.Equal(t, device.DisconnectedRetrying, state)
+			require.Equal(t, device.StateDisconnectedRetrying, state)
 		}
 	})
 }
@@ -98,11 +98,11 @@ func TestWithoutRetriesALossFailsTwinCalls(t *testing.T) {
 		require.ErrorIs(t, err, transport.Network)
 		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 		synctest.Wait()
-		require.Equal(t, device.Disconnected, c.Status().State)
-		require.Equal(t, device.RetryExpired, c.Status().Reason)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
+		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
 		_, err = c.GetTwin(t.Context())
 		require.ErrorIs(t, err, transport.RetryExpired, "at once")
-		require.Equal(t, device.Connecting, w.reasons()[0])
+		require.Equal(t, device.ReasonConnecting, w.reasons()[0])
 		f.request = answering
 		open(t, c)
 		_, err = c.GetTwin(t.Context())
@@ -173,8 +173,8 @@ func TestEveryCallReportsAnUnknownDevice(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.NotFound) }}
 		c, _ := client(t, f, nil)
 		require.ErrorIs(t, c.Open(t.Context()), transport.NotFound)
-		require.Equal(t, device.Disconnected, c.Status().State)
-		require.Equal(t, device.NotRetryable, c.Status().Reason)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
+		require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 		_, err := c.GetTwin(t.Context())
 		require.ErrorIs(t, err, transport.NotFound)
 		_, err = c.PatchReported(t.Context(), []byte(`{}`))

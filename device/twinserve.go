@@ -35,7 +35,7 @@ func (t *twin) refused(l *loop, why *transport.Error) {
 func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.settleAnswered(l, now)
 	t.mu.Lock()
-	const both = transport.Desired | transport.Twin
+	const both = transport.FeatureDesired | transport.FeatureTwin
 	if t.changes != nil && l.conn.granted&both == both {
 		// Read only with the subscription, so that a change after the read is notified.
 		next = t.catchUpLocked(now)
@@ -68,7 +68,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 			}
 		case callQueued:
 			switch {
-			case !may || l.conn.granted&transport.Twin == 0 || l.conn.plan == replacing:
+			case !may || l.conn.granted&transport.FeatureTwin == 0 || l.conn.plan == replacing:
 			case now.Before(k.until) && k.gatedBy == t.c.policies.Load(): // the gate asked for it
 				next = earlier(k.until, next)
 			default:
@@ -121,7 +121,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 			if k.asked.failure != nil {
 				cause = k.asked.failure
 			}
-			t.fail(k, refusedTry(transport.Operation, k.request.Op, d, max(k.retry-1, 0), cause))
+			t.fail(k, refusedTry(transport.ScopeOperation, k.request.Op, d, max(k.retry-1, 0), cause))
 			return now
 		case d.Delay > 0:
 			k.until = now.Add(d.Delay)
@@ -246,7 +246,7 @@ func (t *twin) fail(k *twinCall, err *transport.Error) {
 
 // attempt returns the question about the next try of a call.
 func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt {
-	a := l.attempt(transport.Operation, now)
+	a := l.attempt(transport.ScopeOperation, now)
 	a.Retry, a.Last, a.Rand = k.retry, k.last, l.rand()
 	if k.asked.failure != nil {
 		a.Elapsed = now.Sub(k.since)
@@ -261,7 +261,7 @@ func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.
 	if !ok {
 		return
 	}
-	a := l.attempt(transport.Operation, now)
+	a := l.attempt(transport.ScopeOperation, now)
 	a.Retry, a.Last, a.Count = k.retry, k.last, 1
 	if failure != nil {
 		describeEnd(&a, failure)

@@ -64,7 +64,8 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 	t.Run("dropped for another", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := &fake{verdict: func(int, transport.Item) error { return errHold }, dial: failing()}
-			c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.DropOldest, RetryPolicy: constant(time.Hour)})
+			c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.OverflowDropOldest,
+				RetryPolicy: constant(time.Hour)})
 			open(t, c)
 			var r [4]device.Receipt
 			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r[0]))

@@ -52,7 +52,7 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 				synctest.Wait()
 				var delays []time.Duration
 				for _, s := range w.list() {
-					if s.Reason == device.ConnectionLost {
+					if s.Reason == device.ReasonConnectionLost {
 						delays = append(delays, s.Delay)
 					}
 				}

@@ -27,7 +27,7 @@ func TestNewRefusesWrongOptionsOfTheTransport(t *testing.T) {
 		"engine":         {engine.New(noDial, &engine.Options{PingTimeout: -1}), "PingTimeout is negative"},
 		"engine dialect": {engine.New(noDial, &engine.Options{Dialect: (*dialect.Topics)(nil)}), "Dialect is a nil"},
 		"amqp":           {amqp.New(&amqp.Options{OperationTimeout: -1}), "OperationTimeout"},
-		"amqp mux":       {amqp.NewMux(&amqp.Options{Auth: amqp.Plain}), "a Mux needs CBS"},
+		"amqp mux":       {amqp.NewMux(&amqp.Options{Auth: amqp.AuthPlain}), "a Mux needs CBS"},
 		"http":           {http.New(&http.Options{Batch: -1}), "Batch"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,13 +18,13 @@ func TestResultsOfWatchedMessages(t *testing.T) {
 		f := &fake{verdict: func(_ int, it transport.Item) error {
 			switch it.Msg.ID {
 			case "refused":
-				return &transport.Error{Kind: transport.Invalid, Scope: transport.Operation, Op: transport.OpSend}
+				return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeOperation, Op: transport.OpSend}
 			case "held":
 				return errHold
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{MaxMessages: 4, Overflow: device.DropOldest})
+		c, _ := client(t, f, &device.Options{MaxMessages: 4, Overflow: device.OverflowDropOldest})
 		results := device.NewResults()
 		require.Nil(t, results.Next())
 		receipts := map[string]*device.Receipt{}

@@ -23,7 +23,7 @@ func TestATimeoutNamesTheOptionThatItComesFrom(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		var lost error
 		for _, s := range w.list() {
-			if s.Reason == device.ConnectionLost {
+			if s.Reason == device.ReasonConnectionLost {
 				lost = s.Err
 			}
 		}
@@ -67,7 +67,7 @@ func TestCloseInsideOnStatusSaysThatItBelongsInAnotherGoroutine(t *testing.T) {
 		var c *device.Client
 		closed := make(chan error, 1)
 		c, err := device.New(creds(), &fake{}, &device.Options{OnStatus: func(s device.Status) {
-			if s.State == device.Connected {
+			if s.State == device.StateConnected {
 				closed <- c.Close()
 			}
 		}})
@@ -109,7 +109,7 @@ func TestWhatATransportLacksIsRefusedAtTheCall(t *testing.T) {
 		_, err = c.PatchReported(t.Context(), []byte("{}"))
 		require.ErrorIs(t, err, transport.Unsupported)
 		time.Sleep(time.Hour)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Len(t, f.dialTimes(), 1, "the connection stays")
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 	})

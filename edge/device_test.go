@@ -111,8 +111,8 @@ func (s *site) failures(t *testing.T) (kinds []transport.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, status := range s.statuses {
-		require.NotEqual(t, device.NotRetryable, status.Reason, "%v", status.Err)
-		if status.Reason == device.AttemptFailed {
+		require.NotEqual(t, device.ReasonNotRetryable, status.Reason, "%v", status.Err)
+		if status.Reason == device.ReasonAttemptFailed {
 			k := transport.KindOf(status.Err)
 			if len(kinds) == 0 || kinds[len(kinds)-1] != k {
 				kinds = append(kinds, k)

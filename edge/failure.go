@@ -80,7 +80,7 @@ func failure(what string, cause error) *transport.Error {
 	case known == transport.Timeout:
 		e.Kind = transport.Timeout
 	}
-	e.Scope, e.Op, e.Err = transport.Connection, transport.OpDial, &callError{what, scrub.Cause(cause)}
+	e.Scope, e.Op, e.Err = transport.ScopeConnection, transport.OpDial, &callError{what, scrub.Cause(cause)}
 	return e
 }
 

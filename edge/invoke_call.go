@@ -180,7 +180,8 @@ func (c *methodCall) try(ctx context.Context) (result Result, err error) {
 	case e == nil && ctx.Err() != nil:
 		return Result{}, ctx.Err()
 	case e == nil: // the attempt's own limit, while a token was made
-		e = &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpDial, Err: errSlowCall}
+		e = &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Op: transport.OpDial,
+			Err: errSlowCall}
 	}
 	if c.unknown {
 		e = operr.OutcomeUnknown(e)
@@ -234,7 +235,7 @@ func (c *methodCall) lost(ctx context.Context, op transport.Op, err error) error
 	}
 	var e *transport.Error
 	if ctx.Err() != nil {
-		e = &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Err: errSlowCall}
+		e = &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Err: errSlowCall}
 	} else if e = hubconn.Protocol.Error(err); errors.Is(err, hubconn.ErrLong) {
 		e.Kind = transport.Protocol
 	}

@@ -98,7 +98,7 @@ func TestEachAnswerHasItsKindAndOutcome(t *testing.T) {
 				require.Len(t, g.seen(), c.requests)
 				if c.requests == 2 {
 					require.ErrorIs(t, err, transport.RetryExpired)
-					require.ErrorIs(t, err, retrypolicy.OutOfAttempts)
+					require.ErrorIs(t, err, retrypolicy.ReasonOutOfAttempts)
 				}
 				refused, is := errors.AsType[*transport.StatusError](err)
 				require.True(t, is)

@@ -81,7 +81,7 @@ func (o *InvokerOptions) resolve() (InvokerOptions, error) {
 	d := r.dialer()
 	if err := d.Resolve(); err != nil {
 		e := *transport.Find(err)
-		e.Scope, e.Op = transport.Operation, transport.OpOpen
+		e.Scope, e.Op = transport.ScopeOperation, transport.OpOpen
 		return r, &e
 	}
 	r.Network = d.Network

@@ -45,7 +45,7 @@ func TestRealSocketsOfTheDaemon(t *testing.T) {
 			failed := make(chan struct{}, 100)
 			client, err := device.New(m.Credentials, mqtt.New(&mqtt.Options{Network: m.Network}),
 				&device.Options{OnStatus: func(s device.Status) {
-					if s.Reason == device.AttemptFailed && len(failed) < cap(failed) {
+					if s.Reason == device.ReasonAttemptFailed && len(failed) < cap(failed) {
 						failed <- struct{}{}
 					}
 				}})

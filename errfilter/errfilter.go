@@ -16,11 +16,11 @@ import (
 type Pace uint8
 
 const (
-	// Normal: as the retry policy decides.
-	Normal Pace = iota
-	// Slow: an early retry would fail too, because the service is overloaded or somebody must act
+	// PaceNormal: as the retry policy decides.
+	PaceNormal Pace = iota
+	// PaceSlow: an early retry would fail too, because the service is overloaded or somebody must act
 	// first. The device client uses long delays.
-	Slow
+	PaceSlow
 )
 
 // Rule is one row of the table.
@@ -39,9 +39,9 @@ var table = [...]Rule{
 	{Kind: transport.Network, Retry: true},
 	{Kind: transport.Timeout, Retry: true},
 	{Kind: transport.Unavailable, Retry: true},
-	{Kind: transport.Throttled, Retry: true, Pace: Slow},
-	{Kind: transport.Quota, Retry: true, Pace: Slow},
-	{Kind: transport.ClockUnset, Retry: true, Pace: Slow},
+	{Kind: transport.Throttled, Retry: true, Pace: PaceSlow},
+	{Kind: transport.Quota, Retry: true, Pace: PaceSlow},
+	{Kind: transport.ClockUnset, Retry: true, Pace: PaceSlow},
 	{Kind: transport.Unauthorized},
 	{Kind: transport.Untrusted},
 	{Kind: transport.Forbidden},

@@ -45,7 +45,7 @@ func Example() {
 	for _, r := range errfilter.Rules() {
 		verdict := "stop"
 		switch {
-		case r.Retry && r.Pace == errfilter.Slow:
+		case r.Retry && r.Pace == errfilter.PaceSlow:
 			verdict = "retry slowly"
 		case r.Retry:
 			verdict = "retry"
@@ -82,7 +82,7 @@ func ExampleOf() {
 	err := fmt.Errorf("telemetry: %w", &transport.Error{Kind: transport.Quota, Op: transport.OpSend, Proto: "amqp"})
 	rule := errfilter.Of(err)
 	fmt.Println(err)
-	fmt.Println(rule.Retry, rule.Pace == errfilter.Slow)
+	fmt.Println(rule.Retry, rule.Pace == errfilter.PaceSlow)
 	fmt.Println(rule.Hint())
 	// Output:
 	// telemetry: amqp send: quota exceeded

@@ -32,7 +32,7 @@ func TestTableHasOneRowPerKindAtItsOwnIndex(t *testing.T) {
 			t.Errorf("%v and %v share the reason %q", k, other, r.Hint())
 		}
 		seen[r.Hint()] = k
-		if r.Pace == errfilter.Slow && !r.Retry {
+		if r.Pace == errfilter.PaceSlow && !r.Retry {
 			t.Errorf("%v is paced but not retried", k)
 		}
 	}
@@ -48,45 +48,45 @@ func TestVerdicts(t *testing.T) {
 		pace      errfilter.Pace
 	}{
 		// Retryable.
-		{"connection refused", transport.Network, true, errfilter.Normal},
-		{"connection reset", transport.Network, true, errfilter.Normal},
-		{"no route to the host", transport.Network, true, errfilter.Normal},
-		{"name look-up failed", transport.Network, true, errfilter.Normal},
-		{"TLS handshake cut short", transport.Network, true, errfilter.Normal},
-		{"live session lost", transport.Network, true, errfilter.Normal},
-		{"time-out of a dial or an answer", transport.Timeout, true, errfilter.Normal},
-		{"status 408", transport.Timeout, true, errfilter.Normal},
-		{"CONNACK 3", transport.Unavailable, true, errfilter.Normal},
-		{"status 500, 502, 503, 504", transport.Unavailable, true, errfilter.Normal},
-		{"AMQP connection forced and its like", transport.Unavailable, true, errfilter.Normal},
-		{"AMQP released, or modified unless undeliverable here", transport.Unavailable, true, errfilter.Normal},
-		{"status 429", transport.Throttled, true, errfilter.Slow},
-		{"today's quota used up", transport.Quota, true, errfilter.Slow},
-		{"AMQP resource limit exceeded", transport.Quota, true, errfilter.Slow},
-		{"clock still in 1970", transport.ClockUnset, true, errfilter.Slow},
+		{"connection refused", transport.Network, true, errfilter.PaceNormal},
+		{"connection reset", transport.Network, true, errfilter.PaceNormal},
+		{"no route to the host", transport.Network, true, errfilter.PaceNormal},
+		{"name look-up failed", transport.Network, true, errfilter.PaceNormal},
+		{"TLS handshake cut short", transport.Network, true, errfilter.PaceNormal},
+		{"live session lost", transport.Network, true, errfilter.PaceNormal},
+		{"time-out of a dial or an answer", transport.Timeout, true, errfilter.PaceNormal},
+		{"status 408", transport.Timeout, true, errfilter.PaceNormal},
+		{"CONNACK 3", transport.Unavailable, true, errfilter.PaceNormal},
+		{"status 500, 502, 503, 504", transport.Unavailable, true, errfilter.PaceNormal},
+		{"AMQP connection forced and its like", transport.Unavailable, true, errfilter.PaceNormal},
+		{"AMQP released, or modified unless undeliverable here", transport.Unavailable, true, errfilter.PaceNormal},
+		{"status 429", transport.Throttled, true, errfilter.PaceSlow},
+		{"today's quota used up", transport.Quota, true, errfilter.PaceSlow},
+		{"AMQP resource limit exceeded", transport.Quota, true, errfilter.PaceSlow},
+		{"clock still in 1970", transport.ClockUnset, true, errfilter.PaceSlow},
 		// Terminal.
-		{"certificate does not verify", transport.Untrusted, false, errfilter.Normal},
-		{"CONNACK 1", transport.Protocol, false, errfilter.Normal},
-		{"CONNACK 2", transport.Invalid, false, errfilter.Normal},
-		{"CONNACK 4 and 5", transport.Unauthorized, false, errfilter.Normal},
-		{"CONNACK 6 to 255, which no table lists", transport.Unknown, false, errfilter.Normal},
-		{"bad request", transport.Invalid, false, errfilter.Normal},
-		{"not found", transport.NotFound, false, errfilter.Normal},
-		{"too large", transport.TooLarge, false, errfilter.Normal},
-		{"credentials refused", transport.Unauthorized, false, errfilter.Normal},
-		{"no right to do this", transport.Forbidden, false, errfilter.Normal},
-		{"version conflict", transport.Conflict, false, errfilter.Normal},
-		{"operation that the protocol lacks", transport.Unsupported, false, errfilter.Normal},
-		{"the peer broke the protocol", transport.Protocol, false, errfilter.Normal},
-		{"answer that no table lists", transport.Unknown, false, errfilter.Normal},
-		{"retries ended", transport.RetryExpired, false, errfilter.Normal},
-		{"message expired", transport.Expired, false, errfilter.Normal},
-		{"message dropped", transport.Dropped, false, errfilter.Normal},
-		{"client closed", transport.Closed, false, errfilter.Normal},
-		{"the caller's context ended", transport.Cancelled, false, errfilter.Normal},
-		{"the peer ends connections for the message", transport.Poison, false, errfilter.Normal},
+		{"certificate does not verify", transport.Untrusted, false, errfilter.PaceNormal},
+		{"CONNACK 1", transport.Protocol, false, errfilter.PaceNormal},
+		{"CONNACK 2", transport.Invalid, false, errfilter.PaceNormal},
+		{"CONNACK 4 and 5", transport.Unauthorized, false, errfilter.PaceNormal},
+		{"CONNACK 6 to 255, which no table lists", transport.Unknown, false, errfilter.PaceNormal},
+		{"bad request", transport.Invalid, false, errfilter.PaceNormal},
+		{"not found", transport.NotFound, false, errfilter.PaceNormal},
+		{"too large", transport.TooLarge, false, errfilter.PaceNormal},
+		{"credentials refused", transport.Unauthorized, false, errfilter.PaceNormal},
+		{"no right to do this", transport.Forbidden, false, errfilter.PaceNormal},
+		{"version conflict", transport.Conflict, false, errfilter.PaceNormal},
+		{"operation that the protocol lacks", transport.Unsupported, false, errfilter.PaceNormal},
+		{"the peer broke the protocol", transport.Protocol, false, errfilter.PaceNormal},
+		{"answer that no table lists", transport.Unknown, false, errfilter.PaceNormal},
+		{"retries ended", transport.RetryExpired, false, errfilter.PaceNormal},
+		{"message expired", transport.Expired, false, errfilter.PaceNormal},
+		{"message dropped", transport.Dropped, false, errfilter.PaceNormal},
+		{"client closed", transport.Closed, false, errfilter.PaceNormal},
+		{"the caller's context ended", transport.Cancelled, false, errfilter.PaceNormal},
+		{"the peer ends connections for the message", transport.Poison, false, errfilter.PaceNormal},
 	} {
-		for _, scope := range []transport.Scope{transport.Connection, transport.Operation} {
+		for _, scope := range []transport.Scope{transport.ScopeConnection, transport.ScopeOperation} {
 			err := &transport.Error{Kind: c.kind, Scope: scope, Err: errors.New(c.situation)}
 			r := errfilter.Of(err)
 			if r.Retry != c.retry || r.Pace != c.pace || r.Kind != c.kind {

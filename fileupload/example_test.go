@@ -92,7 +92,7 @@ func ExampleUploader_Upload() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err = uploader.Upload(ctx, "a.txt", strings.NewReader("text"), 4)
-	fmt.Println(errors.Is(err, transport.RetryExpired), errors.Is(err, retrypolicy.OutOfAttempts))
+	fmt.Println(errors.Is(err, transport.RetryExpired), errors.Is(err, retrypolicy.ReasonOutOfAttempts))
 	if status, ok := errors.AsType[*transport.StatusError](err); ok {
 		fmt.Println(status.Service, status.Status, status.Name)
 	}

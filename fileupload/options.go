@@ -143,7 +143,7 @@ func (o *Options) resolve() (Options, error) {
 	d := r.toHub()
 	if err := d.Resolve(); err != nil {
 		e := *transport.Find(err)
-		e.Scope, e.Op = transport.Operation, transport.OpOpen
+		e.Scope, e.Op = transport.ScopeOperation, transport.OpOpen
 		return r, &e
 	}
 	r.Network = d.Network

@@ -105,7 +105,7 @@ func (s *service) failure(caller, deadline context.Context, err error) error {
 	case caller.Err() != nil:
 		return caller.Err()
 	case errors.Is(context.Cause(deadline), errSlow):
-		return &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpSend, Proto: proto,
+		return &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Op: transport.OpSend, Proto: proto,
 			Err: errSlow}
 	case transport.Find(err) != nil: // from the dial
 		return err

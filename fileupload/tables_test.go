@@ -91,7 +91,7 @@ RequestId:r</Message></Error>`), &grant{}, now)
 		require.Equal(t, c.status, e.HTTPStatusCode())
 		require.Equal(t, c.code, e.Name)
 		require.Equal(t, "m", e.Message)
-		require.Equal(t, transport.Operation, byBody.Scope)
+		require.Equal(t, transport.ScopeOperation, byBody.Scope)
 	}
 	for _, c := range []struct {
 		code  string

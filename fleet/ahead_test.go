@@ -100,7 +100,7 @@ func (c *outcomes) Observe(a retrypolicy.Attempt) {
 func TestAPolicyIsToldTheOutcomeOfEveryAttempt(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 1, Duration: 10 * time.Minute, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: time.Minute, For: time.Minute, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: time.Minute, For: time.Minute, Effect: fleet.EffectRefused}},
 	}
 	var policy outcomes
 	r := run(t, s, fleet.Rules{Policy: func() (retrypolicy.Policy, error) { return &policy, nil }}, nil)

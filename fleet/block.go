@@ -174,7 +174,7 @@ func (b *block) numberOf(i int32) number { return number(b.number)<<deviceBits |
 // keeps it, because copies of it would take half of the time of a run.
 func (b *block) attempt(i int32, t int64) *retrypolicy.Attempt {
 	d, a := &b.devices[i], &b.question
-	a.Scope, a.Key, a.Now = transport.Connection, "hub", instant(t)
+	a.Scope, a.Key, a.Now = transport.ScopeConnection, "hub", instant(t)
 	a.Retry, a.Elapsed, a.Rand = int(d.retry), time.Duration(t-d.since), d.draw()
 	a.Last = d.last
 	a.Err, a.Kind, a.After, a.Terminal = nil, 0, 0, false
@@ -238,9 +238,9 @@ func (b *block) dial(i int32, t int64) {
 	d.state = answering
 	hub := &b.sim.scenario.Hub
 	switch effect {
-	case Refused:
+	case EffectRefused:
 		d.result, d.at = refused, t+int64(hub.RTT)
-	case Unavailable:
+	case EffectUnavailable:
 		d.result, d.at = unavailable, t+int64(hub.RTT)*int64(hub.Trips)
 	default:
 		d.result, d.at = silent, t+int64(b.sim.rules.DialTimeout)
@@ -281,9 +281,9 @@ func (b *block) answered(i int32, t int64) {
 // It reports whether that end comes later: no answer arrives while packets are lost.
 func (b *block) met(d *device, t int64, effect Effect) bool {
 	switch effect {
-	case Silent:
+	case EffectSilent:
 		d.result, d.at = silent, max(t, d.began+int64(b.sim.rules.DialTimeout))
-	case Unavailable:
+	case EffectUnavailable:
 		d.result = unavailable
 	default:
 		d.result = refused

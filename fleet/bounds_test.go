@@ -42,7 +42,7 @@ func TestAContextEndsAStep(t *testing.T) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	s := fleet.Scenario{
-		Devices: 10_000, Duration: 24 * time.Hour, Faults: []fleet.Fault{{For: 24 * time.Hour, Effect: fleet.Refused}},
+		Devices: 10_000, Duration: 24 * time.Hour, Faults: []fleet.Fault{{For: 24 * time.Hour, Effect: fleet.EffectRefused}},
 	}
 	asked := 0
 	policy := counting(func() {

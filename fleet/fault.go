@@ -6,19 +6,20 @@ import "time"
 type Effect uint8
 
 const (
-	// Refused: connections are reset, and attempts are refused at once, as by a host without the
+	// EffectRefused: connections are reset, and attempts are refused at once, as by a host without the
 	// service.
-	Refused Effect = iota
-	// Silent: packets are lost. Connections die without notice, and attempts end after DialTimeout.
-	Silent
-	// Unavailable: connections are closed, and the hub answers attempts with CONNACK 3, after a
+	EffectRefused Effect = iota
+	// EffectSilent: packets are lost. Connections die without notice, and attempts end after
+	// DialTimeout.
+	EffectSilent
+	// EffectUnavailable: connections are closed, and the hub answers attempts with CONNACK 3, after a
 	// complete handshake.
-	Unavailable
+	EffectUnavailable
 
 	effects // number of effects
 )
 
-var effectText = [effects]string{Refused: "refused", Silent: "silent", Unavailable: "unavailable"}
+var effectText = [effects]string{EffectRefused: "refused", EffectSilent: "silent", EffectUnavailable: "unavailable"}
 
 // String returns the name of the effect.
 func (e Effect) String() string {

@@ -63,7 +63,7 @@ func TestAFixedDelayKeepsTheHerd(t *testing.T) {
 	const devices = 20_000
 	s := fleet.Scenario{
 		Devices: devices, Duration: 3 * time.Minute, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: time.Minute, For: 65 * time.Second, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: time.Minute, For: 65 * time.Second, Effect: fleet.EffectRefused}},
 	}
 	r := run(t, s, inStep(10*time.Second), nil)
 	want := make([]int64, 180)
@@ -86,7 +86,7 @@ func TestASpreadIsEven(t *testing.T) {
 	const devices = 60_000
 	s := fleet.Scenario{
 		Devices: devices, Duration: 3 * time.Minute, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: time.Minute, For: time.Millisecond, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: time.Minute, For: time.Millisecond, Effect: fleet.EffectRefused}},
 	}
 	r := run(t, s, fleet.Rules{Policy: fixed(time.Second), ReconnectSpread: time.Minute}, nil)
 	for second, n := range r.Series.Attempts {
@@ -104,7 +104,7 @@ func TestASpreadIsEven(t *testing.T) {
 func TestASilentOutageIsSlow(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 1000, Duration: 30 * time.Minute, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: 0, For: 20 * time.Minute, Effect: fleet.Silent, Notice: time.Nanosecond}},
+		Faults: []fleet.Fault{{At: 0, For: 20 * time.Minute, Effect: fleet.EffectSilent, Notice: time.Nanosecond}},
 	}
 	r := run(t, s, inStep(10*time.Second), nil)
 	require.EqualValues(t, 30*1000, r.Attempts.TimedOut, "one attempt every 40 s for 20 minutes")
@@ -166,7 +166,7 @@ func TestThrottlingIsPaced(t *testing.T) {
 func TestOutboxesOverflow(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 100, Duration: time.Hour, Hub: wideOpen(), Telemetry: fleet.Telemetry{Every: time.Second},
-		Faults: []fleet.Fault{{At: 10 * time.Minute, For: 20 * time.Minute, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: 10 * time.Minute, For: 20 * time.Minute, Effect: fleet.EffectRefused}},
 	}
 	r := run(t, s, fleet.Rules{Policy: fixed(time.Second), MaxMessages: 1000}, nil)
 	require.EqualValues(t, 100*3600, r.Messages.Generated)
@@ -178,7 +178,7 @@ func TestOutboxesOverflow(t *testing.T) {
 func TestRulesThatGiveUp(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 100, Duration: 30 * time.Minute, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: 0, For: 20 * time.Minute, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: 0, For: 20 * time.Minute, Effect: fleet.EffectRefused}},
 	}
 	limited := func() (retrypolicy.Policy, error) {
 		return retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Fixed{Delay: time.Second}}, nil

@@ -10,12 +10,12 @@ import (
 type Tier uint8
 
 const (
-	// S1 stands for the free tier, B1 and S1.
-	S1 Tier = iota
-	// S2 stands for B2 and S2.
-	S2
-	// S3 stands for B3 and S3.
-	S3
+	// TierS1 stands for the free tier, B1 and S1.
+	TierS1 Tier = iota
+	// TierS2 stands for B2 and S2.
+	TierS2
+	// TierS3 stands for B3 and S3.
+	TierS3
 
 	tiers // number of tiers
 )
@@ -26,9 +26,9 @@ var limits = [tiers]struct {
 	name              string
 	least, unit, most float64 // most is the number of units that can be bought
 }{
-	S1: {"S1", 100, 12, 200},
-	S2: {"S2", 120, 120, 200},
-	S3: {"S3", 6000, 6000, 10},
+	TierS1: {"S1", 100, 12, 200},
+	TierS2: {"S2", 120, 120, 200},
+	TierS3: {"S3", 6000, 6000, 10},
 }
 
 // String returns the name of the tier.

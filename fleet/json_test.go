@@ -45,8 +45,8 @@ func TestAScenarioByHand(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`{"Devices":5,"Gateway":null,"Duration":"90m","PowerOn":-1,
 		"Hub":{"Tier":"s2","ConnectKind":"Throttled"},"Faults":[{"At":"5m","For":60000000000,"Effect":"Silent"}]}`), &s))
 	require.Equal(t, fleet.Scenario{Name: "kept", Gateway: 7, Devices: 5, Duration: 90 * time.Minute, PowerOn: -1,
-		Hub:    fleet.Hub{Tier: fleet.S2, ConnectKind: transport.Throttled},
-		Faults: []fleet.Fault{{At: 5 * time.Minute, For: time.Minute, Effect: fleet.Silent}}}, s)
+		Hub:    fleet.Hub{Tier: fleet.TierS2, ConnectKind: transport.Throttled},
+		Faults: []fleet.Fault{{At: 5 * time.Minute, For: time.Minute, Effect: fleet.EffectSilent}}}, s)
 }
 
 func TestBadJSONNamesTheField(t *testing.T) {

@@ -57,7 +57,7 @@ func TestAHubWithLimitsDoesWhatTheSimulatorPredicts(t *testing.T) {
 		Duration: 100 * time.Second,
 		Hub: fleet.Hub{Connects: 1e6, Messages: 1e6, Handshakes: 1e8, Burst: 5 * time.Second, Queue: 5 * time.Second,
 			RTT: 50 * time.Millisecond, Trips: 4},
-		Faults: []fleet.Fault{{At: 5 * time.Second, For: 30 * time.Second, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: 5 * time.Second, For: 30 * time.Second, Effect: fleet.EffectRefused}},
 	}
 	connects, messages := base, base
 	connects.Name, connects.Devices, connects.Hub.Connects = "connects", 1000, 20

@@ -88,7 +88,7 @@ func (b *block) struck(i int32, t int64) {
 	switch {
 	case d.noticing:
 		worked = d.hold // when the fault began
-	case f.Effect == Silent:
+	case f.Effect == EffectSilent:
 		notice := reconnect.Spread(f.Notice, d.draw())
 		if notice < f.For {
 			d.noticing, d.hold, d.loss, d.batch = true, t, t+int64(notice), 0
@@ -121,7 +121,7 @@ func (b *block) renewed(i int32, t int64) {
 		return
 	}
 	b.observe(i, t, nil)
-	b.down(i, t, t, errfilter.Normal)
+	b.down(i, t, t, errfilter.PaceNormal)
 	d.state, d.at = waiting, t
 }
 
@@ -141,7 +141,7 @@ func (b *block) acknowledge(i int32, t int64) {
 		d.progress, d.pause = true, 0
 		d.batch = 0
 		b.rest(i, t)
-	case f.err != nil && f.err.Scope == transport.Operation:
+	case f.err != nil && f.err.Scope == transport.ScopeOperation:
 		d.batch = 0
 		b.paused(i, t, f)
 	default:
@@ -154,7 +154,7 @@ func (b *block) paused(i int32, t int64, f *failure) {
 	d, p, paced := &b.devices[i], b.process(i), b.sim.rules.Paced
 	d.pause++
 	a := b.ask(i, t, f)
-	a.Scope, a.Retry, a.Last = transport.Operation, int(d.pause), retrypolicy.Decision{}
+	a.Scope, a.Retry, a.Last = transport.ScopeOperation, int(d.pause), retrypolicy.Decision{}
 	answer := reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
 	if !answer.Retry { // the oldest message fails
 		d.queue--

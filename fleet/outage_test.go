@@ -14,11 +14,12 @@ import (
 func TestAShortSilentFaultIsNotNoticed(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 10_000, Duration: 10 * time.Minute, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: time.Minute, For: 10 * time.Second, Effect: fleet.Silent, Notice: 100 * time.Second}},
+		Faults: []fleet.Fault{{At: time.Minute, For: 10 * time.Second, Effect: fleet.EffectSilent,
+			Notice: 100 * time.Second}},
 	}
 	r := run(t, s, fleet.Rules{}, nil)
 	require.InDelta(t, 1000, r.Attempts.Accepted, 150, "a tenth of the devices notices it")
-	s.Faults[0].Effect = fleet.Refused
+	s.Faults[0].Effect = fleet.EffectRefused
 	require.EqualValues(t, 10_000, run(t, s, fleet.Rules{}, nil).Attempts.Accepted)
 }
 
@@ -26,7 +27,7 @@ func TestAShortSilentFaultIsNotNoticed(t *testing.T) {
 // by up to 20 s are lost, and the devices wait for them until DialTimeout.
 func TestAFaultMeetsAttempts(t *testing.T) {
 	const devices = 300
-	for _, effect := range []fleet.Effect{fleet.Refused, fleet.Silent, fleet.Unavailable} {
+	for _, effect := range []fleet.Effect{fleet.EffectRefused, fleet.EffectSilent, fleet.EffectUnavailable} {
 		r := run(t, fleet.Scenario{
 			Devices: devices, Duration: 59 * time.Second, PowerOn: -1,
 			Hub:    fleet.Hub{Connects: 10, Burst: time.Second, Queue: 20 * time.Second, Handshakes: 1e8},
@@ -35,12 +36,13 @@ func TestAFaultMeetsAttempts(t *testing.T) {
 		require.InDelta(t, 60, r.Attempts.Accepted, 5, "10 at once, and 10 a second")
 		require.InDelta(t, devices-10-20*10, sums(r.Series.Rejected)[4], 5, "at once: there is no fault yet")
 		ends := map[fleet.Effect][]int64{
-			fleet.Refused: r.Series.Refused, fleet.Silent: r.Series.TimedOut, fleet.Unavailable: r.Series.Rejected,
+			fleet.EffectRefused: r.Series.Refused, fleet.EffectSilent: r.Series.TimedOut,
+			fleet.EffectUnavailable: r.Series.Rejected,
 		}[effect]
 		require.Zero(t, sums(r.Series.Accepted)[58]-sums(r.Series.Accepted)[5], effect)
 		waited := sums(ends)
 		require.InDelta(t, 150, waited[58]-waited[5], 15, effect)
-		if effect == fleet.Silent {
+		if effect == fleet.EffectSilent {
 			require.InDelta(t, 150, r.Series.TimedOut[30], 15, "all of them, 30 s after their beginning")
 		}
 	}
@@ -51,7 +53,8 @@ func TestNothingPassesInASilentFaultThatNobodyNotices(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 1000, Duration: 5 * time.Minute, Hub: wideOpen(), Telemetry: fleet.Telemetry{Every: time.Second},
 		Tokens: fleet.Tokens{Life: 75 * time.Second, Together: true},
-		Faults: []fleet.Fault{{At: time.Minute, For: 20 * time.Second, Effect: fleet.Silent, Notice: 7 * 24 * time.Hour}},
+		Faults: []fleet.Fault{{At: time.Minute, For: 20 * time.Second, Effect: fleet.EffectSilent,
+			Notice: 7 * 24 * time.Hour}},
 	}
 	r := run(t, s, fleet.Rules{RenewAt: -1, ReconnectSpread: -1}, nil)
 	require.InDelta(t, 20*1000, r.Series.Queued[79], 100, "at the end of the fault")
@@ -69,7 +72,7 @@ func TestAFlappingFleetBacksOff(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 100, Duration: 20 * time.Minute, Hub: wideOpen(),
 		Faults: []fleet.Fault{{
-			At: time.Minute, For: 400 * time.Millisecond, Every: 2 * time.Second, Effect: fleet.Refused,
+			At: time.Minute, For: 400 * time.Millisecond, Every: 2 * time.Second, Effect: fleet.EffectRefused,
 		}},
 	}
 	ours := run(t, s, fleet.Rules{}, nil)
@@ -83,7 +86,7 @@ func TestASilentLossIsNoUptime(t *testing.T) {
 		Devices: 1000, Duration: 3 * time.Hour, Hub: wideOpen(),
 		// The connection works for some 20 s, and is believed to work for up to 58 s more.
 		Faults: []fleet.Fault{{
-			At: time.Minute, For: time.Minute, Every: 80 * time.Second, Effect: fleet.Silent, Notice: 58 * time.Second,
+			At: time.Minute, For: time.Minute, Every: 80 * time.Second, Effect: fleet.EffectSilent, Notice: 58 * time.Second,
 		}},
 	}
 	r := run(t, s, fleet.Rules{Policy: growing, DialTimeout: time.Second}, nil)

@@ -49,20 +49,20 @@ func failures(h *Hub, p *Provisioning) [outcomes]failure {
 		after   time.Duration
 		text    string
 	}{
-		{refused, transport.Network, transport.Connection, transport.OpDial, 0, "connection refused"},
-		{silent, transport.Timeout, transport.Connection, transport.OpDial, 0, "no answer"},
-		{unavailable, transport.Unavailable, transport.Connection, transport.OpDial, 0, "server unavailable"},
-		{dropped, transport.Timeout, transport.Connection, transport.OpDial, 0, "no answer: the front end is full"},
-		{late, transport.Timeout, transport.Connection, transport.OpDial, 0, "the answer came too late"},
-		{connectRefused, h.ConnectKind, transport.Connection, transport.OpDial, h.RetryAfter, "too many connects"},
-		{registerRefused, transport.Throttled, transport.Connection, transport.OpDial, p.RetryAfter,
+		{refused, transport.Network, transport.ScopeConnection, transport.OpDial, 0, "connection refused"},
+		{silent, transport.Timeout, transport.ScopeConnection, transport.OpDial, 0, "no answer"},
+		{unavailable, transport.Unavailable, transport.ScopeConnection, transport.OpDial, 0, "server unavailable"},
+		{dropped, transport.Timeout, transport.ScopeConnection, transport.OpDial, 0, "no answer: the front end is full"},
+		{late, transport.Timeout, transport.ScopeConnection, transport.OpDial, 0, "the answer came too late"},
+		{connectRefused, h.ConnectKind, transport.ScopeConnection, transport.OpDial, h.RetryAfter, "too many connects"},
+		{registerRefused, transport.Throttled, transport.ScopeConnection, transport.OpDial, p.RetryAfter,
 			"too many registrations"},
-		{messageRefused, h.MessageKind, transport.Connection, transport.OpRun, h.RetryAfter, "too many messages"},
-		{lost, transport.Network, transport.Connection, transport.OpRun, 0, "connection lost"},
-		{tokenExpired, transport.Network, transport.Connection, transport.OpRun, 0, "token expired"},
+		{messageRefused, h.MessageKind, transport.ScopeConnection, transport.OpRun, h.RetryAfter, "too many messages"},
+		{lost, transport.Network, transport.ScopeConnection, transport.OpRun, 0, "connection lost"},
+		{tokenExpired, transport.Network, transport.ScopeConnection, transport.OpRun, 0, "token expired"},
 	} {
 		if f.outcome == messageRefused && f.kind != transport.Network {
-			f.scope, f.op = transport.Operation, transport.OpSend
+			f.scope, f.op = transport.ScopeOperation, transport.OpSend
 		}
 		err := &transport.Error{Kind: f.kind, Scope: f.scope, Op: f.op, RetryAfter: f.after, Err: errors.New(f.text)}
 		all[f.outcome] = failure{err: err, rule: errfilter.Of(err), bounded: f.after > 0 || pacing.IsSlow(f.kind)}

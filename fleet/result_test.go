@@ -14,7 +14,7 @@ func TestAPeakIsThatOfASecond(t *testing.T) {
 	for _, resolution := range []time.Duration{100 * time.Millisecond, time.Second, time.Minute} {
 		s := fleet.Scenario{
 			Devices: 3000, Duration: 10 * time.Minute, Hub: wideOpen(),
-			Faults: []fleet.Fault{{At: time.Minute, For: 30 * time.Second, Effect: fleet.Refused}},
+			Faults: []fleet.Fault{{At: time.Minute, For: 30 * time.Second, Effect: fleet.EffectRefused}},
 		}
 		r := run(t, s, inStep(20*time.Second), &fleet.Options{Resolution: resolution})
 		require.EqualValues(t, 3000, r.Peak, resolution)
@@ -22,7 +22,7 @@ func TestAPeakIsThatOfASecond(t *testing.T) {
 	}
 	week := fleet.Scenario{
 		Devices: 3000, Duration: 7 * 24 * time.Hour, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: 2 * time.Second, For: 30 * time.Second, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: 2 * time.Second, For: 30 * time.Second, Effect: fleet.EffectRefused}},
 	}
 	week.Hub.RTT = time.Second // fewer steps
 	r := run(t, week, inStep(20*time.Second), nil)
@@ -35,7 +35,7 @@ func TestAPeakIsThatOfASecond(t *testing.T) {
 func TestAFaultWithoutAnEndIsNeverOver(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 100, Duration: 10 * time.Minute,
-		Faults: []fleet.Fault{{At: 5 * time.Minute, For: 15 * time.Minute, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: 5 * time.Minute, For: 15 * time.Minute, Effect: fleet.EffectRefused}},
 	}
 	r := run(t, s, fleet.Rules{}, nil)
 	require.Equal(t, 20*time.Minute, r.Recovery)
@@ -49,7 +49,7 @@ func TestAFaultWithoutAnEndIsNeverOver(t *testing.T) {
 // Steady is a mean of what is before the faults, or nothing.
 func TestSteadyNeedsATimeBeforeTheFault(t *testing.T) {
 	tokens := fleet.SameTokens(1000)
-	tokens.Faults = []fleet.Fault{{At: time.Hour, For: time.Second, Effect: fleet.Refused}}
+	tokens.Faults = []fleet.Fault{{At: time.Hour, For: time.Second, Effect: fleet.EffectRefused}}
 	require.InDelta(t, 1000./3600, run(t, tokens, fleet.Rules{}, nil).Steady, .01, "each token is renewed once")
 	starts := fleet.HubRestart(100)
 	starts.PowerOn = time.Minute

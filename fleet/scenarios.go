@@ -37,14 +37,14 @@ func base(name string, devices int, duration time.Duration) Scenario {
 // HubRestart resets all connections and refuses attempts for 20 s.
 func HubRestart(devices int) Scenario {
 	s := base("restart", devices, time.Hour)
-	s.Faults = []Fault{{At: 5 * time.Minute, For: 20 * time.Second, Effect: Refused}}
+	s.Faults = []Fault{{At: 5 * time.Minute, For: 20 * time.Second, Effect: EffectRefused}}
 	return s
 }
 
 // RegionalOutage loses all packets for an hour.
 func RegionalOutage(devices int) Scenario {
 	s := base("outage", devices, 150*time.Minute)
-	s.Faults = []Fault{{At: 5 * time.Minute, For: time.Hour, Effect: Silent}}
+	s.Faults = []Fault{{At: 5 * time.Minute, For: time.Hour, Effect: EffectSilent}}
 	return s
 }
 
@@ -52,7 +52,7 @@ func RegionalOutage(devices int) Scenario {
 // them.
 func RefusedOutage(devices int) Scenario {
 	s := RegionalOutage(devices)
-	s.Name, s.Faults[0].Effect = "outage-refused", Refused
+	s.Name, s.Faults[0].Effect = "outage-refused", EffectRefused
 	return s
 }
 
@@ -70,7 +70,7 @@ func ThrottledHub(devices int) Scenario {
 func FlappingCells(devices int) Scenario {
 	s := base("cells", devices, 90*time.Minute)
 	s.Faults = []Fault{{
-		At: time.Minute, For: time.Minute, Every: 30 * time.Minute, Cell: min(10_000, devices), Effect: Silent,
+		At: time.Minute, For: time.Minute, Every: 30 * time.Minute, Cell: min(10_000, devices), Effect: EffectSilent,
 	}}
 	return s
 }
@@ -109,7 +109,7 @@ func Day(devices int) Scenario {
 		.3, .2, .2, .2, .3, .5, 1, 1.6, 1.8, 1.4, 1.2, 1.1, 1.1, 1.1, 1.1, 1.2, 1.5, 2, 2.2, 2, 1.5, 1, .7, .5,
 	}
 	s.Hub = HubFor(devices, time.Duration(float64(s.Telemetry.Every)/slices.Max(s.Telemetry.Day[:])))
-	s.Faults = []Fault{{At: 18 * time.Hour, For: 20 * time.Second, Effect: Refused}}
+	s.Faults = []Fault{{At: 18 * time.Hour, For: 20 * time.Second, Effect: EffectRefused}}
 	return s
 }
 

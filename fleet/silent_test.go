@@ -19,7 +19,7 @@ func TestASilentOutageIsAsTheSimulatorPredicts(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 500, Duration: 2 * time.Minute, Telemetry: fleet.Telemetry{Every: 10 * time.Second},
 		Hub: fleet.Hub{Connects: 1e6, Messages: 1e6, Handshakes: 1e8, RTT: 50 * time.Millisecond, Trips: 4},
-		Faults: []fleet.Fault{{At: 15 * time.Second, For: time.Minute, Effect: fleet.Silent,
+		Faults: []fleet.Fault{{At: 15 * time.Second, For: time.Minute, Effect: fleet.EffectSilent,
 			Notice: 11 * time.Second}},
 	}
 	rules := fleet.Rules{Name: "default", DialTimeout: 5 * time.Second, AckTimeout: time.Second}
@@ -33,7 +33,7 @@ func TestASilentOutageIsAsTheSimulatorPredicts(t *testing.T) {
 
 	refused, late := s, s
 	refused.Faults, late.Faults = []fleet.Fault{s.Faults[0]}, []fleet.Fault{s.Faults[0]}
-	refused.Faults[0].Effect, late.Faults[0].Notice = fleet.Refused, 22*time.Second
+	refused.Faults[0].Effect, late.Faults[0].Notice = fleet.EffectRefused, 22*time.Second
 	longer := rules
 	longer.DialTimeout *= 2
 	for _, other := range []*fleet.Result{run(t, refused, rules, nil), run(t, late, rules, nil), run(t, s, longer, nil)} {

@@ -57,7 +57,7 @@ func liveOverTCP(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
 		<-second.C
 		var connected int64
 		for _, c := range clients {
-			if c.Status().State == device.Connected {
+			if c.Status().State == device.StateConnected {
 				connected++
 			}
 		}
@@ -83,7 +83,7 @@ func TestClientsOverTCPDoWhatTheSimulatorPredicts(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: devices, Duration: 30 * time.Second,
 		Hub:    fleet.Hub{Connects: 1e8, Messages: 1e8, Handshakes: 1e8, RTT: 10 * time.Millisecond, Trips: 1},
-		Faults: []fleet.Fault{{At: 2 * time.Second, For: 10 * time.Second, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: 2 * time.Second, For: 10 * time.Second, Effect: fleet.EffectRefused}},
 	}
 	rules := fleet.Recommended(devices)
 	predicted, seen := run(t, s, rules, nil), liveOverTCP(t, s, rules)

@@ -47,7 +47,7 @@ func TestTheFiguresOfTheDefaultSpread(t *testing.T) {
 	page := strings.ReplaceAll(string(text), "**", "")
 	fine := &fleet.Options{Resolution: 100 * time.Millisecond}
 	alone := fleet.Scenario{Devices: 10_000, Duration: 5 * time.Minute, Hub: wideOpen(),
-		Faults: []fleet.Fault{{At: time.Minute, For: 2 * time.Second, Effect: fleet.Refused}}}
+		Faults: []fleet.Fault{{At: time.Minute, For: 2 * time.Second, Effect: fleet.EffectRefused}}}
 	growing := lateBy(late{growth: true})
 	for _, c := range []struct {
 		name  string

@@ -17,7 +17,7 @@ var kindText = [...]string{
 }
 
 // tierText are the names of the tiers.
-var tierText = [tiers]string{S1: limits[S1].name, S2: limits[S2].name, S3: limits[S3].name}
+var tierText = [tiers]string{TierS1: limits[TierS1].name, TierS2: limits[TierS2].name, TierS3: limits[TierS3].name}
 
 // MarshalText returns the name of the effect.
 func (e Effect) MarshalText() ([]byte, error) { return textOf(effectText[:], int(e), "effect") }

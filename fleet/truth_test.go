@@ -60,7 +60,7 @@ func (w *world) dial(ctx context.Context, creds *transport.Credentials) (engine.
 		}
 	}
 	if f, down := w.fault(); down {
-		if f.Effect == fleet.Silent {
+		if f.Effect == fleet.EffectSilent {
 			return nil, errors.Join(pause(time.Hour), context.DeadlineExceeded)
 		}
 		if err := pause(h.RTT); err != nil {
@@ -85,7 +85,7 @@ type lossy struct {
 }
 
 func (c lossy) Write(b []byte) (int, error) {
-	if f, down := c.w.fault(); down && f.Effect == fleet.Silent {
+	if f, down := c.w.fault(); down && f.Effect == fleet.EffectSilent {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
@@ -116,13 +116,13 @@ func live(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
 		}
 		for second := range s.Duration / time.Second {
 			w.sleepTo(second * time.Second)
-			if f, down := w.fault(); down && f.Effect != fleet.Silent {
+			if f, down := w.fault(); down && f.Effect != fleet.EffectSilent {
 				hub.Drop("")
 			}
 			w.sleepTo((second+1)*time.Second - time.Microsecond)
 			var connected, queued int64
 			for _, c := range clients {
-				if c.Status().State == device.Connected {
+				if c.Status().State == device.StateConnected {
 					connected++
 				}
 				queued += int64(c.Stats().Queued)
@@ -191,13 +191,13 @@ func TestRealClientsDoWhatTheSimulatorPredicts(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: devices, Duration: 2 * time.Minute, Hub: fleet.Hub{Connects: 1e8, Messages: 1e8, Handshakes: 1e8,
 			RTT: 50 * time.Millisecond, Trips: 4},
-		Faults: []fleet.Fault{{At: 5 * time.Second, For: 20 * time.Second, Effect: fleet.Refused}},
+		Faults: []fleet.Fault{{At: 5 * time.Second, For: 20 * time.Second, Effect: fleet.EffectRefused}},
 	}
 	recommended := fleet.Recommended(devices)
 	for _, rules := range []fleet.Rules{
 		{Name: "default"}, recommended, {Name: "fixed", Policy: fixed(3 * time.Second)},
 		{Name: "full jitter", Policy: func() (retrypolicy.Policy, error) {
-			return retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: retrypolicy.FullJitter}, nil
+			return retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: retrypolicy.JitterFull}, nil
 		}},
 	} {
 		t.Run(rules.Name, func(t *testing.T) {

@@ -272,8 +272,8 @@ func TestAReleasedMessageIsRedelivered(t *testing.T) {
 	require.Equal(t, "again", receive())
 	cloud.publish(topic, "reject")
 	require.Equal(t, "reject", receive())
-	require.Equal(t, transport.Release, <-settled)
-	require.Equal(t, transport.Reject, <-settled)
+	require.Equal(t, transport.OutcomeRelease, <-settled)
+	require.Equal(t, transport.OutcomeReject, <-settled)
 	// the broker answers after it has read the earlier messages
 	require.NoError(t, c.Send(soon(t), &transport.Message{}))
 	r.cut()
@@ -295,7 +295,7 @@ func TestMosquittoRestarts(t *testing.T) {
 	for round := range 3 {
 		connections := c.Stats().Connections
 		b.stop()
-		eventually(t, "the loss is noticed", func() bool { return c.Status().State != device.Connected })
+		eventually(t, "the loss is noticed", func() bool { return c.Status().State != device.StateConnected })
 		sent := make(chan error, 1)
 		go func() { sent <- c.Send(soon(t), &transport.Message{Body: []byte("while the broker is away")}) }()
 		b.start()
@@ -324,7 +324,7 @@ func TestAnIdleConnectionStaysUpAndASilentOneIsFound(t *testing.T) {
 				KeepAlive:   time.Second,
 				PingTimeout: time.Second}, device.Options{})
 			time.Sleep(4 * time.Second) // without a ping the broker would close the connection after 1.5 s
-			require.Equal(t, device.Connected, c.Status().State)
+			require.Equal(t, device.StateConnected, c.Status().State)
 			require.EqualValues(t, 1, c.Stats().Connections)
 			r.silence()
 			eventually(t, "the silence is noticed", func() bool { return c.Stats().Connections == 2 })
@@ -360,7 +360,7 @@ func TestAnotherClientWithTheSameID(t *testing.T) {
 		connections := c.Stats().Connections
 		watch(t, b, deviceID, "") // the broker prefers the newer connection; the client reconnects and takes over again
 		eventually(t, "the client comes back", func() bool {
-			return c.Stats().Connections > connections && c.Status().State == device.Connected
+			return c.Stats().Connections > connections && c.Status().State == device.StateConnected
 		})
 	}
 	require.ErrorIs(t, c.Stats().LastError, transport.Network)

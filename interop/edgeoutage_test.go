@@ -222,7 +222,7 @@ func (e *edgeSite) restart() {
 		o.Remove()
 	}
 	for _, g := range e.ours {
-		eventually(e.t, g.name+" notices", func() bool { return g.client.Status().State != device.Connected })
+		eventually(e.t, g.name+" notices", func() bool { return g.client.Status().State != device.StateConnected })
 		g.gate.Unlock()
 	}
 	eventually(e.t, "the gateway has no connection", func() bool { return e.hub.Connections("") == 0 })

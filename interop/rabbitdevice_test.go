@@ -59,7 +59,7 @@ func (b *rabbit) credentials(t *testing.T) {
 
 	o := b.options(queueTelemetry, "")
 	o.user = ""
-	o.Auth = amqp.External
+	o.Auth = amqp.AuthExternal
 	cert := b.devices.client(t, rabbitUser)
 	o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
 	c = openAMQP(t, o, once)

@@ -255,7 +255,7 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 		o := s.options()
 		o.CreditTimeout = 300 * time.Millisecond
 		c := openAMQP(t, o, device.Options{Window: 8, OnStatus: func(st device.Status) {
-			if st.Reason == device.Paused {
+			if st.Reason == device.ReasonPaused {
 				select {
 				case paused <- st.Err:
 				default:

@@ -35,7 +35,7 @@ func BenchmarkPut(b *testing.B) {
 	for name, every := range map[string]time.Duration{"fsync": 0, "SyncEvery=1s": time.Second, "SyncEvery=-1": -1} {
 		for _, callers := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/callers=%d", name, callers), func(b *testing.B) {
-				q := open(b, b.TempDir(), &outbox.Options{SyncEvery: every, Overflow: device.DropOldest})
+				q := open(b, b.TempDir(), &outbox.Options{SyncEvery: every, Overflow: device.OverflowDropOldest})
 				m := benchmarkMessage()
 				b.ReportAllocs()
 				b.ResetTimer()
@@ -65,7 +65,7 @@ func BenchmarkSharedFsync(b *testing.B) {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			m := benchmarkMessage()
 			disk := &counting{FileSystem: outbox.OS}
-			q, err := outbox.OpenOn(disk, b.TempDir(), &outbox.Options{Overflow: device.DropOldest})
+			q, err := outbox.OpenOn(disk, b.TempDir(), &outbox.Options{Overflow: device.OverflowDropOldest})
 			require.NoError(b, err)
 			syncs := max(b.N/callers, 20)
 			b.ResetTimer()
@@ -131,7 +131,7 @@ func BenchmarkWithoutFsync(b *testing.B) {
 			m := benchmarkMessage()
 			each := max(b.N/callers, 1)
 			raw := rawWrites(b, each*callers, outbox.AppendedSize(m))
-			q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest})
+			q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.OverflowDropOldest})
 			b.ResetTimer()
 			took := putAll(b, q, m, callers, each)
 			b.StopTimer()
@@ -193,7 +193,7 @@ func BenchmarkThrough(b *testing.B) {
 
 // BenchmarkDrain measures the way from the files to the client.
 func BenchmarkDrain(b *testing.B) {
-	q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest, MaxBytes: 4 << 30,
+	q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.OverflowDropOldest, MaxBytes: 4 << 30,
 		OnFailed: ignore})
 	m := benchmarkMessage()
 	for range b.N {

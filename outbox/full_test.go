@@ -25,7 +25,7 @@ func sized(n int) *transport.Message {
 // without a restart. No message is lost, and the next process sends none again.
 func TestAFullDiskRecovers(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second, -1} {
-		for _, overflow := range []device.Overflow{device.Block, device.DropOldest} {
+		for _, overflow := range []device.Overflow{device.OverflowBlock, device.OverflowDropOldest} {
 			t.Run(fmt.Sprint("SyncEvery ", every, ", Overflow ", overflow), func(t *testing.T) {
 				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()

@@ -84,7 +84,7 @@ func (o *Options) resolve() (Options, error) {
 	case !messageid.Valid(s.MessageIDPrefix):
 		return s, invalid("MessageIDPrefix is too long or has a character that not every protocol carries; give at most " +
 			"64 ASCII letters, digits and -._~")
-	case s.Overflow > device.DropNewest:
+	case s.Overflow > device.OverflowDropNewest:
 		return s, invalid("Overflow is not one of Block, Fail, DropOldest, DropNewest")
 	}
 	return s, nil
@@ -113,5 +113,5 @@ var (
 // gaveUp is the error of a call whose context ended. state is what the call waited for; it may be
 // nil.
 func gaveUp(ctx context.Context, state error) *transport.Error {
-	return operr.Cancelled(ctx, transport.OpSend, transport.Operation, state)
+	return operr.Cancelled(ctx, transport.OpSend, transport.ScopeOperation, state)
 }

@@ -130,7 +130,7 @@ func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 		q.pendingBytes += size
 		q.kickLocked()
 		return nil, nil
-	case q.opt.Overflow == device.Block || q.opt.Overflow == device.DropOldest && q.pendingBytes > 0:
+	case q.opt.Overflow == device.OverflowBlock || q.opt.Overflow == device.OverflowDropOldest && q.pendingBytes > 0:
 		return waitFor(&q.room), nil
 	}
 	return nil, errFull
@@ -152,7 +152,7 @@ func (q *Queue) makeRoomLocked(size int64) bool {
 		}
 		switch s := q.segments[0]; {
 		case s.next <= q.done: // the active one, and all its messages are done
-		case q.opt.Overflow == device.DropOldest:
+		case q.opt.Overflow == device.OverflowDropOldest:
 			q.stats.Dropped += s.next - max(q.done, s.first) - q.holesIn(max(q.done, s.first), s.next)
 			q.done = s.next
 			wake(&q.ended)

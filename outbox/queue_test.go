@@ -132,14 +132,14 @@ func TestAFullQueue(t *testing.T) {
 		return q, n
 	}
 	t.Run("Fail", func(t *testing.T) {
-		q, _ := fill(t, device.Fail)
+		q, _ := fill(t, device.OverflowFail)
 		require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: body}), transport.Dropped)
 		require.NoError(t, q.Close())
 	})
 	t.Run("Block", func(t *testing.T) {
 		bounded.Test(t, func(t *testing.T) {
 			hub := hubfixture.Open(t, nil, deviceID)
-			q, n := fill(t, device.Block)
+			q, n := fill(t, device.OverflowBlock)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := q.Put(ctx, &transport.Message{Body: body})
@@ -170,7 +170,7 @@ func TestAFullQueue(t *testing.T) {
 		bounded.Test(t, func(t *testing.T) {
 			hub := hubfixture.Open(t, nil, deviceID)
 			folder := t.TempDir()
-			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
+			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
 			const n = 100
 			for i := range n {
 				m := numbered(i)
@@ -198,7 +198,7 @@ func TestAFullQueue(t *testing.T) {
 func TestDropOldestDuringRun(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
-		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest, Window: 8})
+		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest, Window: 8})
 		away := hub.Inject(fault.Fault{Kind: fault.Absent})
 		c := newClient(t, hub, nil)
 		stop := start(q, c)
@@ -251,7 +251,8 @@ func TestAFinalFailureIsReportedToOnFailed(t *testing.T) {
 func TestAClientThatDropsIsRefused(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
-		for _, overflow := range []device.Overflow{device.Fail, device.DropNewest, device.DropOldest} {
+		for _, overflow := range []device.Overflow{device.OverflowFail, device.OverflowDropNewest,
+			device.OverflowDropOldest} {
 			hub.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
 			q := open(t, t.TempDir(), nil)
 			put(t, q, 0, 10)

@@ -234,7 +234,7 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 // hub, and may pass.
 func final(err error) bool {
 	e := transport.Find(err)
-	if e == nil || e.Scope != transport.Operation {
+	if e == nil || e.Scope != transport.ScopeOperation {
 		return false
 	}
 	switch e.Kind {

@@ -181,7 +181,7 @@ func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		d.on(onSync(func() error { time.Sleep(time.Second); return nil }))
-		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
 		results := make(chan error, 20)
 		for range 20 {
 			go func() {
@@ -210,7 +210,7 @@ func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
 func TestDropOldestOfTheFileThatRunOpens(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
-		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest})
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
 		for n := range 8 {
 			require.NoError(t, q.Put(t.Context(), quarter(n)))
 		}

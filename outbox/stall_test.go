@@ -152,7 +152,7 @@ func TestFsyncsRunOneAtATime(t *testing.T) {
 			t.Run(fmt.Sprint("SyncEvery ", every, ", failing ", failing), func(t *testing.T) {
 				bounded.Test(t, func(t *testing.T) {
 					d := newDisk()
-					q := openOn(t, d, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20, Overflow: device.DropOldest})
+					q := openOn(t, d, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
 					var running, calls atomic.Int32
 					d.on(func(o op) error {
 						if o.name != "sync" && o.name != "syncfolder" {

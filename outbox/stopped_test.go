@@ -83,7 +83,7 @@ func TestAClientThatGaveUpEndsRun(t *testing.T) {
 		go func() { ran <- q.Run(t.Context(), c) }()
 		err := flushSoon(t, q)
 		gaveUp := c.Status()
-		require.Equal(t, device.RetryExpired, gaveUp.Reason)
+		require.Equal(t, device.ReasonRetryExpired, gaveUp.Reason)
 		require.Equal(t, gaveUp.Err, err)
 		require.Equal(t, err, <-ran)
 		require.Equal(t, gaveUp.Since, time.Now(), "after %v", time.Since(begun))
@@ -144,12 +144,12 @@ func (a answering) Enqueue(context.Context, *transport.Message, *device.Receipt)
 // the message stays.
 func TestWhatRemovesAMessage(t *testing.T) {
 	for kind := transport.Unknown; kind <= transport.Poison; kind++ {
-		for _, scope := range []transport.Scope{transport.Operation, transport.Connection} {
+		for _, scope := range []transport.Scope{transport.ScopeOperation, transport.ScopeConnection} {
 			removes := false
 			switch kind {
 			case transport.Expired, transport.Invalid, transport.Unsupported, transport.Forbidden, transport.Conflict,
 				transport.Protocol, transport.Unknown, transport.Poison:
-				removes = scope == transport.Operation
+				removes = scope == transport.ScopeOperation
 			}
 			t.Run(kind.String()+", "+scope.String(), func(t *testing.T) {
 				bounded.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ func TestAFullFileSystemRecovers(t *testing.T) {
 	if folder := os.Getenv(tmpfsEnv); folder != "" {
 		require.NoError(t, syscall.Mount("outbox", folder, "tmpfs", 0, "size=700k,mode=0700"))
 		for _, every := range []time.Duration{0, time.Millisecond, -1} {
-			for _, overflow := range []device.Overflow{device.Block, device.DropOldest} {
+			for _, overflow := range []device.Overflow{device.OverflowBlock, device.OverflowDropOldest} {
 				fullDisk(t, outbox.OS, folder+"/"+every.String()+"-"+string('0'+rune(overflow)),
 					&outbox.Options{SyncEvery: every, Overflow: overflow})
 			}

@@ -129,7 +129,7 @@ func TestAnOperationWithoutEndIsGivenUp(t *testing.T) {
 		s := newScript(slow, slow, slow, slow, say{status: 200, body: assigned})
 		var failures []error
 		_, err := register(t, s, &provisioning.Options{OnEvent: func(e provisioning.Event) {
-			if e.Step == provisioning.Retrying {
+			if e.Step == provisioning.StepRetrying {
 				failures = append(failures, e.Err)
 			}
 		}})

@@ -123,7 +123,7 @@ func (s *service) requireFault(t *testing.T, row *faultRow, route fault.RouteKin
 	var failures []transport.Kind
 	began := time.Now()
 	a, err := s.register(t, &provisioning.Options{RequestTimeout: slow, OnEvent: func(e provisioning.Event) {
-		if e.Step == provisioning.Retrying {
+		if e.Step == provisioning.StepRetrying {
 			failures = append(failures, transport.KindOf(e.Err))
 		}
 	}})
@@ -244,7 +244,7 @@ func TestADisconnectInEachStep(t *testing.T) {
 			var failures []error
 			_, err := s.register(t, &provisioning.Options{RequestTimeout: slow, Policy: retrypolicy.Fixed{Delay: time.Second},
 				OnEvent: func(e provisioning.Event) {
-					if e.Step == provisioning.Retrying {
+					if e.Step == provisioning.StepRetrying {
 						failures = append(failures, e.Err)
 					}
 				}})

@@ -11,25 +11,25 @@ import (
 type Step uint8
 
 const (
-	// Spreading: the random wait before the first request begins (Options.Spread).
-	Spreading Step = iota
-	// Registering: the register is sent, over a new connection if necessary.
-	Registering
-	// Polling: the operation is polled.
-	Polling
-	// Assigning: the service works on it; the wait before the next poll begins.
-	Assigning
-	// Retrying: an attempt failed; the wait before the next one begins.
-	Retrying
-	// OtherKey: the service refused a key; the other one is tried at once.
-	OtherKey
-	// ClockCorrected: the service refused a token, and its answer tells that the clock is wrong; a
+	// StepSpreading: the random wait before the first request begins (Options.Spread).
+	StepSpreading Step = iota
+	// StepRegistering: the register is sent, over a new connection if necessary.
+	StepRegistering
+	// StepPolling: the operation is polled.
+	StepPolling
+	// StepAssigning: the service works on it; the wait before the next poll begins.
+	StepAssigning
+	// StepRetrying: an attempt failed; the wait before the next one begins.
+	StepRetrying
+	// StepOtherKey: the service refused a key; the other one is tried at once.
+	StepOtherKey
+	// StepClockCorrected: the service refused a token, and its answer tells that the clock is wrong; a
 	// token by the service's time is tried at once.
-	ClockCorrected
-	// Assigned: the registration succeeded.
-	Assigned
-	// Failed: Register returns Err.
-	Failed
+	StepClockCorrected
+	// StepAssigned: the registration succeeded.
+	StepAssigned
+	// StepFailed: Register returns Err.
+	StepFailed
 
 	steps // number of steps
 )

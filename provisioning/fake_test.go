@@ -103,7 +103,7 @@ func (s scriptSession) Close() {
 }
 
 func lost() error {
-	return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Proto: "mqtt",
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun, Proto: "mqtt",
 		Err: errors.New("reset")}
 }
 

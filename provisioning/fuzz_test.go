@@ -24,7 +24,7 @@ func FuzzRead(f *testing.F) {
 		r, err := read(&Answer{Status: status, RetryAfter: time.Duration(after), Body: body})
 		if err != nil {
 			e := transport.Find(err)
-			if e == nil || e.Scope != transport.Operation || e.RetryAfter < 0 || len(err.Error()) > 16<<10 {
+			if e == nil || e.Scope != transport.ScopeOperation || e.RetryAfter < 0 || len(err.Error()) > 16<<10 {
 				t.Fatalf("%v", err)
 			}
 			return

@@ -49,7 +49,7 @@ func TestLimitsOfAnswers(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				var failures []error
 				o := &provisioning.Options{OnEvent: func(e provisioning.Event) {
-					if e.Step == provisioning.Retrying {
+					if e.Step == provisioning.StepRetrying {
 						failures = append(failures, e.Err)
 					}
 				}}

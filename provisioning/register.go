@@ -95,7 +95,7 @@ func (r *registration) spread() time.Duration {
 	}
 	r.spreaded = true
 	d := time.Duration(r.rand() % uint64(r.c.opt.Spread))
-	r.publish(Event{Step: Spreading, Attempt: 1, Delay: d})
+	r.publish(Event{Step: StepSpreading, Attempt: 1, Delay: d})
 	return d
 }
 
@@ -107,14 +107,14 @@ func (r *registration) admit() error {
 		case err != nil:
 			return err
 		case !d.Retry:
-			if d.Reason == retrypolicy.ByPolicy {
-				d.Reason = retrypolicy.Rejected
+			if d.Reason == retrypolicy.ReasonPolicy {
+				d.Reason = retrypolicy.ReasonRejected
 			}
 			return r.retriesEnded(d.Reason)
 		case d.Delay <= 0:
 			return nil
 		}
-		if err := r.wait(Event{Step: Retrying, Attempt: r.attempt + 1, Delay: d.Delay, Err: r.last}); err != nil {
+		if err := r.wait(Event{Step: StepRetrying, Attempt: r.attempt + 1, Delay: d.Delay, Err: r.last}); err != nil {
 			return r.abandon(err)
 		}
 	}
@@ -152,7 +152,7 @@ func (r *registration) try() (*Assignment, *transport.Error) {
 				Err: errors.New(service + ": no result after two hours")})
 		}
 		delay := max(r.c.opt.PollInterval, answer.after)
-		if err := r.wait(Event{Step: Assigning, Attempt: r.attempt, Delay: delay}); err != nil {
+		if err := r.wait(Event{Step: StepAssigning, Attempt: r.attempt, Delay: delay}); err != nil {
 			return nil, transport.Find(err)
 		}
 	}
@@ -163,9 +163,9 @@ func (r *registration) step() (reading, *transport.Error) {
 	if err := r.ctx.Err(); err != nil {
 		return reading{}, r.cancelled()
 	}
-	request, event := &Request{Body: r.c.body}, Event{Step: Registering, Attempt: r.attempt}
+	request, event := &Request{Body: r.c.body}, Event{Step: StepRegistering, Attempt: r.attempt}
 	if r.operation != "" {
-		request, event.Step = &Request{Operation: r.operation}, Polling
+		request, event.Step = &Request{Operation: r.operation}, StepPolling
 	}
 	r.publish(event)
 	answer, err := r.exchange(request)
@@ -250,7 +250,7 @@ func (r *registration) judge(err error) *transport.Error {
 		if kind == transport.Unknown {
 			kind = transport.Network
 		}
-		e = &transport.Error{Kind: kind, Scope: transport.Connection, Err: err}
+		e = &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Err: err}
 	}
 	own := *e
 	own.Op = transport.OpRegister
@@ -322,8 +322,8 @@ func (e *endedError) Unwrap() error { return e.cause }
 // end publishes the last step.
 func (r *registration) end(err error) {
 	if err == nil {
-		r.publish(Event{Step: Assigned, Attempt: r.attempt})
+		r.publish(Event{Step: StepAssigned, Attempt: r.attempt})
 		return
 	}
-	r.publish(Event{Step: Failed, Attempt: r.attempt, Err: err})
+	r.publish(Event{Step: StepFailed, Attempt: r.attempt, Err: err})
 }

@@ -34,8 +34,9 @@ func TestRegisterAndPoll(t *testing.T) {
 		require.Equal(t, `{"registrationId":"reg-0001","payload":{"model":"x"}}`, s.bodies[0])
 		require.Empty(t, s.bodies[1])
 		require.Equal(t, []time.Duration{0, 3 * time.Second, 5 * time.Second}, s.at)
-		require.Equal(t, []provisioning.Step{provisioning.Registering, provisioning.Assigning, provisioning.Polling,
-			provisioning.Assigning, provisioning.Polling, provisioning.Assigned}, steps)
+		require.Equal(t, []provisioning.Step{provisioning.StepRegistering, provisioning.StepAssigning,
+			provisioning.StepPolling,
+			provisioning.StepAssigning, provisioning.StepPolling, provisioning.StepAssigned}, steps)
 		require.Equal(t, []time.Duration{0, 3 * time.Second, 0, 2 * time.Second, 0, 0}, delays)
 		require.Equal(t, "2019-03-31", s.logins[0].APIVersion)
 		require.Equal(t, provisioning.GlobalEndpoint, s.logins[0].Endpoint)
@@ -66,8 +67,8 @@ func TestTheAssignmentIsTheLoginAtTheHub(t *testing.T) {
 func TestTheSecondKeyIsTriedAtOnceAndKept(t *testing.T) {
 	for name, refusal := range map[string]say{
 		"in an answer":    {status: 401, body: `{"errorCode":401002}`},
-		"at the login":    {open: &transport.Error{Kind: transport.Unauthorized, Scope: transport.Connection}},
-		"in the exchange": {err: &transport.Error{Kind: transport.Unauthorized, Scope: transport.Connection}},
+		"at the login":    {open: &transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection}},
+		"in the exchange": {err: &transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestTheSecondKeyIsTriedAtOnceAndKept(t *testing.T) {
 				var other int
 				c, err := provisioning.New(id, s, &provisioning.Options{Policy: retrypolicy.Immediately{},
 					OnEvent: func(e provisioning.Event) {
-						if e.Step == provisioning.OtherKey {
+						if e.Step == provisioning.StepOtherKey {
 							other++
 							require.ErrorIs(t, e.Err, transport.Unauthorized)
 						}
@@ -128,7 +129,8 @@ func TestRetryAfterIsAMinimum(t *testing.T) {
 			{status: 200, body: assigned}}, 42 * time.Second, 42 * time.Second},
 		"shorter than the policy's": {[]say{{status: 503, after: time.Second}, {status: 200, body: assigned}},
 			5 * time.Second, 5 * time.Second},
-		"of a failed connection": {[]say{{open: &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection,
+		"of a failed connection": {[]say{{open: &transport.Error{Kind: transport.Unavailable,
+			Scope:      transport.ScopeConnection,
 			RetryAfter: 40 * time.Second}}, {status: 200, body: assigned}}, 40 * time.Second, 40 * time.Second},
 		"of an operation": {[]say{{status: 202, after: 2 * time.Minute, body: assigning}, {status: 200, body: assigned}},
 			2 * time.Minute, 2 * time.Minute},
@@ -253,10 +255,10 @@ func TestTransientRefusalsAreRepeated(t *testing.T) {
 		{status: 408}, {status: 429, body: throttled}, {status: 500, body: `{"errorCode":500001}`}, {status: 502},
 		{status: 503, body: "<html>busy</html>"}, {status: 504}, {status: 0, body: `{"errorCode":503001}`},
 		{status: 409, body: `{"errorCode":409001}`}, {status: 412}, // a conflict, once
-		{err: lost()}, {open: lost()}, {err: &transport.Error{Kind: transport.Timeout, Scope: transport.Connection}},
+		{err: lost()}, {open: lost()}, {err: &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection}},
 		{err: errors.New("an error without a kind")}, {err: context.Canceled}, // of the carrier's own context
-		{err: &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Err: context.Canceled}},
-		{open: &transport.Error{Kind: transport.Cancelled, Scope: transport.Connection}},
+		{err: &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Err: context.Canceled}},
+		{open: &transport.Error{Kind: transport.Cancelled, Scope: transport.ScopeConnection}},
 		{status: 200, body: "not JSON"}, {status: 200, body: "[]"}, {status: 200, body: `{"status":"assigned"}`},
 		{status: 200, body: `{"status":"assigned","registrationState":{"assignedHub":"a b","deviceId":"d"}}`},
 		{status: 200, body: `{"operationId":null,"status":"unassigned"}`},

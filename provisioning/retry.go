@@ -19,7 +19,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	if r.ctx.Err() != nil {
 		return Event{}, r.abandon(failure)
 	}
-	info := classify.Info{Verdict: classify.Again, Kind: failure.Kind, Safe: classify.SafeYes,
+	info := classify.Info{Verdict: classify.VerdictAgain, Kind: failure.Kind, Safe: classify.SafeYes,
 		After: min(failure.RetryAfter, retryafter.Max)}
 	slow := pacing.IsSlow(failure.Kind)
 	if !errfilter.Of(failure).Retry {
@@ -34,7 +34,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 		case failure.Kind == transport.Conflict && !r.conflict: // another register may read another state
 			r.conflict, r.operation = true, ""
 		default:
-			info.Verdict = classify.Fail
+			info.Verdict = classify.VerdictFail
 		}
 	}
 	draw := r.rand()
@@ -42,7 +42,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	switch {
 	case err != nil:
 		return Event{}, err
-	case info.Verdict == classify.Fail:
+	case info.Verdict == classify.VerdictFail:
 		return Event{}, failure
 	case !d.Retry:
 		return Event{}, r.retriesEnded(d.Reason)
@@ -54,7 +54,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	if slow {
 		delay += r.stagger(delay, failure.Kind)
 	}
-	return Event{Step: Retrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}, nil
+	return Event{Step: StepRetrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}, nil
 }
 
 // stagger returns a random addition to a long delay; see pacing.Stagger.

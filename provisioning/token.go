@@ -56,7 +56,7 @@ func (r *registration) readClock(l *Login) error {
 		r.signed = r.c.now()
 	}
 	if r.signed.Unix() < clockSet {
-		return &transport.Error{Kind: transport.ClockUnset, Scope: transport.Connection, Op: transport.OpRegister,
+		return &transport.Error{Kind: transport.ClockUnset, Scope: transport.ScopeConnection, Op: transport.OpRegister,
 			Err: errors.New("set the clock before registering" + hint(": a token has an expiry time"))}
 	}
 	return nil
@@ -77,7 +77,7 @@ func (c *Client) token(ctx context.Context, sign func(context.Context, []byte) (
 		if kind == transport.Unknown {
 			kind = transport.Unauthorized
 		}
-		return transport.Token{}, &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
+		return transport.Token{}, &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRegister,
 			Err: errchain.Unasked{Err: &signError{err}}}
 	}
 	return token, nil
@@ -124,7 +124,7 @@ func (r *registration) otherToken(failure *transport.Error) bool {
 	}
 	r.corrected = r.attempt
 	r.closeSession()
-	r.publish(Event{Step: ClockCorrected, Attempt: r.attempt, Err: failure})
+	r.publish(Event{Step: StepClockCorrected, Attempt: r.attempt, Err: failure})
 	return true
 }
 
@@ -138,6 +138,6 @@ func (r *registration) otherKey(failure *transport.Error) bool {
 	r.swapped = r.attempt
 	r.second = !r.second
 	r.closeSession()
-	r.publish(Event{Step: OtherKey, Attempt: r.attempt, Err: failure})
+	r.publish(Event{Step: StepOtherKey, Attempt: r.attempt, Err: failure})
 	return true
 }

@@ -131,7 +131,7 @@ func tpmFailure(text string, err error) *transport.Error {
 	if kind == transport.Unknown {
 		kind = transport.Unauthorized
 	}
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRegister,
 		Err: errchain.Unasked{Err: &tpmError{text, err}}}
 }
 

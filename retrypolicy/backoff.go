@@ -8,32 +8,33 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// Jitter names a published way to randomize delays. Take FullJitter, which spreads many clients
-// best, or EqualJitter if no delay may be near 0; the others are for programs that must behave like
+// Jitter names a published way to randomize delays. Take JitterFull, which spreads many clients
+// best, or JitterEqual if no delay may be near 0; the others are for programs that must behave like
 // the named library. Below, v is the delay without jitter, min(Base*Factor^(n-1), Max) for the n-th
 // retry, and U is a uniform draw from 0 to 1.
 type Jitter uint8
 
 const (
-	// NoJitter uses v.
-	NoJitter Jitter = iota
-	// FullJitter uses U*v, which can be 0. Source: Brooker, "Exponential Backoff And Jitter", AWS
+	// JitterNone uses v.
+	JitterNone Jitter = iota
+	// JitterFull uses U*v, which can be 0. Source: Brooker, "Exponential Backoff And Jitter", AWS
 	// Architecture Blog, 2015; the AWS SDKs.
-	FullJitter
-	// EqualJitter uses v/2 + U*v/2. Source: Brooker.
-	EqualJitter
-	// Decorrelated uses the smaller of Max and a draw between Base and three times the previous delay.
-	// The first retry takes Base as the previous delay. Source: Brooker.
-	Decorrelated
-	// DecorrelatedSmithy uses the smaller of Max and Base + U*3*(previous delay). The first retry
-	// takes Base as the previous delay. Source: the code of smithy-python.
-	DecorrelatedSmithy
-	// DecorrelatedV2 spreads delays smoothly around v. With t = n-1+U and f(t) = 2^t * tanh(sqrt(4t)),
-	// the delay is (f(t) - previous f)/1.4 * Base. Factor is ignored. Source: Polly v8.
-	DecorrelatedV2
-	// Proportional multiplies v by a draw between Backoff.Low and Backoff.High. The result may exceed
-	// Max, unless Hard is set. Source: gRPC A6 (0.8 to 1.2), and others.
-	Proportional
+	JitterFull
+	// JitterEqual uses v/2 + U*v/2. Source: Brooker.
+	JitterEqual
+	// JitterDecorrelated uses the smaller of Max and a draw between Base and three times the previous
+	// delay. The first retry takes Base as the previous delay. Source: Brooker.
+	JitterDecorrelated
+	// JitterDecorrelatedSmithy uses the smaller of Max and Base + U*3*(previous delay). The first
+	// retry takes Base as the previous delay. Source: the code of smithy-python.
+	JitterDecorrelatedSmithy
+	// JitterDecorrelatedV2 spreads delays smoothly around v. With t = n-1+U and f(t) = 2^t *
+	// tanh(sqrt(4t)), the delay is (f(t) - previous f)/1.4 * Base. Factor is ignored. Source: Polly
+	// v8.
+	JitterDecorrelatedV2
+	// JitterProportional multiplies v by a draw between Backoff.Low and Backoff.High. The result may
+	// exceed Max, unless Hard is set. Source: gRPC A6 (0.8 to 1.2), and others.
+	JitterProportional
 
 	jitters // number of kinds
 )
@@ -68,18 +69,18 @@ func (b Backoff) Decide(a Attempt) Decision {
 		most = delay.Longest
 	}
 	switch b.Jitter {
-	case Decorrelated, DecorrelatedSmithy:
+	case JitterDecorrelated, JitterDecorrelatedSmithy:
 		before := time.Duration(a.Last.Step)
 		if before <= 0 {
 			before = b.Base
 		}
 		width := 3 * float64(before)
-		if b.Jitter == Decorrelated {
+		if b.Jitter == JitterDecorrelated {
 			width -= float64(b.Base)
 		}
 		d.Delay = min(delay.OfFloat(float64(b.Base)+u*width), most)
 		d.Step = uint64(d.Delay)
-	case DecorrelatedV2:
+	case JitterDecorrelatedV2:
 		t := float64(a.Retry-1) + u
 		next := math.Exp2(t) * math.Tanh(math.Sqrt(4*t))
 		d.Delay = most
@@ -87,14 +88,14 @@ func (b Backoff) Decide(a Attempt) Decision {
 			d.Delay = min(delay.OfFloat((next-math.Float64frombits(a.Last.Step))/1.4*float64(b.Base)), most)
 		}
 		d.Step = math.Float64bits(next)
-	case FullJitter:
+	case JitterFull:
 		v := b.plain(a.Retry, most)
 		d.Delay = min(delay.OfFloat(u*float64(v)), v)
-	case EqualJitter:
+	case JitterEqual:
 		v := b.plain(a.Retry, most)
 		half := float64(v) / 2
 		d.Delay = min(delay.OfFloat(half+u*half), v)
-	case Proportional:
+	case JitterProportional:
 		d.Delay = delay.OfFloat(float64(b.plain(a.Retry, most)) * (b.Low + u*(b.High-b.Low)))
 		if b.Hard {
 			d.Delay = min(d.Delay, most)
@@ -123,13 +124,13 @@ func (b Backoff) Validate() error {
 		return failure.Invalid("Backoff.Max is below Base; give Base or more")
 	case b.Jitter >= jitters:
 		return failure.Invalid("Backoff.Jitter is not one of the constants; use FullJitter")
-	case b.Jitter == Proportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64):
+	case b.Jitter == JitterProportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64):
 		return failure.Invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
-	case b.Jitter != Proportional && (b.Low != 0 || b.High != 0):
+	case b.Jitter != JitterProportional && (b.Low != 0 || b.High != 0):
 		return failure.Invalid("Backoff.Low and High are for Proportional jitter only; leave them 0")
 	case b.Base == 0:
 		return failure.Invalid("Backoff.Base is 0, so every delay would be 0; give the first delay, or use Immediately{}")
-	case b.Jitter == Proportional && float64(b.Base)*b.High < 1:
+	case b.Jitter == JitterProportional && float64(b.Base)*b.High < 1:
 		return failure.Invalid("Backoff.High is too small, so every delay would be 0; give a factor such as 1.2")
 	}
 	return nil

@@ -28,8 +28,8 @@ func TestByKindSharesTheCount(t *testing.T) {
 	const T, N = transport.Throttled, transport.Timeout
 	p := retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: retrypolicy.Backoff{Base: 500 * msec, Max: 20 * s,
-			Jitter: retrypolicy.FullJitter}}},
-		Default: retrypolicy.Backoff{Base: 100 * msec, Max: 20 * s, Jitter: retrypolicy.FullJitter},
+			Jitter: retrypolicy.JitterFull}}},
+		Default: retrypolicy.Backoff{Base: 100 * msec, Max: 20 * s, Jitter: retrypolicy.JitterFull},
 	}
 	for _, c := range []struct {
 		kinds []transport.Kind
@@ -63,7 +63,7 @@ func TestByKindOwnCounts(t *testing.T) {
 	want := []int{1, 1000, 10000, 4, 2000, 20000, 7, -1} // ms
 	for i, d := range got {
 		if want[i] < 0 {
-			if d.Retry || d.Reason != retrypolicy.OutOfAttempts {
+			if d.Retry || d.Reason != retrypolicy.ReasonOutOfAttempts {
 				t.Errorf("question %d: %+v, want a stop", i+1, d)
 			}
 		} else if !d.Retry || int(d.Delay/msec) != want[i] {
@@ -88,7 +88,7 @@ func TestByKindCountsBeyondAByte(t *testing.T) {
 			a.Retry, a.Kind = a.Retry+1, transport.Kind(i)
 			d := p.Decide(a)
 			if n >= 300+i {
-				if d.Retry || d.Reason != retrypolicy.OutOfAttempts {
+				if d.Retry || d.Reason != retrypolicy.ReasonOutOfAttempts {
 					t.Fatalf("rule %d, failure %d: %v, want an end after %d tries", i, n, d, 300+i)
 				}
 				continue
@@ -134,8 +134,8 @@ func TestByKindCountersSaturate(t *testing.T) {
 // A curve does not use the state of another one.
 func TestByKindKeepsStepsApart(t *testing.T) {
 	const T, U, N = transport.Throttled, transport.Unavailable, transport.Network
-	decorrelated := retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated}
-	v2 := retrypolicy.Backoff{Base: 100 * msec, Jitter: retrypolicy.DecorrelatedV2}
+	decorrelated := retrypolicy.Backoff{Base: s, Jitter: retrypolicy.JitterDecorrelated}
+	v2 := retrypolicy.Backoff{Base: 100 * msec, Jitter: retrypolicy.JitterDecorrelatedV2}
 	p := retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(T), Policy: decorrelated}, {Kinds: retrypolicy.Kinds(U),
 			Policy: retrypolicy.Fixed{Delay: 7 * s}}},

@@ -46,7 +46,7 @@ func TestTheErrorOfADoWhoseContextEndedIsNotRetryable(t *testing.T) {
 						}
 						return fmt.Errorf("nested: %w", err)
 					})
-					if runs != 1 || !errors.Is(err, retrypolicy.NotRetryable) {
+					if runs != 1 || !errors.Is(err, retrypolicy.ReasonNotRetryable) {
 						t.Errorf("%d runs, %v", runs, err)
 					}
 				})
@@ -77,7 +77,7 @@ func TestANestedDoThatAttemptTimeoutEndsIsRepeated(t *testing.T) {
 			return retrypolicy.Do(ctx, retrypolicy.Fixed{Delay: time.Minute},
 				func(context.Context) error { return transport.Network })
 		})
-		if runs != 3 || !errors.Is(err, retrypolicy.OutOfAttempts) {
+		if runs != 3 || !errors.Is(err, retrypolicy.ReasonOutOfAttempts) {
 			t.Errorf("%d runs, %v", runs, err)
 		}
 	})

@@ -36,10 +36,10 @@ import (
 // first match counts.
 func Classify(err error) classify.Info {
 	if err == nil {
-		return classify.Info{Verdict: classify.Succeed}
+		return classify.Info{Verdict: classify.VerdictSucceed}
 	}
 	if failure.IsPermanent(err) {
-		return classify.Info{Verdict: classify.Fail, Kind: transport.KindOf(err)}
+		return classify.Info{Verdict: classify.VerdictFail, Kind: transport.KindOf(err)}
 	}
 	if kind, ok := kindOf(err); ok {
 		if errfilter.Of(err).Kind == transport.Cancelled {
@@ -54,13 +54,13 @@ func Classify(err error) classify.Info {
 		}
 		return info
 	}
-	info := classify.Info{Verdict: classify.Again, Kind: transport.Unknown}
+	info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unknown}
 	var seen network
 	errchain.Any(err, func(err error) bool {
 		e, nested := err.(*Error)
 		if nested && e.Is(transport.Cancelled) || err == context.Canceled || //nolint:errorlint // Any walks
 			err == context.DeadlineExceeded { //nolint:errorlint // it has a method Timeout too
-			info.Verdict = classify.Fail
+			info.Verdict = classify.VerdictFail
 			return true
 		}
 		if safe, ok := seen.failure(err); ok {

@@ -21,8 +21,8 @@ import (
 
 func TestClassify(t *testing.T) {
 	const (
-		again = classify.Again
-		fail  = classify.Fail
+		again = classify.VerdictAgain
+		fail  = classify.VerdictFail
 		open  = classify.SafeUnknown
 		yes   = classify.SafeYes
 	)
@@ -33,7 +33,7 @@ func TestClassify(t *testing.T) {
 		err  error
 		want classify.Info
 	}{
-		{"no error", nil, classify.Info{Verdict: classify.Succeed}},
+		{"no error", nil, classify.Info{Verdict: classify.VerdictSucceed}},
 		{"unknown", errors.New("?"), classify.Info{Verdict: again}},
 		{"a kind", transport.Network, classify.Info{Verdict: again, Kind: transport.Network}},
 		{"throttled", wrap(transport.Throttled), classify.Info{Verdict: again, Kind: transport.Throttled, Safe: yes}},
@@ -97,12 +97,12 @@ func TestClassifyAllocatesNothing(t *testing.T) {
 		func() { info, other = retrypolicy.Classify(err), retrypolicy.Classify(late) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if info.Kind != transport.Throttled || other.Verdict != classify.Fail {
+	if info.Kind != transport.Throttled || other.Verdict != classify.VerdictFail {
 		t.Errorf("%+v, %+v", info, other)
 	}
 	if info, n := httpretry.Classify(errors.Join(errors.New("?"), &policytest.HTTPError{Status: 503,
 		Err: errors.New("?")})),
-		httpretry.Classify(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != classify.Undecided {
+		httpretry.Classify(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != classify.VerdictUndecided {
 		t.Errorf("a status among several: %+v, %+v", info, n)
 	}
 }
@@ -112,7 +112,7 @@ func TestClassifyFollowsErrfilter(t *testing.T) {
 	for _, r := range errfilter.Rules() {
 		k := r.Kind
 		got := retrypolicy.Classify(&transport.Error{Kind: k})
-		if (got.Verdict == classify.Again) != errfilter.OfKind(k).Retry || got.Kind != k ||
+		if (got.Verdict == classify.VerdictAgain) != errfilter.OfKind(k).Retry || got.Kind != k ||
 			got.Safe == classify.SafeNo {
 			t.Errorf("%v: %+v", k, got)
 		}

@@ -42,13 +42,13 @@ type Retrier struct {
 	// proves that the service did not act (SafeYes).
 	Once bool
 	// LongPoll is for an operation in a loop that must not spin: if a refusal carries a delay
-	// (OutOfQuota, or Rejected by a Breaker), Do sleeps for it before it returns.
+	// (ReasonOutOfQuota, or ReasonRejected by a Breaker), Do sleeps for it before it returns.
 	LongPoll bool
 	// Timeout is the time for all attempts and waits together. After it, Do cancels a running attempt
 	// and returns the failure before it with OutOfTime. Negative: no limit. 0: no limit, except where
 	// ctx has no deadline and Policy is a curve of this package without a limit. In that case no retry
-	// begins later than DefaultTimeout after the first attempt, Do returns OutOfTime, and a running
-	// attempt is not cancelled.
+	// begins later than DefaultTimeout after the first attempt, Do returns ReasonOutOfTime, and a
+	// running attempt is not cancelled.
 	Timeout time.Duration
 	// AttemptTimeout is the time for one attempt. An attempt that exceeds it counts as a Timeout. 0:
 	// no limit.
@@ -193,8 +193,8 @@ func (u *runner) admit() error {
 		case err != nil:
 			return err
 		case !d.Retry:
-			if d.Reason == ByPolicy {
-				d.Reason = Rejected
+			if d.Reason == ReasonPolicy {
+				d.Reason = ReasonRejected
 			}
 			u.slowDown(now, d)
 			return u.failed(d.Reason)
@@ -231,7 +231,7 @@ func (u *runner) tried() {
 func (u *runner) ended(try context.Context, failure error) (over bool, err error) {
 	info, failure := u.judge(try, failure)
 	u.tried()
-	if info.Verdict == classify.Succeed {
+	if info.Verdict == classify.VerdictSucceed {
 		var now time.Time
 		if u.observed {
 			now = time.Now()
@@ -253,7 +253,7 @@ func (u *runner) ended(try context.Context, failure error) (over bool, err error
 	}
 	if !d.Retry {
 		u.slowDown(now, d)
-		if d.Reason == PastDeadline {
+		if d.Reason == ReasonPastDeadline {
 			d.Reason = u.deadline()
 		}
 		return true, u.failed(d.Reason)
@@ -301,8 +301,8 @@ func (u *runner) cutShort(now time.Time, info classify.Info, outcome, cause erro
 	}
 	u.last = outcome
 	u.series.close(now, info, outcome)
-	if info.Verdict == classify.Fail {
-		return u.failed(NotRetryable)
+	if info.Verdict == classify.VerdictFail {
+		return u.failed(ReasonNotRetryable)
 	}
 	return u.failed(u.ending())
 }
@@ -311,17 +311,17 @@ func (u *runner) cutShort(now time.Time, info classify.Info, outcome, cause erro
 // added.
 func (u *runner) judge(try context.Context, outcome error) (classify.Info, error) {
 	if outcome == nil {
-		return classify.Info{Verdict: classify.Succeed}, nil
+		return classify.Info{Verdict: classify.VerdictSucceed}, nil
 	}
 	if j, ok := outcome.(*judged.Error); ok {
 		return j.Info, j.Err
 	}
 	if try != u.ctx && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) &&
-		(try.Err() != nil || errors.Is(outcome, PastDeadline)) { // AttemptTimeout ended it, or a nested Do in it
-		return classify.Info{Verdict: classify.Again, Kind: transport.Timeout}, outcome
+		(try.Err() != nil || errors.Is(outcome, ReasonPastDeadline)) { // AttemptTimeout ended it, or a nested Do in it
+		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Timeout}, outcome
 	}
 	if u.r.Classify != nil && !failure.IsPermanent(outcome) {
-		if info := u.r.Classify(outcome); info.Verdict != classify.Undecided {
+		if info := u.r.Classify(outcome); info.Verdict != classify.VerdictUndecided {
 			return info, outcome
 		}
 	}
@@ -340,7 +340,7 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 		return u.deadline(), false
 	}
 	if u.limited && d >= u.series.until.Sub(now) {
-		return OutOfTime, false
+		return ReasonOutOfTime, false
 	}
 	return 0, true
 }
@@ -349,13 +349,13 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 func (u *runner) deadline() Reason {
 	deadline, ok := u.ctx.Deadline()
 	if !ok {
-		return OutOfTime // DefaultTimeout
+		return ReasonOutOfTime // DefaultTimeout
 	}
 	u.early = true
 	if own, ok := u.caller.Deadline(); ok && !own.After(deadline) {
-		return PastDeadline
+		return ReasonPastDeadline
 	}
-	return OutOfTime
+	return ReasonOutOfTime
 }
 
 // slowDown sleeps for the refusal's delay if LongPoll is set.
@@ -387,14 +387,14 @@ func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
 // ending returns the Reason why u.ctx has ended.
 func (u *runner) ending() Reason {
 	if u.caller.Err() == nil {
-		return OutOfTime
+		return ReasonOutOfTime
 	}
-	return Cancelled
+	return ReasonCancelled
 }
 
 func (u *runner) failed(reason Reason) error {
 	e := &Error{Reason: reason, Retries: u.series.Retries(), Err: u.last}
-	if reason != Cancelled && reason != OutOfTime && reason != PastDeadline {
+	if reason != ReasonCancelled && reason != ReasonOutOfTime && reason != ReasonPastDeadline {
 		return e
 	}
 	if u.early {

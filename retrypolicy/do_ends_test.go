@@ -35,7 +35,7 @@ func TestTheCauseOfACancelledContextIsReachable(t *testing.T) {
 			if !errors.Is(err, why) || !errors.As(err, &found) || found != why {
 				t.Errorf("%s: %v does not lead to the cause", name, err)
 			}
-			if !errors.Is(err, context.Canceled) || !errors.Is(err, retrypolicy.Cancelled) ||
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, retrypolicy.ReasonCancelled) ||
 				errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v is not a context.Canceled", name, err)
 			}
@@ -49,7 +49,7 @@ func wantNotRetryable(t *testing.T, name string, err error) {
 	t.Helper()
 	info := retrypolicy.Classify(err)
 	if errfilter.Retryable(err) || errfilter.Of(err).Kind != transport.Cancelled ||
-		!errors.Is(err, transport.Cancelled) || info.Verdict != classify.Fail {
+		!errors.Is(err, transport.Cancelled) || info.Verdict != classify.VerdictFail {
 		t.Errorf("%s: %v is retryable %v, judged %+v; want Cancelled, not retryable", name, err,
 			errfilter.Retryable(err), info)
 	}
@@ -90,7 +90,7 @@ func TestAnErrorOfACancelledDoIsNotRetryable(t *testing.T) {
 					return err
 				})
 				var found *reasonToStop
-				if calls != 2 || !errors.Is(err, retrypolicy.NotRetryable) || !errors.Is(err, failure) ||
+				if calls != 2 || !errors.Is(err, retrypolicy.ReasonNotRetryable) || !errors.Is(err, failure) ||
 					!errors.Is(err, context.Canceled) || !errors.As(err, &found) || found != why {
 					t.Errorf("%s, %s: %d calls, %v", name, last, calls, err)
 				}
@@ -181,7 +181,7 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 				return transport.Network
 			})
 			took := time.Since(began)
-			if c.bounded != errors.Is(err, retrypolicy.OutOfTime) || c.bounded != (took <= retrypolicy.DefaultTimeout) ||
+			if c.bounded != errors.Is(err, retrypolicy.ReasonOutOfTime) || c.bounded != (took <= retrypolicy.DefaultTimeout) ||
 				c.bounded && took < retrypolicy.DefaultTimeout-11*time.Second {
 				t.Errorf("%s: %v after %v", c.name, err, took)
 			}
@@ -192,7 +192,7 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		err := retrypolicy.Do(ctx, curve, func(context.Context) error { return transport.Network })
-		if took := time.Since(began); !errors.Is(err, retrypolicy.PastDeadline) || took < 59*time.Minute {
+		if took := time.Since(began); !errors.Is(err, retrypolicy.ReasonPastDeadline) || took < 59*time.Minute {
 			t.Errorf("%v after %v", err, took)
 		}
 	})
@@ -268,7 +268,7 @@ func TestDoDoesNotSpinByAccident(t *testing.T) {
 func TestDoEndsWithTheReasonNegativeDelay(t *testing.T) {
 	shift := retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return true, time.Second << (retry + 33) })
 	err := retrypolicy.Do(t.Context(), shift, func(context.Context) error { return transport.Network })
-	if !errors.Is(err, retrypolicy.NegativeDelay) || !errors.Is(err, transport.Network) ||
+	if !errors.Is(err, retrypolicy.ReasonNegativeDelay) || !errors.Is(err, transport.Network) ||
 		err.Error() != "the retry policy returned a negative delay: network failure" {
 		t.Errorf("%v does not name the policy's mistake and the failure", err)
 	}

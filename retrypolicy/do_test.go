@@ -75,15 +75,18 @@ func TestDoStops(t *testing.T) {
 			runs    int
 			is      error
 		}{
-			{"out of attempts", every(3), []error{transport.Timeout, transport.Timeout, lost}, retrypolicy.OutOfAttempts, 3,
+			{"out of attempts", every(3), []error{transport.Timeout, transport.Timeout, lost},
+				retrypolicy.ReasonOutOfAttempts, 3,
 				lost},
-			{"not retryable", every(3), []error{lost, transport.Forbidden}, retrypolicy.NotRetryable, 2, transport.Forbidden},
-			{"permanent", every(3), []error{retrypolicy.Permanent(lost)}, retrypolicy.NotRetryable, 1, lost},
-			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}}, retrypolicy.Pushback,
+			{"not retryable", every(3), []error{lost, transport.Forbidden}, retrypolicy.ReasonNotRetryable, 2,
+				transport.Forbidden},
+			{"permanent", every(3), []error{retrypolicy.Permanent(lost)}, retrypolicy.ReasonNotRetryable, 1, lost},
+			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}},
+				retrypolicy.ReasonPushback,
 				1, transport.Network},
 			{"a zero delay is a retry", retrypolicy.MaxAttempts{Total: 3, Policy: policytest.Again(0)}, []error{lost},
-				retrypolicy.OutOfAttempts, 3, lost},
-			{"no retry", retrypolicy.NoRetry{}, []error{lost}, retrypolicy.ByPolicy, 1, lost},
+				retrypolicy.ReasonOutOfAttempts, 3, lost},
+			{"no retry", retrypolicy.NoRetry{}, []error{lost}, retrypolicy.ReasonPolicy, 1, lost},
 		} {
 			op := perform(c.outcome...)
 			err := retrypolicy.Do(bg, c.policy, op.run)
@@ -123,7 +126,7 @@ func TestDoValueReturnsTheLastValue(t *testing.T) {
 		if v != 6 {
 			t.Error(v)
 		}
-		policytest.WantError(t, err, retrypolicy.OutOfAttempts, 2, transport.Network)
+		policytest.WantError(t, err, retrypolicy.ReasonOutOfAttempts, 2, transport.Network)
 	})
 }
 
@@ -148,9 +151,9 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 			op := perform(transport.Network)
 			err := r.Do(ctx, op.run)
 			op.want(t, c.at...)
-			reason := retrypolicy.PastDeadline
+			reason := retrypolicy.ReasonPastDeadline
 			if len(c.at) == 3 {
-				reason = retrypolicy.OutOfAttempts
+				reason = retrypolicy.ReasonOutOfAttempts
 			}
 			policytest.WantError(t, err, reason, len(c.at)-1, transport.Network)
 			if ended := time.Since(op.began); ended != c.at[len(c.at)-1] {
@@ -171,7 +174,7 @@ func TestDoEndsDuringADelay(t *testing.T) {
 		op := perform(transport.Network)
 		err := retrypolicy.Do(ctx, every(5), op.run)
 		op.want(t, 0, time.Second)
-		policytest.WantError(t, err, retrypolicy.Cancelled, 1, context.Canceled, transport.Network)
+		policytest.WantError(t, err, retrypolicy.ReasonCancelled, 1, context.Canceled, transport.Network)
 		if ended := time.Since(op.began); ended != 1300*time.Millisecond {
 			t.Errorf("returned after %v", ended)
 		}
@@ -191,13 +194,13 @@ func TestDoEndsDuringAnAttempt(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("read: %w", ctx.Err())
 		})
-		policytest.WantError(t, err, retrypolicy.Cancelled, 1, context.DeadlineExceeded, transport.Unavailable)
+		policytest.WantError(t, err, retrypolicy.ReasonCancelled, 1, context.DeadlineExceeded, transport.Unavailable)
 		if policytest.Contains(err, "read:") {
 			t.Errorf("%v: the echo of the context hides the failure", err)
 		}
 		// Without an earlier failure Do returns the attempt's own error.
 		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error { return fmt.Errorf("read: %w", ctx.Err()) })
-		policytest.WantError(t, err, retrypolicy.Cancelled, 0, context.DeadlineExceeded)
+		policytest.WantError(t, err, retrypolicy.ReasonCancelled, 0, context.DeadlineExceeded)
 		// A success counts even if the context has ended.
 		if err := retrypolicy.Do(ctx, every(5), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
@@ -216,7 +219,7 @@ func TestRetrierTimeoutEndsARunningAttempt(t *testing.T) {
 			<-ctx.Done() // begun at 2 s
 			return ctx.Err()
 		})
-		policytest.WantError(t, err, retrypolicy.OutOfTime, 2, transport.Throttled, context.DeadlineExceeded)
+		policytest.WantError(t, err, retrypolicy.ReasonOutOfTime, 2, transport.Throttled, context.DeadlineExceeded)
 		if ended := time.Since(began); ended != 2500*time.Millisecond {
 			t.Errorf("ended after %v", ended)
 		}
@@ -225,11 +228,12 @@ func TestRetrierTimeoutEndsARunningAttempt(t *testing.T) {
 		op := perform(transport.Network)
 		err = r.Do(bg, op.run)
 		op.want(t, 0, time.Second, 2*time.Second)
-		policytest.WantError(t, err, retrypolicy.OutOfTime, 2, transport.Network)
+		policytest.WantError(t, err, retrypolicy.ReasonOutOfTime, 2, transport.Network)
 		// The earlier of the two counts: the caller's deadline keeps its own reason.
 		ctx, cancel := context.WithTimeout(bg, 1500*time.Millisecond)
 		defer cancel()
-		policytest.WantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.PastDeadline, 1, transport.Network)
+		policytest.WantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.ReasonPastDeadline, 1,
+			transport.Network)
 	})
 }
 
@@ -260,7 +264,7 @@ func TestRetrierAttemptTimeout(t *testing.T) {
 		// A DeadlineExceeded of the operation's own context, not of the attempt's, is not retried.
 		policytest.WantError(t, r.Do(bg, func(context.Context) error {
 			return context.DeadlineExceeded
-		}), retrypolicy.NotRetryable, 0, context.DeadlineExceeded)
+		}), retrypolicy.ReasonNotRetryable, 0, context.DeadlineExceeded)
 	})
 }
 
@@ -272,10 +276,10 @@ func TestRetrierOnce(t *testing.T) {
 			reason retrypolicy.Reason
 			runs   int
 		}{
-			{transport.Network, retrypolicy.Unsafe, 1}, // the service may have acted
-			{dial, retrypolicy.OutOfAttempts, 3},       // the request was never sent
-			{transport.Throttled, retrypolicy.OutOfAttempts, 3},
-			{transport.Forbidden, retrypolicy.NotRetryable, 1},
+			{transport.Network, retrypolicy.ReasonUnsafe, 1}, // the service may have acted
+			{dial, retrypolicy.ReasonOutOfAttempts, 3},       // the request was never sent
+			{transport.Throttled, retrypolicy.ReasonOutOfAttempts, 3},
+			{transport.Forbidden, retrypolicy.ReasonNotRetryable, 1},
 		} {
 			r := retrypolicy.Retrier{Policy: every(3), Once: true}
 			op := perform(c.err)
@@ -301,13 +305,14 @@ func TestRetrierLongPoll(t *testing.T) {
 		took   time.Duration
 		reason retrypolicy.Reason
 	}{
-		{"N16", aws.Standard2026, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond, retrypolicy.OutOfQuota},
-		{"N17", aws.Python, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.OutOfQuota},
-		{"N17, Go", aws.Go2026, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.OutOfQuota},
-		{"no long poll", aws.Standard2026, false, 3, 500, transport.Unavailable, 1, 0, retrypolicy.OutOfQuota},
+		{"N16", aws.Standard2026, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond,
+			retrypolicy.ReasonOutOfQuota},
+		{"N17", aws.Python, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
+		{"N17, Go", aws.Go2026, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
+		{"no long poll", aws.Standard2026, false, 3, 500, transport.Unavailable, 1, 0, retrypolicy.ReasonOutOfQuota},
 		{"out of attempts", aws.Standard2026, true, 2, 0, transport.Unavailable, 2, 50 * time.Millisecond,
-			retrypolicy.OutOfAttempts},
-		{"not retryable", aws.Standard2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.NotRetryable},
+			retrypolicy.ReasonOutOfAttempts},
+		{"not retryable", aws.Standard2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.ReasonNotRetryable},
 	} {
 		bounded.Test(t, func(t *testing.T) {
 			o := c.preset()
@@ -340,7 +345,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		o.Quota.Spent = 500
 		r.Policy = policytest.NewAWS(t, o)
 		began := time.Now()
-		policytest.WantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.PastDeadline, 0,
+		policytest.WantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.ReasonPastDeadline, 0,
 			transport.Unavailable)
 		if time.Since(began) != 0 {
 			t.Errorf("slept %v towards a deadline that is nearer", time.Since(began))
@@ -363,7 +368,7 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(bg, time.Second) // the poller's own end comes first
 		defer cancel()
-		policytest.WantError(t, r.Do(ctx, op.run), retrypolicy.Rejected, 0)
+		policytest.WantError(t, r.Do(ctx, op.run), retrypolicy.ReasonRejected, 0)
 		if took := time.Since(op.began); took != time.Minute {
 			t.Errorf("slept %v towards a deadline that is nearer", took-time.Minute)
 		}
@@ -427,17 +432,18 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 		kind     transport.Kind
 		terminal bool
 	}{
-		{"throttled", transport.Throttled, retrypolicy.Cancelled, transport.Throttled, transport.Throttled, false},
-		{"permanent", invalid, retrypolicy.NotRetryable, invalid, 0, true},
-		{"no more than an echo", fmt.Errorf("read: %w", context.Canceled), retrypolicy.Cancelled, context.Canceled, 0, false},
-		{"an echo of another context", context.DeadlineExceeded, retrypolicy.Cancelled, context.Canceled, 0, false},
-		{"an echo of the cause", fmt.Errorf("read: %w", why), retrypolicy.Cancelled, context.Canceled, 0, false},
+		{"throttled", transport.Throttled, retrypolicy.ReasonCancelled, transport.Throttled, transport.Throttled, false},
+		{"permanent", invalid, retrypolicy.ReasonNotRetryable, invalid, 0, true},
+		{"no more than an echo", fmt.Errorf("read: %w", context.Canceled), retrypolicy.ReasonCancelled,
+			context.Canceled, 0, false},
+		{"an echo of another context", context.DeadlineExceeded, retrypolicy.ReasonCancelled, context.Canceled, 0, false},
+		{"an echo of the cause", fmt.Errorf("read: %w", why), retrypolicy.ReasonCancelled, context.Canceled, 0, false},
 	} {
 		ctx, cancel := context.WithCancelCause(bg)
 		rec := open()
 		err := retrypolicy.Do(ctx, rec, func(context.Context) error { cancel(why); return c.err })
 		policytest.WantError(t, err, c.reason, 0, c.err)
-		if errors.Is(err, context.Canceled) != (c.reason == retrypolicy.Cancelled) {
+		if errors.Is(err, context.Canceled) != (c.reason == retrypolicy.ReasonCancelled) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if len(rec.decide) != 0 || len(rec.observe) != 1 || rec.observe[0].Err != c.told || rec.observe[0].Kind != c.kind ||
@@ -520,7 +526,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 		r := retrypolicy.Retrier{Policy: every(3), Classify: classify.Chain(
 			func(err error) classify.Info { // overrides single errors
 				if errors.Is(err, odd) {
-					return classify.Info{Verdict: classify.Fail}
+					return classify.Info{Verdict: classify.VerdictFail}
 				}
 				return classify.Info{}
 			},
@@ -531,17 +537,17 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 			reason retrypolicy.Reason
 			runs   int
 		}{
-			{odd, retrypolicy.NotRetryable, 1},
-			{&policytest.APIError{Code: "SlowDown"}, retrypolicy.OutOfAttempts, 3},
-			{&policytest.APIError{Code: "NoSuchKey"}, retrypolicy.NotRetryable, 1},
-			{transport.Network, retrypolicy.OutOfAttempts, 3}, // no classifier knows it: the package's Classify
-			{transport.Forbidden, retrypolicy.NotRetryable, 1},
+			{odd, retrypolicy.ReasonNotRetryable, 1},
+			{&policytest.APIError{Code: "SlowDown"}, retrypolicy.ReasonOutOfAttempts, 3},
+			{&policytest.APIError{Code: "NoSuchKey"}, retrypolicy.ReasonNotRetryable, 1},
+			{transport.Network, retrypolicy.ReasonOutOfAttempts, 3}, // no classifier knows it: the package's Classify
+			{transport.Forbidden, retrypolicy.ReasonNotRetryable, 1},
 		} {
 			op := perform(c.err)
 			policytest.WantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
 		}
 		// A classifier can call an error a success.
-		r.Classify = func(error) classify.Info { return classify.Info{Verdict: classify.Succeed} }
+		r.Classify = func(error) classify.Info { return classify.Info{Verdict: classify.VerdictSucceed} }
 		if err := r.Do(bg, perform(odd).run); err != nil {
 			t.Error(err)
 		}
@@ -553,8 +559,9 @@ func TestGateBeforeTheFirstAttempt(t *testing.T) {
 		rec := open()
 		op := perform(nil)
 		for _, c := range []struct{ says, want retrypolicy.Reason }{
-			{retrypolicy.ByPolicy, retrypolicy.Rejected}, {retrypolicy.Rejected, retrypolicy.Rejected}, {retrypolicy.OutOfQuota,
-				retrypolicy.OutOfQuota},
+			{retrypolicy.ReasonPolicy, retrypolicy.ReasonRejected}, {retrypolicy.ReasonRejected,
+				retrypolicy.ReasonRejected}, {retrypolicy.ReasonOutOfQuota,
+				retrypolicy.ReasonOutOfQuota},
 		} {
 			rec.entry = retrypolicy.Decision{Reason: c.says}
 			err := retrypolicy.Do(bg, rec, op.run)
@@ -567,9 +574,9 @@ func TestGateBeforeTheFirstAttempt(t *testing.T) {
 		rec.entry = retrypolicy.Decision{Retry: true, Delay: time.Hour}
 		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
-		policytest.WantError(t, retrypolicy.Do(ctx, rec, op.run), retrypolicy.PastDeadline, 0)
+		policytest.WantError(t, retrypolicy.Do(ctx, rec, op.run), retrypolicy.ReasonPastDeadline, 0)
 		r := retrypolicy.Retrier{Policy: rec, Timeout: time.Minute}
-		policytest.WantError(t, r.Do(bg, op.run), retrypolicy.OutOfTime, 0)
+		policytest.WantError(t, r.Do(bg, op.run), retrypolicy.ReasonOutOfTime, 0)
 		op.want(t)
 		if time.Since(op.began) != 0 {
 			t.Errorf("took %v", time.Since(op.began))

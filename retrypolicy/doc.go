@@ -4,7 +4,7 @@
 // policy to [Do]:
 //
 //	err := retrypolicy.Do(ctx, retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{
-//		Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: retrypolicy.FullJitter,
+//		Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: retrypolicy.JitterFull,
 //	}}, func(ctx context.Context) error { return send(ctx) })
 //
 // The error, if any, is an [*Error]: the reason why there was no further attempt, and the last
@@ -80,7 +80,7 @@
 // messages, set the client's MessagePolicy, which is the connection policy by default.
 //
 // A call of a cloud service has a waiting caller, so it should give up soon: three or four
-// attempts, [FullJitter], the service's delay by [RetryAfter], and one budget.Quota that all calls
+// attempts, [JitterFull], the service's delay by [RetryAfter], and one budget.Quota that all calls
 // share, so that retries do not prolong an outage. For the services of Azure and AWS use the
 // policies of their own SDKs: azure.Azcore and aws.Standard2026. For gRPC use grpc.Policy inside
 // one grpc.Throttle per server.
@@ -132,7 +132,7 @@
 //		Policy: retrypolicy.MaxAttempts{Total: 4,
 //			Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
 //				Policy: retrypolicy.Backoff{
-//					Base: 100 * time.Millisecond, Max: 20 * time.Second, Jitter: retrypolicy.FullJitter}}}}}))
+//					Base: 100 * time.Millisecond, Max: 20 * time.Second, Jitter: retrypolicy.JitterFull}}}}}))
 //
 // # A policy of your own
 //

@@ -17,7 +17,7 @@ import (
 func Example() {
 	tries := 0
 	err := retrypolicy.Do(context.Background(), retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{
-		Base: time.Millisecond, Max: 10 * time.Millisecond, Jitter: retrypolicy.FullJitter,
+		Base: time.Millisecond, Max: 10 * time.Millisecond, Jitter: retrypolicy.JitterFull,
 	}}, func(context.Context) error {
 		tries++
 		if tries < 3 {
@@ -47,7 +47,7 @@ func Example_cloudCall() {
 			Policy: retrypolicy.MaxAttempts{Total: 4,
 				Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
 					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second,
-						Jitter: retrypolicy.FullJitter}}}})),
+						Jitter: retrypolicy.JitterFull}}}})),
 		AttemptTimeout: 10 * time.Second,
 		Once:           true, // after a time-out the service may have acted: do not repeat
 	}

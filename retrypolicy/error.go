@@ -50,10 +50,10 @@ func (e *Error) Error() string {
 }
 
 // Is reports whether target is the Reason, the context's error or its cause. If the series stopped
-// because of a deadline still ahead (PastDeadline, or OutOfTime by Retrier.Timeout),
+// because of a deadline still ahead (ReasonPastDeadline, or ReasonOutOfTime by Retrier.Timeout),
 // context.DeadlineExceeded matches too. If the caller's context or its deadline ended the series
-// (Cancelled, PastDeadline), the Kind transport.Cancelled matches, so errfilter does not let the
-// error be retried.
+// (ReasonCancelled, ReasonPastDeadline), the Kind transport.Cancelled matches, so errfilter does
+// not let the error be retried.
 func (e *Error) Is(target error) bool {
 	switch t := target.(type) {
 	case Reason:
@@ -68,7 +68,9 @@ func (e *Error) Is(target error) bool {
 
 // EndedByContext reports whether the caller's context or its deadline ended the series. Package
 // errfilter asks it, because errors.Is needs reflection.
-func (e *Error) EndedByContext() bool { return e.Reason == Cancelled || e.Reason == PastDeadline }
+func (e *Error) EndedByContext() bool {
+	return e.Reason == ReasonCancelled || e.Reason == ReasonPastDeadline
+}
 
 // Unwrap returns the failure.
 func (e *Error) Unwrap() error { return e.Err }

@@ -71,7 +71,7 @@ func ExampleNoRetry() {
 type patient struct{}
 
 func (patient) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	if a.Scope == transport.Connection {
+	if a.Scope == transport.ScopeConnection {
 		return retrypolicy.Decision{Retry: a.Elapsed < 24*time.Hour, Delay: time.Minute}
 	}
 	return retrypolicy.Decision{Retry: a.Retry <= 3, Delay: a.Last.Delay + time.Second}
@@ -80,7 +80,7 @@ func (patient) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // A custom policy is a type with one method that computes and never sleeps.
 func ExamplePolicy() {
 	var p retrypolicy.Policy = patient{}
-	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 700, Scope: transport.Connection, Elapsed: 12 * time.Hour}))
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 700, Scope: transport.ScopeConnection, Elapsed: 12 * time.Hour}))
 	d := p.Decide(retrypolicy.Attempt{Retry: 1})
 	fmt.Println(d)
 	d = p.Decide(retrypolicy.Attempt{Retry: 2, Last: d})

@@ -175,7 +175,7 @@ func checkDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want tim
 func TestOnlyCountAndDrawMatter(t *testing.T) {
 	want := throttled.Decide(retrypolicy.Attempt{Retry: 3, Rand: drawHalf})
 	got := throttled.Decide(retrypolicy.Attempt{
-		Retry: 3, Rand: drawHalf, Scope: transport.Connection, Kind: transport.Throttled, After: time.Hour,
+		Retry: 3, Rand: drawHalf, Scope: transport.ScopeConnection, Kind: transport.Throttled, After: time.Hour,
 		Elapsed: time.Hour,
 		Last:    retrypolicy.Decision{Retry: true, Delay: time.Hour, Cost: 9}, Err: transport.Throttled,
 	})

@@ -14,10 +14,10 @@ type MaxAttempts struct {
 	Policy Policy
 }
 
-// Decide stops with OutOfAttempts after Total attempts.
+// Decide stops with ReasonOutOfAttempts after Total attempts.
 func (m MaxAttempts) Decide(a Attempt) Decision {
 	if a.Retry >= m.Total {
-		return stop(OutOfAttempts)
+		return stop(ReasonOutOfAttempts)
 	}
 	return m.Policy.Decide(a)
 }
@@ -53,17 +53,17 @@ type MaxElapsed struct {
 	Policy  Policy
 }
 
-// Decide stops with OutOfTime after Limit.
+// Decide stops with ReasonOutOfTime after Limit.
 func (m MaxElapsed) Decide(a Attempt) Decision {
 	if a.Elapsed > m.Limit {
-		return stop(OutOfTime)
+		return stop(ReasonOutOfTime)
 	}
 	d := m.Policy.Decide(a)
 	left := m.Limit - max(a.Elapsed, 0)
 	if d.Retry && d.Delay > left {
 		switch {
 		case m.LookAhead:
-			return refuse(m.Policy, a, d, stop(OutOfTime))
+			return refuse(m.Policy, a, d, stop(ReasonOutOfTime))
 		case m.Shorten:
 			d.Delay, d.immediate = left, true
 		}
@@ -120,7 +120,7 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 		return r.Policy.Decide(a)
 	}
 	if a.After < 0 || r.StopOverMax && r.Max > 0 && a.After > r.Max {
-		return stop(Pushback)
+		return stop(ReasonPushback)
 	}
 	d := r.Policy.Decide(a)
 	if !d.Retry {
@@ -173,7 +173,7 @@ type SafeOnly struct{ Policy Policy }
 // Decide stops with Unsafe unless Attempt.Safe is SafeYes.
 func (s SafeOnly) Decide(a Attempt) Decision {
 	if a.Safe != classify.SafeYes {
-		return stop(Unsafe)
+		return stop(ReasonUnsafe)
 	}
 	return s.Policy.Decide(a)
 }

@@ -17,13 +17,13 @@ func TestMaxAttemptsCountsTheFirst(t *testing.T) {
 	for total := 1; total < 5; total++ {
 		p := retrypolicy.MaxAttempts{Total: total, Policy: second}
 		got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
-		if last := got[len(got)-1]; len(got) != total || last.Retry || last.Reason != retrypolicy.OutOfAttempts {
+		if last := got[len(got)-1]; len(got) != total || last.Retry || last.Reason != retrypolicy.ReasonOutOfAttempts {
 			t.Errorf("Total %d: %d retries, then %+v", total, len(got)-1, last)
 		}
 	}
 	most := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: second}
 	checkDelay(t, most, math.MaxInt32-1, drawZero, s)
-	policytest.WantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.ReasonOutOfAttempts)
 }
 
 func TestMaxElapsedModes(t *testing.T) {
@@ -52,7 +52,7 @@ func TestMaxElapsedModes(t *testing.T) {
 		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Elapsed: c.elapsed})
 		want := retrypolicy.Decision{Retry: true, Delay: c.want}
 		if c.want < 0 {
-			want = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
+			want = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 		}
 		if d.Retry != want.Retry || d.Delay != want.Delay || d.Reason != want.Reason {
 			t.Errorf("%+v, elapsed %v: %+v, want %+v", c.policy, c.elapsed, d, want)
@@ -60,7 +60,8 @@ func TestMaxElapsedModes(t *testing.T) {
 	}
 	inside := retrypolicy.MaxElapsed{Limit: s, LookAhead: true, Policy: retrypolicy.MaxAttempts{Total: 1,
 		Policy: second}}
-	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts) // not the limit's reason
+	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1},
+		retrypolicy.ReasonOutOfAttempts) // not the limit's reason
 }
 
 func TestRetryAfterModes(t *testing.T) {
@@ -109,7 +110,7 @@ func TestRetryAfterModes(t *testing.T) {
 			checkInvalid(t, c.p, "")
 			a := retrypolicy.Attempt{Retry: 1, Kind: c.kind, After: c.after}
 			if c.want < 0 {
-				policytest.WantStop(t, c.p, a, retrypolicy.Pushback)
+				policytest.WantStop(t, c.p, a, retrypolicy.ReasonPushback)
 				return
 			}
 			if d := c.p.Decide(a); d != (retrypolicy.Decision{Retry: true, Delay: c.want}) {
@@ -118,7 +119,7 @@ func TestRetryAfterModes(t *testing.T) {
 		})
 	}
 	inside := retrypolicy.RetryAfter{Policy: retrypolicy.MaxAttempts{Total: 1, Policy: second}}
-	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1, After: time.Hour}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1, After: time.Hour}, retrypolicy.ReasonOutOfAttempts)
 }
 
 func TestSafeOnly(t *testing.T) {
@@ -128,7 +129,7 @@ func TestSafeOnly(t *testing.T) {
 		again bool
 	}{{classify.SafeUnknown, false}, {classify.SafeNo, false}, {classify.SafeYes, true}} {
 		d := p.Decide(retrypolicy.Attempt{Retry: 1, Safe: c.safe})
-		if d.Retry != c.again || !c.again && d.Reason != retrypolicy.Unsafe {
+		if d.Retry != c.again || !c.again && d.Reason != retrypolicy.ReasonUnsafe {
 			t.Errorf("safe %d: %+v", c.safe, d)
 		}
 	}
@@ -158,7 +159,7 @@ func TestWrappersPassOutcomesAndGatesOn(t *testing.T) {
 		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.SafeOnly{Policy: p} },
 		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.ByKind{Default: p} },
 	} {
-		inner := &noter{gate: retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: s}}
+		inner := &noter{gate: retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: s}}
 		p := wrap(inner)
 		checkInvalid(t, p, "")
 		a := retrypolicy.Attempt{Retry: 7, Key: "k", Err: lost}

@@ -53,13 +53,13 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 		{get(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port", Addr: "x"}}), transport.Unknown,
 			classify.SafeUnknown},
 	} {
-		want := classify.Info{Verdict: classify.Again, Kind: c.kind, Safe: c.safe}
+		want := classify.Info{Verdict: classify.VerdictAgain, Kind: c.kind, Safe: c.safe}
 		if got := retrypolicy.Classify(c.err); got != want {
 			t.Errorf("%v: %+v, want %+v", c.err, got, want)
 		}
 	}
 	for _, err := range []error{context.Canceled, get(context.Canceled), &net.DNSError{UnwrapErr: context.Canceled}} {
-		if got := retrypolicy.Classify(err); got.Verdict != classify.Fail {
+		if got := retrypolicy.Classify(err); got.Verdict != classify.VerdictFail {
 			t.Errorf("%v: %+v, want a failure", err, got)
 		}
 	}
@@ -97,9 +97,9 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 			return answer.Body.Close()
 		})
 		switch {
-		case errors.Is(err, retrypolicy.Rejected):
+		case errors.Is(err, retrypolicy.ReasonRejected):
 			rejected++
-		case errors.Is(err, retrypolicy.OutOfAttempts):
+		case errors.Is(err, retrypolicy.ReasonOutOfAttempts):
 			if charged = before - b.Tokens(time.Now()); charged != 7 {
 				t.Fatalf("a retry after a refused connection cost %d, want the cost of Network, 7", charged)
 			}
@@ -131,11 +131,11 @@ func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 func TestClassifyReadsRetryAfterOfAnyError(t *testing.T) {
 	busy := busyError{time.Minute}
 	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", busy)); info.After != time.Minute ||
-		info.Verdict != classify.Again {
+		info.Verdict != classify.VerdictAgain {
 		t.Errorf("%+v", info)
 	}
 	if err := retrypolicy.Do(t.Context(), retrypolicy.Immediately{},
-		func(context.Context) error { return busyError{-1} }); !errors.Is(err, retrypolicy.Pushback) {
+		func(context.Context) error { return busyError{-1} }); !errors.Is(err, retrypolicy.ReasonPushback) {
 		t.Error(err)
 	}
 }

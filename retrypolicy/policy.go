@@ -117,7 +117,7 @@ func Decide(p Policy, a Attempt, least time.Duration) Decision {
 	d := p.Decide(a)
 	switch {
 	case d.Retry && d.Delay < 0:
-		return refuse(p, a, d, stop(NegativeDelay))
+		return refuse(p, a, d, stop(ReasonNegativeDelay))
 	case d.Retry && a.Retry > 1 && !d.immediate:
 		d.Delay = max(d.Delay, least)
 	}

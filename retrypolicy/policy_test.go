@@ -9,7 +9,7 @@ import (
 )
 
 func TestFuncGetsCountAndErrorAndItsAnswerIsTaken(t *testing.T) {
-	lost := &transport.Error{Kind: transport.Network, Scope: transport.Connection}
+	lost := &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection}
 	var gotRetry int
 	var gotErr error
 	f := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {

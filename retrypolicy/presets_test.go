@@ -12,4 +12,4 @@ const (
 	s    = time.Second
 )
 
-var lost = &transport.Error{Kind: transport.Network, Scope: transport.Connection}
+var lost = &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection}

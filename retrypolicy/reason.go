@@ -1,48 +1,49 @@
 package retrypolicy
 
 // Reason says why there was no further attempt. It is an error, so that errors.Is(err,
-// retrypolicy.OutOfAttempts) works on an error of Do.
+// retrypolicy.ReasonOutOfAttempts) works on an error of Do.
 type Reason uint8
 
 const (
-	// ByPolicy: the policy stopped without giving another reason.
-	ByPolicy Reason = iota
-	// NotRetryable: a repetition would fail too.
-	NotRetryable
-	// Unsafe: the outcome of the last attempt is unknown, and the operation must not happen twice.
-	Unsafe
-	// OutOfAttempts: the limit of attempts was reached.
-	OutOfAttempts
-	// OutOfTime: the time for all attempts was used up, or would be after the delay.
-	OutOfTime
-	// OutOfQuota: this and other operations that share the quota made too many retries.
-	OutOfQuota
-	// Pushback: the service asked not to retry, or for a longer wait than allowed.
-	Pushback
-	// Rejected: a gate refused the attempt; see Gate.
-	Rejected
-	// PastDeadline: the delay would have ended after the context's deadline.
-	PastDeadline
-	// Cancelled: the context ended.
-	Cancelled
-	// NegativeDelay: the policy wanted a retry after a negative delay, which is a mistake in it.
-	NegativeDelay
+	// ReasonPolicy: the policy stopped without giving another reason.
+	ReasonPolicy Reason = iota
+	// ReasonNotRetryable: a repetition would fail too.
+	ReasonNotRetryable
+	// ReasonUnsafe: the outcome of the last attempt is unknown, and the operation must not happen
+	// twice.
+	ReasonUnsafe
+	// ReasonOutOfAttempts: the limit of attempts was reached.
+	ReasonOutOfAttempts
+	// ReasonOutOfTime: the time for all attempts was used up, or would be after the delay.
+	ReasonOutOfTime
+	// ReasonOutOfQuota: this and other operations that share the quota made too many retries.
+	ReasonOutOfQuota
+	// ReasonPushback: the service asked not to retry, or for a longer wait than allowed.
+	ReasonPushback
+	// ReasonRejected: a gate refused the attempt; see Gate.
+	ReasonRejected
+	// ReasonPastDeadline: the delay would have ended after the context's deadline.
+	ReasonPastDeadline
+	// ReasonCancelled: the context ended.
+	ReasonCancelled
+	// ReasonNegativeDelay: the policy wanted a retry after a negative delay, which is a mistake in it.
+	ReasonNegativeDelay
 
 	reasons // number of reasons
 )
 
 var reasonText = [reasons]string{
-	ByPolicy:      "stopped by the retry policy",
-	NotRetryable:  "not retryable",
-	Unsafe:        "outcome unknown and not safe to repeat",
-	OutOfAttempts: "out of attempts",
-	OutOfTime:     "out of time",
-	OutOfQuota:    "retry quota exceeded",
-	Pushback:      "the service asked not to retry",
-	Rejected:      "rejected before the attempt",
-	PastDeadline:  "deadline is before the next attempt",
-	Cancelled:     "cancelled",
-	NegativeDelay: "the retry policy returned a negative delay",
+	ReasonPolicy:        "stopped by the retry policy",
+	ReasonNotRetryable:  "not retryable",
+	ReasonUnsafe:        "outcome unknown and not safe to repeat",
+	ReasonOutOfAttempts: "out of attempts",
+	ReasonOutOfTime:     "out of time",
+	ReasonOutOfQuota:    "retry quota exceeded",
+	ReasonPushback:      "the service asked not to retry",
+	ReasonRejected:      "rejected before the attempt",
+	ReasonPastDeadline:  "deadline is before the next attempt",
+	ReasonCancelled:     "cancelled",
+	ReasonNegativeDelay: "the retry policy returned a negative delay",
 }
 
 // Error returns the reason in a few words.

@@ -126,7 +126,7 @@ func (s *Series) close(now time.Time, info classify.Info, err error) {
 func (s *Series) observe(now time.Time, rand uint64, info classify.Info, err error) Attempt {
 	s.kind, s.err = info.Kind, err
 	a := s.attempt(now, rand)
-	a.Safe, a.After, a.Terminal = info.Safe, info.After, info.Verdict != classify.Again
+	a.Safe, a.After, a.Terminal = info.Safe, info.After, info.Verdict != classify.VerdictAgain
 	Observe(s.policy, a)
 	return a
 }
@@ -136,12 +136,12 @@ const maxRetry = 1<<31 - 2
 
 func (s *Series) decide(a Attempt, info classify.Info) Decision {
 	switch {
-	case info.Verdict != classify.Again:
-		return stop(NotRetryable)
+	case info.Verdict != classify.VerdictAgain:
+		return stop(ReasonNotRetryable)
 	case info.Safe == classify.SafeNo:
-		return stop(Unsafe)
+		return stop(ReasonUnsafe)
 	case info.After < 0:
-		return stop(Pushback)
+		return stop(ReasonPushback)
 	}
 	a.Retry = min(a.Retry, maxRetry) + 1
 	return Decide(s.policy, a, leastDelay)

@@ -36,7 +36,7 @@ func open() *recorder {
 		entry: retrypolicy.Decision{Retry: true}}
 }
 
-var worthAnother = classify.Info{Verdict: classify.Again, Kind: transport.Network}
+var worthAnother = classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}
 
 func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
 	r := open()
@@ -46,7 +46,7 @@ func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
 	if d, err := s.Admit(policytest.Sec(0), 1); err != nil || d != r.entry {
 		t.Fatal(d, err)
 	}
-	info := classify.Info{Verdict: classify.Again, Kind: transport.Throttled, Safe: classify.SafeYes,
+	info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Throttled, Safe: classify.SafeYes,
 		After: 3 * time.Second}
 	d, err := s.Failure(policytest.Sec(1), 2, info, lost)
 	if err != nil || d != r.answer {
@@ -100,10 +100,10 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 		info classify.Info
 		want retrypolicy.Reason
 	}{
-		{classify.Info{Verdict: classify.Fail}, retrypolicy.NotRetryable},
-		{classify.Info{}, retrypolicy.NotRetryable},
-		{classify.Info{Verdict: classify.Again, Safe: classify.SafeNo}, retrypolicy.Unsafe},
-		{classify.Info{Verdict: classify.Again, After: -1}, retrypolicy.Pushback},
+		{classify.Info{Verdict: classify.VerdictFail}, retrypolicy.ReasonNotRetryable},
+		{classify.Info{}, retrypolicy.ReasonNotRetryable},
+		{classify.Info{Verdict: classify.VerdictAgain, Safe: classify.SafeNo}, retrypolicy.ReasonUnsafe},
+		{classify.Info{Verdict: classify.VerdictAgain, After: -1}, retrypolicy.ReasonPushback},
 	} {
 		r := open()
 		s := retrypolicy.Begin(r, "", policytest.Epoch)
@@ -112,7 +112,7 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 		if err != nil || d.Retry || d.Reason != c.want || len(r.decide) != 0 || len(r.observe) != 1 {
 			t.Errorf("%+v: %v, %v, %d questions", c.info, d, err, len(r.decide))
 		}
-		if terminal := c.info.Verdict != classify.Again; r.observe[0].Terminal != terminal {
+		if terminal := c.info.Verdict != classify.VerdictAgain; r.observe[0].Terminal != terminal {
 			t.Errorf("%+v: Terminal %v", c.info, r.observe[0].Terminal)
 		}
 		wantResolved(t, &s)
@@ -135,7 +135,7 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 	for name, resolve := range map[string]func(*retrypolicy.Series) error{
 		"success": func(s *retrypolicy.Series) error { return s.Success(policytest.Epoch) },
 		"failure": func(s *retrypolicy.Series) error {
-			_, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.Fail}, transport.Invalid)
+			_, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictFail}, transport.Invalid)
 			return err
 		},
 		"abandon": func(s *retrypolicy.Series) error { return s.Abandon(policytest.Epoch, nil) },
@@ -153,7 +153,7 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 	}
 	// The policy's stop and the gate's refusal end the series too.
 	r := open()
-	r.answer = retrypolicy.Decision{Reason: retrypolicy.OutOfTime, Delay: time.Second}
+	r.answer = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime, Delay: time.Second}
 	s := retrypolicy.Begin(r, "", policytest.Epoch)
 	_, _ = s.Admit(policytest.Epoch, 0)
 	if d, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); err != nil || d != r.answer {
@@ -161,7 +161,7 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 	}
 	wantResolved(t, &s)
 	r = open()
-	r.entry = retrypolicy.Decision{Reason: retrypolicy.Rejected}
+	r.entry = retrypolicy.Decision{Reason: retrypolicy.ReasonRejected}
 	s = retrypolicy.Begin(r, "", policytest.Epoch)
 	if d, err := s.Admit(policytest.Epoch, 0); err != nil || d != r.entry {
 		t.Error(d, err)
@@ -277,19 +277,19 @@ func TestSeriesAllocatesNothing(t *testing.T) {
 
 func TestReasonsHaveTexts(t *testing.T) {
 	seen := map[string]bool{}
-	for r := retrypolicy.ByPolicy; r <= retrypolicy.NegativeDelay; r++ {
+	for r := retrypolicy.ReasonPolicy; r <= retrypolicy.ReasonNegativeDelay; r++ {
 		text := r.Error()
 		if text == "" || seen[text] || text != r.String() || text == "undefined reason" {
 			t.Errorf("reason %d: %q", r, text)
 		}
 		seen[text] = true
-		for other := retrypolicy.ByPolicy; other <= retrypolicy.NegativeDelay; other++ {
+		for other := retrypolicy.ReasonPolicy; other <= retrypolicy.ReasonNegativeDelay; other++ {
 			if errors.Is(&retrypolicy.Error{Reason: r}, other) != (r == other) {
 				t.Errorf("errors.Is(%v, %v)", r, other)
 			}
 		}
 	}
-	if got := (retrypolicy.NegativeDelay + 1).String(); got != "undefined reason" {
+	if got := (retrypolicy.ReasonNegativeDelay + 1).String(); got != "undefined reason" {
 		t.Error(got)
 	}
 }
@@ -299,12 +299,12 @@ func TestErrorText(t *testing.T) {
 		err  retrypolicy.Error
 		want string
 	}{
-		{retrypolicy.Error{Reason: retrypolicy.Rejected}, "rejected before the attempt"},
-		{retrypolicy.Error{Reason: retrypolicy.OutOfAttempts, Retries: 1, Err: transport.Network},
+		{retrypolicy.Error{Reason: retrypolicy.ReasonRejected}, "rejected before the attempt"},
+		{retrypolicy.Error{Reason: retrypolicy.ReasonOutOfAttempts, Retries: 1, Err: transport.Network},
 			"out of attempts after 1 retry: network failure"},
-		{retrypolicy.Error{Reason: retrypolicy.OutOfQuota, Retries: 2, Err: transport.Throttled},
+		{retrypolicy.Error{Reason: retrypolicy.ReasonOutOfQuota, Retries: 2, Err: transport.Throttled},
 			"retry quota exceeded after 2 retries: throttled"},
-		{retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: errors.New("why"), Err: transport.Network},
+		{retrypolicy.Error{Reason: retrypolicy.ReasonCancelled, Cause: errors.New("why"), Err: transport.Network},
 			"cancelled: why: network failure"},
 	} {
 		if got := c.err.Error(); got != c.want {

@@ -50,7 +50,7 @@ var (
 )
 
 func fault(k transport.Kind, text string) error {
-	return &transport.Error{Kind: k, Scope: transport.Connection, Proto: proto, Err: errors.New(text)}
+	return &transport.Error{Kind: k, Scope: transport.ScopeConnection, Proto: proto, Err: errors.New(text)}
 }
 
 const proto = "sntp"

@@ -89,5 +89,5 @@ func asNetwork(err error) error {
 	if transport.Find(err) != nil {
 		return err
 	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Proto: proto, Err: err}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: err}
 }

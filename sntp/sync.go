@@ -75,15 +75,15 @@ func (c *Clock) sync(ctx context.Context) error {
 			_ = series.Abandon(now, ended)
 			return ended
 		}
-		info := classify.Info{Verdict: classify.Again, Kind: transport.KindOf(err), Safe: classify.SafeYes}
+		info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.KindOf(err), Safe: classify.SafeYes}
 		if c.choose() == nil {
-			info.Verdict = classify.Fail
+			info.Verdict = classify.VerdictFail
 		}
 		d, wrong := series.Failure(now, c.opt.Rand(), info, err)
 		switch {
 		case wrong != nil:
 			return wrong
-		case info.Verdict == classify.Fail:
+		case info.Verdict == classify.VerdictFail:
 			return errAllDenied
 		case !d.Retry:
 			return err

@@ -289,7 +289,7 @@ func TestAClientConnectsOnceTheClockIsSet(t *testing.T) {
 		require.NoError(t, client.Start())
 		time.Sleep(10 * time.Minute)
 		status := client.Status()
-		require.Equal(t, device.DisconnectedRetrying, status.State)
+		require.Equal(t, device.StateDisconnectedRetrying, status.State)
 		require.ErrorIs(t, status.Err, transport.ClockUnset)
 		n["a"].mu.Lock()
 		n["a"].silent = false

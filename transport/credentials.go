@@ -176,7 +176,7 @@ func tokenError(ctx context.Context, err error, otherwise Kind) error {
 		return dialError(otherwise, err)
 	}
 	dial := *e
-	dial.Scope = Connection
+	dial.Scope = ScopeConnection
 	if dial.Op == OpNone {
 		dial.Op = OpDial
 	}
@@ -197,7 +197,7 @@ func (c *Credentials) Resource() string {
 }
 
 func dialError(k Kind, cause error) *Error {
-	return &Error{Kind: k, Scope: Connection, Op: OpDial, Err: cause}
+	return &Error{Kind: k, Scope: ScopeConnection, Op: OpDial, Err: cause}
 }
 
 // Validate returns an *Error of Kind Invalid for the first field that is missing or malformed.

@@ -231,7 +231,7 @@ func TestNewTokenErrors(t *testing.T) {
 			}
 		})
 	}
-	if throttled.Scope != transport.Operation {
+	if throttled.Scope != transport.ScopeOperation {
 		t.Error("the user's error was changed")
 	}
 	empty := transport.Credentials{Token: func(context.Context) (transport.Token, error) { return transport.Token{}, nil }}
@@ -264,7 +264,7 @@ func TestNewTokenReturnsTheContextsErrorWhenThatEnded(t *testing.T) {
 func checkDialError(t *testing.T, name string, err error, kind transport.Kind, text string) {
 	t.Helper()
 	e, ok := err.(*transport.Error)
-	if !ok || e.Kind != kind || e.Scope != transport.Connection || e.Op == transport.OpNone ||
+	if !ok || e.Kind != kind || e.Scope != transport.ScopeConnection || e.Op == transport.OpNone ||
 		!strings.Contains(e.Error(), text) {
 		t.Errorf("%s: %#v, want %v of the connection with %q", name, err, kind, text)
 	}

@@ -11,15 +11,15 @@ import (
 type Scope uint8
 
 const (
-	// Operation: the service refused one message or request; the connection stays up.
-	Operation Scope = iota
-	// Connection: the connection failed or was lost, with everything in flight on it.
-	Connection
+	// ScopeOperation: the service refused one message or request; the connection stays up.
+	ScopeOperation Scope = iota
+	// ScopeConnection: the connection failed or was lost, with everything in flight on it.
+	ScopeConnection
 )
 
 // String returns "operation" or "connection".
 func (s Scope) String() string {
-	if s == Connection {
+	if s == ScopeConnection {
 		return "connection"
 	}
 	return "operation"

@@ -85,7 +85,7 @@ func (r *refused) Error() string { return fmt.Sprintf("CONNACK %d", r.code) }
 // errors.Is finds an error's kind, errors.As the protocol's error.
 func ExampleError() {
 	err := fmt.Errorf("start-up: %w", &transport.Error{
-		Kind: transport.Unavailable, Scope: transport.Connection, Op: transport.OpDial, Proto: "mqtt", Err: &refused{3},
+		Kind: transport.Unavailable, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: "mqtt", Err: &refused{3},
 	})
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, transport.Unavailable), errors.Is(err, transport.Network))

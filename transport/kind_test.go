@@ -109,14 +109,15 @@ func TestOpTableIsComplete(t *testing.T) {
 }
 
 func TestScopeText(t *testing.T) {
-	if transport.Operation.String() != "operation" || transport.Connection.String() != "connection" {
-		t.Errorf("%q, %q", transport.Operation, transport.Connection)
+	if transport.ScopeOperation.String() != "operation" || transport.ScopeConnection.String() != "connection" {
+		t.Errorf("%q, %q", transport.ScopeOperation, transport.ScopeConnection)
 	}
 }
 
 func TestOutcomesHaveNames(t *testing.T) {
-	for o, want := range map[transport.Outcome]string{transport.Accept: "accept", transport.Release: "release",
-		transport.Reject: "reject", 9: "undefined outcome"} {
+	for o, want := range map[transport.Outcome]string{transport.OutcomeAccept: "accept",
+		transport.OutcomeRelease: "release",
+		transport.OutcomeReject:  "reject", 9: "undefined outcome"} {
 		if o.String() != want {
 			t.Errorf("%d: %s", o, o)
 		}

@@ -206,7 +206,7 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 func checkMessageError(t *testing.T, name string, err error, kind transport.Kind, text string) {
 	t.Helper()
 	e := transport.Find(err)
-	if e == nil || e.Kind != kind || e.Op != transport.OpSend || e.Scope != transport.Operation ||
+	if e == nil || e.Kind != kind || e.Op != transport.OpSend || e.Scope != transport.ScopeOperation ||
 		!strings.Contains(e.Error(), text) {
 		t.Errorf("%s: %#v (%v), want %v on send with %q", name, e, err, kind, text)
 	}

@@ -44,8 +44,8 @@ type Config struct {
 	// network's dial gets it as a deadline, which net.Dialer divides among the addresses of a name:
 	// one that swallows connections leaves time for the others. 0: not known.
 	DialTimeout time.Duration
-	// Certificates: the caller may send OpIssue. MQTT then announces a version of the hub's API that
-	// has it.
+	// FeatureCertificates: the caller may send OpIssue. MQTT then announces a version of the hub's API
+	// that has it.
 	Certificates bool
 	// Refused, unless nil, reports whether messages that the session refused for the moment still wait
 	// for the caller to look at them or for the end of a pause. The caller may have chosen a batch
@@ -242,25 +242,25 @@ type Reply struct {
 type Features uint8
 
 const (
-	Messages     Features = 1 << iota // cloud-to-device messages
-	Methods                           // direct methods
-	Desired                           // changes of the twin's desired properties
-	Twin                              // answers to twin requests
-	Certificates                      // answers to requests for certificates
+	FeatureMessages     Features = 1 << iota // cloud-to-device messages
+	FeatureMethods                           // direct methods
+	FeatureDesired                           // changes of the twin's desired properties
+	FeatureTwin                              // answers to twin requests
+	FeatureCertificates                      // answers to requests for certificates
 )
 
 // String names one feature; it is empty for a set.
 func (f Features) String() string {
 	switch f {
-	case Messages:
+	case FeatureMessages:
 		return "cloud-to-device messages"
-	case Methods:
+	case FeatureMethods:
 		return "direct methods"
-	case Desired:
+	case FeatureDesired:
 		return "desired properties"
-	case Twin:
+	case FeatureTwin:
 		return "device twins"
-	case Certificates:
+	case FeatureCertificates:
 		return "certificates"
 	}
 	return ""
@@ -270,19 +270,19 @@ func (f Features) String() string {
 type Outcome uint8
 
 const (
-	Accept  Outcome = iota // handled; the hub deletes it
-	Release                // not handled; the hub delivers it again
-	Reject                 // cannot be handled; AMQP, HTTPS: the hub dead-letters it; MQTT: as Accept
+	OutcomeAccept  Outcome = iota // handled; the hub deletes it
+	OutcomeRelease                // not handled; the hub delivers it again
+	OutcomeReject                 // cannot be handled; AMQP, HTTPS: the hub dead-letters it; MQTT: as Accept
 )
 
 // String returns "accept", "release" or "reject".
 func (o Outcome) String() string {
 	switch o {
-	case Accept:
+	case OutcomeAccept:
 		return "accept"
-	case Release:
+	case OutcomeRelease:
 		return "release"
-	case Reject:
+	case OutcomeReject:
 		return "reject"
 	}
 	return "undefined outcome"

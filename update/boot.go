@@ -28,16 +28,16 @@ func Boot(l *Layout, buf []byte) (slot int, err error) {
 		return 0, err
 	}
 	s := j.now
-	if s.phase == Ready || s.phase == Trying {
+	if s.phase == PhaseReady || s.phase == PhaseTrying {
 		if s.tries > 0 && intact(l, s.other(), s.next(), buf) {
-			s.phase = Trying
+			s.phase = PhaseTrying
 			s.tries--
 			if err := j.write(s); err != nil && !j.wrote() {
 				return int(s.active), err // an uncounted start could repeat for ever
 			}
 			return int(s.other()), nil
 		}
-		s.phase, s.outcome = Idle, RolledBack
+		s.phase, s.outcome = PhaseIdle, OutcomeRolledBack
 		if err := j.write(s); err != nil {
 			return int(s.active), err
 		}
@@ -47,7 +47,7 @@ func Boot(l *Layout, buf []byte) (slot int, err error) {
 	}
 	if s.next().Confirmed && intact(l, s.other(), s.next(), buf) {
 		*s.proven() = Image{} // of the decayed image; the next download repairs its slot
-		s.active, s.outcome, s.done = s.other(), RolledBack, 0
+		s.active, s.outcome, s.done = s.other(), OutcomeRolledBack, 0
 		return int(s.active), j.write(s)
 	}
 	return int(s.active), errDamaged

@@ -75,9 +75,9 @@ func TestAMalformedManifestIsRefused(t *testing.T) {
 }
 
 func TestNamesOfUnknownValues(t *testing.T) {
-	require.Equal(t, "trying", Trying.String())
-	require.Equal(t, "unknown", (Trying + 1).String())
-	require.Equal(t, "corrupt", Corrupt.String())
+	require.Equal(t, "trying", PhaseTrying.String())
+	require.Equal(t, "unknown", (PhaseTrying + 1).String())
+	require.Equal(t, "corrupt", OutcomeCorrupt.String())
 	require.Equal(t, "unknown", Outcome(255).String())
 }
 
@@ -101,10 +101,10 @@ func FuzzManifest(f *testing.F) {
 func FuzzRecord(f *testing.F) {
 	r := newRig(&testing.T{})
 	p := make([]byte, recordBytes(writeBlock))
-	s := state{phase: Ready, tries: 2, images: [2]Image{imageOf(1, r.old), imageOf(2, r.new)}}
+	s := state{phase: PhaseReady, tries: 2, images: [2]Image{imageOf(1, r.old), imageOf(2, r.new)}}
 	s.encode(p)
 	f.Add(p[:atCheck])
-	s.phase, s.active = Trying, 1
+	s.phase, s.active = PhaseTrying, 1
 	s.encode(p)
 	f.Add(p[:atCheck])
 	f.Fuzz(func(t *testing.T, content []byte) {

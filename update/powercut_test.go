@@ -41,7 +41,7 @@ func (r *rig) life(confirms bool, afterCut func()) (started int) {
 		require.NoError(r.t, err)
 		status := u.Status()
 		switch {
-		case slot == 0 && status.Outcome == RolledBack, slot == 1 && status.Outcome == Updated:
+		case slot == 0 && status.Outcome == OutcomeRolledBack, slot == 1 && status.Outcome == OutcomeUpdated:
 			return started
 		case slot == 0:
 			cut(r.download(u))
@@ -113,7 +113,7 @@ func TestManyPowerCutsLeaveAnImage(t *testing.T) {
 			}
 		})
 		r.flash.Restore() // without a cut that is still planned
-		confirmed := r.open().Status().Outcome == Updated
+		confirmed := r.open().Status().Outcome == OutcomeUpdated
 		require.True(t, confirms || !confirmed, "seed %d", seed)
 		r.ended(confirmed, started)
 		if confirmed {
@@ -160,7 +160,7 @@ func TestAPowerCutWhileGoingBackLeavesAnImage(t *testing.T) {
 					require.True(t, r.flash.Off())
 					r.flash.Restore()
 					running := r.boot()
-					if name == "decayed" || r.open().Status().Phase == Idle {
+					if name == "decayed" || r.open().Status().Phase == PhaseIdle {
 						require.Equal(t, r.old, running, "operation %d, %v", n, tear)
 						require.Zero(t, r.open().Status().Slot)
 					} else {
@@ -191,7 +191,7 @@ func TestACutDownloadContinues(t *testing.T) {
 	r.source.fail = nil
 	require.Equal(t, r.old, r.boot())
 	u = r.open()
-	want := Status{Phase: Downloading, Running: 1, Next: 2, Done: eraseBlock, Size: int64(len(r.new))}
+	want := Status{Phase: PhaseDownloading, Running: 1, Next: 2, Done: eraseBlock, Size: int64(len(r.new))}
 	require.Equal(t, want, u.Status())
 	r.source.reads = nil
 	require.NoError(t, r.download(u))

@@ -11,10 +11,10 @@ type Phase uint8
 
 // Phases.
 const (
-	Idle        Phase = iota // no update
-	Downloading              // part of the image is in the other slot
-	Ready                    // the image is complete and verified; the next start tries it
-	Trying                   // the new image runs, and is not confirmed
+	PhaseIdle        Phase = iota // no update
+	PhaseDownloading              // part of the image is in the other slot
+	PhaseReady                    // the image is complete and verified; the next start tries it
+	PhaseTrying                   // the new image runs, and is not confirmed
 )
 
 var phases = [...]string{"idle", "downloading", "ready", "trying"}
@@ -27,11 +27,11 @@ type Outcome uint8
 
 // Outcomes.
 const (
-	None       Outcome = iota // there was none, or one has begun
-	Updated                   // the new image was confirmed
-	RolledBack                // the new image did not confirm itself in its starts, or decayed after that
-	Rejected                  // the program gave the image up
-	Corrupt                   // the image does not have the hash of its manifest
+	OutcomeNone       Outcome = iota // there was none, or one has begun
+	OutcomeUpdated                   // the new image was confirmed
+	OutcomeRolledBack                // the new image did not confirm itself in its starts, or decayed after that
+	OutcomeRejected                  // the program gave the image up
+	OutcomeCorrupt                   // the image does not have the hash of its manifest
 )
 
 var outcomes = [...]string{"none", "updated", "rolledBack", "rejected", "corrupt"}
@@ -65,7 +65,7 @@ type Status struct {
 func (s *state) status(err error) Status {
 	st := Status{Phase: s.phase, Outcome: s.outcome, Running: s.proven().Version, Next: s.next().Version,
 		Slot: int(s.active), Done: s.done, Size: s.next().Size, Tries: int(s.tries), Err: err}
-	if s.phase == Trying {
+	if s.phase == PhaseTrying {
 		st.Running = s.next().Version
 	}
 	return st

@@ -157,7 +157,7 @@ func (u *Updater) exclusive(f func() error) error {
 // as after its first acknowledged message. Without an update it does nothing.
 func (u *Updater) Confirm() error {
 	switch s := u.Status(); {
-	case s.Phase != Trying:
+	case s.Phase != PhaseTrying:
 		return nil
 	case u.opt.Version != 0 && u.opt.Version != s.Running:
 		return errOther
@@ -165,7 +165,7 @@ func (u *Updater) Confirm() error {
 	return u.exclusive(func() error {
 		s := u.j.now
 		s.next().Confirmed = true
-		s.active, s.phase, s.outcome, s.tries, s.done = s.other(), Idle, Updated, 0, 0
+		s.active, s.phase, s.outcome, s.tries, s.done = s.other(), PhaseIdle, OutcomeUpdated, 0, 0
 		return u.j.write(s)
 	})
 }
@@ -175,10 +175,10 @@ func (u *Updater) Confirm() error {
 func (u *Updater) Reject() error {
 	return u.exclusive(func() error {
 		s := u.j.now
-		if s.phase == Idle {
+		if s.phase == PhaseIdle {
 			return errNothingNew
 		}
-		s.phase, s.outcome, s.tries = Idle, Rejected, 0
+		s.phase, s.outcome, s.tries = PhaseIdle, OutcomeRejected, 0
 		return u.j.write(s)
 	})
 }
@@ -213,7 +213,7 @@ func (u *Updater) Download(ctx context.Context, manifest []byte, from Source) er
 		if err := u.begin(&m.Image); err != nil {
 			return err
 		}
-		if u.j.now.phase == Ready {
+		if u.j.now.phase == PhaseReady {
 			return nil
 		}
 		if err := u.fill(ctx, from); err != nil {
@@ -228,22 +228,22 @@ func (u *Updater) begin(m *Image) error {
 	s := u.j.now
 	same := s.next().SHA256 == m.SHA256 && s.next().Version == m.Version && s.next().Size == m.Size
 	switch {
-	case s.phase == Trying:
+	case s.phase == PhaseTrying:
 		return errTrying
 	case m.Version <= s.proven().Version:
 		return errOld
 	case m.Size > u.opt.Layout.capacity(s.other()):
 		return errTooLarge
-	case same && (s.phase == Ready || s.phase == Downloading):
+	case same && (s.phase == PhaseReady || s.phase == PhaseDownloading):
 		return nil
-	case same && (s.outcome == RolledBack || s.outcome == Rejected):
+	case same && (s.outcome == OutcomeRolledBack || s.outcome == OutcomeRejected):
 		return errFailed
 	case s.next().Confirmed && !intact(&u.opt.Layout, s.active, s.proven(), u.buffer) &&
 		intact(&u.opt.Layout, s.other(), s.next(), u.buffer):
 		return errDecayed // the other slot has the only image that starts, which perhaps runs
 	}
 	*s.next() = *m
-	s.phase, s.outcome, s.done, s.tries = Downloading, None, 0, 0
+	s.phase, s.outcome, s.done, s.tries = PhaseDownloading, OutcomeNone, 0, 0
 	return u.j.write(s)
 }
 
@@ -306,7 +306,7 @@ func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) er
 // Package retrypolicy goes by the Kind alone.
 func judge(err error) classify.Info {
 	if transport.KindOf(err) == transport.Protocol && errfilter.Of(err).Retry {
-		return classify.Info{Verdict: classify.Again, Kind: transport.Protocol, Safe: classify.SafeYes}
+		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Protocol, Safe: classify.SafeYes}
 	}
 	return classify.Info{}
 }
@@ -317,12 +317,12 @@ func (u *Updater) verify() error {
 	s := u.j.now
 	if !intact(&u.opt.Layout, s.other(), s.next(), u.buffer) {
 		*s.next() = Image{}
-		s.phase, s.outcome, s.done = Idle, Corrupt, 0
+		s.phase, s.outcome, s.done = PhaseIdle, OutcomeCorrupt, 0
 		if err := u.j.write(s); err != nil {
 			return err
 		}
 		return errCorrupt
 	}
-	s.phase, s.tries = Ready, u.opt.Tries
+	s.phase, s.tries = PhaseReady, u.opt.Tries
 	return u.j.write(s)
 }

@@ -26,7 +26,7 @@ func TestAnUpdate(t *testing.T) {
 	require.Equal(t, r.old, r.boot())
 
 	require.NoError(t, r.download(u))
-	require.Equal(t, Status{Phase: Ready, Running: 1, Next: 2, Done: 765, Size: 765, Tries: 2}, u.Status())
+	require.Equal(t, Status{Phase: PhaseReady, Running: 1, Next: 2, Done: 765, Size: 765, Tries: 2}, u.Status())
 	require.NoError(t, r.download(u), "it is there")
 	require.Len(t, r.source.reads, 12)
 	require.Equal(t, []string{
@@ -39,17 +39,17 @@ func TestAnUpdate(t *testing.T) {
 
 	require.Equal(t, r.new, r.boot())
 	u = r.open()
-	require.Equal(t, Status{Phase: Trying, Running: 2, Next: 2, Done: 765, Size: 765, Tries: 1}, u.Status())
+	require.Equal(t, Status{Phase: PhaseTrying, Running: 2, Next: 2, Done: 765, Size: 765, Tries: 1}, u.Status())
 	require.ErrorIs(t, r.download(u), errTrying)
 	require.NoError(t, u.Confirm())
-	require.Equal(t, Status{Outcome: Updated, Running: 2, Next: 1, Slot: 1, Size: 600}, u.Status())
+	require.Equal(t, Status{Outcome: OutcomeUpdated, Running: 2, Next: 1, Slot: 1, Size: 600}, u.Status())
 	for range 5 {
 		require.Equal(t, r.new, r.boot())
 	}
 	require.ErrorIs(t, r.download(r.open()), errOld)
 	old := manifest(t, "board", imageOf(1, r.old)) // its signature is right, as in an attack
 	require.ErrorIs(t, r.open().Download(t.Context(), old, r.source), errOld)
-	require.Equal(t, Status{Outcome: Updated, Running: 2, Next: 1, Slot: 1, Size: 600}, r.open().Status())
+	require.Equal(t, Status{Outcome: OutcomeUpdated, Running: 2, Next: 1, Slot: 1, Size: 600}, r.open().Status())
 }
 
 func TestAnImageThatDoesNotConfirmGoesBack(t *testing.T) {
@@ -61,7 +61,7 @@ func TestAnImageThatDoesNotConfirmGoesBack(t *testing.T) {
 		require.Equal(t, r.old, r.boot(), "two starts were given")
 	}
 	u := r.open()
-	require.Equal(t, RolledBack, u.Status().Outcome)
+	require.Equal(t, OutcomeRolledBack, u.Status().Outcome)
 	require.Equal(t, uint32(1), u.Status().Running)
 	require.ErrorIs(t, r.download(u), errFailed, "it would fail again")
 	require.NoError(t, u.Download(t.Context(), manifest(t, "board", imageOf(3, r.new)), r.source))
@@ -75,7 +75,7 @@ func TestAnImageThatRejectsItselfGoesBack(t *testing.T) {
 	require.Equal(t, r.new, r.boot())
 	require.NoError(t, r.open().Reject())
 	require.Equal(t, r.old, r.boot())
-	require.Equal(t, Rejected, r.open().Status().Outcome)
+	require.Equal(t, OutcomeRejected, r.open().Status().Outcome)
 	require.ErrorIs(t, r.download(r.open()), errFailed)
 }
 
@@ -112,7 +112,7 @@ func TestAnImageWithAnotherHashIsNeverStarted(t *testing.T) {
 	r.source.image = content(3, len(r.new))
 	require.ErrorIs(t, r.download(r.open()), errCorrupt)
 	require.Equal(t, r.old, r.boot())
-	require.Equal(t, Status{Outcome: Corrupt, Running: 1}, r.open().Status())
+	require.Equal(t, Status{Outcome: OutcomeCorrupt, Running: 1}, r.open().Status())
 	r.source.image = r.new
 	require.NoError(t, r.download(r.open()), "the source was repaired")
 	require.Equal(t, r.new, r.boot())
@@ -123,7 +123,7 @@ func TestDecayIsNoticedAtTheStart(t *testing.T) {
 	require.NoError(t, r.download(r.open()))
 	r.flash.Damage(r.layout.offset(1)+100, 4)
 	require.Equal(t, r.old, r.boot())
-	require.Equal(t, RolledBack, r.open().Status().Outcome)
+	require.Equal(t, OutcomeRolledBack, r.open().Status().Outcome)
 
 	r = newRig(t)
 	require.NoError(t, r.download(r.open()))
@@ -131,7 +131,7 @@ func TestDecayIsNoticedAtTheStart(t *testing.T) {
 	require.NoError(t, r.open().Confirm())
 	r.flash.Damage(r.layout.offset(1)+100, 4)
 	require.Equal(t, r.old, r.boot(), "the image before it worked too")
-	require.Equal(t, Status{Outcome: RolledBack, Running: 1}, r.open().Status())
+	require.Equal(t, Status{Outcome: OutcomeRolledBack, Running: 1}, r.open().Status())
 	require.Equal(t, r.old, r.boot())
 	require.NoError(t, r.download(r.open()), "into the slot that does not run")
 	require.Equal(t, r.new, r.boot())
@@ -179,12 +179,12 @@ func TestAnImageConfirmsOnlyItself(t *testing.T) {
 	u, err := Open(o)
 	require.NoError(t, err)
 	require.ErrorIs(t, u.Confirm(), errOther)
-	require.Equal(t, Trying, u.Status().Phase)
+	require.Equal(t, PhaseTrying, u.Status().Phase)
 	o.Version = 2
 	u, err = Open(o)
 	require.NoError(t, err)
 	require.NoError(t, u.Confirm())
-	require.Equal(t, Updated, u.Status().Outcome)
+	require.Equal(t, OutcomeUpdated, u.Status().Outcome)
 	o.Version = 7
 	u, err = Open(o)
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestOnlyACountedStartHappens(t *testing.T) {
 		if !done {
 			require.ErrorContains(t, err, "verify failed")
 			require.Zero(t, slot)
-			require.Equal(t, Ready, r.open().Status().Phase)
+			require.Equal(t, PhaseReady, r.open().Status().Phase)
 			continue
 		}
 		require.NoError(t, err)
@@ -312,7 +312,7 @@ func TestTheContextEndsADownload(t *testing.T) {
 		go func() { ended <- u.Download(ctx, manifest(t, "board", imageOf(2, r.new)), r.source) }()
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, u.Reject(), errBusy)
-		require.Equal(t, Downloading, u.Status().Phase)
+		require.Equal(t, PhaseDownloading, u.Status().Phase)
 		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 	})
 }

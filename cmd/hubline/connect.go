@@ -113,7 +113,7 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 	o.RetryPolicy = policy
 	o.OnStatus = func(status device.Status) {
 		x.report(status)
-		if status.State == device.Disconnected && status.Err != nil {
+		if status.State == device.StateDisconnected && status.Err != nil {
 			s.giveUp(status.Err)
 		}
 	}
@@ -126,12 +126,12 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 // report prints what a person has to know of a status.
 func (x *connection) report(s device.Status) {
 	switch s.Reason {
-	case device.ConnectionLost, device.AttemptFailed, device.Paused, device.Held:
+	case device.ReasonConnectionLost, device.ReasonAttemptFailed, device.ReasonPaused, device.ReasonHeld:
 		x.say("%v, next attempt in %v: %v", s.Reason, s.Delay.Round(time.Millisecond), s.Err)
 		x.hint(s)
-	case device.ConnectionOK:
+	case device.ReasonConnectionOK:
 		x.say("connected")
-	case device.ClockJumped, device.Planned, device.TokenRenewal:
+	case device.ReasonClockJumped, device.ReasonPlanned, device.ReasonTokenRenewal:
 		x.say("%v", s.Reason)
 	default: // the beginning of attempts, and ends, which the command reports
 	}
@@ -140,8 +140,8 @@ func (x *connection) report(s device.Status) {
 func (x *connection) hint(s device.Status) {
 	if text, ok := doctor.OfProxy(s.Err); ok && s.Retry <= 1 {
 		x.say("  %s", text)
-	} else if text := s.Hint(); s.Suspect != device.NoSuspect {
-		guess := s.Suspect == device.QuotaUsedUp || s.Suspect == device.BadMessage
+	} else if text := s.Hint(); s.Suspect != device.SuspectNone {
+		guess := s.Suspect == device.SuspectQuotaUsedUp || s.Suspect == device.SuspectBadMessage
 		if x.broker && guess && strings.HasPrefix(text, s.Suspect.String()) {
 			text = "the broker may not allow this device the topic, or not take the message, or a limit is reached"
 		}

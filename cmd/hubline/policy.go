@@ -68,7 +68,7 @@ func series(p retrypolicy.Policy, retries int) (all []delay) {
 		var d [3]time.Duration
 		for i, draw := range draws {
 			last[i] = p.Decide(retrypolicy.Attempt{Retry: n, Rand: draw, Last: last[i], Elapsed: elapsed[i],
-				Scope: transport.Connection, Kind: transport.Network, Err: transport.Network})
+				Scope: transport.ScopeConnection, Kind: transport.Network, Err: transport.Network})
 			d[i] = last[i].Delay
 			elapsed[i] += d[i]
 		}

@@ -223,9 +223,9 @@ func TestPolicyDraws(t *testing.T) {
 		}
 		require.Equal(t, io.EOF, err, p.Name)
 	}
-	delays := series(retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}, 2)
+	delays := series(retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.JitterFull}, 2)
 	require.Equal(t, time.Duration(0), delays[1].low)
 	require.Equal(t, time.Second, delays[1].middle)
-	delays = series(retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.Decorrelated}, 2)
+	delays = series(retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.JitterDecorrelated}, 2)
 	require.Greater(t, delays[1].high, 2*delays[0].high, "each delay follows from the one before")
 }

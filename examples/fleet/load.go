@@ -126,7 +126,7 @@ func (d *sender) send(ctx context.Context, interval time.Duration, book *ledger)
 			return nil
 		}
 		next.Reset(interval)
-		if now := d.client.Status(); now.State == device.Disconnected && now.Err != nil {
+		if now := d.client.Status(); now.State == device.StateDisconnected && now.Err != nil {
 			return now.Err
 		}
 		if err := d.enqueue(ctx); err != nil && ctx.Err() == nil {

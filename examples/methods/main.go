@@ -45,7 +45,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	connected := make(chan struct{}, 16)
 	client, err := device.New(own.Creds, own.Transport, &device.Options{OnStatus: func(s device.Status) {
 		fmt.Println("device  ", s.State, s.Reason)
-		if s.State == device.Connected {
+		if s.State == device.StateConnected {
 			select {
 			case connected <- struct{}{}:
 			default: // no receiver: the target is a real hub

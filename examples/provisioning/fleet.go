@@ -36,7 +36,7 @@ func (c *cloud) registerTheFleet(ctx context.Context) (sent []string, err error)
 		// So that the example ends soon. The default spreads the refused devices over minutes.
 		Policy: retrypolicy.Fixed{Delay: time.Second, Jitter: 0.5},
 		OnEvent: func(e provisioning.Event) {
-			if e.Step == provisioning.Retrying && told.Add(1) <= 3 {
+			if e.Step == provisioning.StepRetrying && told.Add(1) <= 3 {
 				c.say("a device", e)
 			}
 		},

@@ -35,17 +35,17 @@ func (p *printer) settle() {
 // status is the client's OnStatus.
 func (p *printer) status(s device.Status) {
 	switch s.Reason {
-	case device.Connecting:
+	case device.ReasonConnecting:
 		if s.Retry > 0 {
 			p.line("device     retry %d begins", s.Retry)
 		}
-	case device.ConnectionOK:
+	case device.ReasonConnectionOK:
 		p.line("device     connected")
-	case device.ConnectionLost:
+	case device.ReasonConnectionLost:
 		p.line("device     LOST the connection: %v; retry %d in %v", s.Err, s.Retry, s.Delay.Round(time.Millisecond))
-	case device.AttemptFailed:
+	case device.ReasonAttemptFailed:
 		p.line("device     attempt failed: %v; retry %d in %v", s.Err, s.Retry, s.Delay.Round(time.Millisecond))
-	case device.Paused:
+	case device.ReasonPaused:
 		p.line("device     pauses for %v: %v", s.Delay.Round(time.Millisecond), s.Err)
 	default:
 		if s.Err != nil {

@@ -58,7 +58,7 @@ func (r *readings) send(ctx context.Context, c *device.Client, p *sampler, out *
 			s := c.Stats()
 			out.line("progress   sent %d, acknowledged %d, waiting %d", s.Accepted, s.Acknowledged, s.Queued)
 		}
-		if s := c.Status(); s.State == device.Disconnected {
+		if s := c.Status(); s.State == device.StateDisconnected {
 			return fmt.Errorf("the client gave up: %w", s.Err)
 		}
 		select {

@@ -174,7 +174,7 @@ func (b *board) cutPower(s update.Status) {
 	if s.Err != nil {
 		fmt.Printf("board    has %d of %d bytes: %v\n", s.Done, s.Size, s.Err)
 	}
-	if s.Phase == update.Downloading && s.Done == 6*eraseBlock && b.powerCuts == 0 {
+	if s.Phase == update.PhaseDownloading && s.Done == 6*eraseBlock && b.powerCuts == 0 {
 		b.flash.CutAt(100, flashsim.Bits, 1)
 	}
 }

@@ -62,7 +62,7 @@ func Get(ctx context.Context, get func(context.Context) (*tls.Certificate, error
 }
 
 func certificateError(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial,
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial,
 		Err: &labelError{"client certificate: ", cause}}
 }
 

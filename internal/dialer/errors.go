@@ -15,7 +15,7 @@ import (
 func (p *Protocol) Error(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		kept := *e
-		kept.Scope, kept.Op, kept.Proto, kept.Err = transport.Connection, transport.OpDial, p.Name, scrub.Cause(kept.Err)
+		kept.Scope, kept.Op, kept.Proto, kept.Err = transport.ScopeConnection, transport.OpDial, p.Name, scrub.Cause(kept.Err)
 		return &kept
 	}
 	kind, hint := p.dialKind(err)
@@ -26,12 +26,12 @@ func (p *Protocol) Error(err error) *transport.Error {
 	if neterr.MayBeDamage(err) {
 		cause = damagedError{cause}
 	}
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name, Err: cause}
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: p.Name, Err: cause}
 }
 
 // Invalid returns the error of a dial with wrong options or credentials.
 func (p *Protocol) Invalid(text string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name,
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: p.Name,
 		Err: errors.New(text)}
 }
 

@@ -71,7 +71,7 @@ func TestKindsOfDialErrors(t *testing.T) {
 	} {
 		e := proto.Error(c.err)
 		require.Equal(t, c.kind, e.Kind, "%T %v", c.err, c.err)
-		require.Equal(t, transport.Connection, e.Scope)
+		require.Equal(t, transport.ScopeConnection, e.Scope)
 		require.Equal(t, transport.OpDial, e.Op)
 		require.Equal(t, "example", e.Proto)
 		if transport.Find(c.err) == nil {

@@ -118,7 +118,7 @@ func notVerifiedYet(err error) error {
 }
 
 func rootsError(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial,
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial,
 		Err: &labelError{"roots of the server: ", cause}}
 }
 

@@ -239,7 +239,7 @@ func requireFailure(t *testing.T, x *rootsFixture, kind transport.Kind, text str
 	began := time.Now()
 	_, failed := x.dial(ctx)
 	require.Equal(t, kind, failed.Kind, "%v", failed)
-	require.Equal(t, transport.Connection, failed.Scope)
+	require.Equal(t, transport.ScopeConnection, failed.Scope)
 	require.Equal(t, transport.OpDial, failed.Op)
 	require.ErrorContains(t, failed, text)
 	require.Equal(t, connections, x.connections)

@@ -110,14 +110,14 @@ func (h *Broker) CredsWith(t testing.TB, key string) *transport.Credentials {
 }
 
 // Calls are the features of the hub besides messages.
-const Calls = transport.Methods | transport.Desired | transport.Twin
+const Calls = transport.FeatureMethods | transport.FeatureDesired | transport.FeatureTwin
 
 // Pair returns the suite's input for the given transport and this hub. Transports that support
 // Calls add them to its Features.
 func (h *Broker) Pair(t testing.TB, tr transport.Transport) *transporttest.Pair {
 	p := &transporttest.Pair{
 		Transport: tr, Creds: h.CredsWith(t, ""), WrongCreds: h.CredsWith(t, WrongKey), Hub: h,
-		HubMarks: marks, Features: transport.Messages, MarksAgain: true, TellsAgain: true, System: true,
+		HubMarks: marks, Features: transport.FeatureMessages, MarksAgain: true, TellsAgain: true, System: true,
 	}
 	if h.plain {
 		p.Topic = "devices/" + h.id + "/up/other"
@@ -189,13 +189,13 @@ func (h *Broker) Refuse(r transporttest.Refusal) {
 		h.refusal = nil
 	}
 	switch r {
-	case transporttest.Unreachable:
+	case transporttest.RefusalUnreachable:
 		h.refusal = h.Inject(fault.Fault{Kind: fault.Absent})
-	case transporttest.Mute:
+	case transporttest.RefusalMute:
 		h.refusal = h.Inject(fault.Fault{Kind: fault.SwallowConnack, Times: -1})
-	case transporttest.Unavailable:
+	case transporttest.RefusalUnavailable:
 		h.refusal = h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1})
-	case transporttest.None:
+	case transporttest.RefusalNone:
 	}
 }
 

@@ -24,11 +24,11 @@ func Ended(ctx context.Context, err, closed error) *transport.Error {
 		return e
 	}
 	switch why.Reason {
-	case retrypolicy.Cancelled:
+	case retrypolicy.ReasonCancelled:
 		return Cancelled(ctx, why.Err, closed)
-	case retrypolicy.PastDeadline:
+	case retrypolicy.ReasonPastDeadline:
 		e.Kind, e.Err = transport.Cancelled, operr.With(context.DeadlineExceeded, err)
-	case retrypolicy.NotRetryable, retrypolicy.Unsafe:
+	case retrypolicy.ReasonNotRetryable, retrypolicy.ReasonUnsafe:
 		if inner := transport.Find(why.Err); inner != nil {
 			e.Kind, e.Scope, e.Op, e.RetryAfter, e.Err = inner.Kind, inner.Scope, inner.Op, inner.RetryAfter, why.Err
 			if errchain.Same(inner, why.Err) {
@@ -46,7 +46,7 @@ func Cancelled(ctx context.Context, failure, closed error) *transport.Error {
 	if errchain.Same(failure, ctx.Err()) {
 		failure = nil
 	}
-	e := operr.Cancelled(ctx, transport.OpSend, transport.Operation, failure)
+	e := operr.Cancelled(ctx, transport.OpSend, transport.ScopeOperation, failure)
 	if errchain.Same(context.Cause(ctx), closed) {
 		e.Kind = transport.Closed
 	}

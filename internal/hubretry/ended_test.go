@@ -32,7 +32,7 @@ func TestTheErrorOfASeriesThatEnded(t *testing.T) {
 	}{
 		"not to be retried": {once, refused, nil, transport.NotFound, nil, "dial: not found: gone"},
 		"wrapped":           {once, retrypolicy.Permanent(busy), nil, transport.Unavailable, []error{busy}, ""},
-		"by the policy":     {once, busy, nil, transport.RetryExpired, []error{busy, retrypolicy.OutOfAttempts}, ""},
+		"by the policy":     {once, busy, nil, transport.RetryExpired, []error{busy, retrypolicy.ReasonOutOfAttempts}, ""},
 		"an invalid policy": {retrypolicy.MaxAttempts{}, busy, nil, transport.Invalid, nil, ""},
 		"closed": {slow, busy, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancelCause(ctx)
@@ -46,7 +46,7 @@ func TestTheErrorOfASeriesThatEnded(t *testing.T) {
 		}, transport.Cancelled, []error{busy, context.Canceled}, ""},
 		"before its deadline": {slow, busy, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, time.Minute)
-		}, transport.Cancelled, []error{busy, context.DeadlineExceeded, retrypolicy.PastDeadline}, ""},
+		}, transport.Cancelled, []error{busy, context.DeadlineExceeded, retrypolicy.ReasonPastDeadline}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {

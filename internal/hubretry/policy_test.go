@@ -23,7 +23,7 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 	s := retrypolicy.Begin(hubretry.Policy(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
 	_, err = s.Admit(now, 0)
 	require.NoError(t, err)
-	d, err := s.Failure(now, 0, classify.Info{Verdict: classify.Again, Kind: transport.Network}, transport.Network)
+	d, err := s.Failure(now, 0, classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}, transport.Network)
 	require.NoError(t, err)
 	require.True(t, d.Retry)
 	require.Equal(t, 495, bucket.Tokens(now))

@@ -36,7 +36,7 @@ func TestTheErrorOfAContextIsNotRetryableAndShowsItsCauses(t *testing.T) {
 			"send: cancelled: context canceled; shutting down; network failure: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := operr.Cancelled(c.ctx, transport.OpSend, transport.Operation, c.state)
+			err := operr.Cancelled(c.ctx, transport.OpSend, transport.ScopeOperation, c.state)
 			for _, target := range c.is {
 				require.ErrorIs(t, err, target)
 			}
@@ -56,7 +56,7 @@ func TestNoPlace(t *testing.T) {
 			"unset, "+
 			"or use MQTT with Options.Dialect for a broker")
 		require.False(t, errfilter.Retryable(err))
-		require.Equal(t, transport.Operation, err.Scope)
+		require.Equal(t, transport.ScopeOperation, err.Scope)
 	}
 	require.Nil(t, operr.NoPlace(&transport.Message{AtMostOnce: true}, "HTTPS", false))
 	require.Nil(t, operr.NoPlace(&transport.Message{ResponseTopic: "a"}, "AMQP", true))
@@ -72,7 +72,7 @@ func TestNoPlaceOutsideHubs(t *testing.T) {
 		err := operr.NoPlaceOutsideHubs(m, "HTTPS", places...)
 		require.EqualError(t, err, "send: unsupported: message "+field+" has no place over HTTPS to this peer; leave it "+
 			"unset, or use a transport to a hub that has it")
-		require.Equal(t, transport.Operation, err.Scope)
+		require.Equal(t, transport.ScopeOperation, err.Scope)
 		places = append(places, field)
 	}
 	require.Nil(t, operr.NoPlaceOutsideHubs(m, "HTTPS", places...))

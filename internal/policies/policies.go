@@ -73,8 +73,8 @@ var jitters = []struct {
 	name  string
 	value retrypolicy.Jitter
 }{
-	{"none", retrypolicy.NoJitter}, {"full", retrypolicy.FullJitter}, {"equal", retrypolicy.EqualJitter},
-	{"decorrelated", retrypolicy.Decorrelated},
+	{"none", retrypolicy.JitterNone}, {"full", retrypolicy.JitterFull}, {"equal", retrypolicy.JitterEqual},
+	{"decorrelated", retrypolicy.JitterDecorrelated},
 }
 
 // Names returns the names of all policies.
@@ -175,7 +175,7 @@ func (v *values) jitter(key string) retrypolicy.Jitter {
 		names = append(names, j.name)
 	}
 	v.fail(key, "a kind of jitter; write "+strings.Join(names, ", "))
-	return retrypolicy.NoJitter
+	return retrypolicy.JitterNone
 }
 
 // limit applies the parameters that all policies have.

@@ -28,7 +28,7 @@ func Of(connection, message, paced retrypolicy.Policy, a *retrypolicy.Attempt) r
 	switch {
 	case paced != nil && pacing.IsSlow(a.Kind):
 		return paced
-	case a.Scope == transport.Connection:
+	case a.Scope == transport.ScopeConnection:
 		return connection
 	}
 	return message
@@ -86,10 +86,10 @@ const (
 
 // Useful reports whether a connection that was not stable made enough progress to begin the count
 // of retries anew: a message was acknowledged or received on it, and it was up for much longer than
-// the delay before it. A connection that ended with a slow pace (errfilter.Slow) is not useful, so
-// the delay stays.
+// the delay before it. A connection that ended with a slow pace (errfilter.PaceSlow) is not useful,
+// so the delay stays.
 func Useful(up, before time.Duration, progress bool, pace errfilter.Pace) bool {
-	return up >= usefulTime && up/usefulShare >= before && progress && pace == errfilter.Normal
+	return up >= usefulTime && up/usefulShare >= before && progress && pace == errfilter.PaceNormal
 }
 
 // ShortLife is the remaining life below which a token is not renewed.

@@ -80,7 +80,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 			require.ErrorIs(t, err, kind)
 			require.False(t, errfilter.Retryable(err))
 			require.Equal(t, uint64(1), c.Stats().Attempts, "one attempt, no retry")
-			require.Equal(t, device.NotRetryable, c.Status().Reason)
+			require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 			require.NotEmpty(t, c.Status().Hint())
 			for _, secret := range []string{otherKey, "SharedAccessSignature", "sig="} {
 				require.False(t, strings.Contains(err.Error(), secret), "%v", err)
@@ -137,6 +137,6 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		require.Equal(t, 1, hub.Len())
 		m.Body = append(m.Body, 0)
 		require.ErrorIs(t, c.Send(ctx, m), transport.TooLarge)
-		require.Equal(t, device.Connected, c.Status().State)
+		require.Equal(t, device.StateConnected, c.Status().State)
 	})
 }

@@ -44,7 +44,7 @@ func TestConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 				e.hub.Inject(fault.Fault{Kind: fault.ForgetSession})
 			}
 			require.NoError(t, p.reconnected(), "round %d", round)
-			require.Equal(t, device.Connected, p.client.Status().State)
+			require.Equal(t, device.StateConnected, p.client.Status().State)
 			begin := time.Now()
 			require.NoError(t, p.calls(answers), "round %d", round)
 			require.NoError(t, errors.Join(p.change(), p.told(), p.asks(getTwin), p.asks(patchTwin)), "round %d", round)
@@ -124,7 +124,7 @@ func TestNoRetryEndsTwinCalls(t *testing.T) {
 		go func() { result <- getTwin(context.Background(), p) }()
 		require.Error(t, <-result)
 		synctest.Wait()
-		require.Equal(t, device.Disconnected, p.client.Status().State)
+		require.Equal(t, device.StateDisconnected, p.client.Status().State)
 		require.Error(t, getTwin(context.Background(), p), "at once")
 		gone.Remove()
 		require.NoError(t, p.reconnected())

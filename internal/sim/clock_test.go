@@ -49,7 +49,7 @@ func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 					defer c.Close()
 					require.NoError(t, c.Start())
 					time.Sleep(time.Hour)
-					require.Equal(t, device.DisconnectedRetrying, c.Status().State, "%v", c.Status().Err)
+					require.Equal(t, device.StateDisconnectedRetrying, c.Status().State, "%v", c.Status().Err)
 					require.ErrorIs(t, c.Status().Err, transport.ClockUnset)
 					set.Store(true)
 					began := time.Now()

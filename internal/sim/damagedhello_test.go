@@ -76,7 +76,7 @@ func flipTheClientHello(t *testing.T, with engine, step int) {
 			err = c.Open(ctx)
 			cancel()
 			require.NoError(t, err, "byte %d of %d, flip %#x", at, hello, flip)
-			require.Equal(t, device.Connected, c.Status().State)
+			require.Equal(t, device.StateConnected, c.Status().State)
 			if c.Stats().Attempts > 1 {
 				damaging++
 			}
@@ -132,7 +132,7 @@ func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
 					err = c.Open(ctx)
 					require.ErrorIs(t, err, refusal.kind)
 					require.ErrorContains(t, err, " dial: "+refusal.kind.String()+refusal.text)
-					require.Equal(t, device.NotRetryable, c.Status().Reason)
+					require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 					require.Equal(t, 1+errfilter.MaxDamage, dials)
 				})
 			})

@@ -109,7 +109,7 @@ var engines = []engine{
 	{name: "amqp, SASL PLAIN", variant: true, protocol: hubdata.AMQP, twins: true, batches: true, sasl: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
 			o := w.amqp()
-			o.Auth = amqp.Plain
+			o.Auth = amqp.AuthPlain
 			return amqp.New(o)
 		}},
 	{name: "amqp, shared", variant: true, protocol: hubdata.AMQP, twins: true, batches: true, shared: true,

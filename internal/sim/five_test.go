@@ -58,7 +58,7 @@ func TestEnhancedAuthenticationIsRenewedInPlace(t *testing.T) {
 				for i := range n {
 					require.NoError(t, c.Send(t.Context(), &transport.Message{ID: strconv.Itoa(i)}))
 					time.Sleep(time.Minute)
-					if c.Status().State == device.Disconnected {
+					if c.Status().State == device.StateDisconnected {
 						require.NoError(t, c.Start())
 					}
 				}

@@ -211,10 +211,10 @@ func (s *site) promised(r *siteRow) error {
 			kind := transport.KindOf(st.Err)
 			switch {
 			case st.Err == nil:
-			case r.daemon.Kind != 0 && kind == network && st.Reason == device.ConnectionLost: // the plan's own cut
+			case r.daemon.Kind != 0 && kind == network && st.Reason == device.ReasonConnectionLost: // the plan's own cut
 			case !slices.Contains(r.kinds, kind):
 				return fmt.Errorf("%s reported %w, promised were %v", m.id, st.Err, r.kinds)
-			case (st.State == device.Disconnected) != slices.Contains(r.terminal, kind):
+			case (st.State == device.StateDisconnected) != slices.Contains(r.terminal, kind):
 				return fmt.Errorf("%s was %v after %w", m.id, st.State, st.Err)
 			default:
 				noticed[kind] = true

@@ -19,9 +19,9 @@ var amqpMatrix = matrix{
 		}, openOp, false},
 		{"send one", speaks, sendOp(1), false},
 		{"window", speaks, sendOp(150), true}, // the status does not report a batch refused because of one message
-		{"accept", receives, receiveOp(transport.Accept), false},
-		{"release", receives, receiveOp(transport.Release), false},
-		{"reject", receives, receiveOp(transport.Reject), false},
+		{"accept", receives, receiveOp(transport.OutcomeAccept), false},
+		{"release", receives, receiveOp(transport.OutcomeRelease), false},
+		{"reject", receives, receiveOp(transport.OutcomeReject), false},
 		{"renew", speaks, renewOp, true},
 		{"close", func(_ engine, r row) bool {
 			return r.fault.Kind != fault.DetachWhileIdle && !r.calls()
@@ -293,7 +293,7 @@ func twoDevicesOp(e *env, r row) error {
 	if err := other.message(1); err != nil {
 		return err
 	}
-	if err := other.received(transport.Accept); err != nil {
+	if err := other.received(transport.OutcomeAccept); err != nil {
 		return err
 	}
 	if err := e.dev.flushed(); err != nil {

@@ -175,7 +175,7 @@ func (p *party) told() error {
 		n := len(p.calling.told)
 		return n > 0 && p.calling.told[n-1].Version == p.calling.desired
 	}, func() {
-		if p.client.Status().State == device.Disconnected {
+		if p.client.Status().State == device.StateDisconnected {
 			_ = p.client.Start()
 		}
 		if looks++; p.row.unsaid && looks%600 == 0 { // every minute
@@ -241,7 +241,7 @@ func (p *party) called(method string) error {
 		case p.row.calls() && !p.row.uncalled:
 			return fmt.Errorf("the call failed: %w", err)
 		}
-		if p.client.Status().State == device.Disconnected {
+		if p.client.Status().State == device.StateDisconnected {
 			_ = p.client.Start()
 		}
 	}

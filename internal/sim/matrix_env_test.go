@@ -92,9 +92,9 @@ func (p *party) handle(_ context.Context, m *transport.Message) error {
 	defer p.mu.Unlock()
 	p.got[m.ID]++
 	switch {
-	case p.outcome == transport.Reject:
+	case p.outcome == transport.OutcomeReject:
 		return device.ErrReject
-	case p.outcome == transport.Release && p.got[m.ID] == 1:
+	case p.outcome == transport.OutcomeRelease && p.got[m.ID] == 1:
 		return errors.New("not now")
 	}
 	return nil
@@ -242,7 +242,7 @@ func (p *party) message(n int) error {
 // outcome, and the hub knows it.
 func (p *party) received(o transport.Outcome) error {
 	state := hubdata.Completed
-	if o == transport.Reject && p.with.protocol != hubdata.MQTT { // MQTT cannot reject
+	if o == transport.OutcomeReject && p.with.protocol != hubdata.MQTT { // MQTT cannot reject
 		state = hubdata.Rejected
 	}
 	fresh := p.fromCloud
@@ -258,7 +258,7 @@ func (p *party) received(o transport.Outcome) error {
 		}
 		return true
 	}, func() {
-		if p.client.Status().State == device.Disconnected {
+		if p.client.Status().State == device.StateDisconnected {
 			_ = p.client.Start()
 		}
 	})
@@ -269,7 +269,7 @@ func (p *party) received(o transport.Outcome) error {
 	defer p.mu.Unlock()
 	for i := range p.fromCloud {
 		least := 1
-		if o == transport.Release && i >= p.fromCloud-fresh {
+		if o == transport.OutcomeRelease && i >= p.fromCloud-fresh {
 			least = 2
 		}
 		if n := p.got[strconv.Itoa(i+1)]; n < least {
@@ -282,7 +282,7 @@ func (p *party) received(o transport.Outcome) error {
 // works checks that everything works without a fault.
 func (p *party) works() error {
 	p.mu.Lock()
-	p.outcome = transport.Accept
+	p.outcome = transport.OutcomeAccept
 	p.mu.Unlock()
 	p.publish(1)
 	if err := p.flushed(); err != nil {
@@ -291,7 +291,7 @@ func (p *party) works() error {
 	if err := p.message(1); err != nil {
 		return fmt.Errorf("afterwards: %w", err)
 	}
-	if err := p.received(transport.Accept); err != nil {
+	if err := p.received(transport.OutcomeAccept); err != nil {
 		return fmt.Errorf("afterwards: %w", err)
 	}
 	if p.calling.on {
@@ -320,13 +320,13 @@ func (p *party) promised(r row, unnoticed bool) error {
 	noticed := false
 	for _, s := range p.statuses {
 		switch {
-		case s.Err == nil || s.Reason == device.OpenCancelled:
+		case s.Err == nil || s.Reason == device.ReasonOpenCancelled:
 		case slices.Contains(r.kinds, transport.KindOf(s.Err)):
 			noticed = true
-			if (s.State == device.Disconnected) != r.terminal {
+			if (s.State == device.StateDisconnected) != r.terminal {
 				return fmt.Errorf("%v on %w: terminal is promised to be %v", s.State, s.Err, r.terminal)
 			}
-		case p.dropped && errors.Is(s.Err, transport.Network) && s.Reason == device.ConnectionLost:
+		case p.dropped && errors.Is(s.Err, transport.Network) && s.Reason == device.ReasonConnectionLost:
 		default:
 			return fmt.Errorf("the status tells %w, promised were %v", s.Err, r.kinds)
 		}

@@ -23,9 +23,9 @@ var httpMatrix = matrix{
 			return r.class != atSettle && r.fault.Kind != fault.Throttle // a single request does not notice it
 		}, sendOp(1), false},
 		{"window", sends, sendOp(150), true}, // the status does not report a batch refused because of one message
-		{"accept", looks, receiveOp(transport.Accept), false},
-		{"release", looks, receiveOp(transport.Release), false},
-		{"reject", looks, receiveOp(transport.Reject), false},
+		{"accept", looks, receiveOp(transport.OutcomeAccept), false},
+		{"release", looks, receiveOp(transport.OutcomeRelease), false},
+		{"reject", looks, receiveOp(transport.OutcomeReject), false},
 		{"renew", sends, renewOp, true},
 		{"close", sends, closeOp, true},
 		{"idle", func(_ engine, r row) bool {

@@ -42,7 +42,7 @@ func mqttOps() []op {
 		{"receive", func(_ engine, r row) bool {
 			// the quota stops the sender, too
 			return r.reconnects() || r.class == atSettle || r.class == always && r.fault.Kind != fault.Quota
-		}, receiveOp(transport.Accept), false},
+		}, receiveOp(transport.OutcomeAccept), false},
 		{"subscribe", func(_ engine, r row) bool { return r.class == atSubscribe || r.class == always }, subscribeOp, false},
 		{"renew", sends, renewOp, true},
 		{"close", sends, closeOp, true},
@@ -137,5 +137,5 @@ func subscribeOp(e *env, r row) error {
 	if err := e.dev.message(1); err != nil {
 		return err
 	}
-	return e.dev.received(transport.Accept)
+	return e.dev.received(transport.OutcomeAccept)
 }

@@ -242,7 +242,7 @@ func cell(t *testing.T, with engine, o op, r row) error {
 	e.row = r
 	err := o.run(e, r)
 	fired := e.in != nil && e.in.Fired() > 0
-	if err == nil && e.dev.client.Status().Reason != device.ClientClosed {
+	if err == nil && e.dev.client.Status().Reason != device.ReasonClientClosed {
 		e.in.Remove()
 		synctest.Wait() // until everything in flight has arrived
 		err = e.dev.works()

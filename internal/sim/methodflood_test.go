@@ -109,9 +109,9 @@ func floodWithoutReading(t *testing.T, with engine, how flood) {
 	most = max(most, int64(after.HeapAlloc)-int64(before.HeapAlloc))
 	require.Less(t, most, how.most, "of %d bytes that the hub has sent", sent)
 
-	require.NotEqual(t, device.Disconnected, c.Status().State)
+	require.NotEqual(t, device.StateDisconnected, c.Status().State)
 	time.Sleep(2 * time.Minute)
-	require.Equal(t, device.DisconnectedRetrying, c.Status().State, "the hub accepts no data")
+	require.Equal(t, device.StateDisconnectedRetrying, c.Status().State, "the hub accepts no data")
 }
 
 // mqttServe accepts CONNECT and two subscriptions, then returns.

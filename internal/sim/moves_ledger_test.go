@@ -89,7 +89,7 @@ func (l *askLedger) ended(err error, certificate bool) {
 // stepped records a step of the device. A registration without a reason is an error.
 func (l *askLedger) stepped(e dpstransport.Event, p *movePlan) (err error) {
 	switch e.Step {
-	case dpstransport.Registering:
+	case dpstransport.StepRegistering:
 		if l.asked > 0 && !l.pending && !l.reason {
 			err = fmt.Errorf("the service is asked without a reason, after %d failures in a row: %w", l.failures, e.Err)
 		}
@@ -98,12 +98,12 @@ func (l *askLedger) stepped(e dpstransport.Event, p *movePlan) (err error) {
 		}
 		l.asked++
 		l.pending, l.reason, l.refused, l.failures, l.nameFailures = true, false, false, 0, 0
-	case dpstransport.Assigned:
+	case dpstransport.StepAssigned:
 		l.pending, l.failures, l.nameFailures = false, 0, 0
 		if e.Moved {
 			l.moved++
 		}
-	case dpstransport.OtherKey:
+	case dpstransport.StepOtherKey:
 		l.failures, l.nameFailures, l.refused = 0, 0, false
 	}
 	return err
@@ -223,7 +223,7 @@ func TestTheLedgerOfReasonsNoticesASabotage(t *testing.T) {
 				errs = append(errs, l.dialed(err, p))
 			}
 			if row.asks {
-				errs = append(errs, l.stepped(dpstransport.Event{Step: dpstransport.Registering}, p))
+				errs = append(errs, l.stepped(dpstransport.Event{Step: dpstransport.StepRegistering}, p))
 			}
 			if row.want == "" {
 				require.NoError(t, errors.Join(errs...))

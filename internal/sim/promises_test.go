@@ -74,7 +74,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 				w.KeepAlive, w.PingTimeout = 40*time.Second, 10*time.Second
 				c, err := device.New(creds, with.make(creds, w),
 					&device.Options{AckTimeout: 15 * time.Second, OnStatus: func(s device.Status) {
-						if s.Reason == device.ConnectionLost {
+						if s.Reason == device.ReasonConnectionLost {
 							lost <- time.Now()
 						}
 					}})

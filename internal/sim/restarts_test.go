@@ -88,7 +88,7 @@ func (j *journey) makeRenewer(t *testing.T, registrar *provisioning.Client) {
 			j.event("renew  %v", e)
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			if e.Step == dpsrenew.Renewed {
+			if e.Step == dpsrenew.StepRenewed {
 				j.identity.renewed++
 			}
 			j.asks.renewing(e)
@@ -98,7 +98,7 @@ func (j *journey) makeRenewer(t *testing.T, registrar *provisioning.Client) {
 
 // renewing notes a request of a renewal to the service, whose pace is its own.
 func (l *askLedger) renewing(e dpsrenew.Event) {
-	if e.Step == dpsrenew.Requesting && !e.AtHub {
+	if e.Step == dpsrenew.StepRequesting && !e.AtHub {
 		l.asked++
 		l.began = append(l.began, time.Now())
 	}

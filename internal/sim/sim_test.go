@@ -184,10 +184,10 @@ func play(t *testing.T, p *plan) *world {
 			}
 		}},
 		OnStatus: func(s device.Status) {
-			if s.State == device.Disconnected {
+			if s.State == device.StateDisconnected {
 				w.downs.Add(1)
 			}
-			if s.Reason == device.TokenRenewal {
+			if s.Reason == device.ReasonTokenRenewal {
 				w.renewals.Add(1)
 			}
 			w.event("device %v (%v) retry %d delay %v: %v", s.State, s.Reason, s.Retry, s.Delay, s.Err)

@@ -109,7 +109,7 @@ func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout
 	}
 	began := time.Now()
 	c, err := device.New(creds, e.make(creds, w), &device.Options{OnStatus: func(s device.Status) {
-		if s.Reason == device.ConnectionLost {
+		if s.Reason == device.ReasonConnectionLost {
 			t.Logf("lost after %v: %v", time.Since(began).Round(time.Millisecond), s.Err)
 		}
 	}})

@@ -201,7 +201,7 @@ func (w *world) invoke(s *step) {
 func (w *world) asking(s *step, call func(ctx context.Context) error) twinAsk {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
-	down := func() (bool, int64) { return w.client.Status().State == device.Disconnected, w.downs.Load() }
+	down := func() (bool, int64) { return w.client.Status().State == device.StateDisconnected, w.downs.Load() }
 	w.mu.Lock()
 	a := twinAsk{limit: min(s.timeout, 4*time.Minute), desired: w.twin.desired, reported: w.twin.reportedVersion}
 	w.mu.Unlock()

@@ -175,12 +175,12 @@ func (h *Handler) health(asked []named) (int, any) {
 		s := n.client.Status()
 		c := clientHealth{State: s.State.String(), Reason: s.Reason.String()}
 		switch s.State {
-		case device.Connected:
+		case device.StateConnected:
 			c.Healthy = true
-		case device.DisconnectedRetrying:
+		case device.StateDisconnectedRetrying:
 			c.Healthy = outage < grace
 			c.Outage = outage.Seconds()
-		case device.Disconnected:
+		case device.StateDisconnected:
 		}
 		a.Healthy = a.Healthy && c.Healthy
 		a.Clients[n.name] = c

@@ -137,7 +137,7 @@ func TestAPausedClientIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
 		c := newClient(t, creds, &scripted.Transport{Verdict: func(*transport.Message) error {
-			return scripted.Failure(transport.Quota, transport.Operation)
+			return scripted.Failure(transport.Quota, transport.ScopeOperation)
 		}}, nil)
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: []byte("x")}, nil))
@@ -173,14 +173,14 @@ func TestGrace(t *testing.T) {
 		{1<<63 - 1, 1<<63 - 2, true},
 	} {
 		h := &health.Handler{Grace: row.grace}
-		h.Add("a", fixed{device.Status{State: device.DisconnectedRetrying}, device.Stats{Outage: row.outage}})
+		h.Add("a", fixed{device.Status{State: device.StateDisconnectedRetrying}, device.Stats{Outage: row.outage}})
 		require.Equal(t, row.want, check(t, h, "/healthz").Healthy, "%+v", row)
 	}
 }
 
 func TestOneOfMany(t *testing.T) {
 	h := &health.Handler{}
-	h.Add("well", fixed{status: device.Status{State: device.Connected}})
+	h.Add("well", fixed{status: device.Status{State: device.StateConnected}})
 	h.Add("ill & far", fixed{})
 	a := check(t, h, "/healthz")
 	require.False(t, a.Healthy)
@@ -191,13 +191,13 @@ func TestOneOfMany(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, ask(h, "GET", "/healthz?client=nobody").Code)
 	require.Equal(t, http.StatusNotFound, ask(h, "GET", "/stats?client=").Code)
 	require.NotContains(t, ask(h, "GET", "/stats?client=well").Body.String(), "ill")
-	h.Add("ill & far", fixed{status: device.Status{State: device.Connected}})
+	h.Add("ill & far", fixed{status: device.Status{State: device.StateConnected}})
 	require.True(t, check(t, h, "/healthz").Healthy, "replaced")
 }
 
 func TestPathsAndMethods(t *testing.T) {
 	h := &health.Handler{}
-	h.Add("a", fixed{status: device.Status{State: device.Connected}})
+	h.Add("a", fixed{status: device.Status{State: device.StateConnected}})
 	for _, row := range []struct {
 		method, target string
 		code           int
@@ -261,7 +261,7 @@ func TestStatsAreAsDocumented(t *testing.T) {
 			if n <= 3 {
 				return nil
 			}
-			e := scripted.Failure(transport.Throttled, transport.Connection)
+			e := scripted.Failure(transport.Throttled, transport.ScopeConnection)
 			e.RetryAfter = 1500 * time.Second
 			return e
 		}}
@@ -279,7 +279,7 @@ func TestStatsAreAsDocumented(t *testing.T) {
 		h.Add("flapping", flapping)
 
 		ended := newClient(t, creds, &scripted.Transport{OnDial: func(int) error {
-			return scripted.Failure(transport.Timeout, transport.Connection)
+			return scripted.Failure(transport.Timeout, transport.ScopeConnection)
 		}}, &device.Options{OutageLimit: time.Second})
 		require.Error(t, ended.Open(t.Context()))
 		h.Add("ended", ended)
@@ -315,7 +315,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	var f fixed
 	n := fill(reflect.ValueOf(&f.stats).Elem(), 1001)
 	fill(reflect.ValueOf(&f.status).Elem(), n)
-	f.status.State, f.status.Reason, f.status.Suspect = device.Connected, device.Paused, device.Unstable
+	f.status.State, f.status.Reason, f.status.Suspect = device.StateConnected, device.ReasonPaused, device.SuspectUnstable
 	h := &health.Handler{}
 	h.Add("a", f)
 	body := ask(h, "GET", "/stats").Body.String()

@@ -173,25 +173,25 @@ type event struct {
 }
 
 var events = [...]event{
-	device.NotOpened:      {slog.LevelDebug, "not opened yet"},
-	device.Connecting:     {slog.LevelDebug, "connecting to the hub"},
-	device.ConnectionOK:   {slog.LevelInfo, "the connection to the hub is up"},
-	device.ConnectionLost: {slog.LevelWarn, "the connection to the hub was lost"},
-	device.AttemptFailed:  {slog.LevelWarn, "an attempt to connect to the hub failed"},
-	device.Held:           {slog.LevelInfo, "the retry policy delays the next attempt"},
-	device.Paused:         {slog.LevelWarn, "the hub refused a message for the moment, sending is paused"},
-	device.Planned:        {slog.LevelInfo, "replacing the connection on request"},
-	device.TokenRenewal:   {slog.LevelInfo, "replacing the connection to renew the token"},
-	device.ClockJumped:    {slog.LevelInfo, "replacing the connection after a clock jump"},
-	device.NotRetryable:   {slog.LevelError, "the connection failed, and a retry cannot help"},
-	device.RetryExpired:   {slog.LevelError, "the retries ended without a connection"},
-	device.OpenCancelled:  {slog.LevelWarn, "Open was cancelled before the first connection"},
-	device.ClientClosed:   {slog.LevelInfo, "the client was closed"},
+	device.ReasonNotOpened:      {slog.LevelDebug, "not opened yet"},
+	device.ReasonConnecting:     {slog.LevelDebug, "connecting to the hub"},
+	device.ReasonConnectionOK:   {slog.LevelInfo, "the connection to the hub is up"},
+	device.ReasonConnectionLost: {slog.LevelWarn, "the connection to the hub was lost"},
+	device.ReasonAttemptFailed:  {slog.LevelWarn, "an attempt to connect to the hub failed"},
+	device.ReasonHeld:           {slog.LevelInfo, "the retry policy delays the next attempt"},
+	device.ReasonPaused:         {slog.LevelWarn, "the hub refused a message for the moment, sending is paused"},
+	device.ReasonPlanned:        {slog.LevelInfo, "replacing the connection on request"},
+	device.ReasonTokenRenewal:   {slog.LevelInfo, "replacing the connection to renew the token"},
+	device.ReasonClockJumped:    {slog.LevelInfo, "replacing the connection after a clock jump"},
+	device.ReasonNotRetryable:   {slog.LevelError, "the connection failed, and a retry cannot help"},
+	device.ReasonRetryExpired:   {slog.LevelError, "the retries ended without a connection"},
+	device.ReasonOpenCancelled:  {slog.LevelWarn, "Open was cancelled before the first connection"},
+	device.ReasonClientClosed:   {slog.LevelInfo, "the client was closed"},
 }
 
 // eventOf returns the event for s, also for reasons that are newer than the table.
 func eventOf(s device.Status) event {
-	if s.Reason == device.ConnectionOK && s.Err != nil {
+	if s.Reason == device.ReasonConnectionOK && s.Err != nil {
 		return event{slog.LevelWarn, "the connection to the hub is up, without all that has a handler"}
 	}
 	if int(s.Reason) < len(events) {
@@ -213,8 +213,9 @@ func logStatus(l *slog.Logger, s device.Status) {
 	}
 	attrs := make([]slog.Attr, 0, 16)
 	attrs = append(attrs, slog.String("state", s.State.String()), slog.String("reason", s.Reason.String()))
-	waits := s.Reason == device.ConnectionLost || s.Reason == device.AttemptFailed || s.Reason == device.Held ||
-		s.Reason == device.Paused
+	waits := s.Reason == device.ReasonConnectionLost || s.Reason == device.ReasonAttemptFailed ||
+		s.Reason == device.ReasonHeld ||
+		s.Reason == device.ReasonPaused
 	if s.Retry > 0 {
 		attrs = append(attrs, slog.Int("retry", s.Retry))
 	}

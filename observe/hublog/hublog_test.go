@@ -178,7 +178,7 @@ func TestAPauseShowsTheDelayOfTheService(t *testing.T) {
 			if refusals--; refusals < 0 {
 				return nil
 			}
-			e := scripted.Failure(transport.Throttled, transport.Operation)
+			e := scripted.Failure(transport.Throttled, transport.ScopeOperation)
 			e.RetryAfter = 20 * time.Second
 			return e
 		}}, o)
@@ -228,7 +228,7 @@ func TestDebugLogsEverything(t *testing.T) {
 		hublog.Attach(o, l)
 		tr := &scripted.Transport{OnDial: func(n int) error {
 			if n == 1 {
-				return scripted.Failure(transport.Timeout, transport.Connection)
+				return scripted.Failure(transport.Timeout, transport.ScopeConnection)
 			}
 			return nil
 		}}
@@ -312,7 +312,7 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 		hublog.Attach(o, l)
 		require.NotSame(t, &trace, o.Trace)
 		hublog.Attach(o, l) // a second logger is a hook like any other
-		o.OnStatus(device.Status{State: device.Connected, Reason: device.ConnectionOK})
+		o.OnStatus(device.Status{State: device.StateConnected, Reason: device.ReasonConnectionOK})
 		o.Trace.Connected(transport.Info{Window: 7, Expires: time.Now()}, time.Second)
 		o.Trace.SessionEnd(nil, time.Second)
 		o.Trace.Decision(retrypolicy.Attempt{After: time.Second}, retrypolicy.Decision{})
@@ -358,8 +358,8 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 func TestADisabledLevelAllocatesNothing(t *testing.T) {
 	l, j := logger(slog.LevelError + 1)
 	status, trace := hublog.OnStatus(l, nil), hublog.Trace(l, nil)
-	lost := device.Status{State: device.DisconnectedRetrying, Reason: device.ConnectionLost, Retry: 1,
-		Err: scripted.Failure(transport.Network, transport.Connection)}
+	lost := device.Status{State: device.StateDisconnectedRetrying, Reason: device.ReasonConnectionLost, Retry: 1,
+		Err: scripted.Failure(transport.Network, transport.ScopeConnection)}
 	var value any = "x"
 	allocs := testing.AllocsPerRun(100, func() {
 		status(lost)
@@ -367,7 +367,7 @@ func TestADisabledLevelAllocatesNothing(t *testing.T) {
 		trace.SessionEnd(lost.Err, time.Second)
 		trace.Decision(retrypolicy.Attempt{}, retrypolicy.Decision{})
 		trace.Sent(64)
-		trace.Settled(transport.Accept)
+		trace.Settled(transport.OutcomeAccept)
 		trace.HandlerPanic(value)
 		trace.ClockJump(time.Hour)
 	})
@@ -457,7 +457,7 @@ func TestNilLoggerIsTheDefault(t *testing.T) {
 	defer slog.SetDefault(before)
 	o := &device.Options{}
 	hublog.Attach(o, nil)
-	o.OnStatus(device.Status{Reason: device.ClientClosed})
+	o.OnStatus(device.Status{Reason: device.ReasonClientClosed})
 	o.Trace.ClockJump(time.Minute)
 	require.Len(t, j.lines(), 2)
 }

@@ -144,7 +144,7 @@ func invalid(text string, cause error) *transport.Error {
 
 // useless returns the error for a chain that does not prove the identity.
 func useless(text string, cause error) *transport.Error {
-	return &transport.Error{Kind: transport.Unauthorized, Scope: transport.Connection, Op: transport.OpRegister,
+	return &transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection, Op: transport.OpRegister,
 		Err: &explained{text, cause}}
 }
 

@@ -113,7 +113,8 @@ func keepAlive(timeout time.Duration) uint16 {
 
 // failed returns the error of a connection.
 func failed(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister, Proto: proto, Err: cause}
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRegister, Proto: proto,
+		Err: cause}
 }
 
 // cause returns the error of a connection that ends with limited, which is ctx with a time limit.
@@ -126,7 +127,7 @@ func cause(ctx, limited context.Context, err error) error {
 	}
 	if e := transport.Find(err); e != nil {
 		kept := *e
-		kept.Scope, kept.Op, kept.Proto = transport.Connection, transport.OpRegister, proto
+		kept.Scope, kept.Op, kept.Proto = transport.ScopeConnection, transport.OpRegister, proto
 		return &kept
 	}
 	if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {

@@ -135,7 +135,7 @@ func FuzzSession(f *testing.F) {
 		require.EqualValues(t, 1, cut.closed.Load())
 		require.Equal(t, whole.wrote, cut.wrote)
 		if err != nil {
-			require.Equal(t, transport.Connection, transport.Find(err).Scope)
+			require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 		}
 	})
 }

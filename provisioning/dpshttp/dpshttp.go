@@ -247,7 +247,7 @@ func (s *session) failure(ctx, limited context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case limited.Err() != nil:
-		return &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpRegister,
+		return &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Op: transport.OpRegister,
 			Proto: protocol.Name, Err: errSlow}
 	case transport.Find(err) != nil: // of dial
 		return err

@@ -209,7 +209,7 @@ func TestASlowTPMTimesOut(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c, err := provisioning.New(id, dpshttp.New(o), &provisioning.Options{OnEvent: func(e provisioning.Event) {
-			if e.Step == provisioning.Retrying {
+			if e.Step == provisioning.StepRetrying {
 				failures = append(failures, e.Err)
 				cancel()
 			}

@@ -84,7 +84,7 @@ func (r *Renewer) load(ctx context.Context) error {
 		err = failed
 	}
 	if err != nil {
-		r.publish(Event{Step: StoreFailed, Err: err})
+		r.publish(Event{Step: StepStoreFailed, Err: err})
 	}
 	if err != nil || stored == nil {
 		return nil
@@ -129,7 +129,7 @@ func (r *Renewer) open(ctx context.Context, i Issued) (*held, error) {
 		case err != nil && errfilter.Of(err).Retry:
 			return nil, dialError(failureOf(ctx, err))
 		case err != nil:
-			r.publish(Event{Step: KeyFailed, Err: err})
+			r.publish(Event{Step: StepKeyFailed, Err: err})
 			return nil, nil
 		case key == nil:
 			return nil, nil
@@ -206,7 +206,7 @@ func (r *Renewer) save() {
 		err = failed
 	}
 	if r.unsaved = err != nil; err != nil {
-		r.publish(Event{Step: StoreFailed, Err: err})
+		r.publish(Event{Step: StepStoreFailed, Err: err})
 	}
 }
 

@@ -52,8 +52,8 @@ func TestStepsHaveNames(t *testing.T) {
 		require.NotEmpty(t, s.String())
 	}
 	require.Equal(t, "undefined step", steps.String())
-	e := Event{Step: Requesting, Attempt: 2, AtHub: true}
+	e := Event{Step: StepRequesting, Attempt: 2, AtHub: true}
 	require.Equal(t, "requesting at the hub, attempt 2", e.String())
-	e = Event{Step: Retrying, Attempt: 3, Delay: time.Minute, Err: errNone}
+	e = Event{Step: StepRetrying, Attempt: 3, Delay: time.Minute, Err: errNone}
 	require.Equal(t, "retrying, attempt 3 in 1m0s: "+errNone.Error(), e.String())
 }

@@ -12,21 +12,21 @@ import (
 type Step uint8
 
 const (
-	// Requesting: a certificate is requested.
-	Requesting Step = iota
-	// Retrying: the request failed; the wait before the next one begins.
-	Retrying
-	// Renewed: there is a new certificate. The next connection uses it.
-	Renewed
-	// Failed: the request was refused for good, or the policy ended the retries. After Delay the
+	// StepRequesting: a certificate is requested.
+	StepRequesting Step = iota
+	// StepRetrying: the request failed; the wait before the next one begins.
+	StepRetrying
+	// StepRenewed: there is a new certificate. The next connection uses it.
+	StepRenewed
+	// StepFailed: the request was refused for good, or the policy ended the retries. After Delay the
 	// renewal begins again.
-	Failed
-	// PreviousUsed: the hub refused the newest certificate. The one before is used again.
-	PreviousUsed
-	// StoreFailed: the Store returned Err. The certificate is used nevertheless, and stored later.
-	StoreFailed
-	// KeyFailed: Options.OpenKey returned Err. The certificate of that key is not used.
-	KeyFailed
+	StepFailed
+	// StepPreviousUsed: the hub refused the newest certificate. The one before is used again.
+	StepPreviousUsed
+	// StepStoreFailed: the Store returned Err. The certificate is used nevertheless, and stored later.
+	StepStoreFailed
+	// StepKeyFailed: Options.OpenKey returned Err. The certificate of that key is not used.
+	StepKeyFailed
 
 	steps // number of steps
 )
@@ -56,14 +56,15 @@ type Event struct {
 	// Assignment is what the provisioning service returned with a new certificate. Its hub is not
 	// used: package dpstransport follows a device that was moved.
 	Assignment *provisioning.Assignment
-	// Err is the cause, a *transport.Error except for StoreFailed and KeyFailed; nil if there is none.
+	// Err is the cause, a *transport.Error except for StepStoreFailed and StepKeyFailed; nil if there
+	// is none.
 	Err error
 }
 
 // String describes the event in one line.
 func (e Event) String() string {
 	text := e.Step.String()
-	if e.Step == Requesting {
+	if e.Step == StepRequesting {
 		if e.AtHub {
 			text += " at the hub"
 		} else {
@@ -76,7 +77,7 @@ func (e Event) String() string {
 	if e.Delay > 0 {
 		text += " in " + e.Delay.String()
 	}
-	if e.Step == Renewed {
+	if e.Step == StepRenewed {
 		text += " until " + e.NotAfter.UTC().Format(time.RFC3339)
 	}
 	if e.Err != nil {

@@ -35,7 +35,7 @@ func TestFaultsAtTheHub(t *testing.T) {
 		require.NoError(t, err)
 		return body
 	}
-	const q, y, n = dpsrenew.Requesting, dpsrenew.Retrying, dpsrenew.Renewed
+	const q, y, n = dpsrenew.StepRequesting, dpsrenew.StepRetrying, dpsrenew.StepRenewed
 	for name, row := range map[string]struct {
 		fault fault.Fault
 		kind  transport.Kind // of the failure
@@ -98,7 +98,7 @@ func TestFaultsAtTheHub(t *testing.T) {
 					var requested time.Duration
 					for _, e := range told {
 						steps = append(steps, e.Step)
-						if e.Step == dpsrenew.Retrying {
+						if e.Step == dpsrenew.StepRetrying {
 							require.ErrorIs(t, e.Err, row.kind)
 							requested = e.Delay
 						}
@@ -133,7 +133,7 @@ func TestRefusalsForGood(t *testing.T) {
 				time.Sleep(near + 3*day)
 				require.InDelta(t, 4, in.Fired(), 1, "once a day")
 				for i, e := range w.told() {
-					require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Failed}[i%2], e.Step)
+					require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepFailed}[i%2], e.Step)
 					if i%2 == 1 {
 						require.Equal(t, day, e.Delay)
 						require.Equal(t, 1, e.Attempt)
@@ -149,7 +149,7 @@ func TestRefusalsForGood(t *testing.T) {
 				r = w.renewer(dpsrenew.Options{})
 				c = w.open("mqtt", r)
 				time.Sleep(2 * time.Hour)
-				require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Requesting, dpsrenew.Renewed}, w.steps())
+				require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepRequesting, dpsrenew.StepRenewed}, w.steps())
 				require.Equal(t, "reg-1", w.leaf(r).Subject.CommonName)
 				require.NoError(t, c.Close())
 			})
@@ -170,7 +170,7 @@ func TestAHubThatFailsLeadsToTheService(t *testing.T) {
 		time.Sleep(near)
 		require.Equal(t, 3, in.Fired())
 		told := w.told()
-		require.Equal(t, dpsrenew.Renewed, told[len(told)-1].Step)
+		require.Equal(t, dpsrenew.StepRenewed, told[len(told)-1].Step)
 		require.False(t, told[len(told)-1].AtHub)
 		require.Equal(t, "dev-1", told[len(told)-1].Assignment.DeviceID)
 		require.Equal(t, 4, told[len(told)-1].Attempt)
@@ -206,10 +206,10 @@ func TestFaultsAtTheService(t *testing.T) {
 				require.Equal(t, 1, in.Fired())
 				told := w.told()
 				require.Len(t, told, 5, "%v", told) // the hub cannot, the service fails and then succeeds
-				require.Equal(t, dpsrenew.Retrying, told[2].Step)
+				require.Equal(t, dpsrenew.StepRetrying, told[2].Step)
 				require.ErrorIs(t, told[2].Err, row.kind)
 				require.GreaterOrEqual(t, told[2].Delay, row.least)
-				require.Equal(t, dpsrenew.Renewed, told[4].Step)
+				require.Equal(t, dpsrenew.StepRenewed, told[4].Step)
 				require.Len(t, w.statuses(), 2, "the connection lasts")
 			})
 		})
@@ -227,7 +227,7 @@ func TestThePolicyDecides(t *testing.T) {
 		c := w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		time.Sleep(near + 2*time.Hour)
-		const q, y, x = dpsrenew.Requesting, dpsrenew.Retrying, dpsrenew.Failed
+		const q, y, x = dpsrenew.StepRequesting, dpsrenew.StepRetrying, dpsrenew.StepFailed
 		told := w.told()
 		var steps []step
 		for _, e := range told {
@@ -299,7 +299,7 @@ func TestAClockThatIsNotSet(t *testing.T) {
 				require.Empty(t, w.told())
 				ahead.Store(0)
 				time.Sleep(4 * time.Hour)
-				require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Renewed}, w.steps())
+				require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepRenewed}, w.steps())
 			})
 		})
 	}
@@ -340,7 +340,7 @@ func TestRestartsWithNewKeys(t *testing.T) {
 		time.Sleep(near)
 		require.NoError(t, c.Close())
 		told := w.told()
-		require.Equal(t, dpsrenew.Retrying, told[1].Step)
+		require.Equal(t, dpsrenew.StepRetrying, told[1].Step)
 		require.ErrorContains(t, told[1].Err, "secure element")
 		require.ErrorIs(t, told[1].Err, transport.Unavailable)
 	})
@@ -355,7 +355,7 @@ func TestAStoreThatFailsOnce(t *testing.T) {
 		c := w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		time.Sleep(near + 2*time.Hour)
-		require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.StoreFailed, dpsrenew.Renewed}, w.steps())
+		require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepStoreFailed, dpsrenew.StepRenewed}, w.steps())
 		require.Equal(t, 2, w.store.saves)
 		require.Equal(t, w.leaf(r).Raw, w.store.record.Certificates[0].Chain[0])
 	})
@@ -373,14 +373,14 @@ func TestARefusedCertificateGivesWayToThePreviousOne(t *testing.T) {
 		defer func() { require.NoError(t, c.Close()) }()
 		first := w.leaf(r)
 		time.Sleep(near)
-		require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Renewed}, w.steps())
+		require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepRenewed}, w.steps())
 		w.hub.Drop("")
 		time.Sleep(30 * time.Minute)
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
 		require.Equal(t, first.Raw, w.leaf(r).Raw)
-		require.Equal(t, []step{dpsrenew.PreviousUsed}, w.steps())
+		require.Equal(t, []step{dpsrenew.StepPreviousUsed}, w.steps())
 		time.Sleep(time.Hour)
-		require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Renewed}, w.steps())
+		require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepRenewed}, w.steps())
 		w.hub.Drop("")
 		time.Sleep(time.Minute)
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("y")}))
@@ -409,7 +409,8 @@ func TestACertificateThatHasEnded(t *testing.T) {
 		w.enroll()
 		w.dps.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503})
 		c := w.open("mqtt", w.renewer(dpsrenew.Options{}))
-		require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Retrying, dpsrenew.Requesting, dpsrenew.Renewed}, w.steps())
+		require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepRetrying, dpsrenew.StepRequesting,
+			dpsrenew.StepRenewed}, w.steps())
 		require.NoError(t, c.Close())
 	})
 }
@@ -464,7 +465,7 @@ func TestCloseDuringARenewal(t *testing.T) {
 				time.Sleep(time.Until(r.Status().Renew) - 5*time.Second) // sooner than a ping can fail
 				w.hub.Inject(f)
 				time.Sleep(15 * time.Second)
-				require.Equal(t, dpsrenew.Requesting, w.told()[0].Step)
+				require.Equal(t, dpsrenew.StepRequesting, w.told()[0].Step)
 				began := time.Now()
 				require.NoError(t, c.Close())
 				require.Less(t, time.Since(began), 2*time.Second)

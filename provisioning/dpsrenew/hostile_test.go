@@ -60,7 +60,7 @@ func (s *scriptedSession) Do(q *transport.Request) {
 
 // deliver delivers one answer.
 func deliver(k transport.Sink, status, id, body string) bool {
-	return k.Deliver(&transport.Delivery{Kind: transport.Certificates, Name: []byte(status), Ref: []byte{1, 2},
+	return k.Deliver(&transport.Delivery{Kind: transport.FeatureCertificates, Name: []byte(status), Ref: []byte{1, 2},
 		Msg: &transport.Message{CorrelationID: id, Body: []byte(body)}})
 }
 
@@ -139,7 +139,7 @@ func TestAHubThatFloods(t *testing.T) {
 				w := overdue(t, s, 20*time.Minute)
 				defer w.close()
 				told := w.told()
-				require.Equal(t, dpsrenew.Requesting, told[0].Step)
+				require.Equal(t, dpsrenew.StepRequesting, told[0].Step)
 				require.ErrorIs(t, told[1].Err, row.kind, "%v", told[1])
 				require.NotEmpty(t, told[1].Delay)
 				require.LessOrEqual(t, len(s.asked), 12)
@@ -163,7 +163,7 @@ func TestAnswersOfEarlierRequestsAreAcknowledged(t *testing.T) {
 		require.Equal(t, 2, s.settled)
 		told := w.told()
 		require.Len(t, told, 2)
-		require.Equal(t, dpsrenew.Failed, told[1].Step)
+		require.Equal(t, dpsrenew.StepFailed, told[1].Step)
 		require.ErrorContains(t, told[1].Err, "code 400040")
 	})
 }
@@ -177,7 +177,7 @@ func TestARefusedSubscription(t *testing.T) {
 		defer w.close()
 		require.Empty(t, s.asked)
 		told := w.told()
-		require.Equal(t, dpsrenew.Retrying, told[1].Step)
+		require.Equal(t, dpsrenew.StepRetrying, told[1].Step)
 		require.ErrorIs(t, told[1].Err, transport.Unavailable)
 		require.GreaterOrEqual(t, told[1].Delay, 30*time.Second)
 	})

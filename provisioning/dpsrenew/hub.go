@@ -112,7 +112,7 @@ func (s *session) subscribe(ctx context.Context) error {
 		return nil
 	}
 	r := s.t.r
-	s.do(&transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: transport.Certificates})
+	s.do(&transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: transport.FeatureCertificates})
 	timer := time.NewTimer(r.opt.AnswerTimeout)
 	defer timer.Stop()
 	for {
@@ -153,7 +153,7 @@ const (
 func (s *session) take(ctx context.Context, a answer) (verdict, error) {
 	v, err := s.read(ctx, a)
 	if len(a.ref) > 0 {
-		s.do(&transport.Request{Op: transport.OpSettle, Ref: a.ref, Outcome: transport.Accept})
+		s.do(&transport.Request{Op: transport.OpSettle, Ref: a.ref, Outcome: transport.OutcomeAccept})
 	}
 	return v, err
 }

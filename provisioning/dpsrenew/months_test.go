@@ -51,7 +51,7 @@ func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
 					require.Nil(t, s.Err, "%v", s)
 				}
 				for i, e := range w.told() {
-					require.Equal(t, []dpsrenew.Step{dpsrenew.Requesting, dpsrenew.Renewed}[i%2], e.Step)
+					require.Equal(t, []dpsrenew.Step{dpsrenew.StepRequesting, dpsrenew.StepRenewed}[i%2], e.Step)
 					require.True(t, e.AtHub)
 				}
 				require.Equal(t, len(requests), w.store.saves)
@@ -76,7 +76,7 @@ func TestMonthsOnCertificatesOfTheService(t *testing.T) {
 				w.store.record = nil
 				r := w.renewer(dpsrenew.Options{ServiceOnly: name == "mqtt"})
 				c := w.open(name, r)
-				require.Equal(t, []dpsrenew.Step{dpsrenew.Requesting, dpsrenew.Renewed}, w.steps(),
+				require.Equal(t, []dpsrenew.Step{dpsrenew.StepRequesting, dpsrenew.StepRenewed}, w.steps(),
 					"the first one before the first connect")
 				const days = 45
 				for i := range days {
@@ -99,7 +99,7 @@ func TestMonthsOnCertificatesOfTheService(t *testing.T) {
 				}
 				renewals := 0
 				for _, s := range w.statuses() {
-					if s.Reason == device.TokenRenewal {
+					if s.Reason == device.ReasonTokenRenewal {
 						renewals++
 					}
 				}

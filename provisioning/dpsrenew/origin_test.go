@@ -44,7 +44,7 @@ func TestTheCertificateGoesBeforeTheKey(t *testing.T) {
 				time.Sleep(25 * day)
 				require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("y")}))
 				require.NoError(t, r.Status().Err)
-				require.NotContains(t, w.steps(), dpsrenew.PreviousUsed)
+				require.NotContains(t, w.steps(), dpsrenew.StepPreviousUsed)
 				plain := 0
 				for _, q := range w.dps.Requests() {
 					if q.Operation == dpsdata.Register && len(q.CSR) == 0 {
@@ -137,8 +137,8 @@ func TestTheServiceRefusesACertificate(t *testing.T) {
 // previous certificate, or to another one of the service, with and without subscriptions.
 func TestACertificateThatIsRefusedAfterTheConnect(t *testing.T) {
 	for name, listen := range map[string]bool{"a subscription": true, "a message": false} {
-		for previous, steps := range map[bool][]step{true: {dpsrenew.PreviousUsed},
-			false: {dpsrenew.Requesting, dpsrenew.Renewed}} {
+		for previous, steps := range map[bool][]step{true: {dpsrenew.StepPreviousUsed},
+			false: {dpsrenew.StepRequesting, dpsrenew.StepRenewed}} {
 			t.Run(fmt.Sprintf("%s, previous %v", name, previous), func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					w := newWorld(t, nil)
@@ -182,8 +182,8 @@ func TestAHubThatRefusesEveryCertificateAfterTheConnect(t *testing.T) {
 		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 		for range 2 { // the client is opened again
 			require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
-			require.Equal(t, device.Disconnected, c.Status().State)
-			require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Renewed, dpsrenew.PreviousUsed}, w.steps())
+			require.Equal(t, device.StateDisconnected, c.Status().State)
+			require.Equal(t, []step{dpsrenew.StepRequesting, dpsrenew.StepRenewed, dpsrenew.StepPreviousUsed}, w.steps())
 		}
 	})
 }

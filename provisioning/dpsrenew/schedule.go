@@ -109,7 +109,7 @@ func (s *session) renewals(ctx context.Context, end context.CancelCauseFunc) {
 // late takes an answer that came after its request was given up, or over another connection.
 func (s *session) late(ctx context.Context, a answer) {
 	if verdict, err := s.take(ctx, a); verdict == final && err == nil {
-		s.t.r.succeeded(Event{Step: Renewed, Attempt: s.t.r.attempts, AtHub: true})
+		s.t.r.succeeded(Event{Step: StepRenewed, Attempt: s.t.r.attempts, AtHub: true})
 	}
 }
 
@@ -144,11 +144,11 @@ func (s *session) attempt(ctx context.Context) {
 		return
 	case d.Delay > 0:
 		r.schedule.notBefore = time.Now().Add(d.Delay)
-		r.publish(Event{Step: Retrying, Attempt: r.attempts + 1, Delay: d.Delay})
+		r.publish(Event{Step: StepRetrying, Attempt: r.attempts + 1, Delay: d.Delay})
 		return
 	}
 	r.attempts++
-	done := Event{Step: Renewed, Attempt: r.attempts}
+	done := Event{Step: StepRenewed, Attempt: r.attempts}
 	done.AtHub, done.Assignment, err = s.request(ctx)
 	if err == nil {
 		r.succeeded(done)
@@ -167,7 +167,7 @@ func (s *session) request(ctx context.Context) (atHub bool, a *provisioning.Assi
 		if r.hubOut {
 			return true, nil, errHubOut
 		}
-		r.publish(Event{Step: Requesting, Attempt: r.attempts, AtHub: true})
+		r.publish(Event{Step: StepRequesting, Attempt: r.attempts, AtHub: true})
 		if err = s.fromHub(ctx); err == nil {
 			return true, nil, nil
 		}
@@ -177,7 +177,7 @@ func (s *session) request(ctx context.Context) (atHub bool, a *provisioning.Assi
 		}
 		r.hubOut = true
 	}
-	r.publish(Event{Step: Requesting, Attempt: r.attempts})
+	r.publish(Event{Step: StepRequesting, Attempt: r.attempts})
 	a, err = r.fromService(ctx, &transport.Config{})
 	return false, a, err
 }
@@ -204,17 +204,17 @@ var errEnded = errors.New("the connection ended before there was a certificate")
 
 // recover plans the next request after a failure.
 func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
-	info := classify.Info{Verdict: classify.Again, Kind: failure.Kind, Safe: classify.SafeYes,
+	info := classify.Info{Verdict: classify.VerdictAgain, Kind: failure.Kind, Safe: classify.SafeYes,
 		After: min(max(failure.RetryAfter, 0), retryafter.Max)}
 	if !errfilter.Of(failure).Retry {
-		info.Verdict = classify.Fail
+		info.Verdict = classify.VerdictFail
 	}
 	d, err := r.series.Failure(time.Now(), r.opt.Rand(), info, failure)
 	switch {
 	case err != nil:
 		r.giveUp(failureOf(ctx, err))
 		return
-	case info.Verdict == classify.Fail:
+	case info.Verdict == classify.VerdictFail:
 		r.giveUp(failure)
 		return
 	case !d.Retry:
@@ -226,7 +226,7 @@ func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 		delay += time.Duration(r.opt.Rand() % uint64(delay/2+1))
 	}
 	r.schedule.notBefore = time.Now().Add(delay)
-	r.publish(Event{Step: Retrying, Attempt: r.attempts + 1, Delay: delay, Err: failure})
+	r.publish(Event{Step: StepRetrying, Attempt: r.attempts + 1, Delay: delay, Err: failure})
 }
 
 // giveUp ends a series of requests. A new one begins later: somebody may have removed the cause.
@@ -235,13 +235,13 @@ func (r *Renewer) giveUp(failure *transport.Error) {
 	r.running, r.pending = false, nil
 	delay := max(r.opt.TryAgainAfter, min(failure.RetryAfter, retryafter.Max))
 	r.pauseUntil(time.Now().Add(delay))
-	r.publish(Event{Step: Failed, Attempt: r.attempts, Delay: delay, Err: failure})
+	r.publish(Event{Step: StepFailed, Attempt: r.attempts, Delay: delay, Err: failure})
 }
 
 // retriesEnded returns the error for a policy that allows no further attempt.
 func (r *Renewer) retriesEnded(reason retrypolicy.Reason) *transport.Error {
-	if reason == retrypolicy.ByPolicy {
-		reason = retrypolicy.Rejected
+	if reason == retrypolicy.ReasonPolicy {
+		reason = retrypolicy.ReasonRejected
 	}
 	return &transport.Error{Kind: transport.RetryExpired, Op: transport.OpIssue,
 		Err: &retrypolicy.Error{Reason: reason, Retries: max(r.attempts-1, 0), Err: r.Status().Err}}

@@ -56,7 +56,7 @@ func (k *sink) Reply(id uint32, r transport.Reply) {
 // Deliver implements transport.Sink. An answer for which there is no room is not acknowledged, so
 // the hub sends it again over the next connection.
 func (k *sink) Deliver(d *transport.Delivery) bool {
-	if d.Kind != transport.Certificates {
+	if d.Kind != transport.FeatureCertificates {
 		return k.Sink.Deliver(d)
 	}
 	if d.Msg == nil || len(d.Msg.CorrelationID) > maxRequestID {

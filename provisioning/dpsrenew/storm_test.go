@@ -67,7 +67,7 @@ func (s session) Run(context.Context) error {
 	if s.b.inRun {
 		panic("run")
 	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.Connection}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection}
 }
 
 func (session) Send([]transport.Item) {}

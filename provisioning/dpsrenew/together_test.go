@@ -143,7 +143,7 @@ func TestARenewerThatRegistersNoticesAnotherTwin(t *testing.T) {
 				time.Sleep(time.Second)
 				require.NoError(t, w.hub.RemoveDevice("dev-1"))
 				time.Sleep(time.Hour)
-				require.Equal(t, device.Connected, c.Status().State)
+				require.Equal(t, device.StateConnected, c.Status().State)
 				mu.Lock()
 				defer mu.Unlock()
 				require.Equal(t, `{"$version":2,"of":"the second"}`, got[len(got)-1], "%v", got)

@@ -113,23 +113,23 @@ func (s *session) TwinNumber() uint32 { return s.twin + admission.TwinNumber(s.S
 // register gets a certificate from the provisioning service.
 func (t *Transport) register(ctx context.Context, cfg *transport.Config) error {
 	defer progress.Report(cfg.Progress)()
-	t.r.publish(Event{Step: Requesting})
+	t.r.publish(Event{Step: StepRequesting})
 	a, err := t.r.fromService(ctx, cfg)
 	if err != nil {
 		failure := failureOf(ctx, err)
 		t.r.note(failure)
-		t.r.publish(Event{Step: Retrying, Delay: failure.RetryAfter, Err: failure})
+		t.r.publish(Event{Step: StepRetrying, Delay: failure.RetryAfter, Err: failure})
 		return dialError(failure)
 	}
 	t.r.note(nil)
-	t.r.publish(Event{Step: Renewed, Assignment: a})
+	t.r.publish(Event{Step: StepRenewed, Assignment: a})
 	return nil
 }
 
 // dialError returns e as the error of a Dial.
 func dialError(e *transport.Error) error {
 	own := *e
-	own.Scope, own.Op = transport.Connection, transport.OpDial
+	own.Scope, own.Op = transport.ScopeConnection, transport.OpDial
 	own.Err = errchain.Unasked{Err: &noCertificateError{e}}
 	return &own
 }
@@ -169,7 +169,7 @@ func (t *Transport) change(ctx context.Context, cfg *transport.Config, e *transp
 	case !t.wentBack && r.goBack(ctx):
 		t.wentBack = true
 		r.pauseUntil(time.Now().Add(afterRefusal))
-		r.publish(Event{Step: PreviousUsed, Err: e})
+		r.publish(Event{Step: StepPreviousUsed, Err: e})
 	case !t.askedFor && r.opt.Registrar != nil:
 		t.askedFor = true
 		if failed := t.register(ctx, cfg); failed != nil {
@@ -184,7 +184,7 @@ func (t *Transport) change(ctx context.Context, cfg *transport.Config, e *transp
 
 // otherCertificate returns e with a retryable Kind.
 func otherCertificate(e *transport.Error) error {
-	return &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection, Op: e.Op, Proto: e.Proto,
+	return &transport.Error{Kind: transport.Unavailable, Scope: transport.ScopeConnection, Op: e.Op, Proto: e.Proto,
 		RetryAfter: max(e.RetryAfter, 0), Err: &otherCertificateError{e}}
 }
 
@@ -289,7 +289,7 @@ func (s *session) Run(ctx context.Context) error {
 		return s.Session.Run(inner)
 	}()
 	if ctx.Err() == nil && errors.Is(cause, errReplaced) {
-		err = &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: cause}
+		err = &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun, Err: cause}
 	}
 	if e := transport.Find(err); e != nil && ctx.Err() == nil && s.t.r.refuses(e) {
 		err = s.refusedLater(e)

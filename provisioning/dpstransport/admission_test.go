@@ -81,7 +81,7 @@ func ask(t *testing.T, tr *dpstransport.Transport, q *transport.Request) error {
 // A hub that refuses the device with its first subscription, as over AMQP with a certificate, has
 // refused the assignment.
 func TestARefusedSubscriptionLeadsBackToTheService(t *testing.T) {
-	subscribe := &transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Desired}
+	subscribe := &transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureDesired}
 	for name, row := range map[string]struct {
 		kind  transport.Kind
 		keys  int
@@ -96,7 +96,7 @@ func TestARefusedSubscriptionLeadsBackToTheService(t *testing.T) {
 		"throttled":            {transport.Throttled, 0, subscribe, 1},
 		"a twin":               {transport.NotFound, 0, &transport.Request{ID: 7, Op: transport.OpTwinGet}, 1},
 		"certificates": {transport.NotFound, 0, &transport.Request{ID: 7, Op: transport.OpSubscribe,
-			Want: transport.Certificates}, 1},
+			Want: transport.FeatureCertificates}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestARefusedSubscriptionByAWrongClock(t *testing.T) {
 		}, nil)
 		require.NoError(t, err)
 		for range 3 {
-			err := ask(t, tr, &transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages})
+			err := ask(t, tr, &transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 			require.ErrorIs(t, err, transport.Unauthorized)
 		}
 		require.Equal(t, 1, s.asked)

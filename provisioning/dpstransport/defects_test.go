@@ -48,10 +48,10 @@ func TestDefectAMoveIsNotReported(t *testing.T) {
 		require.Error(t, dial(t, tr))
 		require.NoError(t, dial(t, tr))
 		require.Len(t, events, 4)
-		require.Equal(t, dpstransport.Registering, events[2].Step)
+		require.Equal(t, dpstransport.StepRegistering, events[2].Step)
 		require.Equal(t, "hub1.example.test", events[2].Hub)
 		require.ErrorIs(t, events[2].Err, transport.NotFound, "the reason")
-		require.Equal(t, dpstransport.Event{Step: dpstransport.Assigned, Hub: "hub2.example.test", DeviceID: "dev-1",
+		require.Equal(t, dpstransport.Event{Step: dpstransport.StepAssigned, Hub: "hub2.example.test", DeviceID: "dev-1",
 			Moved: true}, events[3])
 	})
 }

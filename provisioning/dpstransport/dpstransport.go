@@ -75,18 +75,18 @@ const (
 type Step uint8
 
 const (
-	// Loaded: the assignment of the Store is used.
-	Loaded Step = iota
-	// Registering: the service is asked, because of Err.
-	Registering
-	// Assigned: the service assigned a hub.
-	Assigned
-	// OtherKey: the hub refused one key, and the other one is tried.
-	OtherKey
-	// StoreFailed: the Store returned Err. The assignment is used nevertheless.
-	StoreFailed
-	// Kept: the registration failed with Err, and the assignment before it is used again.
-	Kept
+	// StepLoaded: the assignment of the Store is used.
+	StepLoaded Step = iota
+	// StepRegistering: the service is asked, because of Err.
+	StepRegistering
+	// StepAssigned: the service assigned a hub.
+	StepAssigned
+	// StepOtherKey: the hub refused one key, and the other one is tried.
+	StepOtherKey
+	// StepStoreFailed: the Store returned Err. The assignment is used nevertheless.
+	StepStoreFailed
+	// StepKept: the registration failed with Err, and the assignment before it is used again.
+	StepKept
 
 	steps // number of steps
 )
@@ -251,14 +251,14 @@ func (t *Transport) load() {
 	}
 	switch {
 	case err != nil:
-		t.publish(Event{Step: StoreFailed, Err: err})
+		t.publish(Event{Step: StepStoreFailed, Err: err})
 	case r != nil && r.Registration == t.registrar.Registration() &&
 		t.registrar.Credentials(&r.Assignment).Validate() == nil:
 		t.use(r)
 		if other := t.otherKey(); other != nil && t.registrar.Credentials(&r.Assignment).Sign == nil {
 			t.use(other) // the device has the stored key no more
 		}
-		t.publish(Event{Step: Loaded, Hub: r.Assignment.Hub, DeviceID: r.Assignment.DeviceID})
+		t.publish(Event{Step: StepLoaded, Hub: r.Assignment.Hub, DeviceID: r.Assignment.DeviceID})
 	}
 }
 
@@ -281,13 +281,14 @@ func (t *Transport) save() {
 		err = failed
 	}
 	if err != nil {
-		t.publish(Event{Step: StoreFailed, Hub: t.record.Assignment.Hub, DeviceID: t.record.Assignment.DeviceID, Err: err})
+		t.publish(Event{Step: StepStoreFailed, Hub: t.record.Assignment.Hub, DeviceID: t.record.Assignment.DeviceID,
+			Err: err})
 	}
 }
 
 // register asks the service, once.
 func (t *Transport) register(ctx context.Context, cfg *transport.Config) error {
-	t.publish(t.about(Registering, t.reason))
+	t.publish(t.about(StepRegistering, t.reason))
 	if t.attempts == nil {
 		t.attempts = t.registrar.Attempts()
 	}
@@ -302,7 +303,7 @@ func (t *Transport) register(ctx context.Context, cfg *transport.Config) error {
 	}
 	t.use(&Record{Registration: t.registrar.Registration(), Assignment: *a})
 	t.save()
-	t.publish(Event{Step: Assigned, Hub: a.Hub, DeviceID: a.DeviceID, DataReset: a.DataReset(),
+	t.publish(Event{Step: StepAssigned, Hub: a.Hub, DeviceID: a.DeviceID, DataReset: a.DataReset(),
 		Moved: before != nil && (before.Assignment.Hub != a.Hub || before.Assignment.DeviceID != a.DeviceID)})
 	return nil
 }
@@ -339,7 +340,7 @@ func (t *Transport) unassigned(ctx context.Context, retry time.Duration, err err
 		return err
 	}
 	own := *e
-	own.Scope, own.Op, own.RetryAfter = transport.Connection, transport.OpDial, max(retry, e.RetryAfter, 0)
+	own.Scope, own.Op, own.RetryAfter = transport.ScopeConnection, transport.OpDial, max(retry, e.RetryAfter, 0)
 	own.Err = errchain.Unasked{Err: &registrationError{err}}
 	kept := t.before != nil && !t.refused
 	if kept {
@@ -347,7 +348,7 @@ func (t *Transport) unassigned(ctx context.Context, retry time.Duration, err err
 		if !final { // one connection, and then the next attempt to register
 			t.failures, t.nameFailures = t.opt.MaxFailures-1, maxNameFailures-1
 		}
-		t.publish(t.about(Kept, err))
+		t.publish(t.about(StepKept, err))
 	}
 	if (kept && !errchain.IsUnasked(err) || !final) && !errfilter.Of(&own).Retry {
 		own.Kind = transport.Unavailable
@@ -409,7 +410,7 @@ func (t *Transport) refuse(e *transport.Error) error {
 		t.use(other)
 		t.flipped = true
 		t.save()
-		t.publish(Event{Step: OtherKey, Hub: other.Assignment.Hub, DeviceID: other.Assignment.DeviceID, Err: e})
+		t.publish(Event{Step: StepOtherKey, Hub: other.Assignment.Hub, DeviceID: other.Assignment.DeviceID, Err: e})
 		return again(e)
 	}
 	t.refused, t.attempts = true, nil
@@ -447,7 +448,7 @@ func again(e *transport.Error) error {
 	if e.Kind == transport.Network || e.Kind == transport.Timeout {
 		return e
 	}
-	return &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection, Op: e.Op, Proto: e.Proto,
+	return &transport.Error{Kind: transport.Unavailable, Scope: transport.ScopeConnection, Op: e.Op, Proto: e.Proto,
 		RetryAfter: max(e.RetryAfter, 0), Err: &changedError{e}}
 }
 

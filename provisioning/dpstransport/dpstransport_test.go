@@ -128,7 +128,7 @@ func (idle) Send([]transport.Item) {}
 func (idle) Do(*transport.Request) {}
 
 func refuse(kind transport.Kind) error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: "mqtt",
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: "mqtt",
 		Err: errors.New("no")}
 }
 
@@ -199,14 +199,15 @@ func TestARestartDoesNotAsk(t *testing.T) {
 			require.Equal(t, "dev-1", tr.Assignment().DeviceID)
 		}
 		require.Equal(t, 1, s.asked)
-		require.Equal(t, []dpstransport.Step{dpstransport.Registering, dpstransport.Assigned, dpstransport.Loaded,
-			dpstransport.Loaded}, steps)
+		require.Equal(t, []dpstransport.Step{dpstransport.StepRegistering, dpstransport.StepAssigned, dpstransport.StepLoaded,
+			dpstransport.StepLoaded}, steps)
 	})
 }
 
 // Which failures of a connection lead back to the service, and after how many.
 func TestWhenTheServiceIsAsked(t *testing.T) {
-	lookUp := &transport.Error{Kind: transport.Network, Scope: transport.Connection, Err: &net.DNSError{IsNotFound: true}}
+	lookUp := &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection,
+		Err: &net.DNSError{IsNotFound: true}}
 	for name, row := range map[string]struct {
 		err   error
 		after int // 0: never
@@ -218,7 +219,7 @@ func TestWhenTheServiceIsAsked(t *testing.T) {
 		"timeout":      {refuse(transport.Timeout), 50},
 		"untrusted":    {refuse(transport.Untrusted), 50},
 		"no such name": {lookUp, 5},
-		"no name server": {&transport.Error{Kind: transport.Network, Scope: transport.Connection,
+		"no name server": {&transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection,
 			Err: &net.DNSError{IsTimeout: true}}, 50},
 		"throttled":   {refuse(transport.Throttled), 0},
 		"unavailable": {refuse(transport.Unavailable), 0},
@@ -338,8 +339,8 @@ func TestStoresThatFailOrBelongToAnotherDevice(t *testing.T) {
 			OnEvent: func(e dpstransport.Event) { events = append(events, e) }}
 		require.NoError(t, dial(t, setup(t, s, &hubs{}, 1, o)))
 		require.Len(t, events, 4)
-		require.Equal(t, dpstransport.StoreFailed, events[0].Step)
-		require.Equal(t, dpstransport.StoreFailed, events[2].Step)
+		require.Equal(t, dpstransport.StepStoreFailed, events[0].Step)
+		require.Equal(t, dpstransport.StepStoreFailed, events[2].Step)
 		require.Equal(t, "hub1.example.test", events[2].Hub)
 
 		for _, r := range []dpstransport.Record{
@@ -363,7 +364,7 @@ func TestAFailedRegistrationIsAFailedDial(t *testing.T) {
 		require.ErrorIs(t, err, transport.Unauthorized)
 		require.ErrorContains(t, err, "no hub is assigned")
 		e := transport.Find(err)
-		require.Equal(t, transport.Connection, e.Scope)
+		require.Equal(t, transport.ScopeConnection, e.Scope)
 		require.Equal(t, transport.OpDial, e.Op)
 	})
 }

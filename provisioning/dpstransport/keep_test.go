@@ -52,7 +52,7 @@ func TestAnOutageDoesNotCostTheAssignment(t *testing.T) {
 				require.True(t, errfilter.Retryable(err), "%v", err)
 				require.ErrorContains(t, err, "no hub is assigned")
 				require.Len(t, h.dialed, dialed)
-				require.Equal(t, []dpstransport.Step{dpstransport.Registering, dpstransport.Kept}, steps)
+				require.Equal(t, []dpstransport.Step{dpstransport.StepRegistering, dpstransport.StepKept}, steps)
 				require.Equal(t, "hub1.example.test", tr.Assignment().Hub)
 
 				fail() // the hub is tried again
@@ -96,7 +96,7 @@ func TestARefusedAssignmentIsNotKept(t *testing.T) {
 // the registrar say.
 func TestTheClientWaitsBetweenRegistrations(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s, h := &service{fail: &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection,
+		s, h := &service{fail: &transport.Error{Kind: transport.Unavailable, Scope: transport.ScopeConnection,
 			RetryAfter: 20 * time.Minute}}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		began := time.Now()
@@ -150,7 +150,7 @@ func TestAClientThatCannotRegister(t *testing.T) {
 		require.NoError(t, c2.Close())
 
 		status := c.Status()
-		require.Equal(t, device.DisconnectedRetrying, status.State)
+		require.Equal(t, device.StateDisconnectedRetrying, status.State)
 		require.ErrorContains(t, status.Err, "no hub is assigned")
 		opened := s.opened
 		time.Sleep(200 * time.Millisecond)
@@ -159,8 +159,8 @@ func TestAClientThatCannotRegister(t *testing.T) {
 		require.Equal(t, opened+1, s.opened, "Reconnect ends the wait")
 
 		time.Sleep(11 * time.Minute)
-		require.Equal(t, device.Disconnected, c.Status().State)
-		require.Equal(t, device.RetryExpired, c.Status().Reason)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
+		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
 	})
 }
 
@@ -191,7 +191,7 @@ func TestFailuresToFindTheNameAreCountedInARow(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		require.NoError(t, dial(t, tr))
-		unknown := &transport.Error{Kind: transport.Network, Scope: transport.Connection,
+		unknown := &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection,
 			Err: &net.DNSError{IsNotFound: true}}
 		for range 3 {
 			for range 4 {
@@ -230,7 +230,7 @@ func TestANewDeviceIDIsAMove(t *testing.T) {
 		s, h := &service{oneHub: true}, &hubs{}
 		var moved []bool
 		tr := setup(t, s, h, 1, &dpstransport.Options{OnEvent: func(e dpstransport.Event) {
-			if e.Step == dpstransport.Assigned {
+			if e.Step == dpstransport.StepAssigned {
 				moved = append(moved, e.Moved)
 			}
 		}})
@@ -329,7 +329,7 @@ func TestEventsNameTheCause(t *testing.T) {
 		require.NoError(t, dial(t, tr))
 		require.Len(t, events, 5)
 		for _, e := range events[2:4] {
-			require.Equal(t, dpstransport.Registering, e.Step)
+			require.Equal(t, dpstransport.StepRegistering, e.Step)
 			require.ErrorIs(t, e.Err, transport.Forbidden)
 			require.Equal(t, "hub1.example.test", e.Hub)
 		}
@@ -376,7 +376,7 @@ func TestAKeyThatDoesNotSignIsNoRefusal(t *testing.T) {
 			require.False(t, errfilter.Retryable(dial(t, tr)), "asked once")
 		}
 		require.Equal(t, opened, s.opened, "there was nothing to send")
-		require.NotContains(t, steps, dpstransport.OtherKey)
+		require.NotContains(t, steps, dpstransport.StepOtherKey)
 		broken = false
 		require.NoError(t, dial(t, tr))
 		require.Equal(t, []string{"hub1.example.test", "hub1.example.test"}, h.dialed)

@@ -117,6 +117,7 @@ func TestATPMThatLostItsKeyGetsAnotherOne(t *testing.T) {
 		defer func() { require.NoError(t, c.Close()) }()
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("21.5")}))
-		require.Equal(t, []dpstransport.Step{dpstransport.Loaded, dpstransport.Registering, dpstransport.Assigned}, steps)
+		require.Equal(t, []dpstransport.Step{dpstransport.StepLoaded, dpstransport.StepRegistering,
+			dpstransport.StepAssigned}, steps)
 	})
 }

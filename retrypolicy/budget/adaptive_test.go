@@ -218,7 +218,7 @@ func TestAdaptiveTakesATokenOnlyForAnAttemptThatBegins(t *testing.T) {
 			t.Errorf("the wait of the policy inside: %v", d)
 		}
 	}
-	inside.d = retrypolicy.Decision{Reason: retrypolicy.Rejected}
+	inside.d = retrypolicy.Decision{Reason: retrypolicy.ReasonRejected}
 	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d != inside.d {
 		t.Errorf("the refusal of the policy inside: %v", d)
 	}
@@ -241,7 +241,7 @@ func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 		time.AfterFunc(300*time.Millisecond, cancel)
 		began := time.Now()
 		err := retrypolicy.Do(ctx, p, func(context.Context) error { t.Error("the operation ran"); return nil })
-		if time.Since(began) != 300*time.Millisecond || !errors.Is(err, retrypolicy.Cancelled) ||
+		if time.Since(began) != 300*time.Millisecond || !errors.Is(err, retrypolicy.ReasonCancelled) ||
 			!errors.Is(err, context.Canceled) {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}

@@ -388,7 +388,7 @@ func (g breakerPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := g.Policy.Decide(a)
 	if d.Retry && !g.breaker.wait {
 		if s := g.breaker.Status(a.Now); s.State == BreakerOpen && s.Cooldown > d.Delay {
-			return wrap.Refuse(g.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: s.Cooldown})
+			return wrap.Refuse(g.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: s.Cooldown})
 		}
 	}
 	return d
@@ -400,7 +400,7 @@ func (g breakerPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	case !ok && g.breaker.wait:
 		return retrypolicy.Decision{Retry: true, Delay: wait + g.breaker.more(a, wait)}
 	case !ok:
-		return retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: wait}
+		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
 	}
 	d := retrypolicy.Admit(g.Policy, a)
 	if !wrap.Begins(d) {

@@ -272,7 +272,8 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 func TestBreakerRefuses(t *testing.T) {
 	p := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1}).Wrap(retrypolicy.Fixed{Delay: 5 * time.Second})
 	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
-	if d := retrypolicy.Admit(p, policytest.At(10*time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.Rejected,
+	if d := retrypolicy.Admit(p,
+		policytest.At(10*time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonRejected,
 		Delay: 20 * time.Second}) {
 		t.Errorf("Admit: %+v", d)
 	}
@@ -280,8 +281,8 @@ func TestBreakerRefuses(t *testing.T) {
 		at   time.Duration
 		want retrypolicy.Decision
 	}{
-		{0, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 30 * time.Second}},
-		{25*time.Second - 1, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: 5*time.Second + 1}},
+		{0, retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: 30 * time.Second}},
+		{25*time.Second - 1, retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: 5*time.Second + 1}},
 		{25 * time.Second, retrypolicy.Decision{Retry: true, Delay: 5 * time.Second}}, // it ends with the cooldown
 		{40 * time.Second, retrypolicy.Decision{Retry: true, Delay: 5 * time.Second}},
 	} {
@@ -389,7 +390,7 @@ func TestBreakerStatus(t *testing.T) {
 
 // An attempt that an inner gate refuses or delays is not a probe.
 func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
 		p := b.Wrap(&refusing{answer: d})
 		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
@@ -412,14 +413,14 @@ func TestBreakerUnderDo(t *testing.T) {
 		runs++
 		return transport.Unavailable
 	})
-	if runs != 2 || !errors.Is(err, retrypolicy.Rejected) || !errors.Is(err, transport.Unavailable) {
+	if runs != 2 || !errors.Is(err, retrypolicy.ReasonRejected) || !errors.Is(err, transport.Unavailable) {
 		t.Errorf("%d runs, %v", runs, err)
 	}
 	err = retrypolicy.Do(context.Background(), p, func(context.Context) error {
 		t.Error("it ran")
 		return nil
 	})
-	if !errors.Is(err, retrypolicy.Rejected) {
+	if !errors.Is(err, retrypolicy.ReasonRejected) {
 		t.Error(err)
 	}
 }

@@ -25,15 +25,16 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err = retrypolicy.Do(ctx, q.Wrap(retrypolicy.Fixed{Delay: time.Second}), failing)
-		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		require.ErrorIs(t, err, retrypolicy.ReasonPastDeadline)
 		require.Equal(t, 5, b.Tokens(time.Now()))
 
 		r := retrypolicy.Retrier{Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}), Timeout: time.Second}
-		require.ErrorIs(t, r.Do(t.Context(), failing), retrypolicy.OutOfTime, "its own limit is no deadline of the caller's")
+		require.ErrorIs(t, r.Do(t.Context(), failing), retrypolicy.ReasonOutOfTime,
+			"its own limit is no deadline of the caller's")
 		require.Equal(t, 5, b.Tokens(time.Now()))
 
 		require.ErrorIs(t, retrypolicy.Do(ctx, q.Wrap(retrypolicy.Fixed{Delay: time.Millisecond}), failing),
-			retrypolicy.OutOfQuota,
+			retrypolicy.ReasonOutOfQuota,
 			"one retry is paid for, the next is not")
 	})
 }
@@ -45,12 +46,12 @@ func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := retrypolicy.Do(ctx, b.Wrap(retrypolicy.Fixed{Delay: time.Second}), failing)
-		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		require.ErrorIs(t, err, retrypolicy.ReasonPastDeadline)
 		requests, retries := b.Counts(time.Now())
 		require.Equal(t, []int{1, 0}, []int{requests, retries})
 
 		err = retrypolicy.Do(ctx, b.Wrap(retrypolicy.Fixed{Delay: 400 * time.Millisecond}), failing)
-		require.ErrorIs(t, err, retrypolicy.PastDeadline)
+		require.ErrorIs(t, err, retrypolicy.ReasonPastDeadline)
 		requests, retries = b.Counts(time.Now())
 		require.Equal(t, []int{2, 2}, []int{requests, retries}, "two are made and counted, the third is neither")
 	})
@@ -60,11 +61,11 @@ func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	r := retrypolicy.Retrier{
 		Policy:   retrypolicy.Immediately{},
-		Classify: func(error) classify.Info { return classify.Info{Verdict: classify.Again} },
+		Classify: func(error) classify.Info { return classify.Info{Verdict: classify.VerdictAgain} },
 	}
 	runs := 0
 	err := r.Do(t.Context(), func(context.Context) error { runs++; return retrypolicy.Permanent(errors.New("hopeless")) })
-	require.ErrorIs(t, err, retrypolicy.NotRetryable)
+	require.ErrorIs(t, err, retrypolicy.ReasonNotRetryable)
 	require.Equal(t, 1, runs)
 }
 
@@ -88,7 +89,7 @@ func TestACancelledTryIsToldAsSuch(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	})
-	require.ErrorIs(t, err, retrypolicy.Cancelled)
+	require.ErrorIs(t, err, retrypolicy.ReasonCancelled)
 	require.ErrorIs(t, err, down, "the failure before it is kept")
 	require.Equal(t, []error{down, context.Canceled}, p.errs)
 }

@@ -27,7 +27,7 @@ func ExampleThrottle() {
 	}
 	for range 4 {
 		err := r.Do(context.Background(), func(context.Context) error { return transport.Unavailable })
-		fmt.Println(errors.Is(err, retrypolicy.Rejected), err)
+		fmt.Println(errors.Is(err, retrypolicy.ReasonRejected), err)
 	}
 	requests, accepts := throttle.Counts(time.Now())
 	fmt.Println(requests, accepts)

@@ -74,7 +74,7 @@ func TestValidateRefusesSharedStateTwice(t *testing.T) {
 // A quota charges for the retries that are made, no matter which policy refuses the others or why
 // the caller gives up.
 func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
-	again := classify.Info{Verdict: classify.Again, Kind: transport.Unavailable}
+	again := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unavailable}
 	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2})
 	share := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 1})
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 	for range 9 {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		s.Admit(policytest.Epoch, 0)
-		if d, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.Again},
+		if d, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictAgain},
 			transport.Unavailable); err != nil || !d.Retry {
 			t.Fatal(d, err)
 		}

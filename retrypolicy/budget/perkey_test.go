@@ -131,7 +131,7 @@ func TestPerKeyKeepsQuotasApart(t *testing.T) {
 			tries := 0
 			r := retrypolicy.Retrier{Policy: p, Key: key}
 			err := r.Do(context.Background(), func(context.Context) error { tries++; return transport.Unavailable })
-			if !errors.Is(err, retrypolicy.OutOfQuota) {
+			if !errors.Is(err, retrypolicy.ReasonOutOfQuota) {
 				t.Errorf("%s: %v", key, err)
 			}
 			return tries

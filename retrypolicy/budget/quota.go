@@ -249,7 +249,7 @@ func (c quotaPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case !d.Retry:
 		return d
 	case tooLate(a, d):
-		return wrap.Refuse(c.Policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
+		return wrap.Refuse(c.Policy, a, d, wrap.Stop(retrypolicy.ReasonPastDeadline))
 	}
 	if c.quota.late {
 		// Sets the clock of an unused bucket, so that the delay counts for its refill.
@@ -258,7 +258,7 @@ func (c quotaPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	}
 	d.Cost = c.quota.cost(a.Kind)
 	if _, ok := c.quota.bucket.Take(a.Now, int(d.Cost)); !ok {
-		return wrap.Refuse(c.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+		return wrap.Refuse(c.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay})
 	}
 	return d
 }
@@ -295,7 +295,7 @@ func (c quotaPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 		if q.wait && wait >= 0 {
 			return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
 		}
-		return wrap.Stop(retrypolicy.OutOfQuota)
+		return wrap.Stop(retrypolicy.ReasonOutOfQuota)
 	}
 	// Ask the inner policy last, because it may count admitted attempts.
 	d := retrypolicy.Admit(c.Policy, a)

@@ -204,7 +204,7 @@ func TestQuotaIsAskedLast(t *testing.T) {
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 1,
 		Policy: policytest.Again(0)})
 	d := p.Decide(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch})
-	if d.Retry || d.Reason != retrypolicy.OutOfAttempts || b.Tokens(policytest.Epoch) != 10 {
+	if d.Retry || d.Reason != retrypolicy.ReasonOutOfAttempts || b.Tokens(policytest.Epoch) != 10 {
 		t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
 	}
 }
@@ -265,9 +265,9 @@ func TestQuotaKeepsTheCostOfFailedAttempts(t *testing.T) {
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, time.Second)
 	begins(t, "second", &s)
-	info := classify.Info{Verdict: classify.Again, Kind: transport.Unavailable}
+	info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unavailable}
 	if d, err := s.Failure(policytest.Epoch, 0, info, transport.Unavailable); err != nil ||
-		d != (retrypolicy.Decision{Reason: retrypolicy.OutOfAttempts}) {
+		d != (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfAttempts}) {
 		t.Errorf("second: %v, %v; want a stop, out of attempts", d, err)
 	}
 	if got := b.Tokens(policytest.Epoch); got != 95 {
@@ -335,7 +335,7 @@ func TestQuotaOfFirstAttempts(t *testing.T) {
 	}
 	b = policytest.NewBucket(t, 10, 0, 0)
 	p = policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10}).Wrap(retrypolicy.NoRetry{})
-	for i, want := range []retrypolicy.Decision{{Retry: true}, {Reason: retrypolicy.OutOfQuota}} {
+	for i, want := range []retrypolicy.Decision{{Retry: true}, {Reason: retrypolicy.ReasonOutOfQuota}} {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		if d, err := s.Admit(policytest.Epoch, 0); err != nil || d != want {
 			t.Errorf("acquire %d: %v, %v", i, d, err)
@@ -357,9 +357,9 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 			p := q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: policytest.Again(10 * time.Second)})
 			began, tries := time.Now(), 0
 			err := retrypolicy.Do(context.Background(), p, func(context.Context) error { tries++; return transport.Unavailable })
-			want := retrypolicy.OutOfQuota
+			want := retrypolicy.ReasonOutOfQuota
 			if c.tries == 2 {
-				want = retrypolicy.OutOfAttempts
+				want = retrypolicy.ReasonOutOfAttempts
 			}
 			if !errors.Is(err, want) || !errors.Is(err, transport.Unavailable) || tries != c.tries ||
 				time.Since(began) != c.took {
@@ -380,7 +380,7 @@ func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
 			t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
 		}
 	}
-	inside.d = retrypolicy.Decision{Reason: retrypolicy.Rejected}
+	inside.d = retrypolicy.Decision{Reason: retrypolicy.ReasonRejected}
 	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
 		b.Tokens(policytest.Epoch) != 10 {
 		t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
@@ -393,7 +393,7 @@ func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
 		t.Errorf("%+v, %d left", d, b.Tokens(policytest.Epoch))
 	}
 	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1,
-		Now: policytest.Epoch}); d.Reason != retrypolicy.OutOfQuota ||
+		Now: policytest.Epoch}); d.Reason != retrypolicy.ReasonOutOfQuota ||
 		inside.asked != asked+1 {
 		t.Errorf("%+v; the gate inside was asked about a try that the quota refuses", d)
 	}
@@ -428,7 +428,7 @@ func TestQuotaUsesAnyBucket(t *testing.T) {
 	}
 	f.wait = -1
 	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); d.Retry ||
-		d.Reason != retrypolicy.OutOfQuota {
+		d.Reason != retrypolicy.ReasonOutOfQuota {
 		t.Errorf("%v", d)
 	}
 	if len(f.takes) != 3 || f.takes[0] != 5 || len(f.gives) != 2 || f.gives[0] != 0 || f.gives[1] != 5 {
@@ -454,7 +454,7 @@ func TestQuotaConcurrentUse(t *testing.T) {
 					}
 					return nil
 				})
-				if err != nil && !errors.Is(err, retrypolicy.OutOfQuota) {
+				if err != nil && !errors.Is(err, retrypolicy.ReasonOutOfQuota) {
 					t.Error(err)
 				}
 				if n := b.Tokens(policytest.Epoch); n < 0 || n > 500 {
@@ -508,7 +508,7 @@ func TestQuotaAllocatesNothing(t *testing.T) {
 func fails(t *testing.T, what string, s *retrypolicy.Series, kind transport.Kind, delay time.Duration) {
 	t.Helper()
 	begins(t, what, s)
-	info := classify.Info{Verdict: classify.Again, Kind: kind}
+	info := classify.Info{Verdict: classify.VerdictAgain, Kind: kind}
 	if d, err := s.Failure(policytest.Epoch, 0, info, kind); err != nil || !d.Retry || d.Delay != delay {
 		t.Errorf("%s: %v, %v; want a retry after %v", what, d, err, delay)
 	}

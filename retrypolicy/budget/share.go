@@ -112,9 +112,9 @@ func (b retryBudgetPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch {
 	case !d.Retry:
 	case tooLate(a, d):
-		return wrap.Refuse(b.Policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
+		return wrap.Refuse(b.Policy, a, d, wrap.Stop(retrypolicy.ReasonPastDeadline))
 	case !b.budget.retry(a.Now):
-		return wrap.Refuse(b.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+		return wrap.Refuse(b.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay})
 	}
 	return d
 }
@@ -264,7 +264,7 @@ func (c concurrencyPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	retry := a.Retry > 0
 	queued := retry && a.Last.Queued
 	if !c.budget.enter(retry, queued) {
-		return wrap.Stop(retrypolicy.OutOfQuota)
+		return wrap.Stop(retrypolicy.ReasonOutOfQuota)
 	}
 	d := retrypolicy.Admit(c.Policy, a)
 	if !wrap.Begins(d) {

@@ -72,7 +72,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
 	p := newRetryBudget(t, nil).Wrap(retrypolicy.Fixed{Delay: 3 * time.Second})
 	got := p.Decide(policytest.Retried(policytest.At(0), 1))
-	if want := (retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: 3 * time.Second}); got != want {
+	if want := (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: 3 * time.Second}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -112,7 +112,7 @@ func TestRetryBudgetSlides(t *testing.T) {
 
 // An attempt that an inner gate refuses or delays is not a request.
 func TestRetryBudgetCountsAttemptsThatBegan(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
 		b := newRetryBudget(t, nil)
 		retrypolicy.Admit(b.Wrap(&refusing{answer: d}), policytest.At(0))
 		if n, _ := b.Counts(policytest.Day); n != 0 {
@@ -161,7 +161,7 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 			admit(t, &calls[i], true)
 		}
 		for i := range calls {
-			if _, err := calls[i].Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.Again,
+			if _, err := calls[i].Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictAgain,
 				Kind: transport.Network},
 				policytest.Lost); err != nil {
 				t.Fatal(err)
@@ -237,7 +237,7 @@ func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 }
 
 func TestConcurrencyBudgetReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
 		b := newConcurrencyBudget(t, nil)
 		p := b.Wrap(&refusing{answer: d})
 		for range 5 {

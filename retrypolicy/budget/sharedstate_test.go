@@ -66,7 +66,7 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 			MinUp: minUp, Wait: wait, Spread: spread,
 		}),
 	}
-	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.FullJitter}
+	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.JitterFull}
 	g := grpc.Policy{
 		Attempts: 2 + rng.IntN(10), Initial: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)),
 		Max: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)), Multiplier: pick(1e-9, 1e9),

@@ -134,7 +134,7 @@ func stress(t *testing.T, wait bool) bool {
 	ratio := policytest.NewRetryThrottle(t, 1000, 0.1)
 
 	curve := retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{Base: 50 * time.Millisecond, Max: time.Second,
-		Jitter: retrypolicy.FullJitter}}
+		Jitter: retrypolicy.JitterFull}}
 	guard := &warden{
 		Policy: breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(budget.Wrap(curve))))), breaker: breaker, mostProbes: probes,
 		probes: make(map[string]bool),
@@ -226,7 +226,8 @@ func stress(t *testing.T, wait bool) bool {
 			t.Logf("%v: %d", retrypolicy.Reason(i), n)
 		}
 	}
-	return succeeded.Load() > 0 && reasons[retrypolicy.OutOfQuota].Load() > 0 && reasons[retrypolicy.Rejected].Load() > 0
+	return succeeded.Load() > 0 && reasons[retrypolicy.ReasonOutOfQuota].Load() > 0 &&
+		reasons[retrypolicy.ReasonRejected].Load() > 0
 }
 
 var errStress = retrypolicy.Permanent(errors.New("a fault of the operation"))

@@ -175,7 +175,7 @@ type throttlePolicy struct {
 
 func (t throttlePolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !t.throttle.ask(a) {
-		return wrap.Stop(retrypolicy.Rejected)
+		return wrap.Stop(retrypolicy.ReasonRejected)
 	}
 	d := retrypolicy.Admit(t.Policy, a)
 	if !wrap.Begins(d) {

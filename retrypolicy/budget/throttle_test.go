@@ -95,7 +95,7 @@ func TestThrottleDrawsByRand(t *testing.T) {
 	a := policytest.At(0)
 	a.Rand = 1<<63 - 1024
 	d := retrypolicy.Admit(p, a)
-	if d.Retry || d.Reason != retrypolicy.Rejected {
+	if d.Retry || d.Reason != retrypolicy.ReasonRejected {
 		t.Errorf("a draw below one half: %+v, want Rejected", d)
 	}
 	q := policytest.NewThrottle(t, nil).Wrap(always)
@@ -214,7 +214,7 @@ func TestThrottleIgnoresUninformativeOutcomes(t *testing.T) {
 
 // An attempt that an inner gate refuses or delays is not a request.
 func TestThrottleReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
 		inner := &refusing{answer: d}
 		th := policytest.NewThrottle(t, nil)
 		p := th.Wrap(inner)

@@ -12,14 +12,14 @@ import (
 type Verdict uint8
 
 const (
-	// Undecided leaves the outcome to the next classifier.
-	Undecided Verdict = iota
-	// Again makes another attempt, if the policy allows it.
-	Again
-	// Fail ends the series with a failure.
-	Fail
-	// Succeed ends the series with a success, even if there is an error.
-	Succeed
+	// VerdictUndecided leaves the outcome to the next classifier.
+	VerdictUndecided Verdict = iota
+	// VerdictAgain makes another attempt, if the policy allows it.
+	VerdictAgain
+	// VerdictFail ends the series with a failure.
+	VerdictFail
+	// VerdictSucceed ends the series with a success, even if there is an error.
+	VerdictSucceed
 )
 
 // Safe says whether the operation may be repeated after the failure.
@@ -56,7 +56,7 @@ func Chain(classifiers ...Func) Func {
 			if c == nil {
 				continue
 			}
-			if info := c(err); info.Verdict != Undecided {
+			if info := c(err); info.Verdict != VerdictUndecided {
 				return info
 			}
 		}
@@ -85,12 +85,12 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Func {
 // OfKind judges a failure of Kind k by the table of package errfilter. The failure is SafeYes if a
 // service that answers so has not acted on the request.
 func OfKind(k transport.Kind) Info {
-	info := Info{Verdict: Fail, Kind: k}
+	info := Info{Verdict: VerdictFail, Kind: k}
 	if failure.NotActed(k) {
 		info.Safe = SafeYes
 	}
 	if errfilter.OfKind(k).Retry {
-		info.Verdict = Again
+		info.Verdict = VerdictAgain
 	}
 	return info
 }

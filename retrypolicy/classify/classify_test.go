@@ -21,12 +21,12 @@ func TestChainAsksInTurn(t *testing.T) {
 			return classify.Info{Verdict: v}
 		}
 	}
-	got := classify.Chain(say("a", classify.Undecided), nil, say("b", classify.Succeed),
-		say("c", classify.Fail))(transport.Network)
-	if got.Verdict != classify.Succeed || asked != "ab" {
+	got := classify.Chain(say("a", classify.VerdictUndecided), nil, say("b", classify.VerdictSucceed),
+		say("c", classify.VerdictFail))(transport.Network)
+	if got.Verdict != classify.VerdictSucceed || asked != "ab" {
 		t.Errorf("%+v, asked %s", got, asked)
 	}
-	if got := classify.Chain(nil, say("d", classify.Undecided))(transport.Network); got != (classify.Info{}) {
+	if got := classify.Chain(nil, say("d", classify.VerdictUndecided))(transport.Network); got != (classify.Info{}) {
 		t.Errorf("nobody decided, and yet %+v", got)
 	}
 }
@@ -35,7 +35,7 @@ func TestFromKindJudgesByTheFilter(t *testing.T) {
 	c := classify.FromKind(func(err error) (transport.Kind, bool) {
 		return transport.Untrusted, errors.Is(err, os.ErrPermission)
 	})
-	if info := c(fmt.Errorf("dial: %w", os.ErrPermission)); info.Verdict != classify.Fail ||
+	if info := c(fmt.Errorf("dial: %w", os.ErrPermission)); info.Verdict != classify.VerdictFail ||
 		info.Kind != transport.Untrusted {
 		t.Errorf("%+v", info)
 	}
@@ -50,7 +50,8 @@ func TestFromKindJudgesByTheFilter(t *testing.T) {
 func TestOfKindIsTheJudgementOfTheFilter(t *testing.T) {
 	for _, r := range errfilter.Rules() {
 		got := classify.OfKind(r.Kind)
-		if (got.Verdict == classify.Again) != errfilter.OfKind(r.Kind).Retry || got.Verdict == classify.Undecided ||
+		if (got.Verdict == classify.VerdictAgain) != errfilter.OfKind(r.Kind).Retry ||
+			got.Verdict == classify.VerdictUndecided ||
 			got.Kind != r.Kind || got.Safe == classify.SafeNo {
 			t.Errorf("%v: %+v", r.Kind, got)
 		}

@@ -7,7 +7,7 @@
 //
 //	notFoundYet := func(err error) classify.Info {
 //		if errors.Is(err, transport.NotFound) {
-//			return classify.Info{Verdict: classify.Again, Kind: transport.NotFound}
+//			return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.NotFound}
 //		}
 //		return classify.Info{}
 //	}

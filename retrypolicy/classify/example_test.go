@@ -18,7 +18,7 @@ import (
 func ExampleFunc() {
 	notFoundYet := func(err error) classify.Info {
 		if errors.Is(err, transport.NotFound) {
-			return classify.Info{Verdict: classify.Again, Kind: transport.NotFound}
+			return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.NotFound}
 		}
 		return classify.Info{} // left to retrypolicy.Classify
 	}

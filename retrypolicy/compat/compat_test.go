@@ -42,27 +42,27 @@ func TestTruncatedRows(t *testing.T) {
 		ends  retrypolicy.Reason
 		works bool
 	}{
-		{"503 for ever", []error{policytest.Status(503)}, 4, 7003 * time.Millisecond, retrypolicy.OutOfAttempts, false},
-		{"429 for ever", []error{policytest.Status(429)}, 4, 7003 * time.Millisecond, retrypolicy.OutOfAttempts, false},
+		{"503 for ever", []error{policytest.Status(503)}, 4, 7003 * time.Millisecond, retrypolicy.ReasonOutOfAttempts, false},
+		{"429 for ever", []error{policytest.Status(429)}, 4, 7003 * time.Millisecond, retrypolicy.ReasonOutOfAttempts, false},
 		{"504 is one of 5xx, not a time-out", []error{policytest.Status(504)}, 4, 7003 * time.Millisecond,
-			retrypolicy.OutOfAttempts, false},
+			retrypolicy.ReasonOutOfAttempts, false},
 		{"501 and 505 too", []error{policytest.Status(501), policytest.Status(505), ok}, 3, 3002 * time.Millisecond, 0, true},
 		{"5xx and 429 share a row", []error{policytest.Status(500), policytest.Status(429), policytest.Status(502),
 			policytest.Status(429)}, 4, 7003 * time.Millisecond,
-			retrypolicy.OutOfAttempts, false},
-		{"no connection counts as 5xx", []error{policytest.Lost}, 4, 7003 * time.Millisecond, retrypolicy.OutOfAttempts,
+			retrypolicy.ReasonOutOfAttempts, false},
+		{"no connection counts as 5xx", []error{policytest.Lost}, 4, 7003 * time.Millisecond, retrypolicy.ReasonOutOfAttempts,
 			false},
-		{"408 for ever", []error{policytest.Status(408)}, 2, s, retrypolicy.OutOfAttempts, false},
+		{"408 for ever", []error{policytest.Status(408)}, 2, s, retrypolicy.ReasonOutOfAttempts, false},
 		{"408 leaves three retries for 503", []error{policytest.Status(408), policytest.Status(503)}, 5,
-			8003 * time.Millisecond, retrypolicy.OutOfAttempts,
+			8003 * time.Millisecond, retrypolicy.ReasonOutOfAttempts,
 			false},
 		{"503 leaves one retry for 408", []error{policytest.Status(503), policytest.Status(503), policytest.Status(503),
 			policytest.Status(408)}, 5, 8003 * time.Millisecond,
-			retrypolicy.OutOfAttempts, false},
-		{"404", []error{policytest.Status(404)}, 1, 0, retrypolicy.NotRetryable, false},
-		{"425, which others retry", []error{policytest.Status(425)}, 1, 0, retrypolicy.NotRetryable, false},
+			retrypolicy.ReasonOutOfAttempts, false},
+		{"404", []error{policytest.Status(404)}, 1, 0, retrypolicy.ReasonNotRetryable, false},
+		{"425, which others retry", []error{policytest.Status(425)}, 1, 0, retrypolicy.ReasonNotRetryable, false},
 		{"503, then 400", []error{policytest.Status(503), policytest.Status(400)}, 2, 1001 * time.Millisecond,
-			retrypolicy.NotRetryable, false},
+			retrypolicy.ReasonNotRetryable, false},
 		{"503, then good", []error{policytest.Status(503), ok}, 2, 1001 * time.Millisecond, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -96,14 +96,14 @@ func TestFetchRetryDefaults(t *testing.T) {
 		{"no retry", none, []error{policytest.Lost}, 1, 0, policytest.Lost},
 		{"an error that others think final", f, []error{context.DeadlineExceeded, transport.Unauthorized, transport.Invalid},
 			4, 3 * s, transport.Invalid},
-		{"without a list every answer is final", f, []error{policytest.Status(503)}, 1, 0, retrypolicy.NotRetryable},
+		{"without a list every answer is final", f, []error{policytest.Status(503)}, 1, 0, retrypolicy.ReasonNotRetryable},
 		{"network error, then an answer", f, []error{policytest.Lost, policytest.Status(500)}, 2, s,
-			retrypolicy.NotRetryable},
-		{"listed", listed, []error{policytest.Status(503)}, 4, 3 * s, retrypolicy.OutOfAttempts},
-		{"not listed", listed, []error{policytest.Status(500)}, 1, 0, retrypolicy.NotRetryable},
+			retrypolicy.ReasonNotRetryable},
+		{"listed", listed, []error{policytest.Status(503)}, 4, 3 * s, retrypolicy.ReasonOutOfAttempts},
+		{"not listed", listed, []error{policytest.Status(500)}, 1, 0, retrypolicy.ReasonNotRetryable},
 		{"a success that is listed", listed, []error{policytest.Status(202), policytest.Status(202), nil}, 3, 2 * s, nil},
 		{"a success that is not", listed, []error{policytest.Status(503), policytest.Status(201)}, 2, s, nil},
-		{"permanent", listed, []error{retrypolicy.Permanent(policytest.Status(503))}, 1, 0, retrypolicy.NotRetryable},
+		{"permanent", listed, []error{retrypolicy.Permanent(policytest.Status(503))}, 1, 0, retrypolicy.ReasonNotRetryable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			calls, took, err := policytest.Retries(t, retrypolicy.Retrier{Policy: c.policy, Classify: c.policy.Classify},
@@ -128,7 +128,7 @@ func TestFetchRetryFunctions(t *testing.T) {
 	}
 	calls, took, err := policytest.Retries(t, retrypolicy.Retrier{Policy: f, Classify: f.Classify}, policytest.Status(404),
 		policytest.Lost, policytest.Status(200))
-	if calls != 6 || took != 31*s || !errors.Is(err, retrypolicy.ByPolicy) {
+	if calls != 6 || took != 31*s || !errors.Is(err, retrypolicy.ReasonPolicy) {
 		t.Errorf("%d calls in %v, %v; want 6 in 31s, stopped by the policy", calls, took, err)
 	}
 	if want := []int{0, 1, 2, 3, 4, 5}; !reflect.DeepEqual(told, want) || !reflect.DeepEqual(delayed, want[:5]) {
@@ -147,7 +147,7 @@ func TestAzcoreDelays(t *testing.T) {
 	policytest.WantDelays(t, p, retrypolicy.Attempt{Rand: policytest.Draw(0.4)}, 1, 800*time.Millisecond,
 		2400*time.Millisecond, 5600*time.Millisecond)
 	policytest.WantDelays(t, p, retrypolicy.Attempt{Rand: policytest.DrawLast}, 1, at(1, 1.3), at(2, 1.3), at(3, 1.3))
-	policytest.WantStop(t, p, retrypolicy.Attempt{Retry: 4}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, p, retrypolicy.Attempt{Retry: 4}, retrypolicy.ReasonOutOfAttempts)
 	p.MaxRetries = math.MaxInt32
 	for _, n := range policytest.Huge {
 		policytest.CheckDelay(t, p, n, policytest.DrawZero, time.Minute)
@@ -157,7 +157,7 @@ func TestAzcoreDelays(t *testing.T) {
 			policytest.DrawLast,
 			math.MaxInt64)
 	}
-	policytest.WantStop(t, azure.Azcore{MaxRetries: -1}, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, azure.Azcore{MaxRetries: -1}, retrypolicy.Attempt{Retry: 1}, retrypolicy.ReasonOutOfAttempts)
 }
 
 func TestAzcoreEngine(t *testing.T) {
@@ -172,19 +172,20 @@ func TestAzcoreEngine(t *testing.T) {
 		{"408, 500, 200", azure.Azcore{}, []error{policytest.Status(408), policytest.Status(500), nil}, 3,
 			2560 * time.Millisecond, nil},
 		{"always 500", azure.Azcore{}, []error{policytest.Status(500)}, 4, 7040 * time.Millisecond,
-			retrypolicy.OutOfAttempts},
-		{"no retries; 408", azure.Azcore{MaxRetries: -1}, []error{policytest.Status(408)}, 1, 0, retrypolicy.OutOfAttempts},
+			retrypolicy.ReasonOutOfAttempts},
+		{"no retries; 408", azure.Azcore{MaxRetries: -1}, []error{policytest.Status(408)}, 1, 0,
+			retrypolicy.ReasonOutOfAttempts},
 		{"408, then an error marked as final", azure.Azcore{}, []error{policytest.Status(408),
 			retrypolicy.Permanent(policytest.Lost)}, 2,
-			640 * time.Millisecond, retrypolicy.NotRetryable},
+			640 * time.Millisecond, retrypolicy.ReasonNotRetryable},
 		{"429, ask again in 300 s", azure.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 300 * s}}, 1, 0,
-			retrypolicy.Pushback},
+			retrypolicy.ReasonPushback},
 		{"429, ask again in a minute", azure.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 60 * s}, nil}, 2,
 			60 * s, nil},
 		{"503, ask again in 1 ms", azure.Azcore{}, []error{&policytest.StatusError{Status: 503, After: time.Millisecond},
 			nil}, 2, time.Millisecond, nil},
-		{"501 is not on the list", azure.Azcore{}, []error{policytest.Status(501)}, 1, 0, retrypolicy.NotRetryable},
-		{"nor is 520", azure.Azcore{}, []error{policytest.Status(520)}, 1, 0, retrypolicy.NotRetryable},
+		{"501 is not on the list", azure.Azcore{}, []error{policytest.Status(501)}, 1, 0, retrypolicy.ReasonNotRetryable},
+		{"nor is 520", azure.Azcore{}, []error{policytest.Status(520)}, 1, 0, retrypolicy.ReasonNotRetryable},
 		{"no connection", azure.Azcore{}, []error{policytest.Lost, nil}, 2, 640 * time.Millisecond, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,7 +204,7 @@ func TestAzcoreEngine(t *testing.T) {
 
 func TestIoTOperations(t *testing.T) {
 	plain := azure.IoTOperations()
-	plain.Jitter, plain.Low, plain.High = retrypolicy.NoJitter, 0, 0
+	plain.Jitter, plain.Low, plain.High = retrypolicy.JitterNone, 0, 0
 	policytest.CheckInvalid(t, plain, "")
 	policytest.WantDelays(t, plain, retrypolicy.Attempt{}, 0, 125*time.Millisecond, 250*time.Millisecond,
 		500*time.Millisecond, s, 2*s, 4*s, 8*s, 16*s, 32*s, 60*s, 60*s)
@@ -218,7 +219,7 @@ func TestIoTOperations(t *testing.T) {
 	calls, _, err := policytest.Retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: p}},
 		policytest.Lost, policytest.Lost,
 		last)
-	if calls != 3 || !errors.Is(err, last) || !errors.Is(err, retrypolicy.OutOfAttempts) {
+	if calls != 3 || !errors.Is(err, last) || !errors.Is(err, retrypolicy.ReasonOutOfAttempts) {
 		t.Errorf("%d runs, %v; want 3 and the last error", calls, err)
 	}
 }
@@ -233,8 +234,8 @@ func TestRetryableHTTP(t *testing.T) {
 		policytest.CheckDelay(t, most, c.i+1, policytest.DrawLast, c.want)
 	}
 	policytest.WantDelays(t, p{}, retrypolicy.Attempt{}, 0, 1*s, 2*s, 4*s, 8*s)
-	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 5}, retrypolicy.OutOfAttempts)
-	policytest.WantStop(t, p{Retries: -1}, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 5}, retrypolicy.ReasonOutOfAttempts)
+	policytest.WantStop(t, p{Retries: -1}, retrypolicy.Attempt{Retry: 1}, retrypolicy.ReasonOutOfAttempts)
 
 	linear := p{Linear: true, Max: s}
 	for _, c := range []struct {
@@ -302,10 +303,10 @@ func TestCenkalti(t *testing.T) {
 	}
 	policytest.WantStop(t, v4, retrypolicy.Attempt{Retry: 1, Rand: policytest.DrawZero,
 		Elapsed: 15*time.Minute - 249*time.Millisecond},
-		retrypolicy.OutOfTime)
+		retrypolicy.ReasonOutOfTime)
 	calls, took, err := policytest.Retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s,
 		LookAhead: true, Policy: p{Initial: s, Multiplier: 1, Max: s}}}, policytest.Lost)
-	if calls != 6 || took != 5*s || !errors.Is(err, retrypolicy.OutOfTime) {
+	if calls != 6 || took != 5*s || !errors.Is(err, retrypolicy.ReasonOutOfTime) {
 		t.Errorf("%d calls in %v, %v; want 6 in 5s", calls, took, err)
 	}
 }
@@ -318,7 +319,7 @@ func TestFailsafe(t *testing.T) {
 	policytest.WantDelays(t, p{Retries: -1, Delay: 2 * s, Max: 30 * s, Factor: 3}, retrypolicy.Attempt{}, 0, 2*s, 6*s,
 		18*s, 30*s)
 	policytest.WantDelays(t, p{}, retrypolicy.Attempt{}, 0, 0, 0)
-	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 3}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 3}, retrypolicy.ReasonOutOfAttempts)
 	for _, c := range []struct {
 		name   string
 		policy p
@@ -399,7 +400,7 @@ func TestPolly(t *testing.T) {
 		}
 	}
 	policytest.WantDelays(t, p{}, retrypolicy.Attempt{}, 0, 2*s, 2*s, 2*s)
-	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 4}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 4}, retrypolicy.ReasonOutOfAttempts)
 
 	// A delay of the library's generator overrides everything, even Max.
 	generator := retrypolicy.RetryAfter{Exact: true, Policy: p{Retries: 1, Delay: s, Max: s}}

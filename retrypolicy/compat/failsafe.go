@@ -45,7 +45,7 @@ func (f Failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		retries = 2
 	}
 	if retries > 0 && n > retries {
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	u := delay.Unit(a.Rand)
 	d := retrypolicy.Decision{Retry: true, Delay: f.Delay, Step: a.Last.Step}

@@ -45,14 +45,14 @@ func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	attempt := max(a.Retry, 1) - 1
 	if f.OnFunc != nil {
 		if !f.OnFunc(attempt, a.Err) {
-			return wrap.Stop(retrypolicy.ByPolicy)
+			return wrap.Stop(retrypolicy.ReasonPolicy)
 		}
 	} else {
 		if s, ok := failure.Status(a.Err); ok && !slices.Contains(f.On, s.HTTPStatusCode()) {
-			return wrap.Stop(retrypolicy.NotRetryable)
+			return wrap.Stop(retrypolicy.ReasonNotRetryable)
 		}
 		if attempt >= f.Retries {
-			return wrap.Stop(retrypolicy.OutOfAttempts)
+			return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 		}
 	}
 	delay := f.Delay
@@ -71,13 +71,13 @@ func (f FetchRetry) Classify(err error) classify.Info {
 	}
 	s, ok := failure.Status(err)
 	if !ok {
-		return classify.Info{Verdict: classify.Again, Kind: transport.KindOf(err)}
+		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.KindOf(err)}
 	}
 	info := httpretry.Status(s.HTTPStatusCode())
-	if info.Verdict == classify.Succeed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
+	if info.Verdict == classify.VerdictSucceed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
 		return info
 	}
-	info.Verdict = classify.Again
+	info.Verdict = classify.VerdictAgain
 	return info
 }
 

@@ -52,12 +52,12 @@ func (p Polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	p = p.settings()
 	a.Retry = max(a.Retry, 1)
 	if a.Retry > p.Retries && p.Retries != math.MaxInt32 {
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	quarter := 0.0
-	jitter := retrypolicy.NoJitter
+	jitter := retrypolicy.JitterNone
 	if p.Jitter {
-		quarter, jitter = 0.25, retrypolicy.DecorrelatedV2
+		quarter, jitter = 0.25, retrypolicy.JitterDecorrelatedV2
 	}
 	var d retrypolicy.Decision
 	switch p.Curve {

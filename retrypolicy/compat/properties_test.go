@@ -43,23 +43,25 @@ var policyRows = []policyRow{
 	{name: "Backoff none", policy: retrypolicy.Backoff{Base: s, Max: time.Minute}, most: time.Minute},
 	{name: "Backoff no Max", policy: retrypolicy.Backoff{Base: 3}, most: longest},
 	{name: "Backoff factor", policy: retrypolicy.Backoff{Base: s, Factor: 1.5, Max: time.Minute}, most: time.Minute},
-	{name: "Backoff full", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.FullJitter},
+	{name: "Backoff full", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.JitterFull},
 		most: time.Minute},
-	{name: "Backoff equal", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.EqualJitter},
+	{name: "Backoff equal", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.JitterEqual},
 		most: time.Minute},
 	{name: "Backoff decorrelated", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
-		Jitter: retrypolicy.Decorrelated}, most: time.Minute, noise: 0.15},
+		Jitter: retrypolicy.JitterDecorrelated}, most: time.Minute, noise: 0.15},
 	{name: "Backoff decorrelated smithy", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
-		Jitter: retrypolicy.DecorrelatedSmithy}, most: time.Minute, noise: 0.15},
-	{name: "Backoff decorrelated no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated},
+		Jitter: retrypolicy.JitterDecorrelatedSmithy}, most: time.Minute, noise: 0.15},
+	{name: "Backoff decorrelated no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.JitterDecorrelated},
 		most: longest, noise: 1},
-	{name: "Backoff v2", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.DecorrelatedV2},
+	{name: "Backoff v2", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.JitterDecorrelatedV2},
 		most: time.Minute, noise: 0.15},
-	{name: "Backoff v2 no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.DecorrelatedV2}, most: longest,
+	{name: "Backoff v2 no Max", policy: retrypolicy.Backoff{Base: s, Jitter: retrypolicy.JitterDecorrelatedV2},
+		most:  longest,
 		noise: 0.15},
-	{name: "Backoff proportional", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional,
-		Low: 0.8, High: 1.2}, most: 72 * s},
-	{name: "Backoff hard", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.Proportional,
+	{name: "Backoff proportional", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
+		Jitter: retrypolicy.JitterProportional,
+		Low:    0.8, High: 1.2}, most: 72 * s},
+	{name: "Backoff hard", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.JitterProportional,
 		Low: 0.8, High: 1.2, Hard: true}, most: time.Minute},
 
 	{name: "azure.Java", policy: azure.Java{}, most: 10 * s},
@@ -259,7 +261,7 @@ func TestPoliciesAllocateNothing(t *testing.T) {
 	}
 	refused := policytest.Status(503)
 	if allocs := testing.AllocsPerRun(100,
-		func() { sinkInfo = httpretry.Classify(refused) }); allocs != 0 || sinkInfo.Verdict != classify.Again {
+		func() { sinkInfo = httpretry.Classify(refused) }); allocs != 0 || sinkInfo.Verdict != classify.VerdictAgain {
 		t.Errorf("httpretry.Classify: %v allocations, %+v", allocs, sinkInfo)
 	}
 }
@@ -288,7 +290,7 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		b := retrypolicy.Backoff{Base: p.d1, Max: p.d2, Factor: p.f3, Jitter: retrypolicy.Jitter(p.choice % 8), Low: p.f1,
 			High: p.f2, Hard: p.flag}
-		if p.d2 == 0 || b.Jitter == retrypolicy.Proportional && !b.Hard {
+		if p.d2 == 0 || b.Jitter == retrypolicy.JitterProportional && !b.Hard {
 			return b, longest
 		}
 		return b, p.d2

@@ -33,7 +33,7 @@ type RetryableHTTP struct {
 func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	if n > delay.OrDefault(r.Retries, 4) {
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	if a.After > 0 && overloaded(a) {
 		return retrypolicy.Decision{Retry: true, Delay: a.After}

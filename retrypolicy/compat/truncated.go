@@ -88,15 +88,15 @@ func Truncated() retrypolicy.ByKind {
 // of 4xx only 408 and 429 are Again.
 func ClassifyTruncated(err error) classify.Info {
 	info := httpretry.Classify(err)
-	if info.Verdict == classify.Undecided {
+	if info.Verdict == classify.VerdictUndecided {
 		return info
 	}
 	s, _ := failure.Status(err)
 	switch status := s.HTTPStatusCode(); {
 	case status >= 500:
-		info.Verdict, info.Kind = classify.Again, transport.Unavailable
+		info.Verdict, info.Kind = classify.VerdictAgain, transport.Unavailable
 	case status >= 400 && status != 408 && status != 429:
-		info.Verdict = classify.Fail
+		info.Verdict = classify.VerdictFail
 	}
 	return info
 }

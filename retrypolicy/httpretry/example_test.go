@@ -13,7 +13,7 @@ import (
 func ExampleStatus() {
 	for _, status := range []int{200, 403, 429, 503} {
 		info := httpretry.Status(status)
-		fmt.Println(status, info.Verdict == classify.Again, info.Kind)
+		fmt.Println(status, info.Verdict == classify.VerdictAgain, info.Kind)
 	}
 	// Output:
 	// 200 false unknown error

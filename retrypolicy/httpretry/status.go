@@ -19,16 +19,16 @@ type rule struct {
 // rules has the statuses that differ from their class. Source: RFC 9110, RFC 6585, RFC 4918, RFC
 // 8470.
 var rules = [...]rule{
-	{408, classify.Again, classify.SafeUnknown},
-	{421, classify.Again, classify.SafeYes},
-	{425, classify.Again, classify.SafeYes},
-	{429, classify.Again, classify.SafeYes},
-	{501, classify.Fail, classify.SafeYes},
-	{505, classify.Fail, classify.SafeYes},
-	{507, classify.Fail, classify.SafeUnknown},
-	{508, classify.Fail, classify.SafeUnknown},
-	{509, classify.Again, classify.SafeYes},
-	{511, classify.Fail, classify.SafeYes},
+	{408, classify.VerdictAgain, classify.SafeUnknown},
+	{421, classify.VerdictAgain, classify.SafeYes},
+	{425, classify.VerdictAgain, classify.SafeYes},
+	{429, classify.VerdictAgain, classify.SafeYes},
+	{501, classify.VerdictFail, classify.SafeYes},
+	{505, classify.VerdictFail, classify.SafeYes},
+	{507, classify.VerdictFail, classify.SafeUnknown},
+	{508, classify.VerdictFail, classify.SafeUnknown},
+	{509, classify.VerdictAgain, classify.SafeYes},
+	{511, classify.VerdictFail, classify.SafeYes},
 }
 
 // ruleOf returns the rule for a status from 400 on.
@@ -39,9 +39,9 @@ func ruleOf(status int) rule {
 		}
 	}
 	if status < 500 {
-		return rule{status, classify.Fail, classify.SafeYes}
+		return rule{status, classify.VerdictFail, classify.SafeYes}
 	}
-	return rule{status, classify.Again, classify.SafeUnknown}
+	return rule{status, classify.VerdictAgain, classify.SafeUnknown}
 }
 
 // Status judges an HTTP status in general. The verdict is Again for 408, 421, 425, 429 and all from
@@ -52,9 +52,9 @@ func ruleOf(status int) rule {
 func Status(status int) classify.Info {
 	switch {
 	case status < 100:
-		return classify.Info{Verdict: classify.Again, Kind: transport.Network}
+		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}
 	case status < 400:
-		return classify.Info{Verdict: classify.Succeed}
+		return classify.Info{Verdict: classify.VerdictSucceed}
 	}
 	r := ruleOf(status)
 	kind := statuscode.Of(min(status, 599), statuscode.Web).Kind
@@ -73,7 +73,7 @@ func Classify(err error) classify.Info {
 		return classify.Info{}
 	}
 	info := Status(s.HTTPStatusCode())
-	if info.Verdict == classify.Succeed {
+	if info.Verdict == classify.VerdictSucceed {
 		return classify.Info{}
 	}
 	info.After = failure.RetryAfter(err)
@@ -93,12 +93,12 @@ func ClassifyStatuses(statuses ...int) classify.Func {
 		info := Status(status)
 		switch {
 		case slices.Contains(own, status):
-			info.Verdict = classify.Again
+			info.Verdict = classify.VerdictAgain
 			info.After = failure.RetryAfter(err)
-		case info.Verdict == classify.Succeed:
+		case info.Verdict == classify.VerdictSucceed:
 			return classify.Info{}
 		default:
-			info.Verdict = classify.Fail
+			info.Verdict = classify.VerdictFail
 		}
 		return info
 	}

@@ -14,9 +14,9 @@ import (
 
 func TestHTTPStatus(t *testing.T) {
 	const (
-		again   = classify.Again
-		fail    = classify.Fail
-		succeed = classify.Succeed
+		again   = classify.VerdictAgain
+		fail    = classify.VerdictFail
+		succeed = classify.VerdictSucceed
 	)
 	for _, c := range []struct {
 		status  int
@@ -64,13 +64,13 @@ func TestHTTPStatus(t *testing.T) {
 func TestHTTPStatusAgreesWithTheFilter(t *testing.T) {
 	for code := 0; code < 1000; code++ {
 		info := httpretry.Status(code)
-		if info.Verdict == classify.Undecided {
+		if info.Verdict == classify.VerdictUndecided {
 			t.Errorf("%d is undecided", code)
 		}
-		if info.Verdict != classify.Again {
+		if info.Verdict != classify.VerdictAgain {
 			continue
 		}
-		if got := retrypolicy.Classify(&transport.Error{Kind: info.Kind}); got.Verdict != classify.Again {
+		if got := retrypolicy.Classify(&transport.Error{Kind: info.Kind}); got.Verdict != classify.VerdictAgain {
 			t.Errorf("%d is tried again and its Kind %v is not", code, info.Kind)
 		}
 	}
@@ -89,13 +89,13 @@ func TestClassifyHTTP(t *testing.T) {
 		{"permanent", retrypolicy.Permanent(policytest.Status(503)), classify.Info{}},
 		{"plain", policytest.Status(404), httpretry.Status(404)},
 		{"wrapped", hub, httpretry.Status(429)},
-		{"with a wait", &policytest.StatusError{Status: 503, After: s}, classify.Info{Verdict: classify.Again,
+		{"with a wait", &policytest.StatusError{Status: 503, After: s}, classify.Info{Verdict: classify.VerdictAgain,
 			Kind:  transport.Unavailable,
 			After: s}},
 		{"with a wait, wrapped", &transport.Error{Err: &policytest.StatusError{Status: 429, After: s}},
-			classify.Info{Verdict: classify.Again,
+			classify.Info{Verdict: classify.VerdictAgain,
 				Kind: transport.Throttled, Safe: classify.SafeYes, After: s}},
-		{"asks not to", &policytest.StatusError{Status: 503, After: -1}, classify.Info{Verdict: classify.Again,
+		{"asks not to", &policytest.StatusError{Status: 503, After: -1}, classify.Info{Verdict: classify.VerdictAgain,
 			Kind:  transport.Unavailable,
 			After: -1}},
 	} {
@@ -114,13 +114,13 @@ func TestClassifyStatuses(t *testing.T) {
 		want classify.Verdict
 		kind transport.Kind
 	}{
-		{policytest.Status(404), classify.Again, transport.NotFound},
-		{policytest.Status(202), classify.Again, transport.Unknown},
-		{policytest.Status(503), classify.Fail, transport.Unavailable},
-		{policytest.Status(0), classify.Fail, transport.Network},
-		{policytest.Status(200), classify.Undecided, transport.Unknown},
-		{policytest.Lost, classify.Undecided, transport.Unknown},
-		{retrypolicy.Permanent(policytest.Status(404)), classify.Undecided, transport.Unknown},
+		{policytest.Status(404), classify.VerdictAgain, transport.NotFound},
+		{policytest.Status(202), classify.VerdictAgain, transport.Unknown},
+		{policytest.Status(503), classify.VerdictFail, transport.Unavailable},
+		{policytest.Status(0), classify.VerdictFail, transport.Network},
+		{policytest.Status(200), classify.VerdictUndecided, transport.Unknown},
+		{policytest.Lost, classify.VerdictUndecided, transport.Unknown},
+		{retrypolicy.Permanent(policytest.Status(404)), classify.VerdictUndecided, transport.Unknown},
 	} {
 		if got := judge(c.err); got.Verdict != c.want || got.Kind != c.kind {
 			t.Errorf("%v: %+v, want %v, %v", c.err, got, c.want, c.kind)
@@ -141,7 +141,7 @@ func TestClassifyHTTPBringsTheWaitToThePolicy(t *testing.T) {
 		t.Errorf("%d calls in %v, %v; want 4 in 1m11s", calls, took, err)
 	}
 	calls, took, err = policytest.Retries(t, r, &policytest.StatusError{Status: 503, After: -1})
-	if calls != 1 || took != 0 || !errors.Is(err, retrypolicy.Pushback) {
+	if calls != 1 || took != 0 || !errors.Is(err, retrypolicy.ReasonPushback) {
 		t.Errorf("%d calls in %v, %v; want 1, told not to", calls, took, err)
 	}
 }

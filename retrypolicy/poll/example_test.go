@@ -28,17 +28,17 @@ func ExampleUntil() {
 		case err != nil:
 			return classify.Info{} // as Do: retried if that can help
 		case state == "failed":
-			return classify.Info{Verdict: classify.Fail}
+			return classify.Info{Verdict: classify.VerdictFail}
 		case state == "done":
-			return classify.Info{Verdict: classify.Succeed}
+			return classify.Info{Verdict: classify.VerdictSucceed}
 		}
-		return classify.Info{Verdict: classify.Again}
+		return classify.Info{Verdict: classify.VerdictAgain}
 	})
 	fmt.Println(state, err)
 
 	readQueued := func(context.Context) (string, error) { return "queued", nil }
 	_, err = poll.Until(context.Background(), &r, readQueued, func(string, error) classify.Info {
-		return classify.Info{Verdict: classify.Again}
+		return classify.Info{Verdict: classify.VerdictAgain}
 	})
 	fmt.Println(err, errors.Is(err, poll.ErrNotYet))
 	// Output:

@@ -7,11 +7,11 @@
 //			case err != nil:
 //				return classify.Info{} // as Do: retried if that can help
 //			case state == "running":
-//				return classify.Info{Verdict: classify.Again}
+//				return classify.Info{Verdict: classify.VerdictAgain}
 //			case state == "failed":
-//				return classify.Info{Verdict: classify.Fail}
+//				return classify.Info{Verdict: classify.VerdictFail}
 //			}
-//			return classify.Info{Verdict: classify.Succeed}
+//			return classify.Info{Verdict: classify.VerdictSucceed}
 //		})
 //
 // The policy sets the time between two calls, and the limits of retrypolicy.Do apply. Where only
@@ -52,12 +52,12 @@ func Until[T any](
 		value, err = op(ctx)
 		info := judge(value, err)
 		switch {
-		case info.Verdict == classify.Succeed:
+		case info.Verdict == classify.VerdictSucceed:
 			return nil
-		case info.Verdict == classify.Undecided:
+		case info.Verdict == classify.VerdictUndecided:
 			return err
 		case err != nil:
-		case info.Verdict == classify.Fail:
+		case info.Verdict == classify.VerdictFail:
 			err = ErrFailed
 		default:
 			err = ErrNotYet

@@ -26,13 +26,13 @@ func TestUntil(t *testing.T) {
 	judge := func(state string, err error) classify.Info {
 		switch {
 		case err == missing:
-			return classify.Info{Verdict: classify.Succeed} // waits until it is gone
+			return classify.Info{Verdict: classify.VerdictSucceed} // waits until it is gone
 		case state == "failed":
-			return classify.Info{Verdict: classify.Fail, Kind: transport.Conflict}
+			return classify.Info{Verdict: classify.VerdictFail, Kind: transport.Conflict}
 		case state == "busy":
-			return classify.Info{Verdict: classify.Again, Kind: transport.Throttled}
+			return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Throttled}
 		case state == "deleting" && err == nil:
-			return classify.Info{Verdict: classify.Again}
+			return classify.Info{Verdict: classify.VerdictAgain}
 		}
 		return classify.Info{} // as Do does
 	}
@@ -47,13 +47,13 @@ func TestUntil(t *testing.T) {
 		{"retry on a value, succeed on an error", []answer{{"deleting", nil}, {"deleting", nil}, {"", missing}}, "", 0, nil,
 			2 * time.Second},
 		{"a value that is what was waited for", []answer{{"deleting", nil}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable,
+		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.ReasonNotRetryable,
 			poll.ErrFailed, time.Second},
 		{"a value with a class of its own", []answer{{"busy", nil}, {"gone", nil}}, "gone", 0, nil, time.Minute},
 		{"an error left to the classifiers", []answer{{"", transport.Network}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable,
+		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.ReasonNotRetryable,
 			transport.Forbidden, 0},
-		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.OutOfAttempts, poll.ErrNotYet, 3 * time.Second},
+		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.ReasonOutOfAttempts, poll.ErrNotYet, 3 * time.Second},
 	} {
 		bounded.Test(t, func(t *testing.T) {
 			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
@@ -100,12 +100,12 @@ func TestUntilEndsWithItsContext(t *testing.T) {
 				if err != nil {
 					return classify.Info{}
 				}
-				return classify.Info{Verdict: classify.Again}
+				return classify.Info{Verdict: classify.VerdictAgain}
 			})
-			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, retrypolicy.Cancelled) {
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, retrypolicy.ReasonCancelled) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if info := retrypolicy.Classify(err); info.Verdict != classify.Fail {
+			if info := retrypolicy.Classify(err); info.Verdict != classify.VerdictFail {
 				t.Errorf("%s: %v is judged %+v, want a failure that is not retried", name, err, info)
 			}
 			if calls > 2 {
@@ -128,7 +128,7 @@ func TestUntilHidesItsJudgement(t *testing.T) {
 			OnRetry: func(_ int, _ time.Duration, err error) { told = append(told, err) },
 		}
 		_, err := poll.Until(t.Context(), &r, func(context.Context) (int, error) { return 0, busy },
-			func(int, error) classify.Info { return classify.Info{Verdict: classify.Again} })
+			func(int, error) classify.Info { return classify.Info{Verdict: classify.VerdictAgain} })
 		var e *retrypolicy.Error
 		if !errors.As(err, &e) || e.Err != busy {
 			t.Errorf("%v", err)

@@ -36,7 +36,7 @@ func TestTokensAreRefused(t *testing.T) {
 			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 			e := transport.Find(err)
 			require.Equal(t, kind, e.Kind, "%d: %v", status, err)
-			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			said, ok := errors.AsType[*amqp.TokenError](err)
 			require.True(t, ok)
@@ -92,7 +92,7 @@ func TestARenewalFails(t *testing.T) {
 		err := r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err
 		e := transport.Find(err)
 		require.Equal(t, transport.Unavailable, e.Kind)
-		require.Equal(t, transport.Operation, e.Scope)
+		require.Equal(t, transport.ScopeOperation, e.Scope)
 		require.Equal(t, transport.OpRenew, e.Op)
 		r.requireSends("x")
 
@@ -144,7 +144,7 @@ func TestATokenRunsOut(t *testing.T) {
 func TestSASLPlain(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
-		o.Auth = amqp.Plain
+		o.Auth = amqp.AuthPlain
 		r := h.dev1(t, o)
 		r.requireSends("x")
 		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err),
@@ -168,7 +168,7 @@ func TestSASLPlain(t *testing.T) {
 }
 
 func TestCertificates(t *testing.T) {
-	for _, auth := range []amqp.Auth{amqp.AuthDefault, amqp.External} {
+	for _, auth := range []amqp.Auth{amqp.AuthDefault, amqp.AuthExternal} {
 		t.Run(auth.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
@@ -215,7 +215,7 @@ func TestABrokerWithItsOwnAddresses(t *testing.T) {
 		o.Addresses.Commands = ""
 		r := start(t, amqp.New(o), creds)
 		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
-			Want: transport.Messages}).Err))
+			Want: transport.FeatureMessages}).Err))
 	})
 }
 
@@ -316,8 +316,8 @@ func TestWrongOptions(t *testing.T) {
 		"Parallel":            {Parallel: 1001},
 		"Auth":                {Auth: 99},
 		"Addresses":           {Addresses: &amqp.Addresses{}},
-		"Auth is CBS":         {Auth: amqp.CBS, Addresses: &amqp.Addresses{Telemetry: "q"}},
-		"UserName":            {Auth: amqp.Plain, Addresses: &amqp.Addresses{Telemetry: "q"}},
+		"Auth is CBS":         {Auth: amqp.AuthCBS, Addresses: &amqp.Addresses{Telemetry: "q"}},
+		"UserName":            {Auth: amqp.AuthPlain, Addresses: &amqp.Addresses{Telemetry: "q"}},
 		"placeholder":         {Addresses: &amqp.Addresses{Telemetry: "q/{Device}"}},
 		"Addresses.Commands":  {Addresses: &amqp.Addresses{Telemetry: "q", Commands: "{module}"}},
 		"ModelID":             {ModelID: "x"},

@@ -263,7 +263,7 @@ func TestALargeMessageIsDelivered(t *testing.T) {
 			r.sink.mu.Lock()
 			ref := r.sink.refs[i]
 			r.sink.mu.Unlock()
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: transport.Accept})
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: transport.OutcomeAccept})
 			require.NoError(t, h.WaitC2D(t.Context(), "d", hubdata.Completed, i+1))
 		}
 	})

@@ -171,7 +171,8 @@ func (c *c2dLink) receive(link *amqp.Receiver) error {
 		}
 		binary.BigEndian.PutUint32(ref[:], number)
 		message, again := inbound(m, s.opt.Addresses == nil)
-		if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: &message}) {
+		if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Again: again,
+			Msg: &message}) {
 			c.releaseAfter(number, declinedFor)
 		}
 	}
@@ -216,7 +217,7 @@ func (c *c2dLink) settle(number uint32, o transport.Outcome) {
 	case u == nil || u.releases:
 		s.mu.Unlock()
 		return
-	case o != transport.Accept && o != transport.Reject:
+	case o != transport.OutcomeAccept && o != transport.OutcomeReject:
 		u.releases = true // it stays unsettled meanwhile, so that another delivery of it renews the lock
 		now := time.Now()
 		c.releaseAfter(number, retryafter.ReleaseAt(now, u.since, deliveriesBefore(u.message)).Sub(now))
@@ -225,7 +226,7 @@ func (c *c2dLink) settle(number uint32, o transport.Outcome) {
 	}
 	c.removeLocked(number)
 	s.mu.Unlock()
-	if o == transport.Reject {
+	if o == transport.OutcomeReject {
 		_ = link.RejectMessage(s.ctx, u.message, nil)
 		return
 	}

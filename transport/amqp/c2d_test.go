@@ -61,9 +61,9 @@ func TestASubscriptionIsRefused(t *testing.T) {
 		r := h.dev1(t, h.options())
 		h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkC2D,
 			Condition: "com.microsoft:device-container-throttled"})
-		e := transport.Find(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
+		e := transport.Find(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages}).Err)
 		require.Equal(t, transport.Throttled, e.Kind)
-		require.Equal(t, transport.Operation, e.Scope)
+		require.Equal(t, transport.ScopeOperation, e.Scope)
 		require.Equal(t, transport.OpSubscribe, e.Op)
 		r.subscribe(2)
 	})
@@ -81,7 +81,7 @@ func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 		time.Sleep(5*time.Minute + 10*time.Second)
 		require.Greater(t, h.C2DLog("dev-1")[0].Deliveries, 3)
 		require.Equal(t, []string{"a", "b", "c"}, r.sink.bodies())
-		for i, o := range []transport.Outcome{transport.Accept, transport.Reject, transport.Accept} {
+		for i, o := range []transport.Outcome{transport.OutcomeAccept, transport.OutcomeReject, transport.OutcomeAccept} {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(i), Outcome: o})
 		}
 		synctest.Wait()

@@ -22,7 +22,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-const everything = transport.Messages | transport.Twin | transport.Desired | transport.Methods
+const everything = transport.FeatureMessages | transport.FeatureTwin | transport.FeatureDesired |
+	transport.FeatureMethods
 
 // Lost links for the twin are attached again, and a delivery says that changes may have been
 // missed.
@@ -60,7 +61,7 @@ func TestTwinLinksThatAreLost(t *testing.T) {
 func TestMethodLinksThatAreLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMethods}).Err)
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkMethodReceiver, hubdata.AMQPError{}))
 		time.Sleep(time.Second)
@@ -88,7 +89,7 @@ func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				r := start(t, make(h.options()), h.CredsWith(t, ""))
-				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMethods}).Err)
 				statuses := new(atomic.Int64)
 				for range 3 {
 					go func() {
@@ -115,7 +116,7 @@ func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 func TestAMethodAnswerWithoutCredit(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMethods}).Err)
 		go h.Call("x", "{}")
 		synctest.Wait()
 		h.inject(fault.Fault{Kind: fault.HalfOpen})
@@ -136,7 +137,7 @@ func TestAMethodAnswerWithoutCredit(t *testing.T) {
 func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Twin}).Err)
+		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureTwin}).Err)
 		h.DetachLinks("dev-1", fault.LinkTwinReceiver, hubdata.AMQPError{Condition: "amqp:internal-error"})
 		r.requireEnd(transport.Unavailable)
 	})
@@ -208,7 +209,7 @@ func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 		bubble(t, func(t *testing.T, h *hub) {
 			r := h.dev1(t, h.options())
 			require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
-				Want: transport.Desired | transport.Methods}).Err)
+				Want: transport.FeatureDesired | transport.FeatureMethods}).Err)
 			time.Sleep(25 * time.Second)
 			for _, kind := range []fault.LinkKind{fault.LinkTwinSender, fault.LinkMethodSender} {
 				require.Equal(t, 1, h.DetachLinks("dev-1", kind, hubdata.AMQPError{Condition: condition}))
@@ -278,7 +279,7 @@ func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		h.inject(fault.Fault{Kind: fault.SwallowTwin, Operation: hubdata.TwinSubscribe})
-		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Desired})
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureDesired})
 		time.Sleep(19 * time.Second)
 		r.requireAlive()
 		time.Sleep(2 * time.Second)
@@ -391,7 +392,7 @@ func TestQueuedMethodAnswersAreBounded(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				r := h.dev1(t, h.options())
-				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
+				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMethods}).Err)
 				go h.Call("x", "{}")
 				synctest.Wait()
 				h.inject(fault.Fault{Kind: fault.HalfOpen})

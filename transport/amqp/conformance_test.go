@@ -40,7 +40,8 @@ func TestConformance(t *testing.T) {
 			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
 		}},
 		{"SASL PLAIN", false, false, nil, func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}, Auth: amqp.Plain}
+			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)},
+				Auth: amqp.AuthPlain}
 		}},
 		{"mux", false, true, nil, func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}

@@ -54,17 +54,17 @@ type login struct {
 func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
 	l.auth = o.auth(creds)
 	d := o.dialer()
-	if o.Network.Certificate != nil || l.auth == AuthDefault || l.auth == External {
+	if o.Network.Certificate != nil || l.auth == AuthDefault || l.auth == AuthExternal {
 		if l.cert, err = d.ClientCertificate(ctx, creds); err != nil {
 			return l, err
 		}
 	}
-	if l.auth == Plain {
+	if l.auth == AuthPlain {
 		if l.user = o.userName(creds); l.user == "" {
 			return l, protocol.Invalid("options: Auth is PLAIN, but the credentials have no UserName; set it")
 		}
 	}
-	if l.auth == CBS || l.auth == Plain {
+	if l.auth == AuthCBS || l.auth == AuthPlain {
 		switch l.token, err = creds.NewToken(ctx); {
 		case err != nil:
 			return l, err
@@ -80,13 +80,13 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 // expects no SASL then.
 func (l *login) sasl() amqp.SASLType {
 	switch l.auth {
-	case Plain:
+	case AuthPlain:
 		return amqp.SASLTypePlain(l.user, l.token.Text.Reveal())
-	case External:
+	case AuthExternal:
 		return amqp.SASLTypeExternal("")
-	case Anonymous:
+	case AuthAnonymous:
 		return amqp.SASLTypeAnonymous()
-	case AuthDefault, CBS:
+	case AuthDefault, AuthCBS:
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (l *login) sasl() amqp.SASLType {
 // the peer does not insist on it. Their meaning is the same: the identity is proven by CBS or TLS.
 // Edge gateways have MSSBCBS or ANONYMOUS, older ones not the former.
 func (l *login) without(host string) []wire.Init {
-	if l.auth == CBS {
+	if l.auth == AuthCBS {
 		return []wire.Init{{Mechanism: "MSSBCBS", Hostname: host}, {Mechanism: "ANONYMOUS", Hostname: host}}
 	}
 	return []wire.Init{{Mechanism: "EXTERNAL", InitialResponse: []byte{}, Hostname: host}}
@@ -145,7 +145,7 @@ func (o *Options) open(ctx context.Context, creds *transport.Credentials, l *log
 }
 
 var errNoMechanism = errors.New("the peer insists on SASL, and offers neither MSSBCBS nor ANONYMOUS for tokens, nor " +
-	"EXTERNAL for a certificate; set Options.Auth to amqp.Plain if it offers PLAIN")
+	"EXTERNAL for a certificate; set Options.Auth to amqp.AuthPlain if it offers PLAIN")
 
 // begin begins an AMQP session. The end of ctx ends the wait but not the library's call: after a
 // cancelled call the library writes end with its next call, even if it never wrote begin. A hub

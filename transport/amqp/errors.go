@@ -109,7 +109,7 @@ func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error 
 
 // lost returns the error for the end of a live session.
 func lost(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: proto,
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRun, Proto: proto,
 		Err: scrub.Cause(cause)}
 }
 

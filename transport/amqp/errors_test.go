@@ -92,7 +92,7 @@ func TestConditionsBecomeErrors(t *testing.T) {
 		e, what := verdict(&amqp.StateRejected{Error: said})
 		require.Equal(t, c.blame, what, c.condition)
 		require.Equal(t, c.kind, e.Kind)
-		require.Equal(t, transport.Operation, e.Scope)
+		require.Equal(t, transport.ScopeOperation, e.Scope)
 		require.ErrorContains(t, e, c.condition)
 
 		end := c.kind
@@ -107,7 +107,7 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			require.Equal(t, &ConditionError{What: what, Condition: c.condition, Description: "text"}, why)
 			e := lossOf(why)
 			require.Equal(t, end, e.Kind)
-			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpRun, e.Op)
 			found, ok := errors.AsType[*ConditionError](error(e))
 			require.True(t, ok)

@@ -262,7 +262,7 @@ func play(t testing.TB, p *fuzzPeer, what func() string) {
 	tr := New(&Options{
 		Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 			return p, nil
-		}}, Auth: Anonymous, OperationTimeout: limit, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
+		}}, Auth: AuthAnonymous, OperationTimeout: limit, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -285,7 +285,7 @@ func play(t testing.TB, p *fuzzPeer, what func() string) {
 	go func() { over <- s.Run(ctx) }()
 	m := &transport.Message{Body: []byte("x")}
 	s.Send([]transport.Item{{Tag: 0, Msg: m}})
-	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	for sent, subscribed := false, false; !sent || !subscribed; {
 		select {
 		case <-a.results:

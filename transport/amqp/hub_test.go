@@ -272,7 +272,7 @@ func (r *running) ask(q *transport.Request) transport.Reply {
 
 func (r *running) subscribe(id uint32) {
 	r.t.Helper()
-	require.NoError(r.t, r.ask(&transport.Request{ID: id, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
+	require.NoError(r.t, r.ask(&transport.Request{ID: id, Op: transport.OpSubscribe, Want: transport.FeatureMessages}).Err)
 }
 
 // requireEnd waits for the error of Run and checks its Kind.
@@ -286,7 +286,7 @@ func (r *running) requireEnd(kind transport.Kind) *transport.Error {
 	e := transport.Find(r.err)
 	require.NotNil(r.t, e)
 	require.Equal(r.t, kind, e.Kind, "%v", e)
-	require.Equal(r.t, transport.Connection, e.Scope)
+	require.Equal(r.t, transport.ScopeConnection, e.Scope)
 	require.Equal(r.t, transport.OpRun, e.Op)
 	return e
 }

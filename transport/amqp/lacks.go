@@ -21,7 +21,7 @@ func (o *Options) lacks(feature transport.Features) string {
 	switch {
 	case o.Addresses == nil:
 		return ""
-	case feature != transport.Messages:
+	case feature != transport.FeatureMessages:
 		return "not available from a peer with Options.Addresses; they need an IoT hub"
 	case o.Addresses.Commands == "":
 		return "not available without Options.Addresses.Commands; give the source's address"

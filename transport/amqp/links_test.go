@@ -44,7 +44,7 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 					require.Greater(t, d.tag, last, "in the order of sending")
 					last = d.tag
 					require.Equal(t, kind, transport.KindOf(d.err), "%v", d.err)
-					require.Equal(t, transport.Operation, transport.Find(d.err).Scope)
+					require.Equal(t, transport.ScopeOperation, transport.Find(d.err).Scope)
 				}
 				t.Logf("%d of 3 were told to try again", failures)
 				r.requireSends("again")
@@ -197,10 +197,10 @@ func TestAnIdleDeviceIsDisabled(t *testing.T) {
 			require.NoError(t, c.Open(t.Context()))
 			require.NoError(t, c.Send(t.Context(), numbered(0)))
 			time.Sleep(5 * time.Minute)
-			require.Equal(t, device.Connected, c.Status().State)
+			require.Equal(t, device.StateConnected, c.Status().State)
 			require.NoError(t, h.SetEnabled("dev-1", false))
 			time.Sleep(11 * time.Second)
-			require.Equal(t, device.Disconnected, c.Status().State)
+			require.Equal(t, device.StateDisconnected, c.Status().State)
 			require.Equal(t, transport.Unauthorized, transport.KindOf(c.Status().Err), "%v", c.Status().Err)
 			other.requireAlive()
 			other.requireSends("y")

@@ -54,7 +54,7 @@ func (c *methods) call(m *amqp.Message) {
 	default:
 		return
 	}
-	c.s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: ref,
+	c.s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMethods, Name: []byte(name), Ref: ref,
 		Msg: &transport.Message{Body: bodyOf(m)}})
 }
 

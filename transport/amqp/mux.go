@@ -60,7 +60,7 @@ var _ transport.Transport = (*Mux)(nil)
 func NewMux(o *Options) *Mux {
 	m := &Mux{changed: make(chan struct{})}
 	m.opt, m.err = o.resolve()
-	if m.err == nil && m.opt.Addresses == nil && m.opt.Auth != AuthDefault && m.opt.Auth != CBS {
+	if m.err == nil && m.opt.Addresses == nil && m.opt.Auth != AuthDefault && m.opt.Auth != AuthCBS {
 		m.err = protocol.Invalid("options: Auth is " + m.opt.Auth.String() + ", which authenticates one device per " +
 			"connection; a Mux needs CBS")
 	}
@@ -153,7 +153,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 		return nil, err
 	}
 	err = m.withSlot(ctx, cfg.Progress, func() error {
-		if l.auth == CBS {
+		if l.auth == AuthCBS {
 			if err := conn.tokens.put(ctx, cfg.Creds.Resource(), l.token.Text.Reveal(), cfg.Progress); err != nil {
 				return err
 			}

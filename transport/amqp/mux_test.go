@@ -229,7 +229,7 @@ func TestDevicesThatMayNotJoin(t *testing.T) {
 		start(t, mux, c).requireSends("x")
 
 		o = h.options()
-		o.Auth = amqp.Plain
+		o.Auth = amqp.AuthPlain
 		_, err = tryStart(t, amqp.NewMux(o), c)
 		require.Equal(t, transport.Invalid, transport.KindOf(err))
 	})

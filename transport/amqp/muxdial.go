@@ -112,7 +112,7 @@ func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 	case c.host != creds.DialHost():
 		return nil, protocol.Invalid("this Mux is connected to " + strconv.Quote(c.host) + ", and the device belongs to " +
 			strconv.Quote(creds.DialHost()) + "; give it another Mux")
-	case m.opt.auth(creds) == Plain && m.opt.userName(creds) != c.user && m.opt.Addresses != nil:
+	case m.opt.auth(creds) == AuthPlain && m.opt.userName(creds) != c.user && m.opt.Addresses != nil:
 		return nil, protocol.Invalid("this Mux is connected as another user than the device's UserName; give the device " +
 			"another Mux")
 	case c.users >= m.opt.Devices:

@@ -190,7 +190,7 @@ func TestBadCredentialsOnAMux(t *testing.T) {
 		refusal, ok := errors.AsType[*amqp.TokenError](err)
 		require.True(t, ok)
 		require.Equal(t, 401, refusal.Status)
-		require.Equal(t, device.NotRetryable, bad.Status().Reason)
+		require.Equal(t, device.ReasonNotRetryable, bad.Status().Reason)
 		require.Equal(t, uint64(1), bad.Stats().Attempts)
 
 		nobody := *wrong
@@ -207,7 +207,7 @@ func TestBadCredentialsOnAMux(t *testing.T) {
 		require.NoError(t, c.Send(t.Context(), numbered(0)))
 		require.NoError(t, h.SetEnabled("off", false))
 		require.ErrorIs(t, c.Send(t.Context(), numbered(1)), transport.Unauthorized, "disabled after")
-		require.Equal(t, device.NotRetryable, c.Status().Reason)
+		require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 		require.ErrorIs(t, c.Status().Err, transport.Unauthorized)
 
 		each(good, func(_ int, c *device.Client) {

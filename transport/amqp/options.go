@@ -21,24 +21,24 @@ const (
 	// AuthDefault is CBS for credentials with Sign or Token, and otherwise the TLS client certificate
 	// alone. With Addresses it is Plain for credentials with UserName, and otherwise Anonymous.
 	AuthDefault Auth = iota
-	// CBS puts the token to the hub over the open connection, and renews it there without a
+	// AuthCBS puts the token to the hub over the open connection, and renews it there without a
 	// disconnect. The connection begins without SASL. A peer that insists on SASL is dialed once more,
 	// with MSSBCBS or ANONYMOUS, whichever it offers.
-	CBS
-	// Plain is SASL PLAIN: the token is the password. With Addresses the user is
+	AuthCBS
+	// AuthPlain is SASL PLAIN: the token is the password. With Addresses the user is
 	// Credentials.UserName; a hub has a user name of its own for each device. The connection ends when
 	// the token expires, so it is renewed by a new connection.
-	Plain
-	// External is SASL EXTERNAL: the TLS client certificate proves the identity.
-	External
-	// Anonymous is SASL ANONYMOUS, without a token.
-	Anonymous
+	AuthPlain
+	// AuthExternal is SASL EXTERNAL: the TLS client certificate proves the identity.
+	AuthExternal
+	// AuthAnonymous is SASL ANONYMOUS, without a token.
+	AuthAnonymous
 
 	auths // number of values
 )
 
-var authText = [auths]string{AuthDefault: "default", CBS: "CBS", Plain: "PLAIN", External: "EXTERNAL",
-	Anonymous: "ANONYMOUS"}
+var authText = [auths]string{AuthDefault: "default", AuthCBS: "CBS", AuthPlain: "PLAIN", AuthExternal: "EXTERNAL",
+	AuthAnonymous: "ANONYMOUS"}
 
 // String returns the name.
 func (a Auth) String() string {
@@ -159,7 +159,7 @@ func (o *Options) resolve() (Options, error) {
 		return r, protocol.Invalid("options: Auth is not one of AuthDefault, CBS, Plain, External, Anonymous")
 	case r.Addresses != nil && r.Addresses.Telemetry == "":
 		return r, protocol.Invalid("options: Addresses has no Telemetry; give the address to send to")
-	case r.Addresses != nil && r.Auth == CBS:
+	case r.Addresses != nil && r.Auth == AuthCBS:
 		return r, protocol.Invalid("options: Auth is CBS, which brokers with Addresses of their own do not have; use " +
 			"Plain, External or Anonymous")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
@@ -198,11 +198,11 @@ func (o *Options) auth(creds *transport.Credentials) Auth {
 	case o.Auth != AuthDefault:
 		return o.Auth
 	case o.Addresses != nil && creds.UserName != "":
-		return Plain
+		return AuthPlain
 	case o.Addresses != nil:
-		return Anonymous
+		return AuthAnonymous
 	case creds.Sign != nil || creds.Token != nil:
-		return CBS
+		return AuthCBS
 	}
 	return AuthDefault
 }

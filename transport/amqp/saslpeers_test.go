@@ -181,7 +181,7 @@ func TestAPeerThatInsistsOnSASLAndRefuses(t *testing.T) {
 		retry bool
 	}{
 		"no mechanism": {&insistent{mechanisms: []wire.Symbol{"PLAIN", "X-NEW"}}, transport.Unsupported,
-			"set Options.Auth to amqp.Plain", false},
+			"set Options.Auth to amqp.AuthPlain", false},
 		"refused": {&insistent{mechanisms: []wire.Symbol{"ANONYMOUS"}, code: 1}, transport.Unauthorized, "SASL outcome 1",
 			false},
 		"in trouble": {&insistent{mechanisms: []wire.Symbol{"MSSBCBS"}, code: 2}, transport.Unavailable, "SASL outcome 2",

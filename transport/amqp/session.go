@@ -193,7 +193,7 @@ func (s *session) Do(r *transport.Request) {
 	case transport.OpSubscribe:
 		s.subscribe(r)
 	case transport.OpRenew:
-		if s.auth != CBS {
+		if s.auth != AuthCBS {
 			s.unsupported(r)
 			return
 		}
@@ -208,9 +208,9 @@ func (s *session) Do(r *transport.Request) {
 
 // subscribe attaches the links for the wanted features, and replies when all are attached.
 func (s *session) subscribe(r *transport.Request) {
-	const calls = transport.Twin | transport.Desired | transport.Methods
-	if r.Want&transport.Messages != 0 && s.addr.Commands == "" || r.Want&calls != 0 && s.addr.twin == "" ||
-		r.Want&^(transport.Messages|calls) != 0 {
+	const calls = transport.FeatureTwin | transport.FeatureDesired | transport.FeatureMethods
+	if r.Want&transport.FeatureMessages != 0 && s.addr.Commands == "" || r.Want&calls != 0 && s.addr.twin == "" ||
+		r.Want&^(transport.FeatureMessages|calls) != 0 {
 		s.unsupported(r)
 		return
 	}
@@ -219,10 +219,10 @@ func (s *session) subscribe(r *transport.Request) {
 		feature   transport.Features
 		subscribe func(*subscription)
 	}{
-		{transport.Messages, s.c2d.subscribe},
-		{transport.Twin, s.twin.open},
-		{transport.Desired, s.twin.watch},
-		{transport.Methods, s.methods.open},
+		{transport.FeatureMessages, s.c2d.subscribe},
+		{transport.FeatureTwin, s.twin.open},
+		{transport.FeatureDesired, s.twin.watch},
+		{transport.FeatureMethods, s.methods.open},
 	} {
 		if r.Want&part.feature != 0 {
 			part.subscribe(sub)
@@ -328,7 +328,7 @@ func (s *session) forget(ended *amqp.Session) {
 // that refuses the connection does so before it sends close. So check begins the AMQP session. On
 // error the device's session has ended.
 func (s *session) check(ctx context.Context) error {
-	if s.auth == CBS {
+	if s.auth == AuthCBS {
 		return nil
 	}
 	stop := context.AfterFunc(ctx, s.cancel)

@@ -34,14 +34,14 @@ func TestADispositionDoesNotBlock(t *testing.T) {
 		made, err := New(&Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				return p, nil
-			}}, Auth: Anonymous, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
+			}}, Auth: AuthAnonymous, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
 		}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 4, Queue: 8,
 			Sink: a})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)
 		go func() { over <- made.Run(ctx) }()
-		made.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		made.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		require.NoError(t, (<-a.replies).Err)
 		synctest.Wait() // the peer has credit
 		p.deliver([]byte{0, 0x53, 0x75, 0xa0, 1, 'x'})
@@ -49,7 +49,7 @@ func TestADispositionDoesNotBlock(t *testing.T) {
 		require.Len(t, a.refs, 1)
 		began := time.Now()
 		end := time.AfterFunc(time.Minute, cancel)
-		made.Do(&transport.Request{Op: transport.OpSettle, Ref: a.refs[0], Outcome: transport.Accept})
+		made.Do(&transport.Request{Op: transport.OpSettle, Ref: a.refs[0], Outcome: transport.OutcomeAccept})
 		end.Stop()
 		require.Zero(t, time.Since(began))
 		cancel()

@@ -48,7 +48,7 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 			c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{
 				Trace: count,
 				OnStatus: func(s device.Status) {
-					if s.Reason == device.AttemptFailed {
+					if s.Reason == device.ReasonAttemptFailed {
 						mu.Lock()
 						failures++
 						mu.Unlock()
@@ -109,7 +109,7 @@ func TestManyJoinOverASlowConnection(t *testing.T) {
 					mu.Unlock()
 				}},
 				OnStatus: func(s device.Status) {
-					if s.Reason == device.AttemptFailed {
+					if s.Reason == device.ReasonAttemptFailed {
 						mu.Lock()
 						failures++
 						mu.Unlock()

@@ -52,7 +52,7 @@ func TestOutcomesOfAMessage(t *testing.T) {
 				e := transport.Find(err)
 				require.NotNil(t, e, "%v", err)
 				require.Equal(t, c.kind, e.Kind)
-				require.Equal(t, transport.Operation, e.Scope)
+				require.Equal(t, transport.ScopeOperation, e.Scope)
 				require.Equal(t, transport.OpSend, e.Op)
 				if c.fault.Kind == fault.RejectMessage {
 					said, ok := errors.AsType[*amqp.ConditionError](err)
@@ -98,7 +98,7 @@ func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
 		}
 		time.Sleep(time.Minute)
-		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
 		require.Zero(t, c.Stats().Refused)
 		suspended.Remove()
 		require.NoError(t, c.Open(t.Context()))

@@ -185,7 +185,7 @@ func runs(t *testing.T, h *hubfixture.Broker, c *connection, id string, shared b
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
 	addr, err := c.opt.addresses(creds)
 	require.NoError(t, err)
-	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS}, addr)
+	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: AuthCBS}, addr)
 	s.shared, s.release = shared, func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})

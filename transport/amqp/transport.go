@@ -167,7 +167,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	if err != nil {
 		return nil, err
 	}
-	if l.auth == CBS {
+	if l.auth == AuthCBS {
 		if conn.sessions() < 2 {
 			conn.close()
 			return nil, &transport.Error{Kind: transport.Unsupported, Err: errOneSession}

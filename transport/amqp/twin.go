@@ -117,7 +117,7 @@ func (t *twin) message(m *amqp.Message) {
 	body := bodyOf(m)
 	version, _ := whole(m.Annotations["version"]) // with version 0 the client reads the twin
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
-		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version,
+		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: version,
 			Msg: &transport.Message{Body: body}})
 		return
 	}
@@ -174,7 +174,7 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 	case !good && len(waiters) == 0:
 		s.fail(lossOf(err))
 	case good && again:
-		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Msg: &transport.Message{Body: []byte("{}")}})
+		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Msg: &transport.Message{Body: []byte("{}")}})
 	}
 }
 

@@ -288,7 +288,7 @@ func TestVectors(t *testing.T) {
 				"links for commands": {ended, func(t *testing.T, h *hub) error {
 					h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkC2D, Condition: condition})
 					return h.dev1(t, h.options()).ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
-						Want: transport.Messages}).Err
+						Want: transport.FeatureMessages}).Err
 				}},
 			} {
 				t.Run(name, func(t *testing.T) {

@@ -133,7 +133,7 @@ func (c *c2d) settle(r *transport.Request) {
 	}
 	c.s.mu.Lock()
 	number := binary.BigEndian.Uint32(r.Ref)
-	if h := c.unsettled[number]; h != nil && r.Outcome == transport.Release {
+	if h := c.unsettled[number]; h != nil && r.Outcome == transport.OutcomeRelease {
 		// it stays unsettled meanwhile, so that another delivery of it renews the lock
 		c.received = append(c.received, settlement{number: number, outcome: r.Outcome,
 			at: retryafter.ReleaseAt(time.Now(), h.since, h.earlier)})
@@ -303,8 +303,8 @@ func (c *c2d) deliver(a *hubconn.Answer, since time.Time) bool {
 	m, again := inbound(a)
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
-	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: m}) {
-		c.due = append(c.due, settlement{number: number, outcome: transport.Release, poll: true,
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Again: again, Msg: m}) {
+		c.due = append(c.due, settlement{number: number, outcome: transport.OutcomeRelease, poll: true,
 			at: time.Now().Add(abandonDelay)})
 	}
 	return true
@@ -391,7 +391,7 @@ func (r *refusal) forSettlement() *refusal {
 
 // remember keeps the outcome for the message's next delivery.
 func (c *c2d) remember(e settlement) {
-	if e.outcome == transport.Release || e.sequence == "" {
+	if e.outcome == transport.OutcomeRelease || e.sequence == "" {
 		return
 	}
 	if len(c.lateOutcomes) >= max(1, c.s.cfg.Queue) {
@@ -406,11 +406,11 @@ func (c *c2d) request(lock string, o transport.Outcome) *hubconn.Request {
 	h := s.header()
 	h["If-Match"] = []string{`"` + lock + `"`}
 	switch o {
-	case transport.Accept:
+	case transport.OutcomeAccept:
 		return newRequest(http.MethodDelete, s.urls.lock(lock, "", ""), h, nil)
-	case transport.Reject:
+	case transport.OutcomeReject:
 		return newRequest(http.MethodDelete, s.urls.lock(lock, "", "&reject"), h, nil)
-	case transport.Release:
+	case transport.OutcomeRelease:
 	}
 	return newRequest(http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil)
 }
@@ -422,7 +422,7 @@ func (c *c2d) settleRemaining() {
 	s.mu.Lock()
 	left := append(c.due, c.received...)
 	for _, h := range c.unsettled {
-		left = append(left, settlement{lockedMessage: *h, outcome: transport.Release})
+		left = append(left, settlement{lockedMessage: *h, outcome: transport.OutcomeRelease})
 	}
 	c.unsettled, c.received = nil, nil
 	s.mu.Unlock()

@@ -58,7 +58,7 @@ func TestPollsForMessages(t *testing.T) {
 		require.Equal(t, []string{"c-0", "c-1", "c-2"}, r.bodies())
 		require.Equal(t, 1+4, h.polls(), "until there is none")
 		for _, d := range r.delivered() {
-			r.settle(d.ref, transport.Accept)
+			r.settle(d.ref, transport.OutcomeAccept)
 		}
 		time.Sleep(25 * time.Minute)
 		require.Equal(t, 6, h.polls())
@@ -77,12 +77,12 @@ func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 			h.message("x", nil)
 		}
 		r := h.start(t, h.options())
-		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		r.Do(&transport.Request{ID: 2, Op: transport.OpSubscribe})
-		r.Do(&transport.Request{ID: 3, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 3, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		synctest.Wait()
 		require.Len(t, r.delivered(), 4)
-		r.Do(&transport.Request{ID: 4, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 4, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		synctest.Wait()
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -136,11 +136,11 @@ func TestSettling(t *testing.T) {
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		d := r.delivered()
-		r.settle(d[0].ref, transport.Accept)
-		r.settle(d[0].ref, transport.Accept) // a second settlement has no effect
-		r.settle(d[1].ref, transport.Reject)
-		r.settle([]byte("no ref of ours"), transport.Accept)
-		r.settle(d[2].ref, transport.Release)
+		r.settle(d[0].ref, transport.OutcomeAccept)
+		r.settle(d[0].ref, transport.OutcomeAccept) // a second settlement has no effect
+		r.settle(d[1].ref, transport.OutcomeReject)
+		r.settle([]byte("no ref of ours"), transport.OutcomeAccept)
+		r.settle(d[2].ref, transport.OutcomeRelease)
 		require.Equal(t, []string{"complete 1", "reject 2"}, h.verdicts())
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -169,7 +169,7 @@ func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Len(t, r.delivered(), 4)
 		looks := h.polls()
-		r.settle(r.delivered()[1].ref, transport.Accept)
+		r.settle(r.delivered()[1].ref, transport.OutcomeAccept)
 		require.Len(t, r.delivered(), 5, "the next one comes at once")
 		require.Equal(t, looks+1, h.polls())
 	})
@@ -210,7 +210,7 @@ func TestAFailedSettlementIsRetried(t *testing.T) {
 		}
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
-		r.settle(r.delivered()[0].ref, transport.Accept)
+		r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 		require.Equal(t, 1, h.Undelivered())
 		time.Sleep(7 * time.Second) // 1, 2 and 4 s
 		synctest.Wait()
@@ -223,7 +223,7 @@ func TestAFailedSettlementIsRetried(t *testing.T) {
 		h.change(func() { fails, after = 1, "61" })
 		time.Sleep(25 * time.Minute)
 		require.Len(t, r.delivered(), 2)
-		r.settle(r.delivered()[1].ref, transport.Reject)
+		r.settle(r.delivered()[1].ref, transport.OutcomeReject)
 		h.change(func() { fails = 1 })
 		time.Sleep(25 * time.Minute)
 		require.Equal(t, []string{"complete 1"}, h.verdicts())
@@ -244,7 +244,7 @@ func TestALostLock(t *testing.T) {
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		time.Sleep(2 * time.Minute)
-		r.settle(r.delivered()[0].ref, transport.Accept)
+		r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 		require.Equal(t, 1, h.Undelivered(), "the lock was lost")
 		time.Sleep(25 * time.Minute)
 		require.Zero(t, h.Undelivered())
@@ -255,14 +255,14 @@ func TestALostLock(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.Len(t, r.delivered(), 2)
-		r.settle(r.delivered()[1].ref, transport.Accept)
+		r.settle(r.delivered()[1].ref, transport.OutcomeAccept)
 		require.Zero(t, h.Undelivered())
 		require.Equal(t, []string{"complete 1", "complete 2"}, h.verdicts())
 
 		h.message("given back late", nil)
 		time.Sleep(25 * time.Minute)
 		time.Sleep(2 * time.Minute)
-		r.settle(r.delivered()[2].ref, transport.Release)
+		r.settle(r.delivered()[2].ref, transport.OutcomeRelease)
 		time.Sleep(25 * time.Minute)
 		require.Len(t, r.delivered(), 4, "a release is no verdict to remember")
 	})
@@ -313,7 +313,7 @@ func TestAHubWithoutMessages(t *testing.T) {
 		r := h.start(t, h.polling(time.Minute))
 		err := r.subscribe()
 		require.ErrorIs(t, err, transport.Unsupported)
-		require.Equal(t, transport.Operation, transport.Find(err).Scope)
+		require.Equal(t, transport.ScopeOperation, transport.Find(err).Scope)
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, h.polls())
 		r.send(0, numbered(1)...) // telemetry still works
@@ -358,7 +358,7 @@ func TestCloseAbandonsUnsettledMessages(t *testing.T) {
 		}
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[1].ref, Outcome: transport.Accept})
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[1].ref, Outcome: transport.OutcomeAccept})
 		r.close()
 		got := h.verdicts()
 		slices.Sort(got)
@@ -395,7 +395,7 @@ func TestCloseWaitsForASlowHub(t *testing.T) {
 			r := h.start(t, h.options())
 			require.NoError(t, r.subscribe())
 			began := time.Now()
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.Accept})
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.OutcomeAccept})
 			r.close()
 			require.Equal(t, min(delay, 500*time.Millisecond), time.Since(began))
 			require.Equal(t, told, len(h.verdicts()) == 1, "%v", h.verdicts())
@@ -409,7 +409,7 @@ func TestLockTokensAreEscaped(t *testing.T) {
 		h.message("x", map[string]string{"ETag": `"a/b?c%d"`})
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
-		r.settle(r.delivered()[0].ref, transport.Accept)
+		r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 		all := h.seen()
 		require.Equal(t, "/devices/dev-1/messages/deviceBound/a%2Fb%3Fc%25d", all[len(all)-1].path)
 	})
@@ -424,7 +424,7 @@ func TestCloseAfterALossOfTheOtherConnection(t *testing.T) {
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		require.Equal(t, 2, h.dialed())
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.Accept})
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.OutcomeAccept})
 		h.conns[0].Reset() // the telemetry connection
 		r.requireLoss(transport.Network)
 		require.Equal(t, []string{"complete 1", "abandon 2"}, h.verdicts())
@@ -471,7 +471,7 @@ func TestASlowAnswerToTelemetryDelaysNoSettlement(t *testing.T) {
 		h.HoldAnswers(true)
 		r.send(0, numbered(1)...)
 		synctest.Wait()
-		r.settle(r.delivered()[0].ref, transport.Accept)
+		r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 		require.Equal(t, []string{"complete 1"}, h.verdicts())
 		h.HoldAnswers(false)
 	})
@@ -576,7 +576,7 @@ func TestAnUnexpectedAnswerToASettlement(t *testing.T) {
 				h.message("x", nil)
 				r := h.start(t, h.polling(time.Minute))
 				require.NoError(t, r.subscribe())
-				r.settle(r.delivered()[0].ref, transport.Accept)
+				r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 				if row.ends != 0 {
 					r.requireLoss(row.ends)
 					return
@@ -611,12 +611,12 @@ func TestAHubThatRepeatsAMessage(t *testing.T) {
 				return true
 			}
 			r := h.start(t, h.polling(25*time.Minute))
-			r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages})
+			r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			require.Equal(t, []string{"x"}, r.bodies())
 			if settled {
-				r.settle(r.delivered()[0].ref, transport.Accept)
+				r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 			}
 			time.Sleep(10 * time.Minute)
 			require.InDelta(t, 2+6+9, h.polls(), 2, "after 1, 2, 4 s and so on, up to a minute")
@@ -663,7 +663,7 @@ func TestAnswersToASettlement(t *testing.T) {
 				h.message("x", nil)
 				r := h.start(t, h.polling(time.Minute))
 				require.NoError(t, r.subscribe())
-				r.settle(r.delivered()[0].ref, transport.Accept)
+				r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 				time.Sleep(50 * time.Second) // the lock lasts for a minute
 				synctest.Wait()
 				require.Equal(t, want != next, h.Undelivered() == 0)

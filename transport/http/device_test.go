@@ -201,7 +201,7 @@ func TestAThrottledClient(t *testing.T) {
 		}
 		var paused []time.Duration
 		c := h.client(t, h.options(), &device.Options{OnStatus: func(s device.Status) {
-			if s.Reason == device.Paused {
+			if s.Reason == device.ReasonPaused {
 				paused = append(paused, s.Delay)
 			}
 		}})
@@ -426,7 +426,7 @@ func TestAHubThatAnswersLate(t *testing.T) {
 		var why error
 		h.HoldAnswers(true)
 		c := h.client(t, h.options(), &device.Options{OnStatus: func(s device.Status) {
-			if s.Reason == device.ConnectionLost {
+			if s.Reason == device.ReasonConnectionLost {
 				ended, why = append(ended, time.Now()), s.Err
 			}
 		}})

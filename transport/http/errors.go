@@ -45,7 +45,7 @@ func (r *refusal) operation(op transport.Op) *transport.Error {
 
 // connection returns the error that ends a session or a dial.
 func (r *refusal) connection(op transport.Op) *transport.Error {
-	return &transport.Error{Kind: r.Kind, Scope: transport.Connection, Op: op, Proto: proto, RetryAfter: r.after,
+	return &transport.Error{Kind: r.Kind, Scope: transport.ScopeConnection, Op: op, Proto: proto, RetryAfter: r.after,
 		Err: r.cause}
 }
 

@@ -37,7 +37,7 @@ func TestNetworkFailuresAreRetryable(t *testing.T) {
 		require.True(t, errfilter.Retryable(protocol.Error(cause)), "dial: %v", cause)
 		e := lost(cause)
 		require.True(t, errfilter.Retryable(e), "run: %v", cause)
-		require.Equal(t, transport.Connection, e.Scope)
+		require.Equal(t, transport.ScopeConnection, e.Scope)
 		require.Equal(t, transport.OpRun, e.Op)
 	}
 }

@@ -143,10 +143,10 @@ func (h *scripted) serve(w http.ResponseWriter, r *http.Request) {
 	refusal := h.refusal
 	h.mu.Unlock()
 	switch refusal {
-	case transporttest.Mute:
+	case transporttest.RefusalMute:
 		<-r.Context().Done()
 		return
-	case transporttest.Unavailable:
+	case transporttest.RefusalUnavailable:
 		refuse(w, 503005, "ServerBusy")
 		return
 	}
@@ -462,7 +462,7 @@ func (h *scripted) Refuse(r transporttest.Refusal) {
 	h.mu.Lock()
 	h.refusal = r
 	h.mu.Unlock()
-	h.network.Refuse(r == transporttest.Unreachable)
+	h.network.Refuse(r == transporttest.RefusalUnreachable)
 }
 
 func (h *scripted) Deliver(body string) { h.message(body, nil) }

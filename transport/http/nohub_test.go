@@ -84,7 +84,7 @@ func TestAPageIsNoCloudToDeviceMessage(t *testing.T) {
 				return true
 			}
 			r := h.start(t, h.polling(time.Minute))
-			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 			requireNoHub(t, r.requireLoss(transport.Protocol))
 			require.Empty(t, r.bodies())
 		})
@@ -106,7 +106,7 @@ func TestAPageSettlesNothing(t *testing.T) {
 		h.Deliver("a")
 		r := h.start(t, h.polling(time.Minute))
 		require.NoError(t, r.subscribe())
-		r.settle(r.delivered()[0].ref, transport.Accept)
+		r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
 		synctest.Wait()
 		require.Empty(t, h.verdicts())
 		time.Sleep(3 * time.Minute)

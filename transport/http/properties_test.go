@@ -125,8 +125,9 @@ func TestModulesHaveTelemetryOnly(t *testing.T) {
 			}
 			before := len(h.requests)
 			for id, q := range []transport.Request{
-				{Op: transport.OpSubscribe, Want: transport.Messages}, {Op: transport.OpSubscribe, Want: transport.Methods},
-				{Op: transport.OpSubscribe, Want: transport.Desired}, {Op: transport.OpTwinGet}, {Op: transport.OpTwinPatch},
+				{Op: transport.OpSubscribe, Want: transport.FeatureMessages},
+				{Op: transport.OpSubscribe, Want: transport.FeatureMethods},
+				{Op: transport.OpSubscribe, Want: transport.FeatureDesired}, {Op: transport.OpTwinGet}, {Op: transport.OpTwinPatch},
 			} {
 				q.ID = uint32(id)
 				r.Do(&q)

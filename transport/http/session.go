@@ -130,7 +130,7 @@ func (s *session) Do(r *transport.Request) {
 		s.c2d.settle(r)
 	case transport.OpPing, transport.OpRespond: // no reply; OpRespond does not occur over HTTP
 	case transport.OpSubscribe:
-		for f := transport.Messages; f != 0; f <<= 1 {
+		for f := transport.FeatureMessages; f != 0; f <<= 1 {
 			if r.Want&f != 0 && lacks(s.cfg.Creds, f) != "" {
 				s.reply(r.ID, failed(r.Op, transport.Unsupported, errors.New(f.String()+" are "+unavailable)))
 				return

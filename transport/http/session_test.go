@@ -163,7 +163,7 @@ func (r *rig) send(first int, messages ...*transport.Message) {
 }
 
 func (r *rig) subscribe() error {
-	r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages})
+	r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +188,7 @@ func (r *rig) requireLoss(kind transport.Kind) *transport.Error {
 	}
 	e := transport.Find(r.err)
 	require.NotNil(r.t, e)
-	require.Equal(r.t, transport.Connection, e.Scope, r.err)
+	require.Equal(r.t, transport.ScopeConnection, e.Scope, r.err)
 	require.Equal(r.t, transport.OpRun, e.Op)
 	require.Equal(r.t, kind, e.Kind, r.err)
 	return e
@@ -309,7 +309,7 @@ func TestABadMessageFailsAlone(t *testing.T) {
 				}
 				require.ErrorIs(t, results[77], row.kind)
 				e := transport.Find(results[77])
-				require.Equal(t, transport.Operation, e.Scope)
+				require.Equal(t, transport.ScopeOperation, e.Scope)
 				var se *transport.StatusError
 				require.ErrorAs(t, results[77], &se)
 				require.Equal(t, row.status, se.Status)
@@ -394,7 +394,7 @@ func TestATransientRefusalStopsAllMessages(t *testing.T) {
 					asked := int(tag) < first // messages of the refused request
 					open := row.kind == transport.Unavailable || row.kind == transport.Timeout
 					require.Equal(t, asked && open, errors.Is(err, transport.ErrOutcomeUnknown))
-					require.Equal(t, transport.Operation, e.Scope)
+					require.Equal(t, transport.ScopeOperation, e.Scope)
 					require.Equal(t, row.want, e.RetryAfter)
 					require.True(t, errfilter.Retryable(err))
 				}
@@ -607,7 +607,7 @@ func TestInvalidMessagesAreRefusedLocally(t *testing.T) {
 					results := r.results()
 					require.ErrorIs(t, results[2], row.kind)
 					require.ErrorContains(t, results[2], row.text)
-					require.Equal(t, transport.Operation, transport.Find(results[2]).Scope)
+					require.Equal(t, transport.ScopeOperation, transport.Find(results[2]).Scope)
 					require.NoError(t, errors.Join(results[0], results[1], results[3]))
 					h.requireArrived(t, good)
 				})
@@ -982,7 +982,7 @@ func TestDialProvesTheCredentials(t *testing.T) {
 				}
 				require.ErrorIs(t, err, row.kind)
 				e := transport.Find(err)
-				require.Equal(t, transport.Connection, e.Scope)
+				require.Equal(t, transport.ScopeConnection, e.Scope)
 				require.Equal(t, transport.OpDial, e.Op)
 				require.Equal(t, 5*time.Second, e.RetryAfter)
 			})
@@ -1007,7 +1007,7 @@ func TestUnsupportedRequests(t *testing.T) {
 		r := h.start(t, h.options())
 		r.Do(&transport.Request{ID: 1, Op: transport.OpTwinGet})
 		r.Do(&transport.Request{ID: 2, Op: transport.OpTwinPatch})
-		r.Do(&transport.Request{ID: 3, Op: transport.OpSubscribe, Want: transport.Methods | transport.Messages})
+		r.Do(&transport.Request{ID: 3, Op: transport.OpSubscribe, Want: transport.FeatureMethods | transport.FeatureMessages})
 		r.Do(&transport.Request{ID: 4, Op: transport.OpRenew})
 		r.Do(&transport.Request{Op: transport.OpPing})
 		r.Do(&transport.Request{Op: transport.OpRespond})

@@ -71,7 +71,7 @@ func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, stri
 		Timeout: 2 * time.Second}
 	c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o),
 		&device.Options{OnStatus: func(s device.Status) {
-			if s.Reason == device.ConnectionLost {
+			if s.Reason == device.ReasonConnectionLost {
 				lost <- s.Err
 			}
 		}})

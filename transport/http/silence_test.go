@@ -21,7 +21,7 @@ type losses struct {
 
 func (l *losses) options() *device.Options {
 	return &device.Options{OnStatus: func(s device.Status) {
-		if s.Reason == device.ConnectionLost {
+		if s.Reason == device.ReasonConnectionLost {
 			l.at, l.why = append(l.at, time.Now()), append(l.why, s.Err)
 		}
 	}}

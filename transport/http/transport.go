@@ -167,7 +167,7 @@ func (t *Transport) Lacks(creds *transport.Credentials, feature transport.Featur
 }
 
 func lacks(creds *transport.Credentials, feature transport.Features) string {
-	if feature == transport.Messages && creds.ModuleID == "" {
+	if feature == transport.FeatureMessages && creds.ModuleID == "" {
 		return ""
 	}
 	return unavailable

@@ -46,7 +46,7 @@ func receiving(t *testing.T, o *Options, creds *transport.Credentials) (*running
 	s, err := New(o).Dial(ctx, &transport.Config{Creds: creds, Window: 16, Queue: 16, Sink: k})
 	require.NoError(t, err)
 	r := run(t, s, &k.sink, ctx, cancel)
-	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	synctest.Wait()
 	require.Len(t, k.replies, 1)
 	require.NoError(t, k.replies[0].Err)

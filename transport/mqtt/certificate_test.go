@@ -153,7 +153,7 @@ func TestACertificateThatCannotWorkFailsBeforeTheDial(t *testing.T) {
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorContains(t, err, c.text)
 			e := transport.Find(err)
-			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			require.Equal(t, "mqtt", e.Proto)
 			require.Zero(t, dials)

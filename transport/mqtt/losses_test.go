@@ -135,7 +135,7 @@ func TestAnyLossOfALiveSessionIsRetryable(t *testing.T) {
 					err := <-r.ran
 					require.ErrorIs(t, err, c.kind, "%v", err)
 					require.True(t, errfilter.Retryable(err), "%v", err)
-					require.Equal(t, transport.Connection, transport.Find(err).Scope)
+					require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 					require.Equal(t, transport.OpRun, transport.Find(err).Op)
 					_ = socketOf(l).Close()
 				})
@@ -236,7 +236,7 @@ func TestAFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 				_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 				require.ErrorIs(t, err, c.kind, "%v", err)
 				require.True(t, errfilter.Retryable(err), "%v", err)
-				require.Equal(t, transport.Connection, transport.Find(err).Scope)
+				require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 				require.Equal(t, transport.OpDial, transport.Find(err).Op)
 				requireNothingLeft(t, h)
 			})
@@ -281,7 +281,7 @@ func TestEveryCodeOfTheProtocolHasAKind(t *testing.T) {
 		{"6, unexpected", connack(6), transport.Protocol, false},
 		{"128, subscription refused", func(t *testing.T, h *hub) error {
 			r, l := start(t, h, h.options())
-			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 			id := l.expect(8).id()
 			l.send(typeSuback<<4, 3, byte(id>>8), byte(id), 0x80)
 			synctest.Wait()

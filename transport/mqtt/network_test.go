@@ -104,7 +104,7 @@ func TestKindsOfFailedDials(t *testing.T) {
 				}
 				require.ErrorIs(t, err, c.kind, "%v", err)
 				e := transport.Find(err)
-				require.Equal(t, transport.Connection, e.Scope)
+				require.Equal(t, transport.ScopeConnection, e.Scope)
 				require.Equal(t, transport.OpDial, e.Op)
 				require.Equal(t, "mqtt", e.Proto)
 			})

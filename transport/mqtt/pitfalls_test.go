@@ -40,7 +40,7 @@ func TestTheEndOfCtxEndsTheDialAtOnce(t *testing.T) {
 				_, err := New(o).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 				require.Equal(t, 3*time.Second, time.Since(began))
 				require.ErrorIs(t, err, context.Canceled)
-				require.Equal(t, transport.Connection, transport.Find(err).Scope)
+				require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 				requireNothingLeft(t, h)
 			})
 		})

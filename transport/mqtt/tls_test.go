@@ -112,7 +112,7 @@ func TestRealTLS(t *testing.T) {
 		}
 		_, _, err := dialWith(byName(h, addr), creds)
 		require.ErrorIs(t, err, transport.ClockUnset)
-		require.Equal(t, transport.Connection, transport.Find(err).Scope)
+		require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 	})
 	t.Run("nobody at the port is Network", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -99,6 +99,6 @@ func TestAnUntrustedServerIsNotAskedAgain(t *testing.T) {
 		}
 		return err
 	})
-	require.ErrorIs(t, err, retrypolicy.NotRetryable)
+	require.ErrorIs(t, err, retrypolicy.ReasonNotRetryable)
 	require.Equal(t, 1, tries)
 }

@@ -29,7 +29,8 @@ func RootFiles(pemFiles ...string) func(ctx context.Context, refused error) (*x5
 		case err == nil:
 			last = roots
 		case last == nil:
-			return nil, &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Err: err}
+			return nil, &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection,
+				Op: transport.OpDial, Err: err}
 		}
 		return last, nil
 	}

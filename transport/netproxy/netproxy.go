@@ -145,7 +145,7 @@ func (p *proxy) viaProxy(err error) error { return &proxyError{p.addr, err} }
 
 // failed returns the error for a failure that the proxy reports.
 func (p *proxy) failed(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Err: &proxyError{p.addr,
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Err: &proxyError{p.addr,
 		scrub.Cause(cause)}}
 }
 

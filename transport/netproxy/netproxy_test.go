@@ -152,7 +152,7 @@ func TestKindsOfHTTPRefusals(t *testing.T) {
 			_, err := d(t.Context(), "tcp", "hub:8883")
 			require.ErrorIs(t, err, kind, "%d: %v", status, err)
 			e := transport.Find(err)
-			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, 9*time.Second, e.RetryAfter)
 			refused, ok := errors.AsType[*transport.StatusError](err)
 			require.True(t, ok)

@@ -31,7 +31,7 @@ func (k *sink) others() []other {
 func (p *probe) twins() Twins {
 	p.Helper()
 	h, ok := p.Hub.(Twins)
-	if p.Features&transport.Twin == 0 || !ok {
+	if p.Features&transport.FeatureTwin == 0 || !ok {
 		p.skip("the transport or the hub has no twins")
 	}
 	return h
@@ -65,7 +65,7 @@ func twinIsReadAndPatched(p *probe) {
 	h := p.twins()
 	h.PatchDesired(`{"interval":30}`)
 	s := p.start()
-	s.want(transport.Twin)
+	s.want(transport.FeatureTwin)
 	get := s.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet})
 	if get.Err != nil {
 		p.Fatalf("twin get: %v", get.Err)
@@ -92,7 +92,7 @@ func twinIsReadAndPatched(p *probe) {
 func badPatchesAreRefused(p *probe) {
 	h := p.twins()
 	s := p.start()
-	s.want(transport.Twin)
+	s.want(transport.FeatureTwin)
 	for i, c := range []struct {
 		version int64
 		body    string
@@ -118,7 +118,7 @@ func badPatchesAreRefused(p *probe) {
 func requestsAreAnsweredEach(p *probe) {
 	p.twins()
 	s := p.start()
-	s.want(transport.Twin)
+	s.want(transport.FeatureTwin)
 	const n = 20
 	for i := range n {
 		s.Do(&transport.Request{ID: uint32(100 + i), Op: transport.OpTwinGet})
@@ -142,12 +142,12 @@ func requestsAreAnsweredEach(p *probe) {
 
 func desiredChangesComeInOrder(p *probe) {
 	h := p.twins()
-	if p.Features&transport.Desired == 0 {
+	if p.Features&transport.FeatureDesired == 0 {
 		p.skip("the transport tells no changes of desired properties")
 	}
 	s := p.start()
 	h.PatchDesired(`{"n":0}`)
-	s.want(transport.Twin | transport.Desired)
+	s.want(transport.FeatureTwin | transport.FeatureDesired)
 	const n = 10
 	for i := range n {
 		h.PatchDesired(`{"n":` + strconv.Itoa(i+1) + `,"gone":null}`)
@@ -160,8 +160,8 @@ func desiredChangesComeInOrder(p *probe) {
 	}
 	for i, o := range all {
 		version := int64(i + 3) // 1 at the start, 2 before the subscription
-		if o.kind != transport.Desired || o.version != version {
-			p.Errorf("delivery %d is of kind %b and version %d, want %b and %d", i, o.kind, o.version, transport.Desired,
+		if o.kind != transport.FeatureDesired || o.version != version {
+			p.Errorf("delivery %d is of kind %b and version %d, want %b and %d", i, o.kind, o.version, transport.FeatureDesired,
 				version)
 		}
 		p.sameJSON("the change", o.body, fmt.Sprintf(`{"n":%d,"gone":null,"$version":%d}`, i+1, version))
@@ -170,11 +170,11 @@ func desiredChangesComeInOrder(p *probe) {
 
 func methodsAreCalled(p *probe) {
 	h, ok := p.Hub.(Methods)
-	if p.Features&transport.Methods == 0 || !ok {
+	if p.Features&transport.FeatureMethods == 0 || !ok {
 		p.skip("the transport or the hub has no methods")
 	}
 	s := p.start()
-	s.want(transport.Methods)
+	s.want(transport.FeatureMethods)
 	type result struct {
 		status int
 		answer string
@@ -195,7 +195,8 @@ func methodsAreCalled(p *probe) {
 	all := s.sink.others()
 	for i := n - 1; i >= 0; i-- { // in another order
 		o := all[i]
-		if o.kind != transport.Methods || o.name != names[i] || o.body != `{"n":`+strconv.Itoa(i)+`}` || len(o.ref) == 0 {
+		if o.kind != transport.FeatureMethods || o.name != names[i] || o.body != `{"n":`+strconv.Itoa(i)+`}` ||
+			len(o.ref) == 0 {
 			p.Errorf("call %d came as %+v", i, o)
 		}
 		r := &transport.Request{Op: transport.OpRespond, Ref: bytes.Clone(o.ref), Status: 200 + i,
@@ -229,11 +230,11 @@ func methodsAreCalled(p *probe) {
 
 func lateAnswersAreLost(p *probe) {
 	h, ok := p.Hub.(Methods)
-	if p.Features&transport.Methods == 0 || !ok {
+	if p.Features&transport.FeatureMethods == 0 || !ok {
 		p.skip("the transport or the hub has no methods")
 	}
 	s := p.start()
-	s.want(transport.Methods)
+	s.want(transport.FeatureMethods)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

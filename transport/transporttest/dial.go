@@ -53,16 +53,16 @@ func dialFailsForWrongCredentials(p *probe) {
 }
 
 func dialFailsWhenUnreachable(p *probe) {
-	p.Hub.Refuse(Unreachable)
+	p.Hub.Refuse(RefusalUnreachable)
 	p.failedDial(p.Context(), p.Creds, transport.Network)
-	p.Hub.Refuse(None)
+	p.Hub.Refuse(RefusalNone)
 	p.start()
 }
 
 func dialFailsWhenUnavailable(p *probe) {
-	p.Hub.Refuse(Unavailable)
+	p.Hub.Refuse(RefusalUnavailable)
 	p.failedDial(p.Context(), p.Creds, transport.Unavailable, transport.Throttled)
-	p.Hub.Refuse(None)
+	p.Hub.Refuse(RefusalNone)
 	p.start()
 }
 
@@ -84,7 +84,7 @@ func dialFailsWithTheTokenSource(p *probe) {
 var errTokenSource = errors.New("no token today")
 
 func dialEndsWithItsContext(p *probe) {
-	p.Hub.Refuse(Mute)
+	p.Hub.Refuse(RefusalMute)
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(3*time.Second, cancel)
 	began := time.Now()
@@ -103,9 +103,9 @@ func dialFailsWhenTheContextEndedBefore(p *probe) {
 func dialFailsManyTimes(p *probe) {
 	before := p.goroutines()
 	for range 10 {
-		p.Hub.Refuse(Unreachable)
+		p.Hub.Refuse(RefusalUnreachable)
 		p.failedDial(p.Context(), p.Creds, transport.Network)
-		p.Hub.Refuse(None)
+		p.Hub.Refuse(RefusalNone)
 		p.failedDial(p.Context(), p.WrongCreds, transport.Unauthorized)
 	}
 	p.requireGoroutines(before)
@@ -122,7 +122,7 @@ func dialShowsNoSecret(p *probe) {
 		text := "SharedAccessSignature sr=" + creds.Resource() + "&sig=" + secret + "&se=1"
 		return transport.Token{Text: transport.Hide(text)}, nil
 	}
-	for _, r := range []Refusal{None, Unavailable, Unreachable} {
+	for _, r := range []Refusal{RefusalNone, RefusalUnavailable, RefusalUnreachable} {
 		p.Hub.Refuse(r)
 		err := p.failedDial(p.Context(), &creds)
 		for ; err != nil; err = errors.Unwrap(err) {

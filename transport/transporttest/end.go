@@ -118,7 +118,7 @@ func nothingAfterTheEnd(p *probe) {
 	s.Send([]transport.Item{{Tag: 0, Msg: m[0]}, {Tag: 1, Msg: m[1]},
 		{Tag: 2, Msg: &transport.Message{Body: make([]byte, 1<<20)}}})
 	for op := transport.OpSubscribe; op <= transport.OpSettle; op++ {
-		s.Do(&transport.Request{ID: uint32(op), Op: op, Ref: []byte{0, 1}, Want: transport.Messages})
+		s.Do(&transport.Request{ID: uint32(op), Op: op, Ref: []byte{0, 1}, Want: transport.FeatureMessages})
 	}
 	time.Sleep(waitLimit)
 	p.requireGoroutines(before)

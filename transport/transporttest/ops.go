@@ -10,12 +10,13 @@ import (
 )
 
 // allFeatures are the single Features.
-var allFeatures = []transport.Features{transport.Messages, transport.Methods, transport.Desired, transport.Twin}
+var allFeatures = []transport.Features{transport.FeatureMessages, transport.FeatureMethods, transport.FeatureDesired,
+	transport.FeatureTwin}
 
 func lackingOpsAreUnsupported(p *probe) {
 	s := p.start()
 	var requests []*transport.Request
-	if p.Features&transport.Twin == 0 {
+	if p.Features&transport.FeatureTwin == 0 {
 		requests = append(requests, &transport.Request{Op: transport.OpTwinGet}, &transport.Request{Op: transport.OpTwinPatch,
 			Body: []byte("{}")})
 	}
@@ -61,7 +62,7 @@ func subscribeIsReplied(p *probe) {
 func (p *probe) inbox() (*session, Inbox) {
 	p.Helper()
 	in, ok := p.Hub.(Inbox)
-	if p.Features&transport.Messages == 0 || !ok {
+	if p.Features&transport.FeatureMessages == 0 || !ok {
 		p.skip("the transport or the hub has no cloud-to-device messages")
 	}
 	s := p.start()
@@ -72,7 +73,7 @@ func (p *probe) inbox() (*session, Inbox) {
 func (s *session) subscribe() {
 	s.p.Helper()
 	if reply := s.ask(&transport.Request{ID: 1000, Op: transport.OpSubscribe,
-		Want: transport.Messages}); reply.Err != nil {
+		Want: transport.FeatureMessages}); reply.Err != nil {
 		s.p.Fatalf("subscribing: %v", reply.Err)
 	}
 }
@@ -95,7 +96,7 @@ func deliveriesAreAccepted(p *probe) {
 		p.Errorf("%d messages count as delivered before they were accepted", len(want)-n)
 	}
 	for _, ref := range refs {
-		s.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: transport.Accept})
+		s.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: transport.OutcomeAccept})
 	}
 	p.eventually("accepted messages stay at the hub", func() bool { return in.Undelivered() == 0 })
 	if got, _ := s.sink.delivered(); len(got) != len(want) {
@@ -130,7 +131,7 @@ func (p *probe) comesAgain(s *session, in Inbox, body string) {
 	if marks := s.sink.marks(); p.TellsAgain && !marks[len(marks)-1] {
 		p.Errorf("a message that was delivered again is not marked")
 	}
-	s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[len(refs)-1], Outcome: transport.Accept})
+	s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[len(refs)-1], Outcome: transport.OutcomeAccept})
 	p.eventually("an accepted message stays at the hub", func() bool { return in.Undelivered() == 0 })
 }
 
@@ -139,7 +140,7 @@ func releasedComesAgain(p *probe) {
 	in.Deliver("give it back")
 	p.eventually("the message was not delivered", func() bool { got, _ := s.sink.delivered(); return len(got) > 0 })
 	_, refs := s.sink.delivered()
-	s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[0], Outcome: transport.Release})
+	s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[0], Outcome: transport.OutcomeRelease})
 	time.Sleep(time.Second)
 	p.comesAgain(s, in, "give it back")
 }

@@ -155,7 +155,7 @@ func (s *session) requireLoss(d time.Duration) {
 		s.p.Errorf("Run returned nil")
 	case e == nil:
 		s.p.Errorf("Run returned %T (%v), no *transport.Error", s.err, s.err)
-	case e.Scope != transport.Connection || e.Op != transport.OpRun:
+	case e.Scope != transport.ScopeConnection || e.Op != transport.OpRun:
 		s.p.Errorf("Run returned scope %v and op %v, want connection and %v: %v", e.Scope, e.Op, transport.OpRun, s.err)
 	case !errfilter.Retryable(s.err):
 		s.p.Errorf("Run returned what is not worth a retry: %v", s.err)
@@ -172,7 +172,7 @@ func (p *probe) requireDialError(err error, before int, kinds ...transport.Kind)
 		p.Fatalf("Dial succeeded, want %v", kinds)
 	case e == nil:
 		p.Fatalf("Dial returned %T (%v), no *transport.Error", err, err)
-	case e.Scope != transport.Connection || e.Op != transport.OpDial:
+	case e.Scope != transport.ScopeConnection || e.Op != transport.OpDial:
 		p.Errorf("Dial returned scope %v and op %v, want connection and %v: %v", e.Scope, e.Op, transport.OpDial, err)
 	}
 	for i, k := range kinds {
@@ -315,7 +315,7 @@ func (k *sink) operationLocked(call string, err error) {
 	case err == nil:
 	case e == nil:
 		k.faultLocked("Sink.%s got %T (%v), no *transport.Error", call, err, err)
-	case e.Scope != transport.Operation:
+	case e.Scope != transport.ScopeOperation:
 		k.faultLocked("Sink.%s got an error of scope %v: %v", call, e.Scope, err)
 	}
 }
@@ -354,7 +354,7 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	case d.Msg == nil || d.Kind&k.p.Features == 0:
 		k.faultLocked("Sink.Deliver got kind %b, which cannot be subscribed to, or no message", d.Kind)
 		return false
-	case d.Kind != transport.Messages:
+	case d.Kind != transport.FeatureMessages:
 		k.rest = append(k.rest, other{d.Kind, string(d.Name), bytes.Clone(d.Ref), d.Version, string(d.Msg.Body)})
 		return !k.refuse
 	}

@@ -61,8 +61,8 @@ func (h *refHub) PatchDesired(patch string) {
 	body := text(p, 0)
 	for s := range h.sessions {
 		s.mu.Lock()
-		if s.wanted&transport.Desired != 0 {
-			s.down = append(s.down, &transport.Delivery{Kind: transport.Desired, Version: h.twin.desiredVersion,
+		if s.wanted&transport.FeatureDesired != 0 {
+			s.down = append(s.down, &transport.Delivery{Kind: transport.FeatureDesired, Version: h.twin.desiredVersion,
 				Msg: &transport.Message{Body: []byte(body)}})
 		}
 		s.mu.Unlock()
@@ -83,7 +83,7 @@ func (h *refHub) Call(name, body string) (status int, answer string, err error) 
 	ref := strconv.Itoa(len(h.calls))
 	for s := range h.sessions {
 		s.mu.Lock()
-		s.down = append(s.down, &transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref),
+		s.down = append(s.down, &transport.Delivery{Kind: transport.FeatureMethods, Name: []byte(name), Ref: []byte(ref),
 			Msg: &transport.Message{Body: []byte(body)}})
 		s.mu.Unlock()
 		s.notify()
@@ -102,7 +102,7 @@ func (s *refSession) twinRequest(r *transport.Request) {
 	h := s.t.hub
 	h.mu.Lock()
 	reply := transport.Reply{Status: 200}
-	refuse := func(k transport.Kind) { reply.Err = refError(transport.Operation, r.Op, k, "refused") }
+	refuse := func(k transport.Kind) { reply.Err = refError(transport.ScopeOperation, r.Op, k, "refused") }
 	var patch map[string]any
 	switch {
 	case r.Op == transport.OpTwinGet:

@@ -82,12 +82,12 @@ var refLacks = []string{"System.DiagnosticID"}
 
 func newReference(f fault) func(t testing.TB) *Pair {
 	return func(testing.TB) *Pair {
-		features := transport.Messages | transport.Methods | transport.Desired | transport.Twin
+		features := transport.FeatureMessages | transport.FeatureMethods | transport.FeatureDesired | transport.FeatureTwin
 		if strings.HasPrefix(string(f), "lacking") {
-			features = transport.Messages
+			features = transport.FeatureMessages
 		}
 		topic := "other/topic"
-		if features == transport.Messages {
+		if features == transport.FeatureMessages {
 			topic = ""
 		}
 		h := &refHub{sessions: map[*refSession]bool{}, twin: refTwin{map[string]any{}, map[string]any{}, 1, 1}}
@@ -118,13 +118,13 @@ func (t *refTransport) Dial(ctx context.Context, cfg *transport.Config) (transpo
 		case "a failed dial returns another error type":
 			return nil, errors.New(text)
 		case "a failed dial has the wrong scope":
-			return nil, refError(transport.Operation, transport.OpDial, k, text)
+			return nil, refError(transport.ScopeOperation, transport.OpDial, k, text)
 		case "a failed dial is always a network failure":
 			k = transport.Network
 		case "a failed dial is always unauthorized":
 			k = transport.Unauthorized
 		}
-		return nil, refError(transport.Connection, transport.OpDial, k, text)
+		return nil, refError(transport.ScopeConnection, transport.OpDial, k, text)
 	}
 	token, err := cfg.Creds.NewToken(ctx)
 	switch {
@@ -136,18 +136,18 @@ func (t *refTransport) Dial(ctx context.Context, cfg *transport.Config) (transpo
 		return fail(transport.ClockUnset, "no token")
 	case err != nil:
 		e := *transport.Find(err)
-		e.Scope, e.Op = transport.Connection, transport.OpDial
+		e.Scope, e.Op = transport.ScopeConnection, transport.OpDial
 		return nil, &e
 	}
 	t.hub.mu.Lock()
 	refusal := t.hub.refusal
 	t.hub.mu.Unlock()
 	switch refusal {
-	case Unreachable:
+	case RefusalUnreachable:
 		return fail(transport.Network, "refused")
-	case Unavailable:
+	case RefusalUnavailable:
 		return fail(transport.Unavailable, "not now")
-	case Mute:
+	case RefusalMute:
 		<-ctx.Done()
 		if t.fault == "Dial ends late" {
 			time.Sleep(time.Minute)
@@ -225,7 +225,7 @@ func (s *refSession) Do(r *transport.Request) {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{})
 	}
 	if ended && r.Op == transport.OpRespond && s.t.fault != "late answers vanish" {
-		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refError(transport.Operation, r.Op, transport.Network, "ended")})
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refError(transport.ScopeOperation, r.Op, transport.Network, "ended")})
 	}
 	s.notify()
 }
@@ -250,14 +250,14 @@ func (s *refSession) Run(ctx context.Context) error {
 
 func (s *refSession) serve(ctx context.Context) error {
 	lost := func(k transport.Kind) error {
-		scope, op := transport.Connection, transport.OpRun
+		scope, op := transport.ScopeConnection, transport.OpRun
 		switch s.t.fault {
 		case "a loss has the scope of an operation":
-			scope = transport.Operation
+			scope = transport.ScopeOperation
 		case "a loss is terminal":
 			k = transport.Protocol
 		case "a loss fails the messages in flight":
-			s.cfg.Sink.Done(0, refError(transport.Operation, transport.OpSend, transport.Network, "lost"))
+			s.cfg.Sink.Done(0, refError(transport.ScopeOperation, transport.OpSend, transport.Network, "lost"))
 		case "a loss is not noticed":
 			<-time.After(time.Hour)
 		case "a loss is another error type":
@@ -322,16 +322,16 @@ func (s *refSession) work() {
 		case size > transport.MaxMessageSize && s.t.fault == "too large goes unanswered":
 			continue
 		case size > transport.MaxMessageSize && s.t.fault == "too large has the wrong scope":
-			s.cfg.Sink.Done(it.Tag, refError(transport.Connection, transport.OpSend, transport.TooLarge, ""))
+			s.cfg.Sink.Done(it.Tag, refError(transport.ScopeConnection, transport.OpSend, transport.TooLarge, ""))
 			continue
-		case it.Msg.Topic != "" && s.t.features == transport.Messages && s.t.fault != "lacking topics are ignored":
-			s.cfg.Sink.Done(it.Tag, refError(transport.Operation, transport.OpSend, transport.Unsupported, "no topics"))
+		case it.Msg.Topic != "" && s.t.features == transport.FeatureMessages && s.t.fault != "lacking topics are ignored":
+			s.cfg.Sink.Done(it.Tag, refError(transport.ScopeOperation, transport.OpSend, transport.Unsupported, "no topics"))
 			continue
 		case it.Msg.System != nil && it.Msg.System.DiagnosticID != "" && s.t.fault == "a refusal does not name the field":
-			s.cfg.Sink.Done(it.Tag, refError(transport.Operation, transport.OpSend, transport.Unsupported, "a field"))
+			s.cfg.Sink.Done(it.Tag, refError(transport.ScopeOperation, transport.OpSend, transport.Unsupported, "a field"))
 			continue
 		case it.Msg.System != nil && it.Msg.System.DiagnosticID != "" && s.t.fault != "fields without a place are ignored":
-			s.cfg.Sink.Done(it.Tag, refError(transport.Operation, transport.OpSend, transport.Unsupported, refLacks[0]))
+			s.cfg.Sink.Done(it.Tag, refError(transport.ScopeOperation, transport.OpSend, transport.Unsupported, refLacks[0]))
 			continue
 		case size > transport.MaxMessageSize:
 			s.cfg.Sink.Done(it.Tag, operr.TooLarge(size, len(it.Msg.Body), transport.MaxMessageSize))
@@ -375,7 +375,7 @@ func (s *refSession) request(r *transport.Request) {
 	case r.Op == transport.OpSettle:
 		s.t.hub.settle(s, string(r.Ref), r.Outcome)
 	case r.Op == transport.OpSubscribe && r.Want&^s.t.features == 0:
-		s.subscribed = s.subscribed || r.Want&transport.Messages != 0
+		s.subscribed = s.subscribed || r.Want&transport.FeatureMessages != 0
 		s.mu.Lock()
 		s.wanted |= r.Want
 		s.mu.Unlock()
@@ -388,13 +388,13 @@ func (s *refSession) request(r *transport.Request) {
 	case r.Op == transport.OpRespond:
 		s.respond(r)
 	case r.Op == transport.OpPing:
-	case (r.Op == transport.OpTwinGet || r.Op == transport.OpTwinPatch) && s.t.features&transport.Twin != 0:
+	case (r.Op == transport.OpTwinGet || r.Op == transport.OpTwinPatch) && s.t.features&transport.FeatureTwin != 0:
 		s.twinRequest(r)
 	case s.t.fault == "lacking operations get no reply":
 	case s.t.fault == "lacking operations succeed":
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200})
 	default:
-		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refError(transport.Operation, r.Op, transport.Unsupported, "")})
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refError(transport.ScopeOperation, r.Op, transport.Unsupported, "")})
 	}
 }
 
@@ -457,11 +457,11 @@ func (h *refHub) serve(s *refSession) {
 			msg = &transport.Message{ID: msg.ID, Body: msg.Body}
 		}
 		took := s.cfg.Sink.Deliver(&transport.Delivery{
-			Kind: transport.Messages, Ref: []byte(d.body), Again: d.sent && s.t.fault != "redelivery is not marked" ||
+			Kind: transport.FeatureMessages, Ref: []byte(d.body), Again: d.sent && s.t.fault != "redelivery is not marked" ||
 				s.t.fault == "every delivery is marked", Msg: msg,
 		})
 		if s.t.fault == "deliveries are accepted at once" || !took && s.t.fault == "what nobody took is accepted" {
-			h.settle(s, d.body, transport.Accept)
+			h.settle(s, d.body, transport.OutcomeAccept)
 		}
 	}
 }
@@ -470,7 +470,7 @@ func (h *refHub) settle(s *refSession, ref string, o transport.Outcome) {
 	switch {
 	case s.t.fault == "accepting does nothing":
 		return
-	case o == transport.Release && s.t.fault != "releasing accepts":
+	case o == transport.OutcomeRelease && s.t.fault != "releasing accepts":
 		return
 	}
 	h.mu.Lock()

@@ -164,7 +164,7 @@ func deliveriesHaveTheirSystemProperties(p *probe) {
 		hub.DeliverMessage(m)
 		p.eventually("a message was not delivered", func() bool { return len(s.sink.deliveredMessages()) > i })
 		_, refs := s.sink.delivered()
-		s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[i], Outcome: transport.Accept})
+		s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[i], Outcome: transport.OutcomeAccept})
 	}
 	p.eventually("accepted messages stay at the hub", func() bool { return hub.Undelivered() == 0 })
 	synctest.Wait()

@@ -114,14 +114,14 @@ type Received struct {
 type Refusal int
 
 const (
-	// None: connections are accepted.
-	None Refusal = iota
-	// Unreachable: the network refuses them.
-	Unreachable
-	// Mute: the network accepts them, and no answer ever comes.
-	Mute
-	// Unavailable: the hub answers that it cannot serve at the moment.
-	Unavailable
+	// RefusalNone: connections are accepted.
+	RefusalNone Refusal = iota
+	// RefusalUnreachable: the network refuses them.
+	RefusalUnreachable
+	// RefusalMute: the network accepts them, and no answer ever comes.
+	RefusalMute
+	// RefusalUnavailable: the hub answers that it cannot serve at the moment.
+	RefusalUnavailable
 )
 
 // Run runs the suite. newPair is called in each bubble and releases its resources by t.Cleanup;

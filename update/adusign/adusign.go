@@ -160,6 +160,6 @@ func (t *token) verify(key *rsa.PublicKey) error {
 }
 
 func refuse(format string, args ...any) error {
-	return &transport.Error{Kind: transport.Untrusted, Scope: transport.Operation, Proto: "update",
+	return &transport.Error{Kind: transport.Untrusted, Scope: transport.ScopeOperation, Proto: "update",
 		Err: fmt.Errorf(format, args...)}
 }

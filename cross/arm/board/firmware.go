@@ -136,7 +136,7 @@ func New(c Config) (*Firmware, error) {
 			Window:      window,
 			MaxMessages: c.Slots - 1, // one slot is for the reading that drops the oldest
 			MaxBytes:    c.Slots * c.SlotSize,
-			Overflow:    device.DropOldest,
+			Overflow:    device.OverflowDropOldest,
 			// The number in the body identifies a reading. A message id would take 20 bytes of each message
 			// and a copy in RAM.
 			NoMessageIDs: true,

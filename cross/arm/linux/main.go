@@ -83,12 +83,12 @@ func run(ctx context.Context, s settings) error {
 		OnStatus:        say,
 		MaxMessages:     1024,
 		MaxBytes:        256 << 10,
-		Overflow:        device.DropOldest,
+		Overflow:        device.OverflowDropOldest,
 		TryAgainAfter:   10 * time.Minute, // nobody is there to restart it
 		ReconnectSpread: 5 * time.Second,
 	}
 	if s.outbox != "" {
-		options.Overflow = device.Block // the files drop the oldest readings
+		options.Overflow = device.OverflowBlock // the files drop the oldest readings
 	}
 	client, err := device.New(creds, engine(creds, s.addr, roots), options)
 	if err != nil {

@@ -25,7 +25,7 @@ func openOut(folder string, client *device.Client) (*out, error) {
 	if folder == "" {
 		return o, nil
 	}
-	queue, err := outbox.Open(folder, &outbox.Options{MaxBytes: 64 << 20, Overflow: device.DropOldest,
+	queue, err := outbox.Open(folder, &outbox.Options{MaxBytes: 64 << 20, Overflow: device.OverflowDropOldest,
 		OnFailed: func(m *transport.Message, err error) {
 			os.Stderr.WriteString("a reading was refused: " + err.Error() + "\n")
 		}})

@@ -41,7 +41,7 @@ func newService() *service {
 func (s *service) feed(client *device.Client) {
 	stats := client.Stats()
 	answered := stats.Accepted - uint64(stats.Queued)
-	if answered != s.answered || stats.Queued == 0 || client.Status().State != device.Connected {
+	if answered != s.answered || stats.Queued == 0 || client.Status().State != device.StateConnected {
 		s.answered, s.moved = answered, time.Now()
 	}
 	if s.watched && time.Since(s.moved) < stuckAfter {

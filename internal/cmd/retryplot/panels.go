@@ -63,17 +63,17 @@ var panels = []panel{
 	{
 		"Full jitter", "Base = 100 ms, Max = 10 s", "Backoff{…, Jitter: FullJitter}",
 		"U · v", vermillion,
-		retrypolicy.Backoff{Base: base, Max: most, Jitter: retrypolicy.FullJitter},
+		retrypolicy.Backoff{Base: base, Max: most, Jitter: retrypolicy.JitterFull},
 	},
 	{
 		"Equal jitter", "Base = 100 ms, Max = 10 s", "Backoff{…, Jitter: EqualJitter}",
 		"v/2 + U · v/2", vermillion,
-		retrypolicy.Backoff{Base: base, Max: most, Jitter: retrypolicy.EqualJitter},
+		retrypolicy.Backoff{Base: base, Max: most, Jitter: retrypolicy.JitterEqual},
 	},
 	{
 		"Decorrelated jitter", "Base = 100 ms, Max = 10 s", "Backoff{…, Jitter: Decorrelated}",
 		"min(rand(Base, 3 · the delay before), Max)", vermillion,
-		retrypolicy.Backoff{Base: base, Max: most, Jitter: retrypolicy.Decorrelated},
+		retrypolicy.Backoff{Base: base, Max: most, Jitter: retrypolicy.JitterDecorrelated},
 	},
 }
 

@@ -41,21 +41,21 @@ func (t *Transport) Dial(_ context.Context, cfg *transport.Config) (transport.Se
 func (t *Transport) Lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live.kill <- Failure(transport.Network, transport.Connection)
+	t.live.kill <- Failure(transport.Network, transport.ScopeConnection)
 }
 
 // Deliver delivers a cloud-to-device message and reports whether the client took it.
 func (t *Transport) Deliver(body string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.live.sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte{1},
+	return t.live.sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte{1},
 		Msg: &transport.Message{Body: []byte(body)}})
 }
 
 // Failure returns an error as a transport reports it.
 func Failure(k transport.Kind, s transport.Scope) *transport.Error {
 	op := transport.OpSend
-	if s == transport.Connection {
+	if s == transport.ScopeConnection {
 		op = transport.OpRun
 	}
 	return &transport.Error{Kind: k, Scope: s, Op: op, Proto: "scripted", Err: errors.New("as the script says")}

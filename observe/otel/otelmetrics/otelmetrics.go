@@ -218,11 +218,11 @@ var gauges = [...]struct {
 
 const paused = "paused"
 
-var states = [...]string{device.Connected.String(), paused, device.DisconnectedRetrying.String(),
-	device.Disconnected.String()}
+var states = [...]string{device.StateConnected.String(), paused, device.StateDisconnectedRetrying.String(),
+	device.StateDisconnected.String()}
 
 func stateOf(s device.Status) string {
-	if s.State == device.Connected && s.Reason == device.Paused {
+	if s.State == device.StateConnected && s.Reason == device.ReasonPaused {
 		return paused
 	}
 	return s.State.String()

@@ -224,11 +224,11 @@ func TestNoFieldIsForgotten(t *testing.T) {
 func TestSeveralClientsAreAddedUp(t *testing.T) {
 	p, r := newReader(t)
 	_, err := otelmetrics.Register(p, []attribute.KeyValue{attribute.String("site", "north")},
-		fixed{device.Status{State: device.Connected, Reason: device.Paused}, device.Stats{Acknowledged: 5,
+		fixed{device.Status{State: device.StateConnected, Reason: device.ReasonPaused}, device.Stats{Acknowledged: 5,
 			MessagesRejected: 1, LongestOutage: 90 * time.Second}},
-		fixed{device.Status{State: device.Connected, Reason: device.ConnectionOK}, device.Stats{Acknowledged: 7,
+		fixed{device.Status{State: device.StateConnected, Reason: device.ReasonConnectionOK}, device.Stats{Acknowledged: 7,
 			QueuedBytes: 10}},
-		fixed{device.Status{State: device.DisconnectedRetrying}, device.Stats{MessagesRejected: 2, QueuedBytes: 20,
+		fixed{device.Status{State: device.StateDisconnectedRetrying}, device.Stats{MessagesRejected: 2, QueuedBytes: 20,
 			Outage: 1500 * time.Millisecond, LongestOutage: 2 * time.Second}},
 	)
 	require.NoError(t, err)

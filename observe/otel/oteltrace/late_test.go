@@ -82,7 +82,7 @@ func TestAnAttemptThatEndsAfterItsSpan(t *testing.T) {
 // Messages that leave a full outbox, or end with the client, while others are in flight.
 func TestEndsWhileOthersAreInFlight(t *testing.T) {
 	inBubbles(t, func(t *testing.T, e engine) {
-		for _, rule := range []device.Overflow{device.DropOldest, device.DropNewest, device.Fail} {
+		for _, rule := range []device.Overflow{device.OverflowDropOldest, device.OverflowDropNewest, device.OverflowFail} {
 			r := newRig(t, e, &device.Options{MaxMessages: 2, Window: 1, Overflow: rule}, nil)
 			require.NoError(t, r.client.Open(t.Context()))
 			r.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Times: -1, Delay: 5 * time.Second})

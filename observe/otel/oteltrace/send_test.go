@@ -136,7 +136,7 @@ func TestRefusalsOfTheHub(t *testing.T) {
 // Messages that end without a connection have their spans' ends in time.
 func TestEndsWithoutAConnection(t *testing.T) {
 	inBubbles(t, func(t *testing.T, e engine) {
-		r := newRig(t, e, &device.Options{MaxMessages: 2, Overflow: device.DropOldest}, nil)
+		r := newRig(t, e, &device.Options{MaxMessages: 2, Overflow: device.OverflowDropOldest}, nil)
 		start := time.Now()
 		require.NoError(t, r.sender.Enqueue(t.Context(), &transport.Message{ID: "dropped"}, nil))
 		require.NoError(t, r.sender.Enqueue(t.Context(), &transport.Message{ID: "expired",
@@ -171,12 +171,12 @@ func TestEndsWithoutAConnection(t *testing.T) {
 
 func TestOverflowRules(t *testing.T) {
 	inBubbles(t, func(t *testing.T, e engine) {
-		for _, rule := range []device.Overflow{device.Fail, device.DropNewest} {
+		for _, rule := range []device.Overflow{device.OverflowFail, device.OverflowDropNewest} {
 			r := newRig(t, e, &device.Options{MaxMessages: 1, Overflow: rule}, nil)
 			require.NoError(t, r.sender.Enqueue(t.Context(), &transport.Message{ID: "first"}, nil))
 			var receipt device.Receipt
 			err := r.sender.Enqueue(t.Context(), &transport.Message{ID: "second"}, &receipt)
-			if rule == device.DropNewest {
+			if rule == device.OverflowDropNewest {
 				require.NoError(t, err)
 				err = receipt.Wait(t.Context())
 			}

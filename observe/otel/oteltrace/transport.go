@@ -141,7 +141,7 @@ func (s *session) lose(err error) {
 }
 
 // errHungUp is the end of an attempt whose session the client ended.
-var errHungUp = &transport.Error{Kind: transport.Cancelled, Scope: transport.Connection, Op: transport.OpSend,
+var errHungUp = &transport.Error{Kind: transport.Cancelled, Scope: transport.ScopeConnection, Op: transport.OpSend,
 	Err: errors.New("the client ended the connection before an answer came")}
 
 // sender is a session of the inner transport that is observed.

@@ -24,7 +24,7 @@ func Watch(to transport.Sink, refused func(e *transport.Error) error) *Sink {
 
 // Note notes a request before the session gets it.
 func (s *Sink) Note(q *transport.Request) {
-	if q.Op == transport.OpSubscribe && q.Want != transport.Certificates {
+	if q.Op == transport.OpSubscribe && q.Want != transport.FeatureCertificates {
 		s.id.Store(q.ID)
 	}
 }

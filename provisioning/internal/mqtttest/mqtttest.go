@@ -257,7 +257,7 @@ func lostConnection(t *testing.T, e Engine) {
 		var failures []error
 		began := time.Now()
 		_, err := register(t, e, o, &provisioning.Options{OnEvent: func(e provisioning.Event) {
-			if e.Err != nil && e.Step == provisioning.Retrying {
+			if e.Err != nil && e.Step == provisioning.StepRetrying {
 				require.Equal(t, 2*time.Second, time.Since(began))
 				p.replies = [][]reply{{{res + "200/?$rid=ID", assigned}}}
 				failures = append(failures, e.Err)

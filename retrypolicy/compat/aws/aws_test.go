@@ -69,7 +69,7 @@ func try(t *testing.T, what string, s *retrypolicy.Series, now time.Time, draw u
 		}
 		return
 	}
-	info := classify.Info{Verdict: classify.Again, Kind: st.kind, After: st.after, Safe: st.safe}
+	info := classify.Info{Verdict: classify.VerdictAgain, Kind: st.kind, After: st.after, Safe: st.safe}
 	d, err := s.Failure(now, draw, info, st.kind)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -92,7 +92,7 @@ type sequence struct {
 
 func preS() *aws.Options { // the settings of the vectors S1 to S5
 	o := aws.Kotlin()
-	o.Backoff = retrypolicy.Backoff{Base: time.Second, Max: 20 * time.Second, Jitter: retrypolicy.FullJitter}
+	o.Backoff = retrypolicy.Backoff{Base: time.Second, Max: 20 * time.Second, Jitter: retrypolicy.JitterFull}
 	o.Throttled = nil
 	return o
 }
@@ -141,29 +141,30 @@ func TestAWSPublishedSequences(t *testing.T) {
 	s := time.Second
 	play(t, []sequence{
 		{"S1", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), ok(495)}},
-		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), end(kServer, retrypolicy.OutOfAttempts, 490,
-			0)}},
-		{"S4", preS, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, s)}},
+		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s),
+			end(kServer, retrypolicy.ReasonOutOfAttempts, 490,
+				0)}},
+		{"S4", preS, 0, []step{end(kServer, retrypolicy.ReasonOutOfQuota, 0, s)}},
 		{"S5", sum(preS, 5), 500, []step{
 			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s),
-			end(kServer, retrypolicy.OutOfAttempts, 480, 0),
+			end(kServer, retrypolicy.ReasonOutOfAttempts, 480, 0),
 		}},
 		{"N1", aws.Standard2026, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
-		{"N3", aws.Standard2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.OutOfQuota, 0, 100*ms)}},
+		{"N3", aws.Standard2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 0, 100*ms)}},
 		{"N5", sum(aws.Standard2026, 5), 500, []step{
 			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms),
-			end(kServer, retrypolicy.OutOfAttempts, 444, 0),
+			end(kServer, retrypolicy.ReasonOutOfAttempts, 444, 0),
 		}},
-		{"N7", sum(aws.Go2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.OutOfQuota, 6,
+		{"N7", sum(aws.Go2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 6,
 			100*ms)}},
 		{"N8", aws.Standard2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
 		{"N9", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
 		{"N9 JavaScript", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
 		{"N11", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("10000"), 486, 5050*ms), ok(500)}},
 		{"N12", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("invalid"), 486, 50*ms), ok(500)}},
-		{"N16, the refusal", aws.Standard2026, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, 50*ms)}},
-		{"N17, the refusal", aws.Standard2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
-		{"N17, the refusal, Go", aws.Go2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
+		{"N16, the refusal", aws.Standard2026, 0, []step{end(kServer, retrypolicy.ReasonOutOfQuota, 0, 50*ms)}},
+		{"N17, the refusal", aws.Standard2026, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
+		{"N17, the refusal, Go", aws.Go2026, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
 		{"kotlin, transient, before 2026", aws.Kotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
 		{"kotlin, transient, 2026", aws.Standard2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
 		{"kotlin, throttling, before 2026", aws.Kotlin, 500, []step{fail(kThrottle, 490, s),
@@ -171,7 +172,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"kotlin, client side", aws.Kotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
 		{"botocore, retry then 2xx", aws.Botocore, 500, []step{fail(kServer, 495, s), ok(500)}},
 		{"botocore, retry then 500", sum(aws.Botocore, 2), 500, []step{fail(kServer, 495, s),
-			end(kServer, retrypolicy.OutOfAttempts, 495, 0)}},
+			end(kServer, retrypolicy.ReasonOutOfAttempts, 495, 0)}},
 		{"botocore, a success without a retry", aws.Botocore, 495, []step{ok(496)}},
 		{"botocore, time-out", aws.Botocore, 500, []step{fail(kTimeout, 490, s), ok(500)}},
 		{"botocore, no time-out", aws.Botocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
@@ -181,16 +182,16 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"botocore 2026, a success without a retry", aws.Standard2026, 486, []step{ok(487)}},
 		{"DynamoDB", aws.DynamoDB, 500, []step{
 			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms),
-			end(kServer, retrypolicy.OutOfAttempts, 467, 0),
+			end(kServer, retrypolicy.ReasonOutOfAttempts, 467, 0),
 		}},
 		{"python: safe, unknown", aws.Python, 28, []step{
-			{kind: kTimeout, safe: classify.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, stop: retrypolicy.Unsafe,
+			{kind: kTimeout, safe: classify.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, stop: retrypolicy.ReasonUnsafe,
 				quota: 14},
 		}},
 		{"python: quota", sum(aws.Python, 5), 28, []step{
 			{kind: kServer, safe: classify.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: classify.SafeYes,
 				quota: 0, delay: 100 * ms},
-			{kind: kServer, safe: classify.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.OutOfQuota},
+			{kind: kServer, safe: classify.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.ReasonOutOfQuota},
 		}},
 	})
 }
@@ -199,9 +200,9 @@ func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 	s := time.Second
 	play(t, []sequence{
 		{"python: quota 0", aws.Python, 0, []step{{kind: kServer, safe: classify.SafeYes, delay: 50 * ms,
-			stop: retrypolicy.OutOfQuota}}},
+			stop: retrypolicy.ReasonOutOfQuota}}},
 		{"python: unsafe", aws.Python, 0, []step{{kind: kServer, safe: classify.SafeNo,
-			stop: retrypolicy.Unsafe}}},
+			stop: retrypolicy.ReasonUnsafe}}},
 		{"python: 500 500 200", aws.Python, 500, []step{
 			{kind: kServer, safe: classify.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: classify.SafeYes,
 				quota: 472, delay: 100 * ms}, ok(486),
@@ -212,7 +213,7 @@ func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 		}},
 		{"python: 14, two failures", aws.Python, 14, []step{
 			{kind: kServer, safe: classify.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: classify.SafeYes,
-				delay: 100 * ms, stop: retrypolicy.OutOfQuota},
+				delay: 100 * ms, stop: retrypolicy.ReasonOutOfQuota},
 		}},
 		{"JavaScript, transient x7", sum(aws.JS, 8), 500, []step{
 			fail(kNetwork, 490, 100*ms), fail(kTimeout, 480, 200*ms), fail(kServer, 470, 400*ms), fail(kServer, 460, 800*ms),
@@ -239,7 +240,7 @@ func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 			[]step{fail(kThrottle, 400, 500*ms), ok(401)}},
 		{"Java legacy", aws.JavaLegacy, 500, []step{
 			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms),
-			end(kServer, retrypolicy.OutOfAttempts, 490, 0),
+			end(kServer, retrypolicy.ReasonOutOfAttempts, 490, 0),
 		}},
 		{"Go", aws.Go, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
 	})
@@ -360,11 +361,12 @@ func TestAWSPublishedDelays(t *testing.T) {
 		first  int
 		want   []float64 // ms
 	}{
-		{"kotlin", curve(10*ms, 0, retrypolicy.NoJitter), kServer, policytest.DrawLast, 1, []float64{10, 20, 40, 80, 160,
+		{"kotlin", curve(10*ms, 0, retrypolicy.JitterNone), kServer, policytest.DrawLast, 1, []float64{10, 20, 40, 80, 160,
 			320}},
-		{"kotlin, cap", curve(10*ms, 100*ms, retrypolicy.NoJitter), kServer, policytest.DrawLast, 1, []float64{10, 20, 40, 80,
-			100,
-			100}},
+		{"kotlin, cap", curve(10*ms, 100*ms, retrypolicy.JitterNone), kServer, policytest.DrawLast, 1,
+			[]float64{10, 20, 40, 80,
+				100,
+				100}},
 		{"kotlin, throttling", aws.Standard2026().Throttled, kThrottle, policytest.DrawLast, 1, []float64{1000, 2000, 4000}},
 		{"kotlin, factor 1.5", kotlin, kServer, policytest.DrawLast, 1, []float64{10, 15, 22.5, 33.75}},
 		{"kotlin, the cap of the preset", kotlin, kServer, policytest.DrawLast, 30, []float64{20000, 20000}},
@@ -372,32 +374,32 @@ func TestAWSPublishedDelays(t *testing.T) {
 			20000, 20000, 20000}},
 		{"botocore legacy", aws.BotocoreLegacy().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000, 8000,
 			16000, 32000, 64000}},
-		{"botocore legacy, base 3, third retry", curve(3*s, 0, retrypolicy.NoJitter), kServer, 0, 3, []float64{12000}},
+		{"botocore legacy, base 3, third retry", curve(3*s, 0, retrypolicy.JitterNone), kServer, 0, 3, []float64{12000}},
 		{"botocore legacy, DynamoDB", aws.BotocoreLegacyDynamoDB().Backoff, kServer, 0, 1,
 			[]float64{50, 100, 200, 400, 800, 1600, 3200, 6400, 12800}},
 		{"Go, U=0", aws.Go().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
 		{"Go, U=.5", aws.Go().Backoff, kServer, policytest.DrawHalf, 1, []float64{1000, 2000, 4000, 8000, 20000, 20000}},
 		{"Go, a short Max", aws.GoBackoff{Max: s / 2}, kServer, 0, 1, []float64{500, 500}},
 		{"Go, no Max", aws.GoBackoff{}, kServer, policytest.DrawHalf, 1, []float64{0, 0}},
-		{"python none", curve(2*s, 20*s, retrypolicy.NoJitter), kServer, policytest.DrawHalf, 0, []float64{0, 2000, 4000,
+		{"python none", curve(2*s, 20*s, retrypolicy.JitterNone), kServer, policytest.DrawHalf, 0, []float64{0, 2000, 4000,
 			8000, 16000,
 			20000, 20000}},
-		{"python none, the cap counts first", curve(4*s, 2*s, retrypolicy.NoJitter), kServer, policytest.DrawHalf, 0,
+		{"python none, the cap counts first", curve(4*s, 2*s, retrypolicy.JitterNone), kServer, policytest.DrawHalf, 0,
 			[]float64{0, 2000, 2000, 2000}},
-		{"python none, fractions", curve(23400*ms, 76500*ms, retrypolicy.NoJitter), kServer, policytest.DrawHalf, 0,
+		{"python none, fractions", curve(23400*ms, 76500*ms, retrypolicy.JitterNone), kServer, policytest.DrawHalf, 0,
 			[]float64{0, 23400, 46800, 76500, 76500}},
-		{"python full", curve(2*s, 20*s, retrypolicy.FullJitter), kServer, policytest.DrawHalf, 0, []float64{0, 1000, 2000,
+		{"python full", curve(2*s, 20*s, retrypolicy.JitterFull), kServer, policytest.DrawHalf, 0, []float64{0, 1000, 2000,
 			4000, 8000,
 			10000, 10000}},
-		{"python full, cap", curve(5*s, 10*s, retrypolicy.FullJitter), kServer, policytest.DrawHalf, 0,
+		{"python full, cap", curve(5*s, 10*s, retrypolicy.JitterFull), kServer, policytest.DrawHalf, 0,
 			[]float64{0, 2500, 5000, 5000,
 				5000}},
-		{"python equal", curve(2*s, 20*s, retrypolicy.EqualJitter), kServer, policytest.DrawHalf, 0, []float64{0, 1500, 3000,
+		{"python equal", curve(2*s, 20*s, retrypolicy.JitterEqual), kServer, policytest.DrawHalf, 0, []float64{0, 1500, 3000,
 			6000,
 			12000, 15000, 15000}},
-		{"python decorrelated", curve(2*s, 20*s, retrypolicy.DecorrelatedSmithy), kServer, policytest.DrawHalf, 0,
+		{"python decorrelated", curve(2*s, 20*s, retrypolicy.JitterDecorrelatedSmithy), kServer, policytest.DrawHalf, 0,
 			[]float64{0, 5000, 9500, 16250, 20000, 20000}},
-		{"python full, base 0", curve(0, 5*s, retrypolicy.FullJitter), kServer, policytest.DrawHalf, 0,
+		{"python full, base 0", curve(0, 5*s, retrypolicy.JitterFull), kServer, policytest.DrawHalf, 0,
 			[]float64{0, 0, 0, 0}},
 		{"python simple, U=0", aws.PythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
 		{"Java legacy, throttling, U=0", aws.JavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
@@ -450,7 +452,7 @@ func TestAWSAttemptsAreTotal(t *testing.T) {
 					t.Errorf("total %d: retry %d refused: %v", total, i, d)
 				}
 			}
-			if d := failOnce(t, &s); d.Retry || d.Reason != retrypolicy.OutOfAttempts || d.Delay != 0 {
+			if d := failOnce(t, &s); d.Retry || d.Reason != retrypolicy.ReasonOutOfAttempts || d.Delay != 0 {
 				t.Errorf("total %d: %v after all tries", total, d)
 			}
 		}
@@ -462,7 +464,7 @@ func failOnce(t *testing.T, s *retrypolicy.Series) retrypolicy.Decision {
 	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry {
 		t.Fatal(d, err)
 	}
-	d, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.Again, Kind: kServer,
+	d, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictAgain, Kind: kServer,
 		Safe: classify.SafeYes},
 		kServer)
 	if err != nil {

@@ -15,7 +15,7 @@ const maxDelay = 20 * time.Second
 const over = 5 * time.Second
 
 func full(base time.Duration) retrypolicy.Policy {
-	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.FullJitter}
+	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.JitterFull}
 }
 
 // Standard2026 is the standard mode that the AWS SDKs share since 2026, first behind a switch:
@@ -59,8 +59,8 @@ func Kotlin() *Options {
 	return &Options{
 		Attempts: 3,
 		Backoff: retrypolicy.Backoff{Base: 10 * time.Millisecond, Factor: 1.5, Max: maxDelay,
-			Jitter: retrypolicy.FullJitter},
-		Throttled: retrypolicy.Backoff{Base: time.Second, Factor: 1.5, Max: maxDelay, Jitter: retrypolicy.FullJitter},
+			Jitter: retrypolicy.JitterFull},
+		Throttled: retrypolicy.Backoff{Base: time.Second, Factor: 1.5, Max: maxDelay, Jitter: retrypolicy.JitterFull},
 		ReadAfter: true, Over: over,
 		Quota: &budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network,
 			transport.Timeout), Tokens: 10}}},
@@ -102,7 +102,7 @@ func DynamoDB() *Options {
 //
 // Source: botocore, retryhandler.py, data/_retry.json.
 func BotocoreLegacy() *Options {
-	return &Options{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}}
+	return &Options{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.JitterFull}}
 }
 
 // BotocoreLegacyDynamoDB is BotocoreLegacy for DynamoDB: 10 attempts, delay 50 ms * 2^(n-1) without
@@ -138,7 +138,7 @@ func Python() *Options {
 func PythonSimple() *Options {
 	return &Options{
 		Attempts: 5, SafeOnly: true,
-		Backoff: retrypolicy.Backoff{Base: 25 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
+		Backoff: retrypolicy.Backoff{Base: 25 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.JitterEqual},
 	}
 }
 
@@ -208,7 +208,7 @@ func Java2026() *Options {
 func JavaLegacy() *Options {
 	return &Options{
 		Attempts: 4, Backoff: full(100 * time.Millisecond),
-		Throttled: retrypolicy.Backoff{Base: 500 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
+		Throttled: retrypolicy.Backoff{Base: 500 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.JitterEqual},
 		ReadAfter: true,
 		Quota:     &budget.QuotaOptions{MinRefund: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 0}}},
 	}

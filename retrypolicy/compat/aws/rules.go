@@ -182,7 +182,7 @@ func (r Rules) Judge(f Failure) classify.Info {
 	if f.Retryable {
 		return f.again(transport.Unavailable)
 	}
-	return classify.Info{Verdict: classify.Fail}
+	return classify.Info{Verdict: classify.VerdictFail}
 }
 
 func (r *Rule) fits(f Failure) bool {
@@ -213,11 +213,11 @@ func KotlinJudge(f Failure) classify.Info {
 	case f.Retryable:
 		return f.again(transport.Network)
 	}
-	return classify.Info{Verdict: classify.Fail}
+	return classify.Info{Verdict: classify.VerdictFail}
 }
 
 func (f Failure) again(kind transport.Kind) classify.Info {
-	return classify.Info{Verdict: classify.Again, Kind: kind, Safe: safeAfter(kind), After: f.After}
+	return classify.Info{Verdict: classify.VerdictAgain, Kind: kind, Safe: safeAfter(kind), After: f.After}
 }
 
 // safeAfter reports whether an operation that failed with kind is safe to repeat.

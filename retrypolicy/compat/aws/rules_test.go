@@ -80,9 +80,9 @@ func TestAWSRules(t *testing.T) {
 			want  transport.Kind
 		}{{"standard", standard, c.standard}, {"legacy", legacy, c.legacy}, {"JavaScript", js, c.js}} {
 			info := r.rules.Judge(c.failure)
-			verdict := classify.Again
+			verdict := classify.VerdictAgain
 			if r.want == no {
-				verdict = classify.Fail
+				verdict = classify.VerdictFail
 			}
 			if info.Verdict != verdict || info.Kind != r.want {
 				t.Errorf("%s, %s %+v: verdict %d, %v; want %d, %v", r.name, c.name, c.failure, info.Verdict, info.Kind, verdict,
@@ -135,7 +135,8 @@ func TestAWSKotlinJudge(t *testing.T) {
 			true},
 	} {
 		info := aws.KotlinJudge(c.failure)
-		if info.Kind != c.want || (info.Verdict == classify.Fail) != c.fail || info.Verdict == classify.Undecided {
+		if info.Kind != c.want || (info.Verdict == classify.VerdictFail) != c.fail ||
+			info.Verdict == classify.VerdictUndecided {
 			t.Errorf("%s: %+v, want %v", c.name, info, c.want)
 		}
 	}
@@ -149,13 +150,13 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 		verdict classify.Verdict
 		kind    transport.Kind
 	}{
-		{wrapped, classify.Again, kThrottle},
-		{&policytest.HTTPError{Status: 500, Err: errors.New("?")}, classify.Again, kServer},
-		{&policytest.HTTPError{Status: 404, Err: &policytest.APIError{Code: "NoSuchKey"}}, classify.Fail,
+		{wrapped, classify.VerdictAgain, kThrottle},
+		{&policytest.HTTPError{Status: 500, Err: errors.New("?")}, classify.VerdictAgain, kServer},
+		{&policytest.HTTPError{Status: 404, Err: &policytest.APIError{Code: "NoSuchKey"}}, classify.VerdictFail,
 			transport.Unknown},
-		{&policytest.APIError{Code: "RequestTimeout"}, classify.Again, kServer},
-		{errors.New("connection reset"), classify.Undecided, transport.Unknown},
-		{transport.Network, classify.Undecided, transport.Unknown},
+		{&policytest.APIError{Code: "RequestTimeout"}, classify.VerdictAgain, kServer},
+		{errors.New("connection reset"), classify.VerdictUndecided, transport.Unknown},
+		{transport.Network, classify.VerdictUndecided, transport.Unknown},
 	} {
 		if got := judge(c.err); got.Verdict != c.verdict || got.Kind != c.kind {
 			t.Errorf("%v: %+v", c.err, got)
@@ -171,10 +172,11 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 	})
 	both := classify.Chain(nil, dynamo, retrypolicy.Classify)
 	conflict := &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
-	if got := both(conflict); got.Verdict != classify.Again || got.Kind != kClient || got.After != 20*time.Millisecond {
+	if got := both(conflict); got.Verdict != classify.VerdictAgain || got.Kind != kClient ||
+		got.After != 20*time.Millisecond {
 		t.Errorf("conflict: %+v", got)
 	}
-	if got := both(transport.Forbidden); got.Verdict != classify.Fail || got.Kind != transport.Forbidden {
+	if got := both(transport.Forbidden); got.Verdict != classify.VerdictFail || got.Kind != transport.Forbidden {
 		t.Errorf("fall-through: %+v", got)
 	}
 }

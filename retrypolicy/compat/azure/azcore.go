@@ -44,9 +44,9 @@ func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	switch {
 	case n > retries:
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	case a.After > most:
-		return wrap.Stop(retrypolicy.Pushback)
+		return wrap.Stop(retrypolicy.ReasonPushback)
 	case a.After > 0:
 		return retrypolicy.Decision{Retry: true, Delay: a.After}
 	}

@@ -57,7 +57,7 @@ func TestAzureJavaVectors(t *testing.T) {
 		})
 	}
 	ten := java{Count: 10, Min: 10 * time.Millisecond, Max: 100 * time.Millisecond, Delta: 10 * time.Millisecond}
-	policytest.WantStop(t, ten, retrypolicy.Attempt{Retry: 11}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, ten, retrypolicy.Attempt{Retry: 11}, retrypolicy.ReasonOutOfAttempts)
 	policytest.CheckInvalid(t, java{Min: time.Millisecond, Max: s}, "azure.Java.Count is below 1") // P8
 }
 
@@ -93,7 +93,7 @@ func TestAzureJavaCountsMessagesFromOne(t *testing.T) {
 		}{{false, count}, {true, count - 1}} {
 			p.Resend = c.resend
 			got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
-			if last := got[len(got)-1]; len(got)-1 != c.retries || last.Reason != retrypolicy.OutOfAttempts {
+			if last := got[len(got)-1]; len(got)-1 != c.retries || last.Reason != retrypolicy.ReasonOutOfAttempts {
 				t.Errorf("%+v: %d retries, then %v; want %d", p, len(got)-1, last, c.retries)
 			}
 		}
@@ -114,7 +114,7 @@ func TestAzureJavaThirtyAttemptsInFourMinutes(t *testing.T) {
 			a.Rand = c.draw
 			d := p.Decide(a)
 			if !d.Retry {
-				if d.Reason != retrypolicy.OutOfTime {
+				if d.Reason != retrypolicy.ReasonOutOfTime {
 					t.Errorf("stopped with %v", d.Reason)
 				}
 				break
@@ -132,7 +132,7 @@ func TestAzureJavaThirtyAttemptsInFourMinutes(t *testing.T) {
 func TestAzureNoRetry(t *testing.T) { // P11, P25
 	for _, n := range []int{0, 1, -1, 42, 9999} {
 		for _, err := range []error{nil, policytest.Lost, io.EOF} {
-			policytest.WantStop(t, retrypolicy.NoRetry{}, retrypolicy.Attempt{Retry: n, Err: err}, retrypolicy.ByPolicy)
+			policytest.WantStop(t, retrypolicy.NoRetry{}, retrypolicy.Attempt{Retry: n, Err: err}, retrypolicy.ReasonPolicy)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestAzureCSharpV1Strategy(t *testing.T) {
 		}
 	}
 	one := azure.CSharpV1{Count: 1, Max: s}
-	policytest.WantStop(t, one, retrypolicy.Attempt{Retry: 2}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, one, retrypolicy.Attempt{Retry: 2}, retrypolicy.ReasonOutOfAttempts)
 }
 
 // Attempts that fail at once are a second apart; long attempts are not delayed.
@@ -178,7 +178,7 @@ func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 				time.Sleep(c.took)
 				return policytest.Lost
 			})
-			if !errors.Is(err, retrypolicy.OutOfAttempts) || len(starts) != len(c.want)+1 {
+			if !errors.Is(err, retrypolicy.ReasonOutOfAttempts) || len(starts) != len(c.want)+1 {
 				t.Fatalf("%v after %d tries", err, len(starts))
 			}
 			for i, want := range c.want {
@@ -244,7 +244,7 @@ func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 			azure.CSharpIncremental{MaxRetries: limit, Step: s},
 		} {
 			got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
-			if last := got[len(got)-1]; len(got) != limit || last.Reason != retrypolicy.OutOfAttempts {
+			if last := got[len(got)-1]; len(got) != limit || last.Reason != retrypolicy.ReasonOutOfAttempts {
 				t.Errorf("%+v: %d retries, then %v; want %d", p, len(got)-1, last, limit-1)
 			}
 		}
@@ -256,7 +256,7 @@ func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 func TestCSharpNotTransient(t *testing.T) {
 	hubOnly := func(err error) classify.Info {
 		if transport.Find(err) == nil {
-			return classify.Info{Verdict: classify.Fail}
+			return classify.Info{Verdict: classify.VerdictFail}
 		}
 		return classify.Info{}
 	}
@@ -409,9 +409,9 @@ func TestAzureNodeFilterOverride(t *testing.T) {
 	override := func(err error) classify.Info {
 		switch transport.KindOf(err) {
 		case transport.Timeout:
-			return classify.Info{Verdict: classify.Fail, Kind: transport.Timeout}
+			return classify.Info{Verdict: classify.VerdictFail, Kind: transport.Timeout}
 		case transport.Unauthorized:
-			return classify.Info{Verdict: classify.Again, Kind: transport.Unauthorized}
+			return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unauthorized}
 		}
 		return classify.Info{}
 	}

@@ -68,7 +68,7 @@ func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry > 1 {
 		delay = max(c.wait(a.Retry, a.Rand)-sinceTry(a), 0)
 		if c.Limit > 0 && (a.Elapsed >= c.Limit || delay >= c.Limit-max(a.Elapsed, 0)) {
-			return wrap.Stop(retrypolicy.OutOfTime)
+			return wrap.Stop(retrypolicy.ReasonOutOfTime)
 		}
 	}
 	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}

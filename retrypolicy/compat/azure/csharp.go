@@ -33,7 +33,7 @@ type CSharpExponential struct {
 // Decide stops with OutOfAttempts after MaxRetries-1 retries.
 func (c CSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	most := c.Max
 	if most == 0 {
@@ -66,7 +66,7 @@ type CSharpFixed struct {
 // Decide stops with OutOfAttempts after MaxRetries-1 retries.
 func (c CSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	return csharpRetry(c.Delay, c.NoJitter, a.Rand)
 }
@@ -98,7 +98,7 @@ type CSharpIncremental struct {
 // Decide stops with OutOfAttempts after MaxRetries-1 retries.
 func (c CSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	d := retrypolicy.Incremental{Step: c.Step, Max: c.Max}.Decide(a)
 	return csharpRetry(d.Delay, c.NoJitter, a.Rand)

@@ -40,7 +40,7 @@ func (v CSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	v = v.settings()
 	c := max(a.Retry, 1) - 1
 	if c >= v.Count {
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	delay := javaDelay(c, v.Min, v.Max, v.Delta, a.Rand)
 	delay = max(delay, apartV1-sinceTry(a))

@@ -14,6 +14,6 @@ import (
 //
 // Source: the SDK's code, package retry.
 func IoTOperations() retrypolicy.Backoff {
-	return retrypolicy.Backoff{Base: time.Second / 8, Max: time.Minute, Jitter: retrypolicy.Proportional, Low: 0.95,
+	return retrypolicy.Backoff{Base: time.Second / 8, Max: time.Minute, Jitter: retrypolicy.JitterProportional, Low: 0.95,
 		High: 1.05}
 }

@@ -59,7 +59,7 @@ func (j Java) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case c == 0 && !j.NoFastRetry:
 		return retrypolicy.Decision{Retry: true}
 	case c >= j.Count:
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	return retrypolicy.Decision{Retry: true, Delay: javaDelay(c, j.Min, j.Max, j.Delta, a.Rand)}
 }

@@ -78,7 +78,7 @@ func ExampleNewClassifier() {
 	}
 	for _, s := range []rpcError{{14, "250"}, {14, "-1"}, {5, ""}} {
 		info := judge(s)
-		fmt.Println(info.Verdict == classify.Again, info.Kind, info.After)
+		fmt.Println(info.Verdict == classify.VerdictAgain, info.Kind, info.After)
 	}
 	// Output:
 	// true service unavailable 250ms

@@ -19,8 +19,8 @@ import (
 //
 // which can exceed Max by a fifth. A wait that the server asked for (Attempt.After; see Pushback)
 // replaces the delay exactly, and the retry after it has the delay of a first one. A negative wait
-// stops with retrypolicy.Pushback. There are no defaults: set every field. It has no state; put a
-// Throttle around it as gRPC does.
+// stops with retrypolicy.ReasonPushback. There are no defaults: set every field. It has no state;
+// put a Throttle around it as gRPC does.
 //
 // It excludes hedging, and gRPC's transparent retries of calls that never left the client.
 //
@@ -44,9 +44,9 @@ const mostAttempts = 5
 func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch {
 	case a.Retry >= min(g.Attempts, mostAttempts):
-		return wrap.Stop(retrypolicy.OutOfAttempts)
+		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	case a.After < 0:
-		return wrap.Stop(retrypolicy.Pushback)
+		return wrap.Stop(retrypolicy.ReasonPushback)
 	case a.After > 0:
 		d := retrypolicy.Decision{Retry: true, Step: uint64(max(a.Retry, 0))}
 		if a.After != atOnce {
@@ -59,7 +59,8 @@ func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		began = 0
 	}
 	a.Retry -= int(began)
-	d := retrypolicy.Backoff{Base: g.Initial, Factor: g.Multiplier, Max: g.Max, Jitter: retrypolicy.Proportional, Low: 0.8,
+	d := retrypolicy.Backoff{Base: g.Initial, Factor: g.Multiplier, Max: g.Max,
+		Jitter: retrypolicy.JitterProportional, Low: 0.8,
 		High: 1.2}.Decide(a)
 	d.Step = began
 	return d
@@ -177,9 +178,9 @@ func NewClassifier(status Status, retryable ...Code) (classify.Func, error) {
 		if code >= codes {
 			code = Unknown
 		}
-		info := classify.Info{Verdict: classify.Fail, Kind: kindOf[code], After: Pushback(pushback)}
+		info := classify.Info{Verdict: classify.VerdictFail, Kind: kindOf[code], After: Pushback(pushback)}
 		if again[code] {
-			info.Verdict = classify.Again
+			info.Verdict = classify.VerdictAgain
 		}
 		return info
 	}, nil
@@ -255,7 +256,7 @@ type throttlePolicy struct {
 func (r throttlePolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := r.Policy.Decide(a)
 	if d.Retry && !r.throttle.open() {
-		return wrap.Refuse(r.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+		return wrap.Refuse(r.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay})
 	}
 	return d
 }

@@ -52,7 +52,7 @@ func TestGRPCAttempts(t *testing.T) {
 		g.Attempts = c.attempts
 		for n := 1; n <= 8; n++ {
 			d := g.Decide(retrypolicy.Attempt{Retry: n})
-			if d.Retry != (n <= c.retries) || !d.Retry && d.Reason != retrypolicy.OutOfAttempts {
+			if d.Retry != (n <= c.retries) || !d.Retry && d.Reason != retrypolicy.ReasonOutOfAttempts {
 				t.Errorf("%d attempts, retry %d: %+v", c.attempts, n, d)
 			}
 		}
@@ -89,12 +89,12 @@ func TestGRPCPushback(t *testing.T) {
 		}
 	}
 	told := retrypolicy.Attempt{Retry: 1, After: -1}
-	if d := a6.Decide(told); d != (retrypolicy.Decision{Reason: retrypolicy.Pushback}) {
+	if d := a6.Decide(told); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonPushback}) {
 		t.Errorf("told not to: %+v", d)
 	}
 	for _, after := range []time.Duration{time.Second, -1} {
 		last := retrypolicy.Attempt{Retry: 5, After: after}
-		if d := a6.Decide(last); d != (retrypolicy.Decision{Reason: retrypolicy.OutOfAttempts}) {
+		if d := a6.Decide(last); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfAttempts}) {
 			t.Errorf("attempts are used up and the server asked for %v: %+v", after, d)
 		}
 	}
@@ -171,7 +171,7 @@ func TestGRPCClassifier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, fail := classify.Again, classify.Fail
+	again, fail := classify.VerdictAgain, classify.VerdictFail
 	for _, c := range []struct {
 		err  error
 		want classify.Info
@@ -230,7 +230,7 @@ func TestRetryThrottleVector(t *testing.T) {
 		}
 		want := retrypolicy.Decision{Retry: true, Delay: time.Second}
 		if !c.retry {
-			want = retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: time.Second}
+			want = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: time.Second}
 		}
 		if d := p.Decide(policytest.Retried(failure, 1)); d != want {
 			t.Errorf("step %d: %+v, want %+v", i, d, want)
@@ -314,10 +314,10 @@ func TestGRPCUnderDo(t *testing.T) {
 		reason retrypolicy.Reason
 		tokens float64
 	}{
-		{3, 1, retrypolicy.NotRetryable, 10},
-		{14, 5, retrypolicy.OutOfAttempts, 5},
-		{14, 1, retrypolicy.OutOfQuota, 4},
-		{14, 1, retrypolicy.OutOfQuota, 3},
+		{3, 1, retrypolicy.ReasonNotRetryable, 10},
+		{14, 5, retrypolicy.ReasonOutOfAttempts, 5},
+		{14, 1, retrypolicy.ReasonOutOfQuota, 4},
+		{14, 1, retrypolicy.ReasonOutOfQuota, 3},
 	} {
 		runs = 0
 		if err := call(c.code); !errors.Is(err, c.reason) || runs != c.runs || th.Tokens() != c.tokens {

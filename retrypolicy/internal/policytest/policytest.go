@@ -251,7 +251,7 @@ func WantStop(t *testing.T, p retrypolicy.Policy, a retrypolicy.Attempt, reason 
 
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-var Lost = &transport.Error{Kind: transport.Network, Scope: transport.Connection}
+var Lost = &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection}
 
 // StatusError is an error with the status of an HTTP answer.
 type StatusError struct {

@@ -35,5 +35,5 @@ func (e *handshakeError) Unwrap() error { return e.err }
 
 // failed returns an error whose Op and Proto the transport fills in.
 func failed(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Err: cause}
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Err: cause}
 }

@@ -38,7 +38,7 @@ func (h *Handshake) Perform(e Engine) error {
 	p.Session = inner
 	defer e.StandIn(inner, sink)
 	if len(h.Filters) > 0 {
-		e.Request(&transport.Request{Op: transport.OpSubscribe, Want: transport.Messages})
+		e.Request(&transport.Request{Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		if err := p.wait(&p.granted); err != nil {
 			return err
 		}

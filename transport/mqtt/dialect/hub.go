@@ -137,7 +137,7 @@ func (s *messageSession) AppendSuffix(dst []byte, m *transport.Message) []byte {
 }
 
 func (s *messageSession) Filters(want transport.Features) []Filter {
-	if want != transport.Messages {
+	if want != transport.FeatureMessages {
 		return nil
 	}
 	return []Filter{{Topic: s.messages, QoS: 1}}
@@ -151,7 +151,7 @@ func (s *messageSession) Take(sink transport.Sink, topic []byte, d *transport.De
 	inbox := s.messages[:len(s.messages)-len("#")]
 	if len(topic) >= len(inbox) && string(topic[:len(inbox)]) == inbox {
 		decodeBag(string(topic[len(inbox):]), d.Msg)
-		d.Kind = transport.Messages
+		d.Kind = transport.FeatureMessages
 		sink.Deliver(d)
 	}
 }

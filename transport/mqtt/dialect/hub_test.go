@@ -29,9 +29,9 @@ func TestAHubsTopicsNameTheIdentity(t *testing.T) {
 				continue // it has inputs
 			}
 			require.Equal(t, []dialect.Filter{{Topic: base + "/messages/devicebound/#", QoS: 1}},
-				s.Filters(transport.Messages), name)
+				s.Filters(transport.FeatureMessages), name)
 			got := takeBy(s, base+"/messages/devicebound/%24.mid=m-2", "body").delivery
-			require.Equal(t, transport.Messages, got.Kind)
+			require.Equal(t, transport.FeatureMessages, got.Kind)
 			require.Equal(t, &transport.Message{ID: "m-2", Body: []byte("body")}, got.Msg)
 			require.Equal(t, []byte{0x12, 0x34}, got.Ref)
 			require.Equal(t, &sink{}, takeBy(s, "devices/d/messages/devicebound", ""))
@@ -59,7 +59,7 @@ func TestAHubTakesNoTopicsOfOthers(t *testing.T) {
 		for _, m := range []*transport.Message{{Topic: "t"}, {ResponseTopic: "t"}} {
 			_, refused := hubSession(t, d, creds).Publication(m)
 			require.ErrorIs(t, refused, transport.Unsupported, name)
-			require.Equal(t, transport.Operation, refused.Scope)
+			require.Equal(t, transport.ScopeOperation, refused.Scope)
 			require.ErrorContains(t, refused, "leave the message's Topic and ResponseTopic empty")
 			_, _, err := d.Session(&dialect.Config{Creds: &creds, Will: m})
 			require.ErrorIs(t, err, transport.Invalid)

@@ -20,9 +20,9 @@ const apiVersionCertificates = "2025-08-01-preview"
 // certificateSession adds requests for certificates.
 type certificateSession struct{ twinSession }
 
-// Filters has the filter for transport.Certificates when that is wanted alone.
+// Filters has the filter for transport.FeatureCertificates when that is wanted alone.
 func (s *certificateSession) Filters(want transport.Features) []Filter {
-	if want == transport.Certificates {
+	if want == transport.FeatureCertificates {
 		return []Filter{{Topic: certificateAnswer + "#", QoS: 1}}
 	}
 	return s.twinSession.Filters(want)
@@ -50,6 +50,6 @@ func (s *certificateSession) Take(sink transport.Sink, topic []byte, d *transpor
 		return
 	}
 	d.Msg.CorrelationID = request
-	d.Kind, d.Name = transport.Certificates, []byte(code)
+	d.Kind, d.Name = transport.FeatureCertificates, []byte(code)
 	sink.Deliver(d)
 }

@@ -19,16 +19,18 @@ func TestRequestsForCertificates(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 1, qos)
 	require.Equal(t, "x$iothub/credentials/POST/issueCertificate/?$rid=r-001", string(topic))
-	require.Equal(t, []dialect.Filter{{Topic: "$iothub/credentials/res/#", QoS: 1}}, s.Filters(transport.Certificates))
-	require.Equal(t, hubSession(t, dialect.HubTwinAndMethods, creds).Filters(transport.Twin|transport.Messages),
-		s.Filters(transport.Twin|transport.Messages))
+	require.Equal(t, []dialect.Filter{{Topic: "$iothub/credentials/res/#", QoS: 1}},
+		s.Filters(transport.FeatureCertificates))
+	require.Equal(t, hubSession(t, dialect.HubTwinAndMethods,
+		creds).Filters(transport.FeatureTwin|transport.FeatureMessages),
+		s.Filters(transport.FeatureTwin|transport.FeatureMessages))
 	for _, small := range []dialect.Dialect{dialect.HubMessages, dialect.HubTwinAndMethods} {
 		s, hello, err := small.Session(&dialect.Config{Creds: &creds, Certificates: true, Agent: "a b"})
 		require.NoError(t, err)
 		require.Equal(t, "h/d/?api-version=2021-04-12&DeviceClientType=a%20b", hello.UserName, "without requests for them")
 		_, _, ok := s.AppendRequest(nil, q)
 		require.False(t, ok)
-		require.Empty(t, s.Filters(transport.Certificates))
+		require.Empty(t, s.Filters(transport.FeatureCertificates))
 	}
 }
 
@@ -42,7 +44,7 @@ func TestAnswersAboutCertificates(t *testing.T) {
 	for topic, id := range map[string]string{"200/?$rid=r-001": "r-001", "202/?a=b&$rid=r-001&c=d": "r-001",
 		"400/r-001": "r-001"} {
 		d := take("$iothub/credentials/res/" + topic)
-		require.Equal(t, transport.Certificates, d.Kind)
+		require.Equal(t, transport.FeatureCertificates, d.Kind)
 		require.Equal(t, topic[:3], string(d.Name))
 		require.Equal(t, id, d.Msg.CorrelationID)
 		require.Equal(t, "{}", string(d.Msg.Body))

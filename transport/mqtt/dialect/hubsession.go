@@ -58,6 +58,6 @@ func (s *hubSession) Take(sink transport.Sink, topic []byte, d *transport.Delive
 		d.Msg.Input = unescape(input)
 	}
 	decodeBagAll(properties, d.Msg, &s.system)
-	d.Kind = transport.Messages
+	d.Kind = transport.FeatureMessages
 	sink.Deliver(d)
 }

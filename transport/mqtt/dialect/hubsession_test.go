@@ -24,7 +24,7 @@ func TestAMessageOfAnInputHasItsProperties(t *testing.T) {
 		"%24.cmid=fromModule1&%24.sub=testComponent"
 	for _, end := range []string{"", "/"} {
 		got := takeBy(s, topic+end, "body").delivery
-		require.Equal(t, transport.Messages, got.Kind)
+		require.Equal(t, transport.FeatureMessages, got.Kind)
 		require.Equal(t, []byte{0x12, 0x34}, got.Ref)
 		require.Equal(t, &transport.Message{
 			Input: "input1", ID: "m1", CorrelationID: "1234", ContentType: "application/json", ContentEncoding: "utf-8",
@@ -39,7 +39,7 @@ func TestAMessageOfAnInputHasItsProperties(t *testing.T) {
 
 func TestNamesOfInputs(t *testing.T) {
 	s := hubSession(t, dialect.Hub, module)
-	require.Equal(t, []dialect.Filter{{Topic: inputTopic + "#", QoS: 1}}, s.Filters(transport.Messages))
+	require.Equal(t, []dialect.Filter{{Topic: inputTopic + "#", QoS: 1}}, s.Filters(transport.FeatureMessages))
 	for topic, want := range map[string]transport.Message{
 		"in": {Input: "in"}, "in/": {Input: "in"}, "in//": {Input: "in"}, "a%2Fb%20c/": {Input: "a/b c"},
 		"50%25/$.mid=1": {Input: "50%", ID: "1"}, "50%/$.mid=1/": {Input: "50%", ID: "1"},
@@ -59,7 +59,8 @@ func TestNamesOfInputs(t *testing.T) {
 // Of a device's cloud-to-device messages the address counts as a system property.
 func TestADeviceHasNoInputs(t *testing.T) {
 	s := hubSession(t, dialect.Hub, transport.Credentials{Host: "h", DeviceID: "d"})
-	require.Equal(t, []dialect.Filter{{Topic: "devices/d/messages/devicebound/#", QoS: 1}}, s.Filters(transport.Messages))
+	require.Equal(t, []dialect.Filter{{Topic: "devices/d/messages/devicebound/#", QoS: 1}},
+		s.Filters(transport.FeatureMessages))
 	got := takeBy(s, "devices/d/messages/devicebound/%24.to=%2Fx&iothub-ack=full&%24.mid=1", "x").delivery.Msg
 	require.Equal(t, &transport.Message{ID: "1", Body: []byte("x"), System: &transport.SystemProperties{To: "/x"},
 		Properties: []transport.Property{{Name: "iothub-ack", Value: "full"}}}, got)
@@ -88,7 +89,7 @@ func TestSmallDialectsRefuseOutputsAndSystemProperties(t *testing.T) {
 		for _, m := range []*transport.Message{{Output: "o"}, {System: &transport.SystemProperties{To: "x"}}} {
 			_, refused := s.Publication(m)
 			require.ErrorIs(t, refused, transport.Unsupported)
-			require.Equal(t, transport.Operation, refused.Scope)
+			require.Equal(t, transport.ScopeOperation, refused.Scope)
 			require.EqualError(t, refused, "mqtt send: unsupported: message Output and System have no place in this "+
 				"dialect; leave them unset, or use dialect.Hub")
 			_, _, err := d.Session(&dialect.Config{Creds: &module, Will: m})
@@ -159,7 +160,7 @@ func FuzzTakeOfAModule(f *testing.F) {
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, topic, body string) {
 		d := takeBy(s, topic, body).delivery
-		if d != nil && d.Kind == transport.Messages && d.Msg.Input == "" && !strings.Contains(topic, "%") {
+		if d != nil && d.Kind == transport.FeatureMessages && d.Msg.Input == "" && !strings.Contains(topic, "%") {
 			t.Fatalf("%q: %+v", topic, d.Msg)
 		}
 	})

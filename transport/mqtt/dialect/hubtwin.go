@@ -38,10 +38,10 @@ func (s *twinSession) Filters(want transport.Features) []Filter {
 		feature transport.Features
 		filter  Filter
 	}{
-		{transport.Messages, Filter{Topic: s.messages, QoS: 1}},
-		{transport.Methods, Filter{Topic: methodCall + "#", QoS: 0}},
-		{transport.Desired, Filter{Topic: desiredChange + "#", QoS: 0}},
-		{transport.Twin, Filter{Topic: twinAnswer + "#", QoS: 0}},
+		{transport.FeatureMessages, Filter{Topic: s.messages, QoS: 1}},
+		{transport.FeatureMethods, Filter{Topic: methodCall + "#", QoS: 0}},
+		{transport.FeatureDesired, Filter{Topic: desiredChange + "#", QoS: 0}},
+		{transport.FeatureTwin, Filter{Topic: twinAnswer + "#", QoS: 0}},
 	} {
 		if want&f.feature != 0 {
 			filters = append(filters, f.filter)
@@ -91,7 +91,7 @@ func (s *twinSession) Take(sink transport.Sink, topic []byte, d *transport.Deliv
 			sink.Reply(id, r)
 		}
 	} else if rest, ok := strings.CutPrefix(text, desiredChange); ok {
-		d.Kind = transport.Desired
+		d.Kind = transport.FeatureDesired
 		d.Version, _ = jsonscan.Int(param(rest, paramVersion))
 		sink.Deliver(d)
 	} else if rest, ok := strings.CutPrefix(text, methodCall); ok {
@@ -108,7 +108,7 @@ func call(sink transport.Sink, rest string, d *transport.Delivery) {
 	}
 	// Hubs escape the characters of a name that a topic cannot hold, "+" and "#" [MQTT-4.7.1], and
 	// "%".
-	d.Kind, d.Name, d.Ref = transport.Methods, []byte(unescape(name)), []byte(request)
+	d.Kind, d.Name, d.Ref = transport.FeatureMethods, []byte(unescape(name)), []byte(request)
 	sink.Deliver(d)
 }
 
@@ -124,7 +124,7 @@ func (s *twinSession) Missed(sink transport.Sink, topic []byte, d *transport.Del
 			sink.Reply(id, r)
 		}
 	} else if strings.HasPrefix(text, desiredChange) {
-		d.Kind, d.Msg.Body = transport.Desired, []byte("{}")
+		d.Kind, d.Msg.Body = transport.FeatureDesired, []byte("{}")
 		sink.Deliver(d)
 	} else if rest, ok := strings.CutPrefix(text, methodCall); ok {
 		d.Msg = nil

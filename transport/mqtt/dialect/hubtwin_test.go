@@ -45,7 +45,7 @@ func TestFilters(t *testing.T) {
 	require.Equal(t, []dialect.Filter{
 		{Topic: "devices/d/modules/m/inputs/#", QoS: 1}, {Topic: "$iothub/methods/POST/#"},
 		{Topic: "$iothub/twin/PATCH/properties/desired/#"}, {Topic: "$iothub/twin/res/#"},
-	}, s.Filters(transport.Messages|transport.Methods|transport.Desired|transport.Twin))
+	}, s.Filters(transport.FeatureMessages|transport.FeatureMethods|transport.FeatureDesired|transport.FeatureTwin))
 	require.Empty(t, s.Filters(0))
 }
 
@@ -112,11 +112,11 @@ func TestAnswersOfTheTwin(t *testing.T) {
 
 func TestChangesAndCalls(t *testing.T) {
 	d := take("$iothub/twin/PATCH/properties/desired/?$version=5", `{"$version":5}`).delivery
-	require.Equal(t, transport.Desired, d.Kind)
+	require.Equal(t, transport.FeatureDesired, d.Kind)
 	require.EqualValues(t, 5, d.Version)
 	require.Equal(t, `{"$version":5}`, string(d.Msg.Body))
 	d = take("$iothub/methods/POST/get-Log_1.2!/?$rid=a1f", `[1]`).delivery
-	require.Equal(t, transport.Methods, d.Kind)
+	require.Equal(t, transport.FeatureMethods, d.Kind)
 	require.Equal(t, "get-Log_1.2!", string(d.Name))
 	require.Equal(t, "a1f", string(d.Ref))
 	require.Equal(t, `[1]`, string(d.Msg.Body))
@@ -134,11 +134,11 @@ func TestChangesAndCalls(t *testing.T) {
 // A message that did not fit is reported without its body.
 func TestMissed(t *testing.T) {
 	k := missed("$iothub/methods/POST/a%2Bb/?$rid=a1f")
-	require.Equal(t, transport.Methods, k.delivery.Kind)
+	require.Equal(t, transport.FeatureMethods, k.delivery.Kind)
 	require.Equal(t, "a+b a1f", string(k.delivery.Name)+" "+string(k.delivery.Ref))
 	require.Nil(t, k.delivery.Msg)
 	k = missed("$iothub/twin/PATCH/properties/desired/?$version=5")
-	require.Equal(t, transport.Desired, k.delivery.Kind)
+	require.Equal(t, transport.FeatureDesired, k.delivery.Kind)
 	require.Zero(t, k.delivery.Version)
 	require.Equal(t, "{}", string(k.delivery.Msg.Body))
 	for _, topic := range []string{"$iothub/twin/res/200/?$rid=", "$iothub/methods/POST/x",
@@ -165,7 +165,7 @@ func FuzzTake(f *testing.F) {
 		if s.reply != nil && (s.reply.Err == nil) != (s.reply.Status >= 200 && s.reply.Status < 300) {
 			t.Fatalf("%q: %+v", topic, s.reply)
 		}
-		if d := s.delivery; d != nil && d.Kind == transport.Methods && (len(d.Name) == 0 || len(d.Ref) == 0) {
+		if d := s.delivery; d != nil && d.Kind == transport.FeatureMethods && (len(d.Name) == 0 || len(d.Ref) == 0) {
 			t.Fatalf("%q: %+v", topic, d)
 		}
 	})

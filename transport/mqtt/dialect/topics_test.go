@@ -37,7 +37,7 @@ func TestTopicsFillInPlaceholders(t *testing.T) {
 	require.True(t, h.Message.Retain && !h.Message.AtMostOnce)
 	require.Equal(t, "{module}/born", birth.Topic, "the options are left alone")
 	require.Equal(t, []dialect.Filter{{Topic: "dev/+", QoS: 1}, {Topic: "$share/mod/x/#", QoS: 1}},
-		s.Filters(transport.Messages))
+		s.Filters(transport.FeatureMessages))
 	p, refused := s.Publication(&transport.Message{})
 	require.Nil(t, refused)
 	require.Equal(t, "a/dev/mod", p.Topic)
@@ -154,7 +154,7 @@ func (picky) Open(*transport.Message)                        {}
 func TestAnErrorOfAnEnvelopeKeepsItsKind(t *testing.T) {
 	for want, err := range map[transport.Kind]error{
 		transport.Invalid: errors.New("no"), transport.Forbidden: &transport.Error{Kind: transport.Forbidden,
-			Scope: transport.Connection, Op: transport.OpDial},
+			Scope: transport.ScopeConnection, Op: transport.OpDial},
 	} {
 		creds := moduleCreds()
 		topics := &dialect.Topics{Telemetry: "up", Envelope: picky{err}}
@@ -162,7 +162,7 @@ func TestAnErrorOfAnEnvelopeKeepsItsKind(t *testing.T) {
 		require.NoError(t, failed)
 		_, refused := s.Publication(new(transport.Message))
 		require.Equal(t, want, refused.Kind)
-		require.Equal(t, transport.Operation, refused.Scope)
+		require.Equal(t, transport.ScopeOperation, refused.Scope)
 		require.Equal(t, transport.OpSend, refused.Op)
 	}
 }

@@ -206,7 +206,7 @@ func (s *topicSession) seal(dst, m *transport.Message) *transport.Error {
 func sealError(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		kept := *e
-		kept.Scope, kept.Op, kept.Proto = transport.Operation, transport.OpSend, wire.Proto
+		kept.Scope, kept.Op, kept.Proto = transport.ScopeOperation, transport.OpSend, wire.Proto
 		return &kept
 	}
 	return wire.Refused(transport.OpSend, transport.Invalid, err)
@@ -216,7 +216,7 @@ func sealError(err error) *transport.Error {
 func (s *topicSession) AppendSuffix(dst []byte, _ *transport.Message) []byte { return dst }
 
 func (s *topicSession) Filters(want transport.Features) []Filter {
-	if want != transport.Messages {
+	if want != transport.FeatureMessages {
 		return nil
 	}
 	return s.commands
@@ -225,7 +225,7 @@ func (s *topicSession) Filters(want transport.Features) []Filter {
 // Lacks says what a broker that is no hub does not have, and what needs Commands.
 func (t *Topics) Lacks(feature transport.Features) string {
 	switch {
-	case feature != transport.Messages:
+	case feature != transport.FeatureMessages:
 		return "not available from a broker with dialect.Topics; they need an IoT hub"
 	case len(t.Commands) == 0:
 		return "not available without Commands in dialect.Topics; give the filters of their topics"
@@ -244,7 +244,7 @@ func (s *topicSession) Take(sink transport.Sink, topic []byte, d *transport.Deli
 	if string(topic) != s.lastTopic {
 		s.lastTopic = string(topic)
 	}
-	d.Kind, d.Msg.Topic = transport.Messages, s.lastTopic
+	d.Kind, d.Msg.Topic = transport.FeatureMessages, s.lastTopic
 	if s.t.Envelope != nil && callback.Run("Topics.Envelope.Open", func() { s.t.Envelope.Open(d.Msg) }) != nil {
 		return // not acknowledged
 	}

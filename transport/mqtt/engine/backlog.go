@@ -56,7 +56,7 @@ type tap struct {
 
 func (t *tap) Deliver(d *transport.Delivery) bool {
 	t.called = true
-	t.message = d.Kind&^transport.Messages == 0
+	t.message = d.Kind&^transport.FeatureMessages == 0
 	t.taken = !(t.message && t.hold) && t.Sink.Deliver(d)
 	return t.taken
 }

@@ -54,7 +54,7 @@ func eachVersion(t *testing.T, f func(t *testing.T, v versionUnderTest, h *hub))
 
 // subscribe subscribes to messages.
 func (v versionUnderTest) subscribe(r *running, l *link) {
-	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	id := l.expect(0x82).body[:2]
 	l.send(packet(0x90, string(id), string(v.granted))...)
 	synctest.Wait()
@@ -191,7 +191,7 @@ func TestABrokerThatExceedsTheReceiveMaximumLearnsIt(t *testing.T) {
 		synctest.Wait()
 		r.sink.setFull(false)
 		for i := 0; len(r.ran) == 0; i++ {
-			settle(i, transport.Accept)
+			settle(i, transport.OutcomeAccept)
 			synctest.Wait()
 		}
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "the next connection brings the rest")

@@ -34,7 +34,7 @@ func TestAMissingPubackIsNoticed(t *testing.T) {
 			}, nil), &device.Options{
 				AckTimeout: 7 * time.Second,
 				OnStatus: func(s device.Status) {
-					if s.Reason == device.ConnectionLost {
+					if s.Reason == device.ReasonConnectionLost {
 						lost = time.Now()
 					}
 				},

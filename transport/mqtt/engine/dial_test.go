@@ -113,7 +113,7 @@ func TestEveryRefusalHasItsKind(t *testing.T) {
 			})
 			e := transport.Find(err)
 			require.Equal(t, wire.ConnackMeaning(byte(code)).Kind, e.Kind)
-			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			refusal, ok := errors.AsType[*ConnackError](err)
 			require.True(t, ok)
@@ -263,7 +263,7 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorIs(t, err, c.cause)
 			e := transport.Find(err)
-			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			require.Equal(t, "mqtt", e.Proto)
 		})
@@ -292,7 +292,7 @@ func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 			_, err := tr.Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			require.ErrorIs(t, err, transport.Invalid, text)
 			require.ErrorContains(t, err, text)
-			require.Equal(t, transport.Connection, transport.Find(err).Scope)
+			require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 		}
 	}
 	for _, d := range []time.Duration{-time.Second, 900 * time.Millisecond, 65536 * time.Second} {

@@ -22,8 +22,8 @@ func TestMessagesAlone(t *testing.T) {
 		r, l := start(t, h, New(h.dial, &Options{Dialect: dialect.HubMessages, ReadBuffer: 256, WriteBuffer: 1024}))
 		for i, q := range []transport.Request{
 			{Op: transport.OpTwinGet}, {Op: transport.OpTwinPatch, Body: []byte("{}")}, {Op: transport.OpSubscribe,
-				Want: transport.Twin},
-			{Op: transport.OpSubscribe, Want: transport.Messages | transport.Methods},
+				Want: transport.FeatureTwin},
+			{Op: transport.OpSubscribe, Want: transport.FeatureMessages | transport.FeatureMethods},
 		} {
 			q.ID = uint32(i + 1)
 			r.Do(&q)
@@ -31,7 +31,7 @@ func TestMessagesAlone(t *testing.T) {
 			require.ErrorIs(t, r.sink.replies[i].Err, transport.Unsupported)
 		}
 		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte("1"), Status: 200})
-		r.Do(&transport.Request{ID: 9, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 9, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		l.expect(0x82)
 		l.send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, "{}")...)
 		l.send(publishBytes("$iothub/twin/res/200/?$rid=1", 0, strings.Repeat("x", 999))...)
@@ -113,7 +113,7 @@ func TestAHandlerOverATopicMapThatLacksItIsUnsupported(t *testing.T) {
 			require.ErrorContains(t, err, text)
 		}
 		time.Sleep(time.Minute)
-		require.Equal(t, device.Connected, client.Status().State)
+		require.Equal(t, device.StateConnected, client.Status().State)
 	})
 }
 

@@ -205,7 +205,7 @@ func (s *sink) Reply(_ uint32, r transport.Reply) {
 
 func (s *sink) Deliver(d *transport.Delivery) bool {
 	defer s.enter()()
-	if s.full && d.Kind&^transport.Messages == 0 {
+	if s.full && d.Kind&^transport.FeatureMessages == 0 {
 		return false
 	}
 	if d.Msg == nil {
@@ -320,7 +320,7 @@ func (r *running) requireLoss(t testing.TB, kind transport.Kind) error {
 	e := transport.Find(err)
 	require.NotNil(t, e, "%v", err)
 	require.Equal(t, kind, e.Kind, "%v", err)
-	require.Equal(t, transport.Connection, e.Scope)
+	require.Equal(t, transport.ScopeConnection, e.Scope)
 	require.Equal(t, transport.OpRun, e.Op)
 	require.Equal(t, "mqtt", e.Proto)
 	return err

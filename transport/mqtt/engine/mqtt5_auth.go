@@ -119,7 +119,7 @@ func authError(err error) error {
 	if err == nil || transport.Find(err) != nil {
 		return err
 	}
-	return &transport.Error{Kind: transport.Unauthorized, Scope: transport.Connection, Op: transport.OpDial,
+	return &transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection, Op: transport.OpDial,
 		Proto: wire.Proto, Err: err}
 }
 

@@ -101,7 +101,7 @@ func TestWhatABrokerLacksIsRefusedHere(t *testing.T) {
 			o := fiveOptions(nil)
 			o.Dialect = &dialect.Topics{Telemetry: "t", Commands: []string{"a", "$share/g/b/#"}}
 			r, _ := start5(t, h, New(h.dial, o), properties)
-			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 			require.ErrorIs(t, r.sink.replies[0].Err, transport.Unsupported)
 			require.ErrorContains(t, r.sink.replies[0].Err, want)
 			require.ErrorContains(t, r.sink.replies[0].Err, `dialect.Topics Commands`)
@@ -220,7 +220,7 @@ func TestARefusedMessageFailsAlone(t *testing.T) {
 		err := r.sink.done[0].err
 		require.ErrorIs(t, err, transport.Quota)
 		require.EqualError(t, err, "mqtt send: quota exceeded: PUBACK 0x97 (quota exceeded): full")
-		require.Equal(t, transport.Operation, transport.Find(err).Scope)
+		require.Equal(t, transport.ScopeOperation, transport.Find(err).Scope)
 	})
 }
 
@@ -230,13 +230,13 @@ func TestARefusedSubscriptionNamesItsFilter(t *testing.T) {
 		o := fiveOptions(&MQTT5Options{NoLocal: true, RetainHandling: RetainedNever, ExactlyOnce: true})
 		o.Dialect = &dialect.Topics{Telemetry: "t", Commands: []string{"a", "$share/g/b"}}
 		r, l := start5(t, h, New(h.dial, o), "")
-		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		require.Equal(t, "\xf0\x01\x00\x00\x01a\x26\x00\x0a$share/g/b\x22", string(l.expect(0x82).body))
 		l.send(packet(0x90, "\xf0\x01", block("\x1f\x00\x02no"), "\x02\x87")...)
 		synctest.Wait()
 		require.EqualError(t, r.sink.replies[0].Err,
 			"mqtt subscribe: forbidden: SUBACK 0x87 (not authorized) for $share/g/b: no")
-		r.Do(&transport.Request{ID: 2, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 2, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		l.expect(0x82)
 		l.send(packet(0x90, "\xf0\x02\x00\x01")...) // one code for two filters
 		r.requireLoss(t, transport.Network)
@@ -343,7 +343,7 @@ func TestAnyCodeOfAPUBACKIsAboutItsMessageAlone(t *testing.T) {
 			var refusal *ReasonError
 			require.ErrorAs(t, r.sink.done[0].err, &refusal)
 			require.EqualValues(t, code, refusal.Code)
-			require.Equal(t, transport.Operation, transport.Find(r.sink.done[0].err).Scope)
+			require.Equal(t, transport.ScopeOperation, transport.Find(r.sink.done[0].err).Scope)
 			require.Equal(t, code == 0x95, errors.Is(r.sink.done[0].err, transport.TooLarge))
 			require.Equal(t, []uint16{1}, r.sink.tags())
 			r.sink.done = nil

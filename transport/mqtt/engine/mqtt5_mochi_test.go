@@ -226,7 +226,7 @@ func TestDevicesThatShareAClientIDDoNotFightAtFullSpeed(t *testing.T) {
 		options := &device.Options{OnStatus: func(s device.Status) {
 			mu.Lock()
 			defer mu.Unlock()
-			if s.State == device.Connected {
+			if s.State == device.StateConnected {
 				connects++
 			}
 		}}

@@ -112,7 +112,7 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 	s.mu.Lock()
 	here, full := v.unsettled.Has(id), false // else it came on an earlier connection
 	switch {
-	case outcome == transport.Release:
+	case outcome == transport.OutcomeRelease:
 		if here {
 			v.declined++
 		}
@@ -133,7 +133,7 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 	case full:
 		s.fail(errAllReleased)
 		return dst
-	case outcome == transport.Release:
+	case outcome == transport.OutcomeRelease:
 		return dst
 	case second:
 		return mqttpacket.AppendAck(dst, mqttpacket.Pubrec, id, 0)

@@ -65,7 +65,7 @@ func TestAResumedSessionGetsWhatWasInFlightAgain(t *testing.T) {
 
 // commands subscribes and returns a function that settles the message of this number.
 func commands(r *running, l *link) (settle func(i int, o transport.Outcome)) {
-	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	id := l.expect(0x82).body[:2]
 	l.send(packet(0x90, string(id), "\x00\x02")...)
 	return func(i int, o transport.Outcome) {
@@ -86,7 +86,7 @@ func TestAMessageWithQoS2ComesOnce(t *testing.T) {
 		l.send(publish5(0x34, down, 7, "", "once")...)
 		synctest.Wait()
 		require.Len(t, r.sink.messages, 1)
-		settle(0, transport.Accept)
+		settle(0, transport.OutcomeAccept)
 		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
 		l.send(publish5(0x3c, down, 7, "", "once")...) // as if PUBREC was lost
 		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
@@ -106,7 +106,7 @@ func TestAMessageWithQoS2ComesOnce(t *testing.T) {
 		l.send(publish5(0x34, down, 7, "", "another with this id")...)
 		synctest.Wait()
 		require.Len(t, r.sink.messages, 1)
-		settle(0, transport.Accept)
+		settle(0, transport.OutcomeAccept)
 		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
 
 		// a new session of the broker begins anew
@@ -129,7 +129,7 @@ func TestAMessageWithQoS2WithoutAVerdictComesAgain(t *testing.T) {
 		l.send(publish5(0x3c, down, 7, "", "x")...)
 		synctest.Wait()
 		require.Equal(t, []bool{true}, r.sink.again)
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[0], Outcome: transport.Release})
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[0], Outcome: transport.OutcomeRelease})
 		l.send(packet(0x62, "\x00\x07")...) // it was not acknowledged
 		require.Equal(t, []byte{0, 7, 0x92}, l.expect(0x70).body)
 	})
@@ -176,8 +176,8 @@ func TestAVerdictOnQoS2CountsAlthoughItsConnectionHasEnded(t *testing.T) {
 		synctest.Wait()
 		r.cancel()
 		<-r.ran
-		settle(0, transport.Accept)
-		settle(1, transport.Release)
+		settle(0, transport.OutcomeAccept)
+		settle(1, transport.OutcomeRelease)
 		r, l = begin(t, r.t.hidden(), func() *link {
 			l, _ := h.welcome5(1, "")
 			return l
@@ -199,7 +199,7 @@ func TestTheReceiveMaximumHolds(t *testing.T) {
 		for i := range 6 { // settled in time
 			l.send(publish5(0x32+byte(i%2*2), down, 7, "", "")...) // QoS 1 and 2 in turns
 			synctest.Wait()
-			settle(i, transport.Accept)
+			settle(i, transport.OutcomeAccept)
 			if l.expect(0x40 | byte(i%2*0x10)); i%2 == 1 {
 				l.send(packet(0x62, "\x00\x07")...)
 				l.expect(0x70)
@@ -208,7 +208,7 @@ func TestTheReceiveMaximumHolds(t *testing.T) {
 		l.send(publish5(0x32, down, 1, "", "")...)
 		l.send(publish5(0x34, down, 2, "", "")...)
 		synctest.Wait()
-		settle(7, transport.Accept)
+		settle(7, transport.OutcomeAccept)
 		l.expect(0x50)
 		l.send(publish5(0x30, down, 0, "", "")...) // QoS 0 does not count
 		synctest.Wait()
@@ -241,10 +241,10 @@ func TestReleasedMessagesDoNotBlockTheOthers(t *testing.T) {
 		l.send(publish5(0x32, down, 1, "", "")...)
 		l.send(publish5(0x32, down, 2, "", "")...)
 		synctest.Wait()
-		settle(0, transport.Release)
+		settle(0, transport.OutcomeRelease)
 		synctest.Wait()
 		require.Empty(t, r.ran)
-		settle(1, transport.Release)
+		settle(1, transport.OutcomeRelease)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "were released")
 	})
 }
@@ -305,7 +305,7 @@ func TestAPUBACKForASUBSCRIBEIsAViolation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
-		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		l.expect(0x82)
 		l.send(packet(0x40, "\xf0\x01")...)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "answered a SUBSCRIBE with PUBACK")
@@ -356,7 +356,7 @@ func play5(t testing.TB, stream []byte, size int, o *Options) (*sink, string) {
 	}, o)
 	s, err := tr.Dial(context.Background(), &transport.Config{Creds: testCreds(t), Window: 4, Queue: 4, Sink: k})
 	require.NoError(t, err)
-	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	s.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{}}, {Tag: 8, Msg: &transport.Message{}}})
 	return k, s.Run(context.Background()).Error()
 }

@@ -165,7 +165,7 @@ func TestMQTT5MessagesHaveTheirProperties(t *testing.T) {
 		require.Equal(t, "\x00\x02"+block("\x26\x00\x10content-encoding\x00\x06utf-16"), l.expect(0x32).rest())
 
 		// and the other way
-		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		require.Equal(t, "\xf0\x01\x00\x00\x11site/dev-1/down/#\x01", string(l.expect(0x82).body))
 		l.send(packet(0x90, "\xf0\x01\x00\x01")...)
 		l.send(publish5(0x33, "site/dev-1/down/x", 7, properties+"\x0b\x05", "b")...)

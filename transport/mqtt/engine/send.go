@@ -240,7 +240,7 @@ func (s *session) appendSettled(dst, ref []byte, outcome transport.Outcome) []by
 	if v := s.t.newer(); v != nil {
 		return v.appendSettled(s, dst, ref, outcome)
 	}
-	if outcome == transport.Release {
+	if outcome == transport.OutcomeRelease {
 		return dst
 	}
 	return mqttpacket.AppendAck(dst, mqttpacket.Puback, uint16(ref[0])<<8|uint16(ref[1]), 0)

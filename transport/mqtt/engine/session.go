@@ -488,7 +488,7 @@ func (s *session) suback(id uint16, codes []byte) error {
 // subscribedTo replies to the OpSubscribe.
 func (s *session) subscribedTo(sub subscription, reply transport.Reply) error {
 	s.sink.Reply(sub.req, reply)
-	if reply.Err == nil && sub.want&transport.Messages != 0 {
+	if reply.Err == nil && sub.want&transport.FeatureMessages != 0 {
 		return s.nowSubscribed()
 	}
 	return nil

@@ -213,7 +213,7 @@ func TestMessagesAreDecodedAndSettled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
-		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		sub := l.expect(0x82)
 		require.Equal(t, "\xf0\x01\x00\x24devices/dev-1/messages/devicebound/#\x01", string(sub.body),
 			"ids from 61441 on are the session's own")
@@ -235,10 +235,11 @@ func TestMessagesAreDecodedAndSettled(t *testing.T) {
 		require.Equal(t, []bool{false, false, true}, r.sink.again)
 		require.Equal(t, [][]byte{{1, 47}}, r.sink.unasked)
 
-		for i, outcome := range []transport.Outcome{transport.Accept, transport.Accept, transport.Reject} {
+		for i, outcome := range []transport.Outcome{transport.OutcomeAccept, transport.OutcomeAccept,
+			transport.OutcomeReject} {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[i], Outcome: outcome})
 		}
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: []byte{9, 9}, Outcome: transport.Release})
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: []byte{9, 9}, Outcome: transport.OutcomeRelease})
 		r.cancel()
 		rest, _ := l.drain()
 		require.Equal(t, []got{{0x40, []byte{1, 44}}, {0x40, []byte{1, 45}}, {0xE0, []byte{}}}, rest)
@@ -251,14 +252,14 @@ func TestARefusedSubscriptionIsNoticed(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			r, l := start(t, h, New(h.dial, nil))
-			r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages})
+			r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 			sub := l.expect(0x82)
 			l.send(0x90, 3, sub.body[0], sub.body[1], code)
 			synctest.Wait()
 			require.Len(t, r.sink.replies, 1)
 			e := transport.Find(r.sink.replies[0].Err)
 			require.Equal(t, kind, e.Kind)
-			require.Equal(t, transport.Operation, e.Scope)
+			require.Equal(t, transport.ScopeOperation, e.Scope)
 			refusal, ok := errors.AsType[*SubackError](e)
 			require.True(t, ok)
 			require.Equal(t, SubackError{Filter: "devices/dev-1/messages/devicebound/#", Code: code}, *refusal)
@@ -270,7 +271,7 @@ func TestARefusalNamesTheRefusedFilter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
-		r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages | transport.Methods})
+		r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureMessages | transport.FeatureMethods})
 		sub := l.expect(0x82)
 		l.send(0x90, 4, sub.body[0], sub.body[1], 0, 0x80)
 		synctest.Wait()
@@ -286,7 +287,7 @@ func TestMoreSubscriptionsThanThereIsRoomForAreRefused(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
 		for i := range maxSubs + 1 {
-			r.Do(&transport.Request{ID: uint32(i), Op: transport.OpSubscribe, Want: transport.Messages})
+			r.Do(&transport.Request{ID: uint32(i), Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		}
 		require.Len(t, r.sink.replies, 1)
 		require.ErrorIs(t, r.sink.replies[0].Err, transport.Unavailable)
@@ -298,7 +299,7 @@ func TestMoreSubscriptionsThanThereIsRoomForAreRefused(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, r.sink.replies, maxSubs+1)
 		r.session.lastID = 65534 // the next id wraps around: 65535 is for handshakes
-		r.Do(&transport.Request{Op: transport.OpSubscribe, Want: transport.Messages})
+		r.Do(&transport.Request{Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		require.Equal(t, []byte{0xf0, 1}, l.expect(0x82).body[:2])
 	})
 }
@@ -336,7 +337,7 @@ func TestGarbageEndsTheSession(t *testing.T) {
 				h := newHub(t)
 				r, l := start(t, h, New(h.dial, nil))
 				r.send("one")
-				r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+				r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 				l.expect(0x32)
 				l.expect(0x82)
 				l.send(append([]byte{0x40, 2, 0, 1}, c.bytes...)...)
@@ -648,7 +649,7 @@ func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 				require.Equal(t, tag, r.sink.done[i].tag)
 				require.ErrorIs(t, r.sink.done[i].err, transport.TooLarge)
 				require.ErrorContains(t, r.sink.done[i].err, says[i])
-				require.Equal(t, transport.Operation, transport.Find(r.sink.done[i].err).Scope)
+				require.Equal(t, transport.ScopeOperation, transport.Find(r.sink.done[i].err).Scope)
 			}
 			require.LessOrEqual(t, cap(tr.own().out), 2*flushSize, "what a long topic took was given back")
 		})

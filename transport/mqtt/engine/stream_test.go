@@ -40,7 +40,7 @@ func play(t testing.TB, stream []byte, size int, o *Options) (*sink, string) {
 	s := newSession(newCore(func(context.Context, *transport.Credentials) (Conn, error) {
 		return nil, errPulled
 	}, o), &transport.Config{Sink: k}, transport.Token{}, hubSession(t), &pieces{stream, size})
-	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	err := s.Run(context.Background())
 	return k, err.Error()
 }

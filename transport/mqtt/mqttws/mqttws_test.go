@@ -245,7 +245,7 @@ func TestKindsOfRefusedUpgrades(t *testing.T) {
 			_, _, err := dial(t.Context(), h.options(nil))
 			require.ErrorIs(t, err, kind, "%d: %v", status, err)
 			e := transport.Find(err)
-			require.Equal(t, transport.Connection, e.Scope)
+			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			require.Equal(t, "mqtt", e.Proto)
 			if status == 101 {

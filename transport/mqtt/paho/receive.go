@@ -55,7 +55,7 @@ type tap struct {
 }
 
 func (t *tap) Deliver(d *transport.Delivery) bool {
-	message := d.Kind&^transport.Messages == 0
+	message := d.Kind&^transport.FeatureMessages == 0
 	if message && t.hold {
 		t.full = true
 		return false

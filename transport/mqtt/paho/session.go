@@ -271,7 +271,7 @@ func (s *session) request(r *transport.Request) {
 	case transport.OpSettle:
 		// PUBACK is MQTT's only outcome; without one the hub delivers again. Without a reference there
 		// may be room for another message.
-		if r.Outcome != transport.Release && len(r.Ref) == 2 {
+		if r.Outcome != transport.OutcomeRelease && len(r.Ref) == 2 {
 			_, _ = s.guard.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, binary.BigEndian.Uint16(r.Ref), 0))
 		}
 		s.settled(r.Ref)

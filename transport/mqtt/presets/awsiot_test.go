@@ -36,7 +36,7 @@ func TestTopicsWithinTheLimitsAreTaken(t *testing.T) {
 	require.Equal(t, 128<<10, hello.MaxSize, "the smaller limit counts")
 	require.Equal(t, strings.Repeat("c", 128), hello.ClientID)
 	require.Equal(t, levels, hello.Will.Topic)
-	require.Len(t, s.Filters(transport.Messages), 2)
+	require.Len(t, s.Filters(transport.FeatureMessages), 2)
 	p, refused := s.Publication(&transport.Message{})
 	require.Nil(t, refused)
 	require.Equal(t, levels, p.Topic)
@@ -79,7 +79,7 @@ func TestMoreThanALimitIsRefusedByName(t *testing.T) {
 	_, refused := s.Publication(&transport.Message{Topic: levels + "/c"})
 	require.NotNil(t, refused)
 	require.ErrorIs(t, refused, transport.Invalid)
-	require.Equal(t, transport.Operation, refused.Scope, "the message alone is refused")
+	require.Equal(t, transport.ScopeOperation, refused.Scope, "the message alone is refused")
 	require.ErrorContains(t, refused, "the topic has 9 levels, and AWS IoT Core takes 8; shorten it")
 	require.Nil(t, s.(dialect.Handshaker).Handshake())
 }

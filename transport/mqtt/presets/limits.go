@@ -47,7 +47,7 @@ func (l *limited) Session(c *dialect.Config) (dialect.Session, dialect.Hello, er
 	}
 	s := &session{inner, l.limits}
 	if err := s.check(&hello); err != nil {
-		return nil, hello, &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial,
+		return nil, hello, &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpDial,
 			Proto: "mqtt", Err: err}
 	}
 	return s, hello, nil
@@ -75,7 +75,7 @@ func (s *session) check(h *dialect.Hello) error {
 			return errors.New("options: Will: " + err.Error())
 		}
 	}
-	filters := s.Filters(transport.Messages)
+	filters := s.Filters(transport.FeatureMessages)
 	if shake, ok := s.Handshake().(*dialect.Handshake); ok {
 		if shake.Message.Msg != nil {
 			if err := s.publication(shake.Message); err != nil {

@@ -36,7 +36,7 @@ func (p *Probe) open(ctx context.Context, creds *transport.Credentials, t transp
 			c.mu.Lock()
 			c.err = s.Err
 			c.mu.Unlock()
-			if s.State != device.Connected {
+			if s.State != device.StateConnected {
 				once.Do(func() { close(c.lost) })
 			}
 		},

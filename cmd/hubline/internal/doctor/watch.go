@@ -20,7 +20,7 @@ func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
 	switch {
 	case again != nil:
 		return wrong(transport.Conflict, "lost after "+took(once.after)+", then "+took(again.after),
-			device.SecondDevice.String()+": end it, or give it its own id; "+again.err.Error())
+			device.SuspectSecondDevice.String()+": end it, or give it its own id; "+again.err.Error())
 	case row.Mark == OK:
 		return warn("lost after "+took(once.after)+", then kept for "+took(p.Options.Hold), alone+once.err.Error())
 	}

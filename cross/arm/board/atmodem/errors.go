@@ -12,7 +12,7 @@ import (
 const proto = "modem"
 
 func fault(k transport.Kind, cause error) error {
-	return &transport.Error{Kind: k, Scope: transport.Connection, Op: transport.OpDial, Proto: proto, Err: cause}
+	return &transport.Error{Kind: k, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: proto, Err: cause}
 }
 
 // Errors of a dial.

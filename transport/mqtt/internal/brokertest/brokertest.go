@@ -91,7 +91,7 @@ func commands(t *testing.T, b *broker, e Engine) {
 	require.NoError(t, b.server.Publish("site/all/config", []byte("kept"), true, 1))
 	s := start(t, e.New(b.dial, Options{Dialect: upDown()}), creds())
 	defer s.end()
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	b.send("site/dev-1/down", "a", 1)
 	b.send("site/dev-1/down/x/y", "b", 0)
 	b.send("site/dev-1/down/x/y", "c", 2)
@@ -123,7 +123,7 @@ func manyFilters(t *testing.T, b *broker, e Engine) {
 	}
 	s := start(t, e.New(b.dial, Options{Dialect: m}), creds())
 	defer s.end()
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	b.send("extra/31", "a", 1)
 	require.Equal(t, []string{"extra/31 a"}, s.bodies())
 }
@@ -136,7 +136,7 @@ func shared(t *testing.T, b *broker, e Engine) {
 		c.DeviceID = id
 		s := start(t, e.New(b.dial, Options{Dialect: m}), c)
 		defer s.end()
-		require.NoError(t, s.subscribe(transport.Messages))
+		require.NoError(t, s.subscribe(transport.FeatureMessages))
 		all = append(all, s)
 	}
 	for range 10 {
@@ -154,7 +154,7 @@ func unsupported(t *testing.T, b *broker, e Engine) {
 	} {
 		require.ErrorIs(t, s.do(r), transport.Unsupported, r.Op)
 	}
-	for want := transport.Messages; want < 2*transport.Certificates; want++ {
+	for want := transport.FeatureMessages; want < 2*transport.FeatureCertificates; want++ {
 		require.ErrorIs(t, s.subscribe(want), transport.Unsupported, want)
 	}
 	require.NoError(t, s.subscribe(0))
@@ -170,7 +170,7 @@ func unsupported(t *testing.T, b *broker, e Engine) {
 		err := s.send(m)[0]
 		require.ErrorIs(t, err, transport.Unsupported, field)
 		require.ErrorContains(t, err, "message "+field+" has no place")
-		require.Equal(t, transport.Operation, transport.Find(err).Scope)
+		require.Equal(t, transport.ScopeOperation, transport.Find(err).Scope)
 	}
 	require.Empty(t, b.log())
 	s.end()
@@ -206,14 +206,14 @@ func login(t *testing.T, b *broker, e Engine) {
 
 func anonymous(t *testing.T, b *broker, e Engine) {
 	s := start(t, e.New(b.dial, Options{Dialect: upDown(), CleanSession: true}), creds())
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
 	p := b.connects[0].Connect
 	require.False(t, p.UsernameFlag || p.PasswordFlag)
 	require.True(t, p.Clean)
 	b.send("site/dev-1/down", "lost", 1)
 	s = start(t, e.New(b.dial, Options{Dialect: upDown(), CleanSession: true}), creds())
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	require.Empty(t, s.bodies())
 	s.end()
 }
@@ -222,13 +222,13 @@ func keptSession(t *testing.T, b *broker, e Engine) {
 	skipIDsFromOne(t, e)
 	tr := e.New(b.dial, Options{Dialect: upDown()})
 	s := start(t, tr, creds())
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
 	b.send("site/dev-1/down", "while away", 1)
 	s = start(t, tr, creds())
 	require.Equal(t, []string{"site/dev-1/down while away"}, s.bodies(), "without a new subscription")
 	// with another id than that of the message, which waits for its PUBACK
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
 }
 
@@ -293,7 +293,7 @@ func early(t *testing.T, b *broker, e Engine) {
 	m := upDown()
 	tr := e.New(b.dial, Options{Dialect: m})
 	s := start(t, tr, creds())
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
 	want := []string{}
 	for i := range 12 {
@@ -367,7 +367,7 @@ func handshake(t *testing.T, b *broker, e Engine) {
 		return
 	}
 	s := start(t, e.New(b.dial, Options{Dialect: upDown()}), creds())
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
 	b.send("site/dev-1/down", "first", 1)
 	b.log()
@@ -409,7 +409,7 @@ func handshakeFails(t *testing.T, b *broker, e Engine) {
 		}()
 		_, err := dialed(e.New(b.dial, Options{CleanSession: true, Dialect: serviceOf(&heard)}), creds())
 		require.Equal(t, kind, transport.KindOf(err), "%v", err)
-		require.Equal(t, transport.Connection, transport.Find(err).Scope)
+		require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 		require.Equal(t, transport.OpDial, transport.Find(err).Op)
 		synctest.Wait() // the broker has noticed the end: it confuses two connections of a client
 	}
@@ -467,7 +467,7 @@ func envelope(t *testing.T, b *broker, e Engine) {
 	require.ErrorIs(t, bad[1], transport.TooLarge)
 	require.ErrorIs(t, bad[2], transport.Invalid)
 	require.NoError(t, bad[3])
-	require.NoError(t, s.subscribe(transport.Messages))
+	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	b.send("site/all/x", "PANIC", 1)
 	b.send("site/all/x", "QUIET", 1)
 	require.Equal(t, []string{"site/all/x quiet"}, s.bodies())

@@ -29,7 +29,7 @@ var ErrNoPong = errors.New("the hub did not answer a ping in time")
 
 // Invalid returns the error of a dial with wrong options or credentials.
 func Invalid(text string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: Proto,
 		Err: errors.New(text)}
 }
 
@@ -70,13 +70,13 @@ func LongTopic(size int) *transport.Error {
 // Loss returns the error for the end of a live session, which is always worth a retry. kind is
 // Network or Timeout.
 func Loss(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: Proto, Err: cause}
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRun, Proto: Proto, Err: cause}
 }
 
 // Kept returns a copy of e as the error of a failed dial, with the Kind that e has.
 func Kept(e *transport.Error) *transport.Error {
 	kept := *e
-	kept.Scope, kept.Op, kept.Proto = transport.Connection, transport.OpDial, Proto
+	kept.Scope, kept.Op, kept.Proto = transport.ScopeConnection, transport.OpDial, Proto
 	return &kept
 }
 
@@ -108,7 +108,7 @@ func DialError(err error) *transport.Error {
 	if kind == transport.Network && TimedOut(err) {
 		kind, hint = transport.Timeout, ""
 	}
-	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: Proto,
 		Err: Hint(err, hint)}
 }
 
@@ -181,7 +181,7 @@ func DialectError(err error) error {
 	if transport.Find(err) != nil {
 		return err
 	}
-	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: Proto,
 		Err: err}
 }
 
@@ -191,6 +191,7 @@ func HandshakeError(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		return Kept(e)
 	}
-	return &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
-		Err: err}
+	return &transport.Error{Kind: transport.Unavailable, Scope: transport.ScopeConnection, Op: transport.OpDial,
+		Proto: Proto,
+		Err:   err}
 }
