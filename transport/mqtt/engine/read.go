@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"io"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+const (
+	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
+	// method or twin.
+	maxIncoming = 1 << 20
+	// minRead and maxRead are the smallest and the largest size of the read buffer between large
+	// packets; it grows when reads fill it.
+	minRead, maxRead = 256, 8 << 10
+)
+
+// read reads and handles packets until the connection ends, and returns why it ended.
+func (s *session) read() error {
+	for {
+		want, err := s.handlePackets()
+		if err != nil {
+			return err
+		}
+		space := s.readSpace(want)
+		if at := s.nextReadDeadline(); !at.IsZero() {
+			_ = s.conn.SetReadDeadline(at)
+		}
+		n, err := s.conn.Read(space)
+		if n == 0 {
+			switch {
+			case err == nil:
+				return io.ErrNoProgress
+			case errchain.Same(err, io.EOF):
+				return wire.HubClosed{}
+			case wire.TimedOut(err):
+				if s.stillProgressing() || s.wasStopped() {
+					continue
+				}
+				return wire.ErrNoPong
+			}
+			return err
+		}
+		s.filled = n == len(space)
+		if n <= s.skip {
+			s.skip -= n
+			continue
+		}
+		s.unread += copy(space, space[s.skip:n])
+		s.skip = 0
+	}
+}
+
+// stillProgressing reports whether the connection has progressed with bytes that precede a ping's
+// answer within PingTimeout; if so it extends the read deadline.
+func (s *session) stillProgressing() bool {
+	p, ok := s.conn.(transport.Progressor)
+	if !ok {
+		return false
+	}
+	now, until := time.Now(), p.Progress().Add(s.t.opt.PingTimeout)
+	if !now.Before(until) {
+		return false
+	}
+	s.deadlineSet = now
+	_ = s.conn.SetReadDeadline(until)
+	return true
+}
+
+// wasStopped reports whether the read deadline passed so long ago that the process must have been
+// stopped, by a signal or with its virtual machine. Then the answer may be in the socket: the read
+// is repeated, with a new deadline.
+func (s *session) wasStopped() bool {
+	return time.Since(s.deadlineSet) > s.readTimeout()+time.Second
+}
+
+// nextReadDeadline returns the read deadline to set now, or zero if it was moved less than
+// deadlineInterval ago. The caller sets it: with one more stack frame above the socket, an idle
+// session's stack has 4 KB instead of 2.
+func (s *session) nextReadDeadline() time.Time {
+	now := time.Now()
+	if now.Sub(s.deadlineSet) < s.t.opt.deadlineInterval() {
+		return time.Time{}
+	}
+	s.deadlineSet = now
+	return now.Add(s.readTimeout())
+}
+
+// readSpace returns the free part of the read buffer, with space for want bytes at least.
+func (s *session) readSpace(want int) []byte {
+	t := s.t
+	if t.opt.ReadBuffer > 0 {
+		return t.in[s.unread:] // handlePackets skips a packet that does not fit
+	}
+	size := max(len(t.in), minRead)
+	switch {
+	case s.unread+want > size:
+		size = s.unread + want
+	case s.filled && size < maxRead:
+		size *= 2
+	case s.unread == 0 && size > maxRead:
+		size = maxRead // shrinks after a large packet
+	}
+	if size != len(t.in) {
+		grown := make([]byte, size)
+		copy(grown, t.in[:s.unread])
+		t.in = grown
+	}
+	return t.in[s.unread:]
+}
+
+// handlePackets handles the whole packets in the read buffer and moves the rest to its front. It
+// returns the least number of bytes missing from the packet there.
+func (s *session) handlePackets() (want int, err error) {
+	in := s.t.in[:s.unread]
+	for want = 1; len(in) > 0; {
+		h, ok, err := s.next(in)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			break
+		}
+		size := h.Size + h.Body
+		if size > len(in) {
+			want = size - len(in)
+			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
+				if len(in) < fixed && h.Type == mqttpacket.Publish {
+					break // missed needs its topic
+				}
+				if h.Type == mqttpacket.Publish {
+					s.missed(h, in[h.Size:], size)
+				}
+				s.skip, s.unread = want, 0
+				return 1, nil
+			}
+			break
+		}
+		if err := s.handle(h, in[h.Size:size]); err != nil {
+			return 0, err
+		}
+		in = in[size:]
+	}
+	s.unread = copy(s.t.in, in)
+	return want, nil
+}
+
+// next reads the header of the packet at the beginning of in, and checks its size. It returns false
+// when in ends within the header.
+func (s *session) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
+	if v := s.t.newer(); v != nil {
+		return v.next(in)
+	}
+	h, ok, err = mqttpacket.Next(in)
+	switch {
+	case err != nil:
+		err = wire.Violation{Err: err}
+	case ok && h.Body > bodyLimit(h.Type):
+		err = tooLongPacket(h)
+	}
+	return h, ok, err
+}
+
+func tooLongPacket(h mqttpacket.Header) wire.Violation {
+	return wire.NewViolation("the hub sent a packet of type " + ascii.Itoa(int(h.Type)) + " with " +
+		ascii.Itoa(h.Body) + " bytes")
+}
+
+// bodyLimit returns the most bytes that a hub may send in a packet's body.
+func bodyLimit(t mqttpacket.Type) int {
+	if t == mqttpacket.Publish {
+		return maxIncoming
+	}
+	return 2 + maxSubackCodes
+}
