@@ -17,6 +17,8 @@
 // gateway, with Message.Input; a message with an Output leaves by that output. Both, and
 // Message.System, need the dialect dialect.Hub, which is the default.
 //
+// AWSIoT and EventGrid return dialects that check the limits of these services.
+//
 // # Network
 //
 // Options.Network says how to reach the hub, in layers that are independent of each other: Dial

@@ -5,8 +5,8 @@ import (
 	"net"
 	"strings"
 
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/presets"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -24,13 +24,13 @@ type Preset struct {
 
 // Dialects are the values of -dialect.
 var Dialects = []Preset{
-	{"aws-iot", "AWS IoT Core", presets.AWSIoT, func(certificate bool) string {
+	{"aws-iot", "AWS IoT Core", mqtt.AWSIoT, func(certificate bool) string {
 		if certificate {
-			return presets.AWSIoTCertificate
+			return mqtt.AWSIoTCertificate
 		}
-		return presets.AWSIoTCustom
+		return mqtt.AWSIoTCustom
 	}, ".amazonaws.com"},
-	{"event-grid", "the MQTT broker of an Azure Event Grid namespace", presets.EventGrid, nil, ".eventgrid.azure.net"},
+	{"event-grid", "the MQTT broker of an Azure Event Grid namespace", mqtt.EventGrid, nil, ".eventgrid.azure.net"},
 }
 
 // DialectNames returns the names of all Dialects.

@@ -1,7 +1,4 @@
-// Package presets has dialects of cloud services for package mqtt. They check the limits of the
-// service before anything is sent to it, so that an error names the limit instead of a lost
-// connection. They were made from public documents and were not tried against the services.
-package presets
+package mqtt
 
 import (
 	"errors"
@@ -13,7 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
-// service has the limits of a service. 0: none of its own.
+// service has the limits of a cloud service, made from its public documents. They are checked
+// before anything is sent, so that an error names the limit. 0: none of its own.
 type service struct {
 	Name string
 	// Topic is the length of a topic or filter in bytes.
@@ -45,7 +43,7 @@ func (l *limited) Session(c *dialect.Config) (dialect.Session, dialect.Hello, er
 	if err != nil {
 		return nil, hello, err
 	}
-	s := &session{inner, l.limits}
+	s := &limitedSession{inner, l.limits}
 	if err := s.check(&hello); err != nil {
 		return nil, hello, &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpDial,
 			Proto: "mqtt", Err: err}
@@ -53,13 +51,13 @@ func (l *limited) Session(c *dialect.Config) (dialect.Session, dialect.Hello, er
 	return s, hello, nil
 }
 
-// session is a session with limits.
-type session struct {
+// limitedSession is a session with limits.
+type limitedSession struct {
 	dialect.Session
 	limits *service
 }
 
-func (s *session) check(h *dialect.Hello) error {
+func (s *limitedSession) check(h *dialect.Hello) error {
 	service := s.limits
 	if err := service.name("the client id", h.ClientID, service.ClientID); err != nil {
 		return err
@@ -97,7 +95,7 @@ func (s *session) check(h *dialect.Hello) error {
 }
 
 // Handshake is that of the dialect within.
-func (s *session) Handshake() dialect.Plan {
+func (s *limitedSession) Handshake() dialect.Plan {
 	if inner, ok := s.Session.(dialect.Handshaker); ok {
 		return inner.Handshake()
 	}
@@ -105,7 +103,7 @@ func (s *session) Handshake() dialect.Plan {
 }
 
 // Publication refuses messages on topics that the service does not have.
-func (s *session) Publication(m *transport.Message) (dialect.Publication, *transport.Error) {
+func (s *limitedSession) Publication(m *transport.Message) (dialect.Publication, *transport.Error) {
 	p, refused := s.Session.Publication(m)
 	if refused != nil {
 		return p, refused
@@ -116,7 +114,7 @@ func (s *session) Publication(m *transport.Message) (dialect.Publication, *trans
 	return p, nil
 }
 
-func (s *session) publication(p dialect.Publication) error {
+func (s *limitedSession) publication(p dialect.Publication) error {
 	if p.Suffix == 0 {
 		return s.limits.topic("the topic", p.Topic)
 	}

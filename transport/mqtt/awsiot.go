@@ -1,4 +1,4 @@
-package presets
+package mqtt
 
 import (
 	"crypto/tls"
@@ -41,7 +41,7 @@ func withoutIngest(topic string) string {
 //
 //	creds := &transport.Credentials{Host: endpoint, DeviceID: thing}
 //	t := mqtt.New(&mqtt.Options{
-//		Dialect: presets.AWSIoT(mqtt.Topics{
+//		Dialect: mqtt.AWSIoT(mqtt.Topics{
 //			Telemetry: "site/7/{device}/up",
 //			Commands:  []string{"site/7/{device}/down"},
 //		}),
@@ -60,7 +60,7 @@ func withoutIngest(topic string) string {
 // Sources: AWS IoT Core Developer Guide, "Device communication protocols" (ports, ALPN,
 // authentication), "MQTT" (versions, differences from the specification), "MQTT topics" (Basic
 // Ingest); AWS General Reference, "AWS IoT Core endpoints and quotas", message broker limits.
-func AWSIoT(t dialect.Topics) dialect.Dialect { return awsIoT.dialect(&t) }
+func AWSIoT(t Topics) dialect.Dialect { return awsIoT.dialect(&t) }
 
 // AWSIoTPort443 returns n changed to connect to port 443 of host with this ALPN name, for networks
 // that let nothing else through.

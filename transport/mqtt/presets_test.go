@@ -1,4 +1,4 @@
-package presets_test
+package mqtt_test
 
 import (
 	"crypto/tls"
@@ -13,7 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/presets"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -25,7 +24,7 @@ func config() *dialect.Config {
 
 func TestTopicsWithinTheLimitsAreTaken(t *testing.T) {
 	long := strings.Repeat("x", 256)
-	d := presets.AWSIoT(dialect.Topics{
+	d := mqtt.AWSIoT(dialect.Topics{
 		Telemetry: levels, Commands: []string{long, "site/{device}/#"}, ClientID: strings.Repeat("c", 128),
 		Birth: &transport.Message{Topic: long}, MaxSize: 200 << 10,
 	})
@@ -70,11 +69,11 @@ func TestMoreThanALimitIsRefusedByName(t *testing.T) {
 		if c.will != "" {
 			conf.Will = &transport.Message{Topic: c.will}
 		}
-		_, _, err := presets.AWSIoT(c.topics).Session(conf)
+		_, _, err := mqtt.AWSIoT(c.topics).Session(conf)
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, c.want)
 	}
-	s, _, err := presets.AWSIoT(dialect.Topics{Telemetry: "t"}).Session(config())
+	s, _, err := mqtt.AWSIoT(dialect.Topics{Telemetry: "t"}).Session(config())
 	require.NoError(t, err)
 	_, refused := s.Publication(&transport.Message{Topic: levels + "/c"})
 	require.NotNil(t, refused)
@@ -86,12 +85,12 @@ func TestMoreThanALimitIsRefusedByName(t *testing.T) {
 
 func TestPort443NegotiatesTheProtocol(t *testing.T) {
 	own := netopt.Options{TLS: &tls.Config{ServerName: "x"}}
-	n := presets.AWSIoTPort443(own, "endpoint", presets.AWSIoTCertificate)
+	n := mqtt.AWSIoTPort443(own, "endpoint", mqtt.AWSIoTCertificate)
 	require.Equal(t, "endpoint:443", n.Addr)
 	require.Equal(t, []string{"x-amzn-mqtt-ca"}, n.TLS.NextProtos)
 	require.Equal(t, "x", n.TLS.ServerName)
 	require.Empty(t, own.TLS.NextProtos, "the caller's settings are copied")
-	require.Equal(t, []string{"mqtt"}, presets.AWSIoTPort443(netopt.Options{}, "e", presets.AWSIoTCustom).TLS.NextProtos)
+	require.Equal(t, []string{"mqtt"}, mqtt.AWSIoTPort443(netopt.Options{}, "e", mqtt.AWSIoTCustom).TLS.NextProtos)
 }
 
 // The limits are those of any engine and version: MQTT 5 takes the dialect as it takes a topic map.
@@ -105,7 +104,7 @@ func TestMQTT5TakesTheDialect(t *testing.T) {
 		creds := &transport.Credentials{Host: "h", DeviceID: d.ID, UserName: d.ID, Token: transport.FixedToken(d.PrimaryKey)}
 		network := &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
 		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: *network,
-			Dialect:  presets.AWSIoT(dialect.Topics{Telemetry: "devices/{device}/up"}),
+			Dialect:  mqtt.AWSIoT(dialect.Topics{Telemetry: "devices/{device}/up"}),
 			Protocol: mqtt.MQTT5(nil)}), nil)
 		require.NoError(t, err)
 		defer client.Close()
@@ -116,4 +115,32 @@ func TestMQTT5TakesTheDialect(t *testing.T) {
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, "AWS IoT Core takes 8")
 	})
+}
+
+func TestTheSessionHasTheClientIDAndTheAuthenticationName(t *testing.T) {
+	user, id := strings.Repeat("ü", 128), strings.Repeat("é", 128)
+	creds := &transport.Credentials{Host: "h", DeviceID: id, UserName: user}
+	_, hello, err := mqtt.EventGrid(dialect.Topics{Telemetry: "a/b"}).Session(&dialect.Config{Creds: creds})
+	require.NoError(t, err)
+	require.Equal(t, id, hello.ClientID)
+	require.Equal(t, user, hello.UserName)
+	require.LessOrEqual(t, hello.MaxSize, 512<<10)
+
+	creds.UserName += "x"
+	_, _, err = mqtt.EventGrid(dialect.Topics{Telemetry: "a/b"}).Session(&dialect.Config{Creds: creds})
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, "the user name has 129 characters, and Event Grid takes 128; shorten it")
+	require.NotContains(t, err.Error(), user)
+
+	creds.UserName, creds.DeviceID = "", id+"x"
+	_, _, err = mqtt.EventGrid(dialect.Topics{Telemetry: "a/b"}).Session(&dialect.Config{Creds: creds})
+	require.ErrorContains(t, err, "the client id has 129 characters")
+}
+
+func TestALongTopicForEventGridIsRefused(t *testing.T) {
+	creds := &transport.Credentials{Host: "h", DeviceID: "d"}
+	s, _, err := mqtt.EventGrid(dialect.Topics{Telemetry: "a/b"}).Session(&dialect.Config{Creds: creds})
+	require.NoError(t, err)
+	_, refused := s.Publication(&transport.Message{Topic: strings.Repeat("x", 257)})
+	require.ErrorContains(t, refused, "the topic has 257 bytes, and Event Grid takes 256")
 }

@@ -1,4 +1,4 @@
-package presets
+package mqtt
 
 import "github.com/hubline-iot/hubline/transport/mqtt/dialect"
 
@@ -19,7 +19,7 @@ var eventGrid = service{
 //		UserName: "boiler-7-authn-ID", // the client's authentication name
 //	}
 //	t := mqtt.New(&mqtt.Options{
-//		Dialect: presets.EventGrid(mqtt.Topics{
+//		Dialect: mqtt.EventGrid(mqtt.Topics{
 //			Telemetry: "site/7/{device}/up",
 //			Commands:  []string{"site/7/{device}/down"},
 //		}),
@@ -38,4 +38,4 @@ var eventGrid = service{
 // Sources: Azure Event Grid documentation, "MQTT features support" (ports, CONNECT, differences
 // from the specification), "MQTT client authentication", "Quotas and limits" (MQTT limits in
 // namespaces), "Support for MQTT Retain", "Event Grid namespace as an Event Grid source".
-func EventGrid(t dialect.Topics) dialect.Dialect { return eventGrid.dialect(&t) }
+func EventGrid(t Topics) dialect.Dialect { return eventGrid.dialect(&t) }
