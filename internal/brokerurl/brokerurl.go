@@ -36,6 +36,10 @@ const MaxLength = 16 << 10
 // DefaultPath is the path of MQTT over WebSocket when the URL has none.
 const DefaultPath = "/mqtt"
 
+// WebSocket returns a tunnel to a path. Package mqttws sets it when the program starts, so that
+// programs link net/http only with that package.
+var WebSocket func(path string) netopt.Tunnel
+
 // Protocol is the protocol of a URL's scheme.
 type Protocol uint8
 

@@ -46,12 +46,14 @@ package mqtt
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/neterr"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -134,17 +136,30 @@ func Dialer(o *netopt.Options) engine.Dial {
 
 // dialing returns the dial function, and an error for wrong options.
 func dialing(o netopt.Options) (engine.Dial, error) {
-	d := &dialer.Dialer{Protocol: &endpoint.Protocol, Network: o}
+	d := &dialer.Dialer{Protocol: &protocol, Network: o}
 	err := d.Resolve()
 	return func(ctx context.Context, creds *transport.Credentials) (engine.Conn, error) {
 		cert, err := d.ClientCertificate(ctx, creds)
 		if err != nil {
-			return nil, endpoint.Error(err)
+			return nil, protocol.Error(err)
 		}
 		outer, socket, err := d.Dial(ctx, creds, cert)
 		if err != nil {
-			return nil, endpoint.Error(err)
+			return nil, protocol.Error(err)
 		}
-		return endpoint.NewConn(outer, socket), nil
+		return newConn(outer, socket), nil
 	}, err
+}
+
+// protocol describes MQTT to package dialer.
+var protocol = dialer.Protocol{Name: wire.Proto, Secure: "8883", Plain: "1883", Kind: unanswered}
+
+// unanswered is the Kind and hint of a connection that ended in place of a CONNACK.
+func unanswered(err error) (transport.Kind, string, bool) {
+	if u, ok := errors.AsType[wire.Unanswered](err); ok {
+		if kind, hint, ok := neterr.Explain(u.Err); ok && kind == transport.Network && hint == "" {
+			return kind, wire.HintUnanswered, true
+		}
+	}
+	return 0, "", false
 }

@@ -3,7 +3,6 @@ package mqtt
 import (
 	"github.com/hubline-iot/hubline/internal/brokerurl"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 )
 
 // ParseBroker returns credentials and options for the broker with this URL:
@@ -29,11 +28,11 @@ func ParseBroker(url string) (creds *transport.Credentials, opts *Options, err e
 		Dialect: &Topics{Telemetry: u.Telemetry, Commands: u.Commands, ClientID: u.ClientID, Retain: u.Retain,
 			AtMostOnce: u.AtMostOnce, Birth: message(u.Birth)}}
 	if u.WebSocket {
-		if endpoint.WebSocket == nil {
+		if brokerurl.WebSocket == nil {
 			return nil, nil, brokerurl.Invalid("ws and wss need package mqttws, which links net/http; add " +
 				"import _ \"github.com/hubline-iot/hubline/transport/mqtt/mqttws\" to the program")
 		}
-		opts.Network.Tunnel = endpoint.WebSocket(u.Path)
+		opts.Network.Tunnel = brokerurl.WebSocket(u.Path)
 	}
 	if u.MQTT5 {
 		opts.Protocol = MQTT5(&MQTT5Options{SessionExpiry: u.SessionExpiry})

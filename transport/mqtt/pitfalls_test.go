@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
@@ -158,7 +156,7 @@ func TestDisconnectIsBoundedWhenOnlyCloseNotifyIsStuck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer b.Close()
-		c := endpoint.NewConn(&slowCloser{Conn: a}, a)
+		c := newConn(&slowCloser{Conn: a}, a)
 		_, _ = c.Write([]byte{typeDisconnect << 4, 0})
 		began := time.Now()
 		_ = c.Close()

@@ -126,19 +126,10 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 		return s, nil
 	}
 	s.fail(err)
-	if x, ok := c.(Explainer); ok && !isMQTTError(err) {
+	if x, ok := c.(Explainer); ok && !wire.IsPeers(err) {
 		err = x.Explain(err)
 	}
 	return nil, err
-}
-
-// isMQTTError reports whether an error of greet or handshake is about the hub's MQTT packets.
-func isMQTTError(err error) bool {
-	switch err.(type) {
-	case wire.Refusal, wire.Violation, *transport.Error:
-		return true
-	}
-	return false
 }
 
 // connectPacket encodes the CONNECT into the write buffer.

@@ -30,8 +30,8 @@ import (
 	"context"
 	"net"
 
+	"github.com/hubline-iot/hubline/internal/brokerurl"
 	"github.com/hubline-iot/hubline/transport/internal/websock"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -53,7 +53,7 @@ func New(o *Options) *Tunnel {
 }
 
 func init() {
-	endpoint.WebSocket = func(path string) netopt.Tunnel { return New(&Options{Path: path}) }
+	brokerurl.WebSocket = func(path string) netopt.Tunnel { return New(&Options{Path: path}) }
 }
 
 // Port returns 443, without TLS 80.

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -36,11 +37,19 @@ var bodySize = [16]struct{ min, max int }{
 
 var never = struct{ min, max int }{1, 0}
 
+// conn is a connection of mqtt.Dialer. Cut closes the socket at once; Close must still be called.
+type conn interface {
+	net.Conn
+	transport.Progressor
+	engine.Explainer
+	Cut()
+}
+
 // guard is the connection that paho gets. It reads whole packets and passes on those that paho
 // survives: paho allocates a packet's announced length at once, and takes unknown return codes for
 // success. It keeps the first failure of the connection, which paho does not always report.
 type guard struct {
-	*endpoint.Conn
+	conn
 	opened  atomic.Bool
 	closing sync.Once
 	closed  chan struct{} // by Close
@@ -60,8 +69,8 @@ type guard struct {
 	written wire.Tags  // the ids of PUBLISHes that were given to the network and not acknowledged
 }
 
-func newGuard(c *endpoint.Conn, pingTimeout time.Duration) *guard {
-	return &guard{Conn: c, r: bufio.NewReader(c), closed: make(chan struct{}), pingTimeout: pingTimeout}
+func newGuard(c conn, pingTimeout time.Duration) *guard {
+	return &guard{conn: c, r: bufio.NewReader(c), closed: make(chan struct{}), pingTimeout: pingTimeout}
 }
 
 // Read is called by one goroutine.
@@ -196,7 +205,7 @@ func (g *guard) write(p []byte) (int, error) {
 			g.mu.Unlock()
 		}
 	}
-	n, err := g.Conn.Write(p)
+	n, err := g.conn.Write(p)
 	if err != nil {
 		err = g.fail(err)
 	}
@@ -224,6 +233,14 @@ func (g *guard) fail(err error) error {
 	return err
 }
 
+// explain returns the error of a failed handshake with its Kind.
+func (g *guard) explain(err error) error {
+	if wire.IsPeers(err) {
+		return err
+	}
+	return g.Explain(err)
+}
+
 // failure returns the first failure, nil as long as there is none.
 func (g *guard) failure() error {
 	g.mu.Lock()
@@ -240,7 +257,7 @@ func (g *guard) Close() error {
 	g.mu.Unlock()
 	g.closing.Do(func() {
 		close(g.closed)
-		_ = g.Conn.Close()
+		_ = g.conn.Close()
 	})
 	return nil
 }

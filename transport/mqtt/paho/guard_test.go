@@ -15,7 +15,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/hextext"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -31,7 +30,7 @@ func (peer) Close() error                 { return nil }
 // readAll reads packets with paho's codec until the first error.
 func readAll(r io.Reader) (types []byte, err error) {
 	c := peer{Reader: r}
-	g := newGuard(endpoint.NewConn(c, c), time.Second)
+	g := newGuard(bare{c}, time.Second)
 	for {
 		p, err := packets.ReadPacket(g)
 		if err != nil {
@@ -122,7 +121,7 @@ func FuzzGuard(f *testing.F) {
 func TestAnAcknowledgementCountsOnceAndAfterItsMessage(t *testing.T) {
 	near, far := memconn.Pair("near", "far")
 	defer far.Close()
-	g := newGuard(endpoint.NewConn(near, near), time.Second)
+	g := newGuard(bare{near}, time.Second)
 	defer g.Close()
 	require.False(t, g.acknowledge(7))
 	publish := packets.NewControlPacket(packets.Publish).(*packets.PublishPacket)
@@ -137,3 +136,10 @@ func TestAnAcknowledgementCountsOnceAndAfterItsMessage(t *testing.T) {
 	_, err = g.check(mqttpacket.Header{Type: mqttpacket.Suback, Size: 2, Body: 3}, []byte{0, 7, 1})
 	require.ErrorContains(t, err, "answered a PUBLISH with SUBACK")
 }
+
+// bare is a conn without layers.
+type bare struct{ net.Conn }
+
+func (bare) Progress() time.Time   { return time.Time{} }
+func (bare) Explain(e error) error { return e }
+func (b bare) Cut()                { _ = b.Conn.Close() }

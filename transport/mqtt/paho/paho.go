@@ -46,15 +46,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Transport makes MQTT sessions. It is safe for concurrent use.
 type Transport struct {
-	opt    mqtt.Options
-	dialer dialer.Dialer
-	same   *mqtt.Transport // with the same options, which it checks
+	opt  mqtt.Options
+	dial engine.Dial
+	same *mqtt.Transport // with the same options, which it checks
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
@@ -71,8 +71,7 @@ func New(o *mqtt.Options) *Transport {
 	}
 	t.opt.KeepAlive = cmp.Or(t.opt.KeepAlive, 60*time.Second)
 	t.opt.PingTimeout = cmp.Or(t.opt.PingTimeout, 20*time.Second)
-	t.dialer = dialer.Dialer{Protocol: &endpoint.Protocol, Network: t.opt.Network}
-	_ = t.dialer.Resolve() // Check reports its error
+	t.dial = mqtt.Dialer(&t.opt.Network)
 	return t
 }
 
@@ -100,7 +99,7 @@ func (t *Transport) Lacks(creds *transport.Credentials, feature transport.Featur
 // Package mqtt lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if err := cfg.Creds.Validate(); err != nil {
-		return nil, endpoint.Error(err)
+		return nil, wire.DialError(err)
 	}
 	if err := t.Check(cfg.Creds); err != nil {
 		return nil, err
@@ -110,7 +109,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the socket's error
 		}
-		return nil, endpoint.Error(err)
+		return nil, wire.DialError(err)
 	}
 	return s, nil
 }
@@ -121,12 +120,6 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if err != nil {
 		return nil, wire.DialectError(err)
 	}
-	d := t.dialer
-	d.Timeout = cfg.DialTimeout
-	cert, err := d.ClientCertificate(ctx, cfg.Creds)
-	if err != nil {
-		return nil, err
-	}
 	token, err := cfg.Creds.NewToken(ctx)
 	if err != nil {
 		return nil, err
@@ -134,11 +127,16 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if n := len(token.Text.Reveal()); n > wire.MaxField {
 		return nil, wire.Invalid("the token has " + strconv.Itoa(n) + " bytes; a password of MQTT has 65535 at most")
 	}
-	outer, socket, err := d.Dial(ctx, cfg.Creds, cert)
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if cfg.DialTimeout > 0 {
+		limited, cancel = context.WithTimeout(ctx, cfg.DialTimeout)
+	}
+	c, err := t.dial(limited, cfg.Creds)
+	cancel()
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(cfg, token, as, hello.MaxSize, newGuard(endpoint.NewConn(outer, socket), t.opt.PingTimeout))
+	s := newSession(cfg, token, as, hello.MaxSize, newGuard(c.(conn), t.opt.PingTimeout))
 	s.atMostOnce = t.opt.AtMostOnce
 	s.client = paho.NewClient(t.clientOptions(s, &hello, token.Text.Reveal()))
 	defer context.AfterFunc(ctx, func() { s.guard.fail(context.Cause(ctx)) })()
@@ -146,7 +144,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	connected := s.client.Connect()
 	<-connected.Done()
 	if err := connected.Error(); err != nil {
-		return nil, s.guard.fail(err) // the first failure; paho's error wraps others too
+		return nil, s.guard.explain(s.guard.fail(err)) // the first failure; paho's error wraps others too
 	}
 	if err := s.handshake(); err != nil {
 		err = s.guard.fail(err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 )
 
 // sink takes as many messages as it has room for.
@@ -59,7 +58,7 @@ func receiving(t *testing.T, to *sink) (*session, <-chan string) {
 	require.NoError(t, err)
 	here, there := net.Pipe()
 	s := newSession(&transport.Config{Creds: creds, Window: 1, Sink: to}, transport.Token{}, as, hello.MaxSize,
-		newGuard(endpoint.NewConn(here, here), time.Second))
+		newGuard(bare{here}, time.Second))
 	written := make(chan string, 1)
 	go func() {
 		all, _ := io.ReadAll(there)

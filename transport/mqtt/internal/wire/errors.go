@@ -84,6 +84,16 @@ func Kept(e *transport.Error) *transport.Error {
 // the table of MQTT 5 from programs that do not speak it.
 type Refusal interface{ Kind() transport.Kind }
 
+// IsPeers reports whether an error of a handshake is about the peer's MQTT packets, not about the
+// connection.
+func IsPeers(err error) bool {
+	switch err.(type) { //nolint:errorlint // not wrapped
+	case Refusal, Violation, *transport.Error:
+		return true
+	}
+	return false
+}
+
 // DialError returns the error for a dial that failed, without the types of package net and TLS: an
 // *transport.Error keeps its Kind, refusals and violations have theirs, all others are Network, or
 // Timeout when TimedOut says so.

@@ -1,4 +1,4 @@
-package endpoint
+package mqtt
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 // closeTime bounds the close handshakes of TLS and a tunnel.
 const closeTime = 250 * time.Millisecond
 
-// Conn is a connection for a session. outer carries the bytes; socket is its lowest layer. The
+// conn is a connection for a session. outer carries the bytes; socket is its lowest layer. The
 // two are the same without TLS and tunnel.
 //
 // The socket is a dialer.ProgressConn, so a peer that stops reading is detected. A tunnel's replies
 // to its peer are written by the goroutine writeReplies, between the session's writes.
-type Conn struct {
+type conn struct {
 	net.Conn // outer
 	socket   net.Conn
 	plain    bool // there is neither TLS nor a tunnel
@@ -31,9 +31,9 @@ type Conn struct {
 	replyErr     error         // why writeReplies ended before Close; valid when repliesEnded is closed
 }
 
-// NewConn returns the connection. It must be closed.
-func NewConn(outer, socket net.Conn) *Conn {
-	c := &Conn{Conn: outer, socket: socket, plain: outer == socket}
+// newConn returns the connection. It must be closed.
+func newConn(outer, socket net.Conn) *conn {
+	c := &conn{Conn: outer, socket: socket, plain: outer == socket}
 	if o, ok := outer.(netopt.ControlWriter); ok {
 		c.writing, c.closed, c.repliesEnded, c.writesEnded = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
 			make(chan struct{})
@@ -43,7 +43,7 @@ func NewConn(outer, socket net.Conn) *Conn {
 }
 
 // writeReplies writes the tunnel's pending replies, until Close.
-func (c *Conn) writeReplies(pending <-chan struct{}) {
+func (c *conn) writeReplies(pending <-chan struct{}) {
 	defer close(c.repliesEnded)
 	for {
 		select {
@@ -61,7 +61,7 @@ func (c *Conn) writeReplies(pending <-chan struct{}) {
 }
 
 // Read returns why the replies could not be written, if that ended the connection.
-func (c *Conn) Read(p []byte) (int, error) {
+func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && c.repliesEnded != nil {
 		select {
@@ -76,7 +76,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 // Write writes all of p. It waits for other writers.
-func (c *Conn) Write(p []byte) (int, error) {
+func (c *conn) Write(p []byte) (int, error) {
 	if c.writing != nil {
 		select {
 		case c.writing <- struct{}{}:
@@ -89,11 +89,11 @@ func (c *Conn) Write(p []byte) (int, error) {
 }
 
 // Progress implements transport.Progressor with the progress of the socket.
-func (c *Conn) Progress() time.Time { return dialer.Progress(c.socket) }
+func (c *conn) Progress() time.Time { return dialer.Progress(c.socket) }
 
 // Close runs the close handshakes of tunnel and TLS, for closeTime at most, and waits for the
 // goroutine writeReplies. TLS alone would wait 5 s.
-func (c *Conn) Close() error {
+func (c *conn) Close() error {
 	if c.Conn == c.socket {
 		return c.socket.Close()
 	}
@@ -116,16 +116,17 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// Cut closes the socket at once, without close handshakes. Close must still be called.
-func (c *Conn) Cut() { _ = c.socket.Close() }
+// Cut closes the socket at once, without close handshakes. Close must still be called. Package paho
+// calls it.
+func (c *conn) Cut() { _ = c.socket.Close() }
 
 // SetReadDeadline sets the deadline of the socket.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
+func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
 // Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK. A peer
 // that hangs up on a connection without TLS may expect TLS.
-func (c *Conn) Explain(err error) error {
-	e := Error(err)
+func (c *conn) Explain(err error) error {
+	e := protocol.Error(err)
 	if c.plain && e.Kind == transport.Network {
 		e.Err = &tlsMissingError{e.Err}
 	}
