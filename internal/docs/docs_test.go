@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,9 @@ func (b block) isFile() bool {
 		strings.HasPrefix(b.text, "//go:build ") || strings.HasPrefix(b.text, "// Command "))
 }
 
+// isFrame reports whether the block is the frame of the programs, which is built with each of them.
+func (b block) isFrame() bool { return b.page == "docs/README.md" && b.isProgram() }
+
 var fence = regexp.MustCompile("(?m)^```(\\w*)\n((?s:.*?))^```$")
 
 // opening returns the program at the beginning of a page, and its output.
@@ -59,9 +63,39 @@ func opening(t *testing.T, page string) (program, prints string) {
 	t.Helper()
 	all := blocks(t, page)
 	first := slices.IndexFunc(all, func(b block) bool { return b.language == "go" })
-	require.True(t, first >= 0 && all[first].isProgram(), "%s does not begin with a program", page)
+	require.GreaterOrEqual(t, first, 0, "%s does not begin with a program", page)
 	require.True(t, len(all) > first+1 && all[first+1].language == "text", "%s does not say what its program prints", page)
-	return all[first].text, all[first+1].text
+	program = all[first].text
+	if !all[first].isProgram() {
+		program = framed(t, program)
+	}
+	return program, all[first+1].text
+}
+
+// framed returns lines of a page as a program: in the frame of docs/README.md, with imports.
+func framed(t *testing.T, lines string) string {
+	t.Helper()
+	frame, here := blocks(t, "docs/README.md")[0].text, "\t// the lines of a page\n"
+	require.Contains(t, frame, here)
+	program := strings.Replace(frame, here, lines, 1)
+	file, err := parser.ParseFile(token.NewFileSet(), "", program, parser.SkipObjectResolution)
+	require.NoError(t, err, program)
+	paths, err := importPaths()
+	require.NoError(t, err)
+	imported := map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if name, ok := s.X.(*ast.Ident); ok && paths[name.Name] != "" {
+				imported[name.Name] = true
+			}
+		}
+		return true
+	})
+	imports := "package main\n"
+	for name := range imported {
+		imports += fmt.Sprintf("import %s %q\n", name, paths[name])
+	}
+	return strings.Replace(program, "package main\n", imports, 1)
 }
 
 func blocks(t *testing.T, page string) (found []block) {
@@ -158,6 +192,7 @@ var (
 	hub      *testbroker.Hub
 	file     io.Reader
 	blink    func([]byte) error
+	check    func(error)
 	fetch    func(context.Context) (string, error)
 )
 `
@@ -168,7 +203,7 @@ func TestFragmentsCompile(t *testing.T) {
 	var fragments []block
 	for _, page := range documents(t) {
 		for _, b := range blocks(t, page) {
-			if b.language == "go" && !b.isFile() {
+			if b.language == "go" && !b.isFile() && !b.isFrame() {
 				fragments = append(fragments, b)
 			}
 		}
@@ -212,6 +247,32 @@ func documents(t *testing.T) []string {
 	return found
 }
 
+// importPaths are the packages that pages may use, by name.
+var importPaths = sync.OnceValues(func() (map[string]string, error) {
+	names := map[string]string{"nethttp": "net/http"}
+	for _, path := range []string{"bytes", "context", "crypto", "crypto/sha256", "crypto/tls", "encoding/hex",
+		"encoding/json", "errors", "fmt", "io", "log", "os", "strings", "sync", "testing", "testing/synctest", "time",
+		"github.com/stretchr/testify/require", "go.opentelemetry.io/otel/trace"} {
+		names[path[strings.LastIndex(path, "/")+1:]] = path
+	}
+	rows, err := list("{{.ImportPath}} {{.Name}}", module+"/...")
+	for _, row := range rows {
+		if path, name := row[0], row[1]; !strings.Contains(path, "internal") && name != "main" {
+			names[name] = path
+		}
+	}
+	return names, err
+})
+
+// list returns the lines of go list, in words.
+func list(args ...string) (rows [][]string, err error) {
+	out, err := exec.Command("go", append([]string{"list", "-f"}, args...)...).Output()
+	for line := range strings.Lines(string(out)) {
+		rows = append(rows, strings.Fields(line))
+	}
+	return rows, err
+}
+
 // packages returns the import declarations that fragments need, and a look-up of the compiled
 // packages.
 func packages(t *testing.T, fragments []block) (imports string, find importer.Lookup) {
@@ -222,32 +283,15 @@ func packages(t *testing.T, fragments []block) (imports string, find importer.Lo
 			used[m[1]] = true
 		}
 	}
-	list := func(args ...string) (rows [][]string) {
-		out, err := exec.Command("go", append([]string{"list", "-f"}, args...)...).Output()
-		require.NoError(t, err)
-		for line := range strings.Lines(string(out)) {
-			rows = append(rows, strings.Fields(line))
-		}
-		return rows
-	}
-	names := map[string]string{"http": module + "/transport/http", "nethttp": "net/http"}
-	for _, path := range []string{"bytes", "context", "crypto", "crypto/tls", "encoding/json", "errors", "fmt", "io",
-		"log", "os", "testing", "testing/synctest", "time", "github.com/stretchr/testify/require",
-		"go.opentelemetry.io/otel/trace"} {
-		names[path[strings.LastIndex(path, "/")+1:]] = path
-	}
-	for _, row := range list("{{.ImportPath}} {{.Name}}", module+"/...") {
-		path, name := row[0], row[1]
-		if strings.Contains(path, "internal") || name == "main" || name == "http" || !used[name] {
-			continue
-		}
-		names[name] = path
-	}
+	paths, err := importPaths()
+	require.NoError(t, err)
 	var b strings.Builder
 	args := []string{"{{.ImportPath}} {{.Export}}", "-export", "-deps"} // compiles what no test has compiled
-	for name, path := range names {
-		fmt.Fprintf(&b, "import %s %q\n", name, path)
-		args = append(args, path)
+	for name, path := range paths {
+		if used[name] {
+			fmt.Fprintf(&b, "import %s %q\n", name, path)
+			args = append(args, path)
+		}
 	}
 	for _, f := range fragments {
 		if f.isProgram() {
@@ -259,7 +303,9 @@ func packages(t *testing.T, fragments []block) (imports string, find importer.Lo
 		}
 	}
 	exports := map[string]string{}
-	for _, row := range list(args...) {
+	rows, err := list(args...)
+	require.NoError(t, err)
+	for _, row := range rows {
 		if len(row) == 2 {
 			exports[row[0]] = row[1]
 		}
