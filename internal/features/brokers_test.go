@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// untried marks what was not tried with a broker, in docs/brokers.md.
+// untried marks what was not tried with a broker, in interop/README.md.
 const untried = "not tried"
 
 // Each cell of the table of brokers names a test, or says that there is nothing.
 func TestEachTriedBrokerHasATest(t *testing.T) {
 	tests := &tree{files: map[string]map[string]bool{}}
-	rows := table(t, read(t, "docs/brokers.md"), "| broker | ")
+	rows := table(t, read(t, "interop/README.md"), "| broker | ")
 	require.GreaterOrEqual(t, len(rows), 7)
 	for _, row := range rows {
 		for _, cell := range row[1:] {
