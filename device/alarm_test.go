@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // Timers of boards are rounded down to a tick, so they may fire early. The loop then finds nothing
 // to do, and must arm its timer again.
 func TestATimerThatIsEarly(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		for _, early := range []time.Duration{20 * time.Millisecond, 10 * time.Microsecond} {
 			l := &loop{c: &Client{wake: make(chan struct{}, 1)}}
 			at := time.Now().Add(50 * time.Millisecond)

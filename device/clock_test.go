@@ -7,11 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // When two time servers differ by 10 s, or the clock runs fast, the client reconnects at most twice
@@ -132,7 +133,7 @@ func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				faketime.Start()
+				testkit.StartClock()
 				id, k, dial := signing(t, row.late)
 				if row.earliest > 0 {
 					id.Earliest = time.Now().Add(-row.earliest)
@@ -161,7 +162,7 @@ func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
 		"from a plausible time": 90 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				faketime.Start()
+				testkit.StartClock()
 				id, k, dial := signing(t, late)
 				c, err := device.New(id, &fake{dial: dial}, nil)
 				require.NoError(t, err)
@@ -182,7 +183,7 @@ func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				id, _, _ := signing(t, 0)
 				if key {
-					faketime.Start()
+					testkit.StartClock()
 				} else {
 					id.Sign = nil
 				}

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/pasted"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -107,7 +105,7 @@ func ParseConnectionString(s string) (*transport.Credentials, error) {
 
 // splitConnString splits s into pairs and stores their values by key.
 func splitConnString(s string) (v connValues, err error) {
-	s, whole := pasted.Unquote(s)
+	s, whole := texts.Unquote(s)
 	if !whole {
 		return v, badConnString("it begins with a quotation mark and does not end with one; copy it whole")
 	}
@@ -146,7 +144,7 @@ func splitConnString(s string) (v connValues, err error) {
 // connKey returns the index of the key called name, -1 if there is none.
 func connKey(name string) int {
 	for i, known := range connKeyNames {
-		if ascii.EqualFold(name, known) {
+		if texts.EqualFold(name, known) {
 			return i
 		}
 	}
@@ -157,12 +155,12 @@ func connKey(name string) int {
 // be a misplaced secret.
 func unknownKey(name string) string {
 	for _, f := range foreignKeys {
-		if ascii.EqualFold(name, f.name) {
+		if texts.EqualFold(name, f.name) {
 			return " has the key " + f.name + "; " + f.advice
 		}
 	}
 	for _, known := range connKeyNames {
-		if pasted.OneEditApart(name, known) {
+		if texts.OneEditApart(name, known) {
 			return " has an unknown key; did you mean " + known + "?"
 		}
 	}
@@ -211,8 +209,8 @@ func (v *connValues) check() error {
 		}
 	}
 
-	certificate := ascii.EqualFold(v[keyX509], "true")
-	if v[keyX509] != "" && !certificate && !ascii.EqualFold(v[keyX509], "false") {
+	certificate := texts.EqualFold(v[keyX509], "true")
+	if v[keyX509] != "" && !certificate && !texts.EqualFold(v[keyX509], "false") {
 		return badConnString("x509 is neither true nor false; write x509=true if the device has a certificate")
 	}
 	proofs := 0
@@ -266,11 +264,11 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 		field, rest, more = strings.Cut(rest, "&")
 		name, value, _ := strings.Cut(field, "=")
 		switch {
-		case ascii.EqualFold(name, "sr"):
+		case texts.EqualFold(name, "sr"):
 			sr = value
-		case ascii.EqualFold(name, "sig"):
+		case texts.EqualFold(name, "sig"):
 			sig = value
-		case ascii.EqualFold(name, "se"):
+		case texts.EqualFold(name, "se"):
 			se = value
 		}
 	}
@@ -310,14 +308,14 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 // to ids) twice.
 func opens(sr string, c *transport.Credentials) bool {
 	for range 2 {
-		plain, ok := percent.Decode(nil, sr)
+		plain, ok := texts.AppendUnescaped(nil, sr)
 		if !ok {
 			return false
 		}
 		sr = string(plain)
 		host, path, _ := strings.Cut(sr, "/")
 		own := c.Resource()[len(c.Host)+1:]
-		if ascii.EqualFold(host, c.Host) && strings.HasPrefix(own+"/", path+"/") || ascii.EqualFold(sr, c.Host) {
+		if texts.EqualFold(host, c.Host) && strings.HasPrefix(own+"/", path+"/") || texts.EqualFold(sr, c.Host) {
 			return true
 		}
 	}
@@ -325,7 +323,7 @@ func opens(sr string, c *transport.Credentials) bool {
 }
 
 func hasPrefixFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && ascii.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && texts.EqualFold(s[:len(prefix)], prefix)
 }
 
 // allDigits reports whether s consists of digits only.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -21,7 +21,7 @@ var damagedHello = &transport.Error{
 
 // Each connection resets the count of consecutive failures that may be damage.
 func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		const row = errfilter.MaxDamage
 		f := &fake{
 			dial: func(n int, _ context.Context) error {
@@ -42,7 +42,7 @@ func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
 
 // A session that ends with a refusal, as a second connection may, is replaced.
 func TestDamageDuringASessionIsRetried(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
 		open(t, c)
@@ -57,7 +57,7 @@ func TestDamageDuringASessionIsRetried(t *testing.T) {
 func TestDamageWithoutEndEndsTheClient(t *testing.T) {
 	always := func(int, context.Context) error { return damagedHello }
 	t.Run("Open", func(t *testing.T) {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			f := &fake{dial: always}
 			c, w := client(t, f, nil)
 			err := c.Open(t.Context())
@@ -76,7 +76,7 @@ func TestDamageWithoutEndEndsTheClient(t *testing.T) {
 		})
 	})
 	t.Run("TryAgainAfter", func(t *testing.T) {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			f := &fake{dial: always}
 			c, _ := client(t, f, &device.Options{TryAgainAfter: time.Hour})
 			require.NoError(t, c.Start())

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -336,7 +336,7 @@ func (w *watch) reasons() (all []device.Reason) {
 // bubble runs a test in fake time.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	bounded.Test(t, f)
+	testkit.Bubble(t, f)
 }
 
 func creds() *transport.Credentials {

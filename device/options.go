@@ -2,12 +2,12 @@ package device
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/internal/reconnect"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -189,8 +189,8 @@ func newSettings(o *Options) (settings, error) {
 			*f.value = f.def
 		}
 		if *f.value < 0 || *f.value > f.most {
-			return s, invalidOption(f.name + " is " + ascii.Itoa(*f.value) + "; give 1 to " + ascii.Itoa(f.most) +
-				", or 0 for " + ascii.Itoa(f.def))
+			return s, invalidOption(f.name + " is " + strconv.Itoa(*f.value) + "; give 1 to " + strconv.Itoa(f.most) +
+				", or 0 for " + strconv.Itoa(f.def))
 		}
 	}
 	for _, f := range [...]struct {
@@ -212,7 +212,7 @@ func newSettings(o *Options) (settings, error) {
 		if *f.value == 0 {
 			*f.value = f.def
 		}
-		*f.value = timespan.Cap(*f.value)
+		*f.value = times.Cap(*f.value)
 		if *f.value < 0 && !f.off {
 			return s, invalidOption(f.name + " is negative; give a positive duration, or 0 for the default")
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/reconnect"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -182,7 +182,7 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 // tryAgainLater waits for TryAgainAfter and starts from scratch.
 func (l *loop) tryAgainLater(reason Reason, failure *transport.Error) phase {
 	c := l.c
-	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, retryafter.Max)) + l.drawSpread()
+	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, times.MaxRetryAfter)) + l.drawSpread()
 	l.publishOutage(reason, delay, failure)
 	until := time.Now().Add(delay)
 	for {

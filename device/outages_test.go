@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -316,14 +316,14 @@ func TestAttemptsLeaveNoGoroutines(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second)})
 		open(t, c)
 		synctest.Wait()
-		before := bounded.Goroutines()
+		before := testkit.Goroutines()
 		for range 1000 {
 			f.last().kill <- lost(transport.Network)
 			time.Sleep(10 * time.Second)
 		}
 		synctest.Wait()
 		require.Equal(t, device.StateConnected, c.Status().State)
-		require.Less(t, bounded.Goroutines(), before+10, "a leak would be one for each of 2,000 attempts")
+		require.Less(t, testkit.Goroutines(), before+10, "a leak would be one for each of 2,000 attempts")
 		require.Equal(t, uint64(2001), c.Stats().Attempts)
 		require.Equal(t, uint64(1001), c.Stats().Connections)
 	})

@@ -2,9 +2,9 @@ package device
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -135,7 +135,7 @@ func (l *loop) judgeLoss(why *transport.Error) {
 // only: its Kind would be retryable.
 func poisoned(losses, size int, why error) *transport.Error {
 	return &transport.Error{Kind: transport.Poison, Op: transport.OpSend, Err: errors.New("the peer ended " +
-		ascii.Itoa(losses) + " connections in a row for this message of " + ascii.Itoa(size) + " bytes, and took " +
+		strconv.Itoa(losses) + " connections in a row for this message of " + strconv.Itoa(size) + " bytes, and took " +
 		"others; compare its size and content with the peer's limits: " + why.Error())}
 }
 

@@ -3,8 +3,8 @@ package device
 import (
 	"context"
 	"errors"
+	"strconv"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -120,7 +120,7 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 	size = m.Size()
 	if size > c.set.MaxBytes {
 		return 0, &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: errors.New("message of " +
-			ascii.Itoa(size) + " bytes is over Options.MaxBytes, " + ascii.Itoa(c.set.MaxBytes) +
+			strconv.Itoa(size) + " bytes is over Options.MaxBytes, " + strconv.Itoa(c.set.MaxBytes) +
 			", the limit of the whole outbox; give MaxBytes more, or split the message")}
 	}
 	return size, nil

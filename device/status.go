@@ -1,10 +1,10 @@
 package device
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -193,7 +193,7 @@ func (s Status) String() string {
 		text += ": " + s.Err.Error()
 	}
 	if s.Retry > 0 && s.State == StateDisconnectedRetrying {
-		text += "; retry " + ascii.Itoa(s.Retry)
+		text += "; retry " + strconv.Itoa(s.Retry)
 		if s.Delay > 0 {
 			text += " in " + s.Delay.Round(time.Millisecond).String()
 		}

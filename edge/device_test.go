@@ -11,9 +11,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/edge"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/workload"
 	"github.com/hubline-iot/hubline/transport"
@@ -65,8 +64,8 @@ type site struct {
 func atSite(t *testing.T, life time.Duration, f func(t *testing.T, s *site)) {
 	for _, stack := range stacks {
 		t.Run(stack.name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				faketime.Start()
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
 				s := newSite(t, stack.port)
 				s.module.Credentials.TokenLife = life
 				var err error

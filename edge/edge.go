@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -93,7 +93,7 @@ func (o *Options) withDefaults() (Options, error) {
 	case set.Timeout == 0:
 		set.Timeout = defaultTimeout
 	}
-	set.Timeout = timespan.Cap(set.Timeout)
+	set.Timeout = times.Cap(set.Timeout)
 	return set, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -33,10 +33,10 @@ func (t Target) String() string {
 // path returns the path of the call at the gateway, as it is and percent-encoded.
 func (t Target) path() (raw, encoded string) {
 	raw = "/twins/" + t.DeviceID
-	text := percent.Append([]byte("/twins/"), t.DeviceID)
+	text := texts.AppendEscaped([]byte("/twins/"), t.DeviceID)
 	if t.ModuleID != "" {
 		raw += "/modules/" + t.ModuleID
-		text = percent.Append(append(text, "/modules/"...), t.ModuleID)
+		text = texts.AppendEscaped(append(text, "/modules/"...), t.ModuleID)
 	}
 	return raw + "/methods", string(text) + "/methods"
 }

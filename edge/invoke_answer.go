@@ -7,7 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -88,7 +88,7 @@ func refusedCall(a *hubconn.Answer, now time.Time) (refusal *transport.Error, ma
 	if a.Status/100 == 2 {
 		e.Meaning = "an answer to a call has status 200"
 	}
-	after, _ := retryafter.Headers(a.Header.Get, now)
+	after, _ := times.RetryAfterHeaders(a.Header.Get, now)
 	return &transport.Error{Kind: v.Kind, Op: transport.OpSend, RetryAfter: after, Err: e}, o.mayHaveRun
 }
 

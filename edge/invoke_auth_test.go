@@ -15,10 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/edge"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -72,8 +71,8 @@ func TestTokensOfCalls(t *testing.T) {
 // A token source is asked once more when its token was refused, as it may have kept it for too
 // long.
 func TestARefusedTokenOfASource(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		g := newGateway(t)
 		creds, calls := caller(t), 0
 		creds.Sign = nil
@@ -114,8 +113,8 @@ func TestASignerThatFails(t *testing.T) {
 		"it panics": {func(context.Context, int) error { panic("signer") }, transport.Unauthorized, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				faketime.Start()
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
 				g := newGateway(t)
 				creds, calls := caller(t), 0
 				sign := creds.Sign
@@ -176,7 +175,7 @@ func TestCallbacksOfAnInvokerThatPanic(t *testing.T) {
 // A certificate that does not verify fails the call before anything is sent. The callee is not
 // called, so a policy may retry where roots can change.
 func TestAGatewayThatDoesNotVerify(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		network := memconn.NewNetwork("gateway.local:443")
 		defer network.Close()
 		cert := testbroker.NewClientCert("gateway.local", time.Time{}, time.Time{})

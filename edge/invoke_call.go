@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/hubretry"
 	"github.com/hubline-iot/hubline/internal/operr"
-	"github.com/hubline-iot/hubline/internal/sizelimit"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
@@ -76,7 +76,7 @@ func (v *Invoker) newCall(target Target, m Method) (*methodCall, error) {
 		return nil, c.invalid("Name is not valid UTF-8")
 	case len(m.Payload) > maxMethodPayload:
 		return nil, c.failed(&transport.Error{Kind: transport.TooLarge, Op: transport.OpSend,
-			Err: sizelimit.Error(len(m.Payload), len(m.Payload), maxMethodPayload)})
+			Err: errors.New(texts.TooLarge(len(m.Payload), len(m.Payload), maxMethodPayload))})
 	case len(m.Payload) > 0 && !(json.Valid(m.Payload) && utf8.Valid(m.Payload)):
 		return nil, c.invalid("Payload is not one JSON value in UTF-8")
 	case response < minResponseTimeout || response > maxResponseTimeout:

@@ -12,9 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/edge"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/workload"
@@ -34,8 +33,8 @@ type callSite struct {
 // atCallSite is a bubble with a callSite.
 func atCallSite(t *testing.T, f func(t *testing.T, s *callSite)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		s := &callSite{Hub: hubfixture.Open(t, &testbroker.Options{
 			Gateway: &testbroker.GatewayOptions{Name: "gateway.local", DeviceID: "edge-1"},
 		}, "edge-1", "leaf-1", "edge-2")}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -64,7 +64,7 @@ func (o *InvokerOptions) resolve() (InvokerOptions, error) {
 	case r.Margin == 0:
 		r.Margin = defaultMargin
 	}
-	r.Margin = timespan.Cap(r.Margin)
+	r.Margin = times.Cap(r.Margin)
 	for i := range len(r.Network.ProductInfo) {
 		if c := r.Network.ProductInfo[i]; c < ' ' || c > '~' {
 			return r, invalidInvoker("options: ProductInfo cannot go into a header; give printable ASCII")

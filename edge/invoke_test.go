@@ -16,9 +16,8 @@ import (
 
 	"github.com/hubline-iot/hubline/edge"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -144,8 +143,8 @@ func (g *gateway) invoker(creds *transport.Credentials, change func(*edge.Invoke
 // callOf is a bubble with a gateway and an Invoker.
 func callOf(t *testing.T, change func(*edge.InvokerOptions), f func(t *testing.T, g *gateway, v *edge.Invoker)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		g := newGateway(t)
 		f(t, g, g.invoker(caller(t), change))
 	})

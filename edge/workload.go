@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -38,8 +38,8 @@ func (w *workload) sign(ctx context.Context, text []byte) (mac []byte, err error
 	if err != nil {
 		return nil, err
 	}
-	path := percent.Append([]byte("/modules/"), w.module)
-	path = percent.Append(append(path, "/genid/"...), w.generation)
+	path := texts.AppendEscaped([]byte("/modules/"), w.module)
+	path = texts.AppendEscaped(append(path, "/genid/"...), w.generation)
 	path = append(path, "/sign"...)
 	err = w.call(ctx, "sign", http.MethodPost, string(path), body, func(text []byte) (err error) {
 		mac, err = parseDigest(text)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -38,7 +38,7 @@ func (c *damagedWrite) Write(p []byte) (n int, err error) {
 // A damaged byte of the ClientHello on the way to the hub and to storage costs one attempt each.
 func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 	for at := 0; at < 220; at += 6 {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			hub, err := testbroker.New(nil)
 			require.NoError(t, err)
 			defer hub.Close()
@@ -73,7 +73,7 @@ func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 // A service that refuses every ClientHello ends the upload after a few attempts, with the Kind of
 // the alert.
 func TestAServiceThatRefusesTLSEndsTheUpload(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		dials := 0
 		hub, err := testbroker.New(nil)
 		require.NoError(t, err)

@@ -10,9 +10,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -98,7 +98,7 @@ var storageTable = map[string]meaning{
 func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *transport.Error {
 	e.Status, e.Hint = a.status, m.hint
 	e.Name, e.Message, e.TrackingID = shorten(e.Name), shorten(e.Message), shorten(e.TrackingID)
-	after, _ := retryafter.Headers(a.header.Get, now)
+	after, _ := times.RetryAfterHeaders(a.header.Get, now)
 	return &transport.Error{Kind: m.kind, Op: transport.OpSend, Proto: proto, RetryAfter: after, Err: e}
 }
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/internal/timespan/spantest"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -661,7 +661,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 
 // The longest possible durations mean no limit.
 func TestTheLongestTimeoutsAreNoLimit(t *testing.T) {
-	longest := func(_ *testbroker.Options, o *fileupload.Options) { spantest.Fill(o, "Network.WriteTimeout") }
+	longest := func(_ *testbroker.Options, o *fileupload.Options) { testkit.FillDurations(o, "Network.WriteTimeout") }
 	inBubble(t, longest, func(t *testing.T, r *rig) {
 		body := content(300 * kib)
 		_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)

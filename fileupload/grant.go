@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -77,7 +77,7 @@ func escape(path string) string {
 		if i > 0 {
 			out = append(out, '/')
 		}
-		out = percent.Append(out, part)
+		out = texts.AppendEscaped(out, part)
 	}
 	return string(out)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -22,7 +22,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any, success int) (
 	}
 	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Accept": {"application/json"},
 		"User-Agent": {u.agent}}
-	device := string(percent.Append(nil, u.creds.DeviceID))
+	device := string(texts.AppendEscaped(nil, u.creds.DeviceID))
 	target := &url.URL{
 		Scheme: u.scheme, Host: dialer.URLHost(u.creds.DialHost()), Path: "/devices/" + u.creds.DeviceID + path,
 		RawPath: "/devices/" + device + path, RawQuery: "api-version=" + apiVersion,

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -464,7 +464,7 @@ func TestTheSlowestLinkThatDoesNotCountAsDead(t *testing.T) {
 		{8 << 10, 10_000, nil}, {1 << 10, 1200, nil}, {256, 1000, nil}, {256, 300, nil}, {20, 25, nil},
 		{256, 100, transport.Timeout}, {1 << 10, 600, transport.Timeout},
 	} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			network := memconn.NewNetwork("hub.example.test:80")
 			server := &http.Server{Handler: script{}}
 			served := make(chan struct{})

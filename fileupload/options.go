@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -122,7 +122,7 @@ func (o *Options) resolve() (Options, error) {
 		if *f.value == 0 {
 			*f.value = f.fallback
 		}
-		*f.value = timespan.Cap(*f.value)
+		*f.value = times.Cap(*f.value)
 	}
 	if r.Parallel == 0 {
 		r.Parallel = 2

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -22,7 +22,7 @@ func (p *upload) putBlob(ctx context.Context, body []byte) error {
 
 // putBlock stages a block, in one attempt.
 func (p *upload) putBlock(ctx context.Context, id string, body []byte) error {
-	return p.put(ctx, "&comp=block&blockid="+string(percent.Append(nil, id)), http.Header{}, body)
+	return p.put(ctx, "&comp=block&blockid="+string(texts.AppendEscaped(nil, id)), http.Header{}, body)
 }
 
 // commit makes a file of the first n blocks, in one attempt. It is idempotent: storage looks for a

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -36,7 +36,7 @@ func logged(f func()) string {
 // connections so far.
 func (s script) inMemory(t *testing.T, f func(t *testing.T, u *fileupload.Uploader, say func(text string))) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		network := memconn.NewNetwork("hub.example.test:80")
 		server := &http.Server{Handler: s}
 		var served sync.WaitGroup

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/reconnect"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -33,7 +33,7 @@ func (b *block) planRenewal(d *device, t int64, life time.Duration) {
 	switch {
 	case rules.RenewAt < 0 || life < reconnect.ShortLife:
 	case rules.RenewInStep:
-		in = timespan.Part(life, rules.RenewAt)
+		in = times.Part(life, rules.RenewAt)
 	default:
 		in = reconnect.RenewIn(life, rules.RenewAt, d.draw())
 	}

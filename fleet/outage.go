@@ -6,7 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/reconnect"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -73,7 +73,7 @@ func (b *block) decideRegister(i int32, t int64, f *failure) {
 		policy = pacing.Register
 	}
 	answer := policy.Decide(*a)
-	answer.Delay = max(answer.Delay, min(a.After, retryafter.Max), 0)
+	answer.Delay = max(answer.Delay, min(a.After, times.MaxRetryAfter), 0)
 	if b.sim.rules.Register == nil {
 		answer.Delay = max(answer.Delay, pacing.MinDelay(*a))
 		answer.Delay += pacing.Stagger(answer.Delay, true, d.again, d.draw())
@@ -90,7 +90,7 @@ func (b *block) giveUp(i int32, t int64, after time.Duration) {
 		d.state = ended
 		return
 	}
-	d.at = later(t, max(again, min(after, retryafter.Max))+b.spread(d))
+	d.at = later(t, max(again, min(after, times.MaxRetryAfter))+b.spread(d))
 	d.retry, d.last, d.renewed, d.since, d.state = 0, retrypolicy.Decision{}, false, d.at, waiting
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/fleet"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -96,7 +96,7 @@ type seen struct{ attempts, connected, queued []int64 }
 
 // live runs real clients through a scenario, against a hub with its limits.
 func live(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := &s.Hub
 		hub, err := testbroker.New(&testbroker.Options{Keep: 1, Limits: testbroker.LimitOptions{
 			Connects: h.Connects, Messages: h.Messages, Burst: h.Burst, Queue: h.Queue,

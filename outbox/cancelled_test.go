@@ -6,12 +6,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // Flush and Run report the end of their context in the same way as a client's calls.
@@ -22,7 +23,7 @@ func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 		"Run":   func(ctx context.Context, q *outbox.Queue) error { return q.Run(ctx, full{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				q := open(t, t.TempDir(), nil)
 				put(t, q, 0, 1)
 				ctx, cancel := context.WithCancelCause(t.Context())

@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 func TestCloseReportsEveryFailureJoined(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Hour})
 		d.on(func(o op) error {
@@ -44,7 +44,7 @@ func TestCloseReportsEveryFailureJoined(t *testing.T) {
 
 // Every Close waits for the end, not only the first.
 func TestTwoCloses(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		release := make(chan struct{})
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { <-release }})

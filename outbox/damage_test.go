@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -28,7 +28,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	const n = 20
 	for _, met := range []string{"Open", "Run"} {
 		t.Run(met, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				whole, starts := segmentOf(t, n)
 				for at := range whole {
 					lost := 0
@@ -95,7 +95,7 @@ func TestDamageOfAPartCostsItsMessages(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for name, fill := range map[string]byte{"zeros": 0, "ones": 0xff} {
 			t.Run(fmt.Sprint(name, ", met by Run: ", late), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					got, s := afterDamage(t, n, late, func(b []byte) []byte {
 						copy(b[starts[50]+3:], bytes.Repeat([]byte{fill}, starts[70]-starts[50]))
 						return b
@@ -110,7 +110,7 @@ func TestDamageOfAPartCostsItsMessages(t *testing.T) {
 
 // A damaged record that is done does not lose the waiting records behind it.
 func TestADamagedRecordThatIsDone(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 1000)
@@ -128,7 +128,7 @@ func TestADamagedRecordThatIsDone(t *testing.T) {
 
 // Damage behind the last readable record of the active file blocks neither Flush nor new messages.
 func TestDamageAtTheEndIsPassed(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 10)
@@ -145,7 +145,7 @@ func TestDamageAtTheEndIsPassed(t *testing.T) {
 
 // Two swapped records are invalid: each is bound to its offset.
 func TestARecordBelongsToItsPlace(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		_, starts := segmentOf(t, 9)
 		got, s := afterDamage(t, 9, false, func(b []byte) []byte {
 			size := starts[4] - starts[3]
@@ -162,7 +162,7 @@ func TestARecordBelongsToItsPlace(t *testing.T) {
 // Bytes of a message that look like a record are not read as one when the record around them is
 // damaged.
 func TestAMessageThatHoldsRecords(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 3)
@@ -190,7 +190,7 @@ func TestAMessageThatHoldsRecords(t *testing.T) {
 
 // A gap in the numbers that does not fit into the bytes before it means a wrong record, not a gap.
 func TestAnImpossibleNumberIsDamage(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 5)
@@ -211,7 +211,7 @@ func TestAnImpossibleNumberIsDamage(t *testing.T) {
 
 // A number damaged behind a damaged record, where a gap is expected, hides no later message.
 func TestANumberIsInTheChecksum(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		_, starts := segmentOf(t, 9)
 		got, s := afterDamage(t, 9, false, func(b []byte) []byte {
 			b[starts[3]] ^= 1
@@ -230,7 +230,7 @@ func TestUnreadableSectors(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		for sector := range len(whole)/page + 1 {
 			t.Run(fmt.Sprint("sector ", sector, ", met by Run: ", late), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, nil)
 					put(t, q, 0, n)
@@ -265,7 +265,7 @@ func TestUnreadableSectors(t *testing.T) {
 // Segments that the disk cannot read, or with more unreadable bytes than one message, are kept for
 // inspection; a torn message is deleted. The queue continues, and counts a gap correctly.
 func TestUnreadableSegmentsAreKept(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		var paths []string
 		for life := range 4 {
@@ -296,7 +296,7 @@ func TestUnreadableSegmentsAreKept(t *testing.T) {
 // The same for the last segment. Its messages count as damaged until those before it are done, and
 // no later message is skipped because of that.
 func TestAnUnreadableLastSegment(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		for life := range 2 {
 			q := openOn(t, d, nil)
@@ -334,7 +334,7 @@ func TestADamagedMark(t *testing.T) {
 	for name, damage := range damages {
 		for _, slots := range [][]int64{{0}, {1}, {0, 1}} {
 			t.Run(fmt.Sprint(name, slots), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, nil)
 					put(t, q, 0, n)
@@ -368,7 +368,7 @@ func TestADamagedMark(t *testing.T) {
 // A sector of the mark that was unreadable for a while does not come back with an outdated number
 // that is too high.
 func TestAMarkThatComesBack(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 100)
@@ -387,7 +387,7 @@ func TestAMarkThatComesBack(t *testing.T) {
 
 // The mark alternates between its slots, and never overwrites the only durable one.
 func TestTheMarkAlternates(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		var writes []int64 // slots; -1 is an fsync
 		d.on(func(o op) error {
@@ -465,7 +465,7 @@ func (unlocked) Lock(outbox.File) error { return outbox.ErrNoLock }
 
 // A failed write may leave whole records that cannot be truncated. They never hide later messages.
 func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 3)
@@ -502,7 +502,7 @@ func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 // A slot of the mark does not change while it is synced, or neither slot would be known to be
 // valid.
 func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		syncing := false
@@ -543,7 +543,7 @@ func TestNumbersAtTheEnd(t *testing.T) {
 			outbox.SegmentName(n, 7): record(n), outbox.SegmentName(n, 8): []byte("junk"), "done": mark(n),
 		} {
 			t.Run(fmt.Sprintf("%s %x", name, n), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					folder := t.TempDir()
 					require.NoError(t, os.WriteFile(filepath.Join(folder, name), contents, 0o600))
 					var taken []string

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -41,7 +41,7 @@ func TestOpenRefusesAFormatThatItDoesNotKnow(t *testing.T) {
 		value byte
 	}{"version": {0, 3}, "an earlier version": {0, 1}, "flag": {1, 8}} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				d := newDisk()
 				q := openOn(t, d, nil)
 				put(t, q, 0, 6)
@@ -66,7 +66,7 @@ func TestOpenRefusesAFormatThatItDoesNotKnow(t *testing.T) {
 
 // A message that is done holds nothing up, whatever its format is.
 func TestAnUnknownFormatOfAMessageThatIsDone(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 6)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -18,7 +18,7 @@ import (
 // The system reports a failed write to disk once: of two concurrent fsyncs of a file only one
 // returns the error. So sealing a full segment waits for the running fsync.
 func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		release := make(chan struct{})
@@ -45,7 +45,7 @@ func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 
 // Close lets a Put that waits for an fsync have its result, and refuses one that was not written.
 func TestCloseDuringAnFsync(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		d.on(onSync(func() error { time.Sleep(time.Second); return nil }))
@@ -65,7 +65,7 @@ func TestCloseDuringAnFsync(t *testing.T) {
 
 // Callers that put one message after the other share each fsync, all of them.
 func TestCallersShareAnFsync(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		var calls atomic.Int32
@@ -89,7 +89,7 @@ func TestCallersShareAnFsync(t *testing.T) {
 
 // Messages put during an fsync that takes longer than SyncEvery get an fsync too.
 func TestSyncEveryOnASlowDisk(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second, CloseTimeout: time.Minute})
 		d.on(onSync(func() error { time.Sleep(5 * time.Second); return nil }))
@@ -104,7 +104,7 @@ func TestSyncEveryOnASlowDisk(t *testing.T) {
 
 // With SyncEvery a failed fsync cannot be reported by Put.
 func TestSyncEveryOnAFailingDisk(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
 		d.on(onSync(func() error { return syscall.EIO }))
@@ -118,7 +118,7 @@ func TestSyncEveryOnAFailingDisk(t *testing.T) {
 
 // Close returns the error of an fsync that failed in the background, which no Put could return.
 func TestCloseReportsAFailedFsync(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
 		d.on(onSync(func() error { return syscall.EIO }))

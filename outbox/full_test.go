@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -27,7 +27,7 @@ func TestAFullDiskRecovers(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second, -1} {
 		for _, overflow := range []device.Overflow{device.OverflowBlock, device.OverflowDropOldest} {
 			t.Run(fmt.Sprint("SyncEvery ", every, ", Overflow ", overflow), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					d := newDisk()
 					d.capacity = 700 << 10
 					fullDisk(t, d, folder, &outbox.Options{SyncEvery: every, Overflow: overflow})
@@ -96,7 +96,7 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 
 // The blocks of the mark are allocated from the beginning, so it can be written on a full disk.
 func TestTheMarkDoesNotGrowOnAFullDisk(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 200)
@@ -113,7 +113,7 @@ func TestTheMarkDoesNotGrowOnAFullDisk(t *testing.T) {
 
 // Open works on a full disk, so that the waiting messages can be sent.
 func TestOpenOnAFullDisk(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 50)
@@ -130,7 +130,7 @@ func TestOpenOnAFullDisk(t *testing.T) {
 func TestAFullDiskWithAFileThatCannotBeRemoved(t *testing.T) {
 	for name, windows := range map[string]bool{"at all": false, "while Run reads it, on Windows": true} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				d := newDisk()
 				d.capacity, d.windows = 700<<10, windows
 				q := openOn(t, d, nil)

@@ -6,16 +6,17 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // A stored message has the same id in every process that sends it.
 func TestAMessageWithoutAnIDKeepsItsIDAcrossProcesses(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		folder := t.TempDir()
 		m := &transport.Message{Body: []byte("x")}
 		q := open(t, folder, nil)
@@ -52,7 +53,7 @@ func (f *first) Enqueue(ctx context.Context, m *transport.Message, _ *device.Rec
 }
 
 func TestMessageIDsCanBeChosenAndOff(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		for want, o := range map[string]outbox.Options{"": {NoMessageIDs: true}, "p-1": {MessageIDPrefix: "p"}} {
 			q := open(t, t.TempDir(), &o)
 			require.NoError(t, q.Put(t.Context(), &transport.Message{Body: []byte("x")}))
@@ -65,7 +66,7 @@ func TestMessageIDsCanBeChosenAndOff(t *testing.T) {
 }
 
 func TestAMessageAtTheHubsLimitGetsNoID(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), nil)
 		require.NoError(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize)}))
 		require.Equal(t, []string{""}, take(t, q))

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -59,7 +58,7 @@ func TestAPowerCutDuringAMoveLosesNothing(t *testing.T) {
 		for _, a := range powerCuts {
 			for _, forgets := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/assignment forgotten %v", name, a.name, forgets), func(t *testing.T) {
-					bounded.Test(t, func(t *testing.T) { newMove(t).run(at, a, forgets) })
+					testkit.Bubble(t, func(t *testing.T) { newMove(t).run(at, a, forgets) })
 				})
 			}
 		}
@@ -86,7 +85,7 @@ type move struct {
 }
 
 func newMove(t *testing.T) *move {
-	faketime.Start()
+	testkit.StartClock()
 	m := &move{t: t, store: dpstransport.File(filepath.Join(t.TempDir(), "assignment"))}
 	var err error
 	m.dps, err = testbroker.NewDPS(nil)

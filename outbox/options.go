@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/internal/operr"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -73,7 +73,7 @@ func (o *Options) resolve() (Options, error) {
 	case s.MessageIDPrefix == "":
 		s.MessageIDPrefix = messageid.Random()
 	}
-	s.SyncEvery, s.CloseTimeout = timespan.Cap(s.SyncEvery), timespan.Cap(s.CloseTimeout)
+	s.SyncEvery, s.CloseTimeout = times.Cap(s.SyncEvery), times.Cap(s.CloseTimeout)
 	switch {
 	case s.MaxBytes < leastBytes:
 		return s, invalid("MaxBytes is below 1 MiB; give more, or 0 for 256 MiB")

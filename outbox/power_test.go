@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -23,7 +23,7 @@ import (
 func TestAPowerCutLosesNothingThatWasSafe(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second} {
 		t.Run(fmt.Sprint("SyncEvery ", every), func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				w := &powered{t: t, every: every, turn: make(chan struct{}, 1), disk: newDisk()}
 				w.disk.on(w.before)
 				q := openOn(t, w.disk, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20})
@@ -200,7 +200,7 @@ const mostTwice = 4 + 16
 // before it treats them as durable.
 func TestMessagesOfAKilledProcessGetToTheDisk(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Hour} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			d := newDisk()
 			q := openOn(t, d, &outbox.Options{SyncEvery: time.Hour})
 			put(t, q, 0, 10)
@@ -216,7 +216,7 @@ func TestMessagesOfAKilledProcessGetToTheDisk(t *testing.T) {
 
 // A failed fsync in Open is counted, and the messages are not treated as durable.
 func TestOpenCountsFailedFsyncs(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Hour})
 		put(t, q, 0, 10)
@@ -233,7 +233,7 @@ func TestOpenCountsFailedFsyncs(t *testing.T) {
 
 // The names of new folders, and of new segments, are durable when Put returns.
 func TestTheNamesOfNewFoldersAreDurable(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		deep := absolute("/var/lib/thermometer/outbox")
 		q, err := outbox.OpenOn(d, deep, nil)

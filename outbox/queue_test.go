@@ -21,15 +21,15 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 func TestMessagesArriveInTheOrderOfPut(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		q := open(t, t.TempDir(), nil)
 		put(t, q, 0, 500)
@@ -54,7 +54,7 @@ func TestMessagesArriveInTheOrderOfPut(t *testing.T) {
 // A process ends without Close in the middle of an outage. The next one delivers the waiting
 // messages, including those the client had.
 func TestTheNextProcessContinues(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		folder := t.TempDir()
 		const each = 300
@@ -89,7 +89,7 @@ func TestTheNextProcessContinues(t *testing.T) {
 
 // Segments are deleted when all their messages are done, and the mark informs the next process.
 func TestSegmentsWithoutWaitingMessagesAreDeleted(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		folder := t.TempDir()
 		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
@@ -137,7 +137,7 @@ func TestAFullQueue(t *testing.T) {
 		require.NoError(t, q.Close())
 	})
 	t.Run("Block", func(t *testing.T) {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			hub := hubfixture.Open(t, nil, deviceID)
 			q, n := fill(t, device.OverflowBlock)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -167,7 +167,7 @@ func TestAFullQueue(t *testing.T) {
 		})
 	})
 	t.Run("DropOldest", func(t *testing.T) {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			hub := hubfixture.Open(t, nil, deviceID)
 			folder := t.TempDir()
 			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
@@ -196,7 +196,7 @@ func TestAFullQueue(t *testing.T) {
 
 // DropOldest while Run reads: Run continues with the remaining messages.
 func TestDropOldestDuringRun(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest, Window: 8})
 		away := hub.Inject(fault.Fault{Kind: fault.Absent})
@@ -223,7 +223,7 @@ func TestDropOldestDuringRun(t *testing.T) {
 }
 
 func TestAFinalFailureIsReportedToOnFailed(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		var failed []string
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
@@ -249,7 +249,7 @@ func TestAFinalFailureIsReportedToOnFailed(t *testing.T) {
 
 // A client that would drop messages is refused; they stay in the files.
 func TestAClientThatDropsIsRefused(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		for _, overflow := range []device.Overflow{device.OverflowFail, device.OverflowDropNewest,
 			device.OverflowDropOldest} {
@@ -266,7 +266,7 @@ func TestAClientThatDropsIsRefused(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		hub.Inject(fault.Fault{Kind: fault.Absent})
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Hour})
@@ -367,7 +367,7 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 	for name, every := range map[string]time.Duration{"fsync each": 0, "fsync later": time.Millisecond, "no fsync": -1} {
 		for _, cut := range []error{nil, syscall.EIO} {
 			t.Run(fmt.Sprint(name, ", truncate: ", cut), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, &outbox.Options{SyncEvery: every})
 					put(t, q, 0, 10)
@@ -406,7 +406,7 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 
 // With SyncEvery, messages are synced within that time, all together.
 func TestSyncEvery(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})
 		for range 3 {
 			put(t, q, 0, 100)
@@ -433,7 +433,7 @@ func TestTimesFarFromNowAreKept(t *testing.T) {
 
 // Messages that are done are released from memory.
 func TestMessagesThatAreDoneLeaveMemory(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		var body weak.Pointer[byte]
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -22,7 +22,7 @@ import (
 // Messages that the client still has when Run's context ends have no result: they wait for the next
 // Run.
 func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		away := hub.Inject(fault.Fault{Kind: fault.Absent})
 		failed := 0
@@ -58,7 +58,7 @@ func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 
 // A segment is deleted when its last message is done, and not before.
 func TestASegmentStaysForItsLastMessage(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		for n := range 8 { // two segments
@@ -86,7 +86,7 @@ func TestOnFailedThatDoesNotReturn(t *testing.T) {
 		"panicked: too bad": func() { panic("too bad") },
 	} {
 		t.Run(want, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				told := []string{}
 				q := openOn(t, newDisk(), &outbox.Options{OnFailed: func(m *transport.Message, _ error) {
 					told = append(told, m.ID)
@@ -113,7 +113,7 @@ func TestOnFailedThatDoesNotReturn(t *testing.T) {
 // Run continues.
 func TestRunReportsFilesThatCannotBeRead(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			d := newDisk()
 			q := openOn(t, d, nil)
 			put(t, q, 0, 5)
@@ -141,7 +141,7 @@ func failing(name string, err error) func(op) error {
 
 // A file that cannot be removed, as on Windows while it is being read, is removed later.
 func TestAFileThatCannotBeRemovedYet(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		d.on(failing("remove", syscall.EACCES))
@@ -164,7 +164,7 @@ func TestAFileThatCannotBeRemovedYet(t *testing.T) {
 
 // Put returns a failed fsync of the folder: the message would be lost with the file's name.
 func TestAFailedFsyncOfTheFolder(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		d.on(failing("syncfolder", syscall.EIO))
@@ -178,7 +178,7 @@ func TestAFailedFsyncOfTheFolder(t *testing.T) {
 
 // DropOldest also drops the active file, even if Puts wait for its fsync.
 func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		d.on(onSync(func() error { time.Sleep(time.Second); return nil }))
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
@@ -208,7 +208,7 @@ func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
 
 // DropOldest may delete a file that Run is about to open. Run continues with the next one.
 func TestDropOldestOfTheFileThatRunOpens(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
 		for n := range 8 {
@@ -244,7 +244,7 @@ func TestDropOldestOfTheFileThatRunOpens(t *testing.T) {
 
 // A client that panics leaks no goroutine of Run, and the next Run continues.
 func TestAClientThatPanics(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) { // reports leaked goroutines
+	testkit.Bubble(t, func(t *testing.T) { // reports leaked goroutines
 		q := openOn(t, newDisk(), nil)
 		put(t, q, 0, 3)
 		require.Panics(t, func() { _ = q.Run(t.Context(), panicking{}) })
@@ -260,7 +260,7 @@ func (panicking) Enqueue(context.Context, *transport.Message, *device.Receipt) e
 }
 
 func TestRunAfterClose(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), nil)
 		require.NoError(t, q.Close())
 		ran := make(chan error, 1)

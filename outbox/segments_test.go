@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 )
 
 // A segment that failed before its first record does not affect the next one with the same number.
 func TestASegmentThatFailsAtOnce(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		d.on(func(o op) error {
@@ -43,7 +43,7 @@ func TestASegmentThatFailsAtOnce(t *testing.T) {
 func TestASegmentWithoutARecord(t *testing.T) {
 	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				folder := t.TempDir()
 				q := open(t, folder, nil)
 				put(t, q, 0, old)
@@ -72,7 +72,7 @@ func TestAFileThatIsGone(t *testing.T) {
 			"all":    func(all []string) []string { return all },
 		} {
 			t.Run(fmt.Sprint(name, ", SyncEvery ", every), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					for _, kill := range []bool{false, true} {
 						o := &outbox.Options{MaxBytes: 1 << 20, SyncEvery: every, OnFailed: ignore}
 						d := newDisk()
@@ -115,7 +115,7 @@ func TestAFileThatIsGone(t *testing.T) {
 
 // A file is removed only when the mark is durable, so a power cut does not make it look lost.
 func TestAFileThatIsDoneIsNotMissed(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
 		for n := range 10 {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -54,7 +54,7 @@ func TestAStalledDiskBlocksNoCaller(t *testing.T) {
 				continue // Put does not wait for it
 			}
 			t.Run(fmt.Sprint(op, ", SyncEvery ", every), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, &outbox.Options{SyncEvery: every})
 					s := newStall(op)
@@ -92,7 +92,7 @@ func TestAStalledDiskBlocksNoCaller(t *testing.T) {
 
 // A stalled disk that recovers loses no message, and a withdrawn Put is not sent.
 func TestAStalledDiskGoesOn(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		s := newStall("write")
@@ -122,7 +122,7 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 func TestAStalledReadDoesNotBlockRun(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
 		t.Run(op, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				d := newDisk()
 				q := openOn(t, d, nil)
 				put(t, q, 0, 5)
@@ -150,7 +150,7 @@ func TestFsyncsRunOneAtATime(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Millisecond, time.Second} {
 		for _, failing := range []bool{false, true} {
 			t.Run(fmt.Sprint("SyncEvery ", every, ", failing ", failing), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					d := newDisk()
 					q := openOn(t, d, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
 					var running, calls atomic.Int32
@@ -197,7 +197,7 @@ func TestFsyncsRunOneAtATime(t *testing.T) {
 
 // Close returns after CloseTimeout even if OnFailed does not return.
 func TestCloseIsBounded(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		q := openOn(t, newDisk(), &outbox.Options{CloseTimeout: time.Second,
 			OnFailed: func(*transport.Message, error) { <-release }})
@@ -217,7 +217,7 @@ func TestCloseIsBounded(t *testing.T) {
 func TestAFailedCreateThatNobodyWaitsFor(t *testing.T) {
 	for _, end := range []string{"the context ends", "Close"} {
 		t.Run(end, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				d := newDisk()
 				q := openOn(t, d, nil)
 				release := make(chan struct{})
@@ -256,7 +256,7 @@ func TestAFailedCreateThatNobodyWaitsFor(t *testing.T) {
 // The cause of Run's context is never mistaken for an error of the disk.
 func TestACauseThatLooksLikeADiskError(t *testing.T) {
 	for i := range 200 {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			d := newDisk()
 			q := openOn(t, d, nil)
 			for n := range 5 {
@@ -284,7 +284,7 @@ func TestACauseThatLooksLikeADiskError(t *testing.T) {
 
 // A Put that gave up is not counted.
 func TestPutsThatGaveUpAreNotCounted(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		s := newStall("sync")

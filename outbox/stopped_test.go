@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -40,7 +40,7 @@ func TestAPolicyThatStopsRemovesNoMessage(t *testing.T) {
 		}, fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteTelemetry, Statuses: []int{429}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				hub := hubfixture.Open(t, nil, deviceID)
 				row.busy.Times = -1
 				busy := hub.Inject(row.busy)
@@ -72,7 +72,7 @@ func TestAPolicyThatStopsRemovesNoMessage(t *testing.T) {
 // When the client has stopped to connect, Run and Flush return its reason at once. Another Run
 // before the client is open hands nothing over. A client that is not open yet is waited for.
 func TestAClientThatGaveUpEndsRun(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		away := hub.Inject(fault.Fault{Kind: fault.Absent})
 		c := newClient(t, hub, &device.Options{RetryPolicy: threeRetries})
@@ -107,7 +107,7 @@ func TestAClientThatGaveUpEndsRun(t *testing.T) {
 // Run may begin before the client is opened, and still learns that it gave up.
 func TestRunBeforeTheClientIsOpened(t *testing.T) {
 	for _, gone := range []bool{false, true} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			hub := hubfixture.Open(t, nil, deviceID)
 			c := unopened(t, hub, mqtt.New(&mqtt.Options{Network: plain(hub, testbroker.PortMQTT)}),
 				&device.Options{RetryPolicy: threeRetries})
@@ -152,7 +152,7 @@ func TestWhatRemovesAMessage(t *testing.T) {
 				removes = scope == transport.ScopeOperation
 			}
 			t.Run(kind.String()+", "+scope.String(), func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					q := openOn(t, newDisk(), nil)
 					put(t, q, 0, 1)
 					failure := &transport.Error{Kind: kind, Scope: scope, Op: transport.OpSend}
@@ -183,7 +183,7 @@ func TestWhatRemovesAMessage(t *testing.T) {
 			})
 		}
 	}
-	bounded.Test(t, func(t *testing.T) { // not of this module
+	testkit.Bubble(t, func(t *testing.T) { // not of this module
 		q := openOn(t, newDisk(), nil)
 		put(t, q, 0, 1)
 		odd := errors.New("odd")
@@ -196,7 +196,7 @@ func TestWhatRemovesAMessage(t *testing.T) {
 // Flush tells how many messages failed, unless OnFailed has done so.
 func TestFlushTellsOfFailedMessages(t *testing.T) {
 	for _, o := range []*outbox.Options{nil, {OnFailed: ignore}} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			q := openOn(t, newDisk(), o)
 			put(t, q, 0, 3)
 			stop := start(q, &taker{})

@@ -1,14 +1,15 @@
 package provisioning
 
 import (
+	"strconv"
 	"time"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/operr"
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -29,13 +30,13 @@ const maxOperation = 1024
 
 // read interprets an answer. An error is a *transport.Error of Scope Operation.
 func read(a *Answer) (reading, error) {
-	after := min(max(a.RetryAfter, 0), retryafter.Max)
+	after := min(max(a.RetryAfter, 0), times.MaxRetryAfter)
 	r := reading{after: after}
 	switch {
 	case a.Status != 0 && statuscode.Of(a.Status, statuscode.Provisioning).About != statuscode.Fine:
 		return r, refusal(a.Status, after, a.Body, "message")
 	case len(a.Body) > MaxAnswer:
-		return r, violation("the answer has " + ascii.Itoa(len(a.Body)) + " bytes")
+		return r, violation("the answer has " + strconv.Itoa(len(a.Body)) + " bytes")
 	case !jsonscan.IsObject(a.Body):
 		return r, violation("the answer is not a JSON object" + hint("; a proxy or a captive portal may have given it"))
 	case a.Status == 0 && valueMember(a.Body, "errorCode") != nil:
@@ -43,11 +44,11 @@ func read(a *Answer) (reading, error) {
 	}
 	switch r.operation = stringMember(a.Body, "operationId"); {
 	case len(r.operation) > maxOperation:
-		return r, violation("the operation's id has " + ascii.Itoa(len(r.operation)) + " bytes")
+		return r, violation("the operation's id has " + strconv.Itoa(len(r.operation)) + " bytes")
 	case !utf8.ValidString(r.operation): // cannot stand in a poll over AMQP
 		return r, violation("the operation's id is not UTF-8")
 	case r.operation == ".", r.operation == "..": // would name another resource in a path
-		return r, violation("the operation's id is " + ascii.Quote(r.operation))
+		return r, violation("the operation's id is " + texts.Quote(r.operation))
 	}
 	state := valueMember(a.Body, "registrationState")
 	status := stringMember(a.Body, "status")
@@ -55,19 +56,19 @@ func read(a *Answer) (reading, error) {
 		status = stringMember(state, "status")
 	}
 	switch {
-	case ascii.EqualFold(status, "assigning"), ascii.EqualFold(status, "unassigned"), status == "" && a.Status == 202:
+	case texts.EqualFold(status, "assigning"), texts.EqualFold(status, "unassigned"), status == "" && a.Status == 202:
 		return r, nil
-	case ascii.EqualFold(status, "assigned"):
+	case texts.EqualFold(status, "assigned"):
 		var err error
 		r.assignment, err = readAssignment(state)
 		return r, err
 	}
 	r.over = true
 	switch {
-	case ascii.EqualFold(status, "disabled"), ascii.EqualFold(status, "blacklisted"):
+	case texts.EqualFold(status, "disabled"), texts.EqualFold(status, "blacklisted"):
 		return r, refused(transport.Forbidden, after, &transport.StatusError{Status: a.Status,
 			Meaning: "the enrollment is disabled", Hint: hint("enable the enrollment")})
-	case ascii.EqualFold(status, "failed"):
+	case texts.EqualFold(status, "failed"):
 		return r, refusal(a.Status, after, state, "errorMessage")
 	}
 	return r, refused(transport.Unknown, after, &transport.StatusError{Status: a.Status,

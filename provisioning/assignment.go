@@ -1,7 +1,7 @@
 package provisioning
 
 import (
-	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -24,7 +24,7 @@ type Assignment struct {
 }
 
 // DataReset reports whether the twin at the hub began anew.
-func (a *Assignment) DataReset() bool { return ascii.EqualFold(a.Substatus, "deviceDataReset") }
+func (a *Assignment) DataReset() bool { return texts.EqualFold(a.Substatus, "deviceDataReset") }
 
 // Credentials returns the credentials for the assigned hub, with the key that the service accepted.
 // With an issued certificate, or without keys, they have no Sign: the certificate in the options of

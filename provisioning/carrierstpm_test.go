@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
@@ -19,13 +19,13 @@ import (
 )
 
 // onEachTPMCarrier runs f for each carrier that attests a TPM, with an enrolled device.
-func onEachTPMCarrier(t *testing.T, f func(t *testing.T, s *service, id *provisioning.Identity, tpm *softtpm.TPM)) {
+func onEachTPMCarrier(t *testing.T, f func(t *testing.T, s *service, id *provisioning.Identity, tpm *testkit.TPM)) {
 	onEachCarrier(t, nil, func(t *testing.T, s *service) {
 		if _, ok := s.open(&s.network).(provisioning.TPMCarrier); !ok {
 			require.Equal(t, hubdata.MQTT, s.protocol)
 			return
 		}
-		tpm, err := softtpm.New()
+		tpm, err := testkit.NewTPM()
 		require.NoError(t, err)
 		id := s.identity(t, provisioning.TPMRegistrationID(tpm.EndorsementKey()), "")
 		id.TPM = tpm
@@ -37,7 +37,7 @@ func onEachTPMCarrier(t *testing.T, f func(t *testing.T, s *service, id *provisi
 
 // A device with a TPM registers, and sends with the key that the service gave it.
 func TestADeviceWithATPMSends(t *testing.T) {
-	onEachTPMCarrier(t, func(t *testing.T, s *service, id *provisioning.Identity, tpm *softtpm.TPM) {
+	onEachTPMCarrier(t, func(t *testing.T, s *service, id *provisioning.Identity, tpm *testkit.TPM) {
 		c := s.client(t, id, nil)
 		a, err := c.Register(t.Context())
 		require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestADeviceWithATPMSends(t *testing.T) {
 }
 
 func TestFailuresOfATPMOnEachCarrier(t *testing.T) {
-	onEachTPMCarrier(t, func(t *testing.T, s *service, id *provisioning.Identity, tpm *softtpm.TPM) {
+	onEachTPMCarrier(t, func(t *testing.T, s *service, id *provisioning.Identity, tpm *testkit.TPM) {
 		for _, key := range [][]byte{nil, []byte("short")} {
 			s.Inject(fault.Fault{Kind: fault.WrongChallenge, Bytes: key})
 			_, err := s.client(t, id, nil).Register(t.Context())
@@ -79,7 +79,7 @@ func TestFailuresOfATPMOnEachCarrier(t *testing.T) {
 			require.GreaterOrEqual(t, time.Since(began), 7*time.Second)
 		}
 
-		id.TPM, err = softtpm.New()
+		id.TPM, err = testkit.NewTPM()
 		require.NoError(t, err)
 		_, err = s.client(t, id, nil).Register(t.Context())
 		require.ErrorIs(t, err, transport.Unauthorized)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/pacing"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -120,7 +120,7 @@ func (c *Client) resolve() error {
 		case *d.value == 0:
 			*d.value = d.def
 		}
-		*d.value = timespan.Cap(*d.value)
+		*d.value = times.Cap(*d.value)
 	}
 	if o.Policy == nil {
 		o.Policy, c.paced = pacing.Register, true
@@ -171,7 +171,7 @@ func (c *Client) encode() error {
 
 func tooLarge(field string, size, limit int) *transport.Error {
 	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpRegister, Err: errors.New("options: " + field +
-		" makes " + ascii.Itoa(size) + " bytes; the service takes " + ascii.Itoa(limit))}
+		" makes " + strconv.Itoa(size) + " bytes; the service takes " + strconv.Itoa(limit))}
 }
 
 // Register registers the device and waits for its assignment. It ends when ctx does, or when the

@@ -1,9 +1,9 @@
 package provisioning
 
 import (
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/callback"
 )
 
@@ -61,7 +61,7 @@ type Event struct {
 func (e Event) String() string {
 	text := e.Step.String()
 	if e.Attempt > 0 {
-		text += ", attempt " + ascii.Itoa(e.Attempt)
+		text += ", attempt " + strconv.Itoa(e.Attempt)
 	}
 	if e.Delay > 0 {
 		text += " in " + e.Delay.Round(time.Millisecond).String()

@@ -10,8 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -115,8 +114,8 @@ func identity(t testing.TB) *provisioning.Identity {
 
 // inBubble runs f in fake time, in 2030.
 func inBubble(t *testing.T, f func(t *testing.T)) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		f(t)
 	})
 }

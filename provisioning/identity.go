@@ -8,7 +8,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -57,17 +57,17 @@ const (
 func (id *Identity) Validate() error {
 	switch {
 	case id.Endpoint != "" && !consistsOf(id.Endpoint, "-_.", maxHost):
-		return invalid("Endpoint " + ascii.Quote(id.Endpoint) + " is not a host name" +
+		return invalid("Endpoint " + texts.Quote(id.Endpoint) + " is not a host name" +
 			hint("; give it without scheme and port, or leave it empty for "+GlobalEndpoint))
 	case id.IDScope == "":
 		return invalid("IDScope is empty" + hint("; copy it from the overview of the provisioning service"))
 	case !consistsOf(id.IDScope, "-_.", maxID):
-		return invalid("IDScope " + ascii.Quote(id.IDScope) + " is not an ID scope" +
+		return invalid("IDScope " + texts.Quote(id.IDScope) + " is not an ID scope" +
 			hint("; give one such as \"0ne00ABCDEF\""))
 	case id.RegistrationID == "":
 		return invalid("RegistrationID is empty" + hint("; give the device's registration id"))
 	case !validRegistrationID(id.RegistrationID):
-		return invalid("RegistrationID " + ascii.Quote(id.RegistrationID) + registrationIDRule)
+		return invalid("RegistrationID " + texts.Quote(id.RegistrationID) + registrationIDRule)
 	case id.Sign == nil && id.SecondSign != nil:
 		return invalid("SecondSign is set without Sign" + hint("; set Sign first"))
 	case id.TokenLife != 0 && id.TokenLife < minTokenLife:
@@ -144,7 +144,7 @@ func (id *Identity) signer(second bool) func(context.Context, []byte) ([]byte, e
 // registration id under the group key.
 func DeriveKey(groupKey, registrationID string) (string, error) {
 	if !validRegistrationID(registrationID) {
-		return "", invalid("RegistrationID " + ascii.Quote(registrationID) + registrationIDRule)
+		return "", invalid("RegistrationID " + texts.Quote(registrationID) + registrationIDRule)
 	}
 	key, err := base64.StdEncoding.DecodeString(groupKey)
 	if err != nil || len(key) == 0 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -49,7 +49,7 @@ const (
 	maxUnnamed = 3
 	// maxWork is the longest life of an operation. It is more than the longest delay that the service
 	// can ask for.
-	maxWork = 2 * retryafter.Max
+	maxWork = 2 * times.MaxRetryAfter
 )
 
 // run makes attempts until one succeeds or a failure is final.

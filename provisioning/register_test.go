@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -459,11 +459,11 @@ func TestACSRNeedsTheNewVersionAndReturnsAChain(t *testing.T) {
 
 func TestNoGoroutineIsLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		before := bounded.Goroutines()
+		before := testkit.Goroutines()
 		_, err := register(t, newScript(say{status: 503}, say{status: 202, body: assigning},
 			say{status: 200, body: assigned}), nil)
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Equal(t, before, bounded.Goroutines())
+		require.Equal(t, before, testkit.Goroutines())
 	})
 }

@@ -5,8 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/pacing"
-	"github.com/hubline-iot/hubline/internal/retryafter"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
@@ -20,7 +19,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 		return Event{}, r.abandon(failure)
 	}
 	info := classify.Info{Verdict: classify.VerdictAgain, Kind: failure.Kind, Safe: classify.SafeYes,
-		After: min(failure.RetryAfter, retryafter.Max)}
+		After: min(failure.RetryAfter, times.MaxRetryAfter)}
 	slow := pacing.IsSlow(failure.Kind)
 	if !errfilter.Of(failure).Retry {
 		switch {
@@ -47,7 +46,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	case !d.Retry:
 		return Event{}, r.retriesEnded(d.Reason)
 	}
-	delay := timespan.Cap(max(d.Delay, info.After, 0))
+	delay := times.Cap(max(d.Delay, info.After, 0))
 	if slow && r.c.paced {
 		delay = max(delay, pacing.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
 	}

@@ -3,8 +3,8 @@
 package provisioning
 
 import (
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // peerText returns a text of the service as an error may show it.
@@ -15,7 +15,7 @@ const maxName = 100
 
 // quoted returns a text with a name of the service.
 func quoted(text, name string) string {
-	whole := peerText(text + ascii.Quote(name)) // a secret cut in two might not be recognized
+	whole := peerText(text + texts.Quote(name)) // a secret cut in two might not be recognized
 	if most := len(text) + maxName; len(whole) > most {
 		return whole[:most] + `..."`
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
@@ -55,7 +55,7 @@ func every(total int) retrypolicy.Policy {
 var bg = context.Background()
 
 func TestDoRetriesUntilItSucceeds(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		op := perform(transport.Network, transport.Timeout, nil)
 		if err := retrypolicy.Do(bg, every(5), op.run); err != nil {
 			t.Error(err)
@@ -65,7 +65,7 @@ func TestDoRetriesUntilItSucceeds(t *testing.T) {
 }
 
 func TestDoStops(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		lost := &transport.Error{Kind: transport.Network}
 		for _, c := range []struct {
 			name    string
@@ -111,7 +111,7 @@ func TestDoRunsNothingWithBadParameters(t *testing.T) {
 }
 
 func TestDoValueReturnsTheLastValue(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		n := 0
 		v, err := retrypolicy.DoValue(bg, every(3), func(context.Context) (int, error) {
 			if n++; n < 3 {
@@ -143,7 +143,7 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 		{time.Second, []time.Duration{0}},
 		{1, []time.Duration{0}},
 	} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(bg, c.deadline)
 			defer cancel()
 			told := 0
@@ -167,7 +167,7 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 }
 
 func TestDoEndsDuringADelay(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(bg)
 		time.AfterFunc(1300*time.Millisecond, func() { cancel(why) })
@@ -183,7 +183,7 @@ func TestDoEndsDuringADelay(t *testing.T) {
 
 // An attempt that the context ended has its own error; Do returns the real failure before it.
 func TestDoEndsDuringAnAttempt(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 1300*time.Millisecond)
 		defer cancel()
 		runs := 0
@@ -209,7 +209,7 @@ func TestDoEndsDuringAnAttempt(t *testing.T) {
 }
 
 func TestRetrierTimeoutEndsARunningAttempt(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		r := retrypolicy.Retrier{Policy: every(9), Timeout: 2500 * time.Millisecond}
 		began, runs := time.Now(), 0
 		err := r.Do(bg, func(ctx context.Context) error {
@@ -238,7 +238,7 @@ func TestRetrierTimeoutEndsARunningAttempt(t *testing.T) {
 }
 
 func TestRetrierAttemptTimeout(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		rec := open()
 		r := retrypolicy.Retrier{Policy: rec, AttemptTimeout: 300 * time.Millisecond}
 		began, runs := time.Now(), 0
@@ -269,7 +269,7 @@ func TestRetrierAttemptTimeout(t *testing.T) {
 }
 
 func TestRetrierOnce(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		dial := &transport.Error{Kind: transport.Network, Op: transport.OpDial}
 		for _, c := range []struct {
 			err    error
@@ -314,7 +314,7 @@ func TestRetrierLongPoll(t *testing.T) {
 			retrypolicy.ReasonOutOfAttempts},
 		{"not retryable", aws.Standard2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.ReasonNotRetryable},
 	} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			o := c.preset()
 			o.Attempts, o.Quota.Spent = c.total, c.spent
 			r := retrypolicy.Retrier{
@@ -332,7 +332,7 @@ func TestRetrierLongPoll(t *testing.T) {
 			}
 		})
 	}
-	bounded.Test(t, func(t *testing.T) { // N19, and a success: no delay
+	testkit.Bubble(t, func(t *testing.T) { // N19, and a success: no delay
 		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, aws.Standard2026()),
 			LongPoll: true, Rand: func() uint64 { return drawLast }}
 		op := perform(transport.Unavailable, nil)
@@ -355,7 +355,7 @@ func TestRetrierLongPoll(t *testing.T) {
 
 // A long poll that a gate refuses is slowed down too.
 func TestRetrierLongPollAtABreaker(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
 		r := retrypolicy.Retrier{Policy: b.Wrap(retrypolicy.NoRetry{}), LongPoll: true}
 		op := perform(transport.Network)
@@ -377,7 +377,7 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 
 // 200 callers wait at a breaker. After a successful probe they must not all return at once.
 func TestABreakerThatClosesSpreadsItsCallers(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		const callers = 200
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
 		p := b.Wrap(policytest.Again(time.Second))
@@ -461,7 +461,7 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 }
 
 func TestRetrierReportsRetriesAndPassesTheKey(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		rec := open()
 		var told []string
 		n := uint64(0)
@@ -521,7 +521,7 @@ func TestDoDrawsItsOwnNumbers(t *testing.T) {
 }
 
 func TestRetrierClassifyFallsThrough(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		odd := errors.New("odd")
 		r := retrypolicy.Retrier{Policy: every(3), Classify: classify.Chain(
 			func(err error) classify.Info { // overrides single errors
@@ -555,7 +555,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 }
 
 func TestGateBeforeTheFirstAttempt(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		rec := open()
 		op := perform(nil)
 		for _, c := range []struct{ says, want retrypolicy.Reason }{
@@ -598,7 +598,7 @@ func (w *waits) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		op := perform(transport.Network, nil)
 		if err := retrypolicy.Do(bg, &waits{left: 3}, op.run); err != nil {
 			t.Error(err)
@@ -633,7 +633,7 @@ func TestDoReportsAnAttemptThatPanics(t *testing.T) {
 }
 
 func TestRetrierIsForManyGoroutines(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		o := aws.Standard2026()
 		b := policytest.Bucketed(t, o, 500, 500)
 		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, o)}

@@ -1,7 +1,8 @@
 package retrypolicy
 
 import (
-	"github.com/hubline-iot/hubline/internal/ascii"
+	"strconv"
+
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -38,7 +39,7 @@ func (e *Error) Error() string {
 	case 1:
 		text += " after 1 retry"
 	default:
-		text += " after " + ascii.Itoa(e.Retries) + " retries"
+		text += " after " + strconv.Itoa(e.Retries) + " retries"
 	}
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()

@@ -3,7 +3,7 @@ package retrypolicy
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
@@ -60,11 +60,11 @@ func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
 	c = max(c, 0)
 	r := c
 	if jd >= 0 {
-		low := c - timespan.Part(c, jd)
-		high := c - timespan.Part(c, ju)
+		low := c - times.Part(c, jd)
+		high := c - times.Part(c, ju)
 		r = low
 		if high > low {
-			r += timespan.Drawn(high-low, draw)
+			r += times.Drawn(high-low, draw)
 		}
 	}
 	return delay.Growth(x, uint64(r), least, most)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -21,7 +21,7 @@ import (
 )
 
 func TestTheClockIsSetToTheMiddleOfTheRoundTrip(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		var seen []Attempt
 		n := servers{"a": {now: truth, there: 200 * time.Millisecond, back: 400 * time.Millisecond}}
 		c := newClock(t, n, Options{OnAttempt: func(a Attempt) { seen = append(seen, a) }})
@@ -62,7 +62,7 @@ func TestAnAnswerThatIsNotAcceptedLeavesTheClock(t *testing.T) {
 		"a one-byte message": {&timeServer{silent: true, before: [][]byte{{0x24}}}, transport.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				n := servers{}
 				if c.server != nil {
 					c.server.now = truth
@@ -82,7 +82,7 @@ func TestAnAnswerThatIsNotAcceptedLeavesTheClock(t *testing.T) {
 }
 
 func TestStrayDatagramsAreIgnored(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		forged := good(truth().AddDate(5, 0, 0)) // for another request
 		n := servers{"a": {now: truth, before: [][]byte{forged, {}, {1}, make([]byte, 2000)}}}
 		c := newClock(t, n, Options{})
@@ -92,7 +92,7 @@ func TestStrayDatagramsAreIgnored(t *testing.T) {
 }
 
 func TestTheNextServerIsAskedAndNoneTooOften(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		n := servers{"a": {now: truth, silent: true}, "b": {now: truth, silent: true}, "c": {now: truth, silent: true}}
 		c := newClock(t, n, Options{Servers: []string{"a", "b", "c"}})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -114,7 +114,7 @@ func TestTheNextServerIsAskedAndNoneTooOften(t *testing.T) {
 }
 
 func TestOneServerIsNotAskedTooOften(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		n := servers{"a": {now: truth, change: func(p []byte) { p[0] |= 0xc0 }}}
 		c := newClock(t, n, Options{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Immediately{}}})
 		begin := time.Now()
@@ -128,7 +128,7 @@ func TestOneServerIsNotAskedTooOften(t *testing.T) {
 }
 
 func TestAServerGetsFewerRequestsWhenItAsks(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		n := servers{"a": {now: truth, change: func(p []byte) { p[1] = 0; copy(p[12:], "RATE") }}}
 		c := newClock(t, n, Options{Policy: retrypolicy.MaxAttempts{Total: 16, Policy: retrypolicy.Immediately{}}})
 		require.ErrorIs(t, c.Sync(t.Context()), transport.Throttled)
@@ -143,7 +143,7 @@ func TestAServerGetsFewerRequestsWhenItAsks(t *testing.T) {
 }
 
 func TestAServerThatDeniesIsNotAskedForADay(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		deny := func(p []byte) { p[1] = 0; copy(p[12:], "DENY") }
 		n := servers{"a": {now: truth, change: deny}, "b": {now: truth, silent: true}}
 		c := newClock(t, n, Options{Servers: []string{"a", "b"},
@@ -173,7 +173,7 @@ func TestAServerThatDeniesIsNotAskedForADay(t *testing.T) {
 }
 
 func TestAServerThatLiesIsOutvoted(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		wrong := func() time.Time { return truth().AddDate(1, 0, 0) }
 		near := func() time.Time { return truth().Add(4 * time.Second) }
 		n := servers{"a": {now: wrong}, "b": {now: truth}, "c": {now: near}}
@@ -198,7 +198,7 @@ func TestAServerThatLiesIsOutvoted(t *testing.T) {
 
 // A clock that is right already has an offset near 0, like a server that has not answered.
 func TestAServerThatHasNotAnsweredHasNoVote(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		n := servers{"a": {now: truth}, "b": {now: truth, silent: true}}
 		c := newClock(t, n, Options{Servers: []string{"a", "b"}, Quorum: 2, Now: truth,
 			Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Immediately{}}})
@@ -217,7 +217,7 @@ func TestTheContextEndsEveryWait(t *testing.T) {
 		"before the request": {servers{"a": {now: truth, silent: true}}, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				clock := newClock(t, c.n, Options{})
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(c.after, cancel)
@@ -231,7 +231,7 @@ func TestTheContextEndsEveryWait(t *testing.T) {
 }
 
 func TestRunKeepsTheClockRight(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		slow := func() time.Time {
 			return time.Now().Add(-time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) / 1000)
 		}
@@ -267,7 +267,7 @@ func (c *Clock) timerStopped() error {
 
 // A client waits while the clock is unset, and connects soon after.
 func TestAClientConnectsOnceTheClockIsSet(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub, err := testbroker.New(&testbroker.Options{Now: truth})
 		require.NoError(t, err)
 		defer hub.Close()

@@ -3,10 +3,11 @@ package transport
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // Credentials name a device (or one of its modules) and its hub, and make the tokens that
@@ -73,7 +74,7 @@ func (t Token) String() string {
 	if t.Expires.IsZero() {
 		return "token (hidden)"
 	}
-	return "token (hidden, expires " + string(ascii.AppendInt(nil, t.Expires.Unix())) + ")"
+	return "token (hidden, expires " + string(strconv.AppendInt(nil, t.Expires.Unix(), 10)) + ")"
 }
 
 // GoString is String.
@@ -301,4 +302,4 @@ func alphanumeric(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9'
 }
 
-func quote(s string) string { return ascii.Quote(s) }
+func quote(s string) string { return texts.Quote(s) }

@@ -5,9 +5,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/internal/sizelimit"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // MaxMessageSize is the maximum size of a telemetry message, as returned by Message.Size: 256 KB.
@@ -101,7 +100,7 @@ const timeSize = len("2030-01-01T00:00:00.000Z")
 // error names the first invalid field and the fix.
 func (m *Message) Validate() error {
 	if m.Size() > MaxMessageSize {
-		return &Error{Kind: TooLarge, Op: OpSend, Err: sizelimit.Error(m.Size(), len(m.Body), MaxMessageSize)}
+		return &Error{Kind: TooLarge, Op: OpSend, Err: errors.New(texts.TooLarge(m.Size(), len(m.Body), MaxMessageSize))}
 	}
 	for _, f := range [...]struct{ name, value string }{
 		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType},
@@ -170,7 +169,7 @@ func repeated(properties []Property) string {
 	}
 	for i := range properties {
 		for j := range i {
-			if ascii.EqualFold(properties[i].Name, properties[j].Name) {
+			if texts.EqualFold(properties[i].Name, properties[j].Name) {
 				return properties[i].Name
 			}
 		}
@@ -182,7 +181,7 @@ func repeated(properties []Property) string {
 func repeatedOfMany(properties []Property) string {
 	seen := make(map[string]bool, len(properties))
 	for i := range properties {
-		name := ascii.ToLower(properties[i].Name)
+		name := texts.ToLower(properties[i].Name)
 		if seen[name] {
 			return properties[i].Name
 		}
@@ -208,11 +207,11 @@ var reservedNames = [...]string{
 
 func reserved(name string) bool {
 	const prefix = "iothub-"
-	if name[0] == '$' || len(name) >= len(prefix) && ascii.EqualFold(name[:len(prefix)], prefix) {
+	if name[0] == '$' || len(name) >= len(prefix) && texts.EqualFold(name[:len(prefix)], prefix) {
 		return true
 	}
 	for _, r := range reservedNames {
-		if ascii.EqualFold(name, r) {
+		if texts.EqualFold(name, r) {
 			return true
 		}
 	}

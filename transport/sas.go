@@ -6,10 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // SharedKey returns a signer for Credentials.Sign with the given key, in base64 as a hub shows it.
@@ -36,27 +36,27 @@ func SharedKey(base64Key string) (func(ctx context.Context, text []byte) ([]byte
 func SignToken(ctx context.Context, sign func(context.Context, []byte) ([]byte, error), resource, keyName string,
 	expires time.Time) (Token, error) {
 	seconds := expires.Unix()
-	toSign := percent.Append(make([]byte, 0, 2*len(resource)+16), resource)
+	toSign := texts.AppendEscaped(make([]byte, 0, 2*len(resource)+16), resource)
 	encoded := len(toSign)
 	toSign = append(toSign, '\n')
-	toSign = ascii.AppendInt(toSign, seconds)
+	toSign = strconv.AppendInt(toSign, seconds, 10)
 	mac, err := sign(ctx, toSign)
 	if err != nil {
 		return Token{}, err
 	}
 
 	sig := base64.StdEncoding.EncodeToString(mac)
-	text := make([]byte, 0, len("SharedAccessSignature sr=&sig=&se=&skn=")+len(toSign)+percent.Size(sig)+
-		percent.Size(keyName))
+	text := make([]byte, 0, len("SharedAccessSignature sr=&sig=&se=&skn=")+len(toSign)+texts.EscapedSize(sig)+
+		texts.EscapedSize(keyName))
 	text = append(text, "SharedAccessSignature sr="...)
 	text = append(text, toSign[:encoded]...)
 	text = append(text, "&sig="...)
-	text = percent.Append(text, sig)
+	text = texts.AppendEscaped(text, sig)
 	text = append(text, "&se="...)
 	text = append(text, toSign[encoded+1:]...)
 	if keyName != "" {
 		text = append(text, "&skn="...)
-		text = percent.Append(text, keyName)
+		text = texts.AppendEscaped(text, keyName)
 	}
 	return Token{Text: Hide(string(text)), Expires: time.Unix(seconds, 0)}, nil
 }

@@ -1,6 +1,6 @@
 package transport
 
-import "github.com/hubline-iot/hubline/internal/ascii"
+import "strconv"
 
 // StatusError is a refusal with an HTTP status: by a hub, over HTTPS or in a reply about the twin;
 // by blob storage; by the provisioning service, over any protocol; by a server that refuses the
@@ -33,12 +33,12 @@ type StatusError struct {
 
 // Error returns the known fields, in their order.
 func (e *StatusError) Error() string {
-	text := e.Service + " answered " + ascii.Itoa(e.Status)
+	text := e.Service + " answered " + strconv.Itoa(e.Status)
 	if e.Meaning != "" {
 		text += " (" + e.Meaning + ")"
 	}
 	if e.Code != 0 {
-		text += ", code " + ascii.Itoa(e.Code)
+		text += ", code " + strconv.Itoa(e.Code)
 	}
 	if e.Name != "" {
 		text += " " + e.Name

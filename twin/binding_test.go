@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -223,7 +223,7 @@ func TestATwinOfAModule(t *testing.T) {
 }
 
 func TestAChangeThatCannotBeApplied(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		why := errors.New("no such level")
 		var applied []string
@@ -267,7 +267,7 @@ func TestAChangeThatCannotBeApplied(t *testing.T) {
 
 // Two values that contradict each other: the one that Check names is refused, the rest is in force.
 func TestCheckSeesTheRest(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		b, err := twin.Bind(f, &twin.Options[settings]{Default: usual(), Check: func(s settings) error {
 			if s.Level == "debug" && s.Interval < 10 {
@@ -290,7 +290,7 @@ func TestCheckSeesTheRest(t *testing.T) {
 }
 
 func TestAFailedAnswerIsSentAgain(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		var seen errorsSeen
 		b, err := twin.Bind(f, &twin.Options[settings]{Default: usual(), OnError: seen.add})
@@ -324,7 +324,7 @@ func TestAFailedAnswerIsSentAgain(t *testing.T) {
 }
 
 func TestCloseEndsAnswersAndTheHandler(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		b, err := twin.Bind(f, &twin.Options[settings]{Default: usual()})
 		require.NoError(t, err)
@@ -332,10 +332,10 @@ func TestCloseEndsAnswersAndTheHandler(t *testing.T) {
 		f.deliver(t.Context(), 1, true, `{"interval":5}`)
 		synctest.Wait()
 		require.Equal(t, 1, b.Value().Window.From)
-		before := bounded.Goroutines()
+		before := testkit.Goroutines()
 		b.Close()
 		synctest.Wait()
-		require.Less(t, bounded.Goroutines(), before)
+		require.Less(t, testkit.Goroutines(), before)
 		require.Nil(t, f.handle)
 		require.Equal(t, 5, b.Value().Interval)
 		b.Close()
@@ -344,7 +344,7 @@ func TestCloseEndsAnswersAndTheHandler(t *testing.T) {
 
 // The end of the client's context, as in Client.Close, ends answers that wait to be sent again.
 func TestTheEndOfTheClientEndsAnswers(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		_, err := twin.Bind(f, &twin.Options[settings]{Default: usual()})
 		require.NoError(t, err)
@@ -352,16 +352,16 @@ func TestTheEndOfTheClientEndsAnswers(t *testing.T) {
 		f.set(func(f *fake) { f.fail = slices.Repeat([]error{errors.New("down")}, 3) })
 		f.deliver(ctx, 1, true, `{}`)
 		synctest.Wait()
-		before := bounded.Goroutines()
+		before := testkit.Goroutines()
 		cancel()
 		synctest.Wait()
-		require.Equal(t, before-1, bounded.Goroutines())
+		require.Equal(t, before-1, testkit.Goroutines())
 		f.deliver(ctx, 2, true, `{"interval":5}`)
 	})
 }
 
 func TestDesiredPropertiesAreBounded(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		var seen errorsSeen
 		b, err := twin.Bind(f, &twin.Options[struct {
@@ -418,7 +418,7 @@ func TestMistakesAreErrorsOfBind(t *testing.T) {
 
 // A value of the last run is in force until the hub's is known.
 func TestTheValueAtTheStart(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		f := newFake()
 		b, err := twin.Bind(f, &twin.Options[settings]{Default: usual(), Start: &settings{7, "debug", window{2, 3}}})
 		require.NoError(t, err)
@@ -435,7 +435,7 @@ func FuzzDesired(f *testing.F) {
 	f.Add([]byte(`{"window":[],"level":{"a":null}}`), []byte(`{"window":null,"$version":3,"":1}`))
 	f.Add([]byte(`{"window":{"__t":"c","from":1}}`), []byte(`{"interval":1e999,"level":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			hub := newFake()
 			b, err := twin.Bind(hub, &twin.Options[settings]{Default: usual(), Check: check})
 			require.NoError(t, err)

@@ -13,9 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -73,8 +72,8 @@ func connect(t *testing.T, hub *testbroker.Hub, connection string) *device.Clien
 // bubble runs a test in fake time with a hub and its device "dev-1".
 func bubble(t *testing.T, f func(t *testing.T, hub *testbroker.Hub, dev hubdata.Device)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		hub, dev := hubfixture.OpenDevice(t, nil, "dev-1")
 		f(t, hub, dev)
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -147,7 +147,7 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 }
 
 func TestTheTimeOfACall(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		r := registry{}
 		wait := func(ctx context.Context, _ struct{}) (int, error) {
 			<-ctx.Done()
@@ -164,7 +164,7 @@ func TestTheTimeOfACall(t *testing.T) {
 }
 
 func TestCallsBeyondTheLimitAreRefused(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		r := registry{}
 		release := make(chan struct{})
 		wait := func(context.Context, struct{}) (int, error) { <-release; return 1, nil }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/flashsim"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -241,7 +241,7 @@ func TestAnImageThatWasNeverConfirmedIsNoFallback(t *testing.T) {
 }
 
 func TestAnOutageIsWaitedFor(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		o := r.options()
 		o.Policy = nil
@@ -299,7 +299,7 @@ func TestABrokenAnswerIsAskedForAgain(t *testing.T) {
 }
 
 func TestTheContextEndsADownload(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		o := r.options()
 		o.Policy = nil

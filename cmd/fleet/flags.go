@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/fleet"
-	"github.com/hubline-iot/hubline/internal/nearest"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // settings are the flags.
@@ -93,7 +93,7 @@ func explained(err error, flags *flag.FlagSet) error {
 	}
 	var names []string
 	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	return fmt.Errorf("flag -%s: there is none; %s-h lists them all", name, nearest.Flag(name, names))
+	return fmt.Errorf("flag -%s: there is none; %s-h lists them all", name, texts.NearestFlag(name, names))
 }
 
 // check reports flags that are out of range or contradict each other. set has those of the command

@@ -9,11 +9,11 @@ import (
 )
 
 //go:embed help/*.txt
-var texts embed.FS
+var helpTexts embed.FS
 
 // helpText returns the text of a command or a topic.
 func helpText(name string) string {
-	text, err := texts.ReadFile("help/" + name + ".txt")
+	text, err := helpTexts.ReadFile("help/" + name + ".txt")
 	if err != nil {
 		panic(err) // a name in this program that no file has
 	}

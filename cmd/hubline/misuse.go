@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hubline-iot/hubline/internal/nearest"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // below returns the path of a command without the program's name.
@@ -56,7 +56,7 @@ func flagError(c *cobra.Command, err error) error {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
-		return usage("unknown flag -%s; %s%s lists them all", name, nearest.Flag(name, names), help)
+		return usage("unknown flag -%s; %s%s lists them all", name, texts.NearestFlag(name, names), help)
 	case errors.As(err, &value):
 		f := value.GetFlag()
 		if form := valueForms[f.Value.Type()]; form != "" {

@@ -10,8 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
@@ -32,8 +31,8 @@ func TestAnUploadWithoutAnAnswerEndsInTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				faketime.Start()
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
 				s := newShell(t, nil)
 				spoil(s)
 				begin := time.Now()
@@ -48,8 +47,8 @@ func TestAnUploadWithoutAnAnswerEndsInTime(t *testing.T) {
 
 // -connect-timeout is over with the first answer: an upload takes as long as it needs.
 func TestASlowUploadIsNotCut(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		s := newShell(t, nil)
 		s.hub.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: 15 * time.Second, Times: -1})
 		require.Equal(t, exitOK, s.runIn(t.Context(), "upload", "-connect-timeout", "10s", "tool_test.go"), s.log.String())

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hubline-iot/hubline/internal/nearest"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // maxConfig bounds a file of flags, in bytes.
@@ -60,7 +60,7 @@ func (s *configSettings) read(f *flag.FlagSet) error {
 		fl := f.Lookup(name)
 		if fl == nil || slices.Contains(notInFile, name) {
 			return fmt.Errorf("flag -config: %s: %s is no flag that a file can have; %s-h lists them all", s.file,
-				name, nearest.Name(strings.TrimLeft(name, "-"), inFile(f)))
+				name, texts.NearestName(strings.TrimLeft(name, "-"), inFile(f)))
 		}
 		values, err := valuesOf(fl, members[name])
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -219,7 +219,7 @@ func TestLinesAboutProvisioning(t *testing.T) {
 
 // A device with a TPM registers over AMQP and HTTPS. Its key is not printed.
 func TestAnEnrollmentWithATPM(t *testing.T) {
-	tpm, err := softtpm.New()
+	tpm, err := testkit.NewTPM()
 	require.NoError(t, err)
 	p := start(t, "-dps-retry-after", "0s", "-tpm", "sensor-1="+base64.StdEncoding.EncodeToString(tpm.EndorsementKey()))
 	require.Equal(t, []readyEnrollment{{ID: "sensor-1"}}, p.ready.DPS.Enrolled)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 )
 
 // dpsSettings are the flags about a provisioning service (DPS).
@@ -73,8 +73,8 @@ func (s *dpsSettings) flags(f *flag.FlagSet) {
 	noting("dps-retry-after", "the `delay` between the polls of a registration, in whole seconds (default 3s)",
 		func(v string) error {
 			d, err := time.ParseDuration(v)
-			if err != nil || d < 0 || d > retryafter.Max || d%time.Second != 0 {
-				return fmt.Errorf("want whole seconds, from 0s to %v", retryafter.Max)
+			if err != nil || d < 0 || d > times.MaxRetryAfter || d%time.Second != 0 {
+				return fmt.Errorf("want whole seconds, from 0s to %v", times.MaxRetryAfter)
 			}
 			s.after = cmp.Or(d, -1)
 			return nil

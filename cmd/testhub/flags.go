@@ -8,7 +8,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/hubline-iot/hubline/internal/nearest"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -132,7 +132,7 @@ func explained(err error, f *flag.FlagSet) error {
 	}
 	var names []string
 	f.VisitAll(func(fl *flag.Flag) { names = append(names, fl.Name) })
-	return fmt.Errorf("flag -%s: there is none; %s-h lists them all", name, nearest.Flag(name, names))
+	return fmt.Errorf("flag -%s: there is none; %s-h lists them all", name, texts.NearestFlag(name, names))
 }
 
 // complete sets the default addresses and checks the settings as far as possible without opening

@@ -420,10 +420,9 @@ func TestProbesOnACortexM3(t *testing.T) {
 // that need no more RAM and only the available libraries.
 var tested = map[string][]string{
 	"errfilter":           {"errfilter_test.go"},
-	"internal/ascii":      {"ascii_test.go"},
+	"internal/texts":      {"ascii_test.go", "percent_test.go"},
 	"internal/errchain":   {"same_test.go"},
-	"internal/timespan":   {"fraction_test.go"},
-	"internal/percent":    {"percent_test.go"},
+	"internal/times":      {"fraction_test.go"},
 	"retrypolicy":         {"exponential_test.go", "policy_test.go"},
 	"internal/mqttpacket": {"golden_test.go"},
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // The library dereferences the credit of a flow even if it is missing.
@@ -102,7 +102,7 @@ func TestADispositionAfterTheDetachIsDropped(t *testing.T) {
 
 // The library queues frames for an abandoned link.
 func TestFlowsAreBounded(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := newTestScreen(t)
 		b := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(0)), Handle: wire.Some(uint32(11))}, nil)
 		for range 3 {

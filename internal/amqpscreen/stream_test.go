@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // pipe returns a stream and its peer.
@@ -34,7 +34,7 @@ func pipe(t *testing.T) (*Stream, *memconn.Conn) {
 
 // Writes never block and are sent together; a sender of much data waits for room.
 func TestWritesDoNotBlock(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
@@ -62,7 +62,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 
 // A peer that does not read ends the stream, after any kind of write.
 func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
@@ -81,7 +81,7 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 
 // Bytes written before Close are sent.
 func TestCloseSendsWhatIsBuffered(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s, far := pipe(t)
 		_, err := s.Write([]byte("goodbye"))
 		require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestReadErrors(t *testing.T) {
 		"junk":   {func(far *memconn.Conn) { _, _ = far.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) }, ErrNotAMQP},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				s, far := pipe(t)
 				c.end(far)
 				_, err := s.Read(make([]byte, 100))
@@ -117,7 +117,7 @@ func TestReadErrors(t *testing.T) {
 
 // A frame that arrives slowly, and one that the library does not get, reset the idle time-out.
 func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s, far := pipe(t)
 		empty := []byte{0, 0, 0, 8, 2, 0, 0, 0}
 		last := []byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x18, 0x45}
@@ -146,7 +146,7 @@ func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
 // Reading stops while the peer does not read the answers to its frames, so that answers do not fill
 // the memory.
 func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(1 << 10)
 		defer far.Close()
@@ -185,7 +185,7 @@ func TestFramesPassInAnyPieces(t *testing.T) {
 		want = nil
 		for _, step := range []int{1, 3, 7, 100, 4096, len(all)} {
 			for _, size := range []int{1, 5, 512, 1 << 17} {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					s, far := pipe(t)
 					go func() {
 						for rest := all; len(rest) > 0; {

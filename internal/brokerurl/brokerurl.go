@@ -23,9 +23,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/pasted"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -135,7 +133,7 @@ const example = "mqtts://user:password@broker.example:8883/?device=NAME&telemetr
 // Parse parses the URL s of a broker that speaks protocol p. It strips space and quotation marks
 // around s.
 func Parse(p Protocol, s string) (*URL, error) {
-	s, whole := pasted.Unquote(s)
+	s, whole := texts.Unquote(s)
 	switch {
 	case !whole:
 		return nil, bad("it begins with a quotation mark and does not end with one; copy it whole")
@@ -181,7 +179,7 @@ func Parse(p Protocol, s string) (*URL, error) {
 }
 
 func noScheme(s string) error {
-	if name, _, _ := strings.Cut(s, "="); ascii.EqualFold(strings.TrimSpace(name), "HostName") {
+	if name, _, _ := strings.Cut(s, "="); texts.EqualFold(strings.TrimSpace(name), "HostName") {
 		return bad("this is the connection string of a hub's device; parse it with device.ParseConnectionString")
 	}
 	return bad("it has no scheme; write one such as " + example)
@@ -191,7 +189,7 @@ func noScheme(s string) error {
 func (u *URL) readScheme(p Protocol, scheme string) (port string, err error) {
 	var names []string
 	for _, k := range schemes {
-		if ascii.EqualFold(scheme, k.name) {
+		if texts.EqualFold(scheme, k.name) {
 			if k.protocol != p {
 				return "", bad("its scheme " + k.name + " is for " + k.protocol.String() + "; use ParseBroker of a transport " +
 					"for " + k.protocol.String())
@@ -204,12 +202,12 @@ func (u *URL) readScheme(p Protocol, scheme string) (port string, err error) {
 		}
 	}
 	for _, f := range foreignSchemes {
-		if ascii.EqualFold(scheme, f.name) {
+		if texts.EqualFold(scheme, f.name) {
 			return "", bad("its scheme is " + f.name + "; " + f.advice)
 		}
 	}
 	for _, name := range names {
-		if pasted.OneEditApart(scheme, name) {
+		if texts.OneEditApart(scheme, name) {
 			return "", bad("its scheme is not known; did you mean " + name + "?")
 		}
 	}
@@ -327,7 +325,7 @@ func decode(part, raw string) (string, error) {
 			return "", bad(part + " has a letter outside ASCII; write it percent-encoded, as %C3%BC for \u00fc")
 		}
 	}
-	text, ok := percent.Decode(nil, raw)
+	text, ok := texts.AppendUnescaped(nil, raw)
 	switch {
 	case !ok:
 		return "", bad(part + " has a '%' without two hexadecimal digits behind it; write a '%' as %25")

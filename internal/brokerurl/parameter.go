@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/pasted"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -134,7 +133,7 @@ func (u *URL) readParameters(p Protocol, query string) error {
 // find returns the index of the parameter called name, -1 if there is none.
 func find(name string) int {
 	for i := range Parameters {
-		if ascii.EqualFold(name, Parameters[i].Name) {
+		if texts.EqualFold(name, Parameters[i].Name) {
 			return i
 		}
 	}
@@ -151,7 +150,7 @@ func unknown(p Protocol, name string) string {
 		if k.Protocols&p == 0 {
 			continue
 		}
-		if pasted.OneEditApart(plain(name), plain(k.Name)) {
+		if texts.OneEditApart(plain(name), plain(k.Name)) {
 			return " is not known; did you mean " + k.Name + "?"
 		}
 		names = append(names, k.Name)
@@ -217,8 +216,8 @@ func addCommands(u *URL, value string) string {
 
 func setFlag(field func(*URL) *bool) func(*URL, string) string {
 	return func(u *URL, value string) string {
-		*field(u) = ascii.EqualFold(value, "true")
-		if !*field(u) && !ascii.EqualFold(value, "false") {
+		*field(u) = texts.EqualFold(value, "true")
+		if !*field(u) && !texts.EqualFold(value, "false") {
 			return "is neither true nor false; give one of them"
 		}
 		return ""
@@ -264,7 +263,7 @@ func setVersion(u *URL, value string) string {
 func setSessionExpiry(u *URL, value string) string {
 	n, ok := seconds(value, 1<<32-2)
 	switch {
-	case ascii.EqualFold(value, "never"):
+	case texts.EqualFold(value, "never"):
 		n = NoExpiry
 	case ok && n == 0:
 		return "is 0; write clean-session=true for a session that ends with the connection"

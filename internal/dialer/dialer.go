@@ -17,7 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/clientcert"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -82,7 +82,7 @@ func (d *Dialer) Resolve() error {
 	case !p.HTTP && o.WriteTimeout == 0:
 		o.WriteTimeout = defaultWriteTimeout
 	}
-	o.WriteTimeout = timespan.Cap(o.WriteTimeout)
+	o.WriteTimeout = times.Cap(o.WriteTimeout)
 	if o.Dial == nil {
 		o.Dial = directDial
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -95,7 +95,7 @@ func TestTheDialFunctionGetsTheTimeoutAsItsDeadline(t *testing.T) {
 		"through a proxy": func(_ *url.URL, direct netopt.DialFunc) (netopt.DialFunc, error) { return direct, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				var got time.Time
 				d := Dialer{Protocol: proto, Timeout: 20 * time.Second, Network: netopt.Options{Plaintext: true, Proxy: proxy,
 					Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -84,7 +84,7 @@ func (b *bundle) roots(_ context.Context, refused error) (*x509.CertPool, error)
 func withBundle(t *testing.T, f func(t *testing.T, h *hubfixture.Broker, b *bundle, c *device.Client)) {
 	for _, s := range stacks {
 		t.Run(s.name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h := hubfixture.New(t)
 				b := newBundle(t, h.Hub)
 				creds := h.CredsWith(t, "")
@@ -134,7 +134,7 @@ func TestEachTransportVerifiesTheHostWithRootsThatChange(t *testing.T) {
 // Roots of StorageTLS hold for storage, without RootCAs.
 func TestUploadsUseRootsThatChange(t *testing.T) {
 	for _, own := range []bool{false, true} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			h := hubfixture.New(t)
 			b := newBundle(t, h.Hub)
 			b.renewed.Store(true)

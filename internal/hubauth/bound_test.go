@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -34,7 +34,7 @@ const (
 // inYear2030 runs f in 2030, a plausible time for a clock that is set.
 func inYear2030(t *testing.T, f func(t *testing.T, creds *transport.Credentials)) {
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 		require.NoError(t, err)
 		f(t, &transport.Credentials{Host: "h", DeviceID: "d", Sign: sign, TokenLife: 10 * time.Minute})

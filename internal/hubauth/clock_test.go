@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -24,7 +24,7 @@ func TestTheFirstAnswerMayBeSlow(t *testing.T) {
 	const trip = 2 * time.Minute // the default time limit of a request
 	for ahead := -3 * time.Minute; ahead <= 3*time.Minute; ahead += 10 * time.Second {
 		for _, written := range []time.Duration{0, trip / 4, trip / 2, trip} {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				row := fmt.Sprint(ahead, " ", written)
 				var c Clock
 				sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
@@ -62,7 +62,7 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 		"hours ahead":  3 * time.Hour,
 		"hours behind": -3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				var c Clock
 				c.Learn(says(0), nil, time.Now(), time.Now())
 				e := *c.latest.Load() // as if the clock had been wrong when the estimate was made
@@ -88,7 +88,7 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 
 // The next answer corrects a step that is within the tolerance of tokens.
 func TestASmallStepIsLearnt(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		var c Clock
 		c.Learn(says(10*time.Minute), nil, time.Now(), time.Now())
 		e := *c.latest.Load()

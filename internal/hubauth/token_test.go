@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // Two concurrent requests with the same token are refused: both may try another one, in either
 // order.
 func TestOneTokenRefusedTwice(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 		require.NoError(t, err)
 		all := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, new(Clock))
@@ -46,7 +46,7 @@ func TestOneTokenRefusedTwice(t *testing.T) {
 // A token that cannot be renewed is not asked for again, though its end is known.
 func TestAFixedTokenIsAskedForOnce(t *testing.T) {
 	for _, fixed := range []bool{true, false} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			asked := 0
 			creds := &transport.Credentials{Host: "h", DeviceID: "d",
 				Token: func(context.Context) (transport.Token, error) {

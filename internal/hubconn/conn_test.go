@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -41,14 +41,14 @@ func request(header http.Header) *hubconn.Request {
 
 // An exchange that fails before its first byte was written was not sent; any other one was.
 func TestNothingWasSentBeforeTheFirstByte(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		conn, _ := dial(t)
 		_, err := conn.Exchange(t.Context(), request(http.Header{"X": {"a\nb"}})) // net/http refuses it
 		require.Error(t, err)
 		conn.Close()
 		require.False(t, conn.Sent())
 	})
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		conn, far := dial(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -61,7 +61,7 @@ func TestNothingWasSentBeforeTheFirstByte(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(text), "POST / HTTP/1.1")
 	})
-	bounded.Test(t, func(t *testing.T) { // the exchange before does not count
+	testkit.Bubble(t, func(t *testing.T) { // the exchange before does not count
 		conn, far := dial(t)
 		go func() {
 			b := make([]byte, 1<<10)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubretry"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -49,7 +49,7 @@ func TestTheErrorOfASeriesThatEnded(t *testing.T) {
 		}, transport.Cancelled, []error{busy, context.DeadlineExceeded, retrypolicy.ReasonPastDeadline}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				ctx := t.Context()
 				if c.ends != nil {
 					own, cancel := c.ends(ctx)

@@ -4,14 +4,14 @@ package hubretry
 
 import (
 	"github.com/hubline-iot/hubline/internal/pacing"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
 // Policy returns p with delays of at least the one that the service asked for and those of
 // package pacing. If p stops the retries, they stop.
 func Policy(p retrypolicy.Policy) retrypolicy.Policy {
-	return retrypolicy.RetryAfter{Max: retryafter.Max, Policy: paced{p}}
+	return retrypolicy.RetryAfter{Max: times.MaxRetryAfter, Policy: paced{p}}
 }
 
 // paced is a policy with the minimum delays of package pacing.

@@ -21,7 +21,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/engine", "./internal/mqttpacket",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect",
-	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
+	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
 	"./update/httprange")
 
@@ -60,7 +60,7 @@ var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy/compat/grpc", "math", jitters},
 	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package " +
 		"time imports it there already"},
-	{module + "/internal/timespan", "math", "Float64bits, and no arithmetic: that is in integers"},
+	{module + "/internal/times", "math", "Float64bits, and no arithmetic: that is in integers"},
 	{module + "/internal/errchain", "unsafe", "compares the two words of an interface, only in builds by TinyGo"},
 	{module + "/internal/messageid", "hash/maphash", "its seed is the runtime's entropy; not in builds by TinyGo"},
 }
@@ -78,7 +78,7 @@ var forbidden = map[string]string{
 	"math/big":      "large; only tests need it",
 	"net":           "75 KB flash; the board brings the connection",
 	"net/http":      "270 KB flash; it belongs to the HTTP transport",
-	"net/url":       "64 KB flash; package internal/percent escapes",
+	"net/url":       "64 KB flash; package internal/texts escapes",
 	"os":            "boards have no files and no processes",
 	"os/signal":     "boards have no signals",
 	"reflect":       "partial on boards; use type assertions",
@@ -347,8 +347,8 @@ func TestLayers(t *testing.T) {
 func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
-		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/bounded" ||
-			path == "internal/timespan/spantest" || path == "provisioning/internal/mqtttest" ||
+		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/testkit" ||
+			path == "provisioning/internal/mqtttest" ||
 			path == "transport/mqtt/internal/brokertest" || path == "internal/moduletest" ||
 			path == "retrypolicy/internal/policytest" || path == "testbroker/internal/hubtest" ||
 			strings.HasPrefix(path,

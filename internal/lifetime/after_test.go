@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 func TestAfterFunc(t *testing.T) {
@@ -16,7 +16,7 @@ func TestAfterFunc(t *testing.T) {
 		"one with the method": func(ctx context.Context) context.Context { return withAfterFunc{ctx} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ran := 0
 				stop := AfterFunc(of(ctx), func() { ran++ })
@@ -41,10 +41,10 @@ type withAfterFunc struct{ context.Context }
 func (c withAfterFunc) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
 
 func TestAfterFuncOfAContextWithoutEndNeedsNoGoroutine(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		before := bounded.Goroutines()
+	testkit.Bubble(t, func(t *testing.T) {
+		before := testkit.Goroutines()
 		stop := AfterFunc(context.Background(), func() { t.Error("it ran") })
-		require.Equal(t, before, bounded.Goroutines())
+		require.Equal(t, before, testkit.Goroutines())
 		require.True(t, stop())
 	})
 }

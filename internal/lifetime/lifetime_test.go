@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 func TestContextsEndWithTheirParentsAndInTime(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l := New()
 		child, end := Within(l)
 		other, endOther := Within(l)
@@ -66,7 +66,7 @@ func TestContextsEndWithTheirParentsAndInTime(t *testing.T) {
 }
 
 func TestAChildHasTheValuesAndTheErrorOfItsParent(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		type key struct{}
 		parent, cancel := context.WithTimeoutCause(context.WithValue(t.Context(), key{}, 7), time.Minute,
 			errors.New("because"))

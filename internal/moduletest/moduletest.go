@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -44,12 +44,12 @@ func Run(t *testing.T, e Engine) {
 			"a forwarded message stays what it is":    forwarded,
 		} {
 			t.Run(what+", "+name, func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) { f(t, open(t, e, host)) })
+				testkit.Bubble(t, func(t *testing.T) { f(t, open(t, e, host)) })
 			})
 		}
 	}
 	t.Run("an output is routed to an input, past the gateway's limit", func(t *testing.T) {
-		bounded.Test(t, func(t *testing.T) { routed(t, open(t, e, gateway), e) })
+		testkit.Bubble(t, func(t *testing.T) { routed(t, open(t, e, gateway), e) })
 	})
 }
 

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/hextext"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // unhex is short for the tables.
-func unhex(s string) []byte { return hextext.Decode(s) }
+func unhex(s string) []byte { return texts.FromHex(s) }
 
 // goodPacket is a packet and its expected encoding.
 type goodPacket struct {

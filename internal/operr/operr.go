@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/internal/sizelimit"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -28,7 +28,8 @@ func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, stat
 // TooLarge returns the error for a message of size bytes, body of them in its body. At most limit
 // are allowed.
 func TooLarge(size, body, limit int) *transport.Error {
-	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: sizelimit.Error(size, body, limit)}
+	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend,
+		Err: errors.New(texts.TooLarge(size, body, limit))}
 }
 
 // NoPlace returns the error for a message with a field that has no place over the named protocol:

@@ -8,8 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/pacing"
-	"github.com/hubline-iot/hubline/internal/retryafter"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -53,7 +52,7 @@ func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolic
 	case slow: // the other policy's state of the series is kept
 		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}
-	d.Delay = max(d.Delay, min(a.After, retryafter.Max))
+	d.Delay = max(d.Delay, min(a.After, times.MaxRetryAfter))
 	return d
 }
 
@@ -98,7 +97,7 @@ const ShortLife = 5 * time.Second
 // RenewIn returns the time until a token with the given remaining life, ShortLife at least, is
 // renewed: the fraction renewAt of it, less up to 5 % of it at random.
 func RenewIn(life time.Duration, renewAt float64, draw uint64) time.Duration {
-	return timespan.Part(life, renewAt) - timespan.Drawn(life/20, draw)
+	return times.Part(life, renewAt) - times.Drawn(life/20, draw)
 }
 
 // Turns gives attempts to connect their turns, at least Gap apart. The zero value has no gap. It is

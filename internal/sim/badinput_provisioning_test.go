@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
-	"github.com/stretchr/testify/require"
 )
 
 // badIdentity is an identity with one wrong field.
@@ -95,8 +95,8 @@ func TestAWrongIdentityIsRefusedBeforeAnythingIsSent(t *testing.T) {
 				continue // the device learns the time from the service, without a token
 			}
 			t.Run(c.name+"/"+name, func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
-					faketime.Start()
+				testkit.Bubble(t, func(t *testing.T) {
+					testkit.StartClock()
 					d, err := testbroker.NewDPS(nil)
 					require.NoError(t, err)
 					e, err := d.Enroll(dpsdata.Enrollment{ID: movingID})

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -62,7 +62,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 		} {
 			for how, fail := range map[string]func(){"panic": func() { panic("oh dear") }, "exit": runtime.Goexit} {
 				t.Run(with.name+"/"+tc.name+"/"+how, func(t *testing.T) {
-					bounded.Test(t, func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
 						hub := hubfixture.Open(t, with.options(testbroker.Options{}), "dev-1", "dev-2")
 						limiter := device.NewDialLimiter(1, 0)
 						var failed atomic.Bool

@@ -9,13 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // withEachTwin runs f in fake time, once for each engine with twin and methods.
@@ -24,7 +25,7 @@ func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
 		if !e.twins {
 			t.Skip("there are no twins")
 		}
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			v := newEnv(t, e)
 			f(t, v)
 			require.NoError(t, v.close())

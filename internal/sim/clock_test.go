@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/internal/timespan/spantest"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // A device starts with an unset clock: at zero, at the default of a clock chip, or at the build
@@ -29,7 +29,7 @@ func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 		for way, secure := range map[string]bool{"TLS": true, "plain": false} {
 			t.Run(name+"/"+way, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					faketime.Start()
+					testkit.StartClock()
 					hub, creds := with.openHub(t)
 					start := time.Now()
 					var set atomic.Bool
@@ -69,7 +69,7 @@ func TestTheLongestDurationsAreNoLimit(t *testing.T) {
 
 func theLongestDurationsAreNoLimit(t *testing.T, with engine) {
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		hub, creds := with.openHub(t)
 		w := with.inMemory(hub, false)
 		w.PingTimeout, w.Poll = math.MaxInt64, math.MaxInt64
@@ -79,7 +79,7 @@ func theLongestDurationsAreNoLimit(t *testing.T, with engine) {
 				panic("the client spins: 1000 statuses")
 			}
 		}, RetryPolicy: retrypolicy.NoRetry{}, Rand: func() uint64 { return 1<<63 - 1 }}
-		require.NotEmpty(t, spantest.Fill(o))
+		require.NotEmpty(t, testkit.FillDurations(o))
 		c, err := device.New(creds, with.make(creds, w), o)
 		require.NoError(t, err)
 		defer c.Close()

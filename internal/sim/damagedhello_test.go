@@ -11,8 +11,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -48,7 +48,7 @@ func TestADamagedClientHelloDoesNotEndTheClient(t *testing.T) {
 			step = 1
 		}
 		t.Run(with.name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) { flipTheClientHello(t, with, step) })
+			testkit.Bubble(t, func(t *testing.T) { flipTheClientHello(t, with, step) })
 		})
 	}
 }
@@ -121,7 +121,7 @@ func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
 			withEachEngine(t, func(t *testing.T, with engine) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					creds := with.creds(t, "HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey=c2VjcmV0c2VjcmV0c2VjcmV0")
 					dials := 0
 					c, err := device.New(creds, with.make(creds, &way{Dial: refusing(&dials, refusal.answer)}), nil)

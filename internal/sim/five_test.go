@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -45,7 +45,7 @@ func TestEnhancedAuthenticationIsRenewedInPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				faketime.Start()
+				testkit.StartClock()
 				e := engineNamed(t, "mqtt, MQTT 5, enhanced authentication")
 				hub, creds := e.openHub(t)
 				creds.TokenLife = 10 * time.Minute

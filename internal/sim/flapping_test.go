@@ -6,10 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // A link is reset 20 times while 10,000 messages are sent at 500 a second, with default options.
@@ -22,7 +23,7 @@ func TestALinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T) {
 func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
 	const messages, resets, rate = 10_000, 20, 500
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		hub, creds := with.openHub(t)
 		c, err := device.New(creds, with.make(creds, with.inMemory(hub, false)), nil)
 		require.NoError(t, err)

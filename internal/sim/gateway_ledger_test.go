@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/stretchr/testify/require"
 )
 
 // check compares the ledgers with the hub.
@@ -149,7 +150,7 @@ func TestTheLedgerOfGatewaysNoticesSabotage(t *testing.T) {
 	for _, e := range siteEngines() {
 		t.Run(e.name, func(t *testing.T) {
 			e.skipVariant(t)
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				p := drawSite(1, e)
 				p.boot, p.steps = 0, []siteStep{
 					{at: time.Second, what: siteInject, fault: fault.Fault{Kind: fault.Forget}},

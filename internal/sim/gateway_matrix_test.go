@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/workload"
 	"github.com/hubline-iot/hubline/transport"
@@ -191,7 +191,7 @@ func (r *siteRow) plan(e engine, o siteOp) *sitePlan {
 }
 
 func siteCell(t *testing.T, e engine, o siteOp, r siteRow) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := playSite(t, r.plan(e, o))
 		err := s.check()
 		if err == nil {

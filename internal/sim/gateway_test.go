@@ -14,16 +14,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/edge"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/workload"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // siteEngines are the engines that modules can use.
@@ -50,7 +50,7 @@ func TestSimulationOfGateways(t *testing.T) {
 						cryptotest.SetGlobalRandom(t, seed)
 					}
 					pprof.Do(t.Context(), pprof.Labels("run", t.Name()), func(context.Context) {
-						bounded.Test(t, func(t *testing.T) { simulateSite(t, drawSite(seed, e), &totals) })
+						testkit.Bubble(t, func(t *testing.T) { simulateSite(t, drawSite(seed, e), &totals) })
 					})
 				})
 			}
@@ -165,7 +165,7 @@ func (s *site) fail(format string, args ...any) {
 
 // playSite runs the plan and shuts everything down. It must run in a bubble.
 func playSite(t *testing.T, p *sitePlan) *site {
-	faketime.Start()
+	testkit.StartClock()
 	s := &site{p: p, start: time.Now(), called: map[string]*siteMethod{}}
 	s.open(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})

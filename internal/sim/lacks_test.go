@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -19,7 +19,7 @@ func TestMethodsAndTwinsAreRefusedAtTheCallWhereThereAreNone(t *testing.T) {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			faketime.Start()
+			testkit.StartClock()
 			hub, creds := e.openHub(t)
 			tr := e.make(creds, e.inMemory(hub, false))
 			if _, ok := tr.(transport.Limited); !ok {

@@ -17,9 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
@@ -30,7 +31,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
-	"github.com/stretchr/testify/require"
 )
 
 // serviceRow is a fault of the provisioning service and the promise about it.
@@ -222,9 +222,9 @@ type serviceEnv struct {
 }
 
 func serviceCell(t *testing.T, c carrier, o serviceOp, r serviceRow) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
-		before := bounded.Goroutines()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		before := testkit.Goroutines()
 		e := &serviceEnv{t: t, row: r}
 		e.row.fault.Route = o.route
 		if r.at != fault.RouteAny {
@@ -245,7 +245,7 @@ func serviceCell(t *testing.T, c carrier, o serviceOp, r serviceRow) {
 		}
 		require.NoError(t, e.dps.Close())
 		synctest.Wait()
-		require.Equal(t, before, bounded.Goroutines(), "goroutines")
+		require.Equal(t, before, testkit.Goroutines(), "goroutines")
 	})
 }
 

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -184,7 +183,7 @@ func (m *matrix) play(t *testing.T, with engine) {
 			}
 			t.Run(o.name+"/"+r.name, func(t *testing.T) {
 				cells[key] = "RED"
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					if err := cell(t, with, o, r); err != nil {
 						t.Error(err)
 						return
@@ -237,7 +236,7 @@ func (e engine) has(k fault.Kind) bool {
 
 // cell tests one cell. After the operation and the fault, everything must work.
 func cell(t *testing.T, with engine, o op, r row) error {
-	faketime.Start()
+	testkit.StartClock()
 	e := newEnv(t, with)
 	e.row = r
 	err := o.run(e, r)

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -41,7 +41,7 @@ func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 			}},
 		} {
 			t.Run(with.name+"/"+name, func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) { floodWithoutReading(t, with, flood) })
+				testkit.Bubble(t, func(t *testing.T) { floodWithoutReading(t, with, flood) })
 			})
 		}
 	}

@@ -9,15 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // askLedger records what a device has met at hubs, and whether that is a reason to ask the
@@ -141,7 +142,7 @@ func (j *journey) checkRequests() error {
 		}
 		pause := minPause
 		if seconds, err := strconv.Atoi(r.RetryAfter); err == nil && !p.loses() {
-			pause = max(pause, min(time.Duration(seconds)*time.Second, retryafter.Max))
+			pause = max(pause, min(time.Duration(seconds)*time.Second, times.MaxRetryAfter))
 		}
 		if took := next.Received.Sub(r.Received); took < pause && !p.loses() {
 			errs = append(errs, fmt.Errorf("request %d came %v after a refusal with %d, which asks for %v", i+2, took,
@@ -181,7 +182,7 @@ func TestTheLedgerOfMovesNoticesASabotage(t *testing.T) {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				p := drawMoves(1, e)
 				p.steps = []step{
 					{at: time.Minute, what: move, count: 1, size: 1},

@@ -21,9 +21,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -31,7 +32,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // TestSimulationOfMoves is the simulation with several hubs and a provisioning service. While the
@@ -53,7 +53,7 @@ func TestSimulationOfMoves(t *testing.T) {
 						cryptotest.SetGlobalRandom(t, seed)
 					}
 					pprof.Do(t.Context(), pprof.Labels("run", t.Name()), func(context.Context) {
-						bounded.Test(t, func(t *testing.T) {
+						testkit.Bubble(t, func(t *testing.T) {
 							j := travel(t, p)
 							if err := j.checkMoves(); err != nil {
 								t.Errorf("seed %d: %v\n%v\n%s", seed, err, p, strings.Join(j.events, "\n"))
@@ -165,8 +165,8 @@ func (m *memoryStore) Save(r *dpstransport.Record) error {
 
 // travel runs the plan and shuts everything down. It must run in a bubble.
 func travel(t *testing.T, p *movePlan) *journey {
-	faketime.Start()
-	before := bounded.Goroutines()
+	testkit.StartClock()
+	before := testkit.Goroutines()
 	own := p.plan
 	own.engine.twins = false // the ledger of twins is for one hub
 	j := &journey{world: &world{p: &own, start: time.Now()}, plan: p, state: map[string]any{}}
@@ -206,7 +206,7 @@ func travel(t *testing.T, p *movePlan) *journey {
 	synctest.Wait()
 	j.collect()
 	synctest.Wait()
-	if n := bounded.Goroutines(); n != before {
+	if n := testkit.Goroutines(); n != before {
 		j.fail(fmt.Errorf("%d goroutines before, %d after", before, n))
 	}
 	return j

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -50,7 +50,7 @@ func TestAPoisonMessageIsRefusedAndNoOther(t *testing.T) {
 }
 
 func poisonRun(t *testing.T, e engine, poisons []int) {
-	faketime.Start()
+	testkit.StartClock()
 	hub, creds := e.openHub(t)
 	w := e.inMemory(hub, false)
 	dial := w.Dial

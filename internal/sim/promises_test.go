@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // Neither a closed connection nor a failed one leaves a socket open.
@@ -67,7 +68,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 			if idle && with.protocol == hubdata.HTTP {
 				t.Skip("a device that has nothing to say says nothing over HTTP, and finds out with its next request")
 			}
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				hub, creds := with.openHub(t)
 				lost := make(chan time.Time, 10)
 				w := with.inMemory(hub, false)
@@ -108,7 +109,7 @@ func TestNothingIsPrinted(t *testing.T) {
 	}()
 	for seed := uint64(1000); seed < 1014; seed++ {
 		p := drawPlan(seed, engines[seed%uint64(len(engines))])
-		bounded.Test(t, func(t *testing.T) { play(t, p) })
+		testkit.Bubble(t, func(t *testing.T) { play(t, p) })
 	}
 	os.Stdout, os.Stderr = stdout, stderr
 	log.SetOutput(stderr)

@@ -19,9 +19,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
@@ -30,7 +31,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // identity is what a device has besides its messages. Its stores survive a restart.
@@ -167,7 +167,7 @@ func TestSimulationOfRestarts(t *testing.T) {
 				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 					p := drawRestarts(seed, e)
 					folder := t.TempDir()
-					bounded.Test(t, func(t *testing.T) {
+					testkit.Bubble(t, func(t *testing.T) {
 						j := relive(t, p, folder)
 						if err := j.checkRestarts(); err != nil {
 							t.Errorf("seed %d: %v\n%v\n%s", seed, err, p, strings.Join(j.events, "\n"))
@@ -203,8 +203,8 @@ type lives struct {
 
 // relive runs the plan and shuts everything down. It must run in a bubble.
 func relive(t *testing.T, p *movePlan, folder string) *lives {
-	faketime.Start()
-	before := bounded.Goroutines()
+	testkit.StartClock()
+	before := testkit.Goroutines()
 	own := p.plan
 	own.engine.twins = false // the ledger of twins is for one hub
 	l := &lives{journey: &journey{world: &world{p: &own, start: time.Now()}, plan: p, state: map[string]any{}},
@@ -243,7 +243,7 @@ func relive(t *testing.T, p *movePlan, folder string) *lives {
 	synctest.Wait()
 	l.collect()
 	synctest.Wait()
-	if n := bounded.Goroutines(); n != before {
+	if n := testkit.Goroutines(); n != before {
 		l.fail(fmt.Errorf("%d goroutines before, %d after", before, n))
 	}
 	return l
@@ -354,7 +354,7 @@ func TestTheLedgerOfRestartsNoticesASabotage(t *testing.T) {
 		}
 		t.Run(e.name, func(t *testing.T) {
 			folder := t.TempDir()
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				p := drawRestarts(2, e)
 				p.steps = []step{
 					{at: time.Minute, what: inject, fault: fault.Fault{Kind: fault.Forget, After: 3}},

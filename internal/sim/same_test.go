@@ -5,8 +5,9 @@ import (
 	"testing"
 	"testing/cryptotest"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // replayed reports whether the test runs under internal/cmd/replay.
@@ -26,7 +27,7 @@ func TestTheSameSeedIsTheSameRun(t *testing.T) {
 			var first []string
 			for range 3 {
 				cryptotest.SetGlobalRandom(t, seed)
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					w := play(t, p)
 					if first == nil {
 						first = w.events

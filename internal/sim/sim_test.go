@@ -19,17 +19,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -63,7 +63,7 @@ func TestSimulation(t *testing.T) {
 					cryptotest.SetGlobalRandom(t, seed)
 				}
 				pprof.Do(t.Context(), pprof.Labels("run", t.Name()), func(context.Context) {
-					bounded.Test(t, func(t *testing.T) { renewals += simulate(t, p) })
+					testkit.Bubble(t, func(t *testing.T) { renewals += simulate(t, p) })
 				})
 				runs++
 			})
@@ -80,7 +80,7 @@ func TestTheLedgerNoticesASabotage(t *testing.T) {
 		if e.batches {
 			t.Skip("the fault would meet a batch")
 		}
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			p := drawPlan(1, e)
 			p.steps = []step{
 				{at: time.Second, what: inject, fault: fault.Fault{Kind: fault.Forget, After: 3}},
@@ -161,7 +161,7 @@ func (w *world) fail(err error) {
 
 // play runs the plan and shuts everything down. It must run in a bubble.
 func play(t *testing.T, p *plan) *world {
-	faketime.Start()
+	testkit.StartClock()
 	w := &world{p: p, start: time.Now(), handled: map[string]int{}}
 	var err error
 	w.hub, err = testbroker.New(p.engine.options(testbroker.Options{Seed: p.seed + 1,
@@ -412,7 +412,7 @@ func (w *world) handle(ctx context.Context, m *transport.Message) error {
 }
 
 // complete waits until every cloud-to-device message was handled and the hub knows it. A hub with a
-// wrong clock can ask for a pause of retryafter.Max, so the wait is longer.
+// wrong clock can ask for a pause of times.MaxRetryAfter, so the wait is longer.
 func (w *world) complete() {
 	completed, rejected := w.fromCloud, 0
 	for n := range w.fromCloud {
@@ -425,7 +425,7 @@ func (w *world) complete() {
 		return w.hub.CountC2D("dev-1", hubdata.Completed) == completed &&
 			w.hub.CountC2D("dev-1", hubdata.Rejected) == rejected
 	}
-	patience := int((retryafter.Max + time.Hour) / time.Second)
+	patience := int((times.MaxRetryAfter + time.Hour) / time.Second)
 	for i := range patience {
 		if synctest.Wait(); done() {
 			break

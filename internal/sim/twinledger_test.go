@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // twinLedger records the wishes of a back end, the events and actions of the device, and its calls.
@@ -345,7 +346,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 		if !e.twins {
 			t.Skip("there are no twins")
 		}
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			p := drawPlan(1, e)
 			p.tokenLife = 24 * time.Hour // a renewal by a new connection would deliver the swallowed one
 			p.steps = []step{
@@ -355,7 +356,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			p.hidden = true
 			require.ErrorContains(t, play(t, p).check(), "after all faults, version 2 is desired and the device knows of 1")
 		})
-		bounded.Test(t, func(t *testing.T) { // a swallowed one does not excuse another
+		testkit.Bubble(t, func(t *testing.T) { // a swallowed one does not excuse another
 			p := drawPlan(1, e)
 			p.tokenLife = 24 * time.Hour
 			p.steps = []step{
@@ -366,7 +367,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			}
 			require.ErrorContains(t, play(t, p).check(), "after all faults, version 4 is desired and the device knows of 3")
 		})
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			p := drawPlan(1, e)
 			p.steps = []step{{at: time.Second, what: report, count: 3, timeout: time.Minute}}
 			w := play(t, p)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // overAddresses dials a name with several addresses as net.Dialer does: one after the other, each
@@ -41,7 +41,7 @@ func TestAnAddressThatSwallowsConnectionsLeavesTimeForTheOthers(t *testing.T) {
 			t.Run(strconv.Itoa(addresses)+" addresses, DialTimeout "+limit.String(), func(t *testing.T) {
 				withEachEngine(t, func(t *testing.T, e engine) {
 					synctest.Test(t, func(t *testing.T) {
-						faketime.Start()
+						testkit.StartClock()
 						hub, creds := e.openHub(t)
 						w := e.inMemory(hub, false)
 						w.Dial = overAddresses(addresses, w.Dial)

@@ -18,9 +18,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/observe/health"
 	"github.com/hubline-iot/hubline/observe/internal/scripted"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -28,7 +30,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
-	"github.com/stretchr/testify/require"
 )
 
 var connack = regexp.MustCompile(`(CONNACK \d+) \([^)]*\)`)
@@ -87,7 +88,7 @@ func check(t *testing.T, h http.Handler, target string) (a answer) {
 
 func TestHealthFollowsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 		c := overMQTT(t, hub, "dev-1")
 		h := &health.Handler{Grace: time.Minute}
@@ -135,7 +136,7 @@ func TestHealthFollowsAnOutage(t *testing.T) {
 
 func TestAPausedClientIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		c := newClient(t, creds, &scripted.Transport{Verdict: func(*transport.Message) error {
 			return scripted.Failure(transport.Quota, transport.ScopeOperation)
 		}}, nil)
@@ -234,7 +235,7 @@ func TestPathsAndMethods(t *testing.T) {
 // The whole of /stats for a client in each state. Time is fake, so the file is exact.
 func TestStatsAreAsDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "connected", "retrying", "hopeless")
 		h := &health.Handler{}
 
@@ -375,7 +376,7 @@ func fill(v reflect.Value, n int) int {
 
 func TestForeignSecretsAreHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		own := *creds
 		own.Token = func(context.Context) (transport.Token, error) {
 			return transport.Token{}, errors.New("GET https://tokens.example/?sig=geheim: 500")

@@ -12,8 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/observe/hublog"
 	"github.com/hubline-iot/hubline/observe/internal/scripted"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -22,7 +24,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
-	"github.com/stretchr/testify/require"
 )
 
 var connack = regexp.MustCompile(`(CONNACK \d+) \([^)]*\)`)
@@ -146,7 +147,7 @@ func TestTheEndIsAnError(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				faketime.Start()
+				testkit.StartClock()
 				l, j := logger(slog.LevelInfo)
 				hublog.Attach(&row.o, l)
 				hub, c := overMQTT(t, &row.o)

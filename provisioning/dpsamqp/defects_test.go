@@ -6,9 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -45,14 +43,14 @@ func TestDefectRetryAfterIsReadInOneSpelling(t *testing.T) {
 }
 
 func TestDefectATPMIsAwaitedInNaps(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		d, err := testbroker.NewDPS(&testbroker.DPSOptions{Polls: -1})
 		require.NoError(t, err)
 		h, err := testbroker.New(nil)
 		require.NoError(t, err)
 		require.NoError(t, d.Link(h))
-		tpm, err := softtpm.New()
+		tpm, err := testkit.NewTPM()
 		require.NoError(t, err)
 		id := &provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(), TPM: tpm,
 			RegistrationID: provisioning.TPMRegistrationID(tpm.EndorsementKey())}

@@ -12,9 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpscreen/screentest"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -370,8 +369,8 @@ func TestOddServices(t *testing.T) {
 			})
 		})
 	}
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		near, far := memconn.Pair("near", "far")
 		_, _ = far.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 		_, err := register(t, &netopt.Options{Plaintext: true, Dial: dialTo(near)}, nil)

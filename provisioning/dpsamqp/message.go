@@ -8,7 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -99,7 +99,7 @@ const maxSeconds = 1 << 20
 func delay(value any, now time.Time) time.Duration {
 	switch v := value.(type) {
 	case string:
-		d, _ := retryafter.Parse(v, now)
+		d, _ := times.ParseRetryAfter(v, now)
 		return min(d, maxSeconds*time.Second)
 	case int8:
 		return seconds(int64(v))

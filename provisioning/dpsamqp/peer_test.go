@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/transport"
@@ -300,9 +299,9 @@ func identity(t testing.TB) *provisioning.Identity {
 // with runs f in fake time against a peer.
 func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
-		before := bounded.Goroutines()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		before := testkit.Goroutines()
 		p.network = memconn.NewNetwork("dps.example.test:5672")
 		served := make(chan struct{})
 		go func() {
@@ -313,7 +312,7 @@ func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
 		_ = p.network.Close()
 		<-served
 		synctest.Wait()
-		require.Equal(t, before, bounded.Goroutines())
+		require.Equal(t, before, testkit.Goroutines())
 	})
 }
 

@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/transport"
@@ -39,8 +38,8 @@ var tpmOffered = saslHead + frame(&wire.Mechanisms{Mechanisms: []wire.Symbol{"PL
 // has sent.
 func openTPM(t *testing.T, says string, closes bool, prove func(key []byte) (transport.Token, error)) (sent string,
 	err error) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		near, far := memconn.Pair("near", "far")
 		_, _ = io.WriteString(far, says)
 		if closes {

@@ -12,9 +12,9 @@ package dpsengine
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
@@ -66,7 +66,7 @@ var (
 // Open connects, sends CONNECT and subscribes to answers.
 func (c *Carrier) Open(ctx context.Context, l *provisioning.Login) (provisioning.Session, error) {
 	if len(c.agent) > maxInfo {
-		return nil, failed(transport.Invalid, errors.New("options: ProductInfo has more than "+ascii.Itoa(maxInfo)+
+		return nil, failed(transport.Invalid, errors.New("options: ProductInfo has more than "+strconv.Itoa(maxInfo)+
 			" bytes"))
 	}
 	limited, end := lifetime.WithinTime(ctx, l.Timeout)

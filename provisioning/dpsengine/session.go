@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
@@ -195,7 +195,7 @@ func (s *session) other(h mqttpacket.Header, body []byte, got **provisioning.Ans
 	case mqttpacket.Puback, mqttpacket.Pingresp, mqttpacket.Disconnect:
 		return nil // the end of the connection follows a DISCONNECT
 	default:
-		return s.violation("the service sent a packet of type " + ascii.Itoa(int(h.Type)) + ", which was not expected")
+		return s.violation("the service sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which was not expected")
 	}
 	in, err := mqttpacket.ReadPublish(h.Flags, body)
 	switch {
@@ -204,7 +204,7 @@ func (s *session) other(h mqttpacket.Header, body []byte, got **provisioning.Ans
 	case in.QoS > 1:
 		return s.violation("the service sent a PUBLISH with a QoS above 1, which was not requested")
 	}
-	if a, ok := dpstopic.Parse(string(in.Topic)); ok && got != nil && a.RID == ascii.Itoa(int(s.lastID)) {
+	if a, ok := dpstopic.Parse(string(in.Topic)); ok && got != nil && a.RID == strconv.Itoa(int(s.lastID)) {
 		*got = &provisioning.Answer{Status: a.Status, RetryAfter: a.After, Body: append([]byte(nil), in.Body...)}
 	}
 	if in.QoS == 1 {
@@ -248,7 +248,7 @@ func (s *session) next() (h mqttpacket.Header, body []byte, err error) {
 		case err != nil:
 			return h, nil, s.violation(err.Error())
 		case ok && h.Body > maxPacket:
-			return h, nil, s.violation("the service sent a packet of " + ascii.Itoa(h.Body) + " bytes")
+			return h, nil, s.violation("the service sent a packet of " + strconv.Itoa(h.Body) + " bytes")
 		}
 		size := h.Size + h.Body
 		if ok && size <= s.unread {

@@ -13,8 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsengine"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -165,8 +164,8 @@ func TestAServiceThatTalksWithoutAnswering(t *testing.T) {
 		"pings":         {hello, "\xd0\x00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				faketime.Start()
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
 				began := time.Now()
 				_, err := play(t.Context(), &endless{pieces: pieces{stream: []byte(s.first), size: 100}, then: s.then})
 				require.ErrorIs(t, err, transport.Timeout)
@@ -177,8 +176,8 @@ func TestAServiceThatTalksWithoutAnswering(t *testing.T) {
 }
 
 func TestADialThatReturnsNothing(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		_, err := carrier(nil).Open(t.Context(), login())
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, "dial function")
@@ -193,9 +192,9 @@ func (*crashing) Write([]byte) (int, error) { panic("driver") }
 
 // A driver that panics leaves neither a connection nor a goroutine.
 func TestAConnectionThatPanics(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
-		before := bounded.Goroutines()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		before := testkit.Goroutines()
 		conn := &crashing{}
 		c, err := provisioning.New(&provisioning.Identity{IDScope: "0ne", RegistrationID: "reg-1"}, carrier(conn),
 			&provisioning.Options{Policy: retrypolicy.NoRetry{}})
@@ -203,7 +202,7 @@ func TestAConnectionThatPanics(t *testing.T) {
 		_, err = c.Register(t.Context())
 		require.ErrorContains(t, err, "driver")
 		synctest.Wait()
-		require.Equal(t, before, bounded.Goroutines())
+		require.Equal(t, before, testkit.Goroutines())
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 1, conn.closed.Load())
 	})

@@ -44,8 +44,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/internal/hubauth"
-	"github.com/hubline-iot/hubline/internal/percent"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -209,7 +209,7 @@ func (s *session) exchange(ctx, limited context.Context, r *provisioning.Request
 	if err != nil {
 		return nil, s.failure(ctx, limited, err)
 	}
-	after, _ := retryafter.Headers(response.Header.Get, s.l.Now())
+	after, _ := times.RetryAfterHeaders(response.Header.Get, s.l.Now())
 	return &provisioning.Answer{Status: response.StatusCode, RetryAfter: after, Body: body}, nil
 }
 
@@ -239,7 +239,7 @@ func (s *session) request(r *provisioning.Request) (*http.Request, error) {
 	return h, nil
 }
 
-func encode(s string) string { return string(percent.Append(nil, s)) }
+func encode(s string) string { return string(texts.AppendEscaped(nil, s)) }
 
 // failure returns the error of an exchange without an answer.
 func (s *session) failure(ctx, limited context.Context, err error) error {

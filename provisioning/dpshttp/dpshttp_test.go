@@ -11,9 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -37,8 +36,8 @@ func identity(t testing.TB) *provisioning.Identity {
 
 // served runs f in fake time against a peer that answers with the handler.
 func served(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, o *netopt.Options)) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		network := memconn.NewNetwork("dps.example.test:80")
 		server := &http.Server{Handler: handler}
 		done := make(chan struct{})
@@ -211,8 +210,8 @@ func TestRefusedAndOddPeers(t *testing.T) {
 		"endless error": {"HTTP/1.1 404 x\r\n\r\n" + strings.Repeat("x", 300<<10), transport.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				faketime.Start()
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
 				network := memconn.NewNetwork("dps.example.test:80")
 				go func() {
 					c, err := network.Accept()

@@ -5,8 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -19,8 +18,8 @@ const (
 
 // withService runs f in fake time with a provisioning service and one hub.
 func withService(t *testing.T, f func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, o *netopt.Options)) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		d, err := testbroker.NewDPS(nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, d.Close()) }()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
@@ -26,9 +26,9 @@ import (
 
 // withTPM runs f with an enrolled device that has a TPM.
 func withTPM(t *testing.T, f func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, id *provisioning.Identity,
-	tpm *softtpm.TPM, o *netopt.Options)) {
+	tpm *testkit.TPM, o *netopt.Options)) {
 	withService(t, func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, o *netopt.Options) {
-		tpm, err := softtpm.New()
+		tpm, err := testkit.NewTPM()
 		require.NoError(t, err)
 		id := enrolled(d, provisioning.TPMRegistrationID(tpm.EndorsementKey()))
 		id.TPM = tpm
@@ -40,7 +40,7 @@ func withTPM(t *testing.T, f func(t *testing.T, d *testbroker.DPS, h *testbroker
 
 // A device with a TPM registers, and sends with the key that the service gave it.
 func TestADeviceWithATPMSends(t *testing.T) {
-	withTPM(t, func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, id *provisioning.Identity, tpm *testkit.TPM,
 		o *netopt.Options) {
 		c, err := provisioning.New(id, dpshttp.New(o), &provisioning.Options{Payload: []byte(`{"model":"a"}`)})
 		require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestADeviceWithATPMSends(t *testing.T) {
 
 // The service has no attestation of a TPM over MQTT.
 func TestMQTTRefusesATPMBeforeAnythingIsSent(t *testing.T) {
-	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, _ *softtpm.TPM,
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, _ *testkit.TPM,
 		_ *netopt.Options) {
 		_, err := provisioning.New(id, dpsmqtt.New(&netopt.Options{Dial: d.Dial(testbroker.PortMQTTS)}), nil)
 		require.ErrorIs(t, err, transport.Invalid)
@@ -82,7 +82,7 @@ func TestMQTTRefusesATPMBeforeAnythingIsSent(t *testing.T) {
 }
 
 func TestFailuresOfTheChallenge(t *testing.T) {
-	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *testkit.TPM,
 		o *netopt.Options) {
 		register := func() error {
 			c, err := provisioning.New(id, dpshttp.New(o), nil)
@@ -116,7 +116,7 @@ func TestFailuresOfTheChallenge(t *testing.T) {
 		require.NoError(t, register())
 		require.Equal(t, before+2, tpm.Activations())
 
-		other, err := softtpm.New()
+		other, err := testkit.NewTPM()
 		require.NoError(t, err)
 		id.TPM = other
 		require.ErrorIs(t, register(), transport.Unauthorized)
@@ -126,7 +126,7 @@ func TestFailuresOfTheChallenge(t *testing.T) {
 
 // The keys are in each register, and nowhere else. A 401 without a challenge is a refusal.
 func TestTheKeysOfATPMOnTheWire(t *testing.T) {
-	tpm, err := softtpm.New()
+	tpm, err := testkit.NewTPM()
 	require.NoError(t, err)
 	n := 0
 	served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -164,7 +164,7 @@ func TestTheKeysOfATPMOnTheWire(t *testing.T) {
 
 // A register that is repeated on an open connection may be challenged again.
 func TestALaterChallengeIsMet(t *testing.T) {
-	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *testkit.TPM,
 		o *netopt.Options) {
 		d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503, After: 1})
 		d.Inject(fault.Fault{Kind: fault.RepeatChallenge})
@@ -178,7 +178,7 @@ func TestALaterChallengeIsMet(t *testing.T) {
 
 // A register of another attempt has the same body.
 func TestARegisterOfATPMLeavesItsBodyAlone(t *testing.T) {
-	tpm, err := softtpm.New()
+	tpm, err := testkit.NewTPM()
 	require.NoError(t, err)
 	served(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, func(t *testing.T, o *netopt.Options) {
 		l := &provisioning.Login{Endpoint: "dps.example.test", IDScope: "0ne00ABCDEF", RegistrationID: "reg-1",
@@ -194,7 +194,7 @@ func TestARegisterOfATPMLeavesItsBodyAlone(t *testing.T) {
 }
 
 // slowTPM never ends an activation by itself.
-type slowTPM struct{ *softtpm.TPM }
+type slowTPM struct{ *testkit.TPM }
 
 func (slowTPM) Activate(ctx context.Context, _ []byte) error {
 	<-ctx.Done()
@@ -202,7 +202,7 @@ func (slowTPM) Activate(ctx context.Context, _ []byte) error {
 }
 
 func TestASlowTPMTimesOut(t *testing.T) {
-	withTPM(t, func(t *testing.T, _ *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+	withTPM(t, func(t *testing.T, _ *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *testkit.TPM,
 		o *netopt.Options) {
 		id.TPM = slowTPM{tpm}
 		var failures []error

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning/dpsrenew"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -459,7 +459,7 @@ func TestCloseDuringARenewal(t *testing.T) {
 					w.dps.Inject(fault.Fault{Kind: fault.SwallowProvisioning, Times: -1})
 				}
 				synctest.Wait()
-				before := bounded.Goroutines()
+				before := testkit.Goroutines()
 				r := w.renewer(dpsrenew.Options{})
 				c := w.open("mqtt", r)
 				time.Sleep(time.Until(r.Status().Renew) - 5*time.Second) // sooner than a ping can fail
@@ -473,7 +473,7 @@ func TestCloseDuringARenewal(t *testing.T) {
 				w.dps.Drop()
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				require.LessOrEqual(t, bounded.Goroutines(), before+1, "the service's server may run")
+				require.LessOrEqual(t, testkit.Goroutines(), before+1, "the service's server may run")
 			})
 		})
 	}

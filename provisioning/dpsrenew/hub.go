@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -240,7 +240,7 @@ func refusal(status int, body []byte) *transport.Error {
 	row := meaning(status, e.Code)
 	e.Meaning, e.Hint = row.meaning, row.hint
 	return &transport.Error{Kind: row.kind, Op: transport.OpIssue, Err: e,
-		RetryAfter: time.Duration(min(number(body, "retryAfter"), int64(retryafter.Max/time.Second))) * time.Second}
+		RetryAfter: time.Duration(min(number(body, "retryAfter"), int64(times.MaxRetryAfter/time.Second))) * time.Second}
 }
 
 func codeOf(e *transport.Error) int { return e.Err.(*transport.StatusError).Code }

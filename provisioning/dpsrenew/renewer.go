@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -117,7 +117,7 @@ func New(key crypto.Signer, o *Options) (*Renewer, error) {
 		case *d.value == 0:
 			*d.value = d.def
 		}
-		*d.value = timespan.Cap(*d.value)
+		*d.value = times.Cap(*d.value)
 	}
 	switch {
 	case key == nil:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/pacing"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
@@ -205,7 +205,7 @@ var errEnded = errors.New("the connection ended before there was a certificate")
 // recover plans the next request after a failure.
 func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 	info := classify.Info{Verdict: classify.VerdictAgain, Kind: failure.Kind, Safe: classify.SafeYes,
-		After: min(max(failure.RetryAfter, 0), retryafter.Max)}
+		After: min(max(failure.RetryAfter, 0), times.MaxRetryAfter)}
 	if !errfilter.Of(failure).Retry {
 		info.Verdict = classify.VerdictFail
 	}
@@ -233,7 +233,7 @@ func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 func (r *Renewer) giveUp(failure *transport.Error) {
 	r.note(failure)
 	r.running, r.pending = false, nil
-	delay := max(r.opt.TryAgainAfter, min(failure.RetryAfter, retryafter.Max))
+	delay := max(r.opt.TryAgainAfter, min(failure.RetryAfter, times.MaxRetryAfter))
 	r.pauseUntil(time.Now().Add(delay))
 	r.publish(Event{Step: StepFailed, Attempt: r.attempts, Delay: delay, Err: failure})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
@@ -68,7 +68,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 					tr, err := dpstransport.New(registrar, (&hubs{t: t}).make, nil)
 					require.NoError(t, err)
 					synctest.Wait()
-					before := bounded.Goroutines()
+					before := testkit.Goroutines()
 					c, err := device.New(tr.Credentials(), tr, nil)
 					require.NoError(t, err)
 					require.NoError(t, c.Start())
@@ -83,7 +83,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 					if protocol == "http" {
 						before++ // the service's server, which the first connection starts
 					}
-					require.LessOrEqual(t, bounded.Goroutines(), before)
+					require.LessOrEqual(t, testkit.Goroutines(), before)
 				})
 			})
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
@@ -26,7 +26,7 @@ import (
 func TestADeviceWithATPMMoves(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, hubs := newService(t)
-		tpm, err := softtpm.New()
+		tpm, err := testkit.NewTPM()
 		require.NoError(t, err)
 		_, err = d.Enroll(dpsdata.Enrollment{ID: "reg-0001", EndorsementKey: tpm.EndorsementKey(),
 			Hubs: []string{"hub1.example.test"}})
@@ -73,7 +73,7 @@ func TestADeviceWithATPMMoves(t *testing.T) {
 
 // forgetful is a TPM that lost its identity key, as after a power failure while it was replaced.
 type forgetful struct {
-	*softtpm.TPM
+	*testkit.TPM
 	activated int
 }
 
@@ -93,7 +93,7 @@ func (f *forgetful) Sign(ctx context.Context, text []byte) ([]byte, error) {
 func TestATPMThatLostItsKeyGetsAnotherOne(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, hubs := newService(t)
-		tpm, err := softtpm.New()
+		tpm, err := testkit.NewTPM()
 		require.NoError(t, err)
 		_, err = d.Enroll(dpsdata.Enrollment{ID: "reg-0001", EndorsementKey: tpm.EndorsementKey(),
 			Hubs: []string{"hub1.example.test"}})

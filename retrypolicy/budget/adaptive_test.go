@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
@@ -232,7 +232,7 @@ func TestAdaptiveTakesATokenOnlyForAnAttemptThatBegins(t *testing.T) {
 }
 
 func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		l := policytest.NewAdaptive(t, nil)
 		l.Admit(retrypolicy.Attempt{Now: time.Now()})
 		l.Observe(retrypolicy.Attempt{Now: time.Now(), Kind: transport.Throttled, Err: transport.Throttled}) // 0.5 a second
@@ -263,7 +263,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	const users, capacity = 2000, 200
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		o := aws.Standard2026()
 		o.Attempts = 1000
 		o.Quota = nil

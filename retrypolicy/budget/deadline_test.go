@@ -6,16 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/stretchr/testify/require"
 )
 
 // A retry after the deadline costs nothing and does not fail with OutOfQuota.
 func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b, err := budget.NewTokenBucket(5, 0, 0)
 		require.NoError(t, err)
 		q, err := budget.NewQuota(&budget.QuotaOptions{Bucket: b})
@@ -40,7 +41,7 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 }
 
 func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 10})
 		failing := func(context.Context) error { return errors.New("down") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

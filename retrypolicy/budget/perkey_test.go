@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
@@ -114,7 +114,7 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 
 // The empty quota of one tenant does not affect the others.
 func TestPerKeyKeepsQuotasApart(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		p, err := budget.NewPerKey(10, func(string) retrypolicy.Policy {
 			o := aws.Java()
 			o.Quota.Size, o.Attempts = 10, 10

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
@@ -296,7 +296,7 @@ func TestQuotaObservesSeveralSuccesses(t *testing.T) {
 
 // smithy-kotlin: at most 10, refill 10 a second, 10 for a first attempt, no breaker.
 func TestQuotaWaitsForTheRefill(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := policytest.NewBucket(t, 10, 0, 10)
 		p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Wait: true}).Wrap(retrypolicy.NoRetry{})
 		for i, want := range []time.Duration{0, time.Second} {
@@ -352,7 +352,7 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 		tries  int
 		took   time.Duration
 	}{{false, 1, 1, 0}, {true, 1, 2, 10 * time.Second}, {true, 0, 1, 10 * time.Second}, {false, 0, 1, 0}} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			q := policytest.NewQuota(t, &budget.QuotaOptions{Size: 5, Spent: 5, Refill: c.refill, Late: c.late})
 			p := q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: policytest.Again(10 * time.Second)})
 			began, tries := time.Now(), 0

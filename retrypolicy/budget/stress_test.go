@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
@@ -143,7 +143,7 @@ func stress(t *testing.T, wait bool) bool {
 
 	var ran, succeeded atomic.Int64
 	var reasons [16]atomic.Int64
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		began := time.Now()
 		// The service is down for 3 s in every 10, and short of capacity in between. Its attempts end
 		// within half a second, which is less than a cooldown.

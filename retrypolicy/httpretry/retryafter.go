@@ -3,7 +3,7 @@ package httpretry
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 )
 
 // ParseRetryAfter parses an HTTP Retry-After header: seconds, also with a fraction, or a date in
@@ -15,14 +15,14 @@ import (
 //
 // A date depends on the clock. If the response has a Date header, use ParseRetryAfterAt.
 func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
-	return retryafter.Parse(value, now)
+	return times.ParseRetryAfter(value, now)
 }
 
 // ParseRetryAfterAt is ParseRetryAfter for a response with a Date header. It compares a date with
 // the clock of the service, so a device whose clock is wrong waits for the intended time. If date
 // is missing or invalid, it compares with now.
 func ParseRetryAfterAt(value, date string, now time.Time) (time.Duration, bool) {
-	return retryafter.ParseAt(value, date, now)
+	return times.ParseRetryAfterAt(value, date, now)
 }
 
 // RetryAfterHeaders reads the delay that a service asked for from the headers of its answer:
@@ -32,5 +32,5 @@ func ParseRetryAfterAt(value, date string, now time.Time) (time.Duration, bool) 
 // azcore differs: there the first header that is present decides, so an invalid one hides the
 // others.
 func RetryAfterHeaders(get func(name string) string, now time.Time) (time.Duration, bool) {
-	return retryafter.Headers(get, now)
+	return times.RetryAfterHeaders(get, now)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
@@ -55,7 +55,7 @@ func TestUntil(t *testing.T) {
 			transport.Forbidden, 0},
 		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.ReasonOutOfAttempts, poll.ErrNotYet, 3 * time.Second},
 	} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
 				Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: policytest.Again(time.Minute)}},
 				Default: policytest.Again(time.Second),
@@ -88,7 +88,7 @@ func TestUntilEndsWithItsContext(t *testing.T) {
 		"between two calls": func(context.Context) (string, error) { return "running", nil },
 		"during a call":     func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() },
 	} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(1500*time.Millisecond, func() { cancel(why) })
 			calls := 0
@@ -117,7 +117,7 @@ func TestUntilEndsWithItsContext(t *testing.T) {
 
 // Policies, callbacks and the caller see the operation's own error, not the judgement around it.
 func TestUntilHidesItsJudgement(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		var told []error
 		r := retrypolicy.Retrier{

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/amqpscreen"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -220,7 +220,7 @@ func (c *c2dLink) settle(number uint32, o transport.Outcome) {
 	case o != transport.OutcomeAccept && o != transport.OutcomeReject:
 		u.releases = true // it stays unsettled meanwhile, so that another delivery of it renews the lock
 		now := time.Now()
-		c.releaseAfter(number, retryafter.ReleaseAt(now, u.since, deliveriesBefore(u.message)).Sub(now))
+		c.releaseAfter(number, times.ReleaseAt(now, u.since, deliveriesBefore(u.message)).Sub(now))
 		s.mu.Unlock()
 		return
 	}

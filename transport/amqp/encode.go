@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/amqpenc"
-	"github.com/hubline-iot/hubline/internal/isotime"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -38,8 +38,8 @@ func appendMessage(dst []byte, m *transport.Message) []byte {
 	dst, at := amqpenc.Open(dst, amqpenc.Map32)
 	if !m.Created.IsZero() {
 		dst = amqpenc.AppendText(dst, amqpenc.String, creationTime)
-		var text [isotime.Size + 8]byte
-		dst = amqpenc.AppendBytes(dst, amqpenc.String, isotime.Append(text[:0], m.Created))
+		var text [times.ISOSize + 8]byte
+		dst = amqpenc.AppendBytes(dst, amqpenc.String, times.AppendISO(text[:0], m.Created))
 	}
 	dst = appendNamed(dst, m, application, amqpenc.String)
 	for i := range m.Properties {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -113,7 +113,7 @@ func hangingBroker(c net.Conn) {
 
 // A device with a closed window does not block the others, and leaves in time.
 func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				near, far := memconn.Pair("near", "far")
@@ -143,7 +143,7 @@ func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 
 // If it is not closed, its session ends in time.
 func TestABlockedSenderTimesOut(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		tr := amqp.New(&amqp.Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				near, far := memconn.Pair("near", "far")

@@ -16,8 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -132,7 +132,7 @@ func TestTheLastDeliveryIDEndsTheSession(t *testing.T) {
 
 // An idle time-out of a millisecond does not cause a flood of keep-alives.
 func TestAShortIdleTimeoutCausesNoFlood(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		beats := 0
 		over := make(chan struct{})
 		_, err := amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string,

@@ -15,9 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -192,8 +191,8 @@ const gatewayName = "gateway.local"
 // edge runs f in a bubble with a hub behind an edge gateway, which has the device "dev-1".
 func edge(t *testing.T, routes []string, f func(t *testing.T, h *hub)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		broker, err := testbroker.New(&testbroker.Options{Gateway: &testbroker.GatewayOptions{Name: gatewayName,
 			DeviceID: "dev-1", Routes: routes}})
 		require.NoError(t, err)

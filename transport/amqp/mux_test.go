@@ -14,8 +14,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -328,7 +328,7 @@ func TestManyBadDevices(t *testing.T) {
 // When one device more joins than the peer allows sessions, it is refused, and the others keep
 // their connection.
 func TestMoreDevicesThanSessions(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := smallHub(t, 5)
 		mux := amqp.NewMux(h.options())
 		var all []*running
@@ -375,7 +375,7 @@ func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 // Devices join and leave faster than the hub ends their sessions: joining devices wait, and the
 // connection stays.
 func TestSessionsThatEndLate(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h, o := crowded(t, 4*time.Second)
 		mux := amqp.NewMux(o)
 		good := start(t, mux, h.device(t, "good"))
@@ -399,7 +399,7 @@ func TestSessionsThatDoNotEnd(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
 		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h, o := crowded(t, -1)
 				first := h.device(t, "good")
 				free := 4

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -236,7 +236,7 @@ func (m *Mux) failedLocked(d *dialing, err error) {
 			m.pause, m.lastHost = 0, host
 		}
 		m.pause = min(max(2*m.pause, minPause), maxPause)
-		m.pausedUntil = time.Now().Add(max(m.pause, min(e.RetryAfter, retryafter.Max)))
+		m.pausedUntil = time.Now().Add(max(m.pause, min(e.RetryAfter, times.MaxRetryAfter)))
 		m.lastErr, m.lastDialer = e, d.creds.Resource()
 	default:
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -294,7 +294,7 @@ func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 						}
 					})
 					time.Sleep(time.Minute)
-					if n := bounded.Goroutines(); minute == 1 {
+					if n := testkit.Goroutines(); minute == 1 {
 						goroutines = n
 					} else if minute > 1 {
 						require.Less(t, n, goroutines+20, "they do not grow")

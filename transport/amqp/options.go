@@ -7,9 +7,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/percent"
-	"github.com/hubline-iot/hubline/internal/placeholder"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -122,7 +121,7 @@ func (o *Options) resolve() (Options, error) {
 		{"OperationTimeout", &r.OperationTimeout, 20 * time.Second},
 		{"CreditTimeout", &r.CreditTimeout, 20 * time.Second},
 	} {
-		*d.value = timespan.Cap(*d.value)
+		*d.value = times.Cap(*d.value)
 		switch {
 		case *d.value < 0:
 			return r, protocol.Invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " +
@@ -216,7 +215,7 @@ func (o *Options) addresses(creds *transport.Credentials) (Addresses, error) {
 			to          *string
 		}{{"Telemetry", a.Telemetry, &filled.Telemetry}, {"Commands", a.Commands, &filled.Commands}} {
 			var problem string
-			if *f.to, problem = placeholder.Fill(f.value, creds.DeviceID, creds.ModuleID); problem != "" {
+			if *f.to, problem = texts.FillIDs(f.value, creds.DeviceID, creds.ModuleID); problem != "" {
 				return Addresses{}, protocol.Invalid("options: Addresses." + f.name + " " + strconv.Quote(f.value) + " " + problem)
 			}
 		}
@@ -227,10 +226,10 @@ func (o *Options) addresses(creds *transport.Credentials) (Addresses, error) {
 			protocol.Invalid("credentials: UserName is set, and a hub makes its own; leave it empty, or set " +
 				"Options.Addresses for a broker that is no hub")
 	}
-	path := string(percent.Append([]byte("/devices/"), creds.DeviceID))
+	path := string(texts.AppendEscaped([]byte("/devices/"), creds.DeviceID))
 	telemetry, commands := "/messages/events", "/messages/devicebound"
 	if creds.ModuleID != "" {
-		path = string(percent.Append([]byte(path+"/modules/"), creds.ModuleID))
+		path = string(texts.AppendEscaped([]byte(path+"/modules/"), creds.ModuleID))
 		commands = telemetry // the module's inputs: it has no cloud-to-device messages
 	}
 	return Addresses{path + telemetry, path + commands, path + "/twin", path + "/methods/devicebound"}, nil

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -36,7 +36,7 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 		"half a frame":            {header + "\x00\x00\x01\x00\x02\x00", transport.Network},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d",
 					Token: func(context.Context) (transport.Token, error) {
 						return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
@@ -158,7 +158,7 @@ func TestAPeerWithFewSessions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for highest := range c.least + 1 {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d",
 						Token: func(context.Context) (transport.Token, error) {
 							return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=y")}, nil

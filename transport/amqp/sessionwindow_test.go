@@ -12,8 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -217,7 +217,7 @@ func TestTenThousandMessagesThroughAWindow(t *testing.T) {
 		"one at a time, no ids":        {window: 1, renewAt: 0, credit: 50, omit: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				n := n
 				if p.window < 10 {
 					n /= 10
@@ -241,7 +241,7 @@ func TestTenThousandMessagesThroughAWindow(t *testing.T) {
 func TestTheWindowOfEachSession(t *testing.T) {
 	for _, omit := range []bool{false, true} {
 		t.Run(fmt.Sprint("no ids ", omit), func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				p := &windowPeer{window: 64, renewAt: 0, credit: 100, omit: omit, most: 1000}
 				sendMany(t, &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, p.options(), 5000)
 				p.mu.Lock()
@@ -259,7 +259,7 @@ func TestTheWindowOfEachSession(t *testing.T) {
 func TestAHubWithoutNextIncomingID(t *testing.T) {
 	for name := range transports(nil) {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true,
 					SessionWindow: 10, Credit: 7}})
 				require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -28,7 +28,7 @@ func (a *accepts) Deliver(d *transport.Delivery) bool {
 
 // Do does not block when a peer announces to settle second and never does.
 func TestADispositionDoesNotBlock(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		p := newFuzzPeer(func() uint32 { return 1 }, 0) // answers attaches with rcv-settle-mode 1
 		a := &accepts{fuzzSink: fuzzSink{results: make(chan uint16, 8), replies: make(chan transport.Reply, 8)}}
 		made, err := New(&Options{

@@ -3,7 +3,7 @@ package amqp
 import (
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/timespan/spantest"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
-func TestDurationsAreBounded(t *testing.T) { spantest.Bounded(t, (*Options).resolve) }
+func TestDurationsAreBounded(t *testing.T) { testkit.Capped(t, (*Options).resolve) }

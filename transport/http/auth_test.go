@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -151,7 +151,7 @@ var errSource = errors.New("no token today")
 // hour.
 func TestALateClockIsForgiven(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		faketime.Start()
+		testkit.StartClock()
 		refused := 0
 		h.counting401(&refused)
 		creds := h.creds(goodKey)
@@ -177,7 +177,7 @@ func TestALateClockIsForgiven(t *testing.T) {
 func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 	for _, off := range []time.Duration{-3 * time.Hour, -90 * time.Minute} {
 		bubble(t, func(t *testing.T, h *scripted) {
-			faketime.Start()
+			testkit.StartClock()
 			refused := 0
 			h.counting401(&refused)
 			creds := h.creds(goodKey)
@@ -204,7 +204,7 @@ func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 func TestAForgedDateGetsNoLongTokens(t *testing.T) {
 	for _, follows := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *scripted) {
-			faketime.Start()
+			testkit.StartClock()
 			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 				w.Header().Set("Date", "Sun, 01 Jan 2090 00:00:00 GMT")
 				refuse(w, 401003, "")
@@ -238,7 +238,7 @@ func TestAForgedDateGetsNoLongTokens(t *testing.T) {
 func TestTheSkewIsThatOfTheProcess(t *testing.T) {
 	for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		bubble(t, func(t *testing.T, h *scripted) {
-			faketime.Start()
+			testkit.StartClock()
 			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 				w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
 				w.WriteHeader(204)

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/isotime"
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -136,7 +135,7 @@ func (c *c2d) settle(r *transport.Request) {
 	if h := c.unsettled[number]; h != nil && r.Outcome == transport.OutcomeRelease {
 		// it stays unsettled meanwhile, so that another delivery of it renews the lock
 		c.received = append(c.received, settlement{number: number, outcome: r.Outcome,
-			at: retryafter.ReleaseAt(time.Now(), h.since, h.earlier)})
+			at: times.ReleaseAt(time.Now(), h.since, h.earlier)})
 	} else if h != nil {
 		delete(c.unsettled, number)
 		c.received = append(c.received, settlement{lockedMessage: *h, outcome: r.Outcome})
@@ -247,7 +246,7 @@ func (c *c2d) poll() bool {
 		// This includes answers about the poll itself, which has succeeded before in the same form: the
 		// session, and so telemetry, does not end for them.
 		c.pollDelay = nextDelay(c.pollDelay)
-		c.nextPoll = time.Now().Add(max(min(refused.after, retryafter.Max), c.pollDelay))
+		c.nextPoll = time.Now().Add(max(min(refused.after, times.MaxRetryAfter), c.pollDelay))
 		c.replySubscriptions(nil)
 		return true
 	}
@@ -448,7 +447,7 @@ func inbound(a *hubconn.Answer) (m *transport.Message, again bool) {
 // parseTime parses a time in one of the forms that hubs and back ends use. It returns the zero time
 // for other forms.
 func parseTime(s string) time.Time {
-	if t, ok := isotime.Parse(s); ok {
+	if t, ok := times.ParseISO(s); ok {
 		return t
 	}
 	if t, err := http.ParseTime(s); err == nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
@@ -21,7 +21,7 @@ import (
 // While the gateway is off-line it still takes messages; while it restarts, they wait in the
 // clients. Everything arrives at the hub, in order.
 func TestTelemetryThroughAnEdgeGateway(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, &testbroker.Options{Gateway: &testbroker.GatewayOptions{Name: "gateway.local"}}, "edge-1",
 			"leaf-1")
 		_, err := hub.AddModule("edge-1", "mod-a")

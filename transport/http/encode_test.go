@@ -73,7 +73,7 @@ func TestAnEntryAllocatesNothing(t *testing.T) {
 func TestEveryTextHasARow(t *testing.T) {
 	others := map[string]bool{"Topic": true, "ResponseTopic": true, "Input": true}
 	rows := map[string]bool{}
-	for _, p := range texts {
+	for _, p := range textProperties {
 		if rows[p.field] || others[p.field] {
 			t.Errorf("%s has two rows", p.field)
 		}
@@ -90,7 +90,7 @@ func TestEveryTextHasARow(t *testing.T) {
 			}
 			count++
 			v.Field(i).SetString("x")
-			for _, p := range texts {
+			for _, p := range textProperties {
 				if got := *p.at(m, m.System); (got == "x") != (p.field == name) {
 					t.Errorf("row %s has %q when %s is set", p.field, got, name)
 				}
@@ -101,7 +101,7 @@ func TestEveryTextHasARow(t *testing.T) {
 			}
 		}
 	}
-	if count != len(texts) {
-		t.Errorf("%d fields, %d rows", count, len(texts))
+	if count != len(textProperties) {
+		t.Errorf("%d fields, %d rows", count, len(textProperties))
 	}
 }

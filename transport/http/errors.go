@@ -5,8 +5,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -57,6 +57,6 @@ func refusalOf(a *hubconn.Answer, poll bool, now time.Time) *refusal {
 	}
 	cause, verdict := hubstatus.Read(a.Status, a.Header, a.Body)
 	r := &refusal{Verdict: verdict, cause: cause}
-	r.after, _ = retryafter.Headers(a.Header.Get, now)
+	r.after, _ = times.RetryAfterHeaders(a.Header.Get, now)
 	return r
 }

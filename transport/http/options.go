@@ -9,7 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -67,7 +67,7 @@ func (o *Options) resolve() (Options, error) {
 		{"IdleTimeout", &r.IdleTimeout, 60 * time.Second, time.Millisecond},
 		{"PollInterval", &r.PollInterval, 25 * time.Minute, 10 * time.Millisecond},
 	} {
-		*d.value = timespan.Cap(*d.value)
+		*d.value = times.Cap(*d.value)
 		switch {
 		case *d.value == 0:
 			*d.value = d.def

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/isotime"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -25,9 +25,9 @@ type (
 	system  = transport.SystemProperties
 )
 
-// texts are all text properties, in both directions. Source: the developer guide of Azure IoT Hub,
-// and the official SDKs.
-var texts = [...]property{
+// textProperties are all text properties, in both directions. Source: the developer guide of Azure
+// IoT Hub, and the official SDKs.
+var textProperties = [...]property{
 	{"iothub-messageid", "ID", func(m *message, _ *system) *string { return &m.ID }},
 	{"iothub-correlationid", "CorrelationID", func(m *message, _ *system) *string { return &m.CorrelationID }},
 	{"iothub-contenttype", "ContentType", func(m *message, _ *system) *string { return &m.ContentType }},
@@ -71,8 +71,8 @@ func systemOf(m *message) *system {
 // checkTexts refuses a message with a text that HTTPS cannot carry.
 func checkTexts(m *message) *transport.Error {
 	s := systemOf(m)
-	for i := range texts {
-		p := &texts[i]
+	for i := range textProperties {
+		p := &textProperties[i]
 		switch v := *p.at(m, s); {
 		case v == "":
 		case p.header == "":
@@ -94,8 +94,8 @@ func (e noPlaceError) Error() string {
 // fitTexts returns the size of the texts as headers; false if a header would change one.
 func fitTexts(m *message) (size int, fit bool) {
 	s := systemOf(m)
-	for i := range texts {
-		v := *texts[i].at(m, s)
+	for i := range textProperties {
+		v := *textProperties[i].at(m, s)
 		if !plain(v) {
 			return 0, false
 		}
@@ -107,24 +107,24 @@ func fitTexts(m *message) (size int, fit bool) {
 // eachSystemProperty calls f for each system property that is set.
 func eachSystemProperty(m *message, f func(name, value string)) {
 	s := systemOf(m)
-	for i := range texts {
-		if v := *texts[i].at(m, s); v != "" {
-			f(texts[i].header, v)
+	for i := range textProperties {
+		if v := *textProperties[i].at(m, s); v != "" {
+			f(textProperties[i].header, v)
 		}
 	}
 	if !m.Created.IsZero() {
-		f(headerCreated, string(isotime.Append(make([]byte, 0, isotime.Size), m.Created)))
+		f(headerCreated, string(times.AppendISO(make([]byte, 0, times.ISOSize), m.Created)))
 	}
 	if !m.Expires.IsZero() {
-		f(headerExpires, string(isotime.Append(make([]byte, 0, isotime.Size), m.Expires)))
+		f(headerExpires, string(times.AppendISO(make([]byte, 0, times.ISOSize), m.Expires)))
 	}
 }
 
 // readProperties sets the properties of a cloud-to-device message from its headers.
 func readProperties(m *message, h http.Header) {
 	s := new(system)
-	for i := range texts {
-		if p := &texts[i]; p.header != "" {
+	for i := range textProperties {
+		if p := &textProperties[i]; p.header != "" {
 			*p.at(m, s) = h.Get(p.header)
 		}
 	}

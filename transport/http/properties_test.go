@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -68,7 +68,7 @@ func TestSystemPropertiesAsHeaders(t *testing.T) {
 
 // The hub has the same properties of a single message and of one in a batch.
 func TestSystemPropertiesArrive(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub := hubfixture.New(t)
 		tr := hubhttp.New(&hubhttp.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortHTTP)}})
 		s, err := (&scripted{}).dial(t, tr, hub.CredsWith(t, ""))

@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
-	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -270,10 +270,10 @@ type urls struct {
 const apiVersion = "2021-04-12"
 
 func addresses(o *Options, creds *transport.Credentials) urls {
-	path := percent.Append([]byte("/devices/"), creds.DeviceID)
+	path := texts.AppendEscaped([]byte("/devices/"), creds.DeviceID)
 	raw := "/devices/" + creds.DeviceID
 	if creds.ModuleID != "" {
-		path = percent.Append(append(path, "/modules/"...), creds.ModuleID)
+		path = texts.AppendEscaped(append(path, "/modules/"...), creds.ModuleID)
 		raw += "/modules/" + creds.ModuleID
 	}
 	of := func(what string) *url.URL {
@@ -289,7 +289,7 @@ func addresses(o *Options, creds *transport.Credentials) urls {
 func (u *urls) lock(token, action, query string) *url.URL {
 	at := *u.inbox
 	at.Path += "/" + token + action
-	at.RawPath += "/" + string(percent.Append(nil, token)) + action
+	at.RawPath += "/" + string(texts.AppendEscaped(nil, token)) + action
 	at.RawQuery += query
 	return &at
 }

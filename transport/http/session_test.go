@@ -19,7 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -52,7 +52,7 @@ type delivery struct {
 // bubble runs f in a synctest bubble with a scripted hub.
 func bubble(t *testing.T, f func(t *testing.T, h *scripted)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) { f(t, newScripted(t)) })
+	testkit.Bubble(t, func(t *testing.T) { f(t, newScripted(t)) })
 }
 
 // options returns options that connect to the hub.

@@ -3,9 +3,9 @@ package http
 import (
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/timespan/spantest"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 func TestDurationsAreBounded(t *testing.T) {
-	spantest.Bounded(t, (*Options).resolve, "Network.WriteTimeout")
+	testkit.Capped(t, (*Options).resolve, "Network.WriteTimeout")
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
@@ -27,7 +27,7 @@ import (
 // emulated runs f in a bubble with the hub emulator.
 func emulated(t *testing.T, f func(t *testing.T, h *testbroker.Hub)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h, err := testbroker.New(nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, h.Close()) }()

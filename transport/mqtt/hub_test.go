@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -41,7 +41,7 @@ func testCreds(t testing.TB) *transport.Credentials {
 // bubble runs f with fake time. All goroutines of f must have ended when it returns.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	bounded.Test(t, f)
+	testkit.Bubble(t, f)
 }
 
 // packet is one MQTT packet as the scripted hub sees it.

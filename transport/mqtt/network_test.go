@@ -19,9 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -83,7 +83,7 @@ func TestKindsOfFailedDials(t *testing.T) {
 		}, kind: transport.Forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h := hubfixture.New(t)
 				if c.fault != 0 {
 					h.Inject(fault.Fault{Kind: c.fault})
@@ -150,7 +150,7 @@ func certify(t testing.TB) (tls.Certificate, *x509.CertPool) {
 
 // A board needs up to 80 s to detect this; on standard Go WriteTimeout detects it.
 func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(16 << 10)
 		go func() { // a hub that sends a CONNACK and then does nothing
@@ -182,10 +182,10 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 // The goroutine of a tunnel with replies writes them between the session's writes, and ends with
 // the connection.
 func TestATunnelSendsItsPendingReplies(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		tunnel := &replyingTunnel{pending: make(chan struct{}, 1)}
-		before := bounded.Goroutines()
+		before := testkit.Goroutines()
 		dial := mqtt.Dialer(&netopt.Options{
 			Plaintext: true, Tunnel: tunnel, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
 		})
@@ -198,7 +198,7 @@ func TestATunnelSendsItsPendingReplies(t *testing.T) {
 		}
 		synctest.Wait()
 		require.EqualValues(t, 100, tunnel.replies.Load())
-		require.Equal(t, before+1, bounded.Goroutines())
+		require.Equal(t, before+1, testkit.Goroutines())
 
 		// Close is bounded although a write is stuck, and unblocks it.
 		near.SetBuffer(1000)
@@ -218,7 +218,7 @@ func TestATunnelSendsItsPendingReplies(t *testing.T) {
 		_, err = c.Write(nil)
 		require.Error(t, err)
 		synctest.Wait()
-		require.Equal(t, before, bounded.Goroutines())
+		require.Equal(t, before, testkit.Goroutines())
 		require.EqualValues(t, 1, tunnel.writers.Load(), "never two at a time")
 	})
 }
@@ -293,7 +293,7 @@ func openSockets(t testing.TB) int {
 }
 
 func TestTheCodeOfARefusalIsReachable(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 2})
 		var refusal *engine.ConnackError
@@ -307,7 +307,7 @@ func TestTheCodeOfARefusalIsReachable(t *testing.T) {
 // A port for TLS closes the connection of a client that speaks MQTT at once.
 func TestAPlainConnectionThatIsClosedNamesTLS(t *testing.T) {
 	for _, plain := range []bool{true, false} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			hangUp := func(context.Context, string, string) (net.Conn, error) {
 				client, server := memconn.Pair("device", "hub")
 				go func() {

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -74,7 +74,7 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 	case status/100 != 2:
 		e := p.failed(statuscode.Of(status, statuscode.Proxy).Kind, &transport.StatusError{
 			Service: "proxy", Status: status, Meaning: statusTexts[status]})
-		e.RetryAfter, _ = retryafter.Headers(header.Get, time.Now())
+		e.RetryAfter, _ = times.RetryAfterHeaders(header.Get, time.Now())
 		return nil, e
 	}
 	return c, nil

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -72,7 +72,7 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 			info = userInfo
 		}
 		t.Run("HTTP "+info, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				p := &httpProxy{target: echo, auth: auth}
 				d, _ := inMemory(t, "http://"+info+"proxy.local:3128", p.serve)
 				requireEcho(t, d)
@@ -81,7 +81,7 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 		})
 		for _, scheme := range []string{"socks5", "socks5h"} {
 			t.Run(scheme+" "+info, func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					p := &socksProxy{target: echo, auth: auth}
 					d, _ := inMemory(t, scheme+"://"+info+"proxy.local:3128", p.serve)
 					requireEcho(t, d)
@@ -107,7 +107,7 @@ func requireEcho(t *testing.T, d netproxy.DialFunc) {
 
 // Bytes from the hub that arrive together with the proxy's answer must not be lost.
 func TestBytesBehindTheAnswerAreTheHubs(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		p := &httpProxy{answer: "HTTP/1.0 200 OK\r\nA: b\r\n\r\nfirst words"}
 		d, _ := inMemory(t, "http://proxy.local", p.serve)
 		c, err := d(t.Context(), "tcp", "hub:1")
@@ -146,7 +146,7 @@ func TestKindsOfHTTPRefusals(t *testing.T) {
 		require.Contains(t, want, status)
 	}
 	for status, kind := range want {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			p := &httpProxy{answer: fmt.Sprintf("HTTP/1.1 %d the user p@ss:w/rd?\r\nRetry-After: 9\r\n\r\n", status)}
 			d, n := inMemory(t, "http://"+userInfo+"proxy.local:3128", p.serve)
 			_, err := d(t.Context(), "tcp", "hub:8883")
@@ -187,7 +187,7 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 		"SOCKS5, none":  {"socks5://proxy.local", (&socksProxy{auth: "other:one"}).serve},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				d, n := inMemory(t, c.url, c.serve)
 				_, err := d(t.Context(), "tcp", "hub:8883")
 				require.ErrorIs(t, err, transport.Unauthorized)
@@ -208,7 +208,7 @@ func TestKindsOfSOCKS5Replies(t *testing.T) {
 		if reply == 0 || reply > 9 && reply < 255 {
 			continue
 		}
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			d, n := inMemory(t, "socks5://proxy.local:3128", (&socksProxy{reply: byte(reply)}).serve)
 			_, err := d(t.Context(), "tcp", "hub:8883")
 			require.ErrorIs(t, err, kind, "%d: %v", reply, err)
@@ -249,7 +249,7 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 		"SOCKS5, closed": {"socks5://p", closeAfterRead, transport.Unknown, "proxy p:1080: EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				d, n := inMemory(t, c.url, c.serve)
 				_, err := d(t.Context(), "tcp", "hub:8883")
 				require.ErrorContains(t, err, c.text)
@@ -267,7 +267,7 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 // An unreachable proxy is reported like an unreachable hub, with the proxy's address.
 func TestAnUnreachableProxyIsANetworkFailure(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "socks5"} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			d, n := inMemory(t, scheme+"://"+userInfo+"proxy.local:3128", func(net.Conn) {})
 			n.Refuse(true)
 			_, err := d(t.Context(), "tcp", "hub:8883")
@@ -295,7 +295,7 @@ func TestTheEndOfCtxEndsTheDial(t *testing.T) {
 			"while the proxy reads nothing": {func(n *memconn.Network) { n.SetBuffer(1) }, func(c net.Conn) {}},
 		} {
 			t.Run(scheme+" "+name, func(t *testing.T) {
-				bounded.Test(t, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
 					d, n := inMemory(t, scheme+"://proxy.local:3128", c.serve)
 					c.prepare(n)
 					ctx, cancel := context.WithCancel(context.Background())
@@ -457,7 +457,7 @@ func openSockets(t testing.TB) int {
 
 // TLS to the hub runs inside TLS to the proxy.
 func TestAProxyWithTLS(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub, err := testbroker.New(nil)
 		require.NoError(t, err)
 		defer hub.Close()

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -119,7 +119,7 @@ func TestTheSuiteFindsEachFault(t *testing.T) {
 // examine runs one check and returns its failures.
 func examine(t *testing.T, check func(*probe), newPair func(testing.TB) *Pair) []string {
 	r := &recorder{TB: t}
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		r.ctx = ctx
 		r.do(func() { check(&probe{TB: r, Pair: newPair(r)}) })

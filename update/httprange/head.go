@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update"
 )
@@ -128,23 +128,23 @@ func (h *head) field(line string) bool {
 	}
 	value = strings.Trim(value, " \t")
 	switch {
-	case ascii.EqualFold(name, "Content-Length"):
+	case texts.EqualFold(name, "Content-Length"):
 		n, ok := number(value)
 		if !ok || h.length >= 0 && h.length != n {
 			return false
 		}
 		h.length = n
-	case ascii.EqualFold(name, "Content-Range"):
+	case texts.EqualFold(name, "Content-Range"):
 		return h.contentRange(value)
-	case ascii.EqualFold(name, "Transfer-Encoding"):
+	case texts.EqualFold(name, "Transfer-Encoding"):
 		h.chunked = true
-	case ascii.EqualFold(name, "ETag"):
+	case texts.EqualFold(name, "ETag"):
 		if strong(value) {
 			h.etag = value
 		}
-	case ascii.EqualFold(name, "Retry-After"):
+	case texts.EqualFold(name, "Retry-After"):
 		h.after = value
-	case ascii.EqualFold(name, "Date"):
+	case texts.EqualFold(name, "Date"):
 		h.date = value
 	}
 	return true
@@ -220,8 +220,8 @@ func refusal(h *head) error {
 	}
 	e := &transport.Error{Kind: kind, Proto: proto,
 		Err: &transport.StatusError{Service: "storage", Status: h.status}}
-	if after, ok := retryafter.ParseAt(h.after, h.date, time.Now()); ok {
-		e.RetryAfter = min(after, retryafter.Max)
+	if after, ok := times.ParseRetryAfterAt(h.after, h.date, time.Now()); ok {
+		e.RetryAfter = min(after, times.MaxRetryAfter)
 	}
 	return e
 }

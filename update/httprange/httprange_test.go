@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -79,7 +79,7 @@ func newSource(t *testing.T, dial Dial) *Source {
 const image = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 func TestOneRequestForTheWholeImage(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		server := &script{answers: []string{part(image, 0, 36, `"v1"`)}}
 		s := newSource(t, server.dial)
 		p := make([]byte, 9)
@@ -94,7 +94,7 @@ func TestOneRequestForTheWholeImage(t *testing.T) {
 }
 
 func TestALostConnectionContinues(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		cut := part(image, 0, 36, `"v1"`)
 		server := &script{answers: []string{cut[:len(cut)-20] + "CLOSE", part(image, 10, 20, `"v1"`),
 			part(image, 20, 36, `"v1"`)}}
@@ -115,7 +115,7 @@ func TestALostConnectionContinues(t *testing.T) {
 }
 
 func TestAnotherOffsetIsAnotherRequest(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		server := &script{answers: []string{part(image, 0, 36, `"v1"`), part(image, 4, 36, `"v1"`)}}
 		s := newSource(t, server.dial)
 		p := make([]byte, 8)
@@ -170,7 +170,7 @@ func TestWhatAServerAnswers(t *testing.T) {
 		"hung up":                 {"HTTP/1.1 206 OK\r\nCLOSE", transport.Network, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				server := &script{answers: []string{c.answer}}
 				s := newSource(t, server.dial)
 				p := make([]byte, 36)
@@ -200,7 +200,7 @@ func TestAReplacedImageIsNoticed(t *testing.T) {
 		"precondition failed": "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				server := &script{answers: []string{part(image, 0, 8, `"v1"`), second}}
 				s := newSource(t, server.dial)
 				p := make([]byte, 8)
@@ -213,7 +213,7 @@ func TestAReplacedImageIsNoticed(t *testing.T) {
 }
 
 func TestTheContextEndsARead(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := newSource(t, (&script{}).dial)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -252,7 +252,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 
 // The storage of the hub, with faults.
 func TestAnImageInStorage(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		hub, err := testbroker.New(nil)
 		require.NoError(t, err)
 		defer hub.Close()

@@ -1,8 +1,9 @@
 package board
 
 import (
+	"strconv"
+
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -77,7 +78,7 @@ func (r *ring) undo() { r.n-- }
 // appendReading writes {"n":NUMBER,FIELDS} to b, where read appends FIELDS.
 func appendReading(b []byte, number uint32, read func([]byte) []byte) []byte {
 	b = append(b, `{"n":`...)
-	b = ascii.AppendUint(b, uint64(number))
+	b = strconv.AppendUint(b, uint64(number), 10)
 	b = append(b, ',')
 	return append(read(b), '}')
 }

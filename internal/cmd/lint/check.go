@@ -247,6 +247,6 @@ func isTest(name string) bool {
 func usesFakeTime(file *ast.File) bool {
 	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
 		p := strings.Trim(i.Path.Value, `"`)
-		return p == "testing/synctest" || strings.HasSuffix(p, "/internal/bounded")
+		return p == "testing/synctest" || strings.HasSuffix(p, "/internal/testkit")
 	})
 }

@@ -14,15 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/internal/hubfixture"
-	"github.com/hubline-iot/hubline/observe/otel/otelmetrics"
-	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -30,6 +21,16 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/observe/otel/otelmetrics"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // newReader returns a provider with a manual reader.
@@ -109,7 +110,7 @@ func newClient(t *testing.T, hub *testbroker.Hub, o *device.Options) *device.Cli
 
 func TestALifeInNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faketime.Start()
+		testkit.StartClock()
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 		c := newClient(t, hub, nil)
 		p, r := newReader(t)

@@ -3,10 +3,10 @@
 package dpstopic
 
 import (
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/provisioning"
 )
 
@@ -23,16 +23,16 @@ const (
 func UserName(l *provisioning.Login, agent string) string {
 	user := append([]byte(l.Resource()), "/api-version="...)
 	user = append(append(user, l.APIVersion...), "&ClientVersion="...)
-	return string(percent.Append(user, agent))
+	return string(texts.AppendEscaped(user, agent))
 }
 
 // Of returns the topic of a request.
 func Of(r *provisioning.Request, id uint16) []byte {
 	if r.Operation == "" {
-		return ascii.AppendUint([]byte(register), uint64(id))
+		return strconv.AppendUint([]byte(register), uint64(id), 10)
 	}
-	t := ascii.AppendUint([]byte(poll), uint64(id))
-	return percent.Append(append(t, "&operationId="...), r.Operation)
+	t := strconv.AppendUint([]byte(poll), uint64(id), 10)
+	return texts.AppendEscaped(append(t, "&operationId="...), r.Operation)
 }
 
 // Answer is what the topic of an answer says.

@@ -13,11 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -172,9 +171,9 @@ func identity(t testing.TB) *provisioning.Identity {
 // with runs f in fake time against a peer.
 func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
-		before := bounded.Goroutines()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		before := testkit.Goroutines()
 		p.network = memconn.NewNetwork("dps.example.test:1883")
 		done := make(chan struct{})
 		go func() {
@@ -185,7 +184,7 @@ func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
 		_ = p.network.Close()
 		<-done
 		synctest.Wait() // for goroutines that are about to end
-		require.Equal(t, before, bounded.Goroutines())
+		require.Equal(t, before, testkit.Goroutines())
 	})
 }
 
@@ -211,7 +210,7 @@ func packets(t *testing.T, e Engine) {
 		require.Equal(t, 3*time.Second, time.Since(began))
 		require.Equal(t, "dev-1", a.DeviceID)
 		require.Equal(t, []string{"reg-0001 0ne00ABCDEF/registrations/reg-0001/api-version=2019-03-31&ClientVersion=" +
-			string(percent.Append(nil, e.Agent+" shelf/1"))}, p.users)
+			string(texts.AppendEscaped(nil, e.Agent+" shelf/1"))}, p.users)
 		require.Equal(t, []string{"$dps/registrations/PUT/iotdps-register/?$rid=" + strconv.Itoa(e.First),
 			"$dps/registrations/GET/iotdps-get-operationstatus/?$rid=" + strconv.Itoa(e.First+1) +
 				"&operationId=4.d0.a%2Fb%20c"}, p.topics)
@@ -308,9 +307,9 @@ func noAnswer(t *testing.T, e Engine) {
 // A service that stops reading holds an exchange no longer than the time limit, and leaves nothing
 // behind.
 func stuckService(t *testing.T, e Engine) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
-		before := bounded.Goroutines()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		before := testkit.Goroutines()
 		near, far := net.Pipe() // no buffer: a write waits for the reader
 		go func() {
 			buf := make([]byte, 1024)
@@ -328,7 +327,7 @@ func stuckService(t *testing.T, e Engine) {
 		require.LessOrEqual(t, time.Since(began), 6*time.Second)
 		_ = far.Close()
 		synctest.Wait()
-		require.Equal(t, before, bounded.Goroutines())
+		require.Equal(t, before, testkit.Goroutines())
 	})
 }
 
@@ -391,8 +390,8 @@ func oddPeers(t *testing.T, e Engine) {
 		"closes":         {"", transport.RetryExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				faketime.Start()
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
 				near, far := memconn.Pair("near", "far")
 				_, _ = far.Write([]byte(row.says))
 				if row.says == "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
@@ -166,7 +166,7 @@ func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 		{5 * s, []time.Duration{100 * time.Millisecond, 180 * time.Millisecond, 340 * time.Millisecond,
 			660 * time.Millisecond}},
 	} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			var starts []time.Duration
 			begin := time.Now()
 			r := retrypolicy.Retrier{Policy: azure.CSharpV1{Count: len(c.want), Max: 10 * s, Min: 100 * time.Millisecond,
@@ -279,7 +279,7 @@ func TestCSharpNotTransient(t *testing.T) {
 			azure.CSharpExponential{MaxRetries: 3}, azure.CSharpFixed{MaxRetries: 3, Delay: s},
 			azure.CSharpIncremental{MaxRetries: 3, Step: s},
 		} {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				tries := 0
 				r := retrypolicy.Retrier{Policy: p, Classify: hubOnly}
 				err := r.Do(t.Context(), func(context.Context) error { tries++; return c.err })
@@ -423,7 +423,7 @@ func TestAzureNodeFilterOverride(t *testing.T) {
 			judge classify.Func
 			want  int
 		}{{nil, c.plain}, {override, c.override}} {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				tries := 0
 				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: azure.Node{}},
 					Classify: v.judge}

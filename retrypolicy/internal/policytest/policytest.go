@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
@@ -296,7 +296,7 @@ func Script(calls *int, list ...error) func(context.Context) error {
 // and the result.
 func Retries(t *testing.T, r retrypolicy.Retrier, list ...error) (calls int, took time.Duration, err error) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		began := time.Now()
 		err = r.Do(t.Context(), Script(&calls, list...))
 		took = time.Since(began)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -21,14 +21,14 @@ import (
 )
 
 // newTPM makes a TPM in software, and a body with its keys.
-func newTPM(t testing.TB) (tpm *softtpm.TPM, body string) {
-	tpm, err := softtpm.New()
+func newTPM(t testing.TB) (tpm *testkit.TPM, body string) {
+	tpm, err := testkit.NewTPM()
 	require.NoError(t, err)
 	return tpm, tpmBody(t, tpm, nil)
 }
 
 // tpmBody returns the body of a register, with another storage root key unless srk is nil.
-func tpmBody(t testing.TB, tpm *softtpm.TPM, srk []byte) string {
+func tpmBody(t testing.TB, tpm *testkit.TPM, srk []byte) string {
 	endorsement, storageRoot, err := tpm.PublicKeys(t.Context())
 	require.NoError(t, err)
 	if srk != nil {
@@ -41,7 +41,7 @@ func tpmBody(t testing.TB, tpm *softtpm.TPM, srk []byte) string {
 }
 
 // tpmToken returns a token signed by the TPM.
-func tpmToken(t testing.TB, tpm *softtpm.TPM, id string) string {
+func tpmToken(t testing.TB, tpm *testkit.TPM, id string) string {
 	resource := url.QueryEscape(testScope + "/registrations/" + id)
 	end := time.Now().Add(time.Hour).Unix()
 	text := resource + "\n" + jsonText(t, end)
@@ -204,7 +204,7 @@ func TestEnrollmentWithATPMOfABackEnd(t *testing.T) {
 
 // saslTPM runs the SASL dialogue as far as the outcome, and returns its code. token makes the token
 // after the key was activated.
-func saslTPM(t testing.TB, d *testbroker.DPS, tpm *softtpm.TPM, id string, token func() string) (*hubtest.RawPeer,
+func saslTPM(t testing.TB, d *testbroker.DPS, tpm *testkit.TPM, id string, token func() string) (*hubtest.RawPeer,
 	uint8) {
 	conn, err := d.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "dps:5672")
 	require.NoError(t, err)
@@ -270,7 +270,7 @@ func TestRefusedTPMsOverAMQP(t *testing.T) {
 		enroll(t, d, dpsdata.Enrollment{ID: "reg-1", EndorsementKey: tpm.EndorsementKey()})
 		right := func() string { return tpmToken(t, tpm, "reg-1") }
 		for name, c := range map[string]struct {
-			tpm   *softtpm.TPM
+			tpm   *testkit.TPM
 			id    string
 			token func() string
 			code  uint8
@@ -285,7 +285,7 @@ func TestRefusedTPMsOverAMQP(t *testing.T) {
 			_, code := saslTPM(t, d, c.tpm, c.id, c.token)
 			require.Equal(t, c.code, code, name)
 		}
-		fresh, err := softtpm.New()
+		fresh, err := testkit.NewTPM()
 		require.NoError(t, err)
 		enroll(t, d, dpsdata.Enrollment{ID: "reg-3", EndorsementKey: fresh.EndorsementKey()})
 		d.Inject(fault.Fault{Kind: fault.WrongChallenge, Route: fault.RouteRegister})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 )
@@ -25,7 +25,7 @@ func TestAClientOfAnotherProtocolIsNamed(t *testing.T) {
 		"\x11\x00":                 "speaks no MQTT",
 	} {
 		t.Run(want, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) { begins(t, sent, want) })
+			testkit.Bubble(t, func(t *testing.T) { begins(t, sent, want) })
 		})
 	}
 }

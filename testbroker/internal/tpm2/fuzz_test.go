@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/internal/tpm2"
 )
 
 // FuzzPublicKeys parses the public areas that a device sends. The service can encrypt for a key
 // that it accepts.
 func FuzzPublicKeys(f *testing.F) {
-	tpm, err := softtpm.New()
+	tpm, err := testkit.NewTPM()
 	require.NoError(f, err)
 	endorsement, storageRoot, err := tpm.PublicKeys(f.Context())
 	require.NoError(f, err)
@@ -38,7 +38,7 @@ func FuzzPublicKeys(f *testing.F) {
 }
 
 func TestKeysOfEachLength(t *testing.T) {
-	tpm, err := softtpm.New()
+	tpm, err := testkit.NewTPM()
 	require.NoError(t, err)
 	endorsement, storageRoot, err := tpm.PublicKeys(t.Context())
 	require.NoError(t, err)

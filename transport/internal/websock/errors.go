@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,7 +23,7 @@ func refusal(answer *http.Response) *transport.Error {
 	status := answer.StatusCode
 	e := failed(kindOf(status), &transport.StatusError{Service: "WebSocket server", Status: status,
 		Meaning: http.StatusText(status)})
-	e.RetryAfter, _ = retryafter.Headers(answer.Header.Get, time.Now())
+	e.RetryAfter, _ = times.RetryAfterHeaders(answer.Header.Get, time.Now())
 	return e
 }
 

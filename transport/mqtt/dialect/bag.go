@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/isotime"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -25,8 +25,8 @@ type (
 	}
 )
 
-// texts and moments are the system properties of m, in the order in which they are sent.
-func texts(m *transport.Message) [5]text {
+// systemTexts and moments are the system properties of m, in the order in which they are sent.
+func systemTexts(m *transport.Message) [5]text {
 	return [5]text{
 		{"%24.mid=", m.ID}, {"%24.cid=", m.CorrelationID}, {"%24.ct=", m.ContentType}, {"%24.ce=", m.ContentEncoding},
 		{"%24.sub=", m.Component},
@@ -43,9 +43,9 @@ func appendBag(dst []byte, m *transport.Message) []byte { return appendFrom(dst,
 
 // appendFrom is appendBag to a bag that begins at start.
 func appendFrom(dst []byte, start int, m *transport.Message) []byte {
-	for _, f := range texts(m) {
+	for _, f := range systemTexts(m) {
 		if f.value != "" {
-			dst = percent.Append(append(pair(dst, start), f.key...), f.value)
+			dst = texts.AppendEscaped(append(pair(dst, start), f.key...), f.value)
 		}
 	}
 	for _, f := range moments(m) {
@@ -55,9 +55,9 @@ func appendFrom(dst []byte, start int, m *transport.Message) []byte {
 	}
 	for i := range m.Properties {
 		p := &m.Properties[i]
-		dst = percent.Append(pair(dst, start), p.Name)
+		dst = texts.AppendEscaped(pair(dst, start), p.Name)
 		dst = append(dst, '=')
-		dst = percent.Append(dst, p.Value)
+		dst = texts.AppendEscaped(dst, p.Value)
 	}
 	return dst
 }
@@ -65,9 +65,9 @@ func appendFrom(dst []byte, start int, m *transport.Message) []byte {
 // bagSize returns the number of bytes that appendBag appends; 0 for a message without properties.
 func bagSize(m *transport.Message) int {
 	n, pairs := 0, len(m.Properties)
-	for _, f := range texts(m) {
+	for _, f := range systemTexts(m) {
 		if f.value != "" {
-			n += len(f.key) + percent.Size(f.value)
+			n += len(f.key) + texts.EscapedSize(f.value)
 			pairs++
 		}
 	}
@@ -78,7 +78,7 @@ func bagSize(m *transport.Message) int {
 		}
 	}
 	for i := range m.Properties {
-		n += percent.Size(m.Properties[i].Name) + 1 + percent.Size(m.Properties[i].Value)
+		n += texts.EscapedSize(m.Properties[i].Name) + 1 + texts.EscapedSize(m.Properties[i].Value)
 	}
 	return n + max(0, pairs-1)
 }
@@ -94,8 +94,8 @@ func pair(dst []byte, start int) []byte {
 // appendTime appends t in ISO 8601, UTC, with milliseconds, percent-encoded:
 // 2030-01-01T00%3A00%3A00.000Z.
 func appendTime(dst []byte, t time.Time) []byte {
-	var buf [isotime.Size]byte
-	for _, b := range isotime.Append(buf[:0], t) {
+	var buf [times.ISOSize]byte
+	for _, b := range times.AppendISO(buf[:0], t) {
 		if b == ':' {
 			dst = append(dst, "%3A"...)
 		} else {
@@ -106,7 +106,7 @@ func appendTime(dst []byte, t time.Time) []byte {
 }
 
 // timeSize is the number of bytes that appendTime appends.
-const timeSize = isotime.Size + 2*len("3A")
+const timeSize = times.ISOSize + 2*len("3A")
 
 // decodeBag reads a bag into m. It accepts variants that hubs are known to send: a raw "$" for
 // "%24", a pair without "=", an empty value, one "/" behind the bag. Invalid percent-encoding is
@@ -163,7 +163,7 @@ func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
 	}
-	if out, ok := percent.Decode(make([]byte, 0, len(s)), s); ok {
+	if out, ok := texts.AppendUnescaped(make([]byte, 0, len(s)), s); ok {
 		return string(out)
 	}
 	return s
@@ -171,6 +171,6 @@ func unescape(s string) string {
 
 // parseTime accepts any number of decimals. It returns the zero time for an invalid text.
 func parseTime(s string) time.Time {
-	t, _ := isotime.Parse(s)
+	t, _ := times.ParseISO(s)
 	return t
 }

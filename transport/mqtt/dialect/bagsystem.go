@@ -1,7 +1,7 @@
 package dialect
 
 import (
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -32,7 +32,7 @@ func appendBagAll(dst []byte, m *transport.Message) []byte {
 	for _, f := range rare(m, systemOf(m)) {
 		if *f.value != "" {
 			dst = append(append(append(pair(dst, start), systemPrefix...), f.name...), '=')
-			dst = percent.Append(dst, *f.value)
+			dst = texts.AppendEscaped(dst, *f.value)
 		}
 	}
 	return appendFrom(dst, start, m)
@@ -43,7 +43,7 @@ func bagSizeAll(m *transport.Message) int {
 	n, pairs := 0, 0
 	for _, f := range rare(m, systemOf(m)) {
 		if *f.value != "" {
-			n += len(systemPrefix) + len(f.name) + len("=") + percent.Size(*f.value)
+			n += len(systemPrefix) + len(f.name) + len("=") + texts.EscapedSize(*f.value)
 			pairs++
 		}
 	}

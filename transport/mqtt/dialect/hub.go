@@ -4,8 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -72,7 +71,7 @@ func (s *messageSession) open(c *Config, version string) (Hello, error) {
 	}
 	for _, f := range [...]struct{ name, id string }{{"DeviceID", c.Creds.DeviceID}, {"ModuleID", c.Creds.ModuleID}} {
 		if strings.ContainsAny(f.id, "+#") {
-			return Hello{}, wire.Invalid("credentials: " + f.name + " " + ascii.Quote(f.id) + " has '+' or '#', which a topic " +
+			return Hello{}, wire.Invalid("credentials: " + f.name + " " + texts.Quote(f.id) + " has '+' or '#', which a topic " +
 				"of MQTT cannot have [MQTT-3.3.2-2]; use AMQP or HTTPS, or choose another id")
 		}
 	}
@@ -105,9 +104,9 @@ func userName(c *Config, id, version string) string {
 	b = append(b, id...)
 	b = append(append(b, "/?api-version="...), version...)
 	b = append(b, "&DeviceClientType="...)
-	b = percent.Append(b, c.Agent)
+	b = texts.AppendEscaped(b, c.Agent)
 	if c.ModelID != "" {
-		b = percent.Append(append(b, "&model-id="...), c.ModelID)
+		b = texts.AppendEscaped(append(b, "&model-id="...), c.ModelID)
 	}
 	return string(b)
 }

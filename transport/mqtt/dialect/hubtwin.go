@@ -1,10 +1,10 @@
 package dialect
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/internal/status"
@@ -54,17 +54,17 @@ func (s *twinSession) AppendRequest(dst []byte, r *transport.Request) ([]byte, b
 	switch r.Op {
 	case transport.OpTwinGet:
 		dst = append(dst, twinGet...)
-		dst = ascii.AppendUint(dst, uint64(r.ID))
+		dst = strconv.AppendUint(dst, uint64(r.ID), 10)
 	case transport.OpTwinPatch:
 		dst = append(dst, twinPatch...)
-		dst = ascii.AppendUint(dst, uint64(r.ID))
+		dst = strconv.AppendUint(dst, uint64(r.ID), 10)
 		if r.Version != 0 {
 			dst = append(append(dst, '&'), paramVersion...)
-			dst = ascii.AppendInt(dst, r.Version)
+			dst = strconv.AppendInt(dst, r.Version, 10)
 		}
 	case transport.OpRespond:
 		dst = append(dst, methodAnswer...)
-		dst = ascii.AppendInt(dst, int64(r.Status))
+		dst = strconv.AppendInt(dst, int64(r.Status), 10)
 		dst = append(append(dst, "/?"...), paramRequest...)
 		dst = append(dst, r.Ref...)
 	default:

@@ -1,12 +1,12 @@
 package dialect
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/internal/placeholder"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -17,7 +17,7 @@ type ids struct{ device, module string }
 // text returns the text of a field with its placeholders filled in, which must have 65535 bytes at
 // most. It is not empty if template is not.
 func (i ids) text(field, template string) (string, error) {
-	out, problem := placeholder.Fill(template, i.device, i.module)
+	out, problem := texts.FillIDs(template, i.device, i.module)
 	if problem != "" {
 		return "", i.wrong(field, template, problem)
 	}
@@ -28,7 +28,7 @@ func (i ids) text(field, template string) (string, error) {
 		return "", i.wrong(field, template, "has a control character or a noncharacter, for which brokers close the "+
 			"connection; leave it out")
 	case len(out) > wire.MaxTopic:
-		return "", wire.Invalid("topics: " + field + " has " + ascii.Itoa(len(out)) + " bytes; give 65535 at most")
+		return "", wire.Invalid("topics: " + field + " has " + strconv.Itoa(len(out)) + " bytes; give 65535 at most")
 	}
 	return out, nil
 }
@@ -69,7 +69,7 @@ func (i ids) usable(field, template string) error {
 		{"{device}", "DeviceID", i.device}, {"{module}", "ModuleID", i.module},
 	} {
 		if strings.Contains(template, id.placeholder) && strings.ContainsAny(id.value, "/+#\x00") {
-			return wire.Invalid("credentials: " + id.name + " " + ascii.Quote(id.value) + " cannot stand in topics." + field +
+			return wire.Invalid("credentials: " + id.name + " " + texts.Quote(id.value) + " cannot stand in topics." + field +
 				" for " + id.placeholder + ": '/', '+' and '#' change the meaning of a topic; choose another id, or write the " +
 				"topic without the placeholder")
 		}
@@ -78,5 +78,5 @@ func (i ids) usable(field, template string) error {
 }
 
 func (i ids) wrong(field, template, why string) *transport.Error {
-	return wire.Invalid("topics: " + field + " " + ascii.Quote(template) + " " + why)
+	return wire.Invalid("topics: " + field + " " + texts.Quote(template) + " " + why)
 }

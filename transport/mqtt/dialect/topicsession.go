@@ -2,9 +2,9 @@ package dialect
 
 import (
 	"errors"
+	"strconv"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/internal/operr"
@@ -66,7 +66,7 @@ func (s *topicSession) fill(c *Config, h *Hello) (err error) {
 	}
 	switch user := c.Creds.UserName; {
 	case t.MaxSize < 0 || t.MaxSize > transport.MaxMessageSize:
-		return wire.Invalid("topics: MaxSize is " + ascii.Itoa(t.MaxSize) + "; give a number of bytes up to 262144, or 0 " +
+		return wire.Invalid("topics: MaxSize is " + strconv.Itoa(t.MaxSize) + "; give a number of bytes up to 262144, or 0 " +
 			"for that")
 	case c.ModelID != "":
 		return wire.Invalid("options: ModelID is set, and a broker that is no hub has no place for it; leave it empty")
@@ -90,11 +90,11 @@ func (s *topicSession) fill(c *Config, h *Hello) (err error) {
 func (s *topicSession) subscribe(names *ids) error {
 	all := s.t.Commands
 	if len(all) > MaxFilters {
-		return wire.Invalid("topics: Commands has " + ascii.Itoa(len(all)) + " filters; give " + ascii.Itoa(MaxFilters) +
+		return wire.Invalid("topics: Commands has " + strconv.Itoa(len(all)) + " filters; give " + strconv.Itoa(MaxFilters) +
 			" at most, with wildcards")
 	}
 	for i, template := range all {
-		field := "Commands[" + ascii.Itoa(i) + "]"
+		field := "Commands[" + strconv.Itoa(i) + "]"
 		filter, err := names.filter(field, template)
 		if err != nil {
 			return err

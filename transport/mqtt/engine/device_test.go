@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -25,7 +25,7 @@ import (
 // A PUBACK that does not arrive within AckTimeout: the message is sent again on a new connection,
 // with the same packet id and DUP.
 func TestAMissingPubackIsNoticed(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		var lost time.Time
 		c, err := device.New(h.CredsWith(t, ""),
@@ -57,7 +57,7 @@ func TestAMissingPubackIsNoticed(t *testing.T) {
 
 // The device loop is inside a write that never ends; Close unblocks it.
 func TestCloseFreesAStuckWrite(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(8 << 10)
 		go func() { // a hub that sends a CONNACK and then does nothing
@@ -87,7 +87,7 @@ func (s slowSerial) Read(p []byte) (int, error) { return s.Conn.Read(p[:1]) }
 // A board has fixed buffers and a serial line that is cut repeatedly under load in both directions.
 // Nothing is lost and nothing grows.
 func TestABoardUnderCuts(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		dial := func(ctx context.Context, _ *transport.Credentials) (engine.Conn, error) {
 			c, err := h.Dial(testbroker.PortMQTT)(ctx, "", "")
@@ -139,7 +139,7 @@ func TestABoardUnderCuts(t *testing.T) {
 
 // The hub publishes the will when the device disappears, and not after DISCONNECT.
 func TestTheWillIsPublishedAfterALoss(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		will := &transport.Message{ID: "last words", Body: []byte("gone")}
 		c, err := device.New(h.CredsWith(t, ""), engine.New(dialHub(h), &engine.Options{Will: will}), nil)
@@ -169,7 +169,7 @@ func dialHub(h *hubfixture.Broker) engine.Dial {
 
 // A hub that kept the session delivers as soon as the device is back.
 func TestAHandlerRegisteredAfterOpenGetsWhatCameBefore(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		got := make(chan string, 10)
 		handle := func(_ context.Context, m *transport.Message) error {
@@ -203,7 +203,7 @@ func TestAHandlerRegisteredAfterOpenGetsWhatCameBefore(t *testing.T) {
 
 // The handler is with a message of a connection that is gone, and the only slot is not free.
 func TestASlotOfALostConnectionDelaysMessagesOnlyUntilItIsFree(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		var handled []time.Time
 		c, err := device.New(h.CredsWith(t, ""), engine.New(dialHub(h), nil), &device.Options{Inbox: 1})

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
@@ -135,7 +135,7 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 // connectPacket encodes the CONNECT into the write buffer.
 func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
 	if len(password) > wire.MaxField {
-		return nil, wire.Invalid("the token has " + ascii.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
+		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
 			"most")
 	}
 	g := mqttpacket.Greeting{
@@ -163,7 +163,7 @@ func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password s
 
 // tooLongConnect is the error about a CONNECT of n bytes, which does not fit into the write buffer.
 func (o *Options) tooLongConnect(n int) error {
-	return wire.Invalid("options: WriteBuffer is " + ascii.Itoa(o.WriteBuffer) + "; CONNECT has " + ascii.Itoa(n) +
+	return wire.Invalid("options: WriteBuffer is " + strconv.Itoa(o.WriteBuffer) + "; CONNECT has " + strconv.Itoa(n) +
 		" bytes here")
 }
 

@@ -1,7 +1,8 @@
 package engine
 
 import (
-	"github.com/hubline-iot/hubline/internal/ascii"
+	"strconv"
+
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -43,7 +44,7 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 	case mqttpacket.Connect, mqttpacket.Subscribe, mqttpacket.Unsubscribe, mqttpacket.Unsuback, mqttpacket.Pingreq,
 		mqttpacket.Pubrec, mqttpacket.Pubrel, mqttpacket.Pubcomp, mqttpacket.Auth:
 	}
-	return wire.NewViolation("the hub sent a packet of type " + ascii.Itoa(int(h.Type)) + ", which is not for clients")
+	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which is not for clients")
 }
 
 // missed reports a PUBLISH of size bytes that does not fit into the read buffer. body is the

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
@@ -38,7 +38,7 @@ func hubSession(t testing.TB) dialect.Session {
 // bubble runs f with fake time. All goroutines of f must have ended when it returns.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	bounded.Test(t, f)
+	testkit.Bubble(t, f)
 }
 
 // got is one packet as the scripted hub sees it.

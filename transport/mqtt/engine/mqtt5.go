@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
@@ -156,16 +156,16 @@ func (v *five) resolve() error {
 	case o.SessionExpiry < 0:
 		return wire.Invalid("options: SessionExpiry is negative; give a positive duration, or 0 for a day")
 	case o.ReceiveMaximum < 0 || o.ReceiveMaximum > 65535:
-		return wire.Invalid("options: ReceiveMaximum is " + ascii.Itoa(o.ReceiveMaximum) + "; give 1 to 65535, or 0")
+		return wire.Invalid("options: ReceiveMaximum is " + strconv.Itoa(o.ReceiveMaximum) + "; give 1 to 65535, or 0")
 	case o.MaximumPacketSize < minPacket:
-		return wire.Invalid("options: MaximumPacketSize is " + ascii.Itoa(o.MaximumPacketSize) +
+		return wire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) +
 			"; give 64 bytes at least, or 0")
 	case o.MaximumPacketSize > maxIncoming:
-		return wire.Invalid("options: MaximumPacketSize is " + ascii.Itoa(o.MaximumPacketSize) + "; give " +
-			ascii.Itoa(maxIncoming) + " at most")
+		return wire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) + "; give " +
+			strconv.Itoa(maxIncoming) + " at most")
 	case all.ReadBuffer > 0 && o.MaximumPacketSize > all.ReadBuffer:
-		return wire.Invalid("options: MaximumPacketSize is " + ascii.Itoa(o.MaximumPacketSize) + " and ReadBuffer " +
-			ascii.Itoa(all.ReadBuffer) + "; a packet must fit into the buffer")
+		return wire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) + " and ReadBuffer " +
+			strconv.Itoa(all.ReadBuffer) + "; a packet must fit into the buffer")
 	case o.WillDelay < 0:
 		return wire.Invalid("options: WillDelay is negative; give a positive duration, or 0")
 	case o.WillDelay > 0 && all.Will == nil:
@@ -177,7 +177,7 @@ func (v *five) resolve() error {
 	}
 	for i := range o.UserProperties {
 		if p := &o.UserProperties[i]; !mqttpacket.ValidText(p.Name) || !mqttpacket.ValidText(p.Value) {
-			return wire.Invalid("options: UserProperties[" + ascii.Itoa(i) + "]" + textRule)
+			return wire.Invalid("options: UserProperties[" + strconv.Itoa(i) + "]" + textRule)
 		}
 	}
 	return nil

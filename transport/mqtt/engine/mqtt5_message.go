@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/isotime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -56,8 +56,8 @@ func appendProperties(dst []byte, m *transport.Message) ([]byte, *transport.Erro
 		dst = mqttpacket.AppendPair(dst, nameID, m.ID)
 	}
 	if !m.Created.IsZero() {
-		dst = append(mqttpacket.AppendPairName(dst, nameCreated), 0, byte(isotime.Size))
-		dst = isotime.Append(dst, m.Created)
+		dst = append(mqttpacket.AppendPairName(dst, nameCreated), 0, byte(times.ISOSize))
+		dst = times.AppendISO(dst, m.Created)
 	}
 	if m.ContentEncoding != "" && m.ContentEncoding != utf8Encoding {
 		if !mqttpacket.ValidText(m.ContentEncoding) {
@@ -136,7 +136,7 @@ func setProperty(m *transport.Message, name, value string) {
 		m.Component = value
 		return
 	case nameCreated:
-		if at, ok := isotime.Parse(value); ok {
+		if at, ok := times.ParseISO(value); ok {
 			m.Created = at
 			return
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
@@ -115,7 +115,7 @@ func (b *broker) client(t testing.TB, id string, five *engine.MQTT5Options, o *d
 
 // A device sends to another one through mochi, and every field arrives.
 func TestMessagesThroughMochi(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBroker(t)
 		var got []transport.Message
 		var mu sync.Mutex
@@ -165,7 +165,7 @@ func TestMessagesThroughMochi(t *testing.T) {
 // Connections are cut under load, in both directions. Nothing is lost, the order holds but for
 // resends, which have DUP, and a message with QoS 2 comes once.
 func TestCutsUnderLoadWithMochi(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBroker(t)
 		var mu sync.Mutex
 		handled := map[string]int{}
@@ -219,7 +219,7 @@ func TestCutsUnderLoadWithMochi(t *testing.T) {
 
 // Two devices with the same client id end each other's connections, with pauses.
 func TestDevicesThatShareAClientIDDoNotFightAtFullSpeed(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		b := newBroker(t)
 		connects := 0
 		var mu sync.Mutex

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -70,7 +70,7 @@ func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
 	case mqttpacket.Connack:
 		return wire.NewViolation("the broker sent a second CONNACK") // [MQTT-3.2.0-2]
 	default:
-		return wire.NewViolation("the broker sent a packet of type " + ascii.Itoa(int(h.Type)) +
+		return wire.NewViolation("the broker sent a packet of type " + strconv.Itoa(int(h.Type)) +
 			", which was not expected")
 	}
 }

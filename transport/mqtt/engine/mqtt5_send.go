@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -86,10 +86,10 @@ func (v *five) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) 
 		switch {
 		case v.peer.noShared && shared:
 			return dst, transport.Unsupported, errors.New("the broker has no shared subscriptions; give dialect.Topics " +
-				"Commands without \"$share/\", not " + ascii.Quote(topic))
+				"Commands without \"$share/\", not " + texts.Quote(topic))
 		case v.peer.noWildcard && strings.ContainsAny(topic, "+#"):
 			return dst, transport.Unsupported, errors.New("the broker takes no wildcards; give dialect.Topics Commands " +
-				"that are whole topics, not " + ascii.Quote(topic))
+				"that are whole topics, not " + texts.Quote(topic))
 		}
 	}
 	if v.opt.ExactlyOnce {

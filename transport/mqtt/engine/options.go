@@ -1,11 +1,12 @@
 package engine
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -72,14 +73,14 @@ func (o *Options) resolve() (Options, error) {
 	if r.PingTimeout == 0 {
 		r.PingTimeout = defaultPingTimeout
 	}
-	r.PingTimeout = timespan.Cap(r.PingTimeout)
+	r.PingTimeout = times.Cap(r.PingTimeout)
 	switch {
 	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
 		return r, wire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
 	case r.PingTimeout < 0:
 		return r, wire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
-		return r, wire.Invalid("options: ModelID " + ascii.Quote(r.ModelID) + " is not a model id; give one such as " +
+		return r, wire.Invalid("options: ModelID " + texts.Quote(r.ModelID) + " is not a model id; give one such as " +
 			"\"dtmi:com:example:Thermostat;1\"")
 	case len(r.ProductInfo) > wire.MaxInfo:
 		return r, tooLong("ProductInfo", len(r.ProductInfo))
@@ -94,12 +95,12 @@ func (o *Options) resolve() (Options, error) {
 }
 
 func tooLong(field string, n int) error {
-	return wire.Invalid("options: " + field + " has " + ascii.Itoa(n) + " bytes; give " + ascii.Itoa(wire.MaxInfo) +
+	return wire.Invalid("options: " + field + " has " + strconv.Itoa(n) + " bytes; give " + strconv.Itoa(wire.MaxInfo) +
 		" at most")
 }
 
 func tooSmall(field string, n int) error {
-	return wire.Invalid("options: " + field + " is " + ascii.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer " +
+	return wire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer " +
 		"that grows")
 }
 

@@ -2,9 +2,9 @@ package engine
 
 import (
 	"io"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
@@ -167,8 +167,8 @@ func (s *session) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
 }
 
 func tooLongPacket(h mqttpacket.Header) wire.Violation {
-	return wire.NewViolation("the hub sent a packet of type " + ascii.Itoa(int(h.Type)) + " with " +
-		ascii.Itoa(h.Body) + " bytes")
+	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
+		strconv.Itoa(h.Body) + " bytes")
 }
 
 // bodyLimit returns the most bytes that a hub may send in a packet's body.

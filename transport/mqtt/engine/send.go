@@ -2,9 +2,9 @@ package engine
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -94,7 +94,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 	}
 	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.head > fixed {
 		return p, o, wire.Refused(transport.OpSend, transport.TooLarge, errors.New("the packet has "+
-			ascii.Itoa(o.head)+" bytes before its body, and WriteBuffer has "+ascii.Itoa(fixed)+
+			strconv.Itoa(o.head)+" bytes before its body, and WriteBuffer has "+strconv.Itoa(fixed)+
 			"; give WriteBuffer more, or send fewer or shorter properties"))
 	}
 	return p, o, nil

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -156,10 +156,10 @@ func TestTheLossOfALiveSessionIsReportedOnce(t *testing.T) {
 func TestAnIdleSessionHasOneGoroutine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
-		before := bounded.Goroutines()
+		before := testkit.Goroutines()
 		_, _ = start(t, h, New(h.dial, nil))
 		synctest.Wait()
-		require.Equal(t, before+1, bounded.Goroutines(), "the one that calls Run")
+		require.Equal(t, before+1, testkit.Goroutines(), "the one that calls Run")
 	})
 }
 

@@ -3,7 +3,7 @@ package engine
 import (
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/timespan/spantest"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
-func TestDurationsAreBounded(t *testing.T) { spantest.Bounded(t, (*Options).resolve, "KeepAlive") }
+func TestDurationsAreBounded(t *testing.T) { testkit.Capped(t, (*Options).resolve, "KeepAlive") }

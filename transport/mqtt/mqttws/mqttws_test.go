@@ -17,9 +17,9 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -160,7 +160,7 @@ func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 		"own path":    {&Options{Path: "/mqtt?a=b", Header: http.Header{"X-Site": {"7"}}}, netopt.Peer{}, "/mqtt?a=b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				a, b := memconn.Pair("a", "b")
 				defer a.Close()
 				got := make(chan *server, 1)
@@ -209,7 +209,7 @@ func TestPorts(t *testing.T) {
 func TestWrongOptionsAreInvalid(t *testing.T) {
 	for _, o := range []Options{{Path: "mqtt"}, {Path: "/a#b"}, {Path: "/a b"}, {Path: "/%zz"}, {Path: "/\n"},
 		{Header: http.Header{"sec-websocket-key": {"x"}}}} {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			_, _, err := dial(t.Context(), h.options(&o))
 			require.ErrorIs(t, err, transport.Invalid, "%+v", o)
@@ -232,7 +232,7 @@ func TestKindsOfRefusedUpgrades(t *testing.T) {
 		504: transport.Timeout, 505: transport.Unsupported, 511: transport.Network, 599: transport.Unavailable,
 	}
 	for status, kind := range want {
-		bounded.Test(t, func(t *testing.T) {
+		testkit.Bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			go func() {
 				c := h.accept()
@@ -318,7 +318,7 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 		}, transport.Network, "the hub closed the connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h := newHub(t)
 				go func() {
 					raw := h.accept()

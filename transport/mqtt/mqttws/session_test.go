@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -49,7 +49,7 @@ func TestFramesAreNoPackets(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h := newHub(t)
 				r, w := start(t, h, h.options(nil))
 				write(w)
@@ -65,7 +65,7 @@ func TestFramesAreNoPackets(t *testing.T) {
 
 // A frame may arrive together with the answer to the request.
 func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer a.Close()
 		go func() {
@@ -101,7 +101,7 @@ func (c *cutter) Read(p []byte) (int, error) {
 
 // Each write is whole binary frames, not fragments: some servers accept nothing else.
 func TestWritesAreWholeBinaryFrames(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
 		w.Conn.(*memconn.Conn).SetBuffer(0)
@@ -120,7 +120,7 @@ func TestWritesAreWholeBinaryFrames(t *testing.T) {
 }
 
 func TestBothProtocolsAreClosedInOrder(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
 		r.send("one")
@@ -145,7 +145,7 @@ func TestBothProtocolsAreClosedInOrder(t *testing.T) {
 
 // A hub may ping an idle connection, and closes it without a pong.
 func TestPingsAreAnsweredOnAnIdleConnection(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		_, w := start(t, h, h.options(nil))
 		go func() { _, _ = io.Copy(io.Discard, w) }()
@@ -160,7 +160,7 @@ func TestPingsAreAnsweredOnAnIdleConnection(t *testing.T) {
 
 // The reading goroutine must not write the answer to a ping: the peer may not read until we read.
 func TestPingsDoNotStopReading(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
 		synctest.Wait()
@@ -228,7 +228,7 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 		}, transport.Network, "a reply of the tunnel was not written", 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h := newHub(t)
 				r, w := start(t, h, h.options(nil))
 				synctest.Wait()
@@ -248,7 +248,7 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 
 // The library replaces time-out errors by its own.
 func TestTimeoutsKeepTheirCause(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, _ := start(t, h, h.options(nil))
 		synctest.Wait()
@@ -259,7 +259,7 @@ func TestTimeoutsKeepTheirCause(t *testing.T) {
 }
 
 func TestDisconnectFromAStuckPeerTakesLessThanASecond(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, _ := start(t, h, h.options(nil))
 		synctest.Wait()
@@ -292,7 +292,7 @@ func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
 				h := newHub(t)
 				play(h)
 				ctx, cancel := context.WithCancel(context.Background())
@@ -310,7 +310,7 @@ func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 
 // Both ends write at full speed, with pings in between. Some messages are refused.
 func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		const n = 10_000
 		h := newHub(t)
 		h.net.SetBuffer(4 << 10)

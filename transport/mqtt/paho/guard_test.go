@@ -12,9 +12,9 @@ import (
 	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/hextext"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -63,12 +63,12 @@ const connack = "20 02 0000 "
 // A PUBACK that acknowledges nothing is not passed on.
 func TestTheGuardPassesOnWhatAHubMaySend(t *testing.T) {
 	all := connack + "90 03 0007 01 40 02 0007 D0 00 30 03 0001'a' 32 06 0001'a' 0001'x' 3B 06 0001'a' 0001'x' E0 00"
-	types, err := readAll(iotest.OneByteReader(bytes.NewReader(hextext.Decode(all))))
+	types, err := readAll(iotest.OneByteReader(bytes.NewReader(texts.FromHex(all))))
 	require.ErrorIs(t, err, io.EOF)
 	require.Equal(t, []byte{packets.Connack, packets.Suback, packets.Pingresp, packets.Publish,
 		packets.Publish, packets.Publish, packets.Disconnect}, types)
 
-	large := mqttpacket.AppendHeader(hextext.Decode(connack), mqttpacket.Publish, 0, maxIncoming)
+	large := mqttpacket.AppendHeader(texts.FromHex(connack), mqttpacket.Publish, 0, maxIncoming)
 	large = append(large, append([]byte{0, 1, 'a'}, make([]byte, maxIncoming-3)...)...)
 	types, err = readAll(bytes.NewReader(large))
 	require.ErrorIs(t, err, io.EOF)
@@ -95,20 +95,20 @@ func TestTheGuardEndsWhatPahoWouldNotSurvive(t *testing.T) {
 		"a length of 256 MB":             connack + "30 FF FF FF 7F",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := readAll(bytes.NewReader(hextext.Decode(text)))
+			_, err := readAll(bytes.NewReader(texts.FromHex(text)))
 			require.ErrorAs(t, err, new(wire.Violation))
 		})
 	}
-	_, err := readAll(bytes.NewReader(hextext.Decode("20 02 0007")))
+	_, err := readAll(bytes.NewReader(texts.FromHex("20 02 0007")))
 	require.ErrorContains(t, err, "CONNACK 7", "paho takes it for success")
-	_, err = readAll(strings.NewReader(string(hextext.Decode(connack)) + "0"))
+	_, err = readAll(strings.NewReader(string(texts.FromHex(connack)) + "0"))
 	require.ErrorIs(t, err, io.EOF)
 }
 
 // No input of the peer makes paho's codec panic or read a packet that the guard does not know.
 func FuzzGuard(f *testing.F) {
-	f.Add(hextext.Decode(connack + "40 02 0007 90 03 0007 01 D0 00"))
-	f.Add(hextext.Decode(connack + "32 06 0001'a' 0001'x' E0 00"))
+	f.Add(texts.FromHex(connack + "40 02 0007 90 03 0007 01 D0 00"))
+	f.Add(texts.FromHex(connack + "32 06 0001'a' 0001'x' E0 00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, err := readAll(bytes.NewReader(b)); err == nil {
 			t.Fatal("the end is missing")

@@ -23,8 +23,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -171,8 +170,8 @@ func authority(t *testing.T, begin time.Time) *tls.Certificate {
 
 // The clock is compared also if the server's certificate is valid for longer than its authority's.
 func TestTheSkewIsKnownUnderAYoungAuthority(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		o := &testbroker.Options{Authority: authority(t, time.Now().Add(-time.Minute))}
 		p := newPatient(t, o)
 		rows := p.run()

@@ -12,8 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -29,8 +28,8 @@ type patient struct {
 // examine runs f in fake time with the device pump-1 of a new hub.
 func examine(t *testing.T, o *testbroker.Options, f func(p *patient)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		f(newPatient(t, o))
 	})
 }

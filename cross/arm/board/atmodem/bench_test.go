@@ -15,9 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board/atmodem"
 	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
 	"github.com/hubline-iot/hubline/cross/arm/internal/uart"
-	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -74,8 +73,8 @@ var kinds = []struct {
 func eachKind(t *testing.T, f func(t *testing.T, s setup)) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			bounded.Test(t, func(t *testing.T) {
-				faketime.Start()
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
 				f(t, k.setup)
 			})
 		})
@@ -85,8 +84,8 @@ func eachKind(t *testing.T, f func(t *testing.T, s setup)) {
 // in runs f in fake time.
 func in(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
 		f(t)
 	})
 }

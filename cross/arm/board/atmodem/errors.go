@@ -3,8 +3,8 @@ package atmodem
 import (
 	"context"
 	"errors"
+	"strconv"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -71,7 +71,7 @@ func (m *Modem) errorOf(s stopper, c *command, o outcome) error {
 	}
 	text := "the modem refused AT" + nameOf(c)
 	if m.code >= 0 {
-		text += " with error " + ascii.Itoa(m.code)
+		text += " with error " + strconv.Itoa(m.code)
 	}
 	if h := m.service().handshake; h != 0 && m.code == h && c == &m.service().open {
 		return fault(transport.Untrusted, damaged{text + ": the TLS handshake failed; check the CA file, " +

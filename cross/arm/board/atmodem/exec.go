@@ -2,9 +2,8 @@ package atmodem
 
 import (
 	"context"
+	"strconv"
 	"time"
-
-	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
 // outcome is how a command ended.
@@ -94,7 +93,7 @@ func (m *Modem) appendCommand(b []byte, text string) []byte {
 		case 'w':
 			b = append(b, m.cfg.Password...)
 		case 't':
-			b = ascii.AppendInt(b, int64(m.cfg.authentication()))
+			b = strconv.AppendInt(b, int64(m.cfg.authentication()), 10)
 		case 'k':
 			b = append(b, m.cfg.PIN...)
 		case 'f':
@@ -102,11 +101,11 @@ func (m *Modem) appendCommand(b []byte, text string) []byte {
 		case 'h':
 			b = append(b, m.args.host...)
 		case 'p':
-			b = ascii.AppendInt(b, int64(m.cfg.TCPPort))
+			b = strconv.AppendInt(b, int64(m.cfg.TCPPort), 10)
 		case 'i':
-			b = ascii.AppendInt(b, int64(m.args.id))
+			b = strconv.AppendInt(b, int64(m.args.id), 10)
 		case 'n':
-			b = ascii.AppendInt(b, int64(m.args.length))
+			b = strconv.AppendInt(b, int64(m.args.length), 10)
 		}
 	}
 	return append(b, '\r')

@@ -20,11 +20,11 @@ package main
 import (
 	"context"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
 // Set by the linker. TinyGo sets only what has no value here.
@@ -99,9 +99,9 @@ func readTemperature(b []byte) []byte {
 	tenths++
 	t := 180 + tenths%80
 	b = append(b, `"celsius":`...)
-	b = ascii.AppendUint(b, uint64(t/10))
+	b = strconv.AppendUint(b, uint64(t/10), 10)
 	b = append(b, '.')
-	return ascii.AppendUint(b, uint64(t%10))
+	return strconv.AppendUint(b, uint64(t%10), 10)
 }
 
 var tenths uint

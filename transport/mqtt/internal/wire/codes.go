@@ -1,7 +1,8 @@
 package wire
 
 import (
-	"github.com/hubline-iot/hubline/internal/ascii"
+	"strconv"
+
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -14,7 +15,7 @@ type ConnackError struct {
 
 // Error returns the code and its meaning.
 func (e *ConnackError) Error() string {
-	return "CONNACK " + ascii.Itoa(int(e.Code)) + " (" + ConnackMeaning(e.Code).Text + ")"
+	return "CONNACK " + strconv.Itoa(int(e.Code)) + " (" + ConnackMeaning(e.Code).Text + ")"
 }
 
 // Kind returns the Kind of the refusal.
@@ -31,7 +32,7 @@ type SubackError struct {
 
 // Error returns filter, code and meaning.
 func (e *SubackError) Error() string {
-	return "SUBACK " + ascii.Itoa(int(e.Code)) + " (" + SubackMeaning(e.Code).Text + ") for " + e.Filter
+	return "SUBACK " + strconv.Itoa(int(e.Code)) + " (" + SubackMeaning(e.Code).Text + ") for " + e.Filter
 }
 
 // Kind returns the Kind of the refusal.

@@ -3,8 +3,8 @@ package wire
 import (
 	"errors"
 	"io"
+	"strconv"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -42,7 +42,7 @@ func CheckWill(w *transport.Message) error {
 		return Invalid("options: Will: " + err.Error())
 	}
 	if len(w.Body) > MaxField {
-		return Invalid("options: Will has a body of " + ascii.Itoa(len(w.Body)) + " bytes; give 65535 at most")
+		return Invalid("options: Will has a body of " + strconv.Itoa(len(w.Body)) + " bytes; give 65535 at most")
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func TooLarge(size, body, limit int) *transport.Error {
 // topic has the properties in it.
 func LongTopic(size int) *transport.Error {
 	return Refused(transport.OpSend, transport.TooLarge, errors.New("the topic, which has the properties percent-encoded "+
-		"in it, has "+ascii.Itoa(size)+" bytes and MQTT takes 65535; send fewer or shorter properties"))
+		"in it, has "+strconv.Itoa(size)+" bytes and MQTT takes 65535; send fewer or shorter properties"))
 }
 
 // Loss returns the error for the end of a live session, which is always worth a retry. kind is

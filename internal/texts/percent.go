@@ -1,0 +1,72 @@
+package texts
+
+// Percent-encoding is that of RFC 3986, section 2.1, in the form that a hub requires in tokens,
+// topics and paths: every byte outside the unreserved set is escaped, with upper-case digits, and a
+// space is %20.
+
+const upperHex = "0123456789ABCDEF"
+
+// AppendEscaped appends s, escaped, to dst and returns the longer slice. It allocates only to grow
+// dst.
+func AppendEscaped(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		b := s[i]
+		if unreserved(b) {
+			dst = append(dst, b)
+		} else {
+			dst = append(dst, '%', upperHex[b>>4], upperHex[b&15])
+		}
+	}
+	return dst
+}
+
+// EscapedSize returns the number of bytes that AppendEscaped appends.
+func EscapedSize(s string) int {
+	n := len(s)
+	for i := 0; i < len(s); i++ {
+		if !unreserved(s[i]) {
+			n += 2
+		}
+	}
+	return n
+}
+
+// unreserved reports whether b is in the set of RFC 3986 section 2.3.
+func unreserved(b byte) bool {
+	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '.' || b == '_' ||
+		b == '~'
+}
+
+// AppendUnescaped appends the unescaped s to dst. ok is false if two hexadecimal digits are missing
+// after a "%"; "+" stays "+".
+func AppendUnescaped(dst []byte, s string) (out []byte, ok bool) {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			dst = append(dst, s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return dst, false
+		}
+		hi, ok1 := digit(s[i+1])
+		lo, ok2 := digit(s[i+2])
+		if !ok1 || !ok2 {
+			return dst, false
+		}
+		dst = append(dst, hi<<4|lo)
+		i += 2
+	}
+	return dst, true
+}
+
+func digit(b byte) (byte, bool) {
+	switch {
+	case '0' <= b && b <= '9':
+		return b - '0', true
+	case 'a' <= b && b <= 'f':
+		return b - 'a' + 10, true
+	case 'A' <= b && b <= 'F':
+		return b - 'A' + 10, true
+	}
+	return 0, false
+}

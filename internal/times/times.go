@@ -1,0 +1,13 @@
+// Package times bounds the durations that callers set, takes parts of them, writes and parses times
+// as hubs do, and parses the delays that services ask for. Boards link it without the layouts and
+// zones of package time, which cost 15 KB of flash.
+package times
+
+import "time"
+
+// Longest is the longest duration of an option: 100 years. The sum of two of them is still a valid
+// time.Duration, so deadlines do not wrap around to the past.
+const Longest = 100 * 365 * 24 * time.Hour
+
+// Cap returns d, or Longest if d is longer, such as 1<<63 - 1, which callers pass for no limit.
+func Cap(d time.Duration) time.Duration { return min(d, Longest) }
