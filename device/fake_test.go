@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -170,8 +171,9 @@ type fakeSession struct {
 	broken bool          // it ends soon and answers nothing
 	stuck  chan struct{} // not nil: Send blocks until the session ends
 
-	mu    sync.Mutex
-	queue []transport.Item
+	mu           sync.Mutex
+	queue        []transport.Item
+	subscription uint32 // ID of the latest OpSubscribe
 }
 
 func (s *fakeSession) Info() transport.Info { return s.info }
@@ -238,6 +240,9 @@ func (s *fakeSession) Do(r *transport.Request) {
 		s.f.mu.Lock()
 		s.f.wanted = append(s.f.wanted, r.Want)
 		s.f.mu.Unlock()
+		s.mu.Lock()
+		s.subscription = r.ID
+		s.mu.Unlock()
 		var err error
 		if s.f.subscribe != nil {
 			err = s.f.subscribe(s.conn)
@@ -270,6 +275,15 @@ func (s *fakeSession) Do(r *transport.Request) {
 			s.cfg.Sink.Reply(r.ID, reply)
 		}
 	}
+}
+
+// subscribedAgain replies to the latest subscription once more, and waits for the client.
+func (s *fakeSession) subscribedAgain(err error) {
+	s.mu.Lock()
+	id := s.subscription
+	s.mu.Unlock()
+	s.cfg.Sink.Reply(id, transport.Reply{Err: err})
+	synctest.Wait()
 }
 
 // deliver delivers a cloud-to-device message and reports whether it was taken.

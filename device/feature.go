@@ -235,15 +235,20 @@ func (l *loop) serveFeatures(x features, now time.Time) {
 
 // subscribed handles the answer to a subscription. It returns the failure that ends the session,
 // nil for none: if the session works without the subscription, only the calls that wait for it
-// fail. A feature that the peer does not have is found alone, and goes into the status.
+// fail. A feature that the peer does not have is found alone, and goes into the status. Without a
+// question the answer is about everything that was asked for before.
 func (l *loop) subscribed(x features, err error) error {
 	asked := l.conn.asked
+	if asked == 0 {
+		asked = l.conn.granted | l.conn.lacks
+	}
 	l.conn.asked = 0
+	l.conn.granted &^= asked
 	always, _ := x.wants()
 	failure := ofTransport(err)
 	switch {
 	case err == nil:
-		l.conn.granted |= asked
+		l.grant(asked)
 	case asked&always == 0:
 		l.refuseCalls(x, asked, failure)
 	case failure.Kind != transport.Unsupported:
@@ -258,6 +263,15 @@ func (l *loop) subscribed(x features, err error) error {
 	return nil
 }
 
+// grant notes that the session has the features.
+func (l *loop) grant(all transport.Features) {
+	l.conn.granted |= all
+	if l.conn.lacks &^= all; l.conn.lacks == 0 && l.conn.lacking != nil {
+		l.conn.lacking = nil
+		l.lackChanged()
+	}
+}
+
 // lack notes that the session does not have a feature.
 func (l *loop) lack(feature transport.Features, why *transport.Error) {
 	if l.conn.lacks&feature != 0 { // a call asked again
@@ -268,6 +282,11 @@ func (l *loop) lack(feature transport.Features, why *transport.Error) {
 		l.conn.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
 			Err: &lackingError{feature, why.Err}}
 	}
+	l.lackChanged()
+}
+
+// lackChanged publishes the status of a connection that is up and not paused.
+func (l *loop) lackChanged() {
 	if !l.conn.upSince.IsZero() && l.pause.until.IsZero() {
 		l.publishConnected()
 	}

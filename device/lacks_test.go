@@ -15,6 +15,12 @@ import (
 // without makes a fake whose sessions refuse subscriptions to any of features.
 func without(features transport.Features) *fake {
 	f := &fake{}
+	f.lack(features)
+	return f
+}
+
+// lack makes sessions refuse subscriptions to any of features.
+func (f *fake) lack(features transport.Features) {
 	f.subscribe = func(int) error {
 		all := f.subscriptions()
 		if all[len(all)-1]&features != 0 {
@@ -22,7 +28,6 @@ func without(features transport.Features) *fake {
 		}
 		return nil
 	}
-	return f
 }
 
 func handleAll(t *testing.T, c *device.Client) {
@@ -90,6 +95,43 @@ func TestAFeatureThatOnePeerLacksIsAskedForOnTheNextConnection(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, device.StateConnected, c.Status().State)
 		require.NoError(t, c.Status().Err)
+	})
+}
+
+// A session may learn later what the peer has: an HTTPS session with each poll.
+func TestTheStatusFollowsAPeerThatTakesAFeatureBackAndGrantsItAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, w := client(t, f, nil)
+		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+		open(t, c)
+		for range 2 {
+			before := len(w.reasons())
+			f.last().subscribedAgain(refused(transport.Unsupported))
+			f.last().subscribedAgain(refused(transport.Unsupported)) // says nothing new
+			require.ErrorContains(t, c.Status().Err, "the peer has no cloud-to-device messages")
+			f.last().subscribedAgain(nil)
+			require.NoError(t, c.Status().Err)
+			require.Equal(t, device.StateConnected, c.Status().State)
+			require.Len(t, w.reasons(), before+2)
+		}
+		require.Len(t, f.subscriptions(), 1)
+		require.Len(t, f.dialTimes(), 1)
+	})
+}
+
+// One that takes back several is asked for each, to find those that it has.
+func TestAPeerThatTakesFeaturesBackIsAskedForEach(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		handleAll(t, c)
+		open(t, c)
+		f.lack(transport.FeatureMethods)
+		f.last().subscribedAgain(refused(transport.Unsupported))
+		require.ErrorContains(t, c.Status().Err, "the peer has no direct methods")
+		require.True(t, f.last().deliver("1"))
+		require.Len(t, f.dialTimes(), 1)
 	})
 }
 

@@ -177,7 +177,9 @@ const (
 	OpClose
 	// OpRegister is a registration with the provisioning service.
 	OpRegister
-	// OpSubscribe subscribes to the Features in Want; replied when the hub has granted all.
+	// OpSubscribe subscribes to the Features in Want; replied when the hub has granted all. A session
+	// that learns later that the hub refuses them, or grants them, replies again with the same ID.
+	// That reply is about all Features that the session was asked for.
 	OpSubscribe
 	// OpTwinGet and OpTwinPatch read the twin and change its reported part; replied.
 	OpTwinGet

@@ -112,7 +112,6 @@ func (l *httpRowList) connects() {
 // polls adds faults of polls for cloud-to-device messages, the first of which is part of a connect.
 func (l *httpRowList) polls() {
 	type F = fault.Fault
-	// A look that is answered 405 is a hub without messages: the client stays connected without them.
 	for _, v := range byStatus(map[int]transport.Kind{401: unauthorized, 404: notFound}) {
 		status, k := v.status, v.kind
 		times := 1
@@ -122,8 +121,12 @@ func (l *httpRowList) polls() {
 		l.add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: fault.AnswerStatus, Statuses: []int{status},
 			Times: times, Route: receive}, kinds(k), terminal)
 	}
-	for _, status := range []int{400, 408, 409, 412, 413, 415, 422, 429, 431, 500, 502, 503, 504} {
-		// there will be another poll
+	// There will be another poll. Until then the status says what the hub does not have.
+	for _, status := range []int{400, 405, 409, 412, 413, 415, 418, 422, 431, 501} {
+		l.add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: fault.AnswerStatus, Statuses: []int{status},
+			Route: receive}, kinds(transport.Unsupported))
+	}
+	for _, status := range []int{408, 429, 500, 502, 503, 504} {
 		l.add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: fault.AnswerStatus, Statuses: []int{status},
 			Route: receive}, nil)
 	}

@@ -50,6 +50,8 @@ type c2d struct {
 	wanted      bool
 	active      bool // polling is on
 	pendingSubs []uint32
+	lastSub     uint32 // the latest OpSubscribe that was replied to
+	refused     bool   // that reply was a refusal
 	number      uint32
 	unsettled   map[uint32]*lockedMessage
 	received    []settlement // settlements not moved to due yet
@@ -234,20 +236,23 @@ func (c *c2d) poll() bool {
 	case err != nil:
 		s.fail(lost(err))
 		return false
-	case refused != nil && refused.About == statuscode.Identity:
-		// A hub that refuses cloud-to-device messages to this device does so for good. A peer that is no
-		// hub says nothing about them.
-		if refused.Kind == transport.Protocol || !c.replySubscriptions(refused.operation(transport.OpSubscribe)) {
-			s.fail(refused.connection(transport.OpRun))
-			return false
-		}
-		return true
+	case refused != nil && refused.endsPolls():
+		s.fail(refused.connection(transport.OpRun))
+		return false
 	case refused != nil:
-		// This includes answers about the poll itself, which has succeeded before in the same form: the
-		// session, and so telemetry, does not end for them.
 		c.pollDelay = nextDelay(c.pollDelay)
-		c.nextPoll = time.Now().Add(max(min(refused.after, times.MaxRetryAfter), c.pollDelay))
-		c.replySubscriptions(nil)
+		delay := max(min(refused.after, times.MaxRetryAfter), c.pollDelay)
+		var e *transport.Error
+		switch refused.About {
+		case statuscode.Identity: // a hub without messages for this device may get them
+			delay = max(delay, s.opt.PollInterval)
+			fallthrough
+		case statuscode.Message:
+			e = failed(transport.OpSubscribe, transport.Unsupported, refused.cause)
+		case statuscode.Fine, statuscode.Moment:
+		}
+		c.nextPoll = time.Now().Add(delay)
+		c.replySubscriptions(e)
 		return true
 	}
 	c.replySubscriptions(nil)
@@ -268,21 +273,29 @@ func nextDelay(delay time.Duration) time.Duration {
 	return min(max(minRetryDelay, 2*delay), maxRetryDelay)
 }
 
-// replySubscriptions replies to all pending OpSubscribe and reports whether there was one. An error
-// stops the polls.
-func (c *c2d) replySubscriptions(err *transport.Error) bool {
+// endsPolls reports whether the refusal of a poll ends the session. Other refusals are about the
+// polls alone, so telemetry works.
+func (r *refusal) endsPolls() bool {
+	return r.About == statuscode.Identity && r.Kind != transport.Unsupported && r.Kind != transport.Unknown
+}
+
+// replySubscriptions replies to all pending OpSubscribe, or once more to the latest if the answer
+// to that has changed.
+func (c *c2d) replySubscriptions(err *transport.Error) {
 	s := c.s
 	s.mu.Lock()
 	pending := c.pendingSubs
 	c.pendingSubs = nil
-	if err != nil {
-		c.active = false
+	if len(pending) == 0 && (err != nil) != c.refused {
+		pending = []uint32{c.lastSub}
+	}
+	if len(pending) > 0 {
+		c.lastSub, c.refused = pending[len(pending)-1], err != nil
 	}
 	s.mu.Unlock()
 	for _, id := range pending {
 		s.reply(id, err)
 	}
-	return len(pending) > 0
 }
 
 // deliver reports a message to the Sink. It returns false if the message was reported before.

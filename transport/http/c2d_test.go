@@ -297,37 +297,23 @@ func TestABusyHubDeliversLater(t *testing.T) {
 	})
 }
 
-// If the hub refuses all cloud-to-device messages, the subscription fails. If it starts to refuse
-// them later, the session ends.
-func TestAHubWithoutMessages(t *testing.T) {
-	without := true
-	answer := func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-		if r.Method != http.MethodGet || !without {
-			return false
-		}
-		refuse(w, 403010, "OperationNotAvailableInCurrentTier")
-		return true
-	}
+// A hub without cloud-to-device messages is asked again with the next regular poll.
+func TestAHubWithoutMessagesIsPolledNoMoreOftenThanOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.answer = answer
-		r := h.start(t, h.polling(time.Minute))
-		err := r.subscribe()
-		require.ErrorIs(t, err, transport.Unsupported)
-		require.Equal(t, transport.ScopeOperation, transport.Find(err).Scope)
-		time.Sleep(time.Hour)
-		require.Equal(t, 1, h.polls())
-		r.send(0, numbered(1)...) // telemetry still works
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method != http.MethodGet {
+				return false
+			}
+			refuse(w, 403010, "OperationNotAvailableInCurrentTier")
+			return true
+		}
+		r := h.start(t, h.polling(10*time.Minute))
+		require.ErrorIs(t, r.subscribe(), transport.Unsupported)
+		time.Sleep(time.Hour + time.Second)
+		require.Equal(t, 7, h.polls())
+		r.send(0, numbered(1)...)
 		synctest.Wait()
 		require.NoError(t, r.results()[0])
-	})
-	bubble(t, func(t *testing.T, h *scripted) {
-		h.answer = answer
-		without = false
-		r := h.start(t, h.polling(time.Minute))
-		require.NoError(t, r.subscribe())
-		h.change(func() { without = true })
-		time.Sleep(time.Minute)
-		r.requireLoss(transport.Unsupported)
 	})
 }
 
@@ -502,10 +488,11 @@ func TestPollsAreDelayedByAnHourAtMost(t *testing.T) {
 }
 
 // An unexpected answer to a poll that is not about the device does not end the session: the poll is
-// repeated, and telemetry still works.
+// repeated, and telemetry still works. The reply to the subscription changes with the answer.
 func TestAnUnexpectedAnswerToAPoll(t *testing.T) {
+	soon, later := []int{400, 409, 412, 413, 415, 422, 428, 431}, []int{405, 417, 418, 426, 501, 505, 400001, 403010}
 	for _, first := range []bool{true, false} {
-		for _, status := range []int{400, 409, 412, 413, 415, 422, 428, 431} {
+		for _, status := range slices.Concat(soon, later) {
 			t.Run(fmt.Sprint(status, " first ", first), func(t *testing.T) {
 				bubble(t, func(t *testing.T, h *scripted) {
 					odd := first
@@ -514,15 +501,27 @@ func TestAnUnexpectedAnswerToAPoll(t *testing.T) {
 							return false
 						}
 						odd = false
-						w.WriteHeader(status)
+						refuse(w, status, "")
 						return true
 					}
-					r := h.start(t, h.polling(time.Minute))
-					require.NoError(t, r.subscribe())
-					h.change(func() { odd = !first })
+					r := h.start(t, h.polling(time.Hour))
+					if err := r.subscribe(); first {
+						require.ErrorIs(t, err, transport.Unsupported)
+						require.Equal(t, transport.ScopeOperation, transport.Find(err).Scope)
+					} else {
+						require.NoError(t, err)
+						h.change(func() { odd = true })
+						time.Sleep(time.Hour)
+						require.ErrorIs(t, r.subscribed(), transport.Unsupported)
+					}
 					h.message("x", nil)
-					time.Sleep(2 * time.Minute)
+					if slices.Contains(later, status) {
+						time.Sleep(time.Hour - time.Second)
+						require.Empty(t, r.bodies())
+					}
+					time.Sleep(2 * time.Second)
 					require.Equal(t, []string{"x"}, r.bodies())
+					require.NoError(t, r.subscribed())
 					r.send(0, numbered(1)...)
 					synctest.Wait()
 					require.NoError(t, r.results()[0])
@@ -539,7 +538,7 @@ func TestAnUnexpectedAnswerToAPoll(t *testing.T) {
 			return false
 		}
 		r := h.start(t, h.polling(time.Second))
-		require.NoError(t, r.subscribe())
+		require.ErrorIs(t, r.subscribe(), transport.Unsupported)
 		time.Sleep(time.Hour)
 		require.InDelta(t, 66, h.polls(), 2)
 		r.send(0, numbered(1)...)

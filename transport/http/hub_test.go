@@ -237,6 +237,10 @@ func (h *scripted) authorized(r *http.Request) bool {
 }
 
 func refuse(w http.ResponseWriter, code int, name string) {
+	if code < 1000 {
+		w.WriteHeader(code)
+		return
+	}
 	w.Header().Set("iothub-errorcode", name)
 	w.WriteHeader(code / 1000)
 	inner, _ := json.Marshal(map[string]any{"errorCode": code, "trackingId": "track-1", "message": "no"})

@@ -59,8 +59,11 @@
 // Options.PollInterval, and again at once after each message until there is none. At most
 // Config.Queue messages are unsettled. If the hub is busy, or refuses a poll for a reason that is
 // not about the device (400, 409, 412 and so on), the next poll follows after 1 s, 2 s and so on up
-// to a minute, or when the hub asked for it (Retry-After), up to an hour. A new session polls at
-// once, so device.Client.Reconnect causes an early poll.
+// to a minute, or when the hub asked for it (Retry-After), up to an hour. After a refusal that
+// looks final, such as 405 or a tier of the hub without such messages, it follows after the longer
+// of that and PollInterval. A refusal that does not pass by itself is the reply to OpSubscribe
+// (Unsupported), and the next accepted poll replies once more. A new session polls at once, so
+// device.Client.Reconnect causes an early poll.
 //
 // A hub locks a delivered message for a minute. Accept, Release and Reject are the hub's complete,
 // abandon and reject. Release waits for 1 s, after each further delivery of the message twice as
