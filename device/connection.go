@@ -17,6 +17,7 @@ type connection struct {
 	askedBy        time.Time          // deadline for the answer to asked
 	single         bool               // request one feature at a time, to find the one that is refused
 	lacks          transport.Features // subscriptions that the peer does not have
+	askAgain       time.Time          // when to request lacks again
 	lacking        *transport.Error   // the first refusal of one; nil: none
 	featureDue     time.Time          // when to serve the features; zero: when poked
 

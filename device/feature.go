@@ -221,6 +221,9 @@ func (l *loop) subscribe(want transport.Features) bool {
 // serveFeatures subscribes the live session to the wanted features, and serves them.
 func (l *loop) serveFeatures(x features, now time.Time) {
 	l.conn.featureDue = time.Time{}
+	if l.conn.lacks != 0 && !now.Before(l.conn.askAgain) {
+		l.conn.lacks = 0
+	}
 	if l.conn.plan != replacing && l.conn.asked == 0 {
 		_, want := x.wants()
 		if l.subscribeAlways() || l.subscribe(want) {
@@ -230,6 +233,9 @@ func (l *loop) serveFeatures(x features, now time.Time) {
 	l.conn.featureDue = x.serve(l, now)
 	if l.conn.asked != 0 {
 		l.conn.featureDue = earlier(l.conn.askedBy, l.conn.featureDue)
+	}
+	if l.conn.lacks != 0 {
+		l.conn.featureDue = earlier(l.conn.askAgain, l.conn.featureDue)
 	}
 }
 
@@ -272,17 +278,21 @@ func (l *loop) grant(all transport.Features) {
 	}
 }
 
+// lackDelay is the time after which a feature that the peer refused is requested again: the peer
+// may have been updated, or the refusal was about something else.
+const lackDelay = 30 * time.Minute
+
 // lack notes that the session does not have a feature.
 func (l *loop) lack(feature transport.Features, why *transport.Error) {
-	if l.conn.lacks&feature != 0 { // a call asked again
-		return
+	if l.conn.lacks == 0 {
+		l.conn.askAgain = time.Now().Add(lackDelay)
 	}
 	l.conn.lacks |= feature
 	if l.conn.lacking == nil {
 		l.conn.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
 			Err: &lackingError{feature, why.Err}}
+		l.lackChanged()
 	}
-	l.lackChanged()
 }
 
 // lackChanged publishes the status of a connection that is up and not paused.

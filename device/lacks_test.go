@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"context"
+	"math/bits"
 	"strings"
 	"testing"
 	"time"
@@ -66,9 +67,13 @@ func TestAFeatureThatOnlyThePeerKnowsToLackCostsNoConnection(t *testing.T) {
 
 					subscribed := f.subscriptions()
 					require.NoError(t, c.Send(t.Context(), msg(1)))
-					time.Sleep(20 * time.Hour)
+					statuses := len(w.reasons())
+					time.Sleep(29 * time.Minute)
+					require.Len(t, f.subscriptions(), len(subscribed))
+					time.Sleep(10 * time.Hour)
+					require.Len(t, f.subscriptions(), len(subscribed)+20*bits.OnesCount(uint(lacks)), "one each half an hour")
 					require.Len(t, f.dialTimes(), 1)
-					require.Len(t, f.subscriptions(), len(subscribed), "what is refused is not asked for again")
+					require.Len(t, w.reasons(), statuses, "the refusal is reported once")
 					if lacks&transport.FeatureMessages == 0 {
 						require.True(t, f.last().deliver("1"))
 					}
@@ -105,6 +110,7 @@ func TestTheStatusFollowsAPeerThatTakesAFeatureBackAndGrantsItAgain(t *testing.T
 		c, w := client(t, f, nil)
 		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
 		open(t, c)
+		time.Sleep(time.Second)
 		for range 2 {
 			before := len(w.reasons())
 			f.last().subscribedAgain(refused(transport.Unsupported))
@@ -116,6 +122,23 @@ func TestTheStatusFollowsAPeerThatTakesAFeatureBackAndGrantsItAgain(t *testing.T
 			require.Len(t, w.reasons(), before+2)
 		}
 		require.Len(t, f.subscriptions(), 1)
+		require.Len(t, f.dialTimes(), 1)
+	})
+}
+
+// The refusal may have been about something else than the feature.
+func TestAFeatureThatThePeerGetsIsFoundOnTheSameConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := without(transport.FeatureMethods | transport.FeatureMessages)
+		c, _ := client(t, f, nil)
+		handleAll(t, c)
+		open(t, c)
+		f.lack(transport.FeatureMessages)
+		time.Sleep(31 * time.Minute)
+		require.ErrorContains(t, c.Status().Err, "the peer has no cloud-to-device messages")
+		f.lack(0)
+		time.Sleep(30 * time.Minute)
+		require.NoError(t, c.Status().Err)
 		require.Len(t, f.dialTimes(), 1)
 	})
 }
