@@ -18,6 +18,7 @@ import (
 // mosquitto sends more messages than the receive maximum, and than its own limit, once the first
 // one is acknowledged. A slow handler gets them all.
 func TestABacklogAtMosquittoArrivesInOrder(t *testing.T) {
+	t.Parallel()
 	for _, inFlight := range []int{0, 20} {
 		b := startBroker(t, settings{inFlight: inFlight})
 		at := &mqttBroker{device: b.plain, others: account{addrs: []string{b.plain}}}

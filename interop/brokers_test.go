@@ -76,6 +76,7 @@ func TestMochiAsABroker(t *testing.T) {
 }
 
 func TestRabbitMQAsABroker(t *testing.T) {
+	t.Parallel()
 	each(t, func(t testing.TB) *mqttBroker {
 		c := startRabbits(t, 1)
 		addr := c.node[0].mqtt

@@ -284,6 +284,7 @@ func TestAReleasedMessageIsRedelivered(t *testing.T) {
 }
 
 func TestMosquittoRestarts(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, settings{})
 	bodies := make(chan string, 10)
 	c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: b.trust()}}, device.Options{})
@@ -334,6 +335,7 @@ func TestAnIdleConnectionStaysUpAndASilentOneIsFound(t *testing.T) {
 }
 
 func TestLargeMessages(t *testing.T) {
+	t.Parallel()
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			b := startBroker(t, settings{})
@@ -354,6 +356,7 @@ func TestLargeMessages(t *testing.T) {
 }
 
 func TestAnotherClientWithTheSameID(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, settings{})
 	c := open(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: b.trust()}}, device.Options{})
 	for range 4 {

@@ -11,6 +11,7 @@ import (
 // TestModuleSDKAndANewCertificate restarts the gateway with a certificate of another authority. Our
 // modules fetch the trust bundle again. The official SDK fetches it at its start only.
 func TestModuleSDKAndANewCertificate(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"mqtt", "amqp"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

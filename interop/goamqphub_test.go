@@ -313,6 +313,7 @@ func TestGoAMQPCloudToDevice(t *testing.T) {
 }
 
 func TestGoAMQPRenewal(t *testing.T) {
+	t.Parallel()
 	hub, err := testbroker.New(&testbroker.Options{TokenGrace: -1})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, hub.Close()) })

@@ -77,6 +77,7 @@ func (b *oneBroker) observe(filter string, arrived func(payload []byte)) {
 // One mosquitto that is killed and started again: the comparison over MQTT 3.1.1 and 5. It keeps
 // the sessions that existed when it saved them.
 func TestMosquittoSurvivesKills(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []bool{true, false} {
 		name := "it loses the sessions of the senders"
 		if kept {

@@ -86,6 +86,7 @@ func (b *browser) goTo(h *testhub) {
 
 // A person without a mouse uses each panel, while a device is connected.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	h := startTesthub(t, "-device", "dev-1", "-device", "dev-2", "-enroll", "sensor-1", "-link", hubB)
 	b := openPage(t, h, "light")
 	for _, panel := range []struct {

@@ -21,6 +21,7 @@ var pagePanels = []string{"Messages", "Twin", "Methods", "Cloud-to-device", "Upl
 
 // The rules of axe-core find no serious violation in any panel, in both schemes.
 func TestPageIsAccessible(t *testing.T) {
+	t.Parallel()
 	axe, err := os.ReadFile(filepath.Join(nodeDir(t), "node_modules", "axe-core", "axe.min.js"))
 	require.NoError(t, err)
 	h := startTesthub(t, "-device", "dev-1", "-device", "dev-2", "-enroll", "sensor-1")
@@ -90,6 +91,7 @@ var hostileRows = map[string]string{
 
 // Texts of devices stay texts in each panel: no element, no script, no request comes from them.
 func TestPageShowsHostileTextsAsTexts(t *testing.T) {
+	t.Parallel()
 	const id = `a'(x,y)=@$!*:_.-%3Cb%3E`
 	h := startTesthub(t, "-device", id)
 	d := startPageDevice(t, h, 0)
@@ -148,6 +150,7 @@ func TestPageSendsNothingForADeviceOfDots(t *testing.T) {
 
 // A page of another site can neither read the hub nor change it.
 func TestPageOfAnotherSiteIsRefused(t *testing.T) {
+	t.Parallel()
 	h := startTesthub(t, "-device", "dev-1")
 	other := startTesthub(t, "-device", "dev-1") // another origin: another port
 	b := openPage(t, other, "light")
@@ -167,6 +170,7 @@ func TestPageOfAnotherSiteIsRefused(t *testing.T) {
 
 // With a token the page asks for it, or takes it from the address, and keeps it out of the address.
 func TestPageWithAToken(t *testing.T) {
+	t.Parallel()
 	const token = "0123456789abcdef"
 	h := startTesthub(t, "-device", "dev-1", "-control-token", token)
 	b := startBrowser(t, "light")

@@ -16,6 +16,7 @@ func (b *browser) see(visible bool) {
 // A browser has six connections to one address. Each of more tabs works while a person looks at it,
 // and then shows what has happened in the meantime.
 func TestPageInManyTabs(t *testing.T) {
+	t.Parallel()
 	h := startTesthub(t, "-device", "dev-1")
 	first := openPage(t, h, "light")
 	last := first

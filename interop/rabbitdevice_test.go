@@ -43,6 +43,7 @@ func (b *rabbit) rhea(t testing.TB, name string) *script {
 }
 
 func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
 	b := startRabbit(t)
 	t.Run("credentials", b.credentials)
 	t.Run("telemetry through cuts", b.telemetry)

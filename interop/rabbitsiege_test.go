@@ -34,6 +34,7 @@ func (c *rabbitCluster) transport() transport.Transport {
 // 3.1.1, the only version that RabbitMQ 3.10 speaks. Clients that reconnect to the surviving nodes
 // lose nothing.
 func TestRabbitMQClusterSurvivesKills(t *testing.T) {
+	t.Parallel()
 	c := startRabbits(t, 3)
 	s := newSiege(t, c)
 	a := account{c.addrs(func(n *rabbitNode) string { return n.mqtt }), rabbitUser, rabbitPassword}

@@ -67,7 +67,10 @@ func (s *rheaServer) options() login {
 
 func eachRheaWay(t *testing.T, check func(t *testing.T, s *rheaServer)) {
 	for _, way := range rheaWays {
-		t.Run(way.name, func(t *testing.T) { check(t, startRheaServer(t, way.web)) })
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			check(t, startRheaServer(t, way.web))
+		})
 	}
 }
 
