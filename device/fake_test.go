@@ -210,7 +210,7 @@ func (s *fakeSession) work() {
 		if s.f.verdict != nil {
 			err = s.f.verdict(s.conn, it)
 		}
-		if err != errHold {
+		if !errors.Is(err, errHold) {
 			s.cfg.Sink.Done(it.Tag, err)
 		}
 	}
@@ -247,7 +247,7 @@ func (s *fakeSession) Do(r *transport.Request) {
 		if s.f.subscribe != nil {
 			err = s.f.subscribe(s.conn)
 		}
-		if err != errHold {
+		if !errors.Is(err, errHold) {
 			s.cfg.Sink.Reply(r.ID, transport.Reply{Err: err})
 		}
 	case transport.OpSettle:

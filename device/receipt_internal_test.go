@@ -26,7 +26,7 @@ func TestAResultIsNotLostToAWaitThatGivesUp(t *testing.T) {
 		}()
 		err := r.Wait(ctx)
 		<-set
-		if err != refused {
+		if !errors.Is(err, refused) {
 			require.ErrorIs(t, err, transport.Cancelled)
 			require.Equal(t, refused, r.Wait(t.Context()))
 		}
@@ -65,7 +65,7 @@ func TestOneOfTwoWaitersGetsTheResult(t *testing.T) {
 		})
 		close(begin)
 		waiters.Wait()
-		if errs[0] != refused {
+		if !errors.Is(errs[0], refused) {
 			errs[0], errs[1] = errs[1], errs[0]
 		}
 		require.Equal(t, refused, errs[0])

@@ -1,6 +1,7 @@
 package errfilter_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/hubline-iot/hubline/errfilter"
@@ -38,7 +39,7 @@ func TestDamageIsRetriedAFewTimesInARow(t *testing.T) {
 	if damaged.Kind != transport.Unsupported {
 		t.Error("Judge changed an error that others may hold")
 	}
-	if got := d.Judge(untrusted); got != error(untrusted) {
+	if got := d.Judge(untrusted); !errors.Is(got, untrusted) {
 		t.Errorf("another error was changed: %v", got)
 	}
 }

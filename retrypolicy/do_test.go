@@ -446,8 +446,8 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 		if errors.Is(err, context.Canceled) != (c.reason == retrypolicy.ReasonCancelled) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if len(rec.decide) != 0 || len(rec.observe) != 1 || rec.observe[0].Err != c.told || rec.observe[0].Kind != c.kind ||
-			rec.observe[0].Terminal != c.terminal {
+		if len(rec.decide) != 0 || len(rec.observe) != 1 || !errors.Is(rec.observe[0].Err, c.told) ||
+			rec.observe[0].Kind != c.kind || rec.observe[0].Terminal != c.terminal {
 			t.Errorf("%s: asked %d times, told %+v", c.name, len(rec.decide), rec.observe)
 		}
 	}

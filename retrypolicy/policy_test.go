@@ -1,6 +1,7 @@
 package retrypolicy_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestFuncGetsCountAndErrorAndItsAnswerIsTaken(t *testing.T) {
 		if got != c.want {
 			t.Errorf("retry %d: %+v, want %+v", c.retry, got, c.want)
 		}
-		if gotRetry != c.retry || gotErr != error(lost) {
+		if gotRetry != c.retry || !errors.Is(gotErr, lost) {
 			t.Errorf("the function got (%d, %v), want (%d, %v)", gotRetry, gotErr, c.retry, lost)
 		}
 	}

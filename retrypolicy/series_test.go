@@ -77,7 +77,7 @@ func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := r.admit[2]
-	if a.Retry != 1 || a.Last != r.answer || a.Kind != transport.Throttled || a.Err != lost ||
+	if a.Retry != 1 || a.Last != r.answer || a.Kind != transport.Throttled || !errors.Is(a.Err, lost) ||
 		a.Elapsed != 62*time.Second || len(r.admit) != 3 {
 		t.Errorf("Admit got %+v", a)
 	}
@@ -227,7 +227,7 @@ func TestSeriesAbandon(t *testing.T) {
 		if len(r.observe) != c.want {
 			t.Fatalf("%+v: %d outcomes reported", c, len(r.observe))
 		}
-		if c.want == 1 && (r.observe[0].Err == nil || c.cause != nil && r.observe[0].Err != c.cause ||
+		if c.want == 1 && (r.observe[0].Err == nil || c.cause != nil && !errors.Is(r.observe[0].Err, c.cause) ||
 			r.observe[0].Now != policytest.Sec(2)) {
 			t.Errorf("%+v: %+v; a try that was given up is no success", c, r.observe[0])
 		}

@@ -248,7 +248,7 @@ func TestNewTokenReturnsTheContextsErrorWhenThatEnded(t *testing.T) {
 		}}
 		signer := transport.Credentials{Sign: func(context.Context, []byte) ([]byte, error) { return nil, cause }}
 		for _, creds := range []*transport.Credentials{&source, &signer} {
-			if token, err := creds.NewToken(ctx); err != context.Canceled || token.Text != nil {
+			if token, err := creds.NewToken(ctx); !errors.Is(err, context.Canceled) || token.Text != nil {
 				t.Errorf("%v, %v, want context.Canceled", token, err)
 			}
 		}

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
@@ -57,7 +58,7 @@ func TestChainIsSearchedThroughSeveralWraps(t *testing.T) {
 	outer := &transport.Error{Kind: transport.RetryExpired, Err: wrapped{inner}}
 	deep := wrapped{wrapped{wrapped{outer}}}
 
-	if errors.Unwrap(inner) != error(status) {
+	if !errors.Is(errors.Unwrap(inner), status) {
 		t.Error("Unwrap does not return the cause")
 	}
 	for _, k := range []transport.Kind{transport.RetryExpired, transport.Throttled} {
@@ -88,12 +89,12 @@ func TestWalkStopsAtTheFirstThatIsFound(t *testing.T) {
 	a, b, c := errors.New("a"), errors.New("b"), errors.New("c")
 	var seen []error
 	found := errchain.Any(errors.Join(wrapped{a}, errors.Join(b), c), func(err error) bool {
-		if err == a || err == b || err == c {
+		if slices.Contains([]error{a, b, c}, err) {
 			seen = append(seen, err)
 		}
-		return err == b
+		return len(seen) == 2 // at b
 	})
-	if !found || len(seen) != 2 || seen[0] != a || seen[1] != b {
+	if !found || !slices.Equal(seen, []error{a, b}) {
 		t.Errorf("%v, after %v", found, seen)
 	}
 	if errchain.Any(nil, func(error) bool { return true }) {

@@ -90,7 +90,7 @@ func TestSignTokenReturnsTheSignersError(t *testing.T) {
 	broken := errors.New("no secure element")
 	sign := func(context.Context, []byte) ([]byte, error) { return nil, broken }
 	token, err := transport.SignToken(context.Background(), sign, "h", "", goldenExpiry)
-	if err != broken || token.Text != nil {
+	if !errors.Is(err, broken) || token.Text != nil {
 		t.Errorf("%v, %v", token, err)
 	}
 }

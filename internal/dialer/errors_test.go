@@ -23,7 +23,7 @@ var errOwn = errors.New("the protocol's own")
 // proto is a protocol that recognizes one error.
 var proto = &Protocol{Name: "example", Secure: "8883", Plain: "1883", Kind: func(err error) (transport.Kind, string,
 	bool) {
-	return transport.Conflict, "", err == errOwn
+	return transport.Conflict, "", errors.Is(err, errOwn)
 }}
 
 func TestKindsOfDialErrors(t *testing.T) {

@@ -2,6 +2,7 @@ package mqttpacket_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -161,7 +162,7 @@ func checkRefused(t *testing.T, all []badPacket) {
 	t.Helper()
 	for _, c := range all {
 		got, err := c.encode([]byte("before"))
-		if err != c.want || string(got) != "before" {
+		if !errors.Is(err, c.want) || string(got) != "before" {
 			t.Errorf("%s (%s): %q, %v, want %v", c.name, c.clause, got, err, c.want)
 		}
 	}
@@ -278,7 +279,7 @@ func checkReceived(t *testing.T, describe func([]byte) (string, error), all []re
 	for _, c := range all {
 		b := unhex(c.wire)
 		got, err := describe(b)
-		if err != c.err || err == nil && got != c.want {
+		if !errors.Is(err, c.err) || err == nil && got != c.want {
 			t.Errorf("%s (%s): %q %v, want %q %v", c.name, c.clause, got, err, c.want, c.err)
 		}
 		if c.err != nil {

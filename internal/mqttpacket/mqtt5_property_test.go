@@ -1,6 +1,7 @@
 package mqttpacket
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -35,14 +36,14 @@ func TestThePropertyTableIsTheStandards(t *testing.T) {
 			if !exists || strings.IndexByte(where, name) < 0 {
 				want = ErrProperty
 			}
-			if err := check(packet, b); err != want {
+			if err := check(packet, b); !errors.Is(err, want) {
 				t.Errorf("property %#x in packet %c: %v, want %v", id, name, err, want)
 			}
 			twice := append(append([]byte(nil), b...), b...)
 			if want == nil && !(PropertyID(id) == UserProperty || PropertyID(id) == SubscriptionIdentifier && name == '3') {
 				want = ErrTwice
 			}
-			if err := check(packet, twice); err != want {
+			if err := check(packet, twice); !errors.Is(err, want) {
 				t.Errorf("property %#x twice in packet %c: %v, want %v", id, name, err, want)
 			}
 		}

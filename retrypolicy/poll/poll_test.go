@@ -25,7 +25,7 @@ func TestUntil(t *testing.T) {
 	}
 	judge := func(state string, err error) classify.Info {
 		switch {
-		case err == missing:
+		case errors.Is(err, missing):
 			return classify.Info{Verdict: classify.VerdictSucceed} // waits until it is gone
 		case state == "failed":
 			return classify.Info{Verdict: classify.VerdictFail, Kind: transport.Conflict}
@@ -130,11 +130,11 @@ func TestUntilHidesItsJudgement(t *testing.T) {
 		_, err := poll.Until(t.Context(), &r, func(context.Context) (int, error) { return 0, busy },
 			func(int, error) classify.Info { return classify.Info{Verdict: classify.VerdictAgain} })
 		var e *retrypolicy.Error
-		if !errors.As(err, &e) || e.Err != busy {
+		if !errors.As(err, &e) || !errors.Is(e.Err, busy) {
 			t.Errorf("%v", err)
 		}
 		for _, seen := range told {
-			if seen != busy {
+			if !errors.Is(seen, busy) {
 				t.Errorf("told %v", seen)
 			}
 		}

@@ -339,7 +339,7 @@ func play(t testing.TB, p *fuzzPeer, what func() string) {
 	}
 	if mine := s.conn.Err(); ctx.Err() == nil {
 		if e, ok := errors.AsType[*amqp.ConnError](mine); ok && e.RemoteErr == nil {
-			if cause := s.conn.Stream.Failure(); cause == nil || cause == amqpscreen.ErrClosed {
+			if cause := s.conn.Stream.Failure(); cause == nil || errors.Is(cause, amqpscreen.ErrClosed) {
 				t.Errorf("a frame passed the screen, and the library ended the connection: %v; %s", mine, what())
 			}
 		}
