@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -126,6 +127,9 @@ func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadl
 // Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK. A peer
 // that hangs up on a connection without TLS may expect TLS.
 func (c *conn) Explain(err error) error {
+	if wire.IsPeers(err) {
+		return err
+	}
 	e := protocol.Error(err)
 	if c.plain && e.Kind == transport.Network {
 		e.Err = &tlsMissingError{e.Err}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // versionUnderTest is what differs between the versions of MQTT in these tests.
@@ -93,7 +94,9 @@ func TestMessagesWithoutRoomWaitInOrderWhileReadingGoesOn(t *testing.T) {
 			l.send(v.publish(id, strconv.Itoa(i))...)
 			want = append(want, strconv.Itoa(i))
 		}
-		l.send(v.publish(7, "again")...) // repeated while it waits
+		repeated := v.publish(7, "7")
+		repeated[0] |= 8 // DUP
+		l.send(repeated...)
 		r.send("telemetry")
 		l.expect(0x32)
 		l.puback(1)
@@ -107,7 +110,6 @@ func TestMessagesWithoutRoomWaitInOrderWhileReadingGoesOn(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, append(want, "501"), r.sink.bodies())
 		require.Empty(t, r.ran)
-		require.Nil(t, r.backlog.packets, "the memory is free again")
 	})
 }
 
@@ -225,14 +227,16 @@ func TestMessagesBeyondTheBoundWaitForASubscription(t *testing.T) {
 // eager is a Sink that settles a message inside Deliver.
 type eager struct {
 	*sink
-	r **running
+	r *running
 }
+
+func (r *running) settleInside() { r.backlog.Sink = eager{r.sink, r} }
 
 func (e eager) Deliver(d *transport.Delivery) bool {
 	if !e.sink.Deliver(d) {
 		return false
 	}
-	(*e.r).Do(&transport.Request{Op: transport.OpSettle, Ref: d.Ref})
+	e.r.Do(&transport.Request{Op: transport.OpSettle, Ref: d.Ref})
 	return true
 }
 
@@ -240,7 +244,7 @@ func TestASinkMaySettleAMessageInsideDeliver(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v versionUnderTest, h *hub) {
 		r, l := v.start(t, h, New(h.dial, v.options()))
 		v.subscribe(r, l)
-		r.session.sink = eager{r.sink, &r}
+		r.settleInside()
 		r.sink.setFull(true)
 		for id := range uint16(3) {
 			l.send(v.publish(id+1, "x")...)
@@ -251,5 +255,29 @@ func TestASinkMaySettleAMessageInsideDeliver(t *testing.T) {
 		for id := range byte(4) {
 			require.Equal(t, []byte{0, id + 1}, l.expect(0x40).body)
 		}
+	})
+}
+
+// A message with such a verdict must not count as open for ever, or the connection would not end.
+func TestAConnectionEndsWhenVerdictsCameInsideDeliver(t *testing.T) {
+	eachVersion(t, func(t *testing.T, v versionUnderTest, h *hub) {
+		o := v.options()
+		o.ReadBuffer = 256
+		r, l := v.start(t, h, New(h.dial, o))
+		v.subscribe(r, l)
+		r.settleInside()
+		l.send(v.publish(1, "1")...)
+		l.expect(0x40)
+		synctest.Wait()
+		r.sink.setFull(true)
+		for id := range uint16(3) {
+			l.send(v.publish(id+2, strings.Repeat("x", 150))...)
+		}
+		synctest.Wait()
+		r.sink.setFull(false)
+		go l.send(v.publish(0, "makes the session look for room")...)
+		require.Equal(t, []byte{0, 2}, l.expect(0x40).body)
+		go func() { _, _ = l.drain() }()
+		require.ErrorIs(t, r.requireLoss(t, transport.Network), wire.ErrBehind)
 	})
 }

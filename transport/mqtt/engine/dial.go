@@ -126,7 +126,7 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 		return s, nil
 	}
 	s.fail(err)
-	if x, ok := c.(Explainer); ok && !wire.IsPeers(err) {
+	if x, ok := c.(Explainer); ok {
 		err = x.Explain(err)
 	}
 	return nil, err

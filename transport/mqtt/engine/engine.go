@@ -109,7 +109,8 @@ type Conn interface {
 // An Explainer is a Conn that knows the kinds of its errors, such as a TLS alert in place of a
 // CONNACK. Explain is called only for a failed Dial.
 type Explainer interface {
-	// Explain returns an *transport.Error for an error of Read or Write, or err itself.
+	// Explain returns an *transport.Error for an error of Read or Write, or err itself, such as for an
+	// error about the peer's packets.
 	Explain(err error) error
 }
 

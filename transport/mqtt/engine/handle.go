@@ -27,7 +27,7 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 		}
 		return s.puback(id)
 	case mqttpacket.Publish:
-		return s.incoming(h.Flags, body)
+		return s.backlog.Incoming(h.Flags, body)
 	case mqttpacket.Suback:
 		id, codes, err := mqttpacket.ReadSuback(body)
 		if err != nil {
@@ -52,8 +52,8 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 func (s *session) missed(h mqttpacket.Header, body []byte, size int) {
 	if in, err := mqttpacket.ReadPublish(h.Flags, body); err == nil {
 		in.Body = nil
-		s.backlog.mu.Lock()
-		defer s.backlog.mu.Unlock()
+		s.backlog.Passing.Lock()
+		defer s.backlog.Passing.Unlock()
 		s.dialect.Missed(s.sink, in.Topic, s.delivery(&in), size, s.t.opt.ReadBuffer)
 	}
 }
@@ -64,4 +64,22 @@ func (s *session) delivery(in *mqttpacket.Incoming) *transport.Delivery {
 		s.t.message = new(wire.Inbound)
 	}
 	return s.t.message.Delivery(in.Body, in.ID, in.Retain, in.Dup)
+}
+
+// passMessage passes a PUBLISH to the dialect. It is wire.Backlog.Pass.
+func (s *session) passMessage(to *wire.Tap, flags byte, body []byte, fresh bool) error {
+	if v := s.t.newer(); v != nil {
+		return v.pass(s, to, flags, body, fresh)
+	}
+	in, err := mqttpacket.ReadPublish(flags, body)
+	switch {
+	case err != nil:
+		return wire.Violation{Err: err}
+	case in.QoS > 1:
+		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
+	}
+	d := s.delivery(&in)
+	s.dialect.Take(to, in.Topic, d)
+	wire.Unasked(to, d)
+	return nil
 }

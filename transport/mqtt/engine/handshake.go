@@ -32,7 +32,7 @@ func (s *session) handshake() error {
 func (l *live) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, transport.Sink) {
 	s := l.own()
 	dialectBefore, sinkBefore := s.dialect, s.sink
-	s.dialect, s.sink = d, k
+	s.dialect, s.sink, s.backlog.Sink = d, k, k
 	return dialectBefore, sinkBefore
 }
 

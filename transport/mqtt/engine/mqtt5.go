@@ -113,7 +113,7 @@ type five struct {
 	aliases []string // the topic of alias 1 and so on
 	alias   uint16   // of the message that is prepared, 0 for none
 
-	ref [onceRef]byte // guarded by session.backlog.mu
+	ref [onceRef]byte // guarded by session.backlog.Passing
 
 	// Guarded by session.mu.
 	unsettled   wire.Tags // ids of messages without a verdict

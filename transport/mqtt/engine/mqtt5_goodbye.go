@@ -29,7 +29,7 @@ func (v *five) goodbye(s *session, err error) []byte {
 	switch {
 	case ok:
 		code = codeOf(broken)
-	case !errchain.Has(err, errBehind):
+	case !errchain.Has(err, wire.ErrBehind):
 		return nil
 	default:
 		s.mu.Lock()

@@ -34,7 +34,7 @@ func (v *five) handle(s *session, h mqttpacket.Header, body []byte) error {
 func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
 	switch h.Type {
 	case mqttpacket.Publish:
-		return s.incoming(h.Flags, body)
+		return s.backlog.Incoming(h.Flags, body)
 	case mqttpacket.Puback:
 		a, err := mqttpacket.ReadAck(h.Type, body)
 		if err != nil {
@@ -118,17 +118,17 @@ const onceRef = 4
 
 // pass passes a PUBLISH on. One with QoS 2 is delivered until its PUBREC was sent, and again only
 // in a new session of the broker.
-func (v *five) pass(s *session, flags byte, body []byte, fresh bool) (uint16, error) {
+func (v *five) pass(s *session, to *wire.Tap, flags byte, body []byte, fresh bool) error {
 	in, err := mqttpacket.ReadPublish5(flags, body)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if _, ok := in.Properties.Number(mqttpacket.TopicAlias); ok { // [MQTT-3.3.2-9]
-		return 0, violation(codeAlias, "the broker sent a topic alias, and none are allowed")
+		return violation(codeAlias, "the broker sent a topic alias, and none are allowed")
 	}
 	if fresh && in.QoS > 0 {
 		if done, err := v.note(s, &in); done || err != nil {
-			return 0, err
+			return err
 		}
 	}
 	d := s.delivery(&in)
@@ -138,12 +138,11 @@ func (v *five) pass(s *session, flags byte, body []byte, fresh bool) (uint16, er
 		v.ref = [onceRef]byte{byte(in.ID >> 8), byte(in.ID), byte(v.generation >> 8), byte(v.generation)}
 		d.Ref = v.ref[:]
 	}
-	t := &s.backlog.tap
-	s.dialect.Take(t, in.Topic, d)
-	if in.QoS > 0 && !t.called {
-		return in.ID, v.refuse(s, &in)
+	s.dialect.Take(to, in.Topic, d)
+	if in.QoS > 0 && !to.Called {
+		return v.refuse(s, &in)
 	}
-	return in.ID, nil
+	return nil
 }
 
 // refuse settles a message on a topic without a subscription, such as one that an earlier program

@@ -75,16 +75,13 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 	if refused != nil {
 		return p, o, refused
 	}
-	if size := p.Msg.Size(); size > s.info.MaxSize {
-		return p, o, wire.TooLarge(size, len(p.Msg.Body), s.info.MaxSize)
+	if refused := wire.Fits(p.Msg, s.info.MaxSize, len(p.Topic)+p.Suffix); refused != nil {
+		return p, o, refused
 	}
 	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again && s.mayHave(it.Tag), Retain: p.Retain,
 		Topic: len(p.Topic) + p.Suffix, Body: len(p.Msg.Body)}
 	if p.AtMostOnce || s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
-	}
-	if o.Topic > wire.MaxTopic {
-		return p, o, wire.LongTopic(o.Topic)
 	}
 	o.head = o.HeadSize()
 	if v := s.t.newer(); v != nil {
@@ -223,15 +220,15 @@ func (s *session) do(r *transport.Request) {
 // settle sends a verdict. Without a reference it says that there may be room for another message.
 func (s *session) settle(r *transport.Request) {
 	if len(r.Ref) >= 2 {
-		s.settled(r.Ref)
+		s.backlog.Settled(r.Ref)
 		s.t.out = s.appendSettled(s.t.out[:0], r.Ref, r.Outcome)
 		s.flush()
 	}
-	s.redeliver()
-	if s.over() {
-		s.t.out = append(s.t.out[:0], s.goodbye(errBehind)...)
+	s.backlog.Redeliver()
+	if s.backlog.Over() {
+		s.t.out = append(s.t.out[:0], s.goodbye(wire.ErrBehind)...)
 		s.flush()
-		s.fail(errBehind)
+		s.fail(wire.ErrBehind)
 	}
 }
 

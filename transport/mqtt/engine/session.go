@@ -46,7 +46,7 @@ type session struct {
 	info    transport.Info
 	dialect dialect.Session
 
-	backlog      backlog
+	backlog      wire.Backlog
 	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
 	disconnected chan struct{} // closed when disconnect has ended
 
@@ -66,14 +66,17 @@ type session struct {
 	err error      // the first failure
 	// handshakeUnacked: the message of the handshake was written and not acknowledged.
 	handshakeUnacked bool
-	verdicts
-	subs [maxSubs]subscription
+	subs             [maxSubs]subscription
 }
 
 func newSession(t *core, cfg *transport.Config, token transport.Token, d dialect.Session, c Conn) *session {
 	s := &session{
 		t: t, conn: c, sink: cfg.Sink, dialect: d,
 		writing: make(chan struct{}, 1), disconnected: make(chan struct{}), lastID: transport.MaxTags,
+	}
+	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.passMessage, wire.MaxBacklog
+	if n := t.opt.ReadBuffer; n > 0 {
+		s.backlog.Limit = n
 	}
 	clear(t.unacked)
 	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: t.opt.KeepAlive}
@@ -175,7 +178,7 @@ func (s *session) goodbye(err error) []byte {
 	if v := s.t.newer(); v != nil {
 		return v.goodbye(s, err)
 	}
-	if errchain.Has(err, errBehind) {
+	if errchain.Has(err, wire.ErrBehind) {
 		return mqttpacket.AppendDisconnect(nil)
 	}
 	return nil

@@ -37,7 +37,10 @@ func (s *session) suback(id uint16, codes []byte) error {
 func (s *session) subscribedTo(sub subscription, reply transport.Reply) error {
 	s.sink.Reply(sub.req, reply)
 	if reply.Err == nil && sub.want&transport.FeatureMessages != 0 {
-		return s.nowSubscribed()
+		s.backlog.Subscribed()
+		if s.backlog.Over() {
+			return wire.ErrBehind
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Protocol is a version of MQTT for Options.Protocol, made by MQTT5. It is a value and not a switch
@@ -39,8 +40,8 @@ type version interface {
 	// next reads a packet's header and checks its size. It and handle run on the goroutine that reads.
 	next(in []byte) (h mqttpacket.Header, ok bool, err error)
 	handle(s *session, h mqttpacket.Header, body []byte) error
-	// pass is session.pass.
-	pass(s *session, flags byte, body []byte, fresh bool) (id uint16, err error)
+	// pass is session.passMessage.
+	pass(s *session, to *wire.Tap, flags byte, body []byte, fresh bool) error
 	// goodbye is session.goodbye.
 	goodbye(s *session, err error) []byte
 

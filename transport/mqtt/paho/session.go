@@ -43,7 +43,9 @@ type session struct {
 	children     sync.WaitGroup // of Run: confirm, and one for each SUBSCRIBE
 	topicBuf     []byte         // owned by the holder of the send side's token
 
-	backlog backlog
+	backlog wire.Backlog
+	message wire.Inbound // guarded by backlog.Passing
+	in      []byte       // a PUBLISH; owned by paho's routing goroutine
 }
 
 // published is a message that paho has taken.
@@ -58,7 +60,8 @@ func newSession(cfg *transport.Config, token transport.Token, d dialect.Session,
 		lost: make(chan struct{}), closed: make(chan struct{}), ending: make(chan struct{}),
 		sending: make(chan struct{}, 1), unconfirmed: make(chan published, cfg.Window),
 	}
-	s.backlog.open = make(map[uint16]struct{})
+	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.pass, wire.MaxBacklog
+	s.backlog.Hold()
 	s.info.MaxSize = maxSize
 	if !token.Fixed {
 		s.info.Expires = token.Expires
@@ -75,7 +78,7 @@ func (s *session) Progress() time.Time { return s.guard.Progress() }
 // Run waits for the end. It returns when the connection is closed and all goroutines have ended.
 func (s *session) Run(ctx context.Context) error {
 	s.children.Go(s.confirm)
-	s.start()
+	s.backlog.Release()
 	select {
 	case <-s.lost:
 		close(s.ending)
@@ -90,14 +93,11 @@ func (s *session) Run(ctx context.Context) error {
 
 // loss returns the error for the end of a live session.
 func loss(err error) error {
-	switch {
-	case errors.Is(err, wire.ErrNoPong):
-		return wire.Loss(transport.Timeout, wire.ErrNoPong)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return wire.Loss(transport.Timeout, scrub.Cause(err))
-	default:
-		return wire.Loss(transport.Network, scrub.Cause(err))
+	kind := transport.Network
+	if errors.Is(err, wire.ErrNoPong) || errors.Is(err, os.ErrDeadlineExceeded) {
+		kind = transport.Timeout
 	}
+	return wire.Loss(kind, scrub.Cause(err))
 }
 
 const (
@@ -131,17 +131,20 @@ func (s *session) enter() bool {
 	}
 }
 
-func (s *session) leave() { <-s.sending }
+func (s *session) exit() { <-s.sending }
 
 // Send hands the batch to paho, until the connection fails or the session ends.
 func (s *session) Send(batch []transport.Item) {
 	if !s.enter() {
 		return
 	}
-	defer s.leave()
+	defer s.exit()
 	for i := range batch {
 		it := &batch[i]
-		p, refused := s.prepare(it.Msg)
+		p, refused := s.dialect.Publication(it.Msg)
+		if refused == nil {
+			refused = s.fits(&p)
+		}
 		if refused != nil {
 			s.cfg.Sink.Done(it.Tag, refused)
 			continue
@@ -158,24 +161,8 @@ func (s *session) Send(batch []transport.Item) {
 	}
 }
 
-// prepare returns how the message is sent, or an error about it alone.
-func (s *session) prepare(m *transport.Message) (dialect.Publication, *transport.Error) {
-	p, refused := s.dialect.Publication(m)
-	if refused != nil {
-		return p, refused
-	}
-	return p, s.fits(&p)
-}
-
-// fits returns an error that says which part of p is too large.
 func (s *session) fits(p *dialect.Publication) *transport.Error {
-	if size := p.Msg.Size(); size > s.info.MaxSize {
-		return wire.TooLarge(size, len(p.Msg.Body), s.info.MaxSize)
-	}
-	if n := len(p.Topic) + p.Suffix; n > wire.MaxTopic {
-		return wire.LongTopic(n)
-	}
-	return nil
+	return wire.Fits(p.Msg, s.info.MaxSize, len(p.Topic)+p.Suffix)
 }
 
 // topic returns the whole topic of p.
@@ -196,11 +183,9 @@ func (s *session) publish(topic string, qos byte, retain bool, body []byte) paho
 // handOver repeats a call that paho gives up after a while because the network is slow. It returns
 // nil when the connection was lost or the session ends.
 func (s *session) handOver(call func() paho.Token) paho.Token {
-	for !s.isEnding() {
+	for !isClosed(s.ending) {
 		token := call()
-		select {
-		case <-token.Done():
-		default:
+		if !isClosed(token.Done()) {
 			return token
 		}
 		switch err := token.Error(); {
@@ -216,16 +201,17 @@ func (s *session) handOver(call func() paho.Token) paho.Token {
 	return nil
 }
 
-func (s *session) isEnding() bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-s.ending:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
 
-// confirm reports the results of messages, in the order of sending.
+// confirm reports messages as acknowledged, or with QoS 0 as written, in the order of sending. The
+// tokens of messages whose outcome is unknown have an error, or are not complete.
 func (s *session) confirm() {
 	for {
 		select {
@@ -234,22 +220,12 @@ func (s *session) confirm() {
 			case <-p.token.Done():
 			case <-s.ending:
 			}
-			s.confirmed(p)
+			if isClosed(p.token.Done()) && p.token.Error() == nil {
+				s.cfg.Sink.Done(p.tag, nil)
+			}
 		case <-s.ending:
 			return
 		}
-	}
-}
-
-// confirmed reports the message as acknowledged, or with QoS 0 as written, if its token says so.
-// The tokens of messages whose outcome is unknown have an error, or are not complete.
-func (s *session) confirmed(p published) {
-	select {
-	case <-p.token.Done():
-		if p.token.Error() == nil {
-			s.cfg.Sink.Done(p.tag, nil)
-		}
-	default:
 	}
 }
 
@@ -261,7 +237,7 @@ func (s *session) Do(r *transport.Request) {
 	case !s.enter():
 		s.unsent(r)
 	default:
-		defer s.leave()
+		defer s.exit()
 		s.request(r)
 	}
 }
@@ -274,7 +250,10 @@ func (s *session) request(r *transport.Request) {
 		if r.Outcome != transport.OutcomeRelease && len(r.Ref) == 2 {
 			_, _ = s.guard.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, binary.BigEndian.Uint16(r.Ref), 0))
 		}
-		s.settled(r.Ref)
+		if len(r.Ref) == 2 {
+			s.backlog.Settled(r.Ref)
+		}
+		s.room()
 	case transport.OpSubscribe:
 		s.subscribe(r)
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond, transport.OpIssue:
@@ -319,45 +298,34 @@ func (s *session) subscribe(r *transport.Request) {
 		s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
 		return
 	}
-	grants := s.subscribeTo(filters)
-	if grants == nil {
-		return
+	tokens := make([]paho.Token, 0, len(filters))
+	for _, f := range filters {
+		token := s.handOver(func() paho.Token { return s.client.Subscribe(f.Topic, f.QoS, nil) })
+		if token == nil {
+			return // the connection was lost
+		}
+		tokens = append(tokens, token)
 	}
-	id := r.ID
+	id, messages := r.ID, r.Want&transport.FeatureMessages != 0
 	s.children.Go(func() {
-		if err, live := grants.wait(s.ending); live {
+		err, live := s.granted(filters, tokens)
+		if live {
 			s.cfg.Sink.Reply(id, transport.Reply{Err: err})
-			s.settled(nil)
+		}
+		if live && err == nil && messages {
+			s.backlog.Subscribed()
+			s.room()
 		}
 	})
 }
 
-// grants are the answers to SUBSCRIBEs for filters.
-type grants struct {
-	filters []dialect.Filter
-	tokens  []paho.Token
-}
-
-// subscribeTo returns nil when the connection was lost.
-func (s *session) subscribeTo(filters []dialect.Filter) *grants {
-	g := &grants{filters: filters}
-	for _, f := range filters {
-		token := s.handOver(func() paho.Token { return s.client.Subscribe(f.Topic, f.QoS, nil) })
-		if token == nil {
-			return nil
-		}
-		g.tokens = append(g.tokens, token)
-	}
-	return g
-}
-
-// wait returns nil when all filters are granted, or else why not. live is false when end was closed
-// first.
-func (g *grants) wait(end <-chan struct{}) (_ error, live bool) {
-	for i, token := range g.tokens {
+// granted returns nil when all filters are granted, or else why not. live is false when the session
+// ends first.
+func (s *session) granted(filters []dialect.Filter, tokens []paho.Token) (_ error, live bool) {
+	for i, token := range tokens {
 		select {
 		case <-token.Done():
-		case <-end:
+		case <-s.ending:
 			return nil, false
 		}
 		if err := token.Error(); errors.Is(err, paho.ErrInvalidTopicMultilevel) {
@@ -368,7 +336,7 @@ func (g *grants) wait(end <-chan struct{}) (_ error, live bool) {
 		for _, code := range token.(*paho.SubscribeToken).Result() { // one, for the one filter
 			if !wire.Granted(code) {
 				return wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind,
-					&wire.SubackError{Filter: g.filters[i].Topic, Code: code}), true
+					&wire.SubackError{Filter: filters[i].Topic, Code: code}), true
 			}
 		}
 	}

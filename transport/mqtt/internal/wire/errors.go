@@ -60,9 +60,21 @@ func TooLarge(size, body, limit int) *transport.Error {
 	return e
 }
 
-// LongTopic returns the error for a message whose topic has size bytes, more than MaxTopic. Such a
+// Fits returns an error that says which part of a message is too large: limit is the most bytes of
+// a message, topic the length of its topic.
+func Fits(m *transport.Message, limit, topic int) *transport.Error {
+	if size := m.Size(); size > limit {
+		return TooLarge(size, len(m.Body), limit)
+	}
+	if topic > MaxTopic {
+		return longTopic(topic)
+	}
+	return nil
+}
+
+// longTopic returns the error for a message whose topic has size bytes, more than MaxTopic. Such a
 // topic has the properties in it.
-func LongTopic(size int) *transport.Error {
+func longTopic(size int) *transport.Error {
 	return Refused(transport.OpSend, transport.TooLarge, errors.New("the topic, which has the properties percent-encoded "+
 		"in it, has "+strconv.Itoa(size)+" bytes and MQTT takes 65535; send fewer or shorter properties"))
 }
