@@ -2,23 +2,19 @@ package testbroker
 
 import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/brokerfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 )
 
 // AuthMethod is the method of enhanced authentication of a plain broker over MQTT 5. The
 // authentication data of CONNECT, or of the AUTH that begins a re-authentication, is a key of the
 // device or a token signed with one. Without data the broker asks for it with an AUTH.
-const AuthMethod = brokerfront.AuthMethod
+const AuthMethod = mqttfront.AuthMethod
 
-// Session returns the session of a device, or of a module named "deviceID/moduleID", at a plain
-// broker: that of its connection, or a kept one. It returns false when there is none.
+// Session returns the MQTT session of a device, or of a module named "deviceID/moduleID": that of
+// its connection, or a kept one. It returns false when there is none.
 func (h *Hub) Session(id string) (hubdata.Session, bool) {
-	f, ok := h.hub.Fronts[hubdata.MQTT].(*brokerfront.Front)
-	if !ok {
-		return hubdata.Session{}, false
-	}
-	return f.Session(hub.SplitIdentity(id))
+	return h.mqtt.Session(hub.SplitIdentity(id))
 }
 
 // BrokerURL returns the URL of a plain broker for a device, or for a module named
@@ -26,10 +22,9 @@ func (h *Hub) Session(id string) (hubdata.Session, bool) {
 // and its topics as parameters. It is empty for an unknown name, and for a hub that is no plain
 // broker.
 func (h *Hub) BrokerURL(id, scheme, addr string) string {
-	f, ok := h.hub.Fronts[hubdata.MQTT].(*brokerfront.Front)
 	d, err := h.Device(id)
-	if !ok || err != nil {
+	if err != nil {
 		return ""
 	}
-	return f.URL(d, scheme, addr)
+	return h.mqtt.URL(d, scheme, addr)
 }

@@ -216,10 +216,10 @@
 // # Source layout
 //
 // This package is thin. The hub itself, which is independent of protocols, is package internal/hub.
-// Each protocol has a front: internal/mqttfront, amqpfront (on the engine internal/amqp), httpfront
-// for devices, servicefront for back ends, and blobfront for the blob store. A plain broker has
-// brokerfront (on the codec internal/mqtt) in place of mqttfront. The last three share
-// internal/web. A front imports the hub and no other front. The provisioning service is package
+// Each protocol has a front: internal/mqttfront (on the codec internal/mqtt, with a dialect each
+// for the service and for a plain broker), amqpfront (on the engine internal/amqp), and, on
+// internal/web, httpfront for devices, servicefront for back ends, and blobfront for the blob
+// store. A front imports the hub and no other front. The provisioning service is package
 // internal/dps, with the fronts internal/dpsmqtt, dpsamqp and dpshttp; its connections are those of
 // a hub without devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages
 // over AMQP. Tests of one front stand beside it and use the clients of internal/hubtest; those of

@@ -3,13 +3,11 @@ package testbroker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/blobfront"
-	"github.com/hubline-iot/hubline/testbroker/internal/brokerfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
@@ -23,6 +21,7 @@ const DefaultHostName = hub.DefaultHostName
 // Hub is an in-memory IoT hub. Make it with [New].
 type Hub struct {
 	hub  *hub.Hub
+	mqtt *mqttfront.Front
 	amqp *amqpfront.Front
 }
 
@@ -36,10 +35,7 @@ func New(o *Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	mqtt, err := newMQTT(h, broker)
-	if err != nil {
-		return nil, fmt.Errorf("testbroker: %w", err)
-	}
+	mqtt := mqttfront.New(h, broker)
 	h.SetDocuments(servicefront.TwinOf)
 	servicefront.AddTables(h)
 	amqp := amqpfront.New(h)
@@ -49,15 +45,7 @@ func New(o *Options) (*Hub, error) {
 	if err := h.Restore(); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	return &Hub{h, amqp}, nil
-}
-
-// newMQTT returns the front of the service's topics, or that of a plain broker.
-func newMQTT(h *hub.Hub, broker *brokerfront.Options) (hub.Front, error) {
-	if broker != nil {
-		return brokerfront.New(h, broker), nil
-	}
-	return mqttfront.New(h)
+	return &Hub{h, mqtt, amqp}, nil
 }
 
 // HostName returns the hub's name.

@@ -8,8 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/brokerfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 )
 
 // Options are the settings of a hub. The zero value of each field means its default.
@@ -116,7 +116,7 @@ type (
 
 // forHub returns the settings as the hub and the front of a plain broker take them. broker is nil
 // unless the hub is a plain broker.
-func (o *Options) forHub() (all *hub.Options, broker *brokerfront.Options, err error) {
+func (o *Options) forHub() (all *hub.Options, broker *mqttfront.Options, err error) {
 	if o == nil {
 		return nil, nil, nil
 	}
@@ -131,10 +131,10 @@ func (o *Options) forHub() (all *hub.Options, broker *brokerfront.Options, err e
 		Names: o.Names, Authority: o.Authority,
 	}
 	if o.Broker != nil {
-		if broker, err = brokerfront.Options(*o.Broker).WithDefaults(); err != nil {
+		if broker, err = mqttfront.Options(*o.Broker).WithDefaults(); err != nil {
 			return nil, nil, err
 		}
-		all.C2D, all.PlainTopic = brokerfront.Queues(all.C2D), broker.Topic
+		all.C2D, all.PlainTopic = mqttfront.Queues(all.C2D), broker.Topic
 	}
 	return all, broker, nil
 }

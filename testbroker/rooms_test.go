@@ -34,8 +34,7 @@ var mayImport = map[string][]string{
 	"amqp":         {module + "internal/amqpwire"},
 	"amqpfront":    {rooms + "hub", rooms + "eventhub", rooms + "amqp", module + "internal/amqpwire"},
 	"mqtt":         {},
-	"brokerfront":  {rooms + "hub", rooms + "mqtt"},
-	"mqttfront":    {rooms + "hub", rooms + "mqtt", "github.com/mochi-mqtt/server/v2"},
+	"mqttfront":    {rooms + "hub", rooms + "mqtt"},
 	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
 	"httpfront":    {rooms + "hub", rooms + "web", "net/http"},
 	"blobfront":    {rooms + "hub", rooms + "web", "net/http"},
@@ -43,7 +42,7 @@ var mayImport = map[string][]string{
 	"tpm2":         {},
 	"dps":          {rooms + "hub", rooms + "tpm2"},
 	"dpsamqp":      {rooms + "hub", rooms + "dps", rooms + "amqp", module + "internal/amqpwire"},
-	"dpsmqtt":      {rooms + "hub", rooms + "dps", rooms + "mqtt", "github.com/mochi-mqtt/server/v2"},
+	"dpsmqtt":      {rooms + "hub", rooms + "dps", rooms + "mqtt"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
 	"servicefront": {rooms + "hub", rooms + "query", rooms + "web", "net/http"},
 }

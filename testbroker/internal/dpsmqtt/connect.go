@@ -12,8 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
 // CONNACK return codes [MQTT-3.2.2.3].
@@ -29,19 +28,19 @@ const maxKeepAlive = 1178 * time.Second
 
 // connect checks a CONNECT and answers it. A device that is not enrolled is accepted: it learns
 // that from the answer to its registration.
-func (c *client) connect(pk packets.Packet) error {
+func (c *client) connect(k *mqtt.ConnectPacket, bad error) error {
 	if c.who != nil {
 		return errors.New("second CONNECT [MQTT-3.1.0-2]")
 	}
-	switch name := string(pk.Connect.ProtocolName); {
+	switch name := k.Name; {
 	case name != "MQTT" && name != "MQIsdp":
 		return fmt.Errorf("protocol %q", name)
-	case name != "MQTT" || pk.ProtocolVersion != 4:
-		return c.refuse(refusedVersion, fmt.Errorf("protocol %s level %d, want MQTT 4", name, pk.ProtocolVersion))
-	case pk.ReservedBit != 0:
-		return errors.New("reserved connect flag is set [MQTT-3.1.2-3]")
+	case name != "MQTT" || k.Level != mqtt.V311:
+		return c.refuse(refusedVersion, fmt.Errorf("protocol %s level %d, want MQTT 4", name, k.Level))
+	case bad != nil:
+		return bad
 	}
-	scope, who, err := parseUserName(string(pk.Connect.Username))
+	scope, who, err := parseUserName(k.UserName)
 	c.Identify(who.Identity())
 	if err := c.connectFaults(); err != nil {
 		return err
@@ -49,13 +48,13 @@ func (c *client) connect(pk packets.Packet) error {
 	if err != nil {
 		return c.refuse(refusedCredentials, err)
 	}
-	if !strings.EqualFold(pk.Connect.ClientIdentifier, who.ID) {
+	if !strings.EqualFold(k.ClientID, who.ID) {
 		return c.refuse(refusedIdentifier, fmt.Errorf("client id %q is not the registration id %q",
-			pk.Connect.ClientIdentifier, who.ID))
+			k.ClientID, who.ID))
 	}
 	who.Connection, who.Chain = c.Number, c.PeerChain()
-	if len(pk.Connect.Password) > 0 {
-		token, err := hub.ParseToken(string(pk.Connect.Password))
+	if k.Password != "" {
+		token, err := hub.ParseToken(k.Password)
 		if err != nil {
 			return c.refuse(refusedCredentials, err)
 		}
@@ -74,14 +73,14 @@ func (c *client) connect(pk packets.Packet) error {
 	if err := c.takeOver(who); err != nil {
 		return err
 	}
-	c.keepAlive = min(time.Duration(pk.Connect.Keepalive)*time.Second, maxKeepAlive)
+	c.keepAlive = min(time.Duration(k.KeepAlive)*time.Second, maxKeepAlive)
 	if c.keepAlive == 0 {
 		c.keepAlive = maxKeepAlive
 	}
 	c.Establish()
 	c.Hub.Event(event.Event{Kind: event.Connected}, c.Conn)
 	c.Hub.Changed.Wake()
-	c.send(packets.Connack<<4, []byte{0, 0}) // sessions are never kept
+	c.send(mqtt.EncodeConnack(mqtt.V311, false, 0, nil)) // sessions are never kept
 	c.Hub.Garbage(fault.GarbageOnConnect, c.Conn, badPacket)
 	return nil
 }
@@ -128,7 +127,7 @@ func parseUserName(s string) (scope string, c *dps.Client, err error) {
 // refuse answers a CONNECT with a code and ends the connection.
 func (c *client) refuse(code byte, why error) error {
 	c.answered = true
-	c.send(packets.Connack<<4, []byte{0, code})
+	c.send(mqtt.EncodeConnack(mqtt.V311, false, code, nil))
 	c.CloseGracefully(why)
 	c.Hub.Event(event.Event{Kind: event.Refused, Code: code, Err: why}, c.Conn)
 	c.Drain()
@@ -137,16 +136,13 @@ func (c *client) refuse(code byte, why error) error {
 
 // connectFaults applies the faults of a connect. An error ends the connection.
 func (c *client) connectFaults() error {
-	h, id := c.Hub, c.ID
-	if err := c.ConnectFaults(id); err != nil {
+	if err := c.ConnectFaults(c.ID); err != nil {
 		return err
 	}
-	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.RefuseConnect); in != nil {
 		return c.refuse(in.Fault.Code, hub.FaultError(fault.RefuseConnect))
 	}
-	if in := h.Faults.Take(fault.SlowConnack, id); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.SlowConnack); in != nil {
 		if !c.Sleep(in.Fault.Delay) {
 			return hub.FaultError(fault.SlowConnack)
 		}

@@ -1,15 +1,11 @@
 // Package dpsmqtt is the provisioning service over MQTT 3.1.1.
 //
 // It reads and writes packets itself, because the order of PUBACK and answer matters to clients and
-// sessions are short. The decoder of packets is that of mochi.
+// sessions are short.
 package dpsmqtt
 
 import (
-	"bufio"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -21,8 +17,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
-
-	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // maxPacket is the size limit of a packet: a body and a topic.
@@ -55,7 +49,7 @@ func (f *Front) Shutdown() error { return nil }
 
 // Serve serves a connection from the CONNECT to the end.
 func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
-	m := &client{Conn: c, front: f, in: bufio.NewReader(c)}
+	m := &client{Conn: c, front: f}
 	c.SetPeer(m)
 	err := m.serve()
 	if c.Mode.Load() != hub.Open { // the hub has ended it, or made it half-open
@@ -68,7 +62,6 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 type client struct {
 	*hub.Conn
 	front *Front
-	in    *bufio.Reader
 
 	mu   sync.Mutex // guards the fields below, and the order of packets
 	qos  byte       // granted for answers
@@ -78,6 +71,7 @@ type client struct {
 	// Used only by the connection's goroutine.
 	who       *dps.Client // nil before the CONNECT
 	keepAlive time.Duration
+	in        mqtt.Inbox
 	answered  bool // a CONNECT was refused by CONNACK
 }
 
@@ -109,7 +103,7 @@ func (c *client) Finish(cause error, live, _ bool) {
 // serve reads packets until the connection ends.
 func (c *client) serve() error {
 	for {
-		pk, err := c.read()
+		first, body, err := c.in.Packet(c.Conn, maxPacket)
 		if err != nil {
 			return err
 		}
@@ -117,148 +111,96 @@ func (c *client) serve() error {
 			return nil
 		}
 		c.SetDeadline(time.Time{}) // it limits the client, not the hub
-		if over, err := c.handle(pk); over || err != nil {
+		if err := c.handle(first, body); err != nil {
 			return err
 		}
 		c.SetDeadline(time.Now().Add(c.keepAlive * 3 / 2)) // the CONNECT has set it
 	}
 }
 
-// read reads and decodes a packet.
-func (c *client) read() (pk packets.Packet, err error) {
-	first, err := c.in.ReadByte()
-	if err != nil {
-		return pk, err
-	}
+// handle handles a packet. An error ends the connection.
+func (c *client) handle(first byte, body []byte) error {
 	if c.who == nil {
 		if err := mqtt.CheckFirst(first); err != nil {
-			return pk, err
+			return err
 		}
 	}
-	if err := pk.FixedHeader.Decode(first); err != nil {
-		return pk, err
+	if err := mqtt.CheckFlags(first); err != nil {
+		return err
 	}
-	n, shift := 0, 0
-	for {
-		b, err := c.in.ReadByte()
+	switch typ := first >> 4; typ {
+	case mqtt.Connect:
+		k, err := mqtt.DecodeConnect(body)
+		return c.connect(k, err)
+	case mqtt.Publish:
+		k, err := mqtt.DecodePublish(mqtt.V311, first, body)
 		if err != nil {
-			return pk, err
+			return err
 		}
-		n |= int(b&0x7f) << shift
-		if shift += 7; b < 0x80 {
-			break
+		return c.publish(k)
+	case mqtt.Subscribe, mqtt.Unsubscribe:
+		s, err := mqtt.DecodeSubscribe(mqtt.V311, first, body)
+		if err != nil {
+			return err
 		}
-		if shift == 28 {
-			return pk, errors.New("length of a packet has more than four bytes")
+		if typ == mqtt.Subscribe {
+			return c.subscribe(s)
 		}
-	}
-	if n > maxPacket {
-		return pk, fmt.Errorf("packet of %d bytes, at most %d are allowed", n, maxPacket)
-	}
-	pk.FixedHeader.Remaining = n
-	body := make([]byte, n)
-	if _, err := io.ReadFull(c.in, body); err != nil {
-		return pk, err
-	}
-	return pk, decode(&pk, body)
-}
-
-func decode(pk *packets.Packet, body []byte) error {
-	pk.ProtocolVersion = 4
-	switch pk.FixedHeader.Type {
-	case packets.Connect:
-		return pk.ConnectDecode(body)
-	case packets.Publish:
-		return pk.PublishDecode(body)
-	case packets.Subscribe:
-		return pk.SubscribeDecode(body)
-	case packets.Unsubscribe:
-		return pk.UnsubscribeDecode(body)
-	case packets.Puback, packets.Pingreq, packets.Disconnect:
+		c.unsubscribe(s)
 		return nil
-	}
-	return fmt.Errorf("packet of type %d", pk.FixedHeader.Type)
-}
-
-// handle handles a packet. over ends the connection in order.
-func (c *client) handle(pk packets.Packet) (over bool, err error) {
-	switch pk.FixedHeader.Type {
-	case packets.Connect:
-		return false, c.connect(pk)
-	case packets.Publish:
-		return false, c.publish(pk)
-	case packets.Subscribe:
-		return false, c.subscribe(pk)
-	case packets.Unsubscribe:
-		c.unsubscribe(pk)
-	case packets.Pingreq:
-		if in := c.Hub.Faults.Take(fault.SwallowPingresp, c.ID); in != nil {
-			c.Hub.Happened(in, c.Conn)
-		} else {
-			c.send(packets.Pingresp<<4, nil)
+	case mqtt.Puback:
+		return nil
+	case mqtt.Pingreq:
+		if c.Fault(fault.SwallowPingresp) == nil {
+			c.send(mqtt.EncodePingresp())
 		}
-	case packets.Disconnect:
-		return true, hub.ErrDisconnect
+		return nil
+	case mqtt.Disconnect:
+		return hub.ErrDisconnect
+	default:
+		return fmt.Errorf("packet of type %d", typ)
 	}
-	return false, nil
 }
 
 // send writes a packet.
-func (c *client) send(first byte, body []byte) {
+func (c *client) send(packet []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sendLocked(first, body)
-}
-
-func (c *client) sendLocked(first byte, body []byte) {
-	p := binary.AppendUvarint([]byte{first}, uint64(len(body))) // the encodings are the same up to four bytes
-	c.Write(append(p, body...))
+	c.Write(packet)
 }
 
 // subscribe grants the filter of answers, and no other.
-func (c *client) subscribe(pk packets.Packet) error {
-	if pk.PacketID == 0 || len(pk.Filters) == 0 {
-		return errors.New("SUBSCRIBE without a packet id or a filter")
-	}
-	h := c.Hub
-	if in := h.Faults.Take(fault.DropOnSubscribe, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+func (c *client) subscribe(s mqtt.SubscribePacket) error {
+	if c.Fault(fault.DropOnSubscribe) != nil {
 		c.CutFor(hub.FaultError(fault.DropOnSubscribe))
 		return hub.FaultError(fault.DropOnSubscribe)
 	}
-	refused := h.Faults.Take(fault.RefuseSubscribe, c.ID)
-	if refused != nil {
-		h.Happened(refused, c.Conn)
-	}
+	refused := c.Fault(fault.RefuseSubscribe)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answer := []byte{byte(pk.PacketID >> 8), byte(pk.PacketID)}
-	for _, s := range pk.Filters {
+	var codes []byte
+	for _, f := range s.Filters {
 		switch {
 		case refused != nil:
-			answer = append(answer, refused.Fault.Code)
-		case s.Filter != answerFilter || s.Qos > 2:
-			answer = append(answer, 0x80)
+			codes = append(codes, refused.Fault.Code)
+		case f.Name != answerFilter:
+			codes = append(codes, 0x80)
 		default:
-			c.hear, c.qos = true, min(s.Qos, 1)
-			answer = append(answer, c.qos)
+			c.hear, c.qos = true, min(f.QoS, 1)
+			codes = append(codes, c.qos)
 		}
 	}
-	if in := h.Faults.Take(fault.SwallowSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
-		return nil
+	if c.Fault(fault.SwallowSuback) == nil {
+		c.Write(mqtt.EncodeSuback(mqtt.Suback, mqtt.SubackBody(mqtt.V311, s.ID, nil, codes)))
 	}
-	c.sendLocked(packets.Suback<<4, answer)
 	return nil
 }
 
-func (c *client) unsubscribe(pk packets.Packet) {
+func (c *client) unsubscribe(s mqtt.SubscribePacket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range pk.Filters {
-		if s.Filter == answerFilter {
-			c.hear = false
-		}
+	for _, f := range s.Filters {
+		c.hear = c.hear && f.Name != answerFilter
 	}
-	c.sendLocked(packets.Unsuback<<4, []byte{byte(pk.PacketID >> 8), byte(pk.PacketID)})
+	c.Write(mqtt.EncodeSuback(mqtt.Unsuback, mqtt.SubackBody(mqtt.V311, s.ID, nil, nil)))
 }

@@ -1,6 +1,7 @@
 package dpsmqtt
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,8 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
 const (
@@ -25,18 +25,15 @@ const (
 
 // publish handles a PUBLISH, which is a request. An error closes the connection: MQTT 3.1.1 has no
 // other answer.
-func (c *client) publish(pk packets.Packet) error {
-	switch {
-	case pk.FixedHeader.Qos > 1:
+func (c *client) publish(k *mqtt.PublishPacket) error {
+	if k.QoS > 1 {
 		return errors.New("publish with QoS 2")
-	case pk.FixedHeader.Qos > 0 && pk.PacketID == 0:
-		return errors.New("publish with packet id 0 [MQTT-2.3.1-1]")
 	}
-	op, rid, operation, err := parseTopic(pk.TopicName)
+	op, rid, operation, err := parseTopic(k.Topic)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.who.ID, err)
 	}
-	a := c.front.dps.Serve(c.who, c.Conn, op, operation, pk.Payload)
+	a := c.front.dps.Serve(c.who, c.Conn, op, operation, bytes.Clone(k.Payload))
 	if a.Cut != 0 {
 		c.CutFor(hub.FaultError(a.Cut))
 		return hub.FaultError(a.Cut)
@@ -44,7 +41,7 @@ func (c *client) publish(pk packets.Packet) error {
 	if a.Early {
 		c.answer(a, rid)
 	}
-	c.acknowledge(pk)
+	c.acknowledge(k)
 	switch {
 	case a.Early, a.Silent:
 	case a.Delay > 0:
@@ -92,15 +89,10 @@ func parseTopic(name string) (op dpsdata.Operation, rid, operation string, err e
 }
 
 // acknowledge sends the PUBACK. It comes before the answer, as some clients need it.
-func (c *client) acknowledge(pk packets.Packet) {
-	if pk.FixedHeader.Qos == 0 {
-		return
+func (c *client) acknowledge(k *mqtt.PublishPacket) {
+	if k.QoS > 0 && c.Fault(fault.SwallowPuback) == nil {
+		c.send(mqtt.EncodeAck(mqtt.V311, mqtt.Puback, mqtt.AckPacket{ID: k.ID}))
 	}
-	if in := c.Hub.Faults.Take(fault.SwallowPuback, c.ID); in != nil {
-		c.Hub.Happened(in, c.Conn)
-		return
-	}
-	c.send(packets.Puback<<4, []byte{byte(pk.PacketID >> 8), byte(pk.PacketID)})
 }
 
 // answer publishes an answer if the client has subscribed. The request id comes first and the delay
@@ -130,12 +122,10 @@ func (c *client) publishAnswer(topic string, payload []byte) {
 	if !c.hear {
 		return
 	}
-	body := append([]byte{byte(len(topic) >> 8), byte(len(topic))}, topic...)
+	k := &mqtt.PublishPacket{QoS: c.qos, Topic: topic, Payload: payload}
 	if c.qos > 0 {
-		if c.last++; c.last == 0 {
-			c.last = 1
-		}
-		body = append(body, byte(c.last>>8), byte(c.last))
+		c.last = max(c.last+1, 1)
+		k.ID = c.last
 	}
-	c.sendLocked(packets.Publish<<4|c.qos<<1, append(body, payload...))
+	c.Write(mqtt.EncodePublish(mqtt.V311, k))
 }

@@ -48,3 +48,13 @@ func (c *Conn) Unanswered(id Identity) error {
 	}
 	return nil
 }
+
+// Fault takes a fault of a kind that hits the connection's identity, and reports that it happened;
+// nil if there is none.
+func (c *Conn) Fault(kind fault.Kind) *Injected {
+	in := c.Hub.Faults.Take(kind, c.ID)
+	if in != nil {
+		c.Hub.Happened(in, c)
+	}
+	return in
+}

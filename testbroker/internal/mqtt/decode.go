@@ -3,7 +3,8 @@ package mqtt
 import "fmt"
 
 // A ConnectPacket is a CONNECT. With a Level other than V311 and V5, or another Name than "MQTT",
-// only these two fields are set.
+// only these two fields are set. A password without a user name is decoded, although MQTT 3.1.1
+// forbids it [MQTT-3.1.2-22].
 type ConnectPacket struct {
 	Name       string
 	Level      byte
@@ -34,8 +35,6 @@ func DecodeConnect(p []byte) (*ConnectPacket, error) {
 		return k, malformed("reserved connect flag set [MQTT-3.1.2-3]")
 	case qos == 3, !hasWill && (qos != 0 || retain):
 		return k, malformed("connect flags that do not go together [MQTT-3.1.2-11]")
-	case k.Level == V311 && k.HasPass && !k.HasUser:
-		return k, malformed("password without a user name [MQTT-3.1.2-22]")
 	}
 	if k.Level == V5 {
 		k.Properties = c.properties(Connect)

@@ -1,8 +1,9 @@
 package mqtt_test
 
 import (
-	"bufio"
 	"bytes"
+	"encoding/binary"
+	"io"
 	"slices"
 	"testing"
 
@@ -67,7 +68,8 @@ func roundTrip(t *testing.T, version, first byte, p []byte) {
 		}
 	}
 	whole := mqtt.EncodePublish(version, k)
-	again, body, err := mqtt.ReadFrame(bufio.NewReader(bytes.NewReader(whole)), len(whole), nil)
+	var in mqtt.Inbox
+	again, body, err := in.Packet(bytes.NewReader(whole), len(whole))
 	if err != nil {
 		t.Fatalf("%x: %v", whole, err)
 	}
@@ -76,29 +78,66 @@ func roundTrip(t *testing.T, version, first byte, p []byte) {
 	}
 }
 
-// FuzzReadFrame reads packets from a stream. No packet is longer than the limit, and together with
-// their lengths they are the stream.
-func FuzzReadFrame(f *testing.F) {
-	f.Add([]byte{0xc0, 0, 0x30, 3, 0, 1, 'a'}, 16)
-	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0x7f}, 1<<28)
-	f.Add([]byte{0x30, 0x80, 0x00}, 16)
-	f.Fuzz(func(t *testing.T, p []byte, limit int) {
-		limit = min(limit, 1<<16)
-		r := bytes.NewReader(p)
-		in := bufio.NewReader(r)
-		for {
-			left := r.Len() + in.Buffered()
-			_, body, err := mqtt.ReadFrame(in, limit, nil)
-			if err != nil {
-				return
+// FuzzPacket splits a stream at two places. The same packets are found, none is longer than the
+// limit, together they begin the stream, and no read asks for much more than has arrived.
+func FuzzPacket(f *testing.F) {
+	f.Add([]byte{0xc0, 0, 0x32, 5, 0, 1, 'a', 0, 1, 0xc0, 0}, 3, 4, 16)
+	f.Add(bytes.Repeat([]byte{0x30, 0x80, 1}, 100), 1, 2, 1000)
+	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, 3, 1<<28)
+	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0x7f, 1}, 2, 4, 1<<28)
+	f.Add([]byte{0x30, 0x80, 0x00}, 1, 1, 16)
+	f.Add(append([]byte{0x30, 0xf0, 0x1f}, make([]byte, 20_000)...), 600, 5000, 1<<28)
+	f.Fuzz(func(t *testing.T, stream []byte, i, j, limit int) {
+		i, j = min(max(i, 0), len(stream)), min(max(j, 0), len(stream))
+		i, j = min(i, j), max(i, j)
+		whole, room := packetsOf(limit, stream)
+		split, splitRoom := packetsOf(limit, stream[:i], stream[i:j], stream[j:])
+		if joined := bytes.Join(whole, nil); !bytes.HasPrefix(stream, joined) {
+			t.Errorf("packets %x", whole)
+		}
+		if !slices.EqualFunc(whole, split, bytes.Equal) {
+			t.Errorf("split at %d and %d: %x instead of %x", i, j, split, whole)
+		}
+		for _, p := range whole {
+			if len(p) > limit {
+				t.Errorf("a packet of %d bytes, limit %d", len(p), limit)
 			}
-			used := left - r.Len() - in.Buffered()
-			if used > limit || used < len(body)+2 || used > len(body)+5 {
-				t.Fatalf("%d bytes for a body of %d, limit %d", used, len(body), limit)
-			}
+		}
+		if r := max(room, splitRoom); r > max(16<<10, 2*len(stream)) {
+			t.Errorf("room for %d bytes after %d", r, len(stream))
 		}
 	})
 }
+
+// packetsOf returns the complete packets of a stream that arrives in pieces, and the most bytes
+// that a read asked for.
+func packetsOf(limit int, pieces ...[]byte) (all [][]byte, room int) {
+	var in mqtt.Inbox
+	from := readerFunc(func(p []byte) (int, error) {
+		room = max(room, len(p))
+		for len(pieces) > 0 && len(pieces[0]) == 0 {
+			pieces = pieces[1:]
+		}
+		if len(pieces) == 0 {
+			return 0, io.EOF
+		}
+		n := copy(p, pieces[0])
+		pieces[0] = pieces[0][n:]
+		return n, nil
+	})
+	for {
+		first, body, err := in.Packet(from, limit)
+		if err != nil {
+			return all, room
+		}
+		p := binary.AppendUvarint([]byte{first}, uint64(len(body)))
+		all = append(all, append(p, body...))
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // FuzzCovers compares filters with topics level by level: a filter that covers another one matches
 // each topic that the other one matches.

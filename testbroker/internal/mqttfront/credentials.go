@@ -21,13 +21,16 @@ const (
 	firstIssuing = "2025-08-01"
 )
 
+// issues reports whether the client's version of the API has requests for certificates.
+func (c *client) issues() bool { return c.user.param("api-version") >= firstIssuing }
+
 // requestCertificate handles a request for a certificate. An error closes the connection.
-func (f *Front) requestCertificate(c *client, pk *mqtt.PublishPacket, ack func() bool) error {
+func (f service) requestCertificate(c *client, pk *mqtt.PublishPacket, ack func() bool) error {
 	rid, ok := strings.CutPrefix(pk.Topic, issueTopic)
 	switch {
 	case !ok || rid == "":
 		return fmt.Errorf("no such topic: %q", pk.Topic)
-	case !c.issues:
+	case !c.issues():
 		return fmt.Errorf("requests for certificates need the api-version %s", firstIssuing)
 	case len(pk.Payload) > maxCertificateBody:
 		return fmt.Errorf("request of %d bytes, at most %d are allowed", len(pk.Payload), maxCertificateBody)
@@ -41,10 +44,10 @@ func (f *Front) requestCertificate(c *client, pk *mqtt.PublishPacket, ack func()
 func (f *Front) TellCertificates(id hub.Identity) {
 	f.mu.Lock()
 	c := f.current[id]
-	var qos byte
+	var sub subscription
 	subscribed := false
 	if c != nil {
-		qos, subscribed = c.heard[credentialsFilter]
+		sub, subscribed = c.heard[credentialsFilter]
 	}
 	f.mu.Unlock()
 	if !subscribed {
@@ -54,17 +57,14 @@ func (f *Front) TellCertificates(id hub.Identity) {
 		if mode := c.Mode.Load(); a.Sent == c.Conn || mode != hub.Open && mode != hub.Silent {
 			return false, false
 		}
-		flags, packetID := qos<<1, []byte(nil)
-		if qos > 0 {
-			packetID = []byte{byte(a.PacketID >> 8), byte(a.PacketID)}
-			if a.Sent != nil {
-				flags |= 8
-			}
+		k := &mqtt.PublishPacket{
+			QoS: sub.QoS, Topic: issuedTopic + strconv.Itoa(a.Status) + "/?$rid=" + a.RequestID, Payload: a.Body,
+		}
+		if k.QoS > 0 {
+			k.ID, k.Dup = a.PacketID, a.Sent != nil
 		}
 		a.Sent = c.Conn
-		topic := issuedTopic + strconv.Itoa(a.Status) + "/?$rid=" + a.RequestID
-		length := []byte{byte(len(topic) >> 8), byte(len(topic))}
-		_, err := c.Write(packet(packetPublish<<4|flags, append(length, topic...), packetID, a.Body))
-		return err == nil, err == nil && qos == 0
+		_, err := c.Write(mqtt.EncodePublish(mqtt.V311, k))
+		return err == nil, err == nil && k.QoS == 0
 	})
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
 // order handles a message that requests a fault; false when it does not.
-func (f *Front) order(c *client, m hubdata.Message) bool {
+func (f service) order(c *client, m hubdata.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
 		c.flush()
 		if m.QoS > 0 && (h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.MQTT == 0) {
-			c.acknowledge(m.PacketID, time.Time{})
+			c.acknowledge(m.PacketID, time.Time{}, mqtt.Success, nil)
 		}
 	}, f.obey)
 }
@@ -51,10 +52,9 @@ func (f *Front) obey(kind hub.FaultRequest, asked *fault.Message) {
 	h.Changed.Wake()
 }
 
-// ordered refuses a CONNECT because its device requested that. An error ends the connection.
-func (f *Front) ordered(c *client, id hub.Identity) error {
-	h := f.hub
-	o, ok := h.Stands(id, func(o hub.StandingFault) bool { return !o.Once })
+// standing refuses a CONNECT because its device requested that. An error ends the connection.
+func (c *client) standing() error {
+	o, ok := c.Hub.Stands(c.ID, func(o hub.StandingFault) bool { return !o.Once })
 	if !ok {
 		return nil
 	}
@@ -63,5 +63,5 @@ func (f *Front) ordered(c *client, id hub.Identity) error {
 		c.CutFor(cause)
 		return cause
 	}
-	return f.refuse(c, o.Code, cause)
+	return c.refuse(o.Code, cause, nil)
 }

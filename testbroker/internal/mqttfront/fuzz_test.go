@@ -1,9 +1,7 @@
 package mqttfront_test
 
 import (
-	"bytes"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 
@@ -90,32 +88,6 @@ func FuzzParseUserName(f *testing.F) {
 		h, d, m, _, err := mqttfront.ParseUserName(text)
 		if err != nil || h != host || d != device || m != module {
 			t.Fatalf("%q written as %q, read as %q %q %q, %v", s, text, h, d, m, err)
-		}
-	})
-}
-
-// FuzzPackets splits a stream at two places: the same packets must be found, and no buffer may be
-// much larger than what has arrived.
-func FuzzPackets(f *testing.F) {
-	f.Add([]byte{0xc0, 0, 0x32, 5, 0, 1, 'a', 0, 1, 0xc0, 0}, 3, 4)
-	f.Add(bytes.Repeat([]byte{0x30, 0x80, 1}, 100), 1, 2)
-	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, 3)
-	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0x7f, 1}, 2, 4)
-	f.Add([]byte{0x30, 0, 0x30, 0}, 1, 1)
-	f.Add(append([]byte{0x30, 0xf0, 0x1f}, make([]byte, 20_000)...), 600, 5000)
-	f.Fuzz(func(t *testing.T, stream []byte, i, j int) {
-		i, j = min(max(i, 0), len(stream)), min(max(j, 0), len(stream))
-		i, j = min(i, j), max(i, j)
-		whole, _, wholeErr := mqttfront.Packets(stream)
-		split, buffer, err := mqttfront.Packets(stream[:i], stream[i:j], stream[j:])
-		if !slices.EqualFunc(whole, split, bytes.Equal) || (wholeErr == nil) != (err == nil) {
-			t.Fatalf("%x split at %d and %d: %x, %v instead of %x, %v", stream, i, j, split, err, whole, wholeErr)
-		}
-		if joined := bytes.Join(whole, nil); !bytes.HasPrefix(stream, joined) {
-			t.Fatalf("%x: packets %x", stream, whole)
-		}
-		if buffer > max(16<<10, 2*len(stream)) {
-			t.Fatalf("a buffer of %d bytes for %d", buffer, len(stream))
 		}
 	})
 }

@@ -5,13 +5,14 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
 // acknowledge sends a PUBACK at due. See hub.AckQueue.Add.
-func (c *client) acknowledge(id uint16, due time.Time) {
+func (c *client) acknowledge(id uint16, due time.Time, code byte, all mqtt.Properties) {
 	c.flush()
-	if !c.acks.Add(c.Conn, due, func() { c.puback(id) }) {
-		c.puback(id)
+	if !c.acks.Add(c.Conn, due, func() { c.puback(id, code, all) }) {
+		c.puback(id, code, all)
 	}
 }
 
@@ -29,35 +30,31 @@ func (c *client) flush() {
 	}
 }
 
-func appendPuback(dst []byte, id uint16) []byte {
-	return append(dst, packetPuback<<4, 2, byte(id>>8), byte(id))
-}
-
-// puback writes the packet directly, because the broker would track it.
-func (c *client) puback(id uint16) {
+// puback sends a PUBACK, subject to faults. Before it the client's receive maximum has room again.
+func (c *client) puback(id uint16, code byte, all mqtt.Properties) {
 	if c.Mode.Load() != hub.Open {
 		return
 	}
 	send := func(id uint16) error {
-		_, err := c.Write(appendPuback(nil, id))
+		_, err := c.Write(mqtt.EncodeAck(c.version, mqtt.Puback, mqtt.AckPacket{ID: id, Code: code, Properties: all}))
 		return err
 	}
-	if in := c.Hub.Faults.Take(fault.StrayPuback, c.ID); in != nil {
-		c.Hub.Happened(in, c.Conn)
+	c.unacked.Add(-1)
+	if c.Fault(fault.StrayPuback) != nil {
 		send(wrongID(id))
 	}
-	if in := c.Hub.Faults.Take(fault.DuplicatePuback, c.ID); in != nil {
-		c.Hub.Happened(in, c.Conn)
+	if c.Fault(fault.DuplicatePuback) != nil {
 		send(id)
 	}
+	h := c.Hub
 	// taken before the client has the PUBACK and can declare another fault
-	drop := c.Hub.Faults.Take(fault.DropAfterPuback, c.ID)
+	drop := h.Faults.Take(fault.DropAfterPuback, c.ID)
 	switch err := send(id); {
 	case drop == nil:
 	case err != nil || c.Mode.Load() != hub.Open:
-		c.Hub.Faults.Release(drop)
+		h.Faults.Release(drop)
 	default:
-		c.Hub.Happened(drop, c.Conn)
+		h.Happened(drop, c.Conn)
 		c.CloseGracefully(hub.FaultError(fault.DropAfterPuback))
 	}
 }

@@ -1,6 +1,8 @@
 package mqttfront
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -13,133 +15,131 @@ import (
 
 var errThrottled = errors.New("too many messages wait for their PUBACK")
 
-// connectFaults applies the faults of a CONNECT. An error ends the connection.
-func (f *Front) connectFaults(c *client, id hub.Identity) error {
-	h := f.hub
-	if err := c.ConnectFaults(id); err != nil {
+// handlePublish handles a PUBLISH. An error ends the connection.
+func (c *client) handlePublish(first byte, body []byte) error {
+	o := c.front.options
+	k, err := mqtt.DecodePublish(c.version, first, body)
+	if err != nil {
 		return err
 	}
-	if wait, ok := h.Limits.Connect(); !ok {
-		return f.refuse(c, refusedUnavailable, hub.ErrThrottled)
-	} else if !c.Sleep(wait) {
-		return hub.ErrThrottled
-	}
-	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
-		h.Happened(in, c.Conn)
-		return f.refuse(c, in.Fault.Code, hub.FaultError(fault.RefuseConnect))
-	}
-	if in := h.Faults.InForce(fault.Throttle, id); in != nil {
-		h.Happened(in, c.Conn)
-		return f.refuse(c, refusedUnavailable, hub.FaultError(fault.Throttle))
-	}
-	if err := f.ordered(c, id); err != nil {
+	if err := c.resolve(k); err != nil {
 		return err
 	}
-	if in := h.Faults.Exhausted(id, h.Now()); in != nil && !in.Fault.AcceptConnects {
-		h.Happened(in, c.Conn)
-		return f.refuse(c, refusedUnavailable, hub.ErrQuota)
-	} else if in != nil {
-		c.spent = in
+	switch {
+	case k.QoS > 1, k.QoS > 0 && o.AtMostOnce:
+		return &mqtt.Error{Code: mqtt.QoSNotSupported, Text: fmt.Sprintf("publish with QoS %d", k.QoS)}
+	case k.Retain && o.NoRetain:
+		return &mqtt.Error{Code: mqtt.RetainNotSupported, Text: "publish with RETAIN"}
+	case k.QoS > 0 && c.version == mqtt.V5 && c.unacked.Add(1) > int32(cmp.Or(o.ReceiveMaximum, 1<<16-1)):
+		return &mqtt.Error{Code: mqtt.ReceiveMaximumPassed, Text: "more messages than the receive maximum allows"}
 	}
-	if in := h.Faults.Take(fault.SlowConnack, id); in != nil {
-		h.Happened(in, c.Conn)
-		if !c.Sleep(in.Fault.Delay) {
-			return hub.FaultError(fault.SlowConnack)
+	k.Payload = bytes.Clone(k.Payload)
+	return c.front.dialect.published(c, k)
+}
+
+// resolve replaces a topic alias by its topic, and learns it.
+func (c *client) resolve(k *mqtt.PublishPacket) error {
+	alias, ok := k.Properties.Get(mqtt.TopicAlias)
+	if !ok {
+		return nil
+	}
+	if alias.Number == 0 || alias.Number > uint32(c.front.options.TopicAliases) {
+		return &mqtt.Error{Code: mqtt.TopicAliasInvalid, Text: fmt.Sprintf("topic alias %d", alias.Number)}
+	}
+	if k.Topic != "" {
+		if c.aliases == nil {
+			c.aliases = make(map[uint32]string)
 		}
+		c.aliases[alias.Number] = k.Topic
+		return nil
+	}
+	if k.Topic = c.aliases[alias.Number]; k.Topic == "" {
+		return &mqtt.Error{Code: mqtt.ProtocolError, Text: fmt.Sprintf("topic alias %d names no topic", alias.Number)}
 	}
 	return nil
 }
 
-// inspect makes a message of a PUBLISH.
-func (f *Front) inspect(c *client, pk *mqtt.PublishPacket) (hubdata.Message, error) {
-	m, err := parseTelemetry(c.ID, pk.Topic)
-	if err != nil {
-		return hubdata.Message{}, err
+// reject refuses a message: by its PUBACK in MQTT 5, by the end of the connection in MQTT 3.1.1,
+// which has no other way. A message with QoS 0 is dropped in MQTT 5.
+func (c *client) reject(m *hubdata.Message, code byte, why string) error {
+	if c.version != mqtt.V5 {
+		return &mqtt.Error{Code: code, Text: why}
 	}
-	m.Protocol = hubdata.MQTT
-	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.QoS, pk.ID, pk.Dup, c.Number
-	if n := hub.SizeOf(&m); n > hubdata.MaxMessage {
-		return hubdata.Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
+	if m.QoS > 0 {
+		c.acknowledge(m.PacketID, time.Time{}, code, c.reason(why, ""))
 	}
-	if pk.Retain {
-		m.Properties = append(m.Properties, hubdata.Property{Name: "mqtt-retain", Value: "true"})
-	}
-	return m, nil
+	return nil
 }
 
 // publish stores a message and answers it, unless a fault intervenes.
-func (f *Front) publish(c *client, m hubdata.Message) {
-	h := f.hub
-	if f.order(c, m) {
-		return
-	}
-	id := hub.SenderOf(&m)
-	for _, in := range h.Faults.Reached(id) {
+func (c *client) publish(m hubdata.Message) {
+	h := c.Hub
+	for _, in := range h.Faults.Reached(c.ID) {
 		h.Begin(in)
 	}
 	if c.Mode.Load() != hub.Open {
 		return
 	}
-	if in := h.Faults.Exhausted(id, h.Now()); in != nil {
+	if in := h.Faults.Exhausted(c.ID, h.Now()); in != nil {
 		h.Happened(in, c.Conn)
-		c.CloseFor(hub.ErrQuota)
+		c.end(mqtt.QuotaExceeded, hub.ErrQuota, nil)
 		return
 	}
 	wait, ok := h.Limits.Message()
 	if !ok {
 		c.flush()
-		c.CloseFor(hub.ErrThrottled)
+		c.end(mqtt.QuotaExceeded, hub.ErrThrottled, nil)
 		return
 	}
-	if in := h.Faults.Take(fault.DropBeforePublish, id); in != nil {
-		h.Happened(in, c.Conn)
+	if c.Fault(fault.DropBeforePublish) != nil {
 		c.CutFor(hub.FaultError(fault.DropBeforePublish))
 		return
 	}
-	var forget *hub.Injected
-	if m.QoS > 0 {
-		forget = h.Faults.Take(fault.Forget, id)
+	if in := c.brokerFault(fault.DisconnectOnPublish); in != nil {
+		h.Happened(in, c.Conn)
+		c.end(in.Fault.Code, hub.FaultError(fault.DisconnectOnPublish), &in.Fault)
+		return
 	}
-	if forget != nil {
-		h.Happened(forget, c.Conn)
-	} else {
+	if m.QoS > 0 && c.version == mqtt.V5 {
+		if in := c.Fault(fault.RefusePublish); in != nil {
+			c.acknowledge(m.PacketID, time.Time{}, in.Fault.Code, c.reason(in.Fault.Description, ""))
+			return
+		}
+	}
+	if m.QoS == 0 || c.Fault(fault.Forget) == nil {
 		m.Received = h.Now()
 		h.Append(m)
 		c.unsaved = true
-		h.Faults.Spend(id, m.Received, hub.SizeOf(&m))
+		h.Faults.Spend(c.ID, m.Received, hub.SizeOf(&m))
 		h.Changed.Wake()
 	}
-	if in := h.Faults.Take(fault.DropAfterPublish, id); in != nil {
-		h.Happened(in, c.Conn)
+	if c.Fault(fault.DropAfterPublish) != nil {
 		c.CutFor(hub.FaultError(fault.DropAfterPublish))
 		return
 	}
 	h.Garbage(fault.GarbageOnPublish, c.Conn, badPacket)
 	if m.QoS > 0 {
-		f.answer(c, m, wait)
+		c.answer(&m, wait)
 	}
 }
 
 // answer sends the PUBACK of a message after a wait, subject to faults.
-func (f *Front) answer(c *client, m hubdata.Message, wait time.Duration) {
-	h := f.hub
-	id := hub.SenderOf(&m)
-	if in := h.Faults.Take(fault.SwallowPuback, id); in != nil {
-		h.Happened(in, c.Conn)
+func (c *client) answer(m *hubdata.Message, wait time.Duration) {
+	h := c.Hub
+	if c.Fault(fault.SwallowPuback) != nil {
 		return
 	}
 	var due time.Time
 	if wait > 0 {
 		due = time.Now().Add(wait)
 	}
-	if in := h.Faults.Take(fault.SlowPuback, id); in != nil {
+	if in := c.Fault(fault.SlowPuback); in != nil {
 		due = time.Now().Add(wait + in.Fault.Delay)
-		h.Happened(in, c.Conn)
 	}
-	if in := h.Faults.InForce(fault.Throttle, id); in != nil {
+	if in := h.Faults.InForce(fault.Throttle, c.ID); in != nil {
 		if c.acks.Waiting() >= in.Fault.Limit {
 			h.Happened(in, c.Conn)
-			c.CloseFor(errThrottled)
+			c.end(mqtt.QuotaExceeded, errThrottled, nil)
 			return
 		}
 		if at := h.Faults.Pace(in); at.After(due) {
@@ -148,8 +148,9 @@ func (f *Front) answer(c *client, m hubdata.Message, wait time.Duration) {
 		}
 	}
 	if due.IsZero() && !h.Faults.Any() && c.acks.Idle() {
-		c.acked = appendPuback(c.acked, m.PacketID)
+		c.unacked.Add(-1)
+		c.acked = append(c.acked, mqtt.EncodeAck(c.version, mqtt.Puback, mqtt.AckPacket{ID: m.PacketID})...)
 		return
 	}
-	c.acknowledge(m.PacketID, due)
+	c.acknowledge(m.PacketID, due, mqtt.Success, nil)
 }

@@ -88,11 +88,11 @@ func readStatus(s string) (int, error) {
 }
 
 // request handles a PUBLISH to a topic of twins or methods. An error closes the connection.
-func (f *Front) request(c *client, pk *mqtt.PublishPacket) error {
+func (f service) request(c *client, pk *mqtt.PublishPacket) error {
 	h := f.hub
 	ack := func() bool {
 		if pk.QoS > 0 {
-			c.acknowledge(pk.ID, time.Time{})
+			c.acknowledge(pk.ID, time.Time{}, mqtt.Success, nil)
 		}
 		return c.Mode.Load() == hub.Open // false if the PUBACK was the last packet
 	}
@@ -139,8 +139,7 @@ func (c *client) notify(topic string, body []byte) bool {
 	if mode := c.Mode.Load(); mode != hub.Open && mode != hub.Silent {
 		return false
 	}
-	length := []byte{byte(len(topic) >> 8), byte(len(topic))}
-	_, err := c.Write(packet(packetPublish<<4, append(length, topic...), body))
+	_, err := c.Write(mqtt.EncodePublish(mqtt.V311, &mqtt.PublishPacket{Topic: topic, Payload: body}))
 	return err == nil
 }
 

@@ -1,205 +1,196 @@
 package mqttfront
 
 import (
-	"errors"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
-// maxFilters is how many topic filters one client may have.
-const maxFilters = 5
+// forever is the session expiry interval of a session that does not expire.
+const forever = 1<<32 - 1
 
-// errFilter is the cause of refusing a filter.
-var errFilter = errors.New("the hub has no such topics for this identity")
-
-// refusedFilter is the SUBACK code of a filter that is not granted [MQTT-3.9.3].
-const refusedFilter = 0x80
-
-// A session holds a client's filters with their granted QoS. With CleanSession=0 it outlives the
-// client's connections. Guarded by Front.mu.
+// A session is the state of a client that can outlive its connections. Guarded by Front.mu.
 type session struct {
-	filters map[string]byte
+	client   string // client id
+	filters  map[string]subscription
+	sent     map[uint16]int // sequence numbers of unacknowledged messages by packet id
+	released []uint16       // packet ids of QoS 2 messages that wait for their PUBCOMP, in order
+	expiry   uint32         // seconds from the end of the connection to the end of the session
+	until    time.Time      // when it ends; zero while connected, and for ever
+	delayed  *hubdata.Message
+	seen     hubdata.Session // what tests see, without subscriptions
 }
+
+type subscription struct {
+	mqtt.Filter
+	identifier uint32
+}
+
+func newSession(client string) *session {
+	return &session{client: client, filters: make(map[string]subscription), sent: make(map[uint16]int)}
+}
+
+// lapsed reports whether the session has ended while its client was away.
+func (s *session) lapsed() bool { return !s.until.IsZero() && !s.until.After(time.Now()) }
 
 // resume gives a connection its session: the kept one, or a new one. The previous connection has
-// ended.
-func (f *Front) resume(c *client, clean bool) {
-	h := f.hub
+// ended. It reports whether the session was kept.
+func (f *Front) resume(c *client, client string, k *mqtt.ConnectPacket) (present bool) {
 	f.mu.Lock()
-	kept := f.sessions[c.ID] != nil && !clean
+	kept := f.sessions[c.ID]
 	f.mu.Unlock()
-	forget := (*hub.Injected)(nil)
-	if kept {
-		if forget = h.Faults.Take(fault.ForgetSession, c.ID); forget != nil {
-			h.Happened(forget, c.Conn)
-		}
+	there := kept != nil && !kept.lapsed() && kept.client == client && !k.Clean
+	if there {
+		there = c.Fault(fault.ForgetSession) == nil
 	}
-	if f.begin(c, clean, forget != nil) && !h.Registered(c.ID) { // removed since the authorization
-		f.Forget(c.ID.String())
+	if kept != nil && !there {
+		f.publishWill(kept) // the will of a session that ends does not wait
 	}
-}
-
-// begin sets the connection's session, and reports whether it is a new one that is kept.
-func (f *Front) begin(c *client, clean, forget bool) (kept bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if clean || forget {
-		delete(f.sessions, c.ID)
+	if !there {
+		kept = newSession(client)
+		f.sessions[c.ID] = kept
 	}
-	if c.session = f.sessions[c.ID]; c.session != nil {
-		c.present = true
+	kept.until, kept.delayed = time.Time{}, nil
+	c.session = kept
+	return there
+}
+
+// expiryOf returns the session expiry interval in force, in seconds.
+func (f *Front) expiryOf(k *mqtt.ConnectPacket) uint32 {
+	if k.Level == mqtt.V311 {
+		if k.Clean {
+			return 0
+		}
+		return forever
+	}
+	asked := k.Properties.Number(mqtt.SessionExpiry, 0)
+	if longest := f.options.SessionExpiry; longest > 0 {
+		return min(asked, uint32(hub.Seconds(longest)))
+	}
+	return asked
+}
+
+// prolong changes the session expiry interval; false when the session ends with the connection and
+// would not.
+func (c *client) prolong(seconds uint32) bool {
+	c.front.mu.Lock()
+	defer c.front.mu.Unlock()
+	if c.session.expiry == 0 && seconds != 0 {
 		return false
 	}
-	c.session = &session{filters: make(map[string]byte)}
-	if !clean {
-		f.sessions[c.ID] = c.session
-	}
-	return !clean
+	c.session.expiry = seconds
+	return true
 }
 
-// boxQoS returns the QoS with which a client receives the messages of a queue; false when it has
-// not subscribed.
-func (f *Front) boxQoS(c *client, box hub.Box) (qos byte, ok bool) {
+// Leave ends the connection's part in its session, which ends or begins to expire.
+func (c *client) Leave() {
+	f := c.front
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	filters := []string{c.ID.Prefix(box) + "#"}
-	if f.hub.Gateway != nil && box == hub.Commands {
-		filters = append(filters, bareFilter(c.ID))
+	if f.current[c.ID] == c {
+		delete(f.current, c.ID)
 	}
-	if c.ID.Module != "" {
-		filters = append(filters, c.ID.Resource()+"/#")
-	}
-	for _, f := range filters {
-		if granted, has := c.session.filters[f]; has {
-			qos, ok = max(qos, granted), true
-		}
-	}
-	return qos, ok
-}
-
-// bareFilter returns the filter of C2D messages without a property bag, which gateways also grant.
-func bareFilter(id hub.Identity) string { return strings.TrimSuffix(id.Prefix(hub.Commands), "/") }
-
-// mayReceive reports whether the hub grants a filter to this identity.
-func mayReceive(id hub.Identity, filter string) bool {
-	switch filter {
-	case twinResultFilter, desiredFilter, methodFilter, credentialsFilter, id.Prefix(hub.Commands) + "#":
-		return true
-	}
-	if name, ok := strings.CutPrefix(filter, methodTopic); ok {
-		name, ok = strings.CutSuffix(name, "/#")
-		return ok && name != "" && !strings.ContainsAny(name, "/+#")
-	}
-	return id.Module != "" && (filter == id.Resource()+"/#" || filter == id.Prefix(hub.Inputs)+"#")
-}
-
-// subscribe handles a SUBSCRIBE, answers it, and then delivers waiting C2D messages. An error
-// closes the connection.
-func (f *Front) subscribe(c *client, pk packets.Packet) error {
-	h := f.hub
-	if code := pk.SubscribeValidate(); code != packets.CodeSuccess {
-		return code
-	}
-	if in := h.Faults.Take(fault.DropOnSubscribe, c.ID); in != nil {
-		h.Happened(in, c.Conn)
-		c.CutFor(hub.FaultError(fault.DropOnSubscribe))
-		return nil
-	}
-	refuse := h.Faults.Take(fault.RefuseSubscribe, c.ID)
-	codes := f.grant(c, pk.Filters, refuse)
-	if refuse != nil {
-		h.Happened(refuse, c.Conn)
-	}
-	for i, code := range codes {
-		if code == refusedFilter && refuse == nil {
-			h.Event(event.Event{Kind: event.Refused, Name: pk.Filters[i].Filter, Code: code, Err: errFilter}, c.Conn)
-		}
-	}
-	f.suback(c, append([]byte{byte(pk.PacketID >> 8), byte(pk.PacketID)}, codes...))
-	return nil
-}
-
-// grant adds filters to the session and returns the codes of the SUBACK.
-func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Injected) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	gateway := f.hub.Gateway != nil
-	codes := make([]byte, len(filters))
-	for i, f := range filters {
-		_, again := c.session.filters[f.Filter]
-		switch {
-		case refuse != nil:
-			codes[i] = refuse.Fault.Code
-		case !mayReceive(c.ID, f.Filter) && (!gateway || f.Filter != bareFilter(c.ID)),
-			f.Filter == credentialsFilter && !c.issues,
-			!again && len(c.session.filters) >= maxFilters:
-			codes[i] = refusedFilter
-		default:
-			codes[i] = min(f.Qos, 1)
-			c.session.filters[f.Filter] = codes[i]
-		}
-	}
-	return codes
-}
-
-// suback sends a SUBACK, unless a fault intervenes, and messages that wait for the subscription.
-func (f *Front) suback(c *client, body []byte) {
-	h := f.hub
-	if in := h.Faults.Take(fault.LongSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
-		body = append(body, 1)
-	}
-	if in := h.Faults.Take(fault.ShortSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
-		body = body[:len(body)-1]
-	}
-	if in := h.Faults.Take(fault.SwallowSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
-		f.attach(c)
+	s := c.session
+	if s == nil || f.sessions[c.ID] != s {
 		return
 	}
-	if in := h.Faults.Take(fault.SlowSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
-		due := time.Now().Add(in.Fault.Delay)
-		h.Wg.Go(func() {
-			if c.Sleep(time.Until(due)) {
-				c.Write(packet(packetSuback<<4, body))
-				f.attach(c)
-			}
-		})
-		return
+	if c.will != nil && !c.parted && c.delay > 0 && s.expiry > 0 {
+		s.delayed, c.late = c.will, true
 	}
-	h.Garbage(fault.GarbageOnSubscribe, c.Conn, badPacket)
-	c.Write(packet(packetSuback<<4, body))
-	f.attach(c)
+	switch s.expiry {
+	case 0:
+		delete(f.sessions, c.ID)
+	case forever:
+	default:
+		s.until = time.Now().Add(time.Duration(s.expiry) * time.Second)
+	}
 }
 
-// unsubscribe handles an UNSUBSCRIBE and answers it. An error closes the connection.
-func (f *Front) unsubscribe(c *client, pk packets.Packet) error {
-	if code := pk.UnsubscribeValidate(); code != packets.CodeSuccess {
-		return code
-	}
+// delayWill publishes the will of a session later, but not after the end of the session, unless
+// the client comes back before.
+func (f *Front) delayWill(s *session, delay time.Duration) {
 	f.mu.Lock()
-	for _, filter := range pk.Filters {
-		delete(c.session.filters, filter.Filter)
+	m := s.delayed
+	if s.expiry != forever {
+		delay = min(delay, time.Duration(s.expiry)*time.Second)
 	}
 	f.mu.Unlock()
-	f.attach(c)
-	c.Write([]byte{packetUnsuback << 4, 2, byte(pk.PacketID >> 8), byte(pk.PacketID)})
-	return nil
+	f.hub.Later(delay, nil, func() {
+		f.mu.Lock()
+		mine := s.delayed == m
+		f.mu.Unlock()
+		if mine {
+			f.publishWill(s)
+		}
+	})
 }
 
-// Forget drops the kept session of the identity with a name, or all if it is empty.
+// publishWill publishes the will of a session at once, if it waits for its delay.
+func (f *Front) publishWill(s *session) {
+	f.mu.Lock()
+	m := s.delayed
+	s.delayed = nil
+	f.mu.Unlock()
+	if m != nil {
+		f.storeWill(*m)
+	}
+}
+
+func (f *Front) storeWill(m hubdata.Message) {
+	m.Received = f.hub.Now()
+	f.hub.Store(m)
+	f.hub.Changed.Wake()
+}
+
+// Forget drops the session of the identity with a name, or all if it is empty.
 func (f *Front) Forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if name == "" {
-		clear(f.sessions)
+	if id := hub.SplitIdentity(name); name != "" {
+		if s := f.sessions[id]; s != nil {
+			s.delayed = nil
+			delete(f.sessions, id)
+		}
+		return
 	}
-	delete(f.sessions, hub.SplitIdentity(name))
+	for _, s := range f.sessions {
+		s.delayed = nil
+	}
+	clear(f.sessions)
+}
+
+// Session returns the session of an identity; false when it has none.
+func (f *Front) Session(id hub.Identity) (hubdata.Session, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[id]
+	if s == nil || s.lapsed() {
+		return hubdata.Session{}, false
+	}
+	seen := s.seen
+	seen.Properties = slices.Clone(seen.Properties)
+	seen.Connected = f.current[id] != nil
+	seen.Expiry = time.Duration(s.expiry) * time.Second
+	if s.expiry == forever {
+		seen.Expiry = -1
+	}
+	for _, sub := range s.filters {
+		seen.Filters = append(seen.Filters, hubdata.Filter{
+			Filter: sub.Name, QoS: sub.QoS, NoLocal: sub.NoLocal, RetainAsPublished: sub.RetainAsPublished,
+			RetainHandling: sub.RetainHandling, Identifier: sub.identifier,
+		})
+	}
+	slices.SortFunc(seen.Filters, func(a, b hubdata.Filter) int {
+		if a.Filter < b.Filter {
+			return -1
+		}
+		return 1
+	})
+	return seen, true
 }

@@ -1,11 +1,8 @@
-package brokerfront
+package mqttfront
 
 import (
-	"crypto/subtle"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -46,11 +43,11 @@ func (c *client) handleConnect(body []byte) error {
 	switch {
 	case k.Name != "MQTT" && k.Name != "MQIsdp":
 		return fmt.Errorf("protocol %q", k.Name)
-	case k.Name != "MQTT" || k.Level != mqtt.V311 && k.Level != mqtt.V5:
-		why := fmt.Errorf("protocol %s level %d, want MQTT 4 or 5", k.Name, k.Level)
-		if k.Level > mqtt.V5 {
+	case k.Name != "MQTT" || !c.front.dialect.speaks(k.Level):
+		if k.Level > mqtt.V5 && c.front.dialect.speaks(mqtt.V5) {
 			c.version = mqtt.V5
 		}
+		why := fmt.Errorf("protocol %s level %d is not spoken", k.Name, k.Level)
 		return c.refuse(mqtt.UnsupportedVersion, why, nil)
 	}
 	c.version = k.Level
@@ -64,137 +61,65 @@ func (c *client) handleConnect(body []byte) error {
 	if err != nil {
 		return err
 	}
-	id, err := c.front.identify(k)
+	id, code, err := c.front.dialect.identify(c, k)
 	c.Identify(id)
-	if fail := c.connectFaults(id); fail != nil {
+	if fail := c.connectFaults(); fail != nil {
 		return fail
 	}
 	if err != nil {
-		return c.refuse(mqtt.ClientIDNotValid, err, nil)
-	}
-	if err := c.front.checkWill(id, k); err != nil {
-		return c.refuse(mqtt.NotAuthorized, err, nil)
+		return c.refuse(code, err, nil)
 	}
 	if method, ok := k.Properties.Get(mqtt.AuthMethod); ok {
 		return c.beginAuth(method.Text)
 	}
-	if code, err := c.authenticate(id, k); err != nil {
+	if code, err := c.front.dialect.authenticate(c, k); err != nil {
 		return c.refuse(code, err, nil)
 	}
 	return c.accept()
 }
 
-// identify returns the identity that a CONNECT states: by its user name, or by its client id if
-// all share a password or it has no user name.
-func (f *Front) identify(k *mqtt.ConnectPacket) (hub.Identity, error) {
-	name, what := k.UserName, "user name"
-	if name == "" || f.options.Password != "" {
-		name, what = k.ClientID, "client id"
-	}
-	id := hub.SplitIdentity(name)
-	err := hub.CheckID("device", id.Device)
-	if err == nil && strings.Contains(name, "/") {
-		err = hub.CheckID("module", id.Module)
-	}
-	switch {
-	case err != nil:
-		return hub.Identity{}, fmt.Errorf("%s %q names no device: %w", what, name, err)
-	case !mqtt.ValidName(name):
-		return hub.Identity{}, fmt.Errorf("%s %q has wildcards of topics", what, name)
-	case k.ClientID == "" && k.Level == mqtt.V311 && !k.Clean:
-		return id, errors.New("empty client id with CleanSession=0 [MQTT-3.1.3-8]")
-	}
-	return id, nil
-}
-
-// authenticate checks the credentials of a client: its password, or without one its certificate.
-// code is the reason code of a refusal.
-func (c *client) authenticate(id hub.Identity, k *mqtt.ConnectPacket) (code byte, err error) {
+// connectFaults applies the faults and limits of a CONNECT. An error ends the connection.
+func (c *client) connectFaults() error {
 	h := c.Hub
-	if err := h.Known(id); err != nil {
-		return mqtt.NotAuthorized, err
-	}
-	if k.HasPass {
-		if want := c.front.options.Password; want != "" {
-			if subtle.ConstantTimeCompare([]byte(want), []byte(k.Password)) != 1 {
-				return mqtt.BadCredentials, errors.New("another password")
-			}
-			return 0, nil
-		}
-		return c.checkSecret(id, k.Password)
-	}
-	var chain []*x509.Certificate
-	if c.TLS != nil {
-		chain = c.TLS.ConnectionState().PeerCertificates
-	}
-	if len(chain) == 0 && c.front.options.Anonymous {
-		return 0, nil
-	}
-	if len(chain) == 0 {
-		return mqtt.BadCredentials, errors.New("neither a password nor a certificate")
-	}
-	return mqtt.NotAuthorized, h.Certified(h.Host, id, chain)
-}
-
-// checkSecret checks a key of an identity, or a token that one of its keys has signed.
-func (c *client) checkSecret(id hub.Identity, secret string) (code byte, err error) {
-	h := c.Hub
-	if strings.HasPrefix(secret, "SharedAccessSignature ") {
-		tok, err := hub.ParseToken(secret)
-		if err != nil {
-			return mqtt.BadCredentials, err
-		}
-		if err := h.Authorize(h.Host, id, tok); err != nil {
-			return mqtt.NotAuthorized, err
-		}
-		c.until = tok.Deadline(h.ConnectionGrace)
-		return 0, nil
-	}
-	r, _, _ := h.Registration(id)
-	for _, key := range [...]string{r.Keys.Primary, r.Keys.Secondary} {
-		if key != "" && subtle.ConstantTimeCompare([]byte(key), []byte(secret)) == 1 {
-			c.until = time.Time{}
-			return 0, nil
-		}
-	}
-	return mqtt.BadCredentials, errors.New("password is no key of the device")
-}
-
-// connectFaults applies the faults of a CONNECT. An error ends the connection.
-func (c *client) connectFaults(id hub.Identity) error {
-	h := c.Hub
-	if err := c.ConnectFaults(id); err != nil {
+	if err := c.ConnectFaults(c.ID); err != nil {
 		return err
 	}
-	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
-		h.Happened(in, c.Conn)
+	if wait, ok := h.Limits.Connect(); !ok {
+		return c.refuse(mqtt.ServerUnavailable, hub.ErrThrottled, nil)
+	} else if !c.Sleep(wait) {
+		return hub.ErrThrottled
+	}
+	if in := c.Fault(fault.RefuseConnect); in != nil {
 		return c.refuse(in.Fault.Code, hub.FaultError(fault.RefuseConnect), &in.Fault)
 	}
-	if in := h.Faults.InForce(fault.Throttle, id); in != nil {
+	if in := h.Faults.InForce(fault.Throttle, c.ID); in != nil {
 		h.Happened(in, c.Conn)
 		return c.refuse(mqtt.ServerUnavailable, hub.FaultError(fault.Throttle), nil)
 	}
-	if in := h.Faults.Exhausted(id, h.Now()); in != nil && !in.Fault.AcceptConnects {
+	if err := c.standing(); err != nil {
+		return err
+	}
+	if in := h.Faults.Exhausted(c.ID, h.Now()); in != nil && !in.Fault.AcceptConnects {
 		h.Happened(in, c.Conn)
 		return c.refuse(mqtt.QuotaExceeded, hub.ErrQuota, nil)
 	} else if in != nil {
 		c.spent = in
 	}
-	if in := h.Faults.Take(fault.SlowConnack, id); in != nil {
-		h.Happened(in, c.Conn)
-		if !c.Sleep(in.Fault.Delay) {
-			return hub.FaultError(fault.SlowConnack)
-		}
+	if in := c.Fault(fault.SlowConnack); in != nil && !c.Sleep(in.Fault.Delay) {
+		return hub.FaultError(fault.SlowConnack)
 	}
 	return nil
 }
 
 // refuse answers a CONNECT with a reason code and ends the connection. A code that MQTT 3.1.1 does
-// not have becomes "server unavailable", unless a fault asks for it.
+// not have becomes "server unavailable", unless a fault asks for it. The service has codes of MQTT
+// 3.1.1 alone, so a fault can ask for any.
 func (c *client) refuse(code byte, why error, about *fault.Fault) error {
 	h := c.Hub
 	c.answered = true
-	code = connackCode(c.version, code)
+	if about == nil || c.front.broker {
+		code = connackCode(c.version, code)
+	}
 	text, reference := why.Error(), ""
 	if about != nil {
 		text, reference = about.Description, about.ServerReference
@@ -208,24 +133,23 @@ func (c *client) refuse(code byte, why error, about *fault.Fault) error {
 	return why
 }
 
-// checkWill checks whether a device may publish its will.
-func (f *Front) checkWill(id hub.Identity, k *mqtt.ConnectPacket) error {
-	switch w := k.Will; {
-	case w == nil:
-	case w.QoS > 1:
-		return fmt.Errorf("will with QoS %d", w.QoS)
-	case !f.options.mayPublish(id, w.Topic):
-		return fmt.Errorf("%s may not publish its will to %q", id, w.Topic)
-	}
-	return nil
-}
-
 // accept establishes the connection of an authenticated client.
 func (c *client) accept() error {
 	h, f, k := c.Hub, c.front, c.connect
+	if k.Will != nil {
+		m, code, err := f.dialect.will(c, k.Will)
+		switch {
+		case err != nil && code == 0:
+			return err
+		case err != nil:
+			return c.refuse(code, err, nil)
+		}
+		c.will, c.delay = &m, time.Duration(k.Will.Properties.Number(mqtt.WillDelay, 0))*time.Second
+	}
 	if err := f.takeOver(c); err != nil {
 		return err
 	}
+	f.dialect.joined(c)
 	clientID := k.ClientID
 	if clientID == "" {
 		clientID = fmt.Sprintf("%s-%d", c.ID, c.Number)
@@ -234,31 +158,29 @@ func (c *client) accept() error {
 	if !h.Registered(c.ID) { // removed since the authentication
 		f.Forget(c.ID.String())
 	}
-	if k.Will != nil {
-		m := messageOf(c.ID, c.Number, k.Will, h.Now())
-		m.Will = true
-		c.will, c.delay = &m, time.Duration(k.Will.Properties.Number(mqtt.WillDelay, 0))*time.Second
-	}
-	c.keep = time.Duration(k.KeepAlive) * time.Second
-	if own := c.front.options.KeepAlive; own > 0 && c.version == mqtt.V5 {
-		c.keep = own
-	}
+	c.keep = f.dialect.keepAlive(k)
 	expiry := f.expiryOf(k)
 	f.note(c, present, expiry)
 	c.Establish()
 	h.Event(event.Event{Kind: event.Connected}, c.Conn)
 	h.Changed.Wake()
-	c.Write(mqtt.EncodeConnack(c.version, present, 0, c.announcement(clientID, expiry)))
+	connack := mqtt.EncodeConnack(c.version, present, 0, c.announcement(clientID, expiry))
+	if c.spent != nil {
+		c.Write(connack)
+		c.ready.Store(true)
+		h.Happened(c.spent, c.Conn)
+		if c.version == mqtt.V5 {
+			c.end(mqtt.QuotaExceeded, hub.ErrQuota, nil)
+		}
+		c.CloseGracefully(hub.ErrQuota) // the client reads the CONNACK first
+		return nil
+	}
+	c.enable(connack)
 	c.ready.Store(true)
 	if !c.until.IsZero() {
 		c.expiry = time.AfterFunc(c.until.Sub(h.Now()), c.expire)
 	}
-	if c.spent != nil {
-		h.Happened(c.spent, c.Conn)
-		c.end(mqtt.QuotaExceeded, hub.ErrQuota, nil)
-		return nil
-	}
-	if in := h.Faults.Take(fault.DisconnectWhileIdle, c.ID); in != nil {
+	if in := c.brokerFault(fault.DisconnectWhileIdle); in != nil {
 		h.Later(in.Fault.Delay, c.Closed, func() {
 			h.Happened(in, c.Conn)
 			c.end(in.Fault.Code, hub.FaultError(fault.DisconnectWhileIdle), &in.Fault)
@@ -266,8 +188,16 @@ func (c *client) accept() error {
 	}
 	h.Garbage(fault.GarbageOnConnect, c.Conn, badPacket)
 	c.release()
-	c.receive()
+	f.dialect.receive(c)
 	return nil
+}
+
+// brokerFault takes a fault of a kind that happens only at a plain broker; the caller applies it.
+func (c *client) brokerFault(kind fault.Kind) *hub.Injected {
+	if !c.front.broker {
+		return nil
+	}
+	return c.Hub.Faults.Take(kind, c.ID)
 }
 
 // note records what the CONNECT said.
@@ -325,6 +255,7 @@ func (f *Front) takeOver(c *client) error {
 	f.current[c.ID] = c
 	f.mu.Unlock()
 	if before != nil {
+		f.hub.DisplaceCalls(before.Conn, c.ID)
 		before.displace(mqtt.SessionTakenOver, hub.ErrReplaced)
 		<-before.Done
 	}

@@ -1,4 +1,4 @@
-package brokerfront
+package mqttfront
 
 import (
 	"cmp"
@@ -77,8 +77,12 @@ func (o *Options) Topic(m hubdata.C2D, id hub.Identity) (string, error) {
 	return topic, nil
 }
 
-// URL returns the URL for a device. A placeholder for a module is written as clients write it.
+// URL returns the URL of a plain broker for a device; empty at other hubs. A placeholder for a
+// module is written as clients write it.
 func (f *Front) URL(d hubdata.Device, scheme, addr string) string {
+	if !f.broker {
+		return ""
+	}
 	u := url.URL{Scheme: scheme, Host: addr, Path: "/"}
 	name, placeholder := hub.Identity{Device: d.ID, Module: d.ModuleID}, devicePlaceholder
 	query := "device=" + url.QueryEscape(d.ID)

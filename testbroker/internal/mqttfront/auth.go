@@ -1,4 +1,4 @@
-package brokerfront
+package mqttfront
 
 import (
 	"fmt"
@@ -56,18 +56,15 @@ func (c *client) authData(all mqtt.Properties) error {
 		return nil
 	}
 	c.challenged = false
-	if in := h.Faults.Take(fault.SwallowAuth, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.SwallowAuth); in != nil {
 		return nil
 	}
-	if in := h.Faults.Take(fault.SlowAuth, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.SlowAuth); in != nil {
 		if !c.Sleep(in.Fault.Delay) {
 			return hub.FaultError(fault.SlowAuth)
 		}
 	}
-	if in := h.Faults.Take(fault.RefuseAuth, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.RefuseAuth); in != nil {
 		return c.refuseAuth(in.Fault.Code, hub.FaultError(fault.RefuseAuth), &in.Fault)
 	}
 	if err := h.Known(c.ID); err != nil {

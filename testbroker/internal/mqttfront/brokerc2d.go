@@ -1,8 +1,7 @@
-package brokerfront
+package mqttfront
 
 import (
 	"slices"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -10,28 +9,28 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
-// A receiver is a client with subscriptions.
-type receiver struct{ c *client }
+// A plainReceiver is a client with subscriptions.
+type plainReceiver struct{ c *client }
 
-func (r receiver) Client() *hub.Conn { return r.c.Conn }
+func (r plainReceiver) Client() *hub.Conn { return r.c.Conn }
 
 // Skips reports whether no subscription of the session matches the topic.
-func (r receiver) Skips(e *hub.QueuedC2D) bool {
+func (r plainReceiver) Skips(e *hub.QueuedC2D) bool {
 	r.c.front.mu.Lock()
 	defer r.c.front.mu.Unlock()
 	_, _, ok := r.c.session.matchLocked(e.Topic)
 	return !ok
 }
 
-func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client() }
+func (r plainReceiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client() }
 
 // Replaced does nothing: takeOver has ended the connection.
-func (r receiver) Replaced(*hub.Conn) {}
+func (r plainReceiver) Replaced(*hub.Conn) {}
 
 // Deliver publishes a C2D message that matches a subscription; false when none matches, the window
 // is full, or the connection has ended. On a half-open connection it succeeds, because the hub
 // cannot know that the client gets nothing.
-func (r receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
+func (r plainReceiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
 	c := r.c
 	if mode := c.Mode.Load(); mode != hub.Open && mode != hub.Silent {
 		return false, false
@@ -95,35 +94,8 @@ func (s *session) freeIDLocked(q *hub.Queue) uint16 {
 	}
 }
 
-// propertiesOf returns the properties of a C2D message in MQTT 5.
-func propertiesOf(e *hub.QueuedC2D, now time.Time) (all mqtt.Properties) {
-	m := &e.C2D
-	add := func(id byte, name, value string) {
-		if value != "" {
-			all = append(all, mqtt.Property{ID: id, Name: name, Text: value})
-		}
-	}
-	if m.ContentEncoding == utf8Encoding {
-		all = append(all, mqtt.Property{ID: mqtt.PayloadFormat, Number: 1})
-	}
-	if e.Expires {
-		all = append(all, mqtt.Property{ID: mqtt.MessageExpiry, Number: uint32(max(1, hub.Seconds(m.Expiry.Sub(now))))})
-	}
-	add(mqtt.ContentType, "", m.ContentType)
-	add(mqtt.ResponseTopic, "", m.ResponseTopic)
-	add(mqtt.CorrelationData, "", m.CorrelationID)
-	add(mqtt.UserProperty, propertyMessageID, m.MessageID)
-	if m.ContentEncoding != utf8Encoding {
-		add(mqtt.UserProperty, propertyEncoding, m.ContentEncoding)
-	}
-	for _, p := range m.Properties {
-		all = append(all, mqtt.Property{ID: mqtt.UserProperty, Name: p.Name, Text: p.Value})
-	}
-	return all
-}
-
 // receive delivers waiting messages to the subscriptions of the client.
-func (c *client) receive() {
+func (plain) receive(c *client) {
 	q := c.Hub.PresentQueue(c.ID, hub.Commands)
 	c.front.mu.Lock()
 	wants := len(c.session.filters) > 0
@@ -132,7 +104,7 @@ func (c *client) receive() {
 		q, _ = c.Hub.Queue(c.ID, hub.Commands) // none if the device was removed meanwhile
 	}
 	if q != nil && c.Mode.Load() != hub.Over { // else it would never be detached
-		q.Receive(receiver{c})
+		q.Receive(plainReceiver{c})
 	}
 	c.Hub.Changed.Wake()
 }
@@ -147,15 +119,10 @@ func (c *client) release() {
 	}
 }
 
-// handleAck handles a PUBACK, PUBREC or PUBCOMP. An error ends the connection.
-func (c *client) handleAck(first byte, body []byte) error {
-	h, typ := c.Hub, first>>4
-	a, err := mqtt.DecodeAck(c.version, first, body)
-	if err != nil {
-		return err
-	}
-	if in := h.Faults.Take(fault.DropOnReceipt, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+// acknowledged handles a PUBACK, PUBREC or PUBCOMP. An error ends the connection.
+func (plain) acknowledged(c *client, typ byte, a mqtt.AckPacket) error {
+	h := c.Hub
+	if in := c.Fault(fault.DropOnReceipt); in != nil {
 		c.CutFor(hub.FaultError(fault.DropOnReceipt))
 		return nil
 	}

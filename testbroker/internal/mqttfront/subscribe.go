@@ -1,8 +1,7 @@
-package brokerfront
+package mqttfront
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -22,16 +21,14 @@ func (c *client) handleSubscribe(first byte, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if in := h.Faults.Take(fault.DropOnSubscribe, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.DropOnSubscribe); in != nil {
 		c.CutFor(hub.FaultError(fault.DropOnSubscribe))
 		return nil
 	}
-	refuse := h.Faults.Take(fault.RefuseSubscribe, c.ID)
+	refuse := c.Fault(fault.RefuseSubscribe)
 	codes, why := c.grant(s, refuse)
 	text := why
 	if refuse != nil {
-		h.Happened(refuse, c.Conn)
 		text = refuse.Fault.Description
 	}
 	for i, code := range codes {
@@ -49,7 +46,7 @@ func (c *client) grant(s mqtt.SubscribePacket, refuse *hub.Injected) (codes []by
 	c.front.mu.Lock()
 	defer c.front.mu.Unlock()
 	for _, f := range s.Filters {
-		code, text := c.mayReceive(f, s.Properties)
+		code, text := c.front.dialect.mayReceive(c, f, s.Properties)
 		switch {
 		case refuse != nil:
 			code = refuse.Fault.Code
@@ -67,58 +64,37 @@ func (c *client) grant(s mqtt.SubscribePacket, refuse *hub.Injected) (codes []by
 	return codes, why
 }
 
-// mayReceive returns the code of a filter: the granted QoS, or why it is refused.
-func (c *client) mayReceive(f mqtt.Filter, all mqtt.Properties) (code byte, why string) {
-	o := c.front.options
-	plain, shared, ok := mqtt.Unshare(f.Name)
-	_, numbered := all.Get(mqtt.SubscriptionID)
-	switch {
-	case !ok || !mqtt.ValidFilter(plain):
-		return mqtt.FilterInvalid, fmt.Sprintf("%q is no topic filter", f.Name)
-	case shared && (o.NoShared || f.NoLocal):
-		return mqtt.SharedNotSupported, "no shared subscriptions"
-	case numbered && o.NoSubscriptionIDs:
-		return mqtt.SubIDsNotSupported, "no subscription identifiers"
-	case !mqtt.ValidName(plain) && o.NoWildcards:
-		return mqtt.WildcardsNotSupported, "no wildcards"
-	case !o.maySubscribe(c.ID, plain):
-		return mqtt.NotAuthorized, fmt.Sprintf("%s may not subscribe to %q", c.ID, f.Name)
-	case o.AtMostOnce:
-		return 0, ""
-	}
-	return f.QoS, ""
-}
-
 // suback sends a SUBACK, unless a fault intervenes, and messages that wait for the subscription.
 func (c *client) suback(body []byte) {
 	h := c.Hub
-	if in := h.Faults.Take(fault.LongSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.LongSuback); in != nil {
 		body = append(body, 1)
 	}
-	if in := h.Faults.Take(fault.ShortSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.ShortSuback); in != nil {
 		body = body[:len(body)-1]
 	}
-	if in := h.Faults.Take(fault.SwallowSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
-		c.receive()
+	if in := c.Fault(fault.SwallowSuback); in != nil {
+		c.attach(nil)
 		return
 	}
-	if in := h.Faults.Take(fault.SlowSuback, c.ID); in != nil {
-		h.Happened(in, c.Conn)
+	if in := c.Fault(fault.SlowSuback); in != nil {
 		due := time.Now().Add(in.Fault.Delay)
 		h.Wg.Go(func() {
 			if c.Sleep(time.Until(due)) {
-				c.Write(mqtt.EncodeSuback(mqtt.Suback, body))
-				c.receive()
+				c.attach(mqtt.EncodeSuback(mqtt.Suback, body))
 			}
 		})
 		return
 	}
 	h.Garbage(fault.GarbageOnSubscribe, c.Conn, badPacket)
-	c.Write(mqtt.EncodeSuback(mqtt.Suback, body))
-	c.receive()
+	c.attach(mqtt.EncodeSuback(mqtt.Suback, body))
+}
+
+// attach sends a packet, unless it is nil, makes the filters of the session effective, and begins
+// or pauses deliveries.
+func (c *client) attach(packet []byte) {
+	c.enable(packet)
+	c.front.dialect.receive(c)
 }
 
 // handleUnsubscribe handles an UNSUBSCRIBE and answers it. An error ends the connection.
@@ -140,7 +116,7 @@ func (c *client) handleUnsubscribe(first byte, body []byte) error {
 		}
 	}
 	c.front.mu.Unlock()
-	c.receive()
+	c.attach(nil)
 	c.Write(mqtt.EncodeSuback(mqtt.Unsuback, mqtt.SubackBody(c.version, s.ID, nil, codes)))
 	return nil
 }
