@@ -31,7 +31,8 @@ func connectPaho(hub *testbroker.Hub, dev hubdata.Device) paho.Client {
 	return c
 }
 
-func ExampleHub() {
+// A device sends a message, and the test reads it at the hub.
+func Example() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		log.Fatal(err)

@@ -11,6 +11,26 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// The credentials of a device, a message, and a failure by its kind.
+func Example() {
+	sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	creds := &transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1", Sign: sign}
+	fmt.Println("credentials:", creds.Validate())
+
+	m := &transport.Message{ID: "1", Body: make([]byte, 300_000)}
+	err = m.Validate() // as Send and Enqueue do before anything is sent
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, transport.TooLarge))
+	// Output:
+	// credentials: <nil>
+	// send: too large: message of 300001 bytes is over the limit of 262144; split it or upload it as a file
+	// true
+}
+
 // Credentials from a key: each dial signs a fresh token.
 func ExampleCredentials() {
 	sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")

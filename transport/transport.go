@@ -1,12 +1,23 @@
-// Package transport is the contract between the device client and the protocols that carry it.
+// Package transport has what a device program shares with the protocols that carry it: credentials,
+// messages, and failures by kind.
 //
-// A Transport makes sessions. A Session is one connection, from its handshake to its end. Results
-// come back through a Sink, which package device implements. Each transport translates protocol
-// failures into *Error; the layers above use only Kind, Scope and RetryAfter.
+//	sign, err := transport.SharedKey(key)
+//	creds := &transport.Credentials{Host: "hub.example", DeviceID: "dev-1", Sign: sign}
+//	client, err := device.New(creds, mqtt.New(nil), nil)
+//	err = client.Send(ctx, &transport.Message{Body: []byte("21.5")})
+//	if errors.Is(err, transport.TooLarge) {
+//		// split it
+//	}
 //
-// The package imports only the parts of the standard library that small boards can carry.
+// Each transport translates the failures of its protocol into *[Error]; the layers above use only
+// Kind, Scope and RetryAfter. The package imports only the parts of the standard library that small
+// boards can carry.
 //
-// To write a transport, implement Transport and Session and run package transporttest against it.
+// # Writing a transport
+//
+// A [Transport] makes sessions. A [Session] is one connection, from its handshake to its end.
+// Results come back through a [Sink], which package device implements. Implement Transport and
+// Session and run package transporttest against them.
 package transport
 
 import (
