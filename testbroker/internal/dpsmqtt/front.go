@@ -102,14 +102,16 @@ func (c *client) Finish(cause error, live, _ bool) {
 
 // serve reads packets until the connection ends.
 func (c *client) serve() error {
+	check := mqtt.CheckFirst
 	for {
-		first, body, err := c.in.Packet(c.Conn, maxPacket)
+		first, body, err := c.in.Packet(c.Conn, maxPacket, check)
 		if err != nil {
 			return err
 		}
 		if c.Mode.Load() != hub.Open {
 			return nil
 		}
+		check = nil
 		c.SetDeadline(time.Time{}) // it limits the client, not the hub
 		if err := c.handle(first, body); err != nil {
 			return err
@@ -120,11 +122,6 @@ func (c *client) serve() error {
 
 // handle handles a packet. An error ends the connection.
 func (c *client) handle(first byte, body []byte) error {
-	if c.who == nil {
-		if err := mqtt.CheckFirst(first); err != nil {
-			return err
-		}
-	}
 	if err := mqtt.CheckFlags(first); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func roundTrip(t *testing.T, version, first byte, p []byte) {
 	}
 	whole := mqtt.EncodePublish(version, k)
 	var in mqtt.Inbox
-	again, body, err := in.Packet(bytes.NewReader(whole), len(whole))
+	again, body, err := in.Packet(bytes.NewReader(whole), len(whole), nil)
 	if err != nil {
 		t.Fatalf("%x: %v", whole, err)
 	}
@@ -126,7 +126,7 @@ func packetsOf(limit int, pieces ...[]byte) (all [][]byte, room int) {
 		return n, nil
 	})
 	for {
-		first, body, err := in.Packet(from, limit)
+		first, body, err := in.Packet(from, limit, nil)
 		if err != nil {
 			return all, room
 		}

@@ -85,9 +85,14 @@ func (b *Inbox) Head(limit int) (head, size int, err error) {
 }
 
 // Packet reads a packet: its first byte and the bytes after its length, which are valid until the
-// next call.
-func (b *Inbox) Packet(r io.Reader, limit int) (first byte, body []byte, err error) {
+// next call. check, unless it is nil, can refuse the first byte before the rest has arrived.
+func (b *Inbox) Packet(r io.Reader, limit int, check func(byte) error) (first byte, body []byte, err error) {
 	for {
+		if check != nil && len(b.in) > 0 {
+			if err := check(b.in[0]); err != nil {
+				return 0, nil, err
+			}
+		}
 		head, size, err := b.Head(limit)
 		if err != nil {
 			return 0, nil, err
