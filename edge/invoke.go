@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/hubauth"
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -73,8 +72,8 @@ type Invoker struct {
 	creds  *transport.Credentials
 	opt    InvokerOptions
 	agent  string
-	clock  hubauth.Clock
-	tokens *hubauth.Tokens
+	clock  hubhttp.Clock
+	tokens *hubhttp.Tokens
 	conns  idleConns
 
 	closing      context.Context // done when Close begins
@@ -105,16 +104,16 @@ func NewInvoker(creds *transport.Credentials, o *InvokerOptions) (*Invoker, erro
 	own := *creds
 	v := &Invoker{creds: &own, opt: opt, agent: dialer.Agent(opt.Network.ProductInfo)}
 	v.closing, v.startClosing = context.WithCancel(context.Background())
-	v.tokens = hubauth.NewTokens(&own, &v.clock)
+	v.tokens = hubhttp.NewTokens(&own, &v.clock)
 	v.conns.dial = v.dial
 	return v, nil
 }
 
 // dial opens a connection. A method's time-outs, which may be long, do not prolong it.
-func (v *Invoker) dial(ctx context.Context) (*hubconn.Conn, error) {
+func (v *Invoker) dial(ctx context.Context) (*hubhttp.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opt.Margin)
 	defer cancel()
-	return hubconn.Dial(ctx, v.opt.dialer(), v.creds)
+	return hubhttp.Dial(ctx, v.opt.dialer(), v.creds)
 }
 
 // Invoke calls a method and returns the callee's answer. It blocks until there is one, the call has

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // outcome says whether the callee may have run the method when the gateway, or a hub or a proxy,
-// gave an answer other than 200. Its Kind is in package hubstatus.
+// gave an answer other than 200. Its Kind is in package hubhttp.
 type outcome struct {
 	from, to   int // statuses, or codes of a hub
 	mayHaveRun bool
@@ -48,7 +47,7 @@ var codeOutcomes = [...]outcome{
 // run only if none of them leaves that open.
 func outcomeOf(e *transport.StatusError) outcome {
 	o := outcomeOfStatus(e.Status)
-	for _, code := range [...]int{e.Code, hubstatus.CodeOf(e.Name)} {
+	for _, code := range [...]int{e.Code, hubhttp.CodeOf(e.Name)} {
 		if code == 0 {
 			continue
 		}
@@ -81,8 +80,8 @@ func outcomeOfCode(code int) outcome {
 
 // refusedCall returns the error of an answer other than 200, and whether the callee may have run
 // the method.
-func refusedCall(a *hubconn.Answer, now time.Time) (refusal *transport.Error, mayHaveRun bool) {
-	e, v := hubstatus.Read(a.Status, a.Header, a.Body)
+func refusedCall(a *hubhttp.Answer, now time.Time) (refusal *transport.Error, mayHaveRun bool) {
+	e, v := hubhttp.ReadAnswer(a.Status, a.Header, a.Body)
 	o := outcomeOf(e)
 	e.Service, e.Hint = "gateway", o.hint
 	if a.Status/100 == 2 {

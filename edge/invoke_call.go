@@ -15,9 +15,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/hubretry"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
@@ -124,7 +124,7 @@ func (c *methodCall) run(ctx context.Context) (result Result, err error) {
 	const policy = "InvokerOptions.RetryPolicy, InvokerOptions.Rand or Credentials.Now"
 	calling, counted := policy, 0
 	v := c.invoker
-	r := retrypolicy.Retrier{Policy: hubretry.Policy(v.opt.RetryPolicy), Timeout: -1, Rand: v.opt.Rand,
+	r := retrypolicy.Retrier{Policy: reconnect.RequestPolicy(v.opt.RetryPolicy), Timeout: -1, Rand: v.opt.Rand,
 		Once: true, Classify: judgeCall,
 		OnRetry: func(n int, delay time.Duration, err error) {
 			if n <= counted || v.opt.OnRetry == nil {
@@ -147,7 +147,7 @@ func (c *methodCall) run(ctx context.Context) (result Result, err error) {
 		return Result{}, c.failed(&transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: failed})
 	}
 	if err != nil {
-		return Result{}, c.failed(hubretry.Ended(ctx, err, errInvokerClosed))
+		return Result{}, c.failed(reconnect.RequestEnded(ctx, err, errInvokerClosed))
 	}
 	return result, nil
 }
@@ -205,7 +205,7 @@ func (c *methodCall) exchange(ctx context.Context, authorization string) (Result
 		header["Authorization"] = []string{authorization}
 	}
 	sent := time.Now()
-	a, err := conn.Exchange(ctx, &hubconn.Request{Method: http.MethodPost, URL: c.url, Header: header, Body: c.body})
+	a, err := conn.Exchange(ctx, &hubhttp.Request{Method: http.MethodPost, URL: c.url, Header: header, Body: c.body})
 	if err != nil {
 		conn.Abort()
 		conn.Close()
@@ -236,7 +236,7 @@ func (c *methodCall) lost(ctx context.Context, op transport.Op, err error) error
 	var e *transport.Error
 	if ctx.Err() != nil {
 		e = &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Err: errSlowCall}
-	} else if e = hubconn.Protocol.Error(err); errors.Is(err, hubconn.ErrLong) {
+	} else if e = hubhttp.Protocol.Error(err); errors.Is(err, hubhttp.ErrLong) {
 		e.Kind = transport.Protocol
 	}
 	e.Op = op
@@ -246,7 +246,7 @@ func (c *methodCall) lost(ctx context.Context, op transport.Op, err error) error
 // failed returns the error of Invoke: e with the call's name.
 func (c *methodCall) failed(e *transport.Error) *transport.Error {
 	own := *e
-	own.Proto, own.Err = hubconn.Protocol.Name, &methodError{c.name, c.target, e.Err}
+	own.Proto, own.Err = hubhttp.Protocol.Name, &methodError{c.name, c.target, e.Err}
 	if c.unknown {
 		return operr.OutcomeUnknown(&own)
 	}

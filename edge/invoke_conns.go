@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // idleConns are the connections of an Invoker that no call uses.
 type idleConns struct {
-	dial func(context.Context) (*hubconn.Conn, error)
+	dial func(context.Context) (*hubhttp.Conn, error)
 
 	mu     sync.Mutex // not held over I/O
 	idle   []idleConn // the latest used is the last
@@ -30,12 +30,12 @@ type idleConns struct {
 }
 
 type idleConn struct {
-	conn  *hubconn.Conn
+	conn  *hubhttp.Conn
 	timer *time.Timer
 }
 
 // get returns an idle connection, or dials one.
-func (p *idleConns) get(ctx context.Context) (*hubconn.Conn, error) {
+func (p *idleConns) get(ctx context.Context) (*hubhttp.Conn, error) {
 	for {
 		c := p.pop()
 		if c == nil {
@@ -51,7 +51,7 @@ func (p *idleConns) get(ctx context.Context) (*hubconn.Conn, error) {
 }
 
 // pop returns nil if there is no idle connection.
-func (p *idleConns) pop() *hubconn.Conn {
+func (p *idleConns) pop() *hubhttp.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := len(p.idle) - 1
@@ -65,13 +65,13 @@ func (p *idleConns) pop() *hubconn.Conn {
 }
 
 // put keeps a connection for a later call.
-func (p *idleConns) put(c *hubconn.Conn) {
+func (p *idleConns) put(c *hubhttp.Conn) {
 	if !p.keep(c) {
 		hangUp(c)
 	}
 }
 
-func (p *idleConns) keep(c *hubconn.Conn) bool {
+func (p *idleConns) keep(c *hubhttp.Conn) bool {
 	select {
 	case <-c.Gone():
 		return false
@@ -87,7 +87,7 @@ func (p *idleConns) keep(c *hubconn.Conn) bool {
 }
 
 // expire closes a connection that was idle for too long. It runs on the timer's goroutine.
-func (p *idleConns) expire(c *hubconn.Conn) {
+func (p *idleConns) expire(c *hubhttp.Conn) {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.idle, func(i idleConn) bool { return i.conn == c })
 	if i >= 0 {
@@ -116,7 +116,7 @@ func (p *idleConns) close() {
 }
 
 // hangUp closes a connection in good order, if that does not take too long.
-func hangUp(c *hubconn.Conn) {
+func hangUp(c *hubhttp.Conn) {
 	defer time.AfterFunc(hangUpLimit, c.Abort).Stop()
 	c.Close()
 }

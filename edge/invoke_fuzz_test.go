@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -37,7 +37,7 @@ func FuzzRefusedCall(f *testing.F) {
 	f.Add(400, "", []byte(`{"Message":"{\"errorCode\":504101}"}`))
 	f.Add(99, "GatewayTimeout", []byte(`x`))
 	f.Fuzz(func(t *testing.T, status int, name string, body []byte) {
-		refusal, mayHaveRun := refusedCall(&hubconn.Answer{Status: status, Body: body,
+		refusal, mayHaveRun := refusedCall(&hubhttp.Answer{Status: status, Body: body,
 			Header: http.Header{"Iothub-Errorcode": {name}}}, new(transport.Credentials).Time())
 		require.Less(t, len(refusal.Error()), 8<<10)
 		require.True(t, mayHaveRun || 300 <= status && status < 600, "%d", status)

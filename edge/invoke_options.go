@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -90,10 +90,10 @@ func (o *InvokerOptions) resolve() (InvokerOptions, error) {
 
 // dialer returns the dialer of one connection.
 func (o *InvokerOptions) dialer() *dialer.Dialer {
-	return &dialer.Dialer{Protocol: &hubconn.Protocol, Network: o.Network, ALPN: []string{"http/1.1"}}
+	return &dialer.Dialer{Protocol: &hubhttp.Protocol, Network: o.Network, ALPN: []string{"http/1.1"}}
 }
 
 func invalidInvoker(text string) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Proto: hubconn.Protocol.Name,
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Proto: hubhttp.Protocol.Name,
 		Err: errors.New(text)}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/times"
@@ -43,7 +43,7 @@ type meaning struct {
 	hint string
 }
 
-// hubTable has hub codes with a special meaning for uploads or with advice. Package hubstatus has
+// hubTable has hub codes with a special meaning for uploads or with advice. Package hubhttp has
 // the meaning of the others.
 var hubTable = map[int]meaning{
 	correlationInvalid: {transport.Conflict, ""},
@@ -104,7 +104,7 @@ func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *tr
 
 // hubRefusal converts an answer of the hub to an error.
 func hubRefusal(a *answer, now time.Time) *transport.Error {
-	e, v := hubstatus.Read(a.status, a.header, a.body)
+	e, v := hubhttp.ReadAnswer(a.status, a.header, a.body)
 	m, ok := hubTable[e.Code]
 	if !ok {
 		m.kind = v.Kind

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -151,7 +151,7 @@ RequestId:r</Message></Error>`), &grant{}, now)
 // few codes with a special meaning for uploads.
 func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 	for status := 100; status < 600; status++ {
-		want := hubstatus.OfStatus(status)
+		want := hubhttp.VerdictOfStatus(status)
 		require.Equal(t, want.Kind, hubRefusal(answered(status, ""), time.Now()).Kind, status)
 		if status == http.StatusForbidden {
 			want.Kind = transport.Forbidden
@@ -166,12 +166,12 @@ func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 		body := `{"Message":"{\"errorCode\":` + strconv.Itoa(code) + `}"}`
 		said := transport.StatusError{Status: code / 1000, Code: code}
 		e := hubRefusal(answered(code/1000, body), time.Now())
-		if m, is := hubTable[code]; is && m.kind != hubstatus.Of(&said).Kind {
+		if m, is := hubTable[code]; is && m.kind != hubhttp.VerdictOf(&said).Kind {
 			own++
 			require.Equal(t, m.kind, e.Kind, code)
 			continue
 		}
-		require.Equal(t, hubstatus.Of(&said).Kind, e.Kind, code)
+		require.Equal(t, hubhttp.VerdictOf(&said).Kind, e.Kind, code)
 	}
 	require.Equal(t, 5, own, "400014 to 400017 and 400020")
 }

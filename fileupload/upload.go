@@ -16,7 +16,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/hubretry"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -44,7 +44,7 @@ func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	return &upload{
-		uploader: u, policy: hubretry.Policy(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
+		uploader: u, policy: reconnect.RequestPolicy(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
 		source: source{r: r, size: max(size, -1), sum: md5.New()}, callbackLock: newCtxLock(), grantLock: newCtxLock(),
 		notifyTime: u.opt.NotifyTimeout,
 	}
@@ -284,13 +284,13 @@ func (p *upload) addStored(ctx context.Context, n int) error {
 // finalError returns the error for a step that failed for good with err, which comes from
 // retrypolicy.
 func (p *upload) finalError(ctx context.Context, step string, err error) *transport.Error {
-	return atStep(step, hubretry.Ended(ctx, err, errClosed))
+	return atStep(step, reconnect.RequestEnded(ctx, err, errClosed))
 }
 
 // cancelled returns the error for a step that ctx, or Close, ended. failure is the last failure of
 // the step; it may be nil.
 func cancelled(ctx context.Context, step string, failure error) *transport.Error {
-	return atStep(step, hubretry.Cancelled(ctx, failure, errClosed))
+	return atStep(step, reconnect.RequestCancelled(ctx, failure, errClosed))
 }
 
 // atStep names the step in a new error.

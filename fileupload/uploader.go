@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/hubauth"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -21,8 +21,8 @@ type Uploader struct {
 	scheme  string
 	hub     *service
 	storage *service
-	clock   hubauth.Clock
-	tokens  *hubauth.Tokens
+	clock   hubhttp.Clock
+	tokens  *hubhttp.Tokens
 
 	closing, closed             context.Context // done when Close begins; done when all uploads have ended
 	startClosing, finishClosing context.CancelFunc
@@ -59,7 +59,7 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	u.closing, u.startClosing = context.WithCancel(context.Background())
 	u.closed, u.finishClosing = context.WithCancel(context.Background())
 	u.hub, u.storage = u.newHubService(), u.newStorageService()
-	u.tokens = hubauth.NewTokens(&own, &u.clock)
+	u.tokens = hubhttp.NewTokens(&own, &u.clock)
 	return u, nil
 }
 

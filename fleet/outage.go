@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -70,13 +69,13 @@ func (b *block) decideRegister(i int32, t int64, f *failure) {
 	d, policy := &b.devices[i], b.sim.rules.Register
 	a := b.ask(i, t, f)
 	if policy == nil {
-		policy = pacing.Register
+		policy = reconnect.Register
 	}
 	answer := policy.Decide(*a)
 	answer.Delay = max(answer.Delay, min(a.After, times.MaxRetryAfter), 0)
 	if b.sim.rules.Register == nil {
-		answer.Delay = max(answer.Delay, pacing.MinDelay(*a))
-		answer.Delay += pacing.Stagger(answer.Delay, true, d.again, d.draw())
+		answer.Delay = max(answer.Delay, reconnect.MinDelay(*a))
+		answer.Delay += reconnect.Stagger(answer.Delay, true, d.again, d.draw())
 		d.again = true
 	}
 	d.last = answer

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -65,7 +65,7 @@ func failures(h *Hub, p *Provisioning) [outcomes]failure {
 			f.scope, f.op = transport.ScopeOperation, transport.OpSend
 		}
 		err := &transport.Error{Kind: f.kind, Scope: f.scope, Op: f.op, RetryAfter: f.after, Err: errors.New(f.text)}
-		all[f.outcome] = failure{err: err, rule: errfilter.Of(err), bounded: f.after > 0 || pacing.IsSlow(f.kind)}
+		all[f.outcome] = failure{err: err, rule: errfilter.Of(err), bounded: f.after > 0 || reconnect.IsSlow(f.kind)}
 	}
 	return all
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
-	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -123,7 +123,7 @@ func (c *Client) resolve() error {
 		*d.value = times.Cap(*d.value)
 	}
 	if o.Policy == nil {
-		o.Policy, c.paced = pacing.Register, true
+		o.Policy, c.paced = reconnect.Register, true
 		return nil
 	}
 	return validate(o.Policy)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
@@ -20,7 +20,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	}
 	info := classify.Info{Verdict: classify.VerdictAgain, Kind: failure.Kind, Safe: classify.SafeYes,
 		After: min(failure.RetryAfter, times.MaxRetryAfter)}
-	slow := pacing.IsSlow(failure.Kind)
+	slow := reconnect.IsSlow(failure.Kind)
 	if !errfilter.Of(failure).Retry {
 		switch {
 		case failure.Kind == transport.NotFound && r.operation != "":
@@ -48,7 +48,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	}
 	delay := times.Cap(max(d.Delay, info.After, 0))
 	if slow && r.c.paced {
-		delay = max(delay, pacing.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
+		delay = max(delay, reconnect.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
 	}
 	if slow {
 		delay += r.stagger(delay, failure.Kind)
@@ -56,12 +56,12 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	return Event{Step: StepRetrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}, nil
 }
 
-// stagger returns a random addition to a long delay; see pacing.Stagger.
+// stagger returns a random addition to a long delay; see reconnect.Stagger.
 func (r *registration) stagger(delay time.Duration, kind transport.Kind) time.Duration {
 	throttled := kind == transport.Throttled && r.operation == "" && r.c.paced
 	again := r.throttled
 	r.throttled = again || throttled
-	return pacing.Stagger(delay, throttled, again, r.rand())
+	return reconnect.Stagger(delay, throttled, again, r.rand())
 }
 
 // notEnrolled reports whether the service does not know the enrollment.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/clientcert"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -127,7 +126,7 @@ func (d *Dialer) Scheme() string {
 // ClientCertificate returns the client certificate, nil when Network.Certificate is not set.
 func (d *Dialer) ClientCertificate(ctx context.Context, creds *transport.Credentials) (*tls.Certificate, error) {
 	if d.Network.Certificate != nil {
-		return clientcert.Get(ctx, d.Network.Certificate, creds.Time)
+		return d.Network.ClientCertificate(ctx, creds.Time)
 	}
 	proof := creds.Sign != nil || creds.Token != nil || creds.UserName != "" || d.hasCertificate()
 	if !proof && !d.Network.Plaintext && !d.Network.Anonymous {

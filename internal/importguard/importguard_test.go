@@ -21,7 +21,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/engine", "./internal/mqttpacket",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect",
-	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/times",
+	"./internal/statuscode", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
 	"./update/httprange")
 

@@ -1,13 +1,12 @@
-// Package reconnect has the rules by which a device decides when to connect again. They are pure
-// functions of what the caller knows: the client's loop calls them with real time, the simulator of
-// fleets with its own. Boards link it.
+// Package reconnect has the rules by which a device decides when to connect or to ask again, with
+// the minimum delays that services need. They are pure functions of what the caller knows: the
+// client's loop calls them with real time, the simulator of fleets with its own. Boards link it.
 package reconnect
 
 import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -25,7 +24,7 @@ const (
 // Of returns the policy responsible for a. paced may be nil.
 func Of(connection, message, paced retrypolicy.Policy, a *retrypolicy.Attempt) retrypolicy.Policy {
 	switch {
-	case paced != nil && pacing.IsSlow(a.Kind):
+	case paced != nil && IsSlow(a.Kind):
 		return paced
 	case a.Scope == transport.ScopeConnection:
 		return connection
@@ -41,14 +40,14 @@ const LeastDelay = 100 * time.Millisecond
 // from the second retry on LeastDelay, and after failures of slow pace at least that of package
 // pacing, unless there is a policy for them (paced).
 func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolicy.Decision {
-	slow := pacing.IsSlow(a.Kind)
+	slow := IsSlow(a.Kind)
 	d := retrypolicy.Decide(p, *a, LeastDelay)
 	if !d.Retry {
 		return d
 	}
 	switch {
 	case slow && !paced:
-		d.Delay = max(d.Delay, pacing.MinDelay(*a))
+		d.Delay = max(d.Delay, MinDelay(*a))
 	case slow: // the other policy's state of the series is kept
 		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}

@@ -2,7 +2,7 @@
 // over HTTPS, in replies about the twin and about tokens over MQTT and AMQP, from blob storage,
 // from proxies and from WebSocket servers. A status has the same meaning everywhere, unless a
 // second row states where it differs and why. Boards link the package, so reasons are comments.
-// Package hubstatus reads a hub's whole answer over HTTPS: the hub's six-digit codes, which it has,
+// Package hubhttp reads a hub's whole answer over HTTPS: the hub's six-digit codes, which it has,
 // go before the status.
 //
 // Sources: RFC 9110 section 15, the IANA registry, RFC 4918 (WebDAV), RFC 6585, and the error codes

@@ -43,7 +43,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
-	"github.com/hubline-iot/hubline/internal/hubauth"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
@@ -68,7 +68,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 type Carrier struct {
 	dialer dialer.Dialer
 	agent  string
-	clock  hubauth.Clock
+	clock  hubhttp.Clock
 	err    error // what Open returns for wrong options
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -222,7 +222,7 @@ func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 		return
 	}
 	delay := max(d.Delay, info.After, 0)
-	if pacing.IsSlow(failure.Kind) { // so that devices that were refused together do not come back together
+	if reconnect.IsSlow(failure.Kind) { // so that devices that were refused together do not come back together
 		delay += time.Duration(r.opt.Rand() % uint64(delay/2+1))
 	}
 	r.schedule.notBefore = time.Now().Add(delay)

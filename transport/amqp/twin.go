@@ -8,8 +8,8 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/status"
 )
 
 // twin is the pair for the twin, with its pending requests.
@@ -123,7 +123,7 @@ func (t *twin) message(m *amqp.Message) {
 	}
 	code, _ := whole(m.Annotations["status"])
 	id := idText(m.Properties.CorrelationID)
-	_, good := status.KindOf(int(code))
+	_, good := statuscode.TwinKind(int(code))
 	if id == desiredID {
 		t.subscriptionAnswered(good, int(code), body)
 		return
@@ -141,7 +141,7 @@ func (t *twin) message(m *amqp.Message) {
 	}
 	r := transport.Reply{Status: int(code), Version: version, Body: body}
 	if !good {
-		e := status.Refusal(op, proto, int(code), body)
+		e := statuscode.TwinRefusal(op, proto, int(code), body)
 		if after, ok := whole(m.Annotations["retry-after"]); ok && after > 0 {
 			e.RetryAfter = time.Duration(after) * time.Second
 		}
@@ -165,7 +165,7 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 	s.mu.Unlock()
 	var err error
 	if !good {
-		err = status.Refusal(transport.OpSubscribe, proto, code, body)
+		err = statuscode.TwinRefusal(transport.OpSubscribe, proto, code, body)
 	}
 	for _, sub := range waiters {
 		s.subscribed(sub, err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
@@ -67,7 +67,7 @@ type lockedMessage struct {
 
 // isMessage reports whether an answer has a cloud-to-device message. A web page may have an ETag
 // too, but none of the hub's headers.
-func isMessage(a *hubconn.Answer) bool {
+func isMessage(a *hubhttp.Answer) bool {
 	if a.Status != http.StatusOK || lockedMessageOf(a, time.Time{}).lock == "" {
 		return false
 	}
@@ -79,7 +79,7 @@ func isMessage(a *hubconn.Answer) bool {
 	return false
 }
 
-func lockedMessageOf(a *hubconn.Answer, since time.Time) lockedMessage {
+func lockedMessageOf(a *hubhttp.Answer, since time.Time) lockedMessage {
 	lock := strings.Trim(strings.TrimPrefix(a.Header.Get("ETag"), "W/"), `"`)
 	earlier, _ := strconv.Atoi(a.Header.Get("iothub-deliverycount"))
 	return lockedMessage{lock, a.Header.Get("iothub-sequencenumber"), earlier, since}
@@ -299,7 +299,7 @@ func (c *c2d) replySubscriptions(err *transport.Error) {
 }
 
 // deliver reports a message to the Sink. It returns false if the message was reported before.
-func (c *c2d) deliver(a *hubconn.Answer, since time.Time) bool {
+func (c *c2d) deliver(a *hubhttp.Answer, since time.Time) bool {
 	s := c.s
 	h := lockedMessageOf(a, since)
 	if i := slices.IndexFunc(c.lateOutcomes,
@@ -413,7 +413,7 @@ func (c *c2d) remember(e settlement) {
 }
 
 // request returns the request that settles a message.
-func (c *c2d) request(lock string, o transport.Outcome) *hubconn.Request {
+func (c *c2d) request(lock string, o transport.Outcome) *hubhttp.Request {
 	s := c.s
 	h := s.header()
 	h["If-Match"] = []string{`"` + lock + `"`}
@@ -450,7 +450,7 @@ func (c *c2d) settleRemaining() {
 
 // inbound returns the cloud-to-device message in an answer. again reports that the hub delivered it
 // before.
-func inbound(a *hubconn.Answer) (m *transport.Message, again bool) {
+func inbound(a *hubhttp.Answer) (m *transport.Message, again bool) {
 	m = &transport.Message{Body: a.Body}
 	readProperties(m, a.Header)
 	count, err := strconv.Atoi(a.Header.Get("iothub-deliverycount"))

@@ -3,8 +3,7 @@ package http
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
@@ -13,7 +12,7 @@ import (
 const proto = "http"
 
 // protocol parameterizes the dialer and its errors.
-var protocol = &hubconn.Protocol
+var protocol = &hubhttp.Protocol
 
 // failed returns the error of one operation.
 func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error {
@@ -33,7 +32,7 @@ func lost(cause error) *transport.Error {
 
 // refusal is an unsuccessful answer of the hub.
 type refusal struct {
-	hubstatus.Verdict
+	hubhttp.Verdict
 	after time.Duration
 	cause *transport.StatusError
 }
@@ -51,11 +50,11 @@ func (r *refusal) connection(op transport.Op) *transport.Error {
 
 // refusalOf returns the meaning of an unsuccessful answer, nil for a success: the acknowledgement,
 // or the message that a poll asks for.
-func refusalOf(a *hubconn.Answer, poll bool, now time.Time) *refusal {
-	if hubstatus.IsFine(a.Status) || poll && isMessage(a) {
+func refusalOf(a *hubhttp.Answer, poll bool, now time.Time) *refusal {
+	if hubhttp.IsFine(a.Status) || poll && isMessage(a) {
 		return nil
 	}
-	cause, verdict := hubstatus.Read(a.Status, a.Header, a.Body)
+	cause, verdict := hubhttp.ReadAnswer(a.Status, a.Header, a.Body)
 	r := &refusal{Verdict: verdict, cause: cause}
 	r.after, _ = times.RetryAfterHeaders(a.Header.Get, now)
 	return r

@@ -17,7 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/httpguard"
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
@@ -45,7 +45,7 @@ func TestNetworkFailuresAreRetryable(t *testing.T) {
 // A known code takes precedence over the status.
 func TestTheCodeCountsBeforeTheStatus(t *testing.T) {
 	header := http.Header{"Iothub-Errorcode": {"IotHubFailingOver"}}
-	r := refusalOf(&hubconn.Answer{Status: 404, Header: header}, false, time.Time{})
+	r := refusalOf(&hubhttp.Answer{Status: 404, Header: header}, false, time.Time{})
 	require.Equal(t, transport.Unavailable, r.Kind)
 	require.Equal(t, statuscode.Moment, r.About)
 	require.Equal(t, 404012, r.cause.Code)
@@ -69,7 +69,7 @@ func TestErrorsShowNoSecretOfTheHub(t *testing.T) {
 	} {
 		body, err := json.Marshal(map[string]string{"Message": text})
 		require.NoError(t, err)
-		r := refusalOf(&hubconn.Answer{Status: 401, Body: body,
+		r := refusalOf(&hubhttp.Answer{Status: 401, Body: body,
 			Header: http.Header{"Iothub-Errorcode": {text}, "X-Ms-Request-Id": {text}}}, false, time.Time{})
 		require.NotContains(t, r.connection(transport.OpDial).Error(), secret)
 		require.NotContains(t, fmt.Sprintf("%+v", *r.cause), secret)
@@ -97,7 +97,7 @@ func TestRetryAfterInBothForms(t *testing.T) {
 		h := http.Header{}
 		h.Set("Retry-After", row.retryAfter)
 		h.Set("Date", row.date)
-		require.Equal(t, row.want, refusalOf(&hubconn.Answer{Status: 429, Header: h}, false, now).after, row)
+		require.Equal(t, row.want, refusalOf(&hubhttp.Answer{Status: 429, Header: h}, false, now).after, row)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestOnlyTheHubsAnswersAreSuccesses(t *testing.T) {
 	for status := 200; status < 300; status++ {
 		for _, header := range []http.Header{{}, page, message} {
 			for _, poll := range []bool{false, true} {
-				r := refusalOf(&hubconn.Answer{Status: status, Header: header}, poll, time.Time{})
+				r := refusalOf(&hubhttp.Answer{Status: status, Header: header}, poll, time.Time{})
 				if status == 204 || status == 200 && poll && header.Get("iothub-sequencenumber") != "" {
 					require.Nil(t, r, status)
 					continue

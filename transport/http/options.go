@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -120,10 +120,10 @@ func (o *Options) dialer() *dialer.Dialer {
 }
 
 // connect opens a connection within Options.silence. The error is a cause for protocol.Error.
-func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*hubconn.Conn, error) {
+func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*hubhttp.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.silence())
 	defer cancel()
-	return hubconn.Dial(ctx, o.dialer(), creds)
+	return hubhttp.Dial(ctx, o.dialer(), creds)
 }
 
 // tls returns the base of the TLS configuration. Records are full-sized from the start: small

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 )
 
 // requester makes one request at a time, over a connection that it opens when a request needs it.
@@ -16,7 +16,7 @@ import (
 type requester struct {
 	s     *session
 	mu    sync.Mutex // guards conn against abort
-	conn  *hubconn.Conn
+	conn  *hubhttp.Conn
 	watch watch
 
 	// idle fires after the connection was unused for IdleTimeout; nil before the first exchange.
@@ -26,7 +26,7 @@ type requester struct {
 func newRequester(s *session) requester { return requester{s: s, watch: watch{s: s}} }
 
 // open returns the connection, and opens one if necessary.
-func (l *requester) open(ctx context.Context) (*hubconn.Conn, error) {
+func (l *requester) open(ctx context.Context) (*hubhttp.Conn, error) {
 	if l.conn != nil {
 		select {
 		case <-l.conn.Gone():
@@ -45,7 +45,7 @@ func (l *requester) open(ctx context.Context) (*hubconn.Conn, error) {
 	return fresh, nil
 }
 
-func (l *requester) set(fresh *hubconn.Conn) {
+func (l *requester) set(fresh *hubhttp.Conn) {
 	l.mu.Lock()
 	l.conn = fresh
 	l.mu.Unlock()
@@ -67,15 +67,15 @@ func (l *requester) unused() <-chan time.Time {
 	return l.idle.C
 }
 
-func newRequest(method string, at *url.URL, header http.Header, body []byte) *hubconn.Request {
-	return &hubconn.Request{Method: method, URL: at, Header: header, Body: body}
+func newRequest(method string, at *url.URL, header http.Header, body []byte) *hubhttp.Request {
+	return &hubhttp.Request{Method: method, URL: at, Header: header, Body: body}
 }
 
 // exchange makes one request within its time limit. If the hub closed the idle connection just as
 // the request went, exchange makes it once more, over another connection: each request may be
 // repeated. Telemetry would be sent again by the next session too, a poll reads, and a settlement
 // under a lock takes effect once.
-func (l *requester) exchange(ctx context.Context, r *hubconn.Request) (*hubconn.Answer, error) {
+func (l *requester) exchange(ctx context.Context, r *hubhttp.Request) (*hubhttp.Answer, error) {
 	header := r.Header.Clone()
 	a, stale, err := l.exchangeOnce(ctx, r)
 	if stale {
@@ -85,9 +85,9 @@ func (l *requester) exchange(ctx context.Context, r *hubconn.Request) (*hubconn.
 	return a, err
 }
 
-// exchangeOnce is exchange without the second request. stale is hubconn.Conn.Stale of a connection
+// exchangeOnce is exchange without the second request. stale is hubhttp.Conn.Stale of a connection
 // that failed.
-func (l *requester) exchangeOnce(ctx context.Context, r *hubconn.Request) (a *hubconn.Answer, stale bool, err error) {
+func (l *requester) exchangeOnce(ctx context.Context, r *hubhttp.Request) (a *hubhttp.Answer, stale bool, err error) {
 	limit := l.s.opt.requestTimeout(len(r.Body))
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/hubauth"
-	"github.com/hubline-iot/hubline/internal/hubconn"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
@@ -27,9 +25,9 @@ type session struct {
 	cfg    transport.Config
 	opt    *Options
 	urls   urls
-	clock  *hubauth.Clock
+	clock  *hubhttp.Clock
 	sizer  *batchSizer
-	tokens *hubauth.Tokens
+	tokens *hubhttp.Tokens
 
 	ctx    context.Context // done when Run is to end
 	cancel context.CancelFunc
@@ -58,7 +56,7 @@ const (
 func newSession(t *Transport, cfg *transport.Config) *session {
 	s := &session{
 		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, sizer: &t.sizer,
-		tokens: hubauth.NewTokens(cfg.Creds, &t.clock),
+		tokens: hubhttp.NewTokens(cfg.Creds, &t.clock),
 		fatal:  make(chan error, 1),
 	}
 	s.settleCtx, s.cancelSettling = context.WithCancel(context.Background())
@@ -168,7 +166,7 @@ func (s *session) header() http.Header {
 // do makes a request and adds the token. It returns a refusal for an unsuccessful answer, and an
 // error that is a cause for lost. If the hub may have refused the token, do retries once with
 // another one.
-func (s *session) do(ctx context.Context, l *requester, q *hubconn.Request) (*hubconn.Answer, *refusal, error) {
+func (s *session) do(ctx context.Context, l *requester, q *hubhttp.Request) (*hubhttp.Answer, *refusal, error) {
 	for again := false; ; again = true {
 		token, fresh, err := s.tokens.Get(ctx)
 		if _, known := s.clock.Skew(); transport.KindOf(err) == transport.ClockUnset && !known && !again {
@@ -207,7 +205,7 @@ const noLock = "00000000-0000-0000-0000-000000000000"
 // probe returns a request without effect, which a hub refuses only after it has authenticated the
 // sender. It abandons a message under a lock that does not exist. For a module, which has no
 // cloud-to-device messages, it sends an empty batch.
-func (s *session) probe() *hubconn.Request {
+func (s *session) probe() *hubhttp.Request {
 	h := s.header()
 	if s.cfg.Creds.ModuleID == "" {
 		return newRequest(http.MethodPost, s.urls.lock(noLock, "/abandon", ""), h, nil)
@@ -256,7 +254,7 @@ func (r *refusal) forLock() *refusal {
 		return r
 	}
 	own := *r
-	own.Verdict = hubstatus.Verdict{Kind: transport.Conflict, About: statuscode.Message, Reason: "lock lost"}
+	own.Verdict = hubhttp.Verdict{Kind: transport.Conflict, About: statuscode.Message, Reason: "lock lost"}
 	return &own
 }
 

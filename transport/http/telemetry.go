@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
@@ -252,7 +252,7 @@ func (t *telemetry) sendAll(items []transport.Item) bool {
 
 // request returns the request for the first messages and their number. A single message goes in its
 // plain form if that loses nothing. It returns nil if the first message cannot be sent at all.
-func (t *telemetry) request(items []transport.Item) (*hubconn.Request, int) {
+func (t *telemetry) request(items []transport.Item) (*hubhttp.Request, int) {
 	first := items[0].Msg
 	if t.s.opt.Batch == 1 || len(items) == 1 {
 		if fitsHeaders(first, false) {
@@ -306,14 +306,14 @@ func errNotPlain(m *transport.Message) *transport.Error {
 
 // plain returns the request for a single message. It omits header iothub-to, which official SDKs
 // send: that only repeats the address and counts against the hub's size limit.
-func (t *telemetry) plain(m *transport.Message) *hubconn.Request {
+func (t *telemetry) plain(m *transport.Message) *hubhttp.Request {
 	h := t.s.header()
 	h["Content-Type"] = []string{plainType}
 	addHeaders(h, m)
 	return newRequest(http.MethodPost, t.s.urls.events, h, m.Body)
 }
 
-func (t *telemetry) batch(body []byte) *hubconn.Request {
+func (t *telemetry) batch(body []byte) *hubhttp.Request {
 	h := t.s.header()
 	h["Content-Type"] = []string{batchType}
 	return newRequest(http.MethodPost, t.s.urls.events, h, body)

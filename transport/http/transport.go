@@ -123,7 +123,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/hubauth"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -131,7 +131,7 @@ import (
 type Transport struct {
 	opt   Options
 	err   error // what Dial returns for wrong options
-	clock hubauth.Clock
+	clock hubhttp.Clock
 	sizer batchSizer
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/status"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -142,8 +142,8 @@ func answer(rest string, body []byte) (id uint32, r transport.Reply, ok bool) {
 	}
 	r.Status, r.Body = int(n), body
 	r.Version, _ = jsonscan.Int(param(query, paramVersion))
-	if _, good := status.KindOf(r.Status); !good {
-		e := status.Refusal(transport.OpTwinGet, wire.Proto, r.Status, body)
+	if _, good := statuscode.TwinKind(r.Status); !good {
+		e := statuscode.TwinRefusal(transport.OpTwinGet, wire.Proto, r.Status, body)
 		if after, ok := jsonscan.Int(param(query, paramRetryAfter)); ok && after > 0 && after < 1<<31 {
 			e.RetryAfter = time.Duration(after) * time.Second
 		}

@@ -3,8 +3,8 @@ package wire
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/status"
 )
 
 // ReasonError is a refusal by a broker that speaks MQTT 5: the cause of the *transport.Error of a
@@ -44,7 +44,7 @@ func peerText(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	return status.PeerText(string(b))
+	return statuscode.PeerText(string(b))
 }
 
 // Error returns packet, code, meaning, and what the broker added.

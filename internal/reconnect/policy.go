@@ -1,20 +1,17 @@
-// Package hubretry has what clients of a hub over HTTPS share about retries: the minimum delays
-// between two requests, and the error of a request that is not sent again.
-package hubretry
+package reconnect
 
 import (
-	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
-// Policy returns p with delays of at least the one that the service asked for and those of
-// package pacing. If p stops the retries, they stop.
-func Policy(p retrypolicy.Policy) retrypolicy.Policy {
+// RequestPolicy returns p with delays of at least the one that the service asked for and those of
+// MinDelay. If p stops the retries, they stop.
+func RequestPolicy(p retrypolicy.Policy) retrypolicy.Policy {
 	return retrypolicy.RetryAfter{Max: times.MaxRetryAfter, Policy: paced{p}}
 }
 
-// paced is a policy with the minimum delays of package pacing.
+// paced is a policy with the delays of MinDelay.
 type paced struct{ policy retrypolicy.Policy }
 
 var (
@@ -26,8 +23,8 @@ var (
 // Decide returns the policy's decision with the minimum delay.
 func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := p.policy.Decide(a)
-	if d.Retry && pacing.IsSlow(a.Kind) {
-		d.Delay = max(d.Delay, pacing.MinDelay(a))
+	if d.Retry && IsSlow(a.Kind) {
+		d.Delay = max(d.Delay, MinDelay(a))
 	}
 	return d
 }

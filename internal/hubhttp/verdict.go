@@ -1,7 +1,4 @@
-// Package hubstatus interprets a hub's unsuccessful answers over HTTPS: a status, one of the hub's
-// error codes, and a text. It has the table of the codes; package statuscode has the table of the
-// statuses.
-package hubstatus
+package hubhttp
 
 import (
 	"github.com/hubline-iot/hubline/internal/statuscode"
@@ -15,8 +12,8 @@ type Verdict struct {
 	Reason string
 }
 
-// OfStatus returns the meaning of any status that the request does not ask for.
-func OfStatus(status int) Verdict {
+// VerdictOfStatus returns the meaning of any status that the request does not ask for.
+func VerdictOfStatus(status int) Verdict {
 	m := statuscode.Of(status, statuscode.Hub)
 	if m.About == statuscode.Fine {
 		m = statuscode.Meaning{Kind: transport.Protocol, About: statuscode.Identity}

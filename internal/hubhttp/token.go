@@ -1,6 +1,4 @@
-// Package hubauth makes the tokens that authenticate a device's HTTPS requests to its hub. It uses
-// the hub's clock if the hub's answers show that the device's is wrong.
-package hubauth
+package hubhttp
 
 import (
 	"context"

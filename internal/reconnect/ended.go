@@ -1,4 +1,4 @@
-package hubretry
+package reconnect
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Ended returns the error of a request that failed for good with err, an error of a
+// RequestEnded returns the error of a request that failed for good with err, an error of a
 // retrypolicy.Retrier under ctx:
 //
 //   - the failure itself, if it is not to be retried;
 //   - Cancelled, if ctx ended or would have ended before another attempt; closed as its cause makes
 //     that Closed;
 //   - RetryExpired, if the policy ended the retries; err is in its chain.
-func Ended(ctx context.Context, err, closed error) *transport.Error {
+func RequestEnded(ctx context.Context, err, closed error) *transport.Error {
 	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpSend, Err: err}
 	why, _ := err.(*retrypolicy.Error)
 	if why == nil { // an invalid policy
@@ -25,7 +25,7 @@ func Ended(ctx context.Context, err, closed error) *transport.Error {
 	}
 	switch why.Reason {
 	case retrypolicy.ReasonCancelled:
-		return Cancelled(ctx, why.Err, closed)
+		return RequestCancelled(ctx, why.Err, closed)
 	case retrypolicy.ReasonPastDeadline:
 		e.Kind, e.Err = transport.Cancelled, operr.With(context.DeadlineExceeded, err)
 	case retrypolicy.ReasonNotRetryable, retrypolicy.ReasonUnsafe:
@@ -40,9 +40,9 @@ func Ended(ctx context.Context, err, closed error) *transport.Error {
 	return e
 }
 
-// Cancelled returns the error of a request that ctx ended. failure is its last failure, which may
-// be nil. The Kind is Closed if closed is the cause of the end.
-func Cancelled(ctx context.Context, failure, closed error) *transport.Error {
+// RequestCancelled returns the error of a request that ctx ended. failure is its last failure,
+// which may be nil. The Kind is Closed if closed is the cause of the end.
+func RequestCancelled(ctx context.Context, failure, closed error) *transport.Error {
 	if errchain.Same(failure, ctx.Err()) {
 		failure = nil
 	}

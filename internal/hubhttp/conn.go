@@ -1,6 +1,4 @@
-// Package hubconn has one connection to a hub or a gateway over HTTPS. It is built on net/http, and
-// its goroutines can be joined.
-package hubconn
+package hubhttp
 
 import (
 	"bytes"

@@ -1,13 +1,14 @@
-package status_test
+package statuscode_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/internal/status"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 func TestStatuses(t *testing.T) {
@@ -19,12 +20,12 @@ func TestStatuses(t *testing.T) {
 		504: transport.Timeout, 599: transport.Unavailable, 0: transport.Protocol, 100: transport.Protocol,
 		302: transport.Protocol, 600: transport.Protocol, -1: transport.Protocol,
 	} {
-		kind, good := status.KindOf(code)
+		kind, good := statuscode.TwinKind(code)
 		require.Equal(t, want, kind, code)
 		require.False(t, good, code)
 	}
 	for code := 200; code < 300; code++ {
-		_, good := status.KindOf(code)
+		_, good := statuscode.TwinKind(code)
 		require.Equal(t, code == 200 || code == 202 || code == 204, good, code)
 	}
 }
@@ -41,7 +42,7 @@ func TestRefusal(t *testing.T) {
 		`{"message":"` + strings.Repeat("x", 999) + `"}`: "mqtt twin patch: invalid: hub answered 400: " + strings.Repeat("x",
 			200),
 	} {
-		err := status.Refusal(transport.OpTwinPatch, "mqtt", 400, []byte(body))
+		err := statuscode.TwinRefusal(transport.OpTwinPatch, "mqtt", 400, []byte(body))
 		require.Equal(t, want, err.Error())
 		var e *transport.StatusError
 		require.True(t, errors.As(err, &e))

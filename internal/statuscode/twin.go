@@ -1,25 +1,22 @@
-// Package status maps the status of a hub's reply to a twin request, over any protocol. Boards link
-// it.
-package status
+package statuscode
 
 import (
 	"github.com/hubline-iot/hubline/internal/jsonscan"
-	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// KindOf returns the Kind of a status in a twin reply. good reports a success.
-func KindOf(status int) (kind transport.Kind, good bool) {
-	m := statuscode.Of(status, statuscode.Twin)
-	return m.Kind, m.About == statuscode.Fine
+// TwinKind returns the Kind of a status in a twin reply. good reports a success.
+func TwinKind(status int) (kind transport.Kind, good bool) {
+	m := Of(status, Twin)
+	return m.Kind, m.About == Fine
 }
 
 // maxMessage is the length after which a message is cut off.
 const maxMessage = 200
 
-// Refusal returns the error of an unsuccessful reply. body is the hub's, JSON or not.
-func Refusal(op transport.Op, proto string, status int, body []byte) *transport.Error {
-	kind, _ := KindOf(status)
+// TwinRefusal returns the error of an unsuccessful reply. body is the hub's, JSON or not.
+func TwinRefusal(op transport.Op, proto string, status int, body []byte) *transport.Error {
+	kind, _ := TwinKind(status)
 	e := &transport.StatusError{Service: "hub", Status: status}
 	for _, name := range [...]string{"errorCode", "ErrorCode"} {
 		if text, ok := jsonscan.Member(body, name); ok {

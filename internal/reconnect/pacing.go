@@ -1,5 +1,4 @@
-// Package pacing has the minimum delays that services need between retries. Boards link it.
-package pacing
+package reconnect
 
 import (
 	"time"

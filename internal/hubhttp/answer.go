@@ -1,4 +1,4 @@
-package hubstatus
+package hubhttp
 
 import (
 	"encoding/json"
@@ -11,27 +11,27 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Of returns the meaning of a refusal: by the hub's error code if that is listed, else by the
-// status.
-func Of(e *transport.StatusError) Verdict {
+// VerdictOf returns the meaning of a refusal: by the hub's error code if that is listed, else by
+// the status.
+func VerdictOf(e *transport.StatusError) Verdict {
 	if row, listed := codeTable[e.Code]; listed {
 		return row.verdict()
 	}
-	return OfStatus(e.Status)
+	return VerdictOfStatus(e.Status)
 }
 
 // CodeOf returns the hub's error code of that name, 0 if there is none.
 func CodeOf(name string) int { return codeNamed[name] }
 
-// Read parses the hub's description of an error. Header "iothub-errorcode" has the name; the body
-// has one of two forms:
+// ReadAnswer parses the hub's description of an error. Header "iothub-errorcode" has the name; the
+// body has one of two forms:
 //
 //	{"Message":"{\"errorCode\":404001,\"trackingId\":\"..\",\"message\":\"..\"}"}
 //	{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:.."}
 //
 // Other bodies are dropped. A web page is a proxy's or a captive portal's, as is an unexpected
 // success. Its refusal says something about the message only if that is too large for the proxy.
-func Read(status int, header http.Header, body []byte) (*transport.StatusError, Verdict) {
+func ReadAnswer(status int, header http.Header, body []byte) (*transport.StatusError, Verdict) {
 	e := &transport.StatusError{Service: "hub", Status: status, Name: header.Get("iothub-errorcode"),
 		TrackingID: header.Get("x-ms-request-id")}
 	var outer struct{ Message, ExceptionMessage string }
@@ -65,7 +65,7 @@ func Read(status int, header http.Header, body []byte) (*transport.StatusError, 
 	if e.Name == "" {
 		e.Name = codeTable[e.Code].name
 	}
-	v := Of(e)
+	v := VerdictOf(e)
 	if e.Name == "" && isPage(header) {
 		switch {
 		case v.About == statuscode.Identity, v.About == statuscode.Message && v.Kind != transport.TooLarge,

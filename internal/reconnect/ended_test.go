@@ -1,4 +1,4 @@
-package hubretry_test
+package reconnect_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/hubretry"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -57,7 +57,7 @@ func TestTheErrorOfASeriesThatEnded(t *testing.T) {
 					ctx = own
 				}
 				r := retrypolicy.Retrier{Policy: c.policy, Timeout: -1}
-				e := hubretry.Ended(ctx, r.Do(ctx, func(context.Context) error { return c.failure }), errClosed)
+				e := reconnect.RequestEnded(ctx, r.Do(ctx, func(context.Context) error { return c.failure }), errClosed)
 				require.Equal(t, c.kind, e.Kind)
 				require.False(t, errfilter.Retryable(e) && c.kind != transport.Unavailable)
 				for _, is := range c.is {

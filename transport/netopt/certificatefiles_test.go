@@ -1,4 +1,4 @@
-package clientcert
+package netopt
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func TestErrorsNameTheFiles(t *testing.T) {
 					require.NoError(t, os.WriteFile(filepath.Join(dir, file), content, 0o600))
 				}
 			}
-			_, err := Files(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))(t.Context())
+			_, err := CertificateFiles(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))(t.Context())
 			require.ErrorIs(t, err, transport.Invalid)
 			for _, file := range c.names {
 				require.ErrorContains(t, err, filepath.Join(dir, file))
@@ -68,10 +68,10 @@ func TestAnExpiredLastCertificateReportsWhyTheFilesCannotBeRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(certPath, cert, 0o600))
 	require.NoError(t, os.WriteFile(keyPath, key, 0o600))
 	now := time.Now()
-	read := Files(certPath, keyPath)
+	read := CertificateFiles(certPath, keyPath)
 	dial := func() error {
 		wrapped := func(ctx context.Context) (*tls.Certificate, error) { return read(ctx) }
-		_, err := Get(t.Context(), wrapped, func() time.Time { return now })
+		_, err := (&Options{Certificate: wrapped}).ClientCertificate(t.Context(), func() time.Time { return now })
 		return err
 	}
 	require.NoError(t, dial())

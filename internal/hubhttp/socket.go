@@ -1,4 +1,4 @@
-package hubconn
+package hubhttp
 
 import (
 	"net"

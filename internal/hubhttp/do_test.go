@@ -1,4 +1,4 @@
-package hubauth
+package hubhttp
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package hubconn
+package hubhttp
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -22,7 +21,7 @@ const (
 // protocolKind classifies the error of a failed exchange while dialing, for dialer.Protocol.
 func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	if e, is := errors.AsType[*transport.StatusError](err); is {
-		return hubstatus.Of(e).Kind, "", true
+		return VerdictOf(e).Kind, "", true
 	}
 	if text := err.Error(); errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(text, malformed) ||
 		strings.Contains(text, longHeaders) {

@@ -1,4 +1,4 @@
-package clientcert
+package netopt
 
 import (
 	"context"
@@ -10,8 +10,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Files returns the function that netopt.CertificateFiles documents.
-func Files(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
+// CertificateFiles returns a function for Options.Certificate that reads a certificate chain, the
+// device's own certificate first, and its key from PEM files at each dial. Both may be in one file.
+//
+// Once a pair was read, the function returns it again while the files are missing or do not match,
+// as may happen in the middle of a renewal. When that pair has expired, the error of the dial also
+// says why the files could not be used. Before the first pair its errors are of Kind Invalid and
+// name the files; no error shows their content. The function is safe for concurrent use.
+func CertificateFiles(certPEM, keyPEM string) func(context.Context) (*tls.Certificate, error) {
 	return files(certPEM, keyPEM, tls.LoadX509KeyPair)
 }
 
@@ -42,6 +48,6 @@ func files(certPEM, keyPEM string, load func(certPEM, keyPEM string) (tls.Certif
 	}
 }
 
-// readErrorKey is the context's key for a *error that receives why Files returned an older
-// certificate. The program may wrap the function, so a context is the only path.
+// readErrorKey is the context's key for a *error that receives why CertificateFiles returned an
+// older certificate. The program may wrap the function, so a context is the only path.
 type readErrorKey struct{}

@@ -1,4 +1,4 @@
-package hubconn_test
+package hubhttp_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/hubconn"
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
@@ -20,10 +20,10 @@ import (
 )
 
 // dial returns a connection, and its other end.
-func dial(t *testing.T) (*hubconn.Conn, *memconn.Conn) {
+func dial(t *testing.T) (*hubhttp.Conn, *memconn.Conn) {
 	t.Helper()
 	near, far := memconn.Pair("device:1", "hub:80")
-	conn, err := hubconn.Dial(t.Context(), &dialer.Dialer{Protocol: &hubconn.Protocol, Network: netopt.Options{
+	conn, err := hubhttp.Dial(t.Context(), &dialer.Dialer{Protocol: &hubhttp.Protocol, Network: netopt.Options{
 		Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
 	}, ALPN: []string{"http/1.1"}}, &transport.Credentials{Host: "hub", DeviceID: "d"})
 	require.NoError(t, err)
@@ -34,8 +34,8 @@ func dial(t *testing.T) (*hubconn.Conn, *memconn.Conn) {
 	return conn, far
 }
 
-func request(header http.Header) *hubconn.Request {
-	return &hubconn.Request{Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: "hub", Path: "/"},
+func request(header http.Header) *hubhttp.Request {
+	return &hubhttp.Request{Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: "hub", Path: "/"},
 		Header: header, Body: []byte("body")}
 }
 

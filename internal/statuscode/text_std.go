@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package status
+package statuscode
 
 import "github.com/hubline-iot/hubline/internal/scrub"
 

@@ -1,4 +1,4 @@
-package hubstatus
+package hubhttp
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ func retryable(v Verdict) bool { return errfilter.OfKind(v.Kind).Retry }
 // are not.
 func TestEachStatusHasARow(t *testing.T) {
 	for status := 100; status < 600; status++ {
-		v := OfStatus(status)
+		v := VerdictOfStatus(status)
 		require.NotEmpty(t, v.Reason, status)
 		require.NotEqual(t, statuscode.Fine, v.About, status)
 		require.Equal(t, v.About == statuscode.Moment, retryable(v), "%d: %v", status, v)
@@ -35,7 +35,7 @@ func TestEachStatusHasARow(t *testing.T) {
 		}
 	}
 	for _, status := range []int{-1, 0, 99, 600, math.MaxInt} {
-		require.Equal(t, transport.Protocol, OfStatus(status).Kind)
+		require.Equal(t, transport.Protocol, VerdictOfStatus(status).Kind)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestStatusesOfTheOfficialSDKs(t *testing.T) {
 		{507, no, no, no, transport.Quota, yes, "an allowance comes back"},
 		{599, no, no, no, transport.Unavailable, yes, "what the service has no name for passes, too"},
 	} {
-		v := OfStatus(row.status)
+		v := VerdictOfStatus(row.status)
 		require.Equal(t, row.kind, v.Kind, row.status)
 		require.Equal(t, row.retry, retryable(v), row.status)
 		if row.java == row.retry && row.csharp == row.retry && row.node == row.retry {
@@ -277,7 +277,7 @@ func TestStatusesOfTheOfficialSDKs(t *testing.T) {
 	// as a device that does not exist; Node accepts all below 300.
 	for status := 200; status < 300; status++ {
 		require.Equal(t, status == 204, IsFine(status), status)
-		require.Equal(t, Verdict{transport.Protocol, statuscode.Identity, noHub}, OfStatus(status), status)
+		require.Equal(t, Verdict{transport.Protocol, statuscode.Identity, noHub}, VerdictOfStatus(status), status)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestAWebPageIsNoHubsAnswer(t *testing.T) {
 	page := http.Header{"Content-Type": {"Text/HTML; charset=utf-8"}}
 	body := []byte("<html>sign in to the network</html>")
 	for _, status := range []int{200, 302, 400, 401, 403, 404, 405, 409, 412, 415, 422} {
-		e, v := Read(status, page, body)
+		e, v := ReadAnswer(status, page, body)
 		require.Equal(t, Verdict{transport.Protocol, statuscode.Identity, noHub}, v, status)
 		require.ErrorContains(t, e, "peer answered")
 		require.NotContains(t, e.Error(), "html")
@@ -297,12 +297,12 @@ func TestAWebPageIsNoHubsAnswer(t *testing.T) {
 		413: transport.TooLarge, 414: transport.TooLarge, 429: transport.Throttled, 431: transport.TooLarge,
 		503: transport.Unavailable, 511: transport.Network,
 	} {
-		e, v := Read(status, page, body)
+		e, v := ReadAnswer(status, page, body)
 		require.Equal(t, kind, v.Kind, status)
 		require.ErrorContains(t, e, "may be a proxy's")
 	}
 	page.Set("iothub-errorcode", "DeviceNotFound")
-	e, v := Read(404, page, body)
+	e, v := ReadAnswer(404, page, body)
 	require.Equal(t, transport.NotFound, v.Kind)
 	require.ErrorContains(t, e, "hub answered 404")
 }
@@ -360,7 +360,7 @@ func TestReadingAnAnswer(t *testing.T) {
 			for k, v := range row.header {
 				header.Set(k, v)
 			}
-			e, _ := Read(row.status, header, []byte(row.body))
+			e, _ := ReadAnswer(row.status, header, []byte(row.body))
 			require.Equal(t, row.want, answer{e.Status, e.Code, e.Name, e.Message, e.TrackingID})
 		})
 	}
@@ -372,7 +372,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(400, "", `{"Message":"ErrorCode:X;y","ExceptionMessage":"Tracking ID:z"}`)
 	f.Add(999, "sig=abc", `[`)
 	f.Fuzz(func(t *testing.T, status int, name, body string) {
-		e, _ := Read(status, http.Header{"Iothub-Errorcode": {name}}, []byte(body))
+		e, _ := ReadAnswer(status, http.Header{"Iothub-Errorcode": {name}}, []byte(body))
 		for _, text := range []string{e.Name, e.Message, e.TrackingID} {
 			if len(text) > scrub.MaxPeer+len("...") || strings.ContainsAny(text, "\r\n\x00") {
 				t.Errorf("%q", text)

@@ -1,6 +1,6 @@
 //go:build tinygo
 
-package status
+package statuscode
 
 // PeerText drops the service's text: scrubbing secrets from it costs too much flash, and status and
 // code identify the error.

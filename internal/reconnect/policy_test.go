@@ -1,4 +1,4 @@
-package hubretry_test
+package reconnect_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/hubretry"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
@@ -20,7 +20,7 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})
 	require.NoError(t, err)
 	now := time.Now()
-	s := retrypolicy.Begin(hubretry.Policy(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
+	s := retrypolicy.Begin(reconnect.RequestPolicy(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
 	_, err = s.Admit(now, 0)
 	require.NoError(t, err)
 	d, err := s.Failure(now, 0, classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}, transport.Network)

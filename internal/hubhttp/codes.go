@@ -1,4 +1,4 @@
-package hubstatus
+package hubhttp
 
 import (
 	"github.com/hubline-iot/hubline/internal/statuscode"
@@ -16,7 +16,7 @@ func (r codeRow) verdict() Verdict {
 	if r.own.Reason != "" {
 		return r.own
 	}
-	return OfStatus(r.code / 1000)
+	return VerdictOfStatus(r.code / 1000)
 }
 
 // codes are the hub's error codes: status * 1000 + n (Azure IoT Hub developer guide, and the
