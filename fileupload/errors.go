@@ -143,7 +143,14 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 		TrackingID: scrub.Known(a.header.Get("x-ms-request-id"), secrets...)}
 	m, ok := storageTable[shorten(e.Name)]
 	if !ok {
-		m.kind = statuscode.Of(a.status, statuscode.Storage).Kind
+		v := statuscode.Of(a.status, statuscode.Storage)
+		m.kind = v.Kind
+		if body.Code == "" && hubhttp.IsPage(a.header) {
+			m.hint = "the answer is a web page: a proxy or a captive portal may have answered in place of storage"
+			if v.About == statuscode.Identity {
+				e.Service, m.kind = "peer", transport.Protocol
+			}
+		}
 	}
 	return a.refusal(m, e, now)
 }

@@ -674,7 +674,8 @@ func TestTheLongestTimeoutsAreNoLimit(t *testing.T) {
 // A proxy or a captive portal that answers with a page gives no upload URI, and takes no notice.
 func TestAPageIsNoHubsAnswer(t *testing.T) {
 	for key, status := range map[string][]int{
-		"files": {200, 201, 204, 404}, "notifications": {200, 201, 202, 401}, "block": {200, 204}, "blocklist": {200, 204},
+		"files": {200, 201, 204, 404}, "notifications": {200, 201, 202, 401},
+		"block": {200, 204, 302, 401, 403, 404, 407, 451}, "blocklist": {200, 204, 302, 401, 403, 404, 407, 451},
 	} {
 		for _, status := range status {
 			t.Run(fmt.Sprint(key, " ", status), func(t *testing.T) {
@@ -686,9 +687,7 @@ func TestAPageIsNoHubsAnswer(t *testing.T) {
 					}
 				}}.against(t, nil)
 				failed(t, err, transport.Protocol)
-				if key == "files" || key == "notifications" {
-					require.ErrorContains(t, err, "a proxy or a captive portal may have answered")
-				}
+				require.ErrorContains(t, err, "a proxy or a captive portal may have answered")
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package provisioning
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -103,11 +104,23 @@ func refusal(status int, after time.Duration, about []byte, text string) *transp
 		code = 0
 	}
 	m := meaning(status, code)
+	if code == 0 && isPage(about) {
+		m.hint = hint("the answer is a web page: a proxy or a captive portal may have answered in place of the service")
+		if statuscode.Of(status, statuscode.Provisioning).About == statuscode.Identity {
+			m.kind = transport.Protocol
+		}
+	}
 	if status == 0 {
 		status = code / 1000
 	}
 	return refused(m.kind, after, &transport.StatusError{Status: status, Code: code, Meaning: m.meaning,
 		Message: peerText(stringMember(about, text)), TrackingID: peerText(stringMember(about, "trackingId")), Hint: m.hint})
+}
+
+// isPage reports whether the body of a refusal is a web page, which the service never gives.
+func isPage(body []byte) bool {
+	body = bytes.TrimSpace(body)
+	return len(body) > 0 && body[0] == '<'
 }
 
 const service = "provisioning service"

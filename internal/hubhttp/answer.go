@@ -66,7 +66,7 @@ func ReadAnswer(status int, header http.Header, body []byte) (*transport.StatusE
 		e.Name = codeTable[e.Code].name
 	}
 	v := VerdictOf(e)
-	if e.Name == "" && isPage(header) {
+	if e.Name == "" && IsPage(header) {
 		switch {
 		case v.About == statuscode.Identity, v.About == statuscode.Message && v.Kind != transport.TooLarge,
 			status == http.StatusForbidden: // a hub's bare 403 is about a quota
@@ -82,8 +82,8 @@ func ReadAnswer(status int, header http.Header, body []byte) (*transport.StatusE
 	return e, v
 }
 
-// isPage reports whether an answer is a web page, which no API of a hub gives.
-func isPage(header http.Header) bool {
+// IsPage reports whether an answer is a web page, which no API of a hub or of blob storage gives.
+func IsPage(header http.Header) bool {
 	of, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(of), "text/html")
 }

@@ -278,3 +278,19 @@ func TestGarbageAfterAnAnswerIsRepeated(t *testing.T) {
 		})
 	}
 }
+
+// A page says nothing about the key, the enrollment or the ID scope.
+func TestAPageIsNoRefusalOfTheService(t *testing.T) {
+	for _, status := range []int{302, 401, 403, 404, 405, 407, 451} {
+		served(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "\n<html>sign in to the network</html>")
+		}, func(t *testing.T, o *netopt.Options) {
+			_, err := register(t, o, nil)
+			require.ErrorIs(t, err, transport.Protocol)
+			require.ErrorContains(t, err, "a proxy or a captive portal may have answered")
+			require.NotContains(t, err.Error(), "check the key")
+		})
+	}
+}
