@@ -251,10 +251,11 @@ func documents(t *testing.T) []string {
 var importPaths = sync.OnceValues(func() (map[string]string, error) {
 	names := map[string]string{"nethttp": "net/http"}
 	for _, path := range []string{"bytes", "context", "crypto", "crypto/sha256", "crypto/tls", "encoding/hex",
-		"encoding/json", "errors", "fmt", "io", "log", "os", "strings", "sync", "testing", "testing/synctest", "time",
-		"github.com/stretchr/testify/require", "go.opentelemetry.io/otel/trace"} {
+		"encoding/json", "errors", "fmt", "io", "log", "os", "strings", "sync", "sync/atomic", "testing",
+		"testing/synctest", "time", "github.com/stretchr/testify/require", "go.opentelemetry.io/otel/trace"} {
 		names[path[strings.LastIndex(path, "/")+1:]] = path
 	}
+	names["rand"] = "math/rand/v2"
 	rows, err := list("{{.ImportPath}} {{.Name}}", module+"/...")
 	for _, row := range rows {
 		if path, name := row[0], row[1]; !strings.Contains(path, "internal") && name != "main" {
