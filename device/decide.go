@@ -11,7 +11,7 @@ import (
 // policies is the set of current retry policies. A value is immutable; SetRetryPolicy replaces it.
 type policies struct {
 	connection, message retrypolicy.Policy
-	paced               retrypolicy.Policy // nil: the others, with those of reconnect.MinDelay
+	paced               retrypolicy.Policy // nil: the others, with delays of reconnect.MinDelay
 	apart               bool               // the message policy was set on its own
 }
 

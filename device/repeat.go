@@ -16,7 +16,7 @@ var repeated = [...]bool{
 	transport.OpRespond:   false, // the hub has given up the call
 	transport.OpSettle:    false, // the hub delivers the message again
 	transport.OpPing:      false,
-	transport.OpIssue:     false, // package dpsrenew repeats it
+	transport.OpIssue:     false, // package dpscert repeats it
 }
 
 // repeats reports whether r is done again after an unknown outcome.

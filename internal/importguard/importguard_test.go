@@ -308,7 +308,7 @@ var layers = []struct {
 		existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpsengine",
 			"./provisioning/dpsamqp"),
 		[]string{"device", "testbroker", "provisioning"},
-		[]string{"provisioning", "provisioning/dpsengine", "provisioning/internal/dpstopic"},
+		[]string{"provisioning", "provisioning/dpsengine"},
 		"imports go one way",
 	},
 	{
@@ -348,11 +348,9 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
 		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/testkit" ||
-			path == "provisioning/internal/mqtttest" ||
-			path == "transport/mqtt/internal/brokertest" || path == "internal/moduletest" ||
+			path == "transport/mqtt/internal/brokertest" ||
 			path == "retrypolicy/internal/policytest" || path == "testbroker/internal/hubtest" ||
-			strings.HasPrefix(path,
-				"examples/") {
+			strings.HasPrefix(path, "examples/") {
 			continue
 		}
 		for _, dep := range pkg.Deps {

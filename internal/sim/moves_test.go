@@ -349,7 +349,7 @@ type witnessed struct {
 	replies *replyWitness
 }
 
-// TwinNumber is that of the session below: package dpsrenew counts registrations.
+// TwinNumber is that of the session below: package dpscert counts registrations.
 func (s witnessed) TwinNumber() uint32 {
 	if t, ok := s.Session.(transport.Twinned); ok {
 		return t.TwinNumber()

@@ -26,7 +26,6 @@ import (
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
-	"github.com/hubline-iot/hubline/provisioning/dpsrenew"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -40,15 +39,15 @@ type identity struct {
 	key          crypto.Signer // for certificates
 	assignment   memoryStore
 	certificates certificateStore
-	renewer      *dpsrenew.Renewer // nil: the device connects with its key
-	renewed      int               // certificates; guarded by world.mu
+	renewer      *dpscert.Renewer // nil: the device connects with its key
+	renewed      int              // certificates; guarded by world.mu
 }
 
 // certificateStore keeps the certificates in memory.
-type certificateStore struct{ record *dpsrenew.Record }
+type certificateStore struct{ record *dpscert.Record }
 
-func (s *certificateStore) Load() (*dpsrenew.Record, error) { return s.record, nil }
-func (s *certificateStore) Save(r *dpsrenew.Record) error {
+func (s *certificateStore) Load() (*dpscert.Record, error) { return s.record, nil }
+func (s *certificateStore) Save(r *dpscert.Record) error {
 	s.record = r
 	return nil
 }
@@ -82,13 +81,13 @@ func (j *journey) makeRenewer(t *testing.T, registrar *provisioning.Client) {
 		return
 	}
 	var err error
-	j.identity.renewer, err = dpsrenew.New(j.identity.key, &dpsrenew.Options{Registrar: registrar,
+	j.identity.renewer, err = dpscert.New(j.identity.key, &dpscert.Options{Registrar: registrar,
 		Store: &j.identity.certificates, TryAgainAfter: 20 * time.Minute, Rand: rand.NewPCG(j.plan.seed, 6).Uint64,
-		OnEvent: func(e dpsrenew.Event) {
+		OnEvent: func(e dpscert.Event) {
 			j.event("renew  %v", e)
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			if e.Step == dpsrenew.StepRenewed {
+			if e.Step == dpscert.StepRenewed {
 				j.identity.renewed++
 			}
 			j.asks.renewing(e)
@@ -97,8 +96,8 @@ func (j *journey) makeRenewer(t *testing.T, registrar *provisioning.Client) {
 }
 
 // renewing notes a request of a renewal to the service, whose pace is its own.
-func (l *askLedger) renewing(e dpsrenew.Event) {
-	if e.Step == dpsrenew.StepRequesting && !e.AtHub {
+func (l *askLedger) renewing(e dpscert.Event) {
+	if e.Step == dpscert.StepRequesting && !e.AtHub {
 		l.asked++
 		l.began = append(l.began, time.Now())
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/internal/dpstopic"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
@@ -101,7 +100,7 @@ func (c *Carrier) open(ctx, limited context.Context, l *provisioning.Login) (*se
 
 // connect returns the fields of CONNECT.
 func (c *Carrier) connect(l *provisioning.Login) *mqttpacket.Greeting {
-	return &mqttpacket.Greeting{ClientID: l.RegistrationID, UserName: dpstopic.UserName(l, c.agent),
+	return &mqttpacket.Greeting{ClientID: l.RegistrationID, UserName: userName(l, c.agent),
 		Password: l.Token.Text.Reveal(), CleanSession: true, KeepAlive: keepAlive(l.Timeout)}
 }
 

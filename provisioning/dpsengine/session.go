@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/internal/dpstopic"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
@@ -116,7 +115,7 @@ func (s *session) begin(g *mqttpacket.Greeting) error {
 // subscribe subscribes to answers.
 func (s *session) subscribe() error {
 	s.lastID++
-	packet, err := mqttpacket.AppendSubscribe(s.out[:0], s.lastID, mqttpacket.Filter{Topic: dpstopic.Filter, QoS: 1})
+	packet, err := mqttpacket.AppendSubscribe(s.out[:0], s.lastID, mqttpacket.Filter{Topic: filter, QoS: 1})
 	if err != nil {
 		return failed(transport.Invalid, err)
 	}
@@ -141,7 +140,7 @@ func (s *session) subscribe() error {
 		case id != s.lastID || len(codes) != 1:
 			return s.violation("the service sent a SUBACK that answers no SUBSCRIBE")
 		case codes[0] > 2:
-			refusal := &engine.SubackError{Filter: dpstopic.Filter, Code: codes[0]}
+			refusal := &engine.SubackError{Filter: filter, Code: codes[0]}
 			return failed(refusal.Kind(), refusal)
 		}
 		return nil
@@ -167,7 +166,7 @@ func (s *session) exchange(r *provisioning.Request) (*provisioning.Answer, error
 	if s.lastID++; s.lastID == 0 {
 		s.lastID++
 	}
-	t := dpstopic.Of(r, s.lastID)
+	t := topicOf(r, s.lastID)
 	o := mqttpacket.Outgoing{QoS: 1, Topic: len(t), Body: len(r.Body)}
 	packet := append(mqttpacket.AppendPublish(s.out[:0], &o), t...)
 	packet = append(mqttpacket.AppendID(packet, s.lastID), r.Body...)
@@ -204,7 +203,7 @@ func (s *session) other(h mqttpacket.Header, body []byte, got **provisioning.Ans
 	case in.QoS > 1:
 		return s.violation("the service sent a PUBLISH with a QoS above 1, which was not requested")
 	}
-	if a, ok := dpstopic.Parse(string(in.Topic)); ok && got != nil && a.RID == strconv.Itoa(int(s.lastID)) {
+	if a, ok := parseTopic(string(in.Topic)); ok && got != nil && a.RID == strconv.Itoa(int(s.lastID)) {
 		*got = &provisioning.Answer{Status: a.Status, RetryAfter: a.After, Body: append([]byte(nil), in.Body...)}
 	}
 	if in.QoS == 1 {

@@ -1,15 +1,409 @@
 package dpsmqtt_test
 
 import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
-	"github.com/hubline-iot/hubline/provisioning/internal/mqtttest"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
+const (
+	agent     = "Hubline" // the client name that the service sees
+	first     = 2         // the id of a session's first request
+	subscribe = 1         // the packet id of the SUBSCRIBE
+)
+
+// suback returns the answer to the SUBSCRIBE.
+func suback() []byte { return []byte{0x90, 3, 0, subscribe, 1} }
+
 func TestCarrier(t *testing.T) {
-	mqtttest.Run(t, mqtttest.Engine{Agent: "Hubline", First: 2, Subscribe: 1,
-		New: func(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }})
+	for name, f := range map[string]func(*testing.T){
+		"packets": packets,
+		"defect: an answer before the PUBACK fails":         answerBeforePuback,
+		"defect: a lost connection is not told":             lostConnection,
+		"defect: the status of an answer is ignored":        statusCounts,
+		"defect: requests are sent without acknowledgement": acknowledged,
+		"no answer is a timeout":                            noAnswer,
+		"context ends an exchange and a dial":               contextEnds,
+		"refused logins":                                    refusedLogins,
+		"a service that stops reading":                      stuckService,
+		"odd peers":                                         oddPeers,
+		"wrong options are invalid":                         wrongOptions,
+	} {
+		t.Run(name, f)
+	}
+}
+
+const (
+	ownKey    = "icIMXjwja1qYKoscSejYuXU0CWOBN4+SKhfWq13SBnA="
+	assigning = `{"operationId":"4.d0.a/b c","status":"assigning"}`
+	assigned  = `{"operationId":"op-1","status":"assigned","registrationState":{` +
+		`"assignedHub":"hub1.example.test","deviceId":"dev-1","status":"assigned"}}`
+)
+
+// reply is what the peer does with one request: PUBLISH packets with these topics behind the
+// prefix, in which ID stands for the request's id, and the PUBACK where "PUBACK" stands.
+type reply struct {
+	topic, body string
+}
+
+// peer is a service that answers as written.
+type peer struct {
+	network *memconn.Network
+	replies [][]reply
+	connack byte
+	suback  byte
+
+	users, passwords, topics, bodies []string
+	qos                              []byte
+	pubacks                          int
+}
+
+// serve serves connections until the network is closed.
+func (p *peer) serve() {
+	for {
+		c, err := p.network.Accept()
+		if err != nil {
+			return
+		}
+		p.session(c)
+		_ = c.Close()
+	}
+}
+
+func (p *peer) session(c net.Conn) {
+	var in []byte
+	buf := make([]byte, 4096)
+	for {
+		h, ok, err := mqttpacket.Next(in)
+		if err != nil {
+			return
+		}
+		if !ok || len(in) < h.Size+h.Body {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			in = append(in, buf[:n]...)
+			continue
+		}
+		body := in[h.Size : h.Size+h.Body]
+		in = in[h.Size+h.Body:]
+		switch h.Type {
+		case mqttpacket.Connect:
+			var texts []string
+			for rest := body[10:]; len(rest) > 0; {
+				n := int(rest[0])<<8 | int(rest[1])
+				texts, rest = append(texts, string(rest[2:2+n])), rest[2+n:]
+			}
+			p.users = append(p.users, texts[0]+" "+texts[1])
+			if len(texts) > 2 {
+				p.passwords = append(p.passwords, texts[2])
+			}
+			_, _ = c.Write([]byte{0x20, 2, 0, p.connack})
+		case mqttpacket.Subscribe:
+			_, _ = c.Write([]byte{0x90, 3, body[0], body[1], p.suback})
+		case mqttpacket.Publish:
+			m, err := mqttpacket.ReadPublish(h.Flags, body)
+			if err != nil {
+				return
+			}
+			p.qos = append(p.qos, m.QoS)
+			p.topics, p.bodies = append(p.topics, string(m.Topic)), append(p.bodies, string(m.Body))
+			_, id, _ := strings.Cut(string(m.Topic), "$rid=")
+			id, _, _ = strings.Cut(id, "&")
+			if len(p.replies) == 0 {
+				return
+			}
+			replies := p.replies[0]
+			p.replies = p.replies[1:]
+			for _, r := range replies {
+				if r.topic == "PUBACK" {
+					_, _ = c.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, m.ID, 0))
+					continue
+				}
+				topic := strings.ReplaceAll(r.topic, "ID", id)
+				o := mqttpacket.Outgoing{QoS: 1, Topic: len(topic), Body: len(r.body)}
+				_, _ = c.Write(append(mqttpacket.AppendID(append(mqttpacket.AppendPublish(nil, &o), topic...), 77), r.body...))
+			}
+		case mqttpacket.Puback:
+			p.pubacks++
+		case mqttpacket.Disconnect:
+			return
+		default: // no other packet matters
+		}
+	}
+}
+
+func identity(t testing.TB) *provisioning.Identity {
+	sign, err := transport.SharedKey(ownKey)
+	require.NoError(t, err)
+	return &provisioning.Identity{Endpoint: "dps.example.test", IDScope: "0ne00ABCDEF", RegistrationID: "reg-0001",
+		Sign: sign}
+}
+
+// with runs f in fake time against a peer.
+func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
+	t.Helper()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		before := testkit.Goroutines()
+		p.network = memconn.NewNetwork("dps.example.test:1883")
+		done := make(chan struct{})
+		go func() {
+			p.serve()
+			close(done)
+		}()
+		f(t, &netopt.Options{Plaintext: true, Dial: p.network.DialContext})
+		_ = p.network.Close()
+		<-done
+		synctest.Wait() // for goroutines that are about to end
+		require.Equal(t, before, testkit.Goroutines())
+	})
+}
+
+func register(t *testing.T, o *netopt.Options, opt *provisioning.Options) (*provisioning.Assignment, error) {
+	t.Helper()
+	c, err := provisioning.New(identity(t), dpsmqtt.New(o), opt)
+	require.NoError(t, err)
+	return c.Register(t.Context())
+}
+
+const res = "$dps/registrations/res/"
+
+func packets(t *testing.T) {
+	p := &peer{replies: [][]reply{
+		{{"PUBACK", ""}, {res + "202/?$rid=ID&retry-after=3", assigning}},
+		{{"PUBACK", ""}, {res + "200/?$rid=ID", assigned}},
+	}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		o.ProductInfo = "shelf/1"
+		began := time.Now()
+		a, err := register(t, o, nil)
+		require.NoError(t, err)
+		require.Equal(t, 3*time.Second, time.Since(began))
+		require.Equal(t, "dev-1", a.DeviceID)
+		require.Equal(t, []string{"reg-0001 0ne00ABCDEF/registrations/reg-0001/api-version=2019-03-31&ClientVersion=" +
+			string(texts.AppendEscaped(nil, agent+" shelf/1"))}, p.users)
+		require.Equal(t, []string{"$dps/registrations/PUT/iotdps-register/?$rid=" + strconv.Itoa(first),
+			"$dps/registrations/GET/iotdps-get-operationstatus/?$rid=" + strconv.Itoa(first+1) +
+				"&operationId=4.d0.a%2Fb%20c"}, p.topics)
+		require.Equal(t, []string{`{"registrationId":"reg-0001"}`, ""}, p.bodies)
+		synctest.Wait() // the peer has read all
+		require.Equal(t, 2, p.pubacks, "answers are acknowledged")
+	})
+	require.Contains(t, p.passwords[0], "SharedAccessSignature sr=0ne00ABCDEF%2Fregistrations%2Freg-0001&sig=")
+}
+
+// An answer may overtake the PUBACK, and other messages may come before it.
+func answerBeforePuback(t *testing.T) {
+	p := &peer{replies: [][]reply{
+		{
+			{res + "202/?retry-after=5&x&y=&z=%zz&$rid=ID", assigning},
+			{"PUBACK", ""},
+		},
+		{
+			{res + "200/?$rid=other", assigned}, {res + "200/?$rid=" + strconv.Itoa(first), assigned},
+			{"$dps/registrations/res",
+				""},
+			{res + "abc/?$rid=ID", ""}, {res + "200/", ""}, {"devices/x", ""}, {res + "200/?$rid=" + strings.Repeat("r", 100),
+				""},
+			{res + "429/?$rid=ID&retry-after=20", `{"errorCode":429001}`},
+			{"PUBACK", ""},
+		},
+		{{res + "200/?$rid=ID", assigned}},
+	}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		began := time.Now()
+		a, err := register(t, o, nil)
+		require.NoError(t, err)
+		require.Equal(t, "hub1.example.test", a.Hub)
+		require.GreaterOrEqual(t, time.Since(began), 25*time.Second)
+		require.Len(t, p.topics, 3)
+	})
+}
+
+// The loss of the connection is reported at once, and the registration goes on.
+func lostConnection(t *testing.T) {
+	p := &peer{replies: [][]reply{{{res + "202/?$rid=ID", assigning}}}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		var failures []error
+		began := time.Now()
+		_, err := register(t, o, &provisioning.Options{OnEvent: func(e provisioning.Event) {
+			if e.Err != nil && e.Step == provisioning.StepRetrying {
+				require.Equal(t, 2*time.Second, time.Since(began))
+				p.replies = [][]reply{{{res + "200/?$rid=ID", assigned}}}
+				failures = append(failures, e.Err)
+			}
+		}})
+		require.NoError(t, err)
+		require.Len(t, failures, 1)
+		require.ErrorIs(t, failures[0], transport.Network)
+		require.Contains(t, p.topics[2], "iotdps-get-operationstatus", "the operation is kept")
+	})
+}
+
+// The status of an answer counts, whatever its body says.
+func statusCounts(t *testing.T) {
+	p := &peer{replies: [][]reply{{{"PUBACK", ""}, {res + "401/?$rid=ID", assigned}}}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		_, err := register(t, o, nil)
+		require.ErrorIs(t, err, transport.Unauthorized)
+	})
+}
+
+func acknowledged(t *testing.T) {
+	p := &peer{replies: [][]reply{{{res + "202/?$rid=ID", assigning}}, {{res + "200/?$rid=ID", assigned}}}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		_, err := register(t, o, nil)
+		require.NoError(t, err)
+		require.Equal(t, []byte{1, 1}, p.qos, "QoS of register and poll")
+	})
+}
+
+func noAnswer(t *testing.T) {
+	p := &peer{replies: [][]reply{{{"PUBACK", ""}}, {{res + "200/?$rid=ID", assigned}}}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		began := time.Now()
+		var kinds []transport.Kind
+		_, err := register(t, o, &provisioning.Options{RequestTimeout: 7 * time.Second,
+			OnEvent: func(e provisioning.Event) {
+				if e.Err != nil {
+					kinds = append(kinds, transport.KindOf(e.Err))
+				}
+			}})
+		require.NoError(t, err)
+		require.Equal(t, []transport.Kind{transport.Timeout}, kinds)
+		require.Equal(t, 8*time.Second, time.Since(began))
+	})
+}
+
+// A service that stops reading holds an exchange no longer than the time limit, and leaves nothing
+// behind.
+func stuckService(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		before := testkit.Goroutines()
+		near, far := net.Pipe() // no buffer: a write waits for the reader
+		go func() {
+			buf := make([]byte, 1024)
+			_, _ = far.Read(buf)
+			_, _ = far.Write([]byte{0x20, 2, 0, 0})
+			_, _ = far.Read(buf)
+			_, _ = far.Write(suback())
+		}()
+		began := time.Now()
+		_, err := register(t, &netopt.Options{Plaintext: true,
+			Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }},
+			&provisioning.Options{Policy: retrypolicy.NoRetry{}, RequestTimeout: 5 * time.Second,
+				Payload: []byte(`"` + strings.Repeat("x", 60<<10) + `"`)})
+		require.Equal(t, transport.Timeout, transport.KindOf(errors.Unwrap(errors.Unwrap(err))), "%v", err)
+		require.LessOrEqual(t, time.Since(began), 6*time.Second)
+		_ = far.Close()
+		synctest.Wait()
+		require.Equal(t, before, testkit.Goroutines())
+	})
+}
+
+func contextEnds(t *testing.T) {
+	with(t, &peer{replies: [][]reply{nil}}, func(t *testing.T, o *netopt.Options) {
+		hang := *o
+		hang.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		for _, o := range []*netopt.Options{o, &hang} {
+			c, err := provisioning.New(identity(t), dpsmqtt.New(o), nil)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			began := time.Now()
+			_, err = c.Register(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, err, transport.Cancelled)
+			require.Equal(t, time.Second, time.Since(began))
+		}
+	})
+}
+
+func refusedLogins(t *testing.T) {
+	for code, kind := range map[byte]transport.Kind{1: transport.Unsupported, 2: transport.Unauthorized,
+		4: transport.Unauthorized,
+		5: transport.Unauthorized, 9: transport.Protocol} {
+		with(t, &peer{connack: code}, func(t *testing.T, o *netopt.Options) {
+			_, err := register(t, o, nil)
+			require.ErrorIs(t, err, kind)
+			refusal, ok := errors.AsType[*engine.ConnackError](err)
+			require.True(t, ok)
+			require.Equal(t, code, refusal.Code)
+			require.NotContains(t, err.Error(), "sig=")
+		})
+	}
+	for name, p := range map[string]*peer{"busy": {connack: 3}, "subscription": {suback: 0x80}} {
+		with(t, p, func(t *testing.T, o *netopt.Options) {
+			_, err := register(t, o, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
+			require.ErrorIs(t, err, transport.RetryExpired)
+			require.Equal(t, transport.Unavailable, transport.KindOf(errors.Unwrap(errors.Unwrap(err))), name)
+		})
+	}
+}
+
+// A peer that speaks another protocol, and one that breaks MQTT later.
+func oddPeers(t *testing.T) {
+	up := string(append([]byte{0x20, 2, 0, 0}, suback()...))
+	for name, row := range map[string]struct {
+		says string
+		kind transport.Kind
+	}{
+		"not MQTT":       {"HTTP/1.1 400 Bad Request\r\n\r\n", transport.Protocol},
+		"no CONNACK":     {string([]byte{0x40, 2, 0, 1}), transport.Protocol},
+		"second CONNACK": {up + string([]byte{0x20, 2, 0, 0}), transport.RetryExpired},
+		"QoS 2":          {up + string([]byte{0x34, 5, 0, 1, 'a', 0, 1}), transport.RetryExpired},
+		"huge":           {up + string([]byte{0x32, 0xff, 0xff, 0xff, 0x7f}), transport.RetryExpired},
+		"other SUBACK":   {string([]byte{0x20, 2, 0, 0, 0x90, 3, 0, 9, 1}), transport.RetryExpired},
+		"closes":         {"", transport.RetryExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				testkit.StartClock()
+				near, far := memconn.Pair("near", "far")
+				_, _ = far.Write([]byte(row.says))
+				if row.says == "" {
+					_ = far.Close()
+				}
+				_, err := register(t, &netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn,
+					error) {
+					return near, nil
+				}}, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
+				require.ErrorIs(t, err, row.kind, "%v", err)
+			})
+		})
+	}
+}
+
+func wrongOptions(t *testing.T) {
+	for field, o := range map[string]*netopt.Options{
+		"Addr": {Addr: "x"}, "WriteTimeout": {WriteTimeout: -1}, "ProductInfo": {ProductInfo: strings.Repeat("x", 5000)},
+	} {
+		_, err := register(t, o, nil)
+		require.ErrorIs(t, err, transport.Invalid, field)
+		require.ErrorContains(t, err, field)
+	}
 }

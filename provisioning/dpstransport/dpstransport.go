@@ -45,8 +45,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/internal/admission"
-	"github.com/hubline-iot/hubline/provisioning/internal/progress"
+	"github.com/hubline-iot/hubline/provisioning/internal/attempt"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -218,7 +217,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	}
 	signed := creds.Time()
 	wrapped := session{t: t, creds: creds, signed: signed, refused: new(atomic.Pointer[transport.Error])}
-	wrapped.sink = admission.Watch(cfg.Sink, wrapped.refusedLater)
+	wrapped.sink = attempt.Watch(cfg.Sink, wrapped.refusedLater)
 	own := *cfg
 	own.Creds, own.Sink = creds, wrapped.sink
 	s, err := t.transport.Dial(ctx, &own)
@@ -227,7 +226,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	}
 	t.failures, t.nameFailures, t.unasked = 0, 0, false
 	t.attempts = nil
-	if n := admission.TwinNumber(s); n != t.innerTwin { // package dpsrenew registers, too
+	if n := attempt.TwinNumber(s); n != t.innerTwin { // package dpscert registers, too
 		t.innerTwin = n
 		t.twin++
 	}
@@ -311,8 +310,8 @@ func (t *Transport) register(ctx context.Context, cfg *transport.Config) error {
 // attempt makes one attempt to register.
 func (t *Transport) attempt(ctx context.Context, cfg *transport.Config) (*provisioning.Assignment, time.Duration,
 	error) {
-	defer progress.Report(cfg.Progress)()
-	if err := progress.Wait(ctx, cfg, t.attempts.Spread()); err != nil {
+	defer attempt.Report(cfg.Progress)()
+	if err := attempt.Wait(ctx, cfg, t.attempts.Spread()); err != nil {
 		return nil, -1, err
 	}
 	return t.attempts.Next(ctx)

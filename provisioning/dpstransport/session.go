@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/provisioning/internal/admission"
+	"github.com/hubline-iot/hubline/provisioning/internal/attempt"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -16,7 +16,7 @@ type session struct {
 	twin    uint32
 	creds   *transport.Credentials
 	signed  time.Time // the wall clock at the Dial
-	sink    *admission.Sink
+	sink    *attempt.Sink
 	refused *atomic.Pointer[transport.Error] // the hub's refusal of a subscription
 }
 

@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/transport"
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // Transport returns a Transport around inner for device.New. With it the Tracer sees each attempt
-// to send a message of a Client. Where packages dpstransport or dpsrenew make transports, put it
+// to send a message of a Client. Where packages dpstransport or dpscert make transports, put it
 // around those that they are given, so that spans name the hub.
 func (t *Tracer) Transport(inner transport.Transport) transport.Transport { return &traced{t, inner} }
 

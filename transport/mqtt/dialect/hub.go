@@ -14,7 +14,7 @@ import (
 var (
 	// Hub has all: telemetry with all system properties, cloud-to-device messages, outputs and inputs
 	// of modules, the twin, direct methods, and requests for certificates, which package
-	// provisioning/dpsrenew makes. A module's messages are those of its inputs; a device's are
+	// provisioning/dpscert makes. A module's messages are those of its inputs; a device's are
 	// cloud-to-device messages.
 	Hub Dialect = hub{}
 	// HubTwinAndMethods has no requests for certificates, and neither outputs, inputs nor
