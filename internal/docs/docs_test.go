@@ -251,7 +251,7 @@ func documents(t *testing.T) []string {
 var importPaths = sync.OnceValues(func() (map[string]string, error) {
 	names := map[string]string{"nethttp": "net/http"}
 	for _, path := range []string{"bytes", "context", "crypto", "crypto/sha256", "crypto/tls", "encoding/hex",
-		"encoding/json", "errors", "fmt", "io", "log", "os", "strings", "sync", "sync/atomic", "testing",
+		"encoding/json", "errors", "fmt", "io", "log", "log/slog", "os", "strings", "sync", "sync/atomic", "testing",
 		"testing/synctest", "time", "github.com/stretchr/testify/require", "go.opentelemetry.io/otel/trace"} {
 		names[path[strings.LastIndex(path, "/")+1:]] = path
 	}
