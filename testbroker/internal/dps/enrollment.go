@@ -41,7 +41,7 @@ func (s *Service) Enroll(e dpsdata.Enrollment) (dpsdata.Enrollment, error) {
 	if err := checkEnrollment(e); err != nil {
 		return dpsdata.Enrollment{}, fmt.Errorf("testbroker: enroll %s: %w", e, err)
 	}
-	defer s.Net.Saved()
+	defer s.Net.Records.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.enrollments[fold(e.ID)] != nil {
@@ -233,7 +233,7 @@ func etagOf(changes int) string {
 // Replace replaces an enrollment if it has the ETag, which may be "*". Keys that a back end leaves
 // out stay, and so do settings that it cannot see in its version of the API.
 func (s *Service) Replace(e dpsdata.Enrollment, etag string, v Version) error {
-	defer s.Net.Saved()
+	defer s.Net.Records.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.enrollments[fold(e.ID)]
@@ -291,7 +291,7 @@ func (s *Service) Change(id string, change func(*dpsdata.Enrollment)) error {
 	if err := checkEnrollment(e); err != nil {
 		return fmt.Errorf("testbroker: change %s: %w", e, err)
 	}
-	defer s.Net.Saved()
+	defer s.Net.Records.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.enrollments[fold(id)]
@@ -307,7 +307,7 @@ func (s *Service) Change(id string, change func(*dpsdata.Enrollment)) error {
 // Delete removes an enrollment and the records of its registrations. The devices stay at their
 // hubs.
 func (s *Service) Delete(id string) error {
-	defer s.Net.Saved()
+	defer s.Net.Records.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.enrollments[fold(id)]

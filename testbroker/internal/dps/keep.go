@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // The tables of the service, by folded ids.
@@ -42,13 +41,13 @@ type operationRecord struct {
 }
 
 func (s *Service) addTables() {
-	s.Net.AddTable(hub.Table{Name: tableEnrollments, Record: s.enrollmentRecord, Restore: s.restoreEnrollment})
-	s.Net.AddTable(hub.Table{Name: tableRegistrations, Record: s.registrationRecord, Restore: s.restoreRegistration})
+	s.Net.Records.Add(tableEnrollments, s.enrollmentRecord, s.restoreEnrollment)
+	s.Net.Records.Add(tableRegistrations, s.registrationRecord, s.restoreRegistration)
 }
 
 // touchEnrollment and touchRegistration mark a record as changed. The caller may hold mu.
-func (s *Service) touchEnrollment(id string)   { s.Net.Touch(tableEnrollments, fold(id)) }
-func (s *Service) touchRegistration(id string) { s.Net.Touch(tableRegistrations, fold(id)) }
+func (s *Service) touchEnrollment(id string)   { s.Net.Records.Touch(tableEnrollments, fold(id)) }
+func (s *Service) touchRegistration(id string) { s.Net.Records.Touch(tableRegistrations, fold(id)) }
 
 func (s *Service) enrollmentRecord(key string) []byte {
 	s.mu.Lock()

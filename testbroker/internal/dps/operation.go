@@ -76,7 +76,7 @@ func (k *call) refuse(r dpsdata.Request, bad *Error) Answer {
 // log adds a request to the log and reports it.
 func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 	r.RegistrationID, r.APIVersion, r.Protocol, r.Connection = c.ID, c.APIVersion, c.Protocol, c.Connection
-	s.Net.Saved() // before the client learns of it
+	s.Net.Records.Saved() // before the client learns of it
 	r.Received, r.Status, r.RetryAfter = s.Net.Now(), a.Status, a.RetryAfter
 	s.note(r)
 	e := event.Event{
@@ -304,7 +304,7 @@ func (s *Service) Registrations() []dpsdata.Registration {
 // DeleteRegistration removes the record of a registration if it has the ETag, which may be "*". The
 // device stays at its hub.
 func (s *Service) DeleteRegistration(id, etag string) error {
-	defer s.Net.Saved()
+	defer s.Net.Records.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.records[fold(id)]

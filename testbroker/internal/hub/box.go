@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // A Box is one of the queues of an identity. They differ in their limits and topics only.
@@ -56,7 +57,7 @@ func (h *Hub) queueLocked(name queueName) *Queue {
 	q := h.queues[name.id.Device][name]
 	if q == nil {
 		q = &Queue{Hub: h, Limits: h.limits(name.box), id: name.id, box: name.box,
-			packetID: firstPacketID[name.box] - 1, log: history[*QueuedC2D]{keep: h.keep}}
+			packetID: firstPacketID[name.box] - 1, log: keep.History[*QueuedC2D]{Keep: h.keep}}
 		if h.queues[name.id.Device] == nil {
 			h.queues[name.id.Device] = make(map[queueName]*Queue)
 		}
@@ -77,7 +78,7 @@ func (h *Hub) forgetQueuesLocked(id Identity) {
 	of := h.queues[id.Device]
 	for _, b := range Boxes {
 		delete(of, queueName{id, b})
-		h.Touch(tableQueues, queueName{id, b}.key())
+		h.Records.Touch(tableQueues, queueName{id, b}.key())
 	}
 	if len(of) == 0 {
 		delete(h.queues, id.Device)

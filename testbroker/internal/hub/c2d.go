@@ -100,7 +100,7 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	}
 	h.Faults.Spend(who, h.Now(), sizeOfC2D(m))
 	h.Changed.Wake()
-	h.Saved()
+	h.Records.Saved()
 	return nil
 }
 

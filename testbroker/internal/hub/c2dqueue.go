@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // A Queue holds the C2D messages of one identity, or the messages to its inputs. It exists until
@@ -18,7 +19,7 @@ type Queue struct {
 	box    Box
 
 	mu       sync.Mutex // guards the fields below; held over writes, which never block, so that C2D messages stay in order
-	log      history[*QueuedC2D]
+	log      keep.History[*QueuedC2D]
 	waiting  []*QueuedC2D // messages without a final state, in the log or not
 	counts   [c2dStates]int
 	to       Receiver // the receiver, perhaps paused; nil = none
@@ -27,7 +28,7 @@ type Queue struct {
 	timer    *time.Timer // fires at the next end of a lock or expiry
 	stopped  bool        // the hub is closed or was reset: the messages are forgotten
 
-	events relay[event.Event] // state changes, in order
+	events keep.Relay[event.Event] // state changes, in order
 }
 
 // QueuedC2D is a C2D message in a queue.
@@ -71,12 +72,12 @@ func (q *Queue) add(m hubdata.C2D, input, topic string) error {
 		return ErrQueueFull
 	}
 	e := &QueuedC2D{C2DRecord: hubdata.C2DRecord{
-		DeviceID: q.id.Device, ModuleID: q.id.Module, Input: input, Sequence: q.log.total() + 1, C2D: m, Topic: topic,
+		DeviceID: q.id.Device, ModuleID: q.id.Module, Input: input, Sequence: q.log.Total() + 1, C2D: m, Topic: topic,
 		State:    hubdata.Enqueued,
 		Enqueued: now,
 	}, Expires: expires, generation: generation}
-	q.log.add(e)
-	q.Hub.Touch(tableQueues, queueName{q.id, q.box}.key())
+	q.log.Add(e)
+	q.Hub.Records.Touch(tableQueues, queueName{q.id, q.box}.key())
 	q.waiting = append(q.waiting, e)
 	q.counts[hubdata.Enqueued]++
 	q.noteLocked(e)
@@ -100,7 +101,7 @@ func (q *Queue) followsLocked(e *QueuedC2D) bool {
 func (q *Queue) noteLocked(e *QueuedC2D) {
 	q.touchLocked(e)
 	if q.Hub.onEvent != nil {
-		q.events.add(event.Event{
+		q.events.Add(event.Event{
 			Kind: queueEvents[q.box], Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module,
 			Name:   e.C2D.MessageID,
 			Detail: e.State.String(),
@@ -110,7 +111,7 @@ func (q *Queue) noteLocked(e *QueuedC2D) {
 
 // report delivers the queued events. It is called without mu, after a possible change.
 func (q *Queue) report() {
-	q.events.deliver(func(e event.Event) { q.Hub.Event(e, nil) })
+	q.events.Deliver(func(e event.Event) { q.Hub.Event(e, nil) })
 }
 
 func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
@@ -322,7 +323,7 @@ func (q *Queue) stop() {
 func (q *Queue) appendLog(all []hubdata.C2DRecord) []hubdata.C2DRecord {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, e := range q.log.entries {
+	for _, e := range q.log.Entries {
 		r := e.C2DRecord
 		r.C2D.Body, r.C2D.Properties = slices.Clone(r.C2D.Body), slices.Clone(r.C2D.Properties)
 		all = append(all, r)

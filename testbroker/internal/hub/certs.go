@@ -98,7 +98,7 @@ func (h *Hub) RootCAs() *x509.CertPool {
 
 // CAPEM returns the certificate of the authority that signed the hub's certificate, in PEM.
 func (h *Hub) CAPEM() []byte {
-	defer h.Saved()
+	defer h.Records.Saved()
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
 	h.authorityLocked()
@@ -220,7 +220,7 @@ func (h *Hub) certifyLocked() {
 
 func (h *Hub) templateLocked(name string) *x509.Certificate {
 	h.certs.serial++
-	h.Touch(tableCertificates, "")
+	h.Records.Touch(tableCertificates, "")
 	now := h.Now()
 	if real := time.Now(); real.Before(now) {
 		now = real // a hub whose clock is deliberately ahead must be refused only for its tokens

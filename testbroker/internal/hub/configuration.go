@@ -110,7 +110,7 @@ func (h *Hub) PutConfiguration(c Configuration, etag string) (*Configuration, er
 	s.changes++
 	c.Changes = s.changes
 	s.all[c.ID] = &c
-	h.Touch(TableConfigurations, c.ID)
+	h.Records.Touch(TableConfigurations, c.ID)
 	return &c, nil
 }
 
@@ -150,7 +150,7 @@ func (h *Hub) RemoveConfiguration(id, etag string) error {
 		return h.ServiceError(CodePreconditionFailed, "the etag of configuration %s is another", id)
 	}
 	delete(s.all, id)
-	h.Touch(TableConfigurations, id)
+	h.Records.Touch(TableConfigurations, id)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // notifyDigitalTwinLocked makes the notice of a change of a device's digital twin: the JSON patch
@@ -19,7 +20,7 @@ func (h *Hub) notifyDigitalTwinLocked(t *TwinState, before TwinView) {
 	steps := steps("", DigitalTwin(t.id.Device, before), DigitalTwin(t.id.Device, t.stateLocked()))
 	if len(steps) > 0 {
 		h.notifyAs(hubdata.DigitalTwinChangeEvents, t.id, "digitalTwinChangeNotification", "",
-			"application/json-patch+json", mustJSON(steps))
+			"application/json-patch+json", keep.MustJSON(steps))
 	}
 }
 

@@ -191,7 +191,7 @@ func (h *Hub) ReadEvents(all []EventMessage, partition int, from int64, n int) (
 	entries, changed := h.Events.log.Read(partition, from, n, make([]eventhub.Entry[eventRef], 0, n))
 	all, from = h.eventMessages(all, entries, from)
 	if changed == nil {
-		h.Saved()
+		h.Records.Saved()
 	}
 	return all, from, changed
 }
@@ -217,9 +217,9 @@ func (h *Hub) eventMessages(all []EventMessage, entries []eventhub.Entry[eventRe
 
 // atLocked returns a kept message by its number; nil if it is forgotten.
 func (l *telemetryLog) atLocked(number int) *hubdata.Message {
-	i := number - 1 - l.messages.forgotten
-	if i < 0 || i >= len(l.messages.entries) {
+	i := number - 1 - l.messages.Forgotten
+	if i < 0 || i >= len(l.messages.Entries) {
 		return nil
 	}
-	return &l.messages.entries[i].Message
+	return &l.messages.Entries[i].Message
 }

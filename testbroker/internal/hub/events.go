@@ -35,7 +35,7 @@ func (h *Hub) Event(e event.Event, c *Conn) {
 // are in the hub's store, if there is one. The caller holds no lock.
 func (h *Hub) Store(all ...hubdata.Message) {
 	h.Append(all...)
-	h.Saved()
+	h.Records.Saved()
 }
 
 // Append is Store without the wait for the hub's store. The caller calls Saved before it

@@ -5,21 +5,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// HistoryMoves adds n entries to a history. It returns how often the history moved to another
-// array, and the largest capacity of an array.
-func HistoryMoves(keep, n int) (moves, room int) {
-	l := history[int]{keep: keep}
-	for i := range n {
-		before := cap(l.entries)
-		l.add(i)
-		if cap(l.entries) > before {
-			moves++
-			room = max(room, cap(l.entries)+1)
-		}
-	}
-	return moves, room
-}
-
 func TokenFields(s string) (resource string, sig []byte, expires int64, err error) {
 	t, err := ParseToken(s)
 	return t.Resource, t.sig, t.expires, err

@@ -110,7 +110,7 @@ func (h *Hub) Take(m hubdata.Message, acknowledge func(FaultRequest), obey func(
 	}
 	f.Received = h.Now()
 	h.mu.Lock()
-	h.orders.add(&f)
+	h.orders.Add(&f)
 	h.mu.Unlock()
 	acknowledge(kind)
 	h.Changed.Wake()
@@ -154,8 +154,8 @@ func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault
 func (h *Hub) FaultMessages() []fault.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]fault.Message, len(h.orders.entries))
-	for i, f := range h.orders.entries {
+	all := make([]fault.Message, len(h.orders.Entries))
+	for i, f := range h.orders.Entries {
 		all[i] = *f
 	}
 	return all

@@ -181,7 +181,7 @@ var ErrIdentityExists = errors.New("identity is registered already")
 // Register adds an entry, for a module only if its device is registered and has fewer than
 // maxModules modules.
 func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
-	defer h.Saved()
+	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id.Module != "" {
@@ -204,7 +204,7 @@ func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
 func (h *Hub) Reregister(id Identity, r Registration, accept func(*Registration) bool) bool {
 	open, ok := h.replace(id, r, accept)
 	h.Expel(open, id.String(), ErrDisabled, Unauthorized)
-	h.Saved()
+	h.Records.Saved()
 	return ok
 }
 

@@ -54,7 +54,7 @@ func (h *Hub) joinTwin(t *TwinState) bool {
 		return false
 	}
 	patch := difference(c.desired.Tree, t.Desired.Tree)
-	t.changes.add(Change{t.Desired.version, notification(patch, t.Desired, false)})
+	t.changes.Add(Change{t.Desired.version, notification(patch, t.Desired, false)})
 	return true
 }
 

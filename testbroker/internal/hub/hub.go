@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 const (
@@ -113,7 +114,7 @@ type Hub struct {
 	calls       methodCalls
 	issuer      issuer
 	notices     [noticeKinds]Notices
-	saver       saver
+	Records     keep.Saver
 
 	jobs           jobs
 	transfers      transfers
@@ -140,7 +141,7 @@ type Hub struct {
 	queues      map[string]map[queueName]*Queue // by device id
 	cas         *x509.CertPool                  // trusted authorities of devices
 	standing    map[Identity]StandingFault
-	orders      history[*fault.Message]
+	orders      keep.History[*fault.Message]
 	twinOf      map[Identity]*TwinState // twins in use so far
 }
 
@@ -203,9 +204,9 @@ func New(o *Options) (*Hub, error) {
 	if err = h.initEvents(o.Events); err != nil {
 		return nil, err
 	}
-	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
-	h.orders.keep, h.removed.log.keep = h.keep, h.keep
-	h.issuer.log.keep, h.issuer.of = h.keep, make(map[Identity]*issuing)
+	h.calls.log.Keep, h.calls.answers.Keep = h.keep, h.keep
+	h.orders.Keep, h.removed.log.Keep = h.keep, h.keep
+	h.issuer.log.Keep, h.issuer.of = h.keep, make(map[Identity]*issuing)
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
 	}
@@ -218,7 +219,7 @@ func New(o *Options) (*Hub, error) {
 		q := &h.notices[kind]
 		q.hub, q.kind, q.unsettled = h, kind, make(map[int]*Notice)
 	}
-	h.saver.init(o.Store, h.storeFailed)
+	h.Records.Init(o.Store, h.storeFailed)
 	h.addRegistryTables()
 	h.addTwinTable()
 	h.addQueueTables()
@@ -255,7 +256,7 @@ func (h *Hub) Close() error {
 	for _, c := range open {
 		c.CutFor(ErrClosed) // the broker's own Close waits for the connection's reads
 	}
-	h.saver.release()
+	h.Records.Release()
 	h.Wg.Wait()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
@@ -266,7 +267,7 @@ func (h *Hub) Close() error {
 	for _, f := range h.Fronts {
 		errs = append(errs, f.Shutdown())
 	}
-	h.saver.end()
+	h.Records.End()
 	close(h.stopped)
 	return errors.Join(errs...)
 }

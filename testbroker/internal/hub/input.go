@@ -50,7 +50,7 @@ func (h *Hub) SendInput(module, input string, m hubdata.C2D) error {
 		return err
 	}
 	h.Changed.Wake()
-	h.Saved()
+	h.Records.Saved()
 	return nil
 }
 

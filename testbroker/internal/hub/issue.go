@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 const (
@@ -43,7 +44,7 @@ const (
 // An issuer has the requests for certificates.
 type issuer struct {
 	mu  sync.Mutex // guards the fields below; held over writes of answers, which never block
-	log history[hubdata.CertificateRequest]
+	log keep.History[hubdata.CertificateRequest]
 	of  map[Identity]*issuing
 }
 
@@ -73,14 +74,14 @@ type certificateFront interface{ TellCertificates(id Identity) }
 func (h *Hub) CertificateRequests() []hubdata.CertificateRequest {
 	h.issuer.mu.Lock()
 	defer h.issuer.mu.Unlock()
-	return slices.Clone(h.issuer.log.view())
+	return slices.Clone(h.issuer.log.View())
 }
 
 // clear empties the log.
 func (i *issuer) clear() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.log.clear()
+	i.log.Clear()
 	clear(i.of)
 }
 
@@ -310,7 +311,7 @@ func (k *certificateCase) issueLocked(w *issuing, csr *x509.CertificateRequest) 
 	if k.wrong != nil {
 		leaf = WrongLeaf(k.wrong, k.id.Device)
 	}
-	w.chain = mustJSON(struct {
+	w.chain = keep.MustJSON(struct {
 		Correlation  string   `json:"correlationId"`
 		Certificates [][]byte `json:"certificates"`
 	}{w.correlation, [][]byte{leaf, ca}})
@@ -355,7 +356,7 @@ func (r *Registration) accept(digests ...string) {
 
 // accepted returns the body of a 202.
 func (k *certificateCase) accepted(w *issuing) []byte {
-	return mustJSON(struct {
+	return keep.MustJSON(struct {
 		Correlation string `json:"correlationId"`
 		Expires     string `json:"operationExpires"`
 	}{w.correlation, w.expires.UTC().Format(TimeLayout)})
@@ -372,7 +373,7 @@ func (k *certificateCase) refusal(e *hubdata.ServiceError, retryAfter time.Durat
 	if e.Code == codeSigningRequest {
 		about.Error, about.Message = "CertificateSigningRequestInvalid", e.Message
 	}
-	return mustJSON(struct {
+	return keep.MustJSON(struct {
 		Code       int    `json:"errorCode"`
 		Message    string `json:"message"`
 		Tracking   string `json:"trackingId"`
@@ -394,7 +395,7 @@ func (k *certificateCase) recordLocked(status, code int) {
 	if k.body.Replace != nil {
 		r.Replace = *k.body.Replace
 	}
-	k.h.issuer.log.add(r)
+	k.h.issuer.log.Add(r)
 }
 
 // answer queues an answer.
@@ -431,7 +432,7 @@ func (k *certificateCase) answerLocked(w *issuing, status int, body []byte) {
 
 // tell sends the waiting answers to the device, if it listens.
 func (k *certificateCase) tell() {
-	k.h.Saved() // a certificate that the device gets opens connections also after a restart
+	k.h.Records.Saved() // a certificate that the device gets opens connections also after a restart
 	if f, ok := k.h.Fronts[hubdata.MQTT].(certificateFront); ok {
 		f.TellCertificates(k.id)
 	}

@@ -18,15 +18,6 @@ func strictJSON(body []byte, into any) error {
 	return d.Decode(into)
 }
 
-// mustJSON encodes a struct that always encodes.
-func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
 // digestOf returns the SHA-256 of a certificate as bytes in a string.
 func digestOf(der []byte) string {
 	digest := sha256.Sum256(der)

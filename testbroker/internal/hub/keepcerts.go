@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // tableCertificates has one record: the certificate authority.
@@ -19,7 +20,7 @@ type authorityRecord struct {
 }
 
 func (h *Hub) addCertificateTable() {
-	h.AddTable(Table{tableCertificates, h.authorityRecord, h.restoreAuthority})
+	h.Records.Add(tableCertificates, h.authorityRecord, h.restoreAuthority)
 }
 
 func (h *Hub) authorityRecord(string) []byte {
@@ -36,7 +37,7 @@ func (h *Hub) authorityRecord(string) []byte {
 	for _, cert := range h.certs.former {
 		r.Former = append(r.Former, cert.Raw)
 	}
-	return mustJSON(r)
+	return keep.MustJSON(r)
 }
 
 func (h *Hub) restoreAuthority(_ string, record []byte) error {
@@ -50,11 +51,11 @@ func (h *Hub) restoreAuthority(_ string, record []byte) error {
 	}
 	key, err := x509.ParsePKCS8PrivateKey(r.Key)
 	if err != nil {
-		return errRecord // the parser's text may have bytes of the key
+		return keep.ErrRecord // the parser's text may have bytes of the key
 	}
 	signer, ok := key.(*ecdsa.PrivateKey)
 	if !ok || !signer.PublicKey.Equal(ca.PublicKey) {
-		return errRecord
+		return keep.ErrRecord
 	}
 	if h.certs.given {
 		return nil // it goes before that of an earlier run

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"math"
 	"time"
 )
@@ -21,13 +22,13 @@ type feedbackState struct {
 }
 
 func (h *Hub) addFeedbackTable() {
-	h.AddTable(Table{tableFeedback, h.feedbackState, h.restoreFeedback})
+	h.Records.Add(tableFeedback, h.feedbackState, h.restoreFeedback)
 }
 
 // touchLocked marks a notice as changed.
 func (q *Notices) touchLocked(n *Notice) {
-	if q.kind == Feedback && q.hub.Stores() {
-		q.hub.Touch(tableFeedback, sequenceKey(n.Number))
+	if q.kind == Feedback && q.hub.Records.Stores() {
+		q.hub.Records.Touch(tableFeedback, sequenceKey(n.Number))
 	}
 }
 
@@ -43,7 +44,7 @@ func (h *Hub) feedbackState(key string) []byte {
 	if n == nil {
 		return nil
 	}
-	return mustJSON(feedbackState{n.Body, n.Enqueued, n.Deliveries})
+	return keep.MustJSON(feedbackState{n.Body, n.Enqueued, n.Deliveries})
 }
 
 // restoreFeedback makes a notice wait. A lock of the earlier run has ended with it.
@@ -60,7 +61,7 @@ func (h *Hub) restoreFeedback(key string, record []byte) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if number <= q.number || number > maxFeedback { // a store returns them in their order
-		return errRecord
+		return keep.ErrRecord
 	}
 	q.number = number
 	n := &Notice{Number: number, Body: r.Body, Enqueued: r.Enqueued, Deliveries: r.Deliveries}

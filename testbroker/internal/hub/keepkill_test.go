@@ -80,7 +80,7 @@ func TestFeedbackSurvives(t *testing.T) {
 			return h, h.Notices(Feedback)
 		}
 		kill := func(h *Hub) {
-			h.Saved()
+			h.Records.Saved()
 			s = maps.Clone(stores[h])
 		}
 		pull := func(q *Notices) Notice {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // The tables of the logs: the kept messages by their sequence numbers, and the number of the next
@@ -20,12 +21,12 @@ const maxEvents = 1 << 52
 
 func (h *Hub) addLogTable() {
 	h.log.touch, h.Events.touch = func(int) {}, func(int) {}
-	if h.saver.store != nil {
-		h.log.touch = func(sequence int) { h.Touch(tableMessages, sequenceKey(sequence)) }
-		h.Events.touch = func(partition int) { h.Touch(tablePartitions, sequenceKey(partition)) }
+	if h.Records.Stores() {
+		h.log.touch = func(sequence int) { h.Records.Touch(tableMessages, sequenceKey(sequence)) }
+		h.Events.touch = func(partition int) { h.Records.Touch(tablePartitions, sequenceKey(partition)) }
 	}
-	h.AddTable(Table{tableMessages, h.messageRecord, h.restoreMessage})
-	h.AddTable(Table{tablePartitions, h.partitionRecord, h.restorePartition})
+	h.Records.Add(tableMessages, h.messageRecord, h.restoreMessage)
+	h.Records.Add(tablePartitions, h.partitionRecord, h.restorePartition)
 }
 
 func (h *Hub) messageRecord(key string) []byte {
@@ -39,7 +40,7 @@ func (h *Hub) messageRecord(key string) []byte {
 	if m == nil {
 		return nil
 	}
-	return mustJSON(m)
+	return keep.MustJSON(m)
 }
 
 // restoreMessage adds a message to the log. The first one has the number of the oldest kept one.
@@ -55,11 +56,11 @@ func (h *Hub) restoreMessage(key string, record []byte) error {
 	from := h.originOf(SenderOf(&m))
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	if l := &h.log.messages; len(l.entries) == 0 {
-		l.forgotten = sequence - 1
+	if l := &h.log.messages; len(l.Entries) == 0 {
+		l.Forgotten = sequence - 1
 	}
-	if sequence != h.log.messages.total()+1 || m.Sequence != sequence {
-		return errRecord
+	if sequence != h.log.messages.Total()+1 || m.Sequence != sequence {
+		return keep.ErrRecord
 	}
 	h.log.addLocked(m, from)
 	return nil
@@ -71,7 +72,7 @@ func (h *Hub) partitionRecord(key string) []byte {
 	if err != nil || partition >= h.Events.Partitions {
 		return nil
 	}
-	return mustJSON(h.Events.log.Next(partition))
+	return keep.MustJSON(h.Events.log.Next(partition))
 }
 
 // restorePartition numbers the events of a partition anew, so that the next one has the number
@@ -87,7 +88,7 @@ func (h *Hub) restorePartition(key string, record []byte) error {
 		return err
 	}
 	if next < 0 || next > maxEvents {
-		return errRecord
+		return keep.ErrRecord
 	}
 	if partition < h.Events.Partitions {
 		h.Events.log.Renumber(partition, next)
@@ -98,7 +99,7 @@ func (h *Hub) restorePartition(key string, record []byte) error {
 func parsePartition(key string) (int, error) {
 	n, err := strconv.ParseUint(key, 16, 31)
 	if err != nil || len(key) != 16 {
-		return 0, errRecord
+		return 0, keep.ErrRecord
 	}
 	return int(n), nil
 }

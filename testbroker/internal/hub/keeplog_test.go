@@ -11,6 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
+type recordName struct{ table, key string }
+
 // records are a Store in memory.
 type records map[recordName][]byte
 

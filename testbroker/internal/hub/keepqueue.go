@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // The tables of queues: the waiting messages by queue and sequence number, and the numbers of the
@@ -26,8 +27,8 @@ type waitingRecord struct {
 }
 
 func (h *Hub) addQueueTables() {
-	h.AddTable(Table{tableQueues, h.queueRecord, h.restoreQueue})
-	h.AddTable(Table{tableWaiting, h.waitingRecord, h.restoreWaiting})
+	h.Records.Add(tableQueues, h.queueRecord, h.restoreQueue)
+	h.Records.Add(tableWaiting, h.waitingRecord, h.restoreWaiting)
 }
 
 // key returns the name of a queue: its box, and its identity, which has no second slash.
@@ -37,7 +38,7 @@ func parseQueue(key string) (queueName, error) {
 	box, id, ok := strings.Cut(key, "/")
 	n, err := strconv.Atoi(box)
 	if !ok || err != nil || n < 0 || n >= len(Boxes) {
-		return queueName{}, errRecord
+		return queueName{}, keep.ErrRecord
 	}
 	return queueName{SplitIdentity(id), Box(n)}, nil
 }
@@ -51,17 +52,17 @@ func sequenceKey(n int) string {
 func parseSequence(key string) (int, error) {
 	n, err := strconv.ParseInt(key, 16, strconv.IntSize)
 	if err != nil || n < 1 || len(key) != 16 {
-		return 0, errRecord
+		return 0, keep.ErrRecord
 	}
 	return int(n), nil
 }
 
 // touchLocked marks a message of the queue as changed.
 func (q *Queue) touchLocked(e *QueuedC2D) {
-	if q.Hub.saver.store == nil {
+	if !q.Hub.Records.Stores() {
 		return
 	}
-	q.Hub.Touch(tableWaiting, queueName{q.id, q.box}.key()+"/"+sequenceKey(e.Sequence))
+	q.Hub.Records.Touch(tableWaiting, queueName{q.id, q.box}.key()+"/"+sequenceKey(e.Sequence))
 }
 
 // queueRecord returns the last sequence number of a queue.
@@ -76,7 +77,7 @@ func (h *Hub) queueRecord(key string) []byte {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return mustJSON(q.log.total())
+	return keep.MustJSON(q.log.Total())
 }
 
 // restoreQueue makes a queue. Its log begins after the last message of the earlier run.
@@ -95,7 +96,7 @@ func (h *Hub) restoreQueue(key string, record []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q := h.queueLocked(name)
-	q.log.forgotten = max(total, 0)
+	q.log.Forgotten = max(total, 0)
 	return nil
 }
 
@@ -116,7 +117,7 @@ func (h *Hub) waitingRecord(key string) []byte {
 		return nil
 	}
 	e := q.waiting[i]
-	return mustJSON(waitingRecord{e.C2DRecord, e.Expires, e.generation})
+	return keep.MustJSON(waitingRecord{e.C2DRecord, e.Expires, e.generation})
 }
 
 // parseWaiting returns the queue and the number in the key of a waiting message.
@@ -144,8 +145,8 @@ func (h *Hub) restoreWaiting(key string, record []byte) error {
 		return nil
 	}
 	q := h.PresentQueue(name.id, name.box)
-	if q == nil || sequence > q.log.total() {
-		return errRecord
+	if q == nil || sequence > q.log.Total() {
+		return keep.ErrRecord
 	}
 	e := &QueuedC2D{C2DRecord: r.C2DRecord, Expires: r.Expires, generation: r.Generation}
 	e.State, e.Sequence, e.PacketID, e.LockToken, e.Connection = hubdata.Enqueued, sequence, 0, "", 0
@@ -153,9 +154,9 @@ func (h *Hub) restoreWaiting(key string, record []byte) error {
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, e)
 	q.counts[hubdata.Enqueued]++
-	if q.log.keep == 0 || len(q.log.entries) < q.log.keep {
-		q.log.entries = append(q.log.entries, e)
-		q.log.forgotten--
+	if q.log.Keep == 0 || len(q.log.Entries) < q.log.Keep {
+		q.log.Entries = append(q.log.Entries, e)
+		q.log.Forgotten--
 	}
 	return nil
 }

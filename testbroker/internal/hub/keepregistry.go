@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // The tables of the registry: devices and modules by name, policies by name, and one record of
@@ -33,13 +34,13 @@ type countsRecord struct {
 }
 
 func (h *Hub) addRegistryTables() {
-	h.AddTable(Table{tableDevices, h.deviceRecord, h.restoreDevice})
-	h.AddTable(Table{tablePolicies, h.policyRecord, h.restorePolicy})
-	h.AddTable(Table{tableCounts, h.countsRecord, h.restoreCounts})
+	h.Records.Add(tableDevices, h.deviceRecord, h.restoreDevice)
+	h.Records.Add(tablePolicies, h.policyRecord, h.restorePolicy)
+	h.Records.Add(tableCounts, h.countsRecord, h.restoreCounts)
 }
 
 // touchDevice marks an entry of the registry as changed. The caller may hold any lock.
-func (h *Hub) touchDevice(id Identity) { h.Touch(tableDevices, id.String()) }
+func (h *Hub) touchDevice(id Identity) { h.Records.Touch(tableDevices, id.String()) }
 
 func (h *Hub) deviceRecord(key string) []byte {
 	h.mu.Lock()
@@ -48,7 +49,7 @@ func (h *Hub) deviceRecord(key string) []byte {
 	if r == nil {
 		return nil
 	}
-	return mustJSON(deviceRecord{*r, digestBytes(r.Thumbprints), digestBytes(r.Issued)})
+	return keep.MustJSON(deviceRecord{*r, digestBytes(r.Thumbprints), digestBytes(r.Issued)})
 }
 
 func (h *Hub) restoreDevice(key string, record []byte) error {
@@ -70,7 +71,7 @@ func (h *Hub) policyRecord(key string) []byte {
 	if !ok {
 		return nil
 	}
-	return mustJSON(policyRecord{p.keys, p.rights})
+	return keep.MustJSON(policyRecord{p.keys, p.rights})
 }
 
 func (h *Hub) restorePolicy(key string, record []byte) error {
@@ -87,7 +88,7 @@ func (h *Hub) restorePolicy(key string, record []byte) error {
 func (h *Hub) countsRecord(string) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return mustJSON(countsRecord{h.entries, h.generations})
+	return keep.MustJSON(countsRecord{h.entries, h.generations})
 }
 
 func (h *Hub) restoreCounts(_ string, record []byte) error {
@@ -111,7 +112,7 @@ func (h *Hub) orphaned(table, key string, id Identity) bool {
 	if h.Registered(id) {
 		return false
 	}
-	h.Touch(table, key)
+	h.Records.Touch(table, key)
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // The tables of the storage account: its key, its containers by name, and their files by container
@@ -43,20 +44,20 @@ type filePart struct {
 }
 
 func (h *Hub) addStorageTables() {
-	h.AddTable(Table{tableAccount, h.accountRecord, h.restoreAccount})
-	h.AddTable(Table{tableContainers, h.Containers.containerRecord, h.Containers.restoreContainer})
-	h.AddTable(Table{tableFiles, h.Containers.fileRecord, h.Containers.restoreFile})
-	if h.saver.store != nil {
-		h.Containers.touch = h.Touch
+	h.Records.Add(tableAccount, h.accountRecord, h.restoreAccount)
+	h.Records.Add(tableContainers, h.Containers.containerRecord, h.Containers.restoreContainer)
+	h.Records.Add(tableFiles, h.Containers.fileRecord, h.Containers.restoreFile)
+	if h.Records.Stores() {
+		h.Containers.touch = h.Records.Touch
 	}
 }
 
-func (h *Hub) accountRecord(string) []byte { return mustJSON(h.UploadTable.Store.Keys.key[:]) }
+func (h *Hub) accountRecord(string) []byte { return keep.MustJSON(h.UploadTable.Store.Keys.key[:]) }
 
 func (h *Hub) restoreAccount(_ string, record []byte) error {
 	var key []byte
 	if err := json.Unmarshal(record, &key); err != nil || len(key) != len(h.UploadTable.Store.Keys.key) {
-		return errRecord // the parser's text may have bytes of the key
+		return keep.ErrRecord // the parser's text may have bytes of the key
 	}
 	copy(h.UploadTable.Store.Keys.key[:], key)
 	return nil
@@ -69,7 +70,7 @@ func (c *Containers) containerRecord(name string) []byte {
 	if one == nil {
 		return nil
 	}
-	return mustJSON(containerRecord{one.ETag, one.Modified, one.Metadata, one.owners})
+	return keep.MustJSON(containerRecord{one.ETag, one.Modified, one.Metadata, one.owners})
 }
 
 func (c *Containers) restoreContainer(name string, record []byte) error {
@@ -78,7 +79,7 @@ func (c *Containers) restoreContainer(name string, record []byte) error {
 		return err
 	}
 	if !ValidContainerName(name) || name == Container {
-		return errRecord
+		return keep.ErrRecord
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +105,7 @@ func (c *Containers) fileRecord(key string) []byte {
 	for _, part := range file.Blocks {
 		r.Parts = append(r.Parts, filePart{part.ID, part.Size})
 	}
-	head := mustJSON(r)
+	head := keep.MustJSON(r)
 	out := make([]byte, 0, 4+len(head)+int(file.Size))
 	out = append(binary.BigEndian.AppendUint32(out, uint32(len(head))), head...)
 	for _, part := range file.Blocks {
@@ -117,19 +118,19 @@ func (c *Containers) restoreFile(key string, record []byte) error {
 	container, name, _ := strings.Cut(key, "/")
 	r, content, err := parseFile(record)
 	if err != nil || r.Name != name || !ValidBlobName(name) || !IsXML(name) {
-		return errRecord
+		return keep.ErrRecord
 	}
 	file := r.Blob
 	for _, p := range r.Parts {
 		if p.Size < 0 || p.Size > int64(len(content)) {
-			return errRecord
+			return keep.ErrRecord
 		}
 		file.Blocks = append(file.Blocks, hubdata.BlobBlock{ID: p.ID, Size: p.Size,
 			SHA256: sha256.Sum256(content[:p.Size]), Content: bytes.Clone(content[:p.Size])})
 		content = content[p.Size:]
 	}
 	if len(content) > 0 {
-		return errRecord
+		return keep.ErrRecord
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,11 +155,11 @@ func (c *Containers) restoreFile(key string, record []byte) error {
 // parseFile parses the record of a file.
 func parseFile(record []byte) (r fileRecord, content []byte, err error) {
 	if len(record) < 4 {
-		return r, nil, errRecord
+		return r, nil, keep.ErrRecord
 	}
 	n, rest := int64(binary.BigEndian.Uint32(record)), record[4:]
 	if n > int64(len(rest)) {
-		return r, nil, errRecord
+		return r, nil, keep.ErrRecord
 	}
 	err = json.Unmarshal(rest[:n], &r)
 	return r, rest[n:], err

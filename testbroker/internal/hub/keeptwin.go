@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // tableTwins has the twins by the names of their identities.
@@ -34,11 +35,11 @@ type stampRecord struct {
 }
 
 func (h *Hub) addTwinTable() {
-	h.AddTable(Table{tableTwins, h.twinRecord, h.restoreTwin})
+	h.Records.Add(tableTwins, h.twinRecord, h.restoreTwin)
 }
 
 // touchTwin marks a twin as changed. The caller may hold any lock.
-func (h *Hub) touchTwin(t *TwinState) { h.Touch(tableTwins, t.id.String()) }
+func (h *Hub) touchTwin(t *TwinState) { h.Records.Touch(tableTwins, t.id.String()) }
 
 func (h *Hub) twinRecord(key string) []byte {
 	h.mu.Lock()
@@ -49,7 +50,7 @@ func (h *Hub) twinRecord(key string) []byte {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return mustJSON(twinRecord{t.Desired.record(), t.Reported.record(), t.Tags.record(), t.Version, t.Etag, t.Model})
+	return keep.MustJSON(twinRecord{t.Desired.record(), t.Reported.record(), t.Tags.record(), t.Version, t.Etag, t.Model})
 }
 
 func (h *Hub) restoreTwin(key string, record []byte) error {
@@ -58,7 +59,7 @@ func (h *Hub) restoreTwin(key string, record []byte) error {
 		return err
 	}
 	t := &TwinState{id: SplitIdentity(key), Version: r.Version, Etag: r.Etag, Model: r.Model}
-	t.requests = history[*hubdata.TwinRequest]{keep: h.keep}
+	t.requests = keep.History[*hubdata.TwinRequest]{Keep: h.keep}
 	for _, part := range []struct {
 		to    *Section
 		from  *sectionRecord
@@ -72,7 +73,7 @@ func (h *Hub) restoreTwin(key string, record []byte) error {
 		}
 		stamp := part.from.Stamp.stamp()
 		if !stamped(tree, stamp) {
-			return errRecord
+			return keep.ErrRecord
 		}
 		*part.to = Section{tree, stamp, part.from.Version, part.limit}
 	}

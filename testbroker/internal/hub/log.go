@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // telemetryLog holds the messages in order of arrival.
@@ -14,15 +15,15 @@ type telemetryLog struct {
 	events *EventLog // never nil; set once
 
 	mu        sync.Mutex
-	messages  history[*storedMessage]
+	messages  keep.History[*storedMessage]
 	copies    map[uint64]copies // of messages with an id, by the hash of a messageKey
 	seed      maphash.Seed
-	conflicts history[hubdata.Conflict]
+	conflicts keep.History[hubdata.Conflict]
 	touch     func(sequence int) // marks a message as added or forgotten
 }
 
 func (l *telemetryLog) init(keep int) {
-	l.messages.keep, l.conflicts.keep = keep, keep
+	l.messages.Keep, l.conflicts.Keep = keep, keep
 	l.copies, l.seed = make(map[uint64]copies), maphash.MakeSeed()
 }
 
@@ -51,7 +52,7 @@ func (l *telemetryLog) hashOf(m *hubdata.Message) uint64 { return maphash.Compar
 func (l *telemetryLog) add(m hubdata.Message, from origin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m.Sequence = l.messages.total() + 1
+	m.Sequence = l.messages.Total() + 1
 	l.addLocked(m, from)
 	l.touch(m.Sequence)
 }
@@ -62,7 +63,7 @@ func (l *telemetryLog) addLocked(m hubdata.Message, from origin) {
 		l.compareLocked(&m)
 	}
 	kept := &storedMessage{m, from}
-	old, forgot := l.messages.add(kept)
+	old, forgot := l.messages.Add(kept)
 	if forgot {
 		l.events.forgetLocked(&old.Message)
 		if old.MessageID != "" {
@@ -85,7 +86,7 @@ func (l *telemetryLog) compareLocked(m *hubdata.Message) {
 	case first == nil || keyOf(first) != keyOf(m): // another one with the same hash is not watched further
 		c.first = m.Sequence
 	case !bytes.Equal(first.Body, m.Body):
-		l.conflicts.add(hubdata.Conflict{First: *first, Second: *m})
+		l.conflicts.Add(hubdata.Conflict{First: *first, Second: *m})
 		return
 	}
 	c.last = m.Sequence
@@ -108,7 +109,7 @@ func (l *telemetryLog) forgetLocked(old *hubdata.Message) {
 // messages that are forgotten later.
 func (l *telemetryLog) view() []hubdata.Message {
 	l.mu.Lock()
-	kept := l.messages.view()
+	kept := l.messages.View()
 	l.mu.Unlock()
 	all := make([]hubdata.Message, len(kept))
 	for i, m := range kept {
@@ -127,7 +128,7 @@ type reading struct {
 // the new ones.
 func (r *reading) update(l *telemetryLog) {
 	l.mu.Lock()
-	kept := l.messages.view()
+	kept := l.messages.View()
 	l.mu.Unlock()
 	for len(r.kept) > 0 && (len(kept) == 0 || r.kept[0] != kept[0]) {
 		r.kept, r.all = r.kept[1:], r.all[1:]
@@ -152,7 +153,7 @@ func (h *Hub) Messages() []hubdata.Message {
 func (h *Hub) Len() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	return h.log.messages.total()
+	return h.log.messages.Total()
 }
 
 // Forgotten returns how many stored messages the hub has dropped from the log: none without
@@ -160,7 +161,7 @@ func (h *Hub) Len() int {
 func (h *Hub) Forgotten() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	return h.log.messages.forgotten
+	return h.log.messages.Forgotten
 }
 
 // Conflicts returns the pairs of messages that have the same sender and message id, but different
@@ -168,7 +169,7 @@ func (h *Hub) Forgotten() int {
 func (h *Hub) Conflicts() []hubdata.Conflict {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	all := append([]hubdata.Conflict(nil), h.log.conflicts.entries...)
+	all := append([]hubdata.Conflict(nil), h.log.conflicts.Entries...)
 	for i, c := range all {
 		all[i] = hubdata.Conflict{First: cloneMessage(c.First), Second: cloneMessage(c.Second)}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 const defaultResponseTimeout = 30 * time.Second
@@ -17,10 +18,10 @@ const defaultResponseTimeout = 30 * time.Second
 // methodCalls holds the method calls.
 type methodCalls struct {
 	mu      sync.Mutex // guards the fields below and all calls; never held over a write or an event
-	log     history[*methodCall]
+	log     keep.History[*methodCall]
 	open    map[*methodCall]struct{} // calls that have not ended
 	named   map[callName]*methodCall // calls in log, or not returned, that have a request id
-	answers history[*hubdata.MethodAnswer]
+	answers keep.History[*hubdata.MethodAnswer]
 	count   uint64 // request ids so far
 }
 
@@ -66,7 +67,7 @@ func (h *Hub) invoke(
 		id:           who, ended: make(chan struct{}), local: local,
 	}
 	h.calls.mu.Lock()
-	if old, forgot := h.calls.log.add(call); forgot {
+	if old, forgot := h.calls.log.Add(call); forgot {
 		old.forgotten = true
 		h.calls.releaseLocked(old)
 	}
@@ -368,7 +369,7 @@ func (h *Hub) noteAnswer(c *Conn, call *methodCall, a *hubdata.MethodAnswer, ref
 	default:
 		a.Fate = hubdata.AnswerLate
 	}
-	h.calls.answers.add(a)
+	h.calls.answers.Add(a)
 }
 
 // DisplaceCalls ends the open calls that were sent to an identity on a connection that another has
@@ -390,7 +391,7 @@ func (h *Hub) MethodLog(device string) []hubdata.MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
 	var all []hubdata.MethodRecord
-	for _, call := range h.calls.log.entries {
+	for _, call := range h.calls.log.Entries {
 		if call.id.Matches(device) {
 			r := call.MethodRecord
 			r.Payload, r.Result.Payload = slices.Clone(r.Payload), slices.Clone(r.Result.Payload)
@@ -406,7 +407,7 @@ func (h *Hub) MethodAnswers(device string) []hubdata.MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
 	var all []hubdata.MethodAnswer
-	for _, a := range h.calls.answers.entries {
+	for _, a := range h.calls.answers.Entries {
 		if (Identity{a.DeviceID, a.ModuleID}).Matches(device) {
 			r := *a
 			r.Payload = slices.Clone(r.Payload)

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // feedbackRecord is the outcome of a C2D message as back ends get it.
@@ -19,7 +20,7 @@ type feedbackRecord struct {
 
 // feedback adds the outcome of a C2D message to the queue for back ends.
 func (h *Hub) feedback(e *QueuedC2D) {
-	h.notices[Feedback].add(mustJSON([]feedbackRecord{{
+	h.notices[Feedback].add(keep.MustJSON([]feedbackRecord{{
 		OriginalMessageID: e.C2D.MessageID, Description: e.Feedback, StatusCode: e.Feedback,
 		DeviceGenerationID: e.generation, DeviceID: e.DeviceID, ModuleID: e.ModuleID,
 		EnqueuedTimeUTC: TimeText(e.Ended),
@@ -46,7 +47,7 @@ func (h *Hub) NotifyUpload(up hubdata.Upload, host string) {
 		stored = file.Stored
 	}
 	at := url.URL{Scheme: "https", Host: host, Path: "/" + Container + "/" + up.Blob}
-	h.notices[FileNotifications].add(mustJSON(fileNotification{
+	h.notices[FileNotifications].add(keep.MustJSON(fileNotification{
 		DeviceID: up.DeviceID, BlobURI: at.String(), BlobName: up.Blob, LastUpdatedTime: TimeText(stored),
 		BlobSizeInBytes: up.Size, EnqueuedTimeUTC: TimeText(h.Now()),
 	}))

@@ -36,7 +36,7 @@ func (h *Hub) notifyAs(source hubdata.EventSource, id Identity, schema, operatio
 		hubdata.Property{Name: "operationTimestamp", Value: now.UTC().Format(TimeLayout)})
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	h.Events.add(id.Device, now, eventRef{notice: &notice{h.log.messages.total(), source, m}})
+	h.Events.add(id.Device, now, eventRef{notice: &notice{h.log.messages.Total(), source, m}})
 }
 
 // connectionNotices maps the kinds of events to the operations of their notices, by whether a

@@ -28,7 +28,7 @@ func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, e
 	if len(rights) == 0 {
 		all = hubdata.DeviceConnect
 	}
-	defer h.Saved()
+	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.policies[name]; ok {
@@ -36,7 +36,7 @@ func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, e
 	}
 	keys := h.newKeysLocked("policy/" + name)
 	h.policies[name] = policy{keys, all}
-	h.Touch(tablePolicies, name)
+	h.Records.Touch(tablePolicies, name)
 	return hubdata.Policy{HostName: h.Host, Name: name, PrimaryKey: keys.Primary, SecondaryKey: keys.Secondary}, nil
 }
 

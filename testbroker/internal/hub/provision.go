@@ -14,7 +14,7 @@ func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
 	if err := CheckID("device", id.Device); err != nil {
 		return false, err
 	}
-	defer h.Saved()
+	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -49,7 +49,7 @@ func (h *Hub) AdoptTwin(id Identity, v TwinView) error {
 	if err != nil {
 		return err
 	}
-	defer h.Saved()
+	defer h.Records.Saved()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Desired, t.Reported, t.Tags, t.Model = v.Desired, v.Reported, v.Tags, v.Model

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 var (
@@ -60,7 +61,7 @@ func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
 }
 
 func (h *Hub) add(id Identity, r Registration) (hubdata.Device, error) {
-	defer h.Saved()
+	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id.Module != "" && h.registry[Identity{Device: id.Device}] == nil {
@@ -79,7 +80,7 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 		r.Keys = h.newKeysLocked("identity/" + id.String())
 	}
 	h.entries++
-	h.Touch(tableCounts, "")
+	h.Records.Touch(tableCounts, "")
 	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
 	h.enterLocked(id, &r)
 	h.touchDevice(id)
@@ -118,7 +119,7 @@ func (h *Hub) newKeysLocked(owner string) KeyPair {
 		return KeyPair{randomKey(), randomKey()}
 	}
 	h.generations[owner]++
-	h.Touch(tableCounts, "")
+	h.Records.Touch(tableCounts, "")
 	derive := func(which string) string {
 		return base64.StdEncoding.EncodeToString(derived(h.Seed, "%s\n%s\n%d", which, owner, h.generations[owner]))
 	}
@@ -168,7 +169,7 @@ func (h *Hub) SetKeys(id, primary, secondary string) error {
 			return fmt.Errorf("testbroker: %w", err)
 		}
 	}
-	defer h.Saved()
+	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.registry[SplitIdentity(id)]
@@ -212,7 +213,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	}
 	h.mu.Unlock()
 	h.Expel(open, deviceID, ErrDisabled, "amqp:unauthorized-access")
-	h.Saved()
+	h.Records.Saved()
 	return nil
 }
 
@@ -251,7 +252,7 @@ func (h *Hub) RemoveDevice(id string) error {
 	h.forgetCertificates(gone)
 	h.Purge(id, Boxes[:]...)
 	h.noteRemoved(gone)
-	h.Saved()
+	h.Records.Saved()
 	return nil
 }
 
@@ -288,7 +289,7 @@ func (h *Hub) familyLocked(id Identity) (all []Identity) {
 
 // removals are the latest removals of identities, and how many of these each identity has.
 type removals struct {
-	log   history[Identity]
+	log   keep.History[Identity]
 	times map[Identity]int
 }
 
@@ -296,7 +297,7 @@ type removals struct {
 // old.
 func (r *removals) add(id Identity) (old Identity, last bool) {
 	r.times[id]++
-	old, forgot := r.log.add(id)
+	old, forgot := r.log.Add(id)
 	if !forgot {
 		return old, false
 	}
@@ -308,7 +309,7 @@ func (r *removals) add(id Identity) (old Identity, last bool) {
 }
 
 func (r *removals) clear() {
-	r.log.clear()
+	r.log.Clear()
 	clear(r.times)
 }
 

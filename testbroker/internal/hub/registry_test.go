@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // The tables by device have what a search of the registry finds, and nothing of what is gone.
@@ -76,7 +77,7 @@ func (h *Hub) checkTables(t *testing.T) {
 // The hub drops its records of a removed identity with the last of its removals, not with an
 // earlier one.
 func TestTheLastRemovalOfAnIdentityIsTold(t *testing.T) {
-	r := removals{log: history[Identity]{keep: 2}, times: map[Identity]int{}}
+	r := removals{log: keep.History[Identity]{Keep: 2}, times: map[Identity]int{}}
 	a, b := Identity{Device: "a"}, Identity{Device: "b"}
 	for i, c := range []struct {
 		add, old Identity

@@ -70,19 +70,19 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
-	h.ClearTables(tableMessages, tablePartitions, tableQueues, tableWaiting, tableFeedback, tableTwins,
+	h.Records.Clear(tableMessages, tablePartitions, tableQueues, tableWaiting, tableFeedback, tableTwins,
 		TableConfigurations)
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}
 	clear(h.twinOf)
 	clear(h.standing)
-	h.orders.clear()
+	h.orders.Clear()
 	h.removed.clear()
 	h.resetting = nil
 	h.mu.Unlock()
 	close(through)
-	h.Saved()
+	h.Records.Saved()
 	h.Event(event.Event{Kind: event.HubReset}, nil)
 	h.Changed.Wake()
 }
@@ -91,8 +91,8 @@ func (h *Hub) Reset() {
 func (l *telemetryLog) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.messages.clear()
-	l.conflicts.clear()
+	l.messages.Clear()
+	l.conflicts.Clear()
 	clear(l.copies)
 	l.events.log.Clear()
 }
@@ -109,9 +109,9 @@ func (f *Faults) clear() {
 func (m *methodCalls) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	calls := m.log.entries
-	m.log.clear()
-	m.log.entries = slices.DeleteFunc(calls, func(c *methodCall) bool {
+	calls := m.log.Entries
+	m.log.Clear()
+	m.log.Entries = slices.DeleteFunc(calls, func(c *methodCall) bool {
 		_, open := m.open[c]
 		return !open
 	})
@@ -119,13 +119,13 @@ func (m *methodCalls) clear() {
 		_, open := m.open[c]
 		return !open
 	})
-	m.answers.clear()
+	m.answers.Clear()
 }
 
 // clear forgets all uploads and files. Their upload URIs become invalid.
 func (u *UploadTable) clear() {
 	u.mu.Lock()
-	u.all.clear()
+	u.all.Clear()
 	u.reported = 0
 	u.mu.Unlock()
 	k := &u.Store.Keys

@@ -13,7 +13,7 @@ const maxFormer = 16
 
 // RotateCertificate makes a new certificate authority and a certificate of it for the listeners.
 func (h *Hub) RotateCertificate() {
-	defer h.Saved()
+	defer h.Records.Saved()
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
 	h.authorityLocked()

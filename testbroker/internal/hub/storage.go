@@ -21,7 +21,7 @@ func (h *Hub) ContainerURL(addr, name string, life time.Duration) (string, error
 		return "", fmt.Errorf("testbroker: container %q: bad name; take 3 to 63 lower-case letters, digits and single "+
 			"hyphens", name)
 	}
-	defer h.Saved()
+	defer h.Records.Saved()
 	if bad := h.Containers.keep(name); bad != nil {
 		return "", fmt.Errorf("testbroker: container %s: %s", name, bad.Message)
 	}

@@ -11,15 +11,15 @@ import (
 func (h *Hub) Held() map[string]int {
 	all := make(map[string]int)
 	h.log.mu.Lock()
-	all["messages"], all["conflicts"], all["copies"] = len(h.log.messages.entries), len(h.log.conflicts.entries),
+	all["messages"], all["conflicts"], all["copies"] = len(h.log.messages.Entries), len(h.log.conflicts.Entries),
 		len(h.log.copies)
 	h.log.mu.Unlock()
 	h.calls.mu.Lock()
-	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.entries), len(h.calls.answers.entries),
+	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.Entries), len(h.calls.answers.Entries),
 		len(h.calls.named)
 	h.calls.mu.Unlock()
 	h.UploadTable.mu.Lock()
-	all["uploads"] = len(h.UploadTable.all.entries)
+	all["uploads"] = len(h.UploadTable.all.Entries)
 	h.UploadTable.mu.Unlock()
 	h.UploadTable.Store.Keys.mu.Lock()
 	all["upload URIs"] = len(h.UploadTable.Store.Keys.good)
@@ -29,11 +29,11 @@ func (h *Hub) Held() map[string]int {
 	h.UploadTable.Store.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all["fault messages"] = len(h.orders.entries)
+	all["fault messages"] = len(h.orders.Entries)
 	for _, of := range h.queues {
 		for name, q := range of {
 			q.mu.Lock()
-			all["C2D messages"] = max(all["C2D messages"], len(q.log.entries)) // of both boxes
+			all["C2D messages"] = max(all["C2D messages"], len(q.log.Entries)) // of both boxes
 			q.mu.Unlock()
 			if h.registry[name.id] == nil {
 				all["queues of removed devices"]++
@@ -42,7 +42,7 @@ func (h *Hub) Held() map[string]int {
 	}
 	for _, t := range h.twinOf {
 		t.mu.Lock()
-		all["twin requests"] = max(all["twin requests"], len(t.requests.entries))
+		all["twin requests"] = max(all["twin requests"], len(t.requests.Entries))
 		t.mu.Unlock()
 	}
 	return all

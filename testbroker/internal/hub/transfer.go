@@ -106,7 +106,7 @@ func (h *Hub) runTransfer(ctx context.Context, t *transfer) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	h.Saved()
+	h.Records.Saved()
 	s.end(t, err, h.Now())
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // A TwinState is the twin of one identity. Changes are sent to the listeners in order, by the first
@@ -23,8 +24,8 @@ type TwinState struct {
 	Etag              uint64
 	Model             string
 	apart             *twinCopy // of an off-line gateway; otherwise nil
-	requests          history[*hubdata.TwinRequest]
-	changes           relay[Change] // of desired properties, in order
+	requests          keep.History[*hubdata.TwinRequest]
+	changes           keep.Relay[Change] // of desired properties, in order
 }
 
 // A Change is a change of desired properties, as sent to clients.
@@ -62,7 +63,7 @@ func (h *Hub) newTwin(id Identity) *TwinState {
 	return &TwinState{
 		id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
 		Tags:    newSection(now, maxTwinTags),
-		Version: 2, Etag: 1, requests: history[*hubdata.TwinRequest]{keep: h.keep},
+		Version: 2, Etag: 1, requests: keep.History[*hubdata.TwinRequest]{Keep: h.keep},
 	}
 }
 
@@ -70,7 +71,7 @@ func (h *Hub) newTwin(id Identity) *TwinState {
 func (h *Hub) forgetTwinLocked(id Identity) {
 	if _, ok := h.twinOf[id]; ok {
 		delete(h.twinOf, id)
-		h.Touch(tableTwins, id.String())
+		h.Records.Touch(tableTwins, id.String())
 	}
 }
 
@@ -192,7 +193,7 @@ func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
 	h.announce(t)
 	h.reconfigure()
 	h.Changed.Wake()
-	h.Saved()
+	h.Records.Saved()
 	return copied, nil
 }
 
@@ -220,7 +221,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	t.Etag++
 	h.touchTwin(t)
 	if u.Desired != nil && t.apart == nil {
-		t.changes.add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
+		t.changes.Add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
 	}
 	h.notifyUpdateLocked(t, u)
 	h.notifyDigitalTwinLocked(t, before)
@@ -277,7 +278,7 @@ func (t *TwinState) document() []byte {
 
 // announce sends the pending changes in order, unless another goroutine sends them already.
 func (h *Hub) announce(t *TwinState) {
-	t.changes.deliver(func(next Change) { h.tellChange(t.id, next) })
+	t.changes.Deliver(func(next Change) { h.tellChange(t.id, next) })
 }
 
 // WaitReported waits until ok returns true for the twin of a device, or of a module named
@@ -304,8 +305,8 @@ func (h *Hub) TwinLog(id string) []hubdata.TwinRequest {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]hubdata.TwinRequest, len(t.requests.entries))
-	for i, r := range t.requests.entries {
+	all := make([]hubdata.TwinRequest, len(t.requests.Entries))
+	for i, r := range t.requests.Entries {
 		all[i] = *r
 		all[i].Body = slices.Clone(r.Body)
 	}

@@ -61,7 +61,7 @@ func (h *Hub) AskTwin(by twinAsker, r hubdata.TwinRequest, wrong error) {
 	}
 	q.t = t
 	t.mu.Lock()
-	t.requests.add(q.r)
+	t.requests.Add(q.r)
 	t.mu.Unlock()
 	defer h.Changed.Wake()
 	if q.take(fault.DropBeforeTwin) != nil {
@@ -72,7 +72,7 @@ func (h *Hub) AskTwin(by twinAsker, r hubdata.TwinRequest, wrong error) {
 		return
 	}
 	a := q.decide(wrong)
-	h.Saved()
+	h.Records.Saved()
 	t.mu.Lock()
 	r.Status, r.Version = a.Status, a.Version
 	t.mu.Unlock()

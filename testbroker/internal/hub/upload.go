@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 func uploadDefaults(o hubdata.UploadOptions) hubdata.UploadOptions {
@@ -26,14 +27,14 @@ type UploadTable struct {
 	Store uploadStore
 
 	mu       sync.Mutex
-	all      history[*hubdata.Upload]
+	all      keep.History[*hubdata.Upload]
 	made     int // uploads so far, also before a Reset, so that correlation ids are unique
 	reported int // ends that devices have reported
 }
 
 func (u *UploadTable) init(o hubdata.UploadOptions, keep int, tags *blobTags) {
 	u.Opt = uploadDefaults(o)
-	u.all.keep = keep
+	u.all.Keep = keep
 	u.Store.tags, u.Store.digest = tags, o.Digest
 	u.Store.blobs = make(map[string]*storedBlob)
 	u.Store.Keys.init()
@@ -44,8 +45,8 @@ func (h *Hub) Uploads() []hubdata.Upload {
 	u, now := &h.UploadTable, h.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	out := make([]hubdata.Upload, len(u.all.entries))
-	for i, up := range u.all.entries {
+	out := make([]hubdata.Upload, len(u.all.Entries))
+	for i, up := range u.all.Entries {
 		u.ageLocked(up, now)
 		out[i] = *up
 	}
@@ -86,7 +87,7 @@ func (h *Hub) ExpireUpload(correlation string) bool {
 func (u *UploadTable) expire(correlation string, now time.Time) (hubdata.Upload, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, up := range u.all.entries {
+	for _, up := range u.all.Entries {
 		if up.CorrelationID == correlation && up.State == hubdata.UploadRunning {
 			up.State = hubdata.UploadExpired
 			up.Expires = now
@@ -109,7 +110,7 @@ func (u *UploadTable) Begin(device, name string, now time.Time) *hubdata.Upload 
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	running := 0
-	for _, up := range u.all.entries {
+	for _, up := range u.all.Entries {
 		if u.ageLocked(up, now); up.DeviceID == device && up.State == hubdata.UploadRunning {
 			running++
 		}
@@ -124,7 +125,7 @@ func (u *UploadTable) Begin(device, name string, now time.Time) *hubdata.Upload 
 	}
 	u.Store.expect(up.Blob, up.CorrelationID)
 	u.Store.Keys.allow(up.CorrelationID)
-	if old, forgot := u.all.add(up); forgot {
+	if old, forgot := u.all.Add(up); forgot {
 		u.Store.Keys.revoke(old.CorrelationID)
 		u.Store.forget(old.Blob, old.CorrelationID)
 	}
@@ -143,12 +144,12 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 	now time.Time) (ended hubdata.Upload, code int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	i := slices.IndexFunc(u.all.entries,
+	i := slices.IndexFunc(u.all.Entries,
 		func(up *hubdata.Upload) bool { return up.DeviceID == device && up.CorrelationID == correlation })
 	if i < 0 {
 		return hubdata.Upload{}, 400015
 	}
-	up := u.all.entries[i]
+	up := u.all.Entries[i]
 	u.ageLocked(up, now)
 	switch up.State {
 	case hubdata.UploadExpired:

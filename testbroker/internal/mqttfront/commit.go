@@ -29,7 +29,7 @@ func (k *commits) wait() {
 // commit is flush for a client that may send more at once: it does not wait for the hub's store,
 // unless the client is far ahead of it.
 func (c *client) commit() {
-	if !c.unsaved || !c.Hub.Stores() || c.Hub.Faults.Any() {
+	if !c.unsaved || !c.Hub.Records.Stores() || c.Hub.Faults.Any() {
 		c.flush()
 		return
 	}
@@ -71,7 +71,7 @@ func (c *client) sendCommitted() {
 			return
 		}
 		k.mu.Unlock()
-		c.Hub.Saved()
+		c.Hub.Records.Saved()
 		c.Write(now)
 	}
 }

@@ -22,7 +22,7 @@ func (c *client) flush() {
 	c.commits.wait()
 	if c.unsaved {
 		c.unsaved = false
-		c.Hub.Saved()
+		c.Hub.Records.Saved()
 	}
 	if len(c.acked) > 0 {
 		c.Write(c.acked)

@@ -19,8 +19,8 @@ type configurationRecord struct {
 
 // AddTables adds the tables of what only back ends write. It is called before the hub's Restore.
 func AddTables(h *hub.Hub) {
-	h.AddTable(hub.Table{Name: hub.TableConfigurations,
-		Record: func(id string) []byte {
+	h.Records.Add(hub.TableConfigurations,
+		func(id string) []byte {
 			c, err := h.Configuration(id)
 			if err != nil {
 				return nil // it was removed
@@ -34,8 +34,8 @@ func AddTables(h *hub.Hub) {
 			}
 			return text
 		},
-		Restore: func(id string, record []byte) error { return restoreConfiguration(h, id, record) },
-	})
+		func(id string, record []byte) error { return restoreConfiguration(h, id, record) },
+	)
 }
 
 func restoreConfiguration(h *hub.Hub, id string, record []byte) error {

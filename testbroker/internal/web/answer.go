@@ -43,7 +43,7 @@ type Answer struct {
 
 // send answers the request.
 func (q *Request) send(a Answer) {
-	q.Hub.Saved() // before the client learns of a change
+	q.Hub.Records.Saved() // before the client learns of a change
 	if a.Header == nil {
 		a.Header = make(http.Header)
 	}

@@ -1,24 +1,25 @@
-package hub
+package keep
 
 import "sync"
 
-// A relay passes entries on in the order in which they were added, one at a time. The owner adds
+// A Relay passes entries on in the order in which they were added, one at a time. The owner adds
 // them while it holds its own lock, and delivers them when it has released the lock.
-type relay[T any] struct {
+type Relay[T any] struct {
 	mu      sync.Mutex // guards the fields below; not held while pass runs
 	waiting []T
-	busy    bool // a goroutine is in deliver
+	busy    bool // a goroutine is in Deliver
 }
 
-func (r *relay[T]) add(e T) {
+// Add adds an entry.
+func (r *Relay[T]) Add(e T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = append(r.waiting, e)
 }
 
-// deliver passes the waiting entries on. If another goroutine is doing that, it leaves them to that
+// Deliver passes the waiting entries on. If another goroutine is doing that, it leaves them to that
 // goroutine.
-func (r *relay[T]) deliver(pass func(T)) {
+func (r *Relay[T]) Deliver(pass func(T)) {
 	for begin := true; ; begin = false {
 		e, ok := r.next(begin)
 		if !ok {
@@ -29,7 +30,7 @@ func (r *relay[T]) deliver(pass func(T)) {
 }
 
 // next removes the first entry; false when there is none, or when another goroutine delivers.
-func (r *relay[T]) next(begin bool) (first T, ok bool) {
+func (r *Relay[T]) next(begin bool) (first T, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if begin && r.busy {
