@@ -95,12 +95,13 @@ type desired struct {
 	seen         int64     // the newest version notified but not passed on since it became stale
 	nextRead     time.Time // the earliest time of the next read
 	failedReads  int       // number of failed reads in a row
+	rereads      int       // number of reads in a row that were older than seen
 
 	changes, panics, skipped uint64
 }
 
 func (d *desired) begin() {
-	d.stale, d.seen, d.nextRead, d.failedReads = true, 0, time.Time{}, 0
+	d.stale, d.seen, d.nextRead, d.failedReads, d.rereads = true, 0, time.Time{}, 0, 0
 }
 
 // resetForHandler prepares for another handler.
@@ -112,9 +113,14 @@ func (d *desired) resetForHandler() {
 	d.readOutdated = d.reading // the read may be older than a change that came without a handler
 }
 
-// rereadAfter is the delay before the next read when the hub answers with an older twin than it
-// notified about.
-const rereadAfter = time.Second
+const (
+	// rereadAfter is the delay before the next read when the hub answers with an older twin than it
+	// notified about. It doubles.
+	rereadAfter = time.Second
+	// maxRereads is the number of reads, within 4 minutes, after which an older twin counts: the hub
+	// has no newer one.
+	maxRereads = 8
+)
 
 // readBackoff is the back-off between failed reads of the twin when filter and policy allow no
 // retry. The cause may pass, and a device must not stay without its properties until a back end
@@ -158,11 +164,12 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 			_ = callback.Run("Trace.TwinUnread", func() { trace.TwinUnread(err) })
 		}
 		return
-	case doc.DesiredVersion < d.seen:
-		d.nextRead = time.Now().Add(rereadAfter)
+	case doc.DesiredVersion < d.seen && d.rereads < maxRereads:
+		d.nextRead = time.Now().Add(rereadAfter << d.rereads)
+		d.rereads++
 		return
 	}
-	d.stale, d.seen, d.failedReads = false, 0, 0
+	d.stale, d.seen, d.failedReads, d.rereads = false, 0, 0, 0
 	if !d.latestValid || doc.DesiredVersion != d.latest || d.patched {
 		t.queueChangeLocked(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
 	}

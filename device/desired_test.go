@@ -3,6 +3,7 @@ package device_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -234,14 +235,33 @@ func TestAReadThatIsOlderThanANotification(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"full 1"}, w.list())
-		require.Greater(t, h.readCount(), 5)
-		require.Less(t, h.readCount(), 15, "once a second")
+		require.Equal(t, 1+4, h.readCount(), "after 0, 1, 3 and 7 s")
 		h.mu.Lock()
 		h.lag = 0
 		h.mu.Unlock()
-		time.Sleep(2 * time.Second)
+		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"full 1", "full 3"}, w.list())
+	})
+}
+
+// A version that the hub notified about and never has ends neither the reads nor the changes.
+func TestANotifiedVersionThatTheHubNeverHas(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		c, _ := client(t, h.f, nil)
+		c.HandleDesired(w.handle)
+		open(t, c)
+		synctest.Wait()
+		h.notify(math.MaxInt64)
+		h.change(false)
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, []string{"full 1", "full 2"}, w.list())
+		require.Equal(t, 1+9, h.readCount())
+		h.change(true)
+		synctest.Wait()
+		require.Equal(t, []string{"full 1", "full 2", "patch 3"}, w.list())
+		require.Equal(t, 1+9, h.readCount())
 	})
 }
 
