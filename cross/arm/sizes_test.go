@@ -112,7 +112,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/observe/hublog"
+	"github.com/hubline-iot/hubline/observe"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -141,7 +141,7 @@ func main() {
 		"amqp-shared": amqp.NewMux(nil), "http": http.New(nil),
 	}
 	options := new(device.Options)
-	hublog.Attach(options, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	observe.Log(options, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	client, err := device.New(creds, all[os.Args[1]], options)
 	check(err)
 	q, err := outbox.Open("outbox", nil)

@@ -1,4 +1,4 @@
-package health_test
+package observe_test
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"net/http/httptest"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/observe/health"
+	"github.com/hubline-iot/hubline/observe"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-func Example() {
+func ExampleHealth() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		log.Fatal(err)
@@ -36,7 +36,7 @@ func Example() {
 	}
 	defer client.Close()
 
-	h := &health.Handler{}
+	h := &observe.Health{}
 	h.Add("dev-1", client)
 	server := httptest.NewServer(h) // in a program: http.ListenAndServe("127.0.0.1:8080", h)
 	defer server.Close()

@@ -1,11 +1,10 @@
-package hublog_test
+package observe_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -16,8 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/testkit"
-	"github.com/hubline-iot/hubline/observe/hublog"
-	"github.com/hubline-iot/hubline/observe/internal/scripted"
+	"github.com/hubline-iot/hubline/observe"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -25,8 +23,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
-
-var connack = regexp.MustCompile(`(CONNACK \d+) \([^)]*\)`)
 
 // journal is the output of a logger.
 type journal struct {
@@ -59,8 +55,8 @@ func logger(level slog.Leveler) (*slog.Logger, *journal) {
 	}})), j
 }
 
-// overMQTT returns a client connected to a hub in memory.
-func overMQTT(t *testing.T, o *device.Options) (*testbroker.Hub, *device.Client) {
+// loggedOverMQTT returns a client connected to a hub in memory.
+func loggedOverMQTT(t *testing.T, o *device.Options) (*testbroker.Hub, *device.Client) {
 	t.Helper()
 	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
 	require.NoError(t, err)
@@ -73,23 +69,12 @@ func overMQTT(t *testing.T, o *device.Options) (*testbroker.Hub, *device.Client)
 		Dial: hub.Dial(testbroker.PortMQTT)}}), o)
 }
 
-func newClient(t *testing.T, creds *transport.Credentials, tr transport.Transport, o *device.Options) *device.Client {
-	t.Helper()
-	o.Rand = func() uint64 { return 0 }
-	c, err := device.New(creds, tr, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-var creds = &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
-
 func TestAnOutageIsAStoryInFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelInfo)
 		o := &device.Options{}
-		hublog.Attach(o, l)
-		hub, c := overMQTT(t, o)
+		observe.Log(o, l)
+		hub, c := loggedOverMQTT(t, o)
 		hub.Inject(fault.Fault{Kind: fault.RefuseConnect})
 		require.NoError(t, c.Open(t.Context()))
 		time.Sleep(time.Minute)
@@ -149,8 +134,8 @@ func TestTheEndIsAnError(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				testkit.StartClock()
 				l, j := logger(slog.LevelInfo)
-				hublog.Attach(&row.o, l)
-				hub, c := overMQTT(t, &row.o)
+				observe.Log(&row.o, l)
+				hub, c := loggedOverMQTT(t, &row.o)
 				if row.cut {
 					hub.Inject(fault.Fault{Kind: fault.DropConnect, Times: -1})
 				} else {
@@ -173,13 +158,13 @@ func TestAPauseShowsTheDelayOfTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelWarn)
 		o := &device.Options{}
-		hublog.Attach(o, l)
+		observe.Log(o, l)
 		refusals := 1
-		c := newClient(t, creds, &scripted.Transport{Verdict: func(*transport.Message) error {
+		c := newClient(t, creds, &scripted{Verdict: func(*transport.Message) error {
 			if refusals--; refusals < 0 {
 				return nil
 			}
-			e := scripted.Failure(transport.Throttled, transport.ScopeOperation)
+			e := scriptedFailure(transport.Throttled, transport.ScopeOperation)
 			e.RetryAfter = 20 * time.Second
 			return e
 		}}, o)
@@ -197,8 +182,8 @@ func TestFlappingNamesASuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelWarn)
 		o := &device.Options{}
-		hublog.Attach(o, l)
-		tr := &scripted.Transport{}
+		observe.Log(o, l)
+		tr := &scripted{}
 		c := newClient(t, creds, tr, o)
 		require.NoError(t, c.Open(t.Context()))
 		for range 3 {
@@ -226,10 +211,10 @@ func TestDebugLogsEverything(t *testing.T) {
 			}
 			return nil
 		}
-		hublog.Attach(o, l)
-		tr := &scripted.Transport{OnDial: func(n int) error {
+		observe.Log(o, l)
+		tr := &scripted{OnDial: func(n int) error {
 			if n == 1 {
-				return scripted.Failure(transport.Timeout, transport.ScopeConnection)
+				return scriptedFailure(transport.Timeout, transport.ScopeConnection)
 			}
 			return nil
 		}}
@@ -267,7 +252,7 @@ func TestAClockJumpIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelInfo)
 		o := &device.Options{}
-		hublog.Attach(o, l)
+		observe.Log(o, l)
 		var mu sync.Mutex
 		ahead := time.Duration(0)
 		own := *creds
@@ -276,7 +261,7 @@ func TestAClockJumpIsLogged(t *testing.T) {
 			defer mu.Unlock()
 			return time.Now().Add(ahead)
 		}
-		c := newClient(t, &own, &scripted.Transport{}, o)
+		c := newClient(t, &own, &scripted{}, o)
 		require.NoError(t, c.Open(t.Context()))
 		mu.Lock()
 		ahead = time.Hour
@@ -310,9 +295,9 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 			ClockJump:      func(time.Duration) { hear("jump") },
 		}
 		o := &device.Options{OnStatus: func(device.Status) { hear("status") }, Trace: &trace}
-		hublog.Attach(o, l)
+		observe.Log(o, l)
 		require.NotSame(t, &trace, o.Trace)
-		hublog.Attach(o, l) // a second logger is a hook like any other
+		observe.Log(o, l) // a second logger is a hook like any other
 		o.OnStatus(device.Status{State: device.StateConnected, Reason: device.ReasonConnectionOK})
 		o.Trace.Connected(transport.Info{Window: 7, Expires: time.Now()}, time.Second)
 		o.Trace.SessionEnd(nil, time.Second)
@@ -338,7 +323,7 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 	seen := map[string]device.Reason{}
 	for r := device.Reason(0); r.String() != "undefined"; r++ {
 		l, j := logger(slog.LevelDebug)
-		hublog.OnStatus(l, nil)(device.Status{Reason: r})
+		observe.LogStatus(l, nil)(device.Status{Reason: r})
 		line := j.lines()[0]
 		require.NotContains(t, line, `msg="`+r.String()+`"`, "%v is not in the table", r)
 		msg, _, _ := strings.Cut(line, " state=")
@@ -346,8 +331,8 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 		seen[msg] = r
 	}
 	l, j := logger(slog.LevelDebug)
-	hublog.OnStatus(l, nil)(device.Status{Reason: 250})
-	hublog.OnStatus(l, nil)(device.Status{Reason: 250, Err: errors.New("odd"), Missed: 3})
+	observe.LogStatus(l, nil)(device.Status{Reason: 250})
+	observe.LogStatus(l, nil)(device.Status{Reason: 250, Err: errors.New("odd"), Missed: 3})
 	require.Equal(t, []string{
 		"level=INFO msg=undefined state=disconnected reason=undefined",
 		`level=WARN msg="statuses are missing here, OnStatus was too slow" missed=3`,
@@ -358,9 +343,9 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 
 func TestADisabledLevelAllocatesNothing(t *testing.T) {
 	l, j := logger(slog.LevelError + 1)
-	status, trace := hublog.OnStatus(l, nil), hublog.Trace(l, nil)
+	status, trace := observe.LogStatus(l, nil), observe.LogTrace(l, nil)
 	lost := device.Status{State: device.StateDisconnectedRetrying, Reason: device.ReasonConnectionLost, Retry: 1,
-		Err: scripted.Failure(transport.Network, transport.ScopeConnection)}
+		Err: scriptedFailure(transport.Network, transport.ScopeConnection)}
 	var value any = "x"
 	allocs := testing.AllocsPerRun(100, func() {
 		status(lost)
@@ -379,7 +364,7 @@ func TestADisabledLevelAllocatesNothing(t *testing.T) {
 func TestTheLevelMayChange(t *testing.T) {
 	var level slog.LevelVar
 	l, j := logger(&level)
-	trace := hublog.Trace(l, nil)
+	trace := observe.LogTrace(l, nil)
 	trace.Sent(1)
 	level.Set(slog.LevelDebug)
 	trace.Sent(2)
@@ -390,8 +375,8 @@ func TestNoSecretIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelDebug)
 		o := &device.Options{}
-		hublog.Attach(o, l)
-		hub, c := overMQTT(t, o)
+		observe.Log(o, l)
+		hub, c := loggedOverMQTT(t, o)
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Close())
 		d, err := hub.Device("dev-1")
@@ -402,7 +387,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 			return transport.Token{}, errors.New("GET https://tokens.example/?sig=geheim: 500")
 		}
 		o = &device.Options{}
-		hublog.Attach(o, l)
+		observe.Log(o, l)
 		c = newClient(t, &own, mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true,
 			Dial: hub.Dial(testbroker.PortMQTT)}}), o)
 		require.NoError(t, c.Start())
@@ -423,8 +408,8 @@ func TestGapsAreLogged(t *testing.T) {
 		l, j := logger(slog.LevelWarn)
 		slow := make(chan struct{})
 		o := &device.Options{OnStatus: func(device.Status) { <-slow }}
-		hublog.Attach(o, l)
-		c := newClient(t, creds, &scripted.Transport{}, o)
+		observe.Log(o, l)
+		c := newClient(t, creds, &scripted{}, o)
 		require.NoError(t, c.Open(t.Context()))
 		for range 10 {
 			require.NoError(t, c.Reconnect())
@@ -441,9 +426,9 @@ func TestSharedByClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelInfo)
 		o := &device.Options{}
-		hublog.Attach(o, l)
+		observe.Log(o, l)
 		for range 8 {
-			c := newClient(t, creds, &scripted.Transport{}, &device.Options{OnStatus: o.OnStatus, Trace: o.Trace})
+			c := newClient(t, creds, &scripted{}, &device.Options{OnStatus: o.OnStatus, Trace: o.Trace})
 			require.NoError(t, c.Start())
 		}
 		synctest.Wait()
@@ -457,7 +442,7 @@ func TestNilLoggerIsTheDefault(t *testing.T) {
 	slog.SetDefault(l)
 	defer slog.SetDefault(before)
 	o := &device.Options{}
-	hublog.Attach(o, nil)
+	observe.Log(o, nil)
 	o.OnStatus(device.Status{Reason: device.ReasonClientClosed})
 	o.Trace.ClockJump(time.Minute)
 	require.Len(t, j.lines(), 2)

@@ -1,45 +1,4 @@
-// Package hublog logs the events of a device client to a log/slog logger.
-//
-//	options := &device.Options{}
-//	hublog.Attach(options, logger.With("device", "dev-1"))
-//	client, err := device.New(creds, mqtt.New(nil), options)
-//
-// # Levels
-//
-//	Error   the client gave up, or starts over only after TryAgainAfter; a handler panicked
-//	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing;
-//	        a message came by an input of a module that has no handler
-//	Info    connected; a planned reconnect, for a new token; the clock jumped; closed
-//	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
-//
-// So Info has the main events of a device in few lines, and Debug has all events. The level is
-// checked for each event and may change at any time; a disabled event allocates nothing.
-//
-// # Attributes
-//
-// A status has state and reason, and where they apply: retry (the number of the next or running
-// attempt), delay (the wait before it), error, kind, cause (the kind of failure that ended the
-// retries), scope, op, proto, retry_after (the delay that the service asked for), hint (what
-// helps), flaps (consecutive connections that did not last), suspect (the likely cause, if hint
-// does not begin with it). Durations are slog durations.
-//
-// Debug events have took, window and expires (session up), up and the error (session ended), again,
-// retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over), outcome
-// (verdict); a clock jump has by, a panic panic, a gap in the statuses missed, a message without
-// handler input.
-//
-// The device's id is not included: add it to the logger. Secrets are not logged. Hubline's errors
-// hold none, and in errors of the program's callbacks anything that looks like a secret is hidden,
-// such as the value of sig= in a URL. A panic value that is neither a string nor an error is logged
-// by its type only.
-//
-// # Concurrency
-//
-// Any number of clients may share the hooks, as they may share a logger. Statuses are logged on a
-// separate goroutine. With a slow handler the log lags and then has gaps, which it reports; the
-// client does not wait for it, except in Close. Debug events, clock jumps and panics are logged on
-// the client's goroutines: with Debug enabled, a handler that blocks delays the client.
-package hublog
+package observe
 
 import (
 	"context"
@@ -54,17 +13,17 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Attach makes clients created with o log to l; nil means slog.Default(). Callbacks already in
+// Log makes clients created with o log to l; nil means slog.Default(). Callbacks already in
 // o.OnStatus and o.Trace are called too, after each event was logged. Call it before device.New,
 // once for each logger.
-func Attach(o *device.Options, l *slog.Logger) {
-	o.OnStatus = OnStatus(l, o.OnStatus)
-	o.Trace = Trace(l, o.Trace)
+func Log(o *device.Options, l *slog.Logger) {
+	o.OnStatus = LogStatus(l, o.OnStatus)
+	o.Trace = LogTrace(l, o.Trace)
 }
 
-// OnStatus returns a callback for device.Options.OnStatus that logs each status to l and then calls
-// next. A nil l means slog.Default(); next may be nil.
-func OnStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
+// LogStatus returns a callback for device.Options.OnStatus that logs each status to l and then
+// calls next. A nil l means slog.Default(); next may be nil.
+func LogStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 	l = orDefault(l)
 	return func(s device.Status) {
 		logStatus(l, s)
@@ -74,10 +33,10 @@ func OnStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 	}
 }
 
-// Trace returns hooks for device.Options.Trace that log each event to l and then call those of
+// LogTrace returns hooks for device.Options.Trace that log each event to l and then call those of
 // next, which is not changed. A nil l means slog.Default(); next may be nil. Use it together with
 // OnStatus, which logs the main events.
-func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
+func LogTrace(l *slog.Logger, next *device.Trace) *device.Trace {
 	l = orDefault(l)
 	var user device.Trace
 	if next != nil {

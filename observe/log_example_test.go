@@ -1,4 +1,4 @@
-package hublog_test
+package observe_test
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"os"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/observe/hublog"
+	"github.com/hubline-iot/hubline/observe"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-func ExampleAttach() {
+func ExampleLog() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		log.Fatal(err)
@@ -27,7 +27,7 @@ func ExampleAttach() {
 
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: keep}))
 	options := &device.Options{}
-	hublog.Attach(options, logger.With("device", "dev-1"))
+	observe.Log(options, logger.With("device", "dev-1"))
 
 	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 	if err != nil {

@@ -1,6 +1,4 @@
-// Package scripted is a transport without a network, for tests of packages that observe a client.
-// Its sessions do what the test says.
-package scripted
+package observe_test
 
 import (
 	"context"
@@ -10,9 +8,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Transport is a transport.Transport for one client. Its zero value connects at once and
+// scripted is a transport.Transport for one client. Its zero value connects at once and
 // acknowledges every message.
-type Transport struct {
+type scripted struct {
 	// OnDial decides about attempt n, counted from 1; nil: success.
 	OnDial func(n int) error
 	// Verdict decides about a message; nil acknowledges it.
@@ -24,7 +22,7 @@ type Transport struct {
 }
 
 // Dial makes a session.
-func (t *Transport) Dial(_ context.Context, cfg *transport.Config) (transport.Session, error) {
+func (t *scripted) Dial(_ context.Context, cfg *transport.Config) (transport.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dials++
@@ -38,22 +36,22 @@ func (t *Transport) Dial(_ context.Context, cfg *transport.Config) (transport.Se
 }
 
 // Lose ends the live session like a lost connection.
-func (t *Transport) Lose() {
+func (t *scripted) Lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live.kill <- Failure(transport.Network, transport.ScopeConnection)
+	t.live.kill <- scriptedFailure(transport.Network, transport.ScopeConnection)
 }
 
 // Deliver delivers a cloud-to-device message and reports whether the client took it.
-func (t *Transport) Deliver(body string) bool {
+func (t *scripted) Deliver(body string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.live.sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte{1},
 		Msg: &transport.Message{Body: []byte(body)}})
 }
 
-// Failure returns an error as a transport reports it.
-func Failure(k transport.Kind, s transport.Scope) *transport.Error {
+// scriptedFailure returns an error as a transport reports it.
+func scriptedFailure(k transport.Kind, s transport.Scope) *transport.Error {
 	op := transport.OpSend
 	if s == transport.ScopeConnection {
 		op = transport.OpRun

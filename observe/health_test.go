@@ -1,4 +1,4 @@
-package health_test
+package observe_test
 
 import (
 	"context"
@@ -23,8 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/testkit"
-	"github.com/hubline-iot/hubline/observe/health"
-	"github.com/hubline-iot/hubline/observe/internal/scripted"
+	"github.com/hubline-iot/hubline/observe"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -91,7 +90,7 @@ func TestHealthFollowsAnOutage(t *testing.T) {
 		testkit.StartClock()
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 		c := overMQTT(t, hub, "dev-1")
-		h := &health.Handler{Grace: time.Minute}
+		h := &observe.Health{Grace: time.Minute}
 		require.True(t, check(t, h, "/healthz").Healthy, "nobody is ill")
 		h.Add("north", c)
 		a := check(t, h, "/healthz")
@@ -137,13 +136,13 @@ func TestHealthFollowsAnOutage(t *testing.T) {
 func TestAPausedClientIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		testkit.StartClock()
-		c := newClient(t, creds, &scripted.Transport{Verdict: func(*transport.Message) error {
-			return scripted.Failure(transport.Quota, transport.ScopeOperation)
+		c := newClient(t, creds, &scripted{Verdict: func(*transport.Message) error {
+			return scriptedFailure(transport.Quota, transport.ScopeOperation)
 		}}, nil)
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: []byte("x")}, nil))
 		synctest.Wait()
-		h := &health.Handler{Grace: -1}
+		h := &observe.Health{Grace: -1}
 		h.Add("a", c)
 		a := check(t, h, "/healthz")
 		require.True(t, a.Healthy)
@@ -166,21 +165,21 @@ func TestGrace(t *testing.T) {
 		grace, outage time.Duration
 		want          bool
 	}{
-		{0, health.DefaultGrace - 1, true},
-		{0, health.DefaultGrace, false},
+		{0, observe.DefaultGrace - 1, true},
+		{0, observe.DefaultGrace, false},
 		{-1, 0, false},
 		{time.Second, 0, true},
 		{time.Second, time.Second, false},
 		{1<<63 - 1, 1<<63 - 2, true},
 	} {
-		h := &health.Handler{Grace: row.grace}
+		h := &observe.Health{Grace: row.grace}
 		h.Add("a", fixed{device.Status{State: device.StateDisconnectedRetrying}, device.Stats{Outage: row.outage}})
 		require.Equal(t, row.want, check(t, h, "/healthz").Healthy, "%+v", row)
 	}
 }
 
 func TestOneOfMany(t *testing.T) {
-	h := &health.Handler{}
+	h := &observe.Health{}
 	h.Add("well", fixed{status: device.Status{State: device.StateConnected}})
 	h.Add("ill & far", fixed{})
 	a := check(t, h, "/healthz")
@@ -197,7 +196,7 @@ func TestOneOfMany(t *testing.T) {
 }
 
 func TestPathsAndMethods(t *testing.T) {
-	h := &health.Handler{}
+	h := &observe.Health{}
 	h.Add("a", fixed{status: device.Status{State: device.StateConnected}})
 	for _, row := range []struct {
 		method, target string
@@ -237,7 +236,7 @@ func TestStatsAreAsDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		testkit.StartClock()
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "connected", "retrying", "hopeless")
-		h := &health.Handler{}
+		h := &observe.Health{}
 
 		hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Device: "connected"})
 		connected := overMQTT(t, hub, "connected")
@@ -258,11 +257,11 @@ func TestStatsAreAsDocumented(t *testing.T) {
 		require.Error(t, hopeless.Open(t.Context()))
 		h.Add("hopeless", hopeless)
 
-		tr := &scripted.Transport{OnDial: func(n int) error {
+		tr := &scripted{OnDial: func(n int) error {
 			if n <= 3 {
 				return nil
 			}
-			e := scripted.Failure(transport.Throttled, transport.ScopeConnection)
+			e := scriptedFailure(transport.Throttled, transport.ScopeConnection)
 			e.RetryAfter = 1500 * time.Second
 			return e
 		}}
@@ -279,16 +278,16 @@ func TestStatsAreAsDocumented(t *testing.T) {
 		}
 		h.Add("flapping", flapping)
 
-		ended := newClient(t, creds, &scripted.Transport{OnDial: func(int) error {
-			return scripted.Failure(transport.Timeout, transport.ScopeConnection)
+		ended := newClient(t, creds, &scripted{OnDial: func(int) error {
+			return scriptedFailure(transport.Timeout, transport.ScopeConnection)
 		}}, &device.Options{OutageLimit: time.Second})
 		require.Error(t, ended.Open(t.Context()))
 		h.Add("ended", ended)
-		closed := newClient(t, creds, &scripted.Transport{}, nil)
+		closed := newClient(t, creds, &scripted{}, nil)
 		require.NoError(t, closed.Open(t.Context()))
 		require.NoError(t, closed.Close())
 		h.Add("closed", closed)
-		h.Add("new", newClient(t, creds, &scripted.Transport{}, nil))
+		h.Add("new", newClient(t, creds, &scripted{}, nil))
 		time.Sleep(time.Minute)
 
 		w := ask(h, "GET", "/stats")
@@ -317,7 +316,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	n := fill(reflect.ValueOf(&f.stats).Elem(), 1001)
 	fill(reflect.ValueOf(&f.status).Elem(), n)
 	f.status.State, f.status.Reason, f.status.Suspect = device.StateConnected, device.ReasonPaused, device.SuspectUnstable
-	h := &health.Handler{}
+	h := &observe.Health{}
 	h.Add("a", f)
 	body := ask(h, "GET", "/stats").Body.String()
 	for _, v := range []reflect.Value{reflect.ValueOf(f.stats), reflect.ValueOf(f.status)} {
@@ -385,7 +384,7 @@ func TestForeignSecretsAreHidden(t *testing.T) {
 			Dial: hubfixture.Open(t, &testbroker.Options{Seed: 1}).Dial(testbroker.PortMQTT)}}), nil)
 		require.NoError(t, c.Start())
 		synctest.Wait()
-		h := &health.Handler{}
+		h := &observe.Health{}
 		h.Add("a", c)
 		body := ask(h, "GET", "/stats").Body.String()
 		require.NotContains(t, body, "geheim")
@@ -398,7 +397,7 @@ func TestServedWhileClientsComeAndGo(t *testing.T) {
 	hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 	c := overMQTT(t, hub, "dev-1")
 	require.NoError(t, c.Open(t.Context()))
-	h := &health.Handler{}
+	h := &observe.Health{}
 	h.Add("stays", c)
 	server := httptest.NewServer(h)
 	defer server.Close()

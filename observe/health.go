@@ -1,36 +1,4 @@
-// Package health reports the health of device clients over HTTP: as a status code for watchdogs and
-// load balancers, as numbers for people and collectors.
-//
-//	h := &health.Handler{}
-//	h.Add("dev-1", client)
-//	err := http.ListenAndServe("127.0.0.1:8080", h)
-//
-// # Answers
-//
-// GET /healthz returns 200 when every client is healthy and 503 otherwise, with one JSON entry for
-// each. A client is healthy while it is connected, also while sending is paused, and while it has
-// been trying to connect for less than Handler.Grace. A client that does not try (not opened, given
-// up, closed) is unhealthy. Without clients the answer is 200.
-//
-// GET /stats always returns 200, with device.Status and device.Stats of each client in JSON.
-// Durations are decimal numbers of seconds, as their names say; times are in UTC by the device's
-// clock, RFC 3339. Later versions may add names, and never remove one.
-//
-// Both take ?client=NAME to select one client; an unknown one is 404. HEAD is GET without a body.
-// Other methods are 405, other paths 404; below a prefix use http.StripPrefix. Responses forbid
-// caching.
-//
-// # Security
-//
-// Secrets are never included: the handler never sees keys or tokens, Hubline's errors hold none,
-// and in errors of the program's callbacks anything that looks like a secret is hidden, such as the
-// value of sig= in a URL. Everyone who can connect can read error texts, names and counts, so
-// restrict the listener's address.
-//
-// An unreachable hub makes clients unhealthy, and a restart of the program does not fix that. A
-// restart loses the messages in an in-memory outbox, so use /healthz to raise alarms rather than to
-// kill the program.
-package health
+package observe
 
 import (
 	"encoding/json"
@@ -45,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// DefaultGrace is the default of Handler.Grace.
+// DefaultGrace is the default of Health.Grace.
 const DefaultGrace = 5 * time.Minute
 
 // Client is the part of *device.Client that is used. Both methods are safe for concurrent use.
@@ -54,9 +22,9 @@ type Client interface {
 	Stats() device.Stats
 }
 
-// Handler is an http.Handler for /healthz and /stats. Its zero value is ready. Its methods are safe
+// Health is an http.Handler for /healthz and /stats. Its zero value is ready. Its methods are safe
 // for concurrent use, also while requests are served. Set Grace before the first request.
-type Handler struct {
+type Health struct {
 	// Grace is how long a client that tries to connect without success counts as healthy. Default:
 	// DefaultGrace; negative: such a client is unhealthy at once.
 	Grace time.Duration
@@ -66,7 +34,7 @@ type Handler struct {
 }
 
 // Add adds c under a name and replaces a client of that name. c must not be nil.
-func (h *Handler) Add(name string, c Client) {
+func (h *Health) Add(name string, c Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.clients == nil {
@@ -76,14 +44,14 @@ func (h *Handler) Add(name string, c Client) {
 }
 
 // Remove removes a client. An unknown name has no effect.
-func (h *Handler) Remove(name string) {
+func (h *Health) Remove(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.clients, name)
 }
 
 // ServeHTTP answers a request as the package documentation says.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer func([]named) (int, any)
 	switch r.URL.Path {
 	case "/healthz":
@@ -118,7 +86,7 @@ type named struct {
 	client Client
 }
 
-func (h *Handler) list() []named {
+func (h *Health) list() []named {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	all := make([]named, 0, len(h.clients))
@@ -162,7 +130,7 @@ type clientHealth struct {
 	Outage  float64 `json:"outage_seconds"`
 }
 
-func (h *Handler) health(asked []named) (int, any) {
+func (h *Health) health(asked []named) (int, any) {
 	grace := h.Grace
 	if grace == 0 {
 		grace = DefaultGrace
