@@ -5,7 +5,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/internal/texts"
 )
 
@@ -113,7 +112,7 @@ func (m *Message) Validate() error {
 		case len(f.value) > MaxIDLength && (f.name == "ID" || f.name == "CorrelationID"):
 			return invalidMessage("message " + f.name + " is longer than 128 bytes; shorten it")
 		case f.name == "CorrelationID": // binary in MQTT 5, and echoed in replies
-		case !mqttpacket.PlainText(f.value):
+		case !texts.Plain(f.value):
 			return invalidMessage("message " + f.name + textRule)
 		}
 	}
@@ -136,7 +135,7 @@ func (m *Message) Validate() error {
 				"field or another name")
 		case !utf8.ValidString(p.Name) || !utf8.ValidString(p.Value):
 			return invalidMessage("message property " + quote(p.Name) + " is not valid UTF-8; carry binary data in the body")
-		case !mqttpacket.PlainText(p.Name):
+		case !texts.Plain(p.Name):
 			return invalidMessage("message property name " + quote(p.Name) + textRule)
 		}
 	}
@@ -151,6 +150,9 @@ const (
 	topicRule = " is not a topic to publish to; use 65535 bytes at most, without '+' and '#'"
 )
 
+// maxTopic is the longest topic, in bytes: [MQTT-4.7.3-3].
+const maxTopic = 65535
+
 // validTopic reports whether t, which is plain text, names a topic: [MQTT-3.3.2-2].
 func validTopic(t string) bool {
 	for i := range len(t) {
@@ -158,7 +160,7 @@ func validTopic(t string) bool {
 			return false
 		}
 	}
-	return len(t) <= mqttpacket.MaxText
+	return len(t) <= maxTopic
 }
 
 // repeated returns a property name that is there twice, empty if there is none. AMQP's map keeps

@@ -3,7 +3,7 @@ package transport
 import (
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/texts"
 )
 
 // SystemProperties are system properties of a hub's messages, beside those that are fields of
@@ -69,7 +69,7 @@ func (p *SystemProperties) invalid() (name, problem string) {
 			switch {
 			case !utf8.ValidString(f.value):
 				return f.name, " is not valid UTF-8"
-			case !mqttpacket.PlainText(f.value):
+			case !texts.Plain(f.value):
 				return f.name, textRule
 			}
 		}

@@ -171,7 +171,7 @@ func main() {
 `,
 	"probe/codec": `package main
 
-import "github.com/hubline-iot/hubline/internal/mqttpacket"
+import "github.com/hubline-iot/hubline/internal/mqttwire"
 
 // sum is FNV-1a.
 func sum(b []byte) uint32 {
@@ -184,7 +184,7 @@ func sum(b []byte) uint32 {
 
 func main() {
 	out := make([]byte, 0, 512)
-	out, err := mqttpacket.AppendConnect(out, &mqttpacket.Greeting{
+	out, err := mqttwire.AppendConnect(out, &mqttwire.Greeting{
 		ClientID: "id", UserName: "user", Password: "password", KeepAlive: 60})
 	println("connect", len(out), sum(out), err == nil)
 	read(out)
@@ -212,19 +212,19 @@ func main() {
 }
 
 func read(in []byte) {
-	h, ok, err := mqttpacket.Next(in)
+	h, ok, err := mqttwire.Next(in)
 	if !ok || err != nil || len(in) < h.Size+h.Body {
 		println("next", ok, err == nil, h.Size, h.Body)
 		return
 	}
 	body := in[h.Size : h.Size+h.Body]
-	p, err := mqttpacket.ReadPublish(h.Flags, body)
+	p, err := mqttwire.ReadPublish(h.Flags, body)
 	println("publish", int(h.Type), len(p.Topic), sum(p.Topic), sum(p.Body), p.ID, err == nil)
-	id, err := mqttpacket.ReadID(body)
+	id, err := mqttwire.ReadID(body)
 	println("id", id, err == nil)
-	id, codes, err := mqttpacket.ReadSuback(body)
+	id, codes, err := mqttwire.ReadSuback(body)
 	println("suback", id, sum(codes), err == nil)
-	_, code, err := mqttpacket.ReadConnack(body)
+	_, code, err := mqttwire.ReadConnack(body)
 	println("connack", code, err == nil)
 }
 `,
@@ -324,7 +324,7 @@ var lacksChip = regexp.MustCompile(`device/\w+(: build constraints exclude| is n
 func TestTelemetryAloneHasNoTwinAndNoMQTT5(t *testing.T) {
 	watch(t)
 	folder := probeModule(t)
-	const twin, methods, mqtt5 = "/device.(*twin).", "/device.(*methods).", "/internal/mqttpacket.rules"
+	const twin, methods, mqtt5 = "/device.(*twin).", "/device.(*methods).", "/internal/mqttwire.rules"
 	for probe, parts := range map[string]map[string]bool{
 		"probe/telemetry": {twin: false, methods: false, mqtt5: false},
 		"probe/twin":      {twin: true, methods: true, mqtt5: false},
@@ -419,12 +419,12 @@ func TestProbesOnACortexM3(t *testing.T) {
 // tested are the tests that run on the emulated Cortex-M3, in 64 KB of RAM, by package: the files
 // that need no more RAM and only the available libraries.
 var tested = map[string][]string{
-	"errfilter":           {"errfilter_test.go"},
-	"internal/texts":      {"ascii_test.go", "percent_test.go"},
-	"internal/errchain":   {"same_test.go"},
-	"internal/times":      {"fraction_test.go"},
-	"retrypolicy":         {"exponential_test.go", "policy_test.go"},
-	"internal/mqttpacket": {"golden_test.go"},
+	"errfilter":         {"errfilter_test.go"},
+	"internal/texts":    {"ascii_test.go", "percent_test.go"},
+	"internal/errchain": {"same_test.go"},
+	"internal/times":    {"fraction_test.go"},
+	"retrypolicy":       {"exponential_test.go", "policy_test.go"},
+	"internal/mqttwire": {"golden_test.go"},
 }
 
 func TestTablesOnACortexM3(t *testing.T) {

@@ -19,8 +19,7 @@ const module = "github.com/hubline-iot/hubline"
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./retrypolicy/classify", "./retrypolicy/poll",
-	"./device", "./transport/mqtt/engine", "./internal/mqttpacket",
-	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect",
+	"./device", "./transport/mqtt/engine", "./internal/mqttwire", "./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
 	"./update/httprange")
@@ -236,13 +235,13 @@ var layers = []struct {
 	},
 	{
 		"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/engine"),
-		[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "transport/mqtt/internal/wire"},
+		[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "internal/mqttwire"},
 		"boards would link TLS and paho",
 	},
 	{
-		"the codec of MQTT knows nobody", existing("./internal/mqttpacket"),
-		[]string{"transport", "device", "internal"}, nil,
-		"it is pure functions over slices",
+		"what clients of MQTT share knows no engine", existing("./internal/mqttwire"),
+		[]string{"transport", "device"}, []string{"transport"},
+		"imports go one way",
 	},
 	{
 		"WebSocket and MQTT on our engine do not bring the other one", existing("./transport/mqtt",

@@ -14,7 +14,8 @@ func TwinKind(status int) (kind transport.Kind, good bool) {
 // maxMessage is the length after which a message is cut off.
 const maxMessage = 200
 
-// TwinRefusal returns the error of an unsuccessful reply. body is the hub's, JSON or not.
+// TwinRefusal returns the error of an unsuccessful reply to a request for the twin. body is
+// the hub's, JSON or not.
 func TwinRefusal(op transport.Op, proto string, status int, body []byte) *transport.Error {
 	kind, _ := TwinKind(status)
 	e := &transport.StatusError{Service: "hub", Status: status}

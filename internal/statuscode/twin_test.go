@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func TestStatuses(t *testing.T) {
+func TestStatusesOfTwinReplies(t *testing.T) {
 	for code, want := range map[int]transport.Kind{
 		400: transport.Invalid, 401: transport.Unauthorized, 403: transport.Forbidden, 404: transport.NotFound,
 		408: transport.Timeout, 409: transport.Conflict, 412: transport.Conflict,
@@ -30,7 +30,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestRefusal(t *testing.T) {
+func TestRefusalOfATwinReply(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"errorCode":400004,"trackingId":"abc-1","message":"bad reported property"}`: "mqtt twin patch: invalid: hub " +
 			"answered 400, code 400004: bad reported property",

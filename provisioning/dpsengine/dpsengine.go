@@ -17,7 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
@@ -99,8 +99,8 @@ func (c *Carrier) open(ctx, limited context.Context, l *provisioning.Login) (*se
 }
 
 // connect returns the fields of CONNECT.
-func (c *Carrier) connect(l *provisioning.Login) *mqttpacket.Greeting {
-	return &mqttpacket.Greeting{ClientID: l.RegistrationID, UserName: userName(l, c.agent),
+func (c *Carrier) connect(l *provisioning.Login) *mqttwire.Greeting {
+	return &mqttwire.Greeting{ClientID: l.RegistrationID, UserName: userName(l, c.agent),
 		Password: l.Token.Text.Reveal(), CleanSession: true, KeepAlive: keepAlive(l.Timeout)}
 }
 

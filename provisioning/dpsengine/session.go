@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
@@ -75,7 +75,7 @@ func (s *session) Close() {
 		s.cut()
 		close(fired)
 	})
-	_, _ = s.conn.Write(mqttpacket.AppendDisconnect(s.out[:0]))
+	_, _ = s.conn.Write(mqttwire.AppendDisconnect(s.out[:0]))
 	if !limit.Stop() {
 		<-fired
 	}
@@ -83,8 +83,8 @@ func (s *session) Close() {
 }
 
 // begin sends CONNECT and SUBSCRIBE and reads their answers.
-func (s *session) begin(g *mqttpacket.Greeting) error {
-	packet, err := mqttpacket.AppendConnect(s.out[:0], g)
+func (s *session) begin(g *mqttwire.Greeting) error {
+	packet, err := mqttwire.AppendConnect(s.out[:0], g)
 	if err != nil {
 		return failed(transport.Invalid, err)
 	}
@@ -97,10 +97,10 @@ func (s *session) begin(g *mqttpacket.Greeting) error {
 	switch {
 	case err != nil:
 		return s.explain(err)
-	case h.Type != mqttpacket.Connack:
+	case h.Type != mqttwire.Connack:
 		return s.violation("the service's first packet is not a CONNACK")
 	}
-	_, code, err := mqttpacket.ReadConnack(body)
+	_, code, err := mqttwire.ReadConnack(body)
 	switch {
 	case err != nil:
 		return s.violation(err.Error())
@@ -115,7 +115,7 @@ func (s *session) begin(g *mqttpacket.Greeting) error {
 // subscribe subscribes to answers.
 func (s *session) subscribe() error {
 	s.lastID++
-	packet, err := mqttpacket.AppendSubscribe(s.out[:0], s.lastID, mqttpacket.Filter{Topic: filter, QoS: 1})
+	packet, err := mqttwire.AppendSubscribe(s.out[:0], s.lastID, mqttwire.Filter{Topic: filter, QoS: 1})
 	if err != nil {
 		return failed(transport.Invalid, err)
 	}
@@ -127,13 +127,13 @@ func (s *session) subscribe() error {
 		switch {
 		case err != nil:
 			return err
-		case h.Type != mqttpacket.Suback:
+		case h.Type != mqttwire.Suback:
 			if err := s.other(h, body, nil); err != nil {
 				return err
 			}
 			continue
 		}
-		id, codes, err := mqttpacket.ReadSuback(body)
+		id, codes, err := mqttwire.ReadSuback(body)
 		switch {
 		case err != nil:
 			return s.violation(err.Error())
@@ -167,9 +167,9 @@ func (s *session) exchange(r *provisioning.Request) (*provisioning.Answer, error
 		s.lastID++
 	}
 	t := topicOf(r, s.lastID)
-	o := mqttpacket.Outgoing{QoS: 1, Topic: len(t), Body: len(r.Body)}
-	packet := append(mqttpacket.AppendPublish(s.out[:0], &o), t...)
-	packet = append(mqttpacket.AppendID(packet, s.lastID), r.Body...)
+	o := mqttwire.Outgoing{QoS: 1, Topic: len(t), Body: len(r.Body)}
+	packet := append(mqttwire.AppendPublish(s.out[:0], &o), t...)
+	packet = append(mqttwire.AppendID(packet, s.lastID), r.Body...)
 	if err := s.write(packet); err != nil {
 		return nil, err
 	}
@@ -188,15 +188,15 @@ func (s *session) exchange(r *provisioning.Request) (*provisioning.Answer, error
 
 // other handles a packet that is neither CONNACK nor SUBACK. It sets got, unless that is nil, when
 // the packet is the answer to the request in flight.
-func (s *session) other(h mqttpacket.Header, body []byte, got **provisioning.Answer) error {
+func (s *session) other(h mqttwire.Header, body []byte, got **provisioning.Answer) error {
 	switch h.Type {
-	case mqttpacket.Publish:
-	case mqttpacket.Puback, mqttpacket.Pingresp, mqttpacket.Disconnect:
+	case mqttwire.Publish:
+	case mqttwire.Puback, mqttwire.Pingresp, mqttwire.Disconnect:
 		return nil // the end of the connection follows a DISCONNECT
 	default:
 		return s.violation("the service sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which was not expected")
 	}
-	in, err := mqttpacket.ReadPublish(h.Flags, body)
+	in, err := mqttwire.ReadPublish(h.Flags, body)
 	switch {
 	case err != nil:
 		return s.violation(err.Error())
@@ -207,7 +207,7 @@ func (s *session) other(h mqttpacket.Header, body []byte, got **provisioning.Ans
 		*got = &provisioning.Answer{Status: a.Status, RetryAfter: a.After, Body: append([]byte(nil), in.Body...)}
 	}
 	if in.QoS == 1 {
-		return s.write(mqttpacket.AppendAck(s.out[:0], mqttpacket.Puback, in.ID, 0))
+		return s.write(mqttwire.AppendAck(s.out[:0], mqttwire.Puback, in.ID, 0))
 	}
 	return nil
 }
@@ -240,9 +240,9 @@ func (s *session) explain(err error) error {
 }
 
 // next reads the next packet. Its body is valid until the next call.
-func (s *session) next() (h mqttpacket.Header, body []byte, err error) {
+func (s *session) next() (h mqttwire.Header, body []byte, err error) {
 	for {
-		h, ok, err := mqttpacket.Next(s.in[:s.unread])
+		h, ok, err := mqttwire.Next(s.in[:s.unread])
 		switch {
 		case err != nil:
 			return h, nil, s.violation(err.Error())

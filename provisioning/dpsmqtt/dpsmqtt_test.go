@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/provisioning"
@@ -92,7 +92,7 @@ func (p *peer) session(c net.Conn) {
 	var in []byte
 	buf := make([]byte, 4096)
 	for {
-		h, ok, err := mqttpacket.Next(in)
+		h, ok, err := mqttwire.Next(in)
 		if err != nil {
 			return
 		}
@@ -107,7 +107,7 @@ func (p *peer) session(c net.Conn) {
 		body := in[h.Size : h.Size+h.Body]
 		in = in[h.Size+h.Body:]
 		switch h.Type {
-		case mqttpacket.Connect:
+		case mqttwire.Connect:
 			var texts []string
 			for rest := body[10:]; len(rest) > 0; {
 				n := int(rest[0])<<8 | int(rest[1])
@@ -118,10 +118,10 @@ func (p *peer) session(c net.Conn) {
 				p.passwords = append(p.passwords, texts[2])
 			}
 			_, _ = c.Write([]byte{0x20, 2, 0, p.connack})
-		case mqttpacket.Subscribe:
+		case mqttwire.Subscribe:
 			_, _ = c.Write([]byte{0x90, 3, body[0], body[1], p.suback})
-		case mqttpacket.Publish:
-			m, err := mqttpacket.ReadPublish(h.Flags, body)
+		case mqttwire.Publish:
+			m, err := mqttwire.ReadPublish(h.Flags, body)
 			if err != nil {
 				return
 			}
@@ -136,16 +136,16 @@ func (p *peer) session(c net.Conn) {
 			p.replies = p.replies[1:]
 			for _, r := range replies {
 				if r.topic == "PUBACK" {
-					_, _ = c.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, m.ID, 0))
+					_, _ = c.Write(mqttwire.AppendAck(nil, mqttwire.Puback, m.ID, 0))
 					continue
 				}
 				topic := strings.ReplaceAll(r.topic, "ID", id)
-				o := mqttpacket.Outgoing{QoS: 1, Topic: len(topic), Body: len(r.body)}
-				_, _ = c.Write(append(mqttpacket.AppendID(append(mqttpacket.AppendPublish(nil, &o), topic...), 77), r.body...))
+				o := mqttwire.Outgoing{QoS: 1, Topic: len(topic), Body: len(r.body)}
+				_, _ = c.Write(append(mqttwire.AppendID(append(mqttwire.AppendPublish(nil, &o), topic...), 77), r.body...))
 			}
-		case mqttpacket.Puback:
+		case mqttwire.Puback:
 			p.pubacks++
-		case mqttpacket.Disconnect:
+		case mqttwire.Disconnect:
 			return
 		default: // no other packet matters
 		}

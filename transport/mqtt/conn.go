@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -127,7 +127,7 @@ func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadl
 // Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK. A peer
 // that hangs up on a connection without TLS may expect TLS.
 func (c *conn) Explain(err error) error {
-	if wire.IsPeers(err) {
+	if mqttwire.IsPeers(err) {
 		return err
 	}
 	e := protocol.Error(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -21,13 +21,13 @@ import (
 
 // Packet types of MQTT 3.1.1, section 2.2.1.
 const (
-	typeConnack    = byte(mqttpacket.Connack)
-	typePublish    = byte(mqttpacket.Publish)
-	typePuback     = byte(mqttpacket.Puback)
-	typeSubscribe  = byte(mqttpacket.Subscribe)
-	typeSuback     = byte(mqttpacket.Suback)
-	typePingreq    = byte(mqttpacket.Pingreq)
-	typeDisconnect = byte(mqttpacket.Disconnect)
+	typeConnack    = byte(mqttwire.Connack)
+	typePublish    = byte(mqttwire.Publish)
+	typePuback     = byte(mqttwire.Puback)
+	typeSubscribe  = byte(mqttwire.Subscribe)
+	typeSuback     = byte(mqttwire.Suback)
+	typePingreq    = byte(mqttwire.Pingreq)
+	typeDisconnect = byte(mqttwire.Disconnect)
 )
 
 const testKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=" // base64 of "secret-key-of-the-tests"

@@ -49,10 +49,10 @@ import (
 	"errors"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/neterr"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -152,13 +152,13 @@ func dialing(o netopt.Options) (engine.Dial, error) {
 }
 
 // protocol describes MQTT to package dialer.
-var protocol = dialer.Protocol{Name: wire.Proto, Secure: "8883", Plain: "1883", Kind: unanswered}
+var protocol = dialer.Protocol{Name: mqttwire.Proto, Secure: "8883", Plain: "1883", Kind: unanswered}
 
 // unanswered is the Kind and hint of a connection that ended in place of a CONNACK.
 func unanswered(err error) (transport.Kind, string, bool) {
-	if u, ok := errors.AsType[wire.Unanswered](err); ok {
+	if u, ok := errors.AsType[mqttwire.Unanswered](err); ok {
 		if kind, hint, ok := neterr.Explain(u.Err); ok && kind == transport.Network && hint == "" {
-			return kind, wire.HintUnanswered, true
+			return kind, mqttwire.HintUnanswered, true
 		}
 	}
 	return 0, "", false

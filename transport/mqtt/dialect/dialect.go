@@ -14,7 +14,7 @@
 package dialect
 
 import (
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -81,7 +81,7 @@ type Session interface {
 const MaxFilters = 32
 
 // Filter is a topic filter and the QoS to request for it, 0 or 1.
-type Filter = mqttpacket.Filter
+type Filter = mqttwire.Filter
 
 // Publication is how a message is published: on the topic that Topic begins with, with QoS 1 unless
 // AtMostOnce is set.

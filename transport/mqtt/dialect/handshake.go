@@ -1,8 +1,8 @@
 package dialect
 
 import (
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // An Engine is a session of an engine that has no goroutine yet, as Handshake.Perform needs it.
@@ -81,7 +81,7 @@ func (p *performance) mine(topic []byte, m *transport.Message) bool {
 	mine, done, err := p.plan.Answer(topic, m)
 	p.done = done
 	if err != nil {
-		p.fail(wire.HandshakeError(err))
+		p.fail(mqttwire.HandshakeError(err))
 	}
 	return mine
 }

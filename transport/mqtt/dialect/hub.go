@@ -4,9 +4,9 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // The dialects of IoT Hub. They are values and not a switch so that a linker drops what a board's
@@ -64,14 +64,15 @@ type messageSession struct {
 // open sets the topics. version is that of the service's API.
 func (s *messageSession) open(c *Config, version string) (Hello, error) {
 	if c.Properties {
-		return Hello{}, wire.Invalid("options: Protocol is MQTT 5, and a hub speaks 3.1.1; leave it nil, or set Dialect")
+		return Hello{}, mqttwire.Invalid("options: Protocol is MQTT 5, and a hub speaks 3.1.1; leave it nil, or set Dialect")
 	}
 	if c.Creds.UserName != "" {
-		return Hello{}, wire.Invalid("credentials: UserName is set, and an IoT hub makes its own; leave it empty")
+		return Hello{}, mqttwire.Invalid("credentials: UserName is set, and an IoT hub makes its own; leave it empty")
 	}
 	for _, f := range [...]struct{ name, id string }{{"DeviceID", c.Creds.DeviceID}, {"ModuleID", c.Creds.ModuleID}} {
 		if strings.ContainsAny(f.id, "+#") {
-			return Hello{}, wire.Invalid("credentials: " + f.name + " " + texts.Quote(f.id) + " has '+' or '#', which a topic " +
+			return Hello{}, mqttwire.Invalid("credentials: " + f.name + " " + texts.Quote(f.id) +
+				" has '+' or '#', which a topic " +
 				"of MQTT cannot have [MQTT-3.3.2-2]; use AMQP or HTTPS, or choose another id")
 		}
 	}
@@ -92,7 +93,7 @@ func (s *messageSession) open(c *Config, version string) (Hello, error) {
 // setWill sets the will to p, unless the session refuses to publish it.
 func (h *Hello) setWill(p Publication, refused *transport.Error) error {
 	if refused != nil {
-		return wire.Invalid("options: Will: " + refused.Error())
+		return mqttwire.Invalid("options: Will: " + refused.Error())
 	}
 	h.Will = p
 	return nil
@@ -118,7 +119,7 @@ var (
 
 func (s *messageSession) Publication(m *transport.Message) (Publication, *transport.Error) {
 	if m.Output != "" || m.System != nil {
-		return Publication{}, wire.Refused(transport.OpSend, transport.Unsupported, errRare)
+		return Publication{}, mqttwire.Refused(transport.OpSend, transport.Unsupported, errRare)
 	}
 	return s.publication(m, bagSize(m))
 }
@@ -126,7 +127,7 @@ func (s *messageSession) Publication(m *transport.Message) (Publication, *transp
 // publication is Publication for a message whose bag has this size.
 func (s *messageSession) publication(m *transport.Message, size int) (Publication, *transport.Error) {
 	if m.Topic != "" || m.ResponseTopic != "" {
-		return Publication{}, wire.Refused(transport.OpSend, transport.Unsupported, errTopic)
+		return Publication{}, mqttwire.Refused(transport.OpSend, transport.Unsupported, errTopic)
 	}
 	return Publication{Msg: m, Topic: s.telemetry, Suffix: size, Retain: m.Retain, AtMostOnce: m.AtMostOnce}, nil
 }

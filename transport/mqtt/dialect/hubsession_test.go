@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 var module = transport.Credentials{Host: "h", DeviceID: "Device1", ModuleID: "Module1"}
@@ -136,7 +136,7 @@ func TestAnEnvelopeMayTakeOutputs(t *testing.T) {
 
 func TestAMessageOverAHubsDialectAllocatesOnlyItsText(t *testing.T) {
 	s := hubSession(t, dialect.Hub, module)
-	var in wire.Inbound
+	var in mqttwire.Inbound
 	k, body := new(sink), []byte("x")
 	for _, topic := range []string{inputTopic + "in/$.mid=1", inputTopic + "in/$.mid=1&$.uid=u&$.cdid=d"} {
 		text := []byte(topic)

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Topics for the twin and for direct methods name no device: they apply to the connection's device.
@@ -118,7 +118,7 @@ func (s *twinSession) Missed(sink transport.Sink, topic []byte, d *transport.Del
 	text := string(topic)
 	if rest, ok := strings.CutPrefix(text, twinAnswer); ok {
 		if id, r, ok := answer(rest, nil); ok {
-			e := wire.TooLarge(size, size, limit)
+			e := mqttwire.TooLarge(size, size, limit)
 			e.Op = transport.OpTwinGet
 			r.Err = e
 			sink.Reply(id, r)
@@ -143,7 +143,7 @@ func answer(rest string, body []byte) (id uint32, r transport.Reply, ok bool) {
 	r.Status, r.Body = int(n), body
 	r.Version, _ = jsonscan.Int(param(query, paramVersion))
 	if _, good := statuscode.TwinKind(r.Status); !good {
-		e := statuscode.TwinRefusal(transport.OpTwinGet, wire.Proto, r.Status, body)
+		e := statuscode.TwinRefusal(transport.OpTwinGet, mqttwire.Proto, r.Status, body)
 		if after, ok := jsonscan.Int(param(query, paramRetryAfter)); ok && after > 0 && after < 1<<31 {
 			e.RetryAfter = time.Duration(after) * time.Second
 		}

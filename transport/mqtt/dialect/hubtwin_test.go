@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,7 +72,7 @@ func take(topic, body string) *sink {
 var hubTwin, _, _ = dialect.HubTwinAndMethods.Session(&dialect.Config{Creds: &transport.Credentials{DeviceID: "d"}})
 
 func takeBy(session dialect.Session, topic, body string) *sink {
-	var in wire.Inbound
+	var in mqttwire.Inbound
 	s := &sink{}
 	session.Take(s, []byte(topic), in.Delivery([]byte(body), 0x1234, false, true))
 	return s
@@ -148,7 +148,7 @@ func TestMissed(t *testing.T) {
 }
 
 func missed(topic string) *sink {
-	var in wire.Inbound
+	var in mqttwire.Inbound
 	s := &sink{}
 	hubTwin.Missed(s, []byte(topic), in.Delivery(nil, 0, false, false), 900, 512)
 	return s

@@ -5,10 +5,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // ids fills placeholders in with the ids of credentials. Its errors name the field.
@@ -24,11 +23,11 @@ func (i ids) text(field, template string) (string, error) {
 	switch {
 	case !utf8.ValidString(out):
 		return "", i.wrong(field, template, "is not valid UTF-8")
-	case !mqttpacket.PlainText(out):
+	case !texts.Plain(out):
 		return "", i.wrong(field, template, "has a control character or a noncharacter, for which brokers close the "+
 			"connection; leave it out")
-	case len(out) > wire.MaxTopic:
-		return "", wire.Invalid("topics: " + field + " has " + strconv.Itoa(len(out)) + " bytes; give 65535 at most")
+	case len(out) > mqttwire.MaxText:
+		return "", mqttwire.Invalid("topics: " + field + " has " + strconv.Itoa(len(out)) + " bytes; give 65535 at most")
 	}
 	return out, nil
 }
@@ -39,7 +38,7 @@ func (i ids) topic(field, template string) (string, error) {
 		return "", err
 	}
 	out, err := i.text(field, template)
-	if err == nil && !mqttpacket.ValidTopic([]byte(out)) {
+	if err == nil && !mqttwire.ValidTopic([]byte(out)) {
 		err = i.wrong(field, template, "is no topic to publish to; give one without '+' and '#'")
 	}
 	return out, err
@@ -69,14 +68,14 @@ func (i ids) usable(field, template string) error {
 		{"{device}", "DeviceID", i.device}, {"{module}", "ModuleID", i.module},
 	} {
 		if strings.Contains(template, id.placeholder) && strings.ContainsAny(id.value, "/+#\x00") {
-			return wire.Invalid("credentials: " + id.name + " " + texts.Quote(id.value) + " cannot stand in topics." + field +
-				" for " + id.placeholder + ": '/', '+' and '#' change the meaning of a topic; choose another id, or write the " +
-				"topic without the placeholder")
+			return mqttwire.Invalid("credentials: " + id.name + " " + texts.Quote(id.value) + " cannot stand in topics." +
+				field + " for " + id.placeholder + ": '/', '+' and '#' change the meaning of a topic; choose another id, or " +
+				"write the topic without the placeholder")
 		}
 	}
 	return nil
 }
 
 func (i ids) wrong(field, template, why string) *transport.Error {
-	return wire.Invalid("topics: " + field + " " + texts.Quote(template) + " " + why)
+	return mqttwire.Invalid("topics: " + field + " " + texts.Quote(template) + " " + why)
 }

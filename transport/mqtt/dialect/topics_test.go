@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // moduleCreds are the credentials of the tests.
@@ -134,7 +134,7 @@ func TestAMessageOverATopicMapAllocatesNothing(t *testing.T) {
 	s, _, err := topics.Session(&dialect.Config{Creds: &creds})
 	require.NoError(t, err)
 	m, body, topic := &transport.Message{ID: "m"}, []byte("x"), []byte("down/x/y")
-	var in wire.Inbound
+	var in mqttwire.Inbound
 	k := new(sink)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if p, refused := s.Publication(m); refused != nil || p.Topic != "up" {

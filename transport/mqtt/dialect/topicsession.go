@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // topicSession is Topics for one connection, with all placeholders filled in.
@@ -37,7 +37,7 @@ func (t *Topics) Session(c *Config) (Session, Hello, error) {
 func (s *topicSession) fill(c *Config, h *Hello) (err error) {
 	t := s.t
 	if t == nil {
-		return wire.Invalid("options: Dialect is a nil *dialect.Topics; give one, or leave Dialect nil for an IoT hub")
+		return mqttwire.Invalid("options: Dialect is a nil *dialect.Topics; give one, or leave Dialect nil for an IoT hub")
 	}
 	names := ids{device: c.Creds.DeviceID, module: c.Creds.ModuleID}
 	if s.telemetry, err = names.topic("Telemetry", t.Telemetry); err != nil {
@@ -66,15 +66,16 @@ func (s *topicSession) fill(c *Config, h *Hello) (err error) {
 	}
 	switch user := c.Creds.UserName; {
 	case t.MaxSize < 0 || t.MaxSize > transport.MaxMessageSize:
-		return wire.Invalid("topics: MaxSize is " + strconv.Itoa(t.MaxSize) + "; give a number of bytes up to 262144, or 0 " +
-			"for that")
+		return mqttwire.Invalid("topics: MaxSize is " + strconv.Itoa(t.MaxSize) +
+			"; give a number of bytes up to 262144, or 0 for that")
 	case c.ModelID != "":
-		return wire.Invalid("options: ModelID is set, and a broker that is no hub has no place for it; leave it empty")
-	case len(user) > wire.MaxField || !utf8.ValidString(user) || !mqttpacket.PlainText(user):
-		return wire.Invalid("credentials: UserName is longer than 65535 bytes, not valid UTF-8, or has a control character")
+		return mqttwire.Invalid("options: ModelID is set, and a broker that is no hub has no place for it; leave it empty")
+	case len(user) > mqttwire.MaxText || !utf8.ValidString(user) || !texts.Plain(user):
+		return mqttwire.Invalid("credentials: UserName is longer than 65535 bytes, not valid UTF-8, or has a control " +
+			"character")
 	case user == "" && !s.properties && (c.Creds.Token != nil || c.Creds.Sign != nil):
-		return wire.Invalid("credentials: there is a token and no UserName; MQTT 3.1.1 sends a password only with a user " +
-			"name, so set both")
+		return mqttwire.Invalid("credentials: there is a token and no UserName; MQTT 3.1.1 sends a password only with a " +
+			"user name, so set both")
 	default:
 		h.UserName = user
 	}
@@ -90,8 +91,8 @@ func (s *topicSession) fill(c *Config, h *Hello) (err error) {
 func (s *topicSession) subscribe(names *ids) error {
 	all := s.t.Commands
 	if len(all) > MaxFilters {
-		return wire.Invalid("topics: Commands has " + strconv.Itoa(len(all)) + " filters; give " + strconv.Itoa(MaxFilters) +
-			" at most, with wildcards")
+		return mqttwire.Invalid("topics: Commands has " + strconv.Itoa(len(all)) + " filters; give " +
+			strconv.Itoa(MaxFilters) + " at most, with wildcards")
 	}
 	for i, template := range all {
 		field := "Commands[" + strconv.Itoa(i) + "]"
@@ -118,11 +119,11 @@ func (s *topicSession) own(name, field string, names *ids, m *transport.Message)
 		return Publication{}, err
 	}
 	if err := own.Validate(); err != nil {
-		return Publication{}, wire.Invalid(name + ": " + err.Error())
+		return Publication{}, mqttwire.Invalid(name + ": " + err.Error())
 	}
 	p, refused := s.published(&own, new(transport.Message))
 	if refused != nil {
-		return p, wire.Invalid(name + ": " + refused.Error())
+		return p, mqttwire.Invalid(name + ": " + refused.Error())
 	}
 	return p, nil
 }
@@ -145,13 +146,13 @@ func (s *topicSession) published(m, sealed *transport.Message) (Publication, *tr
 		m = sealed
 	case !s.properties && !s.t.DropProperties:
 		if field := unsent(m); field != "" {
-			return Publication{}, wire.Refused(transport.OpSend, transport.Unsupported, errors.New("message "+field+
+			return Publication{}, mqttwire.Refused(transport.OpSend, transport.Unsupported, errors.New("message "+field+
 				" has no place in MQTT 3.1.1; use MQTT 5, an Envelope, or Topics.DropProperties"))
 		}
 	}
 	if s.properties || s.t.Envelope == nil { // over MQTT 3.1.1 only the body of a sealed message is sent
 		if err := operr.NoPlaceOutsideHubs(m, "MQTT"); err != nil {
-			err.Proto = wire.Proto
+			err.Proto = mqttwire.Proto
 			return Publication{}, err
 		}
 	}
@@ -196,7 +197,7 @@ func (s *topicSession) seal(dst, m *transport.Message) *transport.Error {
 	case err != nil:
 		return sealError(err)
 	case dst.Topic != m.Topic && dst.Topic != "" &&
-		!(mqttpacket.ValidTopic([]byte(dst.Topic)) && mqttpacket.PlainText(dst.Topic)):
+		!(mqttwire.ValidTopic([]byte(dst.Topic)) && texts.Plain(dst.Topic)):
 		return sealError(errors.New("Topics.Envelope: Seal set a Topic that is no topic to publish to"))
 	}
 	return nil
@@ -206,10 +207,10 @@ func (s *topicSession) seal(dst, m *transport.Message) *transport.Error {
 func sealError(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		kept := *e
-		kept.Scope, kept.Op, kept.Proto = transport.ScopeOperation, transport.OpSend, wire.Proto
+		kept.Scope, kept.Op, kept.Proto = transport.ScopeOperation, transport.OpSend, mqttwire.Proto
 		return &kept
 	}
-	return wire.Refused(transport.OpSend, transport.Invalid, err)
+	return mqttwire.Refused(transport.OpSend, transport.Invalid, err)
 }
 
 // AppendSuffix has nothing to append: no Publication has a Suffix.

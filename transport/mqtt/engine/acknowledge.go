@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // handshakeTag is the tag of the message of a handshake, which no other message has. Its packet id
@@ -84,7 +84,7 @@ func (s *session) took(batch []transport.Item) bool {
 // acknowledged handles a PUBACK for no message of Send.
 func (s *session) acknowledged(id uint16) error {
 	if _, ok := s.takeSubscription(id); ok {
-		return wire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")
+		return mqttwire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")
 	}
 	return nil // acknowledged before, or never sent
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // versionUnderTest is what differs between the versions of MQTT in these tests.
@@ -278,6 +278,6 @@ func TestAConnectionEndsWhenVerdictsCameInsideDeliver(t *testing.T) {
 		go l.send(v.publish(0, "makes the session look for room")...)
 		require.Equal(t, []byte{0, 2}, l.expect(0x40).body)
 		go func() { _, _ = l.drain() }()
-		require.ErrorIs(t, r.requireLoss(t, transport.Network), wire.ErrBehind)
+		require.ErrorIs(t, r.requireLoss(t, transport.Network), mqttwire.ErrBehind)
 	})
 }

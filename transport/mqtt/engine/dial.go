@@ -10,10 +10,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Dial makes a session as transport.Transport says: token, connection, CONNECT. The Sink is not
@@ -43,7 +42,7 @@ func (t *core) dialect(creds *transport.Credentials, certificates bool) (dialect
 	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
 		Will: t.opt.Will, Certificates: certificates, Properties: t.newer() != nil})
 	if err != nil {
-		err = wire.DialectError(err)
+		err = mqttwire.DialectError(err)
 	}
 	return d, hello, err
 }
@@ -54,10 +53,10 @@ func (t *core) session(ctx context.Context, cfg *transport.Config) (*session, er
 		return nil, t.err
 	}
 	if err := cfg.Creds.Validate(); err != nil {
-		return nil, wire.DialError(err)
+		return nil, mqttwire.DialError(err)
 	}
 	if !t.busy.CompareAndSwap(false, true) {
-		return nil, wire.Invalid("this Transport serves a client already; make one for each client")
+		return nil, mqttwire.Invalid("this Transport serves a client already; make one for each client")
 	}
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
@@ -65,7 +64,7 @@ func (t *core) session(ctx context.Context, cfg *transport.Config) (*session, er
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the connection's error
 		}
-		return nil, wire.DialError(err)
+		return nil, mqttwire.DialError(err)
 	}
 	return s, nil
 }
@@ -134,16 +133,17 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 
 // connectPacket encodes the CONNECT into the write buffer.
 func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
-	if len(password) > wire.MaxField {
-		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
+	if len(password) > mqttwire.MaxText {
+		return nil, mqttwire.Invalid("the token has " + strconv.Itoa(len(password)) +
+			" bytes; a password of MQTT has 65535 at " +
 			"most")
 	}
-	g := mqttpacket.Greeting{
+	g := mqttwire.Greeting{
 		ClientID: hello.ClientID, UserName: hello.UserName, Password: password,
 		CleanSession: t.opt.CleanSession, KeepAlive: uint16(t.opt.KeepAlive / time.Second),
 	}
 	if w := &hello.Will; w.Msg != nil {
-		g.Will = &mqttpacket.Will{Topic: d.AppendSuffix([]byte(w.Topic), w.Msg), Body: w.Msg.Body, QoS: 1, Retain: w.Retain}
+		g.Will = &mqttwire.Will{Topic: d.AppendSuffix([]byte(w.Topic), w.Msg), Body: w.Msg.Body, QoS: 1, Retain: w.Retain}
 		if w.AtMostOnce {
 			g.Will.QoS = 0
 		}
@@ -151,10 +151,10 @@ func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password s
 	if v := t.newer(); v != nil {
 		return v.connect(t.out[:0], &g, hello.Will.Msg)
 	}
-	if n := mqttpacket.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
+	if n := mqttwire.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
 		return nil, t.opt.tooLongConnect(n)
 	}
-	connect, err := mqttpacket.AppendConnect(t.out[:0], &g)
+	connect, err := mqttwire.AppendConnect(t.out[:0], &g)
 	if err != nil {
 		return nil, invalidConnect(err)
 	}
@@ -163,12 +163,12 @@ func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password s
 
 // tooLongConnect is the error about a CONNECT of n bytes, which does not fit into the write buffer.
 func (o *Options) tooLongConnect(n int) error {
-	return wire.Invalid("options: WriteBuffer is " + strconv.Itoa(o.WriteBuffer) + "; CONNECT has " + strconv.Itoa(n) +
+	return mqttwire.Invalid("options: WriteBuffer is " + strconv.Itoa(o.WriteBuffer) + "; CONNECT has " + strconv.Itoa(n) +
 		" bytes here")
 }
 
 func invalidConnect(err error) error {
-	return wire.Invalid("CONNECT cannot be sent: " + err.Error())
+	return mqttwire.Invalid("CONNECT cannot be sent: " + err.Error())
 }
 
 // reasonTime is how long the dial waits for the hub's reason when CONNECT could not be written.
@@ -184,7 +184,7 @@ func (s *session) greet(connect []byte) error {
 		// the alert was read.
 		_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
 		_, readErr := s.conn.Read(s.readSpace(1))
-		if readErr != nil && !errchain.Same(readErr, io.EOF) && !wire.TimedOut(readErr) {
+		if readErr != nil && !errchain.Same(readErr, io.EOF) && !mqttwire.TimedOut(readErr) {
 			err = readErr
 		}
 		return err
@@ -203,7 +203,7 @@ func (s *session) greet(connect []byte) error {
 		}
 		if err := s.readMore(1); err != nil {
 			if s.unread == 0 {
-				return wire.Unanswered{Err: err}
+				return mqttwire.Unanswered{Err: err}
 			}
 			return err
 		}
@@ -218,7 +218,7 @@ func (s *session) readMore(want int) error {
 	case n > 0:
 		return nil
 	case errchain.Same(err, io.EOF):
-		return wire.HubClosed{}
+		return mqttwire.HubClosed{}
 	case err != nil:
 		return err
 	}
@@ -231,15 +231,15 @@ func (s *session) greeted(in []byte) (used int, done bool, err error) {
 	if v := s.t.newer(); v != nil {
 		return v.greeted(s, in)
 	}
-	switch h, ok, err := mqttpacket.Next(in); {
-	case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
-		return 0, false, wire.FirstBytes(in)
+	switch h, ok, err := mqttwire.Next(in); {
+	case len(in) > 0 && h.Type != mqttwire.Connack, ok && h.Body != 2:
+		return 0, false, mqttwire.FirstBytes(in)
 	case err != nil:
-		return 0, false, wire.Violation{Err: err}
+		return 0, false, mqttwire.Violation{Err: err}
 	case ok && len(in) >= h.Size+h.Body:
-		_, code, err := mqttpacket.ReadConnack(in[h.Size : h.Size+h.Body])
+		_, code, err := mqttwire.ReadConnack(in[h.Size : h.Size+h.Body])
 		if err != nil {
-			return 0, false, wire.Violation{Err: err}
+			return 0, false, mqttwire.Violation{Err: err}
 		}
 		if code != 0 {
 			return 0, false, &ConnackError{Code: code}

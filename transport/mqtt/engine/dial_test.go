@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // field reads a length-prefixed field of a CONNECT.
@@ -112,7 +112,7 @@ func TestEveryRefusalHasItsKind(t *testing.T) {
 				l.send(0x20, 2, 0, byte(code))
 			})
 			e := transport.Find(err)
-			require.Equal(t, wire.ConnackMeaning(byte(code)).Kind, e.Kind)
+			require.Equal(t, mqttwire.ConnackMeaning(byte(code)).Kind, e.Kind)
 			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			refusal, ok := errors.AsType[*ConnackError](err)

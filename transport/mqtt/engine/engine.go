@@ -85,8 +85,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Conn is the connection that a session needs. A net.Conn satisfies it.
@@ -122,17 +122,17 @@ type Dial func(ctx context.Context, creds *transport.Credentials) (Conn, error)
 // ConnackError is a CONNECT that the hub refused: the cause of the *transport.Error of a failed
 // dial, reachable with errors.As. Its field Code is the CONNACK's return code, 1 to 255. Package
 // mqtt has the same type.
-type ConnackError = wire.ConnackError
+type ConnackError = mqttwire.ConnackError
 
 // SubackError is a subscription that the hub refused: the cause of the *transport.Error in the
 // Reply to OpSubscribe, reachable with errors.As. Its fields are Filter, the topic filter refused,
 // and Code, its return code in the SUBACK. Package mqtt has the same type.
-type SubackError = wire.SubackError
+type SubackError = mqttwire.SubackError
 
 // ReasonError is a refusal by a broker that speaks MQTT 5: of a CONNECT, a message or a
 // subscription, or the end of a connection. It is the cause of the *transport.Error, reachable with
 // errors.As, and has the reason code, and what the broker added to it.
-type ReasonError = wire.ReasonError
+type ReasonError = mqttwire.ReasonError
 
 // Transport makes sessions, one at a time.
 type Transport struct {
@@ -151,13 +151,13 @@ type core struct {
 	in   []byte      // read buffer; owned by Dial, then by Run
 	out  []byte      // write buffer; owned by Dial, then by the holder of session.writing
 
-	message *wire.Inbound // owned by Run; nil before the first message
-	topic   []byte        // of a request; owned by the holder of session.writing
+	message *mqttwire.Inbound // owned by Run; nil before the first message
+	topic   []byte            // of a request; owned by the holder of session.writing
 	// unacked are the tags of the messages written with QoS 1 on this connection and not
 	// acknowledged, inFlight those of any connection: MQTT 5 sends these again with DUP. handshake
 	// says the same of the message of a handshake. unsent are the messages that were handed over
 	// and not written. Guarded by session.mu while there is a session.
-	unacked, inFlight, unsent wire.Tags
+	unacked, inFlight, unsent mqttwire.Tags
 	handshake                 bool
 	// qos0Tags are the tags of the messages in out with QoS 0, which get no PUBACK; owned by the
 	// holder of session.writing.
@@ -183,7 +183,7 @@ func newCore(dial Dial, o *Options) *core {
 		t.other, t.err = p.version(&t.opt)
 	}
 	if dial == nil {
-		t.err = wire.Invalid("engine.New needs a Dial; mqtt.Dialer has one")
+		t.err = mqttwire.Invalid("engine.New needs a Dial; mqtt.Dialer has one")
 	}
 	if n := t.opt.ReadBuffer; n > 0 {
 		t.in = make([]byte, n)

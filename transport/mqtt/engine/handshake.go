@@ -1,10 +1,9 @@
 package engine
 
 import (
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // handshake does what the dialect wants before the connection counts as connected.
@@ -80,10 +79,10 @@ func (l *live) Packet(mine func(topic []byte, m *transport.Message) bool) error 
 }
 
 // handleEarly handles one packet. keep means that it is for Run.
-func (s *session) handleEarly(head mqttpacket.Header, body []byte, mine func([]byte, *transport.Message) bool) (
+func (s *session) handleEarly(head mqttwire.Header, body []byte, mine func([]byte, *transport.Message) bool) (
 	keep bool,
 	err error) {
-	if head.Type == mqttpacket.Publish {
+	if head.Type == mqttwire.Publish {
 		if mine == nil {
 			return true, nil
 		}
@@ -99,13 +98,13 @@ func (s *session) handleEarly(head mqttpacket.Header, body []byte, mine func([]b
 }
 
 // readMessage reads a PUBLISH without any effect.
-func (s *session) readMessage(head mqttpacket.Header, body []byte) ([]byte, *transport.Message, error) {
+func (s *session) readMessage(head mqttwire.Header, body []byte) ([]byte, *transport.Message, error) {
 	if v := s.t.newer(); v != nil {
 		return v.read(s, head, body)
 	}
-	in, err := mqttpacket.ReadPublish(head.Flags, body)
+	in, err := mqttwire.ReadPublish(head.Flags, body)
 	if err != nil {
-		return nil, nil, wire.Violation{Err: err}
+		return nil, nil, mqttwire.Violation{Err: err}
 	}
 	return in.Topic, s.delivery(&in).Msg, nil
 }

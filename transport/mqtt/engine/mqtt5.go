@@ -8,9 +8,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/linked"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // MQTT5Options are the settings of MQTT 5. The zero value and nil mean all defaults.
@@ -94,8 +93,8 @@ type five struct {
 	all *Options
 
 	// Kept between connections. The tags are guarded by session.mu while there is one.
-	clientID string    // that the broker assigned
-	received wire.Tags // ids of messages with QoS 2 whose PUBREC was sent and that are not complete
+	clientID string        // that the broker assigned
+	received mqttwire.Tags // ids of messages with QoS 2 whose PUBREC was sent and that are not complete
 	// generation counts the sessions of the broker; set by greeted.
 	generation uint16
 
@@ -116,13 +115,13 @@ type five struct {
 	ref [onceRef]byte // guarded by session.backlog.Passing
 
 	// Guarded by session.mu.
-	unsettled   wire.Tags // ids of messages without a verdict
-	waiting     int       // number of unsettled
-	pending     int       // number of those in received that came on this connection
-	declined    int       // those of them that were released
-	exceeded    bool      // the broker sent more than receiveMaximum
-	control     []byte    // packets that answer the broker
-	controlling bool      // a goroutine writes them
+	unsettled   mqttwire.Tags // ids of messages without a verdict
+	waiting     int           // number of unsettled
+	pending     int           // number of those in received that came on this connection
+	declined    int           // those of them that were released
+	exceeded    bool          // the broker sent more than receiveMaximum
+	control     []byte        // packets that answer the broker
+	controlling bool          // a goroutine writes them
 	auth        authState
 
 	helpers sync.WaitGroup
@@ -154,30 +153,30 @@ func (v *five) resolve() error {
 	}
 	switch {
 	case o.SessionExpiry < 0:
-		return wire.Invalid("options: SessionExpiry is negative; give a positive duration, or 0 for a day")
+		return mqttwire.Invalid("options: SessionExpiry is negative; give a positive duration, or 0 for a day")
 	case o.ReceiveMaximum < 0 || o.ReceiveMaximum > 65535:
-		return wire.Invalid("options: ReceiveMaximum is " + strconv.Itoa(o.ReceiveMaximum) + "; give 1 to 65535, or 0")
+		return mqttwire.Invalid("options: ReceiveMaximum is " + strconv.Itoa(o.ReceiveMaximum) + "; give 1 to 65535, or 0")
 	case o.MaximumPacketSize < minPacket:
-		return wire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) +
+		return mqttwire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) +
 			"; give 64 bytes at least, or 0")
 	case o.MaximumPacketSize > maxIncoming:
-		return wire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) + "; give " +
+		return mqttwire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) + "; give " +
 			strconv.Itoa(maxIncoming) + " at most")
 	case all.ReadBuffer > 0 && o.MaximumPacketSize > all.ReadBuffer:
-		return wire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) + " and ReadBuffer " +
+		return mqttwire.Invalid("options: MaximumPacketSize is " + strconv.Itoa(o.MaximumPacketSize) + " and ReadBuffer " +
 			strconv.Itoa(all.ReadBuffer) + "; a packet must fit into the buffer")
 	case o.WillDelay < 0:
-		return wire.Invalid("options: WillDelay is negative; give a positive duration, or 0")
+		return mqttwire.Invalid("options: WillDelay is negative; give a positive duration, or 0")
 	case o.WillDelay > 0 && all.Will == nil:
-		return wire.Invalid("options: WillDelay is set without a Will; set Options.Will too")
+		return mqttwire.Invalid("options: WillDelay is set without a Will; set Options.Will too")
 	case o.RetainHandling > RetainedNever:
-		return wire.Invalid("options: RetainHandling is none of RetainedAlways, RetainedFirst and RetainedNever")
-	case o.Auth != nil && (o.Auth.Method == "" || !mqttpacket.ValidText(o.Auth.Method)):
-		return wire.Invalid("options: Auth.Method is not the name of a method; give one such as \"OAUTH2-JWT\"")
+		return mqttwire.Invalid("options: RetainHandling is none of RetainedAlways, RetainedFirst and RetainedNever")
+	case o.Auth != nil && (o.Auth.Method == "" || !mqttwire.ValidText(o.Auth.Method)):
+		return mqttwire.Invalid("options: Auth.Method is not the name of a method; give one such as \"OAUTH2-JWT\"")
 	}
 	for i := range o.UserProperties {
-		if p := &o.UserProperties[i]; !mqttpacket.ValidText(p.Name) || !mqttpacket.ValidText(p.Value) {
-			return wire.Invalid("options: UserProperties[" + strconv.Itoa(i) + "]" + textRule)
+		if p := &o.UserProperties[i]; !mqttwire.ValidText(p.Name) || !mqttwire.ValidText(p.Value) {
+			return mqttwire.Invalid("options: UserProperties[" + strconv.Itoa(i) + "]" + textRule)
 		}
 	}
 	return nil

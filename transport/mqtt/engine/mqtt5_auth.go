@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Auth is enhanced authentication: a method with as many steps as it needs, and again on the live
@@ -64,14 +63,14 @@ func (v *five) startAuth(ctx context.Context, token *transport.Token) error {
 	if err != nil {
 		return err
 	}
-	if len(data) > mqttpacket.MaxText {
+	if len(data) > mqttwire.MaxText {
 		return errAuthData
 	}
 	v.auth.data, v.authExpires = data, expires
 	return nil
 }
 
-var errAuthData = wire.Invalid("the data of an authentication step has more than 65535 bytes")
+var errAuthData = mqttwire.Invalid("the data of an authentication step has more than 65535 bytes")
 
 // first returns the data of the first step. token is the one of a dial, nil for another.
 func (v *five) first(ctx context.Context, token *transport.Token) (data []byte, expires time.Time, err error) {
@@ -103,12 +102,13 @@ func (v *five) further(ctx context.Context, data []byte, last bool) (answer []by
 		if last {
 			return nil, nil
 		}
-		return nil, wire.NewViolation("the broker asks for a further step of authentication, and Auth.Continue is not set")
+		return nil,
+			mqttwire.NewViolation("the broker asks for a further step of authentication, and Auth.Continue is not set")
 	}
 	if failed := callback.Run("Auth.Continue", func() { answer, err = next(ctx, data, last) }); failed != nil {
 		err = failed
 	}
-	if err == nil && len(answer) > mqttpacket.MaxText {
+	if err == nil && len(answer) > mqttwire.MaxText {
 		err = errAuthData
 	}
 	return answer, authError(err)
@@ -120,32 +120,32 @@ func authError(err error) error {
 		return err
 	}
 	return &transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection, Op: transport.OpDial,
-		Proto: wire.Proto, Err: err}
+		Proto: mqttwire.Proto, Err: err}
 }
 
 // appendAuth appends an AUTH.
 func (v *five) appendAuth(dst []byte, code byte, data []byte) ([]byte, error) {
-	p := mqttpacket.AppendString(nil, mqttpacket.AuthMethod, v.opt.Auth.Method)
-	p = mqttpacket.AppendString(p, mqttpacket.AuthData, string(data))
-	return mqttpacket.AppendReason(dst, mqttpacket.Auth, code, p)
+	p := mqttwire.AppendString(nil, mqttwire.AuthMethod, v.opt.Auth.Method)
+	p = mqttwire.AppendString(p, mqttwire.AuthData, string(data))
+	return mqttwire.AppendReason(dst, mqttwire.Auth, code, p)
 }
 
 // sameMethod checks the method in a packet of the broker: [MQTT-4.12.0-5].
-func (v *five) sameMethod(p mqttpacket.Properties) error {
-	if method := p.Text(mqttpacket.AuthMethod); method != nil && string(method) != v.opt.Auth.Method {
-		return wire.NewViolation("the broker answers with another authentication method")
+func (v *five) sameMethod(p mqttwire.Properties) error {
+	if method := p.Text(mqttwire.AuthMethod); method != nil && string(method) != v.opt.Auth.Method {
+		return mqttwire.NewViolation("the broker answers with another authentication method")
 	}
 	return nil
 }
 
 // authWhileDialing answers an AUTH before the CONNACK.
 func (v *five) authWhileDialing(s *session, body []byte) error {
-	r, err := mqttpacket.ReadReason(mqttpacket.Auth, body)
+	r, err := mqttwire.ReadReason(mqttwire.Auth, body)
 	switch {
 	case err != nil:
-		return wire.Violation{Err: err}
+		return mqttwire.Violation{Err: err}
 	case r.Code != authContinue:
-		return wire.NewViolation("the broker's AUTH does not continue the authentication")
+		return mqttwire.NewViolation("the broker's AUTH does not continue the authentication")
 	case v.auth.rounds == maxRounds:
 		return errRounds
 	}
@@ -153,7 +153,7 @@ func (v *five) authWhileDialing(s *session, body []byte) error {
 	if err := v.sameMethod(r.Properties); err != nil {
 		return err
 	}
-	answer, err := v.further(v.ctx, r.Properties.Text(mqttpacket.AuthData), false)
+	answer, err := v.further(v.ctx, r.Properties.Text(mqttwire.AuthData), false)
 	if err != nil {
 		return err
 	}
@@ -165,14 +165,14 @@ func (v *five) authWhileDialing(s *session, body []byte) error {
 	return err
 }
 
-var errRounds = wire.NewViolation("the broker asks for more steps of authentication than any method has")
+var errRounds = mqttwire.NewViolation("the broker asks for more steps of authentication than any method has")
 
 // finishAuth checks the last data of the broker.
-func (v *five) finishAuth(ctx context.Context, p mqttpacket.Properties) error {
+func (v *five) finishAuth(ctx context.Context, p mqttwire.Properties) error {
 	if err := v.sameMethod(p); err != nil {
 		return err
 	}
-	data := p.Text(mqttpacket.AuthData)
+	data := p.Text(mqttwire.AuthData)
 	if data == nil && v.opt.Auth.Continue == nil {
 		return nil
 	}
@@ -210,14 +210,14 @@ func (v *five) renew(s *session, r *transport.Request) {
 // sendAuth sends a step of the authentication that renew began, or ends it with err.
 func (v *five) sendAuth(s *session, code byte, data []byte, err error) {
 	var packet []byte
-	if err == nil && len(data) > mqttpacket.MaxText {
+	if err == nil && len(data) > mqttwire.MaxText {
 		err = errAuthData
 	}
 	if err == nil {
 		packet, err = v.appendAuth(nil, code, data)
 	}
 	if err == nil && len(packet) > v.peer.maxPacket {
-		err = wire.TooLarge(len(packet), len(packet), v.peer.maxPacket)
+		err = mqttwire.TooLarge(len(packet), len(packet), v.peer.maxPacket)
 	}
 	if err != nil {
 		v.renewed(s, err)
@@ -242,15 +242,15 @@ func (v *five) renewed(s *session, err error) {
 	s.mu.Unlock()
 	if err != nil {
 		kind := transport.KindOf(err)
-		reply = transport.Reply{Err: wire.Refused(transport.OpRenew, kind, err)}
+		reply = transport.Reply{Err: mqttwire.Refused(transport.OpRenew, kind, err)}
 	}
 	s.sink.Reply(request, reply)
 }
 
 // authReceived handles an AUTH on the live connection.
-func (v *five) authReceived(s *session, r *mqttpacket.Reason) error {
+func (v *five) authReceived(s *session, r *mqttwire.Reason) error {
 	if v.opt.Auth == nil || r.Code != authContinue && r.Code != 0 {
-		return wire.NewViolation("the broker sent an AUTH that was not expected")
+		return mqttwire.NewViolation("the broker sent an AUTH that was not expected")
 	}
 	if err := v.sameMethod(r.Properties); err != nil {
 		return err
@@ -265,11 +265,11 @@ func (v *five) authReceived(s *session, r *mqttpacket.Reason) error {
 	s.mu.Unlock()
 	switch {
 	case !due:
-		return wire.NewViolation("the broker sent an AUTH that answers nothing")
+		return mqttwire.NewViolation("the broker sent an AUTH that answers nothing")
 	case rounds > maxRounds:
 		return errRounds
 	}
-	data := append([]byte(nil), r.Properties.Text(mqttpacket.AuthData)...)
+	data := append([]byte(nil), r.Properties.Text(mqttwire.AuthData)...)
 	last := r.Code == 0
 	v.help(func() {
 		answer, err := v.further(v.life, data, last)

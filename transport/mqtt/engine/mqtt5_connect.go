@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 func (v *five) begin(ctx context.Context, t *core, cfg *transport.Config, token *transport.Token) error {
@@ -28,14 +27,14 @@ func (v *five) begin(ctx context.Context, t *core, cfg *transport.Config, token 
 	return v.startAuth(ctx, token)
 }
 
-func (v *five) connect(dst []byte, g *mqttpacket.Greeting, will *transport.Message) ([]byte, error) {
+func (v *five) connect(dst []byte, g *mqttwire.Greeting, will *transport.Message) ([]byte, error) {
 	if refused := v.complete(g, will); refused != nil {
 		return nil, invalidConnect(refused)
 	}
-	if n := mqttpacket.ConnectSize5(g); v.all.WriteBuffer > 0 && n > v.all.WriteBuffer {
+	if n := mqttwire.ConnectSize5(g); v.all.WriteBuffer > 0 && n > v.all.WriteBuffer {
 		return nil, v.all.tooLongConnect(n)
 	}
-	dst, err := mqttpacket.AppendConnect5(dst, g)
+	dst, err := mqttwire.AppendConnect5(dst, g)
 	clear(g.Properties) // they may prove the identity
 	clear(v.auth.data)
 	if err != nil {
@@ -45,7 +44,7 @@ func (v *five) connect(dst []byte, g *mqttpacket.Greeting, will *transport.Messa
 }
 
 // complete adds the properties to a CONNECT.
-func (v *five) complete(g *mqttpacket.Greeting, will *transport.Message) *transport.Error {
+func (v *five) complete(g *mqttwire.Greeting, will *transport.Message) *transport.Error {
 	if v.opt.AssignClientID {
 		g.ClientID = v.clientID
 	}
@@ -55,16 +54,16 @@ func (v *five) complete(g *mqttpacket.Greeting, will *transport.Message) *transp
 	}
 	p := v.block[:0]
 	if expiry > 0 {
-		p = mqttpacket.AppendNumber(p, mqttpacket.SessionExpiry, expiry)
+		p = mqttwire.AppendNumber(p, mqttwire.SessionExpiry, expiry)
 	}
-	p = mqttpacket.AppendNumber(p, mqttpacket.ReceiveMaximum, uint32(v.receiveMaximum))
-	p = mqttpacket.AppendNumber(p, mqttpacket.MaximumPacketSize, uint32(v.opt.MaximumPacketSize))
+	p = mqttwire.AppendNumber(p, mqttwire.ReceiveMaximum, uint32(v.receiveMaximum))
+	p = mqttwire.AppendNumber(p, mqttwire.MaximumPacketSize, uint32(v.opt.MaximumPacketSize))
 	if a := v.opt.Auth; a != nil {
-		p = mqttpacket.AppendString(p, mqttpacket.AuthMethod, a.Method)
-		p = mqttpacket.AppendString(p, mqttpacket.AuthData, string(v.auth.data))
+		p = mqttwire.AppendString(p, mqttwire.AuthMethod, a.Method)
+		p = mqttwire.AppendString(p, mqttwire.AuthData, string(v.auth.data))
 	}
 	for i := range v.opt.UserProperties {
-		p = mqttpacket.AppendPair(p, v.opt.UserProperties[i].Name, v.opt.UserProperties[i].Value)
+		p = mqttwire.AppendPair(p, v.opt.UserProperties[i].Name, v.opt.UserProperties[i].Value)
 	}
 	v.block, g.Properties = p, p
 	if will == nil {
@@ -72,7 +71,7 @@ func (v *five) complete(g *mqttpacket.Greeting, will *transport.Message) *transp
 	}
 	var w []byte
 	if v.opt.WillDelay > 0 {
-		w = mqttpacket.AppendNumber(w, mqttpacket.WillDelay, seconds(v.opt.WillDelay))
+		w = mqttwire.AppendNumber(w, mqttwire.WillDelay, seconds(v.opt.WillDelay))
 	}
 	w, refused := appendProperties(w, will)
 	if refused != nil {
@@ -90,8 +89,8 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 	switch {
 	case len(in) == 0:
 		return 0, false, nil
-	case h.Type != mqttpacket.Connack && (h.Type != mqttpacket.Auth || v.opt.Auth == nil):
-		return 0, false, wire.FirstBytes(in)
+	case h.Type != mqttwire.Connack && (h.Type != mqttwire.Auth || v.opt.Auth == nil):
+		return 0, false, mqttwire.FirstBytes(in)
 	case err != nil:
 		return 0, false, err
 	case ok && h.Body > maxGreeting:
@@ -100,24 +99,24 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 		return 0, false, nil
 	}
 	size = h.Size + h.Body
-	if h.Type == mqttpacket.Auth {
+	if h.Type == mqttwire.Auth {
 		return size, false, v.authWhileDialing(s, in[h.Size:size])
 	}
 	if h.Body == 2 { // without properties: the broker speaks MQTT 3.1.1 alone, and says so as that does
-		if _, code, err := mqttpacket.ReadConnack(in[h.Size:size]); err == nil && code != 0 {
+		if _, code, err := mqttwire.ReadConnack(in[h.Size:size]); err == nil && code != 0 {
 			return 0, false, &ConnackError{Code: code}
 		}
 	}
-	c, err := mqttpacket.ReadConnack5(in[h.Size:size])
+	c, err := mqttwire.ReadConnack5(in[h.Size:size])
 	switch {
 	case err != nil:
-		return 0, false, wire.Violation{Err: err}
-	case !wire.Accepted(c.Reason):
-		return 0, false, refusedBy(wire.PacketConnack, c.Reason, c.Properties)
+		return 0, false, mqttwire.Violation{Err: err}
+	case !mqttwire.Accepted(c.Reason):
+		return 0, false, refusedBy(mqttwire.PacketConnack, c.Reason, c.Properties)
 	case c.Reason != 0:
-		return 0, false, wire.NewViolation("the broker's CONNACK has a reason code that is neither success nor failure")
+		return 0, false, mqttwire.NewViolation("the broker's CONNACK has a reason code that is neither success nor failure")
 	case c.Session && v.all.CleanSession:
-		return 0, false, wire.NewViolation("the broker kept a session that was to be discarded") // [MQTT-3.2.2-2]
+		return 0, false, mqttwire.NewViolation("the broker kept a session that was to be discarded") // [MQTT-3.2.2-2]
 	}
 	if v.opt.Auth != nil {
 		if err := v.finishAuth(v.ctx, c.Properties); err != nil {
@@ -129,7 +128,7 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 }
 
 // accepted applies what a CONNACK says.
-func (v *five) accepted(s *session, c *mqttpacket.Connack5) {
+func (v *five) accepted(s *session, c *mqttwire.Connack5) {
 	if !c.Session { // the broker has forgotten what was under way; the outbox sends it again, as new
 		clear(s.t.inFlight)
 		s.t.handshake = false
@@ -140,25 +139,25 @@ func (v *five) accepted(s *session, c *mqttpacket.Connack5) {
 	for p, rest, ok := c.Properties.Next(); ok; p, rest, ok = rest.Next() {
 		n := int(p.Number)
 		switch p.ID {
-		case mqttpacket.ReceiveMaximum:
+		case mqttwire.ReceiveMaximum:
 			window = n
-		case mqttpacket.MaximumPacketSize:
+		case mqttwire.MaximumPacketSize:
 			v.peer.maxPacket = n
-		case mqttpacket.TopicAliasMaximum:
+		case mqttwire.TopicAliasMaximum:
 			v.peer.aliases = min(n, maxAliases)
-		case mqttpacket.MaximumQoS:
+		case mqttwire.MaximumQoS:
 			v.peer.onlyQoS0 = n == 0
-		case mqttpacket.RetainAvailable:
+		case mqttwire.RetainAvailable:
 			v.peer.noRetain = n == 0
-		case mqttpacket.WildcardAvailable:
+		case mqttwire.WildcardAvailable:
 			v.peer.noWildcard = n == 0
-		case mqttpacket.SharedAvailable:
+		case mqttwire.SharedAvailable:
 			v.peer.noShared = n == 0
-		case mqttpacket.ServerKeepAlive:
+		case mqttwire.ServerKeepAlive:
 			if n > 0 { // 0 means that the server does not mind; the pings still find a dead connection
 				s.info.KeepAlive = time.Duration(n) * time.Second
 			}
-		case mqttpacket.AssignedClientID:
+		case mqttwire.AssignedClientID:
 			v.clientID = string(p.Text)
 		default: // what a client may ignore
 		}
@@ -167,7 +166,7 @@ func (v *five) accepted(s *session, c *mqttpacket.Connack5) {
 		s.info.Window = window
 	}
 	if v.peer.maxPacket == 0 {
-		v.peer.maxPacket = mqttpacket.MaxBody
+		v.peer.maxPacket = mqttwire.MaxBody
 	}
 	s.info.MaxSize = min(s.info.MaxSize, v.peer.maxPacket)
 	if !v.authExpires.IsZero() {
@@ -176,6 +175,6 @@ func (v *five) accepted(s *session, c *mqttpacket.Connack5) {
 }
 
 // refusedBy returns the error for a code in a packet.
-func refusedBy(packet string, code byte, p mqttpacket.Properties) *ReasonError {
-	return wire.NewReasonError(packet, code, p.Text(mqttpacket.ReasonString), p.Text(mqttpacket.ServerReference))
+func refusedBy(packet string, code byte, p mqttwire.Properties) *ReasonError {
+	return mqttwire.NewReasonError(packet, code, p.Text(mqttwire.ReasonString), p.Text(mqttwire.ServerReference))
 }

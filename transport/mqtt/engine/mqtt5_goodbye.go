@@ -4,8 +4,7 @@ import (
 	"errors"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 )
 
 // Reason codes of the DISCONNECT that ends a connection for a violation: sections 3.14.2.1, 4.13.1.
@@ -19,17 +18,17 @@ const (
 
 // violation returns the violation with a reason code other than codeProtocol.
 func violation(code byte, text string) error {
-	return wire.Violation{Err: errors.New(text), Code: code}
+	return mqttwire.Violation{Err: errors.New(text), Code: code}
 }
 
 // goodbye tells the broker's operator why the connection ends.
 func (v *five) goodbye(s *session, err error) []byte {
 	code := byte(0)
-	broken, ok := err.(wire.Violation)
+	broken, ok := err.(mqttwire.Violation)
 	switch {
 	case ok:
 		code = codeOf(broken)
-	case !errchain.Has(err, wire.ErrBehind):
+	case !errchain.Has(err, mqttwire.ErrBehind):
 		return nil
 	default:
 		s.mu.Lock()
@@ -38,18 +37,18 @@ func (v *five) goodbye(s *session, err error) []byte {
 		}
 		s.mu.Unlock()
 	}
-	packet, _ := mqttpacket.AppendReason(nil, mqttpacket.Disconnect, code, nil)
+	packet, _ := mqttwire.AppendReason(nil, mqttwire.Disconnect, code, nil)
 	return packet
 }
 
 // codeOf returns the reason code for a violation. An error of the codec is about a malformed
 // packet, unless the packet is well-formed and forbidden.
-func codeOf(v wire.Violation) byte {
+func codeOf(v mqttwire.Violation) byte {
 	if v.Code != 0 {
 		return v.Code
 	}
-	switch e, ok := v.Err.(mqttpacket.Error); {
-	case !ok, e == mqttpacket.ErrTwice, e == mqttpacket.ErrMethod, e == mqttpacket.ErrRange, e == mqttpacket.ErrTopic:
+	switch e, ok := v.Err.(mqttwire.Error); {
+	case !ok, e == mqttwire.ErrTwice, e == mqttwire.ErrMethod, e == mqttwire.ErrRange, e == mqttwire.ErrTopic:
 		return codeProtocol
 	}
 	return codeMalformed

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Names of the user properties for fields of a Message that MQTT 5 has no property for. An
@@ -26,63 +25,63 @@ const utf8Encoding = "utf-8"
 // only when dst must grow.
 func appendProperties(dst []byte, m *transport.Message) ([]byte, *transport.Error) {
 	if m.ContentEncoding == utf8Encoding {
-		dst = mqttpacket.AppendNumber(dst, mqttpacket.PayloadFormat, 1)
+		dst = mqttwire.AppendNumber(dst, mqttwire.PayloadFormat, 1)
 	}
 	if !m.Expires.IsZero() {
-		dst = mqttpacket.AppendNumber(dst, mqttpacket.MessageExpiry, seconds(time.Until(m.Expires)))
+		dst = mqttwire.AppendNumber(dst, mqttwire.MessageExpiry, seconds(time.Until(m.Expires)))
 	}
 	if m.ContentType != "" {
-		if !mqttpacket.ValidText(m.ContentType) {
+		if !mqttwire.ValidText(m.ContentType) {
 			return dst, noText("ContentType")
 		}
-		dst = mqttpacket.AppendString(dst, mqttpacket.ContentType, m.ContentType)
+		dst = mqttwire.AppendString(dst, mqttwire.ContentType, m.ContentType)
 	}
 	if m.ResponseTopic != "" {
-		if !mqttpacket.ValidText(m.ResponseTopic) {
+		if !mqttwire.ValidText(m.ResponseTopic) {
 			return dst, noText("ResponseTopic")
 		}
-		dst = mqttpacket.AppendString(dst, mqttpacket.ResponseTopic, m.ResponseTopic)
+		dst = mqttwire.AppendString(dst, mqttwire.ResponseTopic, m.ResponseTopic)
 	}
 	if m.CorrelationID != "" {
-		if len(m.CorrelationID) > mqttpacket.MaxText {
+		if len(m.CorrelationID) > mqttwire.MaxText {
 			return dst, noText("CorrelationID")
 		}
-		dst = mqttpacket.AppendString(dst, mqttpacket.CorrelationData, m.CorrelationID)
+		dst = mqttwire.AppendString(dst, mqttwire.CorrelationData, m.CorrelationID)
 	}
 	if m.ID != "" {
-		if !mqttpacket.ValidText(m.ID) {
+		if !mqttwire.ValidText(m.ID) {
 			return dst, noText("ID")
 		}
-		dst = mqttpacket.AppendPair(dst, nameID, m.ID)
+		dst = mqttwire.AppendPair(dst, nameID, m.ID)
 	}
 	if !m.Created.IsZero() {
-		dst = append(mqttpacket.AppendPairName(dst, nameCreated), 0, byte(times.ISOSize))
+		dst = append(mqttwire.AppendPairName(dst, nameCreated), 0, byte(times.ISOSize))
 		dst = times.AppendISO(dst, m.Created)
 	}
 	if m.ContentEncoding != "" && m.ContentEncoding != utf8Encoding {
-		if !mqttpacket.ValidText(m.ContentEncoding) {
+		if !mqttwire.ValidText(m.ContentEncoding) {
 			return dst, noText("ContentEncoding")
 		}
-		dst = mqttpacket.AppendPair(dst, nameEncoding, m.ContentEncoding)
+		dst = mqttwire.AppendPair(dst, nameEncoding, m.ContentEncoding)
 	}
 	if m.Component != "" {
-		if !mqttpacket.ValidText(m.Component) {
+		if !mqttwire.ValidText(m.Component) {
 			return dst, noText("Component")
 		}
-		dst = mqttpacket.AppendPair(dst, nameSubject, m.Component)
+		dst = mqttwire.AppendPair(dst, nameSubject, m.Component)
 	}
 	for i := range m.Properties {
 		p := &m.Properties[i]
-		if !mqttpacket.ValidText(p.Name) || !mqttpacket.ValidText(p.Value) {
+		if !mqttwire.ValidText(p.Name) || !mqttwire.ValidText(p.Value) {
 			return dst, noText("Properties")
 		}
-		dst = mqttpacket.AppendPair(dst, p.Name, p.Value)
+		dst = mqttwire.AppendPair(dst, p.Name, p.Value)
 	}
 	return dst, nil
 }
 
 func noText(field string) *transport.Error {
-	return wire.Refused(transport.OpSend, transport.Invalid, errors.New("message "+field+textRule))
+	return mqttwire.Refused(transport.OpSend, transport.Invalid, errors.New("message "+field+textRule))
 }
 
 // maxProperties is the most user properties of a received message that are kept: a message of many
@@ -91,7 +90,7 @@ const maxProperties = 512
 
 // readProperties sets the fields of m from the properties of its PUBLISH. It allocates one string
 // for all.
-func readProperties(m *transport.Message, p mqttpacket.Properties) {
+func readProperties(m *transport.Message, p mqttwire.Properties) {
 	if len(p) == 0 {
 		return
 	}
@@ -104,19 +103,19 @@ func readProperties(m *transport.Message, p mqttpacket.Properties) {
 		end := len(all) - len(after) // of the property, with which its text or value ends
 		rest = after
 		switch v.ID {
-		case mqttpacket.PayloadFormat:
+		case mqttwire.PayloadFormat:
 			if v.Number == 1 {
 				m.ContentEncoding = utf8Encoding
 			}
-		case mqttpacket.MessageExpiry:
+		case mqttwire.MessageExpiry:
 			m.Expires = time.Now().Add(time.Duration(v.Number) * time.Second)
-		case mqttpacket.ContentType:
+		case mqttwire.ContentType:
 			m.ContentType = all[end-len(v.Text) : end]
-		case mqttpacket.ResponseTopic:
+		case mqttwire.ResponseTopic:
 			m.ResponseTopic = all[end-len(v.Text) : end]
-		case mqttpacket.CorrelationData:
+		case mqttwire.CorrelationData:
 			m.CorrelationID = all[end-len(v.Text) : end]
-		case mqttpacket.UserProperty:
+		case mqttwire.UserProperty:
 			value := end - len(v.Value)
 			setProperty(m, all[value-2-len(v.Text):value-2], all[value:end])
 		default: // subscription identifiers, which are never requested

@@ -4,16 +4,15 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-func (v *five) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
-	h, ok, err = mqttpacket.Next5(in)
+func (v *five) next(in []byte) (h mqttwire.Header, ok bool, err error) {
+	h, ok, err = mqttwire.Next5(in)
 	switch {
 	case err != nil:
-		err = wire.Violation{Err: err}
+		err = mqttwire.Violation{Err: err}
 	case ok && h.Size+h.Body > v.opt.MaximumPacketSize: // [MQTT-3.1.2-24]
 		broken := tooLongPacket(h)
 		broken.Code = codeTooLarge
@@ -22,72 +21,72 @@ func (v *five) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
 	return h, ok && err == nil, err
 }
 
-func (v *five) handle(s *session, h mqttpacket.Header, body []byte) error {
+func (v *five) handle(s *session, h mqttwire.Header, body []byte) error {
 	err := v.take(s, h, body)
-	if e, ok := err.(mqttpacket.Error); ok {
-		return wire.Violation{Err: e}
+	if e, ok := err.(mqttwire.Error); ok {
+		return mqttwire.Violation{Err: e}
 	}
 	return err
 }
 
 // take processes one packet. Errors of the codec are violations.
-func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
+func (v *five) take(s *session, h mqttwire.Header, body []byte) error {
 	switch h.Type {
-	case mqttpacket.Publish:
+	case mqttwire.Publish:
 		return s.backlog.Incoming(h.Flags, body)
-	case mqttpacket.Puback:
-		a, err := mqttpacket.ReadAck(h.Type, body)
+	case mqttwire.Puback:
+		a, err := mqttwire.ReadAck(h.Type, body)
 		if err != nil {
 			return err
 		}
 		return v.puback(s, &a)
-	case mqttpacket.Pubrel:
-		a, err := mqttpacket.ReadAck(h.Type, body)
+	case mqttwire.Pubrel:
+		a, err := mqttwire.ReadAck(h.Type, body)
 		if err != nil {
 			return err
 		}
 		return v.pubrel(s, &a)
-	case mqttpacket.Suback:
-		c, err := mqttpacket.ReadCodes(h.Type, body)
+	case mqttwire.Suback:
+		c, err := mqttwire.ReadCodes(h.Type, body)
 		if err != nil {
 			return err
 		}
 		return v.suback(s, &c)
-	case mqttpacket.Pingresp:
-		return mqttpacket.ReadEmpty(body)
-	case mqttpacket.Disconnect:
-		r, err := mqttpacket.ReadReason(h.Type, body)
+	case mqttwire.Pingresp:
+		return mqttwire.ReadEmpty(body)
+	case mqttwire.Disconnect:
+		r, err := mqttwire.ReadReason(h.Type, body)
 		if err != nil {
 			return err
 		}
-		return wire.Ended(refusedBy(wire.PacketDisconnect, r.Code, r.Properties))
-	case mqttpacket.Auth:
-		r, err := mqttpacket.ReadReason(h.Type, body)
+		return mqttwire.Ended(refusedBy(mqttwire.PacketDisconnect, r.Code, r.Properties))
+	case mqttwire.Auth:
+		r, err := mqttwire.ReadReason(h.Type, body)
 		if err != nil {
 			return err
 		}
 		return v.authReceived(s, &r)
-	case mqttpacket.Connack:
-		return wire.NewViolation("the broker sent a second CONNACK") // [MQTT-3.2.0-2]
+	case mqttwire.Connack:
+		return mqttwire.NewViolation("the broker sent a second CONNACK") // [MQTT-3.2.0-2]
 	default:
-		return wire.NewViolation("the broker sent a packet of type " + strconv.Itoa(int(h.Type)) +
+		return mqttwire.NewViolation("the broker sent a packet of type " + strconv.Itoa(int(h.Type)) +
 			", which was not expected")
 	}
 }
 
 // puback reports the message as done, or as refused.
-func (v *five) puback(s *session, a *mqttpacket.Ack) error {
+func (v *five) puback(s *session, a *mqttwire.Ack) error {
 	tag := a.ID - 1
 	var refused *ReasonError
-	if !wire.Accepted(a.Reason) {
-		refused = refusedBy(wire.PacketPuback, a.Reason, a.Properties)
+	if !mqttwire.Accepted(a.Reason) {
+		refused = refusedBy(mqttwire.PacketPuback, a.Reason, a.Properties)
 	}
 	ours := s.answeredMessage(tag) // a refusal acknowledges it, too: [MQTT-4.4.0-2]
 	switch {
 	case ours && refused == nil:
 		s.sink.Done(tag, nil)
 	case ours:
-		s.sink.Done(tag, wire.Refused(transport.OpSend, refused.Kind(), refused))
+		s.sink.Done(tag, mqttwire.Refused(transport.OpSend, refused.Kind(), refused))
 	default:
 		return s.acknowledged(a.ID)
 	}
@@ -95,17 +94,17 @@ func (v *five) puback(s *session, a *mqttpacket.Ack) error {
 }
 
 // suback replies to the OpSubscribe.
-func (v *five) suback(s *session, c *mqttpacket.Codes) error {
+func (v *five) suback(s *session, c *mqttwire.Codes) error {
 	sub, filters, err := s.answered(c.ID, len(c.Reasons))
 	if err != nil {
 		return err
 	}
 	var reply transport.Reply
 	for i, code := range c.Reasons {
-		if !wire.Granted(code) {
-			e := refusedBy(wire.PacketSuback, code, c.Properties)
+		if !mqttwire.Granted(code) {
+			e := refusedBy(mqttwire.PacketSuback, code, c.Properties)
 			e.Filter = filters[i].Topic
-			reply.Err = wire.Refused(transport.OpSubscribe, e.Kind(), e)
+			reply.Err = mqttwire.Refused(transport.OpSubscribe, e.Kind(), e)
 			break
 		}
 	}
@@ -118,12 +117,12 @@ const onceRef = 4
 
 // pass passes a PUBLISH on. One with QoS 2 is delivered until its PUBREC was sent, and again only
 // in a new session of the broker.
-func (v *five) pass(s *session, to *wire.Tap, flags byte, body []byte, fresh bool) error {
-	in, err := mqttpacket.ReadPublish5(flags, body)
+func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh bool) error {
+	in, err := mqttwire.ReadPublish5(flags, body)
 	if err != nil {
 		return err
 	}
-	if _, ok := in.Properties.Number(mqttpacket.TopicAlias); ok { // [MQTT-3.3.2-9]
+	if _, ok := in.Properties.Number(mqttwire.TopicAlias); ok { // [MQTT-3.3.2-9]
 		return violation(codeAlias, "the broker sent a topic alias, and none are allowed")
 	}
 	if fresh && in.QoS > 0 {
@@ -147,16 +146,16 @@ func (v *five) pass(s *session, to *wire.Tap, flags byte, body []byte, fresh boo
 
 // refuse settles a message on a topic without a subscription, such as one that an earlier program
 // of the device had. It would hold its place among the messages without a verdict for ever.
-func (v *five) refuse(s *session, in *mqttpacket.Incoming) error {
+func (v *five) refuse(s *session, in *mqttwire.Incoming) error {
 	s.mu.Lock()
 	if v.unsettled.Remove(in.ID) {
 		v.waiting--
 	}
 	s.mu.Unlock()
 	if in.QoS == 2 {
-		return v.answer(s, mqttpacket.Pubrec, in.ID, notForUs)
+		return v.answer(s, mqttwire.Pubrec, in.ID, notForUs)
 	}
-	return v.answer(s, mqttpacket.Puback, in.ID, notForUs)
+	return v.answer(s, mqttwire.Puback, in.ID, notForUs)
 }
 
 // notForUs is the reason code "implementation specific error".
@@ -164,7 +163,7 @@ const notForUs = 0x83
 
 // note records the id of a message with QoS 1 or 2. done is true if the message was received
 // before. Brokers send more than the receive maximum: mosquitto 2.0.11 does. The backlog has room.
-func (v *five) note(s *session, in *mqttpacket.Incoming) (done bool, err error) {
+func (v *five) note(s *session, in *mqttwire.Incoming) (done bool, err error) {
 	id := in.ID
 	s.mu.Lock()
 	again := in.QoS == 2 && v.received.Has(id)
@@ -175,13 +174,13 @@ func (v *five) note(s *session, in *mqttpacket.Incoming) (done bool, err error) 
 	}
 	s.mu.Unlock()
 	if again {
-		return true, v.answer(s, mqttpacket.Pubrec, id, 0)
+		return true, v.answer(s, mqttwire.Pubrec, id, 0)
 	}
 	return false, nil
 }
 
 // pubrel ends the exchange about a message with QoS 2.
-func (v *five) pubrel(s *session, a *mqttpacket.Ack) error {
+func (v *five) pubrel(s *session, a *mqttwire.Ack) error {
 	s.mu.Lock()
 	known := v.received.Remove(a.ID)
 	if known {
@@ -192,7 +191,7 @@ func (v *five) pubrel(s *session, a *mqttpacket.Ack) error {
 	if !known {
 		reason = unknownID
 	}
-	return v.answer(s, mqttpacket.Pubcomp, a.ID, reason)
+	return v.answer(s, mqttwire.Pubcomp, a.ID, reason)
 }
 
 // unknownID is the reason code "packet identifier not found".
@@ -206,18 +205,18 @@ const ackSize = 5
 
 // answer sends a PUBREC or PUBCOMP from the goroutine that reads, which must not write: another
 // goroutine does, as long as there are answers.
-func (v *five) answer(s *session, t mqttpacket.Type, id uint16, reason byte) error {
+func (v *five) answer(s *session, t mqttwire.Type, id uint16, reason byte) error {
 	s.mu.Lock()
 	full := len(v.control)+ackSize > v.maxControl()
 	start := !full && !v.controlling
 	if !full {
-		v.control = mqttpacket.AppendAck(v.control, t, id, reason)
+		v.control = mqttwire.AppendAck(v.control, t, id, reason)
 		v.controlling = true
 	}
 	s.mu.Unlock()
 	switch {
 	case full:
-		return wire.NewViolation("the broker sends PUBREL and reads no answers")
+		return mqttwire.NewViolation("the broker sends PUBREL and reads no answers")
 	case start:
 		v.help(func() { v.writeAnswers(s) })
 	}

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 var (
@@ -19,13 +18,13 @@ var (
 func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing, error) {
 	switch {
 	case o.Retain && v.peer.noRetain: // [MQTT-3.2.2-14]
-		return o, wire.Refused(transport.OpSend, transport.Unsupported, errNoRetain)
+		return o, mqttwire.Refused(transport.OpSend, transport.Unsupported, errNoRetain)
 	case o.QoS > 0 && v.peer.onlyQoS0: // [MQTT-3.2.2-11]
-		return o, wire.Refused(transport.OpSend, transport.Unsupported, errOnlyQoS0)
+		return o, mqttwire.Refused(transport.OpSend, transport.Unsupported, errOnlyQoS0)
 	}
 	block, refused := appendProperties(v.block[:0], p.Msg)
 	if v.alias = v.aliasOf(p); v.alias > 0 && refused == nil {
-		block = mqttpacket.AppendNumber(block, mqttpacket.TopicAlias, uint32(v.alias))
+		block = mqttwire.AppendNumber(block, mqttwire.TopicAlias, uint32(v.alias))
 		if int(v.alias) <= len(v.aliases) {
 			o.Topic = 0
 		}
@@ -34,10 +33,10 @@ func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing,
 	if refused != nil {
 		return o, refused
 	}
-	o.Properties = mqttpacket.BlockSize(len(block))
+	o.Properties = mqttwire.BlockSize(len(block))
 	o.head = o.HeadSize()
 	if size := o.head + o.Body; size > v.peer.maxPacket { // [MQTT-3.2.2-15]
-		return o, wire.TooLarge(size, o.Body, v.peer.maxPacket)
+		return o, mqttwire.TooLarge(size, o.Body, v.peer.maxPacket)
 	}
 	return o, nil
 }
@@ -63,7 +62,7 @@ func (v *five) aliasOf(p dialect.Publication) uint16 {
 const aliasSize = 3
 
 func (v *five) appendHead(s *session, dst []byte, id uint16, p dialect.Publication, o outgoing) []byte {
-	dst = mqttpacket.AppendPublish(dst, &o.Outgoing)
+	dst = mqttwire.AppendPublish(dst, &o.Outgoing)
 	if o.Topic > 0 {
 		dst = append(dst, p.Topic...)
 		if p.Suffix > 0 {
@@ -74,9 +73,9 @@ func (v *five) appendHead(s *session, dst []byte, id uint16, p dialect.Publicati
 		}
 	}
 	if o.QoS > 0 {
-		dst = mqttpacket.AppendID(dst, id)
+		dst = mqttwire.AppendID(dst, id)
 	}
-	return mqttpacket.AppendBlock(dst, v.block)
+	return mqttwire.AppendBlock(dst, v.block)
 }
 
 func (v *five) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) ([]byte, transport.Kind, error) {
@@ -98,7 +97,7 @@ func (v *five) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) 
 			filters[i].QoS = 2
 		}
 	}
-	dst, err := mqttpacket.AppendSubscribe5(dst, id, nil, mqttpacket.Options{NoLocal: v.opt.NoLocal,
+	dst, err := mqttwire.AppendSubscribe5(dst, id, nil, mqttwire.Options{NoLocal: v.opt.NoLocal,
 		RetainHandling: byte(v.opt.RetainHandling)}, filters...)
 	return dst, transport.Invalid, err
 }
@@ -136,11 +135,11 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 	case outcome == transport.OutcomeRelease:
 		return dst
 	case second:
-		return mqttpacket.AppendAck(dst, mqttpacket.Pubrec, id, 0)
+		return mqttwire.AppendAck(dst, mqttwire.Pubrec, id, 0)
 	case !here:
 		return dst
 	}
-	return mqttpacket.AppendAck(dst, mqttpacket.Puback, id, 0)
+	return mqttwire.AppendAck(dst, mqttwire.Puback, id, 0)
 }
 
 // errAllReleased ends a connection on which the broker may send nothing more: a released message

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -430,5 +430,5 @@ func TestSeconds(t *testing.T) {
 		1<<63 - 1: maxExpiry, maxExpiry * time.Second: maxExpiry} {
 		require.Equal(t, want, seconds(d), d)
 	}
-	require.True(t, mqttpacket.ValidText(nameID))
+	require.True(t, mqttwire.ValidText(nameID))
 }

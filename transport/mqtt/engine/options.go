@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Options are the settings of a Transport. The zero value and nil mean all defaults.
@@ -76,32 +76,34 @@ func (o *Options) resolve() (Options, error) {
 	r.PingTimeout = times.Cap(r.PingTimeout)
 	switch {
 	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
-		return r, wire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
+		return r, mqttwire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
 	case r.PingTimeout < 0:
-		return r, wire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
+		return r, mqttwire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
-		return r, wire.Invalid("options: ModelID " + texts.Quote(r.ModelID) + " is not a model id; give one such as " +
+		return r, mqttwire.Invalid("options: ModelID " + texts.Quote(r.ModelID) + " is not a model id; give one such as " +
 			"\"dtmi:com:example:Thermostat;1\"")
-	case len(r.ProductInfo) > wire.MaxInfo:
+	case len(r.ProductInfo) > mqttwire.MaxInfo:
 		return r, tooLong("ProductInfo", len(r.ProductInfo))
-	case len(r.ModelID) > wire.MaxInfo:
+	case len(r.ModelID) > mqttwire.MaxInfo:
 		return r, tooLong("ModelID", len(r.ModelID))
 	case r.ReadBuffer != 0 && r.ReadBuffer < minBuffer:
 		return r, tooSmall("ReadBuffer", r.ReadBuffer)
 	case r.WriteBuffer != 0 && r.WriteBuffer < minBuffer:
 		return r, tooSmall("WriteBuffer", r.WriteBuffer)
 	}
-	return r, wire.CheckWill(r.Will)
+	return r, mqttwire.CheckWill(r.Will)
 }
 
 func tooLong(field string, n int) error {
-	return wire.Invalid("options: " + field + " has " + strconv.Itoa(n) + " bytes; give " + strconv.Itoa(wire.MaxInfo) +
+	return mqttwire.Invalid("options: " + field + " has " + strconv.Itoa(n) + " bytes; give " +
+		strconv.Itoa(mqttwire.MaxInfo) +
 		" at most")
 }
 
-func tooSmall(field string, n int) error {
-	return wire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer " +
-		"that grows")
+func tooSmall(field string,
+	n int) error {
+	return mqttwire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a " +
+		"buffer that grows")
 }
 
 // deadlineInterval is the least time between two moves of the read deadline. PingTimeout is

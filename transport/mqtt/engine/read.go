@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 const (
@@ -37,12 +36,12 @@ func (s *session) read() error {
 			case err == nil:
 				return io.ErrNoProgress
 			case errchain.Same(err, io.EOF):
-				return wire.HubClosed{}
-			case wire.TimedOut(err):
+				return mqttwire.HubClosed{}
+			case mqttwire.TimedOut(err):
 				if s.stillProgressing() || s.wasStopped() {
 					continue
 				}
-				return wire.ErrNoPong
+				return mqttwire.ErrNoPong
 			}
 			return err
 		}
@@ -130,10 +129,10 @@ func (s *session) handlePackets() (want int, err error) {
 		if size > len(in) {
 			want = size - len(in)
 			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
-				if len(in) < fixed && h.Type == mqttpacket.Publish {
+				if len(in) < fixed && h.Type == mqttwire.Publish {
 					break // missed needs its topic
 				}
-				if h.Type == mqttpacket.Publish {
+				if h.Type == mqttwire.Publish {
 					s.missed(h, in[h.Size:], size)
 				}
 				s.skip, s.unread = want, 0
@@ -152,28 +151,28 @@ func (s *session) handlePackets() (want int, err error) {
 
 // next reads the header of the packet at the beginning of in, and checks its size. It returns false
 // when in ends within the header.
-func (s *session) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
+func (s *session) next(in []byte) (h mqttwire.Header, ok bool, err error) {
 	if v := s.t.newer(); v != nil {
 		return v.next(in)
 	}
-	h, ok, err = mqttpacket.Next(in)
+	h, ok, err = mqttwire.Next(in)
 	switch {
 	case err != nil:
-		err = wire.Violation{Err: err}
+		err = mqttwire.Violation{Err: err}
 	case ok && h.Body > bodyLimit(h.Type):
 		err = tooLongPacket(h)
 	}
 	return h, ok, err
 }
 
-func tooLongPacket(h mqttpacket.Header) wire.Violation {
-	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
+func tooLongPacket(h mqttwire.Header) mqttwire.Violation {
+	return mqttwire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
 		strconv.Itoa(h.Body) + " bytes")
 }
 
 // bodyLimit returns the most bytes that a hub may send in a packet's body.
-func bodyLimit(t mqttpacket.Type) int {
-	if t == mqttpacket.Publish {
+func bodyLimit(t mqttwire.Type) int {
+	if t == mqttwire.Publish {
 		return maxIncoming
 	}
 	return 2 + maxSubackCodes

@@ -1,9 +1,8 @@
 package engine
 
 import (
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // publishRequest writes a request for the twin or for a certificate, or an answer to a method, as a
@@ -16,20 +15,20 @@ func (s *session) publishRequest(r *transport.Request) {
 		return
 	}
 	t.topic = topic
-	o := mqttpacket.Outgoing{QoS: qos, Topic: len(topic), Body: len(r.Body)}
+	o := mqttwire.Outgoing{QoS: qos, Topic: len(topic), Body: len(r.Body)}
 	size, limit := len(r.Body), s.info.MaxSize
 	if fixed := t.opt.WriteBuffer; fixed > 0 && o.HeadSize() > fixed {
 		size, limit = o.HeadSize(), fixed
 	}
-	if size > limit || o.Topic > wire.MaxTopic {
-		e := wire.TooLarge(size, len(r.Body), limit)
+	if size > limit || o.Topic > mqttwire.MaxText {
+		e := mqttwire.TooLarge(size, len(r.Body), limit)
 		e.Op = r.Op
 		s.sink.Reply(r.ID, transport.Reply{Err: e})
 		return
 	}
-	t.out = append(mqttpacket.AppendPublish(t.out[:0], &o), topic...)
+	t.out = append(mqttwire.AppendPublish(t.out[:0], &o), topic...)
 	if qos > 0 {
-		t.out = mqttpacket.AppendID(t.out, s.nextID())
+		t.out = mqttwire.AppendID(t.out, s.nextID())
 	}
 	n := max(0, min(len(r.Body), s.writeLimit()-len(t.out)))
 	t.out = append(t.out, r.Body[:n]...)

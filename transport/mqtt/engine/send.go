@@ -5,10 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 const (
@@ -65,7 +64,7 @@ func (s *session) send(batch []transport.Item) {
 
 // outgoing is the shape of a PUBLISH. head is the size of the packet without its payload.
 type outgoing struct {
-	mqttpacket.Outgoing
+	mqttwire.Outgoing
 	head int
 }
 
@@ -75,10 +74,10 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 	if refused != nil {
 		return p, o, refused
 	}
-	if refused := wire.Fits(p.Msg, s.info.MaxSize, len(p.Topic)+p.Suffix); refused != nil {
+	if refused := mqttwire.Fits(p.Msg, s.info.MaxSize, len(p.Topic)+p.Suffix); refused != nil {
 		return p, o, refused
 	}
-	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again && s.mayHave(it.Tag), Retain: p.Retain,
+	o.Outgoing = mqttwire.Outgoing{QoS: 1, Dup: it.Again && s.mayHave(it.Tag), Retain: p.Retain,
 		Topic: len(p.Topic) + p.Suffix, Body: len(p.Msg.Body)}
 	if p.AtMostOnce || s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
@@ -90,7 +89,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 		}
 	}
 	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.head > fixed {
-		return p, o, wire.Refused(transport.OpSend, transport.TooLarge, errors.New("the packet has "+
+		return p, o, mqttwire.Refused(transport.OpSend, transport.TooLarge, errors.New("the packet has "+
 			strconv.Itoa(o.head)+" bytes before its body, and WriteBuffer has "+strconv.Itoa(fixed)+
 			"; give WriteBuffer more, or send fewer or shorter properties"))
 	}
@@ -127,12 +126,12 @@ func (s *session) appendHead(dst []byte, id uint16, p *dialect.Publication, o *o
 	if v := s.t.newer(); v != nil {
 		return v.appendHead(s, dst, id, *p, *o)
 	}
-	dst = append(mqttpacket.AppendPublish(dst, &o.Outgoing), p.Topic...)
+	dst = append(mqttwire.AppendPublish(dst, &o.Outgoing), p.Topic...)
 	if p.Suffix > 0 {
 		dst = s.dialect.AppendSuffix(dst, p.Msg)
 	}
 	if o.QoS > 0 {
-		dst = mqttpacket.AppendID(dst, id)
+		dst = mqttwire.AppendID(dst, id)
 	}
 	return dst
 }
@@ -195,7 +194,7 @@ func (s *session) do(r *transport.Request) {
 	s.writeBegan = time.Now()
 	switch r.Op {
 	case transport.OpPing:
-		s.t.out = mqttpacket.AppendPingreq(s.t.out[:0])
+		s.t.out = mqttwire.AppendPingreq(s.t.out[:0])
 	case transport.OpSettle:
 		s.settle(r)
 		return
@@ -226,9 +225,9 @@ func (s *session) settle(r *transport.Request) {
 	}
 	s.backlog.Redeliver()
 	if s.backlog.Over() {
-		s.t.out = append(s.t.out[:0], s.goodbye(wire.ErrBehind)...)
+		s.t.out = append(s.t.out[:0], s.goodbye(mqttwire.ErrBehind)...)
 		s.flush()
-		s.fail(wire.ErrBehind)
+		s.fail(mqttwire.ErrBehind)
 	}
 }
 
@@ -240,7 +239,7 @@ func (s *session) appendSettled(dst, ref []byte, outcome transport.Outcome) []by
 	if outcome == transport.OutcomeRelease {
 		return dst
 	}
-	return mqttpacket.AppendAck(dst, mqttpacket.Puback, uint16(ref[0])<<8|uint16(ref[1]), 0)
+	return mqttwire.AppendAck(dst, mqttwire.Puback, uint16(ref[0])<<8|uint16(ref[1]), 0)
 }
 
 var (
@@ -249,7 +248,7 @@ var (
 )
 
 func (s *session) refuse(r *transport.Request, kind transport.Kind, cause error) {
-	s.sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, kind, cause)})
+	s.sink.Reply(r.ID, transport.Reply{Err: mqttwire.Refused(r.Op, kind, cause)})
 }
 
 // subscribe encodes a SUBSCRIBE, or replies at once and returns false.
@@ -282,7 +281,7 @@ func (s *session) appendSubscribe(dst []byte, id uint16, filters []dialect.Filte
 	if v := s.t.newer(); v != nil {
 		return v.appendSubscribe(dst, id, filters)
 	}
-	dst, err := mqttpacket.AppendSubscribe(dst, id, filters...) // a device id may make an invalid filter
+	dst, err := mqttwire.AppendSubscribe(dst, id, filters...) // a device id may make an invalid filter
 	return dst, transport.Invalid, err
 }
 
@@ -312,7 +311,7 @@ func (s *session) addSubscription(id uint16, req uint32, want transport.Features
 type writeError struct{ err error }
 
 func (e *writeError) Error() string {
-	if wire.TimedOut(e.err) {
+	if mqttwire.TimedOut(e.err) {
 		return "the hub accepts no data: " + e.err.Error()
 	}
 	return e.err.Error()

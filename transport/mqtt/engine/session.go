@@ -7,10 +7,9 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // live is a session as its client holds it. The compiler for boards links a description of each
@@ -46,7 +45,7 @@ type session struct {
 	info    transport.Info
 	dialect dialect.Session
 
-	backlog      wire.Backlog
+	backlog      mqttwire.Backlog
 	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
 	disconnected chan struct{} // closed when disconnect has ended
 
@@ -74,7 +73,7 @@ func newSession(t *core, cfg *transport.Config, token transport.Token, d dialect
 		t: t, conn: c, sink: cfg.Sink, dialect: d,
 		writing: make(chan struct{}, 1), disconnected: make(chan struct{}), lastID: transport.MaxTags,
 	}
-	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.passMessage, wire.MaxBacklog
+	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.passMessage, mqttwire.MaxBacklog
 	if n := t.opt.ReadBuffer; n > 0 {
 		s.backlog.Limit = n
 	}
@@ -122,13 +121,13 @@ func (s *session) Run(ctx context.Context) error {
 	s.t.busy.Store(false)
 	switch {
 	case ended != nil:
-		return wire.Loss(transport.Network, ended)
+		return mqttwire.Loss(transport.Network, ended)
 	case why != nil:
 		return why
-	case wire.TimedOut(err) || errchain.Same(err, wire.ErrNoPong):
-		return wire.Loss(transport.Timeout, err)
+	case mqttwire.TimedOut(err) || errchain.Same(err, mqttwire.ErrNoPong):
+		return mqttwire.Loss(transport.Timeout, err)
 	}
-	return wire.Loss(transport.Network, err)
+	return mqttwire.Loss(transport.Network, err)
 }
 
 // disconnectLimit bounds disconnect.
@@ -143,7 +142,7 @@ func (s *session) disconnect() {
 	})
 	s.writing <- struct{}{} // never given back
 	var buf [2]byte
-	_, _ = s.conn.Write(mqttpacket.AppendDisconnect(buf[:0]))
+	_, _ = s.conn.Write(mqttwire.AppendDisconnect(buf[:0]))
 	if !limit.Stop() {
 		<-fired
 	}
@@ -178,8 +177,8 @@ func (s *session) goodbye(err error) []byte {
 	if v := s.t.newer(); v != nil {
 		return v.goodbye(s, err)
 	}
-	if errchain.Has(err, wire.ErrBehind) {
-		return mqttpacket.AppendDisconnect(nil)
+	if errchain.Has(err, mqttwire.ErrBehind) {
+		return mqttwire.AppendDisconnect(nil)
 	}
 	return nil
 }

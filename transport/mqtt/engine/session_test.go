@@ -17,11 +17,10 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 func TestASessionPublishesReportsAndDisconnects(t *testing.T) {
@@ -98,7 +97,7 @@ func TestAPubackForAPartOfAMessageIsIgnored(t *testing.T) {
 				r, l := start(t, h, New(h.dial, &Options{WriteBuffer: buffer}))
 				go func() { _, _ = io.Copy(io.Discard, l.Conn) }()
 				body := make([]byte, size)
-				packet := mqttpacket.Outgoing{QoS: 1, Topic: len("devices/dev-1/messages/events/"), Body: size}
+				packet := mqttwire.Outgoing{QoS: 1, Topic: len("devices/dev-1/messages/events/"), Body: size}
 				left := packet.HeadSize() + size
 				c.wrote = func(p []byte) {
 					left -= len(p)
@@ -344,7 +343,7 @@ func TestGarbageEndsTheSession(t *testing.T) {
 				err := r.requireLoss(t, transport.Network)
 				require.Equal(t, []uint16{0}, r.sink.tags())
 				require.Empty(t, r.sink.replies)
-				_, ok := errors.AsType[wire.Violation](err)
+				_, ok := errors.AsType[mqttwire.Violation](err)
 				require.True(t, ok, "%v", err)
 				require.ErrorContains(t, err, c.text)
 			})
@@ -388,7 +387,7 @@ func TestADeadConnectionIsFoundInTime(t *testing.T) {
 		}
 		err := r.requireLoss(t, transport.Timeout)
 		require.Equal(t, 40*time.Second, time.Since(begun))
-		require.ErrorIs(t, err, wire.ErrNoPong)
+		require.ErrorIs(t, err, mqttwire.ErrNoPong)
 		require.True(t, errfilter.Retryable(err))
 	})
 }

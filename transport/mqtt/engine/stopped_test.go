@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // stopping is a Conn of a process that is stopped when the first read deadline has passed.
@@ -19,7 +19,7 @@ type stopping struct {
 
 func (s *stopping) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
-	if wire.TimedOut(err) {
+	if mqttwire.TimedOut(err) {
 		time.Sleep(s.stop)
 		s.stop = 0
 	}
@@ -46,7 +46,7 @@ func TestAProcessThatWasStoppedReadsWhatArrivedBeforeThePeerCountsAsDead(t *test
 					require.Empty(t, r.ran)
 					return
 				}
-				require.ErrorIs(t, r.requireLoss(t, transport.Timeout), wire.ErrNoPong)
+				require.ErrorIs(t, r.requireLoss(t, transport.Timeout), mqttwire.ErrNoPong)
 				require.Equal(t, timeout+stop+timeout, time.Since(begun), "one more time-out, and no third")
 			})
 		})

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // subscription is a SUBSCRIBE that waits for its SUBACK; id is zero when there is none.
@@ -24,9 +24,9 @@ func (s *session) suback(id uint16, codes []byte) error {
 	}
 	var reply transport.Reply
 	for i, code := range codes {
-		if !wire.Granted(code) {
-			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: filters[i].Topic,
-				Code: code})
+		if !mqttwire.Granted(code) {
+			reply.Err = mqttwire.Refused(transport.OpSubscribe, mqttwire.SubackMeaning(code).Kind,
+				&SubackError{Filter: filters[i].Topic, Code: code})
 			break
 		}
 	}
@@ -39,7 +39,7 @@ func (s *session) subscribedTo(sub subscription, reply transport.Reply) error {
 	if reply.Err == nil && sub.want&transport.FeatureMessages != 0 {
 		s.backlog.Subscribed()
 		if s.backlog.Over() {
-			return wire.ErrBehind
+			return mqttwire.ErrBehind
 		}
 	}
 	return nil
@@ -50,7 +50,7 @@ func (s *session) answered(id uint16, codes int) (subscription, []dialect.Filter
 	sub, ok := s.takeSubscription(id)
 	filters := s.dialect.Filters(sub.want)
 	if !ok || codes != len(filters) {
-		return sub, nil, wire.NewViolation("the hub sent a SUBACK that answers no SUBSCRIBE")
+		return sub, nil, mqttwire.NewViolation("the hub sent a SUBACK that answers no SUBSCRIBE")
 	}
 	return sub, filters, nil
 }

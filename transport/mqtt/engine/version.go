@@ -4,10 +4,9 @@ import (
 	"context"
 
 	"github.com/hubline-iot/hubline/internal/linked"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Protocol is a version of MQTT for Options.Protocol, made by MQTT5. It is a value and not a switch
@@ -32,21 +31,21 @@ type version interface {
 	// begin prepares a connection. It may take over the token.
 	begin(ctx context.Context, t *core, cfg *transport.Config, token *transport.Token) error
 	// connect appends CONNECT.
-	connect(dst []byte, g *mqttpacket.Greeting, will *transport.Message) ([]byte, error)
+	connect(dst []byte, g *mqttwire.Greeting, will *transport.Message) ([]byte, error)
 	// greeted handles the packet at the beginning of in, up to CONNACK, and returns its size; 0 if it
 	// is incomplete. done is true behind the CONNACK.
 	greeted(s *session, in []byte) (size int, done bool, err error)
 
 	// next reads a packet's header and checks its size. It and handle run on the goroutine that reads.
-	next(in []byte) (h mqttpacket.Header, ok bool, err error)
-	handle(s *session, h mqttpacket.Header, body []byte) error
+	next(in []byte) (h mqttwire.Header, ok bool, err error)
+	handle(s *session, h mqttwire.Header, body []byte) error
 	// pass is session.passMessage.
-	pass(s *session, to *wire.Tap, flags byte, body []byte, fresh bool) error
+	pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh bool) error
 	// goodbye is session.goodbye.
 	goodbye(s *session, err error) []byte
 
 	// read reads a PUBLISH without any effect. The message is valid until the next one is handled.
-	read(s *session, h mqttpacket.Header, body []byte) (topic []byte, m *transport.Message, err error)
+	read(s *session, h mqttwire.Header, body []byte) (topic []byte, m *transport.Message, err error)
 
 	// prepare completes the shape of a PUBLISH, or returns an error about its message alone.
 	// appendHead appends the PUBLISH of the latest prepare up to its payload. These and the following

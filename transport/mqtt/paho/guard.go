@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // maxIncoming is the largest body of a packet from the peer. The largest ones from a hub carry the
@@ -26,12 +25,12 @@ const maxIncoming = 1 << 20
 // close, though 3.1.1 allows it to clients only.
 var bodySize = [16]struct{ min, max int }{
 	0: never, 1: never, 5: never, 6: never, 7: never, 8: never, 10: never, 11: never, 12: never, 15: never,
-	mqttpacket.Connack:    {2, 2},
-	mqttpacket.Publish:    {3, maxIncoming},
-	mqttpacket.Puback:     {2, 2},
-	mqttpacket.Suback:     {3, 3},
-	mqttpacket.Pingresp:   {0, 0},
-	mqttpacket.Disconnect: {0, 0},
+	mqttwire.Connack:    {2, 2},
+	mqttwire.Publish:    {3, maxIncoming},
+	mqttwire.Puback:     {2, 2},
+	mqttwire.Suback:     {3, 3},
+	mqttwire.Pingresp:   {0, 0},
+	mqttwire.Disconnect: {0, 0},
 }
 
 var never = struct{ min, max int }{1, 0}
@@ -62,9 +61,9 @@ type guard struct {
 
 	writing sync.Mutex // held during a write: paho's pings come from a goroutine of their own
 
-	mu      sync.Mutex // guards the fields below; never held during I/O
-	err     error      // the first failure
-	written wire.Tags  // the ids of PUBLISHes that were given to the network and not acknowledged
+	mu      sync.Mutex    // guards the fields below; never held during I/O
+	err     error         // the first failure
+	written mqttwire.Tags // the ids of PUBLISHes that were given to the network and not acknowledged
 }
 
 func newGuard(c conn, pingTimeout time.Duration) *guard {
@@ -86,22 +85,22 @@ func (g *guard) Read(p []byte) (int, error) {
 // next reads and checks a packet. A PUBACK for no message leaves nothing unread.
 func (g *guard) next() error {
 	g.packet = g.packet[:0]
-	var h mqttpacket.Header
+	var h mqttwire.Header
 	for whole := false; !whole; {
 		b, err := g.r.ReadByte()
 		switch {
 		case errors.Is(err, io.EOF):
-			return wire.HubClosed{}
+			return mqttwire.HubClosed{}
 		case err != nil:
 			return err
 		}
 		g.packet = append(g.packet, b)
-		if h, whole, err = mqttpacket.Next(g.packet); err != nil {
-			return wire.Violation{Err: err}
+		if h, whole, err = mqttwire.Next(g.packet); err != nil {
+			return mqttwire.Violation{Err: err}
 		}
 	}
 	if size := bodySize[h.Type]; h.Body < size.min || h.Body > size.max {
-		return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
+		return mqttwire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
 			strconv.Itoa(h.Body) + " bytes")
 	}
 	g.packet = append(g.packet, make([]byte, h.Body)...)
@@ -125,36 +124,36 @@ func (g *guard) next() error {
 // keptPacket is the largest buffer that is kept for the next packet.
 const keptPacket = 4 << 10
 
-func (g *guard) check(h mqttpacket.Header, body []byte) (pass bool, err error) {
-	if g.connected == (h.Type == mqttpacket.Connack) {
-		return false, wire.NewViolation("the hub's first packet is not its only CONNACK") // [MQTT-3.2.0-1]
+func (g *guard) check(h mqttwire.Header, body []byte) (pass bool, err error) {
+	if g.connected == (h.Type == mqttwire.Connack) {
+		return false, mqttwire.NewViolation("the hub's first packet is not its only CONNACK") // [MQTT-3.2.0-1]
 	}
 	switch h.Type {
-	case mqttpacket.Connack:
+	case mqttwire.Connack:
 		var code byte
-		if _, code, err = mqttpacket.ReadConnack(body); err == nil && code != 0 {
-			return false, &wire.ConnackError{Code: code}
+		if _, code, err = mqttwire.ReadConnack(body); err == nil && code != 0 {
+			return false, &mqttwire.ConnackError{Code: code}
 		}
 		g.connected = true
-	case mqttpacket.Publish:
-		var in mqttpacket.Incoming
-		if in, err = mqttpacket.ReadPublish(h.Flags, body); err == nil && in.QoS > 1 {
-			return false, wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
+	case mqttwire.Publish:
+		var in mqttwire.Incoming
+		if in, err = mqttwire.ReadPublish(h.Flags, body); err == nil && in.QoS > 1 {
+			return false, mqttwire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
 		}
-	case mqttpacket.Puback:
+	case mqttwire.Puback:
 		var id uint16
-		if id, err = mqttpacket.ReadID(body); err == nil && !g.acknowledge(id) {
+		if id, err = mqttwire.ReadID(body); err == nil && !g.acknowledge(id) {
 			return false, nil // acknowledged before, or never sent
 		}
-	case mqttpacket.Suback:
+	case mqttwire.Suback:
 		var id uint16
-		if id, _, err = mqttpacket.ReadSuback(body); err == nil && g.acknowledge(id) { // paho would report it as done
-			return false, wire.NewViolation("the hub answered a PUBLISH with SUBACK")
+		if id, _, err = mqttwire.ReadSuback(body); err == nil && g.acknowledge(id) { // paho would report it as done
+			return false, mqttwire.NewViolation("the hub answered a PUBLISH with SUBACK")
 		}
 	default: // the others have no body
 	}
 	if err != nil {
-		return false, wire.Violation{Err: err}
+		return false, mqttwire.Violation{Err: err}
 	}
 	return true, nil
 }
@@ -170,7 +169,7 @@ func (g *guard) acknowledge(id uint16) bool {
 // Write writes one packet. It is safe for concurrent use.
 func (g *guard) Write(p []byte) (int, error) {
 	n, err := g.write(p)
-	if err == nil && len(p) > 0 && mqttpacket.Type(p[0]>>4) == mqttpacket.Pingreq {
+	if err == nil && len(p) > 0 && mqttwire.Type(p[0]>>4) == mqttwire.Pingreq {
 		g.awaitProgress()
 	}
 	return n, err
@@ -196,8 +195,8 @@ func (g *guard) awaitProgress() {
 func (g *guard) write(p []byte) (int, error) {
 	g.writing.Lock()
 	defer g.writing.Unlock()
-	if h, whole, err := mqttpacket.Next(p); err == nil && whole && h.Type == mqttpacket.Publish {
-		if out, err := mqttpacket.ReadPublish(h.Flags, p[h.Size:]); err == nil && out.QoS > 0 {
+	if h, whole, err := mqttwire.Next(p); err == nil && whole && h.Type == mqttwire.Publish {
+		if out, err := mqttwire.ReadPublish(h.Flags, p[h.Size:]); err == nil && out.QoS > 0 {
 			g.mu.Lock()
 			g.written.Add(out.ID)
 			g.mu.Unlock()
@@ -242,7 +241,7 @@ func (g *guard) failure() error {
 func (g *guard) Close() error {
 	g.mu.Lock()
 	if g.err == nil {
-		g.err = wire.ErrNoPong // paho closes a sound connection for that alone, and after DISCONNECT
+		g.err = mqttwire.ErrNoPong // paho closes a sound connection for that alone, and after DISCONNECT
 	}
 	g.mu.Unlock()
 	g.closing.Do(func() {

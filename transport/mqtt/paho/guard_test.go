@@ -13,9 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/texts"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // peer is a connection from which a reader's bytes come.
@@ -68,7 +67,7 @@ func TestTheGuardPassesOnWhatAHubMaySend(t *testing.T) {
 	require.Equal(t, []byte{packets.Connack, packets.Suback, packets.Pingresp, packets.Publish,
 		packets.Publish, packets.Publish, packets.Disconnect}, types)
 
-	large := mqttpacket.AppendHeader(texts.FromHex(connack), mqttpacket.Publish, 0, maxIncoming)
+	large := mqttwire.AppendHeader(texts.FromHex(connack), mqttwire.Publish, 0, maxIncoming)
 	large = append(large, append([]byte{0, 1, 'a'}, make([]byte, maxIncoming-3)...)...)
 	types, err = readAll(bytes.NewReader(large))
 	require.ErrorIs(t, err, io.EOF)
@@ -96,7 +95,7 @@ func TestTheGuardEndsWhatPahoWouldNotSurvive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := readAll(bytes.NewReader(texts.FromHex(text)))
-			require.ErrorAs(t, err, new(wire.Violation))
+			require.ErrorAs(t, err, new(mqttwire.Violation))
 		})
 	}
 	_, err := readAll(bytes.NewReader(texts.FromHex("20 02 0007")))
@@ -131,9 +130,9 @@ func TestAnAcknowledgementCountsOnceAndAfterItsMessage(t *testing.T) {
 	require.True(t, g.acknowledge(7))
 	require.False(t, g.acknowledge(7))
 	require.NoError(t, publish.Write(g))
-	_, err := g.check(mqttpacket.Header{Type: mqttpacket.Connack, Size: 2, Body: 2}, []byte{0, 0})
+	_, err := g.check(mqttwire.Header{Type: mqttwire.Connack, Size: 2, Body: 2}, []byte{0, 0})
 	require.NoError(t, err)
-	_, err = g.check(mqttpacket.Header{Type: mqttpacket.Suback, Size: 2, Body: 3}, []byte{0, 7, 1})
+	_, err = g.check(mqttwire.Header{Type: mqttwire.Suback, Size: 2, Body: 3}, []byte{0, 7, 1})
 	require.ErrorContains(t, err, "answered a PUBLISH with SUBACK")
 }
 

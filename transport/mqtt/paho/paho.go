@@ -43,11 +43,11 @@ import (
 	"github.com/eclipse/paho.mqtt.golang/packets"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // Transport makes MQTT sessions. It is safe for concurrent use.
@@ -84,7 +84,8 @@ var (
 // Check implements transport.Checker.
 func (t *Transport) Check(creds *transport.Credentials) error {
 	if t.opt.Protocol != nil {
-		return wire.Invalid("options: Protocol is set, and paho speaks MQTT 3.1.1 alone; leave it nil, or use package mqtt")
+		return mqttwire.Invalid("options: Protocol is set, and paho speaks MQTT 3.1.1 alone; leave it nil, or use " +
+			"package mqtt")
 	}
 	return t.same.Check(creds)
 }
@@ -99,7 +100,7 @@ func (t *Transport) Lacks(creds *transport.Credentials, feature transport.Featur
 // Package mqtt lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if err := cfg.Creds.Validate(); err != nil {
-		return nil, wire.DialError(err)
+		return nil, mqttwire.DialError(err)
 	}
 	if err := t.Check(cfg.Creds); err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the socket's error
 		}
-		return nil, wire.DialError(err)
+		return nil, mqttwire.DialError(err)
 	}
 	return s, nil
 }
@@ -118,14 +119,14 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	as, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: cfg.Creds, ModelID: t.opt.ModelID,
 		Agent: dialer.Agent(t.opt.Network.ProductInfo), Will: t.opt.Will, Certificates: cfg.Certificates})
 	if err != nil {
-		return nil, wire.DialectError(err)
+		return nil, mqttwire.DialectError(err)
 	}
 	token, err := cfg.Creds.NewToken(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if n := len(token.Text.Reveal()); n > wire.MaxField {
-		return nil, wire.Invalid("the token has " + strconv.Itoa(n) + " bytes; a password of MQTT has 65535 at most")
+	if n := len(token.Text.Reveal()); n > mqttwire.MaxText {
+		return nil, mqttwire.Invalid("the token has " + strconv.Itoa(n) + " bytes; a password of MQTT has 65535 at most")
 	}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if cfg.DialTimeout > 0 {
@@ -165,7 +166,7 @@ func (s *session) handshake() error {
 	case !ok:
 		return nil
 	case h.Answer != nil || len(h.Filters) > 0:
-		return wire.Refused(transport.OpDial, transport.Unsupported, errAnswers)
+		return mqttwire.Refused(transport.OpDial, transport.Unsupported, errAnswers)
 	case h.Message.Msg == nil:
 		return nil
 	}

@@ -3,20 +3,19 @@ package paho
 import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 )
 
 // received is called by paho for each PUBLISH, in order, on its routing goroutine.
 func (s *session) received(_ paho.Client, m paho.Message) {
-	o := mqttpacket.Outgoing{QoS: m.Qos(), Dup: m.Duplicate(), Retain: m.Retained(), Topic: len(m.Topic()),
+	o := mqttwire.Outgoing{QoS: m.Qos(), Dup: m.Duplicate(), Retain: m.Retained(), Topic: len(m.Topic()),
 		Body: len(m.Payload())}
-	s.in = append(mqttpacket.AppendPublish(s.in[:0], &o), m.Topic()...)
+	s.in = append(mqttwire.AppendPublish(s.in[:0], &o), m.Topic()...)
 	if o.QoS > 0 {
-		s.in = mqttpacket.AppendID(s.in, m.MessageID())
+		s.in = mqttwire.AppendID(s.in, m.MessageID())
 	}
 	s.in = append(s.in, m.Payload()...)
-	h, _, _ := mqttpacket.Next(s.in)
+	h, _, _ := mqttwire.Next(s.in)
 	if err := s.backlog.Incoming(h.Flags, s.in[h.Size:]); err != nil {
 		s.leave(err)
 	}
@@ -25,15 +24,15 @@ func (s *session) received(_ paho.Client, m paho.Message) {
 	}
 }
 
-// pass passes a PUBLISH to the dialect. It is wire.Backlog.Pass.
-func (s *session) pass(to *wire.Tap, flags byte, body []byte, _ bool) error {
-	in, err := mqttpacket.ReadPublish(flags, body)
+// pass passes a PUBLISH to the dialect. It is mqttwire.Backlog.Pass.
+func (s *session) pass(to *mqttwire.Tap, flags byte, body []byte, _ bool) error {
+	in, err := mqttwire.ReadPublish(flags, body)
 	if err != nil {
 		return err
 	}
 	d := s.message.Delivery(in.Body, in.ID, in.Retain, in.Dup)
 	s.dialect.Take(to, in.Topic, d)
-	wire.Unasked(to, d)
+	mqttwire.Unasked(to, d)
 	return nil
 }
 
@@ -41,12 +40,12 @@ func (s *session) pass(to *wire.Tap, flags byte, body []byte, _ bool) error {
 func (s *session) room() {
 	s.backlog.Redeliver()
 	if s.backlog.Over() {
-		s.leave(wire.ErrBehind)
+		s.leave(mqttwire.ErrBehind)
 	}
 }
 
 // leave ends the session with a DISCONNECT, else the peer would publish the will.
 func (s *session) leave(err error) {
-	_, _ = s.guard.Write(mqttpacket.AppendDisconnect(nil))
+	_, _ = s.guard.Write(mqttwire.AppendDisconnect(nil))
 	s.guard.fail(err)
 }

@@ -13,9 +13,9 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // sink takes as many messages as it has room for.
@@ -115,7 +115,7 @@ func TestMessagesBeyondTheBoundAreLeftToThePeer(t *testing.T) {
 		s, written := receiving(t, to)
 		s.backlog.Release()
 		s.backlog.Subscribed()
-		large := strings.Repeat("x", wire.MaxBacklog/2)
+		large := strings.Repeat("x", mqttwire.MaxBacklog/2)
 		s.received(nil, arrival{id: 1, body: "taken"})
 		s.received(nil, arrival{id: 2, body: large})
 		s.received(nil, arrival{id: 3, body: large}) // does not fit
@@ -123,7 +123,7 @@ func TestMessagesBeyondTheBoundAreLeftToThePeer(t *testing.T) {
 		s.settle(to)
 		require.NoError(t, s.guard.failure(), "a message has no verdict")
 		s.settle(to)
-		require.ErrorIs(t, s.guard.failure(), wire.ErrBehind)
+		require.ErrorIs(t, s.guard.failure(), mqttwire.ErrBehind)
 		require.Equal(t, []string{"taken", large}, to.bodies)
 		require.Equal(t, "\x40\x02\x00\x01\x40\x02\x00\x02\xe0\x00", <-written)
 	})

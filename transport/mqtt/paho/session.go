@@ -12,11 +12,10 @@ import (
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // A session is one connection, on a client of paho that is used only once.
@@ -43,9 +42,9 @@ type session struct {
 	children     sync.WaitGroup // of Run: confirm, and one for each SUBSCRIBE
 	topicBuf     []byte         // owned by the holder of the send side's token
 
-	backlog wire.Backlog
-	message wire.Inbound // guarded by backlog.Passing
-	in      []byte       // a PUBLISH; owned by paho's routing goroutine
+	backlog mqttwire.Backlog
+	message mqttwire.Inbound // guarded by backlog.Passing
+	in      []byte           // a PUBLISH; owned by paho's routing goroutine
 }
 
 // published is a message that paho has taken.
@@ -60,7 +59,7 @@ func newSession(cfg *transport.Config, token transport.Token, d dialect.Session,
 		lost: make(chan struct{}), closed: make(chan struct{}), ending: make(chan struct{}),
 		sending: make(chan struct{}, 1), unconfirmed: make(chan published, cfg.Window),
 	}
-	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.pass, wire.MaxBacklog
+	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.pass, mqttwire.MaxBacklog
 	s.backlog.Hold()
 	s.info.MaxSize = maxSize
 	if !token.Fixed {
@@ -87,17 +86,17 @@ func (s *session) Run(ctx context.Context) error {
 		return loss(s.guard.failure())
 	case <-ctx.Done():
 		s.disconnect()
-		return wire.Loss(transport.Network, ctx.Err())
+		return mqttwire.Loss(transport.Network, ctx.Err())
 	}
 }
 
 // loss returns the error for the end of a live session.
 func loss(err error) error {
 	kind := transport.Network
-	if errors.Is(err, wire.ErrNoPong) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, mqttwire.ErrNoPong) || errors.Is(err, os.ErrDeadlineExceeded) {
 		kind = transport.Timeout
 	}
-	return wire.Loss(kind, scrub.Cause(err))
+	return mqttwire.Loss(kind, scrub.Cause(err))
 }
 
 const (
@@ -162,7 +161,7 @@ func (s *session) Send(batch []transport.Item) {
 }
 
 func (s *session) fits(p *dialect.Publication) *transport.Error {
-	return wire.Fits(p.Msg, s.info.MaxSize, len(p.Topic)+p.Suffix)
+	return mqttwire.Fits(p.Msg, s.info.MaxSize, len(p.Topic)+p.Suffix)
 }
 
 // topic returns the whole topic of p.
@@ -248,7 +247,7 @@ func (s *session) request(r *transport.Request) {
 		// PUBACK is MQTT's only outcome; without one the hub delivers again. Without a reference there
 		// may be room for another message.
 		if r.Outcome != transport.OutcomeRelease && len(r.Ref) == 2 {
-			_, _ = s.guard.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, binary.BigEndian.Uint16(r.Ref), 0))
+			_, _ = s.guard.Write(mqttwire.AppendAck(nil, mqttwire.Puback, binary.BigEndian.Uint16(r.Ref), 0))
 		}
 		if len(r.Ref) == 2 {
 			s.backlog.Settled(r.Ref)
@@ -260,16 +259,16 @@ func (s *session) request(r *transport.Request) {
 		topic, qos, ok := s.dialect.AppendRequest(nil, r)
 		switch {
 		case !ok:
-			s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
-		case len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic:
-			e := wire.TooLarge(len(r.Body), len(r.Body), s.info.MaxSize)
+			s.reply(r, mqttwire.Refused(r.Op, transport.Unsupported, errUnsupported))
+		case len(r.Body) > s.info.MaxSize || len(topic) > mqttwire.MaxText:
+			e := mqttwire.TooLarge(len(r.Body), len(r.Body), s.info.MaxSize)
 			e.Op = r.Op
 			s.reply(r, e)
 		case s.publish(string(topic), qos, false, bytes.Clone(r.Body)) == nil:
 			s.unsent(r)
 		}
 	default:
-		s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
+		s.reply(r, mqttwire.Refused(r.Op, transport.Unsupported, errUnsupported))
 	}
 }
 
@@ -283,7 +282,7 @@ func (s *session) reply(r *transport.Request, err error) {
 // for the twin are repeated by the client on the next connection.
 func (s *session) unsent(r *transport.Request) {
 	if r.Op == transport.OpRespond || r.Op == transport.OpIssue {
-		s.reply(r, wire.Refused(r.Op, transport.Network, errClosed))
+		s.reply(r, mqttwire.Refused(r.Op, transport.Network, errClosed))
 	}
 }
 
@@ -295,7 +294,7 @@ func (s *session) subscribe(r *transport.Request) {
 	}
 	filters := s.dialect.Filters(r.Want)
 	if len(filters) == 0 {
-		s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
+		s.reply(r, mqttwire.Refused(r.Op, transport.Unsupported, errUnsupported))
 		return
 	}
 	tokens := make([]paho.Token, 0, len(filters))
@@ -329,14 +328,14 @@ func (s *session) granted(filters []dialect.Filter, tokens []paho.Token) (_ erro
 			return nil, false
 		}
 		if err := token.Error(); errors.Is(err, paho.ErrInvalidTopicMultilevel) {
-			return wire.Refused(transport.OpSubscribe, transport.Invalid, err), true
+			return mqttwire.Refused(transport.OpSubscribe, transport.Invalid, err), true
 		} else if err != nil {
 			return nil, false // the connection was lost
 		}
 		for _, code := range token.(*paho.SubscribeToken).Result() { // one, for the one filter
-			if !wire.Granted(code) {
-				return wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind,
-					&wire.SubackError{Filter: filters[i].Topic, Code: code}), true
+			if !mqttwire.Granted(code) {
+				return mqttwire.Refused(transport.OpSubscribe, mqttwire.SubackMeaning(code).Kind,
+					&mqttwire.SubackError{Filter: filters[i].Topic, Code: code}), true
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package mqttpacket
+package mqttwire
 
 import "strings"
 

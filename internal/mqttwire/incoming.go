@@ -1,4 +1,4 @@
-package mqttpacket
+package mqttwire
 
 // ReadConnack reads the body of a CONNACK, section 3.2. session reports that the server kept a
 // session; code is the return code, 0 for accepted.

@@ -1,4 +1,4 @@
-package wire
+package mqttwire
 
 import (
 	"encoding/binary"
@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -171,7 +170,7 @@ func (b *Backlog) keep(flags byte, body []byte) {
 
 // packetID returns the packet id of a PUBLISH of any version, 0 with QoS 0.
 func packetID(flags byte, body []byte) uint16 {
-	in, _ := mqttpacket.ReadPublish(flags, body)
+	in, _ := ReadPublish(flags, body)
 	return in.ID
 }
 

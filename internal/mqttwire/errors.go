@@ -1,4 +1,4 @@
-package wire
+package mqttwire
 
 import (
 	"errors"
@@ -41,7 +41,7 @@ func CheckWill(w *transport.Message) error {
 	if err := w.Validate(); err != nil {
 		return Invalid("options: Will: " + err.Error())
 	}
-	if len(w.Body) > MaxField {
+	if len(w.Body) > MaxText {
 		return Invalid("options: Will has a body of " + strconv.Itoa(len(w.Body)) + " bytes; give 65535 at most")
 	}
 	return nil
@@ -66,13 +66,13 @@ func Fits(m *transport.Message, limit, topic int) *transport.Error {
 	if size := m.Size(); size > limit {
 		return TooLarge(size, len(m.Body), limit)
 	}
-	if topic > MaxTopic {
+	if topic > MaxText {
 		return longTopic(topic)
 	}
 	return nil
 }
 
-// longTopic returns the error for a message whose topic has size bytes, more than MaxTopic. Such a
+// longTopic returns the error for a message whose topic has size bytes, more than MaxText. Such a
 // topic has the properties in it.
 func longTopic(size int) *transport.Error {
 	return Refused(transport.OpSend, transport.TooLarge, errors.New("the topic, which has the properties percent-encoded "+

@@ -1,17 +1,9 @@
-// Package wire has what all MQTT engines share of MQTT itself: limits, the meaning of codes,
-// errors, and memory for deliveries. Boards link it.
-package wire
+package mqttwire
 
 import "github.com/hubline-iot/hubline/transport"
 
 // Proto is the protocol's name in errors.
 const Proto = "mqtt"
-
-// MaxTopic is the longest topic, in bytes: [MQTT-4.7.3-3].
-const MaxTopic = 65535
-
-// MaxField is the longest text in a CONNECT, in bytes.
-const MaxField = 65535
 
 // MaxInfo bounds each text inside a hub's user name, which must not exceed 65535 bytes when all is
 // percent-encoded.

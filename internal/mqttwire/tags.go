@@ -1,4 +1,4 @@
-package wire
+package mqttwire
 
 // Tags is a set of message tags, with a bit for each up to the highest: tags are small.
 type Tags []uint32

@@ -1,4 +1,4 @@
-package mqttpacket
+package mqttwire
 
 // A Greeting holds the fields of a CONNECT, section 3.1. Empty texts are not sent, except the
 // client id. In MQTT 3.1.1 a password needs a user name.

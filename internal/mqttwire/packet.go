@@ -1,6 +1,8 @@
-// Package mqttpacket is the codec of MQTT 3.1.1 and 5 for clients: pure functions that append
-// packets to a slice and read them from one. It does no I/O, keeps no state, starts no goroutine
-// and allocates only when an append must grow.
+// Package mqttwire has what all clients of MQTT share of MQTT itself, on boards too: the codec of
+// 3.1.1 and 5, the meaning of codes, errors, and the backlog of messages without room.
+//
+// The codec is pure functions that append packets to a slice and read them from one. They do no I/O
+// and allocate only when an append must grow.
 //
 // The Append functions append whole packets, except AppendPublish: the caller appends topic and
 // payload itself and needs no copy of them. To read a packet, Next splits off its header, and the
@@ -17,7 +19,7 @@
 //
 // QoS 0 and 1 can be sent; ReadPublish also reads QoS 2. The clauses in brackets are those of the
 // OASIS standards: of 3.1.1, and of 5.0 where the code is about MQTT 5.
-package mqttpacket
+package mqttwire
 
 import "encoding/binary"
 

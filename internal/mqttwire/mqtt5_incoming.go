@@ -1,4 +1,4 @@
-package mqttpacket
+package mqttwire
 
 // A Connack5 is a received CONNACK, section 3.2. Session reports that the server kept a session.
 type Connack5 struct {

@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package wire
+package mqttwire
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 
 // The table in docs/mqtt5.md says what this package does.
 func TestTheDocumentedReasonCodes(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/mqtt5.md")
+	page, err := os.ReadFile("../../docs/mqtt5.md")
 	require.NoError(t, err)
 	var rows []string
 	for line := range strings.Lines(string(page)) {
