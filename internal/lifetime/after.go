@@ -15,11 +15,17 @@ func AfterFunc(ctx context.Context, f func()) (stop func() bool) {
 	stopped := make(chan chan bool)
 	over := make(chan struct{})
 	go func() { // ends with ctx or stop
+		var answer chan bool
 		select {
 		case <-ctx.Done():
+		case answer = <-stopped:
+		}
+		ended := ctx.Err() != nil // also when both were ready
+		if ended {
 			go f()
-		case answer := <-stopped:
-			answer <- true
+		}
+		if answer != nil {
+			answer <- !ended
 		}
 		close(over)
 	}()

@@ -48,3 +48,15 @@ func TestAfterFuncOfAContextWithoutEndNeedsNoGoroutine(t *testing.T) {
 		require.True(t, stop())
 	})
 }
+
+// The end of ctx counts before a stop, even when the goroutine sees both at once.
+func TestAfterFuncRunsWhenTheContextEndedBeforeStop(t *testing.T) {
+	for range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan struct{})
+		stop := AfterFunc(struct{ context.Context }{ctx}, func() { close(ran) })
+		cancel()
+		require.False(t, stop())
+		<-ran
+	}
+}
