@@ -14,12 +14,12 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // putWhole stores a file sent in a single request.
-func putWhole(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func putWhole(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	switch kind := q.Header.Get("x-ms-blob-type"); kind {
 	case "BlockBlob":
 	case "":
@@ -51,7 +51,7 @@ func putWhole(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 const maxBlockID = 64
 
 // putBlock stages a block.
-func putBlock(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func putBlock(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	id := q.Query.Get("blockid")
 	raw, err := base64.StdEncoding.DecodeString(id)
 	switch {
@@ -72,7 +72,7 @@ func putBlock(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 }
 
 // putList makes a file of blocks.
-func putList(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func putList(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	file, when, bad := newFile(q, t, false)
 	if bad != nil {
 		return web.Answer{}, bad
@@ -81,7 +81,7 @@ func putList(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 		return web.Answer{}, blobNoLength
 	}
 	const perBlock, most = 128, 64 << 10 // bytes for each list entry, and for everything around the entries
-	body, err := io.ReadAll(io.LimitReader(q.Body, int64(q.Hub.UploadTable.Opt.MaxBlocks)*perBlock+most))
+	body, err := io.ReadAll(io.LimitReader(q.Body, int64(q.Hub.Files.Uploads.Opt.MaxBlocks)*perBlock+most))
 	if err != nil {
 		return web.Answer{}, blobCutOff
 	}
@@ -93,7 +93,7 @@ func putList(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	switch {
 	case err != nil:
 		return web.Answer{}, blobBadXML
-	case len(list) > q.Hub.UploadTable.Opt.MaxBlocks:
+	case len(list) > q.Hub.Files.Uploads.Opt.MaxBlocks:
 		return web.Answer{}, blobListTooLong
 	}
 	file, bad = t.store.Commit(file, list, when)
@@ -103,7 +103,7 @@ func putList(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 // parseBlockList parses
 //
 //	<BlockList> ( <Committed> | <Uncommitted> | <Latest> ) ID ... </BlockList>
-func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
+func parseBlockList(body []byte) ([]files.ListedBlock, error) {
 	var doc struct {
 		XMLName xml.Name `xml:"BlockList"`
 		Entries []struct {
@@ -114,9 +114,9 @@ func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
 	if err := xml.Unmarshal(body, &doc); err != nil {
 		return nil, err
 	}
-	list := make([]hub.ListedBlock, 0, len(doc.Entries))
+	list := make([]files.ListedBlock, 0, len(doc.Entries))
 	for _, e := range doc.Entries {
-		b := hub.ListedBlock{ID: strings.TrimSpace(e.ID)}
+		b := files.ListedBlock{ID: strings.TrimSpace(e.ID)}
 		switch e.XMLName.Local {
 		case "Committed":
 			b.Stored = true
@@ -134,7 +134,7 @@ func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
 
 // newFile returns a file with the properties in the request's headers, and the condition of its
 // storage. whole: the body is the file.
-func newFile(q *web.Request, t *target, whole bool) (file hubdata.Blob, when hub.BlobCheck, bad *hub.BlobError) {
+func newFile(q *web.Request, t *target, whole bool) (file hubdata.Blob, when files.BlobCheck, bad *files.BlobError) {
 	file = hubdata.Blob{Name: t.name, Stored: q.Hub.Now()}
 	if bad = readProperties(q, &file, whole); bad != nil {
 		return file, nil, bad
@@ -155,7 +155,7 @@ func newFile(q *web.Request, t *target, whole bool) (file hubdata.Blob, when hub
 
 // receive reads the body of a file or block, with room for it in the store until release.
 func receive(q *web.Request, t *target, id string, limit int64) (part hubdata.BlobBlock, sum []byte, release func(),
-	bad *hub.BlobError) {
+	bad *files.BlobError) {
 	switch {
 	case q.ContentLength < 0:
 		return part, nil, nil, blobNoLength
@@ -175,7 +175,7 @@ func receive(q *web.Request, t *target, id string, limit int64) (part hubdata.Bl
 }
 
 // readPart reads a body of the stated length.
-func readPart(q *web.Request, t *target, id string) (part hubdata.BlobBlock, sum []byte, bad *hub.BlobError) {
+func readPart(q *web.Request, t *target, id string) (part hubdata.BlobBlock, sum []byte, bad *files.BlobError) {
 	body := io.Reader(q.Body)
 	if in := q.TakeRoute(fault.CutBlobBody); in != nil {
 		io.CopyN(io.Discard, body, q.ContentLength/2)
@@ -189,7 +189,7 @@ func readPart(q *web.Request, t *target, id string) (part hubdata.BlobBlock, sum
 	long, short := sha256.New(), md5.New()
 	to := []io.Writer{long, short}
 	var kept *bytes.Buffer
-	if t.container != hub.Container || !q.Hub.UploadTable.Opt.Digest {
+	if t.container != files.Container || !q.Hub.Files.Uploads.Opt.Digest {
 		kept = bytes.NewBuffer(make([]byte, 0, min(q.ContentLength, 1<<20)))
 		to = append(to, kept)
 	}
@@ -225,7 +225,7 @@ func (d *damager) Read(p []byte) (int, error) {
 }
 
 // checkMD5 compares the hash of the received body with the client's, if it states one.
-func checkMD5(q *web.Request, sum []byte) *hub.BlobError {
+func checkMD5(q *web.Request, sum []byte) *files.BlobError {
 	text := q.Header.Get("Content-MD5")
 	if text == "" {
 		return nil
@@ -278,7 +278,7 @@ func storageVersion(q *web.Request) string {
 	if v := q.Query.Get("sv"); v != "" {
 		return v
 	}
-	return hub.SasVersion
+	return files.SasVersion
 }
 
 // maxPutBlock and maxPutBlob return the service's limits in bytes, which depend on the API version.

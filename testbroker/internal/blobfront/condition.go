@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -17,7 +17,7 @@ type conditions struct {
 	modifiedSince, unmodifiedS time.Time
 }
 
-func conditionsOf(q *web.Request) (c conditions, bad *hub.BlobError) {
+func conditionsOf(q *web.Request) (c conditions, bad *files.BlobError) {
 	for name, at := range map[string]*time.Time{"If-Modified-Since": &c.modifiedSince,
 		"If-Unmodified-Since": &c.unmodifiedS} {
 		if text := q.Header.Get(name); text != "" {
@@ -43,9 +43,9 @@ func (c *conditions) failed(etag string, changed time.Time) (wanted, unwanted bo
 }
 
 // writeCondition returns the condition of a request that stores a file.
-func writeCondition(q *web.Request, t *target) (hub.BlobCheck, *hub.BlobError) {
+func writeCondition(q *web.Request, t *target) (files.BlobCheck, *files.BlobError) {
 	c, bad := conditionsOf(q)
-	return func(old *hubdata.Blob) *hub.BlobError {
+	return func(old *hubdata.Blob) *files.BlobError {
 		if old == nil {
 			if c.match != "" {
 				return blobConditionNotMet
@@ -66,9 +66,9 @@ func writeCondition(q *web.Request, t *target) (hub.BlobCheck, *hub.BlobError) {
 }
 
 // changeCondition returns the condition of a request that changes or deletes a file that exists.
-func changeCondition(q *web.Request) (hub.BlobCheck, *hub.BlobError) {
+func changeCondition(q *web.Request) (files.BlobCheck, *files.BlobError) {
 	c, bad := conditionsOf(q)
-	return func(old *hubdata.Blob) *hub.BlobError {
+	return func(old *hubdata.Blob) *files.BlobError {
 		if wanted, unwanted := c.failed(old.ETag, old.Stored); wanted || unwanted {
 			return blobConditionNotMet
 		}
@@ -77,7 +77,7 @@ func changeCondition(q *web.Request) (hub.BlobCheck, *hub.BlobError) {
 }
 
 // checkRead checks the conditions of a request that reads.
-func checkRead(q *web.Request, etag string, changed time.Time) *hub.BlobError {
+func checkRead(q *web.Request, etag string, changed time.Time) *files.BlobError {
 	c, bad := conditionsOf(q)
 	if bad != nil {
 		return bad

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // createContainer makes a container. It is private: there is no access without credentials.
-func createContainer(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func createContainer(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	if q.Header.Get("x-ms-blob-public-access") != "" {
 		return web.Answer{}, blobNoHeader
 	}
@@ -23,17 +23,17 @@ func createContainer(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	if bad != nil {
 		return web.Answer{}, bad
 	}
-	c, bad := q.Hub.Containers.Create(t.container, metadata)
+	c, bad := q.Hub.Files.Containers.Create(t.container, metadata)
 	a := answer(q, http.StatusCreated)
 	setVersion(&a, c.ETag, c.Modified)
 	return a, bad
 }
 
 // getContainer returns the properties of a container.
-func getContainer(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
-	c := q.Hub.Containers.Get(t.container)
+func getContainer(q *web.Request, t *target) (web.Answer, *files.BlobError) {
+	c := q.Hub.Files.Containers.Get(t.container)
 	if c == nil {
-		return web.Answer{}, hub.BlobNoContainer
+		return web.Answer{}, files.BlobNoContainer
 	}
 	a := answer(q, http.StatusOK)
 	setVersion(&a, c.ETag, c.Modified)
@@ -46,12 +46,12 @@ func getContainer(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 }
 
 // deleteContainer deletes a container and its blobs. The service takes conditions of time only.
-func deleteContainer(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func deleteContainer(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	c, bad := conditionsOf(q)
 	if bad != nil {
 		return web.Answer{}, bad
 	}
-	bad = q.Hub.Containers.Delete(t.container, func(one *hub.BlobContainer) *hub.BlobError {
+	bad = q.Hub.Files.Containers.Delete(t.container, func(one *files.BlobContainer) *files.BlobError {
 		if wanted, unwanted := c.failed(one.ETag, one.Modified); wanted || unwanted {
 			return blobConditionNotMet
 		}
@@ -139,7 +139,7 @@ var included = []string{"", "metadata", "snapshots", "uncommittedblobs", "copy",
 	"deletedwithversions", "immutabilitypolicy", "legalhold", "permissions", "system"}
 
 // parsePage reads the parameters of a list.
-func parsePage(query url.Values) (p page, bad *hub.BlobError) {
+func parsePage(query url.Values) (p page, bad *files.BlobError) {
 	p = page{prefix: query.Get("prefix"), marker: query.Get("marker"), most: maxList}
 	if text := query.Get("maxresults"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -152,7 +152,7 @@ func parsePage(query url.Values) (p page, bad *hub.BlobError) {
 		p.most = min(n, maxList)
 	}
 	after, err := base64.RawURLEncoding.DecodeString(p.marker)
-	if err != nil || !hub.IsXML(p.prefix) {
+	if err != nil || !files.IsXML(p.prefix) {
 		return p, blobBadQuery
 	}
 	p.after = string(after)
@@ -169,22 +169,22 @@ func parsePage(query url.Values) (p page, bad *hub.BlobError) {
 func marker(after string) string { return base64.RawURLEncoding.EncodeToString([]byte(after)) }
 
 // endpointOf returns the URL of the account.
-func endpointOf(q *web.Request) string { return "https://" + q.Host + "/" + hub.AccountPath + "/" }
+func endpointOf(q *web.Request) string { return "https://" + q.Host + "/" + files.AccountPath + "/" }
 
 func httpTime(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
 // listBlobs lists the blobs of a container, by page.
-func listBlobs(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func listBlobs(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	p, bad := parsePage(q.Query)
 	if bad != nil {
 		return web.Answer{}, bad
 	}
-	store := q.Hub.BlobStore(t.container)
+	store := q.Hub.Files.Store(t.container)
 	if store == nil {
-		return web.Answer{}, hub.BlobNoContainer
+		return web.Answer{}, files.BlobNoContainer
 	}
 	delimiter := q.Query.Get("delimiter")
-	if !hub.IsXML(delimiter) {
+	if !files.IsXML(delimiter) {
 		return web.Answer{}, blobBadQuery
 	}
 	entries, next, bad := store.List(p.prefix, delimiter, p.after, p.most)
@@ -215,12 +215,12 @@ func listBlobs(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 
 // listContainers lists the containers of the account, by page. That of the uploads is not among
 // them.
-func listContainers(q *web.Request, _ *target) (web.Answer, *hub.BlobError) {
+func listContainers(q *web.Request, _ *target) (web.Answer, *files.BlobError) {
 	p, bad := parsePage(q.Query)
 	if bad != nil {
 		return web.Answer{}, bad
 	}
-	all := q.Hub.Containers.List(p.prefix, p.after, p.most+1)
+	all := q.Hub.Files.Containers.List(p.prefix, p.after, p.most+1)
 	doc := containerList{ServiceEndpoint: endpointOf(q), Prefix: p.prefix, Marker: p.marker, MaxResults: p.most}
 	for i, c := range all {
 		if i == p.most {
@@ -238,7 +238,7 @@ func listContainers(q *web.Request, _ *target) (web.Answer, *hub.BlobError) {
 }
 
 // xmlAnswer returns an answer with an XML document.
-func xmlAnswer(q *web.Request, doc any) (web.Answer, *hub.BlobError) {
+func xmlAnswer(q *web.Request, doc any) (web.Answer, *files.BlobError) {
 	text, err := xml.Marshal(doc)
 	if err != nil {
 		return web.Answer{}, blobInternal

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -25,7 +25,7 @@ var metadataName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // metadataOf returns the metadata in a request's headers, by names in lower case: names have no
 // letter case in HTTP.
-func metadataOf(q *web.Request) (map[string]string, *hub.BlobError) {
+func metadataOf(q *web.Request) (map[string]string, *files.BlobError) {
 	all, size := make(map[string]string), 0
 	for header, values := range q.Header {
 		name, ok := strings.CutPrefix(strings.ToLower(header), metadataPrefix)
@@ -48,7 +48,7 @@ func metadataOf(q *web.Request) (map[string]string, *hub.BlobError) {
 }
 
 // setMetadata replaces the metadata of a file.
-func setMetadata(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func setMetadata(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	all, bad := metadataOf(q)
 	if bad != nil {
 		return web.Answer{}, bad
@@ -69,10 +69,10 @@ func setMetadata(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 }
 
 // getMetadata returns the metadata of a file.
-func getMetadata(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func getMetadata(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	file, ok := t.store.Get(t.name)
 	if !ok {
-		return web.Answer{}, hub.BlobNotFound
+		return web.Answer{}, files.BlobNotFound
 	}
 	a := answer(q, http.StatusOK)
 	setVersion(&a, file.ETag, file.Stored)

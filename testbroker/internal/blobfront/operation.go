@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // A target is what a request is about.
 type target struct {
-	container, name string        // empty for the account, and for a container
-	store           hub.BlobStore // nil for the account, and for a container
-	onlyNew         bool          // the credentials allow no change of what exists
+	container, name string          // empty for the account, and for a container
+	store           files.BlobStore // nil for the account, and for a container
+	onlyNew         bool            // the credentials allow no change of what exists
 }
 
 // An operation is a kind of request.
 type operation struct {
 	rights string // a SAS needs one of these; empty: only the account's key suffices
-	do     func(q *web.Request, t *target) (web.Answer, *hub.BlobError)
+	do     func(q *web.Request, t *target) (web.Answer, *files.BlobError)
 }
 
 // The operations, by method and the query parameters restype and comp.
@@ -54,7 +55,7 @@ func operationName(q *web.Request) string {
 }
 
 // refuse refuses a request for no operation of the store.
-func refuse(*web.Request, *target) (web.Answer, *hub.BlobError) { return web.Answer{}, blobBadQuery }
+func refuse(*web.Request, *target) (web.Answer, *files.BlobError) { return web.Answer{}, blobBadQuery }
 
 // unsupported are headers that would change what a request does. They are refused, because the
 // store has no tags, no keys of customers and no copies.
@@ -87,8 +88,8 @@ func operate(all map[string]operation) func(q *web.Request) web.Answer {
 			}
 		}
 		if t.name != "" {
-			if t.store = q.Hub.BlobStore(t.container); t.store == nil {
-				return failBlob(q, hub.BlobNoContainer)
+			if t.store = q.Hub.Files.Store(t.container); t.store == nil {
+				return failBlob(q, files.BlobNoContainer)
 			}
 		}
 		a, bad := op.do(q, t)
@@ -109,14 +110,14 @@ func operate(all map[string]operation) func(q *web.Request) web.Answer {
 // device, every other one with the account.
 func targetOf(q *web.Request) *target {
 	if device := q.Vars["device"]; device != "" {
-		return &target{container: hub.Container, name: device + "/" + q.Vars["name"]}
+		return &target{container: files.Container, name: device + "/" + q.Vars["name"]}
 	}
 	// Stored names must not keep the rest of the request's URI in memory.
 	return &target{container: strings.Clone(q.Vars["container"]), name: strings.Clone(q.Vars["name"])}
 }
 
 // check checks the version, the names and the headers of a request.
-func check(q *web.Request, t *target) *hub.BlobError {
+func check(q *web.Request, t *target) *files.BlobError {
 	if v := q.Header.Get("x-ms-version"); v != "" {
 		if _, err := time.Parse(time.DateOnly, v); err != nil {
 			return blobBadHeader
@@ -140,9 +141,9 @@ func check(q *web.Request, t *target) *hub.BlobError {
 		}
 	}
 	switch {
-	case t.container != "" && !hub.ValidContainerName(t.container), t.name != "" && !hub.ValidBlobName(t.name):
+	case t.container != "" && !files.ValidContainerName(t.container), t.name != "" && !files.ValidBlobName(t.name):
 		return blobBadName
-	case t.container != hub.Container && !hub.IsXML(t.name):
+	case t.container != files.Container && !files.IsXML(t.name):
 		return blobBadName // a list could not hold it
 	case q.Header.Get("x-ms-lease-id") != "":
 		return blobNoLease
@@ -162,16 +163,16 @@ func plainQuery(query url.Values) bool {
 }
 
 // authorize checks the request's credentials: a SAS with one of the rights, or the account's key.
-func authorize(q *web.Request, t *target, rights string) *hub.BlobError {
+func authorize(q *web.Request, t *target, rights string) *files.BlobError {
 	if text, ok := strings.CutPrefix(q.Header.Get("Authorization"), "SharedKey "); ok {
 		return checkSharedKey(q, text)
 	}
-	granted, bad := q.Hub.UploadTable.Store.Keys.Check(t.container, t.name, q.Query, q.C.TLS != nil, q.Hub.Now())
+	granted, bad := q.Hub.Files.Uploads.Store.Keys.Check(t.container, t.name, q.Query, q.C.TLS != nil, q.Hub.Now())
 	switch {
 	case bad != nil:
 		return bad
 	case !strings.ContainsAny(granted, rights):
-		return hub.BlobNoRight
+		return files.BlobNoRight
 	}
 	t.onlyNew = !strings.Contains(granted, "w")
 	return nil
@@ -183,9 +184,9 @@ func putFaults(q *web.Request) (a web.Answer, over bool) {
 	if byUploadURI(q.Hub, q.Request) {
 		if in := q.TakeRoute(fault.ExpireUpload); in != nil {
 			q.Happened(in)
-			q.Hub.ExpireUpload(q.Query.Get("si"))
+			q.Hub.Files.Uploads.Expire(q.Query.Get("si"))
 			q.Hub.Changed.Wake()
-			return failBlob(q, hub.BlobExpired), true
+			return failBlob(q, files.BlobExpired), true
 		}
 	}
 	if in := q.TakeRoute(fault.SlowBlob); in != nil {
@@ -220,12 +221,12 @@ func routes() (all []web.Route) {
 		operations map[string]operation
 		only       func(*hub.Hub, *http.Request) bool
 	}{
-		{fault.RouteBlob, hub.Container + "/{device}/{name...}", blobOperations, byUploadURI},
-		{fault.RouteStorage, hub.Container + "/{device}/{name...}", blobOperations, nil},
-		{fault.RouteStorage, hub.AccountPath + "/{container}/{name...}", blobOperations, nil},
-		{fault.RouteStorage, hub.AccountPath + "/{container}", containerOperations, nil},
-		{fault.RouteStorage, hub.AccountPath, accountOperations, nil},
-		{fault.RouteStorage, hub.AccountPath + "/", accountOperations, nil},
+		{fault.RouteBlob, files.Container + "/{device}/{name...}", blobOperations, byUploadURI},
+		{fault.RouteStorage, files.Container + "/{device}/{name...}", blobOperations, nil},
+		{fault.RouteStorage, files.AccountPath + "/{container}/{name...}", blobOperations, nil},
+		{fault.RouteStorage, files.AccountPath + "/{container}", containerOperations, nil},
+		{fault.RouteStorage, files.AccountPath, accountOperations, nil},
+		{fault.RouteStorage, files.AccountPath + "/", accountOperations, nil},
 	} {
 		for _, method := range []string{http.MethodPut, http.MethodGet, http.MethodHead, http.MethodDelete} {
 			all = append(all, web.Route{Kind: r.kind, Method: method, Path: r.path, Host: anyHost, For: r.only, Open: true,

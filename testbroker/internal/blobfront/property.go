@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -34,7 +34,7 @@ const (
 // so without a header of the store the one of the body counts; that is so for all but
 // Content-Disposition. Source: the pages "Put Blob" and "Put Block List" of the storage services'
 // REST reference.
-func readProperties(q *web.Request, file *hubdata.Blob, whole bool) *hub.BlobError {
+func readProperties(q *web.Request, file *hubdata.Blob, whole bool) *files.BlobError {
 	for _, p := range properties {
 		v := q.Header.Get("x-ms-blob-" + strings.ToLower(p.header))
 		if v == "" && whole && p.header != "Content-Disposition" {

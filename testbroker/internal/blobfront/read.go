@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -17,10 +17,10 @@ import (
 const maxAnswer = 256 << 20
 
 // getBlob handles Get Blob and Get Blob Properties.
-func getBlob(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func getBlob(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	b, ok := t.store.Get(t.name)
 	if !ok {
-		return web.Answer{}, hub.BlobNotFound
+		return web.Answer{}, files.BlobNotFound
 	}
 	if bad := checkRead(q, b.ETag, b.Stored); bad != nil {
 		return web.Answer{}, bad
@@ -63,7 +63,7 @@ func getBlob(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 
 // parseRange returns the bytes that a request wants: those from an index up to another. part is
 // false for a request for the whole file.
-func parseRange(text string, size int64) (from, to int64, part bool, bad *hub.BlobError) {
+func parseRange(text string, size int64) (from, to int64, part bool, bad *files.BlobError) {
 	if text == "" {
 		return 0, size, false, nil
 	}
@@ -85,7 +85,7 @@ func parseRange(text string, size int64) (from, to int64, part bool, bad *hub.Bl
 }
 
 // contentOf returns some bytes of a file.
-func contentOf(b *hubdata.Blob, from, to int64) ([]byte, *hub.BlobError) {
+func contentOf(b *hubdata.Blob, from, to int64) ([]byte, *files.BlobError) {
 	if to-from > maxAnswer {
 		return nil, blobLongAnswer
 	}
@@ -103,7 +103,7 @@ func contentOf(b *hubdata.Blob, from, to int64) ([]byte, *hub.BlobError) {
 }
 
 // deleteBlob deletes a file.
-func deleteBlob(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+func deleteBlob(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	when, bad := changeCondition(q)
 	if bad == nil {
 		bad = t.store.Delete(t.name, when)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -22,7 +22,7 @@ var signedHeaders = []string{"Content-Encoding", "Content-Language", "Content-Le
 
 // checkSharedKey checks the signature of a request with the account's key. Source: the page
 // "Authorize with Shared Key" of the storage services' REST reference.
-func checkSharedKey(q *web.Request, text string) *hub.BlobError {
+func checkSharedKey(q *web.Request, text string) *files.BlobError {
 	name, signature, ok := strings.Cut(text, ":")
 	if !ok || len(q.Header.Values("Authorization")) > 1 {
 		return blobBadCredentials
@@ -32,10 +32,10 @@ func checkSharedKey(q *web.Request, text string) *hub.BlobError {
 		date = q.Header.Get("Date")
 	}
 	sent, err := http.ParseTime(date)
-	want := q.Hub.UploadTable.Store.Keys.SignText(stringToSign(q))
-	if err != nil || q.Hub.Now().Sub(sent).Abs() > maxSkew || name != hub.AccountPath ||
+	want := q.Hub.Files.Uploads.Store.Keys.SignText(stringToSign(q))
+	if err != nil || q.Hub.Now().Sub(sent).Abs() > maxSkew || name != files.AccountPath ||
 		!hmac.Equal([]byte(signature), []byte(want)) {
-		return hub.BlobBadSignature
+		return files.BlobBadSignature
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func stringToSign(q *web.Request) string {
 		}
 	}
 	slices.SortFunc(own, byName)
-	resource := []string{"/" + hub.AccountPath + q.Path()}
+	resource := []string{"/" + files.AccountPath + q.Path()}
 	var query []string
 	for name, values := range q.Query {
 		query = append(query, strings.ToLower(name)+":"+strings.Join(slices.Sorted(slices.Values(values)), ","))

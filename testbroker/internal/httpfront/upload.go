@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -37,20 +38,20 @@ func beginUpload(q *web.Request) web.Answer {
 		return q.Fail(web.Errorf(400005, "blobName is missing"))
 	case strings.ContainsFunc(*in.BlobName, unicode.IsControl):
 		return q.Fail(web.Errorf(400004, "blobName %q contains a control character; choose a name without", *in.BlobName))
-	case !hub.ValidBlobName(q.ID.Device + "/" + *in.BlobName):
+	case !files.ValidBlobName(q.ID.Device + "/" + *in.BlobName):
 		return q.Fail(web.Errorf(400004, "blobName %q is not a valid name", *in.BlobName))
-	case h.UploadTable.Opt.NoStore:
+	case h.Files.Uploads.Opt.NoStore:
 		return q.Fail(web.Errorf(400014, "the hub has no store"))
 	}
 	if bad := overdrawn(q); bad != nil {
 		return q.Fail(bad)
 	}
-	up := h.UploadTable.Begin(q.ID.Device, *in.BlobName, h.Now())
+	up := h.Files.Uploads.Begin(q.ID.Device, *in.BlobName, h.Now())
 	if up == nil {
 		return q.Fail(web.Errorf(403006, "the device has %d uploads running", hubdata.MaxUploads))
 	}
 	h.Faults.Spend(q.ID, up.Started, uploadCost)
-	h.Event(hub.UploadEvent(*up), q.C)
+	h.Event(files.UploadEvent(*up), q.C)
 	h.Changed.Wake()
 	return web.AnswerJSON(struct {
 		CorrelationID string `json:"correlationId"`
@@ -58,14 +59,14 @@ func beginUpload(q *web.Request) web.Answer {
 		ContainerName string `json:"containerName"`
 		BlobName      string `json:"blobName"`
 		SASToken      string `json:"sasToken"`
-	}{up.CorrelationID, storeHost(q), hub.Container, up.Blob, h.UploadTable.Store.Keys.Sign(up.Blob, up.CorrelationID,
+	}{up.CorrelationID, storeHost(q), files.Container, up.Blob, h.Files.Uploads.Store.Keys.Sign(up.Blob, up.CorrelationID,
 		up.Expires)},
 		"")
 }
 
 // storeHost returns the host name of the store for the device.
 func storeHost(q *web.Request) string {
-	if host := q.Hub.UploadTable.Opt.Host; host != "" {
+	if host := q.Hub.Files.Uploads.Opt.Host; host != "" {
 		return host
 	}
 	if real, ok := q.C.Raw.(*hub.Socket); ok {
@@ -95,7 +96,7 @@ func endUpload(q *web.Request) web.Answer {
 	case in.IsSuccess == nil:
 		return q.Fail(web.Errorf(400019, "isSuccess is missing"))
 	}
-	up, code := h.UploadTable.End(
+	up, code := h.Files.Uploads.End(
 		q.ID.Device,
 		in.CorrelationID,
 		*in.IsSuccess,
@@ -106,7 +107,7 @@ func endUpload(q *web.Request) web.Answer {
 	if code != 0 {
 		return q.Fail(web.Errorf(code, "upload %q", in.CorrelationID))
 	}
-	h.Event(hub.UploadEvent(up), q.C)
+	h.Event(files.UploadEvent(up), q.C)
 	h.NotifyUpload(up, storeHost(q))
 	h.Changed.Wake()
 	return web.Answer{Status: http.StatusNoContent}

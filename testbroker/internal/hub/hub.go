@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -102,19 +103,18 @@ type Hub struct {
 	stopped chan struct{} // closed when Close has finished
 	// Every goroutine of the hub. It grows only under mu while closed is false, or from one of its
 	// goroutines.
-	Wg          sync.WaitGroup
-	Changed     notifier
-	log         telemetryLog
-	Events      *EventLog
-	Faults      Faults
-	Limits      Limits
-	certs       certificates
-	UploadTable UploadTable
-	Containers  Containers
-	calls       methodCalls
-	issuer      issuer
-	notices     [noticeKinds]Notices
-	Records     keep.Saver
+	Wg      sync.WaitGroup
+	Changed notifier
+	log     telemetryLog
+	Events  *EventLog
+	Faults  Faults
+	Limits  Limits
+	certs   certificates
+	Files   files.Files
+	calls   methodCalls
+	issuer  issuer
+	notices [noticeKinds]Notices
+	Records keep.Saver
 
 	jobs           jobs
 	transfers      transfers
@@ -210,8 +210,6 @@ func New(o *Options) (*Hub, error) {
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
 	}
-	h.Containers.init(h.Now)
-	h.UploadTable.init(o.Uploads, h.keep, &h.Containers.tags)
 	h.configurations.init()
 	h.jobs.keep = h.keep
 	h.Faults.init(o.Seed)
@@ -224,7 +222,7 @@ func New(o *Options) (*Hub, error) {
 	h.addTwinTable()
 	h.addQueueTables()
 	h.addFeedbackTable()
-	h.addStorageTables()
+	h.Files.Init(o.Uploads, h.keep, h.Now, &h.Records, func(e event.Event) { h.Event(e, nil) })
 	h.addLogTable()
 	h.addCertificateTable()
 

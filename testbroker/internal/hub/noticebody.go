@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -43,10 +44,10 @@ func (h *Hub) NotifyUpload(up hubdata.Upload, host string) {
 		return
 	}
 	stored := up.Ended
-	if file, ok := h.Blob(up.Blob); ok {
+	if file, ok := h.Files.Uploads.Store.Get(up.Blob); ok {
 		stored = file.Stored
 	}
-	at := url.URL{Scheme: "https", Host: host, Path: "/" + Container + "/" + up.Blob}
+	at := url.URL{Scheme: "https", Host: host, Path: "/" + files.Container + "/" + up.Blob}
 	h.notices[FileNotifications].add(keep.MustJSON(fileNotification{
 		DeviceID: up.DeviceID, BlobURI: at.String(), BlobName: up.Blob, LastUpdatedTime: TimeText(stored),
 		BlobSizeInBytes: up.Size, EnqueuedTimeUTC: TimeText(h.Now()),

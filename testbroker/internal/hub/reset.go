@@ -58,8 +58,7 @@ func (h *Hub) Reset() {
 	h.resetGateway()
 	h.log.clear()
 	h.calls.clear()
-	h.UploadTable.clear()
-	h.Containers.clear()
+	h.Files.Clear()
 	h.issuer.clear()
 	h.configurations.clear()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
@@ -120,17 +119,4 @@ func (m *methodCalls) clear() {
 		return !open
 	})
 	m.answers.Clear()
-}
-
-// clear forgets all uploads and files. Their upload URIs become invalid.
-func (u *UploadTable) clear() {
-	u.mu.Lock()
-	u.all.Clear()
-	u.reported = 0
-	u.mu.Unlock()
-	k := &u.Store.Keys
-	k.mu.Lock()
-	clear(k.good)
-	k.mu.Unlock()
-	u.Store.clear()
 }

@@ -1,5 +1,7 @@
 package hub
 
+import "github.com/hubline-iot/hubline/testbroker/internal/files"
+
 // Restore takes the records of an earlier run from the store, and starts the saver. It is called
 // once, after the last table was added and before the first connection. The caller closes the hub
 // if it fails.
@@ -10,8 +12,8 @@ func (h *Hub) Restore() error {
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.dispatch() // sets the timer of expiries
 	}
-	h.Notices(Feedback).Kick()        // the same
-	h.Records.Touch(tableAccount, "") // the first run has made the key
+	h.Notices(Feedback).Kick()              // the same
+	h.Records.Touch(files.TableAccount, "") // the first run has made the key
 	h.reconfigure()
 	h.Records.Start()
 	return nil

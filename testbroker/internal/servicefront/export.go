@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -89,9 +90,9 @@ func (e *export) run(ctx context.Context, progress func(done, all int)) error {
 
 // store writes a file to a container.
 func store(h *hub.Hub, to place, content []byte) error {
-	s := h.BlobStore(to.container)
+	s := h.Files.Store(to.container)
 	if s == nil {
-		return errors.New(hub.BlobNoContainer.Message)
+		return errors.New(files.BlobNoContainer.Message)
 	}
 	release, bad := s.Reserve(int64(len(content)))
 	if bad != nil {
@@ -102,7 +103,7 @@ func store(h *hub.Hub, to place, content []byte) error {
 	content = bytes.Clone(content) // without the room that the caller's buffer has left
 	part := hubdata.BlobBlock{Size: int64(len(content)), SHA256: sha256.Sum256(content), Content: content}
 	_, bad = s.Put(hubdata.Blob{Name: to.blob, ContentType: "text/plain", MD5: sum[:], Stored: h.Now(),
-		Blocks: []hubdata.BlobBlock{part}}, hub.Anyway)
+		Blocks: []hubdata.BlobBlock{part}}, files.Anyway)
 	if bad != nil {
 		return fmt.Errorf("%s: %s", to.blob, bad.Message)
 	}

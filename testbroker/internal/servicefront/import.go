@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -76,13 +77,13 @@ func (m *importer) read(ctx context.Context, progress func(done, all int)) error
 
 // open returns the file with the devices.
 func (m *importer) open() (file hubdata.Blob, err error) {
-	s := m.hub.BlobStore(m.in.container)
+	s := m.hub.Files.Store(m.in.container)
 	if s == nil {
-		return file, errors.New(hub.BlobNoContainer.Message)
+		return file, errors.New(files.BlobNoContainer.Message)
 	}
 	file, ok := s.Get(m.in.blob)
 	if !ok {
-		return file, fmt.Errorf("%s: %s", m.in.blob, hub.BlobNotFound.Message)
+		return file, fmt.Errorf("%s: %s", m.in.blob, files.BlobNotFound.Message)
 	}
 	for _, part := range file.Blocks {
 		if part.Content == nil && part.Size > 0 {
@@ -135,9 +136,9 @@ func (m *importer) finish() error {
 		m.write(importError{Line: m.last, bulkError: bulkError{ErrorCode: hub.CodeArgumentInvalid, ErrorStatus: fmt.Sprintf(
 			"%d more lines up to this one were refused; this file has at most %d bytes of errors", m.omitted, maxImportErrors)}})
 	}
-	s := m.hub.BlobStore(m.out.container)
+	s := m.hub.Files.Store(m.out.container)
 	if s == nil {
-		return errors.New(hub.BlobNoContainer.Message)
+		return errors.New(files.BlobNoContainer.Message)
 	}
 	if _, old := s.Get(m.out.blob); m.errors.Len() == 0 && !old {
 		return nil

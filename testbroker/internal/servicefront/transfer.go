@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -152,11 +153,11 @@ func placeOf(q *web.Request, field, uri, blob, authentication, right string) (p 
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return bad("ContainerUri: not the URI of a container")
 	}
-	name, own := strings.CutPrefix(strings.TrimSuffix(u.Path, "/"), "/"+hub.AccountPath+"/")
-	if !own || !hub.ValidContainerName(name) {
+	name, own := strings.CutPrefix(strings.TrimSuffix(u.Path, "/"), "/"+files.AccountPath+"/")
+	if !own || !files.ValidContainerName(name) {
 		return bad("ContainerUri: not a container of this hub's storage; the hub accesses no other storage")
 	}
-	granted, refusal := q.Hub.UploadTable.Store.Keys.Check(name, "", u.Query(), true, q.Hub.Now())
+	granted, refusal := q.Hub.Files.Uploads.Store.Keys.Check(name, "", u.Query(), true, q.Hub.Now())
 	switch byIdentity := authentication == identityBased; {
 	case byIdentity && !q.Hub.Knows(u.Host):
 		return bad("ContainerUri: %.80q is not this hub; the hub accesses no other storage", u.Host)
@@ -165,11 +166,11 @@ func placeOf(q *web.Request, field, uri, blob, authentication, right string) (p 
 	case !byIdentity && !strings.Contains(granted, right):
 		return bad("ContainerUri: its signature does not grant %q", right)
 	}
-	if q.Hub.BlobStore(name) == nil {
-		return bad("ContainerUri: %s", hub.BlobNoContainer.Message)
+	if q.Hub.Files.Store(name) == nil {
+		return bad("ContainerUri: %s", files.BlobNoContainer.Message)
 	}
 	blob = cmp.Or(blob, devicesBlob)
-	if !hub.ValidBlobName(blob) || !hub.IsXML(blob) {
+	if !files.ValidBlobName(blob) || !files.IsXML(blob) {
 		return bad("Name: %.80q is not the name of a blob", blob)
 	}
 	return place{uri: u.Scheme + "://" + u.Host + u.EscapedPath(), container: name, blob: blob}, nil

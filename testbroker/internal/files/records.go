@@ -1,4 +1,4 @@
-package hub
+package files
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 // The tables of the storage account: its key, its containers by name, and their files by container
 // and name. A store returns files after their containers.
 const (
-	tableAccount    = "account"
+	TableAccount    = "account"
 	tableContainers = "containers"
 	tableFiles      = "files"
 )
@@ -43,23 +43,21 @@ type filePart struct {
 	Size int64
 }
 
-func (h *Hub) addStorageTables() {
-	h.Records.Add(tableAccount, h.accountRecord, h.restoreAccount)
-	h.Records.Add(tableContainers, h.Containers.containerRecord, h.Containers.restoreContainer)
-	h.Records.Add(tableFiles, h.Containers.fileRecord, h.Containers.restoreFile)
-	if h.Records.Stores() {
-		h.Containers.touch = h.Records.Touch
-	}
+func (f *Files) addTables() {
+	f.records.Add(TableAccount, f.accountRecord, f.restoreAccount)
+	f.records.Add(tableContainers, f.Containers.containerRecord, f.Containers.restoreContainer)
+	f.records.Add(tableFiles, f.Containers.fileRecord, f.Containers.restoreFile)
+	f.Containers.touch = f.records.Touch
 }
 
-func (h *Hub) accountRecord(string) []byte { return keep.MustJSON(h.UploadTable.Store.Keys.key[:]) }
+func (f *Files) accountRecord(string) []byte { return keep.MustJSON(f.Uploads.Store.Keys.key[:]) }
 
-func (h *Hub) restoreAccount(_ string, record []byte) error {
+func (f *Files) restoreAccount(_ string, record []byte) error {
 	var key []byte
-	if err := json.Unmarshal(record, &key); err != nil || len(key) != len(h.UploadTable.Store.Keys.key) {
+	if err := json.Unmarshal(record, &key); err != nil || len(key) != len(f.Uploads.Store.Keys.key) {
 		return keep.ErrRecord // the parser's text may have bytes of the key
 	}
-	copy(h.UploadTable.Store.Keys.key[:], key)
+	copy(f.Uploads.Store.Keys.key[:], key)
 	return nil
 }
 

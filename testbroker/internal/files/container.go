@@ -1,4 +1,4 @@
-package hub
+package files
 
 import (
 	"fmt"
@@ -316,17 +316,6 @@ func (c *BlobContainer) Delete(name string, when BlobCheck) *BlobError {
 	c.dropLocked(name)
 	if i, listed := slices.BinarySearch(c.files, name); listed {
 		c.files = slices.Delete(c.files, i, i+1)
-	}
-	return nil
-}
-
-// BlobStore returns the store of a container's blobs; nil if there is none.
-func (h *Hub) BlobStore(container string) BlobStore {
-	if container == Container {
-		return &h.UploadTable.Store
-	}
-	if c := h.Containers.Get(container); c != nil {
-		return c
 	}
 	return nil
 }

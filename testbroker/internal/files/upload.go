@@ -1,11 +1,9 @@
-package hub
+package files
 
 import (
 	"cmp"
-	"context"
 	"encoding/base64"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +23,8 @@ func uploadDefaults(o hubdata.UploadOptions) hubdata.UploadOptions {
 type UploadTable struct {
 	Opt   hubdata.UploadOptions
 	Store uploadStore
+	now   func() time.Time
+	event func(event.Event)
 
 	mu       sync.Mutex
 	all      keep.History[*hubdata.Upload]
@@ -40,9 +40,9 @@ func (u *UploadTable) init(o hubdata.UploadOptions, keep int, tags *blobTags) {
 	u.Store.Keys.init()
 }
 
-// Uploads returns the uploads, in the order in which they began.
-func (h *Hub) Uploads() []hubdata.Upload {
-	u, now := &h.UploadTable, h.Now()
+// List returns the uploads, in the order in which they began.
+func (u *UploadTable) List() []hubdata.Upload {
+	now := u.now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	out := make([]hubdata.Upload, len(u.all.Entries))
@@ -53,32 +53,29 @@ func (h *Hub) Uploads() []hubdata.Upload {
 	return out
 }
 
-// WaitUploads waits until devices have reported the end of at least n uploads, success or failure.
-func (h *Hub) WaitUploads(ctx context.Context, n int) error {
-	return h.Until(ctx, func() bool {
-		h.UploadTable.mu.Lock()
-		defer h.UploadTable.mu.Unlock()
-		return h.UploadTable.reported >= n
-	})
+// Reported returns how many ends devices have reported, success or failure.
+func (u *UploadTable) Reported() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.reported
 }
 
-// ExpireUploads makes all running uploads of a device expire, and their upload URIs invalid; empty
-// means all devices.
-func (h *Hub) ExpireUploads(device string) int {
+// ExpireAll makes all running uploads of a device expire; empty means all devices.
+func (u *UploadTable) ExpireAll(device string) int {
 	n := 0
-	for _, up := range h.Uploads() {
-		if up.State == hubdata.UploadRunning && (Identity{Device: up.DeviceID}).Matches(device) &&
-			h.ExpireUpload(up.CorrelationID) {
+	for _, up := range u.List() {
+		if up.State == hubdata.UploadRunning && (device == "" || device == up.DeviceID) && u.Expire(up.CorrelationID) {
 			n++
 		}
 	}
 	return n
 }
 
-func (h *Hub) ExpireUpload(correlation string) bool {
-	up, ok := h.UploadTable.expire(correlation, h.Now())
+// Expire makes an upload expire; false when it is not running.
+func (u *UploadTable) Expire(correlation string) bool {
+	up, ok := u.expire(correlation, u.now())
 	if ok {
-		h.Event(UploadEvent(up), nil)
+		u.event(UploadEvent(up))
 	}
 	return ok
 }
@@ -170,14 +167,28 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 	return *up, 0
 }
 
-// Blob returns a file of the store.
-func (h *Hub) Blob(name string) (hubdata.Blob, bool) { return h.UploadTable.Store.Get(name) }
+// Held returns the numbers of uploads, of their valid URIs and of their files.
+func (u *UploadTable) Held() (uploads, uris, files int) {
+	u.mu.Lock()
+	uploads = len(u.all.Entries)
+	u.mu.Unlock()
+	u.Store.Keys.mu.Lock()
+	uris = len(u.Store.Keys.good)
+	u.Store.Keys.mu.Unlock()
+	u.Store.mu.Lock()
+	defer u.Store.mu.Unlock()
+	return uploads, uris, len(u.Store.blobs)
+}
 
-// Blobs returns the names of all files in the store, sorted.
-func (h *Hub) Blobs() []string {
-	s := &h.UploadTable.Store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)),
-		func(name string) bool { return s.blobs[name].file == nil })
+// clear forgets all uploads and files. Their upload URIs become invalid.
+func (u *UploadTable) clear() {
+	u.mu.Lock()
+	u.all.Clear()
+	u.reported = 0
+	u.mu.Unlock()
+	k := &u.Store.Keys
+	k.mu.Lock()
+	clear(k.good)
+	k.mu.Unlock()
+	u.Store.clear()
 }

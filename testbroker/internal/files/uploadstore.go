@@ -1,6 +1,8 @@
-package hub
+package files
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -33,6 +35,14 @@ func (s *uploadStore) Get(name string) (hubdata.Blob, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.blobs[name].get()
+}
+
+// Names returns the names of all files, sorted.
+func (s *uploadStore) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)),
+		func(name string) bool { return s.blobs[name].file == nil })
 }
 
 func (s *uploadStore) size(name string) (int64, bool) {
@@ -148,7 +158,7 @@ func (s *uploadStore) SetMetadata(string, map[string]string, BlobCheck) (hubdata
 // Delete refuses: the hub forgets the uploads itself.
 func (s *uploadStore) Delete(string, BlobCheck) *BlobError { return BlobNoRight }
 
-// List refuses: Hub.Blobs has the names.
+// List refuses: Names has the names.
 func (s *uploadStore) List(string, string, string, int) ([]BlobEntry, string, *BlobError) {
 	return nil, "", BlobNoRight
 }

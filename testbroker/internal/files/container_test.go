@@ -1,27 +1,34 @@
-package hub
+package files
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
+
+func newContainers() *Containers {
+	records, f := new(keep.Saver), new(Files)
+	records.Init(nil, nil)
+	f.Init(hubdata.UploadOptions{}, 0, time.Now, records, nil)
+	return &f.Containers
+}
 
 // What a client may choose counts, so no client keeps more in memory than the limit.
 func TestABlobCountsWithItsNames(t *testing.T) {
-	h, err := New(nil)
-	require.NoError(t, err)
-	defer h.Close()
-	_, bad := h.Containers.Create("c-1", nil)
+	all := newContainers()
+	_, bad := all.Create("c-1", nil)
 	require.Nil(t, bad)
-	c := h.Containers.Get("c-1")
+	c := all.Get("c-1")
 	used := func(change func() *BlobError) int64 {
-		before := h.Containers.used
+		before := all.used
 		require.Nil(t, change())
-		return h.Containers.used - before
+		return all.used - before
 	}
 	stage := func(blob, id string) func() *BlobError {
 		return func() *BlobError { return c.Stage(blob, hubdata.BlobBlock{ID: id, Size: 1}) }
@@ -38,8 +45,8 @@ func TestABlobCountsWithItsNames(t *testing.T) {
 	require.Zero(t, used(commit("s", "SSSS", "")))
 	require.EqualValues(t, 1000, used(commit("l", long, strings.Repeat("t", 1000))))
 	require.EqualValues(t, -84-1000, used(commitOf(c, "l", "SSSS")))
-	require.Nil(t, h.Containers.Delete("c-1", func(*BlobContainer) *BlobError { return nil }))
-	require.Zero(t, h.Containers.used)
+	require.Nil(t, all.Delete("c-1", func(*BlobContainer) *BlobError { return nil }))
+	require.Zero(t, all.used)
 }
 
 // commitOf returns a change that makes a file of one new block.
@@ -55,12 +62,10 @@ func commitOf(c *BlobContainer, blob, id string) func() *BlobError {
 
 // The cost of a page does not grow with the container.
 func TestAPageCostsNoMoreThanItsEntries(t *testing.T) {
-	h, err := New(nil)
-	require.NoError(t, err)
-	defer h.Close()
-	_, bad := h.Containers.Create("c-1", nil)
+	all := newContainers()
+	_, bad := all.Create("c-1", nil)
 	require.Nil(t, bad)
-	c := h.Containers.Get("c-1")
+	c := all.Get("c-1")
 	for i := range 5000 {
 		_, bad := c.Put(hubdata.Blob{Name: fmt.Sprintf("%d/%d", i%2, i), Blocks: make([]hubdata.BlobBlock, 100)}, Anyway)
 		require.Nil(t, bad)
