@@ -16,9 +16,9 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 func init() { children["provisioning"] = provisioningChild }
@@ -32,9 +32,9 @@ var Registrars = []struct {
 }{
 	{"HTTPS", testbroker.PortHTTPS, nil, httpCarrier},
 	{"MQTT", testbroker.PortMQTTS, nil, mqttCarrier},
-	{"MQTT over WebSocket", testbroker.PortHTTPS, mqttws.New(nil), mqttCarrier},
+	{"MQTT over WebSocket", testbroker.PortHTTPS, websocket.MQTT(nil), mqttCarrier},
 	{"AMQP", testbroker.PortAMQPS, nil, amqpCarrier},
-	{"AMQP over WebSocket", testbroker.PortHTTPS, amqpws.New(nil), amqpCarrier},
+	{"AMQP over WebSocket", testbroker.PortHTTPS, websocket.AMQP(nil), amqpCarrier},
 }
 
 func httpCarrier(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }

@@ -17,11 +17,11 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/workload"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // stacks are the transports that a module may use.
@@ -33,15 +33,15 @@ var stacks = []struct {
 	{"mqtt", testbroker.PortMQTTS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		return mqtt.New(&mqtt.Options{Network: n})
 	}},
-	{"mqttws", testbroker.PortHTTPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
-		n.Tunnel = mqttws.New(nil)
+	{"mqtt over WebSocket", testbroker.PortHTTPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+		n.Tunnel = websocket.MQTT(nil)
 		return mqtt.New(&mqtt.Options{Network: n})
 	}},
 	{"amqp", testbroker.PortAMQPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		return amqp.New(&amqp.Options{Network: n})
 	}},
-	{"amqpws", testbroker.PortHTTPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
-		n.Tunnel = amqpws.New(nil)
+	{"amqp over WebSocket", testbroker.PortHTTPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+		n.Tunnel = websocket.AMQP(nil)
 		return amqp.New(&amqp.Options{Network: n})
 	}},
 	{"http", testbroker.PortHTTPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {

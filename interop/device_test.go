@@ -18,9 +18,9 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // ways are the transports' settings for each kind of connection to a broker, and its port.
@@ -30,7 +30,7 @@ var ways = []struct {
 }{
 	{"over TLS", func(_ testing.TB, b *broker) (string, netopt.Tunnel) { return b.secure, nil }},
 	{"over WebSocket", func(t testing.TB, b *broker) (string, netopt.Tunnel) {
-		return frontOf(t, b), mqttws.New(&mqttws.Options{Path: "/broker/mqtt?of=hubline"})
+		return frontOf(t, b), websocket.MQTT(&websocket.Options{Path: "/broker/mqtt?of=hubline"})
 	}},
 }
 
@@ -463,7 +463,7 @@ func TestClientCertificates(t *testing.T) {
 
 func TestAWrongPathOfTheWebSocket(t *testing.T) {
 	b := startBroker(t, settings{})
-	c := create(t, mqtt.Options{Network: netopt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: mqttws.New(nil)}},
+	c := create(t, mqtt.Options{Network: netopt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: websocket.MQTT(nil)}},
 		device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	err := c.Open(soon(t))
 	var refusal *transport.StatusError

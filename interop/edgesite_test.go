@@ -22,10 +22,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/workload"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 const (
@@ -44,10 +44,10 @@ var goTransports = []struct {
 }{
 	{"mqtt", func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		return mqtt.New(&mqtt.Options{Network: n})
-	}, testbroker.PortMQTTS, func() netopt.Tunnel { return mqttws.New(nil) }},
+	}, testbroker.PortMQTTS, func() netopt.Tunnel { return websocket.MQTT(nil) }},
 	{"amqp", func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		return amqp.New(&amqp.Options{Network: n})
-	}, testbroker.PortAMQPS, func() netopt.Tunnel { return amqpws.New(nil) }},
+	}, testbroker.PortAMQPS, func() netopt.Tunnel { return websocket.AMQP(nil) }},
 }
 
 // edgeSite is a gateway in front of a hub, the daemon of its runtime on a Unix socket, and one

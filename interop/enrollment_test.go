@@ -18,9 +18,9 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // startProvisioningBackEnd starts the official provisioning SDK for back ends.
@@ -151,9 +151,9 @@ func TestServiceSDKEnrollsHubline(t *testing.T) {
 	}
 	carriers := map[string]provisioning.Carrier{
 		"mqtt":    dpsmqtt.New(network(testbroker.PortMQTTS, nil)),
-		"mqtt-ws": dpsmqtt.New(network(testbroker.PortHTTPS, mqttws.New(nil))),
+		"mqtt-ws": dpsmqtt.New(network(testbroker.PortHTTPS, websocket.MQTT(nil))),
 		"amqp":    dpsamqp.New(network(testbroker.PortAMQPS, nil)),
-		"amqp-ws": dpsamqp.New(network(testbroker.PortHTTPS, amqpws.New(nil))),
+		"amqp-ws": dpsamqp.New(network(testbroker.PortHTTPS, websocket.AMQP(nil))),
 		"http":    dpshttp.New(network(testbroker.PortHTTPS, nil)),
 	}
 	var all sync.WaitGroup

@@ -14,8 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // rheaWays are the kinds of connection to a broker made with rhea.
@@ -60,7 +60,7 @@ func (s *rheaServer) options() login {
 		Addresses: &amqp.Addresses{Telemetry: "telemetry", Commands: "commands"},
 	}}
 	if s.web != "" {
-		o.Network.Tunnel = amqpws.NewStandard(&amqpws.Options{Path: s.web})
+		o.Network.Tunnel = websocket.AMQPStandard(&websocket.Options{Path: s.web})
 	}
 	return o
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // carriers are all carriers. Each of them passes the tests of this file and of those beside it.
@@ -35,9 +35,9 @@ var carriers = []struct {
 }{
 	{"http", testbroker.PortHTTPS, hubdata.HTTP, nil, overHTTP},
 	{"mqtt", testbroker.PortMQTTS, hubdata.MQTT, nil, overMQTT},
-	{"mqtt-ws", testbroker.PortHTTPS, hubdata.MQTT, mqttws.New(nil), overMQTT},
+	{"mqtt-ws", testbroker.PortHTTPS, hubdata.MQTT, websocket.MQTT(nil), overMQTT},
 	{"amqp", testbroker.PortAMQPS, hubdata.AMQP, nil, overAMQP},
-	{"amqp-ws", testbroker.PortHTTPS, hubdata.AMQP, amqpws.New(nil), overAMQP},
+	{"amqp-ws", testbroker.PortHTTPS, hubdata.AMQP, websocket.AMQP(nil), overAMQP},
 }
 
 func overHTTP(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }

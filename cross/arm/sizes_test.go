@@ -116,13 +116,12 @@ import (
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
+	"github.com/hubline-iot/hubline/transport/websocket"
 	"github.com/hubline-iot/hubline/twin"
 )
 
@@ -134,10 +133,10 @@ func main() {
 	check(err)
 	all := map[string]transport.Transport{
 		"mqtt": mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}}),
-		"mqtt-ws": mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil)}}),
+		"mqtt-ws": mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil)}}),
 		"paho": paho.New(nil),
 		"amqp": amqp.New(nil),
-		"amqp-ws": amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}}),
+		"amqp-ws": amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(nil)}}),
 		"amqp-shared": amqp.NewMux(nil), "http": http.New(nil),
 	}
 	options := new(device.Options)

@@ -28,10 +28,10 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // settings are the flags.
@@ -156,7 +156,7 @@ func newTransport(name string, creds *transport.Credentials, network netopt.Opti
 	case "amqp":
 		return amqp.New(&amqp.Options{Network: network})
 	case "amqp-ws":
-		network.Tunnel = amqpws.New(nil)
+		network.Tunnel = websocket.AMQP(nil)
 		return amqp.New(&amqp.Options{Network: network})
 	case "http":
 		return http.New(&http.Options{Network: network})

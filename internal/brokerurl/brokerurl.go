@@ -34,7 +34,7 @@ const MaxLength = 16 << 10
 // DefaultPath is the path of MQTT over WebSocket when the URL has none.
 const DefaultPath = "/mqtt"
 
-// WebSocket returns a tunnel to a path. Package mqttws sets it when the program starts, so that
+// WebSocket returns a tunnel to a path. Package websocket sets it when the program starts, so that
 // programs link net/http only with that package.
 var WebSocket func(path string) netopt.Tunnel
 

@@ -245,7 +245,7 @@ var layers = []struct {
 	},
 	{
 		"WebSocket and MQTT on our engine do not bring the other one", existing("./transport/mqtt",
-			"./transport/mqtt/mqttws"),
+			"./transport/websocket"),
 		[]string{"github.com/eclipse/paho.mqtt.golang"}, nil,
 		"an engine that is not used is not linked",
 	},

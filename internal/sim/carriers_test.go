@@ -9,9 +9,9 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // carrier carries registrations with the provisioning service over one protocol.
@@ -25,9 +25,9 @@ type carrier struct {
 var carriers = slices.Concat(
 	[]carrier{{"https", hubdata.HTTP, testbroker.PortHTTP, testbroker.PortHTTPS,
 		func(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }}},
-	withTunnel("mqtt", hubdata.MQTT, testbroker.PortMQTT, testbroker.PortMQTTS, mqttws.New(nil),
+	withTunnel("mqtt", hubdata.MQTT, testbroker.PortMQTT, testbroker.PortMQTTS, websocket.MQTT(nil),
 		func(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }),
-	withTunnel("amqp", hubdata.AMQP, testbroker.PortAMQP, testbroker.PortAMQPS, amqpws.New(nil),
+	withTunnel("amqp", hubdata.AMQP, testbroker.PortAMQP, testbroker.PortAMQPS, websocket.AMQP(nil),
 		func(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }),
 )
 

@@ -2,7 +2,7 @@
 // the library Azure/go-amqp, and over WebSocket:
 //
 //	client, err := provisioning.New(id, dpsamqp.New(nil), nil)
-//	client, err := provisioning.New(id, dpsamqp.New(&netopt.Options{Tunnel: amqpws.New(nil)}), nil)
+//	client, err := provisioning.New(id, dpsamqp.New(&netopt.Options{Tunnel: websocket.AMQP(nil)}), nil)
 //
 // A session is one connection with two links, both to the address of the registration. A request is
 // a message with a correlation id. Its answer is a message with the same id, or the rejection of

@@ -2,7 +2,7 @@
 // over WebSocket:
 //
 //	client, err := provisioning.New(id, dpsmqtt.New(nil), nil)
-//	client, err := provisioning.New(id, dpsmqtt.New(&netopt.Options{Tunnel: mqttws.New(nil)}), nil)
+//	client, err := provisioning.New(id, dpsmqtt.New(&netopt.Options{Tunnel: websocket.MQTT(nil)}), nil)
 //
 // It is the engine of provisioning/dpsengine on sockets. The device may use any transport at its
 // hub afterwards.

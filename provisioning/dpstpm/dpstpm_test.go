@@ -25,9 +25,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // services starts a provisioning service and its hub.
@@ -76,7 +76,7 @@ func TestRegistrationsOverEachProtocol(t *testing.T) {
 		return &netopt.Options{Dial: d.Dial(p), TLS: d.ClientTLS()}
 	}
 	overWebSocket := network(testbroker.PortHTTPS)
-	overWebSocket.Tunnel = amqpws.New(nil)
+	overWebSocket.Tunnel = websocket.AMQP(nil)
 	for name, carrier := range map[string]provisioning.Carrier{
 		"HTTPS":              dpshttp.New(network(testbroker.PortHTTPS)),
 		"AMQP":               dpsamqp.New(network(testbroker.PortAMQPS)),

@@ -8,8 +8,8 @@ import (
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // An MQTT broker closes the connection when it gets AMQP's header, or a request.
@@ -19,7 +19,7 @@ func TestAPortThatSpeaksAnotherProtocolIsNamed(t *testing.T) {
 		want    string
 	}{
 		"AMQP":      {netopt.Options{}, "AMQP"},
-		"WebSocket": {netopt.Options{Tunnel: amqpws.New(nil)}, "HTTP"},
+		"WebSocket": {netopt.Options{Tunnel: websocket.AMQP(nil)}, "HTTP"},
 	} {
 		for how, reset := range map[string]bool{"closed": false, "reset": true} {
 			t.Run(name+", "+how, func(t *testing.T) {

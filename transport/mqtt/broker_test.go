@@ -13,9 +13,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // TestConformance runs the suite with every network option.
@@ -35,11 +35,11 @@ func TestConformance(t *testing.T) {
 			return &mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}}
 		}},
 		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Plaintext: true,
+			return &mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil), Plaintext: true,
 				Dial: h.Dial(testbroker.PortHTTP)}}
 		}},
 		{"WebSocket", false, func(h *hubfixture.Broker) *mqtt.Options {
-			return &mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+			return &mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil), Dial: h.Dial(testbroker.PortHTTPS),
 				TLS: h.ClientTLS()}}
 		}},
 	} {
@@ -82,7 +82,7 @@ func TestACertificateOverWebSocket(t *testing.T) {
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 		require.NoError(t, err)
-		o := &mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+		o := &mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil), Dial: h.Dial(testbroker.PortHTTPS),
 			TLS: h.ClientTLS()}}
 		o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
 		ctx, cancel := context.WithCancel(t.Context())

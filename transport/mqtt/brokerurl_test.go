@@ -19,8 +19,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	_ "github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	_ "github.com/hubline-iot/hubline/transport/websocket"
 )
 
 const (

@@ -27,8 +27,8 @@ var eventGrid = service{
 //	})
 //
 // The certificate authenticates the client on port 8883. UserName may be empty if the namespace
-// takes the name from the certificate. Port 443 has WebSocket: package mqttws. A token of Microsoft
-// Entra ID goes by the enhanced authentication of MQTT 5, with the method "OAUTH2-JWT".
+// takes the name from the certificate. Port 443 has WebSocket: package websocket. A token of
+// Microsoft Entra ID goes by the enhanced authentication of MQTT 5, with the method "OAUTH2-JWT".
 //
 // The service has QoS 0 and 1, MQTT 3.1.1 and 5, wills, retained messages and ten topic aliases. It
 // does not promise the order of messages, refuses user properties in CONNECT, and takes a

@@ -27,8 +27,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // send dials, sends one message and ends.
@@ -261,7 +261,7 @@ func TestNoSocketStaysOpen(t *testing.T) {
 	before := openSockets(t)
 	for name, o := range map[string]netopt.Options{
 		"TLS":       {Addr: tlsAddr.String()},
-		"WebSocket": {Addr: wsAddr.String(), Tunnel: mqttws.New(nil)},
+		"WebSocket": {Addr: wsAddr.String(), Tunnel: websocket.MQTT(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trusting := o

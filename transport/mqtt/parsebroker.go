@@ -12,10 +12,10 @@ import (
 //	client, err := device.New(creds, mqtt.New(opts), nil)
 //
 // The schemes are mqtt, mqtts (TLS), ws and wss, with their aliases tcp, ssl, tls, tcps and
-// mqtt+ssl; ws and wss need an import of package mqttws in the program. version=5 selects MQTT 5.
-// The page docs/brokers.md lists the parameters. Opts has a *dialect.Topics as its Dialect. It may
-// be changed before New, for example for trusted roots or a client certificate in Network, or for
-// another dialect.
+// mqtt+ssl; ws and wss need an import of package websocket in the program. version=5 selects MQTT
+// 5. The page docs/brokers.md lists the parameters. Opts has a *dialect.Topics as its Dialect. It
+// may be changed before New, for example for trusted roots or a client certificate in Network, or
+// for another dialect.
 //
 // The error is a *transport.Error of Kind Invalid that names the part of the URL and the fix. It
 // shows nothing of the URL, because the URL has a password. Topics are checked by each Dial.
@@ -29,8 +29,8 @@ func ParseBroker(url string) (creds *transport.Credentials, opts *Options, err e
 			AtMostOnce: u.AtMostOnce, Birth: message(u.Birth)}}
 	if u.WebSocket {
 		if brokerurl.WebSocket == nil {
-			return nil, nil, brokerurl.Invalid("ws and wss need package mqttws, which links net/http; add " +
-				"import _ \"github.com/hubline-iot/hubline/transport/mqtt/mqttws\" to the program")
+			return nil, nil, brokerurl.Invalid("ws and wss need package websocket, which links net/http; add " +
+				"import _ \"github.com/hubline-iot/hubline/transport/websocket\" to the program")
 		}
 		opts.Network.Tunnel = brokerurl.WebSocket(u.Path)
 	}

@@ -72,7 +72,7 @@ type Options struct {
 	// host of the hub, and its port if that is not the scheme's. envproxy.Find reads HTTPS_PROXY and
 	// NO_PROXY; netproxy.Choose takes any function that returns a proxy's URL. Nil: always direct.
 	Proxy func(hub *url.URL, direct DialFunc) (DialFunc, error)
-	// Tunnel carries the protocol within another one, above TLS: packages mqttws and amqpws have
+	// Tunnel carries the protocol within another one, above TLS: package websocket has
 	// WebSocket. HTTPS has no tunnels. Nil: none.
 	Tunnel Tunnel
 	// WriteTimeout is how long a write may make no progress before the connection counts as lost. It

@@ -22,9 +22,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 const (
@@ -408,7 +408,7 @@ func TestMQTTThroughProxies(t *testing.T) {
 	sent := 0
 	for scheme, rawURL := range urls {
 		for tunnel, o := range map[string]*mqtt.Options{"TLS": {},
-			"WebSocket": {Network: netopt.Options{Tunnel: mqttws.New(nil)}}} {
+			"WebSocket": {Network: netopt.Options{Tunnel: websocket.MQTT(nil)}}} {
 			t.Run(scheme+" "+tunnel, func(t *testing.T) {
 				o.Network.TLS = &tls.Config{RootCAs: hub.RootCAs()}
 				o.Network.Dial, err = netproxy.New(rawURL, nil)

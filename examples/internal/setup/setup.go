@@ -14,10 +14,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // Ports are the ports of a transport's hub.
@@ -52,7 +52,7 @@ func PortsOf(name string) (Ports, error) {
 func Transport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
 	switch name {
 	case "amqp-ws":
-		network.Tunnel = amqpws.New(nil)
+		network.Tunnel = websocket.AMQP(nil)
 		return amqp.New(&amqp.Options{Network: network})
 	case "amqp":
 		return amqp.New(&amqp.Options{Network: network})

@@ -8,9 +8,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // TestConformance runs the suite with every network option, and with buffers as boards have them.
@@ -34,10 +34,10 @@ func TestConformance(t *testing.T) {
 			return &netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		}, nil},
 		{"WebSocket without TLS", false, func(h *hubfixture.Broker) *netopt.Options {
-			return &netopt.Options{Tunnel: mqttws.New(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
+			return &netopt.Options{Tunnel: websocket.MQTT(nil), Plaintext: true, Dial: h.Dial(testbroker.PortHTTP)}
 		}, nil},
 		{"WebSocket", false, func(h *hubfixture.Broker) *netopt.Options {
-			return &netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
+			return &netopt.Options{Tunnel: websocket.MQTT(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		}, nil},
 	} {
 		t.Run(way.name, func(t *testing.T) {

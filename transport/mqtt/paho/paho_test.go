@@ -10,10 +10,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/brokertest"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 func TestConformance(t *testing.T) {
@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 			return netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}
 		}},
 		{"WebSocket", false, func(h *hubfixture.Broker) netopt.Options {
-			return netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
+			return netopt.Options{Tunnel: websocket.MQTT(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // Protocol is a transport under its name.
@@ -44,7 +44,7 @@ var Transports = []Protocol{
 	{
 		Name: "mqtt-ws", Help: "the same over WebSocket", Port: "443",
 		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
-			n.Tunnel = mqttws.New(nil)
+			n.Tunnel = websocket.MQTT(nil)
 			return mqtt.New(&mqtt.Options{Network: n, ModelID: model})
 		},
 	},
@@ -58,7 +58,7 @@ var Transports = []Protocol{
 	{
 		Name: "amqp-ws", Help: "AMQP 1.0 over WebSocket", Port: "443",
 		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
-			n.Tunnel = amqpws.New(nil)
+			n.Tunnel = websocket.AMQP(nil)
 			return amqp.New(&amqp.Options{Network: n, ModelID: model})
 		},
 	},

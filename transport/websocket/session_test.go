@@ -1,4 +1,4 @@
-package mqttws
+package websocket
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
 			require.NoError(t, w.upgrade("Sec-WebSocket-Protocol: MQTT\r\n\r\n\x82\x03abc\x82\x01d"))
 		}()
 		b.SetBuffer(0)
-		c, err := New(nil).Open(t.Context(), &cutter{Conn: a}, netopt.Peer{Host: "h"})
+		c, err := MQTT(nil).Open(t.Context(), &cutter{Conn: a}, netopt.Peer{Host: "h"})
 		require.NoError(t, err)
 		got := make([]byte, 4)
 		_, err = io.ReadFull(c, got)

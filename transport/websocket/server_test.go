@@ -1,4 +1,4 @@
-package mqttws
+package websocket
 
 // The server side of WebSocket, RFC 6455. It does not use the client's library, so no bug can hide
 // in both ends.

@@ -1,4 +1,4 @@
-package mqttws
+package websocket
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func newHub(t testing.TB) *hub {
 }
 
 func (h *hub) options(o *Options) *mqtt.Options {
-	return &mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: h.net.DialContext, Tunnel: New(o)}}
+	return &mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: h.net.DialContext, Tunnel: MQTT(o)}}
 }
 
 func (h *hub) accept() net.Conn {
@@ -170,7 +170,7 @@ func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 					got <- w
 				}()
 				c.peer.Host = "hub.example.test"
-				_, err := New(c.opt).Open(t.Context(), a, c.peer)
+				_, err := MQTT(c.opt).Open(t.Context(), a, c.peer)
 				require.NoError(t, err)
 				r := (<-got).request
 				require.Equal(t, c.want, r.RequestURI)
@@ -193,7 +193,7 @@ func TestASharedTLSConfig(t *testing.T) {
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
 	c, err := device.New(h.CredsWith(t, ""),
-		mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+		mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: MQTT(nil), Dial: h.Dial(testbroker.PortHTTPS),
 			TLS: shared}}),
 		&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
@@ -202,8 +202,8 @@ func TestASharedTLSConfig(t *testing.T) {
 }
 
 func TestPorts(t *testing.T) {
-	require.Equal(t, "443", New(nil).Port(true))
-	require.Equal(t, "80", New(nil).Port(false))
+	require.Equal(t, "443", MQTT(nil).Port(true))
+	require.Equal(t, "80", MQTT(nil).Port(false))
 }
 
 func TestWrongOptionsAreInvalid(t *testing.T) {

@@ -1,6 +1,31 @@
-// Package websock is a netopt.Tunnel over WebSocket, built on gorilla/websocket. Packages mqttws
-// and amqpws export it for their protocols.
-package websock
+// Package websocket carries MQTT and AMQP over WebSocket, for networks that allow only HTTPS, on
+// the library gorilla/websocket.
+//
+//	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil)}})
+//	t := amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(nil)}})
+//
+// It connects to wss://HOST:443/$iothub/websocket. It is a separate package because it links
+// net/http. mqtt.ParseBroker takes URLs with ws and wss in programs that import it.
+//
+// # Errors
+//
+// A response other than the upgrade is a *transport.StatusError within the *transport.Error of the
+// failed Dial. Its Retry-After is kept. Kind is
+//
+//   - Unauthorized for 401 and 407;
+//   - Forbidden for 402, 403 and 451;
+//   - NotFound for 404 and 410;
+//   - Timeout for 408 and 504;
+//   - Throttled for 429;
+//   - Unsupported for 426, 501 and 505;
+//   - Protocol for 400, 405, 406, redirections, which are not followed, and all other codes
+//     below 400;
+//   - Unknown for all other codes from 400 to 499;
+//   - Unavailable for 500, 502, 503 and all other codes from 500.
+//
+// A server that does not speak HTTP or WebSocket, or does not agree to the protocol, is Protocol.
+// Errors of the network, and of the hub within the tunnel, are the same as without the tunnel.
+package websocket
 
 import (
 	"context"
@@ -11,8 +36,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gorilla/websocket"
+	gorilla "github.com/gorilla/websocket"
 
+	"github.com/hubline-iot/hubline/internal/brokerurl"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -27,29 +53,35 @@ type Options struct {
 	Header http.Header
 }
 
-// Protocol is the protocol inside WebSocket.
-type Protocol struct {
-	// Name is the name in errors: "MQTT".
-	Name string
-	// Sub is the WebSocket subprotocol. The server may answer in another letter case.
-	Sub string
-	// Example is an example path of a broker other than a hub, for an error's text.
-	Example string
+// protocol is the protocol inside WebSocket.
+type protocol struct {
+	name    string // in errors
+	sub     string // the WebSocket subprotocol; the server may answer in another letter case
+	example string // an example path of a broker other than a hub, for an error's text
 }
 
-// MQTT is MQTT 3.1.1, section 6, and MQTT 5.
-var MQTT = Protocol{Name: "MQTT", Sub: "mqtt", Example: "/mqtt"}
-
-// Tunnel is a protocol over WebSocket. It is safe for concurrent use.
+// Tunnel is a protocol over WebSocket, for netopt.Options.Tunnel. It is safe for concurrent use.
 type Tunnel struct {
-	protocol Protocol
+	protocol protocol
 	opt      Options
 	err      error // returned by Open for wrong options
 }
 
-// New returns a Tunnel with a copy of the given options; nil means all defaults. Open reports wrong
-// options, with Kind Invalid.
-func New(p Protocol, o *Options) *Tunnel {
+// MQTT returns a Tunnel for MQTT, 3.1.1 or 5, with a copy of the given options; nil means all
+// defaults. Dial reports wrong options, with Kind Invalid.
+func MQTT(o *Options) *Tunnel { return open(protocol{"MQTT", "mqtt", "/mqtt"}, o) }
+
+// AMQP is as MQTT, for AMQP to a hub.
+func AMQP(o *Options) *Tunnel { return open(protocol{"AMQP", "AMQPWSB10", "/amqp"}, o) }
+
+// AMQPStandard is AMQP for brokers that require the subprotocol of the standard, "amqp".
+func AMQPStandard(o *Options) *Tunnel { return open(protocol{"AMQP", "amqp", "/amqp"}, o) }
+
+func init() {
+	brokerurl.WebSocket = func(path string) netopt.Tunnel { return MQTT(&Options{Path: path}) }
+}
+
+func open(p protocol, o *Options) *Tunnel {
 	t := &Tunnel{protocol: p}
 	if o != nil {
 		t.opt = Options{Path: o.Path, Header: o.Header.Clone()}
@@ -58,7 +90,7 @@ func New(p Protocol, o *Options) *Tunnel {
 		strings.ContainsAny(t.opt.Path,
 			"# ") {
 		t.err = failed(transport.Invalid, errors.New("websocket options: Path is not the path of a URL; give one such as \""+
-			p.Example+"\""))
+			p.example+"\""))
 	}
 	for name := range t.opt.Header {
 		switch http.CanonicalHeaderKey(name) {
@@ -99,10 +131,10 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Co
 		return nil, t.err
 	}
 	below := &lower{Conn: c, room: maxAnswer}
-	upgrade := websocket.Dialer{
+	upgrade := gorilla.Dialer{
 		// The connection exists already, with TLS or without.
 		NetDialContext:  func(context.Context, string, string) (net.Conn, error) { return below, nil },
-		Subprotocols:    []string{t.protocol.Sub},
+		Subprotocols:    []string{t.protocol.sub},
 		ReadBufferSize:  readSize,
 		WriteBufferSize: frameSize,
 		WriteBufferPool: &buffers,
@@ -122,8 +154,8 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Co
 	default:
 		return nil, failed(transport.Protocol, &handshakeError{err})
 	}
-	if !strings.EqualFold(ws.Subprotocol(), t.protocol.Sub) {
-		return nil, failed(transport.Protocol, errors.New("the server did not agree to "+t.protocol.Name+
+	if !strings.EqualFold(ws.Subprotocol(), t.protocol.sub) {
+		return nil, failed(transport.Protocol, errors.New("the server did not agree to "+t.protocol.name+
 			" over WebSocket; check host, port and path"))
 	}
 	below.room = -1

@@ -1,4 +1,4 @@
-package amqpws_test
+package websocket_test
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 func TestConformance(t *testing.T) {
 	for name, opt := range map[string]func(h *hubfixture.Broker) *amqp.Options{
 		"WebSocket without TLS": func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Plaintext: true,
+			return &amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(nil), Plaintext: true,
 				Dial: h.Dial(testbroker.PortHTTP)}}
 		},
 		"WebSocket": func(h *hubfixture.Broker) *amqp.Options {
-			return &amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+			return &amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(nil), Dial: h.Dial(testbroker.PortHTTPS),
 				TLS: h.ClientTLS()}}
 		},
 	} {
@@ -46,12 +46,12 @@ func TestConformance(t *testing.T) {
 
 // net/http adds HTTP/2 to a tls.Config that it used. A server with HTTP/2 must not take the request
 // for HTTP/2 then.
-func TestASharedTLSConfig(t *testing.T) {
+func TestASharedTLSConfigOverAMQP(t *testing.T) {
 	h := hubfixture.New(t)
 	shared := h.ClientTLS()
 	shared.NextProtos = []string{"h2", "http/1.1"}
 	c, err := device.New(h.CredsWith(t, ""),
-		amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Dial: h.Dial(testbroker.PortHTTPS),
+		amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(nil), Dial: h.Dial(testbroker.PortHTTPS),
 			TLS: shared}}), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	require.NoError(t, err)
 	require.NoError(t, c.Open(t.Context()))
@@ -68,7 +68,7 @@ func TestOverRealPorts(t *testing.T) {
 	require.NoError(t, err)
 	for name, o := range map[string]amqp.Options{
 		"TLS":       {Network: netopt.Options{Addr: secure.String(), TLS: h.ClientTLS()}},
-		"WebSocket": {Network: netopt.Options{Addr: web.String(), TLS: h.ClientTLS(), Tunnel: amqpws.New(nil)}},
+		"WebSocket": {Network: netopt.Options{Addr: web.String(), TLS: h.ClientTLS(), Tunnel: websocket.AMQP(nil)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := make(chan string, 10)
@@ -108,20 +108,21 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, "amqp", transport.Find(err).Proto)
 		return err
 	}
-	err := dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "/elsewhere"}),
+	err := dial(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(&websocket.Options{Path: "/elsewhere"}),
 		Plaintext: true,
 		Dial:      h.Dial(testbroker.PortHTTP)}})
 	require.Equal(t, transport.NotFound, transport.KindOf(err))
 	said, ok := errors.AsType[*transport.StatusError](err)
 	require.True(t, ok)
 	require.Equal(t, 404, said.Status)
-	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true,
+	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQPStandard(nil), Plaintext: true,
 		Dial: h.Dial(testbroker.PortHTTP)}})
 	require.ErrorIs(t, err, transport.Protocol, "%v", err) // a hub accepts only the other name
-	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "x"}), Plaintext: true,
-		Dial: h.Dial(testbroker.PortHTTP)}})
+	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(&websocket.Options{Path: "x"}),
+		Plaintext: true,
+		Dial:      h.Dial(testbroker.PortHTTP)}})
 	require.ErrorIs(t, err, transport.Invalid)
-	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil), Plaintext: true,
+	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(nil), Plaintext: true,
 		Dial: h.Dial(testbroker.PortAMQP)}})
 	require.ErrorContains(t, err, "WebSocket")
 }

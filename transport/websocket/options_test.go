@@ -1,4 +1,4 @@
-package websock
+package websocket
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 
 func TestOptionsAreCopied(t *testing.T) {
 	o := &Options{Header: http.Header{"A": {"1"}}}
-	w := New(Protocol{}, o)
+	w := MQTT(o)
 	o.Header.Set("A", "2")
 	require.Equal(t, "1", w.opt.Header.Get("A"))
 }
@@ -50,7 +50,7 @@ func TestTheRequestNamesAnIPv6HostInBrackets(t *testing.T) {
 			host <- r.Host + r.URL.Path
 		}
 	}()
-	tunnel := New(Protocol{Name: "MQTT", Sub: "mqtt"}, &Options{Path: "/mqtt"})
+	tunnel := MQTT(&Options{Path: "/mqtt"})
 	_, err := tunnel.Open(context.Background(), device, netopt.Peer{Host: "::1"})
 	require.Error(t, err)
 	require.Equal(t, "[::1]/mqtt", <-host)

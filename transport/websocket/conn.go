@@ -1,4 +1,4 @@
-package websock
+package websocket
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorilla/websocket"
+	gorilla "github.com/gorilla/websocket"
 
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
@@ -70,7 +70,7 @@ func (*lower) SetWriteDeadline(time.Time) error { return nil }
 type conn struct {
 	net.Conn // below WebSocket
 	below    *lower
-	ws       *websocket.Conn
+	ws       *gorilla.Conn
 	message  io.Reader     // used by the reading goroutine; nil between messages
 	pongs    chan struct{} // capacity 1: pong is set
 
@@ -86,7 +86,7 @@ func (c *conn) Read(p []byte) (int, error) {
 			switch {
 			case err != nil:
 				return 0, c.explain(err)
-			case kind != websocket.BinaryMessage:
+			case kind != gorilla.BinaryMessage:
 				return 0, failed(transport.Protocol, errors.New("the hub sent text over WebSocket"))
 			}
 			c.message = message
@@ -106,7 +106,7 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // explain converts an error of the library to one that transports understand.
 func (c *conn) explain(err error) error {
-	if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code != websocket.CloseAbnormalClosure {
+	if closed, ok := errors.AsType[*gorilla.CloseError](err); ok && closed.Code != gorilla.CloseAbnormalClosure {
 		return &closedError{closed.Code, scrub.Peer(closed.Text)}
 	}
 	if below, _ := c.below.failures(); below != nil {
@@ -122,14 +122,14 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.pong = nil
 	c.mu.Unlock()
 	if pong != nil {
-		if err := c.ws.WriteControl(websocket.PongMessage, pong, time.Time{}); err != nil {
+		if err := c.ws.WriteControl(gorilla.PongMessage, pong, time.Time{}); err != nil {
 			return 0, c.writeError(err)
 		}
 	}
 	sent := 0
 	for sent < len(p) {
 		n := min(len(p)-sent, frameSize)
-		if err := c.ws.WriteMessage(websocket.BinaryMessage, p[sent:sent+n]); err != nil {
+		if err := c.ws.WriteMessage(gorilla.BinaryMessage, p[sent:sent+n]); err != nil {
 			return sent, c.writeError(err)
 		}
 		sent += n
@@ -161,7 +161,7 @@ func (c *conn) pinged(data string) error {
 
 // Close sends a close frame, does not wait for the answer, and closes the connection below.
 func (c *conn) Close() error {
-	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""),
+	_ = c.ws.WriteControl(gorilla.CloseMessage, gorilla.FormatCloseMessage(gorilla.CloseNormalClosure, ""),
 		time.Time{})
 	return c.Conn.Close()
 }

@@ -1,4 +1,4 @@
-package mqttws_test
+package websocket_test
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
+	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // The same session as over TLS, on port 443.
-func ExampleNew() {
+func ExampleMQTT() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		panic(err)
@@ -30,7 +30,7 @@ func ExampleNew() {
 		panic(err)
 	}
 
-	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: hub.Dial(testbroker.PortHTTPS),
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil), Dial: hub.Dial(testbroker.PortHTTPS),
 		TLS: hub.ClientTLS()}})
 	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,21 +52,22 @@ func (g endAfterFirst) Reply(uint32, transport.Reply)    {}
 func (g endAfterFirst) Deliver(*transport.Delivery) bool { return false }
 
 // Through the proxy of a company network that allows only port 443.
-func ExampleNew_proxy() {
+func ExampleMQTT_proxy() {
 	dial, err := netproxy.New("http://user:password@proxy.example.com:3128", nil)
 	if err != nil {
 		panic(err)
 	}
-	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil), Dial: dial}})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil), Dial: dial}})
 	fmt.Printf("%T\n", t)
 	// Output: *mqtt.Transport
 }
 
 // A broker other than a hub serves WebSocket on another port and path.
 func ExampleOptions() {
-	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: "broker.local:9001", Tunnel: mqttws.New(&mqttws.Options{
-		Path: "/mqtt", Header: http.Header{"X-Site": {"7"}},
-	})}})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: "broker.local:9001",
+		Tunnel: websocket.MQTT(&websocket.Options{
+			Path: "/mqtt", Header: http.Header{"X-Site": {"7"}},
+		})}})
 	fmt.Printf("%T\n", t)
 	// Output: *mqtt.Transport
 }
@@ -80,7 +81,7 @@ func Example_statusError() {
 	sign, _ := transport.SharedKey("a2V5")
 	creds := &transport.Credentials{Host: hub.HostName(), DeviceID: "thermometer", Sign: sign}
 
-	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(&mqttws.Options{Path: "/elsewhere"}),
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(&websocket.Options{Path: "/elsewhere"}),
 		Plaintext: true,
 		Dial:      hub.Dial(testbroker.PortHTTP)}})
 	_, err = t.Dial(context.Background(), &transport.Config{Creds: creds})

@@ -1,4 +1,4 @@
-package websock
+package websocket
 
 import (
 	"net/http"
