@@ -110,7 +110,7 @@ func describe(err error) string {
 	if advice, ok := doctor.OfProxy(err); ok {
 		return text + "\n  " + advice
 	}
-	if passing(err) {
+	if kindOf(err) == transport.Protocol || passing(err) {
 		return text + "\n  hubline doctor finds out how far a connection gets"
 	}
 	return text + "\n  " + errfilter.OfKind(kindOf(err)).Hint()

@@ -35,3 +35,11 @@ func TestARefusalOfAProxyIsNotTheServices(t *testing.T) {
 		require.NotContains(t, describe(refusal("proxy")), "on the hub")
 	}
 }
+
+// Both may be a wrong port, which only further attempts tell apart.
+func TestAFailureBelowTheIdentityPointsToDoctor(t *testing.T) {
+	for _, kind := range []transport.Kind{transport.Network, transport.Timeout, transport.Protocol} {
+		require.Contains(t, describe(&transport.Error{Kind: kind, Op: transport.OpDial}), "hubline doctor", kind)
+	}
+	require.NotContains(t, describe(&transport.Error{Kind: transport.Unauthorized, Op: transport.OpDial}), "doctor")
+}

@@ -161,7 +161,7 @@ var table = []struct {
 		"; set netopt.Options.TLS.RootCAs"},
 	{"certificate not verified, any other reason", transport.Untrusted, as[*tls.CertificateVerificationError], ""},
 	{"the peer does not speak TLS", transport.Protocol, as[tls.RecordHeaderError],
-		"; the peer does not speak TLS: check host and port"},
+		"; the peer does not speak TLS: check host and port, and the proxy if there is one"},
 	{"encrypted client hello refused", transport.Unsupported, as[*tls.ECHRejectionError], ""},
 	{"time-out in the name look-up", transport.Timeout,
 		func(err error) bool { e, ok := errors.AsType[*net.DNSError](err); return ok && e.IsTimeout }, ""},

@@ -57,7 +57,6 @@ func TestWrongTopicsNameTheField(t *testing.T) {
 		t topics
 		c func(*dialect.Config)
 	}{
-		`topics: Telemetry "" is no topic`:                          {t: topics{}},
 		`topics: Telemetry "a/+" is no topic`:                       {t: topics{Telemetry: "a/+"}},
 		`topics: Telemetry "a#" is no topic`:                        {t: topics{Telemetry: "a#"}},
 		`topics: Telemetry "a/{dev}" `:                              {t: topics{Telemetry: "a/{dev}"}},
@@ -92,6 +91,7 @@ func TestWrongTopicsNameTheField(t *testing.T) {
 			c: func(c *dialect.Config) { c.Creds.DeviceID = "d+1" }},
 		`credentials: ModuleID "m#1" cannot stand in topics.Commands[0]`: {t: topics{Commands: []string{"{module}"}},
 			c: func(c *dialect.Config) { c.Creds.ModuleID = "m#1" }},
+		`topics: Telemetry is empty; give the topic of messages, in a broker's URL as telemetry=TOPIC`: {},
 		`topics: Telemetry "{module}" `: {t: topics{Telemetry: "{module}"},
 			c: func(c *dialect.Config) { c.Creds.ModuleID = "" }},
 		`credentials: there is a token and no UserName; MQTT 3.1.1 sends a`: {c: func(c *dialect.Config) {

@@ -40,6 +40,10 @@ func (s *topicSession) fill(c *Config, h *Hello) (err error) {
 		return mqttwire.Invalid("options: Dialect is a nil *dialect.Topics; give one, or leave Dialect nil for an IoT hub")
 	}
 	names := ids{device: c.Creds.DeviceID, module: c.Creds.ModuleID}
+	if t.Telemetry == "" {
+		return mqttwire.Invalid("topics: Telemetry is empty; give the topic of messages, in a broker's URL as " +
+			"telemetry=TOPIC")
+	}
 	if s.telemetry, err = names.topic("Telemetry", t.Telemetry); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/hubline-iot/hubline/device"
@@ -168,7 +169,7 @@ func parseAddresses(given []string) (map[string]string, error) {
 			name, address = "", text
 		}
 		if i := strings.LastIndexByte(address, ':'); i <= 0 || i == len(address)-1 {
-			return nil, usage("-address: " + text + " is not an address; give HOST:PORT or NAME=HOST:PORT")
+			return nil, usage("-address: " + strconv.Quote(text) + " is no address; give HOST:PORT or NAME=HOST:PORT")
 		}
 		if name != "" && name != "dps" && !known(name) {
 			return nil, usage("-address: there is no transport " + name + "; give one of " + strings.Join(Names(), ", ") +
