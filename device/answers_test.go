@@ -156,7 +156,7 @@ func TestARefusedMessageGoesAtOnceAfterTheNextOpen(t *testing.T) {
 	})
 }
 
-// A large message gets one second more for each 4 KiB before its answer is overdue.
+// A large message gets one second more for each KiB before its answer is overdue.
 func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
 	for _, size := range []int{100, 40 << 10, 200 << 10} {
 		bubble(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
 			open(t, c)
 			m := sized("1", size)
 			require.NoError(t, c.Send(t.Context(), m))
-			require.Equal(t, 20*time.Second+time.Duration(m.Size()/4096)*time.Second, lostAfter, size)
+			require.Equal(t, 20*time.Second+time.Duration(m.Size()/1024)*time.Second, lostAfter, size)
 		})
 	}
 }

@@ -96,12 +96,12 @@ func (l *loop) overdue(now time.Time) bool {
 		return false
 	}
 	l.conn.late = false
-	from, ok := l.c.outbox.answerDueFrom()
+	from, more, ok := l.c.outbox.answerDueFrom()
 	if !ok {
 		l.conn.ackCheck = time.Time{}
 		return false
 	}
-	from = l.conn.lastProgress(from)
+	from = l.conn.lastProgress(from, more)
 	due := from.Add(l.conn.ackTimeout)
 	if !now.Before(due) {
 		l.conn.silent = from
@@ -111,12 +111,19 @@ func (l *loop) overdue(now time.Time) bool {
 	return false
 }
 
-// lastProgress returns the later of from and the connection's last progress.
-func (k *connection) lastProgress(from time.Time) time.Time {
+// lastProgress returns the later of the connection's last progress and from, which is later by more
+// unless bytes wait on this side.
+func (k *connection) lastProgress(from time.Time, more time.Duration) time.Time {
+	var at time.Time
+	var waits bool
 	if k.progressor != nil {
-		if at := k.progressor.Progress(); from.Before(at) {
-			return at
-		}
+		at, waits = k.progressor.Progress()
+	}
+	if !waits {
+		from = from.Add(more)
+	}
+	if from.Before(at) {
+		return at
 	}
 	return from
 }

@@ -127,7 +127,7 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 // progressing is a session that implements transport.Progressor.
 type progressing struct{ *fakeSession }
 
-func (s progressing) Progress() time.Time { return s.f.progress() }
+func (s progressing) Progress() (at time.Time, waits bool) { return s.f.progress(), false }
 
 // twinned is a session that implements transport.Twinned.
 type twinned struct{ *fakeSession }

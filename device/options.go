@@ -89,10 +89,11 @@ type Options struct {
 	// AckTimeout is how long the oldest message in flight may wait for its answer before the
 	// connection counts as dead. It runs from the latest of three times: the message was handed over,
 	// the message before it was answered, or a slow connection last accepted bytes that had waited
-	// (transport.Progressor). A message has one second more for each 4 KiB of its size. A twin request
-	// without an answer fails after the same time: MessagePolicy decides whether it is repeated, but
-	// PatchReportedIf fails with transport.ErrOutcomeUnknown. Default 30 s, or the session's
-	// transport.Info.AckTimeout if that is longer; over HTTPS that follows http.Options.Timeout.
+	// (transport.Progressor). A message has one second more for each KiB of its size, for a slow hop
+	// that took it all at once, unless bytes are stuck on this side. A twin request without an answer
+	// fails after the same time: MessagePolicy decides whether it is repeated, but PatchReportedIf
+	// fails with transport.ErrOutcomeUnknown. Default 30 s, or the session's transport.Info.AckTimeout
+	// if that is longer; over HTTPS that follows http.Options.Timeout.
 	AckTimeout time.Duration
 	// OperationTimeout limits the duration of a Send and of a twin call. Default 4 minutes; negative:
 	// only the context limits it.

@@ -6,6 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -182,8 +183,9 @@ func (b *outbox) backLocked(from slotState) {
 
 // answerDueFrom returns when AckTimeout began to run for the message longest in flight: when it was
 // handed over, or when the message before it was answered, because a slow link is not a dead one.
-// Large messages get one second more for each 4 KiB. ok is false when nothing is in flight.
-func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
+// A large message has more time: behind a hop that takes all bytes at once, the link may be slow
+// without a sign of it here. ok is false when nothing is in flight.
+func (b *outbox) answerDueFrom() (from time.Time, more time.Duration, ok bool) {
 	b.mu.Lock()
 	var oldest *slot
 	for i := b.head; i != none; i = b.slots[i].next {
@@ -192,10 +194,10 @@ func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 		}
 	}
 	if oldest != nil {
-		from, ok = b.base.Add(max(oldest.handed, b.progress)+time.Duration(oldest.size/(4<<10))*time.Second), true
+		from, more, ok = b.base.Add(max(oldest.handed, b.progress)), times.Transfer(int(oldest.size)), true
 	}
 	b.mu.Unlock()
-	return from, ok
+	return from, more, ok
 }
 
 // unanswered reports whether messages are in flight and none was answered since the given time.

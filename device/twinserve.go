@@ -47,7 +47,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		state, may := k.state, t.mayGoLocked(k)
 		due := k.sent.Add(t.c.set.AckTimeout)
 		if state == callInFlight && !now.Before(due) {
-			due = l.conn.lastProgress(k.sent).Add(t.c.set.AckTimeout)
+			due = l.conn.lastProgress(k.sent, 0).Add(t.c.set.AckTimeout)
 		}
 		if state == callInFlight && !now.Before(due) {
 			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}

@@ -105,9 +105,11 @@ type Progressor interface {
 	// Progress returns when the connection last made progress: the network accepted bytes that had
 	// waited, or, on a shared connection, the peer answered the work ahead of the oldest message. The
 	// zero time means never. Bytes that the network accepts at once do not count, nor do pings,
-	// because a peer that reads and does not answer makes no progress. The goroutine that calls Send
-	// calls Progress, every few seconds while answers are outstanding. Progress does not block.
-	Progress() time.Time
+	// because a peer that reads and does not answer makes no progress. waits is true if bytes have
+	// waited on this side for long: without progress that is a dead network, not a slow hop behind.
+	// The goroutine that calls Send calls Progress, every few seconds while answers are outstanding.
+	// Progress does not block.
+	Progress() (at time.Time, waits bool)
 }
 
 // A Twinned is a Session whose device may have another twin than in the session before, because the

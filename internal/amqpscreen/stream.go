@@ -240,8 +240,12 @@ func (s *Stream) send(p []byte) error {
 	return nil
 }
 
-// Progress returns when the peer last took bytes from a full buffer.
-func (s *Stream) Progress() time.Time { return later(s.unjammed.get(), dialer.Progress(s.socket)) }
+// Progress returns when the peer last took bytes from a full buffer, and whether bytes wait in the
+// socket's.
+func (s *Stream) Progress() (at time.Time, waits bool) {
+	at, waits = dialer.Progress(s.socket)
+	return later(s.unjammed.get(), at), waits
+}
 
 // Received returns when the peer last sent something; zero: never.
 func (s *Stream) Received() time.Time { return s.received.get() }

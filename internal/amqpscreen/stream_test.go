@@ -72,7 +72,7 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 		require.NoError(t, err)
 		began := time.Now()
 		<-s.flushed
-		require.Equal(t, 10*time.Second, time.Since(began))
+		require.Equal(t, time.Minute, time.Since(began), "its kernel answers")
 		require.ErrorIs(t, s.Failure(), os.ErrDeadlineExceeded)
 		_, err = s.Write([]byte("x"))
 		require.Error(t, err)
@@ -163,7 +163,7 @@ func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
 		began := time.Now()
 		_, err = s.Read(make([]byte, 100))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Equal(t, 10*time.Second, time.Since(began), "the time of a write")
+		require.Equal(t, time.Minute, time.Since(began), "the time of a write")
 		<-s.flushed
 	})
 }

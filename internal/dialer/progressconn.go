@@ -16,24 +16,29 @@ const (
 	sendBuffer = 64 << 10
 	// samplesPerTimeout is the number of checks of a blocked write per time-out.
 	samplesPerTimeout = 5
-	// maxReadOnly is the number of time-outs for which a peer that sends may accept no data. Its
+	// maxFull is the number of time-outs for which a peer that shows life may accept no data. Its
 	// kernel may announce no window before much of a large receive buffer is free.
-	maxReadOnly = 6
+	maxFull = 6
+	// maxUnheard is the number of time-outs since the latest answer to a probe of a closed window.
+	// Each probe comes twice as long after the one before.
+	maxUnheard = 3
 )
 
 // ProgressConn is a socket whose writes fail when the connection makes no progress, however long
 // they take. It works below TLS, because a TLS connection cannot continue after a write time-out. A
-// write makes progress when the socket takes bytes, when the peer's TCP acknowledges some (Linux),
-// or, for at most six time-outs, when data arrives.
+// write makes progress when the socket takes bytes or the peer's TCP acknowledges some (Linux). A
+// peer that shows that it lives may take nothing for six time-outs: while data arrives, or while
+// its TCP has answered a probe of its closed window within three (Linux). Where the system does not
+// tell, a write has three time-outs from its latest progress.
 //
 // It is timed for one writer and one reader, and is safe for concurrent use. Write deadlines are
 // absolute: they also end a write that makes progress.
 type ProgressConn struct {
 	net.Conn
-	timeout time.Duration
-	unsent  func() (n int64, ok bool) // bytes not acknowledged by the peer's TCP; nil: unknown
-	below   *ProgressConn             // a ProgressConn below this one, which does the work
-	resumes bool                      // a write can continue after a time-out
+	timeout time.Duration // 0: none
+	queue   sendQueue     // nil: unknown
+	below   *ProgressConn // a ProgressConn below this one, which does the work
+	resumes bool          // a write can continue after a time-out
 
 	reads atomic.Uint64 // reads that returned data
 
@@ -41,8 +46,13 @@ type ProgressConn struct {
 	writeDeadline time.Time  // set by SetWriteDeadline
 	written       int64      // bytes that the socket has taken
 	progress      time.Time  // when waiting bytes last made progress
+	moved         time.Time  // when the peer last took some, or they began to wait, as Progress saw it
 	sample        sample
 }
+
+// sendQueue returns how many bytes the peer's TCP has not acknowledged. If none of them is on its
+// way because the peer's window is closed, it also returns when the peer last answered.
+type sendQueue func() (unsent int64, answered time.Time, ok bool)
 
 // sample is one observation by Progress.
 type sample struct {
@@ -56,10 +66,10 @@ type socket interface {
 }
 
 // NewProgressConn returns c with this write time-out, and bounds its send buffer if possible. c may
-// come from a caller's Dial. It may report unacknowledged bytes with a method Unsent; for a socket
-// the kernel reports them. Only a socket is known to continue after a time-out; TLS cannot. For
-// other types each Write has one time-out in total, unless they expose the socket below (NetConn)
-// and that is a ProgressConn already.
+// come from a caller's Dial. It may have a method SendQueue; for a socket the kernel reports its
+// state. Only a socket is known to continue after a time-out; TLS cannot. For other types each
+// Write has one time-out in total, unless they expose the socket below (NetConn) and that is a
+// ProgressConn already: one without a time-out, 0, waits for that of the upper one.
 func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
 	l := &ProgressConn{Conn: c, timeout: timeout}
 	_, l.resumes = c.(socket)
@@ -75,10 +85,10 @@ func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
 			if s, ok := c.(socket); ok {
 				_ = s.SetWriteBuffer(sendBuffer)
 			}
-			if u, ok := c.(interface{ Unsent() int64 }); ok {
-				l.unsent = func() (int64, bool) { return u.Unsent(), true }
+			if q, ok := c.(interface{ SendQueue() (int64, time.Time) }); ok {
+				l.queue = func() (int64, time.Time, bool) { unsent, answered := q.SendQueue(); return unsent, answered, true }
 			} else {
-				l.unsent = unsent(c)
+				l.queue = kernelQueue(c)
 			}
 			return l
 		}
@@ -88,33 +98,41 @@ func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
 
 // Progress returns when waiting bytes on a socket last made progress, as transport.Progressor
 // specifies. Call it every few seconds, because it samples the kernel.
-func Progress(socket net.Conn) time.Time {
+func Progress(socket net.Conn) (at time.Time, waits bool) {
 	if l, ok := socket.(*ProgressConn); ok {
 		return l.Progress()
 	}
-	return time.Time{}
+	return time.Time{}, false
 }
 
 // Progress implements transport.Progressor.
-func (l *ProgressConn) Progress() time.Time {
+func (l *ProgressConn) Progress() (at time.Time, waits bool) {
 	if l.below != nil {
 		return l.below.Progress()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.unsent == nil {
-		return l.progress
+	if l.queue == nil {
+		return l.progress, false
 	}
-	if unsent, ok := l.unsent(); ok {
-		before := l.sample
-		l.sample = sample{time.Now(), l.written, l.written - unsent}
+	unsent, answered, ok := l.queue()
+	if !ok {
+		return l.progress, false
+	}
+	before, now := l.sample, time.Now()
+	l.sample = sample{now, l.written, l.written - unsent}
+	switch acked := l.sample.acked; {
+	case acked > before.acked:
+		l.moved = now
 		// If some of the bytes that waited at the previous sample were acknowledged and others still
 		// wait, the link is slow, not dead.
-		if now := l.sample.acked; now > before.acked && now < before.written && before.at.After(l.progress) {
-			l.progress = before.at
+		if acked < before.written {
+			l.progressedLocked(before.at)
 		}
+	case now.Sub(l.moved) < maxFull*l.timeout:
+		l.progressedLocked(answered)
 	}
-	return l.progress
+	return l.progress, unsent > 0 && now.Sub(l.moved) >= l.timeout
 }
 
 // Read reads, and records that data arrived.
@@ -128,7 +146,7 @@ func (l *ProgressConn) Read(p []byte) (int, error) {
 
 // Write writes all of p, as long as the connection makes progress.
 func (l *ProgressConn) Write(p []byte) (n int, err error) {
-	if l.below != nil {
+	if l.below != nil || l.timeout == 0 {
 		return l.Conn.Write(p)
 	}
 	began := time.Now()
@@ -139,31 +157,20 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 	deadline := l.arm(began.Add(step))
 	n, err = l.Conn.Write(p)
 	l.addWritten(n)
-	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if !l.resumes || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	// Progress is dated back to the previous sample, so that a dead connection is detected in time.
-	last, since, taken := began, began, began // previous sample; last progress; the kernel's last progress
-	acked, known := l.acked()
-	reads, moved := l.reads.Load(), n > 0
+	s := l.stalled(began)
 	for now := time.Now(); !now.Before(deadline) && !l.expired(now); now = time.Now() {
-		if moved {
-			since, taken = last, last
-			l.progressed(last)
-		} else if h := l.reads.Load(); h != reads && now.Sub(taken) < maxReadOnly*l.timeout {
-			since = last
-			reads = h
-		}
-		if now.Sub(since) >= l.timeout {
+		until := s.until(now, n)
+		if !now.Before(until) {
 			return n, err
 		}
-		last = now
-		deadline = l.arm(earlier(now.Add(step), since.Add(l.timeout)))
+		deadline = l.arm(earlier(now.Add(step), until))
 		var more int
 		more, err = l.Conn.Write(p[n:])
 		n += more
 		l.addWritten(more)
-		moved = more > 0
 		if err == nil {
 			l.progressed(time.Now())
 			return n, nil
@@ -171,11 +178,56 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		if a, ok := l.acked(); known && ok && a != acked {
-			acked, moved = a, true
-		}
 	}
 	return n, err
+}
+
+// stall watches a write that waits. Progress is dated back to the previous look, so that a dead
+// connection is detected in time.
+type stall struct {
+	l        *ProgressConn
+	n        int       // bytes of the write that the socket had taken
+	acked    int64     // bytes that the peer's TCP had acknowledged
+	reads    uint64    // l.reads
+	last     time.Time // the previous look
+	took     time.Time // when the peer last took bytes
+	patience time.Time // how long the write may wait
+}
+
+// stalled begins to watch a write.
+func (l *ProgressConn) stalled(began time.Time) *stall {
+	s := &stall{l: l, last: began, took: began, reads: l.reads.Load()}
+	s.acked, _, _ = l.state()
+	s.patience = began.Add(l.silence())
+	return s
+}
+
+// silence is how long a write may wait without a sign of the peer.
+func (l *ProgressConn) silence() time.Duration {
+	if l.queue == nil {
+		return maxUnheard * l.timeout
+	}
+	return l.timeout
+}
+
+// until looks at the connection and returns how long the write may wait, given that n of its bytes
+// are taken.
+func (s *stall) until(now time.Time, n int) time.Time {
+	l := s.l
+	acked, answered, known := l.state()
+	reads := l.reads.Load()
+	if reads != s.reads {
+		s.patience = later(s.patience, s.last.Add(l.silence()))
+	}
+	if !answered.IsZero() {
+		s.patience = later(s.patience, answered.Add(maxUnheard*l.timeout))
+	}
+	if n > s.n || known && acked != s.acked {
+		s.took, s.patience = s.last, s.last.Add(l.silence())
+		l.progressed(s.last)
+	}
+	s.n, s.acked, s.reads, s.last = n, acked, reads, now
+	return earlier(s.patience, s.took.Add(maxFull*l.timeout))
 }
 
 // arm sets the deadline of the next attempt, or SetWriteDeadline's if that is earlier.
@@ -196,6 +248,13 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // expired reports whether the deadline of SetWriteDeadline has passed.
 func (l *ProgressConn) expired(now time.Time) bool {
 	l.mu.Lock()
@@ -206,6 +265,9 @@ func (l *ProgressConn) expired(now time.Time) bool {
 // addWritten adds n bytes that the socket has taken.
 func (l *ProgressConn) addWritten(n int) {
 	l.mu.Lock()
+	if l.sample.acked == l.written { // all that the latest sample saw was acknowledged
+		l.moved = time.Now()
+	}
 	l.written += int64(n)
 	l.mu.Unlock()
 }
@@ -213,21 +275,22 @@ func (l *ProgressConn) addWritten(n int) {
 // progressed records progress of waiting bytes.
 func (l *ProgressConn) progressed(at time.Time) {
 	l.mu.Lock()
-	if at.After(l.progress) {
-		l.progress = at
-	}
+	l.progressedLocked(at)
 	l.mu.Unlock()
 }
 
-// acked returns the number of bytes that the peer's TCP has acknowledged.
-func (l *ProgressConn) acked() (n int64, ok bool) {
+func (l *ProgressConn) progressedLocked(at time.Time) { l.progress = later(l.progress, at) }
+
+// state returns the number of bytes that the peer's TCP has acknowledged, and when it last answered
+// a probe of its closed window.
+func (l *ProgressConn) state() (acked int64, answered time.Time, ok bool) {
+	if l.queue == nil {
+		return 0, time.Time{}, false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.unsent == nil {
-		return 0, false
-	}
-	unsent, ok := l.unsent()
-	return l.written - unsent, ok
+	unsent, answered, ok := l.queue()
+	return l.written - unsent, answered, ok
 }
 
 // SetWriteDeadline bounds all writes, including one in progress.

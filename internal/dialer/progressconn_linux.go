@@ -3,12 +3,13 @@ package dialer
 import (
 	"net"
 	"syscall"
-	"unsafe"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// unsent returns a function that reports the bytes that the peer's TCP has not acknowledged, nil if
-// c does not support it.
-func unsent(c net.Conn) func() (int64, bool) {
+// kernelQueue returns a function that asks the kernel about the socket c, nil if c is none.
+func kernelQueue(c net.Conn) sendQueue {
 	s, ok := c.(syscall.Conn)
 	if !ok {
 		return nil
@@ -17,12 +18,18 @@ func unsent(c net.Conn) func() (int64, bool) {
 	if err != nil {
 		return nil
 	}
-	return func() (int64, bool) {
-		var n int32
-		var failed syscall.Errno
+	return func() (unsent int64, answered time.Time, ok bool) {
+		var n int
+		var info *unix.TCPInfo
+		var failed error
 		err := raw.Control(func(fd uintptr) {
-			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
+			if n, failed = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ); failed == nil && n > 0 {
+				info, _ = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) // nil: not TCP
+			}
 		})
-		return int64(n), err == nil && failed == 0
+		if info != nil && info.Unacked == 0 {
+			answered = time.Now().Add(-time.Duration(info.Last_ack_recv) * time.Millisecond)
+		}
+		return int64(n), answered, err == nil && failed == nil
 	}
 }

@@ -30,14 +30,18 @@ func TestAWriteWithoutProgressTimesOut(t *testing.T) {
 		peer func(far *memconn.Conn) // what the peer does meanwhile
 		want time.Duration
 	}{
-		"the peer takes nothing":        {func(*memconn.Conn) {}, 10 * time.Second},
-		"the peer takes some and stops": {func(far *memconn.Conn) { take(far, 5, 4*time.Second) }, 28 * time.Second},
-		"the peer takes nothing and talks": {func(far *memconn.Conn) {
-			for range 40 {
-				time.Sleep(3 * time.Second)
-				_, _ = far.Write([]byte("x"))
-			}
-		}, 66 * time.Second},
+		"the network is gone": {gone, 10 * time.Second},
+		"the network is gone after a while": {func(far *memconn.Conn) {
+			take(far, 5, 4*time.Second)
+			gone(far)
+		}, 29 * time.Second},
+		"the network is gone behind a closed window": {func(far *memconn.Conn) {
+			time.Sleep(20 * time.Second)
+			gone(far)
+		}, 50 * time.Second},
+		"the peer's program hangs":         {func(*memconn.Conn) {}, 60 * time.Second},
+		"the peer's program takes some":    {func(far *memconn.Conn) { take(far, 5, 4*time.Second) }, 78 * time.Second},
+		"the peer takes nothing and talks": {talk, 60 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,14 +49,26 @@ func TestAWriteWithoutProgressTimesOut(t *testing.T) {
 				var wg sync.WaitGroup
 				wg.Go(func() { _, _ = io.Copy(io.Discard, l) })
 				wg.Go(func() { row.peer(far) })
+				synctest.Wait()
 				began := time.Now()
 				_, err := l.Write(make([]byte, 50_000))
 				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 				require.InDelta(t, row.want.Seconds(), time.Since(began).Seconds(), 2, "%v", time.Since(began))
-				_ = far.Close()
+				far.Reset()
 				wg.Wait()
 			})
 		})
+	}
+}
+
+// gone loses all packets from now on.
+func gone(far *memconn.Conn) { far.Hold(true) }
+
+// talk writes every 3 s.
+func talk(far *memconn.Conn) {
+	for range 40 {
+		time.Sleep(3 * time.Second)
+		_, _ = far.Write([]byte("x"))
 	}
 }
 
@@ -86,7 +102,8 @@ func TestAWriteWithProgressDoesNotTimeOut(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 50_000, n)
 		require.GreaterOrEqual(t, time.Since(began), 8*time.Minute)
-		require.Equal(t, time.Now(), l.Progress())
+		at, _ := l.Progress()
+		require.Equal(t, time.Now(), at)
 	})
 }
 
@@ -137,6 +154,19 @@ func TestSetWriteDeadlineEndsAWriteWithProgress(t *testing.T) {
 	})
 }
 
+// Where the system does not tell what the peer's TCP does, a write gets more time.
+func TestASocketOfWhichNothingIsKnownHasThreeTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, far := slowPair(t)
+		l.queue = nil
+		taking(t, far, 5, 25*time.Second)
+		began := time.Now()
+		_, err := l.Write(make([]byte, 50_000))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.InDelta(t, 153, time.Since(began).Seconds(), 2)
+	})
+}
+
 // wrapped hides the connection below, as a caller's type may.
 type wrapped struct{ net.Conn }
 
@@ -169,13 +199,15 @@ func TestAProgressConnOverAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetSendBuffer(1 << 10)
-		l := NewProgressConn(layered{NewProgressConn(near, time.Second)}, 10*time.Second)
+		l := NewProgressConn(layered{NewProgressConn(near, 0)}, 10*time.Second)
 		taking(t, far, 20, 5*time.Second)
 		began := time.Now()
 		_, err := l.Write(make([]byte, 10_000))
 		require.NoError(t, err)
 		require.Greater(t, time.Since(began), 80*time.Second)
-		require.Equal(t, time.Now(), Progress(l))
+		at, waits := Progress(l)
+		require.Equal(t, time.Now(), at)
+		require.False(t, waits)
 		require.NoError(t, l.SetWriteDeadline(time.Now().Add(time.Second)))
 		began = time.Now()
 		_, err = l.Write(make([]byte, 10_000))
@@ -200,7 +232,7 @@ func (k *kernel) SetWriteDeadline(time.Time) error { return nil }
 
 func lineOver(k *kernel) *ProgressConn {
 	l := NewProgressConn(k, 10*time.Second)
-	l.unsent = func() (int64, bool) { return k.unsent, true }
+	l.queue = func() (int64, time.Time, bool) { return k.unsent, time.Time{}, true }
 	return l
 }
 
@@ -223,12 +255,12 @@ func TestProgressFollowsTheKernel(t *testing.T) {
 				began := time.Now()
 				_, err := l.Write(make([]byte, 100_000))
 				require.NoError(t, err)
-				at := l.Progress()
+				at, _ := l.Progress()
 				for range 120 {
 					time.Sleep(time.Second)
 					k.unsent = max(0, k.unsent-row.rate)
 					if second := time.Since(began) / time.Second; second%4 == 0 {
-						at = l.Progress()
+						at, _ = l.Progress()
 					}
 				}
 				if row.want == 0 {
@@ -249,8 +281,8 @@ func TestAWriteWaitsWhileTheKernelSends(t *testing.T) {
 		near.SetSendBuffer(1 << 10)
 		l := NewProgressConn(near, 10*time.Second)
 		began := time.Now()
-		l.unsent = func() (int64, bool) { // 1,000 bytes per second are sent for 50 s
-			return 100_000 - 1000*min(50, int64(time.Since(began)/time.Second)), true
+		l.queue = func() (int64, time.Time, bool) { // 1,000 bytes per second are sent for 50 s
+			return 100_000 - 1000*min(50, int64(time.Since(began)/time.Second)), time.Time{}, true
 		}
 		_, err := l.Write(make([]byte, 10_000))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)

@@ -93,9 +93,15 @@ func (c *Conn) SetBuffer(n int) {
 // buffer of a socket. See [Conn.SetBuffer].
 func (c *Conn) SetSendBuffer(n int) { c.out.setLimit(n) }
 
-// Unsent returns how many bytes of this end have not arrived at the other one, whether read there
-// or not. A kernel reports the same for a socket.
-func (c *Conn) Unsent() int64 { return c.out.unsent() }
+// SetWindow gives this end a receive buffer apart from the peer's send buffer. When it is full, its
+// window is closed, and opens only when step bytes are free, as a kernel avoids small windows. By
+// default the window is closed while the buffer of [Conn.SetBuffer] is full.
+func (c *Conn) SetWindow(buffer, step int) { c.in.setWindow(buffer, step) }
+
+// SendQueue returns how many bytes of this end have not arrived at the other one, whether read
+// there or not. While the peer's window is closed, it also returns when the peer last answered a
+// probe of it: now, or when the link was held. A kernel reports the same for a socket.
+func (c *Conn) SendQueue() (unsent int64, answered time.Time) { return c.out.sendQueue() }
 
 // SetLatency sets a function that each write of either end calls for the delay of its bytes; nil
 // means no delay. Bytes never overtake one another, and the end of the stream arrives after them. f

@@ -46,11 +46,16 @@ type half struct {
 
 	// Settings.
 	limit   int // bytes, 0 = no limit
+	window  int // bytes of the reader's buffer, 0 = part of limit
+	step    int // free bytes of it that open a closed window
 	held    bool
 	latency func() time.Duration
 	rate    int // bytes per second, 0 = no limit
 
 	// State.
+	taken    int       // bytes of the queue that are in the reader's buffer, with a window
+	shut     bool      // the window is closed
+	answered time.Time // while held: the last answer to a probe of a closed window
 	busy     time.Time // end of the transmission of earlier writes, with a rate
 	writing  bool      // a Write is in progress; others queue up behind it so that writes do not mix
 	ended    bool      // the writer has sent its end of stream
@@ -129,6 +134,9 @@ func (h *half) takeLocked(p []byte) (int, error) {
 		h.consumed = true
 		return 0, io.EOF
 	}
+	if h.window > 0 {
+		p = p[:min(len(p), h.taken)]
+	}
 	n := 0
 	for n < len(p) && h.first < len(h.segs) {
 		s := &h.segs[h.first]
@@ -143,8 +151,19 @@ func (h *half) takeLocked(p []byte) (int, error) {
 		}
 	}
 	h.size -= n
+	h.taken = max(0, h.taken-n)
+	h.admitLocked()
 	h.w.Broadcast()
 	return n, nil
+}
+
+// admitLocked moves bytes into the reader's buffer, unless the window is closed.
+func (h *half) admitLocked() {
+	if h.shut && h.window-h.taken < h.step {
+		return
+	}
+	h.taken = min(h.size, h.window)
+	h.shut = h.window > 0 && h.taken == h.window
 }
 
 func (h *half) popLocked() {
@@ -199,7 +218,7 @@ func (h *half) write(p []byte) (n int, err error) {
 		}
 		k := len(p) - n
 		if h.limit > 0 {
-			k = min(k, h.limit-h.size)
+			k = min(k, h.limit-(h.size-h.taken))
 		}
 		if k > 0 && h.rate > 0 {
 			k = min(k, packetSize)
@@ -246,6 +265,7 @@ func (h *half) queueLocked(p []byte, at time.Time) {
 		at = time.Time{}
 	}
 	h.size += len(p)
+	h.admitLocked()
 	if k := len(h.segs); k > h.first {
 		if s := &h.segs[k-1]; !s.eof && s.at.Equal(at) && len(s.buf)+len(p) <= segmentSize {
 			s.buf = append(s.buf, p...)
@@ -310,7 +330,7 @@ func (h *half) reset() {
 }
 
 func (h *half) dropLocked() {
-	h.segs, h.first, h.size, h.spare = nil, 0, 0, nil
+	h.segs, h.first, h.size, h.taken, h.spare = nil, 0, 0, 0, nil
 	if h.arrival != nil {
 		h.arrival.Stop()
 	}
@@ -341,6 +361,9 @@ func (h *half) setWriteDeadline(t time.Time) error {
 func (h *half) setHeld(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if on && !h.held {
+		_, h.answered = h.queueStateLocked()
+	}
 	h.held = on
 	h.r.Broadcast()
 	h.w.Broadcast()
@@ -353,16 +376,38 @@ func (h *half) setLimit(n int) {
 	h.w.Broadcast()
 }
 
-// unsent returns the number of bytes that have not arrived.
-func (h *half) unsent() (n int64) {
+func (h *half) setWindow(buffer, step int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.window, h.step = buffer, step
+	h.admitLocked()
+}
+
+// sendQueue is Conn.SendQueue.
+func (h *half) sendQueue() (unsent int64, answered time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queueStateLocked()
+}
+
+func (h *half) queueStateLocked() (unsent int64, answered time.Time) {
 	for _, s := range h.segs[h.first:] {
 		if h.held || !s.at.IsZero() && time.Until(s.at) > 0 {
-			n += int64(len(s.buf) - s.off)
+			unsent += int64(len(s.buf) - s.off)
 		}
 	}
-	return n
+	switch {
+	case h.held:
+		return unsent, h.answered
+	case h.window > 0:
+		unsent = max(unsent, int64(h.size-h.taken))
+		if h.shut {
+			answered = time.Now()
+		}
+	case unsent == 0 && h.limit > 0 && h.size >= h.limit:
+		answered = time.Now()
+	}
+	return unsent, answered
 }
 
 func (h *half) setLatency(f func() time.Duration) {

@@ -26,3 +26,13 @@ func (t Tags) Has(tag uint16) bool {
 	i := int(tag / 32)
 	return i < len(t) && t[i]>>(tag%32)&1 != 0
 }
+
+// Empty reports whether no tag is in the set.
+func (t Tags) Empty() bool {
+	for _, word := range t {
+		if word != 0 {
+			return false
+		}
+	}
+	return true
+}

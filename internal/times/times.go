@@ -11,3 +11,7 @@ const Longest = 100 * 365 * 24 * time.Hour
 
 // Cap returns d, or Longest if d is longer, such as 1<<63 - 1, which callers pass for no limit.
 func Cap(d time.Duration) time.Duration { return min(d, Longest) }
+
+// Transfer returns how long a slow link may plausibly need for so many bytes: a second for each
+// KiB.
+func Transfer(bytes int) time.Duration { return time.Duration(bytes>>10) * time.Second }

@@ -308,13 +308,13 @@ type progressor struct {
 
 // Progress returns the progress of the session below; while the renewal writes, the latest known
 // one.
-func (p *progressor) Progress() time.Time {
+func (p *progressor) Progress() (at time.Time, waits bool) {
 	select {
 	case p.turn <- struct{}{}:
-		p.latest = p.inner.Progress()
+		p.latest, waits = p.inner.Progress()
 		<-p.turn
-		return p.latest
+		return p.latest, waits
 	default:
-		return p.latest
+		return p.latest, false
 	}
 }

@@ -160,7 +160,9 @@ func (s *session) goLocked(f func()) {
 }
 
 // Progress implements transport.Progressor.
-func (s *session) Progress() time.Time { return s.conn.window.progressOf(&s.telemetry) }
+func (s *session) Progress() (at time.Time, waits bool) {
+	return s.conn.window.progressOf(&s.telemetry)
+}
 
 // Send queues the batch. It does not block.
 func (s *session) Send(batch []transport.Item) {

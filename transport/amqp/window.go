@@ -285,25 +285,27 @@ func (w *window) progressLocked(x *exchange) time.Time {
 		// Each further step of a request, such as begin, attach and transfer, takes as long again.
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
-	return later(later(x.since, w.moved), w.stream.Progress())
+	at, _ := w.stream.Progress()
+	return later(later(x.since, w.moved), at)
 }
 
 // progressOf returns progress for the oldest transfer of a device. Without a transfer it returns
-// when the network last made progress.
-func (w *window) progressOf(owner *telemetry) time.Time {
+// when the network last made progress. waits is true if bytes wait on this side.
+func (w *window) progressOf(owner *telemetry) (at time.Time, waits bool) {
+	at, waits = w.stream.Progress()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for x := w.first; x != nil; x = x.next {
 		if x.owner == owner {
-			return w.progressLocked(x)
+			return w.progressLocked(x), waits
 		}
 	}
 	for _, x := range w.waiting {
 		if x.owner == owner {
-			return w.progressLocked(x)
+			return w.progressLocked(x), waits
 		}
 	}
-	return w.stream.Progress()
+	return at, waits
 }
 
 // checkSilence ends the connection when the peer is silent and owes an answer. The timer calls it.
@@ -328,7 +330,8 @@ func (w *window) silent() bool {
 	if w.watching = w.owesLocked() && !w.stopped; !w.watching {
 		return false
 	}
-	left := w.limit - time.Since(later(w.owed, later(w.stream.Received(), w.stream.Progress())))
+	at, _ := w.stream.Progress()
+	left := w.limit - time.Since(later(w.owed, later(w.stream.Received(), at)))
 	if left < -time.Second && !w.excused {
 		// The process was stopped, by a signal or with its virtual machine: the answer may be in the
 		// socket, and is read first.

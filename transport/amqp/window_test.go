@@ -169,7 +169,8 @@ func TestProgressOfADevice(t *testing.T) {
 		began := time.Now()
 		at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
 		mine := sender()
-		require.Zero(t, w.progressOf(mine), "it has nothing in flight")
+		progress := func() time.Time { at, _ := w.progressOf(mine); return at }
+		require.Zero(t, progress(), "it has nothing in flight")
 		var all []*exchange
 		for i := range 5 {
 			owner := sender()
@@ -181,14 +182,14 @@ func TestProgressOfADevice(t *testing.T) {
 			w.wrote(x)
 			all = append(all, x)
 		}
-		require.Equal(t, began, w.progressOf(mine))
+		require.Equal(t, began, progress())
 		for i, x := range []int{0, 1, 3, 4} {
 			time.Sleep(time.Second)
 			w.answered(all[x])
-			require.Equal(t, at(min(i+1, 3)), w.progressOf(mine), "after the answer to %d", x)
+			require.Equal(t, at(min(i+1, 3)), progress(), "after the answer to %d", x)
 		}
 		w.answered(all[2])
-		require.Zero(t, w.progressOf(mine))
+		require.Zero(t, progress())
 	})
 }
 

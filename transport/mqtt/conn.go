@@ -90,7 +90,7 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 // Progress implements transport.Progressor with the progress of the socket.
-func (c *conn) Progress() time.Time { return dialer.Progress(c.socket) }
+func (c *conn) Progress() (at time.Time, waits bool) { return dialer.Progress(c.socket) }
 
 // Close runs the close handshakes of tunnel and TLS, for closeTime at most, and waits for the
 // goroutine writeReplies. TLS alone would wait 5 s.

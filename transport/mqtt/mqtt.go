@@ -27,7 +27,10 @@
 // Tunnel that sends replies by itself, as WebSocket does, costs the session one more goroutine.
 //
 // A connection that died silently is detected by a ping within KeepAlive and PingTimeout, by
-// default 80 s; during a write, within Network.WriteTimeout after the network's buffers are full.
+// default 80 s; during a write, within Network.WriteTimeout after the network's buffers are full. A
+// slow connection is not a dead one: the answer to a ping may come as much later as the network
+// needs for the bytes before it, and a hop behind it for the messages that are not acknowledged, a
+// second for each KiB and 256 s at most.
 //
 // # Errors
 //

@@ -173,7 +173,7 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 		}
 		s.Send(batch)
 		err = <-ran
-		require.Equal(t, 3*time.Second, time.Since(begun))
+		require.Equal(t, 18*time.Second, time.Since(begun), "its kernel answers")
 		require.ErrorIs(t, err, transport.Timeout)
 		require.ErrorContains(t, err, "the hub accepts no data")
 	})

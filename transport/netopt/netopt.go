@@ -75,12 +75,15 @@ type Options struct {
 	// Tunnel carries the protocol within another one, above TLS: package websocket has
 	// WebSocket. HTTPS has no tunnels. Nil: none.
 	Tunnel Tunnel
-	// WriteTimeout is how long a write may make no progress before the connection counts as lost. It
-	// makes progress when the socket takes bytes, and on Linux when the peer's TCP acknowledges bytes.
-	// While data arrives from the peer, the limit is six times WriteTimeout. On a connection from Dial
-	// that is neither a socket (it has no method SetWriteBuffer) nor around one, each write has this
-	// time in all; TLS splits its data into writes of 16 KB. HTTPS bounds whole requests by
-	// Options.Timeout and refuses WriteTimeout. 0: 10 s.
+	// WriteTimeout is how long a write may make no progress before the connection counts as lost.
+	// It makes progress when the socket takes bytes, and on Linux when the peer's TCP acknowledges
+	// bytes. A peer that takes nothing but lives is slow, not dead: the limit is six times
+	// WriteTimeout while data arrives from it, and on Linux while it has answered a probe of its
+	// closed window within three times WriteTimeout. Other systems do not tell: there the limit is
+	// three times WriteTimeout. On a connection from Dial that is neither a socket (it has no
+	// method SetWriteBuffer) nor around one, each write has this time in all; TLS splits its data
+	// into writes of 16 KB. HTTPS bounds whole requests by Options.Timeout and refuses
+	// WriteTimeout. 0: 10 s.
 	WriteTimeout time.Duration
 	// ProductInfo is added to the name of the client that the hub sees: DeviceClientType over MQTT,
 	// com.microsoft:client-version over AMQP, the User-Agent over HTTPS. Empty:

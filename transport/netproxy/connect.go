@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
@@ -50,7 +51,8 @@ func (p *proxy) connect(ctx context.Context, network, addr string) (net.Conn, er
 // handshake does TLS with the proxy if configured, and requests a connection to addr.
 func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
 	if p.tls != nil {
-		secure := tls.Client(c, p.tls)
+		// A write to the proxy is watched below its TLS, which cannot go on after a time-out.
+		secure := tls.Client(dialer.NewProgressConn(c, 0), p.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			return nil, p.viaProxy(err)
 		}

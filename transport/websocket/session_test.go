@@ -217,7 +217,7 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 		"a peer that is full": {func(h *hub, r *running, _ *server) {
 			h.net.Last().SetBuffer(1)
 			r.send("stuck")
-		}, transport.Timeout, "accepts no data", 10 * time.Second},
+		}, transport.Timeout, "accepts no data", time.Minute},
 		"a peer that is full, and a close frame": {func(h *hub, _ *running, w *server) {
 			h.net.Last().SetBuffer(1)
 			_ = w.writeFrame(opClose, true, nil)
@@ -225,7 +225,7 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 		"a peer that is full, and a ping": {func(h *hub, _ *running, w *server) {
 			h.net.Last().SetBuffer(1)
 			_ = w.writeFrame(opPing, true, nil)
-		}, transport.Network, "a reply of the tunnel was not written", 10 * time.Second},
+		}, transport.Network, "a reply of the tunnel was not written", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {

@@ -26,8 +26,8 @@ func (a able) Dial(context.Context, *transport.Config) (transport.Session, error
 
 type abilities struct{ transport.Session }
 
-func (abilities) Progress() time.Time { return time.Unix(7, 0) }
-func (abilities) TwinNumber() uint32  { return 7 }
+func (abilities) Progress() (time.Time, bool) { return time.Unix(7, 0), true }
+func (abilities) TwinNumber() uint32          { return 7 }
 
 func TestOptionalAbilitiesOfSessionsAreKept(t *testing.T) {
 	tracer := oteltrace.New(noop.NewTracerProvider(), nil)
@@ -35,7 +35,9 @@ func TestOptionalAbilitiesOfSessionsAreKept(t *testing.T) {
 	s, err := tracer.Transport(able{true}).Dial(t.Context(), cfg)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, s.(transport.Twinned).TwinNumber())
-	require.EqualValues(t, 7, s.(transport.Progressor).Progress().Unix())
+	at, waits := s.(transport.Progressor).Progress()
+	require.EqualValues(t, 7, at.Unix())
+	require.True(t, waits)
 	s, err = tracer.Transport(able{}).Dial(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Zero(t, s.(transport.Twinned).TwinNumber())

@@ -21,9 +21,11 @@ func (s *session) puback(id uint16) error {
 	return s.acknowledged(id)
 }
 
-// wrote records that the peer may have the message from now on.
-func (s *session) wrote(tag uint16) {
+// wrote records that the peer may have the message from now on, which has so many bytes.
+func (s *session) wrote(tag uint16, size int) {
 	s.mu.Lock()
+	s.unacked++
+	s.unackedBytes += size
 	if tag == handshakeTag {
 		s.handshakeUnacked, s.t.handshake = true, true
 	} else {
@@ -44,6 +46,11 @@ func (s *session) answeredMessage(tag uint16) (ours bool) {
 		}
 	} else if ours = s.t.unacked.Remove(tag); ours {
 		s.t.inFlight.Remove(tag)
+	}
+	if ours {
+		if s.unacked--; s.unacked == 0 {
+			s.unackedBytes = 0
+		}
 	}
 	s.mu.Unlock()
 	return ours

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -38,14 +39,14 @@ func (s *session) read() error {
 			case errchain.Same(err, io.EOF):
 				return mqttwire.HubClosed{}
 			case mqttwire.TimedOut(err):
-				if s.stillProgressing() || s.wasStopped() {
+				if s.mayAnswer() || s.wasStopped() {
 					continue
 				}
 				return mqttwire.ErrNoPong
 			}
 			return err
 		}
-		s.filled = n == len(space)
+		s.filled, s.excused = n == len(space), false
 		if n <= s.skip {
 			s.skip -= n
 			continue
@@ -55,14 +56,24 @@ func (s *session) read() error {
 	}
 }
 
-// stillProgressing reports whether the connection has progressed with bytes that precede a ping's
-// answer within PingTimeout; if so it extends the read deadline.
-func (s *session) stillProgressing() bool {
-	p, ok := s.conn.(transport.Progressor)
-	if !ok {
-		return false
+// mayAnswer reports whether the answer to a ping may still come; if so it extends the read
+// deadline. The connection must have progressed within PingTimeout with bytes that precede the
+// ping. Or it gets, once until the peer sends something and if all bytes are sent, the time that a
+// slow hop behind it may need for the messages that were not acknowledged, up to the size of one.
+func (s *session) mayAnswer() bool {
+	now := time.Now()
+	var until time.Time
+	var waits bool
+	if p, ok := s.conn.(transport.Progressor); ok {
+		until, waits = p.Progress()
+		until = until.Add(s.t.opt.PingTimeout)
 	}
-	now, until := time.Now(), p.Progress().Add(s.t.opt.PingTimeout)
+	if !waits && !s.excused && !now.Before(until) {
+		s.excused = true
+		s.mu.Lock()
+		until = now.Add(times.Transfer(min(s.unackedBytes, transport.MaxMessageSize)))
+		s.mu.Unlock()
+	}
 	if !now.Before(until) {
 		return false
 	}

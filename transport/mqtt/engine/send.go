@@ -116,7 +116,7 @@ func (s *session) publish(tag uint16, p *dialect.Publication, o *outgoing) bool 
 	}
 	t.out = append(t.out, body...)
 	if o.QoS > 0 { // the body is not read from here on, and its last bytes are not yet written
-		s.wrote(tag)
+		s.wrote(tag, len(p.Msg.Body))
 	}
 	return true
 }

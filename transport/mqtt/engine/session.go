@@ -25,11 +25,11 @@ var (
 func (s *session) hidden() *live  { return &live{own: s.self} }
 func (s *session) self() *session { return s }
 
-func (l *live) Info() transport.Info          { return l.own().Info() }
-func (l *live) Run(ctx context.Context) error { return l.own().Run(ctx) }
-func (l *live) Send(batch []transport.Item)   { l.own().Send(batch) }
-func (l *live) Do(r *transport.Request)       { l.own().Do(r) }
-func (l *live) Progress() time.Time           { return l.own().Progress() }
+func (l *live) Info() transport.Info                 { return l.own().Info() }
+func (l *live) Run(ctx context.Context) error        { return l.own().Run(ctx) }
+func (l *live) Send(batch []transport.Item)          { l.own().Send(batch) }
+func (l *live) Do(r *transport.Request)              { l.own().Do(r) }
+func (l *live) Progress() (at time.Time, waits bool) { return l.own().Progress() }
 
 // A session is one connection.
 //
@@ -55,14 +55,17 @@ type session struct {
 	skip        int       // bytes still to read of a packet that does not fit
 	filled      bool      // the latest read filled the read buffer
 	deadlineSet time.Time // when the read deadline was last moved
+	excused     bool      // there was more time for the answer to a ping, see mayAnswer
 
 	// Owned by the holder of the write side's token.
 	lastID        uint16
 	writeBegan    time.Time // start of the present Send or Do, or its latest progress
 	writeProgress time.Time // latest progress of a slow write
 
-	mu  sync.Mutex // guards the fields below; never held during I/O
-	err error      // the first failure
+	mu           sync.Mutex // guards the fields below; never held during I/O
+	err          error      // the first failure
+	unacked      int        // messages with QoS 1 that are not acknowledged
+	unackedBytes int        // of all written since the last moment without one
 	// handshakeUnacked: the message of the handshake was written and not acknowledged.
 	handshakeUnacked bool
 	subs             [maxSubs]subscription
@@ -94,11 +97,11 @@ func (s *session) Info() transport.Info { return s.info }
 // Progress implements transport.Progressor. It returns the connection's progress, if the connection
 // reports it, or else the latest progress of a slow write. It must not run concurrently with Send
 // or Do.
-func (s *session) Progress() time.Time {
+func (s *session) Progress() (at time.Time, waits bool) {
 	if p, ok := s.conn.(transport.Progressor); ok {
 		return p.Progress()
 	}
-	return s.writeProgress
+	return s.writeProgress, false
 }
 
 // Run reads until the connection ends or ctx does.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
@@ -59,15 +60,21 @@ type guard struct {
 	packet    []byte
 	unread    []byte // of packet
 
-	writing sync.Mutex // held during a write: paho's pings come from a goroutine of their own
+	// writing is held during a write by putting a value into it, because paho's pings come from a
+	// goroutine of their own; capacity 1.
+	writing chan struct{}
 
 	mu      sync.Mutex    // guards the fields below; never held during I/O
 	err     error         // the first failure
 	written mqttwire.Tags // the ids of PUBLISHes that were given to the network and not acknowledged
+	// unackedBytes are those of all messages written since the last moment without one in written.
+	unackedBytes int
+	pinged       bool // a ping was written and not answered
 }
 
 func newGuard(c conn, pingTimeout time.Duration) *guard {
-	return &guard{conn: c, r: bufio.NewReader(c), closed: make(chan struct{}), pingTimeout: pingTimeout}
+	return &guard{conn: c, r: bufio.NewReader(c), closed: make(chan struct{}), writing: make(chan struct{}, 1),
+		pingTimeout: pingTimeout}
 }
 
 // Read is called by one goroutine.
@@ -145,6 +152,10 @@ func (g *guard) check(h mqttwire.Header, body []byte) (pass bool, err error) {
 		if id, err = mqttwire.ReadID(body); err == nil && !g.acknowledge(id) {
 			return false, nil // acknowledged before, or never sent
 		}
+	case mqttwire.Pingresp:
+		g.mu.Lock()
+		g.pinged = false
+		g.mu.Unlock()
 	case mqttwire.Suback:
 		var id uint16
 		if id, _, err = mqttwire.ReadSuback(body); err == nil && g.acknowledge(id) { // paho would report it as done
@@ -163,29 +174,46 @@ func (g *guard) check(h mqttwire.Header, body []byte) (pass bool, err error) {
 func (g *guard) acknowledge(id uint16) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.written.Remove(id)
+	ours := g.written.Remove(id)
+	if ours && g.written.Empty() {
+		g.unackedBytes = 0
+	}
+	return ours
 }
 
 // Write writes one packet. It is safe for concurrent use.
 func (g *guard) Write(p []byte) (int, error) {
+	ping := len(p) > 0 && mqttwire.Type(p[0]>>4) == mqttwire.Pingreq
+	if ping {
+		g.mu.Lock()
+		g.pinged = true
+		g.mu.Unlock()
+	}
 	n, err := g.write(p)
-	if err == nil && len(p) > 0 && mqttwire.Type(p[0]>>4) == mqttwire.Pingreq {
-		g.awaitProgress()
+	if err == nil && ping {
+		g.awaitAnswer()
 	}
 	return n, err
 }
 
-// awaitProgress waits until the link is idle or dead. Only then begins the time for a ping's
-// answer, which paho counts from the end of Write: a slow link has a large message before the ping.
-func (g *guard) awaitProgress() {
-	for last := g.Progress(); ; {
+// awaitAnswer waits until a ping is answered, or until the link is idle or dead and a slow hop
+// behind it had time for the messages that were not acknowledged, up to the size of one. Only then
+// begins the time for the answer, which paho counts from the end of Write.
+func (g *guard) awaitAnswer() {
+	g.mu.Lock()
+	until := time.Now().Add(times.Transfer(min(g.unackedBytes, transport.MaxMessageSize)))
+	g.mu.Unlock()
+	for last, _ := g.Progress(); ; {
 		select {
 		case <-g.closed:
 			return
 		case <-time.After(g.pingTimeout / 8):
 		}
-		now := g.Progress()
-		if !now.After(last) {
+		g.mu.Lock()
+		answered := !g.pinged
+		g.mu.Unlock()
+		now, waits := g.Progress()
+		if answered || !now.After(last) && (waits || !time.Now().Before(until)) {
 			return
 		}
 		last = now
@@ -193,12 +221,13 @@ func (g *guard) awaitProgress() {
 }
 
 func (g *guard) write(p []byte) (int, error) {
-	g.writing.Lock()
-	defer g.writing.Unlock()
+	g.writing <- struct{}{}
+	defer func() { <-g.writing }()
 	if h, whole, err := mqttwire.Next(p); err == nil && whole && h.Type == mqttwire.Publish {
 		if out, err := mqttwire.ReadPublish(h.Flags, p[h.Size:]); err == nil && out.QoS > 0 {
 			g.mu.Lock()
 			g.written.Add(out.ID)
+			g.unackedBytes += len(p)
 			g.mu.Unlock()
 		}
 	}

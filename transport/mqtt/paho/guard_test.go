@@ -139,6 +139,6 @@ func TestAnAcknowledgementCountsOnceAndAfterItsMessage(t *testing.T) {
 // bare is a conn without layers.
 type bare struct{ net.Conn }
 
-func (bare) Progress() time.Time   { return time.Time{} }
-func (bare) Explain(e error) error { return e }
-func (b bare) Cut()                { _ = b.Conn.Close() }
+func (bare) Progress() (at time.Time, waits bool) { return time.Time{}, false }
+func (bare) Explain(e error) error                { return e }
+func (b bare) Cut()                               { _ = b.Conn.Close() }

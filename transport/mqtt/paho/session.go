@@ -72,7 +72,7 @@ func newSession(cfg *transport.Config, token transport.Token, d dialect.Session,
 func (s *session) Info() transport.Info { return s.info }
 
 // Progress implements transport.Progressor.
-func (s *session) Progress() time.Time { return s.guard.Progress() }
+func (s *session) Progress() (at time.Time, waits bool) { return s.guard.Progress() }
 
 // Run waits for the end. It returns when the connection is closed and all goroutines have ended.
 func (s *session) Run(ctx context.Context) error {
