@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqpfront"
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/blobfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -36,7 +37,7 @@ func New(o *Options) (*Hub, error) {
 		return nil, err
 	}
 	mqtt := mqttfront.New(h, broker)
-	h.SetDocuments(servicefront.TwinOf)
+	backend.New(h, servicefront.TwinOf)
 	servicefront.AddTables(h)
 	amqp := amqpfront.New(h)
 	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, httpfront.InvokeRoutes, servicefront.Routes,

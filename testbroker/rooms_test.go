@@ -27,6 +27,7 @@ var protocols = []string{
 // mayImport lists the other internal packages and protocol packages that each internal package may
 // import.
 var mayImport = map[string][]string{
+	"backend":      {rooms + "hub", rooms + "keep"},
 	"edge":         {},
 	"hubtest":      {rooms + "hub", module + "internal/amqpwire", "net/http", "github.com/gorilla/websocket"},
 	"eventhub":     {},
@@ -46,7 +47,7 @@ var mayImport = map[string][]string{
 	"dpsamqp":      {rooms + "hub", rooms + "dps", rooms + "amqp", module + "internal/amqpwire"},
 	"dpsmqtt":      {rooms + "hub", rooms + "dps", rooms + "mqtt"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
-	"servicefront": {rooms + "hub", rooms + "files", rooms + "query", rooms + "web", "net/http"},
+	"servicefront": {rooms + "hub", rooms + "backend", rooms + "files", rooms + "query", rooms + "web", "net/http"},
 }
 
 func TestFrontsDependOnTheHubAlone(t *testing.T) {

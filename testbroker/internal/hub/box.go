@@ -57,7 +57,7 @@ func (h *Hub) queueLocked(name queueName) *Queue {
 	q := h.queues[name.id.Device][name]
 	if q == nil {
 		q = &Queue{Hub: h, Limits: h.limits(name.box), id: name.id, box: name.box,
-			packetID: firstPacketID[name.box] - 1, log: keep.History[*QueuedC2D]{Keep: h.keep}}
+			packetID: firstPacketID[name.box] - 1, log: keep.History[*QueuedC2D]{Keep: h.Keep}}
 		if h.queues[name.id.Device] == nil {
 			h.queues[name.id.Device] = make(map[queueName]*Queue)
 		}

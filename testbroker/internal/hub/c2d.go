@@ -53,9 +53,9 @@ func checkC2D(m hubdata.C2D, limit int) error {
 		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), hubdata.MaxMessageID)
 	case !slices.Contains([]string{"", "none", "positive", "negative", "full"}, m.Ack):
 		return fmt.Errorf("ack %q", m.Ack)
-	case !writable(m.Expiry):
+	case !Writable(m.Expiry):
 		return fmt.Errorf("expiry in the year %d, 1 to 9999 are allowed", m.Expiry.UTC().Year())
-	case !writable(m.CreationTime):
+	case !Writable(m.CreationTime):
 		return fmt.Errorf("creation time in the year %d, 1 to 9999 are allowed", m.CreationTime.UTC().Year())
 	}
 	for _, p := range m.Properties {
@@ -66,8 +66,8 @@ func checkC2D(m hubdata.C2D, limit int) error {
 	return nil
 }
 
-// writable reports whether the year of a time has four digits, as texts and JSON need.
-func writable(t time.Time) bool {
+// Writable reports whether the year of a time has four digits, as texts and JSON need.
+func Writable(t time.Time) bool {
 	for _, year := range [...]int{t.Year(), t.UTC().Year()} {
 		if year < 1 || year > 9999 {
 			return false

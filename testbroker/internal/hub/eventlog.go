@@ -112,7 +112,7 @@ func (h *Hub) initEvents(o hubdata.EventOptions) error {
 	}
 	h.Events = &EventLog{
 		Layout: layout, Groups: eventhub.NewGroups(), Created: h.Now(), sources: o.Sources,
-		log: eventhub.NewLog[eventRef](layout.Partitions, h.keep),
+		log: eventhub.NewLog[eventRef](layout.Partitions, h.Keep),
 	}
 	h.log.events = h.Events
 	return nil

@@ -15,9 +15,6 @@ func TokenCovers(tok, host, device, module string) bool {
 	return err == nil && t.covers(host, Identity{device, module})
 }
 
-// Written returns a tree with the settings of a content for devices written into it.
-func Written(t Tree, c ConfigurationContent) Tree { return written(t, c.Device) }
-
 // C2DTopic returns the topic of a C2D message.
 func C2DTopic(device, module string, m hubdata.C2D) string {
 	return c2dTopic(m, Identity{device, module})

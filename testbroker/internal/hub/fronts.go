@@ -231,7 +231,7 @@ func (h *Hub) replace(id Identity, r Registration, accept func(*Registration) bo
 	*old = r
 	h.touchDevice(id)
 	h.addEdgeModulesLocked(id, old)
-	h.reconfigure()
+	h.plug.Changed()
 	return open, true
 }
 

@@ -41,7 +41,7 @@ func (h *Hub) joinTwin(t *TwinState) bool {
 	}
 	if c.patched {
 		// It fits: the copy fits, and only clients change reported properties.
-		patch := difference(t.Reported.Tree, c.reported.Tree)
+		patch := Difference(t.Reported.Tree, c.reported.Tree)
 		if reported, err := t.Reported.updated(patch, false, h.Now()); err == nil {
 			before := t.stateLocked()
 			t.Reported = reported
@@ -53,7 +53,7 @@ func (h *Hub) joinTwin(t *TwinState) bool {
 	if t.Desired.version == c.desired.version {
 		return false
 	}
-	patch := difference(c.desired.Tree, t.Desired.Tree)
+	patch := Difference(c.desired.Tree, t.Desired.Tree)
 	t.changes.Add(Change{t.Desired.version, notification(patch, t.Desired, false)})
 	return true
 }
@@ -76,8 +76,8 @@ func (t *TwinState) reportLocked(now Section) {
 	t.Version++
 }
 
-// difference returns the patch that makes the first tree the second.
-func difference(from, to Tree) Tree {
+// Difference returns the patch that makes the first tree the second.
+func Difference(from, to Tree) Tree {
 	patch := make(Tree)
 	for key := range from {
 		if _, ok := to[key]; !ok {
@@ -92,7 +92,7 @@ func difference(from, to Tree) Tree {
 		was, wasTree := before.(Tree)
 		is, isTree := v.(Tree)
 		if wasTree && isTree {
-			v = difference(was, is)
+			v = Difference(was, is)
 		}
 		patch[key] = v
 	}

@@ -86,7 +86,7 @@ type Hub struct {
 	grace            time.Duration // after the expiry of tokens
 	ConnectionGrace  time.Duration // of connections after their token's expiry
 	Seed             uint64
-	keep             int
+	Keep             int
 	C2D              hubdata.C2DOptions
 	Inputs           hubdata.C2DOptions
 	PlainTopic       func(m hubdata.C2D, id Identity) (string, error) // of C2D messages at a plain broker; else nil
@@ -116,10 +116,7 @@ type Hub struct {
 	notices [noticeKinds]Notices
 	Records keep.Saver
 
-	jobs           jobs
-	transfers      transfers
-	configurations configurations
-	documents      func(*Hub, Identity) Tree // twins as back ends see them
+	plug Plug
 
 	tracked  atomic.Uint64 // errors with a tracking id
 	connects atomic.Uint64 // notices of connections
@@ -157,7 +154,7 @@ func New(o *Options) (*Hub, error) {
 		grace:            max(cmp.Or(o.TokenGrace, defaultTokenGrace), 0),
 		ConnectionGrace:  max(cmp.Or(o.ConnectionGrace, o.TokenGrace, defaultTokenGrace), 0),
 		Seed:             o.Seed,
-		keep:             max(o.Keep, 0),
+		Keep:             max(o.Keep, 0),
 		C2D:              c2dDefaults(o.C2D),
 		Inputs:           inputDefaults(o.Inputs),
 		AMQP:             amqpDefaults(o.AMQP),
@@ -166,6 +163,7 @@ func New(o *Options) (*Hub, error) {
 		FaultMessageMode: o.FaultMessages,
 		WebSocketFrame:   o.WebSocketFrame,
 		onEvent:          o.OnEvent,
+		plug:             noPlug{},
 		Done:             make(chan struct{}),
 		stopped:          make(chan struct{}),
 		registry:         make(map[Identity]*Registration),
@@ -200,18 +198,16 @@ func New(o *Options) (*Hub, error) {
 	if h.Gateway, err = newGateway(o.Gateway); err != nil {
 		return nil, err
 	}
-	h.log.init(h.keep)
+	h.log.init(h.Keep)
 	if err = h.initEvents(o.Events); err != nil {
 		return nil, err
 	}
-	h.calls.log.Keep, h.calls.answers.Keep = h.keep, h.keep
-	h.orders.Keep, h.removed.log.Keep = h.keep, h.keep
-	h.issuer.log.Keep, h.issuer.of = h.keep, make(map[Identity]*issuing)
+	h.calls.log.Keep, h.calls.answers.Keep = h.Keep, h.Keep
+	h.orders.Keep, h.removed.log.Keep = h.Keep, h.Keep
+	h.issuer.log.Keep, h.issuer.of = h.Keep, make(map[Identity]*issuing)
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
 	}
-	h.configurations.init()
-	h.jobs.keep = h.keep
 	h.Faults.init(o.Seed)
 	for kind := range noticeKinds {
 		q := &h.notices[kind]
@@ -222,7 +218,7 @@ func New(o *Options) (*Hub, error) {
 	h.addTwinTable()
 	h.addQueueTables()
 	h.addFeedbackTable()
-	h.Files.Init(o.Uploads, h.keep, h.Now, &h.Records, func(e event.Event) { h.Event(e, nil) })
+	h.Files.Init(o.Uploads, h.Keep, h.Now, &h.Records, func(e event.Event) { h.Event(e, nil) })
 	h.addLogTable()
 	h.addCertificateTable()
 
@@ -244,8 +240,7 @@ func (h *Hub) Close() error {
 	close(h.Done)
 	listeners, open := h.listeners, h.connsLocked("")
 	h.mu.Unlock()
-	h.jobs.stop(ErrClosed)
-	h.transfers.stop(ErrClosed, "")
+	h.plug.Stop(ErrClosed)
 
 	var errs []error
 	for _, l := range listeners {

@@ -59,7 +59,7 @@ func (h *Hub) restoreTwin(key string, record []byte) error {
 		return err
 	}
 	t := &TwinState{id: SplitIdentity(key), Version: r.Version, Etag: r.Etag, Model: r.Model}
-	t.requests = keep.History[*hubdata.TwinRequest]{Keep: h.keep}
+	t.requests = keep.History[*hubdata.TwinRequest]{Keep: h.Keep}
 	for _, part := range []struct {
 		to    *Section
 		from  *sectionRecord

@@ -100,11 +100,11 @@ func (h *Hub) checkCall(id Identity, m hubdata.MethodCall) error {
 	if _, err := h.TwinState(id); err != nil { // the device or module does not exist
 		return err
 	}
-	return h.checkMethod(m)
+	return h.CheckMethod(m)
 }
 
-// checkMethod returns why a call is invalid for any device.
-func (h *Hub) checkMethod(m hubdata.MethodCall) error {
+// CheckMethod returns why a call is invalid for any device.
+func (h *Hub) CheckMethod(m hubdata.MethodCall) error {
 	switch {
 	case !isMethodName(m.Name):
 		return h.ServiceError(CodeArgumentInvalid, "method name %q", m.Name)

@@ -134,7 +134,7 @@ func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
 		if u.Desired != nil {
 			doc["properties"] = Tree{"desired": t.Desired.change(u.Desired, true)}
 		}
-		if u.changesTags() {
+		if u.ChangesTags() {
 			doc["tags"] = u.Tags
 		}
 		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", doc)

@@ -86,7 +86,7 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 	h.touchDevice(id)
 	h.notifyCreatedLocked(id)
 	h.addEdgeModulesLocked(id, &r)
-	h.reconfigure()
+	h.plug.Changed()
 }
 
 // addEdgeModulesLocked adds the modules that each device with an edge gateway has.

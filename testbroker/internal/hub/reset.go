@@ -50,9 +50,7 @@ func (h *Hub) Reset() {
 	for _, c := range open {
 		<-c.Done
 	}
-	// These still change identities and twins, so they end before all else is cleared.
-	h.transfers.clear()
-	h.jobs.clear()
+	h.plug.Clear() // it still changes identities and twins, so it ends before all else is cleared
 
 	h.Faults.clear()
 	h.resetGateway()
@@ -60,7 +58,6 @@ func (h *Hub) Reset() {
 	h.calls.clear()
 	h.Files.Clear()
 	h.issuer.clear()
-	h.configurations.clear()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
 	}
@@ -69,8 +66,7 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
-	h.Records.Clear(tableMessages, tablePartitions, tableQueues, tableWaiting, tableFeedback, tableTwins,
-		TableConfigurations)
+	h.Records.Clear(tableMessages, tablePartitions, tableQueues, tableWaiting, tableFeedback, tableTwins)
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}

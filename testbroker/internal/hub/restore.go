@@ -14,7 +14,7 @@ func (h *Hub) Restore() error {
 	}
 	h.Notices(Feedback).Kick()              // the same
 	h.Records.Touch(files.TableAccount, "") // the first run has made the key
-	h.reconfigure()
+	h.plug.Changed()
 	h.Records.Start()
 	return nil
 }

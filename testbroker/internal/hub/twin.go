@@ -63,7 +63,7 @@ func (h *Hub) newTwin(id Identity) *TwinState {
 	return &TwinState{
 		id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
 		Tags:    newSection(now, maxTwinTags),
-		Version: 2, Etag: 1, requests: keep.History[*hubdata.TwinRequest]{Keep: h.keep},
+		Version: 2, Etag: 1, requests: keep.History[*hubdata.TwinRequest]{Keep: h.Keep},
 	}
 }
 
@@ -161,9 +161,9 @@ type TwinUpdate struct {
 	Etag          string // required ETag of the twin; empty or "*" = any
 }
 
-// changesTags reports whether the update writes tags. A patch of tags without members writes none,
+// ChangesTags reports whether the update writes tags. A patch of tags without members writes none,
 // whereas an empty patch of desired properties still makes a version.
-func (u TwinUpdate) changesTags() bool { return u.Tags != nil && (u.Replace || len(u.Tags) > 0) }
+func (u TwinUpdate) ChangesTags() bool { return u.Tags != nil && (u.Replace || len(u.Tags) > 0) }
 
 // Update changes a twin completely or not at all, and notifies the listeners.
 func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
@@ -171,10 +171,10 @@ func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
 	if err != nil {
 		return hubdata.Twin{}, err
 	}
-	if err := checkTree(u.Desired); err != nil {
+	if err := CheckTree(u.Desired); err != nil {
 		return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
 	}
-	if err := checkTree(u.Tags); err != nil {
+	if err := CheckTree(u.Tags); err != nil {
 		return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
 	}
 	if err := h.updateTwin(t, u); err != nil {
@@ -186,12 +186,12 @@ func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
 		changed.Detail, changed.Version = "desired", copied.DesiredVersion
 		h.Event(changed, nil)
 	}
-	if u.changesTags() {
+	if u.ChangesTags() {
 		changed.Detail, changed.Version = "tags", 0
 		h.Event(changed, nil)
 	}
 	h.announce(t)
-	h.reconfigure()
+	h.plug.Changed()
 	h.Changed.Wake()
 	h.Records.Saved()
 	return copied, nil
@@ -212,7 +212,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	if err != nil {
 		return h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
 	}
-	if u.Desired == nil && !u.changesTags() {
+	if u.Desired == nil && !u.ChangesTags() {
 		return nil
 	}
 	before := t.stateLocked()
@@ -241,7 +241,7 @@ func notification(patch Tree, now Section, replaced bool) []byte {
 func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err error) {
 	patch, err := ParseTree(body)
 	if err == nil {
-		err = checkTree(patch)
+		err = CheckTree(patch)
 	}
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
@@ -260,7 +260,7 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	before := t.stateLocked()
 	t.reportLocked(reported)
 	h.touchTwin(t)
-	h.reconfigure()
+	h.plug.Changed()
 	if t.apart == nil {
 		h.notifyReportedLocked(t, patch)
 		h.notifyDigitalTwinLocked(t, before)

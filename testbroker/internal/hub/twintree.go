@@ -63,8 +63,8 @@ func writeTree(t Tree) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// checkTree returns the first violation of the service's rules in a tree, at any depth.
-func checkTree(t Tree) error { return checkMembers(t, "", 0, false) }
+// CheckTree returns the first violation of the service's rules in a tree, at any depth.
+func CheckTree(t Tree) error { return checkMembers(t, "", 0, false) }
 
 // checkMembers checks an object. inArray: an array holds it, so a null in it deletes no member.
 func checkMembers(t Tree, path string, depth int, inArray bool) error {
@@ -204,11 +204,11 @@ func mergeTree(t Tree, s *stamp, patch Tree, at time.Time, version int64) {
 	}
 }
 
-func cloneTree(t Tree) Tree {
+func CloneTree(t Tree) Tree {
 	t = maps.Clone(t)
 	for key, v := range t {
 		if sub, ok := v.(Tree); ok {
-			t[key] = cloneTree(sub)
+			t[key] = CloneTree(sub)
 		}
 	}
 	return t
@@ -256,7 +256,7 @@ func (s Section) updated(patch Tree, replace bool, at time.Time) (Section, error
 	if patch == nil {
 		return s, nil
 	}
-	next := Section{cloneTree(s.Tree), s.Stamp.clone(), s.version + 1, s.limit}
+	next := Section{CloneTree(s.Tree), s.Stamp.clone(), s.version + 1, s.limit}
 	if replace {
 		next.Tree, next.Stamp = Tree{}, &stamp{members: make(map[string]*stamp)}
 	}

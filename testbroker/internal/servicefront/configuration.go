@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -57,9 +58,9 @@ type metrics struct {
 }
 
 // read converts a document to a configuration.
-func (d *configurationDocument) read(h *hub.Hub) (c hub.Configuration, err error) {
-	bad := func(code int, format string, args ...any) (hub.Configuration, error) {
-		return hub.Configuration{}, h.ServiceError(code, format, args...)
+func (d *configurationDocument) read(h *hub.Hub) (c backend.Configuration, err error) {
+	bad := func(code int, format string, args ...any) (backend.Configuration, error) {
+		return backend.Configuration{}, h.ServiceError(code, format, args...)
 	}
 	if err := hub.CheckID("configuration", d.ID); err != nil {
 		return bad(hub.CodeArgumentInvalid, "%v", err)
@@ -70,32 +71,32 @@ func (d *configurationDocument) read(h *hub.Hub) (c hub.Configuration, err error
 	if d.Priority < 0 {
 		return bad(hub.CodeArgumentInvalid, "priority %d, want 0 or more", d.Priority)
 	}
-	c = hub.Configuration{ID: d.ID, SchemaVersion: cmp.Or(d.SchemaVersion, "1.0"), Labels: d.Labels, Raw: d.Content,
+	c = backend.Configuration{ID: d.ID, SchemaVersion: cmp.Or(d.SchemaVersion, "1.0"), Labels: d.Labels, Raw: d.Content,
 		TargetCondition: d.TargetCondition, Priority: d.Priority, Metrics: d.Metrics.Queries}
-	if c.Content, err = hub.ParseContent(d.Content); err != nil {
-		return bad(hub.CodeConfigurationContent, "content: %v", err)
+	if c.Content, err = backend.ParseContent(d.Content); err != nil {
+		return bad(backend.CodeConfigurationContent, "content: %v", err)
 	}
 	c.Accepts = func(hub.Tree) bool { return false } // without a condition there is no target
 	if d.TargetCondition != "" {
 		target, err := query.ParseCondition(d.TargetCondition)
 		if err != nil {
-			return bad(hub.CodeConfigurationCondition, "targetCondition: %v", err)
+			return bad(backend.CodeConfigurationCondition, "targetCondition: %v", err)
 		}
 		c.Accepts, c.Modules = target.Accepts, target.From() == query.Modules
 		if target.From() == query.Jobs {
-			return bad(hub.CodeConfigurationCondition, "targetCondition: configurations are for devices and modules")
+			return bad(backend.CodeConfigurationCondition, "targetCondition: configurations are for devices and modules")
 		}
 	}
 	if c.Content.Module != nil && !c.Modules || c.Modules && (c.Content.Device != nil || c.Content.Modules != nil) {
-		return bad(hub.CodeConfigurationCondition,
+		return bad(backend.CodeConfigurationCondition,
 			"moduleContent goes with a targetCondition that begins with FROM devices.modules, and only with that")
 	}
 	if len(c.Metrics) > maxMetrics {
-		return bad(hub.CodeConfigurationMetrics, "%d metrics, at most %d are allowed", len(c.Metrics), maxMetrics)
+		return bad(backend.CodeConfigurationMetrics, "%d metrics, at most %d are allowed", len(c.Metrics), maxMetrics)
 	}
 	for name, text := range c.Metrics {
 		if err := checkMetric(text); err != nil {
-			return bad(hub.CodeConfigurationMetrics, "metric %.40q: %v", name, err)
+			return bad(backend.CodeConfigurationMetrics, "metric %.40q: %v", name, err)
 		}
 	}
 	return c, nil
@@ -107,7 +108,7 @@ func checkMetric(text string) error {
 }
 
 // configurationOf returns the document of a configuration, with the present results of its metrics.
-func configurationOf(h *hub.Hub, c *hub.Configuration) configurationDocument {
+func configurationOf(h *hub.Hub, c *backend.Configuration) configurationDocument {
 	when := func(text string) json.RawMessage { return json.RawMessage(strconv.Quote(text)) }
 	d := configurationDocument{ID: c.ID, SchemaVersion: c.SchemaVersion, Labels: c.Labels, Content: c.Raw,
 		TargetCondition: c.TargetCondition, Priority: c.Priority, ETag: c.ETag(),
@@ -124,7 +125,7 @@ func configurationOf(h *hub.Hub, c *hub.Configuration) configurationDocument {
 }
 
 // systemMetrics returns the queries of the metrics that each configuration has.
-func systemMetrics(c *hub.Configuration) map[string]string {
+func systemMetrics(c *backend.Configuration) map[string]string {
 	from, id := query.Devices, "configurations.[["+c.ID+"]].status"
 	if c.Modules {
 		from = query.Modules
@@ -136,11 +137,12 @@ func systemMetrics(c *hub.Configuration) map[string]string {
 	all := "SELECT " + name + " FROM " + string(from) + " WHERE is_defined(" + id + ")"
 	queries := map[string]string{
 		"targetedCount": all,
-		"appliedCount":  all + " AND " + id + " = '" + hub.ConfigurationApplied + "'",
+		"appliedCount":  all + " AND " + id + " = '" + backend.ConfigurationApplied + "'",
 	}
 	if c.Content.Modules != nil {
 		agent := "SELECT deviceId FROM devices.modules WHERE moduleId = '$edgeAgent' AND " + id +
-			" = '" + hub.ConfigurationApplied + "' AND properties.desired.$version = properties.reported.lastDesiredVersion" +
+			" = '" + backend.ConfigurationApplied +
+			"' AND properties.desired.$version = properties.reported.lastDesiredVersion" +
 			" AND properties.reported.lastDesiredStatus.code "
 		queries["reportedSuccessfulCount"] = agent + "= 200"
 		queries["reportedFailedCount"] = agent + "!= 200"
@@ -171,7 +173,7 @@ func countRows(h *hub.Hub, asked *query.Query) int {
 const maxRows = 100_000
 
 func getConfiguration(q *web.Request) (web.Answer, error) {
-	c, err := q.Hub.Configuration(q.Vars["configuration"])
+	c, err := backend.Of(q.Hub).Configuration(q.Vars["configuration"])
 	if err != nil {
 		return web.Answer{}, err
 	}
@@ -184,7 +186,7 @@ func listConfigurations(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, err
 	}
 	all := []configurationDocument{}
-	for _, c := range q.Hub.Configurations() {
+	for _, c := range backend.Of(q.Hub).Configurations() {
 		if len(all) == most {
 			break
 		}
@@ -210,7 +212,7 @@ func putConfiguration(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, err
 	}
 	etag, _ := ifMatch(q)
-	put, err := h.PutConfiguration(c, etag)
+	put, err := backend.Of(h).PutConfiguration(c, etag)
 	if err != nil {
 		return web.Answer{}, err
 	}
@@ -222,7 +224,7 @@ func deleteConfiguration(q *web.Request) (web.Answer, error) {
 	if !ok {
 		etag = "*"
 	}
-	return web.Answer{Status: http.StatusNoContent}, q.Hub.RemoveConfiguration(q.Vars["configuration"], etag)
+	return web.Answer{Status: http.StatusNoContent}, backend.Of(q.Hub).RemoveConfiguration(q.Vars["configuration"], etag)
 }
 
 // testQueries checks a condition and the queries of metrics without a configuration.
@@ -257,14 +259,14 @@ func applyContent(q *web.Request) (web.Answer, error) {
 	if err := q.ReadJSON(&raw); err != nil {
 		return web.Answer{}, err
 	}
-	content, err := hub.ParseContent(raw)
+	content, err := backend.ParseContent(raw)
 	if err != nil {
-		return web.Answer{}, q.Hub.ServiceError(hub.CodeConfigurationContent, "%v", err)
+		return web.Answer{}, q.Hub.ServiceError(backend.CodeConfigurationContent, "%v", err)
 	}
 	if !slices.ContainsFunc(contents, func(name string) bool { return raw[name] != nil }) {
-		return web.Answer{}, q.Hub.ServiceError(hub.CodeConfigurationContent, "no content; set one of %q", contents)
+		return web.Answer{}, q.Hub.ServiceError(backend.CodeConfigurationContent, "no content; set one of %q", contents)
 	}
-	return web.Answer{Status: http.StatusNoContent}, q.Hub.ApplyContent(q.ID.Device, content)
+	return web.Answer{Status: http.StatusNoContent}, backend.Of(q.Hub).ApplyContent(q.ID.Device, content)
 }
 
 // contents are the members of a content for a device.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -13,7 +14,7 @@ func jobKey(number uint64) string { return fmt.Sprintf("%020d", number) }
 
 // deviceJobs returns the members of the collection devices.jobs.
 func deviceJobs(h *hub.Hub) listing {
-	all := h.DeviceJobs()
+	all := backend.Of(h).DeviceJobs()
 	list := listing{keys: make([]string, len(all)), document: func(i int) hub.Tree { return deviceJobOf(&all[i]) }}
 	for i := range all {
 		list.keys[i] = jobKey(all[i].Job.Number) + "/" + all[i].ID.String()
@@ -23,7 +24,7 @@ func deviceJobs(h *hub.Hub) listing {
 
 // deviceJobOf returns the document of a job for one device. It consists of JSON values as package
 // query takes them.
-func deviceJobOf(d *hub.DeviceJob) hub.Tree {
+func deviceJobOf(d *backend.DeviceJob) hub.Tree {
 	doc := hub.Tree{"deviceId": d.ID.Device, "jobId": d.Job.ID, "jobType": d.Job.Kind, "status": d.Status,
 		"createdDateTimeUtc": timeText(d.Created), "lastUpdatedDateTimeUtc": timeText(d.Created)}
 	if d.ID.Module != "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -46,7 +47,7 @@ func patchDigitalTwin(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, bad
 	}
 	etag, _ := ifMatch(q)
-	if err := q.Hub.WriteSettings(q.ID, settings, etag); err != nil {
+	if err := backend.Of(q.Hub).WriteSettings(q.ID, settings, etag); err != nil {
 		return web.Answer{}, err
 	}
 	header := http.Header{"Location": {"https://" + q.Hub.Host + q.Path()}}

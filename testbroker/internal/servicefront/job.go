@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -74,11 +75,12 @@ type jobStatistics struct {
 }
 
 // read converts a request to a job.
-func (d *jobRequest) read(h *hub.Hub) (r hub.JobRequest, err error) {
-	bad := func(format string, args ...any) (hub.JobRequest, error) {
-		return hub.JobRequest{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
+func (d *jobRequest) read(h *hub.Hub) (r backend.JobRequest, err error) {
+	bad := func(format string, args ...any) (backend.JobRequest, error) {
+		return backend.JobRequest{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
 	}
-	r = hub.JobRequest{ID: d.JobID, Condition: d.QueryCondition, Limit: defaultJobSeconds * time.Second, Start: h.Now()}
+	r = backend.JobRequest{ID: d.JobID, Condition: d.QueryCondition, Limit: defaultJobSeconds * time.Second,
+		Start: h.Now()}
 	target, err := query.ParseCondition(d.QueryCondition)
 	if err != nil {
 		return bad("queryCondition: %v", err)
@@ -146,13 +148,13 @@ func targets(h *hub.Hub, condition *query.Query) []hub.Identity {
 }
 
 // jobOf returns the document of a job.
-func jobOf(j *hub.Job) jobDocument {
+func jobOf(j *backend.Job) jobDocument {
 	d := jobDocument{JobID: j.ID, QueryCondition: j.Condition, CreatedTime: timeText(j.Created),
 		StartTime: timeText(j.Start), MaxExecutionTimeInSeconds: int(j.Limit / time.Second), Type: j.Kind, Status: j.Status,
 		FailureReason: j.Reason,
-		DeviceJobStatistics: jobStatistics{FailedCount: j.Devices[hub.DeviceJobFailed],
-			SucceededCount: j.Devices[hub.DeviceJobCompleted], RunningCount: j.Devices[hub.DeviceJobRunning],
-			PendingCount: j.Devices[hub.DeviceJobPending]},
+		DeviceJobStatistics: jobStatistics{FailedCount: j.Devices[backend.DeviceJobFailed],
+			SucceededCount: j.Devices[backend.DeviceJobCompleted], RunningCount: j.Devices[backend.DeviceJobRunning],
+			PendingCount: j.Devices[backend.DeviceJobPending]},
 	}
 	for _, n := range j.Devices {
 		d.DeviceJobStatistics.DeviceCount += n
@@ -186,14 +188,18 @@ func putJob(q *web.Request) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	return jobAnswer(h.ScheduleJob(r))
+	return jobAnswer(backend.Of(h).ScheduleJob(r))
 }
 
-func getJob(q *web.Request) (web.Answer, error) { return jobAnswer(q.Hub.Job(q.Vars["job"])) }
+func getJob(q *web.Request) (web.Answer, error) {
+	return jobAnswer(backend.Of(q.Hub).Job(q.Vars["job"]))
+}
 
-func cancelJob(q *web.Request) (web.Answer, error) { return jobAnswer(q.Hub.CancelJob(q.Vars["job"])) }
+func cancelJob(q *web.Request) (web.Answer, error) {
+	return jobAnswer(backend.Of(q.Hub).CancelJob(q.Vars["job"]))
+}
 
-func jobAnswer(j hub.Job, err error) (web.Answer, error) {
+func jobAnswer(j backend.Job, err error) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
@@ -208,7 +214,7 @@ func queryJobs(q *web.Request) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	all := q.Hub.Jobs()
+	all := backend.Of(q.Hub).Jobs()
 	keys := make([]string, len(all))
 	for i := range all {
 		keys[i] = jobKey(all[i].Number)

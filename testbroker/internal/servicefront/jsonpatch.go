@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -26,11 +27,11 @@ type patchStep struct {
 }
 
 // patchSettings converts a JSON patch of a digital twin to settings of its desired properties.
-func patchSettings(all []patchStep, desired hub.Tree) ([]hub.Setting, *web.Error) {
+func patchSettings(all []patchStep, desired hub.Tree) ([]backend.Setting, *web.Error) {
 	if len(all) == 0 || len(all) > maxPatchSteps {
 		return nil, web.Errorf(codePatch, "%d operations, want 1 to %d", len(all), maxPatchSteps)
 	}
-	var settings []hub.Setting
+	var settings []backend.Setting
 	for i, step := range all {
 		path, bad := step.pointer(i)
 		if bad != nil {
@@ -47,7 +48,7 @@ func patchSettings(all []patchStep, desired hub.Tree) ([]hub.Setting, *web.Error
 			if !has(desired, path) {
 				return nil, web.Errorf(codePatchPath, "operation %d: nothing is desired at %.100q", i, step.Path)
 			}
-			settings = append(settings, hub.Setting{Path: path})
+			settings = append(settings, backend.Setting{Path: path})
 		default:
 			return nil, web.Errorf(codePatch, "operation %d: op %.40q, want add, replace or remove", i, step.Op)
 		}
@@ -84,18 +85,18 @@ func (s *patchStep) pointer(i int) ([]string, *web.Error) {
 
 // added returns the settings that write a value. An object with the member $metadata is a
 // component.
-func added(path []string, value any, desired hub.Tree) []hub.Setting {
-	marker := hub.Setting{Path: []string{path[0], hub.ComponentMarker}, Value: "c"}
+func added(path []string, value any, desired hub.Tree) []backend.Setting {
+	marker := backend.Setting{Path: []string{path[0], hub.ComponentMarker}, Value: "c"}
 	if len(path) > 1 {
-		return []hub.Setting{marker, {Path: path, Value: value}}
+		return []backend.Setting{marker, {Path: path, Value: value}}
 	}
 	object, ok := value.(hub.Tree)
 	_, meta := object["$metadata"]
 	if !ok || !meta && !hub.IsComponent(desired[path[0]]) {
-		return []hub.Setting{{Path: path, Value: value}}
+		return []backend.Setting{{Path: path, Value: value}}
 	}
 	delete(object, "$metadata")
-	return []hub.Setting{{Path: path, Value: object}, marker}
+	return []backend.Setting{{Path: path, Value: object}, marker}
 }
 
 // has reports whether a tree has a value at a path.

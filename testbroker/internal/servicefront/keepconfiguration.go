@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -19,9 +20,9 @@ type configurationRecord struct {
 
 // AddTables adds the tables of what only back ends write. It is called before the hub's Restore.
 func AddTables(h *hub.Hub) {
-	h.Records.Add(hub.TableConfigurations,
+	h.Records.Add(backend.TableConfigurations,
 		func(id string) []byte {
-			c, err := h.Configuration(id)
+			c, err := backend.Of(h).Configuration(id)
 			if err != nil {
 				return nil // it was removed
 			}
@@ -51,6 +52,6 @@ func restoreConfiguration(h *hub.Hub, id string, record []byte) error {
 		return errors.New("it is that of another configuration")
 	}
 	c.Created, c.Updated, c.Changes = r.Created, r.Updated, r.Changes
-	h.RestoreConfiguration(c)
+	backend.Of(h).RestoreConfiguration(c)
 	return nil
 }

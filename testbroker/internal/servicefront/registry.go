@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -295,7 +296,7 @@ func putIdentity(q *web.Request) (web.Answer, error) {
 }
 
 func createIdentity(h *hub.Hub, id hub.Identity, r hub.Registration) error {
-	err := h.Register(id, r, hub.MaxModules)
+	err := h.Register(id, r, backend.MaxModules)
 	switch {
 	case !errors.Is(err, hub.ErrIdentityExists):
 		return err

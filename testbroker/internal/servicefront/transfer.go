@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -71,7 +72,7 @@ type transferDocument struct {
 	FailureReason             string `json:"failureReason,omitempty"`
 }
 
-func transferOf(t *hub.Transfer) transferDocument {
+func transferOf(t *backend.Transfer) transferDocument {
 	d := transferDocument{JobID: t.ID, Type: t.Kind, Status: t.Status, Progress: t.Progress,
 		StartTimeUTC: timeText(t.Started), InputBlobContainerURI: t.Input, InputBlobName: t.InputBlob,
 		OutputBlobContainerURI: t.Output, OutputBlobName: t.OutputBlob, ExcludeKeysInExport: t.ExcludeKeys,
@@ -98,7 +99,7 @@ func createTransfer(q *web.Request) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	t, err := h.StartTransfer(r)
+	t, err := backend.Of(h).StartTransfer(r)
 	if err != nil {
 		return web.Answer{}, err
 	}
@@ -106,9 +107,9 @@ func createTransfer(q *web.Request) (web.Answer, error) {
 }
 
 // read checks a request, and returns what it asks for.
-func (d *transferRequest) read(q *web.Request) (r hub.TransferRequest, err error) {
+func (d *transferRequest) read(q *web.Request) (r backend.TransferRequest, err error) {
 	h := q.Hub
-	r = hub.TransferRequest{ExcludeKeys: d.ExcludeKeysInExport, Authentication: keyBased}
+	r = backend.TransferRequest{ExcludeKeys: d.ExcludeKeysInExport, Authentication: keyBased}
 	switch kind := d.StorageAuthenticationType; {
 	case strings.EqualFold(kind, identityBased):
 		r.Authentication = identityBased
@@ -177,7 +178,7 @@ func placeOf(q *web.Request, field, uri, blob, authentication, right string) (p 
 }
 
 func listTransfers(q *web.Request) (web.Answer, error) {
-	all := q.Hub.Transfers()
+	all := backend.Of(q.Hub).Transfers()
 	documents := make([]transferDocument, len(all))
 	for i := range all {
 		documents[i] = transferOf(&all[i])
@@ -186,7 +187,7 @@ func listTransfers(q *web.Request) (web.Answer, error) {
 }
 
 func getTransfer(q *web.Request) (web.Answer, error) {
-	t, err := q.Hub.Transfer(q.Vars["job"])
+	t, err := backend.Of(q.Hub).Transfer(q.Vars["job"])
 	if err != nil {
 		return web.Answer{}, err
 	}
@@ -194,5 +195,5 @@ func getTransfer(q *web.Request) (web.Answer, error) {
 }
 
 func cancelTransfer(q *web.Request) (web.Answer, error) {
-	return web.Answer{Status: http.StatusNoContent}, q.Hub.CancelTransfer(q.Vars["job"])
+	return web.Answer{Status: http.StatusNoContent}, backend.Of(q.Hub).CancelTransfer(q.Vars["job"])
 }

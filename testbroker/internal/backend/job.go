@@ -1,4 +1,4 @@
-package hub
+package backend
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // The limits of jobs: those that have not ended, and the devices of one job that are served at a
@@ -55,14 +56,14 @@ var (
 // A JobRequest is what a job does, and when.
 type JobRequest struct {
 	ID        string
-	Kind      string              // its type in the API
-	Condition string              // as sent
-	Method    *hubdata.MethodCall // either this
-	Update    *TwinUpdate         // or this
-	Raw       any                 // the method or the update as sent
-	Start     time.Time           // not after now: at once
-	Limit     time.Duration       // from the start on
-	Targets   func() []Identity   // evaluated at the start
+	Kind      string                // its type in the API
+	Condition string                // as sent
+	Method    *hubdata.MethodCall   // either this
+	Update    *hub.TwinUpdate       // or this
+	Raw       any                   // the method or the update as sent
+	Start     time.Time             // not after now: at once
+	Limit     time.Duration         // from the start on
+	Targets   func() []hub.Identity // evaluated at the start
 }
 
 // A Job is the state of a job.
@@ -77,7 +78,7 @@ type Job struct {
 // A DeviceJob is the state of a job for one device or module.
 type DeviceJob struct {
 	Job                     *Job // its request and number only
-	ID                      Identity
+	ID                      hub.Identity
 	Status                  string
 	Created, Started, Ended time.Time
 	Result                  *hubdata.MethodResult
@@ -102,7 +103,7 @@ type job struct {
 }
 
 // ScheduleJob adds a job. It runs in its own goroutine.
-func (h *Hub) ScheduleJob(r JobRequest) (Job, error) {
+func (h *State) ScheduleJob(r JobRequest) (Job, error) {
 	if err := h.checkJob(&r); err != nil {
 		return Job{}, err
 	}
@@ -117,9 +118,9 @@ func (h *Hub) ScheduleJob(r JobRequest) (Job, error) {
 		return Job{}, err
 	}
 	if !h.Enter() { // Close cancels the jobs that it finds
-		cancel(ErrClosed)
+		cancel(hub.ErrClosed)
 		close(j.done)
-		return Job{}, ErrClosed
+		return Job{}, hub.ErrClosed
 	}
 	state := h.jobs.view(j)
 	go h.runJob(ctx, j)
@@ -127,29 +128,30 @@ func (h *Hub) ScheduleJob(r JobRequest) (Job, error) {
 }
 
 // checkJob returns why no device can serve a job.
-func (h *Hub) checkJob(r *JobRequest) error {
-	if err := CheckID("job", r.ID); err != nil {
-		return h.ServiceError(CodeArgumentInvalid, "%v", err)
+func (h *State) checkJob(r *JobRequest) error {
+	if err := hub.CheckID("job", r.ID); err != nil {
+		return h.ServiceError(hub.CodeArgumentInvalid, "%v", err)
 	}
-	if !writable(r.Start) {
-		return h.ServiceError(CodeArgumentInvalid, "startTime in the year %d, 1 to 9999 are allowed", r.Start.UTC().Year())
+	if !hub.Writable(r.Start) {
+		return h.ServiceError(hub.CodeArgumentInvalid, "startTime in the year %d, 1 to 9999 are allowed",
+			r.Start.UTC().Year())
 	}
 	if r.Update == nil {
-		return h.checkMethod(*r.Method)
+		return h.CheckMethod(*r.Method)
 	}
-	if r.Update.Desired == nil && !r.Update.changesTags() {
-		return h.ServiceError(CodeArgumentInvalid, "updateTwin changes nothing; give tags or properties.desired")
+	if r.Update.Desired == nil && !r.Update.ChangesTags() {
+		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin changes nothing; give tags or properties.desired")
 	}
-	if err := checkTree(r.Update.Desired); err != nil {
-		return h.ServiceError(CodeArgumentInvalid, "updateTwin.properties.desired: %v", err)
+	if err := hub.CheckTree(r.Update.Desired); err != nil {
+		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin.properties.desired: %v", err)
 	}
-	if err := checkTree(r.Update.Tags); err != nil {
-		return h.ServiceError(CodeArgumentInvalid, "updateTwin.tags: %v", err)
+	if err := hub.CheckTree(r.Update.Tags); err != nil {
+		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin.tags: %v", err)
 	}
 	return nil
 }
 
-func (h *Hub) addJob(j *job) error {
+func (h *State) addJob(j *job) error {
 	s := &h.jobs
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +175,7 @@ func (h *Hub) addJob(j *job) error {
 
 // CancelJob cancels a job that has not ended. Devices that are served meanwhile may still be
 // changed.
-func (h *Hub) CancelJob(id string) (Job, error) {
+func (h *State) CancelJob(id string) (Job, error) {
 	j, err := h.job(id)
 	if err != nil {
 		return Job{}, err
@@ -186,7 +188,7 @@ func (h *Hub) CancelJob(id string) (Job, error) {
 }
 
 // Job returns the state of a job.
-func (h *Hub) Job(id string) (Job, error) {
+func (h *State) Job(id string) (Job, error) {
 	j, err := h.job(id)
 	if err != nil {
 		return Job{}, err
@@ -194,7 +196,7 @@ func (h *Hub) Job(id string) (Job, error) {
 	return h.jobs.view(j), nil
 }
 
-func (h *Hub) job(id string) (*job, error) {
+func (h *State) job(id string) (*job, error) {
 	s := &h.jobs
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +208,7 @@ func (h *Hub) job(id string) (*job, error) {
 }
 
 // Jobs returns the states of all jobs, the oldest first.
-func (h *Hub) Jobs() []Job {
+func (h *State) Jobs() []Job {
 	s := &h.jobs
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +220,7 @@ func (h *Hub) Jobs() []Job {
 }
 
 // DeviceJobs returns the states of all jobs for all devices, in the order of the jobs and devices.
-func (h *Hub) DeviceJobs() []DeviceJob {
+func (h *State) DeviceJobs() []DeviceJob {
 	s := &h.jobs
 	s.mu.Lock()
 	defer s.mu.Unlock()

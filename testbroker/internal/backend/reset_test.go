@@ -1,4 +1,4 @@
-package hub
+package backend
 
 import (
 	"context"
@@ -9,17 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // An import and a job change the hub until they end. Nothing of that is left after a reset.
 func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
-	changes := func(h *Hub) {
+	changes := func(h *State) {
 		if err := h.RemoveDevice("d"); err != nil {
 			t.Error(err)
 		}
 	}
-	for name, start := range map[string]func(h *Hub, ending <-chan struct{}) error{
-		"import": func(h *Hub, ending <-chan struct{}) error {
+	for name, start := range map[string]func(h *State, ending <-chan struct{}) error{
+		"import": func(h *State, ending <-chan struct{}) error {
 			_, err := h.StartTransfer(TransferRequest{Run: func(context.Context, func(int, int)) error {
 				<-ending
 				changes(h)
@@ -27,9 +28,9 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 			}})
 			return err
 		},
-		"job": func(h *Hub, ending <-chan struct{}) error {
-			update := &TwinUpdate{Tags: Tree{"a": true}}
-			_, err := h.ScheduleJob(JobRequest{ID: "j", Update: update, Limit: time.Hour, Targets: func() []Identity {
+		"job": func(h *State, ending <-chan struct{}) error {
+			update := &hub.TwinUpdate{Tags: hub.Tree{"a": true}}
+			_, err := h.ScheduleJob(JobRequest{ID: "j", Update: update, Limit: time.Hour, Targets: func() []hub.Identity {
 				<-ending
 				changes(h)
 				return nil
@@ -39,11 +40,10 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, err := New(&Options{Events: hubdata.EventOptions{Partitions: 1,
+				h := newState(t, &hub.Options{Events: hubdata.EventOptions{Partitions: 1,
 					Sources: []hubdata.EventSource{hubdata.DeviceLifecycleEvents}}})
-				require.NoError(t, err)
 				defer h.Close()
-				_, err = h.AddDevice("d")
+				_, err := h.AddDevice("d")
 				require.NoError(t, err)
 				ending := make(chan struct{})
 				require.NoError(t, start(h, ending))

@@ -1,10 +1,12 @@
-package hub
+package backend
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // A ConfigurationContent is what a configuration writes. At most one of the fields is set.
@@ -32,13 +34,13 @@ const (
 )
 
 // ParseContent parses a content as back ends send it.
-func ParseContent(raw Tree) (c ConfigurationContent, err error) {
+func ParseContent(raw hub.Tree) (c ConfigurationContent, err error) {
 	var used []string
 	for _, name := range []string{deviceContent, moduleContent, modulesContent} {
 		if raw[name] == nil {
 			continue
 		}
-		part, ok := raw[name].(Tree)
+		part, ok := raw[name].(hub.Tree)
 		if !ok {
 			return c, fmt.Errorf("%s must be an object", name)
 		}
@@ -61,14 +63,14 @@ func ParseContent(raw Tree) (c ConfigurationContent, err error) {
 	return c, nil
 }
 
-func parseModules(raw Tree) (map[string][]Setting, error) {
+func parseModules(raw hub.Tree) (map[string][]Setting, error) {
 	all := make(map[string][]Setting)
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		if err := CheckID("module", name); err != nil {
+		if err := hub.CheckID("module", name); err != nil {
 			return nil, fmt.Errorf("%s: %w", modulesContent, err)
 		}
 		at := modulesContent + "." + name
-		part, ok := raw[name].(Tree)
+		part, ok := raw[name].(hub.Tree)
 		if !ok {
 			return nil, fmt.Errorf("%s must be an object", at)
 		}
@@ -81,7 +83,7 @@ func parseModules(raw Tree) (map[string][]Setting, error) {
 }
 
 // parseSettings parses settings. They come in the order of their names, so shorter paths first.
-func parseSettings(at string, raw Tree) ([]Setting, error) {
+func parseSettings(at string, raw hub.Tree) ([]Setting, error) {
 	all := []Setting{}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		rest, ok := strings.CutPrefix(name, settingRoot)
@@ -91,13 +93,13 @@ func parseSettings(at string, raw Tree) ([]Setting, error) {
 		s := Setting{Value: withoutNulls(raw[name])}
 		if rest != "" {
 			s.Path = strings.Split(rest[1:], ".")
-		} else if _, ok := s.Value.(Tree); !ok {
+		} else if _, ok := s.Value.(hub.Tree); !ok {
 			return nil, fmt.Errorf("%s: %s must be an object", at, settingRoot)
 		}
 		if slices.Contains(s.Path, "") {
 			return nil, fmt.Errorf("%s: %.100q has an empty segment", at, name)
 		}
-		if err := checkTree(s.tree()); err != nil {
+		if err := hub.CheckTree(s.tree()); err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 		all = append(all, s)
@@ -107,11 +109,11 @@ func parseSettings(at string, raw Tree) ([]Setting, error) {
 
 // withoutNulls returns a value without members that are null, because a twin has none.
 func withoutNulls(v any) any {
-	t, ok := v.(Tree)
+	t, ok := v.(hub.Tree)
 	if !ok {
 		return v
 	}
-	out := make(Tree, len(t))
+	out := make(hub.Tree, len(t))
 	for key, member := range t {
 		if member != nil {
 			out[key] = withoutNulls(member)
@@ -121,17 +123,17 @@ func withoutNulls(v any) any {
 }
 
 // tree returns the setting alone as a tree.
-func (s Setting) tree() Tree {
-	t := Tree{}
+func (s Setting) tree() hub.Tree {
+	t := hub.Tree{}
 	s.write(t)
 	if len(s.Path) == 0 {
-		t, _ = s.Value.(Tree)
+		t, _ = s.Value.(hub.Tree)
 	}
 	return t
 }
 
 // write writes the setting into a tree. The path is not empty.
-func (s Setting) write(t Tree) {
+func (s Setting) write(t hub.Tree) {
 	for i, name := range s.Path {
 		if i == len(s.Path)-1 {
 			if s.Value == nil {
@@ -141,9 +143,9 @@ func (s Setting) write(t Tree) {
 			}
 			return
 		}
-		next, ok := t[name].(Tree)
+		next, ok := t[name].(hub.Tree)
 		if !ok {
-			next = Tree{}
+			next = hub.Tree{}
 			t[name] = next
 		}
 		t = next
@@ -151,15 +153,15 @@ func (s Setting) write(t Tree) {
 }
 
 // written returns a tree with settings written into it, one after the other.
-func written(t Tree, all []Setting) Tree {
-	t = cloneTree(t)
+func written(t hub.Tree, all []Setting) hub.Tree {
+	t = hub.CloneTree(t)
 	for _, s := range all {
 		if len(s.Path) == 0 {
-			t, _ = s.Value.(Tree)
-			t = cloneTree(t)
+			t, _ = s.Value.(hub.Tree)
+			t = hub.CloneTree(t)
 			continue
 		}
-		if v, ok := withoutNulls(s.Value).(Tree); ok { // a copy: later settings may write below it
+		if v, ok := withoutNulls(s.Value).(hub.Tree); ok { // a copy: later settings may write below it
 			s.Value = v
 		}
 		s.write(t)

@@ -1,4 +1,4 @@
-package hub
+package backend
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // The limits and delays of configurations. The number is that of the service's larger tiers. The
@@ -39,7 +41,7 @@ type Configuration struct {
 	ID              string
 	SchemaVersion   string
 	Labels          map[string]string
-	Raw             Tree // the content as sent
+	Raw             hub.Tree // the content as sent
 	Content         ConfigurationContent
 	TargetCondition string
 	Priority        int
@@ -50,7 +52,7 @@ type Configuration struct {
 
 	// Accepts reports whether a twin, as back ends see it, fulfils the condition. Modules: it is asked
 	// about modules, not about devices.
-	Accepts func(Tree) bool
+	Accepts func(hub.Tree) bool
 	Modules bool
 }
 
@@ -61,8 +63,8 @@ type configurations struct {
 	mu      sync.Mutex // guards the fields below; taken last, and held only shortly
 	all     map[string]*Configuration
 	changes uint64
-	states  map[Identity]map[string]string // by identity and configuration
-	pending bool                           // a timer will apply the configurations
+	states  map[hub.Identity]map[string]string // by identity and configuration
+	pending bool                               // a timer will apply the configurations
 }
 
 func (s *configurations) init() {
@@ -73,7 +75,7 @@ func (s *configurations) init() {
 const TableConfigurations = "configurations"
 
 // RestoreConfiguration adds a configuration of an earlier run.
-func (h *Hub) RestoreConfiguration(c Configuration) {
+func (h *State) RestoreConfiguration(c Configuration) {
 	s := &h.configurations
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,9 +84,9 @@ func (h *Hub) RestoreConfiguration(c Configuration) {
 
 // PutConfiguration adds a configuration, or if an ETag is given changes the one with that ETag; "*"
 // is any.
-func (h *Hub) PutConfiguration(c Configuration, etag string) (*Configuration, error) {
+func (h *State) PutConfiguration(c Configuration, etag string) (*Configuration, error) {
 	s := &h.configurations
-	defer h.reconfigure()
+	defer h.Changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.all[c.ID]
@@ -97,7 +99,7 @@ func (h *Hub) PutConfiguration(c Configuration, etag string) (*Configuration, er
 	case old != nil && etag == "":
 		return nil, h.ServiceError(codeConfigurationExists, "configuration %s exists; name its etag", c.ID)
 	case old != nil && etag != "*" && etag != old.ETag():
-		return nil, h.ServiceError(CodePreconditionFailed, "the etag of configuration %s is another", c.ID)
+		return nil, h.ServiceError(hub.CodePreconditionFailed, "the etag of configuration %s is another", c.ID)
 	case old != nil && len(c.Raw) > 0 && !reflect.DeepEqual(c.Content, old.Content):
 		return nil, h.ServiceError(codeConfigurationImmutable,
 			"the content of configuration %s cannot change; add another configuration", c.ID)
@@ -115,10 +117,10 @@ func (h *Hub) PutConfiguration(c Configuration, etag string) (*Configuration, er
 }
 
 // ETag returns the ETag. Every change of the configuration changes it.
-func (c *Configuration) ETag() string { return EtagOf(c.Changes) }
+func (c *Configuration) ETag() string { return hub.EtagOf(c.Changes) }
 
 // Configuration returns a configuration.
-func (h *Hub) Configuration(id string) (*Configuration, error) {
+func (h *State) Configuration(id string) (*Configuration, error) {
 	s := &h.configurations
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +131,7 @@ func (h *Hub) Configuration(id string) (*Configuration, error) {
 }
 
 // Configurations returns the configurations by id.
-func (h *Hub) Configurations() []*Configuration {
+func (h *State) Configurations() []*Configuration {
 	s := &h.configurations
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,17 +139,17 @@ func (h *Hub) Configurations() []*Configuration {
 }
 
 // RemoveConfiguration removes a configuration with an ETag; "*" is any. Twins keep what it wrote.
-func (h *Hub) RemoveConfiguration(id, etag string) error {
+func (h *State) RemoveConfiguration(id, etag string) error {
 	c, err := h.Configuration(id)
 	if err != nil {
 		return err
 	}
 	s := &h.configurations
-	defer h.reconfigure()
+	defer h.Changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if etag != "*" && etag != c.ETag() || s.all[id] != c {
-		return h.ServiceError(CodePreconditionFailed, "the etag of configuration %s is another", id)
+		return h.ServiceError(hub.CodePreconditionFailed, "the etag of configuration %s is another", id)
 	}
 	delete(s.all, id)
 	h.Records.Touch(TableConfigurations, id)
@@ -156,7 +158,7 @@ func (h *Hub) RemoveConfiguration(id, etag string) error {
 
 // ConfigurationStates returns the states of the configurations on a twin, by configuration. The
 // caller does not change the map.
-func (h *Hub) ConfigurationStates(id Identity) map[string]string {
+func (h *State) ConfigurationStates(id hub.Identity) map[string]string {
 	s := &h.configurations
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-package hub
+package backend
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // maxTransfers is how many imports and exports the hub remembers.
@@ -53,7 +55,7 @@ type transfer struct {
 }
 
 // StartTransfer begins an import or export. One runs at a time.
-func (h *Hub) StartTransfer(r TransferRequest) (Transfer, error) {
+func (h *State) StartTransfer(r TransferRequest) (Transfer, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	t := &transfer{cancel: cancel, done: make(chan struct{})}
 	t.TransferRequest, t.ID, t.Started, t.Status = r, newTransferID(), h.Now(), TransferEnqueued
@@ -64,10 +66,10 @@ func (h *Hub) StartTransfer(r TransferRequest) (Transfer, error) {
 	}
 	state := t.Transfer
 	if !h.Enter() { // Close cancels the transfers that it finds
-		cancel(ErrClosed)
-		s.end(t, ErrClosed, h.Now())
+		cancel(hub.ErrClosed)
+		s.end(t, hub.ErrClosed, h.Now())
 		close(t.done)
-		return Transfer{}, ErrClosed
+		return Transfer{}, hub.ErrClosed
 	}
 	go h.runTransfer(ctx, t)
 	return state, nil
@@ -95,11 +97,11 @@ func (s *transfers) add(t *transfer) bool {
 }
 
 // runTransfer is the goroutine of an import or export.
-func (h *Hub) runTransfer(ctx context.Context, t *transfer) {
+func (h *State) runTransfer(ctx context.Context, t *transfer) {
 	defer h.Wg.Done()
 	defer close(t.done)
 	defer t.cancel(nil)
-	defer h.Changed.Wake()
+	defer h.Hub.Changed.Wake()
 	s := &h.transfers
 	s.note(func() { t.Status = JobRunning })
 	err := t.Run(ctx, func(done, all int) { s.note(func() { t.Progress = done * 100 / max(all, 1) }) })
@@ -117,7 +119,7 @@ func (s *transfers) end(t *transfer, err error, now time.Time) {
 		switch t.Ended = now; {
 		case err == nil:
 			t.Status, t.Progress = JobCompleted, 100
-		case errors.Is(err, errJobCancelled), errors.Is(err, ErrClosed):
+		case errors.Is(err, errJobCancelled), errors.Is(err, hub.ErrClosed):
 			t.Status, t.Reason = JobCancelled, err.Error()
 		default:
 			t.Status, t.Reason = JobFailed, err.Error()
@@ -133,7 +135,7 @@ func (s *transfers) note(change func()) {
 }
 
 // Transfers returns the states of the newest imports and exports, the oldest first.
-func (h *Hub) Transfers() []Transfer {
+func (h *State) Transfers() []Transfer {
 	s := &h.transfers
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +147,7 @@ func (h *Hub) Transfers() []Transfer {
 }
 
 // Transfer returns the state of an import or export.
-func (h *Hub) Transfer(id string) (Transfer, error) {
+func (h *State) Transfer(id string) (Transfer, error) {
 	all := h.Transfers()
 	i := slices.IndexFunc(all, func(t Transfer) bool { return t.ID == id })
 	if i < 0 {
@@ -156,7 +158,7 @@ func (h *Hub) Transfer(id string) (Transfer, error) {
 
 // CancelTransfer cancels an import or export, and waits until it has ended. Identities that it has
 // changed before stay so. An ended one stays as it is.
-func (h *Hub) CancelTransfer(id string) error {
+func (h *State) CancelTransfer(id string) error {
 	if _, err := h.Transfer(id); err != nil {
 		return err
 	}

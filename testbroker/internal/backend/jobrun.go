@@ -1,4 +1,4 @@
-package hub
+package backend
 
 import (
 	"context"
@@ -6,14 +6,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // runJob is the goroutine of a job.
-func (h *Hub) runJob(ctx context.Context, j *job) {
+func (h *State) runJob(ctx context.Context, j *job) {
 	defer h.Wg.Done()
 	defer close(j.done)
 	defer j.cancel(nil)
-	defer h.Changed.Wake()
+	defer h.Hub.Changed.Wake()
 	defer h.jobs.forget()
 	if err := pause(ctx, j.Start.Sub(h.Now())); err != nil {
 		h.endJob(j, err)
@@ -51,7 +53,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // startJob finds the devices of a job.
-func (h *Hub) startJob(j *job) []*DeviceJob {
+func (h *State) startJob(j *job) []*DeviceJob {
 	targets, now := j.Targets(), h.Now()
 	s := &h.jobs
 	s.mu.Lock()
@@ -69,7 +71,7 @@ func (h *Hub) startJob(j *job) []*DeviceJob {
 }
 
 // endJob records the end of a job. cause says why it ended before all devices had been served.
-func (h *Hub) endJob(j *job, cause error) {
+func (h *State) endJob(j *job, cause error) {
 	switch {
 	case cause == nil:
 		h.jobs.end(j, JobCompleted, "", h.Now())
@@ -81,7 +83,7 @@ func (h *Hub) endJob(j *job, cause error) {
 }
 
 // serveDevice does what a job does for one device.
-func (h *Hub) serveDevice(ctx context.Context, j *job, d *DeviceJob) {
+func (h *State) serveDevice(ctx context.Context, j *job, d *DeviceJob) {
 	if ctx.Err() == nil {
 		h.jobs.note(func() { d.Status, d.Started = DeviceJobRunning, h.Now() })
 	}
@@ -100,7 +102,7 @@ func (h *Hub) serveDevice(ctx context.Context, j *job, d *DeviceJob) {
 	switch {
 	case errors.Is(result.Err, errJobTime):
 		result.Status, result.Err = DeviceJobFailed, h.ServiceError(codeJobTimeout, "%v", errJobTime)
-	case errors.Is(result.Err, errJobCancelled), errors.Is(result.Err, ErrClosed):
+	case errors.Is(result.Err, errJobCancelled), errors.Is(result.Err, hub.ErrClosed):
 		result.Status, result.Err = DeviceJobCanceled, h.ServiceError(codeJobTerminated, "%v", result.Err)
 	case result.Err != nil:
 		result.Status = DeviceJobFailed

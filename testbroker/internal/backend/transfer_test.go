@@ -1,4 +1,4 @@
-package hub
+package backend
 
 import (
 	"context"
@@ -11,7 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
+
+func newState(t *testing.T, o *hub.Options) *State {
+	h, err := hub.New(o)
+	require.NoError(t, err)
+	return New(h, nil)
+}
 
 // endless is a transfer that ends with its context only.
 var endless = TransferRequest{Kind: "export", Run: func(ctx context.Context, progress func(done, all int)) error {
@@ -22,8 +29,7 @@ var endless = TransferRequest{Kind: "export", Run: func(ctx context.Context, pro
 
 func TestOneTransferRunsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := New(nil)
-		require.NoError(t, err)
+		h := newState(t, &hub.Options{})
 		defer h.Close()
 		first, err := h.StartTransfer(endless)
 		require.NoError(t, err)
@@ -61,9 +67,8 @@ func TestOneTransferRunsAtATime(t *testing.T) {
 
 func TestTheHubEndsItsTransfers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := New(nil)
-		require.NoError(t, err)
-		_, err = h.StartTransfer(endless)
+		h := newState(t, &hub.Options{})
+		_, err := h.StartTransfer(endless)
 		require.NoError(t, err)
 		h.Reset()
 		require.Empty(t, h.Transfers())
@@ -82,7 +87,7 @@ func TestTheHubEndsItsTransfers(t *testing.T) {
 		all := h.Transfers()
 		require.Equal(t, JobCancelled, all[len(all)-1].Status)
 		_, err = h.StartTransfer(endless)
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, hub.ErrClosed)
 	})
 }
 

@@ -1,4 +1,4 @@
-package hub
+package backend
 
 import (
 	"cmp"
@@ -8,15 +8,11 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// SetDocuments sets the function that returns a twin as back ends see it; nil for an unknown
-// identity. It is called before the first connection.
-func (h *Hub) SetDocuments(of func(*Hub, Identity) Tree) { h.documents = of }
-
-// reconfigure makes a timer that applies the configurations, unless there is one, or nothing to do.
-// It is called after each change of a twin or of the registry, possibly with the hub locked.
-func (h *Hub) reconfigure() {
+// Changed makes a timer that applies the configurations, unless there is one, or nothing to do.
+func (h *State) Changed() {
 	s := &h.configurations
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +30,7 @@ type layer struct {
 }
 
 // configureAll applies the configurations to all twins. It runs in the goroutine of a timer.
-func (h *Hub) configureAll() {
+func (h *State) configureAll() {
 	if !h.Enter() {
 		return
 	}
@@ -49,25 +45,25 @@ func (h *Hub) configureAll() {
 	slices.SortFunc(all, func(a, b *Configuration) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
-	states := make(map[Identity]map[string]string)
+	states := make(map[hub.Identity]map[string]string)
 	for id, layers := range h.layers(all, states) {
 		h.configure(id, layers, states)
 	}
 	s.mu.Lock()
 	s.states = states
 	s.mu.Unlock()
-	h.Changed.Wake()
+	h.Hub.Changed.Wake()
 }
 
 // layers returns the layers of each twin, the lowest priority first. A targeted twin without
 // layers, such as a gateway whose modules are configured, enters states.
-func (h *Hub) layers(all []*Configuration, states map[Identity]map[string]string) map[Identity][]layer {
-	out := make(map[Identity][]layer)
+func (h *State) layers(all []*Configuration, states map[hub.Identity]map[string]string) map[hub.Identity][]layer {
+	out := make(map[hub.Identity][]layer)
 	if len(all) == 0 {
 		return out
 	}
 	for _, id := range h.Identities() {
-		doc := h.documents(h, id)
+		doc := h.documents(h.Hub, id)
 		if doc == nil { // removed meanwhile
 			continue
 		}
@@ -79,9 +75,9 @@ func (h *Hub) layers(all []*Configuration, states map[Identity]map[string]string
 			note(states, id, c.ID, ConfigurationTargeted)
 			out[id] = append(out[id], layer{c, slices.Concat(c.Content.Device, c.Content.Module)})
 			for name, settings := range c.Content.Modules {
-				m := Identity{id.Device, name}
+				m := hub.Identity{Device: id.Device, Module: name}
 				if !h.Registered(m) {
-					_ = h.Register(m, Registration{}, MaxModules) // on failure the module is left out
+					_ = h.Register(m, hub.Registration{}, MaxModules) // on failure the module is left out
 				}
 				out[m] = append(out[m], layer{c, settings})
 			}
@@ -96,7 +92,7 @@ func (h *Hub) layers(all []*Configuration, states map[Identity]map[string]string
 }
 
 // note records the state of a configuration on a twin. An applied one stays applied.
-func note(states map[Identity]map[string]string, id Identity, configuration, state string) {
+func note(states map[hub.Identity]map[string]string, id hub.Identity, configuration, state string) {
 	if states[id] == nil {
 		states[id] = make(map[string]string)
 	}
@@ -106,7 +102,7 @@ func note(states map[Identity]map[string]string, id Identity, configuration, sta
 }
 
 // configure writes layers into a twin, and records their states.
-func (h *Hub) configure(id Identity, layers []layer, states map[Identity]map[string]string) {
+func (h *State) configure(id hub.Identity, layers []layer, states map[hub.Identity]map[string]string) {
 	var settings []Setting
 	for _, l := range layers {
 		settings = append(settings, l.settings...)
@@ -125,7 +121,7 @@ func (h *Hub) configure(id Identity, layers []layer, states map[Identity]map[str
 		}
 		note(states, id, l.of.ID, state)
 		if l.of.Content.Modules != nil {
-			note(states, Identity{Device: id.Device}, l.of.ID, state)
+			note(states, hub.Identity{Device: id.Device}, l.of.ID, state)
 		}
 	}
 }
@@ -142,23 +138,23 @@ const settingTries = 10
 
 // WriteSettings writes settings into the desired properties of a twin with an ETag; "*" and the
 // empty one are any. An unchanged twin gets no new version.
-func (h *Hub) WriteSettings(id Identity, all []Setting, etag string) error {
+func (h *State) WriteSettings(id hub.Identity, all []Setting, etag string) error {
 	var err error
 	for range settingTries {
-		var t *TwinState
+		var t *hub.TwinState
 		if t, err = h.TwinState(id); err != nil || len(all) == 0 {
 			return err
 		}
 		v := t.View()
 		if etag != "" && etag != "*" && etag != v.Etag {
-			return h.ServiceError(CodePreconditionFailed, "the etag of the twin of %s is another", id)
+			return h.ServiceError(hub.CodePreconditionFailed, "the etag of the twin of %s is another", id)
 		}
-		patch := difference(v.Desired.Tree, written(v.Desired.Tree, all))
+		patch := hub.Difference(v.Desired.Tree, written(v.Desired.Tree, all))
 		if len(patch) == 0 {
 			return nil
 		}
-		_, err = h.Update(id, TwinUpdate{Desired: patch, Etag: v.Etag})
-		if e := (*hubdata.ServiceError)(nil); !errors.As(err, &e) || e.Code != CodePreconditionFailed {
+		_, err = h.Update(id, hub.TwinUpdate{Desired: patch, Etag: v.Etag})
+		if e := (*hubdata.ServiceError)(nil); !errors.As(err, &e) || e.Code != hub.CodePreconditionFailed {
 			return err
 		}
 	}
@@ -170,8 +166,8 @@ const MaxModules = 50
 
 // ApplyContent writes a content into a device, or into the modules of a device with an edge
 // gateway, at once. Modules that the device lacks are registered.
-func (h *Hub) ApplyContent(device string, c ConfigurationContent) error {
-	id := Identity{Device: device}
+func (h *State) ApplyContent(device string, c ConfigurationContent) error {
+	id := hub.Identity{Device: device}
 	if _, err := h.TwinState(id); err != nil {
 		return err
 	}
@@ -184,8 +180,8 @@ func (h *Hub) ApplyContent(device string, c ConfigurationContent) error {
 			modulesContent, device)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Modules)) {
-		m := Identity{device, name}
-		if err := h.Register(m, Registration{}, MaxModules); err != nil && !errors.Is(err, ErrIdentityExists) {
+		m := hub.Identity{Device: device, Module: name}
+		if err := h.Register(m, hub.Registration{}, MaxModules); err != nil && !errors.Is(err, hub.ErrIdentityExists) {
 			return err
 		}
 		if err := h.WriteSettings(m, c.Modules[name], ""); err != nil {

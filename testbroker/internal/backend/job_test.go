@@ -1,9 +1,11 @@
-package hub
+package backend
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	"github.com/stretchr/testify/require"
 )
@@ -11,11 +13,10 @@ import (
 // A reset waits for the jobs that it ends. A job that a back end adds meanwhile belongs after it.
 func TestAJobAddedDuringAResetStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := New(&Options{})
-		require.NoError(t, err)
-		update := &TwinUpdate{Tags: Tree{"a": true}}
+		h := newState(t, &hub.Options{})
+		update := &hub.TwinUpdate{Tags: hub.Tree{"a": true}}
 		release := make(chan struct{})
-		_, err = h.ScheduleJob(JobRequest{ID: "old", Update: update, Limit: time.Hour, Targets: func() []Identity {
+		_, err := h.ScheduleJob(JobRequest{ID: "old", Update: update, Limit: time.Hour, Targets: func() []hub.Identity {
 			<-release
 			return nil
 		}})
@@ -24,7 +25,7 @@ func TestAJobAddedDuringAResetStays(t *testing.T) {
 		go h.jobs.clear()
 		synctest.Wait()
 		_, err = h.ScheduleJob(JobRequest{ID: "new", Update: update, Limit: time.Hour, Start: time.Now().Add(time.Hour),
-			Targets: func() []Identity { return nil }})
+			Targets: func() []hub.Identity { return nil }})
 		require.NoError(t, err)
 		close(release)
 		synctest.Wait()
