@@ -57,16 +57,18 @@ func hublineRetries() ([]RetryCase, error) {
 			func(retry int) (time.Duration, error) { return judged(full, retry, refused) }),
 		deciding(Judge, hubline, "Classify and Decide; an error with a method RetryableError",
 			func(retry int) (time.Duration, error) { return judged(full, retry, told) }),
-		deciding(Charge, hubline, "Classify, Decide and Observe with a Quota", func(retry int) (time.Duration, error) {
+		deciding(Charge, hubline, "a series with a Quota: Classify, Decide, Report", func(retry int) (time.Duration, error) {
+			s := retrypolicy.Inner(charged, retrypolicy.Start{})
+			defer s.End()
 			info := retrypolicy.Classify(refused)
 			a := retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Rand: rand.Uint64(), Err: refused}
-			a.Last = charged.Decide(a)
-			if info.Verdict != classify.VerdictAgain || !a.Last.Retry {
+			d := s.Decide(a)
+			if info.Verdict != classify.VerdictAgain || !d.Retry {
 				return 0, errNoRetry
 			}
 			a.Err = nil
-			retrypolicy.Observe(charged, a)
-			return a.Last.Delay, nil
+			s.Report(classify.VerdictSucceed, a)
+			return d.Delay, nil
 		}),
 		running(Succeed, hubline, "Do", func() error { return retrypolicy.Do(ctx, formula, succeed) }),
 		running(RetryTwice, hubline, "Do", func() error { return retrypolicy.Do(ctx, short, fail) }),

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -25,25 +24,6 @@ func (l *loop) wall() time.Time {
 	at := l.c.creds.Time()
 	l.called()
 	return at
-}
-
-func (l *loop) admitBy(gate retrypolicy.Gate, a retrypolicy.Attempt) retrypolicy.Decision {
-	l.calls("Admit of the retry policy")
-	d := gate.Admit(a)
-	l.called()
-	return d
-}
-
-func (l *loop) observe(observer retrypolicy.Observer, a retrypolicy.Attempt) {
-	l.calls("Observe of the retry policy")
-	observer.Observe(a)
-	l.called()
-}
-
-func (l *loop) withdrawFrom(w retrypolicy.Withdrawer, a retrypolicy.Attempt) {
-	l.calls("Withdraw of the retry policy")
-	w.Withdraw(a)
-	l.called()
 }
 
 // withSafeClock returns creds with a protected clock, for goroutines that must not end and for code

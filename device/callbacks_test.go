@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -20,21 +21,6 @@ var bad = map[string]func(){
 	"panic": func() { panic("oh dear") },
 	"exit":  runtime.Goexit,
 }
-
-// hookedPolicy is a policy whose methods can be made to fail.
-type hookedPolicy struct{ decide, admit, observe func() }
-
-func (p hookedPolicy) Decide(retrypolicy.Attempt) retrypolicy.Decision {
-	p.decide()
-	return retrypolicy.Decision{Retry: true, Delay: time.Second}
-}
-
-func (p hookedPolicy) Admit(retrypolicy.Attempt) retrypolicy.Decision {
-	p.admit()
-	return retrypolicy.Decision{Retry: true}
-}
-
-func (p hookedPolicy) Observe(retrypolicy.Attempt) { p.observe() }
 
 // failingOnce fails at its first call after arm.
 type failingOnce struct {
@@ -64,29 +50,50 @@ func (f *failingOnce) arm() {
 	f.armed = true
 }
 
+// loopCallback is a callback that the loop calls.
+type loopCallback struct {
+	name   string
+	set    func(o *device.Options, creds *transport.Credentials, fail func())
+	before bool // it fails during the first attempt, not once connected
+	act    func(t *testing.T, f *fake, c *device.Client)
+}
+
+// policyCallbacks are the methods of a retry policy.
+func policyCallbacks() []loopCallback {
+	everySecond := retrypolicy.Fixed{Delay: time.Second}
+	return []loopCallback{
+		{name: "Decide of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = retrypolicy.Func(func(int, error) (bool, time.Duration) { fail(); return true, time.Second })
+		}, act: cutOff},
+		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hooked{Policy: everySecond, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+				fail()
+				return retrypolicy.Decision{Retry: true}
+			}}
+		}, before: true},
+		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hooked{Policy: everySecond, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+				fail()
+				return retrypolicy.Decision{Retry: true}
+			}}
+		}, act: sendOne},
+		{name: "Begin of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hooked{Policy: everySecond, begin: fail}
+		}, before: true},
+		{name: "Report of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hooked{Policy: everySecond, report: func(classify.Verdict, retrypolicy.Attempt) { fail() }}
+		}, act: cutOff},
+		{name: "End of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
+			o.RetryPolicy = hooked{Policy: everySecond, end: fail}
+		}, act: sendOne},
+	}
+}
+
 // A callback of the loop that fails ends the client with an error that names the callback. It leaks
 // no slot of the limiter, no goroutine and no message, and the client can be opened again; with
 // TryAgainAfter it starts over by itself.
 func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
-	nothing := func() {}
-	for _, tc := range []struct {
-		name   string
-		set    func(o *device.Options, creds *transport.Credentials, fail func())
-		before bool // it fails during the first attempt, not once connected
-		act    func(t *testing.T, f *fake, c *device.Client)
-	}{
-		{name: "Decide of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hookedPolicy{fail, nothing, nothing}
-		}, act: cutOff},
-		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hookedPolicy{nothing, fail, nothing}
-		}, before: true},
-		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hookedPolicy{nothing, fail, nothing}
-		}, act: sendOne},
-		{name: "Observe of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hookedPolicy{nothing, nothing, fail}
-		}, act: cutOff},
+	for _, tc := range append(policyCallbacks(), []loopCallback{
 		{name: "Options.Rand", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
 			o.Rand = func() uint64 { fail(); return 0 }
 		}, act: cutOff},
@@ -124,7 +131,7 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 			}
 			o.Trace = &device.Trace{ClockJump: func(time.Duration) { fail() }}
 		}, act: sendOne},
-	} {
+	}...) {
 		for how, fail := range bad {
 			for _, again := range []bool{false, true} {
 				name := tc.name + "/" + how

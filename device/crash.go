@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -44,8 +43,10 @@ func (l *loop) abort(failure *transport.Error) {
 		<-l.events
 	}
 	l.conn = nil
-	l.outage, l.pause, l.hold, l.unreported = nil, pause{}, hold{}, nil
+	l.outage, l.pause, l.hold = nil, pause{}, hold{}
 	l.c.outbox.rewind()
+	_ = callback.Run("", func() { l.endSeries(&l.series) })
+	_ = callback.Run("", func() { l.reportOutcomes(time.Now()) })
 	if x := l.c.features(); x != nil {
 		for _, one := range x {
 			_ = callback.Run("", func() { one.over(l) }) // over may call a policy
@@ -79,7 +80,7 @@ func (l *loop) tryAgainLaterPlainly(failure *transport.Error) bool {
 		}
 		break
 	}
-	l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, time.Now()
+	l.retry, l.delay, l.renewed, l.since = 0, 0, false, time.Now()
 	l.again()
 	return true
 }

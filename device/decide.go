@@ -3,8 +3,10 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -34,57 +36,128 @@ func (p policies) withMessage(to retrypolicy.Policy) policies {
 	return p
 }
 
-// The optional interfaces of a policy are checked at the call site. So a program without such a
-// policy links none of the code behind them.
-
-func isGate(p retrypolicy.Policy) (retrypolicy.Gate, bool) {
-	g, ok := p.(retrypolicy.Gate)
-	return g, ok
+// series is what the policies remember of one outage, message or call. Only the loop uses it. The
+// zero series has not begun.
+type series struct {
+	by       *policies          // whose it is; nil: not begun, or ended
+	main     retrypolicy.Series // nil: the policy has no memory
+	paced    retrypolicy.Series // of PacedPolicy, from its first decision on
+	inFlight bool               // main admitted an attempt whose end was not reported
 }
 
-func isObserver(p retrypolicy.Policy) (retrypolicy.Observer, bool) {
-	o, ok := p.(retrypolicy.Observer)
-	return o, ok
+// begin begins a series of the current policies, unless s is one. A series of others ends.
+func (l *loop) beginSeries(s *series, scope transport.Scope) {
+	set := l.c.policies.Load()
+	if s.by == set {
+		return
+	}
+	l.endSeries(s)
+	s.by = set
+	p := set.message
+	if scope == transport.ScopeConnection {
+		p = set.connection
+	}
+	s.main = l.newSeries(p)
 }
 
-func isWithdrawer(p retrypolicy.Policy) (retrypolicy.Withdrawer, bool) {
-	w, ok := p.(retrypolicy.Withdrawer)
-	return w, ok
+// newSeries begins a series of p. The interface is checked here, so that a program without a policy
+// with memory links none of the code behind it.
+func (l *loop) newSeries(p retrypolicy.Policy) (s retrypolicy.Series) {
+	if stateful, ok := p.(retrypolicy.Stateful); ok {
+		l.calls("Begin of the retry policy")
+		s = stateful.Begin(retrypolicy.Start{Key: l.c.creds.Host})
+		l.called()
+	}
+	return s
+}
+
+// admit asks whether an attempt may begin. It is the only place that asks.
+func (l *loop) admit(s *series, a retrypolicy.Attempt) retrypolicy.Decision {
+	l.calls("Admit of the retry policy")
+	d := s.main.Admit(a)
+	l.called()
+	s.inFlight = d.Retry && d.Delay <= 0
+	return d
+}
+
+// report reports the end of an attempt that was admitted; nil is a success. It is the only place
+// that reports.
+func (l *loop) report(s *series, a retrypolicy.Attempt, failure *transport.Error) {
+	if !s.inFlight {
+		return
+	}
+	s.inFlight = false
+	verdict := classify.VerdictSucceed
+	if failure != nil {
+		describe(&a, failure)
+		verdict = classify.VerdictFail
+		if errfilter.Retryable(failure) {
+			verdict = classify.VerdictAgain
+		}
+	}
+	l.calls("Report of the retry policy")
+	s.main.Report(verdict, a)
+	if s.paced != nil {
+		s.paced.Report(verdict, a)
+	}
+	l.called()
+	if verdict != classify.VerdictAgain {
+		l.endSeries(s)
+	}
 }
 
 // decide asks the policy responsible for a, within the limits of package reconnect.
-func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	return reconnect.Decide(p.of(&a), p.paced != nil, &a)
+func (l *loop) decide(s *series, a retrypolicy.Attempt) retrypolicy.Decision {
+	p, remembered := reconnect.Of(s.by.connection, s.by.message, s.by.paced, &a), s.main
+	if s.by.paced != nil && reconnect.IsSlow(a.Kind) {
+		if s.paced == nil {
+			s.paced = l.newSeries(p)
+		}
+		remembered = s.paced
+	}
+	if remembered != nil {
+		p = remembered
+	}
+	l.calls("Decide of the retry policy")
+	d := reconnect.Decide(p, s.by.paced != nil, &a)
+	l.called()
+	return d
 }
 
-// of returns the policy responsible for a.
-func (p *policies) of(a *retrypolicy.Attempt) retrypolicy.Policy {
-	return reconnect.Of(p.connection, p.message, p.paced, a)
+// endSeries ends a series, if it has begun. What it holds goes back: the price of a retry that was
+// not made, the place of an attempt whose end nobody knows.
+func (l *loop) endSeries(s *series) {
+	if s == nil || s.main == nil && s.paced == nil {
+		return
+	}
+	over := *s
+	*s = series{}
+	l.calls("End of the retry policy")
+	if over.main != nil {
+		over.main.End()
+	}
+	if over.paced != nil {
+		over.paced.End()
+	}
+	l.called()
 }
 
-// question is a failure put to a policy. It is kept so that it can be asked again, and its answer
-// withdrawn.
+// question is a failure put to a policy. It is kept so that it can be asked again.
 type question struct {
 	attempt retrypolicy.Attempt
 	failure *transport.Error
 	began   time.Time
 	askedOf *policies
-	pending retrypolicy.Decision // a granted retry that has not begun; zero: none
 }
 
-// withdraw tells the policy that a granted retry will not be made, because the policy may have
-// charged for it.
-func (q *question) withdraw(l *loop) {
-	if q == nil || !q.pending.Retry {
-		return
-	}
-	last := q.pending
-	q.pending = retrypolicy.Decision{}
-	if w, ok := isWithdrawer(q.askedOf.of(&q.attempt)); ok {
-		a := q.attempt
-		a.Last, a.Now = last, time.Now()
-		l.withdrawFrom(w, a)
-	}
+// attempt returns an Attempt about scope at this moment; the caller adds the failure.
+func (l *loop) attempt(scope transport.Scope, retry int, now time.Time) retrypolicy.Attempt {
+	return retrypolicy.Attempt{Retry: retry, Scope: scope, Now: now}
+}
+
+// describe adds a failure to an Attempt.
+func describe(a *retrypolicy.Attempt, failure *transport.Error) {
+	a.Err, a.Kind, a.After = failure, failure.Kind, failure.RetryAfter
 }
 
 // retriesEnded is the error when a policy or OutageLimit ended the retries after cause, with
@@ -96,8 +169,8 @@ func retriesEnded(cause *transport.Error, reason retrypolicy.Reason, retries int
 	}
 }
 
-// refusedTry is the error when a gate refuses a try. cause is the preceding failure, nil for a
-// first try.
+// refusedTry is the error when a policy refuses an attempt before it begins. cause is the preceding
+// failure, nil for a first attempt.
 func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, retries int,
 	cause error) *transport.Error {
 	if d.Reason == retrypolicy.ReasonPolicy {

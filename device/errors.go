@@ -16,8 +16,6 @@ var (
 		Err: errors.New("the client was not opened; call Open or Start, or Enqueue to send later")}
 	errFull     = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full")}
 	errExpired  = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
-	errReplaced = &transport.Error{Kind: transport.Closed, Op: transport.OpSend,
-		Err: errors.New("the retry policy was replaced while the message was in flight")}
 	errGoneWith = &transport.Error{Kind: transport.Network, Op: transport.OpSend,
 		Err: errors.New("the connection was lost before the answer")}
 	errNoAck       = errors.New("no acknowledgement within AckTimeout")

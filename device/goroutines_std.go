@@ -24,7 +24,7 @@ func (l *loop) run(p phase) {
 	}()
 	next := l.pass(p)
 	if next == ended {
-		l.withdraw()
+		l.endAll()
 	}
 	returned = true
 	if next == ended {

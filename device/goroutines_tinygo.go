@@ -18,7 +18,7 @@ func (l *loop) run(p phase) {
 	for p != ended {
 		p = l.pass(p)
 	}
-	l.withdraw()
+	l.endAll()
 	l.finish()
 	if l.attempts != nil {
 		close(l.attempts)

@@ -13,11 +13,50 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
 
-// witness is a policy with all the optional methods; it records its calls.
+// hooked is a policy with memory whose calls go to functions, nil for none.
+type hooked struct {
+	retrypolicy.Policy
+	admit  func(a retrypolicy.Attempt) retrypolicy.Decision
+	report func(v classify.Verdict, a retrypolicy.Attempt)
+	begin  func()
+	end    func()
+}
+
+func (h hooked) Begin(retrypolicy.Start) retrypolicy.Series {
+	if h.begin != nil {
+		h.begin()
+	}
+	return hookedSeries{h}
+}
+
+// hookedSeries is a series of a hooked policy.
+type hookedSeries struct{ hooked }
+
+func (s hookedSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	if s.admit != nil {
+		return s.admit(a)
+	}
+	return retrypolicy.Decision{Retry: true}
+}
+
+func (s hookedSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	if s.report != nil {
+		s.report(v, a)
+	}
+}
+
+func (s hookedSeries) End() {
+	if s.end != nil {
+		s.end()
+	}
+}
+
+// witness is a policy with memory; it records its calls.
 type witness struct {
 	retrypolicy.Policy
 	admit func(a retrypolicy.Attempt) retrypolicy.Decision
@@ -25,6 +64,7 @@ type witness struct {
 	mu       sync.Mutex
 	told     []string
 	inFlight map[transport.Scope]int
+	series   int // that have not ended
 	acked    int
 }
 
@@ -42,48 +82,90 @@ func (w *witness) take() []string {
 	return told
 }
 
-func (w *witness) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	w.note(fmt.Sprintf("decide %v %d", a.Scope, a.Retry))
-	return w.Policy.Decide(a)
+func (w *witness) Begin(start retrypolicy.Start) retrypolicy.Series {
+	if start.Key != "hub.example.test" {
+		w.note("begin with key " + start.Key)
+	}
+	w.mu.Lock()
+	w.series++
+	w.mu.Unlock()
+	return &witnessed{Series: retrypolicy.Inner(w.Policy, start), w: w}
 }
 
-func (w *witness) Observe(a retrypolicy.Attempt) {
-	n := max(a.Count, 1)
-	w.mu.Lock()
-	w.inFlight[a.Scope] -= n
-	if a.Err == nil && a.Scope == transport.ScopeOperation {
-		w.acked += n
+// witnessed is a series of a witness.
+type witnessed struct {
+	retrypolicy.Series
+	w        *witness
+	inFlight bool
+	scope    transport.Scope
+	over     bool
+}
+
+func (s *witnessed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.w.note(fmt.Sprintf("decide %v %d", a.Scope, a.Retry))
+	return s.Series.Decide(a)
+}
+
+func (s *witnessed) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	if !s.inFlight || s.scope != a.Scope {
+		s.w.note("report without an attempt")
 	}
-	w.mu.Unlock()
+	s.inFlight = false
+	s.w.mu.Lock()
+	s.w.inFlight[a.Scope]--
+	if v == classify.VerdictSucceed && a.Scope == transport.ScopeOperation {
+		s.w.acked++
+	}
+	s.w.mu.Unlock()
 	outcome := "ok"
-	if a.Err != nil {
+	if v != classify.VerdictSucceed {
 		outcome = a.Kind.String()
-		if a.Terminal {
+		if v == classify.VerdictFail {
 			outcome += ", terminal"
 		}
 	}
-	w.note(fmt.Sprintf("observe %v %d x%d: %s", a.Scope, a.Retry, n, outcome))
+	s.w.note(fmt.Sprintf("report %v %d: %s", a.Scope, a.Retry, outcome))
+	s.Series.Report(v, a)
 }
 
-func (w *witness) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (s *witnessed) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	if s.inFlight {
+		s.w.note("an attempt during another")
+	}
 	d := retrypolicy.Decision{Retry: true}
-	if w.admit != nil {
-		d = w.admit(a)
+	if s.w.admit != nil {
+		d = s.w.admit(a)
 	}
 	if d.Retry && d.Delay == 0 {
-		w.mu.Lock()
-		w.inFlight[a.Scope]++
-		w.mu.Unlock()
+		s.inFlight, s.scope = true, a.Scope
+		s.w.mu.Lock()
+		s.w.inFlight[a.Scope]++
+		s.w.mu.Unlock()
 	}
 	return d
 }
 
-// balanced checks that each admitted try was reported once.
+func (s *witnessed) End() {
+	s.w.mu.Lock()
+	if s.inFlight {
+		s.w.inFlight[s.scope]--
+	}
+	s.w.series--
+	s.w.mu.Unlock()
+	if s.over {
+		s.w.note("a second end")
+	}
+	s.over = true
+	s.Series.End()
+}
+
+// balanced checks that each admitted try and each series ended once.
 func (w *witness) balanced(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.Equal(t, map[transport.Scope]int{transport.ScopeOperation: 0, transport.ScopeConnection: 0}, w.inFlight)
+	require.Zero(t, w.series, "series that have not ended")
 }
 
 func newWitness(p retrypolicy.Policy) *witness {
@@ -100,24 +182,24 @@ func TestThePolicyObservesTheEndOfEachAttemptToConnect(t *testing.T) {
 		open(t, c)
 		synctest.Wait()
 		require.Equal(t, []string{
-			"observe connection 0 x1: network failure", "decide connection 1", "observe connection 1 x1: service unavailable",
+			"report connection 0: network failure", "decide connection 1", "report connection 1: service unavailable",
 			"decide connection 2",
 		}, w.take(), "an outcome is told before the question about it; a success not before the connection is stable")
 
 		f.last().kill <- lost(transport.Network) // too early
 		synctest.Wait()
-		require.Equal(t, []string{"observe connection 2 x1: network failure", "decide connection 3"}, w.take(),
+		require.Equal(t, []string{"report connection 2: network failure", "decide connection 3"}, w.take(),
 			"a connection that does not last is a failure")
 		time.Sleep(time.Second + 10*time.Second)
 		synctest.Wait()
-		require.Equal(t, []string{"observe connection 3 x1: ok"}, w.take())
+		require.Equal(t, []string{"report connection 3: ok"}, w.take())
 
 		f.last().kill <- lost(transport.Network)
 		synctest.Wait()
 		require.Equal(t, []string{"decide connection 1"}, w.take(), "one that lasted was told already")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, "observe connection 1 x1: unauthorized, terminal", w.take()[0])
+		require.Equal(t, "report connection 1: unauthorized, terminal", w.take()[0])
 		require.NoError(t, c.Close())
 		w.balanced(t)
 	})
@@ -130,7 +212,7 @@ func TestAnAttemptThatCloseCutsShortIsReported(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: w})
 		open(t, c)
 		require.NoError(t, c.Close())
-		require.Equal(t, []string{"observe connection 0 x1: ok"}, w.take())
+		require.Equal(t, []string{"report connection 0: ok"}, w.take())
 		w.balanced(t)
 	})
 }
@@ -158,25 +240,24 @@ func TestThePolicyObservesTheEndOfEachMessage(t *testing.T) {
 		open(t, c)
 		synctest.Wait()
 		told := w.take()
-		require.Less(t, slices.Index(told, "observe operation 0 x1: service unavailable"), slices.Index(told,
+		require.Less(t, slices.Index(told, "report operation 0: service unavailable"), slices.Index(told,
 			"decide operation 1"), "an outcome is told before the question about it")
-		sums := map[string]int{} // how many come in one report depends on scheduling
+		sums := map[string]int{}
 		for _, text := range told {
-			var retry, n int
-			if _, err := fmt.Sscanf(text, "observe operation %d x%d:", &retry, &n); err == nil {
-				sums[text[strings.Index(text, ": ")+2:]] += n
+			if outcome, ok := strings.CutPrefix(text, "report operation 0: "); ok {
+				sums[outcome]++
 			}
 		}
 		require.Equal(t, map[string]int{"ok": 7, "service unavailable": 1, "too large, terminal": 1}, sums)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, []string{"observe operation 1 x1: ok"}, w.take(), "the retry of message 3")
+		require.Equal(t, []string{"report operation 1: ok"}, w.take(), "the retry of message 3")
 		f.last().kill <- lost(transport.Network)
 		synctest.Wait()
-		require.Equal(t, []string{"observe operation 0 x1: network failure"}, w.take(), "message 9 was in flight")
+		require.Equal(t, []string{"report operation 0: network failure"}, w.take(), "message 9 was in flight")
 		require.NoError(t, c.Flush(t.Context()))
 		synctest.Wait()
-		require.Equal(t, []string{"observe operation 0 x1: ok"}, w.take())
+		require.Equal(t, []string{"report operation 0: ok"}, w.take())
 		require.NoError(t, c.Close())
 		w.balanced(t)
 		require.Equal(t, 9, w.acked)
@@ -189,7 +270,6 @@ func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
 		w := newWitness(retrypolicy.NoRetry{})
 		var next time.Time
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { // one in 100 ms
-			require.Equal(t, "hub.example.test", a.Key)
 			if wait := next.Sub(a.Now); wait > 0 {
 				return retrypolicy.Decision{Retry: true, Delay: wait}
 			}
@@ -318,14 +398,15 @@ func TestANewPolicyTakesOverMessagesInFlight(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, c.SetRetryPolicy(next))
 		synctest.Wait()
-		require.Equal(t, []string{"observe connection 0 x1: ok", "observe operation 0 x3: client closed, terminal"},
-			old.take())
-		old.balanced(t)
+		require.Equal(t, []string{"report connection 0: ok"}, old.take())
 		hold = false
 		f.last().kill <- lost(transport.Network)
 		require.NoError(t, c.Flush(t.Context()))
+		lost := "report operation 0: network failure"
+		require.Equal(t, []string{lost, lost, lost}, old.take(), "the policy that admitted them learns their end")
 		require.NoError(t, c.Close())
 		old.balanced(t)
+		next.balanced(t)
 	})
 }
 

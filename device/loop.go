@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -36,24 +35,23 @@ type loop struct {
 	armed time.Time   // when the timer fires
 	fired atomic.Bool // the timer has fired since it was armed; on boards it may fire a tick early
 
-	since   time.Time            // when the current outage began
-	retry   int                  // number of the latest retry; 0 again after a stable or useful connection
-	last    retrypolicy.Decision // the decision that led to the latest attempt
-	renewed bool                 // refused credentials were already retried with a fresh token
-	damage  errfilter.Damage     // consecutive failures that may be damage in transit
-	outage  *question            // the failure that the wait for the next attempt is about; nil: no wait
-	reason  Reason               // and its Reason
-	failure *transport.Error     // the latest failure of a connection
-	spread  time.Duration        // random part of that wait
+	since   time.Time        // when the current outage began
+	retry   int              // number of the latest retry; 0 again after a stable or useful connection
+	delay   time.Duration    // the policy's delay before the latest attempt
+	series  series           // of the outage
+	renewed bool             // refused credentials were already retried with a fresh token
+	damage  errfilter.Damage // consecutive failures that may be damage in transit
+	outage  *question        // the failure that the wait for the next attempt is about; nil: no wait
+	reason  Reason           // and its Reason
+	failure *transport.Error // the latest failure of a connection
+	spread  time.Duration    // random part of that wait
 	pause   pause
 	flaps   flapping
 	poison  poison
 	clock   clock
 
-	observing  *policies // whose message policy gets outcomes
-	spare      []outcome // buffer of reportOutcomes
-	unreported *policies // get the outcome of the latest attempt; nil: reported
-	hold       hold
+	spare []outcome // buffer of reportOutcomes
+	hold  hold
 
 	batch   []transport.Item // buffer of send; it grows with use
 	request transport.Request

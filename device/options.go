@@ -21,13 +21,14 @@ type Options struct {
 	// come after 1 s, and from the second retry on after 1 s to 3 s. A negative ReconnectSpread leaves
 	// the delays as the policy says.
 	//
-	// A policy that is a retrypolicy.Gate is asked before each attempt to connect, and for each
-	// message before it is handed over. A gate that delays one delays everything behind it. A refusal
-	// ends the attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how
-	// each of them ended; an attempt to connect has succeeded once the connection is up for
-	// StableTime. Attempt.Key is the hub's host name. Clients of one process may share a policy.
+	// A policy that is retrypolicy.Stateful has a Series for each outage, message and twin call. It is
+	// asked before each attempt to connect, and for each message before it is handed over. If it
+	// delays one, everything behind it waits. A refusal ends the attempts, or that message alone, with
+	// RetryExpired. It learns how each of them ended; an attempt to connect has succeeded once the
+	// connection is up for StableTime. Start.Key is the hub's host name. Clients of one process may
+	// share a policy.
 	//
-	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a gate that refuses) applies to
+	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a breaker) applies to
 	// connections and messages: when it stops for a connection, the client becomes Disconnected; when
 	// it stops for a message, the message fails with RetryExpired. If only connections shall be given
 	// up, set MessagePolicy to a policy that does not stop.
@@ -39,8 +40,8 @@ type Options struct {
 	MessagePolicy retrypolicy.Policy
 	// PacedPolicy alone decides about failures with a slow pace (errfilter.PaceSlow: Throttled, Quota,
 	// ClockUnset). Default: the policies above decide whether to retry, and the delay is at least that
-	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. Only its Decide is used;
-	// gates, quotas and observers belong in the policies above.
+	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is not asked before
+	// attempts, so breakers and limiters belong in the policies above.
 	PacedPolicy retrypolicy.Policy
 
 	// OnStatus is called with each Status, in order, by one goroutine at a time. It may call the
@@ -113,16 +114,16 @@ type Options struct {
 	// that accepts connections and drops them at once is dialed ever less often. A connection that was
 	// cut for a missing answer counts as up until AckTimeout began to run. Default 30 s.
 	StableTime time.Duration
-	// OutageLimit ends the retries (ReasonRetryExpired) when the next one would start later than this
+	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this
 	// after the loss of the connection, or after Open or Start. Each lost connection restarts this
 	// time, however short it was up, and the time of a retrypolicy.MaxElapsed for connections as well.
 	// Default 0: no limit.
 	OutageLimit time.Duration
 	// TryAgainAfter makes every failure retryable: where the client would become Disconnected
-	// (ReasonNotRetryable, ReasonRetryExpired), it waits this long, or longer if the service asked for
+	// (ReasonNotRetryable, RetryExpired), it waits this long, or longer if the service asked for
 	// it, and starts over with the count of retries at 0. Only Close is final. Open then waits until
 	// it is connected or its context ends. For devices that no technician can reach. Default 0:
-	// StateDisconnected.
+	// Disconnected.
 	TryAgainAfter time.Duration
 	// ReconnectSpread adds a random part of up to this duration to the delay before each retry of a
 	// connection, so that a fleet that lost its hub together does not reconnect together. Default 0:

@@ -49,17 +49,16 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		// or the clock was set since it was signed. The next dial requests a fresh one, once.
 		l.renewed = true
 		l.retry++
-		l.last.Cost = 0 // no policy was asked, so none has charged
 		l.publishOutage(reason, 0, failure)
 		return l.again()
 	}
 	l.retry++
 	l.outage = &question{
-		attempt: l.attempt(transport.ScopeConnection, now),
+		attempt: l.attempt(transport.ScopeConnection, l.retry, now),
 		failure: failure, began: now,
 	}
 	a := &l.outage.attempt
-	a.Retry, a.Last, a.Elapsed, a.Rand = l.retry, l.last, now.Sub(l.since), l.rand()
+	a.Elapsed, a.Rand = now.Sub(l.since), l.rand()
 	describe(a, failure)
 	l.spread = l.drawSpread()
 	return waiting
@@ -82,17 +81,11 @@ func (l *loop) drawSpread() time.Duration {
 	return reconnect.Spread(most, l.rand())
 }
 
-// ask puts q to the current policies and withdraws the answer of those asked before. extra is added
-// to the delay of a retry.
-func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
-	q.withdraw(l)
-	q.askedOf = l.c.policies.Load()
-	l.calls("Decide of the retry policy")
-	d := q.askedOf.decide(q.attempt)
-	l.called()
-	if d.Retry {
-		q.pending = d
-	}
+// ask puts q to the current policies, in series s. extra is added to the delay of a retry.
+func (l *loop) ask(q *question, s *series, extra time.Duration) retrypolicy.Decision {
+	l.beginSeries(s, q.attempt.Scope)
+	q.askedOf = s.by
+	d := l.decide(s, q.attempt)
 	if d.Retry && d.Delay <= maxDelay-extra {
 		d.Delay += extra
 	}
@@ -117,19 +110,18 @@ func (l *loop) wait() phase {
 	passed, early := l.outage.failure.Passed, false
 	for {
 		if c.policies.Load() != l.outage.askedOf {
-			d := l.ask(l.outage, l.spread)
+			d := l.ask(l.outage, &l.series, l.spread)
 			limit := c.set.OutageLimit
 			if d.Retry && limit > 0 && d.Delay > limit-l.outage.attempt.Elapsed {
 				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 			}
 			if !d.Retry {
-				l.outage.withdraw(l)
+				l.endSeries(&l.series)
 				return l.giveUp(ReasonRetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
 			}
 			until = l.outage.began.Add(d.Delay)
 			l.publishOutage(l.reason, d.Delay, l.outage.failure)
-			d.Delay -= l.spread
-			l.last = d
+			l.delay = d.Delay - l.spread
 		}
 		select {
 		case <-passed:
@@ -188,7 +180,7 @@ func (l *loop) tryAgainLater(reason Reason, failure *transport.Error) phase {
 	for {
 		switch l.sleep(until, failure, nil) {
 		case due:
-			l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, time.Now()
+			l.retry, l.delay, l.renewed, l.since = 0, 0, false, time.Now()
 			l.damage = errfilter.Damage{}
 			return l.again()
 		case closing:

@@ -102,25 +102,24 @@ const second = time.Second
 type counting struct {
 	max     int
 	retries []int
-	last    []time.Duration // delays of the previous decisions
+	last    []time.Duration // delays of the previous decisions of the series
 }
 
-func (p *counting) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	p.retries, p.last = append(p.retries, a.Retry), append(p.last, a.Last.Delay)
-	return retrypolicy.Decision{Retry: a.Retry < p.max, Delay: time.Duration(a.Retry) * second}
+func (p *counting) Decide(retrypolicy.Attempt) retrypolicy.Decision { panic("not in a series") }
+
+func (p *counting) Begin(retrypolicy.Start) retrypolicy.Series { return &countingSeries{counting: p} }
+
+type countingSeries struct {
+	retrypolicy.Free
+	*counting
+	delay time.Duration
 }
 
-// The policy's last decision is passed to it with its own delay, without the random spread.
-func TestAPolicyGetsItsOwnDelayWithoutTheSpread(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		p := &counting{max: 4}
-		f := &fake{dial: down}
-		c, _ := client(t, f, &device.Options{RetryPolicy: p,
-			ReconnectSpread: time.Minute, Rand: func() uint64 { return uint64(time.Second) }})
-		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
-		require.Equal(t, []time.Duration{0, second, 2 * second, 3 * second}, p.last)
-		require.Equal(t, []time.Duration{2 * second, 3 * second, 4 * second}, gaps(f))
-	})
+func (s *countingSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.retries, s.last = append(s.retries, a.Retry), append(s.last, s.delay)
+	d := retrypolicy.Decision{Retry: a.Retry < s.max, Delay: time.Duration(a.Retry) * second}
+	s.delay = d.Delay
+	return d
 }
 
 // A jump of the clock ends the wait after a lost connection, but not a delay that the service asked

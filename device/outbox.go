@@ -62,9 +62,7 @@ type outbox struct {
 
 	totals outboxTotals
 
-	watched  bool  // the policy is an Observer
-	watch    uint8 // identifies the policy that watches
-	outcomes []outcome
+	outcomes []outcome // for the loop
 
 	ids    messageid.Source     // generates ids for messages without one
 	copies []*transport.Message // spare copies for messages with a generated id
@@ -87,6 +85,7 @@ type slot struct {
 	copied     *transport.Message // the copy with that id that the session has; nil unless in flight
 	receipt    *Receipt
 	refusal    *refusal // nil if it was never refused
+	series     *series  // nil if the policy has no memory
 	seq        uint64
 	handed     time.Duration // when it was handed over, since base
 	before     uint32        // acknowledged messages when it was handed over
@@ -96,7 +95,6 @@ type slot struct {
 	again      bool  // was in flight when a session ended: its outcome is unknown
 	call       bool  // a Send waits for it
 	lost       uint8 // connections lost while it was suspected or alone, 255 at most
-	watch      uint8
 }
 
 func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {

@@ -44,6 +44,7 @@ func (b *outbox) appendLocked(m *transport.Message, size int, r *Receipt, call b
 func (b *outbox) removeLocked(i int32, result error) {
 	s := &b.slots[i]
 	b.returnCopyLocked(s)
+	b.forgetLocked(s)
 	switch s.state {
 	case slotInFlight:
 		b.inFlight--

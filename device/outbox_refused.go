@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/operr"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -13,35 +12,20 @@ type refusal struct {
 	err   *transport.Error
 	count int
 	since time.Time
-	last  retrypolicy.Decision
-	by    *policies // the policies behind last, until the retry begins
 }
 
 // oldestRefused returns the first refused message in order of acceptance.
-func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
+func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, s *series, ok bool) {
 	b.mu.Lock()
 	if ok = b.refused > 0; ok {
 		i := b.head
 		for b.slots[i].state != slotRefused {
 			i = b.slots[i].next
 		}
-		tag, seq, r = uint16(i), b.slots[i].seq, *b.slots[i].refusal
+		tag, seq, r, s = uint16(i), b.slots[i].seq, *b.slots[i].refusal, b.slots[i].series
 	}
 	b.mu.Unlock()
-	return tag, seq, r, ok
-}
-
-// decided stores the decision about a refused message, and the policies that made it; by is nil
-// once the retry begins. It reports whether the message is still in the outbox.
-func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision, by *policies) bool {
-	b.mu.Lock()
-	s := &b.slots[tag]
-	there := s.seq == seq && s.refusal != nil
-	if there {
-		s.refusal.last, s.refusal.by = d, by
-	}
-	b.mu.Unlock()
-	return there
+	return tag, seq, r, s, ok
 }
 
 // fail ends a message that is not in flight.
@@ -75,16 +59,16 @@ func (b *outbox) anyRefused() bool {
 	return refused
 }
 
-// taken returns the number and the refusals of a message that take returned.
-func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
+// taken returns the number, the refusals and the series of a message that take returned.
+func (b *outbox) taken(tag uint16) (seq uint64, r refusal, series *series) {
 	b.mu.Lock()
 	s := &b.slots[tag]
-	seq = s.seq
+	seq, series = s.seq, s.series
 	if s.refusal != nil {
 		r = *s.refusal
 	}
 	b.mu.Unlock()
-	return seq, r
+	return seq, r, series
 }
 
 // requeue queues the refused messages again, at their positions.

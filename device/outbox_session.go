@@ -32,7 +32,7 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 		if s.again || s.refusal != nil {
 			b.totals.resent++
 		}
-		s.state, s.handed, s.before, s.watch = slotInFlight, handed, uint32(b.totals.acknowledged), b.watch
+		s.state, s.handed, s.before = slotInFlight, handed, uint32(b.totals.acknowledged)
 		b.inFlight++
 		b.cursor = b.nextQueuedLocked(s.next)
 	}
@@ -69,7 +69,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		failure = &transport.Error{Kind: transport.KindOf(err), Op: transport.OpSend, Err: err}
 	}
 	s := &b.slots[i]
-	b.noteLocked(s, failure)
+	b.noteLocked(s, failure, err == nil || !errfilter.Retryable(err))
 	switch {
 	case err == nil:
 		b.totals.acknowledged++
@@ -79,7 +79,6 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 			s.refusal = &refusal{since: time.Now()}
 		}
 		s.refusal.count++
-		s.refusal.by = nil
 		s.again = s.again || errchain.Has(err, transport.ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
@@ -155,7 +154,6 @@ func (b *outbox) connect(window int) {
 // rewind queues all messages in flight and refused ones again, after the end of a session.
 func (b *outbox) rewind() {
 	b.mu.Lock()
-	b.noteInFlightLocked(errGoneWith)
 	b.backLocked(slotInFlight)
 	b.backLocked(slotRefused)
 	b.window, b.below, b.draining = 0, 0, false
@@ -171,6 +169,7 @@ func (b *outbox) backLocked(from slotState) {
 		if from == slotInFlight {
 			b.inFlight--
 			b.returnCopyLocked(s)
+			b.noteLocked(s, errGoneWith, true)
 			s.again = true
 		} else {
 			b.refused--

@@ -9,8 +9,9 @@ import (
 // pause is the time in which nothing is sent because the service refused a message for now. It
 // belongs to the loop and outlives sessions, so a new connection does not end it.
 type pause struct {
-	*question        // nil: no pause
-	tag       uint16 // the oldest message refused
+	*question         // nil: no pause
+	series    *series // of the oldest message refused
+	tag       uint16  // that message
 	seq       uint64
 	until     time.Time // zero: no pause
 }
@@ -21,17 +22,17 @@ type pause struct {
 func (l *loop) refused(publish bool) {
 	l.reportOutcomes(time.Now())
 	for {
-		tag, seq, r, ok := l.c.outbox.oldestRefused()
+		tag, seq, r, s, ok := l.c.outbox.oldestRefused()
 		if !ok {
 			return
 		}
 		now := time.Now()
-		l.pause = pause{tag: tag, seq: seq, question: &question{
-			attempt: l.attempt(transport.ScopeOperation, now),
+		l.pause = pause{tag: tag, seq: seq, series: s, question: &question{
+			attempt: l.attempt(transport.ScopeOperation, r.count, now),
 			failure: r.err, began: now,
 		}}
 		a := &l.pause.attempt
-		a.Retry, a.Last, a.Elapsed, a.Rand = r.count, r.last, now.Sub(r.since), l.rand()
+		a.Elapsed, a.Rand = now.Sub(r.since), l.rand()
 		describe(a, r.err)
 		if l.askToPause() {
 			if publish {
@@ -45,13 +46,14 @@ func (l *loop) refused(publish bool) {
 // askToPause asks the current policy. It returns false if the policy stops: the message has failed
 // and there is no pause.
 func (l *loop) askToPause() bool {
-	d := l.ask(l.pause.question, 0)
+	l.pause.series = l.seriesOf(l.pause.tag, l.pause.seq, l.pause.series)
+	d := l.ask(l.pause.question, l.pause.series, 0)
 	if !d.Retry {
+		l.endSeries(l.pause.series)
 		l.c.outbox.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
 		l.pause = pause{}
 		return false
 	}
-	l.c.outbox.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf)
 	l.pause.until = l.pause.began.Add(d.Delay)
 	return true
 }
@@ -70,24 +72,16 @@ func (l *loop) askAgain(now time.Time) {
 
 // resume ends a pause; refused messages are sent first.
 func (l *loop) resume() {
-	if d := l.pause.pending; d.Retry && !l.c.outbox.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf) {
-		l.pause.withdraw(l) // the message has left the outbox
-	}
 	l.pause = pause{}
 	l.c.outbox.requeue()
 	l.publishConnected()
 }
 
-// withdraw tells the policies, at the end of the loop, that the retries that it waited for are not
-// made.
-func (l *loop) withdraw() {
-	l.outage.withdraw(l)
-	if q := l.pause.question; q != nil && q.pending.Retry {
-		d := q.pending
-		q.withdraw(l)
-		d.Cost = 0
-		l.c.outbox.decided(l.pause.tag, l.pause.seq, d, nil)
-	}
+// endAll ends all series, at the end of the loop.
+func (l *loop) endAll() {
+	l.endSeries(&l.series)
+	l.c.outbox.forget()
+	l.reportOutcomes(time.Now())
 	if x := l.c.features(); x != nil {
 		x.over(l)
 	}

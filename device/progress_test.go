@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -53,15 +54,12 @@ func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
 }
 
 // successes counts the connections that are reported to a policy as successful.
-type successes struct {
-	retrypolicy.Policy
-	good, bad int
-}
+type successes struct{ good, bad int }
 
-func (p *successes) Observe(a retrypolicy.Attempt) {
+func (p *successes) report(v classify.Verdict, a retrypolicy.Attempt) {
 	switch {
 	case a.Scope != transport.ScopeConnection:
-	case a.Err == nil:
+	case v == classify.VerdictSucceed:
 		p.good++
 	default:
 		p.bad++
@@ -74,9 +72,10 @@ func TestAConnectionThatAnswersNothingIsNotStable(t *testing.T) {
 	for _, ack := range []time.Duration{30 * time.Second, 2 * time.Minute} {
 		bubble(t, func(t *testing.T) {
 			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-			p := &successes{Policy: retrypolicy.ExponentialBackoffWithJitter{}}
+			p := &successes{}
+			policy := hooked{Policy: retrypolicy.ExponentialBackoffWithJitter{}, report: p.report}
 			var delays []time.Duration
-			c, _ := client(t, f, &device.Options{AckTimeout: ack, RetryPolicy: p, OnStatus: func(s device.Status) {
+			c, _ := client(t, f, &device.Options{AckTimeout: ack, RetryPolicy: policy, OnStatus: func(s device.Status) {
 				if s.Reason == device.ReasonConnectionLost {
 					delays = append(delays, s.Delay)
 				}

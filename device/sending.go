@@ -36,7 +36,7 @@ func (l *loop) send(now time.Time) (none bool) {
 	if len(batch) == 0 {
 		return true
 	}
-	if batch = l.admit(batch, now); len(batch) == 0 {
+	if batch = l.admitBatch(batch, now); len(batch) == 0 {
 		return false // look again: there may be a hold, or messages behind the refused ones
 	}
 	l.conn.session.Send(batch)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/reconnect"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -58,7 +57,7 @@ func (l *loop) evidence() evidence {
 // reconnect.Useful.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 	progress := l.evidence().acknowledged > l.flaps.before
-	return reconnect.Useful(k.workedFor(), l.last.Delay, progress, pace)
+	return reconnect.Useful(k.workedFor(), l.delay, progress, pace)
 }
 
 // down records the end of connection k, because of err or as planned. An outage begins, and the
@@ -77,9 +76,9 @@ func (l *loop) down(k *connection, err error, pace errfilter.Pace) {
 	l.reportAttempt(failure, time.Now())
 	switch {
 	case l.stable(k):
-		l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}
+		l.retry, l.delay, l.renewed, l.flaps = 0, 0, false, flapping{}
 	case l.useful(k, pace):
-		l.retry, l.last = 0, retrypolicy.Decision{}
+		l.retry, l.delay = 0, 0
 	}
 	l.since = time.Now()
 }

@@ -43,8 +43,7 @@ const (
 	ReasonConnectionLost
 	// ReasonAttemptFailed: an attempt to connect failed; attempt number Retry follows after Delay.
 	ReasonAttemptFailed
-	// ReasonHeld: the retry policy is a gate (retrypolicy.Gate) that delays the next attempt to
-	// connect by Delay.
+	// ReasonHeld: the retry policy (a breaker, a limiter) delays the next attempt to connect by Delay.
 	ReasonHeld
 	// ReasonPaused: the service refused a message for now; all sending pauses for Delay. The
 	// connection is up.

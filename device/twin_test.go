@@ -465,24 +465,17 @@ func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 	}
 }
 
-// patientGate admits tries 10 s after it was first asked, and counts its calls.
-type patientGate struct {
-	retrypolicy.ExponentialBackoffWithJitter
-	asked *atomic.Int32
-}
-
-func (g patientGate) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	if g.asked.Add(1) == 1 {
-		return retrypolicy.Decision{Retry: true, Delay: 10 * time.Second}
-	}
-	return retrypolicy.Decision{Retry: true}
-}
-
 // A gate that asked for a delay is not asked again before its end.
 func TestAGateHoldsATwinCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: answering}
-		g := patientGate{asked: new(atomic.Int32)}
+		var asked atomic.Int32
+		g := hooked{Policy: retrypolicy.NoRetry{}, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+			if asked.Add(1) == 1 {
+				return retrypolicy.Decision{Retry: true, Delay: 10 * time.Second}
+			}
+			return retrypolicy.Decision{Retry: true}
+		}}
 		c, _ := client(t, f, &device.Options{MessagePolicy: g, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}})
 		open(t, c)
 		begin := time.Now()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/operr"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -35,8 +34,7 @@ type twin struct {
 	known  bool             // sessions carry twins, as far as known
 	number uint32           // transport.Twinned of the latest session
 
-	abandoned     []*twinCall // in flight or answered when their callers gave up; to be reported to the policy
-	retriesUnmade []*twinCall // ended while a retry that the policy charged for may have been pending
+	finished []*twinCall // the loop ends their series
 
 	turn []*twinCall // buffer of serve
 }
@@ -53,10 +51,11 @@ type twinCall struct {
 	sent         time.Time
 	since        time.Time // of the first failure
 	retry        int
-	last         retrypolicy.Decision
 	asked        question
-	until        time.Time // end of the wait: for a retry, or for the gate
-	gatedBy      *policies // the policies whose gate was asked last
+	series       series
+	abandoned    bool      // in flight or answered when its caller gave up
+	until        time.Time // end of the wait: for a retry, or for the policy
+	gatedBy      *policies // the policies that were asked last whether it may go
 }
 
 type callState uint8
@@ -128,9 +127,7 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 	if k.state == callGone {
 		return
 	}
-	if k.state == callWaiting || k.state == callQueued {
-		t.retriesUnmade = append(t.retriesUnmade, k)
-	}
+	t.finished = append(t.finished, k)
 	k.state = callGone
 	t.calls = slices.DeleteFunc(t.calls, func(other *twinCall) bool { return other == k })
 	k.done(r)
@@ -151,10 +148,9 @@ func (t *twin) withdrawLocked(k *twinCall) withdrawal {
 	case callGone:
 		return resolved
 	case callInFlight:
-		k.answer = transport.Reply{Err: errWithdrawn}
-		t.abandoned = append(t.abandoned, k)
+		k.answer, k.abandoned = transport.Reply{Err: errWithdrawn}, true
 	case callAnswered:
-		t.abandoned = append(t.abandoned, k)
+		k.abandoned = true
 	case callQueued, callSettling, callWaiting:
 	}
 	if (state == callAnswered || state == callSettling) && k.answer.Err == nil {

@@ -69,7 +69,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		case callQueued:
 			switch {
 			case !may || l.conn.granted&transport.FeatureTwin == 0 || l.conn.plan == replacing:
-			case now.Before(k.until) && k.gatedBy == t.c.policies.Load(): // the gate asked for it
+			case now.Before(k.until) && k.gatedBy == t.c.policies.Load(): // the policy asked for it
 				next = earlier(k.until, next)
 			default:
 				next = earlier(t.hand(l, k, now), next)
@@ -104,19 +104,16 @@ func (t *twin) set(k *twinCall, state callState) bool {
 	return waited
 }
 
-// hand hands a call to the session, unless the policy's gate delays or refuses it. It returns when
+// hand hands a call to the session, unless the policy delays or refuses it. It returns when
 // to look at the call again.
 func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
-	k.gatedBy = t.c.policies.Load()
-	if k.asked.pending.Retry && k.asked.askedOf != k.gatedBy {
-		k.asked.withdraw(l)
-		k.last.Cost = 0
-	}
-	if gate, ok := isGate(k.gatedBy.message); ok {
-		d := l.admitBy(gate, t.attempt(l, k, now))
+	l.beginSeries(&k.series, transport.ScopeOperation)
+	k.gatedBy = k.series.by
+	if k.series.main != nil {
+		d := l.admit(&k.series, t.attempt(l, k, now))
 		switch {
 		case !d.Retry:
-			k.asked.withdraw(l)
+			l.endSeries(&k.series)
 			var cause error
 			if k.asked.failure != nil {
 				cause = k.asked.failure
@@ -126,11 +123,8 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 		case d.Delay > 0:
 			k.until = now.Add(d.Delay)
 			return k.until
-		case d.Cost != 0:
-			k.last.Cost = d.Cost
 		}
 	}
-	k.asked.pending = retrypolicy.Decision{}
 	t.mu.Lock()
 	gone := k.state == callGone
 	if !gone {
@@ -140,7 +134,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	}
 	t.mu.Unlock()
 	if gone {
-		t.observe(l, k, errWithdrawn, now) // the gate admitted it
+		l.endSeries(&k.series)
 		return now
 	}
 	l.request = k.request
@@ -153,14 +147,14 @@ var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its
 // settleAnswered ends the successful calls, and reports and judges the failed ones.
 func (t *twin) settleAnswered(l *loop, now time.Time) {
 	t.mu.Lock()
-	left, unmade := t.abandoned, t.retriesUnmade
-	t.abandoned, t.retriesUnmade = nil, nil
+	finished := t.finished
+	t.finished = nil
 	t.mu.Unlock()
-	for _, k := range unmade {
-		k.asked.withdraw(l)
-	}
-	for _, k := range left {
-		t.observe(l, k, k.failure(), now)
+	for _, k := range finished {
+		if k.abandoned {
+			t.report(l, k, k.failure(), now)
+		}
+		l.endSeries(&k.series)
 	}
 	for {
 		t.mu.Lock()
@@ -177,7 +171,7 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 			t.failed(l, k, failure, now)
 			continue
 		}
-		t.observe(l, k, nil, now)
+		t.report(l, k, nil, now)
 		t.mu.Lock()
 		t.finishLocked(k, k.answer)
 		t.mu.Unlock()
@@ -196,7 +190,7 @@ func (k *twinCall) failure() *transport.Error {
 
 // failed reports a failed try to the policy and judges it.
 func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time) {
-	t.observe(l, k, err, now)
+	t.report(l, k, err, now)
 	t.judge(l, k, err, now)
 }
 
@@ -221,15 +215,16 @@ func (t *twin) judge(l *loop, k *twinCall, err *transport.Error, now time.Time) 
 
 // ask asks the current policy about the failure of a call.
 func (t *twin) ask(l *loop, k *twinCall) {
-	d := l.ask(&k.asked, 0)
+	d := l.ask(&k.asked, &k.series, 0)
 	k.until = k.asked.began // no wait if the call ends here
 	if !d.Retry {
+		l.endSeries(&k.series)
 		t.fail(k, retriesEnded(k.asked.failure, d.Reason, k.retry-1))
 		return
 	}
-	k.last, k.until = d, k.asked.began.Add(d.Delay)
+	k.until = k.asked.began.Add(d.Delay)
 	if !t.set(k, callWaiting) {
-		k.asked.withdraw(l)
+		l.endSeries(&k.series)
 	}
 	t.c.poke()
 }
@@ -246,8 +241,8 @@ func (t *twin) fail(k *twinCall, err *transport.Error) {
 
 // attempt returns the question about the next try of a call.
 func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt {
-	a := l.attempt(transport.ScopeOperation, now)
-	a.Retry, a.Last, a.Rand = k.retry, k.last, l.rand()
+	a := l.attempt(transport.ScopeOperation, k.retry, now)
+	a.Rand = l.rand()
 	if k.asked.failure != nil {
 		a.Elapsed = now.Sub(k.since)
 		describe(&a, k.asked.failure)
@@ -255,18 +250,9 @@ func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt 
 	return a
 }
 
-// observe reports the end of a try to the policy that admitted it.
-func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
-	observer, ok := isObserver(k.gatedBy.message)
-	if !ok {
-		return
-	}
-	a := l.attempt(transport.ScopeOperation, now)
-	a.Retry, a.Last, a.Count = k.retry, k.last, 1
-	if failure != nil {
-		describeEnd(&a, failure)
-	}
-	l.observe(observer, a)
+// report reports the end of a try to the policy that admitted it.
+func (t *twin) report(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
+	l.report(&k.series, l.attempt(transport.ScopeOperation, k.retry, now), failure)
 }
 
 // over queues the calls in flight again if they may be repeated, and ends the others.
@@ -298,9 +284,10 @@ func (t *twin) over(l *loop) {
 	}
 	t.mu.Unlock()
 	for _, k := range lost {
-		t.observe(l, k, errGoneWith, now)
+		t.report(l, k, errGoneWith, now)
+		l.endSeries(&k.series)
 	}
 	for _, k := range resting {
-		k.asked.withdraw(l)
+		l.endSeries(&k.series)
 	}
 }

@@ -16,15 +16,12 @@ import (
 )
 
 // oneGate admits one message.
-type oneGate struct{ asked *int }
-
-func (oneGate) Decide(retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Decision{Retry: true, Delay: time.Second}
-}
-
-func (g oneGate) Admit(retrypolicy.Attempt) retrypolicy.Decision {
-	*g.asked++
-	return retrypolicy.Decision{Retry: *g.asked == 1}
+func oneGate() retrypolicy.Policy {
+	asked := 0
+	return hooked{Policy: retrypolicy.Fixed{Delay: time.Second}, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+		asked++
+		return retrypolicy.Decision{Retry: asked == 1}
+	}}
 }
 
 // The hub may have a message that was in flight when a session ended. Its result says so, however
@@ -38,7 +35,7 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 		"refused for good": {transport.Invalid, device.Options{}, refused(transport.Invalid)},
 		"given up by the policy": {transport.RetryExpired, device.Options{MessagePolicy: retrypolicy.NoRetry{}},
 			refused(transport.Unavailable)},
-		"refused by a gate": {transport.RetryExpired, device.Options{MessagePolicy: oneGate{new(int)}}, nil},
+		"refused by a gate": {transport.RetryExpired, device.Options{MessagePolicy: oneGate()}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/fleet"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -51,7 +52,14 @@ func (o *ordered) note(now time.Time) {
 	o.last = now
 }
 
-func (o *ordered) Observe(a retrypolicy.Attempt) { o.note(a.Now) }
+func (o *ordered) Begin(retrypolicy.Start) retrypolicy.Series { return orderedSeries{ordered: o} }
+
+type orderedSeries struct {
+	retrypolicy.Free
+	*ordered
+}
+
+func (s orderedSeries) Report(_ classify.Verdict, a retrypolicy.Attempt) { s.note(a.Now) }
 
 func (o *ordered) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	o.note(a.Now)
@@ -89,11 +97,18 @@ type outcomes struct {
 	failed, succeeded uint64
 }
 
-func (c *outcomes) Observe(a retrypolicy.Attempt) {
-	if a.Err != nil {
-		c.failed++
+func (c *outcomes) Begin(retrypolicy.Start) retrypolicy.Series { return outcomesSeries{outcomes: c} }
+
+type outcomesSeries struct {
+	retrypolicy.Free
+	*outcomes
+}
+
+func (s outcomesSeries) Report(v classify.Verdict, _ retrypolicy.Attempt) {
+	if v == classify.VerdictSucceed {
+		s.succeeded++
 	} else {
-		c.succeeded++
+		s.failed++
 	}
 }
 

@@ -120,7 +120,7 @@ func (b *block) load() {
 	var sum int64
 	for _, i := range b.batch {
 		d := &b.devices[i]
-		sum += d.at + int64(d.retry) + int64(d.last.Step)
+		sum += d.at + int64(d.retry) + int64(d.last.Delay)
 	}
 	b.loaded = sum
 }
@@ -174,18 +174,20 @@ func (b *block) numberOf(i int32) number { return number(b.number)<<deviceBits |
 // keeps it, because copies of it would take half of the time of a run.
 func (b *block) attempt(i int32, t int64) *retrypolicy.Attempt {
 	d, a := &b.devices[i], &b.question
-	a.Scope, a.Key, a.Now = transport.ScopeConnection, "hub", instant(t)
+	a.Scope, a.Now = transport.ScopeConnection, instant(t)
 	a.Retry, a.Elapsed, a.Rand = int(d.retry), time.Duration(t-d.since), d.draw()
-	a.Last = d.last
-	a.Err, a.Kind, a.After, a.Terminal = nil, 0, 0, false
+	a.Err, a.Kind, a.After = nil, 0, 0
 	return a
 }
 
-// try begins an attempt if the policy's gate and the limiter of dials admit it.
+// try begins an attempt if the policy and the limiter of dials admit it.
 func (b *block) try(i int32, t int64) {
 	d, p := &b.devices[i], b.process(i)
-	if p.gate != nil {
-		answer := p.gate.Admit(*b.attempt(i, t))
+	if p.remembers {
+		if d.series == nil {
+			d.series = begin(p.policy)
+		}
+		answer := d.series.Admit(*b.attempt(i, t))
 		switch {
 		case !answer.Retry:
 			b.giveUp(i, t, 0)
@@ -193,8 +195,6 @@ func (b *block) try(i int32, t int64) {
 		case answer.Delay > 0:
 			d.at = later(t, max(answer.Delay, shortestHold)+b.spread(d))
 			return
-		case answer.Cost != 0:
-			d.last.Cost = answer.Cost
 		}
 	}
 	d.reported = false
@@ -207,7 +207,7 @@ func (b *block) try(i int32, t int64) {
 	}
 }
 
-// shortestHold bounds how often a gate is asked in simulated time.
+// shortestHold bounds how often a policy is asked in simulated time.
 const shortestHold = time.Millisecond
 
 // later returns t plus a delay, at most never.

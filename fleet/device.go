@@ -59,8 +59,9 @@ type device struct {
 	ready    bool  // registered with the provisioning service
 	again    bool  // a registration was throttled before
 
-	last retrypolicy.Decision
-	_    [24]byte // fills the third cache line: devices that straddle four cost more
+	last   retrypolicy.Decision
+	series retrypolicy.Series // of the outage; nil: the policy has no memory
+	_      [48]byte           // fills the third cache line: devices that straddle four cost more
 }
 
 // draw returns a random number: SplitMix64, one stream for each device.
@@ -81,10 +82,10 @@ type process struct {
 	// curve is the policy if it is that of the client's default, or nil. It decides by the number of
 	// the retry and the draw alone, so it is called directly: through the interface, all of an Attempt
 	// is copied twice, which takes a third of the time of a run.
-	curve    *retrypolicy.ExponentialBackoffWithJitter
-	gate     retrypolicy.Gate     // policy, or nil
-	observer retrypolicy.Observer // policy, or nil
-	dials    *dials               // nil: not limited
+	curve *retrypolicy.ExponentialBackoffWithJitter
+	// remembers: the policy has memory, so devices have a series.
+	remembers bool
+	dials     *dials // nil: not limited
 }
 
 func newProcess(p retrypolicy.Policy) process {
@@ -92,10 +93,13 @@ func newProcess(p retrypolicy.Policy) process {
 	if curve, ok := p.(retrypolicy.ExponentialBackoffWithJitter); ok {
 		s.curve = &curve
 	}
-	s.gate, _ = p.(retrypolicy.Gate)
-	s.observer, _ = p.(retrypolicy.Observer)
+	s.remembers = begin(p) != nil
 	return s
 }
 
+func begin(p retrypolicy.Policy) retrypolicy.Series {
+	return retrypolicy.BeginSeries(p, retrypolicy.Start{Key: "hub"})
+}
+
 // plain reports whether the devices of the process do not influence each other.
-func (p *process) plain() bool { return p.gate == nil && p.observer == nil && p.dials == nil }
+func (p *process) plain() bool { return !p.remembers && p.dials == nil }

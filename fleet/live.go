@@ -6,7 +6,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -53,7 +52,7 @@ func (b *block) rest(i int32, t int64) {
 	default:
 		d.at = min(d.at, d.due)
 	}
-	if stable := later(d.upAt, b.sim.rules.StableTime); !d.reported && b.process(i).observer != nil {
+	if stable := later(d.upAt, b.sim.rules.StableTime); !d.reported && b.process(i).remembers {
 		d.at = min(d.at, max(t, stable))
 	}
 }
@@ -154,7 +153,7 @@ func (b *block) paused(i int32, t int64, f *failure) {
 	d, p, paced := &b.devices[i], b.process(i), b.sim.rules.Paced
 	d.pause++
 	a := b.ask(i, t, f)
-	a.Scope, a.Retry, a.Last = transport.ScopeOperation, int(d.pause), retrypolicy.Decision{}
+	a.Scope, a.Retry = transport.ScopeOperation, int(d.pause)
 	answer := reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
 	if !answer.Retry { // the oldest message fails
 		d.queue--

@@ -7,18 +7,18 @@ import (
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // failed decides what follows a failed attempt or a lost connection, as the client's loop does.
 func (b *block) failed(i int32, t int64, result outcome) {
-	d, p, f := &b.devices[i], b.process(i), &b.sim.failures[result]
+	d, f := &b.devices[i], &b.sim.failures[result]
 	b.observe(i, t, f)
 	if !f.rule.Retry {
 		if f.err.Kind == transport.Unauthorized && !d.renewed {
 			d.renewed = true
 			d.retry++
-			d.last.Cost = 0
 			d.state, d.at = waiting, t
 			return
 		}
@@ -35,8 +35,6 @@ func (b *block) failed(i int32, t int64, result outcome) {
 	spread := b.spread(d)
 	limit := b.sim.rules.OutageLimit
 	if answer.Retry && limit > 0 && answer.Delay+spread > limit-time.Duration(t-d.since) {
-		b.question.Last = *answer
-		retrypolicy.Withdraw(p.policy, b.question)
 		answer.Retry = false
 	}
 	if !answer.Retry {
@@ -54,7 +52,11 @@ func (b *block) decide(i int32, t int64, f *failure) {
 		return
 	}
 	a := b.ask(i, t, f)
-	d.last = reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
+	policy := reconnect.Of(p.policy, p.policy, paced, a)
+	if d.series != nil && (paced == nil || !reconnect.IsSlow(a.Kind)) {
+		policy = d.series
+	}
+	d.last = reconnect.Decide(policy, paced != nil, a)
 }
 
 // ask returns a question to a policy about the failure f of device i, see attempt.
@@ -84,6 +86,7 @@ func (b *block) decideRegister(i int32, t int64, f *failure) {
 // giveUp ends the device, or starts over after TryAgainAfter.
 func (b *block) giveUp(i int32, t int64, after time.Duration) {
 	d := &b.devices[i]
+	d.endSeries()
 	again := b.sim.rules.TryAgainAfter
 	if again <= 0 {
 		d.state = ended
@@ -95,16 +98,30 @@ func (b *block) giveUp(i int32, t int64, after time.Duration) {
 
 // observe reports the end of an attempt to the policy, once. f is nil for success.
 func (b *block) observe(i int32, t int64, f *failure) {
-	d, p := &b.devices[i], b.process(i)
-	if p.observer == nil || d.reported {
+	d := &b.devices[i]
+	if d.series == nil || d.reported {
 		return
 	}
 	d.reported = true
-	a := b.attempt(i, t)
+	a, verdict := b.attempt(i, t), classify.VerdictSucceed
 	if f != nil {
-		a.Err, a.Kind, a.After, a.Terminal = f.err, f.err.Kind, f.err.RetryAfter, !f.rule.Retry
+		a.Err, a.Kind, a.After, verdict = f.err, f.err.Kind, f.err.RetryAfter, classify.VerdictFail
+		if f.rule.Retry {
+			verdict = classify.VerdictAgain
+		}
 	}
-	p.observer.Observe(*a)
+	d.series.Report(verdict, *a)
+	if verdict != classify.VerdictAgain {
+		d.endSeries()
+	}
+}
+
+// endSeries ends the series of an outage that is over.
+func (d *device) endSeries() {
+	if d.series != nil {
+		d.series.End()
+		d.series = nil
+	}
 }
 
 // down records the end of a connection that worked until the given time.

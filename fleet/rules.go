@@ -11,8 +11,7 @@ import (
 type Rules struct {
 	Name string
 	// Policy makes the retry policy of a process: of one device, or of a gateway. Nil:
-	// ExponentialBackoffWithJitter{}. A policy that is neither a retrypolicy.Gate nor a
-	// retrypolicy.Observer must have no state: all processes of a block share it.
+	// ExponentialBackoffWithJitter{}. All processes of a block share a policy without memory.
 	Policy func() (retrypolicy.Policy, error)
 	// Paced alone decides about failures with a slow pace. Nil: Policy does, with the minimum delays
 	// of the device client.

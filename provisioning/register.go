@@ -23,7 +23,7 @@ type registration struct {
 	signed  time.Time // the wall clock when the latest token was signed
 	expires time.Time // of the latest token
 
-	series    retrypolicy.Series
+	series    retrypolicy.Operation
 	spreaded  bool // the random wait was drawn
 	attempt   int  // number of the attempt
 	damage    errfilter.Damage
@@ -74,8 +74,6 @@ func (r *registration) next() (a *Assignment, retry Event, err error) {
 		}
 		r.series = retrypolicy.Begin(r.c.opt.Policy, r.c.id.Endpoint, time.Now())
 	}
-	deadline, _ := r.ctx.Deadline()
-	r.series.Bound(deadline)
 	if err := r.admit(); err != nil {
 		return nil, Event{}, err
 	}
@@ -99,7 +97,7 @@ func (r *registration) spread() time.Duration {
 	return d
 }
 
-// admit waits until the policy's gates let an attempt begin.
+// admit waits until the policy lets an attempt begin.
 func (r *registration) admit() error {
 	for {
 		d, err := r.series.Admit(time.Now(), r.rand())
@@ -296,7 +294,7 @@ func (r *registration) hold(d time.Duration) error {
 
 // abandon ends the series because the caller's context ended, and returns err.
 func (r *registration) abandon(err error) error {
-	_ = r.series.Abandon(time.Now(), err)
+	r.series.End()
 	return err
 }
 

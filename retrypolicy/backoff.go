@@ -49,9 +49,9 @@ type Backoff struct {
 	Factor float64
 	// Max is the upper limit of v. 0: no limit.
 	Max time.Duration
-	// Jitter randomizes the delay. The zero value is NoJitter.
+	// Jitter randomizes the delay. The zero value is JitterNone.
 	Jitter Jitter
-	// Low and High are the bounds of Proportional, as factors.
+	// Low and High are the bounds of JitterProportional, as factors.
 	Low, High float64
 	// Hard applies Max after the jitter too.
 	Hard bool
@@ -64,30 +64,10 @@ func (b Backoff) Decide(a Attempt) Decision {
 	}
 	d := Decision{Retry: true}
 	u := delay.Unit(a.Rand)
-	most := b.Max
-	if most <= 0 {
-		most = delay.Longest
-	}
+	most := b.most()
 	switch b.Jitter {
-	case JitterDecorrelated, JitterDecorrelatedSmithy:
-		before := time.Duration(a.Last.Step)
-		if before <= 0 {
-			before = b.Base
-		}
-		width := 3 * float64(before)
-		if b.Jitter == JitterDecorrelated {
-			width -= float64(b.Base)
-		}
-		d.Delay = min(delay.OfFloat(float64(b.Base)+u*width), most)
-		d.Step = uint64(d.Delay)
-	case JitterDecorrelatedV2:
-		t := float64(a.Retry-1) + u
-		next := math.Exp2(t) * math.Tanh(math.Sqrt(4*t))
-		d.Delay = most
-		if !math.IsInf(next, 1) {
-			d.Delay = min(delay.OfFloat((next-math.Float64frombits(a.Last.Step))/1.4*float64(b.Base)), most)
-		}
-		d.Step = math.Float64bits(next)
+	case JitterDecorrelated, JitterDecorrelatedSmithy, JitterDecorrelatedV2:
+		return (&decorrelated{Backoff: b}).Decide(a)
 	case JitterFull:
 		v := b.plain(a.Retry, most)
 		d.Delay = min(delay.OfFloat(u*float64(v)), v)
@@ -111,6 +91,60 @@ func (b Backoff) plain(n int, most time.Duration) time.Duration {
 	return delay.Exponential(b.Base, b.Factor, n, most)
 }
 
+func (b Backoff) most() time.Duration {
+	if b.Max <= 0 {
+		return delay.Longest
+	}
+	return b.Max
+}
+
+// Begin begins a series for the kinds of jitter that depend on the previous delay.
+func (b Backoff) Begin(Start) Series {
+	switch b.Jitter {
+	case JitterDecorrelated, JitterDecorrelatedSmithy, JitterDecorrelatedV2:
+		return &decorrelated{Backoff: b}
+	}
+	return nil
+}
+
+// decorrelated is a series of a Backoff.
+type decorrelated struct {
+	Backoff
+	Free
+	before time.Duration // the previous delay
+	f      float64       // the previous f of JitterDecorrelatedV2
+}
+
+func (s *decorrelated) Decide(a Attempt) Decision {
+	if a.Retry < 1 {
+		return Decision{Retry: true}
+	}
+	if a.Retry == 1 {
+		s.before, s.f = s.Base, 0
+	}
+	d, u, most := Decision{Retry: true, Delay: s.most()}, delay.Unit(a.Rand), s.most()
+	if s.Jitter == JitterDecorrelatedV2 {
+		t := float64(a.Retry-1) + u
+		next := math.Exp2(t) * math.Tanh(math.Sqrt(4*t))
+		if !math.IsInf(next, 1) {
+			d.Delay = min(delay.OfFloat((next-s.f)/1.4*float64(s.Base)), most)
+		}
+		s.f = next
+		return d
+	}
+	before := s.before
+	if before <= 0 {
+		before = s.Base
+	}
+	width := 3 * float64(before)
+	if s.Jitter == JitterDecorrelated {
+		width -= float64(s.Base)
+	}
+	d.Delay = min(delay.OfFloat(float64(s.Base)+u*width), most)
+	s.before = d.Delay
+	return d
+}
+
 // Validate reports the first invalid parameter.
 func (b Backoff) Validate() error {
 	switch {
@@ -123,7 +157,7 @@ func (b Backoff) Validate() error {
 	case b.Max > 0 && b.Max < b.Base:
 		return failure.Invalid("Backoff.Max is below Base; give Base or more")
 	case b.Jitter >= jitters:
-		return failure.Invalid("Backoff.Jitter is not one of the constants; use FullJitter")
+		return failure.Invalid("Backoff.Jitter is not one of the constants; use JitterFull")
 	case b.Jitter == JitterProportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64):
 		return failure.Invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
 	case b.Jitter != JitterProportional && (b.Low != 0 || b.High != 0):

@@ -79,13 +79,13 @@ func TestBackoffPublishedDelays(t *testing.T) {
 				tol = 51 * msec // the published figures have four decimals of Base
 			}
 			a := retrypolicy.Attempt{Rand: policytest.Draw(c.u)}
+			series := policytest.Series(c.policy)
 			for i, want := range c.want {
 				a.Retry = c.first + i
-				d := c.policy.Decide(a)
+				d := series.Decide(a)
 				if off := d.Delay - want; !d.Retry || off > tol || off < -tol {
 					t.Errorf("retry %d: %v, want after %v", a.Retry, d, want)
 				}
-				a.Last = d
 			}
 		})
 	}

@@ -3,17 +3,17 @@ package retrypolicy
 import (
 	"github.com/hubline-iot/hubline/transport"
 
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
 // ByKind selects a policy by the class of failure. The first rule whose Kinds contain the failure's
 // Kind decides; Default decides if there is none.
 //
-// Decision.Step has room for the state of one policy. If several of the policies are curves with
-// state, such as Backoff with Decorrelated, each starts again whenever another one has decided in
-// between. Validate refuses a ByKind inside a ByKind, because both would count in Decision.Counts.
+// Each attempt belongs to one of the policies: the first attempt to Default, a retry to the policy
+// that granted it. That policy admits the attempt and learns how it ended. What should see all
+// attempts, such as a breaker, belongs around ByKind.
 type ByKind struct {
-	// Rules are at most 7.
 	Rules []Rule
 	// Default decides about Kinds that no rule names.
 	Default Policy
@@ -26,32 +26,26 @@ type Rule struct {
 	// Policy decides about them.
 	Policy Policy
 	// OwnCount numbers the retries for the policy by how often this rule has applied in the series,
-	// instead of by all retries. The rule then has its own limit and growth.
+	// instead of by all retries. The rule then has its own limit and growth. Without a series, the
+	// policy is asked about the first such retry.
 	OwnCount bool
 }
-
-// maxRules is the number of counters in Decision.Counts.
-const maxRules = 7
 
 // Decide calls the policy of the matching rule.
 func (b ByKind) Decide(a Attempt) Decision {
 	i := b.rule(a.Kind)
 	if i < 0 {
-		return decideAs(maxRules+1, b.Default, a)
+		return b.Default.Decide(a)
 	}
-	r := &b.Rules[i]
-	n := min(a.Last.Counts[i], maxRetry) + 1
-	if r.OwnCount {
-		a.Retry = int(n)
+	if b.Rules[i].OwnCount {
+		a.Retry = 1
 	}
-	d := decideAs(uint8(i+1), r.Policy, a)
-	d.Counts[i] = n
-	return d
+	return b.Rules[i].Policy.Decide(a)
 }
 
 // rule returns the index of the rule for k, or -1 if Default decides.
 func (b ByKind) rule(k transport.Kind) int {
-	for i := range min(len(b.Rules), maxRules) {
+	for i := range b.Rules {
 		if b.Rules[i].Kinds.Has(k) {
 			return i
 		}
@@ -59,64 +53,82 @@ func (b ByKind) rule(k transport.Kind) int {
 	return -1
 }
 
-// decideAs calls p, policy number who, and passes it Step only if p set it.
-func decideAs(who uint8, p Policy, a Attempt) Decision {
-	owner, step := a.Last.Rule, a.Last.Step
-	if owner != who {
-		a.Last.Step = 0
+// Begin begins a series if a rule counts, or a policy has memory.
+func (b ByKind) Begin(start Start) Series {
+	def := BeginSeries(b.Default, start)
+	var rows []row
+	for i, r := range b.Rules {
+		series := BeginSeries(r.Policy, start)
+		if series == nil && !r.OwnCount {
+			continue
+		}
+		if rows == nil {
+			rows = make([]row, len(b.Rules)+1)
+		}
+		rows[i].series = series
 	}
-	d := p.Decide(a)
-	if d.Step == 0 && owner != who { // p keeps no state: preserve the other policy's
-		d.Step, who = step, owner
+	if def == nil && rows == nil {
+		return nil
 	}
-	d.Rule, d.Counts = who, a.Last.Counts
-	return d
+	if rows == nil {
+		rows = make([]row, len(b.Rules)+1)
+	}
+	for i, r := range b.Rules {
+		rows[i].series = orPlain(rows[i].series, r.Policy)
+	}
+	rows[len(b.Rules)].series = orPlain(def, b.Default)
+	return &byKind{policy: b, rows: rows, current: len(b.Rules)}
 }
 
-// Observe informs the policy of every rule. A policy that several rules share belongs around
-// ByKind, not inside it.
-func (b ByKind) Observe(a Attempt) {
-	for i := range b.Rules {
-		Observe(b.Rules[i].Policy, a)
-	}
-	Observe(b.Default, a)
+// byKind is a series of ByKind.
+type byKind struct {
+	policy  ByKind
+	rows    []row // one for each rule, and Default's
+	current int   // the row that the latest attempt belongs to
 }
 
-// Withdraw informs the policy that decided, which is that of the failure's Kind.
-func (b ByKind) Withdraw(a Attempt) {
-	if i := b.rule(a.Kind); i >= 0 {
-		Withdraw(b.Rules[i].Policy, a)
-		return
-	}
-	Withdraw(b.Default, a)
+type row struct {
+	series Series
+	count  int // how often the rule has applied
 }
 
-// Admit asks Default only: before an attempt there is no failure to select a rule by.
-func (b ByKind) Admit(a Attempt) Decision { return Admit(b.Default, a) }
+func (s *byKind) Decide(a Attempt) Decision {
+	if a.Retry <= 1 { // the caller counts anew
+		for i := range s.rows {
+			s.rows[i].count = 0
+		}
+	}
+	if s.current = s.policy.rule(a.Kind); s.current < 0 {
+		s.current = len(s.policy.Rules)
+		return s.rows[s.current].series.Decide(a)
+	}
+	r := &s.rows[s.current]
+	r.count = min(r.count, maxRetry) + 1
+	if s.policy.Rules[s.current].OwnCount {
+		a.Retry = r.count
+	}
+	return r.series.Decide(a)
+}
+
+func (s *byKind) Admit(a Attempt) Decision { return s.rows[s.current].series.Admit(a) }
+
+func (s *byKind) Report(v classify.Verdict, a Attempt) { s.rows[s.current].series.Report(v, a) }
+
+func (s *byKind) End() {
+	for i := range s.rows {
+		s.rows[i].series.End()
+	}
+}
 
 // Validate reports the first invalid parameter.
 func (b ByKind) Validate() error {
-	if len(b.Rules) > maxRules {
-		return failure.Invalid("ByKind.Rules has more than 7 rows; put several Kinds into one")
-	}
 	for i := range b.Rules {
 		if b.Rules[i].Kinds == 0 {
 			return failure.Invalid("ByKind.Rules has a row without Kinds; it would never apply")
 		}
-		if err := b.inside("ByKind.Rules.Policy", b.Rules[i].Policy); err != nil {
+		if err := within("ByKind.Rules.Policy", b.Rules[i].Policy); err != nil {
 			return err
 		}
 	}
-	return b.inside("ByKind.Default", b.Default)
-}
-
-func (b ByKind) inside(field string, p Policy) error {
-	if err := within(field, p); err != nil {
-		return err
-	}
-	if count(p, isByKind) > 0 {
-		return failure.Invalid(field + " holds another ByKind, and both would count in the same place; put the rows of " +
-			"both into one")
-	}
-	return nil
+	return within("ByKind.Default", b.Default)
 }

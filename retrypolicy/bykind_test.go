@@ -1,23 +1,26 @@
 package retrypolicy_test
 
 import (
-	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // kindsOf returns the decisions of p about failures of these Kinds, in order.
 func kindsOf(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decision {
-	var all []retrypolicy.Decision
-	a := retrypolicy.Attempt{Rand: drawLast}
+	return decisions(p, drawLast, kinds...)
+}
+
+func decisions(p retrypolicy.Policy, draw uint64, kinds ...transport.Kind) (all []retrypolicy.Decision) {
+	series := policytest.Series(p)
+	defer series.End()
 	for i, k := range kinds {
-		a.Retry, a.Kind = i+1, k
-		d := p.Decide(a)
-		all = append(all, d)
-		a.Last = d
+		all = append(all, series.Decide(retrypolicy.Attempt{Retry: i + 1, Kind: k, Rand: draw}))
 	}
 	return all
 }
@@ -72,61 +75,19 @@ func TestByKindOwnCounts(t *testing.T) {
 	}
 }
 
-// A limit above 255 inside a rule ends the series at exactly that many attempts.
-func TestByKindCountsBeyondAByte(t *testing.T) {
-	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
-	for i := range 7 {
-		p.Rules = append(p.Rules, retrypolicy.Rule{
-			Kinds: retrypolicy.Kinds(transport.Kind(i)), OwnCount: true, Policy: retrypolicy.MaxAttempts{Total: 300 + i,
-				Policy: retrypolicy.Incremental{Step: s}},
-		})
+// A ByKind inside a rule counts for itself.
+func TestByKindInsideByKind(t *testing.T) {
+	const T, U, N = transport.Throttled, transport.Unavailable, transport.Network
+	own := func(k transport.Kind, step time.Duration, rest retrypolicy.Policy) retrypolicy.ByKind {
+		return retrypolicy.ByKind{Default: rest, Rules: []retrypolicy.Rule{
+			{Kinds: retrypolicy.Kinds(k), OwnCount: true, Policy: retrypolicy.Incremental{Step: step}}}}
 	}
+	p := own(T, s, own(U, msec, retrypolicy.Incremental{Step: 1}))
 	checkInvalid(t, p, "")
-	var a retrypolicy.Attempt
-	for n := 1; n <= 310; n++ {
-		for i := range 7 {
-			a.Retry, a.Kind = a.Retry+1, transport.Kind(i)
-			d := p.Decide(a)
-			if n >= 300+i {
-				if d.Retry || d.Reason != retrypolicy.ReasonOutOfAttempts {
-					t.Fatalf("rule %d, failure %d: %v, want an end after %d tries", i, n, d, 300+i)
-				}
-				continue
-			}
-			if !d.Retry || d.Delay != time.Duration(n)*s {
-				t.Fatalf("rule %d, failure %d: %v, want after %d s", i, n, d, n)
-			}
-			a.Last = d
-		}
-	}
-}
-
-// A full counter stays full and does not overflow into its neighbour.
-func TestByKindCountersSaturate(t *testing.T) {
-	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
-	for i := range 7 {
-		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), OwnCount: true,
-			Policy: retrypolicy.Incremental{Step: 1}})
-	}
-	var a retrypolicy.Attempt
-	for i := range 7 {
-		if i != 3 {
-			a.Last.Counts[i] = math.MaxInt32 - 2
-		}
-	}
-	for range 3 {
-		for i := range 7 {
-			a.Retry, a.Kind = math.MaxInt32, transport.Kind(i)
-			a.Last = p.Decide(a)
-		}
-	}
-	for i, n := range a.Last.Counts {
-		want := uint32(math.MaxInt32)
-		if i == 3 {
-			want = 3
-		}
-		if n != want {
-			t.Errorf("rule %d counts %d, want %d", i, n, want)
+	want := []time.Duration{s, msec, 3, 2 * s, 2 * msec, 6}
+	for i, d := range kindsOf(p, T, U, N, T, U, N) {
+		if d.Delay != want[i] {
+			t.Errorf("question %d: %v, want after %v", i+1, d, want[i])
 		}
 	}
 }
@@ -141,44 +102,43 @@ func TestByKindKeepsStepsApart(t *testing.T) {
 			Policy: retrypolicy.Fixed{Delay: 7 * s}}},
 		Default: v2,
 	}
-	draws := func(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decision {
-		var all []retrypolicy.Decision
-		var last retrypolicy.Decision
-		for i, k := range kinds {
-			last = p.Decide(retrypolicy.Attempt{Retry: i + 1, Kind: k, Rand: drawHalf, Last: last})
-			all = append(all, last)
-		}
-		return all
-	}
-	mixed := draws(p, N, T, T, U, T, N, N)
-	alone := draws(decorrelated, T, T, T) // 2, 3.5, 5.75 s
+	mixed := decisions(p, drawHalf, N, T, T, U, T, N, N)
+	alone := decisions(decorrelated, drawHalf, T, T, T) // 2, 3.5, 5.75 s
 	for i, n := range []int{1, 2, 4} {
 		if mixed[n].Delay != alone[i].Delay {
-			t.Errorf("retry %d after %v, want %v: what Fixed does between is no reason to forget", n+1, mixed[n].Delay,
+			t.Errorf("retry %d after %v, want %v: what others do between is no reason to forget", n+1, mixed[n].Delay,
 				alone[i].Delay)
 		}
 	}
-	if v := v2.Decide(retrypolicy.Attempt{Retry: 6, Rand: drawHalf}); mixed[5].Delay != v.Delay ||
-		mixed[5].Step != v.Step {
-		t.Errorf("the other curve: %+v, want %+v as without a memory", mixed[5], v)
-	}
-	if v := v2.Decide(retrypolicy.Attempt{Retry: 7, Rand: drawHalf, Last: mixed[5]}); mixed[6].Delay != v.Delay {
-		t.Errorf("the other curve again: %+v, want %+v", mixed[6], v)
+	other := policytest.Series(v2)
+	for _, n := range []int{1, 6, 7} {
+		if d := other.Decide(retrypolicy.Attempt{Retry: n, Rand: drawHalf}); d != mixed[n-1] {
+			t.Errorf("the other curve: retry %d %+v, want %+v", n, mixed[n-1], d)
+		}
 	}
 }
 
-func TestByKindInformsEveryRule(t *testing.T) {
-	one, other, rest := &noter{}, &noter{}, &noter{gate: retrypolicy.Decision{Retry: true, Delay: s}}
+// Each attempt belongs to one policy: the first to Default, a retry to the one that granted it.
+func TestByKindGivesEachAttemptToOnePolicy(t *testing.T) {
+	var calls []string
+	named := func(name string) retrypolicy.Policy { return &noter{name: name, calls: &calls} }
 	p := retrypolicy.ByKind{
-		Rules:   []retrypolicy.Rule{{Kinds: 1, Policy: one}, {Kinds: 2, Policy: other}},
-		Default: rest,
+		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: named("one")},
+			{Kinds: retrypolicy.Kinds(transport.Network), Policy: named("other")}},
+		Default: named("default"),
 	}
-	retrypolicy.Observe(p, retrypolicy.Attempt{Kind: transport.Network})
-	if len(one.seen) != 1 || len(other.seen) != 1 || len(rest.seen) != 1 {
-		t.Error("not all were told")
+	series := policytest.Series(p)
+	for i, k := range []transport.Kind{transport.Throttled, transport.Network, transport.Timeout} {
+		a := retrypolicy.Attempt{Retry: i, Kind: k}
+		series.Admit(a)
+		series.Report(classify.VerdictAgain, a)
+		series.Decide(policytest.Retried(a, i+1))
 	}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{}); d.Delay != s || len(one.asked)+len(other.asked) != 0 {
-		t.Errorf("Admit: %+v; only Default is asked", d)
+	series.End()
+	want := "default admit 0, default report 0, one decide 1, one admit 1, one report 1, other decide 2, " +
+		"other admit 2, other report 2, default decide 3, one end, other end, default end"
+	if got := strings.Join(calls, ", "); got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 
@@ -196,8 +156,6 @@ func TestByKindValidate(t *testing.T) {
 		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, {Kinds: 1, Policy: retrypolicy.Fixed{Jitter: 2}}},
 			Default: second},
 			"Fixed.Jitter"},
-		{retrypolicy.ByKind{Rules: []retrypolicy.Rule{rule, rule, rule, rule, rule, rule, rule, rule}, Default: second},
-			"more than 7"},
 	} {
 		checkInvalid(t, c.policy, c.want)
 	}

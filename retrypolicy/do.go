@@ -14,9 +14,9 @@ import (
 
 // Do runs op under p until it succeeds, p stops, or ctx ends. It returns nil, an *Error, or, if
 // Validate refuses p, an error of Kind Invalid. op receives ctx and runs at least once, unless a
-// gate in p refuses it. An error marked by Permanent, or one that Classify fails, ends the series.
-// Do never sleeps past ctx's deadline. Without a deadline, a policy without a limit stops after
-// 4 minutes (DefaultTimeout); see Retrier.Timeout.
+// series of p refuses it. An error marked by Permanent, or one that Classify fails, ends the
+// series. Do never sleeps past ctx's deadline. Without a deadline it makes no retry after 4 minutes
+// (DefaultTimeout), unless p is a MaxAttempts or a MaxElapsed; see Retrier.Timeout.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)
@@ -32,11 +32,11 @@ func DoValue[T any](ctx context.Context, p Policy, op func(context.Context) (T, 
 // another policy, copy the Retrier and set Policy in the copy. Its methods are safe for concurrent
 // use; its fields must not change meanwhile.
 type Retrier struct {
-	// Policy decides. If it is nil or Validate refuses it, the operation is not run and the error is
-	// of Kind Invalid.
+	// Policy decides. If it is nil or Validate refuses it, the operation is not run and the error
+	// is of Kind Invalid.
 	Policy Policy
-	// Classify judges errors; see package retrypolicy/classify. The function Classify of this package
-	// judges those that it leaves Undecided. Nil: all of them.
+	// Classify judges errors; see package retrypolicy/classify. The function Classify of this
+	// package judges those that it leaves Undecided. Nil: all of them.
 	Classify classify.Func
 	// Once marks an operation that must not happen twice. It is repeated only after a failure that
 	// proves that the service did not act (SafeYes).
@@ -44,23 +44,23 @@ type Retrier struct {
 	// LongPoll is for an operation in a loop that must not spin: if a refusal carries a delay
 	// (ReasonOutOfQuota, or ReasonRejected by a Breaker), Do sleeps for it before it returns.
 	LongPoll bool
-	// Timeout is the time for all attempts and waits together. After it, Do cancels a running attempt
-	// and returns the failure before it with OutOfTime. Negative: no limit. 0: no limit, except where
-	// ctx has no deadline and Policy is a curve of this package without a limit. In that case no retry
-	// begins later than DefaultTimeout after the first attempt, Do returns ReasonOutOfTime, and a
-	// running attempt is not cancelled.
+	// Timeout is the time for all attempts and waits together. After it, Do cancels a running
+	// attempt and returns the failure before it with ReasonOutOfTime. Negative: no limit. 0: if ctx
+	// has no deadline and Policy is neither a MaxAttempts nor a MaxElapsed, no retry begins later than
+	// DefaultTimeout after the first attempt, Do returns ReasonOutOfTime, and a running attempt is not
+	// cancelled.
 	Timeout time.Duration
-	// AttemptTimeout is the time for one attempt. An attempt that exceeds it counts as a Timeout. 0:
-	// no limit.
+	// AttemptTimeout is the time for one attempt. An attempt that exceeds it counts as a Timeout.
+	// 0: no limit.
 	AttemptTimeout time.Duration
-	// Key goes into Attempt.Key, for policies with a state per key.
+	// Key names the target, for policies with a state per key.
 	Key string
 	// Rand returns random draws; all goroutines that use the Retrier call it. Nil: each call of Do
 	// uses its own generator.
 	Rand func() uint64
-	// OnRetry, if not nil, is called before the delay of each retry and before each wait that a gate
-	// asks for. For a gate, retry is the number of the waiting attempt (0 for the first), and err is
-	// the latest failure, nil before the first attempt.
+	// OnRetry, if not nil, is called before the delay of each retry and before each wait that a
+	// gate asks for. For a gate, retry is the number of the waiting attempt (0 for the first), and
+	// err is the latest failure, nil before the first attempt.
 	OnRetry func(retry int, delay time.Duration, err error)
 }
 
@@ -76,33 +76,14 @@ func (r *Retrier) Validate() error {
 // the operation time-out of the Azure device SDKs.
 const DefaultTimeout = 4 * time.Minute
 
-// endless reports whether p is known to retry for ever: a curve without a limit around it. A
-// caller's own policy is assumed to stop, unless its method Endless returns true.
-func endless(p Policy) bool {
-	switch p := p.(type) {
-	case MaxAttempts, MaxElapsed, *MaxAttempts, *MaxElapsed:
-		return false
-	case interface{ endless() }:
+// limited reports whether p limits the retries itself, so that DefaultTimeout does not.
+func limited(p Policy) bool {
+	switch p.(type) {
+	case MaxAttempts, MaxElapsed:
 		return true
-	case interface{ Endless() bool }:
-		return p.Endless()
 	}
-	for i := 0; ; i++ {
-		in := inside(p, i)
-		if in == nil {
-			return false
-		}
-		if endless(in) {
-			return true
-		}
-	}
+	return false
 }
-
-func (Backoff) endless()                      {}
-func (Fixed) endless()                        {}
-func (Incremental) endless()                  {}
-func (Immediately) endless()                  {}
-func (ExponentialBackoffWithJitter) endless() {}
 
 // Do is the package function Do with the Retrier's settings.
 func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
@@ -133,21 +114,18 @@ func loop[T any](run *runner, op func(context.Context) (T, error)) (T, error) {
 
 // runner is the state of one call of Do.
 type runner struct {
-	r        Retrier
-	caller   context.Context // the caller's
-	ctx      context.Context // the same under Timeout
-	cancel   context.CancelFunc
-	untry    context.CancelFunc // releases the context of the running attempt
-	series   Series
-	gated    bool
-	observed bool
-	last     error // the last real failure
-	bounded  bool  // bound was called
-	limited  bool  // DefaultTimeout ends the retries
-	early    bool  // the context's deadline ends the retries ahead of time
-	timer    *time.Timer
-	draws    rand.PCG
-	seeded   bool
+	r      Retrier
+	caller context.Context // the caller's
+	ctx    context.Context // the same under Timeout
+	cancel context.CancelFunc
+	untry  context.CancelFunc // releases the context of the running attempt
+	op     Operation
+	last   error     // the last real failure
+	until  time.Time // DefaultTimeout ends the retries; zero: it does not
+	early  bool      // the context's deadline ends the retries ahead of time
+	timer  *time.Timer
+	draws  rand.PCG
+	seeded bool
 }
 
 func (u *runner) begin() error {
@@ -155,22 +133,18 @@ func (u *runner) begin() error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	_, u.gated = r.Policy.(Gate)
-	_, u.observed = r.Policy.(Observer)
 	if r.Timeout > 0 {
 		u.ctx, u.cancel = context.WithTimeout(u.caller, r.Timeout)
 	}
-	u.series = Begin(r.Policy, r.Key, time.Now())
-	if deadline, ok := u.ctx.Deadline(); ok {
-		u.series.Bound(deadline)
+	u.op = Begin(r.Policy, r.Key, time.Now())
+	if _, ok := u.ctx.Deadline(); !ok && r.Timeout == 0 && !limited(r.Policy) {
+		u.until = u.op.began.Add(DefaultTimeout)
 	}
 	return nil
 }
 
 func (u *runner) end() {
-	if u.series.state == seriesInFlight { // op panicked or called Goexit; the policy may rely on an outcome
-		_ = u.series.Abandon(time.Now(), nil)
-	}
+	u.op.End() // also if op panicked or called Goexit
 	if u.timer != nil {
 		u.timer.Stop()
 	}
@@ -182,13 +156,13 @@ func (u *runner) end() {
 
 // admit waits until the gates let an attempt begin.
 func (u *runner) admit() error {
-	if !u.gated {
-		_, err := u.series.Admit(time.Time{}, 0)
+	if u.op.series == nil {
+		_, err := u.op.Admit(time.Time{}, 0)
 		return err
 	}
 	for {
 		now := time.Now()
-		d, err := u.series.Admit(now, u.draw())
+		d, err := u.op.Admit(now, u.draw())
 		switch {
 		case err != nil:
 			return err
@@ -201,9 +175,7 @@ func (u *runner) admit() error {
 		case d.Delay <= 0:
 			return nil
 		}
-		u.bound()
-		if reason, ok := u.pause(now, u.series.next, d.Delay); !ok {
-			_ = u.series.Abandon(now, u.ctx.Err())
+		if reason, ok := u.pause(now, u.op.next, d.Delay); !ok {
 			return u.failed(reason)
 		}
 	}
@@ -233,21 +205,20 @@ func (u *runner) ended(try context.Context, failure error) (over bool, err error
 	u.tried()
 	if info.Verdict == classify.VerdictSucceed {
 		var now time.Time
-		if u.observed {
+		if u.op.series != nil {
 			now = time.Now()
 		}
-		return true, u.series.Success(now)
+		return true, u.op.Success(now)
 	}
 	now := time.Now()
 	if cause := u.ctx.Err(); cause != nil {
 		return true, u.cutShort(now, info, failure, cause)
 	}
 	u.last = failure
-	u.bound()
 	if u.r.Once && info.Safe == classify.SafeUnknown {
 		info.Safe = classify.SafeNo
 	}
-	d, err := u.series.Failure(now, u.draw(), info, failure)
+	d, err := u.op.Failure(now, u.draw(), info, failure)
 	if err != nil {
 		return true, err
 	}
@@ -258,24 +229,10 @@ func (u *runner) ended(try context.Context, failure error) (over bool, err error
 		}
 		return true, u.failed(d.Reason)
 	}
-	if reason, ok := u.pause(now, u.series.Retries()+1, d.Delay); !ok {
-		_ = u.series.Abandon(now, u.ctx.Err())
+	if reason, ok := u.pause(now, u.op.next, d.Delay); !ok {
 		return true, u.failed(reason)
 	}
 	return false, nil
-}
-
-// bound determines, once, whether anything limits the retries. It is called after the first failure
-// or before a gate's first wait, so an operation that succeeds at once does not pay for it.
-func (u *runner) bound() {
-	if u.bounded {
-		return
-	}
-	u.bounded = true
-	if _, ok := u.ctx.Deadline(); !ok && u.r.Timeout == 0 && endless(u.r.Policy) {
-		u.limited = true
-		u.series.Bound(u.series.began.Add(DefaultTimeout))
-	}
 }
 
 // pause calls OnRetry for a wait before the attempt with number retry, then waits.
@@ -296,11 +253,10 @@ func (u *runner) cutShort(now time.Time, info classify.Info, outcome, cause erro
 		if u.last == nil {
 			u.last = outcome
 		}
-		_ = u.series.Abandon(now, cause)
 		return u.failed(u.ending())
 	}
 	u.last = outcome
-	u.series.close(now, info, outcome)
+	u.op.failed(now, info, outcome)
 	if info.Verdict == classify.VerdictFail {
 		return u.failed(ReasonNotRetryable)
 	}
@@ -333,14 +289,14 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 	if u.ctx.Err() != nil {
 		return u.ending(), false
 	}
+	if !u.until.IsZero() && d >= u.until.Sub(now) {
+		return ReasonOutOfTime, false
+	}
 	if d <= 0 {
 		return 0, true
 	}
 	if deadline, ok := u.ctx.Deadline(); ok && d >= deadline.Sub(now) {
 		return u.deadline(), false
-	}
-	if u.limited && d >= u.series.until.Sub(now) {
-		return ReasonOutOfTime, false
 	}
 	return 0, true
 }
@@ -393,7 +349,7 @@ func (u *runner) ending() Reason {
 }
 
 func (u *runner) failed(reason Reason) error {
-	e := &Error{Reason: reason, Retries: u.series.Retries(), Err: u.last}
+	e := &Error{Reason: reason, Retries: u.op.Retries(), Err: u.last}
 	if reason != ReasonCancelled && reason != ReasonOutOfTime && reason != ReasonPastDeadline {
 		return e
 	}

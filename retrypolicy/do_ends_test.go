@@ -167,9 +167,11 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		{"a device's", azure.Java{}, 0, true},
 		{"by name", curve, -1, false},
 		{"a limit of its own", retrypolicy.MaxAttempts{Total: 100, Policy: curve}, 0, false},
-		{"a limit inside", quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve}), 0, false},
+		{"a limit inside", quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve}), 0, true},
 		{"a function of the caller's",
-			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }), 0, false},
+			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }), 0, true},
+		{"a function of the caller's, by name",
+			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }), -1, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()

@@ -345,7 +345,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		o.Quota.Spent = 500
 		r.Policy = policytest.NewAWS(t, o)
 		began := time.Now()
-		policytest.WantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.ReasonPastDeadline, 0,
+		policytest.WantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.ReasonOutOfQuota, 0,
 			transport.Unavailable)
 		if time.Since(began) != 0 {
 			t.Errorf("slept %v towards a deadline that is nearer", time.Since(began))
@@ -381,7 +381,7 @@ func TestABreakerThatClosesSpreadsItsCallers(t *testing.T) {
 		const callers = 200
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
 		p := b.Wrap(policytest.Again(time.Second))
-		retrypolicy.Observe(p, retrypolicy.Attempt{Now: time.Now(), Kind: transport.Network, Err: transport.Network})
+		policytest.NewCrowd(p).Observe(policytest.As(retrypolicy.Attempt{Now: time.Now()}, transport.Network))
 		began := time.Now()
 		var lock sync.Mutex
 		var came []time.Duration
@@ -434,10 +434,9 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 	}{
 		{"throttled", transport.Throttled, retrypolicy.ReasonCancelled, transport.Throttled, transport.Throttled, false},
 		{"permanent", invalid, retrypolicy.ReasonNotRetryable, invalid, 0, true},
-		{"no more than an echo", fmt.Errorf("read: %w", context.Canceled), retrypolicy.ReasonCancelled,
-			context.Canceled, 0, false},
-		{"an echo of another context", context.DeadlineExceeded, retrypolicy.ReasonCancelled, context.Canceled, 0, false},
-		{"an echo of the cause", fmt.Errorf("read: %w", why), retrypolicy.ReasonCancelled, context.Canceled, 0, false},
+		{"no more than an echo", fmt.Errorf("read: %w", context.Canceled), retrypolicy.ReasonCancelled, nil, 0, false},
+		{"an echo of another context", context.DeadlineExceeded, retrypolicy.ReasonCancelled, nil, 0, false},
+		{"an echo of the cause", fmt.Errorf("read: %w", why), retrypolicy.ReasonCancelled, nil, 0, false},
 	} {
 		ctx, cancel := context.WithCancelCause(bg)
 		rec := open()
@@ -446,9 +445,12 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 		if errors.Is(err, context.Canceled) != (c.reason == retrypolicy.ReasonCancelled) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if len(rec.decide) != 0 || len(rec.observe) != 1 || !errors.Is(rec.observe[0].Err, c.told) ||
-			rec.observe[0].Kind != c.kind || rec.observe[0].Terminal != c.terminal {
-			t.Errorf("%s: asked %d times, told %+v", c.name, len(rec.decide), rec.observe)
+		if len(rec.decide) != 0 || (len(rec.report) == 1) != (c.told != nil) || rec.ends != 1 {
+			t.Errorf("%s: asked %d times, told %+v, ended %d times", c.name, len(rec.decide), rec.report, rec.ends)
+		}
+		if c.told != nil && (!errors.Is(rec.report[0].Err, c.told) || rec.report[0].Kind != c.kind ||
+			(rec.verdicts[0] == classify.VerdictFail) != c.terminal) {
+			t.Errorf("%s: told %v, %+v", c.name, rec.verdicts, rec.report)
 		}
 	}
 	a := policytest.NewAdaptive(t, nil)
@@ -479,16 +481,12 @@ func TestRetrierReportsRetriesAndPassesTheKey(t *testing.T) {
 		if want := "[1 1s network failure 0s 2 1s timed out 1s]"; fmt.Sprint(told) != want {
 			t.Errorf("%v, want %v", told, want)
 		}
-		for i, a := range [][]retrypolicy.Attempt{rec.admit, rec.decide, rec.observe} {
-			for _, a := range a {
-				if a.Key != "tenant" {
-					t.Errorf("%d: key %q", i, a.Key)
-				}
-			}
+		if rec.key != "tenant" {
+			t.Errorf("key %q", rec.key)
 		}
-		// Three attempts: each has one Admit and one Observe, the two failures a Decide.
-		if len(rec.admit) != 3 || len(rec.observe) != 3 || len(rec.decide) != 2 || rec.observe[2].Err != nil {
-			t.Errorf("%d, %d, %d calls", len(rec.admit), len(rec.observe), len(rec.decide))
+		// Three attempts: each has one Admit and one Report, the two failures a Decide.
+		if len(rec.admit) != 3 || len(rec.report) != 3 || len(rec.decide) != 2 || rec.report[2].Err != nil {
+			t.Errorf("%d, %d, %d calls", len(rec.admit), len(rec.report), len(rec.decide))
 		}
 		if rec.decide[0].Rand != 2 || rec.decide[1].Rand != 4 {
 			t.Errorf("draws %d, %d", rec.decide[0].Rand, rec.decide[1].Rand)
@@ -566,8 +564,8 @@ func TestGateBeforeTheFirstAttempt(t *testing.T) {
 			rec.entry = retrypolicy.Decision{Reason: c.says}
 			err := retrypolicy.Do(bg, rec, op.run)
 			policytest.WantError(t, err, c.want, 0)
-			if errors.Unwrap(err) != nil || len(rec.observe) != 0 {
-				t.Errorf("%v: a try that never was has a failure, or %d outcomes", err, len(rec.observe))
+			if errors.Unwrap(err) != nil || len(rec.report) != 0 {
+				t.Errorf("%v: a try that never was has a failure, or %d outcomes", err, len(rec.report))
 			}
 		}
 		// A wait that exceeds the deadline is not made.
@@ -585,12 +583,19 @@ func TestGateBeforeTheFirstAttempt(t *testing.T) {
 }
 
 // waits admits an attempt after a number of calls.
-type waits struct{ left int }
-
-func (w *waits) Decide(retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Decision{Retry: true, Delay: time.Second}
+type waits struct {
+	retrypolicy.Fixed
+	left int
 }
-func (w *waits) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+
+func (w *waits) Begin(retrypolicy.Start) retrypolicy.Series { return waitsSeries{waits: w} }
+
+type waitsSeries struct {
+	*waits
+	retrypolicy.Free
+}
+
+func (w waitsSeries) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 	if w.left--; w.left < 0 {
 		return retrypolicy.Decision{Retry: true}
 	}
@@ -600,16 +605,16 @@ func (w *waits) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		op := perform(transport.Network, nil)
-		if err := retrypolicy.Do(bg, &waits{left: 3}, op.run); err != nil {
+		if err := retrypolicy.Do(bg, &waits{Fixed: second, left: 3}, op.run); err != nil {
 			t.Error(err)
 		}
 		op.want(t, 300*time.Millisecond, 1300*time.Millisecond)
 	})
 }
 
-// An operation that panics or calls Goexit is reported as failed, so a policy that counts attempts
-// in flight stays correct. Its contexts are released.
-func TestDoReportsAnAttemptThatPanics(t *testing.T) {
+// The series of an operation that panics or calls Goexit ends, so a policy that counts attempts in
+// flight stays correct. Its contexts are released.
+func TestDoEndsTheSeriesOfAnAttemptThatPanics(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		rec := open()
 		var of context.Context
@@ -623,8 +628,8 @@ func TestDoReportsAnAttemptThatPanics(t *testing.T) {
 		if (got == "oh") != (name == "panic") {
 			t.Errorf("%s: recovered %v", name, got)
 		}
-		if len(rec.observe) != 1 || rec.observe[0].Err == nil {
-			t.Errorf("%s: outcomes %+v, want one failure", name, rec.observe)
+		if len(rec.report) != 0 || rec.ends != 1 {
+			t.Errorf("%s: outcomes %+v, %d ends", name, rec.report, rec.ends)
 		}
 		if of.Err() == nil {
 			t.Errorf("%s: the try's context lives on", name)
@@ -664,25 +669,30 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 	})
 }
 
-func TestDoAllocatesNothingForASuccess(t *testing.T) {
+// A policy without memory allocates nothing. One with memory allocates an object for each of its
+// policies that has memory, and for each policy around one.
+func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 	ctx := context.Background()
 	op := func(context.Context) error { return nil }
 	p := policytest.NewAWS(t, aws.Standard2026())
 	adaptive := policytest.NewAdaptive(t, nil).Wrap(p)
 	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
-	for name, f := range map[string]func(){
-		"plain":    func() { sinkErr = retrypolicy.Do(ctx, retrypolicy.NoRetry{}, op) },
-		"quota":    func() { sinkErr = retrypolicy.Do(ctx, p, op) },
-		"adaptive": func() { sinkErr = retrypolicy.Do(ctx, adaptive, op) },
-		"retrier":  func() { sinkErr = r.Do(ctx, op) },
+	for name, c := range map[string]struct {
+		f      func()
+		allocs float64
+	}{
+		"plain":                       {func() { sinkErr = retrypolicy.Do(ctx, retrypolicy.NoRetry{}, op) }, 0},
+		"MaxAttempts around a quota":  {func() { sinkErr = retrypolicy.Do(ctx, p, op) }, 2},
+		"adaptive around these":       {func() { sinkErr = retrypolicy.Do(ctx, adaptive, op) }, 3},
+		"Retrier, MaxAttempts, quota": {func() { sinkErr = r.Do(ctx, op) }, 2},
 	} {
-		if allocs := testing.AllocsPerRun(200, f); allocs != 0 || sinkErr != nil {
+		if allocs := testing.AllocsPerRun(200, c.f); allocs != c.allocs || sinkErr != nil {
 			t.Errorf("%s: %v allocations, %v", name, allocs, sinkErr)
 		}
 	}
 	value := func(context.Context) (int, error) { return 7, nil }
 	if allocs := testing.AllocsPerRun(200,
-		func() { sinkInt, sinkErr = retrypolicy.DoValue(ctx, p, value) }); allocs != 0 || sinkInt != 7 {
+		func() { sinkInt, sinkErr = retrypolicy.DoValue(ctx, p, value) }); allocs != 2 || sinkInt != 7 {
 		t.Errorf("DoValue: %v allocations", allocs)
 	}
 	// A retry without a delay allocates nothing either.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -73,15 +74,18 @@ func Example_gateway() {
 	// the RetryPolicy of each client; set MessagePolicy separately
 	p := breaker.Wrap(retrypolicy.ExponentialBackoffWithJitter{})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	client := func() retrypolicy.Series { return retrypolicy.Inner(p, retrypolicy.Start{}) }
 	for range 20 { // twenty devices lose their connection
-		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
+		c := client()
+		c.Admit(retrypolicy.Attempt{Now: now})
+		c.Report(classify.VerdictAgain, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
 	}
-	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
+	fmt.Println(client().Admit(retrypolicy.Attempt{Now: now}))
 	// half a cooldown spreads the waiting clients
-	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now, Rand: 1 << 63}))
+	fmt.Println(client().Admit(retrypolicy.Attempt{Now: now, Rand: 1 << 63}))
 	now = now.Add(90 * time.Second)
-	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
-	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
+	fmt.Println(client().Admit(retrypolicy.Attempt{Now: now}))
+	fmt.Println(client().Admit(retrypolicy.Attempt{Now: now}))
 	// Output:
 	// retry after 1m30s
 	// retry after 1m52.5s

@@ -74,17 +74,15 @@ func (patient) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Scope == transport.ScopeConnection {
 		return retrypolicy.Decision{Retry: a.Elapsed < 24*time.Hour, Delay: time.Minute}
 	}
-	return retrypolicy.Decision{Retry: a.Retry <= 3, Delay: a.Last.Delay + time.Second}
+	return retrypolicy.Decision{Retry: a.Retry <= 3, Delay: time.Duration(a.Retry) * time.Second}
 }
 
 // A custom policy is a type with one method that computes and never sleeps.
 func ExamplePolicy() {
 	var p retrypolicy.Policy = patient{}
 	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 700, Scope: transport.ScopeConnection, Elapsed: 12 * time.Hour}))
-	d := p.Decide(retrypolicy.Attempt{Retry: 1})
-	fmt.Println(d)
-	d = p.Decide(retrypolicy.Attempt{Retry: 2, Last: d})
-	fmt.Println(d)
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 1}))
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 2}))
 	// Output:
 	// retry after 1m0s
 	// retry after 1s

@@ -176,8 +176,7 @@ func TestOnlyCountAndDrawMatter(t *testing.T) {
 	want := throttled.Decide(retrypolicy.Attempt{Retry: 3, Rand: drawHalf})
 	got := throttled.Decide(retrypolicy.Attempt{
 		Retry: 3, Rand: drawHalf, Scope: transport.ScopeConnection, Kind: transport.Throttled, After: time.Hour,
-		Elapsed: time.Hour,
-		Last:    retrypolicy.Decision{Retry: true, Delay: time.Hour, Cost: 9}, Err: transport.Throttled,
+		Elapsed: time.Hour, Err: transport.Throttled,
 	})
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

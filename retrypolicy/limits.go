@@ -22,14 +22,15 @@ func (m MaxAttempts) Decide(a Attempt) Decision {
 	return m.Policy.Decide(a)
 }
 
-// Observe forwards to Policy.
-func (m MaxAttempts) Observe(a Attempt) { Observe(m.Policy, a) }
-
-// Withdraw forwards to Policy.
-func (m MaxAttempts) Withdraw(a Attempt) { Withdraw(m.Policy, a) }
-
-// Admit forwards to Policy.
-func (m MaxAttempts) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
+// Begin begins a series of Policy.
+func (m MaxAttempts) Begin(start Start) Series {
+	inner := BeginSeries(m.Policy, start)
+	if inner == nil {
+		return nil
+	}
+	m.Policy = inner
+	return Around(m, inner)
+}
 
 // Validate reports the first invalid parameter.
 func (m MaxAttempts) Validate() error {
@@ -63,22 +64,23 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 	if d.Retry && d.Delay > left {
 		switch {
 		case m.LookAhead:
-			return refuse(m.Policy, a, d, stop(ReasonOutOfTime))
+			return stop(ReasonOutOfTime)
 		case m.Shorten:
-			d.Delay, d.immediate = left, true
+			d.Delay, d.Reason = left, meant
 		}
 	}
 	return d
 }
 
-// Observe forwards to Policy.
-func (m MaxElapsed) Observe(a Attempt) { Observe(m.Policy, a) }
-
-// Withdraw forwards to Policy.
-func (m MaxElapsed) Withdraw(a Attempt) { Withdraw(m.Policy, a) }
-
-// Admit forwards to Policy.
-func (m MaxElapsed) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
+// Begin begins a series of Policy.
+func (m MaxElapsed) Begin(start Start) Series {
+	inner := BeginSeries(m.Policy, start)
+	if inner == nil {
+		return nil
+	}
+	m.Policy = inner
+	return Around(m, inner)
+}
 
 // Validate reports the first invalid parameter.
 func (m MaxElapsed) Validate() error {
@@ -93,7 +95,7 @@ func (m MaxElapsed) Validate() error {
 
 // RetryAfter applies the wait that the service asked for (Attempt.After): the delay is that wait,
 // or the delay of Policy if it is longer. If Attempt.After is negative, "do not try again",
-// RetryAfter stops with Pushback.
+// RetryAfter stops with ReasonPushback.
 //
 // The device client needs no RetryAfter: it applies the service's wait itself, in the same way, up
 // to an hour.
@@ -101,8 +103,8 @@ type RetryAfter struct {
 	// Max is the longest wait that the service can ask for. 0: no limit, so that one answer can make a
 	// device sleep for days.
 	Max time.Duration
-	// StopOverMax stops with Pushback if the service asks for more than Max, instead of waiting for
-	// Max. azcore. It needs a Max.
+	// StopOverMax stops with ReasonPushback if the service asks for more than Max, instead of waiting
+	// for Max. azcore. It needs a Max.
 	StopOverMax bool
 	// Exact applies the service's wait even if the delay of Policy is longer.
 	Exact bool
@@ -142,14 +144,15 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 	return d
 }
 
-// Observe forwards to Policy.
-func (r RetryAfter) Observe(a Attempt) { Observe(r.Policy, a) }
-
-// Withdraw forwards to Policy.
-func (r RetryAfter) Withdraw(a Attempt) { Withdraw(r.Policy, a) }
-
-// Admit forwards to Policy.
-func (r RetryAfter) Admit(a Attempt) Decision { return Admit(r.Policy, a) }
+// Begin begins a series of Policy.
+func (r RetryAfter) Begin(start Start) Series {
+	inner := BeginSeries(r.Policy, start)
+	if inner == nil {
+		return nil
+	}
+	r.Policy = inner
+	return Around(r, inner)
+}
 
 // Validate reports the first invalid parameter.
 func (r RetryAfter) Validate() error {
@@ -170,7 +173,7 @@ func (r RetryAfter) Validate() error {
 // does. It is for policies of Do; the device client does not set Attempt.Safe.
 type SafeOnly struct{ Policy Policy }
 
-// Decide stops with Unsafe unless Attempt.Safe is SafeYes.
+// Decide stops with ReasonUnsafe unless Attempt.Safe is SafeYes.
 func (s SafeOnly) Decide(a Attempt) Decision {
 	if a.Safe != classify.SafeYes {
 		return stop(ReasonUnsafe)
@@ -178,14 +181,15 @@ func (s SafeOnly) Decide(a Attempt) Decision {
 	return s.Policy.Decide(a)
 }
 
-// Observe forwards to Policy.
-func (s SafeOnly) Observe(a Attempt) { Observe(s.Policy, a) }
-
-// Withdraw forwards to Policy.
-func (s SafeOnly) Withdraw(a Attempt) { Withdraw(s.Policy, a) }
-
-// Admit forwards to Policy.
-func (s SafeOnly) Admit(a Attempt) Decision { return Admit(s.Policy, a) }
+// Begin begins a series of Policy.
+func (s SafeOnly) Begin(start Start) Series {
+	inner := BeginSeries(s.Policy, start)
+	if inner == nil {
+		return nil
+	}
+	s.Policy = inner
+	return Around(s, inner)
+}
 
 // Validate checks the inner policy.
 func (s SafeOnly) Validate() error { return within("SafeOnly.Policy", s.Policy) }

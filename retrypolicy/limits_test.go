@@ -2,6 +2,8 @@ package retrypolicy_test
 
 import (
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +56,7 @@ func TestMaxElapsedModes(t *testing.T) {
 		if c.want < 0 {
 			want = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 		}
-		if d.Retry != want.Retry || d.Delay != want.Delay || d.Reason != want.Reason {
+		if d.Retry != want.Retry || d.Delay != want.Delay || !d.Retry && d.Reason != want.Reason {
 			t.Errorf("%+v, elapsed %v: %+v, want %+v", c.policy, c.elapsed, d, want)
 		}
 	}
@@ -135,45 +137,60 @@ func TestSafeOnly(t *testing.T) {
 	}
 }
 
-// noter is a gate and observer that records its calls.
+// noter is a policy with memory that records its calls.
 type noter struct {
-	seen  []retrypolicy.Attempt
-	asked []retrypolicy.Attempt
-	gate  retrypolicy.Decision
+	name  string
+	calls *[]string
+	gate  retrypolicy.Decision // the zero Decision admits
 }
 
-func (r *noter) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+func (r *noter) Begin(retrypolicy.Start) retrypolicy.Series { return noterSeries{r} }
+func (r *noter) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	r.note("decide", a)
 	return retrypolicy.Decision{Retry: true}
 }
-func (r *noter) Observe(a retrypolicy.Attempt) { r.seen = append(r.seen, a) }
-func (r *noter) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	r.asked = append(r.asked, a)
-	return r.gate
+func (r *noter) note(call string, a retrypolicy.Attempt) {
+	*r.calls = append(*r.calls, r.name+" "+call+" "+strconv.Itoa(a.Retry))
 }
 
-func TestWrappersPassOutcomesAndGatesOn(t *testing.T) {
+type noterSeries struct{ *noter }
+
+func (r noterSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	r.note("admit", a)
+	if r.gate == (retrypolicy.Decision{}) {
+		return retrypolicy.Decision{Retry: true}
+	}
+	return r.gate
+}
+func (r noterSeries) Report(_ classify.Verdict, a retrypolicy.Attempt) { r.note("report", a) }
+func (r noterSeries) End()                                             { *r.calls = append(*r.calls, r.name+" end") }
+
+func TestWrappersHaveTheSeriesOfTheInnerPolicy(t *testing.T) {
 	for _, wrap := range []func(p retrypolicy.Policy) retrypolicy.Policy{
-		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.MaxAttempts{Total: 2, Policy: p} },
+		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.MaxAttempts{Total: 9, Policy: p} },
 		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.MaxElapsed{Limit: s, Policy: p} },
 		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.RetryAfter{Policy: p} },
 		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.SafeOnly{Policy: p} },
 		func(p retrypolicy.Policy) retrypolicy.Policy { return retrypolicy.ByKind{Default: p} },
 	} {
-		inner := &noter{gate: retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: s}}
+		var calls []string
+		inner := &noter{name: "inner", calls: &calls,
+			gate: retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: s}}
 		p := wrap(inner)
 		checkInvalid(t, p, "")
-		a := retrypolicy.Attempt{Retry: 7, Key: "k", Err: lost}
-		retrypolicy.Observe(p, a)
-		if d := retrypolicy.Admit(p, a); d != inner.gate {
-			t.Errorf("%T: the gate's answer became %+v", p, d)
+		a := retrypolicy.Attempt{Retry: 7, Safe: classify.SafeYes, Err: lost}
+		series := retrypolicy.BeginSeries(p, retrypolicy.Start{})
+		if d := series.Admit(a); d != inner.gate {
+			t.Errorf("%T: the inner policy's answer became %+v", p, d)
 		}
-		if len(inner.seen) != 1 || inner.seen[0] != a || len(inner.asked) != 1 || inner.asked[0] != a {
-			t.Errorf("%T: told %+v, asked %+v", p, inner.seen, inner.asked)
+		series.Report(classify.VerdictAgain, a)
+		series.Decide(a)
+		series.End()
+		if got := strings.Join(calls, ", "); got != "inner admit 7, inner report 7, inner decide 7, inner end" {
+			t.Errorf("%T: %s", p, got)
 		}
-		plain := wrap(second)
-		retrypolicy.Observe(plain, a)
-		if d := retrypolicy.Admit(plain, a); !d.Retry || d.Delay != 0 {
-			t.Errorf("%T without a gate: %+v", p, d)
+		if s := retrypolicy.BeginSeries(wrap(second), retrypolicy.Start{}); s != nil {
+			t.Errorf("%T around a policy without memory has a series", p)
 		}
 	}
 }

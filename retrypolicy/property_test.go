@@ -113,8 +113,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		x := 0
 		allocs := testing.AllocsPerRun(200, func() {
 			x++
-			sink = c.policy.Decide(retrypolicy.Attempt{Retry: x, Rand: uint64(x) << 50, Kind: transport.Network, Err: lost,
-				Last: sink})
+			sink = c.policy.Decide(retrypolicy.Attempt{Retry: x, Rand: uint64(x) << 50, Kind: transport.Network, Err: lost})
 		})
 		if allocs != 0 {
 			t.Errorf("%s: %v allocations per decision through Policy", c.name, allocs)

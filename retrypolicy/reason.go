@@ -20,7 +20,7 @@ const (
 	ReasonOutOfQuota
 	// ReasonPushback: the service asked not to retry, or for a longer wait than allowed.
 	ReasonPushback
-	// ReasonRejected: a gate refused the attempt; see Gate.
+	// ReasonRejected: the policy refused the attempt before it began; see Series.Admit.
 	ReasonRejected
 	// ReasonPastDeadline: the delay would have ended after the context's deadline.
 	ReasonPastDeadline
@@ -30,6 +30,9 @@ const (
 	ReasonNegativeDelay
 
 	reasons // number of reasons
+
+	// meant marks a retry whose short Delay is meant; see the function Decide.
+	meant = reasons
 )
 
 var reasonText = [reasons]string{

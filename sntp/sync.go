@@ -62,6 +62,7 @@ func (c *Clock) sync(ctx context.Context) error {
 		c.servers[i].voted = false
 	}
 	series := retrypolicy.Begin(c.opt.Policy, "", c.opt.Now())
+	defer series.End()
 	for {
 		if err := c.admit(ctx, &series); err != nil {
 			return err
@@ -72,7 +73,6 @@ func (c *Clock) sync(ctx context.Context) error {
 			return series.Success(now)
 		}
 		if ended := ctx.Err(); ended != nil {
-			_ = series.Abandon(now, ended)
 			return ended
 		}
 		info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.KindOf(err), Safe: classify.SafeYes}
@@ -89,21 +89,19 @@ func (c *Clock) sync(ctx context.Context) error {
 			return err
 		}
 		if ended := c.sleep(ctx, d.Delay); ended != nil {
-			_ = series.Abandon(c.opt.Now(), ended)
 			return ended
 		}
 	}
 }
 
-// admit waits until the next server may be asked and the policy's gates agree.
-func (c *Clock) admit(ctx context.Context, series *retrypolicy.Series) error {
+// admit waits until the next server may be asked and the policy agrees.
+func (c *Clock) admit(ctx context.Context, series *retrypolicy.Operation) error {
 	next := c.choose()
 	if next == nil {
 		return errAllDenied
 	}
 	if !next.next.IsZero() {
 		if err := c.sleep(ctx, next.next.Sub(c.opt.Now())); err != nil {
-			_ = series.Abandon(c.opt.Now(), err)
 			return err
 		}
 	}
@@ -118,7 +116,6 @@ func (c *Clock) admit(ctx context.Context, series *retrypolicy.Series) error {
 			return nil
 		}
 		if err := c.sleep(ctx, d.Delay); err != nil {
-			_ = series.Abandon(c.opt.Now(), err)
 			return err
 		}
 	}

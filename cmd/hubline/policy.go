@@ -62,12 +62,17 @@ var draws = [3]uint64{0, 1 << 63, math.MaxUint64}
 
 // series returns the delays of a policy whose attempts take no time.
 func series(p retrypolicy.Policy, retries int) (all []delay) {
+	var series [3]retrypolicy.Series
+	for i := range series {
+		series[i] = retrypolicy.Inner(p, retrypolicy.Start{})
+		defer series[i].End()
+	}
 	var last [3]retrypolicy.Decision
 	var elapsed [3]time.Duration
 	for n := 1; n <= retries; n++ {
 		var d [3]time.Duration
 		for i, draw := range draws {
-			last[i] = p.Decide(retrypolicy.Attempt{Retry: n, Rand: draw, Last: last[i], Elapsed: elapsed[i],
+			last[i] = series[i].Decide(retrypolicy.Attempt{Retry: n, Rand: draw, Elapsed: elapsed[i],
 				Scope: transport.ScopeConnection, Kind: transport.Network, Err: transport.Network})
 			d[i] = last[i].Delay
 			elapsed[i] += d[i]

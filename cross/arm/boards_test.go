@@ -149,7 +149,7 @@ func policies() []retrypolicy.Policy {
 		azure.NodeDocumented(), compat.CenkaltiV4(),
 		retrypolicy.MaxAttempts{Total: 7, Policy: retrypolicy.RetryAfter{Policy: retrypolicy.NoRetry{}}},
 	}
-	for j := retrypolicy.NoJitter; j <= retrypolicy.Proportional; j++ {
+	for j := retrypolicy.JitterNone; j <= retrypolicy.JitterProportional; j++ {
 		all = append(all, retrypolicy.Backoff{Base: base, Factor: 1.618, Max: most, Jitter: j, Low: 0.8, High: 1.2})
 	}
 	return all
@@ -159,12 +159,14 @@ func main() {
 	random := uint64(1)
 	for i, p := range policies() {
 		a := retrypolicy.Attempt{Kind: transport.Throttled}
+		s := retrypolicy.Inner(p, retrypolicy.Start{})
 		for a.Retry = 1; a.Retry <= 40; a.Retry++ {
 			random = random*6364136223846793005 + 1442695040888963407
 			a.Rand = random
-			a.Last = p.Decide(a)
-			println("policy", i, a.Retry, a.Last.Retry, int64(a.Last.Delay)) // not Step: the last bit of tanh differs
+			d := s.Decide(a)
+			println("policy", i, a.Retry, d.Retry, int64(d.Delay))
 		}
+		s.End()
 	}
 	println("PASS")
 }

@@ -14,12 +14,6 @@ func RequestPolicy(p retrypolicy.Policy) retrypolicy.Policy {
 // paced is a policy with the delays of MinDelay.
 type paced struct{ policy retrypolicy.Policy }
 
-var (
-	_ retrypolicy.Gate       = paced{}
-	_ retrypolicy.Observer   = paced{}
-	_ retrypolicy.Withdrawer = paced{}
-)
-
 // Decide returns the policy's decision with the minimum delay.
 func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := p.policy.Decide(a)
@@ -29,13 +23,11 @@ func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// Observe forwards to the policy.
-func (p paced) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(p.policy, a) }
-
-// Withdraw forwards to the policy.
-func (p paced) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(p.policy, a) }
-
-// Admit forwards to the policy.
-func (p paced) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Admit(p.policy, a)
+// Begin begins a series of the policy.
+func (p paced) Begin(start retrypolicy.Start) retrypolicy.Series {
+	inner := retrypolicy.BeginSeries(p.policy, start)
+	if inner == nil {
+		return nil
+	}
+	return retrypolicy.Around(paced{inner}, inner)
 }

@@ -27,6 +27,6 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.Retry)
 	require.Equal(t, 495, bucket.Tokens(now))
-	require.NoError(t, s.Abandon(now, nil))
+	s.End()
 	require.Equal(t, 500, bucket.Tokens(now))
 }

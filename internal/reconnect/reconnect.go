@@ -45,11 +45,8 @@ func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolic
 	if !d.Retry {
 		return d
 	}
-	switch {
-	case slow && !paced:
+	if slow && !paced {
 		d.Delay = max(d.Delay, MinDelay(*a))
-	case slow: // the other policy's state of the series is kept
-		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}
 	d.Delay = max(d.Delay, min(a.After, times.MaxRetryAfter))
 	return d

@@ -36,7 +36,7 @@ type schedule struct {
 	notBefore time.Time
 	spread    *held // the certificate for which the random wait was drawn
 
-	series      retrypolicy.Series
+	series      retrypolicy.Operation
 	running     bool // series is in use
 	attempts    int
 	hubFailures int
@@ -232,6 +232,7 @@ func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 // giveUp ends a series of requests. A new one begins later: somebody may have removed the cause.
 func (r *Renewer) giveUp(failure *transport.Error) {
 	r.note(failure)
+	r.series.End()
 	r.running, r.pending = false, nil
 	delay := max(r.opt.TryAgainAfter, min(failure.RetryAfter, times.MaxRetryAfter))
 	r.pauseUntil(time.Now().Add(delay))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
@@ -129,24 +130,24 @@ func (l *Adaptive) at(now time.Time) time.Duration {
 // means the former. Time then continues from the latest one, since it would otherwise stand still.
 const setBack = 10 * time.Second
 
-// Admit takes a token. Without one it returns the Delay until the next token. Further callers get
-// the times of the tokens after that one, at most a second later, so that a thousand waiting
-// callers do not all return for the same token. A caller that finds no token waits again.
-func (l *Adaptive) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+// take takes a token. Without one it returns the time until the next token. Further callers get the
+// times of the tokens after that one, at most a second later, so that a thousand waiting callers do
+// not all return for the same token. A caller that finds no token waits again.
+func (l *Adaptive) take(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.at(a.Now)
+	t := l.at(now)
 	if !l.enabled {
-		return wrap.Admitted
+		return 0
 	}
 	wait := l.tokens.take(t, 1)
 	if wait == 0 {
 		l.waiting = 0
-		return wrap.Admitted
+		return 0
 	}
 	turn := delay.OfFloat(float64(l.waiting) / l.tokens.rate * float64(time.Second))
 	l.waiting = min(l.waiting, math.MaxInt32-1) + 1
-	return retrypolicy.Decision{Retry: true, Delay: wait + min(turn, time.Second)}
+	return wait + min(turn, time.Second)
 }
 
 // giveBack returns the token of an attempt that did not begin.
@@ -158,15 +159,15 @@ func (l *Adaptive) giveBack() {
 	}
 }
 
-// Observe measures the rate and recomputes the limit. Failures other than Kinds count like
-// successes.
-func (l *Adaptive) Observe(a retrypolicy.Attempt) {
+// learn measures the rate at the end of an attempt and recomputes the limit. Failures other than
+// Kinds count like successes.
+func (l *Adaptive) learn(now time.Time, throttled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := l.at(a.Now)
-	measured := l.meter.record(int64(t/(time.Second/2)), max(a.Count, 1))
+	t := l.at(now)
+	measured := l.meter.record(int64(t / (time.Second / 2)))
 	var rate float64
-	if a.Err != nil && l.kinds.Has(a.Kind) {
+	if throttled {
 		from := measured
 		if l.enabled {
 			from = min(measured, l.tokens.rate)
@@ -189,35 +190,36 @@ func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 
 // Wrap puts the limiter around p: every attempt takes a token first, and its end is measured.
 func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return adaptivePolicy{wrap.Around{Policy: p}, l}
+	return wrap.Policy[Adaptive]{Inner: p, Budget: l, Names: &adaptiveNames, NewSeries: newAdaptiveSeries}
 }
 
-type adaptivePolicy struct {
-	wrap.Around
+var adaptiveNames = wrap.Names{Type: "Adaptive", Constructor: "NewAdaptive"}
+
+// adaptiveSeries is a series under an Adaptive.
+type adaptiveSeries struct {
+	wrap.Base
 	limiter *Adaptive
 }
 
-// Admit asks p only when there is a token, because p may count admitted attempts. If p refuses, the
-// token goes back.
-func (l adaptivePolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	if d := l.limiter.Admit(a); d.Delay > 0 {
-		return d
+func newAdaptiveSeries(l *Adaptive) wrap.Series { return &adaptiveSeries{limiter: l} }
+
+// Admit asks the inner policy only when there is a token, because it may count admitted attempts.
+// If it refuses, the token goes back.
+func (s *adaptiveSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	if wait := s.limiter.take(a.Now); wait > 0 {
+		return retrypolicy.Decision{Retry: true, Delay: wait}
 	}
-	d := retrypolicy.Admit(l.Policy, a)
+	d := s.Base.Admit(a)
 	if !wrap.Begins(d) {
-		l.limiter.giveBack()
+		s.limiter.giveBack()
 	}
 	return d
 }
 
-func (l adaptivePolicy) Observe(a retrypolicy.Attempt) {
-	l.limiter.Observe(a)
-	l.Around.Observe(a)
+func (s *adaptiveSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	s.limiter.learn(a.Now, v != classify.VerdictSucceed && s.limiter.kinds.Has(a.Kind))
+	s.Base.Report(v, a)
 }
-
-func (l adaptivePolicy) Validate() error { return l.Check(l.limiter != nil, "Adaptive", "NewAdaptive") }
-
-func (l adaptivePolicy) Shared() any { return l.limiter }
 
 // rateMeter measures the attempts that end per second, over whole half-seconds.
 type rateMeter struct {
@@ -227,8 +229,8 @@ type rateMeter struct {
 	rate      float64
 }
 
-func (m *rateMeter) record(half int64, n int) float64 {
-	m.count += n
+func (m *rateMeter) record(half int64) float64 {
+	m.count++
 	if half > m.since {
 		m.rate = float64(m.count)/(float64(half-m.since)/2)*m.smoothing + m.rate*(1-m.smoothing)
 		m.count, m.since = 0, half

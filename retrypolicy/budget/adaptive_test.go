@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -29,6 +30,23 @@ func outcome(s float64, throttled bool) retrypolicy.Attempt {
 	return a
 }
 
+// limiter is a limiter and operations under it that are not retried.
+type limiter struct {
+	*budget.Adaptive
+	*policytest.Crowd
+}
+
+func newLimiter(t testing.TB, o *budget.AdaptiveOptions) limiter {
+	l := policytest.NewAdaptive(t, o)
+	return limiter{l, policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))}
+}
+
+func (l limiter) observe(n int, a retrypolicy.Attempt) {
+	for range n {
+		l.Observe(a)
+	}
+}
+
 func wantNear(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= 5e-7) {
@@ -38,7 +56,7 @@ func wantNear(t *testing.T, what string, got, want float64) {
 
 // The SDKs for Kotlin, Go, Java and JavaScript share this sequence.
 func TestAdaptivePublishedSequence(t *testing.T) {
-	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
 	for i, want := range []float64{.5, .5, .5, .5, .5, .6912, 1.0976, 1.6384, 2.3328, 3.02848} {
 		at := float64(i+1) / 5
 		last := i == 9
@@ -55,7 +73,7 @@ func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
 	for _, c := range []struct{ at, wait, rate float64 }{
 		{.5, .892857143, 1.12}, {1, 1.785714286, .56}, {5, 2, .5}, {6, 2, .5}, {7, 2, .5},
 	} {
-		l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+		l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
 		if d := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(0)}); !d.Retry || d.Delay != 0 {
 			t.Errorf("before the first throttle: %v", d)
 		}
@@ -82,36 +100,34 @@ func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
 
 // Growth limits the rate to twice the measured rate, with the default constants.
 func TestAdaptiveLimitIsBoundedByTheMeasuredRate(t *testing.T) {
-	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
-	a := outcome(.5, true)
-	a.Count = 10
-	l.Observe(a) // 10 in half a second: measured 16
+	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l.observe(9, outcome(.4, false))
+	l.Observe(outcome(.5, true)) // 10 in half a second: measured 16
 	wantNear(t, "after beta", rateOf(l), 16*.7)
 	l.Observe(outcome(.6, true)) // still measured 16, but the limit counts
 	wantNear(t, "after beta twice", rateOf(l), 16*.7*.7)
-	a = outcome(100, false) // 100 s later the curve is at 0.4 * 100^3
-	a.Count = 2489
-	l.Observe(a) // measured, with the one before, 2490/99.5*0.8 + 16*0.2
+	l.observe(2488, outcome(.6, false))
+	// 100 s later the curve is at 0.4 * 100^3; measured, with the one before, 2490/99.5*0.8 + 16*0.2
+	l.Observe(outcome(100, false))
 	wantNear(t, "ceiling", rateOf(l), 2*(2490/99.5*.8+16*.2))
 }
 
 // Before the first throttled attempt the curve counts from the start, not from the whole second
 // before it.
 func TestAdaptiveCurveBeginsAtTheStart(t *testing.T) {
-	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Sec(.5)})
-	a := outcome(2.5, false)
-	a.Count = 1000
-	l.Observe(a)
+	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Sec(.5)})
+	l.observe(999, outcome(.9, false))
+	l.Observe(outcome(2.5, false))
 	wantNear(t, "rate after 2 s", rateOf(l), .4*8)
 }
 
-func rateOf(l *budget.Adaptive) float64 {
+func rateOf(l limiter) float64 {
 	rate, _ := l.Rate()
 	return rate
 }
 
 func TestAdaptiveThrottlesByKind(t *testing.T) {
-	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
 	for _, r := range errfilter.Rules() {
 		k := r.Kind
 		l.Observe(retrypolicy.Attempt{Now: policytest.Sec(1), Kind: k, Err: transport.Network})
@@ -119,13 +135,7 @@ func TestAdaptiveThrottlesByKind(t *testing.T) {
 			t.Errorf("after %v: limiting %v", k, on)
 		}
 	}
-	// Kind without Err is a success.
-	l = policytest.NewAdaptive(t, nil)
-	l.Observe(retrypolicy.Attempt{Now: policytest.Sec(1), Kind: transport.Throttled})
-	if _, on := l.Rate(); on {
-		t.Error("a success turned it on")
-	}
-	l = policytest.NewAdaptive(t, &budget.AdaptiveOptions{Kinds: retrypolicy.Kinds(transport.Quota)})
+	l = newLimiter(t, &budget.AdaptiveOptions{Kinds: retrypolicy.Kinds(transport.Quota)})
 	l.Observe(outcome(1, true))
 	if _, on := l.Rate(); on {
 		t.Error("Throttled turned it on though Kinds has only Quota")
@@ -135,7 +145,7 @@ func TestAdaptiveThrottlesByKind(t *testing.T) {
 // Clocks: the first call sets the start. An older time, the zero time, and a jump of centuries have
 // no bad effect.
 func TestAdaptiveOddTimes(t *testing.T) {
-	l := policytest.NewAdaptive(t, nil)
+	l := newLimiter(t, nil)
 	if d := l.Admit(retrypolicy.Attempt{}); d != (retrypolicy.Decision{Retry: true}) {
 		t.Errorf("without a time: %v", d)
 	}
@@ -187,56 +197,58 @@ func TestAdaptiveOptionsAreChecked(t *testing.T) {
 	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(retrypolicy.NoRetry{}), "")
 }
 
-// closed is a gate that returns d and counts its calls.
+// closed is a policy whose series admit as d says and count the calls.
 type closed struct {
 	d          retrypolicy.Decision
 	asked, got int
 }
 
+func (c *closed) Begin(retrypolicy.Start) retrypolicy.Series { return c }
 func (c *closed) Decide(retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Decision{Retry: true}
+	return retrypolicy.Decision{Retry: true, Delay: time.Second}
 }
 func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision { c.asked++; return c.d }
-func (c *closed) Observe(retrypolicy.Attempt)                    { c.got++ }
+func (c *closed) Report(classify.Verdict, retrypolicy.Attempt)   { c.got++ }
+func (c *closed) End()                                           {}
 
 // An attempt that the inner policy refuses costs no token, and without a token the inner policy is
 // not asked.
 func TestAdaptiveTakesATokenOnlyForAnAttemptThatBegins(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
-	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
-	p := l.Wrap(inside)
-	retrypolicy.Observe(p, outcome(.5, true))
+	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	p := policytest.NewCrowd(l.Wrap(inside))
+	p.Observe(outcome(.5, true))
 	if inside.got != 1 {
 		t.Error("the outcome did not reach the policy inside")
 	}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(.5)}); d.Delay == 0 || inside.asked != 0 {
+	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Sec(.5)}); d.Delay == 0 || inside.asked != 0 {
 		t.Errorf("without a token: %v, the policy inside was asked %d times", d, inside.asked)
 	}
 	for i := range 3 {
-		if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d.Delay != time.Second ||
+		if d := p.Admit(retrypolicy.Attempt{Now: policytest.Sec(2)}); d.Delay != time.Second ||
 			inside.asked != i+1 {
 			t.Errorf("the wait of the policy inside: %v", d)
 		}
 	}
 	inside.d = retrypolicy.Decision{Reason: retrypolicy.ReasonRejected}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d != inside.d {
+	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Sec(2)}); d != inside.d {
 		t.Errorf("the refusal of the policy inside: %v", d)
 	}
 	inside.d = retrypolicy.Decision{Retry: true}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d != inside.d {
+	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Sec(2)}); d != inside.d {
 		t.Errorf("the one token was lost: %v", d)
 	}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Sec(2)}); d.Delay == 0 {
+	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Sec(2)}); d.Delay == 0 {
 		t.Error("there were two tokens")
 	}
 }
 
 func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		l := policytest.NewAdaptive(t, nil)
+		l := newLimiter(t, nil)
 		l.Admit(retrypolicy.Attempt{Now: time.Now()})
 		l.Observe(retrypolicy.Attempt{Now: time.Now(), Kind: transport.Throttled, Err: transport.Throttled}) // 0.5 a second
-		p := l.Wrap(retrypolicy.NoRetry{})
+		p := policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(300*time.Millisecond, cancel)
 		began := time.Now()
@@ -267,8 +279,8 @@ func TestAdaptiveManyUsers(t *testing.T) {
 		o := aws.Standard2026()
 		o.Attempts = 1000
 		o.Quota = nil
-		l := policytest.NewAdaptive(t, nil)
-		p := l.Wrap(policytest.NewAWS(t, o))
+		l := newLimiter(t, nil)
+		p := policytest.NewCrowd(l.Wrap(policytest.NewAWS(t, o)))
 		service := &limitedService{perSecond: capacity}
 		began := time.Now()
 		var all sync.WaitGroup
@@ -332,7 +344,7 @@ func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
 	now, budget := 1.0, 0.0
 	l.Observe(outcome(now, true))
 	for range 50_000 {
@@ -360,14 +372,15 @@ func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 }
 
 func TestAdaptiveAllocatesNothing(t *testing.T) {
-	l := policytest.NewAdaptive(t, nil)
-	p := l.Wrap(retrypolicy.NoRetry{})
+	l := newLimiter(t, nil)
+	p := policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))
 	n := 0
+	series := policytest.Series(p.Policy)
 	if allocs := testing.AllocsPerRun(200, func() {
 		n++
 		a := outcome(float64(n), n%7 == 0)
-		retrypolicy.Observe(p, a)
-		sink = retrypolicy.Admit(p, a)
+		policytest.Report(series, a, a.Err)
+		sink = series.Admit(a)
 	}); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}
@@ -375,14 +388,15 @@ func TestAdaptiveAllocatesNothing(t *testing.T) {
 
 func BenchmarkAdaptive(b *testing.B) {
 	l := policytest.NewAdaptive(b, nil)
-	p := l.Wrap(retrypolicy.NoRetry{})
-	p.(retrypolicy.Observer).Observe(outcome(1, true))
+	p := policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))
+	p.Observe(outcome(1, true))
 	now := time.Now()
 	b.ReportAllocs()
+	series := policytest.Series(p.Policy)
 	for b.Loop() {
 		now = now.Add(time.Second)
-		sink = retrypolicy.Admit(p, retrypolicy.Attempt{Now: now})
-		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now})
+		sink = series.Admit(retrypolicy.Attempt{Now: now})
+		series.Report(classify.VerdictSucceed, retrypolicy.Attempt{Now: now})
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // BreakerOptions configures a Breaker. The zero value opens after 5 failures in a row, for 30 s,
@@ -143,7 +145,8 @@ type Breaker struct {
 	cooldown time.Duration // the current one
 	until    time.Time     // end of the cooldown
 	inFlight int64
-	probing  int64     // probes among them; see released
+	probing  int64     // probes among them
+	epoch    int64     // changes when the probes in flight are no longer waited for
 	probed   time.Time // when the latest probe was admitted
 	good     int64     // successes while half-open
 	openings int64
@@ -193,13 +196,16 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 		first: set.Cooldown, most: set.MaxCooldown, growth: set.Growth, probes: int64(set.Probes),
 		successes: int64(set.Successes),
 		minUp:     set.MinUp, wait: set.Wait, spread: set.Spread, seen: newWindow(set.Window), cooldown: set.Cooldown,
+		epoch: 1,
 	}, nil
 }
 
 // Wrap puts the breaker around p.
 func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return breakerPolicy{wrap.Around{Policy: p}, b}
+	return wrap.Policy[Breaker]{Inner: p, Budget: b, Names: &breakerNames, NewSeries: newBreakerSeries}
 }
+
+var breakerNames = wrap.Names{Type: "Breaker", Constructor: "NewBreaker"}
 
 // Status returns the status at now.
 func (b *Breaker) Status(now time.Time) BreakerStatus {
@@ -222,7 +228,7 @@ func (b *Breaker) Status(now time.Time) BreakerStatus {
 }
 
 // Lost informs the breaker that a connection, or something else that a success had established,
-// broke at now. Observe must have reported the success. Within MinUp of the success it counts as a
+// broke at now. A series must have reported the success. Within MinUp of the success it counts as a
 // failure, later it has no effect. The device client does not call Lost: it reports a success only
 // after the connection has been stable.
 func (b *Breaker) Lost(now time.Time) {
@@ -262,7 +268,8 @@ func (b *Breaker) settle(now time.Time) {
 	if b.up && b.lasted(now) {
 		b.row = 0
 		if b.state == BreakerHalfOpen && b.good >= b.successes {
-			b.state, b.probing = BreakerClosed, 0
+			b.state = BreakerClosed
+			b.forget()
 		}
 	}
 }
@@ -271,14 +278,20 @@ func (b *Breaker) lasted(now time.Time) bool {
 	return b.minUp == 0 || now.Sub(b.upSince) >= b.minUp
 }
 
-// enter admits an attempt, or returns how long it should wait.
-func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
+// forget stops waiting for the probes in flight. mu held.
+func (b *Breaker) forget() {
+	b.probing = 0
+	b.epoch++
+}
+
+// enter admits an attempt, or returns how long it should wait. probe is 0, or identifies a probe.
+func (b *Breaker) enter(now time.Time) (probe int64, wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settle(now)
 	switch b.state {
 	case BreakerOpen:
-		return b.until.Sub(now), false
+		return 0, b.until.Sub(now), false
 	case BreakerHalfOpen:
 		if b.probing >= b.probes {
 			since := now.Sub(b.probed)
@@ -286,61 +299,53 @@ func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
 				b.probed, since = now, 0 // the clock was set back
 			}
 			if since < b.cooldown {
-				return max(min(b.cooldown-max(since, 0), b.cooldown/8), 1), false
+				return 0, max(min(b.cooldown-max(since, 0), b.cooldown/8), 1), false
 			}
-			b.probing = 0
+			b.forget()
 		}
 		b.probing++
-		b.probed = now
+		b.probed, probe = now, b.epoch
 	case BreakerClosed:
 	}
 	b.inFlight++
-	return 0, true
+	return probe, 0, true
 }
 
-// released removes n ended attempts from the counts. An attempt that ends while the breaker is
-// half-open may be a probe or older. It counts as older while older ones are in flight, so the
-// count of probes is never too low. mu held.
-func (b *Breaker) released(n int64) {
-	b.inFlight = max(b.inFlight-n, 0)
-	b.probing = min(b.probing, b.inFlight)
-}
-
-// leave undoes enter for an attempt that another policy prevents.
-func (b *Breaker) leave() {
+// leave ends an attempt.
+func (b *Breaker) leave(probe int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.inFlight = max(b.inFlight-1, 0)
-	b.probing = max(b.probing-1, 0)
+	b.inFlight--
+	if probe == b.epoch {
+		b.probing--
+	}
 }
 
-func (b *Breaker) learn(a retrypolicy.Attempt) {
-	n := wrap.Outcomes(a)
+func (b *Breaker) learn(v classify.Verdict, a retrypolicy.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settle(a.Now)
-	b.released(n)
 	switch {
-	case wrap.SaysNothing(a):
-	case b.bad(a):
-		bad := tally{all: n, marked: n}
+	case wrap.SaysNothing(v, a):
+	case b.bad(v, a.Kind):
+		bad := tally{all: 1, marked: 1}
 		if b.broke(a.Now) {
 			bad.marked++ // the success, which all counts already
 		}
 		b.failed(a.Now, bad)
 	default:
-		b.succeeded(a.Now, n)
+		b.succeeded(a.Now)
 	}
 }
 
-func (b *Breaker) bad(a retrypolicy.Attempt) bool {
+func (b *Breaker) bad(v classify.Verdict, kind transport.Kind) bool {
 	switch {
-	case a.Err == nil:
+	case v == classify.VerdictSucceed:
 		return false
 	case b.kinds != 0:
-		return b.kinds.Has(a.Kind)
+		return b.kinds.Has(kind)
 	}
-	return !a.Terminal
+	return v == classify.VerdictAgain
 }
 
 func (b *Breaker) failed(now time.Time, bad tally) {
@@ -367,63 +372,72 @@ func (b *Breaker) failed(now time.Time, bad tally) {
 	b.openings = min(b.openings+1, math.MaxInt32)
 }
 
-func (b *Breaker) succeeded(now time.Time, n int64) {
+func (b *Breaker) succeeded(now time.Time) {
 	if !b.up {
 		b.up, b.upSince = true, now
 	}
 	if b.windowed && b.state == BreakerClosed {
-		b.seen.add(tally{all: n})
+		b.seen.add(tally{all: 1})
 	}
-	b.good = min(b.good+n, math.MaxInt32)
+	b.good = min(b.good+1, math.MaxInt32)
 	b.settle(now)
 }
 
-type breakerPolicy struct {
-	wrap.Around
-	breaker *Breaker
+// breakerSeries is a series under a Breaker.
+type breakerSeries struct {
+	wrap.Base
+	breaker  *Breaker
+	inFlight bool
+	probe    int64 // see enter
 }
 
+func newBreakerSeries(b *Breaker) wrap.Series { return &breakerSeries{breaker: b} }
+
 // Decide refuses a retry whose delay ends before the cooldown, which saves the wait.
-func (g breakerPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := g.Policy.Decide(a)
-	if d.Retry && !g.breaker.wait {
-		if s := g.breaker.Status(a.Now); s.State == BreakerOpen && s.Cooldown > d.Delay {
-			return wrap.Refuse(g.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: s.Cooldown})
+func (s *breakerSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := s.Base.Decide(a)
+	if d.Retry && !s.breaker.wait {
+		if now := s.breaker.Status(a.Now); now.State == BreakerOpen && now.Cooldown > d.Delay {
+			return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: now.Cooldown}
 		}
 	}
 	return d
 }
 
-func (g breakerPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	wait, ok := g.breaker.enter(a.Now)
+func (s *breakerSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.leave()
+	probe, wait, ok := s.breaker.enter(a.Now)
 	switch {
-	case !ok && g.breaker.wait:
-		return retrypolicy.Decision{Retry: true, Delay: wait + g.breaker.more(a, wait)}
+	case !ok && s.breaker.wait:
+		room := min(s.breaker.spread, delay.Longest-wait)
+		more := min(delay.OfFloat(delay.Unit(a.Rand)*float64(room)), room)
+		return retrypolicy.Decision{Retry: true, Delay: wait + more}
 	case !ok:
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
 	}
-	d := retrypolicy.Admit(g.Policy, a)
+	s.inFlight, s.probe = true, probe
+	d := s.Base.Admit(a)
 	if !wrap.Begins(d) {
-		g.breaker.leave()
+		s.leave()
 	}
 	return d
 }
 
-// more returns the random part of a wait. It does not push a wait past the deadline that the wait
-// alone would meet.
-func (b *Breaker) more(a retrypolicy.Attempt, wait time.Duration) time.Duration {
-	room := min(b.spread, delay.Longest-wait)
-	if a.Left > wait {
-		room = min(room, a.Left-wait-1)
+// leave ends the attempt in flight.
+func (s *breakerSeries) leave() {
+	if s.inFlight {
+		s.inFlight = false
+		s.breaker.leave(s.probe)
 	}
-	return min(delay.OfFloat(delay.Unit(a.Rand)*float64(room)), room)
 }
 
-func (g breakerPolicy) Observe(a retrypolicy.Attempt) {
-	g.breaker.learn(a)
-	g.Around.Observe(a)
+func (s *breakerSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	s.leave()
+	s.breaker.learn(v, a)
+	s.Base.Report(v, a)
 }
 
-func (g breakerPolicy) Validate() error { return g.Check(g.breaker != nil, "Breaker", "NewBreaker") }
-
-func (g breakerPolicy) Shared() any { return g.breaker }
+func (s *breakerSeries) End() {
+	s.leave()
+	s.Base.End()
+}

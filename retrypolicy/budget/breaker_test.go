@@ -36,23 +36,22 @@ const (
 func playBreaker(t *testing.T, o budget.BreakerOptions, script []breakerStep) {
 	t.Helper()
 	b := policytest.NewBreaker(t, &o)
-	p := b.Wrap(always)
+	p := policytest.NewCrowd(b.Wrap(always))
 	for i, s := range script {
 		a := policytest.At(s.at)
 		switch s.do {
 		case stepAdmit, stepRefuse:
-			if d := retrypolicy.Admit(p, a); (d.Retry && d.Delay <= 0) != (s.do == stepAdmit) {
+			if d := p.Admit(a); (d.Retry && d.Delay <= 0) != (s.do == stepAdmit) {
 				t.Errorf("step %d at %v: Admit %+v", i, s.at, d)
 			}
 		case stepOK:
-			retrypolicy.Observe(p, policytest.As(a, nil))
+			p.Observe(policytest.As(a, nil))
 		case stepFail:
-			retrypolicy.Observe(p, policytest.As(a, transport.Unavailable))
+			p.Observe(policytest.As(a, transport.Unavailable))
 		case stepWrong:
-			a.Terminal = true
-			retrypolicy.Observe(p, policytest.As(a, transport.NotFound))
+			p.Fail(policytest.As(a, transport.NotFound))
 		case stepCancel:
-			retrypolicy.Observe(p, policytest.As(a, context.Canceled))
+			p.Observe(policytest.As(a, context.Canceled))
 		case stepLost:
 			b.Lost(a.Now)
 		}
@@ -240,12 +239,11 @@ var ownFailures = map[string]struct {
 func TestBreakerIgnoresUninformativeOutcomes(t *testing.T) {
 	for name, c := range ownFailures {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
-		p := b.Wrap(always)
-		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
-		policytest.LetsIn(p, policytest.At(30*time.Second))
+		p := policytest.NewCrowd(b.Wrap(always))
+		p.Observe(policytest.As(policytest.At(0), transport.Network))
+		p.LetsIn(policytest.At(30 * time.Second))
 		a := policytest.As(policytest.At(30*time.Second), c.err)
-		a.Terminal = true
-		retrypolicy.Observe(p, a)
+		p.Fail(a)
 		want := budget.BreakerStatus{Openings: 1}
 		if c.silent {
 			want.State = budget.BreakerHalfOpen
@@ -262,7 +260,7 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 	for _, err := range []error{&transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded},
 		context.DeadlineExceeded} {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
-		retrypolicy.Observe(b.Wrap(always), policytest.As(policytest.At(0), err))
+		policytest.NewCrowd(b.Wrap(always)).Observe(policytest.As(policytest.At(0), err))
 		if s := b.Status(policytest.Day); s.State != budget.BreakerOpen {
 			t.Errorf("%v: %+v", err, s)
 		}
@@ -270,10 +268,10 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 }
 
 func TestBreakerRefuses(t *testing.T) {
-	p := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1}).Wrap(retrypolicy.Fixed{Delay: 5 * time.Second})
-	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
-	if d := retrypolicy.Admit(p,
-		policytest.At(10*time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonRejected,
+	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
+	p := policytest.NewCrowd(breaker.Wrap(retrypolicy.Fixed{Delay: 5 * time.Second}))
+	p.Observe(policytest.As(policytest.At(0), transport.Network))
+	if d := p.Admit(policytest.At(10 * time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonRejected,
 		Delay: 20 * time.Second}) {
 		t.Errorf("Admit: %+v", d)
 	}
@@ -294,8 +292,8 @@ func TestBreakerRefuses(t *testing.T) {
 
 func TestBreakerWaits(t *testing.T) {
 	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true})
-	p := b.Wrap(retrypolicy.Fixed{Delay: time.Second})
-	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+	p := policytest.NewCrowd(b.Wrap(retrypolicy.Fixed{Delay: time.Second}))
+	p.Observe(policytest.As(policytest.At(0), transport.Network))
 	for _, c := range []struct {
 		at, wait time.Duration
 	}{
@@ -304,11 +302,11 @@ func TestBreakerWaits(t *testing.T) {
 		{9 * time.Second, time.Second}, {15500 * time.Millisecond, 500 * time.Millisecond},
 		{16 * time.Second, 0},
 	} {
-		if d := retrypolicy.Admit(p, policytest.At(c.at)); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
+		if d := p.Admit(policytest.At(c.at)); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
 			t.Errorf("at %v: %+v, want a wait of %v", c.at, d, c.wait)
 		}
 	}
-	retrypolicy.Observe(p, policytest.As(policytest.At(17*time.Second), transport.Network))
+	p.Observe(policytest.As(policytest.At(17*time.Second), transport.Network))
 	again := policytest.Retried(policytest.As(policytest.At(17*time.Second), transport.Network), 1)
 	if d := p.Decide(again); d != (retrypolicy.Decision{Retry: true, Delay: time.Second}) {
 		t.Errorf("Decide of a breaker that waits: %+v", d)
@@ -320,41 +318,37 @@ func TestBreakerSpreadsWaitingCallers(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		spread     time.Duration
-		at, left   time.Duration
+		at         time.Duration
 		rand       uint64
 		wait       time.Duration
 		halfOpened bool
 	}{
-		{"none drawn", 0, 0, 0, 0, 8 * time.Second, false},
-		{"half of half the cooldown", 0, 0, 0, policytest.DrawHalf, 10 * time.Second, false},
-		{"later", 0, 7 * time.Second, 0, policytest.DrawHalf, 3 * time.Second, false},
-		{"a spread of one's own", 10 * time.Second, 0, 0, policytest.DrawHalf, 13 * time.Second, false},
-		{"the same while others probe", 10 * time.Second, 8 * time.Second, 0, policytest.DrawHalf, 6 * time.Second, true},
-		{"a deadline that the wait does not reach", 10 * time.Second, 0, 9 * time.Second, policytest.DrawLast,
-			9*time.Second - 1, false},
-		{"a deadline that it reaches anyhow", 10 * time.Second, 0, 5 * time.Second, policytest.DrawHalf, 13 * time.Second,
-			false},
+		{"none drawn", 0, 0, 0, 8 * time.Second, false},
+		{"half of half the cooldown", 0, 0, policytest.DrawHalf, 10 * time.Second, false},
+		{"later", 0, 7 * time.Second, policytest.DrawHalf, 3 * time.Second, false},
+		{"a spread of one's own", 10 * time.Second, 0, policytest.DrawHalf, 13 * time.Second, false},
+		{"the same while others probe", 10 * time.Second, 8 * time.Second, policytest.DrawHalf, 6 * time.Second, true},
 	} {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true,
 			Spread: c.spread})
-		p := b.Wrap(always)
-		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+		p := policytest.NewCrowd(b.Wrap(always))
+		p.Observe(policytest.As(policytest.At(0), transport.Network))
 		if c.halfOpened {
-			policytest.LetsIn(p, policytest.At(c.at))
+			p.LetsIn(policytest.At(c.at))
 		}
 		a := policytest.At(c.at)
-		a.Rand, a.Left = c.rand, c.left
-		if d := retrypolicy.Admit(p, a); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
+		a.Rand = c.rand
+		if d := p.Admit(a); d != (retrypolicy.Decision{Retry: true, Delay: c.wait}) {
 			t.Errorf("%s: %+v, want a wait of %v", c.name, d, c.wait)
 		}
 	}
 	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: math.MaxInt64, Wait: true})
-	p := b.Wrap(always)
-	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+	p := policytest.NewCrowd(b.Wrap(always))
+	p.Observe(policytest.As(policytest.At(0), transport.Network))
 	for _, draw := range []uint64{1, policytest.DrawHalf, policytest.DrawLast} {
 		a := policytest.At(time.Hour)
 		a.Rand = draw
-		if d := retrypolicy.Admit(p, a); d.Delay <= 0 {
+		if d := p.Admit(a); d.Delay <= 0 {
 			t.Errorf("%+v at the end of time", d)
 		}
 	}
@@ -362,7 +356,7 @@ func TestBreakerSpreadsWaitingCallers(t *testing.T) {
 
 func TestBreakerStatus(t *testing.T) {
 	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 3, Successes: 2})
-	p := b.Wrap(always)
+	p := policytest.NewCrowd(b.Wrap(always))
 	check := func(d time.Duration, want budget.BreakerStatus) {
 		t.Helper()
 		if got := b.Status(policytest.Day.Add(d)); got != want {
@@ -371,17 +365,21 @@ func TestBreakerStatus(t *testing.T) {
 	}
 	check(0, budget.BreakerStatus{})
 	for range 4 {
-		policytest.LetsIn(p, policytest.At(0))
+		p.LetsIn(policytest.At(0))
 	}
-	retrypolicy.Observe(p, policytest.Many(policytest.As(policytest.At(0), transport.Network), 2))
+	for range 2 {
+		p.Observe(policytest.As(policytest.At(0), transport.Network))
+	}
 	check(0, budget.BreakerStatus{Failures: 2, InFlight: 2})
-	retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+	p.Observe(policytest.As(policytest.At(0), transport.Network))
 	check(time.Second, budget.BreakerStatus{State: budget.BreakerOpen, InFlight: 1, Cooldown: 29 * time.Second,
 		Openings: 1})
-	policytest.LetsIn(p, policytest.At(30*time.Second))
+	p.LetsIn(policytest.At(30 * time.Second))
 	check(30*time.Second, budget.BreakerStatus{State: budget.BreakerHalfOpen, InFlight: 2, Probes: 1,
 		Openings: 1})
-	retrypolicy.Observe(p, policytest.Many(policytest.As(policytest.At(30*time.Second), nil), 2))
+	for range 2 {
+		p.Observe(policytest.As(policytest.At(30*time.Second), nil))
+	}
 	check(30*time.Second, budget.BreakerStatus{Openings: 1})
 	if s := budget.BreakerState(9).String(); s != "undefined state" {
 		t.Error(s)
@@ -392,10 +390,10 @@ func TestBreakerStatus(t *testing.T) {
 func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
-		p := b.Wrap(&refusing{answer: d})
-		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
+		p := policytest.NewCrowd(b.Wrap(&closed{d: d}))
+		p.Observe(policytest.As(policytest.At(0), transport.Network))
 		for range 3 {
-			if got := retrypolicy.Admit(p, policytest.At(30*time.Second)); got != d {
+			if got := p.Admit(policytest.At(30 * time.Second)); got != d {
 				t.Errorf("%+v, want the inner gate's %+v", got, d)
 			}
 		}
@@ -407,7 +405,7 @@ func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
 
 func TestBreakerUnderDo(t *testing.T) {
 	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2, Cooldown: time.Hour})
-	p := retrypolicy.MaxAttempts{Total: 10, Policy: b.Wrap(always)}
+	p := policytest.NewCrowd(retrypolicy.MaxAttempts{Total: 10, Policy: b.Wrap(always)})
 	runs := 0
 	err := retrypolicy.Do(context.Background(), p, func(context.Context) error {
 		runs++

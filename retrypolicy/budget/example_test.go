@@ -63,10 +63,10 @@ func ExampleConcurrencyBudget() {
 	}
 	p := budget.Wrap(retrypolicy.NoRetry{})
 	for range 2 { // first attempts of two calls begin,
-		retrypolicy.Admit(p, retrypolicy.Attempt{})
+		retrypolicy.Inner(p, retrypolicy.Start{}).Admit(retrypolicy.Attempt{})
 	}
 	for range 4 { // then retries of others
-		fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1}))
+		fmt.Println(retrypolicy.Inner(p, retrypolicy.Start{}).Admit(retrypolicy.Attempt{Retry: 1}))
 	}
 	fmt.Println(budget.InFlight())
 	// Output:
@@ -87,11 +87,14 @@ func ExampleBreaker() {
 	p := breaker.Wrap(retrypolicy.NoRetry{})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	try := func(err error) {
-		a := retrypolicy.Attempt{Now: now, Err: err, Kind: transport.KindOf(err)}
-		if d := retrypolicy.Admit(p, a); d.Retry {
-			retrypolicy.Observe(p, a)
-		} else {
+		call := retrypolicy.Begin(p, "", now)
+		switch d, _ := call.Admit(now, 0); {
+		case !d.Retry:
 			fmt.Println(d, "for", d.Delay)
+		case err == nil:
+			_ = call.Success(now)
+		default:
+			_, _ = call.Failure(now, 0, retrypolicy.Classify(err), err)
 		}
 	}
 	try(transport.Unavailable)
@@ -123,8 +126,10 @@ func ExampleBreaker_Lost() {
 	p := breaker.Wrap(retrypolicy.Backoff{Base: time.Second})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for range 4 {
-		fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
-		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now}) // connected
+		connection := retrypolicy.Begin(p, "", now)
+		d, _ := connection.Admit(now, 0)
+		fmt.Println(d)
+		_ = connection.Success(now) // connected
 		now = now.Add(time.Second)
 		breaker.Lost(now)
 	}

@@ -7,67 +7,83 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Validate refuses invalid nesting through every wrapper.
-func TestValidateRefusesSharedStateTwice(t *testing.T) {
+// A budget that is nested in itself acts once, and one in two rules counts each attempt once.
+func TestSharedStateTwiceCountsOnce(t *testing.T) {
 	curve := retrypolicy.Policy(retrypolicy.Fixed{Delay: time.Second})
-	kinds := retrypolicy.Kinds(transport.Throttled)
 	rules := func(one, other retrypolicy.Policy) retrypolicy.Policy {
-		return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds, Policy: one}}, Default: other}
+		return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: one}},
+			Default: other}
 	}
-	quota, quota2 := policytest.NewQuota(t, nil), policytest.NewQuota(t, nil)
-	breaker, breaker2 := policytest.NewBreaker(t, nil), policytest.NewBreaker(t, nil)
-	throttle, crowd, share, ratio := policytest.NewThrottle(t, nil), newConcurrencyBudget(t, nil), newRetryBudget(t, nil),
-		policytest.NewRetryThrottle(t, 10, 0.1)
-	adaptive, err := budget.NewAdaptive(nil)
-	if err != nil {
-		t.Fatal(err)
+	deep := func(wrap func(retrypolicy.Policy) retrypolicy.Policy, p retrypolicy.Policy) retrypolicy.Policy {
+		return wrap(retrypolicy.MaxElapsed{Limit: time.Hour, Policy: policytest.NewThrottle(t, nil).Wrap(
+			retrypolicy.MaxAttempts{Total: 9, Policy: wrap(p)})})
 	}
-	keyed, err := budget.NewPerKey(2, func(string) retrypolicy.Policy { return quota.Wrap(curve) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	around := func(p retrypolicy.Policy) retrypolicy.Policy { // all of them
-		return adaptive.Wrap(breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(share.Wrap(
-			retrypolicy.MaxElapsed{Limit: time.Hour, Policy: retrypolicy.MaxAttempts{Total: 9,
-				Policy: retrypolicy.SafeOnly{Policy: retrypolicy.RetryAfter{Policy: p}}}},
-		))))))
-	}
-	for _, c := range []struct {
-		name   string
-		policy retrypolicy.Policy
-		want   string
-	}{
-		{"one of each", quota.Wrap(around(curve)), ""},
-		{"a quota in one rule", rules(quota.Wrap(curve), curve), ""},
-		{"a key's quota", keyed, ""},
-		{"two breakers", breaker.Wrap(breaker2.Wrap(curve)), ""},
-		{"a quota in itself", quota.Wrap(quota.Wrap(curve)), "Quota: there are two"},
-		{"two quotas", quota.Wrap(quota2.Wrap(curve)), "Quota: there are two"},
-		{"a quota deep inside another", quota.Wrap(around(quota2.Wrap(curve))), "Quota: there are two"},
-		{"a quota in two rules", rules(quota.Wrap(curve), quota.Wrap(curve)), "Quota: there are two"},
-		{"two quotas in two rules", rules(quota.Wrap(curve), quota2.Wrap(curve)), "Quota: there are two"},
-		{"two quotas inside a limit", retrypolicy.MaxAttempts{Total: 3, Policy: rules(quota.Wrap(curve), quota.Wrap(curve))},
-			"Quota: there are two"},
-		{"a quota around that of a key", quota2.Wrap(keyed), "Quota: there are two"},
-		{"a breaker in two rules", rules(breaker.Wrap(curve), breaker.Wrap(curve)), "in one policy twice"},
-		{"a throttle in itself", throttle.Wrap(breaker.Wrap(throttle.Wrap(curve))), "in one policy twice"},
-		{"a budget in itself", share.Wrap(share.Wrap(curve)), "in one policy twice"},
-		{"a concurrency budget in two rules", rules(crowd.Wrap(curve), crowd.Wrap(curve)), "in one policy twice"},
-		{"a retry throttle in itself", ratio.Wrap(ratio.Wrap(curve)), "in one policy twice"},
-		{"a rate limiter in itself", adaptive.Wrap(adaptive.Wrap(curve)), "in one policy twice"},
-		{"ByKind in a rule", rules(rules(curve, curve), curve), "ByKind.Rules.Policy holds another ByKind"},
-		{"ByKind as Default", rules(curve, compat.Truncated()), "ByKind.Default holds another ByKind"},
-		{"ByKind deep inside ByKind", rules(curve, around(rules(curve, curve))), "ByKind.Default holds another ByKind"},
+	for name, nest := range map[string]func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy{
+		"once":      func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return wrap(curve) },
+		"in itself": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return wrap(wrap(curve)) },
+		"deep":      func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return deep(wrap, curve) },
+		"in two rules": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
+			return rules(wrap(curve), wrap(curve))
+		},
+		"around both": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
+			return wrap(rules(wrap(curve), wrap(curve)))
+		},
 	} {
-		err := retrypolicy.Validate(c.policy)
-		if policytest.CheckRefusal(t, err, c.want); t.Failed() {
-			t.Fatal(c.name)
+		bucket := policytest.NewBucket(t, 100, 0, 0)
+		quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: bucket})
+		breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 3})
+		crowd, share := newConcurrencyBudget(t, nil), newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 9})
+		p := nest(func(p retrypolicy.Policy) retrypolicy.Policy {
+			return quota.Wrap(breaker.Wrap(crowd.Wrap(share.Wrap(p))))
+		})
+		policytest.CheckInvalid(t, p, "")
+		s := policytest.Series(p)
+		for i, kind := range []transport.Kind{transport.Throttled, transport.Network} {
+			a := policytest.Retried(policytest.As(policytest.At(0), kind), i)
+			a.Rand = policytest.DrawLast
+			if d := s.Admit(a); !d.Retry {
+				t.Errorf("%s: attempt %d: %v", name, i, d)
+			}
+			if all, _ := crowd.InFlight(); all != 1 {
+				t.Errorf("%s: %d in flight", name, all)
+			}
+			s.Report(classify.VerdictAgain, a)
+			if d := s.Decide(policytest.Retried(a, i+1)); !d.Retry {
+				t.Errorf("%s: retry %d: %v", name, i+1, d)
+			}
 		}
+		requests, retries := share.Counts(policytest.Day)
+		if left := bucket.Tokens(policytest.Day); left != 90 || requests != 1 || retries != 2 ||
+			breaker.Status(policytest.Day).Failures != 2 {
+			t.Errorf("%s: %d tokens left, %d requests, %d retries, %+v", name, left, requests, retries,
+				breaker.Status(policytest.Day))
+		}
+		s.Admit(policytest.Retried(policytest.At(0), 2))
+		s.Report(classify.VerdictSucceed, policytest.Retried(policytest.At(0), 2))
+		s.End()
+		if left := bucket.Tokens(policytest.Day); left != 95 {
+			t.Errorf("%s: %d tokens left at the end, want 95", name, left)
+		}
+	}
+}
+
+// Two quotas charge each for itself.
+func TestTwoQuotasInOnePolicy(t *testing.T) {
+	one, other := policytest.NewBucket(t, 100, 0, 0), policytest.NewBucket(t, 100, 0, 0)
+	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: one, Retry: 3}).Wrap(
+		policytest.NewQuota(t, &budget.QuotaOptions{Bucket: other, Retry: 7}).Wrap(policytest.Again(0)))
+	s := retrypolicy.Begin(p, "", policytest.Epoch)
+	fails(t, "first", &s, transport.Network, 0)
+	if a, b := one.Tokens(policytest.Epoch), other.Tokens(policytest.Epoch); a != 97 || b != 93 {
+		t.Errorf("%d and %d tokens left", a, b)
+	}
+	succeeds(t, "second", &s)
+	if a, b := one.Tokens(policytest.Epoch), other.Tokens(policytest.Epoch); a != 100 || b != 100 {
+		t.Errorf("%d and %d tokens left", a, b)
 	}
 }
 
@@ -80,32 +96,31 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		policy func(q *budget.Quota) retrypolicy.Policy
-		run    func(s *retrypolicy.Series)
+		run    func(s *retrypolicy.Operation)
 		want   int
 	}{
 		{"given up during the delay", func(q *budget.Quota) retrypolicy.Policy {
 			return q.Wrap(retrypolicy.Fixed{Delay: time.Second})
-		}, func(s *retrypolicy.Series) {
+		}, func(s *retrypolicy.Operation) {
 			s.Admit(policytest.Epoch, 0)
 			s.Failure(policytest.Epoch, 0, again, transport.Unavailable)
-			s.Abandon(policytest.Epoch, nil)
+			s.End()
 		}, 0},
 		{"given up during the retry", func(q *budget.Quota) retrypolicy.Policy {
 			return q.Wrap(retrypolicy.Fixed{Delay: time.Second})
-		}, func(s *retrypolicy.Series) {
+		}, func(s *retrypolicy.Operation) {
 			s.Admit(policytest.Epoch, 0)
 			s.Failure(policytest.Epoch, 0, again, transport.Unavailable)
 			s.Admit(policytest.Epoch, 0)
-			s.Abandon(policytest.Epoch, nil)
+			s.End()
 		}, 5},
 		{"refused by a gate after the delay", func(q *budget.Quota) retrypolicy.Policy {
 			return q.Wrap(breaker.Wrap(retrypolicy.Fixed{Delay: time.Second}))
-		}, func(s *retrypolicy.Series) {
+		}, func(s *retrypolicy.Operation) {
 			s.Admit(policytest.Epoch, 0)
 			s.Failure(policytest.Epoch, 0, again, transport.Unavailable)
-			breaker.Wrap(retrypolicy.NoRetry{}).(retrypolicy.Observer).Observe(retrypolicy.Attempt{Now: policytest.Epoch,
-				Err:  transport.Unavailable,
-				Kind: transport.Unavailable, Count: 9})
+			others := policytest.NewCrowd(breaker.Wrap(retrypolicy.NoRetry{}))
+			others.Observe(policytest.As(retrypolicy.Attempt{Now: policytest.Epoch}, transport.Unavailable))
 			if d, _ := s.Admit(policytest.Epoch.Add(time.Second), 0); d.Retry {
 				t.Error("the breaker let a try in")
 			}
@@ -113,13 +128,13 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 		{"refused by a limit around it", func(q *budget.Quota) retrypolicy.Policy {
 			return retrypolicy.MaxElapsed{Limit: time.Second, LookAhead: true,
 				Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Minute})}
-		}, func(s *retrypolicy.Series) {
+		}, func(s *retrypolicy.Operation) {
 			s.Admit(policytest.Epoch, 0)
 			s.Failure(policytest.Epoch, 0, again, transport.Unavailable)
 		}, 0},
 		{"refused by a budget around it", func(q *budget.Quota) retrypolicy.Policy {
 			return share.Wrap(q.Wrap(retrypolicy.Fixed{Delay: time.Minute}))
-		}, func(s *retrypolicy.Series) {
+		}, func(s *retrypolicy.Operation) {
 			s.Admit(policytest.Epoch, 0)
 			s.Failure(policytest.Epoch, 0, again, transport.Unavailable) // the only retry of the budget
 			s.Admit(policytest.Epoch, 0)
@@ -128,10 +143,10 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 		{"given up in a rule", func(q *budget.Quota) retrypolicy.Policy {
 			return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Unavailable),
 				Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Minute})}}, Default: retrypolicy.NoRetry{}}
-		}, func(s *retrypolicy.Series) {
+		}, func(s *retrypolicy.Operation) {
 			s.Admit(policytest.Epoch, 0)
 			s.Failure(policytest.Epoch, 0, again, transport.Unavailable)
-			s.Abandon(policytest.Epoch, nil)
+			s.End()
 		}, 0},
 	} {
 		b := policytest.NewBucket(t, 100, 0, 0)
@@ -148,7 +163,7 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 // A retry budget uncounts a retry that is not made.
 func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 	b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 3})
-	p := b.Wrap(retrypolicy.Fixed{Delay: time.Second})
+	p := policytest.NewCrowd(b.Wrap(retrypolicy.Fixed{Delay: time.Second}))
 	for range 9 {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		s.Admit(policytest.Epoch, 0)
@@ -156,7 +171,7 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 			transport.Unavailable); err != nil || !d.Retry {
 			t.Fatal(d, err)
 		}
-		s.Abandon(policytest.Epoch, nil)
+		s.End()
 	}
 	if requests, retries := b.Counts(policytest.Epoch); requests != 9 || retries != 0 {
 		t.Errorf("%d requests, %d retries", requests, retries)
@@ -166,8 +181,9 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 // A negative cost means no cost.
 func TestQuotaWithoutACost(t *testing.T) {
 	b := policytest.NewBucket(t, 10, 1, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: -1, Success: -1,
-		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 3}}}).Wrap(policytest.Again(time.Second))
+	quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: -1, Success: -1,
+		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 3}}})
+	p := quota.Wrap(policytest.Again(time.Second))
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "free", &s, transport.Unavailable, time.Second)
 	if got := b.Tokens(policytest.Epoch); got != 9 {

@@ -6,11 +6,10 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// PerKey has a separate policy, with its own quota, limiter or breaker, for each Attempt.Key: a
-// host, a tenant, a device. Keys do not affect each other.
+// PerKey has a separate policy, with its own quota, limiter or breaker, for each key: a host, a
+// tenant, a device (Retrier.Key; the device client's is its hub). Keys do not affect each other.
 //
 // It remembers a limited number of keys. A new key evicts the least recently used one, which starts
 // again when it returns. So the limit should exceed the number of keys in use at a time. Safe for
@@ -43,7 +42,10 @@ func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, erro
 		return nil, failure.Invalid("PerKey make is nil; give a function that makes the policy of a key")
 	}
 	first := make("")
-	if err := wrap.Within("the policy returned by PerKey's make", first); err != nil {
+	if first == nil {
+		return nil, failure.Invalid("the policy returned by PerKey's make is nil; give a policy, NoRetry{} for none")
+	}
+	if err := retrypolicy.Validate(first); err != nil {
 		return nil, err
 	}
 	k := &PerKey{most: max, build: make, first: first, keys: map[string]*keyed{}}
@@ -52,18 +54,12 @@ func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, erro
 	return k, nil
 }
 
-// Decide calls the key's policy.
-func (k *PerKey) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return k.of(a.Key).Decide(a) }
+// Decide calls the policy of the empty key.
+func (k *PerKey) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return k.first.Decide(a) }
 
-// Observe informs the key's policy.
-func (k *PerKey) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(k.of(a.Key), a) }
-
-// Withdraw informs the key's policy.
-func (k *PerKey) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(k.of(a.Key), a) }
-
-// Admit calls the key's policy.
-func (k *PerKey) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Admit(k.of(a.Key), a)
+// Begin begins a series of the key's policy.
+func (k *PerKey) Begin(start retrypolicy.Start) retrypolicy.Series {
+	return retrypolicy.Inner(k.of(start.Key), start)
 }
 
 // Validate refuses a PerKey that NewPerKey did not make.
@@ -116,17 +112,3 @@ func (k *PerKey) link(e *keyed) {
 	e.prev, e.next = &k.ring, k.ring.next
 	e.prev.next, e.next.prev = e, e
 }
-
-// Inside returns the policy of the empty key, which represents all.
-func (k *PerKey) Inside() retrypolicy.Policy {
-	if k == nil {
-		return nil
-	}
-	return k.first
-}
-
-// Shared returns nil: the shared state is in the keys' policies.
-func (*PerKey) Shared() any { return nil }
-
-// Charges reports false.
-func (*PerKey) Charges() bool { return false }

@@ -10,62 +10,37 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// watched records the calls of the policy of one key.
-type watched struct {
-	key                         string
-	decided, observed, admitted int
-	last                        retrypolicy.Attempt
-}
-
-func (w *watched) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	w.decided++
-	w.last = a
-	return retrypolicy.Decision{Retry: true, Delay: time.Duration(len(w.key))}
-}
-func (w *watched) Observe(a retrypolicy.Attempt) { w.observed++; w.last = a }
-func (w *watched) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	w.admitted++
-	return retrypolicy.Decision{Retry: true, Delay: time.Duration(100 + len(w.key))}
-}
-
 func TestPerKeyEachKeyHasItsOwnPolicy(t *testing.T) {
-	made := map[string]*watched{}
+	made := map[string]*closed{}
 	p, err := budget.NewPerKey(8, func(key string) retrypolicy.Policy {
 		if made[key] != nil {
 			t.Errorf("%q was made twice", key)
 		}
-		made[key] = &watched{key: key}
+		made[key] = &closed{d: retrypolicy.Decision{Retry: true}}
 		return made[key]
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, key := range []string{"a", "bb", "", "bb", "ccc", "a", "bb"} {
-		a := retrypolicy.Attempt{Retry: i, Key: key}
-		if d := p.Decide(a); d.Delay != time.Duration(len(key)) {
-			t.Errorf("%q: Decide: %v", key, d)
-		}
-		if d := retrypolicy.Admit(p, a); d.Delay != time.Duration(100+len(key)) {
-			t.Errorf("%q: Admit: %v", key, d)
-		}
-		retrypolicy.Observe(p, a)
-		if made[key].last.Retry != i {
-			t.Errorf("%q: the policy got %+v", key, made[key].last)
-		}
+	for _, key := range []string{"a", "bb", "", "bb", "ccc", "a", "bb"} {
+		s := p.Begin(retrypolicy.Start{Key: key})
+		s.Admit(retrypolicy.Attempt{})
+		s.Report(classify.VerdictSucceed, retrypolicy.Attempt{})
+		s.End()
 	}
 	for key, want := range map[string]int{"": 1, "a": 2, "bb": 3, "ccc": 1} {
-		if w := made[key]; w.decided != want || w.observed != want || w.admitted != want {
-			t.Errorf("%q: %d, %d, %d calls, want %d each", key, w.decided, w.observed, w.admitted, want)
+		if w := made[key]; w.asked != want || w.got != want {
+			t.Errorf("%q: %d, %d calls, want %d each", key, w.asked, w.got, want)
 		}
 	}
 	if p.Len() != 4 || len(made) != 4 {
@@ -81,7 +56,7 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 	}
 	use := func(keys string) {
 		for _, k := range keys {
-			p.Decide(retrypolicy.Attempt{Key: string(k)})
+			p.Begin(retrypolicy.Start{Key: string(k)})
 			if p.Len() > 3 {
 				t.Fatalf("%d keys, want 3 at most", p.Len())
 			}
@@ -105,7 +80,7 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		one.Decide(retrypolicy.Attempt{Key: strconv.Itoa(i / 2)})
+		one.Begin(retrypolicy.Start{Key: strconv.Itoa(i / 2)})
 		if one.Len() != 1 {
 			t.Fatalf("%d keys", one.Len())
 		}
@@ -175,7 +150,7 @@ func TestPerKeyRefusesBadArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := p.Decide(retrypolicy.Attempt{Key: "x"}); d.Retry {
+	if d := p.Begin(retrypolicy.Start{Key: "x"}).Decide(retrypolicy.Attempt{}); d.Retry {
 		t.Errorf("%v", d)
 	}
 	policytest.CheckInvalid(t, p, "")
@@ -199,10 +174,12 @@ func TestPerKeyConcurrentUse(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 3000 {
-				a := retrypolicy.Attempt{Key: fmt.Sprint((i*(g+1) + g) % 40), Retry: 1, Now: policytest.Epoch}
-				retrypolicy.Admit(p, a)
-				p.Decide(a)
-				retrypolicy.Observe(p, a)
+				a := retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}
+				s := p.Begin(retrypolicy.Start{Key: fmt.Sprint((i*(g+1) + g) % 40)})
+				s.Admit(a)
+				s.Report(classify.VerdictAgain, a)
+				s.Decide(a)
+				s.End()
 				if n := p.Len(); n > 16 {
 					t.Errorf("%d keys", n)
 					return
@@ -213,20 +190,5 @@ func TestPerKeyConcurrentUse(t *testing.T) {
 	all.Wait()
 	if made.Load() < 40 {
 		t.Errorf("%d policies made for 40 keys", made.Load())
-	}
-}
-
-func TestPerKeyAllocatesNothingForAKnownKey(t *testing.T) {
-	p, err := budget.NewPerKey(4, func(string) retrypolicy.Policy { return retrypolicy.Backoff{Base: time.Second} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := []string{"a", "b", "c"}
-	n := 0
-	if allocs := testing.AllocsPerRun(100, func() {
-		n++
-		sink = p.Decide(retrypolicy.Attempt{Retry: 1, Key: keys[n%3]})
-	}); allocs != 0 {
-		t.Errorf("%v allocations", allocs)
 	}
 }

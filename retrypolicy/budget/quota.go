@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
@@ -164,7 +165,7 @@ type QuotaOptions struct {
 // RetryQuota).
 type Quota struct {
 	bucket  Bucket
-	retry   uint16
+	retry   int
 	costs   []Cost
 	first   int
 	success int
@@ -218,7 +219,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		set.Bucket = b
 	}
 	return &Quota{
-		bucket: set.Bucket, retry: uint16(set.Retry), costs: append([]Cost(nil), set.Costs...), first: set.First,
+		bucket: set.Bucket, retry: set.Retry, costs: append([]Cost(nil), set.Costs...), first: set.First,
 		success: set.Success,
 		back:    set.MinRefund, extra: set.ExtraRefund, late: set.Late || set.Wait, wait: set.Wait,
 	}, nil
@@ -235,101 +236,104 @@ func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
 // Wrap puts the quota around p: p decides first, and the quota charges only for a retry that p
 // wants. A refusal is OutOfQuota and carries the retry's delay.
 func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return quotaPolicy{wrap.Around{Policy: p}, q}
+	return wrap.Policy[Quota]{Inner: p, Budget: q, Names: &quotaNames, NewSeries: newQuotaSeries}
 }
 
-type quotaPolicy struct {
-	wrap.Around
-	quota *Quota
+var quotaNames = wrap.Names{Type: "Quota", Constructor: "NewQuota"}
+
+// quotaSeries is a series under a Quota.
+type quotaSeries struct {
+	wrap.Base
+	quota   *Quota
+	cost    int       // of the latest retry, while its outcome is open
+	pending bool      // the retry has not begun
+	at      time.Time // of the charge
 }
 
-func (c quotaPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := c.Policy.Decide(a)
-	switch {
-	case !d.Retry:
+func newQuotaSeries(q *Quota) wrap.Series { return &quotaSeries{quota: q} }
+
+// Decide charges for a retry.
+func (s *quotaSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.release()
+	d := s.Base.Decide(a)
+	if !d.Retry {
 		return d
-	case tooLate(a, d):
-		return wrap.Refuse(c.Policy, a, d, wrap.Stop(retrypolicy.ReasonPastDeadline))
 	}
-	if c.quota.late {
+	if s.quota.late {
 		// Sets the clock of an unused bucket, so that the delay counts for its refill.
-		c.quota.bucket.Give(a.Now, 0)
+		s.quota.bucket.Give(a.Now, 0)
 		return d
 	}
-	d.Cost = c.quota.cost(a.Kind)
-	if _, ok := c.quota.bucket.Take(a.Now, int(d.Cost)); !ok {
-		return wrap.Refuse(c.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay})
+	cost := s.quota.cost(a.Kind)
+	if _, ok := s.quota.bucket.Take(a.Now, cost); !ok {
+		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
 	}
+	s.cost, s.pending, s.at = cost, true, a.Now
 	return d
 }
 
-// Withdraw returns the cost of the retry. A Late quota charges at Admit, and an admitted retry is
-// never withdrawn.
-func (c quotaPolicy) Withdraw(a retrypolicy.Attempt) {
-	if !c.quota.late {
-		c.quota.bucket.Give(a.Now, int(a.Last.Cost))
+// release gives back the cost of a retry that has not begun.
+func (s *quotaSeries) release() {
+	if s.pending {
+		s.quota.bucket.Give(s.at, s.cost)
+		s.cost, s.pending = 0, false
 	}
-	c.Around.Withdraw(a)
 }
 
-// tooLate reports whether the caller's deadline comes before the retry d, which is then not made
-// and must not cost anything.
-func tooLate(a retrypolicy.Attempt, d retrypolicy.Decision) bool {
-	return a.Left > 0 && d.Delay >= a.Left
-}
-
-// Admit charges for the attempt.
-func (c quotaPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	q := c.quota
-	cost := uint16(q.first)
+// Admit charges for a first attempt, and a Late quota for a retry.
+func (s *quotaSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	q := s.quota
+	cost := q.first
 	if a.Retry > 0 {
 		cost = 0
 		if q.late {
 			cost = q.cost(a.Kind)
 		}
 	}
-	if cost == 0 {
-		return retrypolicy.Admit(c.Policy, a)
-	}
-	if wait, ok := q.bucket.Take(a.Now, int(cost)); !ok {
-		if q.wait && wait >= 0 {
-			return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
+	if cost > 0 {
+		if wait, ok := q.bucket.Take(a.Now, cost); !ok {
+			if q.wait && wait >= 0 {
+				return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
+			}
+			return wrap.Stop(retrypolicy.ReasonOutOfQuota)
 		}
-		return wrap.Stop(retrypolicy.ReasonOutOfQuota)
 	}
 	// Ask the inner policy last, because it may count admitted attempts.
-	d := retrypolicy.Admit(c.Policy, a)
+	d := s.Base.Admit(a)
 	switch {
 	case !wrap.Begins(d):
-		q.bucket.Give(a.Now, int(cost))
-	case a.Retry > 0:
-		d.Cost = cost
+		q.bucket.Give(a.Now, cost)
+	case a.Retry > 0 && q.late:
+		s.cost = cost
+	default:
+		s.pending = false
 	}
 	return d
 }
 
-func (c quotaPolicy) Observe(a retrypolicy.Attempt) {
-	if a.Err == nil {
-		back := c.quota.success * max(a.Count, 1)
+// Report gives back the cost of a retry that succeeded.
+func (s *quotaSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	if v == classify.VerdictSucceed {
+		back := s.quota.success
 		if a.Retry > 0 {
-			back = max(int(a.Last.Cost), c.quota.back) + c.quota.extra
+			back = max(s.cost, s.quota.back) + s.quota.extra
 		}
-		c.quota.bucket.Give(a.Now, back)
+		s.quota.bucket.Give(a.Now, back)
 	}
-	c.Around.Observe(a)
+	s.cost, s.pending = 0, false
+	s.Base.Report(v, a)
 }
 
-func (c quotaPolicy) Validate() error { return c.Check(c.quota != nil, "Quota", "NewQuota") }
+// End gives back the cost of a retry that has not begun.
+func (s *quotaSeries) End() {
+	s.release()
+	s.Base.End()
+}
 
-func (c quotaPolicy) Shared() any { return c.quota }
-
-// Charges reports true: Decision.Cost is the quota's.
-func (quotaPolicy) Charges() bool { return true }
-
-func (q *Quota) cost(k transport.Kind) uint16 {
+func (q *Quota) cost(k transport.Kind) int {
 	for _, c := range q.costs {
 		if c.Kinds.Has(k) {
-			return uint16(c.Tokens)
+			return c.Tokens
 		}
 	}
 	return q.retry

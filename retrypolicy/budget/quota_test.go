@@ -190,9 +190,10 @@ func TestQuotaCostsByClass(t *testing.T) {
 		costs := []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network, transport.Timeout),
 			Tokens: 3}, {Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 9}}
 		p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 2, Costs: costs}).Wrap(policytest.Again(0))
+		s := policytest.Series(p)
 		costs[0].Tokens = 9 // the options were copied
-		d := p.Decide(retrypolicy.Attempt{Retry: 1, Kind: c.kind, Now: policytest.Epoch})
-		if got := b.Tokens(policytest.Epoch); got != c.left || !d.Retry || int(d.Cost) != 10-c.left {
+		d := s.Decide(retrypolicy.Attempt{Retry: 1, Kind: c.kind, Now: policytest.Epoch})
+		if got := b.Tokens(policytest.Epoch); got != c.left || !d.Retry {
 			t.Errorf("%v: %d left, %+v", c.kind, got, d)
 		}
 	}
@@ -201,8 +202,8 @@ func TestQuotaCostsByClass(t *testing.T) {
 // A retry that the inner policy refuses costs nothing and keeps its own reason.
 func TestQuotaIsAskedLast(t *testing.T) {
 	b := policytest.NewBucket(t, 10, 0, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 1,
-		Policy: policytest.Again(0)})
+	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 1,
+		Policy: policytest.Again(0)}))
 	d := p.Decide(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch})
 	if d.Retry || d.Reason != retrypolicy.ReasonOutOfAttempts || b.Tokens(policytest.Epoch) != 10 {
 		t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
@@ -260,8 +261,8 @@ func TestQuotaRefund(t *testing.T) {
 // returns.
 func TestQuotaKeepsTheCostOfFailedAttempts(t *testing.T) {
 	b := policytest.NewBucket(t, 100, 0, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2,
-		Policy: policytest.Again(time.Second)})
+	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2,
+		Policy: policytest.Again(time.Second)}))
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, time.Second)
 	begins(t, "second", &s)
@@ -275,22 +276,8 @@ func TestQuotaKeepsTheCostOfFailedAttempts(t *testing.T) {
 	}
 	s = retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "third", &s, transport.Unavailable, time.Second)
-	if err := s.Abandon(policytest.Epoch, nil); err != nil || b.Tokens(policytest.Epoch) != 95 {
-		t.Errorf("%v, %d after giving up", err, b.Tokens(policytest.Epoch))
-	}
-}
-
-// Each outcome that an Observe represents counts.
-func TestQuotaObservesSeveralSuccesses(t *testing.T) {
-	b := policytest.NewBucket(t, 100, 60, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(policytest.Again(0))
-	retrypolicy.Observe(p, retrypolicy.Attempt{Count: 7, Now: policytest.Epoch})
-	if got := b.Tokens(policytest.Epoch); got != 47 {
-		t.Errorf("%d", got)
-	}
-	retrypolicy.Observe(p, retrypolicy.Attempt{Count: 7, Now: policytest.Epoch, Err: transport.Unavailable})
-	if got := b.Tokens(policytest.Epoch); got != 47 {
-		t.Errorf("%d after failures", got)
+	if s.End(); b.Tokens(policytest.Epoch) != 95 {
+		t.Errorf("%d after giving up", b.Tokens(policytest.Epoch))
 	}
 }
 
@@ -354,7 +341,7 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 	}{{false, 1, 1, 0}, {true, 1, 2, 10 * time.Second}, {true, 0, 1, 10 * time.Second}, {false, 0, 1, 0}} {
 		testkit.Bubble(t, func(t *testing.T) {
 			q := policytest.NewQuota(t, &budget.QuotaOptions{Size: 5, Spent: 5, Refill: c.refill, Late: c.late})
-			p := q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: policytest.Again(10 * time.Second)})
+			p := policytest.NewCrowd(q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: policytest.Again(10 * time.Second)}))
 			began, tries := time.Now(), 0
 			err := retrypolicy.Do(context.Background(), p, func(context.Context) error { tries++; return transport.Unavailable })
 			want := retrypolicy.ReasonOutOfQuota
@@ -373,32 +360,32 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	b := policytest.NewBucket(t, 10, 0, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Late: true}).Wrap(inside)
+	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Late: true}).Wrap(inside))
 	for range 3 {
-		if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
+		if d := p.Admit(retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
 			b.Tokens(policytest.Epoch) != 10 {
 			t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
 		}
 	}
 	inside.d = retrypolicy.Decision{Reason: retrypolicy.ReasonRejected}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
+	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
 		b.Tokens(policytest.Epoch) != 10 {
 		t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
 	}
 	inside.d = retrypolicy.Decision{Retry: true}
 	asked := inside.asked
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Now: policytest.Epoch}); !d.Retry || d.Cost != 0 ||
+	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Epoch}); !d.Retry ||
 		b.Tokens(policytest.Epoch) != 0 ||
 		inside.asked != asked+1 {
 		t.Errorf("%+v, %d left", d, b.Tokens(policytest.Epoch))
 	}
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1,
+	if d := p.Admit(retrypolicy.Attempt{Retry: 1,
 		Now: policytest.Epoch}); d.Reason != retrypolicy.ReasonOutOfQuota ||
 		inside.asked != asked+1 {
 		t.Errorf("%+v; the gate inside was asked about a try that the quota refuses", d)
 	}
 	b.Give(policytest.Epoch, 5)
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || d.Cost != 5 {
+	if d := p.Admit(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || b.Tokens(policytest.Epoch) != 0 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -418,16 +405,16 @@ func (f *fakeBucket) Give(_ time.Time, n int) { f.gives = append(f.gives, n) }
 
 func TestQuotaUsesAnyBucket(t *testing.T) {
 	f := &fakeBucket{ok: true}
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: f, Wait: true}).Wrap(policytest.Again(0))
+	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: f, Wait: true}).Wrap(policytest.Again(0)))
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, 0)
 	succeeds(t, "second", &s)
 	f.ok, f.wait = false, 0 // asks the caller to retry, without a time
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || d.Delay <= 0 {
+	if d := p.Admit(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || d.Delay <= 0 {
 		t.Errorf("%v: a loop without a wait would spin", d)
 	}
 	f.wait = -1
-	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); d.Retry ||
+	if d := p.Admit(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); d.Retry ||
 		d.Reason != retrypolicy.ReasonOutOfQuota {
 		t.Errorf("%v", d)
 	}
@@ -440,8 +427,8 @@ func TestQuotaUsesAnyBucket(t *testing.T) {
 // and given.
 func TestQuotaConcurrentUse(t *testing.T) {
 	b := policytest.NewBucket(t, 500, 0, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 4,
-		Policy: policytest.Again(0)})
+	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 4,
+		Policy: policytest.Again(0)}))
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
@@ -490,22 +477,23 @@ func TestTokenBucketConcurrentTakes(t *testing.T) {
 	}
 }
 
-func TestQuotaAllocatesNothing(t *testing.T) {
+func TestQuotaDecisionsAllocateNothing(t *testing.T) {
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Refill: 1, First: 1, Late: true}).Wrap(policytest.Again(0))
+	series := policytest.Series(p)
 	n := 0
 	if allocs := testing.AllocsPerRun(200, func() {
 		n++
 		a := retrypolicy.Attempt{Retry: n & 1, Now: policytest.Sec(float64(n))}
-		sink = retrypolicy.Admit(p, a)
-		sink = p.Decide(a)
-		retrypolicy.Observe(p, a)
+		sink = series.Admit(a)
+		sink = series.Decide(a)
+		series.Report(classify.VerdictAgain, a)
 	}); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 }
 
 // fails plays an attempt that fails and is retried after delay.
-func fails(t *testing.T, what string, s *retrypolicy.Series, kind transport.Kind, delay time.Duration) {
+func fails(t *testing.T, what string, s *retrypolicy.Operation, kind transport.Kind, delay time.Duration) {
 	t.Helper()
 	begins(t, what, s)
 	info := classify.Info{Verdict: classify.VerdictAgain, Kind: kind}
@@ -515,7 +503,7 @@ func fails(t *testing.T, what string, s *retrypolicy.Series, kind transport.Kind
 }
 
 // succeeds plays an attempt that succeeds.
-func succeeds(t *testing.T, what string, s *retrypolicy.Series) {
+func succeeds(t *testing.T, what string, s *retrypolicy.Operation) {
 	t.Helper()
 	begins(t, what, s)
 	if err := s.Success(policytest.Epoch); err != nil {
@@ -523,7 +511,7 @@ func succeeds(t *testing.T, what string, s *retrypolicy.Series) {
 	}
 }
 
-func begins(t *testing.T, what string, s *retrypolicy.Series) {
+func begins(t *testing.T, what string, s *retrypolicy.Operation) {
 	t.Helper()
 	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry || d.Delay != 0 {
 		t.Fatalf("%s: Admit: %v, %v", what, d, err)

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
 // RetryBudgetOptions configures a RetryBudget. The zero value is the one of the SRE book: 10 %.
 type RetryBudgetOptions struct {
-	// Share is the number of retries allowed per request, above 0, in steps of a millionth. Default:
-	// 0.1.
+	// Share is the number of retries allowed per request, above 0, in steps of a millionth.
+	// Default: 0.1.
 	Share float64
 	// Window is the time over which requests and retries are counted. Default: two minutes.
 	Window time.Duration
@@ -30,9 +31,9 @@ type RetryBudgetOptions struct {
 //
 // in Window, as counted before it. So a failing service gets at most 1 + Share times the load of a
 // healthy one (and one retry more). A request is a first attempt that the gates admit; it is
-// counted at Admit and never refused. A retry is counted when it is decided on, unless the deadline
-// comes first. A refused retry ends its series with OutOfQuota and carries its delay. Safe for
-// concurrent use.
+// counted when it begins and never refused. A retry is counted when it is decided on, and uncounted
+// if it does not begin. A refused retry ends its series with OutOfQuota and carries its delay. Safe
+// for concurrent use.
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", per-client retry budget.
 type RetryBudget struct {
@@ -65,8 +66,10 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 
 // Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
 func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return retryBudgetPolicy{wrap.Around{Policy: p}, b}
+	return wrap.Policy[RetryBudget]{Inner: p, Budget: b, Names: &retryBudgetNames, NewSeries: newRetryBudgetSeries}
 }
+
+var retryBudgetNames = wrap.Names{Type: "RetryBudget", Constructor: "NewRetryBudget"}
 
 // Counts returns the requests and the retries in the window at now.
 func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
@@ -102,42 +105,55 @@ func (b *RetryBudget) takeBack(now time.Time) {
 	b.seen.unmark()
 }
 
-type retryBudgetPolicy struct {
-	wrap.Around
-	budget *RetryBudget
+// retryBudgetSeries is a series under a RetryBudget.
+type retryBudgetSeries struct {
+	wrap.Base
+	budget  *RetryBudget
+	pending bool      // a counted retry has not begun
+	at      time.Time // when it was counted
 }
 
-func (b retryBudgetPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := b.Policy.Decide(a)
-	switch {
-	case !d.Retry:
-	case tooLate(a, d):
-		return wrap.Refuse(b.Policy, a, d, wrap.Stop(retrypolicy.ReasonPastDeadline))
-	case !b.budget.retry(a.Now):
-		return wrap.Refuse(b.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay})
+func newRetryBudgetSeries(b *RetryBudget) wrap.Series { return &retryBudgetSeries{budget: b} }
+
+// Decide counts a retry.
+func (s *retryBudgetSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.release()
+	d := s.Base.Decide(a)
+	if !d.Retry {
+		return d
+	}
+	if !s.budget.retry(a.Now) {
+		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
+	}
+	s.pending, s.at = true, a.Now
+	return d
+}
+
+// release uncounts a retry that has not begun, unless it has already left the window.
+func (s *retryBudgetSeries) release() {
+	if s.pending {
+		s.pending = false
+		s.budget.takeBack(s.at)
+	}
+}
+
+// Admit counts a request.
+func (s *retryBudgetSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := s.Base.Admit(a)
+	if !wrap.Begins(d) {
+		return d
+	}
+	s.pending = false
+	if a.Retry <= 0 {
+		s.budget.request(a.Now)
 	}
 	return d
 }
 
-// Withdraw uncounts the retry, unless it has already left the window.
-func (b retryBudgetPolicy) Withdraw(a retrypolicy.Attempt) {
-	b.budget.takeBack(a.Now)
-	b.Around.Withdraw(a)
+func (s *retryBudgetSeries) End() {
+	s.release()
+	s.Base.End()
 }
-
-func (b retryBudgetPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := retrypolicy.Admit(b.Policy, a)
-	if a.Retry <= 0 && wrap.Begins(d) {
-		b.budget.request(a.Now)
-	}
-	return d
-}
-
-func (b retryBudgetPolicy) Validate() error {
-	return b.Check(b.budget != nil, "RetryBudget", "NewRetryBudget")
-}
-
-func (b retryBudgetPolicy) Shared() any { return b.budget }
 
 // ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is the one of
 // failsafe-go.
@@ -158,9 +174,6 @@ type ConcurrencyBudgetOptions struct {
 // It decides right before the retry, after its delay, and ends the series with OutOfQuota. It keeps
 // no history, so it needs no clock. Safe for concurrent use. It is exact, where failsafe-go may
 // admit a few more.
-//
-// The caller must report every admitted attempt to Observe once, and every retry that is not made
-// to Withdraw. Do, Series and the device client do so.
 //
 // Source: the retry budget of failsafe-go.
 type ConcurrencyBudget struct {
@@ -192,8 +205,10 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 
 // Wrap puts the budget around p.
 func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return concurrencyPolicy{wrap.Around{Policy: p}, b}
+	return wrap.Policy[ConcurrencyBudget]{Inner: p, Budget: b, Names: &concurrencyNames, NewSeries: newConcurrencySeries}
 }
+
+var concurrencyNames = wrap.Names{Type: "ConcurrencyBudget", Constructor: "NewConcurrencyBudget"}
 
 // InFlight returns the number of attempts in flight, and of retries among them.
 func (b *ConcurrencyBudget) InFlight() (all, retries int) {
@@ -202,7 +217,7 @@ func (b *ConcurrencyBudget) InFlight() (all, retries int) {
 	return int(b.all), int(b.retries)
 }
 
-// enter admits an attempt. queued marks a retry that Decide counted.
+// enter admits an attempt. queued marks a retry that the budget counts as pending.
 func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,77 +227,90 @@ func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 			return false
 		}
 		b.retries++
-		if queued {
-			b.queued = max(b.queued-1, 0)
-		}
+	}
+	if queued {
+		b.queued--
 	}
 	b.all++
 	return true
 }
 
-// leave does not count below 0: after a change of policy, a caller reports attempts that this
-// budget did not admit.
-func (b *ConcurrencyBudget) leave(retry bool, n int64) {
+// leave ends an attempt.
+func (b *ConcurrencyBudget) leave(retry bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all = max(b.all-n, 0)
+	b.all--
 	if retry {
-		b.retries = max(b.retries-n, 0)
+		b.retries--
 	}
-	b.retries = min(b.retries, b.all)
 }
 
 // queue adds n to the count of pending retries.
 func (b *ConcurrencyBudget) queue(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queued = max(b.queued+n, 0)
+	b.queued += n
 }
 
-type concurrencyPolicy struct {
-	wrap.Around
-	budget *ConcurrencyBudget
+// concurrencySeries is a series under a ConcurrencyBudget.
+type concurrencySeries struct {
+	wrap.Base
+	budget   *ConcurrencyBudget
+	pending  bool // a retry was decided on and has not begun
+	inFlight bool
+	retry    bool // what is in flight is a retry
 }
 
-func (c concurrencyPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := c.Policy.Decide(a)
-	if d.Retry {
-		c.budget.queue(1)
-		d.Queued = true
-	}
+func newConcurrencySeries(b *ConcurrencyBudget) wrap.Series { return &concurrencySeries{budget: b} }
+
+func (s *concurrencySeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := s.Base.Decide(a)
+	s.queue(d.Retry)
 	return d
 }
 
-func (c concurrencyPolicy) Withdraw(a retrypolicy.Attempt) {
-	if a.Last.Queued {
-		c.budget.queue(-1)
+// queue counts a pending retry, or uncounts it.
+func (s *concurrencySeries) queue(pending bool) {
+	switch {
+	case pending && !s.pending:
+		s.budget.queue(1)
+	case !pending && s.pending:
+		s.budget.queue(-1)
 	}
-	c.Around.Withdraw(a)
+	s.pending = pending
 }
 
-func (c concurrencyPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (s *concurrencySeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.leave()
 	retry := a.Retry > 0
-	queued := retry && a.Last.Queued
-	if !c.budget.enter(retry, queued) {
+	if !s.budget.enter(retry, s.pending) {
 		return wrap.Stop(retrypolicy.ReasonOutOfQuota)
 	}
-	d := retrypolicy.Admit(c.Policy, a)
+	pending := s.pending
+	s.inFlight, s.retry, s.pending = true, retry, false
+	d := s.Base.Admit(a)
 	if !wrap.Begins(d) {
-		c.budget.leave(retry, 1)
-		if queued {
-			c.budget.queue(1)
-		}
+		s.leave()
+		s.queue(pending)
 	}
 	return d
 }
 
-func (c concurrencyPolicy) Observe(a retrypolicy.Attempt) {
-	c.budget.leave(a.Retry > 0, wrap.Outcomes(a))
-	c.Around.Observe(a)
+// leave ends the attempt in flight.
+func (s *concurrencySeries) leave() {
+	if s.inFlight {
+		s.inFlight = false
+		s.budget.leave(s.retry)
+	}
 }
 
-func (c concurrencyPolicy) Validate() error {
-	return c.Check(c.budget != nil, "ConcurrencyBudget", "NewConcurrencyBudget")
+func (s *concurrencySeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	s.leave()
+	s.Base.Report(v, a)
 }
 
-func (c concurrencyPolicy) Shared() any { return c.budget }
+func (s *concurrencySeries) End() {
+	s.leave()
+	s.queue(false)
+	s.Base.End()
+}

@@ -1,7 +1,6 @@
 package budget_test
 
 import (
-	"errors"
 	"math"
 	"testing"
 	"time"
@@ -51,9 +50,9 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 		{&budget.RetryBudgetOptions{MinRetries: 5}, 1000, 100},
 	} {
 		b := newRetryBudget(t, c.o)
-		p := b.Wrap(always)
+		p := policytest.NewCrowd(b.Wrap(always))
 		for range c.requests {
-			if !policytest.LetsIn(p, policytest.At(0)) {
+			if !p.LetsIn(policytest.At(0)) {
 				t.Fatal("a first try was refused")
 			}
 		}
@@ -61,7 +60,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 			t.Errorf("%+v, %d requests: %d retries, want %d", c.o, c.requests, got, c.want)
 		}
 		for range c.want { // admitted retries are not requests
-			policytest.LetsIn(p, policytest.Retried(policytest.At(0), 1))
+			p.LetsIn(policytest.Retried(policytest.At(0), 1))
 		}
 		if requests, retries := b.Counts(policytest.Day); requests != c.requests || retries != c.want {
 			t.Errorf("counts %d, %d, want %d, %d", requests, retries, c.requests, c.want)
@@ -70,7 +69,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 }
 
 func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
-	p := newRetryBudget(t, nil).Wrap(retrypolicy.Fixed{Delay: 3 * time.Second})
+	p := policytest.NewCrowd(newRetryBudget(t, nil).Wrap(retrypolicy.Fixed{Delay: 3 * time.Second}))
 	got := p.Decide(policytest.Retried(policytest.At(0), 1))
 	if want := (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: 3 * time.Second}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -86,15 +85,15 @@ func TestRetryBudgetCountsNoRetryThatIsNotWanted(t *testing.T) {
 }
 
 func TestRetryBudgetSlides(t *testing.T) {
-	p := newRetryBudget(t, nil).Wrap(always)
+	p := policytest.NewCrowd(newRetryBudget(t, nil).Wrap(always))
 	for range 10 {
-		policytest.LetsIn(p, policytest.At(0))
+		p.LetsIn(policytest.At(0))
 	}
 	if n := grants(p, policytest.At(0)); n != 1 {
 		t.Fatalf("%d retries, want 1", n)
 	}
 	for range 10 {
-		policytest.LetsIn(p, policytest.At(time.Minute))
+		p.LetsIn(policytest.At(time.Minute))
 	}
 	if n := grants(p, policytest.At(time.Minute)); n != 1 {
 		t.Errorf("after 20 requests: %d retries more, want 1", n)
@@ -103,7 +102,7 @@ func TestRetryBudgetSlides(t *testing.T) {
 		t.Errorf("%d retries more, want 0", n)
 	}
 	for range 10 {
-		policytest.LetsIn(p, policytest.At(2*time.Minute))
+		p.LetsIn(policytest.At(2 * time.Minute))
 	}
 	if n := grants(p, policytest.At(2*time.Minute)); n != 1 {
 		t.Errorf("%d retries more, want 1", n)
@@ -114,7 +113,7 @@ func TestRetryBudgetSlides(t *testing.T) {
 func TestRetryBudgetCountsAttemptsThatBegan(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
 		b := newRetryBudget(t, nil)
-		retrypolicy.Admit(b.Wrap(&refusing{answer: d}), policytest.At(0))
+		policytest.NewCrowd(b.Wrap(&closed{d: d})).Admit(policytest.At(0))
 		if n, _ := b.Counts(policytest.Day); n != 0 {
 			t.Errorf("%d requests, want none", n)
 		}
@@ -154,8 +153,8 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 	// failsafe-go.
 	for _, c := range []struct{ calls, want int }{{1, 1}, {3, 3}, {5, 3}, {20, 6}, {50, 13}} {
 		b := newConcurrencyBudget(t, nil)
-		p := b.Wrap(policytest.Again(time.Second))
-		calls := make([]retrypolicy.Series, c.calls)
+		p := policytest.NewCrowd(b.Wrap(policytest.Again(time.Second)))
+		calls := make([]retrypolicy.Operation, c.calls)
 		for i := range calls {
 			calls[i] = retrypolicy.Begin(p, "", policytest.Epoch)
 			admit(t, &calls[i], true)
@@ -177,16 +176,14 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 			t.Errorf("%d calls fail together: %d retries are let in, want %d", c.calls, let, c.want)
 		}
 		for i := range calls {
-			if err := calls[i].Abandon(policytest.Epoch, nil); err != nil && !errors.Is(err, transport.Invalid) {
-				t.Fatal(err)
-			}
+			calls[i].End()
 		}
 		if all, retries := b.InFlight(); all != 0 || retries != 0 {
 			t.Errorf("%d calls, at the end: %d in flight, %d retries", c.calls, all, retries)
 		}
 		// Ended calls do not count: after all this, exactly three retries are admitted.
 		for i := range 4 {
-			if got := policytest.LetsIn(p, policytest.Retried(policytest.At(0), 1)); got != (i < 3) {
+			if got := p.LetsIn(policytest.Retried(policytest.At(0), 1)); got != (i < 3) {
 				t.Errorf("%d calls, then retry %d alone: let in %v", c.calls, i+1, got)
 			}
 		}
@@ -194,7 +191,7 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 }
 
 // admit reports whether the next attempt of s may begin.
-func admit(t *testing.T, s *retrypolicy.Series, must bool) bool {
+func admit(t *testing.T, s *retrypolicy.Operation, must bool) bool {
 	t.Helper()
 	d, err := s.Admit(policytest.Epoch, 0)
 	if err != nil || must && !d.Retry {
@@ -205,44 +202,42 @@ func admit(t *testing.T, s *retrypolicy.Series, must bool) bool {
 
 func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 	b := newConcurrencyBudget(t, nil)
-	p := b.Wrap(always)
+	p := policytest.NewCrowd(b.Wrap(always))
 	retry := policytest.Retried(policytest.At(0), 2)
 	for i := range 4 {
-		if got := policytest.LetsIn(p, retry); got != (i < 3) {
+		if got := p.LetsIn(retry); got != (i < 3) {
 			t.Errorf("retry %d alone in flight: let in %v", i+1, got)
 		}
 	}
 	for range 1000 {
-		if !policytest.LetsIn(p, policytest.At(0)) {
+		if !p.LetsIn(policytest.At(0)) {
 			t.Fatal("a first try was refused")
 		}
 	}
 	// Each retry adds a call to the 1000. Retries are admitted while k <= 0.2*(1000+k + k).
 	for i := 3; i < 335; i++ {
-		if got := policytest.LetsIn(p, retry); got != (i <= 333) {
+		if got := p.LetsIn(retry); got != (i <= 333) {
 			t.Fatalf("retry %d among 1000 first tries: let in %v", i+1, got)
 		}
 	}
-	retrypolicy.Observe(p, policytest.Many(policytest.As(policytest.At(0), nil), 1000))
+	for range 1000 {
+		p.Observe(policytest.As(policytest.At(0), nil))
+	}
 	for range 334 {
-		retrypolicy.Observe(p, policytest.As(retry, nil))
+		p.Observe(policytest.As(retry, nil))
 	}
 	if all, retries := b.InFlight(); all != 0 || retries != 0 {
 		t.Errorf("at the end %d in flight, %d retries", all, retries)
-	}
-	retrypolicy.Observe(p, policytest.Many(policytest.As(retry, nil), math.MaxInt32)) // from before the policy was set
-	if all, retries := b.InFlight(); all != 0 || retries != 0 {
-		t.Errorf("below nothing: %d in flight, %d retries", all, retries)
 	}
 }
 
 func TestConcurrencyBudgetReleasesAttemptsThatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
 		b := newConcurrencyBudget(t, nil)
-		p := b.Wrap(&refusing{answer: d})
+		p := policytest.NewCrowd(b.Wrap(&closed{d: d}))
 		for range 5 {
-			retrypolicy.Admit(p, policytest.At(0))
-			retrypolicy.Admit(p, policytest.Retried(policytest.At(0), 1))
+			p.Admit(policytest.At(0))
+			p.Admit(policytest.Retried(policytest.At(0), 1))
 		}
 		if all, retries := b.InFlight(); all != 0 || retries != 0 {
 			t.Errorf("%d in flight, %d retries, want none", all, retries)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -123,7 +124,12 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 		transport.Closed, transport.Invalid, errors.Join(transport.Timeout, context.DeadlineExceeded),
 		retrypolicy.Permanent(transport.Network)}
 	now := policytest.Day
-	var last retrypolicy.Decision
+	series := map[string][]retrypolicy.Series{}
+	for name, p := range s.named {
+		for range 3 {
+			series[name] = append(series[name], policytest.Series(p))
+		}
+	}
 	for range steps {
 		switch rng.IntN(10) {
 		case 0: // the clock jumps, also backwards
@@ -135,29 +141,29 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 		}
 		a := retrypolicy.Attempt{
 			Now: now, Retry: extremes[rng.IntN(len(extremes))], Rand: rng.Uint64(),
-			After: time.Duration(rng.Uint64()) >> rng.IntN(64), Last: last,
-			Terminal: rng.IntN(4) == 0, Count: []int{0, 1, 7, math.MaxInt32, -5}[rng.IntN(5)],
-		}
-		if rng.IntN(3) == 0 {
-			a.Last.Step = rng.Uint64()
+			After: time.Duration(rng.Uint64()) >> rng.IntN(64),
 		}
 		if rng.IntN(2) == 0 {
 			a.After = 0
 		}
 		a = policytest.As(a, errs[rng.IntN(len(errs))])
 		for name, p := range s.named {
-			switch rng.IntN(4) {
+			which := rng.IntN(3)
+			one := series[name][which]
+			switch rng.IntN(6) {
 			case 0:
-				last = p.Decide(a)
-				if last.Delay < 0 || last.Retry && last.Reason != 0 {
-					t.Fatalf("seed %d: %s: Decide(%+v) = %+v", seed, name, a, last)
+				if d := one.Decide(a); d.Delay < 0 || d.Retry && d.Reason != 0 {
+					t.Fatalf("seed %d: %s: Decide(%+v) = %+v", seed, name, a, d)
 				}
-			case 1:
-				if d := retrypolicy.Admit(p, a); d.Delay < 0 || d.Retry && d.Reason != 0 || !d.Retry && d.Reason == 0 {
+			case 1, 2:
+				if d := one.Admit(a); d.Delay < 0 || d.Retry && d.Reason != 0 || !d.Retry && d.Reason == 0 {
 					t.Fatalf("seed %d: %s: Admit(%+v) = %+v", seed, name, a, d)
 				}
-			case 2:
-				retrypolicy.Observe(p, a)
+			case 3:
+				one.Report(classify.VerdictAgain+classify.Verdict(rng.IntN(3)), a)
+			case 4:
+				one.End()
+				series[name][which] = policytest.Series(p)
 			default:
 				s.breaker.Lost(now)
 			}
@@ -165,6 +171,15 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault, s.breaker.Status(now))
 			}
 		}
+	}
+	for _, all := range series {
+		for _, one := range all {
+			one.End()
+		}
+	}
+	all, retries := s.crowd.InFlight()
+	if b := s.breaker.Status(now); all != 0 || retries != 0 || b.InFlight != 0 || b.Probes != 0 {
+		t.Fatalf("seed %d: at the end %d in flight, %d retries, %+v", seed, all, retries, b)
 	}
 }
 
@@ -202,18 +217,18 @@ func TestBreakerWaitIsNeverLongerThanItsCooldown(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2, Cooldown: time.Minute, Growth: 2,
 		MaxCooldown: 8 * time.Minute, Wait: true})
-	p := b.Wrap(always)
+	p := policytest.NewCrowd(b.Wrap(always))
 	now := policytest.Day
 	for i := range 20_000 {
 		now = now.Add(time.Duration(rng.Int64N(int64(3*time.Minute))) - time.Minute)
 		a := retrypolicy.Attempt{Now: now}
 		switch rng.IntN(3) {
 		case 0:
-			retrypolicy.Observe(p, policytest.As(a, transport.Network))
+			p.Observe(policytest.As(a, transport.Network))
 		case 1:
-			retrypolicy.Observe(p, policytest.As(a, nil))
+			p.Observe(policytest.As(a, nil))
 		default:
-			if d := retrypolicy.Admit(p, a); !d.Retry || d.Delay < 0 || d.Delay > 8*time.Minute {
+			if d := p.Admit(a); !d.Retry || d.Delay < 0 || d.Delay > 8*time.Minute {
 				t.Fatalf("seed %d, step %d: %+v", seed, i, d)
 			}
 		}
@@ -224,23 +239,18 @@ func TestSharedStateAllocatesNothing(t *testing.T) {
 	s := newSharedState(t, rand.New(rand.NewPCG(1, 1)))
 	lost := &transport.Error{Kind: transport.Network}
 	for name, p := range s.named {
-		gate, _ := p.(retrypolicy.Gate)
-		eye, _ := p.(retrypolicy.Observer)
 		now, x := policytest.Day, 0
+		series := policytest.Series(p)
 		allocs := testing.AllocsPerRun(500, func() {
 			x++
 			now = now.Add(time.Second)
-			a := retrypolicy.Attempt{Now: now, Retry: x & 3, Rand: uint64(x) << 50, Last: sink}
-			if gate != nil {
-				sink = gate.Admit(a)
-			}
+			a := retrypolicy.Attempt{Now: now, Retry: x & 3, Rand: uint64(x) << 50}
+			sink = series.Admit(a)
 			if x%3 > 0 {
 				a.Err, a.Kind = lost, transport.Network
 			}
-			if eye != nil {
-				eye.Observe(a)
-			}
-			sink = p.Decide(a)
+			policytest.Report(series, a, a.Err)
+			sink = series.Decide(a)
 		})
 		if allocs != 0 {
 			t.Errorf("%s: %v allocations for a try", name, allocs)
@@ -257,15 +267,16 @@ func BenchmarkSharedState(b *testing.B) {
 	s := newSharedState(b, rand.New(rand.NewPCG(1, 1)))
 	for _, name := range []string{"Throttle", "RetryBudget", "ConcurrencyBudget", "grpc.Throttle", "Breaker", "all"} {
 		p := s.named[name]
-		gate, eye := p.(retrypolicy.Gate), p.(retrypolicy.Observer)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			now := policytest.Day
 			for b.Loop() {
 				now = now.Add(time.Millisecond)
 				a := retrypolicy.Attempt{Now: now, Rand: math.MaxUint64}
-				sink = gate.Admit(a)
-				eye.Observe(a)
+				series := retrypolicy.BeginSeries(p, retrypolicy.Start{})
+				sink = series.Admit(a)
+				series.Report(classify.VerdictSucceed, a)
+				series.End()
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -27,27 +28,40 @@ type warden struct {
 	mostProbes         int
 
 	mu       sync.Mutex
-	probes   map[string]bool
+	probes   map[*warded]bool
 	inFlight int
 	halfOpen int
 	faults   []string
 }
 
-func (w *warden) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (w *warden) Begin(start retrypolicy.Start) retrypolicy.Series {
+	return &warded{Series: retrypolicy.Inner(w.Policy, start), w: w}
+}
+
+// warded is a series of a warden.
+type warded struct {
+	retrypolicy.Series
+	w        *warden
+	inFlight bool
+}
+
+func (s *warded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.breaker.Status(a.Now).State
-	d := retrypolicy.Admit(w.Policy, a)
+	d := s.Series.Admit(a)
 	if !d.Retry || d.Delay > 0 {
 		return d
 	}
 	w.inFlight++
+	s.inFlight = true
 	switch before {
 	case budget.BreakerOpen:
 		w.faults = append(w.faults, "a try was let in while the breaker was open")
 	case budget.BreakerHalfOpen:
 		w.halfOpen++
-		w.probes[a.Key] = true
+		w.probes[s] = true
 		if len(w.probes) > w.mostProbes {
 			w.faults = append(w.faults, strconv.Itoa(len(w.probes))+" probes in flight")
 		}
@@ -55,14 +69,25 @@ func (w *warden) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (w *warden) Observe(a retrypolicy.Attempt) {
+func (s *warded) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	s.over(func() { s.Series.Report(v, a) }, a.Now)
+}
+
+func (s *warded) End() { s.over(s.Series.End, time.Now()) }
+
+// over ends the attempt in flight, if there is one.
+func (s *warded) over(end func(), now time.Time) {
+	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.inFlight--
-	delete(w.probes, a.Key)
-	retrypolicy.Observe(w.Policy, a)
-	if s := w.breaker.Status(a.Now); s.InFlight != w.inFlight || s.Probes > s.InFlight {
-		w.faults = append(w.faults, "the breaker counts "+strconv.Itoa(s.InFlight)+" in flight, there are "+
+	if s.inFlight {
+		w.inFlight--
+	}
+	s.inFlight = false
+	delete(w.probes, s)
+	end()
+	if b := w.breaker.Status(now); b.InFlight != w.inFlight || b.Probes > b.InFlight {
+		w.faults = append(w.faults, "the breaker counts "+strconv.Itoa(b.InFlight)+" in flight, there are "+
 			strconv.Itoa(w.inFlight))
 	}
 }
@@ -137,7 +162,7 @@ func stress(t *testing.T, wait bool) bool {
 		Jitter: retrypolicy.JitterFull}}
 	guard := &warden{
 		Policy: breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(budget.Wrap(curve))))), breaker: breaker, mostProbes: probes,
-		probes: make(map[string]bool),
+		probes: make(map[*warded]bool),
 	}
 	chain := quota.Wrap(guard)
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
@@ -100,8 +101,10 @@ func fallback[T comparable](field *T, value T) {
 
 // Wrap puts the throttle around p.
 func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return throttlePolicy{wrap.Around{Policy: p}, t}
+	return wrap.Policy[Throttle]{Inner: p, Budget: t, Names: &throttleNames, NewSeries: newThrottleSeries}
 }
+
+var throttleNames = wrap.Names{Type: "Throttle", Constructor: "NewThrottle"}
 
 // Probability returns the probability of a rejection at now, from 0 to below 1.
 func (t *Throttle) Probability(now time.Time) float64 {
@@ -151,16 +154,16 @@ func (t *Throttle) takeBack() {
 	t.seen.takeBack()
 }
 
-func (t *Throttle) learn(a retrypolicy.Attempt) {
-	if wrap.SaysNothing(a) {
+func (t *Throttle) learn(v classify.Verdict, a retrypolicy.Attempt) {
+	if wrap.SaysNothing(v, a) {
 		return
 	}
 	var seen tally
-	if a.Err == nil || !t.refusals.Has(a.Kind) && !failure.EndedByContext(a.Err) {
-		seen.marked = wrap.Outcomes(a)
+	if v == classify.VerdictSucceed || !t.refusals.Has(a.Kind) && !failure.EndedByContext(a.Err) {
+		seen.marked = 1
 	}
 	if t.ended {
-		seen.all = wrap.Outcomes(a)
+		seen.all = 1
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,29 +171,26 @@ func (t *Throttle) learn(a retrypolicy.Attempt) {
 	t.seen.add(seen)
 }
 
-type throttlePolicy struct {
-	wrap.Around
+// throttleSeries is a series under a Throttle.
+type throttleSeries struct {
+	wrap.Base
 	throttle *Throttle
 }
 
-func (t throttlePolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	if !t.throttle.ask(a) {
+func newThrottleSeries(t *Throttle) wrap.Series { return &throttleSeries{throttle: t} }
+
+func (s *throttleSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	if !s.throttle.ask(a) {
 		return wrap.Stop(retrypolicy.ReasonRejected)
 	}
-	d := retrypolicy.Admit(t.Policy, a)
+	d := s.Base.Admit(a)
 	if !wrap.Begins(d) {
-		t.throttle.takeBack()
+		s.throttle.takeBack()
 	}
 	return d
 }
 
-func (t throttlePolicy) Observe(a retrypolicy.Attempt) {
-	t.throttle.learn(a)
-	t.Around.Observe(a)
+func (s *throttleSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	s.throttle.learn(v, a)
+	s.Base.Report(v, a)
 }
-
-func (t throttlePolicy) Validate() error {
-	return t.Check(t.throttle != nil, "Throttle", "NewThrottle")
-}
-
-func (t throttlePolicy) Shared() any { return t.throttle }

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -17,23 +18,6 @@ import (
 
 // always retries at once.
 var always = retrypolicy.Immediately{}
-
-// refusing is a gate with a fixed answer that counts its calls.
-type refusing struct {
-	answer          retrypolicy.Decision
-	asked, observed int
-}
-
-func (*refusing) Decide(retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Decision{Retry: true, Delay: time.Second, Step: 7}
-}
-
-func (r *refusing) Admit(retrypolicy.Attempt) retrypolicy.Decision {
-	r.asked++
-	return r.answer
-}
-
-func (r *refusing) Observe(retrypolicy.Attempt) { r.observed++ }
 
 // The published formula and figures.
 func TestThrottleProbability(t *testing.T) {
@@ -66,17 +50,17 @@ func TestThrottleProbability(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			th := policytest.NewThrottle(t, c.o)
-			p := th.Wrap(always)
+			p := policytest.NewCrowd(th.Wrap(always))
 			for i := range c.n {
 				a := policytest.At(0)
 				a.Rand = math.MaxUint64 // the draw that is rejected last, as the largest
-				if !policytest.LetsIn(p, a) {
+				if !p.LetsIn(a) {
 					t.Fatalf("request %d was rejected with the greatest draw", i)
 				}
 				if i < c.accept {
-					retrypolicy.Observe(p, policytest.As(policytest.At(0), nil))
+					p.Observe(policytest.As(policytest.At(0), nil))
 				} else {
-					retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Unavailable))
+					p.Observe(policytest.As(policytest.At(0), transport.Unavailable))
 				}
 			}
 			if got := th.Probability(policytest.Day); math.Abs(got-c.want) > 5e-7 {
@@ -90,18 +74,18 @@ func TestThrottleProbability(t *testing.T) {
 }
 
 func TestThrottleDrawsByRand(t *testing.T) {
-	p := policytest.NewThrottle(t, nil).Wrap(always)
-	policytest.LetsIn(p, policytest.At(0)) // requests 1, accepts 0: one half; further calls raise it
+	p := policytest.NewCrowd(policytest.NewThrottle(t, nil).Wrap(always))
+	p.LetsIn(policytest.At(0)) // requests 1, accepts 0: one half; further calls raise it
 	a := policytest.At(0)
 	a.Rand = 1<<63 - 1024
-	d := retrypolicy.Admit(p, a)
+	d := p.Admit(a)
 	if d.Retry || d.Reason != retrypolicy.ReasonRejected {
 		t.Errorf("a draw below one half: %+v, want Rejected", d)
 	}
-	q := policytest.NewThrottle(t, nil).Wrap(always)
-	policytest.LetsIn(q, policytest.At(0))
+	q := policytest.NewCrowd(policytest.NewThrottle(t, nil).Wrap(always))
+	q.LetsIn(policytest.At(0))
 	a.Rand = 1 << 63
-	if !policytest.LetsIn(q, a) {
+	if !q.LetsIn(a) {
 		t.Error("a draw of one half was rejected; the probability is one half")
 	}
 }
@@ -110,10 +94,10 @@ func TestThrottleDrawsByRand(t *testing.T) {
 func TestThrottleCountsItsRejections(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		th := policytest.NewThrottle(t, &budget.ThrottleOptions{CountEnded: ended})
-		p := th.Wrap(always)
-		policytest.LetsIn(p, policytest.At(0))
-		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Throttled))
-		if policytest.LetsIn(p, policytest.At(0)) { // a draw of 0
+		p := policytest.NewCrowd(th.Wrap(always))
+		p.LetsIn(policytest.At(0))
+		p.Observe(policytest.As(policytest.At(0), transport.Throttled))
+		if p.LetsIn(policytest.At(0)) { // a draw of 0
 			t.Fatal("a draw of 0 was let in")
 		}
 		want := 2
@@ -128,11 +112,11 @@ func TestThrottleCountsItsRejections(t *testing.T) {
 
 func TestThrottleForgetsAfterTheWindow(t *testing.T) {
 	th := policytest.NewThrottle(t, nil)
-	p := th.Wrap(always)
+	p := policytest.NewCrowd(th.Wrap(always))
 	for i := range 10 {
 		a := policytest.At(time.Duration(i) * 6 * time.Second)
 		a.Rand = math.MaxUint64
-		policytest.LetsIn(p, a)
+		p.LetsIn(a)
 	}
 	for _, c := range []struct {
 		after time.Duration
@@ -150,8 +134,8 @@ func TestThrottleForgetsAfterTheWindow(t *testing.T) {
 // After the clock is set back, old failures must still age out in time.
 func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 	th := policytest.NewThrottle(t, nil)
-	p := th.Wrap(always)
-	policytest.LetsIn(p, policytest.At(0))
+	p := policytest.NewCrowd(th.Wrap(always))
+	p.LetsIn(policytest.At(0))
 	year := -365 * 24 * time.Hour
 	if n, _ := th.Counts(policytest.Day.Add(year)); n != 1 {
 		t.Fatalf("%d requests right after the step, want 1", n)
@@ -173,7 +157,7 @@ func TestThrottleAccepts(t *testing.T) {
 	for _, r := range errfilter.Rules() {
 		k := r.Kind
 		th := policytest.NewThrottle(t, nil)
-		retrypolicy.Observe(th.Wrap(always), policytest.As(policytest.At(0), k))
+		policytest.NewCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), k))
 		if _, accepts := th.Counts(policytest.Day); accepts != 0 == refused[k] {
 			t.Errorf("%v: %d accepts", k, accepts)
 		}
@@ -188,7 +172,9 @@ func TestThrottleAccepts(t *testing.T) {
 		{"a cancelled try", &retrypolicy.Error{Err: context.Canceled}, 0},
 	} {
 		th := policytest.NewThrottle(t, nil)
-		retrypolicy.Observe(th.Wrap(always), policytest.Many(policytest.As(policytest.At(0), c.err), 3))
+		for range 3 {
+			policytest.NewCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), c.err))
+		}
 		if _, accepts := th.Counts(policytest.Day); accepts != c.want {
 			t.Errorf("%s: %d accepts, want %d", c.name, accepts, c.want)
 		}
@@ -200,8 +186,7 @@ func TestThrottleIgnoresUninformativeOutcomes(t *testing.T) {
 	for name, c := range ownFailures {
 		th := policytest.NewThrottle(t, &budget.ThrottleOptions{CountEnded: true})
 		a := policytest.As(policytest.At(0), c.err)
-		a.Terminal = true
-		retrypolicy.Observe(th.Wrap(always), a)
+		policytest.NewCrowd(th.Wrap(always)).Fail(a)
 		want := 1
 		if c.silent {
 			want = 0
@@ -215,11 +200,11 @@ func TestThrottleIgnoresUninformativeOutcomes(t *testing.T) {
 // An attempt that an inner gate refuses or delays is not a request.
 func TestThrottleReleasesAttemptsThatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
-		inner := &refusing{answer: d}
+		inner := &closed{d: d}
 		th := policytest.NewThrottle(t, nil)
-		p := th.Wrap(inner)
+		p := policytest.NewCrowd(th.Wrap(inner))
 		for range 5 {
-			if got := retrypolicy.Admit(p, policytest.At(0)); got != d {
+			if got := p.Admit(policytest.At(0)); got != d {
 				t.Fatalf("%+v, want the inner gate's %+v", got, d)
 			}
 		}
@@ -239,23 +224,27 @@ func TestSharedStatePassesOn(t *testing.T) {
 		"grpc.Throttle": ratio.Wrap,
 		"Breaker":       breaker.Wrap,
 	} {
-		inner := &refusing{answer: retrypolicy.Decision{Retry: true, Cost: 3}}
+		inner := &closed{d: retrypolicy.Decision{Retry: true}}
 		p := wrap(inner)
-		if d := retrypolicy.Admit(p, policytest.At(0)); d != inner.answer {
+		series := policytest.Series(p)
+		if d := series.Admit(policytest.At(0)); d != inner.d {
 			t.Errorf("%s: Admit %+v", name, d)
 		}
-		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
-		d := p.Decide(policytest.Retried(policytest.As(policytest.At(0), transport.Network), 1))
-		d.Queued = false // owned by ConcurrencyBudget
-		if d != (retrypolicy.Decision{Retry: true, Delay: time.Second, Step: 7}) {
+		lost := policytest.As(policytest.At(0), transport.Network)
+		series.Report(classify.VerdictAgain, lost)
+		want := retrypolicy.Decision{Retry: true, Delay: time.Second}
+		if d := series.Decide(policytest.Retried(lost, 1)); d != want {
 			t.Errorf("%s: Decide %+v", name, d)
 		}
-		if d := wrap(retrypolicy.NoRetry{}).Decide(policytest.Retried(policytest.As(policytest.At(0), transport.Network),
-			1)); d != (retrypolicy.Decision{}) {
+		if d := p.Decide(policytest.Retried(lost, 1)); d != want {
+			t.Errorf("%s: Decide without a series %+v", name, d)
+		}
+		none := policytest.Series(wrap(retrypolicy.NoRetry{}))
+		if d := none.Decide(policytest.Retried(lost, 1)); d != (retrypolicy.Decision{}) {
 			t.Errorf("%s around NoRetry: %+v", name, d)
 		}
-		if inner.asked != 1 || inner.observed != 1 {
-			t.Errorf("%s: inner was asked %d times and told %d times", name, inner.asked, inner.observed)
+		if inner.asked != 1 || inner.got != 1 {
+			t.Errorf("%s: inner was asked %d times and told %d times", name, inner.asked, inner.got)
 		}
 		policytest.CheckRefusal(t, retrypolicy.Validate(p), "")
 		policytest.CheckRefusal(t, retrypolicy.Validate(wrap(nil)), "the policy given to "+name+".Wrap is nil")

@@ -39,18 +39,33 @@ func (c Cenkalti) settings() Cenkalti {
 	return c
 }
 
-// Decide always retries. Decision.Step carries I.
+// Decide always retries; without a series, as for the first time.
 func (c Cenkalti) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	c = c.settings()
-	i := c.Initial
-	if a.Retry > 1 && a.Last.Step != 0 {
-		i = max(min(time.Duration(min(a.Last.Step, math.MaxInt64)), c.Max), c.Initial)
+	return (&cenkalti{Cenkalti: c.settings()}).Decide(a)
+}
+
+// Begin begins a series, which remembers I.
+func (c Cenkalti) Begin(retrypolicy.Start) retrypolicy.Series {
+	return &cenkalti{Cenkalti: c.settings()}
+}
+
+// cenkalti is a series of a Cenkalti.
+type cenkalti struct {
+	Cenkalti
+	retrypolicy.Free
+	i time.Duration
+}
+
+func (s *cenkalti) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	if a.Retry <= 1 || s.i == 0 {
+		s.i = s.Initial
 	}
-	d := retrypolicy.Decision{Retry: true, Delay: i, Step: uint64(min(delay.OfFloat(float64(i)*c.Multiplier), c.Max))}
-	if f := c.Randomization; f != 0 {
-		low, high := float64(i)*(1-f), float64(i)*(1+f)
+	d := retrypolicy.Decision{Retry: true, Delay: s.i}
+	if f := s.Randomization; f != 0 {
+		low, high := float64(s.i)*(1-f), float64(s.i)*(1+f)
 		d.Delay = delay.OfFloat(low + delay.Unit(a.Rand)*(high-low+1))
 	}
+	s.i = min(delay.OfFloat(float64(s.i)*s.Multiplier), s.Max)
 	return d
 }
 
@@ -70,6 +85,3 @@ func (c Cenkalti) Validate() error {
 	}
 	return nil
 }
-
-// Endless reports whether the policy retries for ever.
-func (Cenkalti) Endless() bool { return true }

@@ -15,12 +15,13 @@ import (
 // Each class of failure has its own count: a 408 has its one retry after any number of 5xx.
 func ExampleTruncated() {
 	p := compat.Truncated()
+	series := p.Begin(retrypolicy.Start{})
+	defer series.End()
 	var a retrypolicy.Attempt
 	for i, status := range []int{503, 408, 429, 408} {
 		a.Retry = i + 1
 		a.Kind = httpretry.Status(status).Kind
-		a.Last = p.Decide(a)
-		fmt.Println(status, a.Last)
+		fmt.Println(status, series.Decide(a))
 	}
 	// Output:
 	// 503 retry after 1.001s

@@ -36,9 +36,29 @@ type Failsafe struct {
 	JitterFactor float64
 }
 
-// Decide stops with OutOfAttempts after Retries. Decision.Step is the latest computed delay before
-// jitter; a delay that the service asked for does not change it.
+// Decide stops with OutOfAttempts after Retries.
 func (f Failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	return (&failsafe{Failsafe: f}).Decide(a)
+}
+
+// Begin begins a series if the delays grow.
+func (f Failsafe) Begin(retrypolicy.Start) retrypolicy.Series {
+	if f.Max == 0 {
+		return nil
+	}
+	return &failsafe{Failsafe: f}
+}
+
+// failsafe is a series of a Failsafe.
+type failsafe struct {
+	Failsafe
+	retrypolicy.Free
+	// before is the latest computed delay before jitter; a delay that the service asked for does not
+	// change it.
+	before time.Duration
+}
+
+func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	retries := f.Retries
 	if retries == 0 {
@@ -48,19 +68,19 @@ func (f Failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	u := delay.Unit(a.Rand)
-	d := retrypolicy.Decision{Retry: true, Delay: f.Delay, Step: a.Last.Step}
+	d := retrypolicy.Decision{Retry: true, Delay: f.Delay}
 	switch {
 	case a.After > 0 && overloaded(a):
 		d.Delay = a.After
 	case f.Max > 0:
-		if before := time.Duration(min(a.Last.Step, math.MaxInt64)); n > 1 && before > 0 {
+		if n > 1 && f.before > 0 {
 			factor := f.Factor
 			if factor == 0 {
 				factor = 2
 			}
-			d.Delay = max(min(delay.OfFloat(float64(before)*factor), f.Max), 0)
+			d.Delay = max(min(delay.OfFloat(float64(f.before)*factor), f.Max), 0)
 		}
-		d.Step = uint64(d.Delay)
+		f.before = d.Delay
 	case f.RandomMax > 0 && f.Delay > 0:
 		d.Delay = min(delay.OfFloat(float64(f.Delay)+u*float64(f.RandomMax-f.Delay)), f.RandomMax)
 		u = delay.Unit(redraw(a.Rand)) // for the jitter
@@ -109,6 +129,3 @@ func (f Failsafe) Validate() error {
 	}
 	return nil
 }
-
-// Endless reports whether the policy retries for ever.
-func (f Failsafe) Endless() bool { return f.Retries < 0 }

@@ -236,14 +236,14 @@ func doesWait(p retrypolicy.Policy) bool {
 		transport.Throttled} {
 		longest, retries := time.Duration(0), 0
 		for _, draw := range []uint64{policytest.DrawHalf, policytest.DrawLast} { // the lowest draw of some jitters is 0
-			var last retrypolicy.Decision
+			series := policytest.Series(p)
 			for n := 1; n <= 12; n++ {
-				d := p.Decide(ask(n, kind, draw, 0, last))
+				d := series.Decide(ask(n, kind, draw, 0))
 				if !d.Retry {
 					break
 				}
 				retries++
-				longest, last = max(longest, d.Delay), d
+				longest = max(longest, d.Delay)
 			}
 		}
 		if retries > 2 && longest == 0 { // one retry for each draw: the fast first one

@@ -51,22 +51,54 @@ func (p Polly) settings() Polly {
 func (p Polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	p = p.settings()
 	a.Retry = max(a.Retry, 1)
+	return p.decide(p.backoff().Decide(a), a)
+}
+
+// Begin begins a series for DecorrelatedV2.
+func (p Polly) Begin(start retrypolicy.Start) retrypolicy.Series {
+	p = p.settings()
+	inner := p.backoff().Begin(start)
+	if inner == nil {
+		return nil
+	}
+	return retrypolicy.Around(polly{p, inner}, inner)
+}
+
+// polly is a Polly whose exponential back-off is a series.
+type polly struct {
+	Polly
+	backoff retrypolicy.Policy
+}
+
+func (p polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	a.Retry = max(a.Retry, 1)
+	return p.Polly.decide(p.backoff.Decide(a), a)
+}
+
+// backoff returns the curve of PollyExponential.
+func (p Polly) backoff() retrypolicy.Backoff {
+	b := retrypolicy.Backoff{Base: p.Delay}
+	if p.Jitter && p.Curve == PollyExponential {
+		b.Jitter = retrypolicy.JitterDecorrelatedV2
+	}
+	return b
+}
+
+// decide applies the limits and the other curves; exponential is the decision of PollyExponential.
+func (p Polly) decide(exponential retrypolicy.Decision, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry > p.Retries && p.Retries != math.MaxInt32 {
 		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	quarter := 0.0
-	jitter := retrypolicy.JitterNone
 	if p.Jitter {
-		quarter, jitter = 0.25, retrypolicy.JitterDecorrelatedV2
+		quarter = 0.25
 	}
-	var d retrypolicy.Decision
+	d := exponential
 	switch p.Curve {
 	case PollyConstant:
 		d = retrypolicy.Fixed{Delay: p.Delay, Jitter: quarter}.Decide(a)
 	case PollyLinear:
 		d = retrypolicy.Incremental{Step: p.Delay, Jitter: quarter}.Decide(a)
-	default:
-		d = retrypolicy.Backoff{Base: p.Delay, Jitter: jitter}.Decide(a)
 	}
 	if p.Max > 0 {
 		d.Delay = min(d.Delay, p.Max)
@@ -95,6 +127,3 @@ func (p Polly) Validate() error {
 	}
 	return nil
 }
-
-// Endless reports whether the policy retries for ever.
-func (p Polly) Endless() bool { return p.Retries >= math.MaxInt32 }

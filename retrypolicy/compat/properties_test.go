@@ -132,9 +132,8 @@ var policyRows = []policyRow{
 }
 
 // ask is an attempt of a series with a failure of kind, without a service's delay.
-func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration,
-	last retrypolicy.Decision) retrypolicy.Attempt {
-	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Last: last, Safe: classify.SafeYes,
+func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration) retrypolicy.Attempt {
+	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Safe: classify.SafeYes,
 		Err: policytest.Lost}
 }
 
@@ -147,7 +146,7 @@ func (r *policyRow) check(t *testing.T, a retrypolicy.Attempt, d retrypolicy.Dec
 }
 
 // TestPoliciesKeepTheirBounds checks whole series, and numbers of retries where 32 or 64 bits
-// overflow, also with another policy's decision in Last.
+// overflow, also in the series. Two series of equal attempts decide alike.
 func TestPoliciesKeepTheirBounds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -162,47 +161,34 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 		for _, kind := range []transport.Kind{transport.Network, transport.Throttled, transport.Timeout,
 			transport.Unavailable} {
 			for _, fixed := range []int64{policytest.DrawZero, -1, 1 << 62, 0} { // the last: drawn anew each time
-				var last retrypolicy.Decision
+				series, same := policytest.Series(r.policy), policytest.Series(r.policy)
 				var elapsed time.Duration
 				for n := 1; n <= retries; n++ {
 					draw := uint64(fixed)
 					if fixed == 0 {
 						draw = rng.Uint64()
 					}
-					a := ask(n, kind, draw, elapsed, last)
-					d := r.policy.Decide(a)
+					a := ask(n, kind, draw, elapsed)
+					d := series.Decide(a)
 					r.check(t, a, d)
+					if d2 := same.Decide(a); d2 != d {
+						t.Fatalf("%s: %+v gives %+v, and %+v", r.name, a, d, d2)
+					}
 					if !d.Retry {
 						break
 					}
-					if d2 := r.policy.Decide(a); d2 != d {
-						t.Fatalf("%s: %+v gives %+v, then %+v", r.name, a, d, d2)
-					}
-					last = d
 					elapsed += min(d.Delay, longest-elapsed)
 				}
 				for _, n := range append([]int{math.MinInt32, -1, 0}, policytest.Huge...) {
 					for _, elapsed := range []time.Duration{math.MinInt64, -1, 0, elapsed, longest} {
-						for _, last := range []retrypolicy.Decision{{}, last, {Step: rng.Uint64(), Rule: uint8(rng.Uint32()),
-							Counts: randomCounts(rng), Delay: longest},
-							{Step: math.MaxUint64, Rule: math.MaxUint8, Counts: [7]uint32{math.MaxUint32, math.MaxUint32, math.MaxUint32,
-								math.MaxUint32, math.MaxUint32, math.MaxUint32, math.MaxUint32}},
-						} {
-							a := ask(n, kind, rng.Uint64(), elapsed, last)
-							r.check(t, a, r.policy.Decide(a))
-						}
+						a := ask(n, kind, rng.Uint64(), elapsed)
+						r.check(t, a, r.policy.Decide(a))
+						r.check(t, a, series.Decide(a))
 					}
 				}
 			}
 		}
 	}
-}
-
-func randomCounts(rng *rand.Rand) (counts [7]uint32) {
-	for i := range counts {
-		counts[i] = rng.Uint32()
-	}
-	return counts
 }
 
 // TestPoliciesBackOff compares the mean of many series, each with its own draws: it must not fall
@@ -217,19 +203,21 @@ func TestPoliciesBackOff(t *testing.T) {
 	const many = 1024
 	for i := range policyRows {
 		r := &policyRows[i]
-		last := make([]retrypolicy.Decision, many)
+		series := make([]retrypolicy.Series, many)
+		for j := range series {
+			series[j] = policytest.Series(r.policy)
+		}
 		before := 0.0
 		for n := 1; n <= 70; n++ {
 			sum, count := 0.0, 0
 			for j, stratum := range rng.Perm(many) {
 				// Stratified sampling: one draw from each of many equal parts, in random order, so the mean of
 				// a single decision is nearly exact.
-				d := r.policy.Decide(ask(n, transport.Network, uint64(stratum)<<54|1<<53, 0, last[j]))
+				d := series[j].Decide(ask(n, transport.Network, uint64(stratum)<<54|1<<53, 0))
 				if d.Retry {
 					sum += float64(d.Delay)
 					count++
 				}
-				last[j] = d
 			}
 			if count < many {
 				break // it stopped
@@ -248,9 +236,10 @@ func TestPoliciesAllocateNothing(t *testing.T) {
 	for i := range policyRows {
 		r := &policyRows[i]
 		n := 0
+		series := policytest.Series(r.policy)
 		if allocs := testing.AllocsPerRun(100, func() {
 			n++
-			sink = r.policy.Decide(ask(n, transport.Throttled, uint64(n)<<57, time.Duration(n), sink))
+			sink = series.Decide(ask(n, transport.Throttled, uint64(n)<<57, time.Duration(n)))
 		}); allocs != 0 {
 			t.Errorf("%s: %v allocations per decision", r.name, allocs)
 		}
@@ -383,31 +372,29 @@ func twice(d time.Duration) time.Duration {
 func FuzzPolicyParameters(f *testing.F) {
 	for i := range builders {
 		f.Add(uint8(i), int64(s), int64(time.Minute), int64(time.Hour), int32(5), 0.5, 0.25, 2.0, uint8(i), true, int32(3),
-			uint64(policytest.DrawHalf), int64(0), uint64(0))
+			uint64(policytest.DrawHalf), int64(0))
 		f.Add(uint8(i), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int32(math.MaxInt32), 1.0, 1.0, 1.5,
-			uint8(3), false, int32(math.MaxInt32), uint64(policytest.DrawLast), int64(math.MaxInt64),
-			uint64(policytest.DrawLast))
+			uint8(3), false, int32(math.MaxInt32), uint64(policytest.DrawLast), int64(math.MaxInt64))
 		f.Add(uint8(i), int64(math.MinInt64), int64(-1), int64(0), int32(-1), math.NaN(), math.Inf(1), -1.0, uint8(255),
-			false, int32(math.MinInt32), uint64(1), int64(math.MinInt64), uint64(1)<<63)
-		f.Add(uint8(i), int64(0), int64(0), int64(0), int32(0), 0.0, 0.0, 0.0, uint8(0), false, int32(1), uint64(0), int64(0),
-			uint64(0))
+			false, int32(math.MinInt32), uint64(1), int64(math.MinInt64))
+		f.Add(uint8(i), int64(0), int64(0), int64(0), int32(0), 0.0, 0.0, 0.0, uint8(0), false, int32(1), uint64(0), int64(0))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, d1, d2, d3 int64, n int32, f1, f2, f3 float64, choice uint8, flag bool,
-		retry int32, draw uint64, elapsed int64, step uint64) {
+		retry int32, draw uint64, elapsed int64) {
 		build := builders[int(which)%len(builders)]
 		p, most := build(parameters{time.Duration(d1), time.Duration(d2), time.Duration(d3), int(n), f1, f2, f3, choice,
 			flag})
 		valid := retrypolicy.Validate(p) == nil
-		a := ask(int(retry), transport.Network, draw, time.Duration(elapsed), retrypolicy.Decision{Step: step})
+		a := ask(int(retry), transport.Network, draw, time.Duration(elapsed))
+		series := policytest.Series(p)
 		for range 4 { // a few of the same series
-			d := p.Decide(a)
+			d := series.Decide(a)
 			if valid && (d.Delay < 0 || d.Delay > most) {
 				t.Fatalf("%+v, %+v: %v (%d ns), beyond 0 to %v", p, a, d, d.Delay, most)
 			}
 			if !d.Retry {
 				break
 			}
-			a.Last = d
 			a.Retry += min(1, math.MaxInt32-a.Retry)
 			a.Elapsed += max(min(d.Delay, longest-max(a.Elapsed, 0)), 0)
 		}

@@ -100,6 +100,3 @@ func ClassifyTruncated(err error) classify.Info {
 	}
 	return info
 }
-
-// Endless reports whether the policy retries for ever.
-func (TruncatedExponential) Endless() bool { return true }

@@ -87,10 +87,10 @@ const (
 // delays returns the delays of one series in which all draws are the same.
 func delays(p retrypolicy.Policy, rand uint64) []time.Duration {
 	var all []time.Duration
-	var last retrypolicy.Decision
+	series := retrypolicy.Inner(p, retrypolicy.Start{})
+	defer series.End()
 	for n := 1; n <= retries; n++ {
-		last = p.Decide(retrypolicy.Attempt{Retry: n, Rand: rand, Last: last})
-		all = append(all, last.Delay)
+		all = append(all, series.Decide(retrypolicy.Attempt{Retry: n, Rand: rand}).Delay)
 	}
 	return all
 }

@@ -107,6 +107,3 @@ func (b GoBackoff) Validate() error {
 	}
 	return nil
 }
-
-// Endless reports whether the policy retries for ever.
-func (GoBackoff) Endless() bool { return true }

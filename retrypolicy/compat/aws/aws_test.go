@@ -58,7 +58,7 @@ type step struct {
 	quota   int // after the step; -1: there is none
 }
 
-func try(t *testing.T, what string, s *retrypolicy.Series, now time.Time, draw uint64, st step) {
+func try(t *testing.T, what string, s *retrypolicy.Operation, now time.Time, draw uint64, st step) {
 	t.Helper()
 	if d, err := s.Admit(now, draw); err != nil || !d.Retry || d.Delay != 0 {
 		t.Fatalf("%s: Admit: %v, %v", what, d, err)
@@ -254,7 +254,7 @@ func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 		o.Attempts = 5
 		b := policytest.Bucketed(t, o, 500, 500)
 		p := policytest.NewAWS(t, o)
-		series := map[rune]*retrypolicy.Series{'A': ptr(retrypolicy.Begin(p, "", policytest.Epoch)),
+		series := map[rune]*retrypolicy.Operation{'A': ptr(retrypolicy.Begin(p, "", policytest.Epoch)),
 			'B': ptr(retrypolicy.Begin(p, "", policytest.Epoch))}
 		toFail := map[rune]int{'A': 2, 'B': 1}
 		failed := map[rune]int{}
@@ -339,10 +339,9 @@ func endless(o *aws.Options) retrypolicy.Policy {
 // delays returns the delays of consecutive retries of one series.
 func delays(p retrypolicy.Policy, kind transport.Kind, draw uint64, first, count int) []time.Duration {
 	var out []time.Duration
-	var last retrypolicy.Decision
+	series := policytest.Series(p)
 	for n := first; n < first+count; n++ {
-		last = p.Decide(retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Last: last})
-		out = append(out, last.Delay)
+		out = append(out, series.Decide(retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw}).Delay)
 	}
 	return out
 }
@@ -459,7 +458,7 @@ func TestAWSAttemptsAreTotal(t *testing.T) {
 	}
 }
 
-func failOnce(t *testing.T, s *retrypolicy.Series) retrypolicy.Decision {
+func failOnce(t *testing.T, s *retrypolicy.Operation) retrypolicy.Decision {
 	t.Helper()
 	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry {
 		t.Fatal(d, err)
@@ -479,14 +478,14 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 		o.Attempts = math.MaxInt32
 		p := policytest.NewAWS(t, o)
 		n := 0
+		series := policytest.Series(p)
 		if allocs := testing.AllocsPerRun(200, func() {
 			n++
 			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: classify.SafeYes, Now: policytest.Epoch,
-				Rand: uint64(n) << 50,
-				Err:  kThrottle, Last: sink}
-			_ = retrypolicy.Admit(p, a)
-			retrypolicy.Observe(p, a)
-			sink = p.Decide(a)
+				Rand: uint64(n) << 50, Err: kThrottle}
+			_ = series.Admit(a)
+			series.Report(classify.VerdictAgain, a)
+			sink = series.Decide(a)
 		}); allocs != 0 {
 			t.Errorf("%s: %v allocations per decision", c.name, allocs)
 		}

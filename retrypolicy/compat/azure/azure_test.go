@@ -108,18 +108,18 @@ func TestAzureJavaThirtyAttemptsInFourMinutes(t *testing.T) {
 		want time.Duration
 	}{{policytest.DrawZero, 240200 * time.Millisecond}, {policytest.DrawLast, 244880 * time.Millisecond}} {
 		var a retrypolicy.Attempt
+		series := policytest.Series(p)
 		n := 0
 		for {
 			a.Retry = n + 1
 			a.Rand = c.draw
-			d := p.Decide(a)
+			d := series.Decide(a)
 			if !d.Retry {
 				if d.Reason != retrypolicy.ReasonOutOfTime {
 					t.Errorf("stopped with %v", d.Reason)
 				}
 				break
 			}
-			a.Last = d
 			a.Elapsed += d.Delay
 			n++
 		}
@@ -142,8 +142,7 @@ func TestAzureNoRetry(t *testing.T) { // P11, P25
 func TestAzureCSharpV1Strategy(t *testing.T) {
 	for count, want := range javaTable {
 		for i, draw := range []uint64{policytest.DrawZero, policytest.DrawLast} {
-			a := retrypolicy.Attempt{Retry: count + 1, Rand: draw, Elapsed: 10 * s,
-				Last: retrypolicy.Decision{Step: uint64(9 * s)}}
+			a := retrypolicy.Attempt{Retry: count + 1, Rand: draw, Elapsed: 10 * s}
 			if d := (azure.CSharpV1{}).Decide(a); !d.Retry || d.Delay != want[i]*time.Millisecond {
 				t.Errorf("count %d, draw %#x: %v, want after %v", count, draw, d, want[i]*time.Millisecond)
 			}
@@ -328,17 +327,17 @@ func TestAzureCVectors(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			policytest.CheckInvalid(t, v.policy, "")
 			a := retrypolicy.Attempt{Rand: v.draw}
+			series := policytest.Series(v.policy)
 			for i, want := range v.want {
 				a.Retry = i + 1
-				d := v.policy.Decide(a)
+				d := series.Decide(a)
 				if !d.Retry || d.Delay != want*s {
 					t.Fatalf("retry %d, elapsed %v: %v, want after %v", a.Retry, a.Elapsed, d, want*s)
 				}
 				a.Elapsed += d.Delay
-				a.Last = d
 			}
 			a.Retry++
-			if d := v.policy.Decide(a); d.Retry == v.stops {
+			if d := series.Decide(a); d.Retry == v.stops {
 				t.Errorf("retry %d, elapsed %v: %v", a.Retry, a.Elapsed, d)
 			}
 		})
@@ -348,18 +347,18 @@ func TestAzureCVectors(t *testing.T) {
 // The SDK counts a wait from the beginning of the previous attempt.
 func TestAzureCSubtractsTheAttemptFromTheDelay(t *testing.T) {
 	p := azure.C{Curve: azure.CInterval}
+	series := policytest.Series(p)
 	a := retrypolicy.Attempt{Retry: 1, Elapsed: 3 * s}
 	for _, c := range []struct {
 		took, want time.Duration
 	}{{0, 0}, {2 * s, 3 * s}, {4900 * time.Millisecond, 100 * time.Millisecond}, {5 * s, 0}, {time.Hour, 0}, {s, 4 * s}} {
 		a.Elapsed += c.took
-		d := p.Decide(a)
+		d := series.Decide(a)
 		if !d.Retry || d.Delay != c.want {
 			t.Errorf("retry %d after a try of %v: %v, want after %v", a.Retry, c.took, d, c.want)
 		}
 		a.Elapsed += d.Delay
 		a.Retry++
-		a.Last = d
 	}
 }
 

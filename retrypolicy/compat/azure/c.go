@@ -56,7 +56,19 @@ type C struct {
 }
 
 // Decide stops with OutOfTime where the SDK would wait for the limit and then stop.
-func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return (&cSeries{C: c}).Decide(a) }
+
+// Begin begins a series, which remembers when the latest attempt began.
+func (c C) Begin(retrypolicy.Start) retrypolicy.Series { return &cSeries{C: c} }
+
+// cSeries is a series of a C.
+type cSeries struct {
+	C
+	retrypolicy.Free
+	try attemptTime
+}
+
+func (c *cSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch c.Curve {
 	case CNone:
 		return retrypolicy.Decision{}
@@ -66,12 +78,13 @@ func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	}
 	var delay time.Duration
 	if a.Retry > 1 {
-		delay = max(c.wait(a.Retry, a.Rand)-sinceTry(a), 0)
+		delay = max(c.wait(a.Retry, a.Rand)-c.try.since(a), 0)
 		if c.Limit > 0 && (a.Elapsed >= c.Limit || delay >= c.Limit-max(a.Elapsed, 0)) {
 			return wrap.Stop(retrypolicy.ReasonOutOfTime)
 		}
 	}
-	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}
+	c.try.next(a, delay)
+	return retrypolicy.Decision{Retry: true, Delay: delay}
 }
 
 // wait returns the time from the beginning of the previous attempt, for n >= 2.
@@ -132,6 +145,3 @@ func (c C) Validate() error {
 	}
 	return nil
 }
-
-// Endless reports whether the policy retries for ever.
-func (c C) Endless() bool { return c.Curve == CImmediate || c.Curve != CNone && c.Limit == 0 }

@@ -137,12 +137,3 @@ func csharpRetry(d time.Duration, plain bool, draw uint64) retrypolicy.Decision 
 	jittered, _ := bits.Div64(high, low, 100)
 	return retrypolicy.Decision{Retry: true, Delay: time.Duration(min(jittered, math.MaxInt64))}
 }
-
-// Endless reports whether the policy retries for ever.
-func (c CSharpExponential) Endless() bool { return c.MaxRetries == 0 }
-
-// Endless reports whether the policy retries for ever.
-func (c CSharpFixed) Endless() bool { return c.MaxRetries == 0 }
-
-// Endless reports whether the policy retries for ever.
-func (c CSharpIncremental) Endless() bool { return c.MaxRetries == 0 }

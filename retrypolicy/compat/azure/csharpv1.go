@@ -37,14 +37,30 @@ func (v CSharpV1) settings() CSharpV1 {
 
 // Decide stops with OutOfAttempts after Count retries.
 func (v CSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	v = v.settings()
+	return (&csharpV1{CSharpV1: v.settings()}).Decide(a)
+}
+
+// Begin begins a series, which remembers when the latest attempt began.
+func (v CSharpV1) Begin(retrypolicy.Start) retrypolicy.Series {
+	return &csharpV1{CSharpV1: v.settings()}
+}
+
+// csharpV1 is a series of a CSharpV1.
+type csharpV1 struct {
+	CSharpV1
+	retrypolicy.Free
+	try attemptTime
+}
+
+func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	c := max(a.Retry, 1) - 1
 	if c >= v.Count {
 		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	delay := javaDelay(c, v.Min, v.Max, v.Delta, a.Rand)
-	delay = max(delay, apartV1-sinceTry(a))
-	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}
+	delay = max(delay, apartV1-v.try.since(a))
+	v.try.next(a, delay)
+	return retrypolicy.Decision{Retry: true, Delay: delay}
 }
 
 // Validate reports the first invalid parameter.
@@ -56,18 +72,20 @@ func (v CSharpV1) Validate() error {
 	return javaRange("azure.CSharpV1", set.Min, set.Max, set.Delta)
 }
 
-// sinceTry returns the time since the latest attempt began, for policies that keep tryBegins in
-// Decision.Step.
-func sinceTry(a retrypolicy.Attempt) time.Duration {
-	began := max(time.Duration(a.Last.Step), 0)
-	return max(a.Elapsed-min(began, max(a.Elapsed, 0)), 0)
-}
+// attemptTime is when the latest attempt began, on the scale of Attempt.Elapsed.
+type attemptTime time.Duration
 
-// tryBegins returns the beginning of the next attempt, on the scale of Attempt.Elapsed.
-func tryBegins(a retrypolicy.Attempt, d time.Duration) uint64 {
+// since returns the time since the latest attempt began.
+func (t *attemptTime) since(a retrypolicy.Attempt) time.Duration {
+	if a.Retry <= 1 { // the caller counts anew
+		*t = 0
+	}
 	elapsed := max(a.Elapsed, 0)
-	return uint64(elapsed + min(d, delay.Longest-elapsed))
+	return elapsed - min(time.Duration(*t), elapsed)
 }
 
-// Endless reports whether the policy retries for ever.
-func (v CSharpV1) Endless() bool { return v.settings().Count >= math.MaxInt32 }
+// next notes that the next attempt begins after d.
+func (t *attemptTime) next(a retrypolicy.Attempt, d time.Duration) {
+	elapsed := max(a.Elapsed, 0)
+	*t = attemptTime(elapsed + min(d, delay.Longest-elapsed))
+}

@@ -28,14 +28,14 @@ func ExampleJava() {
 // The time limit belongs around the curve, or into it for the C SDK.
 func ExampleC() {
 	p := azure.C{Curve: azure.CLinear, Limit: 19 * time.Second}
+	series := p.Begin(retrypolicy.Start{})
 	var a retrypolicy.Attempt
 	for a.Retry = 1; ; a.Retry++ {
-		d := p.Decide(a)
+		d := series.Decide(a)
 		fmt.Println(d)
 		if !d.Retry {
 			break
 		}
-		a.Last = d
 		a.Elapsed += d.Delay
 	}
 	// Output:

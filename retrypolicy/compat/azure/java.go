@@ -118,6 +118,3 @@ func javaDelay(c int, least, most, delta time.Duration, draw uint64) time.Durati
 	}
 	return max(min(least/time.Millisecond+time.Duration(product), most/time.Millisecond), 0) * time.Millisecond
 }
-
-// Endless reports whether the policy retries for ever.
-func (j Java) Endless() bool { return j.settings().Count >= math.MaxInt32 }

@@ -56,6 +56,3 @@ func NodeDocumented() retrypolicy.ByKind {
 		Default: retrypolicy.ExponentialBackoffWithJitter{},
 	}
 }
-
-// Endless reports whether the policy retries for ever.
-func (Node) Endless() bool { return true }

@@ -17,14 +17,13 @@ import (
 // third, and the growth starts again.
 func ExamplePolicy() {
 	p := grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
-	var last retrypolicy.Decision
+	series := p.Begin(retrypolicy.Start{})
 	for n := 1; n <= 5; n++ {
-		a := retrypolicy.Attempt{Retry: n, Rand: 1 << 63, Last: last}
+		a := retrypolicy.Attempt{Retry: n, Rand: 1 << 63}
 		if n == 3 {
 			a.After = grpc.Pushback("1500")
 		}
-		last = p.Decide(a)
-		fmt.Println(last)
+		fmt.Println(series.Decide(a))
 	}
 	// Output:
 	// retry after 100ms
@@ -44,12 +43,15 @@ func ExampleThrottle() {
 	}
 	p := throttle.Wrap(grpc.Policy{Attempts: 3, Initial: time.Second, Max: time.Minute, Multiplier: 2})
 	failure := retrypolicy.Attempt{Kind: transport.Unavailable, Err: transport.Unavailable, Rand: 1 << 63}
-	failure.Count = 5
-	retrypolicy.Observe(p, failure)
+	calls := make([]retrypolicy.Series, 5)
+	for i := range calls {
+		calls[i] = retrypolicy.Inner(p, retrypolicy.Start{})
+		calls[i].Report(classify.VerdictAgain, failure)
+	}
 	failure.Retry = 1
-	fmt.Println(throttle.Tokens(), p.Decide(failure))
-	retrypolicy.Observe(p, retrypolicy.Attempt{}) // a success
-	fmt.Println(throttle.Tokens(), p.Decide(failure))
+	fmt.Println(throttle.Tokens(), calls[0].Decide(failure))
+	retrypolicy.Inner(p, retrypolicy.Start{}).Report(classify.VerdictSucceed, retrypolicy.Attempt{})
+	fmt.Println(throttle.Tokens(), calls[1].Decide(failure))
 	// Output:
 	// 5 stop: retry quota exceeded
 	// 5.1 retry after 1s

@@ -39,31 +39,40 @@ type Policy struct {
 // mostAttempts is the client's own limit of attempts.
 const mostAttempts = 5
 
-// Decide stops with OutOfAttempts even if the server asked for a wait. Decision.Step is the number
-// of the retry after which the growth started again.
+// Decide stops with OutOfAttempts even if the server asked for a wait.
 func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	return (&series{Policy: g}).Decide(a)
+}
+
+// Begin begins a series, which counts from the latest pushback.
+func (g Policy) Begin(retrypolicy.Start) retrypolicy.Series { return &series{Policy: g} }
+
+// series is a series of a Policy.
+type series struct {
+	Policy
+	retrypolicy.Free
+	began int // the number of the retry after which the growth started again
+}
+
+func (s *series) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch {
-	case a.Retry >= min(g.Attempts, mostAttempts):
+	case a.Retry >= min(s.Attempts, mostAttempts):
 		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	case a.After < 0:
 		return wrap.Stop(retrypolicy.ReasonPushback)
 	case a.After > 0:
-		d := retrypolicy.Decision{Retry: true, Step: uint64(max(a.Retry, 0))}
-		if a.After != atOnce {
-			d.Delay = a.After
+		s.began = max(a.Retry, 0)
+		if a.After == atOnce {
+			return retrypolicy.Decision{Retry: true}
 		}
-		return d
+		return retrypolicy.Decision{Retry: true, Delay: a.After}
 	}
-	began := a.Last.Step
-	if a.Retry < 1 || began >= uint64(a.Retry) { // Step of another policy
-		began = 0
+	if s.began >= a.Retry { // the caller counts anew
+		s.began = 0
 	}
-	a.Retry -= int(began)
-	d := retrypolicy.Backoff{Base: g.Initial, Factor: g.Multiplier, Max: g.Max,
-		Jitter: retrypolicy.JitterProportional, Low: 0.8,
-		High: 1.2}.Decide(a)
-	d.Step = began
-	return d
+	a.Retry -= s.began
+	return retrypolicy.Backoff{Base: s.Initial, Factor: s.Multiplier, Max: s.Max, Jitter: retrypolicy.JitterProportional,
+		Low: 0.8, High: 1.2}.Decide(a)
 }
 
 // Validate reports the first invalid parameter.
@@ -218,8 +227,10 @@ func NewThrottle(maxTokens int, ratio float64) (*Throttle, error) {
 
 // Wrap puts the throttle around p: p decides first.
 func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return throttlePolicy{wrap.Around{Policy: p}, t}
+	return wrap.Policy[Throttle]{Inner: p, Budget: t, Names: &throttleNames, NewSeries: newThrottleSeries}
 }
+
+var throttleNames = wrap.Names{Type: "grpc.Throttle", Constructor: "grpc.NewThrottle"}
 
 // Tokens returns the current number of tokens.
 func (t *Throttle) Tokens() float64 {
@@ -234,40 +245,37 @@ func (t *Throttle) open() bool {
 	return 2*t.tokens > t.most
 }
 
-func (t *Throttle) learn(a retrypolicy.Attempt) {
+func (t *Throttle) learn(v classify.Verdict, a retrypolicy.Attempt) {
 	change := t.ratio
 	switch {
-	case a.Err == nil:
-	case a.After >= 0 && (a.Terminal || wrap.SaysNothing(a)):
+	case v == classify.VerdictSucceed:
+	case a.After >= 0 && (v == classify.VerdictFail || wrap.SaysNothing(v, a)):
 		return
 	default:
 		change = -1000
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tokens = min(max(t.tokens+change*wrap.Outcomes(a), 0), t.most)
+	t.tokens = min(max(t.tokens+change, 0), t.most)
 }
 
-type throttlePolicy struct {
-	wrap.Around
+// throttleSeries is a series under a Throttle.
+type throttleSeries struct {
+	wrap.Base
 	throttle *Throttle
 }
 
-func (r throttlePolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := r.Policy.Decide(a)
-	if d.Retry && !r.throttle.open() {
-		return wrap.Refuse(r.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay})
+func newThrottleSeries(t *Throttle) wrap.Series { return &throttleSeries{throttle: t} }
+
+func (s *throttleSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := s.Base.Decide(a)
+	if d.Retry && !s.throttle.open() {
+		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
 	}
 	return d
 }
 
-func (r throttlePolicy) Observe(a retrypolicy.Attempt) {
-	r.throttle.learn(a)
-	r.Around.Observe(a)
+func (s *throttleSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	s.throttle.learn(v, a)
+	s.Base.Report(v, a)
 }
-
-func (r throttlePolicy) Validate() error {
-	return r.Check(r.throttle != nil, "grpc.Throttle", "grpc.NewThrottle")
-}
-
-func (r throttlePolicy) Shared() any { return r.throttle }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,9 +81,9 @@ func TestGRPCPushback(t *testing.T) {
 		{"twice", []step{{grpc.Pushback("5"), 5 * time.Millisecond}, {grpc.Pushback("2147483647"),
 			2147483647 * time.Millisecond}, {none, 100 * time.Millisecond}}},
 	} {
-		var last retrypolicy.Decision
+		series := policytest.Series(a6)
 		for i, s := range c.steps {
-			last = a6.Decide(retrypolicy.Attempt{Retry: i + 1, Rand: policytest.DrawHalf, After: s.after, Last: last})
+			last := series.Decide(retrypolicy.Attempt{Retry: i + 1, Rand: policytest.DrawHalf, After: s.after})
 			if off := last.Delay - s.want; !last.Retry || off < -2 || off > 2 || s.after != none && off != 0 {
 				t.Errorf("%s, retry %d: %v, want %v", c.name, i+1, last, s.want)
 			}
@@ -98,12 +99,12 @@ func TestGRPCPushback(t *testing.T) {
 			t.Errorf("attempts are used up and the server asked for %v: %+v", after, d)
 		}
 	}
-	// A Step of another policy must not move the growth to before its beginning.
-	for _, step := range []uint64{2, 3, math.MaxUint64} {
-		if d := a6.Decide(retrypolicy.Attempt{Retry: 2, Rand: policytest.DrawHalf,
-			Last: retrypolicy.Decision{Step: step}}); d.Delay < 199*time.Millisecond || d.Delay > 201*time.Millisecond {
-			t.Errorf("with Step %d: %v", step, d)
-		}
+	// A caller that counts anew begins the growth anew.
+	series := policytest.Series(a6)
+	series.Decide(retrypolicy.Attempt{Retry: 4, After: time.Second})
+	if d := series.Decide(retrypolicy.Attempt{Retry: 2, Rand: policytest.DrawHalf}); d.Delay < 199*time.Millisecond ||
+		d.Delay > 201*time.Millisecond {
+		t.Errorf("after counting anew: %v", d)
 	}
 }
 
@@ -224,7 +225,7 @@ func TestRetryThrottleVector(t *testing.T) {
 		{failure, 9, true}, {failure, 8, true}, {failure, 7, true}, {failure, 6, true}, {failure, 5, false},
 		{policytest.As(policytest.At(0), nil), 5.1, true},
 	} {
-		retrypolicy.Observe(p, c.ended)
+		policytest.Report(policytest.Series(p), c.ended, c.ended.Err)
 		if th.Tokens() != c.tokens {
 			t.Errorf("step %d: %v tokens, want %v", i, th.Tokens(), c.tokens)
 		}
@@ -232,45 +233,45 @@ func TestRetryThrottleVector(t *testing.T) {
 		if !c.retry {
 			want = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: time.Second}
 		}
-		if d := p.Decide(policytest.Retried(failure, 1)); d != want {
+		if d := policytest.Series(p).Decide(policytest.Retried(failure, 1)); d != want {
 			t.Errorf("step %d: %+v, want %+v", i, d, want)
 		}
-		if !policytest.LetsIn(p, policytest.At(0)) {
+		if _, ok := policytest.LetsIn(p, policytest.At(0)); !ok {
 			t.Errorf("step %d: a first try was refused", i)
 		}
 	}
 }
 
 func TestRetryThrottleTokens(t *testing.T) {
-	unavailable := policytest.As(policytest.At(0), transport.Unavailable)
-	wrong := policytest.As(policytest.At(0), transport.Invalid)
-	wrong.Terminal = true
+	type end struct {
+		verdict classify.Verdict
+		attempt retrypolicy.Attempt
+	}
+	unavailable := end{classify.VerdictAgain, policytest.As(policytest.At(0), transport.Unavailable)}
+	good := end{verdict: classify.VerdictSucceed}
+	wrong := end{classify.VerdictFail, policytest.As(policytest.At(0), transport.Invalid)}
 	told := wrong
-	told.After = -1
+	told.attempt.After = -1
+	cancelled := end{classify.VerdictAgain, policytest.As(policytest.At(0), context.Canceled)}
 	for _, c := range []struct {
 		name   string
 		ratio  float64
-		seen   []retrypolicy.Attempt
+		seen   []end
 		tokens float64
 	}{
-		{"full stays full", 0.5, []retrypolicy.Attempt{policytest.As(policytest.At(0), nil)}, 10},
-		{"never below 0", 0.5, []retrypolicy.Attempt{policytest.Many(unavailable, 11)}, 0},
-		{"nor by many", 0.5, []retrypolicy.Attempt{policytest.Many(unavailable, math.MaxInt32)}, 0},
-		{"and back", 0.5, []retrypolicy.Attempt{policytest.Many(unavailable, 11),
-			policytest.Many(policytest.As(policytest.At(0), nil), 3)}, 1.5},
-		{"never above the most", 1000, []retrypolicy.Attempt{unavailable,
-			policytest.Many(policytest.As(policytest.At(0), nil), math.MaxInt32)}, 10},
-		{"a failure that no retry mends does not count", 0.5, []retrypolicy.Attempt{wrong}, 10},
-		{"unless it asks not to be tried again", 0.5, []retrypolicy.Attempt{told}, 9},
-		{"what the caller cancelled does not count", 0.5, []retrypolicy.Attempt{policytest.As(policytest.At(0),
-			context.Canceled)}, 10},
-		{"thousandths", 0.5466, []retrypolicy.Attempt{unavailable, unavailable, policytest.As(policytest.At(0), nil)}, 8.546},
-		{"exact where floating point is not", 1.001, []retrypolicy.Attempt{unavailable, unavailable,
-			policytest.As(policytest.At(0), nil)}, 9.001},
+		{"full stays full", 0.5, []end{good}, 10},
+		{"never below 0", 0.5, slices.Repeat([]end{unavailable}, 11), 0},
+		{"and back", 0.5, append(slices.Repeat([]end{unavailable}, 11), good, good, good), 1.5},
+		{"never above the most", 1000, []end{unavailable, good, good}, 10},
+		{"a failure that no retry mends does not count", 0.5, []end{wrong}, 10},
+		{"unless it asks not to be tried again", 0.5, []end{told}, 9},
+		{"what the caller cancelled does not count", 0.5, []end{cancelled}, 10},
+		{"thousandths", 0.5466, []end{unavailable, unavailable, good}, 8.546},
+		{"exact where floating point is not", 1.001, []end{unavailable, unavailable, good}, 9.001},
 	} {
 		th := policytest.NewRetryThrottle(t, 10, c.ratio)
-		for _, a := range c.seen {
-			retrypolicy.Observe(th.Wrap(retrypolicy.Immediately{}), a)
+		for _, e := range c.seen {
+			policytest.Series(th.Wrap(retrypolicy.Immediately{})).Report(e.verdict, e.attempt)
 		}
 		if th.Tokens() != c.tokens {
 			t.Errorf("%s: %v tokens, want %v", c.name, th.Tokens(), c.tokens)

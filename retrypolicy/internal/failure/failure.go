@@ -30,9 +30,6 @@ func IsPermanent(err error) bool {
 	})
 }
 
-// ErrAbandoned is the outcome of an attempt that the caller abandoned without a cause.
-var ErrAbandoned = errors.New("abandoned")
-
 // Cancelled reports whether err is, or wraps, context.Canceled.
 func Cancelled(err error) bool { return wraps(err, context.Canceled) }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/transport"
@@ -98,16 +99,94 @@ func Draw(u float64) uint64 {
 // 32 or 64 bits.
 var Huge = []int{21, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 1 << 30, math.MaxInt32 - 1, math.MaxInt32}
 
+// Series begins a series of p.
+func Series(p retrypolicy.Policy) retrypolicy.Series {
+	return retrypolicy.Inner(p, retrypolicy.Start{})
+}
+
+// LetsIn begins a series of p, and reports whether its first attempt, or the retry a, may begin.
+func LetsIn(p retrypolicy.Policy, a retrypolicy.Attempt) (retrypolicy.Series, bool) {
+	s := Series(p)
+	d := s.Admit(a)
+	return s, d.Retry && d.Delay <= 0
+}
+
+// Crowd is many operations under one policy. Each first attempt, retry and decision is one of
+// another operation; outcomes are those of the attempts in flight, in order.
+type Crowd struct {
+	retrypolicy.Policy
+	inFlight [2][]retrypolicy.Series // first attempts, retries
+}
+
+// NewCrowd returns a crowd under p.
+func NewCrowd(p retrypolicy.Policy) *Crowd { return &Crowd{Policy: p} }
+
+// Begin begins a series of the policy.
+func (c *Crowd) Begin(s retrypolicy.Start) retrypolicy.Series {
+	return retrypolicy.BeginSeries(c.Policy, s)
+}
+
+// Decide asks about the failure of an operation, which makes the retry.
+func (c *Crowd) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return Series(c.Policy).Decide(a) }
+
+// Admit asks whether an attempt may begin.
+func (c *Crowd) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	s := Series(c.Policy)
+	d := s.Admit(a)
+	if d.Retry && d.Delay <= 0 {
+		of := c.of(a)
+		*of = append(*of, s)
+	} else {
+		s.End()
+	}
+	return d
+}
+
 // LetsIn reports whether an attempt may begin.
-func LetsIn(p retrypolicy.Policy, a retrypolicy.Attempt) bool {
-	d := retrypolicy.Admit(p, a)
+func (c *Crowd) LetsIn(a retrypolicy.Attempt) bool {
+	d := c.Admit(a)
 	return d.Retry && d.Delay <= 0
 }
 
-// Many returns a with the count n.
-func Many(a retrypolicy.Attempt, n int) retrypolicy.Attempt {
-	a.Count = n
-	return a
+func (c *Crowd) of(a retrypolicy.Attempt) *[]retrypolicy.Series {
+	if a.Retry > 0 {
+		return &c.inFlight[1]
+	}
+	return &c.inFlight[0]
+}
+
+// Observe ends an attempt with a.Err; nil is a success, and any other error may be repeated.
+func (c *Crowd) Observe(a retrypolicy.Attempt) {
+	if a.Err == nil {
+		c.report(classify.VerdictSucceed, a)
+		return
+	}
+	c.report(classify.VerdictAgain, a)
+}
+
+// Fail ends an attempt with a.Err, which is final.
+func (c *Crowd) Fail(a retrypolicy.Attempt) { c.report(classify.VerdictFail, a) }
+
+func (c *Crowd) report(v classify.Verdict, a retrypolicy.Attempt) {
+	of := c.of(a)
+	s := Series(c.Policy)
+	if len(*of) > 0 {
+		s, *of = (*of)[0], (*of)[1:]
+	}
+	s.Report(v, a)
+	if v != classify.VerdictAgain {
+		s.End()
+	}
+}
+
+// Report reports the end of an attempt with err to s: nil is a success, and any other error may be
+// repeated.
+func Report(s retrypolicy.Series, a retrypolicy.Attempt, err error) {
+	if err == nil {
+		s.Report(classify.VerdictSucceed, a)
+		return
+	}
+	s.Report(classify.VerdictAgain, As(a, err))
 }
 
 // Retried returns a as the n-th retry.
@@ -116,18 +195,17 @@ func Retried(a retrypolicy.Attempt, n int) retrypolicy.Attempt {
 	return a
 }
 
-// Sequence returns the decisions of p about the first count retries of a series, each with the
-// previous decision in Attempt.Last.
+// Sequence returns the decisions of p about the first count retries of a series.
 func Sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypolicy.Decision {
 	var all []retrypolicy.Decision
+	s := Series(p)
+	defer s.End()
 	for n := 1; n <= count; n++ {
-		a.Retry = n
-		d := p.Decide(a)
+		d := s.Decide(Retried(a, n))
 		all = append(all, d)
 		if !d.Retry {
 			break
 		}
-		a.Last = d
 	}
 	return all
 }

@@ -1,80 +1,107 @@
-// Package wrap has the common part of policies around other policies, outside package retrypolicy.
+// Package wrap has the common part of policies with a budget, outside package retrypolicy.
 package wrap
 
 import (
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/nesting"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Around is a policy around Policy that changes nothing: it forwards every call. Policies with
-// shared state embed it and define the methods in which they differ.
-type Around struct{ Policy retrypolicy.Policy }
-
-// Decide forwards to Policy.
-func (w Around) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return w.Policy.Decide(a) }
-
-// Admit forwards to Policy.
-func (w Around) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Admit(w.Policy, a)
+// Policy is a policy around another one that shares Budget, a pointer.
+type Policy[Budget any] struct {
+	Inner  retrypolicy.Policy
+	Budget *Budget
+	Names  *Names
+	// NewSeries returns a new series.
+	NewSeries func(*Budget) Series
 }
 
-// Observe forwards to Policy.
-func (w Around) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(w.Policy, a) }
+// Names are for errors.
+type Names struct{ Type, Constructor string }
 
-// Withdraw forwards to Policy.
-func (w Around) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(w.Policy, a) }
+// Series is a series of a Policy; it embeds a Base.
+type Series interface {
+	retrypolicy.Series
+	base() *Base
+}
 
-// Inside returns Policy.
-func (w Around) Inside() retrypolicy.Policy { return w.Policy }
+// Base is the common part of a series. Its methods forward to the inner policy, or its series.
+type Base struct {
+	policy retrypolicy.Policy // the series, if there is one
+	series retrypolicy.Series // nil: the policy has no memory
+	link   nesting.Link
+}
 
-// Charges reports false: the policy does not use Decision.Cost.
-func (Around) Charges() bool { return false }
+func (b *Base) base() *Base { return b }
 
-// Check validates a wrapper that the method Wrap of a type returned. made reports whether the
-// function constructor made the value.
-func (w Around) Check(made bool, typeName, constructor string) error {
-	if !made {
-		return failure.Invalid(typeName + " is nil; make one with " + constructor)
+// Decide asks the inner policy.
+func (b *Base) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return b.policy.Decide(a) }
+
+// Admit asks the inner policy.
+func (b *Base) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	if b.series == nil {
+		return retrypolicy.Decision{Retry: true}
 	}
-	if w.Policy == nil { // joins strings only here: Do validates its policy in each call
-		return Within("the policy given to "+typeName+".Wrap", nil)
+	return b.series.Admit(a)
+}
+
+// Report reports to the inner policy.
+func (b *Base) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	if b.series != nil {
+		b.series.Report(v, a)
 	}
-	return retrypolicy.Validate(w.Policy)
+}
+
+// End ends the inner policy's series.
+func (b *Base) End() {
+	if b.series != nil {
+		b.series.End()
+	}
+}
+
+// Decide is the inner policy, without the budget.
+func (p Policy[B]) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return p.Inner.Decide(a) }
+
+// Begin begins a series. A budget that is around the policy already acts there.
+func (p Policy[B]) Begin(start retrypolicy.Start) retrypolicy.Series {
+	if start.Outer.Contains(p.Budget) {
+		return retrypolicy.BeginSeries(p.Inner, start)
+	}
+	s := p.NewSeries(p.Budget)
+	b := s.base()
+	start.Outer = b.link.Add(p.Budget, start.Outer)
+	b.policy = p.Inner
+	if b.series = retrypolicy.BeginSeries(p.Inner, start); b.series != nil {
+		b.policy = b.series
+	}
+	return s
+}
+
+// Validate checks the inner policy, and that the constructor made the budget.
+func (p Policy[B]) Validate() error {
+	if p.Budget == nil {
+		return failure.Invalid(p.Names.Type + " is nil; make one with " + p.Names.Constructor)
+	}
+	if p.Inner == nil { // joins strings only here: Do validates its policy in each call
+		return failure.Invalid("the policy given to " + p.Names.Type + ".Wrap is nil; give a policy, NoRetry{} for none")
+	}
+	return retrypolicy.Validate(p.Inner)
 }
 
 // Begins reports whether d lets the attempt begin at once.
 func Begins(d retrypolicy.Decision) bool { return d.Retry && d.Delay <= 0 }
-
-// Admitted is the decision that lets an attempt begin.
-var Admitted = retrypolicy.Decision{Retry: true}
 
 // Stop returns a decision that stops, for reason.
 func Stop(reason retrypolicy.Reason) retrypolicy.Decision {
 	return retrypolicy.Decision{Reason: reason}
 }
 
-// Refuse withdraws the retry d that p wanted and returns refusal, which replaces it.
-func Refuse(p retrypolicy.Policy, a retrypolicy.Attempt, d, refusal retrypolicy.Decision) retrypolicy.Decision {
-	a.Last = d
-	retrypolicy.Withdraw(p, a)
-	return refusal
-}
-
-// Within validates the inner policy of a wrapper; field is the name of the wrapper's field.
-func Within(field string, p retrypolicy.Policy) error {
-	if p == nil {
-		return failure.Invalid(field + " is nil; give a policy, NoRetry{} for none")
-	}
-	return retrypolicy.Validate(p)
-}
-
-// Outcomes returns the number of outcomes that a represents.
-func Outcomes(a retrypolicy.Attempt) int64 { return int64(max(a.Count, 1)) }
-
-// SaysNothing reports whether the outcome a gives no information about the service:
+// SaysNothing reports whether the failure a, which is final or not, gives no information about the
+// service:
 //
-//   - The caller abandoned the attempt, or the client was closed.
+//   - The caller cancelled the attempt, or the client was closed.
 //   - The failure arose on this side: from the operation's own context, from Permanent, or from
 //     invalid input.
 //
@@ -82,15 +109,13 @@ func Outcomes(a retrypolicy.Attempt) int64 { return int64(max(a.Count, 1)) }
 //
 // A deadline that passed while the service was expected to answer is information too: it arrives as
 // a retryable failure.
-func SaysNothing(a retrypolicy.Attempt) bool {
+func SaysNothing(v classify.Verdict, a retrypolicy.Attempt) bool {
 	switch {
-	case a.Err == nil:
+	case v == classify.VerdictSucceed:
 		return false
-	case a.Kind == transport.Closed || a.Kind == transport.Cancelled ||
-		a.Err == failure.ErrAbandoned || //nolint:errorlint // never wrapped
-		failure.Cancelled(a.Err):
+	case a.Kind == transport.Closed || a.Kind == transport.Cancelled || failure.Cancelled(a.Err):
 		return true
-	case !a.Terminal:
+	case v == classify.VerdictAgain:
 		return false
 	case failure.EndedByContext(a.Err):
 		return true

@@ -10,15 +10,22 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// recorder records every call and returns fixed answers.
+// recorder is a policy with memory that records every call and returns fixed answers.
 type recorder struct {
-	decide, admit, observe []retrypolicy.Attempt
-	answer, entry          retrypolicy.Decision
+	decide, admit, report []retrypolicy.Attempt
+	verdicts              []classify.Verdict
+	key                   string
+	ends                  int
+	answer, entry         retrypolicy.Decision
+}
+
+func (r *recorder) Begin(start retrypolicy.Start) retrypolicy.Series {
+	r.key = start.Key
+	return r
 }
 
 func (r *recorder) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -29,7 +36,10 @@ func (r *recorder) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	r.admit = append(r.admit, a)
 	return r.entry
 }
-func (r *recorder) Observe(a retrypolicy.Attempt) { r.observe = append(r.observe, a) }
+func (r *recorder) Report(v classify.Verdict, a retrypolicy.Attempt) {
+	r.report, r.verdicts = append(r.report, a), append(r.verdicts, v)
+}
+func (r *recorder) End() { r.ends++ }
 
 func open() *recorder {
 	return &recorder{answer: retrypolicy.Decision{Retry: true, Delay: time.Second},
@@ -38,9 +48,8 @@ func open() *recorder {
 
 var worthAnother = classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}
 
-func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
+func TestOperationReportsEachStepToThePolicy(t *testing.T) {
 	r := open()
-	r.answer.Step, r.answer.Counts[0], r.answer.Cost = 7, 8, 9
 	s := retrypolicy.Begin(r, "key", policytest.Epoch)
 	lost := errors.New("lost")
 	if d, err := s.Admit(policytest.Sec(0), 1); err != nil || d != r.entry {
@@ -55,19 +64,18 @@ func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
 	want := retrypolicy.Attempt{
 		Retry: 0, Kind: transport.Throttled, Safe: classify.SafeYes,
 		After:   3 * time.Second,
-		Elapsed: time.Second, Now: policytest.Sec(1), Key: "key", Rand: 2, Err: lost,
+		Elapsed: time.Second, Now: policytest.Sec(1), Err: lost,
 	}
-	if r.observe[0] != want {
-		t.Errorf("Observe got %+v, want %+v", r.observe[0], want)
+	if r.report[0] != want || r.verdicts[0] != classify.VerdictAgain || r.key != "key" {
+		t.Errorf("Report got %v, %+v, want %+v", r.verdicts[0], r.report[0], want)
 	}
-	want.Retry = 1
+	want.Retry, want.Rand = 1, 2
 	if r.decide[0] != want {
 		t.Errorf("Decide got %+v, want %+v", r.decide[0], want)
 	}
 	if s.Retries() != 0 {
 		t.Errorf("%d retries before the first", s.Retries())
 	}
-	// The next call carries the previous decision.
 	r.entry.Delay = time.Minute
 	if d, err := s.Admit(policytest.Sec(2), 3); err != nil || d.Delay != time.Minute {
 		t.Fatal(d, err)
@@ -77,7 +85,7 @@ func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := r.admit[2]
-	if a.Retry != 1 || a.Last != r.answer || a.Kind != transport.Throttled || !errors.Is(a.Err, lost) ||
+	if a.Retry != 1 || a.Kind != transport.Throttled || !errors.Is(a.Err, lost) ||
 		a.Elapsed != 62*time.Second || len(r.admit) != 3 {
 		t.Errorf("Admit got %+v", a)
 	}
@@ -87,15 +95,15 @@ func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
 	if err := s.Success(policytest.Sec(63)); err != nil {
 		t.Fatal(err)
 	}
-	a = r.observe[1]
-	if a.Err != nil || a.Kind != transport.Unknown || a.Retry != 1 || a.Last != r.answer || a.Elapsed != 63*time.Second ||
-		len(r.decide) != 1 {
-		t.Errorf("Observe of the success got %+v", a)
+	a = r.report[1]
+	if r.verdicts[1] != classify.VerdictSucceed || a.Err != nil || a.Kind != transport.Unknown || a.Retry != 1 ||
+		a.Elapsed != 63*time.Second || len(r.decide) != 1 || r.ends != 1 {
+		t.Errorf("Report of the success got %+v", a)
 	}
 }
 
-// Observe sees a terminal failure, marked as such; Decide is not called.
-func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
+// Report gets a final failure, marked as such; Decide is not called.
+func TestOperationFailuresThatAreTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		info classify.Info
 		want retrypolicy.Reason
@@ -109,36 +117,35 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 		s := retrypolicy.Begin(r, "", policytest.Epoch)
 		_, _ = s.Admit(policytest.Epoch, 0)
 		d, err := s.Failure(policytest.Epoch, 0, c.info, transport.Network)
-		if err != nil || d.Retry || d.Reason != c.want || len(r.decide) != 0 || len(r.observe) != 1 {
+		if err != nil || d.Retry || d.Reason != c.want || len(r.decide) != 0 || len(r.report) != 1 {
 			t.Errorf("%+v: %v, %v, %d questions", c.info, d, err, len(r.decide))
 		}
-		if terminal := c.info.Verdict != classify.VerdictAgain; r.observe[0].Terminal != terminal {
-			t.Errorf("%+v: Terminal %v", c.info, r.observe[0].Terminal)
+		if final := c.info.Verdict != classify.VerdictAgain; (r.verdicts[0] == classify.VerdictFail) != final {
+			t.Errorf("%+v: reported as %v", c.info, r.verdicts[0])
 		}
 		wantResolved(t, &s)
 	}
 }
 
 // wantResolved expects every call to be refused.
-func wantResolved(t *testing.T, s *retrypolicy.Series) {
+func wantResolved(t *testing.T, s *retrypolicy.Operation) {
 	t.Helper()
 	_, admit := s.Admit(policytest.Epoch, 0)
 	_, failure := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network)
-	for i, err := range []error{admit, failure, s.Success(policytest.Epoch), s.Abandon(policytest.Epoch, nil)} {
-		if !errors.Is(err, transport.Invalid) || !policytest.Contains(err, "Series is over") {
-			t.Errorf("call %d of a series that is over: %v", i, err)
+	for i, err := range []error{admit, failure, s.Success(policytest.Epoch)} {
+		if !errors.Is(err, transport.Invalid) || !policytest.Contains(err, "Operation is over") {
+			t.Errorf("call %d of an operation that is over: %v", i, err)
 		}
 	}
 }
 
-func TestSeriesIsResolvedOnce(t *testing.T) {
-	for name, resolve := range map[string]func(*retrypolicy.Series) error{
-		"success": func(s *retrypolicy.Series) error { return s.Success(policytest.Epoch) },
-		"failure": func(s *retrypolicy.Series) error {
+func TestOperationIsResolvedOnce(t *testing.T) {
+	for name, resolve := range map[string]func(*retrypolicy.Operation) error{
+		"success": func(s *retrypolicy.Operation) error { return s.Success(policytest.Epoch) },
+		"failure": func(s *retrypolicy.Operation) error {
 			_, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictFail}, transport.Invalid)
 			return err
 		},
-		"abandon": func(s *retrypolicy.Series) error { return s.Abandon(policytest.Epoch, nil) },
 	} {
 		r := open()
 		s := retrypolicy.Begin(r, "", policytest.Epoch)
@@ -147,8 +154,9 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		wantResolved(t, &s)
-		if len(r.observe) != 1 {
-			t.Errorf("%s: %d outcomes reported for one try", name, len(r.observe))
+		s.End()
+		if len(r.report) != 1 || r.ends != 1 {
+			t.Errorf("%s: %d outcomes reported for one attempt, ended %d times", name, len(r.report), r.ends)
 		}
 	}
 	// The policy's stop and the gate's refusal end the series too.
@@ -167,12 +175,12 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 		t.Error(d, err)
 	}
 	wantResolved(t, &s)
-	if len(r.observe) != 0 {
+	if len(r.report) != 0 {
 		t.Error("a try that was refused was reported as ended")
 	}
 }
 
-func TestSeriesRefusesCallsOutOfOrder(t *testing.T) {
+func TestOperationRefusesCallsOutOfOrder(t *testing.T) {
 	r := open()
 	s := retrypolicy.Begin(r, "", policytest.Epoch)
 	for range 2 { // before the first attempt, and before the second
@@ -204,39 +212,31 @@ func TestSeriesRefusesCallsOutOfOrder(t *testing.T) {
 			t.Error(d, err)
 		}
 	}
-	if len(r.observe) != 2 || len(r.decide) != 2 {
-		t.Errorf("%d outcomes, %d questions", len(r.observe), len(r.decide))
+	if len(r.report) != 2 || len(r.decide) != 2 {
+		t.Errorf("%d outcomes, %d questions", len(r.report), len(r.decide))
 	}
 }
 
-func TestSeriesAbandon(t *testing.T) {
-	gone := errors.New("gone")
-	for _, c := range []struct {
-		trying bool
-		cause  error
-		want   int
-	}{{true, gone, 1}, {true, nil, 1}, {false, gone, 0}} {
+func TestOperationEndsUnfinished(t *testing.T) {
+	for _, inFlight := range []bool{true, false} {
 		r := open()
 		s := retrypolicy.Begin(r, "", policytest.Epoch)
-		if c.trying {
+		if inFlight {
 			_, _ = s.Admit(policytest.Epoch, 0)
 		}
-		if err := s.Abandon(policytest.Sec(2), c.cause); err != nil {
-			t.Error(err)
-		}
-		if len(r.observe) != c.want {
-			t.Fatalf("%+v: %d outcomes reported", c, len(r.observe))
-		}
-		if c.want == 1 && (r.observe[0].Err == nil || c.cause != nil && !errors.Is(r.observe[0].Err, c.cause) ||
-			r.observe[0].Now != policytest.Sec(2)) {
-			t.Errorf("%+v: %+v; a try that was given up is no success", c, r.observe[0])
+		s.End()
+		s.End()
+		if len(r.report) != 0 || r.ends != 1 {
+			t.Fatalf("%d outcomes reported, ended %d times", len(r.report), r.ends)
 		}
 		wantResolved(t, &s)
 	}
+	var none retrypolicy.Operation
+	none.End()
 }
 
-// A policy that is neither Gate nor Observer admits every attempt.
-func TestSeriesOfAPlainPolicy(t *testing.T) {
+// A policy without memory admits every attempt.
+func TestOperationOfAPlainPolicy(t *testing.T) {
 	s := retrypolicy.Begin(retrypolicy.Fixed{Delay: time.Second}, "", policytest.Epoch)
 	for i := range 100 {
 		if d, err := s.Admit(time.Time{}, 0); err != nil || d != (retrypolicy.Decision{Retry: true}) {
@@ -255,10 +255,11 @@ func TestSeriesOfAPlainPolicy(t *testing.T) {
 	}
 }
 
-func TestSeriesAllocatesNothing(t *testing.T) {
-	o := aws.Standard2026()
-	o.Attempts = math.MaxInt32
-	p := policytest.NewAWS(t, o)
+func TestAnOperationWithoutMemoryAllocatesNothing(t *testing.T) {
+	byKind := retrypolicy.ByKind{
+		Rules: []retrypolicy.Rule{{Kinds: 1, Policy: retrypolicy.NoRetry{}}}, Default: retrypolicy.Backoff{Base: 1}}
+	var p retrypolicy.Policy = retrypolicy.MaxAttempts{Total: math.MaxInt32,
+		Policy: retrypolicy.RetryAfter{Policy: byKind}}
 	var err error = transport.Throttled
 	if allocs := testing.AllocsPerRun(200, func() {
 		s := retrypolicy.Begin(p, "k", policytest.Epoch)

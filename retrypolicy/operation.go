@@ -1,0 +1,177 @@
+package retrypolicy
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Operation is one operation and its retries, for a caller with a loop of its own; Do is such a
+// loop. The order of calls is
+//
+//	for {
+//		Admit, until it returns Retry without Delay
+//		the operation itself
+//		Success, and the Operation is over
+//		or Failure: wait as it says and go on, or stop
+//	}
+//	End, in any case
+//
+// Success, and an Admit or Failure without Retry, end the Operation too. After the end every call
+// but End returns an error of Kind Invalid. An Operation is not safe for concurrent use; the policy
+// may be shared.
+type Operation struct {
+	policy Policy // the series, if there is one
+	series Series // nil: the policy has no memory
+	began  time.Time
+	retry  int // number of the running or latest attempt
+	next   int // number of the next attempt
+	info   classify.Info
+	err    error
+	state  operationState
+}
+
+type operationState uint8
+
+const (
+	operationIdle     operationState = iota // before an attempt, or between two
+	operationInFlight                       // an attempt has begun
+	operationOver
+)
+
+// Begin begins an operation under p at the time now. Begin does not check p: see Validate. key is
+// for budget.PerKey.
+func Begin(p Policy, key string, now time.Time) Operation {
+	o := Operation{policy: p, began: now}
+	if stateful, ok := p.(Stateful); ok {
+		if o.series = stateful.Begin(Start{Key: key}); o.series != nil {
+			o.policy = o.series
+		}
+	}
+	return o
+}
+
+var (
+	errOver       = failure.Invalid("Operation is over; begin a new one, an operation has one outcome")
+	errNoAttempt  = failure.Invalid("Operation has no attempt in flight; call Admit before the attempt")
+	errOneAttempt = failure.Invalid("Operation has an attempt in flight; report its end by Success or Failure first")
+)
+
+// attempt returns the Attempt with number retry.
+func (o *Operation) attempt(retry int, now time.Time, rand uint64) Attempt {
+	return Attempt{
+		Retry: retry, Err: o.err, Kind: o.info.Kind, Safe: o.info.Safe, After: o.info.After, Elapsed: now.Sub(o.began),
+		Now: now, Rand: rand,
+	}
+}
+
+// Admit asks whether the next attempt may begin. Retry without a Delay: the attempt has begun.
+// Retry with a Delay: wait that long and call Admit again. Retry false: the attempt is refused and
+// the Operation is over.
+func (o *Operation) Admit(now time.Time, rand uint64) (Decision, error) {
+	switch o.state {
+	case operationOver:
+		return Decision{}, errOver
+	case operationInFlight:
+		return Decision{}, errOneAttempt
+	case operationIdle:
+	}
+	d := Decision{Retry: true}
+	if o.series != nil {
+		d = o.series.Admit(o.attempt(o.next, now, rand))
+	}
+	switch {
+	case !d.Retry:
+		o.End()
+	case d.Delay <= 0:
+		o.state, o.retry = operationInFlight, o.next
+	}
+	return d, nil
+}
+
+// Failure reports that the attempt failed with err, which info describes, and returns the decision.
+// If info rules out a retry, the policy is not asked.
+func (o *Operation) Failure(now time.Time, rand uint64, info classify.Info, err error) (Decision, error) {
+	if e := o.ended(); e != nil {
+		return Decision{}, e
+	}
+	o.failed(now, info, err)
+	d := o.decide(now, rand)
+	if !d.Retry {
+		o.End()
+		return d, nil
+	}
+	o.state, o.next = operationIdle, min(o.retry, maxRetry)+1
+	return d, nil
+}
+
+// failed reports the failure of the running attempt to the series.
+func (o *Operation) failed(now time.Time, info classify.Info, err error) {
+	o.info, o.err = info, err
+	if info.Verdict != classify.VerdictAgain {
+		o.info.Verdict = classify.VerdictFail
+	}
+	o.state = operationIdle
+	if o.series != nil {
+		o.series.Report(o.info.Verdict, o.attempt(o.retry, now, 0))
+	}
+}
+
+// maxRetry keeps retry counts within 32 bits.
+const maxRetry = 1<<31 - 2
+
+func (o *Operation) decide(now time.Time, rand uint64) Decision {
+	switch {
+	case o.info.Verdict == classify.VerdictFail:
+		return stop(ReasonNotRetryable)
+	case o.info.Safe == classify.SafeNo:
+		return stop(ReasonUnsafe)
+	case o.info.After < 0:
+		return stop(ReasonPushback)
+	}
+	return Decide(o.policy, o.attempt(min(o.retry, maxRetry)+1, now, rand), leastDelay)
+}
+
+// leastDelay is the shortest delay of an Operation from its second retry on.
+const leastDelay = time.Millisecond
+
+// Success reports that the attempt succeeded.
+func (o *Operation) Success(now time.Time) error {
+	if e := o.ended(); e != nil {
+		return e
+	}
+	if o.series != nil {
+		o.err, o.info = nil, classify.Info{Verdict: classify.VerdictSucceed, Kind: transport.Unknown}
+		o.series.Report(classify.VerdictSucceed, o.attempt(o.retry, now, 0))
+	}
+	o.End()
+	return nil
+}
+
+// End ends an Operation that may be unfinished. A retry that has not begun costs nothing. End may
+// be called at any time and more than once.
+func (o *Operation) End() {
+	if o.state == operationOver {
+		return
+	}
+	o.state = operationOver
+	if o.series != nil {
+		o.series.End()
+	}
+}
+
+// Retries returns the number of retries made so far.
+func (o *Operation) Retries() int { return o.retry }
+
+func (o *Operation) ended() error {
+	switch o.state {
+	case operationOver:
+		return errOver
+	case operationIdle:
+		return errNoAttempt
+	case operationInFlight:
+	}
+	return nil
+}
