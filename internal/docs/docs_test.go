@@ -354,3 +354,23 @@ func TestTheRoomsExist(t *testing.T) {
 	}
 	require.Greater(t, found, 30)
 }
+
+// A row of the table of packages in ARCHITECTURE.md is about one package, and no package has two.
+func TestAPackageHasOneRow(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	require.NoError(t, err)
+	_, rows, found := strings.Cut(string(text), "| package | what is in it | begin reading at |\n|--|--|--|\n")
+	require.True(t, found)
+	rows, _, _ = strings.Cut(rows, "\n\n")
+	seen := map[string]bool{}
+	for row := range strings.Lines(rows) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		require.Regexp(t, "^`[a-z0-9/]+`$", name)
+		require.False(t, seen[name], "%s has two rows", name)
+		seen[name] = true
+		files, err := filepath.Glob(filepath.Join(root, strings.Trim(name, "`"), "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files, name)
+	}
+	require.Greater(t, len(seen), 40)
+}
