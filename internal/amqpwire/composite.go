@@ -11,10 +11,11 @@ type composite interface {
 
 // A fieldset transfers the fields of one composite from or to a list.
 type fieldset struct {
-	reading bool
-	list    List // the list to read, or the list written so far
-	index   int
-	err     *Error
+	reading  bool
+	tolerant bool // a string stands for a symbol, and the other way
+	list     List // the list to read, or the list written so far
+	index    int
+	err      *Error
 }
 
 // next returns the next field to read and advances.
@@ -41,7 +42,7 @@ func must[T any](f *fieldset, p *T) {
 		f.write(*p)
 		return
 	}
-	switch v := f.next().(type) {
+	switch v := asText[T](f, f.next()).(type) {
 	case T:
 		*p = v
 	case nil:
@@ -51,6 +52,25 @@ func must[T any](f *fieldset, p *T) {
 	default:
 		f.fail(v)
 	}
+}
+
+// asText converts a text to the other type of text if the field has that type and the peer's
+// mistake is tolerated.
+func asText[T any](f *fieldset, v any) any {
+	if !f.tolerant {
+		return v
+	}
+	switch text := v.(type) {
+	case string:
+		if _, ok := any(*new(T)).(Symbol); ok {
+			return Symbol(text)
+		}
+	case Symbol:
+		if _, ok := any(*new(T)).(string); ok {
+			return string(text)
+		}
+	}
+	return v
 }
 
 // or transfers a field with a default.
@@ -65,7 +85,7 @@ func or[T interface {
 		}
 		return
 	}
-	switch v := f.next().(type) {
+	switch v := asText[T](f, f.next()).(type) {
 	case T:
 		*p = v
 	case nil:
@@ -94,7 +114,7 @@ func may[T any](f *fieldset, p *Opt[T]) {
 		}
 		return
 	}
-	switch v := f.next().(type) {
+	switch v := asText[T](f, f.next()).(type) {
 	case T:
 		*p = Some(v)
 	case nil:
@@ -164,13 +184,13 @@ func symbols(f *fieldset, p *[]Symbol) {
 		return
 	}
 	*p = nil
-	switch v := f.next().(type) {
+	switch v := asText[Symbol](f, f.next()).(type) {
 	case nil:
 	case Symbol:
 		*p = []Symbol{v}
 	case Array:
 		for _, item := range v {
-			s, ok := item.(Symbol)
+			s, ok := asText[Symbol](f, item).(Symbol)
 			if !ok {
 				f.fail(v)
 				return
@@ -192,6 +212,11 @@ func messageID(f *fieldset, p *any) {
 	switch v.(type) {
 	case nil, uint64, UUID, []byte, string:
 		*p = v
+	case Symbol:
+		if !f.tolerant {
+			f.fail(v)
+		}
+		*p = Text(v)
 	default:
 		f.fail(v)
 	}
@@ -216,7 +241,7 @@ func inner[T any](f *fieldset, p *T, kinds map[uint64]func() composite) {
 		f.fail(v)
 		return
 	}
-	c, err := undescribe(d, kinds)
+	c, err := undescribe(d, kinds, f.tolerant)
 	if err == nil {
 		if t, ok := c.(T); ok {
 			*p = t
@@ -261,7 +286,7 @@ func listOf(c composite) List {
 }
 
 // undescribe converts a value to a composite of one of the kinds.
-func undescribe(d *Described, kinds map[uint64]func() composite) (composite, *Error) {
+func undescribe(d *Described, kinds map[uint64]func() composite, tolerant bool) (composite, *Error) {
 	code, ok := descriptorCode(d.Descriptor)
 	if !ok {
 		return nil, malformed("descriptor %v", d.Descriptor)
@@ -275,7 +300,7 @@ func undescribe(d *Described, kinds map[uint64]func() composite) (composite, *Er
 		return nil, malformed("composite 0x%02x is a %T", code, d.Value)
 	}
 	c := made()
-	f := fieldset{reading: true, list: list}
+	f := fieldset{reading: true, tolerant: tolerant, list: list}
 	c.fields(&f)
 	switch {
 	case f.err != nil:

@@ -18,8 +18,9 @@ func Decode(b []byte) (v any, rest []byte, err error) {
 
 // A decoder reads values from the front of a slice.
 type decoder struct {
-	b     []byte
-	items int // how many values may still be decoded
+	b        []byte
+	items    int  // how many values may still be decoded
+	tolerant bool // see DecodeTolerant
 }
 
 func newDecoder(b []byte) decoder { return decoder{b: b, items: len(b) + spareItems} }
@@ -184,7 +185,7 @@ func (d *decoder) compound(code byte, depth int) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := decoder{p, d.items}
+	in := decoder{p, d.items, d.tolerant}
 	count, err := in.length(code)
 	if err != nil {
 		return nil, err

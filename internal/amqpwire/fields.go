@@ -19,6 +19,9 @@ type Fields struct {
 // BeginMessageAnnotations begins the annotations of a message: a map, whose keys are symbols.
 func BeginMessageAnnotations(dst []byte) Fields { return begin(dst, codeMessageAnnotations, false) }
 
+// BeginHeader begins the header of a message: a list in the order of [Header].
+func BeginHeader(dst []byte) Fields { return begin(dst, codeHeader, true) }
+
 // BeginProperties begins the properties of a message: a list in the order of [Properties].
 func BeginProperties(dst []byte) Fields { return begin(dst, codeProperties, true) }
 
@@ -29,10 +32,11 @@ func BeginApplicationProperties(dst []byte) Fields {
 }
 
 // AppendData appends a data section.
-func AppendData(dst, data []byte) []byte {
-	f := Fields{b: append(dst, codeDescribed, codeSmallUlong, codeData)}
-	f.Binary(data)
-	return f.b
+func AppendData(dst, data []byte) []byte { return append(AppendDataHead(dst, len(data)), data...) }
+
+// AppendDataHead appends what comes before the n bytes of a data section.
+func AppendDataHead(dst []byte, n int) []byte {
+	return appendSize(append(dst, codeDescribed, codeSmallUlong, codeData), n, codeBinary8, codeBinary32)
 }
 
 func begin(dst []byte, code byte, list bool) Fields {
@@ -141,13 +145,45 @@ func (f *Fields) Bool(v bool) {
 // more fields.
 func AppendDelivery(dst []byte, channel uint16, handle, id uint32, tag []byte, settled bool, payload []byte) []byte {
 	start := len(dst)
-	f := begin(append(dst, 0, 0, 0, 0, 2, FrameAMQP, byte(channel>>8), byte(channel)), codeTransfer, true)
-	f.Uint(handle)
-	f.Uint(id)
-	f.Binary(tag)
-	f.Uint(0)
-	f.Bool(settled)
-	dst = append(f.End(), payload...)
-	binary.BigEndian.PutUint32(dst[start:], uint32(len(dst)-start))
+	head := TransferHead{Channel: channel, Handle: handle, ID: id, Tag: tag, Settled: settled}
+	dst = append(head.Append(dst), payload...)
+	EndFrame(dst[start:])
 	return dst
 }
+
+// TransferHead is what the frame of a transfer says before its payload.
+type TransferHead struct {
+	Channel    uint16
+	Handle, ID uint32
+	Tag        []byte // at most 32 bytes
+	Format     uint32
+	Settled    bool
+	More       bool // transfers of the delivery follow
+	Continues  bool // it is not the first transfer of the delivery; it has a handle and More only
+}
+
+// MaxTransferHead is the most bytes that TransferHead.Append appends.
+const MaxTransferHead = 80
+
+// Append appends the frame without its payload, behind which the caller calls [EndFrame].
+func (t *TransferHead) Append(dst []byte) []byte {
+	f := begin(append(dst, 0, 0, 0, 0, 2, FrameAMQP, byte(t.Channel>>8), byte(t.Channel)), codeTransfer, true)
+	f.Uint(t.Handle)
+	if t.Continues {
+		for range 4 {
+			f.Absent()
+		}
+	} else {
+		f.Uint(t.ID)
+		f.Binary(t.Tag)
+		f.Uint(t.Format)
+		f.Bool(t.Settled)
+	}
+	if t.More {
+		f.Bool(true)
+	}
+	return f.End()
+}
+
+// EndFrame sets the size of a frame, which is all of b.
+func EndFrame(b []byte) { binary.BigEndian.PutUint32(b, uint32(len(b))) }

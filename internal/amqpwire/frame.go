@@ -34,6 +34,9 @@ type Frame struct {
 	Type    byte
 	Channel uint16
 	Body    []byte // shares memory with the input; empty in a keep-alive frame
+
+	// Tolerant makes Performative take a string for a symbol and the other way, as some brokers send.
+	Tolerant bool
 }
 
 // Split reads a frame from the front of b. n is its size, zero while b does not hold all of it. A
@@ -57,7 +60,7 @@ func Split(b []byte, limit uint32) (f Frame, n int, err error) {
 			return Frame{}, 0, Errorf(FramingError, "frame of type %d", b[5])
 		}
 		if uint32(len(b)) >= size {
-			return Frame{b[5], binary.BigEndian.Uint16(b[6:]), b[begin:size:size]}, int(size), nil
+			return Frame{Type: b[5], Channel: binary.BigEndian.Uint16(b[6:]), Body: b[begin:size:size]}, int(size), nil
 		}
 	}
 	return Frame{}, 0, nil
@@ -79,7 +82,7 @@ func (f Frame) Performative() (p Performative, payload []byte, err error) {
 	if !ok {
 		return nil, nil, malformed("body of a frame is a %T", v)
 	}
-	c, bad := undescribe(described, kinds)
+	c, bad := undescribe(described, kinds, f.Tolerant)
 	if bad != nil {
 		return nil, nil, bad
 	}

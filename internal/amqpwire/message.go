@@ -87,40 +87,58 @@ func (m *Message) Body() []byte {
 // DecodeMessage reads a message. Sections must be in order, and each but those of the body at most
 // once. The message shares no memory with b.
 func DecodeMessage(b []byte) (*Message, error) {
-	m := &Message{}
+	m := new(Message)
+	return m, m.decode(newDecoder(b))
+}
+
+// DecodeTolerant is DecodeMessage for what brokers send that do not keep to the standard in all: a
+// string for a symbol and the other way, keys of other types in annotations, and values of any type
+// in application properties.
+func DecodeTolerant(b []byte) (*Message, error) {
+	d := newDecoder(b)
+	d.items, d.tolerant = min(d.items, tolerantItems), true
+	m := new(Message)
+	return m, m.decode(d)
+}
+
+// tolerantItems is how many values a message of a broker may have, at all depths: a value of one
+// byte takes 16 bytes or more in memory.
+const tolerantItems = 1 << 16
+
+func (m *Message) decode(d decoder) error {
 	last := uint64(0)
-	for d := newDecoder(b); len(d.b) > 0; {
+	for len(d.b) > 0 {
 		v, err := d.value(0)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		section, ok := v.(*Described)
 		if !ok {
-			return nil, malformed("section of a message is a %T", v)
+			return malformed("section of a message is a %T", v)
 		}
 		code, ok := descriptorCode(section.Descriptor)
 		if !ok || code < codeHeader || code > codeFooter {
-			return nil, malformed("section %v of a message", section.Descriptor)
+			return malformed("section %v of a message", section.Descriptor)
 		}
 		repeats := code == last && (code == codeData || code == codeSequence)
 		second := isBody(code) && isBody(last) && !repeats
 		if code <= last && !repeats || second {
-			return nil, malformed("section %s behind %s", names[code], names[last])
+			return malformed("section %s behind %s", names[code], names[last])
 		}
 		last = code
-		if err := m.section(code, section); err != nil {
-			return nil, err
+		if err := m.section(code, section, d.tolerant); err != nil {
+			return err
 		}
 	}
-	return m, nil
+	return nil
 }
 
 func isBody(code uint64) bool { return code >= codeData && code <= codeValue }
 
-func (m *Message) section(code uint64, d *Described) error {
+func (m *Message) section(code uint64, d *Described, tolerant bool) error {
 	switch code {
 	case codeHeader, codeProperties:
-		c, err := undescribe(d, sections)
+		c, err := undescribe(d, sections, tolerant)
 		if err != nil {
 			return err
 		}
@@ -157,11 +175,11 @@ func (m *Message) section(code uint64, d *Described) error {
 			m.MessageAnnotations = v
 		case codeApplicationProperties:
 			m.ApplicationProperties = v
-			return checkProperties(v)
+			return checkProperties(v, tolerant)
 		case codeFooter:
 			m.Footer = v
 		}
-		if ok {
+		if ok && !tolerant {
 			return checkAnnotations(code, v)
 		}
 	}
@@ -171,11 +189,16 @@ func (m *Message) section(code uint64, d *Described) error {
 	return nil
 }
 
-// checkProperties checks that keys are strings and values are simple.
-func checkProperties(m Map) error {
-	for _, p := range m {
-		if _, ok := p.Key.(string); !ok {
+// checkProperties checks that keys are strings and, unless tolerant, values simple.
+func checkProperties(m Map, tolerant bool) error {
+	for i, p := range m {
+		if key, ok := p.Key.(Symbol); ok && tolerant {
+			m[i].Key = string(key)
+		} else if _, ok := p.Key.(string); !ok {
 			return malformed("application property with a key that is a %T", p.Key)
+		}
+		if tolerant {
+			continue
 		}
 		switch p.Value.(type) {
 		case List, Map, Array, *Described:

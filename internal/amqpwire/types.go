@@ -5,11 +5,9 @@
 // decoded value shares no memory with the input unless its comment says so. Decoding errors are
 // *[Error] with the condition of the standard.
 //
-// The hub emulator encodes and decodes with this package. The client encodes and decodes with
-// another library, go-amqp; its screen uses this package only to walk and check the input before
-// go-amqp gets it. So a bug in this codec shows as a disagreement with go-amqp, and does not cancel
-// out. The golden tests here, and the interoperability tests of the hub with go-amqp and rhea and
-// of the client with RabbitMQ, check the codec against the standard.
+// The hub emulator and the client both use it, each with its own sessions and links. The golden
+// tests here, the tests that let go-amqp decode the client's messages, and the runs of the hub with
+// go-amqp and rhea and of the client with RabbitMQ check the codec against the standard.
 //
 // Source: OASIS AMQP 1.0, parts 1 (types), 2 (transport), 3 (messaging) and 5 (security).
 package amqpwire

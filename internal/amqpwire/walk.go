@@ -78,12 +78,6 @@ type Value struct {
 type Walker struct {
 	b     []byte
 	items int // how many values may still follow
-	// Seen are the types of all values so far, at all depths. Arrays are the types of array items,
-	// with IsNull for items without bytes.
-	Seen, Arrays Types
-	// Composites is set when one of the values, at any depth, is described by a number of the
-	// standard.
-	Composites bool
 }
 
 // NewWalker returns a walker over b that takes at most the given number of values, at all depths
@@ -173,14 +167,10 @@ func (w *Walker) described(v *Value, depth int) error {
 	if err := w.value(&part, depth+1); err != nil {
 		return err
 	}
-	if part.Type == IsUlong && part.Number <= math.MaxUint8 {
-		w.Composites = true
-	}
 	if err := w.value(&part, depth+1); err != nil {
 		return err
 	}
 	v.Type = IsDescribed
-	w.Seen |= IsDescribed
 	return nil
 }
 
@@ -190,7 +180,6 @@ func (w *Walker) body(v *Value, code byte, depth int) error {
 		return malformed("too many items")
 	}
 	v.Type = typeOf[code]
-	w.Seen |= v.Type
 	switch v.Type {
 	case 0, IsDescribed:
 		return malformed("constructor 0x%02x", code)
@@ -271,8 +260,6 @@ func (w *Walker) compound(v *Value, code byte, depth int) error {
 		v.Items, err = inner.array(count, depth+1)
 	}
 	w.items = inner.items
-	w.Seen, w.Arrays = w.Seen|inner.Seen, w.Arrays|inner.Arrays
-	w.Composites = w.Composites || inner.Composites
 	if err == nil && len(inner.b) > 0 {
 		err = malformed("%d bytes behind the last item", len(inner.b))
 	}
@@ -348,10 +335,6 @@ func (w *Walker) array(count, depth int) (Types, error) {
 	items := typeOf[code]
 	if described {
 		items = IsDescribed
-	}
-	w.Arrays |= items
-	if code>>4 == codeNull>>4 {
-		w.Arrays |= IsNull
 	}
 	return items, nil
 }

@@ -1,5 +1,5 @@
-// Package dpsamqp carries registrations with the provisioning service over AMQP 1.0 with TLS, on
-// the library Azure/go-amqp, and over WebSocket:
+// Package dpsamqp carries registrations with the provisioning service over AMQP 1.0 with TLS, and
+// over WebSocket:
 //
 //	client, err := provisioning.New(id, dpsamqp.New(nil), nil)
 //	client, err := provisioning.New(id, dpsamqp.New(&netopt.Options{Tunnel: websocket.AMQP(nil)}), nil)
@@ -11,8 +11,8 @@
 // delay in retry-after may stand in the properties of the answer or in the info of the error, in
 // any letter case, as a number of seconds or a date.
 //
-// Each frame of the service is checked before the library gets it, as package transport/amqp
-// describes. Errors have the types of that package.
+// Each frame of the service is checked, as package transport/amqp describes. Errors have the
+// types of that package.
 //
 // # Authentication
 //
@@ -28,12 +28,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/hubline-iot/hubline/internal/amqpconn"
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
@@ -41,7 +38,7 @@ import (
 )
 
 // protocol parameterizes the dialer and its errors.
-var protocol = dialer.Protocol{Name: "amqp", Secure: "5671", Plain: "5672", Kind: amqpconn.Kind}
+var protocol = dialer.Protocol{Name: "amqp", Secure: "5671", Plain: "5672", Kind: amqpclient.Kind}
 
 // Carrier is a provisioning.Carrier over AMQP. Several clients may share it.
 type Carrier struct {
@@ -61,7 +58,7 @@ func New(o *netopt.Options) *Carrier {
 	}
 	info := c.dialer.Network.ProductInfo
 	c.agent = dialer.Agent(info)
-	if problem := amqpconn.TextProblem("ProductInfo", info); problem != "" {
+	if problem := amqpclient.TextProblem("ProductInfo", info); problem != "" {
 		c.err = protocol.Invalid("options: " + problem)
 		return c
 	}
@@ -91,14 +88,18 @@ func (c *Carrier) open(ctx context.Context, l *provisioning.Login) (*session, er
 	if err != nil {
 		return nil, err
 	}
+	o := amqpclient.Options{Host: l.Endpoint}
 	if token := l.Token.Text.Reveal(); token != "" {
-		return c.connect(ctx, l, cert, amqp.SASLTypePlain(l.Resource(), token))
+		o.SASL = []wire.Init{{Mechanism: "PLAIN", InitialResponse: []byte("\x00" + l.Resource() + "\x00" + token)}}
+		return c.connect(ctx, l, l.Credentials(), cert, o)
 	}
-	s, err := c.connect(ctx, l, cert, amqp.SASLTypeExternal(""))
-	if errors.Is(err, amqpconn.ErrNoMechanism) || errors.Is(err, amqpscreen.ErrNotAMQP) {
-		s, err = c.connect(ctx, l, cert, nil) // the official C# client sends no SASL
+	o.SASL = []wire.Init{{Mechanism: "EXTERNAL", InitialResponse: []byte{}}}
+	s, err := c.connect(ctx, l, l.Credentials(), cert, o)
+	if errors.Is(err, amqpclient.ErrNoMechanism) || errors.Is(err, amqpclient.ErrNotAMQP) {
+		o.SASL = nil
+		s, err = c.connect(ctx, l, l.Credentials(), cert, o) // the official C# client sends no SASL
 	}
-	if errors.Is(err, amqpconn.ErrWantsSASL) {
+	if errors.Is(err, amqpclient.ErrWantsSASL) {
 		return nil, &transport.Error{Kind: transport.Unsupported, Err: errNoExternal}
 	}
 	return s, err
@@ -107,24 +108,18 @@ func (c *Carrier) open(ctx context.Context, l *provisioning.Login) (*session, er
 var errNoExternal = errors.New("the service insists on SASL, and offers no EXTERNAL for a certificate")
 
 // connect connects and attaches the links. The error is a cause for dialer.Protocol.
-func (c *Carrier) connect(ctx context.Context, l *provisioning.Login, cert *tls.Certificate,
-	sasl amqp.SASLType) (*session, error) {
-	outer, socket, err := c.dialer.Dial(ctx, l.Credentials(), cert)
+func (c *Carrier) connect(ctx context.Context, l *provisioning.Login, creds *transport.Credentials,
+	cert *tls.Certificate, o amqpclient.Options) (*session, error) {
+	outer, socket, err := c.dialer.Dial(ctx, creds, cert)
 	if err != nil {
 		return nil, err
 	}
-	return c.attach(ctx, l, outer, socket, sasl)
-}
-
-// attach opens AMQP on a connection, and attaches the links.
-func (c *Carrier) attach(ctx context.Context, l *provisioning.Login, outer, socket net.Conn,
-	sasl amqp.SASLType) (*session, error) {
-	conn, err := amqpconn.Connect(ctx, outer, socket, &amqp.ConnOptions{HostName: l.Endpoint, SASLType: sasl})
+	conn, err := amqpclient.Connect(ctx, outer, socket, &o)
 	if err != nil {
 		return nil, err
 	}
 	s := newSession(conn, l)
-	if err := s.guarded(ctx, func() error { return s.attach(ctx, l, c.agent) }); err != nil {
+	if err := s.attach(ctx, l, c.agent); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -5,8 +5,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/Azure/go-amqp"
-
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -22,13 +21,14 @@ func FuzzRejection(f *testing.F) {
 	}
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, condition, text, hint string, n int64) {
-		all := map[string]any{"retry-after": hint, "Retry-After": n, "RETRY-AFTER": uint64(n), "x": nil}
+		all := wire.Map{{Key: "retry-after", Value: hint}, {Key: "Retry-After", Value: n},
+			{Key: wire.Symbol("RETRY-AFTER"), Value: uint64(n)}, {Key: "x", Value: nil}}
 		check := func(after time.Duration) {
 			if after < 0 || after > maxSeconds*time.Second {
 				t.Fatalf("%q, %d: %s", hint, n, after)
 			}
 		}
-		answer, err := rejection(&amqp.Error{Condition: amqp.ErrCond(condition), Description: text, Info: all}, now)
+		answer, err := rejection(&wire.Error{Condition: wire.Symbol(condition), Description: text, Info: all}, now)
 		switch e := transport.Find(err); {
 		case (err == nil) == (answer == nil):
 			t.Fatalf("%v, %v", answer, err)
@@ -39,7 +39,7 @@ func FuzzRejection(f *testing.F) {
 		default:
 			check(e.RetryAfter)
 		}
-		answer = answerOf(&amqp.Message{ApplicationProperties: all, Data: [][]byte{[]byte(text)}}, now)
+		answer = answerOf(&wire.Message{ApplicationProperties: all, Data: [][]byte{[]byte(text)}}, now)
 		check(answer.RetryAfter)
 		if string(answer.Body) != text || (answer.Status == 200) == hasCode([]byte(text)) {
 			t.Fatalf("%+v", answer)
@@ -47,7 +47,7 @@ func FuzzRejection(f *testing.F) {
 		if !utf8.ValidString(text) {
 			return // no id of an operation
 		}
-		if _, err := request(&provisioning.Request{Operation: text}, "1").MarshalBinary(); err != nil {
+		if _, err := wire.AppendMessage(nil, request(&provisioning.Request{Operation: text}, "1")); err != nil {
 			t.Fatal(err)
 		}
 	})

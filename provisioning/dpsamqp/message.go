@@ -4,9 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
@@ -24,35 +23,32 @@ const (
 )
 
 // request returns the message of a request.
-func request(r *provisioning.Request, id string) *amqp.Message {
-	m := &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: id}}
+func request(r *provisioning.Request, id string) *wire.Message {
+	m := &wire.Message{Properties: &wire.Properties{CorrelationID: id}}
 	if r.Operation != "" {
-		m.ApplicationProperties = map[string]any{operationType: poll, operationID: r.Operation}
-		m.Value = poll // a message has a body; the official C# client sends this one
+		m.ApplicationProperties = wire.Map{{Key: operationType, Value: poll}, {Key: operationID, Value: r.Operation}}
+		m.Value, m.HasValue = poll, true // a message has a body; the official C# client sends this one
 		return m
 	}
-	m.ApplicationProperties = map[string]any{operationType: register, force: false}
+	m.ApplicationProperties = wire.Map{{Key: operationType, Value: register}, {Key: force, Value: false}}
 	m.Data = [][]byte{r.Body}
 	return m
 }
 
 // body returns the body of an answer: its data sections, or its value if that is a text.
-func body(m *amqp.Message) []byte {
-	var all []byte
-	for _, part := range m.Data {
-		all = append(all, part...)
-	}
+func body(m *wire.Message) []byte {
+	all := m.Body()
 	switch value := m.Value.(type) {
 	case string:
-		return append(all, value...)
+		return []byte(value)
 	case []byte:
-		return append(all, value...)
+		return value
 	}
 	return all
 }
 
 // answerOf returns the answer that a message is. One without an error has the status 200.
-func answerOf(m *amqp.Message, now time.Time) *provisioning.Answer {
+func answerOf(m *wire.Message, now time.Time) *provisioning.Answer {
 	a := &provisioning.Answer{RetryAfter: retryAfter(m.ApplicationProperties, now), Body: body(m)}
 	if !hasCode(a.Body) {
 		a.Status = 200
@@ -68,7 +64,7 @@ func hasCode(text []byte) bool {
 
 // rejection returns the answer that the error of a rejected request contains. Without one, the
 // condition is the error.
-func rejection(e *amqp.Error, now time.Time) (*provisioning.Answer, error) {
+func rejection(e *wire.Error, now time.Time) (*provisioning.Answer, error) {
 	var after time.Duration
 	var text []byte
 	if e != nil {
@@ -77,16 +73,16 @@ func rejection(e *amqp.Error, now time.Time) (*provisioning.Answer, error) {
 	if hasCode(text) {
 		return &provisioning.Answer{RetryAfter: after, Body: text}, nil
 	}
-	cause := amqpconn.ConditionOf("message", e)
-	return nil, &transport.Error{Kind: amqpconn.Conditions[cause.Condition], RetryAfter: after, Err: cause}
+	cause := amqpclient.ConditionOf("message", e)
+	return nil, &transport.Error{Kind: amqpclient.Conditions[cause.Condition], RetryAfter: after, Err: cause}
 }
 
 // retryAfter returns the longest delay in the members named retry-after, in any letter case; 0 if
 // there is none.
-func retryAfter(all map[string]any, now time.Time) (after time.Duration) {
-	for name, value := range all {
-		if strings.EqualFold(name, "retry-after") {
-			after = max(after, delay(value, now))
+func retryAfter(all wire.Map, now time.Time) (after time.Duration) {
+	for _, p := range all {
+		if strings.EqualFold(wire.Text(p.Key), "retry-after") {
+			after = max(after, delay(p.Value, now))
 		}
 	}
 	return after

@@ -7,28 +7,32 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/hubline-iot/hubline/internal/amqpconn"
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// session is one connection. One goroutine uses it.
+// session is one connection. One goroutine uses it, and the reading one of the connection reports
+// to it through channels.
 type session struct {
-	conn    *amqpconn.Conn
-	in      *amqp.Receiver
-	out     *amqp.Sender
+	conn    *amqpclient.Conn
+	out     *amqpclient.Sender
 	timeout time.Duration
 	now     func() time.Time
 
 	name string // begins correlation ids; a late answer to another session has another one
 	last int    // number of the latest request
+
+	credited chan struct{}      // capacity 1: there is credit
+	messages chan *wire.Message // capacity credit: answers
+	outcomes chan settled       // capacity credit
+	lost     chan error         // capacity 1: why a link or the session was lost
 }
 
-func newSession(conn *amqpconn.Conn, l *provisioning.Login) *session {
-	return &session{conn: conn, timeout: l.Timeout, now: l.Now, name: rand.Text() + "-"}
+func newSession(conn *amqpclient.Conn, l *provisioning.Login) *session {
+	return &session{conn: conn, timeout: l.Timeout, now: l.Now, name: rand.Text() + "-", credited: make(chan struct{}, 1),
+		messages: make(chan *wire.Message, credit), outcomes: make(chan settled, credit), lost: make(chan error, 1)}
 }
 
 const (
@@ -40,29 +44,65 @@ const (
 
 // attach begins an AMQP session and attaches the links.
 func (s *session) attach(ctx context.Context, l *provisioning.Login, agent string) error {
-	properties := map[string]any{"com.microsoft:api-version": l.APIVersion, "com.microsoft:client-version": agent}
-	on, err := s.conn.NewSession(ctx, nil)
+	link := amqpclient.LinkOptions{Address: l.Resource(), Detached: s.lose, Properties: wire.Map{
+		{Key: wire.Symbol("com.microsoft:api-version"), Value: l.APIVersion},
+		{Key: wire.Symbol("com.microsoft:client-version"), Value: agent}}}
+	on, err := s.conn.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	s.in, err = on.NewReceiver(ctx, l.Resource(),
-		&amqp.ReceiverOptions{Credit: credit, MaxMessageSize: maxMessage, Properties: properties})
+	_, err = on.NewReceiver(ctx, &amqpclient.ReceiverOptions{LinkOptions: link, Credit: credit, MaxMessageSize: maxMessage,
+		Message: s.received})
 	if err != nil {
 		return err
 	}
-	s.out, err = on.NewSender(ctx, l.Resource(), &amqp.SenderOptions{Properties: properties})
+	s.out, err = on.NewSender(ctx, &amqpclient.SenderOptions{LinkOptions: link, Credited: func() {
+		select {
+		case s.credited <- struct{}{}:
+		default:
+		}
+	}})
 	return err
 }
 
-// guarded runs f, and cuts the connection when ctx ends first: the library ignores some contexts.
-// It returns the underlying cause of an error of f.
-func (s *session) guarded(ctx context.Context, f func() error) error {
-	stop := context.AfterFunc(ctx, func() { s.conn.Stream.Fail(amqpscreen.ErrClosed) })
-	defer stop()
-	if err := f(); err != nil {
-		return s.conn.Explain(err)
+func (s *session) lose(why error) {
+	select {
+	case s.lost <- why:
+	default:
 	}
-	return nil
+}
+
+// received takes an answer. The reading goroutine calls it.
+func (s *session) received(l *amqpclient.Receiver, m amqpclient.Incoming) {
+	if m.Bad != nil {
+		s.lose(m.Bad)
+		return
+	}
+	select {
+	case s.messages <- m.Message:
+		l.Settle(&m, &wire.Accepted{})
+	default: // it stays unsettled: more than were asked for
+	}
+}
+
+// requested is a request that was sent.
+type requested struct {
+	*session
+	number int
+}
+
+// settled is the outcome of a request.
+type settled struct {
+	number int
+	state  wire.DeliveryState
+}
+
+// Settled takes the outcome of the request. The reading goroutine calls it.
+func (r requested) Settled(state wire.DeliveryState) {
+	select {
+	case r.outcomes <- settled{r.number, state}:
+	default:
+	}
 }
 
 // Close closes the connection.
@@ -72,11 +112,7 @@ func (s *session) Close() { s.conn.Close() }
 func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, s.timeout, errSlow)
 	defer cancel()
-	var answer *provisioning.Answer
-	err := s.guarded(limited, func() (err error) {
-		answer, err = s.exchange(limited, r)
-		return err
-	})
+	answer, err := s.exchange(limited, r)
 	if err != nil {
 		return nil, failure(ctx, limited, err)
 	}
@@ -86,64 +122,45 @@ func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provi
 func (s *session) exchange(ctx context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
 	s.last++
 	id := s.name + strconv.Itoa(s.last)
-	receipt, err := s.out.SendWithReceipt(ctx, request(r, id), nil)
+	b, err := wire.AppendMessage(nil, request(r, id))
 	if err != nil {
-		return nil, err
+		return nil, protocol.Invalid("request: " + err.Error())
 	}
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var refusal *provisioning.Answer
-	var refused error
-	settled := make(chan struct{})
-	go func() { // ends with the outcome, or with waiting
-		defer close(settled)
-		state, err := receipt.Wait(waiting)
-		if waiting.Err() != nil {
-			return // the answer arrived first
+	for sent := false; ; {
+		if !sent && s.out.Send(0, requested{s, s.last}, b) == amqpclient.NotBlocked {
+			sent = true
+			s.conn.Flush()
 		}
-		if refused = err; err == nil {
-			refusal, refused = s.outcome(state)
-		}
-		if refusal != nil || refused != nil {
-			cancel()
-		}
-	}()
-	answer, err := s.receive(waiting, id)
-	cancel()
-	<-settled
-	switch {
-	case err == nil:
-		return answer, nil
-	case refusal != nil || refused != nil:
-		return refusal, refused
-	}
-	return nil, err
-}
-
-// receive waits for the answer to a request.
-func (s *session) receive(ctx context.Context, id string) (*provisioning.Answer, error) {
-	for {
-		m, err := s.in.Receive(ctx, nil)
-		if err != nil {
+		select {
+		case <-s.credited:
+		case m := <-s.messages:
+			if m.Properties != nil && m.Properties.CorrelationID == id {
+				return answerOf(m, s.now()), nil
+			}
+		case o := <-s.outcomes:
+			if o.number != s.last {
+				continue // late, of a request that was given up
+			}
+			if answer, err := s.outcome(o.state); answer != nil || err != nil {
+				return answer, err
+			}
+		case err := <-s.lost:
 			return nil, err
-		}
-		if bad := amqpscreen.ReplacedMessage(m); bad != nil {
-			return nil, bad
-		}
-		_ = s.in.AcceptMessage(ctx, m) // if the connection is lost, the answer counts all the same
-		if m.Properties != nil && m.Properties.CorrelationID == id {
-			return answerOf(m, s.now()), nil
+		case <-s.conn.Done():
+			return nil, s.conn.Loss()
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }
 
 // outcome returns the answer or the error that the outcome of a request is; neither if the service
 // accepted the request.
-func (s *session) outcome(state amqp.DeliveryState) (*provisioning.Answer, error) {
+func (s *session) outcome(state wire.DeliveryState) (*provisioning.Answer, error) {
 	switch state := state.(type) {
-	case nil, *amqp.StateAccepted:
+	case nil, *wire.Accepted:
 		return nil, nil
-	case *amqp.StateRejected:
+	case *wire.Rejected:
 		return rejection(state.Error, s.now())
 	}
 	return nil, &transport.Error{Kind: transport.Unavailable, Err: errReleased}

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/hubline-iot/hubline/internal/amqpconn"
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/provisioning"
 )
@@ -36,19 +35,11 @@ func (c *Carrier) openTPM(ctx context.Context, l *provisioning.Login, t *provisi
 	if err != nil {
 		return nil, err
 	}
-	outer, socket, err := c.dialer.Dial(ctx, creds, cert)
-	if err != nil {
-		return nil, err
-	}
 	first := []byte("\x00" + l.IDScope + "\x00" + l.RegistrationID + "\x00")
 	d := &tpmDialogue{login: t}
-	err = amqpconn.Authenticate(ctx, outer, socket, []wire.Init{{Mechanism: "TPM",
-		InitialResponse: append(first, t.EndorsementKey...), Hostname: l.Endpoint}},
-		func(challenge []byte) ([]byte, error) { return d.respond(ctx, challenge) })
-	if err != nil {
-		return nil, err
-	}
-	return c.attach(ctx, l, outer, socket, nil)
+	return c.connect(ctx, l, creds, cert, amqpclient.Options{Host: l.Endpoint,
+		SASL:    []wire.Init{{Mechanism: "TPM", InitialResponse: append(first, t.EndorsementKey...), Hostname: l.Endpoint}},
+		Respond: func(challenge []byte) ([]byte, error) { return d.respond(ctx, challenge) }})
 }
 
 // proofError is an error of TPMLogin.Prove.
@@ -81,16 +72,16 @@ const (
 func (d *tpmDialogue) respond(ctx context.Context, challenge []byte) ([]byte, error) {
 	switch {
 	case len(challenge) == 0:
-		return nil, amqpscreen.BrokenHandshake("a challenge for the TPM is empty")
+		return nil, amqpclient.BrokenHandshake("a challenge for the TPM is empty")
 	case !d.greeted:
 		if d.greeted = true; len(challenge) > 1 || challenge[0] != 0 {
-			return nil, amqpscreen.BrokenHandshake("the first challenge for the TPM is not a zero")
+			return nil, amqpclient.BrokenHandshake("the first challenge for the TPM is not a zero")
 		}
 		return append([]byte{0}, d.login.StorageRootKey...), nil
 	case challenge[0]&^lastFlag != segmentFlag|d.segments:
-		return nil, amqpscreen.BrokenHandshake("a challenge for the TPM is not the next segment of its key")
+		return nil, amqpclient.BrokenHandshake("a challenge for the TPM is not the next segment of its key")
 	case len(d.key)+len(challenge) > maxTPMKey:
-		return nil, amqpscreen.BrokenHandshake("the key for the TPM is too large")
+		return nil, amqpclient.BrokenHandshake("the key for the TPM is too large")
 	}
 	d.key = append(d.key, challenge[1:]...)
 	d.segments++

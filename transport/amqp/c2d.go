@@ -5,10 +5,8 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/hubline-iot/hubline/internal/amqpconn"
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -20,8 +18,9 @@ const (
 	// shortLife is the age below which a lost link is not attached again but ends the session, so that
 	// the device's retry policy sets the delay.
 	shortLife = 5 * time.Second
-	// declinedFor is how long a message that the sink declined, or that exceeded maxPartial, is kept
-	// before it is released. The hub delivers a released message again at once.
+	// declinedFor is how long a message that the sink declined, or that exceeded the bytes of
+	// incomplete messages, is kept before it is released. The hub delivers a released message again at
+	// once.
 	declinedFor = 5 * time.Second
 )
 
@@ -33,178 +32,100 @@ const (
 // hub's sequence number, and is not reported. The holder of the former one settles the message
 // under the valid lock.
 type c2dLink struct {
-	s *session
-
-	amqp *amqp.Session // owned by the goroutine
+	attachment
 
 	// Guarded by session.mu.
-	started, attached bool
-	waiting           []*subscription
-	link              *amqp.Receiver
-	number            uint32
-	unsettled         map[uint32]*unsettledMessage // at most Config.Queue of them, by credit
-	bySequence        map[uint64]uint32            // of those with a sequence number
+	number     uint32
+	unsettled  map[uint32]*unsettledMessage // at most Config.Queue of them, by credit
+	bySequence map[uint64]uint32            // of those with a sequence number
 }
 
 type unsettledMessage struct {
-	message  *amqp.Message
+	link     *amqpclient.Receiver
+	message  amqpclient.Incoming
 	sequence uint64    // 0: none
 	since    time.Time // of its latest delivery
 	releases bool      // it is released after a delay
 }
 
-// subscribe attaches the link if needed, and then replies to sub.
-func (c *c2dLink) subscribe(sub *subscription) {
-	s := c.s
-	s.mu.Lock()
-	attached := c.attached
-	if !attached {
-		c.waiting = append(c.waiting, sub)
-		if !c.started {
-			c.started = true
-			s.goLocked(c.run)
-		}
-	}
-	s.mu.Unlock()
-	if attached {
-		s.subscribed(sub, nil)
-	}
+func (c *c2dLink) init(s *session) {
+	c.attachment = attachment{s: s, attach: c.attachLink, lost: c.forgetDeliveries}
 }
 
-// reply replies to all waiting subscriptions.
-func (c *c2dLink) reply(err error) {
+// attachLink attaches the link.
+func (c *c2dLink) attachLink(ctx context.Context, on *amqpclient.Session, detached func(error)) (detach func(),
+	err error) {
 	s := c.s
-	s.mu.Lock()
-	waiting := c.waiting
-	c.waiting = nil
-	c.attached = err == nil
+	l, err := on.NewReceiver(ctx, &amqpclient.ReceiverOptions{Credit: uint32(max(1, s.cfg.Queue)),
+		MaxMessageSize: s.opt.maxMessageSize(), Message: c.message, LinkOptions: amqpclient.LinkOptions{
+			Address: s.addr.Commands, Properties: s.opt.linkProperties(), Detached: detached}})
 	if err != nil {
-		c.started = false // the next OpSubscribe tries again
+		return nil, err
 	}
-	s.mu.Unlock()
-	for _, sub := range waiting {
-		s.subscribed(sub, err)
-	}
-}
-
-// run is the goroutine of the link.
-func (c *c2dLink) run() {
-	s := c.s
-	for first := true; ; first = false {
-		link, err := c.attach()
-		switch {
-		case s.ctx.Err() != nil || s.conn.Gone():
-			return
-		case err != nil && first:
-			e := lossOf(err)
-			c.reply(failed(transport.OpSubscribe, e.Kind, e.Err))
-			return
-		case err != nil:
-			s.fail(lossOf(err))
-			return
-		}
-		since := time.Now()
-		c.reply(nil)
-		err = c.receive(link)
-		c.forgetDeliveries()
-		if s.ctx.Err() != nil || amqpconn.IsConn(err) {
-			return
-		}
-		if amqpconn.IsSession(err) {
-			s.forget(c.amqp)
-		}
-		err = s.conn.Explain(err)
-		e := lossOf(err)
-		if time.Since(since) < shortLife || blameOf(e) != blameNone {
-			s.fail(e)
-			return
-		}
-	}
-}
-
-// attach attaches the link.
-func (c *c2dLink) attach() (*amqp.Receiver, error) {
-	s := c.s
-	var link *amqp.Receiver
-	var err error
-	c.amqp, err = s.attach(func(ctx context.Context, on *amqp.Session) (err error) {
-		link, err = on.NewReceiver(ctx, s.addr.Commands, &amqp.ReceiverOptions{
-			Credit: int32(max(1, s.cfg.Queue)), MaxMessageSize: s.opt.maxMessageSize(), Properties: s.opt.linkProperties(),
-		})
-		return err
-	})
-	s.mu.Lock()
-	c.link = link
-	s.mu.Unlock()
-	return link, err
+	return l.Detach, nil
 }
 
 // forgetDeliveries forgets the deliveries of a lost link: the hub delivers their messages again.
-func (c *c2dLink) forgetDeliveries() {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.attached, c.unsettled, c.bySequence = false, nil, nil
+// session.mu is held.
+func (c *c2dLink) forgetDeliveries() (report func()) {
+	c.unsettled, c.bySequence = nil, nil
+	return nil
 }
 
-// receive delivers messages until the link is lost.
-func (c *c2dLink) receive(link *amqp.Receiver) error {
+// message delivers a message. The reading goroutine calls it.
+func (c *c2dLink) message(l *amqpclient.Receiver, m amqpclient.Incoming) {
 	s := c.s
+	if !s.enter() {
+		return
+	}
+	defer s.group.Done()
+	if m.Bad != nil && m.Bad.Condition != wire.ResourceLimitExceeded {
+		// rejected, since the hub would deliver it again and again
+		l.Settle(&m, &wire.Rejected{Error: &wire.Error{Condition: m.Bad.Condition, Description: m.Bad.Error()}})
+		return
+	}
+	number, known := c.keep(l, m)
+	if known {
+		return
+	}
+	if m.Bad != nil { // there may be room for it later
+		c.releaseAfter(number, declinedFor)
+		return
+	}
 	var ref [refSize]byte
-	for {
-		m, err := link.Receive(s.ctx, nil)
-		if err != nil {
-			return err
-		}
-		bad := amqpscreen.ReplacedMessage(m)
-		if bad != nil && bad.Condition != amqp.ErrCondResourceLimitExceeded {
-			// rejected, since the hub would deliver it again and again
-			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: bad.Condition, Description: bad.Error()})
-			continue
-		}
-		number, known := c.keep(m)
-		if known {
-			continue
-		}
-		if bad != nil { // there may be room for it later
-			c.releaseAfter(number, declinedFor)
-			continue
-		}
-		binary.BigEndian.PutUint32(ref[:], number)
-		message, again := inbound(m, s.opt.Addresses == nil)
-		if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Again: again,
-			Msg: &message}) {
-			c.releaseAfter(number, declinedFor)
-		}
+	binary.BigEndian.PutUint32(ref[:], number)
+	message, again := inbound(m.Message, s.opt.Addresses == nil)
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Again: again,
+		Msg: &message}) {
+		c.releaseAfter(number, declinedFor)
 	}
 }
 
 // keep stores a message for settle. known reports that a former delivery of it was stored.
-func (c *c2dLink) keep(m *amqp.Message) (number uint32, known bool) {
-	sequence, _ := m.Annotations["x-opt-sequence-number"].(uint64)
+func (c *c2dLink) keep(l *amqpclient.Receiver, m amqpclient.Incoming) (number uint32, known bool) {
+	v, _ := m.MessageAnnotations.Get("x-opt-sequence-number")
+	sequence, _ := v.(uint64)
 	c.s.mu.Lock()
-	number, known = c.bySequence[sequence]
-	var former *amqp.Message
-	switch {
-	case known:
-		former = c.unsettled[number].message
-		c.unsettled[number].message, c.unsettled[number].since = m, time.Now()
-	case !c.s.over:
-		if c.unsettled == nil {
-			c.unsettled, c.bySequence = make(map[uint32]*unsettledMessage), make(map[uint64]uint32)
-		}
-		c.number++
-		number = c.number
-		c.unsettled[number] = &unsettledMessage{message: m, sequence: sequence, since: time.Now()}
-		if sequence != 0 {
-			c.bySequence[sequence] = number
-		}
+	defer c.s.mu.Unlock()
+	if number, known = c.bySequence[sequence]; known {
+		u := c.unsettled[number]
+		former := u.message
+		u.message, u.since = m, time.Now()
+		l.Settle(&former, &wire.Released{}) // returns the credit; the hub has forgotten that delivery
+		return number, true
 	}
-	link := c.link
-	c.s.mu.Unlock()
-	if former != nil {
-		_ = link.ReleaseMessage(c.s.ctx, former) // returns the credit; the hub has forgotten that delivery
+	if c.s.over {
+		return 0, false
 	}
-	return number, known
+	if c.unsettled == nil {
+		c.unsettled, c.bySequence = make(map[uint32]*unsettledMessage), make(map[uint64]uint32)
+	}
+	c.number++
+	c.unsettled[c.number] = &unsettledMessage{link: l, message: m, sequence: sequence, since: time.Now()}
+	if sequence != 0 {
+		c.bySequence[sequence] = c.number
+	}
+	return c.number, false
 }
 
 // settle writes the disposition of a message, for Release after a delay. A message that was lost
@@ -212,47 +133,34 @@ func (c *c2dLink) keep(m *amqp.Message) (number uint32, known bool) {
 func (c *c2dLink) settle(number uint32, o transport.Outcome) {
 	s := c.s
 	s.mu.Lock()
-	u, link := c.unsettled[number], c.link
-	switch {
+	defer s.mu.Unlock()
+	switch u := c.unsettled[number]; {
 	case u == nil || u.releases:
-		s.mu.Unlock()
-		return
-	case o != transport.OutcomeAccept && o != transport.OutcomeReject:
+	case o == transport.OutcomeAccept:
+		c.settleLocked(number, &wire.Accepted{})
+	case o == transport.OutcomeReject:
+		c.settleLocked(number, &wire.Rejected{})
+	default:
 		u.releases = true // it stays unsettled meanwhile, so that another delivery of it renews the lock
 		now := time.Now()
-		c.releaseAfter(number, times.ReleaseAt(now, u.since, deliveriesBefore(u.message)).Sub(now))
-		s.mu.Unlock()
-		return
+		c.releaseAfter(number, times.ReleaseAt(now, u.since, deliveriesBefore(u.message.Message)).Sub(now))
 	}
-	c.removeLocked(number)
-	s.mu.Unlock()
-	if o == transport.OutcomeReject {
-		_ = link.RejectMessage(s.ctx, u.message, nil)
-		return
-	}
-	_ = link.AcceptMessage(s.ctx, u.message)
 }
 
-// removeLocked removes an unsettled message and returns it, nil if there is none; session.mu held.
-func (c *c2dLink) removeLocked(number uint32) *amqp.Message {
-	u := c.unsettled[number]
-	if u == nil {
-		return nil
+// settleLocked writes a disposition, if the message is unsettled. session.mu is held.
+func (c *c2dLink) settleLocked(number uint32, state wire.DeliveryState) {
+	if u := c.unsettled[number]; u != nil {
+		delete(c.unsettled, number)
+		delete(c.bySequence, u.sequence)
+		u.link.Settle(&u.message, state)
 	}
-	delete(c.unsettled, number)
-	delete(c.bySequence, u.sequence)
-	return u.message
 }
 
 // releaseAfter releases a message after a delay, unless the link or the session ends before.
 func (c *c2dLink) releaseAfter(number uint32, delay time.Duration) {
 	time.AfterFunc(delay, func() {
-		s := c.s
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		m, link := c.removeLocked(number), c.link
-		if m != nil {
-			s.goLocked(func() { _ = link.ReleaseMessage(s.ctx, m) })
-		}
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		c.settleLocked(number, &wire.Released{})
 	})
 }

@@ -6,19 +6,17 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
 // tokens puts tokens to the hub over the connection's pair of links to $cbs. The links are attached
 // for the first token, and again after a loss. Any number of tokens may be in flight.
 type tokens struct {
-	c      *connection
-	gate   chan struct{} // capacity 1: a value in it locks links and sending, as the library's lock ignores contexts
-	links  *tokenLinks   // nil: none; guarded by gate
-	reader sync.WaitGroup
+	c     *connection
+	gate  chan struct{} // capacity 1: a value in it locks links and sending
+	links *tokenLinks   // nil: none; guarded by gate
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	last    uint64
@@ -27,11 +25,27 @@ type tokens struct {
 
 // tokenLinks are a session with its pair of links.
 type tokenLinks struct {
-	session  *amqp.Session
-	sender   *amqp.Sender
-	receiver *amqp.Receiver
-	dead     chan struct{} // closed by the reader when the links end; it then ends the session
-	err      error         // why they ended; valid after dead
+	session  *amqpclient.Session
+	sender   *amqpclient.Sender
+	credited chan struct{} // capacity 1: the sender may have credit
+	dead     chan struct{} // closed when the links are lost
+	once     sync.Once
+	err      error // why they were lost; valid after dead
+}
+
+// lose records the loss of the links.
+func (l *tokenLinks) lose(why error) {
+	l.once.Do(func() {
+		l.err = why
+		close(l.dead)
+	})
+}
+
+// end ends the session, without waiting for the hub's answer.
+func (l *tokenLinks) end() {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	l.session.End(gone)
 }
 
 type tokenAnswer struct {
@@ -60,9 +74,6 @@ func (e *timeoutError) Is(target error) bool { return target == context.Deadline
 func newTokens(c *connection) *tokens {
 	return &tokens{c: c, gate: make(chan struct{}, 1), waiting: make(map[string]chan tokenAnswer)}
 }
-
-// join waits for the reader. The connection must have ended.
-func (t *tokens) join() { t.reader.Wait() }
 
 // put puts the token for an audience and waits for the hub's answer. The error is a *TokenError,
 // the cause of ctx, or a cause for lossOf and dialer.Protocol. progress is that of
@@ -98,22 +109,21 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 	}
 	id, answered := t.expect()
 	defer t.forget(id)
-	links, err := t.send(ctx, &amqp.Message{
-		Properties: &amqp.MessageProperties{MessageID: id, To: &cbsTo, ReplyTo: &cbsReplyTo},
-		ApplicationProperties: map[string]any{
-			"operation": "put-token", "type": tokenType, "name": audience,
-		},
-		Value: token,
+	links, err := t.send(ctx, &wire.Message{
+		Properties: &wire.Properties{MessageID: id, To: wire.Some(cbsAddress), ReplyTo: wire.Some(cbsReplyTo)},
+		ApplicationProperties: wire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: tokenType},
+			{Key: "name", Value: audience}},
+		Value: token, HasValue: true,
 	})
 	<-t.gate
 	if err != nil {
-		return tokenAnswer{}, t.c.Explain(err)
+		return tokenAnswer{}, err
 	}
 	select {
 	case a := <-answered:
 		return a, nil
 	case <-links.dead:
-		return tokenAnswer{}, t.c.Explain(links.err)
+		return tokenAnswer{}, links.err
 	case <-t.c.Done():
 		return tokenAnswer{}, t.c.Loss()
 	case <-ctx.Done():
@@ -121,14 +131,17 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 	}
 }
 
-var cbsTo, cbsReplyTo = cbsAddress, "cbs"
+// ignored is the outcome of a token's message: the answer counts.
+type ignored struct{}
+
+func (ignored) Settled(wire.DeliveryState) {}
 
 // send sends m, and attaches the links if there are none. gate is held.
-func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error) {
+func (t *tokens) send(ctx context.Context, m *wire.Message) (*tokenLinks, error) {
 	if t.links != nil {
 		select {
 		case <-t.links.dead:
-			t.drop(ctx)
+			t.drop()
 		default:
 		}
 	}
@@ -139,73 +152,85 @@ func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error)
 		}
 		t.links = links
 	}
-	links := t.links
-	if _, err := links.sender.SendWithReceipt(ctx, m, nil); err != nil {
+	b, err := wire.AppendMessage(nil, m)
+	if err != nil {
+		return nil, protocol.Invalid("credentials: the token is not valid UTF-8")
+	}
+	for l := t.links; ; {
+		switch l.sender.Send(0, ignored{}, b) {
+		case amqpclient.NotBlocked:
+			t.c.Flush()
+			return l, nil
+		case amqpclient.Gone, amqpclient.NoCredit, amqpclient.NoWindow:
+		}
 		select {
-		case <-links.dead:
-			err = links.err // why the reader unblocked the sender
-		default:
+		case <-l.credited:
+			continue
+		case <-l.dead:
+			err = l.err
+		case <-t.c.Done():
+			err = t.c.Loss()
+		case <-ctx.Done():
+			err = ctx.Err()
 		}
 		if ctx.Err() == nil || errors.Is(context.Cause(ctx), errNoAnswer) {
-			t.drop(ctx)
+			t.drop()
 		} // else another device was closed: other devices wait for answers on the links
 		return nil, err
 	}
-	return links, nil
 }
 
-// drop gives up the links and ends their reader. gate is held.
-func (t *tokens) drop(ctx context.Context) {
-	_ = t.links.session.Close(ctx) // a failure is harmless: the connection's end closes it
+// drop gives up the links. gate is held.
+func (t *tokens) drop() {
+	t.links.lose(&ConditionError{What: "session"})
+	t.links.end()
 	t.links = nil
 }
 
-// open attaches the links, and starts their reader.
+// open attaches the links.
 func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
-	session, err := t.c.begin(ctx)
-	if err != nil {
+	l := &tokenLinks{credited: make(chan struct{}, 1), dead: make(chan struct{})}
+	var err error
+	if l.session, err = t.c.Begin(ctx); err != nil {
 		return nil, err
 	}
-	l := &tokenLinks{session: session, dead: make(chan struct{})}
-	if l.sender, err = session.NewSender(ctx, cbsAddress, &amqp.SenderOptions{Name: "cbs-sender"}); err == nil {
-		l.receiver, err = session.NewReceiver(ctx, cbsAddress, &amqp.ReceiverOptions{
-			Name: "cbs-receiver", TargetAddress: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: amqpscreen.MaxFrame,
+	l.sender, err = l.session.NewSender(ctx, &amqpclient.SenderOptions{
+		Credited: func() {
+			select {
+			case l.credited <- struct{}{}:
+			default:
+			}
+		},
+		LinkOptions: amqpclient.LinkOptions{Name: "cbs-sender", Address: cbsAddress, Detached: l.lose},
+	})
+	if err == nil {
+		_, err = l.session.NewReceiver(ctx, &amqpclient.ReceiverOptions{
+			Target: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: amqpclient.MaxFrame,
+			Message:     func(r *amqpclient.Receiver, m amqpclient.Incoming) { t.message(l, r, m) },
+			LinkOptions: amqpclient.LinkOptions{Name: "cbs-receiver", Address: cbsAddress, Detached: l.lose},
 		})
 	}
 	if err != nil {
-		_ = session.Close(ctx)
+		l.end()
 		return nil, err
 	}
-	t.reader.Go(func() {
-		l.err = t.read(l.receiver)
-		close(l.dead)
-		unblockSend(l.sender)
-		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
-		defer cancel()
-		_ = session.Close(ctx) // it is still open after a broken answer, or when one link was lost
-	})
 	return l, nil
 }
 
-// read passes answers to their waiters until the links are lost.
-func (t *tokens) read(r *amqp.Receiver) error {
-	ctx := context.Background() // the end of the session or the connection ends the wait
-	for {
-		m, err := r.Receive(ctx, nil)
-		if err != nil {
-			return err
-		}
-		if bad := amqpscreen.ReplacedMessage(m); bad != nil {
-			return bad
-		}
-		if m.Properties != nil {
-			t.answer(idText(m.Properties.CorrelationID), m.ApplicationProperties)
-		}
-		if err := r.AcceptMessage(ctx, m); err != nil {
-			return err
-		}
+// message passes an answer to its waiter. The reading goroutine calls it.
+func (t *tokens) message(l *tokenLinks, r *amqpclient.Receiver, m amqpclient.Incoming) {
+	if m.Bad != nil {
+		l.lose(m.Bad)
+		l.end()
+		return
+	}
+	r.Settle(&m, &wire.Accepted{})
+	if m.Properties != nil {
+		t.answer(idText(m.Properties.CorrelationID), m.ApplicationProperties)
 	}
 }
+
+const cbsReplyTo = "cbs"
 
 // expect returns an id for a request and the channel for its answer.
 func (t *tokens) expect() (string, chan tokenAnswer) {
@@ -224,7 +249,7 @@ func (t *tokens) forget(id string) {
 	delete(t.waiting, id)
 }
 
-func (t *tokens) answer(id string, p map[string]any) {
+func (t *tokens) answer(id string, p wire.Map) {
 	t.mu.Lock()
 	ch := t.waiting[id]
 	delete(t.waiting, id)
@@ -232,10 +257,10 @@ func (t *tokens) answer(id string, p map[string]any) {
 	if ch == nil {
 		return // late, or never requested
 	}
-	status, ok := p["status-code"]
+	status, ok := p.Get("status-code")
 	if !ok {
-		status = p["statusCode"]
+		status, _ = p.Get("statusCode")
 	}
 	n, _ := strconv.Atoi(valueText(status))
-	ch <- tokenAnswer{n, scrub.Peer(valueText(p["status-description"]))}
+	ch <- tokenAnswer{n, scrub.Peer(p.Text("status-description"))}
 }

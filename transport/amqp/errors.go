@@ -6,8 +6,7 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/hubline-iot/hubline/internal/amqpconn"
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
@@ -24,12 +23,12 @@ var protocol = dialer.Protocol{Name: proto, Secure: "5671", Plain: "5672", Kind:
 // is what was ended or rejected: "connection", "session", "link", "message", or empty. Condition is
 // AMQP's, such as "amqp:link:detach-forced"; empty when the hub gave none. Description is the hub's
 // text, at most 1 KB of it, without secrets and control characters.
-type ConditionError = amqpconn.ConditionError
+type ConditionError = amqpclient.ConditionError
 
 // SASLError is a failed SASL authentication. It is the cause of the *transport.Error of a failed
 // dial, reachable with errors.As. Code is the code of the SASL outcome: 1 auth, 2 sys, 3 sys-perm,
 // 4 sys-temp.
-type SASLError = amqpconn.SASLError
+type SASLError = amqpclient.SASLError
 
 // TokenError is the hub's refusal of a token. It is the cause of the *transport.Error of a failed
 // dial or renewal, reachable with errors.As.
@@ -50,7 +49,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if e, ok := errors.AsType[*TokenError](err); ok {
 		return statuscode.Of(e.Status, statuscode.Token).Kind, "", true
 	}
-	return amqpconn.Kind(err)
+	return amqpclient.Kind(err)
 }
 
 // blame is the object of a condition: it says which operations fail permanently. Only a condition
@@ -120,9 +119,9 @@ func lossOf(cause error) *transport.Error {
 		return lost(e.Kind, e.Err)
 	}
 	if e, ok := errors.AsType[*ConditionError](cause); ok {
-		return lost(amqpconn.EndKind(e), cause)
+		return lost(amqpclient.EndKind(e), cause)
 	}
-	if _, ok := errors.AsType[*amqpscreen.Violation](cause); ok {
+	if _, ok := errors.AsType[*amqpclient.Violation](cause); ok {
 		return lost(transport.Protocol, cause)
 	}
 	kind := transport.Network

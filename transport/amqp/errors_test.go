@@ -8,13 +8,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/amqpconn"
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
-	"github.com/hubline-iot/hubline/internal/amqpscreen/screentest"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -76,20 +74,20 @@ var conditions = []struct {
 func TestEachConditionHasItsKind(t *testing.T) {
 	listed := 0
 	for _, c := range conditions {
-		require.Equal(t, c.kind, amqpconn.Conditions[c.condition], c.condition)
+		require.Equal(t, c.kind, amqpclient.Conditions[c.condition], c.condition)
 		require.Equal(t, c.retry, errfilter.OfKind(c.kind).Retry, c.condition)
 		if c.kind != transport.Unknown {
 			listed++
 		}
 	}
-	require.Len(t, amqpconn.Conditions, listed, "each row is looked at")
+	require.Len(t, amqpclient.Conditions, listed, "each row is looked at")
 }
 
 // Each condition in a rejected message, and at the end of a link, a session or a connection.
 func TestConditionsBecomeErrors(t *testing.T) {
 	for _, c := range conditions {
-		said := &amqp.Error{Condition: amqp.ErrCond(c.condition), Description: "text"}
-		e, what := verdict(&amqp.StateRejected{Error: said})
+		said := &wire.Error{Condition: wire.Symbol(c.condition), Description: "text"}
+		e, what := verdict(&wire.Rejected{Error: said})
 		require.Equal(t, c.blame, what, c.condition)
 		require.Equal(t, c.kind, e.Kind)
 		require.Equal(t, transport.ScopeOperation, e.Scope)
@@ -99,11 +97,8 @@ func TestConditionsBecomeErrors(t *testing.T) {
 		if end == transport.Unknown {
 			end = transport.Network
 		}
-		for what, err := range map[string]error{
-			"link": &amqp.LinkError{RemoteErr: said}, "session": &amqp.SessionError{RemoteErr: said},
-			"connection": &amqp.ConnError{RemoteErr: said},
-		} {
-			why := amqpconn.Ended(err)
+		for _, what := range []string{"link", "session", "connection"} {
+			why := amqpclient.ConditionOf(what, said)
 			require.Equal(t, &ConditionError{What: what, Condition: c.condition, Description: "text"}, why)
 			e := lossOf(why)
 			require.Equal(t, end, e.Kind)
@@ -120,50 +115,28 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			}
 		}
 	}
-	require.Nil(t, amqpconn.Ended(&amqp.ConnError{}), "then the network knows")
-	require.Equal(t, "link", amqpconn.Ended(&amqp.LinkError{}).What)
-	require.Nil(t, amqpconn.Ended(io.EOF))
 }
 
 func TestKindsOfOutcomes(t *testing.T) {
 	for _, c := range []struct {
-		state amqp.DeliveryState
+		state wire.DeliveryState
 		kind  transport.Kind
 		blame blame
 	}{
-		{&amqp.StateRejected{}, transport.Unknown, blameMessage}, // without a reason: not retried
-		{&amqp.StateReceived{}, transport.Unavailable, blameNone},
-		{&amqp.StateReleased{}, transport.Unavailable, blameNone},
-		{&amqp.StateModified{}, transport.Unavailable, blameNone},
-		{&amqp.StateModified{UndeliverableHere: true}, transport.Forbidden, blameMessage},
+		{&wire.Rejected{}, transport.Unknown, blameMessage}, // without a reason: not retried
+		{&wire.Received{}, transport.Unavailable, blameNone},
+		{&wire.Released{}, transport.Unavailable, blameNone},
+		{&wire.Modified{}, transport.Unavailable, blameNone},
+		{&wire.Modified{UndeliverableHere: true}, transport.Forbidden, blameMessage},
 	} {
 		e, what := verdict(c.state)
 		require.Equal(t, c.kind, e.Kind)
 		require.Equal(t, c.blame, what)
 	}
-	for _, taken := range []amqp.DeliveryState{nil, &amqp.StateAccepted{}} {
+	for _, taken := range []wire.DeliveryState{nil, &wire.Accepted{}} {
 		e, _ := verdict(taken)
 		require.Nil(t, e)
 	}
-}
-
-// The end of a link by the library is reported with its reason, not as the hub's.
-func TestTheErrorOfALinkThatTheLibraryEnds(t *testing.T) {
-	p := newFuzzPeer(func() uint32 { return 2 }, 0)
-	defer p.Close()
-	c, err := amqp.NewConn(t.Context(), p, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
-	require.NoError(t, err)
-	s, err := c.NewSession(t.Context(), nil)
-	require.NoError(t, err)
-	link, err := s.NewReceiver(t.Context(), "in", nil)
-	require.NoError(t, err)
-	p.deliver(screentest.Undecoded()["char"])
-	_, err = link.Receive(t.Context(), nil)
-	require.True(t, amqpconn.IsLink(err), "%v", err)
-	err = new(amqpconn.Conn).Explain(err)
-	require.ErrorContains(t, err, "this side ended the link: amqp:internal-error: ")
-	require.Equal(t, transport.Protocol, lossOf(err).Kind)
-	require.ErrorIs(t, lossOf(err), transport.ErrViolation)
 }
 
 func TestLosses(t *testing.T) {
@@ -171,13 +144,13 @@ func TestLosses(t *testing.T) {
 		cause error
 		kind  transport.Kind
 	}{
-		{amqpscreen.ErrHubClosed, transport.Network},
+		{amqpclient.ErrHubClosed, transport.Network},
 		{io.EOF, transport.Network},
 		{os.ErrDeadlineExceeded, transport.Timeout},
-		{&amqpscreen.WriteError{Err: os.ErrDeadlineExceeded}, transport.Timeout},
+		{&amqpclient.WriteError{Err: os.ErrDeadlineExceeded}, transport.Timeout},
 		{errNoAnswer, transport.Timeout},
 		{context.DeadlineExceeded, transport.Timeout},
-		{fmt.Errorf("read: %w", amqpscreen.EndedByLibrary("link", "x")), transport.Protocol},
+		{fmt.Errorf("read: %w", new(amqpclient.Violation)), transport.Protocol},
 		{&transport.Error{Kind: transport.Throttled}, transport.Throttled},
 	} {
 		require.Equal(t, c.kind, lossOf(c.cause).Kind, "%v", c.cause)

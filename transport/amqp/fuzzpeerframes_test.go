@@ -9,25 +9,30 @@ import (
 
 // valid generates a frame that a broker could send at this point.
 func (p *fuzzPeer) valid() []byte {
-	h := p.stream.Session(p.channel)
-	handle, partial := uint32(0), false
-	if len(h.Links) > 0 {
-		l := h.Links[p.n(len(h.Links))]
-		handle, partial = l.Handle, l.Partial
+	handle := uint32(0)
+	if len(p.links) > 0 {
+		handle = p.links[p.n(len(p.links))]
 	}
-	first, last := h.Unsettled, h.Sent-1
+	first, last := uint32(0), p.sent-1
+	if p.sent > 8 {
+		first = p.sent - 8
+	}
 	some := wire.Some[uint32]
 	var m wire.Performative
 	var payload []byte
 	switch k := p.n(100); {
+	case k < 30 && !p.partial && int32(p.credit-p.next) <= 0, k >= 85 && p.n(8) > 0:
+		return []byte{0, 0, 0, 8, 2, 0, 0, 0}
 	case k < 30:
-		t := &wire.Transfer{Handle: handle, More: p.n(4) == 0, Settled: wire.Some(p.n(2) == 0), Aborted: p.n(20) == 0}
-		if !partial {
-			t.DeliveryID, t.DeliveryTag, t.MessageFormat = some(h.Received), []byte{byte(p.n(9))}, some(0)
+		t := &wire.Transfer{Handle: p.receives, More: p.n(4) == 0, Settled: wire.Some(p.n(2) == 0), Aborted: p.n(20) == 0}
+		if !p.partial {
+			t.DeliveryID, t.DeliveryTag, t.MessageFormat = some(p.next), []byte{byte(p.n(9))}, some(0)
+			p.next++
 		}
+		p.partial = t.More && !t.Aborted
 		m, payload = t, p.message()
 	case k < 55:
-		f := &wire.Flow{NextIncomingID: some(h.Transfers), IncomingWindow: 1000, OutgoingWindow: 1000, Echo: p.n(4) == 0,
+		f := &wire.Flow{NextIncomingID: some(p.sent), IncomingWindow: 1000, OutgoingWindow: 1000, Echo: p.n(4) == 0,
 			Drain: p.n(8) == 0}
 		if p.n(4) == 0 {
 			f.NextIncomingID = wire.Opt[uint32]{}
@@ -35,7 +40,7 @@ func (p *fuzzPeer) valid() []byte {
 		if p.n(3) > 0 {
 			f.Handle = some(handle)
 			if p.n(4) > 0 {
-				f.DeliveryCount = some(uint32(p.sent))
+				f.DeliveryCount = some(p.sent)
 			}
 			if p.n(4) > 0 {
 				f.LinkCredit = some(uint32(p.n(50)))
@@ -174,9 +179,9 @@ func (p *fuzzPeer) value(depth int) any {
 	return &wire.Described{Descriptor: code, Value: p.value(depth - 1)}
 }
 
-// mutate changes the fields and then the bytes of a frame; one in three stays as it is.
+// mutate changes the fields and then the bytes of a frame; most stay as they are.
 func (p *fuzzPeer) mutate(b []byte) []byte {
-	if len(b) <= 8 || p.n(3) == 0 {
+	if len(b) <= 8 || p.n(12) > 0 {
 		return b
 	}
 	if v, payload, err := wire.Decode(b[8:]); err == nil && p.n(4) > 0 {

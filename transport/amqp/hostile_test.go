@@ -71,8 +71,9 @@ func requireIgnored(t *testing.T, b []byte) {
 	})
 }
 
-// A map key that Go cannot compare is harmless at any depth of a message.
-func TestAMessageWithACompositeKeyIsNotDelivered(t *testing.T) {
+// A map key that Go cannot compare is harmless at any depth of a message, whether that is delivered
+// or rejected.
+func TestAMessageWithACompositeKeyIsHarmless(t *testing.T) {
 	for name, message := range map[string]string{
 		"annotations":            "00 53 72 c1 04 02 c0 01 00 40",
 		"annotations, one down":  "00 53 72 c1 0c 02 a3 01 78 c1 06 02 00 a3 00 45 40",
@@ -80,7 +81,12 @@ func TestAMessageWithACompositeKeyIsNotDelivered(t *testing.T) {
 		"value, one down":        "00 53 77 c1 0b 02 54 01 c1 06 02 00 a3 00 45 40",
 		"value, in a list":       "00 53 77 c0 09 01 c1 06 02 00 a3 00 45 40",
 	} {
-		t.Run(name, func(t *testing.T) { requireIgnored(t, frame(t, 0, 2, transferred+message)) })
+		t.Run(name, func(t *testing.T) {
+			afterFrame(t, frame(t, 0, 2, transferred+message), func(_ *hub, r *running) {
+				r.requireAlive()
+				r.requireSends("more")
+			})
+		})
 	}
 }
 
@@ -97,8 +103,7 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 	}
 }
 
-// The type and the data offset of a frame cannot hide a payload from the screen that the library
-// decodes.
+// The type and the data offset of a frame hide no payload.
 func TestFrameTypeAndOffsetHideNoPayload(t *testing.T) {
 	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
 	t.Run("type", func(t *testing.T) { requireViolation(t, frame(t, 1, 2, poison), "frame has the type 1, not 0") })
@@ -123,11 +128,16 @@ func TestAnEndlessDispositionEndsTheSession(t *testing.T) {
 		"disposition.last is 4294967295, which comes before first, 0")
 }
 
-// The last delivery-id is legal. The library would count from it for ever when it settles the
-// message.
-func TestTheLastDeliveryIDEndsTheSession(t *testing.T) {
-	requireViolation(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"),
-		"unsupported AMQP from the peer: transfer.delivery-id is 4294967295")
+// The numbers of deliveries wrap behind the last one.
+func TestTheLastDeliveryIDIsOneLikeOthers(t *testing.T) {
+	last := frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 41 00 53 75 a0 01 78")
+	afterFrame(t, last, func(h *hub, r *running) {
+		first := frame(t, 0, 2, transferred+"00 53 75 a0 01 79")
+		require.Equal(t, 1, h.SendRaw("dev-1", first))
+		r.requireAlive()
+		r.requireSends("more")
+		require.Equal(t, []string{"x", "y"}, r.sink.bodies())
+	})
 }
 
 // An idle time-out of a millisecond does not cause a flood of keep-alives.

@@ -3,19 +3,12 @@ package amqp
 import (
 	"errors"
 
-	"github.com/Azure/go-amqp"
-
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// methods is the pair for direct methods, and the answers that are not sent yet.
-type methods struct {
-	pair
-
-	// Guarded by session.mu.
-	answers map[*amqp.Message]uint32 // values are the ids of their requests
-	bytes   int                      // of their bodies
-}
+// methods is the pair for direct methods, whose queue has the answers that are not sent yet.
+type methods struct{ pair }
 
 // Bounds of the answers that wait for credit. Further answers fail.
 const (
@@ -26,12 +19,12 @@ const (
 var errAnswersWait = errors.New("the hub takes no answers: 64 answers, or 4 MB of them, are queued")
 
 func (c *methods) init(s *session) {
-	c.pair = pair{
-		s: s, name: "methods", address: s.addr.methods, settleMode: amqp.SenderSettleModeSettled, onMessage: c.call,
-		onSent: func(m *amqp.Message) { c.take(m) }, onUnsent: c.tooLarge, onLost: c.lost,
-		onRefused: func(error) func() { return c.lost() },
-	}
+	c.pair.init(s, "methods", s.addr.methods)
+	c.onMessage, c.onUnsent = c.call, c.tooLarge
+	c.opened, c.lost, c.refused = c.flushAnswers, c.unsent, func(error) func() { return c.unsent() }
 }
+
+func (c *methods) flushAnswers() { c.flushLocked() } // none waits before the first call
 
 // The Ref of a call is its correlation id: a byte for its type, and the id.
 const (
@@ -40,14 +33,14 @@ const (
 )
 
 // call delivers a call. One without a name or a correlation id is ignored.
-func (c *methods) call(m *amqp.Message) {
-	name, _ := m.ApplicationProperties["IoThub-methodname"].(string)
+func (c *methods) call(m *wire.Message) {
+	name := m.ApplicationProperties.Text("IoThub-methodname")
 	if m.Properties == nil || name == "" {
 		return
 	}
 	var ref []byte
 	switch id := m.Properties.CorrelationID.(type) {
-	case amqp.UUID:
+	case wire.UUID:
 		ref = append([]byte{refUUID}, id[:]...)
 	case string:
 		ref = append([]byte{refText}, id...)
@@ -63,28 +56,28 @@ func (c *methods) respond(r *transport.Request) {
 	var id any
 	switch {
 	case len(r.Ref) == 17 && r.Ref[0] == refUUID:
-		id = amqp.UUID(r.Ref[1:])
+		id = wire.UUID(r.Ref[1:])
 	case len(r.Ref) > 1 && r.Ref[0] == refText:
 		id = string(r.Ref[1:])
 	default:
 		return
 	}
-	m := &amqp.Message{
-		Properties:            &amqp.MessageProperties{CorrelationID: id},
-		ApplicationProperties: map[string]any{"IoThub-status": int32(r.Status)},
-	}
+	m := bodyMessage(r.Body, id)
+	m.ApplicationProperties = wire.Map{{Key: "IoThub-status", Value: int32(r.Status)}}
 	c.s.mu.Lock()
-	over, full := c.s.over, len(c.answers) >= maxAnswers || c.bytes+len(r.Body) > maxAnswerBytes
+	over, full := c.s.over, len(c.queue) >= maxAnswers
+	bytes := len(r.Body)
+	for _, q := range c.queue {
+		bytes += len(q.message)
+	}
+	full = full || bytes > maxAnswerBytes
+	var unsent []queued
 	if !over && !full {
-		if c.answers == nil {
-			c.answers = make(map[*amqp.Message]uint32)
-		}
-		m.Data = [][]byte{append([]byte(nil), r.Body...)}
-		c.answers[m] = r.ID
-		c.bytes += len(r.Body)
-		c.sendLocked(m)
+		unsent = c.sendLocked(r.ID, m)
 	}
 	c.s.mu.Unlock()
+	c.s.conn.Flush()
+	c.refuse(unsent)
 	switch {
 	case over:
 		c.replyFailed(r.ID, transport.Network, errLinkLost)
@@ -93,40 +86,26 @@ func (c *methods) respond(r *transport.Request) {
 	}
 }
 
-// take removes an answer from the unsent ones.
-func (c *methods) take(m *amqp.Message) (id uint32, ok bool) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if id, ok = c.answers[m]; ok {
-		delete(c.answers, m)
-		c.bytes -= len(m.Data[0])
-	}
-	return id, ok
-}
-
 // tooLarge reports an answer that exceeds the hub's limit.
-func (c *methods) tooLarge(m *amqp.Message, err error) {
-	if id, ok := c.take(m); ok {
-		c.replyFailed(id, transport.TooLarge, err)
-	}
-}
+func (c *methods) tooLarge(id uint32, err error) { c.replyFailed(id, transport.TooLarge, err) }
 
-// lost fails the unsent answers: the hub gave up their calls with the link. session.mu is held for
-// lost, and must not be held for report.
-func (c *methods) lost() (report func()) {
-	answers := c.answers
-	c.answers, c.bytes = nil, 0
+// unsent fails the unsent answers: the hub gave up their calls with the link. session.mu is held,
+// and must not be held for report.
+func (c *methods) unsent() (report func()) {
+	answers := c.queue
+	c.queue = nil
+	c.stopTimerLocked()
 	return func() {
-		for _, id := range answers {
-			c.replyFailed(id, transport.Network, errLinkLost)
+		for _, q := range answers {
+			c.replyFailed(q.id, transport.Network, errLinkLost)
 		}
 	}
 }
 
-// end is lost for the end of the session. It locks session.mu.
+// end is unsent for the end of the session. It locks session.mu.
 func (c *methods) end() {
 	c.s.mu.Lock()
-	report := c.lost()
+	report := c.unsent()
 	c.s.mu.Unlock()
 	report()
 }

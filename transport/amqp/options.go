@@ -5,7 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/internal/times"
@@ -155,7 +156,7 @@ func (o *Options) resolve() (Options, error) {
 	}
 	switch {
 	case r.Auth >= auths:
-		return r, protocol.Invalid("options: Auth is not one of AuthDefault, CBS, Plain, External, Anonymous")
+		return r, protocol.Invalid("options: Auth is not one of AuthDefault, AuthCBS, Plain, External, Anonymous")
 	case r.Addresses != nil && r.Addresses.Telemetry == "":
 		return r, protocol.Invalid("options: Addresses has no Telemetry; give the address to send to")
 	case r.Addresses != nil && r.Auth == AuthCBS:
@@ -174,7 +175,7 @@ func (o *Options) resolve() (Options, error) {
 		}{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.Commands", a.Commands}}...)
 	}
 	for _, f := range texts {
-		if problem := amqpconn.TextProblem(f.name, f.value); problem != "" {
+		if problem := amqpclient.TextProblem(f.name, f.value); problem != "" {
 			return r, protocol.Invalid("options: " + problem)
 		}
 	}
@@ -236,8 +237,7 @@ func (o *Options) addresses(creds *transport.Credentials) (Addresses, error) {
 }
 
 // hubMaxMessage is the max-message-size of receiving links to IoT Hub, where 128 KB is the largest
-// payload. The library keeps a buffer of the size of the largest message of a link as long as the
-// link lasts.
+// payload.
 const hubMaxMessage = 1 << 20
 
 // maxMessageSize returns the max-message-size of receiving links. Other brokers get none: one that
@@ -266,14 +266,14 @@ func (o *Options) userName(creds *transport.Credentials) string {
 const apiVersion = "2021-04-12"
 
 // linkProperties are the properties of each link to a hub. Nil for other brokers.
-func (o *Options) linkProperties() map[string]any {
+func (o *Options) linkProperties() wire.Map {
 	if o.Addresses != nil {
 		return nil
 	}
-	p := map[string]any{"com.microsoft:client-version": dialer.Agent(o.Network.ProductInfo),
-		"com.microsoft:api-version": apiVersion}
+	p := wire.Map{{Key: wire.Symbol("com.microsoft:client-version"), Value: dialer.Agent(o.Network.ProductInfo)},
+		{Key: wire.Symbol("com.microsoft:api-version"), Value: apiVersion}}
 	if o.ModelID != "" {
-		p["com.microsoft:model-id"] = o.ModelID
+		p = append(p, wire.Pair{Key: wire.Symbol("com.microsoft:model-id"), Value: o.ModelID})
 	}
 	return p
 }

@@ -1,8 +1,7 @@
 package amqp
 
 import (
-	"github.com/Azure/go-amqp"
-
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -81,10 +80,11 @@ func count(m *transport.Message, in section) (n int) {
 
 // readAnnotations fills the fields of m and p from the annotations of a message. Only a hub has
 // more than the first property.
-func readAnnotations(from amqp.Annotations, hub bool, m *transport.Message, p *transport.SystemProperties) {
+func readAnnotations(from wire.Map, hub bool, m *transport.Message, p *transport.SystemProperties) {
 	for i := range properties {
 		if q := &properties[i]; hub || i == 0 {
-			if text, ok := textOf(from[q.name]); ok {
+			v, _ := from.Get(q.name)
+			if text, ok := textOf(v); ok {
 				*q.field(m, p) = text
 			}
 		}
@@ -114,7 +114,7 @@ func textOf(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
 		return v, true
-	case amqp.Symbol:
+	case wire.Symbol:
 		return string(v), true
 	}
 	return "", false

@@ -8,18 +8,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // session is one device on a connection, which may be shared. It has one AMQP session, which is
 // begun for the first link.
 //
-// Each link or pair of links has its own goroutines, which start when there is work. A failure that
-// a new link or AMQP session cannot repair goes to Run through fatal. It ends the device's session;
-// the connection stays if others use it.
+// The reading goroutine of the connection calls the links. A goroutine attaches each link or pair
+// of links, and ends then. A failure that a new link or AMQP session cannot repair goes to Run
+// through fatal. It ends the device's session; the connection stays if others use it.
 type session struct {
 	cfg     transport.Config
 	info    transport.Info
@@ -37,8 +35,8 @@ type session struct {
 	fatal   chan error    // capacity 1: why the session must end
 	group   sync.WaitGroup
 
-	amqpLock chan struct{} // capacity 1: held to use amqp
-	amqp     *amqp.Session // nil: not begun, or ended
+	amqpLock chan struct{}       // capacity 1: held to use amqp
+	amqp     *amqpclient.Session // nil: not begun
 
 	telemetry telemetry
 	c2d       c2dLink
@@ -61,9 +59,8 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login,
 		s.info.Expires = l.token.Expires
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.telemetry.s, s.telemetry.wake, s.telemetry.turn = s, make(chan struct{}, 1), make(chan struct{}, 1)
-	s.telemetry.batch.Format = batchFormat
-	s.c2d.s = s
+	s.telemetry.init(s)
+	s.c2d.init(s)
 	s.twin.init(s)
 	s.methods.init(s)
 	return s
@@ -76,22 +73,17 @@ func (s *session) Info() transport.Info { return s.info }
 func (s *session) Run(ctx context.Context) error {
 	close(s.started)
 	err := s.wait(ctx)
-	if ctx.Err() != nil {
-		s.methods.waitFlushed() // other requests are repeated, by the device or by the hub
-	}
 	s.mu.Lock()
 	s.over = true
-	if !s.telemetry.running && s.telemetry.link != nil {
-		s.conn.idle.remove(s.telemetry.link)
-	}
-	s.telemetry.queue, s.telemetry.rejected, s.c2d.unsettled, s.c2d.bySequence = nil, nil, nil, nil
+	s.telemetry.stopLocked()
+	s.twin.stopLocked()
+	s.methods.stopLocked()
+	s.c2d.unsettled, s.c2d.bySequence = nil, nil
 	s.mu.Unlock()
 	s.cancel()
-	s.twin.unblock()
-	s.methods.unblock()
 	if s.shared {
 		s.endAMQP()
-		s.join()
+		s.group.Wait()
 		s.release()
 	} else {
 		s.release()
@@ -116,26 +108,6 @@ func (s *session) wait(ctx context.Context) error {
 	}
 }
 
-// join waits for the goroutines on a shared connection. The library may block one, on an AMQP
-// session that the hub does not end. Such a goroutine does not touch the sink, and the connection
-// waits for it.
-func (s *session) join() {
-	joined := make(chan struct{})
-	s.conn.background.Go(func() {
-		s.group.Wait()
-		close(joined)
-	})
-	limit := time.NewTimer(joinTimeout)
-	defer limit.Stop()
-	select {
-	case <-joined:
-	case <-limit.C:
-	}
-}
-
-// joinTimeout is how long goroutines may take to end after everything that they wait for has ended.
-const joinTimeout = 400 * time.Millisecond
-
 // fail ends the session. The first call counts.
 func (s *session) fail(err error) {
 	select {
@@ -159,20 +131,25 @@ func (s *session) goLocked(f func()) {
 	})
 }
 
+// enter begins a call from outside: of the connection, or a timer. It returns false when Run has
+// ended; else Run waits until group.Done is called.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return false
+	}
+	s.group.Add(1)
+	return true
+}
+
 // Progress implements transport.Progressor.
 func (s *session) Progress() (at time.Time, waits bool) {
 	return s.conn.window.progressOf(&s.telemetry)
 }
 
-// Send queues the batch. It does not block.
-func (s *session) Send(batch []transport.Item) {
-	s.mu.Lock()
-	if !s.over {
-		s.telemetry.putLocked(batch)
-	}
-	s.mu.Unlock()
-	poke(s.telemetry.wake)
-}
+// Send sends the batch, or queues what cannot be sent yet.
+func (s *session) Send(batch []transport.Item) { s.telemetry.send(batch) }
 
 // Do starts a request. A disposition is written at once. It does not block.
 func (s *session) Do(r *transport.Request) {
@@ -221,7 +198,7 @@ func (s *session) subscribe(r *transport.Request) {
 		feature   transport.Features
 		subscribe func(*subscription)
 	}{
-		{transport.FeatureMessages, s.c2d.subscribe},
+		{transport.FeatureMessages, s.c2d.open},
 		{transport.FeatureTwin, s.twin.open},
 		{transport.FeatureDesired, s.twin.watch},
 		{transport.FeatureMethods, s.methods.open},
@@ -271,22 +248,17 @@ func (s *session) renewed(id uint32, token transport.Token, err error) {
 
 // attach calls open, which attaches links, with the device's AMQP session, which it begins if
 // needed. If that session has ended, it tries once more with a new one. open gets a context that
-// bounds it. The error is explained. on is the AMQP session of the links, for forget.
-//
-// Links are attached when they are first needed: go-amqp allocates a queue of 40 KB for each
-// session and each sender, and two for each receiver, and has no option for their size.
-func (s *session) attach(open func(ctx context.Context, on *amqp.Session) error) (on *amqp.Session, err error) {
-	on, err = s.attachOnce(open)
-	if amqpconn.IsSession(err) && s.ctx.Err() == nil {
-		on, err = s.attachOnce(open)
+// bounds it. Links are attached when they are first needed.
+func (s *session) attach(open func(ctx context.Context, on *amqpclient.Session) error) error {
+	on, err := s.attachOnce(open)
+	if err != nil && on != nil && on.Ended() && s.ctx.Err() == nil && !s.conn.Gone() {
+		_, err = s.attachOnce(open)
 	}
-	if err != nil {
-		return nil, s.conn.Explain(err)
-	}
-	return on, nil
+	return err
 }
 
-func (s *session) attachOnce(open func(ctx context.Context, on *amqp.Session) error) (*amqp.Session, error) {
+func (s *session) attachOnce(open func(ctx context.Context, on *amqpclient.Session) error) (on *amqpclient.Session,
+	err error) {
 	ctx, done := s.conn.await(s.ctx, s.cfg.Progress)
 	defer done()
 	select {
@@ -294,36 +266,16 @@ func (s *session) attachOnce(open func(ctx context.Context, on *amqp.Session) er
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	on := s.amqp
-	var err error
-	if on == nil {
-		if on, err = s.conn.begin(ctx); err == nil {
+	if on = s.amqp; on == nil || on.Ended() {
+		if on, err = s.conn.Begin(ctx); err == nil {
 			s.amqp = on
 		}
 	}
 	<-s.amqpLock
 	if err == nil {
-		if err = open(ctx, on); amqpconn.IsSession(err) {
-			s.forget(on)
-		}
-	}
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		err = open(ctx, on)
 	}
 	return on, err
-}
-
-// forget records the end of an AMQP session.
-func (s *session) forget(ended *amqp.Session) {
-	select {
-	case s.amqpLock <- struct{}{}:
-	case <-s.ctx.Done():
-		return
-	}
-	if s.amqp == ended {
-		s.amqp = nil
-	}
-	<-s.amqpLock
 }
 
 // check is the last step of a Dial. Without CBS the hub has only answered open so far, and a hub
@@ -334,7 +286,7 @@ func (s *session) check(ctx context.Context) error {
 		return nil
 	}
 	stop := context.AfterFunc(ctx, s.cancel)
-	_, err := s.attach(func(context.Context, *amqp.Session) error { return nil })
+	err := s.attach(func(context.Context, *amqpclient.Session) error { return nil })
 	switch alive := stop(); {
 	case !alive:
 		err = context.Cause(ctx)
@@ -359,14 +311,6 @@ func (s *session) endAMQP() {
 		return
 	}
 	if s.amqp != nil && !s.conn.Gone() {
-		_ = s.amqp.Close(ctx)
-	}
-}
-
-// poke puts a token into ch, of capacity 1, unless it is full.
-func poke(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
+		s.amqp.End(ctx)
 	}
 }

@@ -3,370 +3,147 @@ package amqp
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync/atomic"
+	"strconv"
+	"sync"
 	"time"
 
-	"github.com/Azure/go-amqp"
-
-	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // telemetry sends messages over one link. It is attached for the first message, and after a loss
-// for the next one. Its goroutine sends; the link's reaper waits for the outcomes. Both end after a
-// time without work.
+// for the next one. Whatever ends a wait sends what has become possible: a message, an outcome,
+// credit, room in the window or in the connection's buffer.
 type telemetry struct {
 	s    *session
-	wake chan struct{} // capacity 1: the queue is not empty
-	turn chan struct{} // capacity 1: the window has room for the transfer that waits
-
-	// Owned by the goroutine, and passed on to the next one.
-	link      *outLink // nil: none
-	idleLoss  error    // why the link was lost while there was no goroutine
-	single    int      // messages to send one at a time, because one of them ended a link
-	wasSingle bool     // the latest one was sent alone
-	// credited ends when creditTimer fires, which runs while a transfer waits for credit. Both are
-	// reused until the timer fires.
-	credited    context.Context
-	creditTimer *time.Timer
-	sends       atomic.Uint32 // incremented at the begin and the end of each send; odd during a send
-
-	// Buffers for the next transfer: the messages as queued, the batch made of them, or a single
-	// message. See plain.
-	items []transport.Item
-	batch amqp.Message
-	parts [][]byte
-	buf   []byte
-	plain plain
+	wake func()           // pump, as one value
+	good []transport.Item // owned by the caller of send
 
 	// Guarded by session.mu.
-	running  bool // the goroutine exists
-	queue    []transport.Item
-	rejected []transport.Item // messages of a rejected batch, each to be sent alone before the queue
+	link      *outLink // nil: none
+	attaching bool
+	queue     []transport.Item
+	rejected  []transport.Item // messages of a rejected batch, each to be sent alone before the queue
+	next      *transfer        // made of the first of both, and not sent yet; nil: none
+	single    int              // messages to send one at a time, because one of them ended a link
+	wasSingle bool             // the latest one was sent alone
+	blocked   amqpclient.Blocked
+	credit    *time.Timer // bounds the wait for credit or for the session's window; nil: no wait yet
+	waits     bool        // it runs
+	reports   []results
+	buf       encoder
 }
 
-// putLocked queues messages. session.mu is held.
-func (t *telemetry) putLocked(batch []transport.Item) {
-	t.queue = append(t.queue, batch...)
-	if !t.running && len(t.queue) > 0 {
-		t.startLocked()
-	}
+// outLink is the sending link for telemetry, with its unsettled transfers.
+type outLink struct {
+	sender      *amqpclient.Sender
+	sends       int       // transfers that were sent
+	first, last *transfer // unsettled, the oldest first
+	unsettled   int       // their number
+	lost        error     // why it ended before it was telemetry.link
 }
 
-// startLocked starts the goroutine. session.mu is held.
-func (t *telemetry) startLocked() {
-	t.running = true
-	if t.link != nil {
-		t.s.conn.idle.remove(t.link)
-	}
-	t.s.goLocked(t.run)
+// transfer is a message or a batch.
+type transfer struct {
+	exchange      // of the connection's window
+	t             *telemetry
+	link          *outLink // nil: it is not sent
+	items         []transport.Item
+	before, after *transfer // of the link, in the order of sending
 }
 
-// idleLinkLost starts the goroutine to handle the loss of an idle link. A running goroutine notices
-// the loss by itself.
-func (t *telemetry) idleLinkLost(l *outLink, err error) {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	if !t.running && t.link == l {
-		t.idleLoss = err
-		t.startLocked()
-	}
+// results are the same result for some messages, to be reported without the lock.
+type results struct {
+	items []transport.Item
+	err   error
 }
 
-// run is the goroutine of telemetry.
-func (t *telemetry) run() {
-	s := t.s
-	idle := newLinger()
-	defer idle.Stop()
-	if t.idleLoss != nil {
-		t.dropIdleLink()
-	}
-	for s.ctx.Err() == nil {
-		var ended chan struct{}
-		if t.link != nil {
-			ended = t.link.ended
-		}
-		select {
-		case <-t.wake:
-			idle.used = true
-			t.sendQueued()
-		case <-idle.C:
-			if idle.expired() && t.retire() {
-				return
+var transferPool = sync.Pool{New: func() any { return new(transfer) }}
+
+// free returns x to its pool. It must not be in the window.
+func (x *transfer) free() {
+	clear(x.items)
+	*x = transfer{items: x.items[:0]}
+	transferPool.Put(x)
+}
+
+func (t *telemetry) init(s *session) {
+	t.s = s
+	t.wake = t.pump
+}
+
+// send queues messages and sends what can be sent. A message that has no place here is reported.
+func (t *telemetry) send(batch []transport.Item) {
+	t.good = t.good[:0]
+	for _, item := range batch {
+		if e := t.refusal(item.Msg); e != nil {
+			if t.s.enter() {
+				t.s.cfg.Sink.Done(item.Tag, e)
+				t.s.group.Done()
 			}
-		case <-ended:
-			t.linkLost(t.link.err, nil, 0)
-		case <-s.ctx.Done():
+			continue
 		}
+		t.good = append(t.good, item)
 	}
-	if t.link != nil {
-		t.link.stop()
-		s.conn.window.leave(t)
+	t.s.mu.Lock()
+	if !t.s.over {
+		t.queue = append(t.queue, t.good...)
+		t.pumpLocked()
 	}
+	report := t.reportsLocked()
+	t.s.mu.Unlock()
+	report()
+	clear(t.good)
+	t.s.conn.Flush()
 }
 
-// dropIdleLink gives up a link that was lost while idle; the next message attaches another one. A
-// condition about the device ends the session.
-func (t *telemetry) dropIdleLink() {
-	s := t.s
-	cause := t.idleLoss
-	t.idleLoss = nil
-	t.drop(cause)
-	if s.ctx.Err() != nil || s.conn.Gone() {
+// refusal returns why a message is not sent at all; nil if it is.
+func (t *telemetry) refusal(m *transport.Message) *transport.Error {
+	broker := t.s.opt.Addresses != nil
+	e := operr.NoPlace(m, "AMQP", broker)
+	if e == nil && broker {
+		e = operr.NoPlaceOutsideHubs(m, "AMQP", "System.To", "System.UserID")
+	}
+	if limit := t.s.info.MaxSize; e == nil && limit > 0 && m.Size() > limit {
+		e = operr.TooLarge(m.Size(), len(m.Body), limit)
+	}
+	if e != nil {
+		e.Proto = proto
+	}
+	return e
+}
+
+// pump sends what can be sent. The reading goroutine, a writing one and timers call it.
+func (t *telemetry) pump() {
+	if !t.s.enter() {
 		return
 	}
-	if why := lossOf(s.conn.Explain(cause)); blameOf(why) == blameDevice {
-		s.fail(why)
-	}
+	defer t.s.group.Done()
+	t.s.mu.Lock()
+	t.pumpLocked()
+	report := t.reportsLocked()
+	t.s.mu.Unlock()
+	report()
+	t.s.conn.Kick()
 }
 
-// retire reports whether the goroutine must end: nothing is queued or in flight.
-func (t *telemetry) retire() bool {
-	s := t.s
-	if t.link != nil && t.link.inFlight() > 0 {
-		return false
+// reportsLocked returns a function that reports what has failed, to be called without session.mu,
+// which is held.
+func (t *telemetry) reportsLocked() (report func()) {
+	all := t.reports
+	t.reports = nil
+	if len(all) == 0 || t.s.over {
+		return func() {}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(t.queue)+len(t.rejected) > 0 {
-		return false
-	}
-	t.items, t.parts, t.buf, t.queue = nil, nil, nil, nil
-	t.running = false
-	if t.link != nil && !s.over {
-		s.conn.idle.add(t.link)
-	}
-	return true
-}
-
-// sendQueued sends the queued messages, or reports their failure.
-func (t *telemetry) sendQueued() {
-	s := t.s
-	for s.ctx.Err() == nil {
-		s.mu.Lock()
-		t.single += len(t.rejected)
-		t.items = append(append(t.items[:0], t.rejected...), t.queue...)
-		clear(t.queue)
-		t.rejected, t.queue = nil, t.queue[:0]
-		s.mu.Unlock()
-		t.refuseFields()
-		if len(t.items) == 0 {
-			return
-		}
-		for items := t.items; len(items) > 0; {
-			n, ok := t.sendSome(items)
-			if !ok {
-				return
-			}
-			items = items[n:]
-		}
-		clear(t.items)
-	}
-}
-
-// refuseFields removes the messages with a field that has no place here, and reports them.
-func (t *telemetry) refuseFields() {
-	t.items = slices.DeleteFunc(t.items, func(item transport.Item) bool {
-		broker := t.s.opt.Addresses != nil
-		e := operr.NoPlace(item.Msg, "AMQP", broker)
-		if e == nil && broker {
-			e = operr.NoPlaceOutsideHubs(item.Msg, "AMQP", "System.To", "System.UserID")
-		}
-		if e == nil {
-			return false
-		}
-		e.Proto = proto
-		t.s.cfg.Sink.Done(item.Tag, e)
-		return true
-	})
-}
-
-// sendSome sends the first messages, as many as fit into one transfer, and returns their number. ok
-// is false when the link or more was lost, which sendSome has reported.
-func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
-	s := t.s
-	if limit := s.info.MaxSize; limit > 0 {
-		if size := items[0].Msg.Size(); size > limit {
-			e := operr.TooLarge(size, len(items[0].Msg.Body), limit)
-			e.Proto = proto
-			s.cfg.Sink.Done(items[0].Tag, e)
-			return 1, true
+	t.s.group.Add(1)
+	return func() {
+		defer t.s.group.Done()
+		for _, r := range all {
+			t.report(r.items, r.err)
 		}
 	}
-	for {
-		if !t.ready() {
-			return 0, false
-		}
-		select {
-		case <-t.link.ended: // while the first message waited to be alone
-			t.linkLost(t.link.err, items, 0)
-			return 0, false
-		default:
-		}
-		m, n, size := t.encode(items)
-		f := newTransfer(items[:n])
-		if !s.conn.window.take(&f.exchange, t, size, s.ctx.Done()) {
-			f.free()
-			return 0, false
-		}
-		s.conn.Stream.WaitRoom(s.ctx)
-		fresh := t.link.sends == 0
-		err := t.transfer(m, f)
-		switch {
-		case err == nil:
-			t.wasSingle = t.single > 0
-			t.single = max(0, t.single-n)
-			return n, true
-		case s.ctx.Err() != nil || s.conn.Gone():
-			return 0, false
-		case localRefusal(err) && n > 1:
-			t.single = max(t.single, n) // sends each alone, to find the one that is to blame
-		case localRefusal(err):
-			t.report(items[:n], failed(transport.OpSend, localKind(err), err))
-			return n, true
-		case !errors.Is(err, errNoCredit) && !fresh && t.link.inFlight() == 0 && amqpconn.Ended(err) != nil:
-			t.drop(err) // it was lost while idle: another one is attached
-		default:
-			t.linkLost(err, items, n)
-			return 0, false
-		}
-	}
-}
-
-// ready attaches the link if needed, and waits for the outcomes of earlier messages before a
-// message that must be alone. It returns false without a link, after it has reported the failure.
-func (t *telemetry) ready() bool {
-	s := t.s
-	for {
-		if t.link == nil {
-			var err error
-			if t.link, err = s.openOutLink(); err != nil {
-				if s.ctx.Err() == nil && !s.conn.Gone() {
-					s.fail(lossOf(err))
-				}
-				return false
-			}
-		}
-		if t.single == 0 && !t.wasSingle || t.link.inFlight() == 0 {
-			return true
-		}
-		select {
-		case <-t.link.settled:
-		case <-t.link.ended:
-			return true // sending will fail
-		case <-s.ctx.Done():
-			return false
-		}
-	}
-}
-
-var (
-	errNoCredit = errors.New("the hub gave the link no credit within Options.CreditTimeout")
-	errNoWindow = errors.New("the hub did not open the session's window within Options.CreditTimeout")
-)
-
-// transfer sends m and bounds the wait for credit.
-func (t *telemetry) transfer(m *amqp.Message, f *transfer) error {
-	if t.credited == nil || t.credited.Err() != nil {
-		ctx, cancel := context.WithCancelCause(t.s.ctx)
-		t.credited = ctx
-		t.creditTimer = time.AfterFunc(t.s.opt.CreditTimeout, func() { t.creditTimedOut(cancel) })
-	} else {
-		t.creditTimer.Reset(t.s.opt.CreditTimeout)
-	}
-	ctx := t.credited
-	t.sends.Add(1)
-	err := t.link.send(ctx, m, f)
-	t.sends.Add(1)
-	t.creditTimer.Stop()
-	if err != nil && errors.Is(context.Cause(ctx), errNoCredit) {
-		return errNoCredit
-	}
-	return err
-}
-
-// creditTimedOut ends the wait for credit. While the session's window is closed the library ignores
-// the context, so the device's session must end.
-func (t *telemetry) creditTimedOut(cancel context.CancelCauseFunc) {
-	send := t.sends.Load()
-	cancel(errNoCredit)
-	time.AfterFunc(joinTimeout, func() {
-		if send%2 == 1 && t.sends.Load() == send {
-			t.s.fail(lost(transport.Timeout, errNoWindow))
-		}
-	})
-}
-
-// batchBytes is the most bytes of a batch, unless its first message is larger. A larger batch saves
-// nothing, and its outcome arrives later.
-const batchBytes = 24 << 10
-
-// keepBatch is the largest batch buffer that is reused for the next batch.
-const keepBatch = batchBytes + batchBytes/2
-
-// sectionHead is the most bytes of the head of a message's section in a batch.
-const sectionHead = 8
-
-// encode makes a transfer of the first items. It returns their number and about how many bytes they
-// take.
-func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
-	if t.s.opt.Batch == 1 {
-		m := items[0].Msg
-		return t.plain.fill(m, t.s.opt.Addresses == nil), 1, m.Size()
-	}
-	most := t.s.opt.Batch
-	if t.single > 0 {
-		most = 1
-	}
-	if cap(t.buf) > keepBatch {
-		t.buf = nil
-	}
-	t.buf, t.parts = t.buf[:0], t.parts[:0]
-	limit := t.s.conn.window.batch()
-	if peer := t.link.sender.MaxMessageSize(); peer > 0 && peer < uint64(limit) {
-		limit = int(peer)
-	}
-	var ends [maxBatch]int
-	n, size := 0, 0
-	for n < len(items) && n < most {
-		size += items[n].Msg.Size()
-		begin := len(t.buf)
-		if n > 0 && size > limit {
-			break
-		}
-		t.buf = appendMessage(t.buf, items[n].Msg)
-		if n > 0 && len(t.buf)+(n+1)*sectionHead > limit {
-			t.buf = t.buf[:begin]
-			break
-		}
-		ends[n] = len(t.buf)
-		n++
-	}
-	begin := 0
-	for _, end := range ends[:n] {
-		t.parts = append(t.parts, t.buf[begin:end])
-		begin = end
-	}
-	t.batch.Data = t.parts
-	return &t.batch, n, len(t.buf) + n*sectionHead
-}
-
-// localRefusal reports whether the library refused to send a message. The hub has not received it
-// then, and the link lives.
-func localRefusal(err error) bool {
-	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
-		return e.Condition == amqp.ErrCondMessageSizeExceeded
-	}
-	return amqpconn.Ended(err) == nil && !amqpconn.IsConn(err) && !errors.Is(err, errNoCredit)
-}
-
-func localKind(err error) transport.Kind {
-	if _, ok := err.(*amqp.Error); ok {
-		return transport.TooLarge
-	}
-	return transport.Invalid
 }
 
 // report reports the same result for each message.
@@ -376,67 +153,321 @@ func (t *telemetry) report(items []transport.Item, err error) {
 	}
 }
 
-// drop gives up the link and returns its unsettled messages.
-func (t *telemetry) drop(cause error) []transport.Item {
-	l := t.link
-	t.link = nil
-	items := l.abandon(!errors.Is(cause, errNoCredit))
-	switch {
-	case amqpconn.IsSession(cause):
-		t.s.forget(l.session)
-	case errors.Is(cause, errNoCredit): // it lives, and half a message may have been sent on it
-		ctx, cancel := context.WithTimeout(t.s.ctx, t.s.opt.OperationTimeout)
-		if l.sender.Close(ctx) != nil && t.s.ctx.Err() == nil {
-			t.s.forget(l.session)
+// pumpLocked sends what can be sent. session.mu is held.
+func (t *telemetry) pumpLocked() {
+	for t.nextLocked() {
+		x, l := t.next, t.link
+		if !t.s.conn.window.take(&x.exchange, t, t.buf.size) || t.s.conn.Full(t.wake) {
+			return
 		}
-		cancel()
+		t.blocked = l.sender.Send(t.buf.format, x, t.buf.parts()...)
+		switch t.blocked {
+		case amqpclient.NotBlocked:
+			t.sentLocked(x, l)
+		case amqpclient.NoCredit, amqpclient.NoWindow:
+			t.waitForCreditLocked()
+			return
+		case amqpclient.Gone: // the end of the link is reported, or that of the connection
+			return
+		}
 	}
-	return items
 }
 
-// linkLost handles the loss of the link. It reports the messages in flight, then next, then the
-// queue, so that they are sent again in this order. A condition about the device ends the session
-// instead. The first tried messages of next were with the library when the link ended: the hub may
-// have received them, and may have ended the link for one of them.
-func (t *telemetry) linkLost(cause error, next []transport.Item, tried int) {
+// nextLocked makes the next transfer, unless there is one. It returns false when nothing is to be
+// sent, or when the link or an outcome is to be waited for. session.mu is held.
+func (t *telemetry) nextLocked() bool {
+	for {
+		switch {
+		case t.s.over || t.next == nil && len(t.queue)+len(t.rejected) == 0:
+			return false
+		case t.link == nil:
+			t.attachLocked()
+			return false
+		case t.next != nil:
+			return true
+		}
+		from := &t.queue
+		if len(t.rejected) > 0 {
+			from = &t.rejected
+		}
+		alone := t.single > 0 || t.wasSingle || len(t.rejected) > 0
+		if alone && t.link.unsettled > 0 {
+			return false
+		}
+		most := t.s.opt.Batch
+		if t.single > 0 || len(t.rejected) > 0 {
+			most = 1
+		}
+		limit := t.s.conn.window.batch()
+		peer := t.link.sender.MaxMessageSize()
+		if peer > 0 {
+			limit = int(min(uint64(limit), peer))
+		}
+		n := t.buf.encode((*from)[:min(most, len(*from))], limit, t.s.opt)
+		items := (*from)[:n]
+		if peer > 0 && uint64(t.buf.size) > peer {
+			// only a message that is alone can be too large
+			e := failed(transport.OpSend, transport.TooLarge, &tooLargeError{t.buf.size, peer})
+			t.reports = append(t.reports, results{append([]transport.Item(nil), items...), e})
+			t.single = max(0, t.single-1)
+		} else {
+			t.next = transferPool.Get().(*transfer)
+			t.next.t, t.next.items = t, append(t.next.items, items...)
+			t.wasSingle = t.single > 0 || len(t.rejected) > 0
+			t.single = max(0, t.single-n)
+		}
+		rest := copy(*from, (*from)[n:])
+		clear((*from)[rest:])
+		*from = (*from)[:rest]
+	}
+}
+
+// sentLocked records that the next transfer was sent. session.mu is held.
+func (t *telemetry) sentLocked(x *transfer, l *outLink) {
+	t.s.conn.window.wrote(&x.exchange)
+	t.buf.done()
+	t.next = nil
+	t.stopCreditLocked()
+	l.sends++
+	l.unsettled++
+	x.link = l
+	if x.before = l.last; x.before == nil {
+		l.first = x
+	} else {
+		x.before.after = x
+	}
+	l.last = x
+}
+
+// Settled reports the outcome of a transfer. The reading goroutine calls it.
+func (x *transfer) Settled(state wire.DeliveryState) {
+	t := x.t
 	s := t.s
-	inFlight := t.drop(cause)
-	if s.ctx.Err() != nil || s.conn.Gone() {
+	if !s.enter() {
 		return
 	}
+	defer s.group.Done()
+	s.mu.Lock()
+	l := x.link
+	if l != t.link {
+		s.mu.Unlock()
+		return // the loss of its link was reported
+	}
+	if x.before == nil {
+		l.first = x.after
+	} else {
+		x.before.after = x.after
+	}
+	if x.after == nil {
+		l.last = x.before
+	} else {
+		x.after.before = x.before
+	}
+	l.unsettled--
+	s.mu.Unlock()
+	s.conn.window.answered(&x.exchange)
+	t.outcome(x.items, state)
+	x.free()
+	s.mu.Lock()
+	waits := t.next == nil && len(t.queue)+len(t.rejected) > 0
+	s.mu.Unlock()
+	if waits {
+		t.pump()
+	}
+}
+
+// attachLocked attaches the link, on a goroutine that ends then. session.mu is held.
+func (t *telemetry) attachLocked() {
+	if !t.attaching {
+		t.attaching = true
+		t.s.goLocked(t.attach)
+	}
+}
+
+func (t *telemetry) attach() {
+	l, err := t.open()
+	s := t.s
+	s.mu.Lock()
+	t.attaching = false
+	switch {
+	case s.over:
+	case err == nil:
+		t.link = l
+		if err = l.lost; err == nil {
+			t.pumpLocked()
+		}
+	case s.ctx.Err() == nil && !s.conn.Gone():
+		s.fail(lossOf(err))
+	}
+	report := t.reportsLocked()
+	s.mu.Unlock()
+	report()
+	if l != nil && l.lost != nil {
+		t.ended(l, l.lost)
+	}
+	s.conn.Flush()
+}
+
+// open attaches the link.
+func (t *telemetry) open() (*outLink, error) {
+	l := new(outLink)
+	err := t.s.attach(func(ctx context.Context, on *amqpclient.Session) (err error) {
+		l.sender, err = on.NewSender(ctx, &amqpclient.SenderOptions{Credited: t.wake, LinkOptions: amqpclient.LinkOptions{
+			Address: t.s.addr.Telemetry, Properties: t.s.opt.linkProperties(), Detached: func(err error) { t.ended(l, err) },
+		}})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+var (
+	errNoCredit = errors.New("the hub gave the link no credit within Options.CreditTimeout")
+	errNoWindow = errors.New("the hub did not open the session's window within Options.CreditTimeout")
+)
+
+// waitForCreditLocked bounds the wait for credit or the session's window. session.mu is held.
+func (t *telemetry) waitForCreditLocked() {
+	switch {
+	case t.waits:
+		return
+	case t.credit == nil:
+		t.credit = time.AfterFunc(t.s.opt.CreditTimeout, t.creditTimedOut)
+	default:
+		t.credit.Reset(t.s.opt.CreditTimeout)
+	}
+	t.waits = true
+}
+
+func (t *telemetry) stopCreditLocked() {
+	if t.waits {
+		t.waits = false
+		t.credit.Stop()
+	}
+}
+
+// creditTimedOut gives up the link, or without a window the device's session. The timer calls it.
+func (t *telemetry) creditTimedOut() {
+	s := t.s
+	if !s.enter() {
+		return
+	}
+	defer s.group.Done()
+	s.mu.Lock()
+	l, waited := t.link, t.waits && t.next != nil
+	t.waits = false
+	noWindow := t.blocked == amqpclient.NoWindow
+	s.mu.Unlock()
+	switch {
+	case !waited || l == nil:
+	case noWindow:
+		s.fail(lost(transport.Timeout, errNoWindow))
+	default:
+		l.sender.Detach()
+		t.linkLost(l, errNoCredit)
+	}
+}
+
+// ended handles the end of a link by the hub. One that was lost while idle is attached again for
+// the next message. The reading goroutine calls it.
+func (t *telemetry) ended(l *outLink, why error) {
+	s := t.s
+	if !s.enter() {
+		return
+	}
+	defer s.group.Done()
+	s.mu.Lock()
+	if t.link != l {
+		l.lost = why // it is being attached, or was given up
+		s.mu.Unlock()
+		return
+	}
+	waiting := t.next != nil || len(t.queue)+len(t.rejected) > 0
+	if l.unsettled > 0 || l.sends == 0 && waiting {
+		s.mu.Unlock()
+		t.linkLost(l, why)
+		return
+	}
+	t.link = nil
+	t.stopCreditLocked()
+	s.mu.Unlock()
+	if e := lossOf(why); blameOf(e) == blameDevice {
+		s.fail(e)
+		return
+	}
+	t.pump()
+}
+
+// linkLost handles the loss of the link. It reports the messages in flight, then the queue, so that
+// they are sent again in this order. A condition about the device ends the session instead.
+func (t *telemetry) linkLost(l *outLink, cause error) {
+	s := t.s
 	why, about := lost(transport.Throttled, cause), blameNone
 	if !errors.Is(cause, errNoCredit) {
-		why = lossOf(s.conn.Explain(cause))
+		why = lossOf(cause)
 		about = blameOf(why)
 	}
+	s.mu.Lock()
+	if t.link != l || s.over {
+		s.mu.Unlock()
+		return
+	}
+	inFlight := t.dropLocked()
 	if about == blameDevice {
+		s.mu.Unlock()
 		s.fail(why)
 		return
 	}
-	e := failed(transport.OpSend, why.Kind, why.Err)
-	s.mu.Lock()
-	queued := append(t.rejected, t.queue...)
+	var queued []transport.Item
+	if t.next != nil {
+		queued = append(queued, t.next.items...)
+		s.conn.window.drop(&t.next.exchange)
+		t.next = nil
+	}
+	queued = append(append(queued, t.rejected...), t.queue...)
 	t.rejected, t.queue = nil, nil
-	s.mu.Unlock()
-	suspects := len(inFlight) + tried
-	sent := append(inFlight, next...)
+	e := failed(transport.OpSend, why.Kind, why.Err)
+	suspects := len(inFlight)
+	if about == blameMessage && suspects == 1 {
+		t.reports = append(t.reports, results{inFlight, e})
+		inFlight = nil
+	}
 	if about == blameMessage {
-		if suspects == 1 {
-			t.report(sent[:1], e)
-			sent = sent[1:]
-		}
 		t.single = max(t.single, suspects)
 	}
 	if about != blameNone || e.Kind == transport.Network {
 		e = failed(transport.OpSend, transport.Unavailable, e.Err)
 	}
-	t.report(sent, operr.OutcomeUnknown(e))
-	t.report(queued, e)
+	t.reports = append(t.reports, results{inFlight, operr.OutcomeUnknown(e)}, results{queued, e})
+	report := t.reportsLocked()
+	s.mu.Unlock()
+	report()
 }
 
-// outcome reports the outcome of a transfer. The reaper calls it while the transfer still counts as
-// in flight, so the goroutine that it wakes has not ended.
-func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
+// dropLocked gives up the link and returns its unsettled messages, in the order of sending.
+// session.mu is held.
+func (t *telemetry) dropLocked() (items []transport.Item) {
+	l := t.link
+	t.link = nil
+	t.stopCreditLocked()
+	for x := l.first; x != nil; x = x.after {
+		t.s.conn.window.drop(&x.exchange)
+		items = append(items, x.items...)
+	}
+	return items
+}
+
+// stopLocked ends telemetry: Run has ended. session.mu is held.
+func (t *telemetry) stopLocked() {
+	t.queue, t.rejected, t.next, t.link = nil, nil, nil, nil
+	t.stopCreditLocked()
+	t.s.conn.window.leave(t)
+}
+
+// outcome reports the outcome of a transfer.
+func (t *telemetry) outcome(items []transport.Item, state wire.DeliveryState) {
 	s := t.s
 	e, about := verdict(state)
 	switch {
@@ -453,28 +484,38 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 			t.rejected = append(t.rejected, items...)
 		}
 		s.mu.Unlock()
-		poke(t.wake)
 	default:
 		t.report(items, e)
 	}
 }
 
+// tooLargeError is for a message that is larger than the link allows.
+type tooLargeError struct {
+	size int
+	most uint64
+}
+
+func (e *tooLargeError) Error() string {
+	return "the message has " + strconv.Itoa(e.size) + " bytes in AMQP's encoding, and the link takes " +
+		strconv.FormatUint(e.most, 10) + " at most (max-message-size); send a smaller one"
+}
+
 // verdict returns the error of a message by its outcome, nil if the hub accepted it, and the object
 // of the outcome. A condition that is not listed is about the message.
-func verdict(state amqp.DeliveryState) (*transport.Error, blame) {
+func verdict(state wire.DeliveryState) (*transport.Error, blame) {
 	switch state := state.(type) {
-	case nil, *amqp.StateAccepted:
+	case nil, *wire.Accepted:
 		return nil, blameNone
-	case *amqp.StateRejected:
-		c := amqpconn.ConditionOf("message", state.Error)
-		kind, about := amqpconn.Conditions[c.Condition], blames[c.Condition]
+	case *wire.Rejected:
+		c := amqpclient.ConditionOf("message", state.Error)
+		kind, about := amqpclient.Conditions[c.Condition], blames[c.Condition]
 		if kind == transport.Unknown {
 			about = blameMessage
 		}
 		return failed(transport.OpSend, kind, c), about
-	case *amqp.StateReleased:
+	case *wire.Released:
 		return failed(transport.OpSend, transport.Unavailable, errReleased), blameNone
-	case *amqp.StateModified:
+	case *wire.Modified:
 		if state.UndeliverableHere {
 			return failed(transport.OpSend, transport.Forbidden, errUndeliverable), blameMessage
 		}

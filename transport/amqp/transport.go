@@ -1,4 +1,4 @@
-// Package amqp is the AMQP 1.0 transport, on the library Azure/go-amqp.
+// Package amqp is the AMQP 1.0 transport, on an endpoint of its own.
 //
 //	client, err := device.New(creds, amqp.New(nil), nil)
 //
@@ -28,11 +28,9 @@
 //	modified                      Unavailable
 //	modified, undeliverable here  Forbidden
 //
-// Outcomes are reported in the order of sending, in which hubs settle the transfers of a link. An
-// outcome that arrives before those of earlier transfers waits for them, for a second or two; the
-// end of the link reports it at once. device.Options.AckTimeout begins again with each reported
-// outcome, so a long queue at the hub is no failure while outcomes arrive. When a batch is rejected
-// for one of its messages, each message is sent again alone.
+// Outcomes are reported as they arrive. device.Options.AckTimeout begins again with each of them,
+// so a long queue at the hub is no failure while outcomes arrive. When a batch is rejected for
+// one of its messages, each message is sent again alone.
 //
 // # Cloud-to-device messages, twin and methods
 //
@@ -55,7 +53,7 @@
 // A lost link is attached again on the same AMQP session: the telemetry link for the next message,
 // the others at once. An AMQP session that the hub ended is begun again. Messages that were in
 // flight or queued fail with Scope Operation, mostly with Kind Unavailable, and should be sent
-// again. The loss of an idle sending link is noticed within 10 s, and not reported.
+// again. The loss of an idle sending link is not reported.
 //
 // Run ends, with an error of Scope Connection, when
 //   - the connection is lost,
@@ -71,23 +69,20 @@
 //
 // # Violations
 //
-// Each frame of the peer is decoded and checked before the library gets it: its header, all fields
-// at every depth, and the sessions, links, deliveries and credit that it refers to. A frame that
-// breaks the protocol, or is not supported, ends the connection with Kind Protocol; the error names
-// the frame and the field. After the open of the connection the cause is transport.ErrViolation,
-// and the failure is retried.
+// Each frame of the peer is checked: its header, all fields at every depth, and the sessions,
+// links, deliveries and credit that it refers to. A frame that breaks the protocol ends the
+// connection with Kind Protocol; the error names the frame and the field. After the open of the
+// connection the cause is transport.ErrViolation, and the failure is retried.
 //
-// The library does not get a message that is broken or too large, or that holds values it cannot
-// decode: char, decimals, composite types of the standard, arrays of compound or empty values. A
-// message from IoT Hub may have 1 MiB, one from another broker 16 MiB. Such a cloud-to-device
-// message is rejected, which moves it to the hub's dead letters, with amqp:decode-error or
-// amqp:link:message-size-exceeded. When it belongs to the twin or to methods, the pair of links is
-// lost; when it answers a token, the session of the tokens is. A connection keeps 32 MiB of
-// incomplete messages. A cloud-to-device message beyond them is released after 5 s.
+// A message from IoT Hub may have 1 MiB, one from another broker 16 MiB. A cloud-to-device message
+// that is larger, or cannot be decoded, is rejected, which moves it to the hub's dead letters, with
+// amqp:link:message-size-exceeded or amqp:decode-error. When it belongs to the twin or to methods,
+// the pair of links is lost; when it answers a token, the session of the tokens is. A connection
+// keeps 32 MiB of incomplete messages. A cloud-to-device message beyond them is released after 5 s.
 //
-// Some frames are rewritten: a flow without next-incoming-id or link-credit is completed, a detach
-// becomes a closing one, an idle time-out below 1 s becomes 1 s, and the max-message-size of a
-// sender is left out.
+// Some mistakes of brokers are tolerated: a flow without next-incoming-id or link-credit, a
+// detach that does not close, a string for a symbol and the other way. An idle time-out below 1 s
+// counts as 1 s.
 //
 // # Errors
 //
@@ -168,7 +163,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 		return nil, err
 	}
 	if l.auth == AuthCBS {
-		if conn.sessions() < 2 {
+		if conn.Sessions() < 2 {
 			conn.close()
 			return nil, &transport.Error{Kind: transport.Unsupported, Err: errOneSession}
 		}

@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/Azure/go-amqp"
-
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
@@ -21,48 +20,60 @@ type twin struct {
 	desired bool            // changes of desired properties are subscribed to
 	granted bool            // the hub granted that subscription
 	waiters []*subscription // OpSubscribes for changes without a reply
-	timer   *time.Timer     // ends the session without an answer to the subscription; nil before the first
+	answer  *time.Timer     // ends the session without an answer to the subscription; nil before the first
 }
 
 // desiredID is the correlation id of the subscription to changes. Those of requests are numbers.
 const desiredID = "desired"
 
 func (t *twin) init(s *session) {
-	t.pair = pair{s: s, name: "twin", address: s.addr.twin, settleMode: amqp.SenderSettleModeSettled,
-		onMessage: t.message, onOpen: t.subscribeAgain, onLost: t.lost, onRefused: t.refused, onUnsent: t.tooLarge}
+	t.pair.init(s, "twin", s.addr.twin)
+	t.onMessage, t.onUnsent = t.message, t.tooLarge
+	t.opened, t.lost, t.refused = t.subscribeAgain, t.lostLinks, t.refusedLinks
 }
 
 // request sends a request.
 func (t *twin) request(r *transport.Request) {
-	m := &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: strconv.FormatUint(uint64(r.ID), 10)}}
-	if r.Op == transport.OpTwinGet {
-		m.Annotations = amqp.Annotations{"operation": "GET"}
-		m.Data = [][]byte{{' '}}
-	} else {
-		m.Annotations = amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"}
+	body, annotations := []byte{' '}, operation("GET", "")
+	if r.Op == transport.OpTwinPatch {
+		body, annotations = r.Body, operation("PATCH", "/properties/reported")
 		if r.Version != 0 {
-			m.Annotations["version"] = r.Version
+			annotations = append(annotations, wire.Pair{Key: wire.Symbol("version"), Value: r.Version})
 		}
-		m.Data = [][]byte{append([]byte(nil), r.Body...)}
 	}
+	m := bodyMessage(body, strconv.FormatUint(uint64(r.ID), 10))
+	m.MessageAnnotations = annotations
 	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	if t.pending == nil {
-		t.pending = make(map[uint32]transport.Op)
+	var unsent []queued
+	if !t.s.over {
+		if t.pending == nil {
+			t.pending = make(map[uint32]transport.Op)
+		}
+		t.pending[r.ID] = r.Op
+		unsent = t.sendLocked(r.ID, m)
 	}
-	t.pending[r.ID] = r.Op
-	t.sendLocked(m)
+	t.s.mu.Unlock()
+	t.s.conn.Flush()
+	t.refuse(unsent)
+}
+
+// operation returns the annotations of a request.
+func operation(name, resource string) wire.Map {
+	m := wire.Map{{Key: wire.Symbol("operation"), Value: name}}
+	if resource != "" {
+		m = append(m, wire.Pair{Key: wire.Symbol("resource"), Value: resource})
+	}
+	return m
 }
 
 // tooLarge replies to a request that exceeds the hub's limit.
-func (t *twin) tooLarge(m *amqp.Message, err error) {
-	n, bad := strconv.ParseUint(idText(m.Properties.CorrelationID), 10, 32)
+func (t *twin) tooLarge(id uint32, err error) {
 	t.s.mu.Lock()
-	op, pending := t.pending[uint32(n)]
-	delete(t.pending, uint32(n))
+	op, pending := t.pending[id]
+	delete(t.pending, id)
 	t.s.mu.Unlock()
-	if bad == nil && pending {
-		t.s.cfg.Sink.Reply(uint32(n), transport.Reply{Err: failed(op, transport.TooLarge, err)})
+	if pending {
+		t.s.cfg.Sink.Reply(id, transport.Reply{Err: failed(op, transport.TooLarge, err)})
 	}
 }
 
@@ -79,6 +90,7 @@ func (t *twin) watch(sub *subscription) {
 		}
 	}
 	t.s.mu.Unlock()
+	t.s.conn.Flush()
 	if granted {
 		t.s.subscribed(sub, nil)
 	}
@@ -86,42 +98,38 @@ func (t *twin) watch(sub *subscription) {
 
 // subscribeLocked queues the subscription to changes. session.mu is held.
 func (t *twin) subscribeLocked() {
-	t.queue = append(t.queue, &amqp.Message{
-		Properties:  &amqp.MessageProperties{CorrelationID: desiredID},
-		Annotations: amqp.Annotations{"operation": "PUT", "resource": "/notifications/twin/properties/desired"},
-		Data:        [][]byte{{' '}},
-	})
-	t.flushLocked()
-	if t.timer == nil {
-		t.timer = time.AfterFunc(t.s.opt.OperationTimeout, t.unanswered)
+	m := bodyMessage([]byte{' '}, desiredID)
+	m.MessageAnnotations = operation("PUT", "/notifications/twin/properties/desired")
+	t.sendLocked(0, m)
+	if t.answer == nil {
+		t.answer = time.AfterFunc(t.s.opt.OperationTimeout, t.unanswered)
 	} else {
-		t.timer.Reset(t.s.opt.OperationTimeout)
+		t.answer.Reset(t.s.opt.OperationTimeout)
 	}
 }
 
 // unanswered ends the session, which would miss changes.
 func (t *twin) unanswered() { t.s.fail(lost(transport.Timeout, errNoAnswer)) }
 
-// subscribeAgain subscribes to changes on new links.
+// subscribeAgain subscribes to changes on new links. session.mu is held.
 func (t *twin) subscribeAgain() {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
 	if t.desired {
 		t.subscribeLocked()
 	}
+	t.flushLocked()
 }
 
 // message handles an answer or a change.
-func (t *twin) message(m *amqp.Message) {
+func (t *twin) message(m *wire.Message) {
 	s := t.s
 	body := bodyOf(m)
-	version, _ := whole(m.Annotations["version"]) // with version 0 the client reads the twin
+	version, _ := whole(m.MessageAnnotations, "version") // with version 0 the client reads the twin
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
 		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: version,
 			Msg: &transport.Message{Body: body}})
 		return
 	}
-	code, _ := whole(m.Annotations["status"])
+	code, _ := whole(m.MessageAnnotations, "status")
 	id := idText(m.Properties.CorrelationID)
 	_, good := statuscode.TwinKind(int(code))
 	if id == desiredID {
@@ -142,7 +150,7 @@ func (t *twin) message(m *amqp.Message) {
 	r := transport.Reply{Status: int(code), Version: version, Body: body}
 	if !good {
 		e := statuscode.TwinRefusal(op, proto, int(code), body)
-		if after, ok := whole(m.Annotations["retry-after"]); ok && after > 0 {
+		if after, ok := whole(m.MessageAnnotations, "retry-after"); ok && after > 0 {
 			e.RetryAfter = time.Duration(after) * time.Second
 		}
 		r.Err = e
@@ -157,8 +165,8 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 	s.mu.Lock()
 	again := t.granted
 	t.granted = good
-	if t.timer != nil { // nil without a subscription
-		t.timer.Stop()
+	if t.answer != nil { // nil without a subscription
+		t.answer.Stop()
 	}
 	waiters := t.waiters
 	t.waiters = nil
@@ -180,13 +188,14 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 
 var errLinkLost = errors.New("the link was lost before the answer")
 
-// lost fails the pending requests, whose outcome is unknown. session.mu is held for lost, and must
-// not be held for report.
-func (t *twin) lost() (report func()) {
+// lostLinks fails the pending requests, whose outcome is unknown. session.mu is held for
+// lostLinks, and must not be held for report.
+func (t *twin) lostLinks() (report func()) {
 	pending := t.pending
-	t.pending = nil
-	if t.timer != nil {
-		t.timer.Stop()
+	t.pending, t.queue = nil, nil
+	t.stopTimerLocked()
+	if t.answer != nil {
+		t.answer.Stop()
 	}
 	return func() {
 		for id, op := range pending {
@@ -196,11 +205,11 @@ func (t *twin) lost() (report func()) {
 	}
 }
 
-// refused fails all requests when the links cannot be attached. session.mu is held for refused, and
-// must not be held for report.
-func (t *twin) refused(err error) (report func()) {
+// refusedLinks fails all requests when the links cannot be attached. session.mu is held for
+// refusedLinks, and must not be held for report.
+func (t *twin) refusedLinks(err error) (report func()) {
 	pending, waiters := t.pending, t.waiters
-	t.pending, t.waiters = nil, nil
+	t.pending, t.waiters, t.queue = nil, nil, nil
 	return func() {
 		e := transport.Find(err)
 		for id, op := range pending {
@@ -212,8 +221,9 @@ func (t *twin) refused(err error) (report func()) {
 	}
 }
 
-// whole returns an integer of any AMQP type.
-func whole(v any) (int64, bool) {
+// whole returns the value of a key that is an integer of any AMQP type.
+func whole(m wire.Map, key string) (int64, bool) {
+	v, _ := m.Get(key)
 	switch v := v.(type) {
 	case int8:
 		return int64(v), true

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
 )
 
 // window bounds the telemetry that a connection has in flight, shares it among the devices, and
@@ -20,7 +20,7 @@ import (
 // The peer receives the exchanges in the order of the list. While it answers earlier ones, a later
 // one is not late, on any connection.
 type window struct {
-	stream *amqpscreen.Stream
+	conn   *amqpclient.Conn
 	learnt *learnt
 	limit  time.Duration // the longest silence while an answer is outstanding
 
@@ -45,14 +45,15 @@ type window struct {
 // exchange is a request that the peer has to answer: a transfer of telemetry, a token, a link. Its
 // fields are guarded by window.mu.
 type exchange struct {
-	owner  *telemetry // nil unless it is a transfer
-	bytes  int
-	since  time.Time // when it was admitted, and after the write when it was written
-	passed time.Time // when the peer first answered a later one; zero: not yet
-	ahead  int       // bytes in flight when it was written, including its own
-	listed bool      // it is in the list: admitted, and not answered or dropped
-	sent   bool      // it was written
-	steps  int       // round trips after the first one, at most
+	owner   *telemetry // nil unless it is a transfer
+	bytes   int
+	since   time.Time // when it was admitted, and after the write when it was written
+	passed  time.Time // when the peer first answered a later one; zero: not yet
+	ahead   int       // bytes in flight when it was written, including its own
+	listed  bool      // it is in the list: admitted, and not answered or dropped
+	granted bool      // it was admitted
+	sent    bool      // it was written
+	steps   int       // round trips after the first one, at most
 
 	prev, next *exchange
 }
@@ -79,8 +80,8 @@ var errSilent = &timeoutError{"the hub is silent, and owes answers"}
 // most. The zero value is for a peer without an earlier connection.
 type learnt struct{ size atomic.Int64 }
 
-func newWindow(s *amqpscreen.Stream, idleTimeout time.Duration, l *learnt) *window {
-	w := &window{stream: s, learnt: l, limit: max(idleTimeout/2, min(idleTimeout, 10*time.Second))}
+func newWindow(c *amqpclient.Conn, idleTimeout time.Duration, l *learnt) *window {
+	w := &window{conn: c, learnt: l, limit: max(idleTimeout/2, min(idleTimeout, 10*time.Second))}
 	w.size.Store(cmp.Or(l.size.Load(), firstWindow))
 	return w
 }
@@ -88,36 +89,26 @@ func newWindow(s *amqpscreen.Stream, idleTimeout time.Duration, l *learnt) *wind
 // batch returns how many bytes a batch may have: a part of the window.
 func (w *window) batch() int { return min(int(w.size.Load())/4, batchBytes) }
 
-// take waits for a place for x in the window. It returns false when done was closed first.
-func (w *window) take(x *exchange, owner *telemetry, bytes int, done <-chan struct{}) bool {
-	*x = exchange{owner: owner, bytes: bytes}
+// take returns whether x has a place in the window. If not, x waits for one, and its owner is
+// called when it has it; take is called again then.
+func (w *window) take(x *exchange, owner *telemetry, bytes int) bool {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case x.granted:
+		return true
+	case x.owner != nil || w.stopped:
+		return false
+	}
+	*x = exchange{owner: owner, bytes: bytes}
 	if len(w.waiting) == 0 && w.openLocked() {
 		w.admitLocked(x, time.Now())
-		w.mu.Unlock()
 		return true
 	}
 	w.waiting = append(w.waiting, x)
 	if len(w.waiting) == 1 {
 		w.reclaimLaterLocked()
 	}
-	w.mu.Unlock()
-	select {
-	case <-owner.turn:
-		return true
-	case <-done:
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, other := range w.waiting {
-		if other == x {
-			w.waiting = slices.Delete(w.waiting, i, i+1)
-			w.admitWaitingLocked(time.Now())
-			return false
-		}
-	}
-	<-owner.turn // it was admitted at the same moment
-	w.removeLocked(x, time.Now())
 	return false
 }
 
@@ -130,7 +121,7 @@ func (w *window) admitLocked(x *exchange, now time.Time) {
 		w.owed = now
 	}
 	w.out += x.bytes
-	x.since, x.ahead, x.listed = now, w.out, true
+	x.since, x.ahead, x.listed, x.granted = now, w.out, true, true
 	if x.prev = w.last; x.prev != nil {
 		x.prev.next = x
 	} else {
@@ -153,7 +144,7 @@ func (w *window) admitWaitingLocked(now time.Time) {
 		x := w.waiting[0]
 		w.waiting = slices.Delete(w.waiting, 0, 1)
 		w.admitLocked(x, now)
-		x.owner.turn <- struct{}{} // never blocks: the owner waits for one exchange at a time
+		w.conn.Soon(x.owner.wake)
 	}
 }
 
@@ -235,11 +226,14 @@ func (w *window) measureLocked(x *exchange, delay time.Duration) {
 	w.size.Store(size)
 }
 
-// drop ends an exchange without an answer.
+// drop ends an exchange without an answer, or its wait for a place.
 func (w *window) drop(x *exchange) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !x.granted {
+		w.waiting = slices.DeleteFunc(w.waiting, func(other *exchange) bool { return other == x })
+	}
 	w.dropLocked(x, time.Now())
-	w.mu.Unlock()
 }
 
 // dropLocked is drop with mu held.
@@ -262,6 +256,7 @@ func (w *window) leave(owner *telemetry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
+	w.waiting = slices.DeleteFunc(w.waiting, func(x *exchange) bool { return x.owner == owner })
 	for x := w.first; x != nil; {
 		next := x.next
 		if x.owner == owner {
@@ -269,6 +264,7 @@ func (w *window) leave(owner *telemetry) {
 		}
 		x = next
 	}
+	w.admitWaitingLocked(now)
 }
 
 // progress returns the start of the wait for the answer to an exchange: when the peer last answered
@@ -285,14 +281,14 @@ func (w *window) progressLocked(x *exchange) time.Time {
 		// Each further step of a request, such as begin, attach and transfer, takes as long again.
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
-	at, _ := w.stream.Progress()
+	at, _ := w.conn.Progress()
 	return later(later(x.since, w.moved), at)
 }
 
 // progressOf returns progress for the oldest transfer of a device. Without a transfer it returns
 // when the network last made progress. waits is true if bytes wait on this side.
 func (w *window) progressOf(owner *telemetry) (at time.Time, waits bool) {
-	at, waits = w.stream.Progress()
+	at, waits = w.conn.Progress()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for x := w.first; x != nil; x = x.next {
@@ -311,14 +307,14 @@ func (w *window) progressOf(owner *telemetry) (at time.Time, waits bool) {
 // checkSilence ends the connection when the peer is silent and owes an answer. The timer calls it.
 func (w *window) checkSilence() {
 	if w.silent() {
-		w.stream.Fail(errSilent)
+		w.conn.Fail(errSilent)
 	}
 }
 
 // owesLocked reports whether the peer owes an answer, or has sent nothing since an exchange was
 // dropped. mu is held.
 func (w *window) owesLocked() bool {
-	received := w.stream.Received()
+	received := w.conn.Received()
 	return w.first != nil || w.owed.After(received) || w.dropped.After(received)
 }
 
@@ -330,8 +326,8 @@ func (w *window) silent() bool {
 	if w.watching = w.owesLocked() && !w.stopped; !w.watching {
 		return false
 	}
-	at, _ := w.stream.Progress()
-	left := w.limit - time.Since(later(w.owed, later(w.stream.Received(), at)))
+	at, _ := w.conn.Progress()
+	left := w.limit - time.Since(later(w.owed, later(w.conn.Received(), at)))
 	if left < -time.Second && !w.excused {
 		// The process was stopped, by a signal or with its virtual machine: the answer may be in the
 		// socket, and is read first.

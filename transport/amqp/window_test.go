@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -8,29 +9,80 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// windowed returns a window with an open stream, and the stream's peer.
+// windowed returns a window with an open connection, and the connection's peer.
 func windowed(t *testing.T) (*window, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
 	line := dialer.NewProgressConn(near, time.Minute)
-	s := amqpscreen.New(line, line)
-	s.SkipOpening()
-	w := newWindow(s, time.Minute, new(learnt))
+	go func() {
+		header := wire.ProtocolHeader(wire.ProtocolAMQP)
+		_, _ = io.ReadFull(far, header[:])
+		open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "far", MaxFrameSize: 1 << 16}, nil)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = far.Write(append(header[:], open...))
+	}()
+	c, err := amqpclient.Connect(t.Context(), line, line, &amqpclient.Options{Host: "far", IdleTimeout: 1000 * time.Hour})
+	require.NoError(t, err)
+	w := newWindow(c, time.Minute, new(learnt))
 	t.Cleanup(func() {
 		w.stop()
-		s.Fail(amqpscreen.ErrClosed)
-		<-s.Flushed()
+		c.Fail(amqpclient.ErrClosed)
+		c.Close()
 		_ = far.Close()
 	})
 	return w, far
 }
 
-func sender() *telemetry { return &telemetry{turn: make(chan struct{}, 1)} }
+// chatting lets the peer send an empty frame every second.
+func chatting(t *testing.T, far *memconn.Conn) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	go func() {
+		for every := time.NewTicker(time.Second); ; {
+			select {
+			case <-every.C:
+				_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+			case <-stop:
+				return
+			}
+		}
+	}()
+}
+
+// sender returns the owner of exchanges. Its wake says that one of them was admitted.
+func sender() *testOwner {
+	o := &testOwner{t: new(telemetry), woken: make(chan struct{}, 100)}
+	o.t.wake = func() { o.woken <- struct{}{} }
+	return o
+}
+
+type testOwner struct {
+	t     *telemetry
+	woken chan struct{}
+}
+
+// take waits until x is admitted. It returns false when done is closed first.
+func take(w *window, x *exchange, owner *testOwner, bytes int, done <-chan struct{}) bool {
+	for !w.take(x, owner.t, bytes) {
+		select {
+		case <-owner.woken:
+		case <-w.conn.Done():
+			panic(w.conn.Loss())
+		case <-done:
+			w.drop(x)
+			return false
+		}
+	}
+	return true
+}
 
 // keepSending sends transfers of one batch each over a link of this rate and delay, and returns the
 // number of bytes that were answered.
@@ -40,7 +92,7 @@ func keepSending(w *window, rate int, delay, during time.Duration) int {
 	free := time.Now() // when the link becomes free
 	for end := time.Now().Add(during); time.Now().Before(end); {
 		x := new(exchange)
-		if !w.take(x, owner, max(w.batch(), 1), nil) {
+		if !take(w, x, owner, max(w.batch(), 1), nil) {
 			break
 		}
 		w.wrote(x)
@@ -69,7 +121,8 @@ func TestTheWindowFollowsTheLink(t *testing.T) {
 		{300_000, 4 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w, _ := windowed(t)
+			w, far := windowed(t)
+			chatting(t, far)
 			link := new(exchange)
 			w.ask(link)
 			time.Sleep(row.delay)
@@ -93,7 +146,8 @@ func TestTheWindowFollowsTheLink(t *testing.T) {
 // The window shrinks when the link becomes slower.
 func TestTheWindowShrinksWithTheLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := windowed(t)
+		w, far := windowed(t)
+		chatting(t, far)
 		keepSending(w, 1_000_000, 50*time.Millisecond, time.Minute)
 		require.Greater(t, w.size.Load(), int64(1<<20))
 		keepSending(w, 10_000, 50*time.Millisecond, 10*time.Minute)
@@ -107,7 +161,7 @@ func TestDevicesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := windowed(t)
 		now := new(exchange)
-		require.True(t, w.take(now, sender(), firstWindow, nil))
+		require.True(t, take(w, now, sender(), firstWindow, nil))
 		w.wrote(now)
 		var order []int
 		leave, end := make(chan struct{}), make(chan struct{})
@@ -119,7 +173,7 @@ func TestDevicesTakeTurns(t *testing.T) {
 			}
 			go func() {
 				x := new(exchange)
-				if !w.take(x, sender(), firstWindow, done) {
+				if !take(w, x, sender(), firstWindow, done) {
 					return
 				}
 				w.wrote(x)
@@ -147,9 +201,9 @@ func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := windowed(t)
 		stuck, next := new(exchange), new(exchange)
-		require.True(t, w.take(stuck, sender(), firstWindow, nil))
+		require.True(t, take(w, stuck, sender(), firstWindow, nil))
 		began := time.Now()
-		require.True(t, w.take(next, sender(), firstWindow, nil))
+		require.True(t, take(w, next, sender(), firstWindow, nil))
 		require.Equal(t, reclaimAfter, time.Since(began))
 		require.Equal(t, firstWindow, w.out)
 		w.wrote(stuck)
@@ -169,7 +223,7 @@ func TestProgressOfADevice(t *testing.T) {
 		began := time.Now()
 		at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
 		mine := sender()
-		progress := func() time.Time { at, _ := w.progressOf(mine); return at }
+		progress := func() time.Time { at, _ := w.progressOf(mine.t); return at }
 		require.Zero(t, progress(), "it has nothing in flight")
 		var all []*exchange
 		for i := range 5 {
@@ -178,7 +232,7 @@ func TestProgressOfADevice(t *testing.T) {
 				owner = mine
 			}
 			x := new(exchange)
-			require.True(t, w.take(x, owner, 1, nil))
+			require.True(t, take(w, x, owner, 1, nil))
 			w.wrote(x)
 			all = append(all, x)
 		}
@@ -214,11 +268,6 @@ func TestASilentPeerEndsTheConnection(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, far := windowed(t)
-				go func() {
-					for _, err := w.stream.Read(make([]byte, 100)); err == nil; {
-						_, err = w.stream.Read(make([]byte, 100))
-					}
-				}()
 				time.Sleep(time.Minute)
 				began := time.Now()
 				if row.asked {
@@ -245,16 +294,16 @@ func TestASilentPeerEndsTheConnection(t *testing.T) {
 					}()
 				}
 				select {
-				case <-w.stream.Dead():
+				case <-w.conn.Done():
 				case <-time.After(10 * time.Minute):
 				}
 				close(stop)
 				if row.lost == 0 {
-					require.NoError(t, w.stream.Failure())
+					require.False(t, w.conn.Gone())
 					return
 				}
 				require.Equal(t, row.lost, time.Since(began))
-				require.Equal(t, errSilent, w.stream.Failure())
+				require.Equal(t, errSilent, w.conn.Loss())
 			})
 		})
 	}
@@ -293,18 +342,17 @@ func TestAProcessThatWasStoppedReadsWhatArrivedBeforeThePeerCountsAsSilent(t *te
 				w.owed = w.owed.Add(-45 * time.Second) // the clocks went on while nothing ran
 				w.mu.Unlock()
 				w.checkSilence()
-				require.NoError(t, w.stream.Failure())
+				require.False(t, w.conn.Gone())
 				began := time.Now()
 				if answers {
 					_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
-					go func() { _, _ = w.stream.Read(make([]byte, 100)) }()
 					time.Sleep(readTime + time.Second)
-					require.NoError(t, w.stream.Failure())
+					require.False(t, w.conn.Gone())
 					return
 				}
-				<-w.stream.Dead()
+				<-w.conn.Done()
 				require.Equal(t, readTime, time.Since(began))
-				require.Equal(t, errSilent, w.stream.Failure())
+				require.Equal(t, errSilent, w.conn.Loss())
 			})
 		})
 	}

@@ -1,0 +1,326 @@
+// Package amqpclient is the client's side of AMQP 1.0: a connection with sessions and links, on a
+// connection that dialer.Dialer made.
+//
+// Each frame of the peer is decoded and checked in place, and compared with what both sides sent
+// before: a frame that breaks the protocol ends the connection with a *Violation. What the peer
+// makes this side keep is bounded.
+//
+// A connection has one goroutine, which reads, and calls the functions in SenderOptions and
+// ReceiverOptions; these must not block. What is sent is appended to a buffer. Flush writes it on
+// the goroutine of the caller; else another goroutine does, which ends when there is nothing left.
+package amqpclient
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// Options are what a connection needs to know.
+type Options struct {
+	// Host is the hub's name, for its open and SASL.
+	Host string
+	// IdleTimeout is how long the peer may be silent. 0: a minute.
+	IdleTimeout time.Duration
+	// SASL are the beginnings of a SASL dialogue, the preferred mechanism first. Nil: no SASL.
+	SASL []wire.Init
+	// Respond returns the response to a challenge. Nil: the mechanisms have none.
+	Respond func(challenge []byte) ([]byte, error)
+}
+
+// Conn is an open AMQP connection. Its goroutines end with Close.
+type Conn struct {
+	outer  net.Conn        // tunnel, TLS or the socket
+	socket net.Conn        // the lowest layer
+	owed   <-chan struct{} // signals that the tunnel has replies to write, such as a pong; nil: never
+	idle   time.Duration
+	done   chan struct{} // closed by the first failure
+	in     input         // owned by the reading goroutine
+
+	received instant // when the peer last sent something
+	unjammed instant // when the network last took bytes after its buffers were full
+	sessions atomic.Int32
+
+	background sync.WaitGroup // the reading goroutine and its children
+
+	mu      sync.Mutex // guards the fields below; never held during I/O
+	err     error      // the first failure
+	closing bool       // Close was called
+	drainBy time.Time  // set by Close
+	out     output
+	frame   int                 // the largest frame that the peer takes
+	beat    *time.Timer         // writes an empty frame; nil: the peer needs none
+	local   []*Session          // by this side's channel; nil: free
+	remote  map[uint16]*Session // by the peer's channel
+	freed   chan struct{}       // closed when a channel becomes free; nil: no waiters
+	partial int                 // bytes of incomplete messages
+}
+
+// Causes of the end of a connection.
+var (
+	ErrClosed    = errors.New("the connection was closed on this side")
+	ErrHubClosed = error(hubClosed{})
+	ErrNotAMQP   = errors.New("the peer does not speak AMQP 1.0")
+)
+
+// hubClosed is io.EOF with a clearer text.
+type hubClosed struct{}
+
+func (hubClosed) Error() string { return "the hub closed the connection" }
+func (hubClosed) Unwrap() error { return io.EOF }
+
+const (
+	// closeTimeout is how long an orderly close may take.
+	closeTimeout = 700 * time.Millisecond
+	// drainTime bounds how long pending bytes are written after Close.
+	drainTime = 500 * time.Millisecond
+	// maxSent is the size of the largest frame that is sent.
+	maxSent = 1 << 20
+	// minIdle is the shortest idle time-out of a peer that is kept: a frame is written every half.
+	minIdle = time.Second
+)
+
+// Connect does the handshakes of AMQP over the connections that dialer.Dialer.Dial returned. On
+// error the connections are closed; the error is that of Respond, or a cause for dialer.Protocol.
+func Connect(ctx context.Context, outer, socket net.Conn, o *Options) (*Conn, error) {
+	c := newConn(outer, socket, o.IdleTimeout)
+	stop := context.AfterFunc(ctx, func() { c.Fail(ErrClosed) })
+	err := c.handshake(o)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		c.start()
+		return c, nil
+	}
+	if first := c.Fail(err); !errors.Is(first, ErrClosed) {
+		err = first
+	}
+	if ctx.Err() == nil && c.Received().IsZero() {
+		err = dialer.First{Err: err, Want: "AMQP"}
+	}
+	return nil, err
+}
+
+func newConn(outer, socket net.Conn, idle time.Duration) *Conn {
+	if idle == 0 {
+		idle = time.Minute
+	}
+	c := &Conn{outer: outer, socket: socket, idle: idle, done: make(chan struct{}), frame: wire.MinMaxFrameSize}
+	if o, ok := outer.(netopt.ControlWriter); ok {
+		c.owed = o.ControlPending()
+	}
+	now := time.Now()
+	c.received.base, c.unjammed.base = now, now
+	return c
+}
+
+// start starts the goroutines of an open connection.
+func (c *Conn) start() {
+	c.background.Go(func() { c.Fail(c.read()) })
+	if c.owed != nil {
+		c.background.Go(c.writeReplies)
+	}
+}
+
+// Done is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Gone reports whether the connection has ended.
+func (c *Conn) Gone() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Loss waits for the end of the connection and returns why it ended: the peer's error, or the
+// network's.
+func (c *Conn) Loss() error {
+	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Fail ends the connection: it records the first failure and closes the socket. It returns the
+// first failure.
+func (c *Conn) Fail(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		err = ErrClosed
+	}
+	c.mu.Lock()
+	first := c.err == nil
+	if first {
+		c.err = err
+		if c.beat != nil {
+			c.beat.Stop()
+		}
+	}
+	err = c.err
+	c.mu.Unlock()
+	if first {
+		close(c.done)
+		_ = c.socket.Close()
+	}
+	return err
+}
+
+// Close closes the connection, orderly within 700 ms, and waits for its goroutines. Pending bytes
+// are sent before.
+func (c *Conn) Close() {
+	limit := time.AfterFunc(closeTimeout, func() { c.Fail(ErrClosed) })
+	defer limit.Stop()
+	c.mu.Lock()
+	if c.err == nil && !c.closing {
+		c.writeLocked(0, &wire.Close{})
+		c.closing, c.drainBy = true, time.Now().Add(drainTime)
+		_ = c.socket.SetWriteDeadline(c.drainBy) // shortens a write in progress
+		c.kickLocked()
+	}
+	c.mu.Unlock()
+	c.background.Wait()
+}
+
+// hangUp closes the connection after its last byte. It bounds the close_notify of TLS, for which
+// crypto/tls would wait 5 s.
+func (c *Conn) hangUp() {
+	if c.outer != c.socket {
+		c.mu.Lock()
+		rest := time.Until(c.drainBy)
+		c.mu.Unlock()
+		t := time.AfterFunc(rest, func() { _ = c.socket.Close() })
+		_ = c.outer.Close()
+		t.Stop()
+	}
+	c.Fail(ErrClosed)
+}
+
+// Sessions returns how many AMQP sessions the peer allows.
+func (c *Conn) Sessions() int { return int(c.sessions.Load()) }
+
+// Progress returns when the peer last took bytes from a full buffer, and whether bytes wait in the
+// socket's.
+func (c *Conn) Progress() (at time.Time, waits bool) {
+	at, waits = dialer.Progress(c.socket)
+	return later(c.unjammed.get(), at), waits
+}
+
+// Received returns when the peer last sent something; zero: never.
+func (c *Conn) Received() time.Time { return c.received.get() }
+
+// handshake runs the SASL dialogue, if there is one, and opens the connection.
+func (c *Conn) handshake(o *Options) error {
+	if o.SASL != nil {
+		if err := c.authenticate(o); err != nil {
+			return err
+		}
+	}
+	switch id, err := c.exchangeHeaders(wire.ProtocolAMQP); {
+	case err != nil:
+		return err
+	case id == wire.ProtocolSASL && o.SASL == nil:
+		return ErrWantsSASL
+	case id != wire.ProtocolAMQP:
+		return ErrNotAMQP
+	}
+	err := c.say(&wire.Open{ContainerID: "hubline-" + rand.Text(), Hostname: o.Host, MaxFrameSize: MaxFrame,
+		ChannelMax: 1<<16 - 1, IdleTimeout: wire.Some(uint32(c.idle / 2 / time.Millisecond))})
+	if err != nil {
+		return err
+	}
+	for {
+		f, err := c.nextFrame(wire.FrameAMQP)
+		switch {
+		case err != nil:
+			return err
+		case f == nil: // a keep-alive
+		case f.code != codeOpen:
+			return misplaced(f.code).during(true)
+		default:
+			c.opened(f)
+			return nil
+		}
+	}
+}
+
+// exchangeHeaders sends a protocol header and returns the protocol id of the peer's.
+func (c *Conn) exchangeHeaders(id byte) (byte, error) {
+	head := wire.ProtocolHeader(id)
+	if err := c.send(head[:]); err != nil {
+		return 0, err
+	}
+	const begin = "AMQP"
+	for {
+		b := c.in.rest()
+		if n := min(len(b), len(begin)); string(b[:n]) != begin[:n] {
+			return 0, ErrNotAMQP
+		}
+		if len(b) >= wire.HeaderSize {
+			c.in.at += wire.HeaderSize
+			if b[5] != head[5] || b[6] != head[6] || b[7] != head[7] {
+				return 0, ErrNotAMQP
+			}
+			return b[4], nil
+		}
+		if err := c.fill(wire.HeaderSize); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// say sends a frame of the handshake.
+func (c *Conn) say(p wire.Performative) error {
+	b, err := wire.AppendFrame(nil, 0, p, nil)
+	if err != nil {
+		return err
+	}
+	err = c.send(b)
+	clear(b) // it may hold a token
+	return err
+}
+
+// opened records the peer's open.
+func (c *Conn) opened(f *inFrame) {
+	const maxFrame, channelMax, idleTimeout = 2, 3, 4
+	c.frame = maxSent
+	if !f.null(maxFrame) {
+		c.frame = int(min(f.uint32(maxFrame), maxSent))
+	}
+	highest := uint32(1<<16 - 1)
+	if !f.null(channelMax) {
+		highest = f.uint32(channelMax)
+	}
+	c.sessions.Store(int32(highest) + 1)
+	if n := f.uint32(idleTimeout); n > 0 {
+		every := max(time.Duration(n)*time.Millisecond, minIdle) / 2
+		c.beat = time.AfterFunc(time.Hour, func() { c.keepAlive(every) })
+		c.beat.Reset(every) // it does not fire before the field is set
+	}
+}
+
+// keepAlive writes an empty frame. The timer calls it.
+func (c *Conn) keepAlive(every time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || c.closing {
+		return
+	}
+	if len(c.out.pending) == 0 {
+		c.out.grow(wire.HeaderSize)
+		c.out.pending = append(c.out.pending, 0, 0, 0, wire.HeaderSize, 2, wire.FrameAMQP, 0, 0)
+		c.kickLocked()
+	}
+	c.beat.Reset(every)
+}

@@ -1,0 +1,160 @@
+package amqpclient
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
+)
+
+// pipe returns a socket and its peer.
+func pipe(t *testing.T) (*dialer.ProgressConn, *memconn.Conn) {
+	near, far := memconn.Pair("near", "far")
+	t.Cleanup(func() { _ = far.Close() })
+	return dialer.NewProgressConn(near, 10*time.Second), far
+}
+
+// open returns a connection whose opening is over, and its peer.
+func open(t *testing.T) (*Conn, *memconn.Conn) {
+	line, far := pipe(t)
+	c := newConn(line, line, time.Hour)
+	c.sessions.Store(1)
+	c.start()
+	t.Cleanup(func() {
+		c.Fail(ErrClosed)
+		c.Close()
+	})
+	return c, far
+}
+
+// put appends bytes to what is pending.
+func (c *Conn) put(b []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out.grow(len(b))
+	c.out.pending = append(c.out.pending, b...)
+}
+
+// A peer that does not read ends the connection, and those that wait for room are called.
+func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c, far := open(t)
+		far.SetBuffer(1 << 10)
+		c.put(make([]byte, HighWater))
+		called := false
+		require.True(t, c.Full(func() { called = true }))
+		c.put(make([]byte, 1<<20))
+		began := time.Now()
+		c.Flush()
+		require.False(t, called)
+		require.Equal(t, time.Minute, time.Since(began), "its kernel answers")
+		require.ErrorIs(t, c.Loss(), os.ErrDeadlineExceeded)
+		require.ErrorContains(t, c.Loss(), "the hub accepts no data")
+		c.Flush()
+		c.Kick()
+	})
+}
+
+// Full calls back when there is room.
+func TestRoomIsReported(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c, far := open(t)
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		called := false
+		require.False(t, c.Full(func() { t.Fail() }))
+		c.put(make([]byte, HighWater))
+		require.True(t, c.Full(func() { called = true }))
+		c.Flush()
+		synctest.Wait()
+		require.True(t, called)
+		require.Zero(t, c.Pending())
+	})
+}
+
+// Bytes written before Close are sent.
+func TestCloseSendsWhatIsPending(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c, far := open(t)
+		c.put([]byte("goodbye"))
+		go c.Close()
+		all, err := io.ReadAll(far)
+		require.NoError(t, err)
+		require.Equal(t, "goodbye", string(all[:7]))
+		require.ErrorIs(t, c.Loss(), ErrClosed)
+	})
+}
+
+// A frame that arrives slowly, and an empty one, reset the idle time-out.
+func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c, far := open(t)
+		began := time.Now()
+		parts := []byte{0, 0, 0, 8, 2, 0, 0, 0, 0, 0}
+		for i := range parts {
+			time.Sleep(50 * time.Minute)
+			_, _ = far.Write(parts[i : i+1])
+		}
+		require.ErrorIs(t, c.Loss(), os.ErrDeadlineExceeded)
+		require.Equal(t, 560*time.Minute, time.Since(began))
+	})
+}
+
+// Reading stops while the peer does not read the answers to its frames, so that answers do not fill
+// the memory.
+func TestReadingStopsWhileTooMuchIsPending(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c, far := open(t)
+		far.SetBuffer(1 << 10)
+		c.put(make([]byte, 2000))
+		c.Kick()
+		synctest.Wait() // a write is stuck
+		c.put(make([]byte, maxUnread))
+		_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+		synctest.Wait() // that was read before
+		_, _ = far.Write([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x18, 0x45})
+		began := time.Now()
+		require.ErrorIs(t, c.Loss(), os.ErrDeadlineExceeded)
+		require.Equal(t, time.Minute, time.Since(began), "the time of a write")
+	})
+}
+
+// The connection ends in the same way for any split into pieces.
+func TestFramesArriveInAnyPieces(t *testing.T) {
+	large := encode(t, 0, &wire.Close{Error: wire.Errorf("large", "%s", bytes.Repeat([]byte("x"), 40_000))}, nil)
+	start := []byte{0, 0, 0, 12, 3, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 8, 2, 0, 0, 0}
+	for name, all := range map[string][]byte{
+		"closed": append(bytes.Clone(start), large...),
+		"broken": append(bytes.Clone(start), 0, 0, 0, 9, 2, 0, 0, 0, 0x40),
+		"cut":    start[:15],
+		"junk":   append(bytes.Clone(start), "HTTP/1.1 400 Bad Request"...),
+	} {
+		for _, step := range []int{1, 3, 7, 100, 4096, len(all)} {
+			testkit.Bubble(t, func(t *testing.T) {
+				c, far := open(t)
+				for rest := all; len(rest) > 0; {
+					n := min(step, len(rest))
+					_, _ = far.Write(rest[:n])
+					rest = rest[n:]
+					synctest.Wait()
+				}
+				_ = far.CloseWrite()
+				err := c.Loss()
+				_, bad := errors.AsType[*Violation](err)
+				require.Equal(t, name == "broken" || name == "junk", bad, "%v", err)
+				_, said := errors.AsType[*ConditionError](err)
+				require.Equal(t, name == "closed", said, "%v", err)
+				require.Equal(t, name == "cut", errors.Is(err, ErrHubClosed), "%v", err)
+			})
+		}
+	}
+}
