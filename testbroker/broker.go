@@ -2,7 +2,7 @@ package testbroker
 
 import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 )
 
@@ -14,7 +14,7 @@ const AuthMethod = mqttfront.AuthMethod
 // Session returns the MQTT session of a device, or of a module named "deviceID/moduleID": that of
 // its connection, or a kept one. It returns false when there is none.
 func (h *Hub) Session(id string) (hubdata.Session, bool) {
-	return h.mqtt.Session(hub.SplitIdentity(id))
+	return h.mqtt.Session(identity.SplitIdentity(id))
 }
 
 // BrokerURL returns the URL of a plain broker for a device, or for a module named

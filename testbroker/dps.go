@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/dpshttp"
 	"github.com/hubline-iot/hubline/testbroker/internal/dpsmqtt"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -86,7 +87,7 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 	if o == nil {
 		o = &DPSOptions{}
 	}
-	if err := hub.CheckHost(cmp.Or(o.HostName, DefaultDPSHostName)); err != nil {
+	if err := identity.CheckHost(cmp.Or(o.HostName, DefaultDPSHostName)); err != nil {
 		return nil, fmt.Errorf("testbroker: DPSOptions.HostName: %w; give letters, digits, dots and dashes", err)
 	}
 	network, err := hub.New(&hub.Options{

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // CallMethod calls a direct method of a device, or of a module named "deviceID/moduleID", and waits
@@ -13,7 +13,7 @@ import (
 // Code is 404103 if no client can take the call within ConnectTimeout, and 504101 if there is no
 // answer within ResponseTimeout. If the context ends first, the error is its cause.
 func (h *Hub) CallMethod(ctx context.Context, id string, m hubdata.MethodCall) (hubdata.MethodResult, error) {
-	return h.hub.InvokeMethod(ctx, hub.SplitIdentity(id), m)
+	return h.hub.InvokeMethod(ctx, identity.SplitIdentity(id), m)
 }
 
 // MethodLog returns the calls to a device, named as in [Hub.Connections], in order. Calls with an

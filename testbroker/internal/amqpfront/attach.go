@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Limits of a client that has not authenticated.
@@ -35,7 +35,7 @@ func (a *conn) Attach(link *amqp.Link) error {
 	}
 	l, err := a.classify(link)
 	if err != nil {
-		a.refusedLink(link, hub.Identity{}, err)
+		a.refusedLink(link, identity.Identity{}, err)
 		return err
 	}
 	link.Value = l
@@ -81,7 +81,7 @@ func (a *conn) permit(l *hubLink) error {
 }
 
 // authorized returns why the client may not act for an identity at present.
-func (a *conn) authorized(id hub.Identity) error {
+func (a *conn) authorized(id identity.Identity) error {
 	h := a.hub
 	err := h.Known(id)
 	if err == nil && !a.granted(id) {
@@ -109,7 +109,7 @@ func (a *conn) revoked(l *hubLink) *wire.Error {
 }
 
 // linkRefusal returns the error of a link for lack of a right.
-func linkRefusal(id hub.Identity, err error) *wire.Error {
+func linkRefusal(id identity.Identity, err error) *wire.Error {
 	if errors.Is(err, hub.ErrNotFound) {
 		return wire.Errorf(wire.NotFound, "404001 DeviceNotFound: %s", id)
 	}

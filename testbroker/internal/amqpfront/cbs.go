@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // tokenTypes are the token types that clients send.
@@ -59,7 +59,7 @@ func (a *conn) putToken(l *hubLink, d amqp.Delivery) error {
 }
 
 // readToken parses a put-token request. A status is that of a refusal.
-func (a *conn) readToken(m *wire.Message) (s scope, tok hub.Token, status int, err error) {
+func (a *conn) readToken(m *wire.Message) (s scope, tok identity.Token, status int, err error) {
 	text, isText := m.Value.(string)
 	operation, kind := m.ApplicationProperties.Text("operation"), m.ApplicationProperties.Text("type")
 	name, _ := m.ApplicationProperties.Get("name")
@@ -74,7 +74,7 @@ func (a *conn) readToken(m *wire.Message) (s scope, tok hub.Token, status int, e
 	case !isText:
 		return s, tok, 400, errors.New("put-token whose body is not a string")
 	}
-	if tok, err = hub.ParseToken(text); err != nil {
+	if tok, err = identity.ParseToken(text); err != nil {
 		return s, tok, 400, err
 	}
 	if s, err = a.front.scopeOf(tok); err != nil {
@@ -84,7 +84,7 @@ func (a *conn) readToken(m *wire.Message) (s scope, tok hub.Token, status int, e
 }
 
 // judge checks a token, unless status refuses it already, and answers.
-func (a *conn) judge(l *hubLink, m *wire.Message, s scope, tok hub.Token, status int, err error) {
+func (a *conn) judge(l *hubLink, m *wire.Message, s scope, tok identity.Token, status int, err error) {
 	if status == 0 {
 		err = a.accept(s, tok, false)
 		switch {
@@ -119,7 +119,7 @@ func (a *conn) judge(l *hubLink, m *wire.Message, s scope, tok hub.Token, status
 }
 
 // accept grants what a valid token gives a right to.
-func (a *conn) accept(s scope, tok hub.Token, sasl bool) error {
+func (a *conn) accept(s scope, tok identity.Token, sasl bool) error {
 	h := a.hub
 	rights := hubdata.DeviceConnect
 	if s.policy == "" {

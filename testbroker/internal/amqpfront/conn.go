@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A conn is the hub's state of a connection over AMQP. Its methods as an amqp.Handler run in the
@@ -26,8 +26,8 @@ type conn struct {
 	attaches int        // attaches since the last check of maxAttaches; used only by the connection's goroutine
 
 	// Guarded by Front.mu.
-	who      map[hub.Identity]struct{} // identities authenticated in any way
-	grants   map[grantKey]*grant       // rights by tokens and keys
+	who      map[identity.Identity]struct{} // identities authenticated in any way
+	grants   map[grantKey]*grant            // rights by tokens and keys
 	links    map[*hubLink]struct{}
 	started  uint64 // links so far
 	pairs    map[pairKey]*pair
@@ -40,10 +40,10 @@ type hubLink struct {
 	*amqp.Link
 	conn *conn
 	kind fault.LinkKind
-	id   hub.Identity // empty for $cbs links and those of back ends
-	pair *pair        // of twin and method links
-	acks hub.AckQueue // delayed dispositions
-	back backLink     // of links of back ends, otherwise nil
+	id   identity.Identity // empty for $cbs links and those of back ends
+	pair *pair             // of twin and method links
+	acks hub.AckQueue      // delayed dispositions
+	back backLink          // of links of back ends, otherwise nil
 
 	number uint64 // counts the links of the connection; guarded by Front.mu
 
@@ -62,7 +62,7 @@ func (a *conn) Matches(selector string) bool {
 	return len(a.whoLocked(selector)) > 0
 }
 
-func (a *conn) Present(id hub.Identity, _ bool) bool {
+func (a *conn) Present(id identity.Identity, _ bool) bool {
 	a.front.mu.Lock()
 	defer a.front.mu.Unlock()
 	_, ok := a.who[id]
@@ -94,14 +94,14 @@ func (a *conn) Finish(cause error, live, _ bool) {
 }
 
 // whoLocked returns the authenticated identities that match a selector, by name.
-func (a *conn) whoLocked(selector string) []hub.Identity {
-	var all []hub.Identity
+func (a *conn) whoLocked(selector string) []identity.Identity {
+	var all []identity.Identity
 	for id := range a.who {
 		if id.Matches(selector) {
 			all = append(all, id)
 		}
 	}
-	slices.SortFunc(all, func(x, y hub.Identity) int { return strings.Compare(x.String(), y.String()) })
+	slices.SortFunc(all, func(x, y identity.Identity) int { return strings.Compare(x.String(), y.String()) })
 	return all
 }
 
@@ -160,12 +160,12 @@ func (a *conn) Opened() error {
 func (a *conn) Idle() { a.c.CloseGracefully(amqp.ErrIdle) }
 
 // admit reports that a client may act for an identity, once.
-func (a *conn) admit(id hub.Identity) {
+func (a *conn) admit(id identity.Identity) {
 	h := a.hub
 	a.c.Candidate(id)
 	a.front.mu.Lock()
 	_, again := a.who[id]
-	if id == (hub.Identity{}) || again || a.ended {
+	if id == (identity.Identity{}) || again || a.ended {
 		a.front.mu.Unlock()
 		return
 	}
@@ -177,12 +177,12 @@ func (a *conn) admit(id hub.Identity) {
 }
 
 // refused reports that a client was refused, for an identity or none.
-func (a *conn) refused(id hub.Identity, why error) {
+func (a *conn) refused(id identity.Identity, why error) {
 	a.tell(event.Event{Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Err: why})
 }
 
 // refusedLink reports that a link was refused.
-func (a *conn) refusedLink(l *amqp.Link, id hub.Identity, why error) {
+func (a *conn) refusedLink(l *amqp.Link, id identity.Identity, why error) {
 	address, _ := addressOf(l)
 	a.tell(event.Event{Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Name: address, Err: why})
 }
@@ -205,7 +205,7 @@ func (a *conn) served() {
 func (a *conn) Expel(selector string, cause error, condition string) {
 	h := a.hub
 	stated := a.c.Identity()
-	own := selector == "" || stated != (hub.Identity{}) && stated.Matches(selector)
+	own := selector == "" || stated != (identity.Identity{}) && stated.Matches(selector)
 	a.front.mu.Lock()
 	who := a.whoLocked(selector)
 	for _, id := range who {

@@ -4,13 +4,13 @@ import (
 	"strings"
 	"time"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // orderAMQP handles a message over AMQP that requests a fault; false when it does not.
@@ -65,7 +65,7 @@ func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *fault.Message
 
 // targets returns the links of a kind that a requested fault detaches, and whether the connection
 // and, unless the kind is [fault.LinkAny], such a link exist.
-func (a *conn) targets(id hub.Identity, kind fault.LinkKind) (exist bool, links []*hubLink) {
+func (a *conn) targets(id identity.Identity, kind fault.LinkKind) (exist bool, links []*hubLink) {
 	a.front.mu.Lock()
 	defer a.front.mu.Unlock()
 	exist = !a.ended && a.c.Mode.Load() == hub.Open
@@ -77,7 +77,7 @@ func (a *conn) targets(id hub.Identity, kind fault.LinkKind) (exist bool, links 
 }
 
 // barred cuts a connection that acts for an identity that requested to be cut off.
-func (a *conn) barred(id hub.Identity) error {
+func (a *conn) barred(id identity.Identity) error {
 	o, ok := a.hub.Stands(id, func(o hub.StandingFault) bool { return o.Cut })
 	if !ok {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // shortFrame is an AMQP frame shorter than the minimum.
@@ -18,15 +19,15 @@ type Front struct {
 	hub            *hub.Hub
 	twins, methods facility
 
-	mu          sync.Mutex               // guards the fields below, and what other types say it guards
-	methodPairs map[hub.Identity]*pair   // the newest pair of each identity
-	listening   map[hub.Identity][]*pair // pairs that receive changes of desired properties
+	mu          sync.Mutex                    // guards the fields below, and what other types say it guards
+	methodPairs map[identity.Identity]*pair   // the newest pair of each identity
+	listening   map[identity.Identity][]*pair // pairs that receive changes of desired properties
 }
 
 var _ hub.Front = (*Front)(nil)
 
 func New(h *hub.Hub) *Front {
-	f := &Front{hub: h, methodPairs: make(map[hub.Identity]*pair), listening: make(map[hub.Identity][]*pair)}
+	f := &Front{hub: h, methodPairs: make(map[identity.Identity]*pair), listening: make(map[identity.Identity][]*pair)}
 	f.twins, f.methods = twinLinks{f}, methodLinks{f}
 	return f
 }
@@ -34,7 +35,7 @@ func New(h *hub.Hub) *Front {
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
 // MethodTarget returns the newest pair of method links if both are attached.
-func (f *Front) MethodTarget(id hub.Identity, _ string) hub.MethodTarget {
+func (f *Front) MethodTarget(id identity.Identity, _ string) hub.MethodTarget {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.methodPairs[id]; p != nil && p.whole {
@@ -44,7 +45,7 @@ func (f *Front) MethodTarget(id hub.Identity, _ string) hub.MethodTarget {
 }
 
 // DesiredListeners returns every pair of links that has subscribed.
-func (f *Front) DesiredListeners(id hub.Identity) []hub.DesiredListener {
+func (f *Front) DesiredListeners(id identity.Identity) []hub.DesiredListener {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []hub.DesiredListener
@@ -63,7 +64,7 @@ func (f *Front) Shutdown() error { return nil }
 func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	h := f.hub
 	a := &conn{
-		hub: h, front: f, c: c, who: make(map[hub.Identity]struct{}), grants: make(map[grantKey]*grant),
+		hub: h, front: f, c: c, who: make(map[identity.Identity]struct{}), grants: make(map[grantKey]*grant),
 		links: make(map[*hubLink]struct{}), pairs: make(map[pairKey]*pair),
 	}
 	idle := h.AMQP.IdleTimeout

@@ -8,19 +8,19 @@ import (
 	"strings"
 	"time"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A scope is the resource of a token: an identity, or a path below the host for a policy.
 type scope struct {
-	id     hub.Identity // of a token for one identity
-	policy string       // empty for the token of an identity
-	path   string       // of a policy's token, in lower case, without slashes at the ends
+	id     identity.Identity // of a token for one identity
+	policy string            // empty for the token of an identity
+	path   string            // of a policy's token, in lower case, without slashes at the ends
 }
 
 // A grantKey tells grants apart. A token replaces a grant of the same rights only: neither one of
@@ -32,7 +32,7 @@ type grantKey struct {
 }
 
 // deviceGrant returns the key of the grant for one identity.
-func deviceGrant(id hub.Identity) grantKey {
+func deviceGrant(id identity.Identity) grantKey {
 	return grantKey{scope: scope{id: id}, rights: hubdata.DeviceConnect}
 }
 
@@ -52,7 +52,7 @@ func (g *grant) stop() {
 }
 
 // serves reports whether a grant lets a client act for an identity.
-func (k grantKey) serves(id hub.Identity) bool {
+func (k grantKey) serves(id identity.Identity) bool {
 	if k.policy == "" {
 		return k.id == id
 	}
@@ -70,14 +70,14 @@ func (s scope) covers(path string) bool {
 }
 
 // granted is grantedLocked for callers without the lock.
-func (a *conn) granted(id hub.Identity) bool {
+func (a *conn) granted(id identity.Identity) bool {
 	a.front.mu.Lock()
 	defer a.front.mu.Unlock()
 	return a.grantedLocked(id)
 }
 
 // grantedLocked reports whether a token covers an identity.
-func (a *conn) grantedLocked(id hub.Identity) bool {
+func (a *conn) grantedLocked(id identity.Identity) bool {
 	now := a.hub.Now()
 	if g := a.grants[deviceGrant(id)]; g != nil && g.inForce(now) {
 		return true
@@ -183,7 +183,7 @@ func (a *conn) expire(k grantKey, g *grant, sasl bool) {
 
 // orphansLocked returns the links that only an ended grant allowed, and removes and returns the
 // identities that only it authenticated.
-func (a *conn) orphansLocked(k grantKey) (links []*hubLink, lost []hub.Identity) {
+func (a *conn) orphansLocked(k grantKey) (links []*hubLink, lost []identity.Identity) {
 	for _, l := range a.linksLocked("", fault.LinkAny) {
 		if l.back != nil {
 			path := l.back.resource()
@@ -205,7 +205,7 @@ func (a *conn) orphansLocked(k grantKey) (links []*hubLink, lost []hub.Identity)
 
 // scopeOf returns the scope of a token. The resource may be percent-encoded once, its device id
 // twice.
-func (f *Front) scopeOf(t hub.Token) (scope, error) {
+func (f *Front) scopeOf(t identity.Token) (scope, error) {
 	text := t.Resource
 	var last scope
 	found := false
@@ -248,9 +248,9 @@ func (f *Front) scopeFrom(text, policy string) (scope, bool) {
 	part := strings.Split(path, "/")
 	switch {
 	case part[0] == "devices" && len(part) == 2:
-		return scope{id: hub.Identity{Device: part[1]}}, true
+		return scope{id: identity.Identity{Device: part[1]}}, true
 	case part[0] == "devices" && len(part) == 4 && part[2] == "modules":
-		return scope{id: hub.Identity{Device: part[1], Module: part[3]}}, true
+		return scope{id: identity.Identity{Device: part[1], Module: part[3]}}, true
 	case policy == "":
 		return scope{}, false
 	}

@@ -1,10 +1,10 @@
 package amqpfront
 
 import (
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A facility handles the twin links, or the method links. Any goroutine may call its methods, with
@@ -20,7 +20,7 @@ type facility interface {
 
 // A pairKey identifies a pair of links within a connection.
 type pairKey struct {
-	id      hub.Identity
+	id      identity.Identity
 	methods bool
 	channel string // the link property com.microsoft:channel-correlation-id; may be empty
 }

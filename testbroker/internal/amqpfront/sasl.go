@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Mechanisms returns the mechanisms of the hub.
@@ -25,9 +25,9 @@ func (a *conn) Mechanisms() []wire.Symbol {
 // Authenticate checks the response for the chosen mechanism.
 func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	h := a.hub
-	if in := h.Faults.Take(fault.RefuseSASL, hub.Identity{}); in != nil {
+	if in := h.Faults.Take(fault.RefuseSASL, identity.Identity{}); in != nil {
 		h.Happened(in, a.c)
-		a.refused(hub.Identity{}, hub.FaultError(fault.RefuseSASL))
+		a.refused(identity.Identity{}, hub.FaultError(fault.RefuseSASL))
 		return in.Fault.Code
 	}
 	var err error
@@ -40,7 +40,7 @@ func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	}
 	if err != nil {
 		a.c.SetCause(err)
-		a.refused(hub.Identity{}, err)
+		a.refused(identity.Identity{}, err)
 		return wire.SASLAuth
 	}
 	return wire.SASLOK
@@ -64,11 +64,11 @@ func (a *conn) plain(response string) error {
 	case !strings.EqualFold(at, "@sas."+name):
 		return fmt.Errorf("SASL PLAIN: user name %q is not of this hub", part[1])
 	}
-	tok, err := hub.ParseToken(part[2])
+	tok, err := identity.ParseToken(part[2])
 	if err != nil {
 		return fmt.Errorf("SASL PLAIN: %w", err)
 	}
-	s := scope{id: hub.SplitIdentity(user)}
+	s := scope{id: identity.SplitIdentity(user)}
 	if err := a.accept(s, tok, true); err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func (a *conn) plainPolicy(policy, password string) error {
 	if policy == "" {
 		return errors.New("SASL PLAIN: no user name; use policy@sas.root.hub or device@sas.hub")
 	}
-	if !hub.IsToken(password) {
+	if !identity.IsToken(password) {
 		rights, err := a.hub.KeyRights(policy, password)
 		if err != nil {
 			return fmt.Errorf("SASL PLAIN: %w", err)
 		}
 		return a.grant(scope{policy: policy}, rights, time.Time{}, true)
 	}
-	tok, err := hub.ParseToken(password)
+	tok, err := identity.ParseToken(password)
 	if err != nil {
 		return fmt.Errorf("SASL PLAIN: %w", err)
 	}

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A c2dSender is a link on which a back end sends C2D messages.
@@ -48,19 +48,19 @@ func (s *c2dSender) send(d amqp.Delivery) *wire.Error {
 }
 
 // receiver returns the device or module in the property "to".
-func (s *c2dSender) receiver(m *wire.Message) (hub.Identity, *wire.Error) {
+func (s *c2dSender) receiver(m *wire.Message) (identity.Identity, *wire.Error) {
 	if m.Properties == nil || m.Properties.To.V == "" {
-		return hub.Identity{}, wire.Errorf(wire.InvalidField, "message without the property to; set it to "+
+		return identity.Identity{}, wire.Errorf(wire.InvalidField, "message without the property to; set it to "+
 			"/devices/{device}/messages/devicebound")
 	}
 	to := m.Properties.To.V
 	path, err := s.link.conn.front.pathOf(to)
 	if err != nil {
-		return hub.Identity{}, asWire(err)
+		return identity.Identity{}, asWire(err)
 	}
 	id, rest, ok := s.link.conn.hub.IdentityOf(path)
 	if !ok || !strings.EqualFold(rest, "messages/devicebound") {
-		return hub.Identity{}, wire.Errorf(wire.InvalidField, "property to %q; set it to "+
+		return identity.Identity{}, wire.Errorf(wire.InvalidField, "property to %q; set it to "+
 			"/devices/{device}/messages/devicebound", to)
 	}
 	return id, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // The limits and delays of configurations. The number is that of the service's larger tiers. The
@@ -63,8 +64,8 @@ type configurations struct {
 	mu      sync.Mutex // guards the fields below; taken last, and held only shortly
 	all     map[string]*Configuration
 	changes uint64
-	states  map[hub.Identity]map[string]string // by identity and configuration
-	pending bool                               // a timer will apply the configurations
+	states  map[identity.Identity]map[string]string // by identity and configuration
+	pending bool                                    // a timer will apply the configurations
 }
 
 func (s *configurations) init() {
@@ -158,7 +159,7 @@ func (h *State) RemoveConfiguration(id, etag string) error {
 
 // ConfigurationStates returns the states of the configurations on a twin, by configuration. The
 // caller does not change the map.
-func (h *State) ConfigurationStates(id hub.Identity) map[string]string {
+func (h *State) ConfigurationStates(id identity.Identity) map[string]string {
 	s := &h.configurations
 	s.mu.Lock()
 	defer s.mu.Unlock()

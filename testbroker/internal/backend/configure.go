@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Changed makes a timer that applies the configurations, unless there is one, or nothing to do.
@@ -45,7 +46,7 @@ func (h *State) configureAll() {
 	slices.SortFunc(all, func(a, b *Configuration) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
-	states := make(map[hub.Identity]map[string]string)
+	states := make(map[identity.Identity]map[string]string)
 	for id, layers := range h.layers(all, states) {
 		h.configure(id, layers, states)
 	}
@@ -57,8 +58,9 @@ func (h *State) configureAll() {
 
 // layers returns the layers of each twin, the lowest priority first. A targeted twin without
 // layers, such as a gateway whose modules are configured, enters states.
-func (h *State) layers(all []*Configuration, states map[hub.Identity]map[string]string) map[hub.Identity][]layer {
-	out := make(map[hub.Identity][]layer)
+func (h *State) layers(all []*Configuration,
+	states map[identity.Identity]map[string]string) map[identity.Identity][]layer {
+	out := make(map[identity.Identity][]layer)
 	if len(all) == 0 {
 		return out
 	}
@@ -75,7 +77,7 @@ func (h *State) layers(all []*Configuration, states map[hub.Identity]map[string]
 			note(states, id, c.ID, ConfigurationTargeted)
 			out[id] = append(out[id], layer{c, slices.Concat(c.Content.Device, c.Content.Module)})
 			for name, settings := range c.Content.Modules {
-				m := hub.Identity{Device: id.Device, Module: name}
+				m := identity.Identity{Device: id.Device, Module: name}
 				if !h.Registered(m) {
 					_ = h.Register(m, hub.Registration{}, MaxModules) // on failure the module is left out
 				}
@@ -92,7 +94,7 @@ func (h *State) layers(all []*Configuration, states map[hub.Identity]map[string]
 }
 
 // note records the state of a configuration on a twin. An applied one stays applied.
-func note(states map[hub.Identity]map[string]string, id hub.Identity, configuration, state string) {
+func note(states map[identity.Identity]map[string]string, id identity.Identity, configuration, state string) {
 	if states[id] == nil {
 		states[id] = make(map[string]string)
 	}
@@ -102,7 +104,7 @@ func note(states map[hub.Identity]map[string]string, id hub.Identity, configurat
 }
 
 // configure writes layers into a twin, and records their states.
-func (h *State) configure(id hub.Identity, layers []layer, states map[hub.Identity]map[string]string) {
+func (h *State) configure(id identity.Identity, layers []layer, states map[identity.Identity]map[string]string) {
 	var settings []Setting
 	for _, l := range layers {
 		settings = append(settings, l.settings...)
@@ -121,7 +123,7 @@ func (h *State) configure(id hub.Identity, layers []layer, states map[hub.Identi
 		}
 		note(states, id, l.of.ID, state)
 		if l.of.Content.Modules != nil {
-			note(states, hub.Identity{Device: id.Device}, l.of.ID, state)
+			note(states, identity.Identity{Device: id.Device}, l.of.ID, state)
 		}
 	}
 }
@@ -138,7 +140,7 @@ const settingTries = 10
 
 // WriteSettings writes settings into the desired properties of a twin with an ETag; "*" and the
 // empty one are any. An unchanged twin gets no new version.
-func (h *State) WriteSettings(id hub.Identity, all []Setting, etag string) error {
+func (h *State) WriteSettings(id identity.Identity, all []Setting, etag string) error {
 	var err error
 	for range settingTries {
 		var t *hub.TwinState
@@ -167,7 +169,7 @@ const MaxModules = 50
 // ApplyContent writes a content into a device, or into the modules of a device with an edge
 // gateway, at once. Modules that the device lacks are registered.
 func (h *State) ApplyContent(device string, c ConfigurationContent) error {
-	id := hub.Identity{Device: device}
+	id := identity.Identity{Device: device}
 	if _, err := h.TwinState(id); err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ func (h *State) ApplyContent(device string, c ConfigurationContent) error {
 			modulesContent, device)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Modules)) {
-		m := hub.Identity{Device: device, Module: name}
+		m := identity.Identity{Device: device, Module: name}
 		if err := h.Register(m, hub.Registration{}, MaxModules); err != nil && !errors.Is(err, hub.ErrIdentityExists) {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A ConfigurationContent is what a configuration writes. At most one of the fields is set.
@@ -66,7 +67,7 @@ func ParseContent(raw hub.Tree) (c ConfigurationContent, err error) {
 func parseModules(raw hub.Tree) (map[string][]Setting, error) {
 	all := make(map[string][]Setting)
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		if err := hub.CheckID("module", name); err != nil {
+		if err := identity.CheckID("module", name); err != nil {
 			return nil, fmt.Errorf("%s: %w", modulesContent, err)
 		}
 		at := modulesContent + "." + name

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // The limits of jobs: those that have not ended, and the devices of one job that are served at a
@@ -56,14 +57,14 @@ var (
 // A JobRequest is what a job does, and when.
 type JobRequest struct {
 	ID        string
-	Kind      string                // its type in the API
-	Condition string                // as sent
-	Method    *hubdata.MethodCall   // either this
-	Update    *hub.TwinUpdate       // or this
-	Raw       any                   // the method or the update as sent
-	Start     time.Time             // not after now: at once
-	Limit     time.Duration         // from the start on
-	Targets   func() []hub.Identity // evaluated at the start
+	Kind      string                     // its type in the API
+	Condition string                     // as sent
+	Method    *hubdata.MethodCall        // either this
+	Update    *hub.TwinUpdate            // or this
+	Raw       any                        // the method or the update as sent
+	Start     time.Time                  // not after now: at once
+	Limit     time.Duration              // from the start on
+	Targets   func() []identity.Identity // evaluated at the start
 }
 
 // A Job is the state of a job.
@@ -78,7 +79,7 @@ type Job struct {
 // A DeviceJob is the state of a job for one device or module.
 type DeviceJob struct {
 	Job                     *Job // its request and number only
-	ID                      hub.Identity
+	ID                      identity.Identity
 	Status                  string
 	Created, Started, Ended time.Time
 	Result                  *hubdata.MethodResult
@@ -129,7 +130,7 @@ func (h *State) ScheduleJob(r JobRequest) (Job, error) {
 
 // checkJob returns why no device can serve a job.
 func (h *State) checkJob(r *JobRequest) error {
-	if err := hub.CheckID("job", r.ID); err != nil {
+	if err := identity.CheckID("job", r.ID); err != nil {
 		return h.ServiceError(hub.CodeArgumentInvalid, "%v", err)
 	}
 	if !hub.Writable(r.Start) {

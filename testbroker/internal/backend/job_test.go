@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ func TestAJobAddedDuringAResetStays(t *testing.T) {
 		h := newState(t, &hub.Options{})
 		update := &hub.TwinUpdate{Tags: hub.Tree{"a": true}}
 		release := make(chan struct{})
-		_, err := h.ScheduleJob(JobRequest{ID: "old", Update: update, Limit: time.Hour, Targets: func() []hub.Identity {
+		_, err := h.ScheduleJob(JobRequest{ID: "old", Update: update, Limit: time.Hour, Targets: func() []identity.Identity {
 			<-release
 			return nil
 		}})
@@ -25,7 +26,7 @@ func TestAJobAddedDuringAResetStays(t *testing.T) {
 		go h.jobs.clear()
 		synctest.Wait()
 		_, err = h.ScheduleJob(JobRequest{ID: "new", Update: update, Limit: time.Hour, Start: time.Now().Add(time.Hour),
-			Targets: func() []hub.Identity { return nil }})
+			Targets: func() []identity.Identity { return nil }})
 		require.NoError(t, err)
 		close(release)
 		synctest.Wait()

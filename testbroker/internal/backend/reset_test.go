@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // An import and a job change the hub until they end. Nothing of that is left after a reset.
@@ -30,7 +31,7 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 		},
 		"job": func(h *State, ending <-chan struct{}) error {
 			update := &hub.TwinUpdate{Tags: hub.Tree{"a": true}}
-			_, err := h.ScheduleJob(JobRequest{ID: "j", Update: update, Limit: time.Hour, Targets: func() []hub.Identity {
+			_, err := h.ScheduleJob(JobRequest{ID: "j", Update: update, Limit: time.Hour, Targets: func() []identity.Identity {
 				<-ending
 				changes(h)
 				return nil

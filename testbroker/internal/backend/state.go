@@ -2,13 +2,16 @@
 // A hub without it serves its devices all the same.
 package backend
 
-import "github.com/hubline-iot/hubline/testbroker/internal/hub"
+import (
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+)
 
 // State is what only back ends see of a hub: its jobs, its configurations, and its imports and
 // exports. It plugs into the hub.
 type State struct {
 	*hub.Hub
-	documents func(*hub.Hub, hub.Identity) hub.Tree
+	documents func(*hub.Hub, identity.Identity) hub.Tree
 
 	jobs           jobs
 	transfers      transfers
@@ -19,7 +22,7 @@ var _ hub.Plug = (*State)(nil)
 
 // New plugs the state of back ends into a hub. documents returns a twin as they see it; nil for an
 // unknown identity.
-func New(h *hub.Hub, documents func(*hub.Hub, hub.Identity) hub.Tree) *State {
+func New(h *hub.Hub, documents func(*hub.Hub, identity.Identity) hub.Tree) *State {
 	s := &State{Hub: h, documents: documents}
 	s.jobs.keep = h.Keep
 	s.configurations.init()

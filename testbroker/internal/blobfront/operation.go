@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -78,7 +79,7 @@ func operate(all map[string]operation) func(q *web.Request) web.Answer {
 			return failBlob(q, bad)
 		}
 		if bad := authorize(q, t, op.rights); bad != nil {
-			q.Conn.Refused(q.Request, hub.Identity{}, bad.Status, errors.New(bad.Code))
+			q.Conn.Refused(q.Request, identity.Identity{}, bad.Status, errors.New(bad.Code))
 			return failBlob(q, bad)
 		}
 		q.Conn.Served()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Texts of a registration's state.
@@ -70,8 +71,8 @@ func (s *Service) place(reg *dpsdata.Registration, m *match, payload json.RawMes
 		return bad
 	}
 	from := s.linked(reg.Hub)
-	old := hub.Identity{Device: reg.DeviceID}
-	id := hub.Identity{Device: cmp.Or(m.data.DeviceID, reg.ID)}
+	old := identity.Identity{Device: reg.DeviceID}
+	id := identity.Identity{Device: cmp.Or(m.data.DeviceID, reg.ID)}
 	if reg.DeviceID != "" && m.data.DeviceID == "" && strings.EqualFold(reg.DeviceID, reg.ID) {
 		id = old // the same device, with its id in the letter case of the first registration
 	}
@@ -112,7 +113,7 @@ func (s *Service) place(reg *dpsdata.Registration, m *match, payload json.RawMes
 }
 
 // twinAt returns the twin of a device; nil if there is none.
-func twinAt(h *hub.Hub, id hub.Identity) *hub.TwinView {
+func twinAt(h *hub.Hub, id identity.Identity) *hub.TwinView {
 	if h == nil {
 		return nil
 	}
@@ -125,7 +126,7 @@ func twinAt(h *hub.Hub, id hub.Identity) *hub.TwinView {
 }
 
 // firstTwin gives a new device the twin of its enrollment.
-func firstTwin(to choice, id hub.Identity) error {
+func firstTwin(to choice, id identity.Identity) error {
 	tags, err := parseSection(to.tags)
 	if err != nil {
 		return err

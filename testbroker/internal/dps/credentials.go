@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A Client is a device as a front knows it: what it states, and its credentials. The service checks
@@ -20,13 +21,13 @@ type Client struct {
 	APIVersion string
 	Protocol   hubdata.Protocol
 	Connection uint64
-	Token      *hub.Token // nil = none
+	Token      *identity.Token // nil = none
 	Chain      []*x509.Certificate
 	TPM        *TPM // nil = none, or not known yet
 }
 
 // Identity returns what faults select the client by.
-func (c *Client) Identity() hub.Identity { return hub.Identity{Device: c.ID} }
+func (c *Client) Identity() identity.Identity { return identity.Identity{Device: c.ID} }
 
 // CheckStated checks what a client states before its credentials.
 func (s *Service) CheckStated(scope string, c *Client) *Error {
@@ -57,7 +58,7 @@ func (s *Service) CheckIdentity(scope string, c *Client) *Error {
 type match struct {
 	enrollment *enrollment
 	data       dpsdata.Enrollment
-	keys       hub.KeyPair // empty with certificates
+	keys       identity.KeyPair // empty with certificates
 	leaf       *x509.Certificate
 	activation []byte // the key for the hub, encrypted for the TPM; nil = none
 }
@@ -128,12 +129,12 @@ func (s *Service) checkToken(c *Client) error {
 // withToken checks the signature. Clients derive the key of a device in a group from the
 // registration id as they send it, or in lower case as the service's documents say.
 func withToken(e dpsdata.Enrollment, c *Client) (*match, error) {
-	own := hub.KeyPair{Primary: e.PrimaryKey, Secondary: e.SecondaryKey}
-	candidates := []hub.KeyPair{own}
+	own := identity.KeyPair{Primary: e.PrimaryKey, Secondary: e.SecondaryKey}
+	candidates := []identity.KeyPair{own}
 	if e.Group {
 		candidates = nil
 		for _, id := range []string{c.ID, fold(c.ID)} {
-			candidates = append(candidates, hub.KeyPair{
+			candidates = append(candidates, identity.KeyPair{
 				Primary: dpsdata.DeriveKey(own.Primary, id), Secondary: dpsdata.DeriveKey(own.Secondary, id),
 			})
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/tpm2"
 )
 
@@ -96,7 +97,7 @@ func checkEnrollment(e dpsdata.Enrollment) error {
 		if e.Group {
 			return bad("DeviceID", "a group has none, its devices are called as they register", "leave it empty")
 		}
-		if err := hub.CheckID("device", e.DeviceID); err != nil {
+		if err := identity.CheckID("device", e.DeviceID); err != nil {
 			return bad("DeviceID", err.Error(), "give another id, or none for the registration id")
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"sync"
 	"time"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // shortFrame is an AMQP frame shorter than the minimum.
@@ -31,9 +31,9 @@ func New(s *dps.Service) *Front { return &Front{s} }
 
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
-func (f *Front) MethodTarget(hub.Identity, string) hub.MethodTarget { return nil }
+func (f *Front) MethodTarget(identity.Identity, string) hub.MethodTarget { return nil }
 
-func (f *Front) DesiredListeners(hub.Identity) []hub.DesiredListener { return nil }
+func (f *Front) DesiredListeners(identity.Identity) []hub.DesiredListener { return nil }
 
 func (f *Front) Forget(string) {}
 
@@ -86,7 +86,7 @@ var (
 
 func (a *conn) Matches(selector string) bool { return a.c.ID.Matches(selector) }
 
-func (a *conn) Present(hub.Identity, bool) bool { return false }
+func (a *conn) Present(identity.Identity, bool) bool { return false }
 
 func (a *conn) Leave() {}
 
@@ -123,7 +123,7 @@ func (a *conn) Mechanisms() []wire.Symbol {
 // Authenticate checks the response for the chosen mechanism. Without PLAIN the client is known by
 // its certificate when it attaches a link.
 func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
-	if in := a.hub.Faults.Take(fault.RefuseSASL, hub.Identity{}); in != nil {
+	if in := a.hub.Faults.Take(fault.RefuseSASL, identity.Identity{}); in != nil {
 		a.hub.Happened(in, a.c)
 		a.refused("", hub.FaultError(fault.RefuseSASL))
 		return in.Fault.Code
@@ -155,7 +155,7 @@ func (a *conn) plain(response string) error {
 	if len(part) != 3 || part[0] != "" && part[0] != part[1] {
 		return errors.New("SASL PLAIN: not a user and a password")
 	}
-	token, err := hub.ParseToken(part[2])
+	token, err := identity.ParseToken(part[2])
 	if err != nil {
 		return fmt.Errorf("SASL PLAIN: %w", err)
 	}
@@ -163,7 +163,7 @@ func (a *conn) plain(response string) error {
 }
 
 // identify sets the client's registration and checks its credentials.
-func (a *conn) identify(path string, token *hub.Token, tpm *dps.TPM) error {
+func (a *conn) identify(path string, token *identity.Token, tpm *dps.TPM) error {
 	scope, id, ok := parsePath(path)
 	if !ok {
 		return fmt.Errorf("%q is not a registration", path)

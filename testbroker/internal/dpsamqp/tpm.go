@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // mechanismTPM is the SASL mechanism of devices with a TPM. In its messages, the first byte is a
@@ -46,7 +46,7 @@ func (a *conn) Challenge(mechanism wire.Symbol, response []byte) (challenge []by
 		return nil, a.Authenticate(mechanism, response)
 	}
 	if a.tpm.step == 0 {
-		if in := a.hub.Faults.Take(fault.RefuseSASL, hub.Identity{}); in != nil {
+		if in := a.hub.Faults.Take(fault.RefuseSASL, identity.Identity{}); in != nil {
 			a.hub.Happened(in, a.c)
 			a.refused("", hub.FaultError(fault.RefuseSASL))
 			return nil, in.Fault.Code
@@ -88,7 +88,7 @@ func (a *conn) nextTPM(response []byte) (challenge []byte, err error) {
 		}
 		return append([]byte{lastSegment | 1}, d.key...), nil
 	}
-	token, err := hub.ParseToken(string(response))
+	token, err := identity.ParseToken(string(response))
 	if err != nil {
 		return nil, fmt.Errorf("SASL TPM: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -82,7 +83,7 @@ func clientOf(q *web.Request) (*dps.Client, *dps.Error) {
 	case 0:
 		return c, nil
 	case 1:
-		t, err := hub.ParseToken(tokens[0])
+		t, err := identity.ParseToken(tokens[0])
 		if err != nil {
 			return c, dps.Errorf(dps.CodeUnauthorized, "%v", err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -53,7 +53,7 @@ func (b backEnd) wrap(do func(q *web.Request) (web.Answer, error)) func(q *web.R
 			return b.fail(bad)
 		}
 		if err := authorize(q); err != nil {
-			q.Conn.Refused(q.Request, hub.Identity{}, http.StatusUnauthorized, err)
+			q.Conn.Refused(q.Request, identity.Identity{}, http.StatusUnauthorized, err)
 			return b.fail(dps.Errorf(dps.CodeUnauthorized, "header Authorization: %v", err))
 		}
 		q.Conn.Served()
@@ -116,7 +116,7 @@ func authorize(q *web.Request) error {
 	if len(tokens) != 1 {
 		return errors.New("want one shared access signature")
 	}
-	t, err := hub.ParseToken(tokens[0])
+	t, err := identity.ParseToken(tokens[0])
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -54,7 +55,7 @@ func (c *client) connect(k *mqtt.ConnectPacket, bad error) error {
 	}
 	who.Connection, who.Chain = c.Number, c.PeerChain()
 	if k.Password != "" {
-		token, err := hub.ParseToken(k.Password)
+		token, err := identity.ParseToken(k.Password)
 		if err != nil {
 			return c.refuse(refusedCredentials, err)
 		}

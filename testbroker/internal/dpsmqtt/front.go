@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -39,9 +40,9 @@ func New(s *dps.Service) *Front { return &Front{dps: s, current: make(map[string
 
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
-func (f *Front) MethodTarget(hub.Identity, string) hub.MethodTarget { return nil }
+func (f *Front) MethodTarget(identity.Identity, string) hub.MethodTarget { return nil }
 
-func (f *Front) DesiredListeners(hub.Identity) []hub.DesiredListener { return nil }
+func (f *Front) DesiredListeners(identity.Identity) []hub.DesiredListener { return nil }
 
 func (f *Front) Forget(string) {}
 
@@ -79,7 +80,7 @@ var _ hub.Peer = (*client)(nil)
 
 func (c *client) Matches(selector string) bool { return c.ID.Matches(selector) }
 
-func (c *client) Present(hub.Identity, bool) bool { return false }
+func (c *client) Present(identity.Identity, bool) bool { return false }
 
 func (c *client) Expel(_ string, cause error, _ string) { c.CloseFor(cause) }
 

@@ -6,12 +6,13 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 func anyRequest() *web.Request {
 	r := &http.Request{URL: &url.URL{Path: "/devices/dev-1/messages/events"}}
-	return &web.Request{Request: r, Hub: &hub.Hub{}, C: &hub.Conn{}, ID: hub.Identity{Device: "dev-1"}}
+	return &web.Request{Request: r, Hub: &hub.Hub{}, C: &hub.Conn{}, ID: identity.Identity{Device: "dev-1"}}
 }
 
 // ReadBatch parses the body of a batch of dev-1. The code is that of a refusal.

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -30,7 +31,7 @@ func order(q *web.Request, m hubdata.Message) (web.Answer, bool) {
 
 // obey applies a requested fault on a connection: it cuts the device's connections, or makes the
 // hub refuse its messages.
-func obey(a *web.Conn, id hub.Identity, kind hub.FaultRequest, f *fault.Message) {
+func obey(a *web.Conn, id identity.Identity, kind hub.FaultRequest, f *fault.Message) {
 	h := a.Hub
 	var used []*hub.Conn
 	for _, c := range h.ConnsOf(id.String()) {

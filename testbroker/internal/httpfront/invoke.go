@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -40,18 +41,18 @@ func isModules(h *hub.Hub, r *http.Request) bool {
 	if h.Gateway == nil {
 		return false
 	}
-	t, err := hub.ParseToken(r.Header.Get("Authorization"))
+	t, err := identity.ParseToken(r.Header.Get("Authorization"))
 	return err != nil || t.Policy == ""
 }
 
 // caller returns the module that a request states to come from; empty if the header is not
 // "deviceID/moduleID".
-func caller(r *http.Request) hub.Identity {
+func caller(r *http.Request) identity.Identity {
 	device, module, _ := strings.Cut(r.Header.Get(callerHeader), "/")
-	if hub.CheckID("device", device) != nil || hub.CheckID("module", module) != nil {
-		return hub.Identity{}
+	if identity.CheckID("device", device) != nil || identity.CheckID("module", module) != nil {
+		return identity.Identity{}
 	}
-	return hub.Identity{Device: device, Module: module}
+	return identity.Identity{Device: device, Module: module}
 }
 
 // failInvoke returns the answer to a refused call, in the form of a gateway.
@@ -67,7 +68,7 @@ func failInvoke(_ *web.Request, e *web.Error) web.Answer {
 // gateway: the body, the header, the device, the token.
 func postInvoke(q *web.Request) web.Answer {
 	m, err := readInvoke(q)
-	called := hub.Identity{Device: q.Vars["called"], Module: q.Vars["calledModule"]}
+	called := identity.Identity{Device: q.Vars["called"], Module: q.Vars["calledModule"]}
 	if err == nil {
 		err = checkCaller(q, called)
 	}
@@ -115,13 +116,13 @@ func readInvoke(q *web.Request) (hubdata.MethodCall, error) {
 
 // checkCaller returns why the caller may not call. A gateway takes calls from modules of its own
 // device. If that has no name, it is the device of the called module.
-func checkCaller(q *web.Request, called hub.Identity) error {
+func checkCaller(q *web.Request, called identity.Identity) error {
 	edge := q.Hub.Gateway.DeviceID
 	if edge == "" && called.Module != "" {
 		edge = called.Device
 	}
 	switch {
-	case q.ID == hub.Identity{}:
+	case q.ID == identity.Identity{}:
 		return web.Errorf(hub.CodeArgumentInvalid, "Invalid header value for %s", callerHeader)
 	case edge != "" && edge != q.ID.Device:
 		return web.Errorf(401003, "Only modules on the same device can invoke DirectMethods")
@@ -134,7 +135,7 @@ func checkCaller(q *web.Request, called hub.Identity) error {
 
 // invoke makes a call and answers with its result. The call goes on when its caller disconnects, as
 // at a gateway: a caller without an answer cannot know whether the method ran.
-func invoke(q *web.Request, called hub.Identity, m hubdata.MethodCall) web.Answer {
+func invoke(q *web.Request, called identity.Identity, m hubdata.MethodCall) web.Answer {
 	if !q.Hub.Enter() {
 		return q.Fail(web.AsServiceError(hub.ErrClosed))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -223,7 +224,7 @@ func message(q *web.Request, body []byte, properties map[string]string) (hubdata
 }
 
 // telemetryPath returns the path to which the identity posts messages.
-func telemetryPath(id hub.Identity) string { return strings.TrimSuffix(id.Telemetry(), "/") }
+func telemetryPath(id identity.Identity) string { return strings.TrimSuffix(id.Telemetry(), "/") }
 
 // samePath compares paths, of which a may be percent-encoded.
 func samePath(a, b string) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -27,7 +28,7 @@ var firstPacketID = [...]uint16{Commands: 1, Inputs: 0x8000}
 
 // A queueName names a queue of the hub.
 type queueName struct {
-	id  Identity
+	id  identity.Identity
 	box Box
 }
 
@@ -40,7 +41,7 @@ func (h *Hub) limits(b Box) *hubdata.C2DOptions {
 }
 
 // Queue returns a queue of a registered identity.
-func (h *Hub) Queue(id Identity, b Box) (*Queue, error) {
+func (h *Hub) Queue(id identity.Identity, b Box) (*Queue, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -67,14 +68,14 @@ func (h *Hub) queueLocked(name queueName) *Queue {
 }
 
 // PresentQueue returns a queue of an identity; nil if it does not exist yet.
-func (h *Hub) PresentQueue(id Identity, b Box) *Queue {
+func (h *Hub) PresentQueue(id identity.Identity, b Box) *Queue {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.queues[id.Device][queueName{id, b}]
 }
 
 // forgetQueuesLocked drops the queues of an identity.
-func (h *Hub) forgetQueuesLocked(id Identity) {
+func (h *Hub) forgetQueuesLocked(id identity.Identity) {
 	of := h.queues[id.Device]
 	for _, b := range Boxes {
 		delete(of, queueName{id, b})
@@ -97,7 +98,7 @@ func (h *Hub) queuesOf(selector string, boxes ...Box) []*Queue {
 	}
 	h.mu.Lock()
 	if selector != "" {
-		add(h.queues[SplitIdentity(selector).Device])
+		add(h.queues[identity.SplitIdentity(selector).Device])
 	} else {
 		for _, of := range h.queues {
 			add(of)
@@ -137,7 +138,7 @@ func (h *Hub) CountQueued(device string, b Box, state hubdata.C2DState) int {
 }
 
 // WaitingC2D returns how many C2D messages of an identity have no final state.
-func (h *Hub) WaitingC2D(id Identity) int {
+func (h *Hub) WaitingC2D(id identity.Identity) int {
 	q := h.PresentQueue(id, Commands)
 	if q == nil {
 		return 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 const (
@@ -78,7 +79,7 @@ func Writable(t time.Time) bool {
 
 // SendC2D queues a C2D message for a device, or for a module named "deviceID/moduleID".
 func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
-	who := SplitIdentity(id)
+	who := identity.SplitIdentity(id)
 	if err := checkC2D(m, hubdata.MaxC2D); err != nil {
 		return fmt.Errorf("testbroker: C2D message: %w", err)
 	}
@@ -105,7 +106,7 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 }
 
 // topicOf returns the topic of a C2D message.
-func (h *Hub) topicOf(m hubdata.C2D, id Identity) (topic string, err error) {
+func (h *Hub) topicOf(m hubdata.C2D, id identity.Identity) (topic string, err error) {
 	switch {
 	case h.PlainTopic != nil:
 		if topic, err = h.PlainTopic(m, id); err != nil {
@@ -146,5 +147,5 @@ func AddressOf(r *hubdata.C2DRecord, path string) string {
 	if r.C2D.To != "" || r.Input != "" {
 		return r.C2D.To
 	}
-	return "/" + Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() + path
+	return "/" + identity.Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() + path
 }

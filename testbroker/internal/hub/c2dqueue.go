@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -15,7 +16,7 @@ import (
 type Queue struct {
 	Hub    *Hub
 	Limits *hubdata.C2DOptions
-	id     Identity
+	id     identity.Identity
 	box    Box
 
 	mu       sync.Mutex // guards the fields below; held over writes, which never block, so that C2D messages stay in order

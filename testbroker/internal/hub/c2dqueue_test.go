@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // fickle is a receiver that is not ready for its first message, and ready from then on. It cannot
@@ -39,7 +40,7 @@ func TestMessagesKeepTheirOrderForAReceiverThatIsReadyAgain(t *testing.T) {
 	for _, body := range []string{"1", "too large", "2", "3"} {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(body)}))
 	}
-	q, err := h.Queue(hub.Identity{Device: "dev-1"}, hub.Commands)
+	q, err := h.Queue(identity.Identity{Device: "dev-1"}, hub.Commands)
 	require.NoError(t, err)
 	f := &fickle{client: new(hub.Conn)}
 	q.Receive(f)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // TimeLayout is the layout of times in topics. Some clients require exactly seven decimals.
@@ -19,7 +20,7 @@ func TimeText(t time.Time) string {
 }
 
 // Prefix returns the beginning of the topics of a queue's messages.
-func (id Identity) Prefix(b Box) string {
+func Prefix(id identity.Identity, b Box) string {
 	if b == Inputs {
 		return id.Resource() + "/inputs/"
 	}
@@ -52,7 +53,7 @@ func (b *bag) properties(all []hubdata.Property) {
 // c2dTopic returns the topic of a C2D message. The destination is always present and first, because
 // some clients find the bag by it or fail without a bag. The dollar sign of system properties is
 // encoded, as some clients require.
-func c2dTopic(m hubdata.C2D, id Identity) string {
+func c2dTopic(m hubdata.C2D, id identity.Identity) string {
 	var b bag
 	to := m.To
 	if to == "" {
@@ -72,12 +73,12 @@ func c2dTopic(m hubdata.C2D, id Identity) string {
 	b.rare(m)
 	b.add("iothub-ack", m.Ack)
 	b.properties(m.Properties)
-	return id.Prefix(Commands) + b.String() + m.Extra
+	return Prefix(id, Commands) + b.String() + m.Extra
 }
 
 // inputTopic returns the topic of a message to an input. The order is that of edge gateways, whose
 // system properties are the last.
-func inputTopic(m hubdata.C2D, id Identity, input string) string {
+func inputTopic(m hubdata.C2D, id identity.Identity, input string) string {
 	var b bag
 	b.properties(m.Properties)
 	b.add("iothub-ack", m.Ack)
@@ -93,7 +94,7 @@ func inputTopic(m hubdata.C2D, id Identity, input string) string {
 	b.add("%24.sub", m.Component)
 	b.add("%24.exp", TimeText(m.Expiry))
 	b.rare(m)
-	return id.Prefix(Inputs) + input + "/" + b.String() + m.Extra
+	return Prefix(id, Inputs) + input + "/" + b.String() + m.Extra
 }
 
 func (b *bag) rare(m hubdata.C2D) {

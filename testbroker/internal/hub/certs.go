@@ -16,6 +16,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 const (
@@ -45,7 +47,7 @@ func (c *certificates) init(o *Options) error {
 		if net.ParseIP(name) != nil {
 			continue
 		}
-		if err := CheckHost(name); err != nil {
+		if err := identity.CheckHost(name); err != nil {
 			return fmt.Errorf("testbroker: Options.Names: %w", err)
 		}
 	}
@@ -114,7 +116,7 @@ func (h *Hub) ClientTLS() *tls.Config {
 // next handshake on.
 func (h *Hub) PresentName(host string) error {
 	if host != "" {
-		if err := CheckHost(host); err != nil {
+		if err := identity.CheckHost(host); err != nil {
 			return fmt.Errorf("testbroker: %w", err)
 		}
 	}
@@ -199,7 +201,7 @@ func (h *Hub) certifyLocked() {
 	if net.ParseIP(h.Host) == nil {
 		template.DNSNames = append(template.DNSNames, "store."+h.Host)
 	}
-	if other := h.otherName(); other != "" {
+	if other := identity.OtherName(h.Host); other != "" {
 		template.DNSNames = append(template.DNSNames, other)
 	}
 	for _, name := range slices.Concat([]string{name}, h.certs.names) {
@@ -252,7 +254,7 @@ func seededKey(seed uint64, rotated int) *ecdsa.PrivateKey {
 		purpose = fmt.Sprintf("authority after %d", rotated)
 	}
 	for n := 0; ; n++ {
-		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), derived(seed, "%s\n%d", purpose, n)); err == nil {
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), identity.Derived(seed, "%s\n%d", purpose, n)); err == nil {
 			return key
 		} // the number is 0 or not below the order of the group: practically impossible
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // CloseLimit is how long a client may take to read the last packet and close, after the hub has
@@ -45,10 +46,10 @@ type Conn struct {
 	cause error      // why the hub ended the connection
 
 	// Written under Hub.mu by the connection's goroutine, which also reads id without it.
-	ID     Identity         // the identity that the client states, verified or not
-	live   bool             // established and not ended
-	peer   Peer             // nil until a protocol has begun
-	speaks hubdata.Protocol // the present one: HTTP until a WebSocket begins
+	ID     identity.Identity // the identity that the client states, verified or not
+	live   bool              // established and not ended
+	peer   Peer              // nil until a protocol has begun
+	speaks hubdata.Protocol  // the present one: HTTP until a WebSocket begins
 
 	candidates []string // guarded by Hub.mu: the keys of Hub.candidates that lead to this connection
 

@@ -1,10 +1,13 @@
 package hub
 
-import "github.com/hubline-iot/hubline/testbroker/fault"
+import (
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+)
 
 // ConnectFaults applies the faults of a connect that need no answer of the protocol. An error ends
 // the connection.
-func (c *Conn) ConnectFaults(id Identity) error {
+func (c *Conn) ConnectFaults(id identity.Identity) error {
 	if err := c.Unreachable(id); err != nil {
 		return err
 	}
@@ -13,7 +16,7 @@ func (c *Conn) ConnectFaults(id Identity) error {
 
 // Unreachable applies the faults that make the hub unreachable for an identity. An error ends the
 // connection.
-func (c *Conn) Unreachable(id Identity) error {
+func (c *Conn) Unreachable(id identity.Identity) error {
 	h := c.Hub
 	if in := h.Faults.InForce(fault.Absent, id); in != nil {
 		h.HappenedTo(in, c, id)
@@ -32,7 +35,7 @@ func (c *Conn) Unreachable(id Identity) error {
 
 // Unanswered applies the faults that leave a connect without an answer. An error ends the
 // connection.
-func (c *Conn) Unanswered(id Identity) error {
+func (c *Conn) Unanswered(id identity.Identity) error {
 	h := c.Hub
 	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
 		h.Happened(in, c)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/eventhub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // The limits of an event hub.
@@ -151,7 +152,7 @@ func (e *EventLog) forgetLocked(m *hubdata.Message) {
 }
 
 // originLocked returns what events tell of a sender at present. The hub is locked.
-func (h *Hub) originLocked(id Identity) origin {
+func (h *Hub) originLocked(id identity.Identity) origin {
 	var from origin
 	if r := h.registry[id]; r != nil {
 		from.generation, from.x509 = r.Generation, r.X509
@@ -164,7 +165,7 @@ func (h *Hub) originLocked(id Identity) origin {
 	return from
 }
 
-func (h *Hub) originOf(id Identity) origin {
+func (h *Hub) originOf(id identity.Identity) origin {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.originLocked(id)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Event completes e and calls Options.OnEvent. It makes the notices of connections for back ends.
@@ -24,7 +25,7 @@ func (h *Hub) Event(e event.Event, c *Conn) {
 		}
 	}
 	if c != nil {
-		h.notifyConnection(e.Kind, Identity{e.DeviceID, e.ModuleID}, c)
+		h.notifyConnection(e.Kind, identity.Identity{Device: e.DeviceID, Module: e.ModuleID}, c)
 	}
 	if h.onEvent != nil {
 		h.onEvent(e)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // FaultRequest is the effect of a type.
@@ -133,7 +134,7 @@ func (h *Hub) Take(m hubdata.Message, acknowledge func(FaultRequest), obey func(
 }
 
 // Stands returns the fault that refuses an identity, if right accepts it, and counts the refusal.
-func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault, bool) {
+func (h *Hub) Stands(id identity.Identity, right func(StandingFault) bool) (StandingFault, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o, ok := h.standing[id]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Injected is a fault passed to Inject. It stays valid after the fault has ended.
@@ -123,7 +124,7 @@ func (in *Injected) Remove() {
 
 // event returns the event of a fault that was declared or removed.
 func (in *Injected) event(k event.Kind) event.Event {
-	id := SplitIdentity(in.Fault.Device)
+	id := identity.SplitIdentity(in.Fault.Device)
 	return event.Event{Kind: k, Fault: in.Fault.Kind, DeviceID: id.Device, ModuleID: id.Module}
 }
 
@@ -137,10 +138,12 @@ func (f *Faults) Any() bool { return f.count.Load() > 0 }
 
 // Take returns a fault of this kind that hits the present event, and uses up one of its times; nil
 // if there is none. The caller applies the fault, then calls Happened.
-func (f *Faults) Take(kind fault.Kind, id Identity) *Injected { return f.TakeIf(kind, id, nil) }
+func (f *Faults) Take(kind fault.Kind, id identity.Identity) *Injected {
+	return f.TakeIf(kind, id, nil)
+}
 
 // TakeIf is Take for faults that depend on more than the identity.
-func (f *Faults) TakeIf(kind fault.Kind, id Identity, ok func(*fault.Fault) bool) *Injected {
+func (f *Faults) TakeIf(kind fault.Kind, id identity.Identity, ok func(*fault.Fault) bool) *Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
@@ -173,10 +176,12 @@ func (f *Faults) Release(in *Injected) {
 }
 
 // InForce returns a fault with a duration that is in force for an identity; nil if there is none.
-func (f *Faults) InForce(kind fault.Kind, id Identity) *Injected { return f.InForceIf(kind, id, nil) }
+func (f *Faults) InForce(kind fault.Kind, id identity.Identity) *Injected {
+	return f.InForceIf(kind, id, nil)
+}
 
 // InForceIf is InForce for faults that depend on more than the identity.
-func (f *Faults) InForceIf(kind fault.Kind, id Identity, ok func(*fault.Fault) bool) *Injected {
+func (f *Faults) InForceIf(kind fault.Kind, id identity.Identity, ok func(*fault.Fault) bool) *Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
@@ -192,7 +197,7 @@ func (f *Faults) InForceIf(kind fault.Kind, id Identity, ok func(*fault.Fault) b
 
 // Reached counts an arriving message for faults with a duration, and returns those that begin with
 // it.
-func (f *Faults) Reached(id Identity) []*Injected {
+func (f *Faults) Reached(id identity.Identity) []*Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
@@ -240,10 +245,10 @@ func (f *Faults) Pace(in *Injected) time.Time {
 // Happened counts a fault. It is called when the effect is certain. If the client can observe the
 // effect, it is called just before, so that a client that has seen a fault finds it counted. c is
 // nil when there is no connection yet.
-func (h *Hub) Happened(in *Injected, c *Conn) { h.HappenedTo(in, c, Identity{}) }
+func (h *Hub) Happened(in *Injected, c *Conn) { h.HappenedTo(in, c, identity.Identity{}) }
 
 // HappenedTo is Happened for one identity of a connection that can have many.
-func (h *Hub) HappenedTo(in *Injected, c *Conn, id Identity) {
+func (h *Hub) HappenedTo(in *Injected, c *Conn, id identity.Identity) {
 	h.Faults.mu.Lock()
 	in.fired++
 	h.Faults.mu.Unlock()

@@ -1,10 +1,11 @@
 package hub
 
 import (
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
-)
+	"net"
 
-import "net"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+)
 
 // A Front implements one protocol for the clients of a hub. It depends on the hub, not on other
 // fronts.
@@ -16,9 +17,9 @@ type Front interface {
 	// which the client has switched, or zero and why the connection has ended.
 	Serve(c *Conn) (next hubdata.Protocol, err error)
 	// MethodTarget returns the client that accepts calls of a method; nil if there is none.
-	MethodTarget(id Identity, name string) MethodTarget
+	MethodTarget(id identity.Identity, name string) MethodTarget
 	// DesiredListeners returns the clients that receive changes of desired properties.
-	DesiredListeners(id Identity) []DesiredListener
+	DesiredListeners(id identity.Identity) []DesiredListener
 	// Forget drops, while the hub is locked, the state that the front keeps between connections for
 	// the identity with a name, or for all if the name is empty.
 	Forget(name string)
@@ -34,7 +35,7 @@ type Peer interface {
 	Matches(selector string) bool
 	// Present reports whether the registry shows an identity as connected because of this connection,
 	// which is a candidate for it: see [Conn.Candidate].
-	Present(id Identity, live bool) bool
+	Present(id identity.Identity, live bool) bool
 	// Expel ends the connection's service for the identities that match a selector. The condition is
 	// the AMQP name of the cause.
 	Expel(selector string, cause error, condition string)

@@ -10,13 +10,14 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // What fronts ask of the hub's state. Each method takes the hub's lock; a front calls them without
 // a lock of its own.
 
 // Identify sets the identity that the client states.
-func (c *Conn) Identify(id Identity) {
+func (c *Conn) Identify(id identity.Identity) {
 	c.Hub.mu.Lock()
 	defer c.Hub.mu.Unlock()
 	c.ID = id
@@ -25,13 +26,13 @@ func (c *Conn) Identify(id Identity) {
 
 // Candidate notes that the connection may act for an identity. A front calls it, or
 // [Conn.Identify], before Present or Matches returns true.
-func (c *Conn) Candidate(id Identity) {
+func (c *Conn) Candidate(id identity.Identity) {
 	c.Hub.mu.Lock()
 	defer c.Hub.mu.Unlock()
 	c.candidateLocked(id)
 }
 
-func (c *Conn) candidateLocked(id Identity) {
+func (c *Conn) candidateLocked(id identity.Identity) {
 	h := c.Hub
 	device := id.Device
 	if _, again := h.candidates[device][c]; again || device == "" {
@@ -60,7 +61,7 @@ func (c *Conn) leaveLocked() {
 }
 
 // Identity returns the identity that the client has stated.
-func (c *Conn) Identity() Identity {
+func (c *Conn) Identity() identity.Identity {
 	c.Hub.mu.Lock()
 	defer c.Hub.mu.Unlock()
 	return c.ID
@@ -92,7 +93,7 @@ func (c *Conn) Peer() Peer {
 }
 
 // Known returns why an identity cannot connect: it is not registered, or disabled.
-func (h *Hub) Known(id Identity) error {
+func (h *Hub) Known(id identity.Identity) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, err := h.knownLocked(h.Host, id)
@@ -100,21 +101,21 @@ func (h *Hub) Known(id Identity) error {
 }
 
 // Authorize checks the identity that a client states against its token.
-func (h *Hub) Authorize(host string, id Identity, t Token) error {
+func (h *Hub) Authorize(host string, id identity.Identity, t identity.Token) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.authorizeLocked(host, id, t)
 }
 
 // AuthorizePolicy checks a token that requires one of the rights.
-func (h *Hub) AuthorizePolicy(t Token, need hubdata.Right) error {
+func (h *Hub) AuthorizePolicy(t identity.Token, need hubdata.Right) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.authorizePolicyLocked(t, need)
 }
 
 // Certified checks the identity that a client states against its certificates.
-func (h *Hub) Certified(host string, id Identity, chain []*x509.Certificate) error {
+func (h *Hub) Certified(host string, id identity.Identity, chain []*x509.Certificate) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.certifiedLocked(host, id, chain)
@@ -135,7 +136,7 @@ func (h *Hub) CertifiesAny(name string, chain []*x509.Certificate) bool {
 
 // Obey records the effect of a requested fault. stands, unless nil, refuses the identity from this
 // time on.
-func (h *Hub) Obey(id Identity, f *fault.Message, happened bool, stands *StandingFault) {
+func (h *Hub) Obey(id identity.Identity, f *fault.Message, happened bool, stands *StandingFault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if stands != nil {
@@ -146,17 +147,17 @@ func (h *Hub) Obey(id Identity, f *fault.Message, happened bool, stands *Standin
 }
 
 // Identities returns the registered identities, sorted by name.
-func (h *Hub) Identities() []Identity {
+func (h *Hub) Identities() []identity.Identity {
 	h.mu.Lock()
 	all := slices.Collect(maps.Keys(h.registry))
 	h.mu.Unlock()
-	slices.SortFunc(all, func(a, b Identity) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(all, func(a, b identity.Identity) int { return strings.Compare(a.String(), b.String()) })
 	return all
 }
 
 // Registration returns a copy of the entry of an identity, and whether it has a connection over
 // MQTT or is authorized on one over AMQP; false when it is not registered.
-func (h *Hub) Registration(id Identity) (r Registration, connected, ok bool) {
+func (h *Hub) Registration(id identity.Identity) (r Registration, connected, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	entry := h.registry[id]
@@ -166,7 +167,7 @@ func (h *Hub) Registration(id Identity) (r Registration, connected, ok bool) {
 	return *entry, h.connectedLocked(id), true
 }
 
-func (h *Hub) connectedLocked(id Identity) bool {
+func (h *Hub) connectedLocked(id identity.Identity) bool {
 	for c := range h.candidates[id.Device] {
 		if c.peer != nil && c.peer.Present(id, c.live) {
 			return true
@@ -180,12 +181,12 @@ var ErrIdentityExists = errors.New("identity is registered already")
 
 // Register adds an entry, for a module only if its device is registered and has fewer than
 // maxModules modules.
-func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
+func (h *Hub) Register(id identity.Identity, r Registration, maxModules int) error {
 	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id.Module != "" {
-		if h.registry[Identity{Device: id.Device}] == nil {
+		if h.registry[identity.Identity{Device: id.Device}] == nil {
 			return h.ServiceError(CodeDeviceNotFound, "%s is not registered", id.Device)
 		}
 		if n := len(h.modules[id.Device]); n >= maxModules {
@@ -201,7 +202,7 @@ func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
 
 // Reregister replaces the entry of an identity if accept returns true for it. Keys that r lacks are
 // kept or made. A device that becomes disabled loses its connections.
-func (h *Hub) Reregister(id Identity, r Registration, accept func(*Registration) bool) bool {
+func (h *Hub) Reregister(id identity.Identity, r Registration, accept func(*Registration) bool) bool {
 	open, ok := h.replace(id, r, accept)
 	h.Expel(open, id.String(), ErrDisabled, Unauthorized)
 	h.Records.Saved()
@@ -209,15 +210,15 @@ func (h *Hub) Reregister(id Identity, r Registration, accept func(*Registration)
 }
 
 // replace is Reregister without the end of connections: it returns those that must end.
-func (h *Hub) replace(id Identity, r Registration, accept func(*Registration) bool) (open []*Conn, ok bool) {
+func (h *Hub) replace(id identity.Identity, r Registration, accept func(*Registration) bool) (open []*Conn, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old := h.registry[id]
 	if old == nil || !accept(old) {
 		return nil, false
 	}
-	if r.Keys == (KeyPair{}) && !r.X509 {
-		if r.Keys = old.Keys; r.Keys == (KeyPair{}) {
+	if r.Keys == (identity.KeyPair{}) && !r.X509 {
+		if r.Keys = old.Keys; r.Keys == (identity.KeyPair{}) {
 			r.Keys = h.newKeysLocked("identity/" + id.String())
 		}
 	}

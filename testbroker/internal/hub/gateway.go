@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/edge"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 var (
@@ -45,7 +46,7 @@ func newGateway(o *hubdata.GatewayOptions) (*Gateway, error) {
 	g.TTL = cmp.Or(max(o.TTL, 0), 2*time.Hour)
 	g.Clients = cmp.Or(max(o.Clients, 0), 100)
 	g.KeepAlive = cmp.Or(max(o.KeepAlive, 0), 10*time.Minute)
-	if err := CheckHost(o.Name); err != nil {
+	if err := identity.CheckHost(o.Name); err != nil {
 		return nil, fmt.Errorf("testbroker: GatewayOptions.Name: %w", err)
 	}
 	var err error
@@ -149,7 +150,7 @@ func (h *Hub) Offline() bool { return h.Gateway != nil && h.Gateway.cut.Load() }
 func (h *Hub) downLocked() bool { return h.Gateway != nil && h.Gateway.stopped }
 
 // Full reports whether a gateway has no room for one more client.
-func (h *Hub) Full(id Identity) bool {
+func (h *Hub) Full(id identity.Identity) bool {
 	if h.Gateway == nil {
 		return false
 	}
@@ -157,7 +158,7 @@ func (h *Hub) Full(id Identity) bool {
 	defer h.mu.Unlock()
 	n := 0
 	for c := range h.conns {
-		if c.live && (id == (Identity{}) || c.peer == nil || !c.peer.Present(id, c.live)) {
+		if c.live && (id == (identity.Identity{}) || c.peer == nil || !c.peer.Present(id, c.live)) {
 			n++
 		}
 	}
@@ -186,16 +187,16 @@ func (h *Hub) resetGateway() {
 
 // moduleOf returns the module that a route names: of the gateway's device, of the sender's device,
 // or of the first device that has it.
-func (h *Hub) moduleOf(module string, sender Identity) Identity {
+func (h *Hub) moduleOf(module string, sender identity.Identity) identity.Identity {
 	if device := h.Gateway.DeviceID; device != "" {
-		return Identity{device, module}
+		return identity.Identity{Device: device, Module: module}
 	}
-	if id := (Identity{sender.Device, module}); h.Registered(id) {
+	if id := (identity.Identity{Device: sender.Device, Module: module}); h.Registered(id) {
 		return id
 	}
 	all := h.Identities()
-	if i := slices.IndexFunc(all, func(id Identity) bool { return id.Module == module }); i >= 0 {
+	if i := slices.IndexFunc(all, func(id identity.Identity) bool { return id.Module == module }); i >= 0 {
 		return all[i]
 	}
-	return Identity{sender.Device, module}
+	return identity.Identity{Device: sender.Device, Module: module}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -72,11 +73,11 @@ type Options struct {
 	Keep            int
 	Seed            uint64
 	OnEvent         func(event.Event)
-	PlainTopic      func(m hubdata.C2D, id Identity) (string, error) // nil: topics of the service
-	Gateway         *hubdata.GatewayOptions                          // nil: none
-	Store           hubdata.Store                                    // nil: nothing survives
-	Names           []string                                         // of the certificate, besides HostName
-	Authority       *tls.Certificate                                 // nil: the hub makes one
+	PlainTopic      func(m hubdata.C2D, id identity.Identity) (string, error) // nil: topics of the service
+	Gateway         *hubdata.GatewayOptions                                   // nil: none
+	Store           hubdata.Store                                             // nil: nothing survives
+	Names           []string                                                  // of the certificate, besides HostName
+	Authority       *tls.Certificate                                          // nil: the hub makes one
 }
 
 // Hub is an in-memory IoT hub. Make it with [New].
@@ -89,8 +90,8 @@ type Hub struct {
 	Keep             int
 	C2D              hubdata.C2DOptions
 	Inputs           hubdata.C2DOptions
-	PlainTopic       func(m hubdata.C2D, id Identity) (string, error) // of C2D messages at a plain broker; else nil
-	Gateway          *Gateway                                         // nil = none
+	PlainTopic       func(m hubdata.C2D, id identity.Identity) (string, error) // of C2D messages at a plain broker
+	Gateway          *Gateway                                                  // nil = none
 	AMQP             hubdata.AMQPOptions
 	HTTP             hubdata.HTTPOptions
 	Certificates     hubdata.CertificateOptions
@@ -125,7 +126,7 @@ type Hub struct {
 	closed      bool
 	unsaved     bool          // the store has failed: no connections any more
 	resetting   chan struct{} // closed when the running Reset has finished; nil = none runs
-	registry    map[Identity]*Registration
+	registry    map[identity.Identity]*Registration
 	modules     map[string]map[string]struct{} // names of the registered modules of each device that has some
 	entries     int                            // registrations so far
 	removed     removals
@@ -137,9 +138,9 @@ type Hub struct {
 	accepted    uint64                          // connections so far
 	queues      map[string]map[queueName]*Queue // by device id
 	cas         *x509.CertPool                  // trusted authorities of devices
-	standing    map[Identity]StandingFault
+	standing    map[identity.Identity]StandingFault
 	orders      keep.History[*fault.Message]
-	twinOf      map[Identity]*TwinState // twins in use so far
+	twinOf      map[identity.Identity]*TwinState // twins in use so far
 }
 
 // New makes a hub without devices, listeners and fronts. Nil options mean all defaults.
@@ -166,20 +167,20 @@ func New(o *Options) (*Hub, error) {
 		plug:             noPlug{},
 		Done:             make(chan struct{}),
 		stopped:          make(chan struct{}),
-		registry:         make(map[Identity]*Registration),
+		registry:         make(map[identity.Identity]*Registration),
 		policies:         make(map[string]policy),
 		generations:      make(map[string]int),
 		conns:            make(map[*Conn]struct{}),
 		modules:          make(map[string]map[string]struct{}),
 		candidates:       make(map[string]map[*Conn]struct{}),
 		queues:           make(map[string]map[queueName]*Queue),
-		removed:          removals{times: make(map[Identity]int)},
+		removed:          removals{times: make(map[identity.Identity]int)},
 		cas:              x509.NewCertPool(),
-		standing:         make(map[Identity]StandingFault),
-		twinOf:           make(map[Identity]*TwinState),
+		standing:         make(map[identity.Identity]StandingFault),
+		twinOf:           make(map[identity.Identity]*TwinState),
 	}
 	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
-	if err := CheckHost(h.Host); err != nil {
+	if err := identity.CheckHost(h.Host); err != nil {
 		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
 	}
 	if h.Now == nil {
@@ -204,7 +205,7 @@ func New(o *Options) (*Hub, error) {
 	}
 	h.calls.log.Keep, h.calls.answers.Keep = h.Keep, h.Keep
 	h.orders.Keep, h.removed.log.Keep = h.Keep, h.Keep
-	h.issuer.log.Keep, h.issuer.of = h.Keep, make(map[Identity]*issuing)
+	h.issuer.log.Keep, h.issuer.of = h.Keep, make(map[identity.Identity]*issuing)
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
 	}
@@ -274,7 +275,7 @@ func (h *Hub) Dial(ctx context.Context, network, addr string, at Stack) (net.Con
 		return fail(err)
 	}
 	refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	if in := h.Faults.InForce(fault.Absent, Identity{}); in != nil {
+	if in := h.Faults.InForce(fault.Absent, identity.Identity{}); in != nil {
 		h.Happened(in, nil)
 		return fail(refused)
 	}
@@ -328,7 +329,7 @@ func (h *Hub) run(c *Conn) {
 	defer h.Wg.Done()
 	defer close(c.Done)
 	c.SetDeadline(time.Now().Add(ConnectLimit))
-	if in := h.Faults.InForce(fault.HalfOpen, Identity{}); in != nil {
+	if in := h.Faults.InForce(fault.HalfOpen, identity.Identity{}); in != nil {
 		if c.Silence() { // also during the handshake
 			h.Happened(in, c)
 		}
@@ -421,7 +422,7 @@ func (h *Hub) amongLocked(selector string) map[*Conn]struct{} {
 	if selector == "" {
 		return h.conns
 	}
-	return h.candidates[SplitIdentity(selector).Device]
+	return h.candidates[identity.SplitIdentity(selector).Device]
 }
 
 // connsLocked returns the connections that match a selector, oldest first.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 const (
@@ -30,7 +31,7 @@ var queueEvents = [...]event.Kind{Commands: event.C2DChanged, Inputs: event.Inpu
 
 // SendInput queues a message for an input of a module, which is named "deviceID/moduleID".
 func (h *Hub) SendInput(module, input string, m hubdata.C2D) error {
-	id := SplitIdentity(module)
+	id := identity.SplitIdentity(module)
 	if err := checkInput(id, input, m); err != nil {
 		return fmt.Errorf("testbroker: message to an input: %w", err)
 	}
@@ -54,7 +55,7 @@ func (h *Hub) SendInput(module, input string, m hubdata.C2D) error {
 	return nil
 }
 
-func checkInput(id Identity, input string, m hubdata.C2D) error {
+func checkInput(id identity.Identity, input string, m hubdata.C2D) error {
 	if id.Module == "" {
 		return fmt.Errorf("%q is no module, want deviceID/moduleID", id)
 	}
@@ -69,8 +70,8 @@ func checkInput(id Identity, input string, m hubdata.C2D) error {
 
 // CheckName checks the name of an input or output. It is part of topics unchanged.
 func CheckName(what, name string) error {
-	if name == "" || len(name) > maxID {
-		return fmt.Errorf("%s name of %d characters, want 1 to %d", what, len(name), maxID)
+	if name == "" || len(name) > identity.MaxID {
+		return fmt.Errorf("%s name of %d characters, want 1 to %d", what, len(name), identity.MaxID)
 	}
 	for _, r := range name {
 		switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -45,7 +46,7 @@ const (
 type issuer struct {
 	mu  sync.Mutex // guards the fields below; held over writes of answers, which never block
 	log keep.History[hubdata.CertificateRequest]
-	of  map[Identity]*issuing
+	of  map[identity.Identity]*issuing
 }
 
 // issuing is the latest accepted request of a device, and the answers that it has not acknowledged.
@@ -68,7 +69,7 @@ type CertificateAnswer struct {
 }
 
 // A certificateFront sends the answers that its clients have not got yet.
-type certificateFront interface{ TellCertificates(id Identity) }
+type certificateFront interface{ TellCertificates(id identity.Identity) }
 
 // CertificateRequests returns the requests of devices for certificates, in order of arrival.
 func (h *Hub) CertificateRequests() []hubdata.CertificateRequest {
@@ -86,7 +87,7 @@ func (i *issuer) clear() {
 }
 
 // forgetCertificates drops the requests of identities.
-func (h *Hub) forgetCertificates(gone []Identity) {
+func (h *Hub) forgetCertificates(gone []identity.Identity) {
 	h.issuer.mu.Lock()
 	defer h.issuer.mu.Unlock()
 	for _, id := range gone {
@@ -96,7 +97,7 @@ func (h *Hub) forgetCertificates(gone []Identity) {
 
 // SendAnswers passes the waiting answers of an identity to send, in order. send returns whether it
 // sent the answer, and whether that needs no acknowledgement. It must not block.
-func (h *Hub) SendAnswers(id Identity, send func(a *CertificateAnswer) (sent, settled bool)) {
+func (h *Hub) SendAnswers(id identity.Identity, send func(a *CertificateAnswer) (sent, settled bool)) {
 	h.issuer.mu.Lock()
 	defer h.issuer.mu.Unlock()
 	w := h.issuer.of[id]
@@ -110,7 +111,7 @@ func (h *Hub) SendAnswers(id Identity, send func(a *CertificateAnswer) (sent, se
 }
 
 // AcknowledgeAnswer removes the answer with this packet id, and reports whether there was one.
-func (h *Hub) AcknowledgeAnswer(id Identity, packetID uint16) bool {
+func (h *Hub) AcknowledgeAnswer(id identity.Identity, packetID uint16) bool {
 	h.issuer.mu.Lock()
 	defer h.issuer.mu.Unlock()
 	w := h.issuer.of[id]
@@ -126,7 +127,7 @@ func (h *Hub) AcknowledgeAnswer(id Identity, packetID uint16) bool {
 type certificateCase struct {
 	h    *Hub
 	c    *Conn
-	id   Identity
+	id   identity.Identity
 	rid  string
 	body certificateBody
 
@@ -154,7 +155,7 @@ func (k *certificateCase) take(kind fault.Kind) *fault.Fault {
 
 // AskCertificate serves a request, subject to faults. ack acknowledges it; false when the
 // connection ends with that.
-func (h *Hub) AskCertificate(c *Conn, id Identity, rid string, body []byte, ack func() bool) {
+func (h *Hub) AskCertificate(c *Conn, id identity.Identity, rid string, body []byte, ack func() bool) {
 	k := &certificateCase{h: h, c: c, id: id, rid: rid}
 	defer h.Changed.Wake()
 	if k.take(fault.DropBeforeCertificate) != nil {
@@ -339,7 +340,7 @@ func (h *Hub) signClient(csr *x509.CertificateRequest) (leaf, ca []byte) {
 }
 
 // acceptCertificate lets a device authenticate with a certificate, besides the earlier ones.
-func (h *Hub) acceptCertificate(id Identity, leaf []byte) {
+func (h *Hub) acceptCertificate(id identity.Identity, leaf []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r := h.registry[id]; r != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -40,7 +41,7 @@ func parseQueue(key string) (queueName, error) {
 	if !ok || err != nil || n < 0 || n >= len(Boxes) {
 		return queueName{}, keep.ErrRecord
 	}
-	return queueName{SplitIdentity(id), Box(n)}, nil
+	return queueName{identity.SplitIdentity(id), Box(n)}, nil
 }
 
 // sequenceKey returns a sequence number as a key that sorts like the number.

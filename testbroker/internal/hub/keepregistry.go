@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -23,7 +24,7 @@ type deviceRecord struct {
 
 // A policyRecord is a policy.
 type policyRecord struct {
-	Keys   KeyPair
+	Keys   identity.KeyPair
 	Rights hubdata.Right
 }
 
@@ -40,12 +41,12 @@ func (h *Hub) addRegistryTables() {
 }
 
 // touchDevice marks an entry of the registry as changed. The caller may hold any lock.
-func (h *Hub) touchDevice(id Identity) { h.Records.Touch(tableDevices, id.String()) }
+func (h *Hub) touchDevice(id identity.Identity) { h.Records.Touch(tableDevices, id.String()) }
 
 func (h *Hub) deviceRecord(key string) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.registry[SplitIdentity(key)]
+	r := h.registry[identity.SplitIdentity(key)]
 	if r == nil {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (h *Hub) restoreDevice(key string, record []byte) error {
 	r.Registration.Thumbprints, r.Registration.Issued = digestTexts(r.Thumbprints), digestTexts(r.Issued)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.enterLocked(SplitIdentity(key), &r.Registration)
+	h.enterLocked(identity.SplitIdentity(key), &r.Registration)
 	return nil
 }
 
@@ -108,7 +109,7 @@ func (h *Hub) restoreCounts(_ string, record []byte) error {
 // orphaned reports whether a record belongs to an identity that is not registered, and marks it as
 // changed, so that the store drops it. A kill during the removal of the identity leaves such
 // records; another identity of that name must not get them.
-func (h *Hub) orphaned(table, key string, id Identity) bool {
+func (h *Hub) orphaned(table, key string, id identity.Identity) bool {
 	if h.Registered(id) {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -43,7 +44,7 @@ func (h *Hub) touchTwin(t *TwinState) { h.Records.Touch(tableTwins, t.id.String(
 
 func (h *Hub) twinRecord(key string) []byte {
 	h.mu.Lock()
-	t := h.twinOf[SplitIdentity(key)]
+	t := h.twinOf[identity.SplitIdentity(key)]
 	h.mu.Unlock()
 	if t == nil {
 		return nil
@@ -58,7 +59,7 @@ func (h *Hub) restoreTwin(key string, record []byte) error {
 	if err := json.Unmarshal(record, &r); err != nil {
 		return err
 	}
-	t := &TwinState{id: SplitIdentity(key), Version: r.Version, Etag: r.Etag, Model: r.Model}
+	t := &TwinState{id: identity.SplitIdentity(key), Version: r.Version, Etag: r.Etag, Model: r.Model}
 	t.requests = keep.History[*hubdata.TwinRequest]{Keep: h.Keep}
 	for _, part := range []struct {
 		to    *Section

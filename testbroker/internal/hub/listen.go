@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // acceptPause is the delay after a failed Accept, for example when the process has no free file
@@ -57,7 +58,7 @@ func (h *Hub) accept(l net.Listener, at Stack) {
 		}
 		starved = false
 		// The port stays open, because another program could take a closed port before the absence ends.
-		if in := h.Faults.InForce(fault.Absent, Identity{}); in != nil {
+		if in := h.Faults.InForce(fault.Absent, identity.Identity{}); in != nil {
 			h.Happened(in, nil)
 			abort(raw)
 			continue

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -34,7 +35,7 @@ type storedMessage struct {
 }
 
 type messageKey struct {
-	sender Identity
+	sender identity.Identity
 	id     string
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // MaxBatch is how many messages a batch may hold.
@@ -44,7 +45,9 @@ func AddSystem(m *hubdata.Message, name, value string) {
 	}
 }
 
-func SenderOf(m *hubdata.Message) Identity { return Identity{m.DeviceID, m.ModuleID} }
+func SenderOf(m *hubdata.Message) identity.Identity {
+	return identity.Identity{Device: m.DeviceID, Module: m.ModuleID}
+}
 
 // SizeOf returns the size of a message as the service's limit counts it.
 func SizeOf(m *hubdata.Message) int {

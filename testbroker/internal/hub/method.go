@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -26,14 +27,14 @@ type methodCalls struct {
 }
 
 type callName struct {
-	id  Identity
+	id  identity.Identity
 	rid string
 }
 
 // A methodCall is a call, open or ended. Guarded by methodCalls.mu.
 type methodCall struct {
 	hubdata.MethodRecord
-	id    Identity
+	id    identity.Identity
 	to    *Conn         // the connection that carried the request
 	ended chan struct{} // closed when it has ended
 
@@ -43,17 +44,19 @@ type methodCall struct {
 }
 
 // InvokeMethod calls a method for a back end. An off-line gateway does not get the call.
-func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m hubdata.MethodCall) (hubdata.MethodResult, error) {
+func (h *Hub) InvokeMethod(ctx context.Context, who identity.Identity,
+	m hubdata.MethodCall) (hubdata.MethodResult, error) {
 	return h.invoke(ctx, who, m, false)
 }
 
 // InvokeLocal calls a method for a module of the gateway.
-func (h *Hub) InvokeLocal(ctx context.Context, who Identity, m hubdata.MethodCall) (hubdata.MethodResult, error) {
+func (h *Hub) InvokeLocal(ctx context.Context, who identity.Identity,
+	m hubdata.MethodCall) (hubdata.MethodResult, error) {
 	return h.invoke(ctx, who, m, true)
 }
 
 func (h *Hub) invoke(
-	ctx context.Context, who Identity, m hubdata.MethodCall, local bool,
+	ctx context.Context, who identity.Identity, m hubdata.MethodCall, local bool,
 ) (hubdata.MethodResult, error) {
 	if err := h.checkCall(who, m); err != nil {
 		return hubdata.MethodResult{}, err
@@ -96,7 +99,7 @@ func (m *methodCalls) releaseLocked(call *methodCall) {
 }
 
 // checkCall returns why a call is invalid.
-func (h *Hub) checkCall(id Identity, m hubdata.MethodCall) error {
+func (h *Hub) checkCall(id identity.Identity, m hubdata.MethodCall) error {
 	if _, err := h.TwinState(id); err != nil { // the device or module does not exist
 		return err
 	}
@@ -185,7 +188,7 @@ type MethodTarget interface {
 
 // methodTarget returns the client that accepts calls of a method, the newest if there are several;
 // nil if there is none.
-func (h *Hub) methodTarget(id Identity, name string) MethodTarget {
+func (h *Hub) methodTarget(id identity.Identity, name string) MethodTarget {
 	var to MethodTarget
 	for _, f := range h.Fronts {
 		if t := f.MethodTarget(id, name); t != nil && (to == nil || t.Client().Number > to.Client().Number) {
@@ -290,7 +293,7 @@ func (h *Hub) sendCall(call *methodCall, to MethodTarget, rid string, payload []
 // Answered handles an answer of a client. Its packet was checked before.
 func (h *Hub) Answered(c *Conn, a hubdata.MethodAnswer) {
 	a.Connection = c.Number
-	id := Identity{a.DeviceID, a.ModuleID}
+	id := identity.Identity{Device: a.DeviceID, Module: a.ModuleID}
 	h.calls.mu.Lock()
 	call := h.calls.named[callName{id, a.RequestID}]
 	h.calls.mu.Unlock()
@@ -313,7 +316,7 @@ func (h *Hub) Answered(c *Conn, a hubdata.MethodAnswer) {
 // CutOnAnswer applies the fault that cuts the connection of an answer before the answer counts.
 func (h *Hub) CutOnAnswer(c *Conn, a hubdata.MethodAnswer) bool {
 	h.calls.mu.Lock()
-	call := h.calls.named[callName{Identity{a.DeviceID, a.ModuleID}, a.RequestID}]
+	call := h.calls.named[callName{identity.Identity{Device: a.DeviceID, Module: a.ModuleID}, a.RequestID}]
 	h.calls.mu.Unlock()
 	if call == nil || h.takeMethod(fault.DropOnMethodAnswer, call, c) == nil {
 		return false
@@ -374,7 +377,7 @@ func (h *Hub) noteAnswer(c *Conn, call *methodCall, a *hubdata.MethodAnswer, ref
 
 // DisplaceCalls ends the open calls that were sent to an identity on a connection that another has
 // replaced.
-func (h *Hub) DisplaceCalls(c *Conn, id Identity) {
+func (h *Hub) DisplaceCalls(c *Conn, id identity.Identity) {
 	err := h.ServiceError(codeDisplaced, "a newer connection of the device has closed the one that had the request")
 	h.calls.mu.Lock()
 	defer h.Changed.Wake()
@@ -408,7 +411,7 @@ func (h *Hub) MethodAnswers(device string) []hubdata.MethodAnswer {
 	defer h.calls.mu.Unlock()
 	var all []hubdata.MethodAnswer
 	for _, a := range h.calls.answers.Entries {
-		if (Identity{a.DeviceID, a.ModuleID}).Matches(device) {
+		if (identity.Identity{Device: a.DeviceID, Module: a.ModuleID}).Matches(device) {
 			r := *a
 			r.Payload = slices.Clone(r.Payload)
 			all = append(all, r)

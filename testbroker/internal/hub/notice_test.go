@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // The queue for back ends that never receive is bounded: the oldest notices are dropped.
@@ -205,7 +206,7 @@ func TestResetStopsQueues(t *testing.T) {
 		_, err = h.AddDevice("dev-1")
 		require.NoError(t, err)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Expiry: time.Now().Add(time.Minute)}))
-		q := h.PresentQueue(Identity{Device: "dev-1"}, Commands)
+		q := h.PresentQueue(identity.Identity{Device: "dev-1"}, Commands)
 		h.Reset()
 		time.Sleep(time.Minute)
 		q.tick()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // notifies reports whether the hub makes events of a source.
@@ -14,12 +15,13 @@ func (h *Hub) notifies(source hubdata.EventSource) bool {
 }
 
 // notify adds an event that is not telemetry. Any lock but that of the log may be held.
-func (h *Hub) notify(source hubdata.EventSource, id Identity, schema, operation string, body Tree) {
+func (h *Hub) notify(source hubdata.EventSource, id identity.Identity, schema, operation string, body Tree) {
 	h.notifyAs(source, id, schema, operation, "application/json", writeTree(body))
 }
 
 // notifyAs is notify for a body of any content type. Without an operation the event names none.
-func (h *Hub) notifyAs(source hubdata.EventSource, id Identity, schema, operation, contentType string, body []byte) {
+func (h *Hub) notifyAs(source hubdata.EventSource, id identity.Identity, schema, operation, contentType string,
+	body []byte) {
 	now := h.Now()
 	m := hubdata.Message{
 		DeviceID: id.Device, ModuleID: id.Module, ContentType: contentType, ContentEncoding: "utf-8",
@@ -48,7 +50,7 @@ var connectionNotices = map[event.Kind]map[bool]string{
 
 // notifyConnection makes the notice of a connection that has begun or ended. Requests over HTTP
 // connect nobody.
-func (h *Hub) notifyConnection(kind event.Kind, id Identity, c *Conn) {
+func (h *Hub) notifyConnection(kind event.Kind, id identity.Identity, c *Conn) {
 	operation := connectionNotices[kind][id.Module != ""]
 	if operation == "" || id.Device == "" || !h.notifies(hubdata.DeviceConnectionStateEvents) {
 		return
@@ -76,17 +78,17 @@ var lifecycles = map[bool]lifecycle{
 
 // notifyCreatedLocked and notifyRemovedLocked make the notices of an identity that was registered,
 // or is about to be removed. The hub is locked.
-func (h *Hub) notifyCreatedLocked(id Identity) {
+func (h *Hub) notifyCreatedLocked(id identity.Identity) {
 	kind := lifecycles[id.Module != ""]
 	h.notifyIdentityLocked(id, kind.schema, kind.created)
 }
 
-func (h *Hub) notifyRemovedLocked(id Identity) {
+func (h *Hub) notifyRemovedLocked(id identity.Identity) {
 	kind := lifecycles[id.Module != ""]
 	h.notifyIdentityLocked(id, kind.schema, kind.removed)
 }
 
-func (h *Hub) notifyIdentityLocked(id Identity, schema, operation string) {
+func (h *Hub) notifyIdentityLocked(id identity.Identity, schema, operation string) {
 	if !h.notifies(hubdata.DeviceLifecycleEvents) {
 		return
 	}

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // policy is the hub's entry of an access policy. Guarded by Hub.mu.
 type policy struct {
-	keys   KeyPair
+	keys   identity.KeyPair
 	rights hubdata.Right
 }
 
@@ -52,21 +53,21 @@ func (h *Hub) Policy(name string) (hubdata.Policy, error) {
 }
 
 // policyKeysLocked returns the keys of a token's policy, if the policy has one of the rights.
-func (h *Hub) policyKeysLocked(t Token, need hubdata.Right) (KeyPair, error) {
+func (h *Hub) policyKeysLocked(t identity.Token, need hubdata.Right) (identity.KeyPair, error) {
 	p, ok := h.policies[t.Policy]
 	switch {
 	case t.Policy == "":
-		return KeyPair{}, fmt.Errorf("token for %q names no policy", t.Resource)
+		return identity.KeyPair{}, fmt.Errorf("token for %q names no policy", t.Resource)
 	case !ok:
-		return KeyPair{}, fmt.Errorf("token names the policy %q, which does not exist", t.Policy)
+		return identity.KeyPair{}, fmt.Errorf("token names the policy %q, which does not exist", t.Policy)
 	case p.rights&need == 0:
-		return KeyPair{}, fmt.Errorf("the policy %q does not have the right", t.Policy)
+		return identity.KeyPair{}, fmt.Errorf("the policy %q does not have the right", t.Policy)
 	}
 	return p.keys, nil
 }
 
 // authorizePolicyLocked checks a token that requires one of the rights.
-func (h *Hub) authorizePolicyLocked(t Token, need hubdata.Right) error {
+func (h *Hub) authorizePolicyLocked(t identity.Token, need hubdata.Right) error {
 	keys, err := h.policyKeysLocked(t, need)
 	if err == nil {
 		err = h.unexpired(t)
@@ -74,7 +75,7 @@ func (h *Hub) authorizePolicyLocked(t Token, need hubdata.Right) error {
 	switch {
 	case err != nil:
 		return err
-	case !t.signedBy(keys):
+	case !t.SignedBy(keys):
 		return errAnotherKey
 	}
 	return nil
@@ -83,9 +84,9 @@ func (h *Hub) authorizePolicyLocked(t Token, need hubdata.Right) error {
 var errAnotherKey = errors.New("token is signed with another key")
 
 // unexpired returns why a token is too old.
-func (h *Hub) unexpired(t Token) error {
+func (h *Hub) unexpired(t identity.Token) error {
 	if now := h.Now(); now.After(t.Deadline(h.grace)) {
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.Expires, 0).UTC().Format(time.RFC3339),
 			now.UTC().Format(time.RFC3339))
 	}
 	return nil
@@ -94,7 +95,7 @@ func (h *Hub) unexpired(t Token) error {
 // PolicyRights returns the rights that a policy's token gives on a connection of a back end. A
 // token that is signed with the text of the key is one of the Event Hubs endpoint, and connects no
 // devices.
-func (h *Hub) PolicyRights(t Token) (hubdata.Right, error) {
+func (h *Hub) PolicyRights(t identity.Token) (hubdata.Right, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	keys, err := h.policyKeysLocked(t, hubdata.AllRights)
@@ -104,9 +105,9 @@ func (h *Hub) PolicyRights(t Token) (hubdata.Right, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case t.signedBy(keys):
+	case t.SignedBy(keys):
 		return h.policies[t.Policy].rights, nil
-	case t.signedByText(keys):
+	case t.SignedByText(keys):
 		return h.policies[t.Policy].rights &^ hubdata.DeviceConnect, nil
 	}
 	return 0, errAnotherKey

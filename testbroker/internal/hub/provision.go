@@ -3,6 +3,8 @@ package hub
 import (
 	"crypto/x509"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // What a provisioning service asks of the hubs that are linked to it.
@@ -10,8 +12,8 @@ import (
 // Provision adds a device, or replaces the keys or thumbprints of a registered one. A registered
 // device keeps its status and its twin, and may go on using certificates that were issued to it
 // before, until they end, if it gets another one. added reports whether the device was new.
-func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
-	if err := CheckID("device", id.Device); err != nil {
+func (h *Hub) Provision(id identity.Identity, r Registration) (added bool, err error) {
+	if err := identity.CheckID("device", id.Device); err != nil {
 		return false, err
 	}
 	defer h.Records.Saved()
@@ -37,14 +39,14 @@ func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
 }
 
 // NewKeys returns new keys of an owner, the same in each run if there is a seed.
-func (h *Hub) NewKeys(owner string) KeyPair {
+func (h *Hub) NewKeys(owner string) identity.KeyPair {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.newKeysLocked(owner)
 }
 
 // AdoptTwin replaces the twin of a device by that of another hub, versions included.
-func (h *Hub) AdoptTwin(id Identity, v TwinView) error {
+func (h *Hub) AdoptTwin(id identity.Identity, v TwinView) error {
 	t, err := h.TwinState(id)
 	if err != nil {
 		return err
@@ -58,9 +60,6 @@ func (h *Hub) AdoptTwin(id Identity, v TwinView) error {
 	h.touchTwin(t)
 	return nil
 }
-
-// SignedBy reports whether one of the keys made the signature.
-func (t Token) SignedBy(keys KeyPair) bool { return t.signedBy(keys) }
 
 // Later calls do after a delay in a goroutine of the hub, unless the hub or done is closed before.
 func (h *Hub) Later(d time.Duration, done <-chan struct{}, do func()) { h.later(d, done, do) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // ErrQuota is the cause of a connection's end, or of a refusal, when the daily message quota is
@@ -15,7 +16,7 @@ var ErrQuota = errors.New("testbroker: quota of messages is used up")
 const QuotaStep = 4 << 10
 
 // Exhausted returns an exhausted quota of an identity; nil if there is none.
-func (f *Faults) Exhausted(id Identity, now time.Time) *Injected {
+func (f *Faults) Exhausted(id identity.Identity, now time.Time) *Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
@@ -30,7 +31,7 @@ func (f *Faults) Exhausted(id Identity, now time.Time) *Injected {
 }
 
 // Spend counts a message of the given size for all quotas of an identity.
-func (f *Faults) Spend(id Identity, now time.Time, size int) {
+func (f *Faults) Spend(id identity.Identity, now time.Time, size int) {
 	if f.count.Load() == 0 {
 		return
 	}
@@ -42,7 +43,7 @@ func (f *Faults) Spend(id Identity, now time.Time, size int) {
 }
 
 // quotasLocked returns the quotas of an identity, reset if a new day has begun.
-func (f *Faults) quotasLocked(id Identity, now time.Time) []*Injected {
+func (f *Faults) quotasLocked(id identity.Identity, now time.Time) []*Injected {
 	const day = 24 * 60 * 60
 	today := now.Unix() / day
 	var all []*Injected

@@ -1,11 +1,8 @@
 package hub
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -26,11 +24,9 @@ var (
 	ErrNotCovered = errors.New("does not cover")
 )
 
-type KeyPair struct{ Primary, Secondary string }
-
 // A Registration is the registry's entry for one identity. Guarded by Hub.mu.
 type Registration struct {
-	Keys        KeyPair
+	Keys        identity.KeyPair
 	X509        bool     // authenticated by certificate, without keys
 	Thumbprints []string // digests of its certificates; nil = signed by an authority
 	Issued      []string // digests of certificates that were issued to it, the newest last
@@ -45,26 +41,26 @@ type Registration struct {
 
 // AddDevice registers a device, enabled, with new keys.
 func (h *Hub) AddDevice(id string) (hubdata.Device, error) {
-	if err := CheckID("device", id); err != nil {
+	if err := identity.CheckID("device", id); err != nil {
 		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
 	}
-	return h.add(Identity{Device: id}, Registration{})
+	return h.add(identity.Identity{Device: id}, Registration{})
 }
 
 // AddModule registers a module of a registered device. A module has its own keys and connections,
 // but not its own status. Other methods name it "deviceID/moduleID".
 func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
-	if err := CheckID("module", moduleID); err != nil {
+	if err := identity.CheckID("module", moduleID); err != nil {
 		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
 	}
-	return h.add(Identity{deviceID, moduleID}, Registration{})
+	return h.add(identity.Identity{Device: deviceID, Module: moduleID}, Registration{})
 }
 
-func (h *Hub) add(id Identity, r Registration) (hubdata.Device, error) {
+func (h *Hub) add(id identity.Identity, r Registration) (hubdata.Device, error) {
 	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if id.Module != "" && h.registry[Identity{Device: id.Device}] == nil {
+	if id.Module != "" && h.registry[identity.Identity{Device: id.Device}] == nil {
 		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrNotFound, id.Device)
 	}
 	if h.registry[id] != nil {
@@ -75,8 +71,8 @@ func (h *Hub) add(id Identity, r Registration) (hubdata.Device, error) {
 }
 
 // addLocked adds a registration. It makes keys if the registration needs keys and has none.
-func (h *Hub) addLocked(id Identity, r Registration) {
-	if !r.X509 && r.Keys == (KeyPair{}) {
+func (h *Hub) addLocked(id identity.Identity, r Registration) {
+	if !r.X509 && r.Keys == (identity.KeyPair{}) {
 		r.Keys = h.newKeysLocked("identity/" + id.String())
 	}
 	h.entries++
@@ -90,47 +86,40 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 }
 
 // addEdgeModulesLocked adds the modules that each device with an edge gateway has.
-func (h *Hub) addEdgeModulesLocked(id Identity, r *Registration) {
+func (h *Hub) addEdgeModulesLocked(id identity.Identity, r *Registration) {
 	if !r.IoTEdge || id.Module != "" {
 		return
 	}
 	for _, name := range []string{"$edgeAgent", "$edgeHub"} {
-		if m := (Identity{id.Device, name}); h.registry[m] == nil {
+		if m := (identity.Identity{Device: id.Device, Module: name}); h.registry[m] == nil {
 			h.addLocked(m, Registration{})
 		}
 	}
 }
 
-func (h *Hub) deviceLocked(id Identity) hubdata.Device {
+func (h *Hub) deviceLocked(id identity.Identity) hubdata.Device {
 	entry := h.registry[id]
 	return hubdata.Device{
 		HostName: h.Host, GatewayHostName: h.GatewayName(), ID: id.Device, ModuleID: id.Module,
 		GenerationID: entry.Generation,
 		PrimaryKey:   entry.Keys.Primary, SecondaryKey: entry.Keys.Secondary,
-		Disabled: h.registry[Identity{Device: id.Device}].Disabled,
+		Disabled: h.registry[identity.Identity{Device: id.Device}].Disabled,
 	}
 }
 
 // newKeysLocked makes a pair of keys. With a seed it derives them from the seed, the owner's name
 // and the number of the owner's earlier pairs. So they do not depend on the order in which others
 // are added.
-func (h *Hub) newKeysLocked(owner string) KeyPair {
+func (h *Hub) newKeysLocked(owner string) identity.KeyPair {
 	if h.Seed == 0 {
-		return KeyPair{randomKey(), randomKey()}
+		return identity.KeyPair{Primary: randomKey(), Secondary: randomKey()}
 	}
 	h.generations[owner]++
 	h.Records.Touch(tableCounts, "")
 	derive := func(which string) string {
-		return base64.StdEncoding.EncodeToString(derived(h.Seed, "%s\n%s\n%d", which, owner, h.generations[owner]))
+		return base64.StdEncoding.EncodeToString(identity.Derived(h.Seed, "%s\n%s\n%d", which, owner, h.generations[owner]))
 	}
-	return KeyPair{derive("primary"), derive("secondary")}
-}
-
-// derived returns 32 bytes derived from the seed and a text that states the purpose.
-func derived(seed uint64, format string, args ...any) []byte {
-	mac := hmac.New(sha256.New, binary.BigEndian.AppendUint64(nil, seed))
-	fmt.Fprintf(mac, format, args...)
-	return mac.Sum(nil)
+	return identity.KeyPair{Primary: derive("primary"), Secondary: derive("secondary")}
 }
 
 func randomKey() string {
@@ -143,7 +132,7 @@ func randomKey() string {
 func (h *Hub) Device(id string) (hubdata.Device, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	who := SplitIdentity(id)
+	who := identity.SplitIdentity(id)
 	if h.registry[who] == nil {
 		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
@@ -172,16 +161,16 @@ func (h *Hub) SetKeys(id, primary, secondary string) error {
 	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.registry[SplitIdentity(id)]
+	r := h.registry[identity.SplitIdentity(id)]
 	if r == nil {
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	if r.X509 {
 		return fmt.Errorf("testbroker: %s has a certificate and no keys", id)
 	}
-	r.Keys = KeyPair{primary, secondary}
+	r.Keys = identity.KeyPair{Primary: primary, Secondary: secondary}
 	r.Changes++
-	h.touchDevice(SplitIdentity(id))
+	h.touchDevice(identity.SplitIdentity(id))
 	return nil
 }
 
@@ -196,7 +185,7 @@ func CheckKeyText(key string) error {
 // SetEnabled enables or disables a device together with its modules.
 func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	h.mu.Lock()
-	r := h.registry[Identity{Device: deviceID}]
+	r := h.registry[identity.Identity{Device: deviceID}]
 	if r == nil {
 		h.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrNotFound, deviceID)
@@ -206,7 +195,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 		r.Changes++
 	}
 	r.Disabled = !on
-	h.touchDevice(Identity{Device: deviceID})
+	h.touchDevice(identity.Identity{Device: deviceID})
 	var open []*Conn
 	if !on {
 		open = h.connsLocked(deviceID)
@@ -218,7 +207,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 }
 
 // generation returns the generation of a registered identity.
-func (h *Hub) generation(id Identity) string {
+func (h *Hub) generation(id identity.Identity) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r := h.registry[id]; r != nil {
@@ -231,7 +220,7 @@ func (h *Hub) generation(id Identity) string {
 // registry and closes the connections.
 func (h *Hub) RemoveDevice(id string) error {
 	h.mu.Lock()
-	who := SplitIdentity(id)
+	who := identity.SplitIdentity(id)
 	if h.registry[who] == nil {
 		h.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
@@ -257,7 +246,7 @@ func (h *Hub) RemoveDevice(id string) error {
 }
 
 // enterLocked and dropLocked are the only changes of what is registered.
-func (h *Hub) enterLocked(id Identity, r *Registration) {
+func (h *Hub) enterLocked(id identity.Identity, r *Registration) {
 	h.registry[id] = r
 	if id.Module == "" {
 		return
@@ -268,7 +257,7 @@ func (h *Hub) enterLocked(id Identity, r *Registration) {
 	h.modules[id.Device][id.Module] = struct{}{}
 }
 
-func (h *Hub) dropLocked(id Identity) {
+func (h *Hub) dropLocked(id identity.Identity) {
 	delete(h.registry, id)
 	if id.Module != "" {
 		if delete(h.modules[id.Device], id.Module); len(h.modules[id.Device]) == 0 {
@@ -278,10 +267,10 @@ func (h *Hub) dropLocked(id Identity) {
 }
 
 // familyLocked returns a registered identity, behind its modules if it is a device.
-func (h *Hub) familyLocked(id Identity) (all []Identity) {
+func (h *Hub) familyLocked(id identity.Identity) (all []identity.Identity) {
 	if id.Module == "" {
 		for _, name := range slices.Sorted(maps.Keys(h.modules[id.Device])) {
-			all = append(all, Identity{id.Device, name})
+			all = append(all, identity.Identity{Device: id.Device, Module: name})
 		}
 	}
 	return append(all, id)
@@ -289,13 +278,13 @@ func (h *Hub) familyLocked(id Identity) (all []Identity) {
 
 // removals are the latest removals of identities, and how many of these each identity has.
 type removals struct {
-	log   keep.History[Identity]
-	times map[Identity]int
+	log   keep.History[identity.Identity]
+	times map[identity.Identity]int
 }
 
 // add notes a removal. last reports that the removal which is forgotten for it was the last one of
 // old.
-func (r *removals) add(id Identity) (old Identity, last bool) {
+func (r *removals) add(id identity.Identity) (old identity.Identity, last bool) {
 	r.times[id]++
 	old, forgot := r.log.Add(id)
 	if !forgot {
@@ -315,7 +304,7 @@ func (r *removals) clear() {
 
 // noteRemoved keeps the data of removed identities, and drops that of identities whose removal it
 // forgets.
-func (h *Hub) noteRemoved(gone []Identity) {
+func (h *Hub) noteRemoved(gone []identity.Identity) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range gone {
@@ -341,8 +330,8 @@ func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string
 }
 
 // knownLocked returns the registration of the identity that a client states.
-func (h *Hub) knownLocked(host string, id Identity) (*Registration, error) {
-	device, entry := h.registry[Identity{Device: id.Device}], h.registry[id]
+func (h *Hub) knownLocked(host string, id identity.Identity) (*Registration, error) {
+	device, entry := h.registry[identity.Identity{Device: id.Device}], h.registry[id]
 	switch {
 	case !h.IsName(host):
 		return nil, fmt.Errorf("host name %q is not this hub", host)
@@ -355,14 +344,14 @@ func (h *Hub) knownLocked(host string, id Identity) (*Registration, error) {
 }
 
 // authorizeLocked checks the identity that a client states against its token.
-func (h *Hub) authorizeLocked(host string, id Identity, t Token) error {
+func (h *Hub) authorizeLocked(host string, id identity.Identity, t identity.Token) error {
 	entry, err := h.knownLocked(host, id)
 	now := h.Now()
 	switch {
 	case err != nil:
 		return err
 	case now.After(t.Deadline(h.grace)):
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.Expires, 0).UTC().Format(time.RFC3339),
 			now.UTC().Format(time.RFC3339))
 	case !h.covers(t, id):
 		return fmt.Errorf("token for %q %w %s", t.Resource, ErrNotCovered, id.Resource())
@@ -375,13 +364,13 @@ func (h *Hub) authorizeLocked(host string, id Identity, t Token) error {
 	} else if entry.X509 {
 		return fmt.Errorf("%s has a certificate and no keys", id)
 	}
-	if !t.signedBy(keys) {
+	if !t.SignedBy(keys) {
 		return errors.New("token is signed with another key")
 	}
 	return nil
 }
 
-func (h *Hub) Registered(id Identity) bool {
+func (h *Hub) Registered(id identity.Identity) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.registry[id] != nil

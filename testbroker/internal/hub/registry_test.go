@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -22,7 +23,7 @@ func TestTablesByDeviceAgreeWithTheRegistry(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for range 2000 {
-		id := Identity{Device: fmt.Sprint("d-", rng.IntN(10))}
+		id := identity.Identity{Device: fmt.Sprint("d-", rng.IntN(10))}
 		if rng.IntN(2) == 0 {
 			id.Module = fmt.Sprint("m-", rng.IntN(3))
 		}
@@ -54,12 +55,12 @@ func (h *Hub) checkTables(t *testing.T) {
 		if id.Module != "" {
 			modules++
 			require.Contains(t, h.modules[id.Device], id.Module)
-			require.Contains(t, h.familyLocked(Identity{Device: id.Device}), id)
+			require.Contains(t, h.familyLocked(identity.Identity{Device: id.Device}), id)
 		}
 	}
 	for device, names := range h.modules {
 		require.NotEmpty(t, names)
-		require.Len(t, h.familyLocked(Identity{Device: device}), len(names)+1)
+		require.Len(t, h.familyLocked(identity.Identity{Device: device}), len(names)+1)
 		modules -= len(names)
 	}
 	require.Zero(t, modules)
@@ -77,10 +78,10 @@ func (h *Hub) checkTables(t *testing.T) {
 // The hub drops its records of a removed identity with the last of its removals, not with an
 // earlier one.
 func TestTheLastRemovalOfAnIdentityIsTold(t *testing.T) {
-	r := removals{log: keep.History[Identity]{Keep: 2}, times: map[Identity]int{}}
-	a, b := Identity{Device: "a"}, Identity{Device: "b"}
+	r := removals{log: keep.History[identity.Identity]{Keep: 2}, times: map[identity.Identity]int{}}
+	a, b := identity.Identity{Device: "a"}, identity.Identity{Device: "b"}
 	for i, c := range []struct {
-		add, old Identity
+		add, old identity.Identity
 		last     bool
 	}{{add: a}, {add: a}, {b, a, false}, {a, a, false}, {b, b, false}, {b, a, true}} {
 		old, last := r.add(c.add)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Accessors for the tests of package testbroker, which cannot see this package's test code.
@@ -44,7 +45,7 @@ func (h *Hub) Held() map[string]int {
 func (h *Hub) SetPolicyKey(name, key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.policies[name] = policy{KeyPair{key, key}, hubdata.DeviceConnect}
+	h.policies[name] = policy{identity.KeyPair{Primary: key, Secondary: key}, hubdata.DeviceConnect}
 }
 
 // SetPacketID sets the packet id of the last C2D message.

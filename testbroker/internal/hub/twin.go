@@ -9,13 +9,14 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // A TwinState is the twin of one identity. Changes are sent to the listeners in order, by the first
 // goroutine that finds no other one sending.
 type TwinState struct {
-	id Identity
+	id identity.Identity
 
 	mu                sync.Mutex // guards the fields below; never held over a write or an event
 	Desired, Reported Section
@@ -35,12 +36,12 @@ type Change struct {
 }
 
 // TwinState returns the twin of a registered identity.
-func (h *Hub) TwinState(id Identity) (*TwinState, error) {
+func (h *Hub) TwinState(id identity.Identity) (*TwinState, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.registry[id] != nil:
-	case id.Module != "" && h.registry[Identity{Device: id.Device}] != nil:
+	case id.Module != "" && h.registry[identity.Identity{Device: id.Device}] != nil:
 		return nil, h.ServiceError(codeModuleNotFound, "%s is not registered", id)
 	default:
 		return nil, h.ServiceError(CodeDeviceNotFound, "%s is not registered", id)
@@ -58,7 +59,7 @@ func (h *Hub) TwinState(id Identity) (*TwinState, error) {
 }
 
 // newTwin makes the twin of a new identity.
-func (h *Hub) newTwin(id Identity) *TwinState {
+func (h *Hub) newTwin(id identity.Identity) *TwinState {
 	now := h.Now()
 	return &TwinState{
 		id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
@@ -68,7 +69,7 @@ func (h *Hub) newTwin(id Identity) *TwinState {
 }
 
 // forgetTwinLocked drops the twin of an identity.
-func (h *Hub) forgetTwinLocked(id Identity) {
+func (h *Hub) forgetTwinLocked(id identity.Identity) {
 	if _, ok := h.twinOf[id]; ok {
 		delete(h.twinOf, id)
 		h.Records.Touch(tableTwins, id.String())
@@ -77,7 +78,7 @@ func (h *Hub) forgetTwinLocked(id Identity) {
 
 // Twin returns the twin of a device, or of a module named "deviceID/moduleID".
 func (h *Hub) Twin(id string) (hubdata.Twin, error) {
-	t, err := h.TwinState(SplitIdentity(id))
+	t, err := h.TwinState(identity.SplitIdentity(id))
 	if err != nil {
 		return hubdata.Twin{}, err
 	}
@@ -98,7 +99,7 @@ func (t *TwinState) copy() hubdata.Twin {
 }
 
 // AnnounceModel records the model that a client announces. An empty model changes nothing.
-func (h *Hub) AnnounceModel(id Identity, model string) {
+func (h *Hub) AnnounceModel(id identity.Identity, model string) {
 	if model == "" {
 		return
 	}
@@ -120,7 +121,7 @@ func (h *Hub) ChangeDesired(id, text string, replace bool) (int64, error) {
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
 	}
-	t, err := h.Update(SplitIdentity(id), TwinUpdate{Desired: desired, Replace: replace})
+	t, err := h.Update(identity.SplitIdentity(id), TwinUpdate{Desired: desired, Replace: replace})
 	return t.DesiredVersion, err
 }
 
@@ -130,7 +131,7 @@ func (h *Hub) PatchTags(id, patch string) error {
 	if err != nil {
 		return h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
 	}
-	_, err = h.Update(SplitIdentity(id), TwinUpdate{Tags: tags})
+	_, err = h.Update(identity.SplitIdentity(id), TwinUpdate{Tags: tags})
 	return err
 }
 
@@ -151,7 +152,7 @@ func (h *Hub) ChangeTwin(id string, c hubdata.TwinChange) (hubdata.Twin, error) 
 		}
 		*part.into = tree
 	}
-	return h.Update(SplitIdentity(id), u)
+	return h.Update(identity.SplitIdentity(id), u)
 }
 
 // A TwinUpdate is a back end's change of a twin. Nil parts stay unchanged.
@@ -166,7 +167,7 @@ type TwinUpdate struct {
 func (u TwinUpdate) ChangesTags() bool { return u.Tags != nil && (u.Replace || len(u.Tags) > 0) }
 
 // Update changes a twin completely or not at all, and notifies the listeners.
-func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
+func (h *Hub) Update(id identity.Identity, u TwinUpdate) (hubdata.Twin, error) {
 	t, err := h.TwinState(id)
 	if err != nil {
 		return hubdata.Twin{}, err
@@ -299,7 +300,7 @@ func (h *Hub) WaitReported(ctx context.Context, id string, ok func(hubdata.Twin)
 // TwinLog returns the twin requests of a device, or of a module named "deviceID/moduleID", in order
 // of arrival.
 func (h *Hub) TwinLog(id string) []hubdata.TwinRequest {
-	t, err := h.TwinState(SplitIdentity(id))
+	t, err := h.TwinState(identity.SplitIdentity(id))
 	if err != nil {
 		return nil
 	}

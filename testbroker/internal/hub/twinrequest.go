@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A twinAsker is a client that has sent a twin request.
@@ -35,7 +36,7 @@ type twinCase struct {
 	by  twinAsker
 	t   *TwinState
 	r   *hubdata.TwinRequest // guarded by t.mu
-	id  Identity
+	id  identity.Identity
 	op  hubdata.TwinOperation
 }
 
@@ -53,7 +54,7 @@ func (q *twinCase) take(kind fault.Kind) *Injected {
 // is malformed, if it is.
 func (h *Hub) AskTwin(by twinAsker, r hubdata.TwinRequest, wrong error) {
 	r.Received, r.Connection = h.Now(), by.Client().Number
-	q := &twinCase{hub: h, by: by, r: &r, id: Identity{r.DeviceID, r.ModuleID}, op: r.Operation}
+	q := &twinCase{hub: h, by: by, r: &r, id: identity.Identity{Device: r.DeviceID, Module: r.ModuleID}, op: r.Operation}
 	t, err := h.TwinState(q.id)
 	if err != nil { // removed meanwhile
 		by.Answer(h.refusal(err), false)
@@ -181,7 +182,7 @@ type DesiredListener interface {
 }
 
 // tellChange notifies all listeners of a change, unless faults intervene.
-func (h *Hub) tellChange(id Identity, ch Change) {
+func (h *Hub) tellChange(id identity.Identity, ch Change) {
 	for _, l := range h.desiredListeners(id) {
 		take := func(kind fault.Kind) *Injected {
 			in := h.Faults.Take(kind, id)
@@ -212,7 +213,7 @@ func (h *Hub) tellChange(id Identity, ch Change) {
 
 // desiredListeners returns the present listeners: over MQTT the present connection, over AMQP every
 // pair of links that has subscribed.
-func (h *Hub) desiredListeners(id Identity) []DesiredListener {
+func (h *Hub) desiredListeners(id identity.Identity) []DesiredListener {
 	var all []DesiredListener
 	for _, p := range [...]hubdata.Protocol{hubdata.MQTT, hubdata.AMQP, hubdata.HTTP} {
 		all = append(all, h.Fronts[p].DesiredListeners(id)...)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // AddDeviceX509 registers a device, or a module "deviceID/moduleID" of a registered device, that
@@ -40,10 +41,10 @@ func (h *Hub) AddDeviceCA(id string) (hubdata.Device, error) {
 }
 
 func (h *Hub) addX509(id string, r Registration) (hubdata.Device, error) {
-	who := SplitIdentity(id)
-	err := CheckID("device", who.Device)
+	who := identity.SplitIdentity(id)
+	err := identity.CheckID("device", who.Device)
 	if err == nil && strings.Contains(id, "/") {
-		err = CheckID("module", who.Module)
+		err = identity.CheckID("module", who.Module)
 	}
 	if err != nil {
 		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
@@ -88,7 +89,7 @@ func ParseThumbprint(s string) (string, error) {
 
 // certifiedLocked checks the identity that a client states against its certificate, the first of
 // the chain that it presented.
-func (h *Hub) certifiedLocked(host string, id Identity, chain []*x509.Certificate) error {
+func (h *Hub) certifiedLocked(host string, id identity.Identity, chain []*x509.Certificate) error {
 	entry, err := h.knownLocked(host, id)
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -20,21 +21,21 @@ func (plain) speaks(level byte) bool { return level == mqtt.V311 || level == mqt
 
 // identify takes the identity from the user name, or from the client id if all share a password or
 // there is no user name.
-func (p plain) identify(_ *client, k *mqtt.ConnectPacket) (hub.Identity, byte, error) {
+func (p plain) identify(_ *client, k *mqtt.ConnectPacket) (identity.Identity, byte, error) {
 	name, what := k.UserName, "user name"
 	if name == "" || p.options.Password != "" {
 		name, what = k.ClientID, "client id"
 	}
-	id := hub.SplitIdentity(name)
-	err := hub.CheckID("device", id.Device)
+	id := identity.SplitIdentity(name)
+	err := identity.CheckID("device", id.Device)
 	if err == nil && strings.Contains(name, "/") {
-		err = hub.CheckID("module", id.Module)
+		err = identity.CheckID("module", id.Module)
 	}
 	switch {
 	case err != nil:
-		return hub.Identity{}, mqtt.ClientIDNotValid, fmt.Errorf("%s %q names no device: %w", what, name, err)
+		return identity.Identity{}, mqtt.ClientIDNotValid, fmt.Errorf("%s %q names no device: %w", what, name, err)
 	case !mqtt.ValidName(name):
-		return hub.Identity{}, mqtt.ClientIDNotValid, fmt.Errorf("%s %q has wildcards of topics", what, name)
+		return identity.Identity{}, mqtt.ClientIDNotValid, fmt.Errorf("%s %q has wildcards of topics", what, name)
 	case k.HasPass && !k.HasUser && k.Level == mqtt.V311:
 		return id, mqtt.BadCredentials, errors.New("password without a user name [MQTT-3.1.2-22]")
 	case k.ClientID == "" && k.Level == mqtt.V311 && !k.Clean:
@@ -69,10 +70,10 @@ func (p plain) authenticate(c *client, k *mqtt.ConnectPacket) (code byte, err er
 }
 
 // checkSecret checks a key of an identity, or a token that one of its keys has signed.
-func (c *client) checkSecret(id hub.Identity, secret string) (code byte, err error) {
+func (c *client) checkSecret(id identity.Identity, secret string) (code byte, err error) {
 	h := c.Hub
 	if strings.HasPrefix(secret, "SharedAccessSignature ") {
-		tok, err := hub.ParseToken(secret)
+		tok, err := identity.ParseToken(secret)
 		if err != nil {
 			return mqtt.BadCredentials, err
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -44,7 +44,7 @@ func (o Options) WithDefaults() (*Options, error) {
 			return nil, fmt.Errorf("testbroker: BrokerOptions: %q: want a topic filter with {device}", t)
 		}
 	}
-	if !mqtt.ValidName(o.commandTopic(hub.Identity{Device: "x"})) {
+	if !mqtt.ValidName(o.commandTopic(identity.Identity{Device: "x"})) {
 		return nil, fmt.Errorf("testbroker: BrokerOptions.Commands: %q: # may be its only wildcard", o.Commands)
 	}
 	if o.CommandQoS > 2 {
@@ -54,22 +54,22 @@ func (o Options) WithDefaults() (*Options, error) {
 }
 
 // mayPublish reports whether an identity may publish to a topic.
-func (o *Options) mayPublish(id hub.Identity, topic string) bool {
+func (o *Options) mayPublish(id identity.Identity, topic string) bool {
 	return mqtt.Covers(strings.ReplaceAll(o.Telemetry, devicePlaceholder, id.String()), topic)
 }
 
 // maySubscribe reports whether an identity may subscribe to a filter.
-func (o *Options) maySubscribe(id hub.Identity, filter string) bool {
+func (o *Options) maySubscribe(id identity.Identity, filter string) bool {
 	return mqtt.Covers(strings.ReplaceAll(o.Commands, devicePlaceholder, id.String()), filter)
 }
 
 // commandTopic returns the topic of C2D messages that name none.
-func (o *Options) commandTopic(id hub.Identity) string {
+func (o *Options) commandTopic(id identity.Identity) string {
 	return strings.TrimSuffix(strings.ReplaceAll(o.Commands, devicePlaceholder, id.String()), "/#")
 }
 
 // Topic returns the topic of a C2D message.
-func (o *Options) Topic(m hubdata.C2D, id hub.Identity) (string, error) {
+func (o *Options) Topic(m hubdata.C2D, id identity.Identity) (string, error) {
 	topic := cmp.Or(m.Topic, o.commandTopic(id))
 	if !mqtt.ValidName(topic) {
 		return "", fmt.Errorf("testbroker: C2D message for %q, which is no topic name", topic)
@@ -84,7 +84,7 @@ func (f *Front) URL(d hubdata.Device, scheme, addr string) string {
 		return ""
 	}
 	u := url.URL{Scheme: scheme, Host: addr, Path: "/"}
-	name, placeholder := hub.Identity{Device: d.ID, Module: d.ModuleID}, devicePlaceholder
+	name, placeholder := identity.Identity{Device: d.ID, Module: d.ModuleID}, devicePlaceholder
 	query := "device=" + url.QueryEscape(d.ID)
 	if d.ModuleID != "" {
 		placeholder += "/{module}"

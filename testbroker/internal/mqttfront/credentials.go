@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -41,7 +42,7 @@ func (f service) requestCertificate(c *client, pk *mqtt.PublishPacket, ack func(
 
 // TellCertificates sends the waiting answers of a device, if it is connected and has subscribed.
 // Those that it did not acknowledge on an earlier connection are sent again.
-func (f *Front) TellCertificates(id hub.Identity) {
+func (f *Front) TellCertificates(id identity.Identity) {
 	f.mu.Lock()
 	c := f.current[id]
 	var sub subscription

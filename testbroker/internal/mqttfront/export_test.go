@@ -2,7 +2,7 @@ package mqttfront
 
 import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Access to the parsers for tests.
@@ -10,7 +10,7 @@ import (
 func ParseBag(s string) ([]hubdata.Property, error) { return parseBag(s) }
 
 func ParseTelemetry(device, module, topic string) (hubdata.Message, error) {
-	return parseTelemetry(hub.Identity{Device: device, Module: module}, topic)
+	return parseTelemetry(identity.Identity{Device: device, Module: module}, topic)
 }
 
 func ParseUserName(s string) (host, device, module string, params []hubdata.Property, err error) {

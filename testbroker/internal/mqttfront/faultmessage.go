@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -24,7 +25,7 @@ func (f service) order(c *client, m hubdata.Message) bool {
 // obey applies a requested fault.
 func (f *Front) obey(kind hub.FaultRequest, asked *fault.Message) {
 	h := f.hub
-	id := hub.Identity{Device: asked.DeviceID, Module: asked.ModuleID}
+	id := identity.Identity{Device: asked.DeviceID, Module: asked.ModuleID}
 	f.mu.Lock()
 	c := f.current[id]
 	f.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -20,7 +21,7 @@ type dialect interface {
 	// speaks reports whether the hub speaks a version.
 	speaks(level byte) bool
 	// identify returns the identity that a CONNECT states, and with an error the code of the refusal.
-	identify(c *client, k *mqtt.ConnectPacket) (id hub.Identity, code byte, err error)
+	identify(c *client, k *mqtt.ConnectPacket) (id identity.Identity, code byte, err error)
 	// authenticate checks the credentials of a client. code is that of a refusal.
 	authenticate(c *client, k *mqtt.ConnectPacket) (code byte, err error)
 	// will returns the message of a CONNECT's will. code is that of a refusal; 0 ends the connection.
@@ -47,16 +48,16 @@ type Front struct {
 	broker  bool     // a plain broker
 	options *Options // of a plain broker; all zero for the service
 
-	mu       sync.Mutex                // guards the fields below, the sessions and client.heard
-	current  map[hub.Identity]*client  // the newest connection of each identity
-	sessions map[hub.Identity]*session // of connected clients, and those that are kept
+	mu       sync.Mutex                     // guards the fields below, the sessions and client.heard
+	current  map[identity.Identity]*client  // the newest connection of each identity
+	sessions map[identity.Identity]*session // of connected clients, and those that are kept
 }
 
 var _ hub.Front = (*Front)(nil)
 
 // New makes the front of a hub. broker is nil for the service; otherwise it has defaults.
 func New(h *hub.Hub, broker *Options) *Front {
-	f := &Front{hub: h, current: make(map[hub.Identity]*client), sessions: make(map[hub.Identity]*session)}
+	f := &Front{hub: h, current: make(map[identity.Identity]*client), sessions: make(map[identity.Identity]*session)}
 	if f.options, f.broker = broker, broker != nil; f.broker {
 		f.dialect = plain{f}
 	} else {
@@ -135,7 +136,7 @@ func (c *client) enable(packet []byte) {
 
 func (c *client) Matches(selector string) bool { return c.ID.Matches(selector) }
 
-func (c *client) Present(id hub.Identity, live bool) bool {
+func (c *client) Present(id identity.Identity, live bool) bool {
 	c.front.mu.Lock()
 	defer c.front.mu.Unlock()
 	return live && c.front.current[id] == c

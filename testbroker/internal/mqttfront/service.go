@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -23,7 +24,7 @@ type service struct{ *Front }
 func (service) speaks(level byte) bool { return level == mqtt.V311 }
 
 // identify takes the identity from the user name. The client id must be the same.
-func (service) identify(c *client, k *mqtt.ConnectPacket) (id hub.Identity, code byte, err error) {
+func (service) identify(c *client, k *mqtt.ConnectPacket) (id identity.Identity, code byte, err error) {
 	if c.user, err = parseUserName(k.UserName); err != nil {
 		return c.user.id, mqtt.BadCredentials, err
 	}
@@ -41,7 +42,7 @@ func (f service) authenticate(c *client, k *mqtt.ConnectPacket) (code byte, err 
 			return mqtt.NotAuthorized, err
 		}
 	} else {
-		tok, err := hub.ParseToken(k.Password)
+		tok, err := identity.ParseToken(k.Password)
 		if err != nil {
 			return mqtt.BadCredentials, err
 		}
@@ -92,16 +93,16 @@ func (f service) mayReceive(c *client, s mqtt.Filter, _ mqtt.Properties) (code b
 }
 
 // grants reports whether the service grants a filter to this identity.
-func grants(id hub.Identity, filter string) bool {
+func grants(id identity.Identity, filter string) bool {
 	switch filter {
-	case twinResultFilter, desiredFilter, methodFilter, credentialsFilter, id.Prefix(hub.Commands) + "#":
+	case twinResultFilter, desiredFilter, methodFilter, credentialsFilter, hub.Prefix(id, hub.Commands) + "#":
 		return true
 	}
 	if name, ok := strings.CutPrefix(filter, methodTopic); ok {
 		name, ok = strings.CutSuffix(name, "/#")
 		return ok && name != "" && !strings.ContainsAny(name, "/+#")
 	}
-	return id.Module != "" && (filter == id.Resource()+"/#" || filter == id.Prefix(hub.Inputs)+"#")
+	return id.Module != "" && (filter == id.Resource()+"/#" || filter == hub.Prefix(id, hub.Inputs)+"#")
 }
 
 // published takes the requests of a device and its telemetry. MQTT 3.1.1 has no answer to others.
@@ -134,7 +135,7 @@ func telemetry(c *client, k *mqtt.PublishPacket) (hubdata.Message, error) {
 }
 
 // MethodTarget returns the present connection if it has subscribed to the method.
-func (f *Front) MethodTarget(id hub.Identity, name string) hub.MethodTarget {
+func (f *Front) MethodTarget(id identity.Identity, name string) hub.MethodTarget {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.current[id]; c != nil && c.hearsLocked(methodFilter, methodTopic+methodSegment(name)+"/#") {
@@ -144,7 +145,7 @@ func (f *Front) MethodTarget(id hub.Identity, name string) hub.MethodTarget {
 }
 
 // DesiredListeners returns the present connection if it has subscribed to desired properties.
-func (f *Front) DesiredListeners(id hub.Identity) []hub.DesiredListener {
+func (f *Front) DesiredListeners(id identity.Identity) []hub.DesiredListener {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.current[id]; c != nil && c.hearsLocked(desiredFilter) {

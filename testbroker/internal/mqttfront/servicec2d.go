@@ -5,6 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -70,7 +71,7 @@ func (f service) receiveFrom(c *client, box hub.Box) {
 func (f service) boxQoS(c *client, box hub.Box) (qos byte, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	filters := []string{c.ID.Prefix(box) + "#"}
+	filters := []string{hub.Prefix(c.ID, box) + "#"}
 	if f.hub.Gateway != nil && box == hub.Commands {
 		filters = append(filters, bareFilter(c.ID))
 	}
@@ -86,7 +87,9 @@ func (f service) boxQoS(c *client, box hub.Box) (qos byte, ok bool) {
 }
 
 // bareFilter returns the filter of C2D messages without a property bag, which gateways also grant.
-func bareFilter(id hub.Identity) string { return strings.TrimSuffix(id.Prefix(hub.Commands), "/") }
+func bareFilter(id identity.Identity) string {
+	return strings.TrimSuffix(hub.Prefix(id, hub.Commands), "/")
+}
 
 // acknowledged handles a PUBACK. The service sends nothing with QoS 2, so it ignores other packets.
 func (f service) acknowledged(c *client, typ byte, a mqtt.AckPacket) error {

@@ -9,10 +9,11 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // parseTelemetry parses a topic to which the given identity published.
-func parseTelemetry(id hub.Identity, topic string) (hubdata.Message, error) {
+func parseTelemetry(id identity.Identity, topic string) (hubdata.Message, error) {
 	bag, ok := strings.CutPrefix(topic, id.Telemetry())
 	if !ok {
 		return hubdata.Message{}, fmt.Errorf("%s may not publish to %q", id, topic)

@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
@@ -152,7 +153,7 @@ func (f *Front) storeWill(m hubdata.Message) {
 func (f *Front) Forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if id := hub.SplitIdentity(name); name != "" {
+	if id := identity.SplitIdentity(name); name != "" {
 		if s := f.sessions[id]; s != nil {
 			s.delayed = nil
 			delete(f.sessions, id)
@@ -166,7 +167,7 @@ func (f *Front) Forget(name string) {
 }
 
 // Session returns the session of an identity; false when it has none.
-func (f *Front) Session(id hub.Identity) (hubdata.Session, bool) {
+func (f *Front) Session(id identity.Identity) (hubdata.Session, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.sessions[id]

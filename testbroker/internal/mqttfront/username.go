@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A userName is a parsed MQTT user name.
 type userName struct {
 	host   string
-	id     hub.Identity
+	id     identity.Identity
 	params []hubdata.Property // decoded, in order
 }
 
@@ -32,7 +32,7 @@ func parseUserName(s string) (userName, error) {
 	if len(part) < 2 {
 		return userName{}, errors.New("user name has no device id")
 	}
-	u := userName{host: part[0], id: hub.Identity{Device: part[1]}}
+	u := userName{host: part[0], id: identity.Identity{Device: part[1]}}
 	query := ""
 	switch {
 	case len(part) >= 3 && beginsParams(part[2]):
@@ -40,7 +40,7 @@ func parseUserName(s string) (userName, error) {
 	case len(part) == 3 && part[2] == "":
 	case len(part) >= 3:
 		u.id.Module = part[2]
-		if err := hub.CheckID("module", u.id.Module); err != nil {
+		if err := identity.CheckID("module", u.id.Module); err != nil {
 			return userName{}, fmt.Errorf("user name: %w", err)
 		}
 		if len(part) == 4 {
@@ -50,7 +50,7 @@ func parseUserName(s string) (userName, error) {
 	if u.host == "" {
 		return userName{}, errors.New("user name has no host name")
 	}
-	if err := hub.CheckID("device", u.id.Device); err != nil {
+	if err := identity.CheckID("device", u.id.Device); err != nil {
 		return userName{}, fmt.Errorf("user name: %w", err)
 	}
 	for pair := range strings.SplitSeq(strings.TrimPrefix(query, "?"), "&") {

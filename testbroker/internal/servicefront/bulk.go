@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -25,8 +26,8 @@ type bulkItem struct {
 	twinDocument
 }
 
-func (b *bulkItem) identity() hub.Identity {
-	return hub.Identity{Device: b.DeviceID, Module: b.ModuleID}
+func (b *bulkItem) identity() identity.Identity {
+	return identity.Identity{Device: b.DeviceID, Module: b.ModuleID}
 }
 
 // A bulkResult is the answer to a bulk operation. Identities without an error have been changed.
@@ -82,7 +83,7 @@ func changeInBulk(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, q.Hub.ServiceError(hub.CodeArgumentInvalid, "%d devices, want 1 to %d", len(all), maxBulk)
 	}
 	result := bulkResult{Errors: []bulkError{}, Warnings: []bulkWarning{}}
-	seen := make(map[hub.Identity]bool)
+	seen := make(map[identity.Identity]bool)
 	for i := range all {
 		b := &all[i]
 		if b.ID != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -62,7 +63,7 @@ func (d *configurationDocument) read(h *hub.Hub) (c backend.Configuration, err e
 	bad := func(code int, format string, args ...any) (backend.Configuration, error) {
 		return backend.Configuration{}, h.ServiceError(code, format, args...)
 	}
-	if err := hub.CheckID("configuration", d.ID); err != nil {
+	if err := identity.CheckID("configuration", d.ID); err != nil {
 		return bad(hub.CodeArgumentInvalid, "%v", err)
 	}
 	if len(d.Labels) > maxLabels {

@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // An exportedDevice is a line of an exported file: a device or module with its twin.
@@ -34,7 +35,7 @@ type exportedDevice struct {
 
 // exportedOf returns the line of a device or module. Without keys it has no authentication, unless
 // that is by certificate.
-func exportedOf(h *hub.Hub, id hub.Identity, excludeKeys bool) (e exportedDevice, err error) {
+func exportedOf(h *hub.Hub, id identity.Identity, excludeKeys bool) (e exportedDevice, err error) {
 	d, err := documentOf(h, id)
 	if err != nil {
 		return e, err

@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -88,7 +89,7 @@ func (d *jobRequest) read(h *hub.Hub) (r backend.JobRequest, err error) {
 	if target.From() == query.Jobs {
 		return bad("queryCondition: jobs are for devices and modules")
 	}
-	r.Targets = func() []hub.Identity { return targets(h, target) }
+	r.Targets = func() []identity.Identity { return targets(h, target) }
 	switch s := d.MaxExecutionTimeInSeconds; {
 	case s < 0 || s > maxJobSeconds:
 		return bad("maxExecutionTimeInSeconds %d, want 1 to %d", s, maxJobSeconds)
@@ -137,8 +138,8 @@ func readUpdate(raw json.RawMessage) (*hub.TwinUpdate, any, error) {
 }
 
 // targets returns the devices or modules that fulfil a condition, by name.
-func targets(h *hub.Hub, condition *query.Query) []hub.Identity {
-	var all []hub.Identity
+func targets(h *hub.Hub, condition *query.Query) []identity.Identity {
+	var all []identity.Identity
 	for _, id := range collected(h, condition.From()) {
 		if doc := TwinOf(h, id); doc != nil && condition.Accepts(doc) {
 			all = append(all, id)

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -138,7 +139,7 @@ var c2dErrors = []struct {
 	{hub.ErrQueueFull, 403004}, {hub.ErrQuota, 403002}, {hub.ErrClosed, 503001}, {nil, hub.CodeArgumentInvalid},
 }
 
-func c2dError(err error, id hub.Identity) *web.Error {
+func c2dError(err error, id identity.Identity) *web.Error {
 	text := strings.TrimPrefix(err.Error(), "testbroker: ")
 	if errors.Is(err, hub.ErrNotFound) {
 		return web.AsHTTP(err, id)

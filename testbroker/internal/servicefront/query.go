@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -99,14 +100,14 @@ func listingOf(h *hub.Hub, c query.Collection) listing {
 }
 
 // collected returns the devices or modules, sorted by name.
-func collected(h *hub.Hub, c query.Collection) []hub.Identity {
-	return slices.DeleteFunc(h.Identities(), func(id hub.Identity) bool {
+func collected(h *hub.Hub, c query.Collection) []identity.Identity {
+	return slices.DeleteFunc(h.Identities(), func(id identity.Identity) bool {
 		return (id.Module != "") != (c == query.Modules)
 	})
 }
 
 // TwinOf returns the twin of an identity as back ends see it; nil if it has been removed.
-func TwinOf(h *hub.Hub, id hub.Identity) hub.Tree {
+func TwinOf(h *hub.Hub, id identity.Identity) hub.Tree {
 	t, err := h.TwinState(id)
 	if err != nil {
 		return nil

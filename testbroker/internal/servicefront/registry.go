@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -131,7 +132,7 @@ func (t thumbprints) tree() hub.Tree {
 const never = "0001-01-01T00:00:00Z"
 
 // documentOf returns the document of an entry.
-func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
+func documentOf(h *hub.Hub, id identity.Identity) (identityDocument, error) {
 	waiting := h.WaitingC2D(id)
 	r, connected, ok := h.Registration(id)
 	if !ok {
@@ -189,11 +190,11 @@ func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {
 	bad := func(format string, args ...any) (hub.Registration, error) {
 		return hub.Registration{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
 	}
-	if err := hub.CheckID("device", d.DeviceID); err != nil {
+	if err := identity.CheckID("device", d.DeviceID); err != nil {
 		return bad("%v", err)
 	}
 	if d.ModuleID != "" {
-		if err := hub.CheckID("module", d.ModuleID); err != nil {
+		if err := identity.CheckID("module", d.ModuleID); err != nil {
 			return bad("%v", err)
 		}
 	}
@@ -234,7 +235,7 @@ func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {
 	case "sas":
 		r.Thumbprints = nil
 		if primary != nil && secondary != nil && *primary != "" && *secondary != "" {
-			r.Keys = hub.KeyPair{Primary: *primary, Secondary: *secondary}
+			r.Keys = identity.KeyPair{Primary: *primary, Secondary: *secondary}
 			return r, checkKeys(h, r.Keys)
 		}
 		if primary != nil && *primary != "" || secondary != nil && *secondary != "" {
@@ -252,7 +253,7 @@ func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {
 	return r, nil
 }
 
-func checkKeys(h *hub.Hub, keys hub.KeyPair) error {
+func checkKeys(h *hub.Hub, keys identity.KeyPair) error {
 	for _, key := range []string{keys.Primary, keys.Secondary} {
 		if err := hub.CheckKeyText(key); err != nil {
 			return h.ServiceError(hub.CodeArgumentInvalid, "%v", err)
@@ -278,7 +279,7 @@ func putIdentity(q *web.Request) (web.Answer, error) {
 	}
 	if d.DeviceID != q.ID.Device || d.ModuleID != q.ID.Module {
 		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "the body is about %s, the path about %s",
-			hub.Identity{Device: d.DeviceID, Module: d.ModuleID}, q.ID)
+			identity.Identity{Device: d.DeviceID, Module: d.ModuleID}, q.ID)
 	}
 	r, err := d.read(h)
 	if err != nil {
@@ -295,7 +296,7 @@ func putIdentity(q *web.Request) (web.Answer, error) {
 	return getIdentity(q)
 }
 
-func createIdentity(h *hub.Hub, id hub.Identity, r hub.Registration) error {
+func createIdentity(h *hub.Hub, id identity.Identity, r hub.Registration) error {
 	err := h.Register(id, r, backend.MaxModules)
 	switch {
 	case !errors.Is(err, hub.ErrIdentityExists):
@@ -306,7 +307,7 @@ func createIdentity(h *hub.Hub, id hub.Identity, r hub.Registration) error {
 	return h.ServiceError(409001, "%s is registered already", id)
 }
 
-func updateIdentity(h *hub.Hub, id hub.Identity, r hub.Registration, etag string) error {
+func updateIdentity(h *hub.Hub, id identity.Identity, r hub.Registration, etag string) error {
 	if _, err := h.TwinState(id); err != nil {
 		return err
 	}
@@ -324,7 +325,7 @@ func deleteIdentity(q *web.Request) (web.Answer, error) {
 	return web.Answer{Status: http.StatusNoContent}, removeIdentity(q.Hub, q.ID, etag)
 }
 
-func removeIdentity(h *hub.Hub, id hub.Identity, etag string) error {
+func removeIdentity(h *hub.Hub, id identity.Identity, etag string) error {
 	d, err := documentOf(h, id)
 	if err != nil {
 		return err
@@ -339,7 +340,7 @@ func removeIdentity(h *hub.Hub, id hub.Identity, etag string) error {
 }
 
 // documents returns the entries that want accepts, sorted by name, at most most.
-func documents(h *hub.Hub, most int, want func(hub.Identity) bool) []identityDocument {
+func documents(h *hub.Hub, most int, want func(identity.Identity) bool) []identityDocument {
 	all := []identityDocument{}
 	for _, id := range h.Identities() {
 		if len(all) >= most {
@@ -359,7 +360,7 @@ func listDevices(q *web.Request) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	return web.AnswerJSON(documents(q.Hub, most, func(id hub.Identity) bool { return id.Module == "" }), ""), nil
+	return web.AnswerJSON(documents(q.Hub, most, func(id identity.Identity) bool { return id.Module == "" }), ""), nil
 }
 
 // topOf returns how many entries a request for a list wants.
@@ -380,7 +381,7 @@ func listModules(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, err
 	}
 	return web.AnswerJSON(documents(q.Hub, maxPage,
-		func(id hub.Identity) bool { return id.Device == q.ID.Device && id.Module != "" }), ""), nil
+		func(id identity.Identity) bool { return id.Device == q.ID.Device && id.Module != "" }), ""), nil
 }
 
 func purgeC2D(q *web.Request) (web.Answer, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -23,7 +23,7 @@ func asService(need hubdata.Right, do func(q *web.Request) (web.Answer, error)) 
 			return q.Fail(bad)
 		}
 		if err := authorizeService(q, need); err != nil {
-			q.Conn.Refused(q.Request, hub.Identity{}, 401, err)
+			q.Conn.Refused(q.Request, identity.Identity{}, 401, err)
 			return q.Fail(web.Errorf(401003, "%v", err))
 		}
 		q.Conn.Served() // whatever the answer is
@@ -42,7 +42,7 @@ func authorizeService(q *web.Request, need hubdata.Right) error {
 	if len(tokens) != 1 {
 		return errors.New("want one token")
 	}
-	t, err := hub.ParseToken(tokens[0])
+	t, err := identity.ParseToken(tokens[0])
 	if err != nil {
 		return err
 	}

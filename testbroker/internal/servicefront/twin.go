@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -119,7 +120,7 @@ func service(h *hub.Hub, t *hub.TwinState, d identityDocument) (doc hub.Tree, et
 		doc["moduleId"] = d.ModuleID
 	}
 	states := hub.Tree{}
-	for id, state := range backend.Of(h).ConfigurationStates(hub.Identity{Device: d.DeviceID, Module: d.ModuleID}) {
+	for id, state := range backend.Of(h).ConfigurationStates(identity.Identity{Device: d.DeviceID, Module: d.ModuleID}) {
 		states[id] = hub.Tree{"status": state}
 	}
 	if len(states) > 0 {

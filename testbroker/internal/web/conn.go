@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // errIdleHTTP is the cause of a connection's end when the client sent no complete request in time.
@@ -55,9 +56,9 @@ func (f *Front) Below(c *hub.Conn) (net.Conn, []string) {
 	return &modeConn{Conn: c.Raw, c: c}, offer
 }
 
-func (f *Front) MethodTarget(hub.Identity, string) hub.MethodTarget { return nil }
+func (f *Front) MethodTarget(identity.Identity, string) hub.MethodTarget { return nil }
 
-func (f *Front) DesiredListeners(hub.Identity) []hub.DesiredListener { return nil }
+func (f *Front) DesiredListeners(identity.Identity) []hub.DesiredListener { return nil }
 
 func (f *Front) Forget(string) {}
 
@@ -154,13 +155,13 @@ type Conn struct {
 	upgraded chan struct{}    // closed when the connection has become a WebSocket
 	next     hubdata.Protocol // the protocol on the WebSocket; set before upgraded is closed
 
-	mu       sync.Mutex                // guards the fields below
-	who      map[hub.Identity]struct{} // identities whose requests were authenticated
-	met      map[hub.Identity]struct{} // identities whose first request has passed the faults of a connect
-	reported bool                      // an event reported the connection
-	closed   bool                      // no new requests
-	handlers sync.WaitGroup            // grows only while closed is false
-	err      error                     // the error of Read
+	mu       sync.Mutex                     // guards the fields below
+	who      map[identity.Identity]struct{} // identities whose requests were authenticated
+	met      map[identity.Identity]struct{} // identities whose first request has passed the faults of a connect
+	reported bool                           // an event reported the connection
+	closed   bool                           // no new requests
+	handlers sync.WaitGroup                 // grows only while closed is false
+	err      error                          // the error of Read
 }
 
 // Serve serves a connection from the first byte of HTTP to the end. It returns the protocol on the
@@ -173,7 +174,7 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	}
 	a := &Conn{
 		Hub: h, Front: f, C: c, ended: make(chan struct{}), upgraded: make(chan struct{}),
-		who: make(map[hub.Identity]struct{}), met: make(map[hub.Identity]struct{}),
+		who: make(map[identity.Identity]struct{}), met: make(map[identity.Identity]struct{}),
 	}
 	under := c.Under.(*modeConn)
 	under.http = a
@@ -223,7 +224,7 @@ func (a *Conn) Matches(selector string) bool {
 }
 
 // Present returns false: the registry does not count HTTP requests as a connection.
-func (a *Conn) Present(hub.Identity, bool) bool { return false }
+func (a *Conn) Present(identity.Identity, bool) bool { return false }
 
 func (a *Conn) Leave() {}
 
@@ -243,12 +244,12 @@ func (a *Conn) leave() { a.handlers.Done() }
 func (a *Conn) end() { a.over.Do(func() { close(a.ended) }) }
 
 // Admit reports that a client has acted for an identity, once.
-func (a *Conn) Admit(id hub.Identity) {
+func (a *Conn) Admit(id identity.Identity) {
 	h := a.Hub
 	a.C.Candidate(id)
 	a.mu.Lock()
 	_, again := a.who[id]
-	if id == (hub.Identity{}) || again || a.closed {
+	if id == (identity.Identity{}) || again || a.closed {
 		a.mu.Unlock()
 		return
 	}
@@ -268,7 +269,7 @@ func (a *Conn) serves() bool {
 }
 
 // Refused reports that a request was refused, for an identity or none.
-func (a *Conn) Refused(r *http.Request, id hub.Identity, status int, why error) {
+func (a *Conn) Refused(r *http.Request, id identity.Identity, status int, why error) {
 	a.Served()
 	a.Hub.Event(event.Event{
 		Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Status: status,
@@ -286,14 +287,14 @@ func (a *Conn) Served() {
 }
 
 // whoLocked returns the authenticated identities that match a selector, by name.
-func (a *Conn) whoLocked(selector string) []hub.Identity {
-	var all []hub.Identity
+func (a *Conn) whoLocked(selector string) []identity.Identity {
+	var all []identity.Identity
 	for id := range a.who {
 		if id.Matches(selector) {
 			all = append(all, id)
 		}
 	}
-	slices.SortFunc(all, func(x, y hub.Identity) int { return strings.Compare(x.String(), y.String()) })
+	slices.SortFunc(all, func(x, y identity.Identity) int { return strings.Compare(x.String(), y.String()) })
 	return all
 }
 

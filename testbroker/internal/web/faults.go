@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // meant reports whether a fault selects requests of this kind.
@@ -101,7 +102,7 @@ func (q *Request) firstFaults() (Answer, bool) {
 	a.mu.Lock()
 	_, met := a.met[q.ID]
 	a.mu.Unlock()
-	if met || q.ID == (hub.Identity{}) {
+	if met || q.ID == (identity.Identity{}) {
 		return Answer{}, false
 	}
 	if in := h.Faults.Take(fault.DropConnect, q.ID); in != nil {

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // A Request is a request with a known route.
@@ -27,7 +28,7 @@ type Request struct {
 	route *Route
 	Vars  map[string]string // path variables, decoded
 	Query url.Values
-	ID    hub.Identity // the stated identity; empty for routes without one
+	ID    identity.Identity // the stated identity; empty for routes without one
 }
 
 // Path returns the request's path, undecoded.
@@ -87,7 +88,7 @@ func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	h := a.Hub
 	if choices := a.webChoices(r); choices != nil {
 		if err := a.upgrade(w, r, choices); err != nil {
-			a.Refused(r, hub.Identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
+			a.Refused(r, identity.Identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
 		}
 		return
 	}
@@ -106,10 +107,10 @@ func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 func (q *Request) answer() Answer {
 	var bad *Error
 	if q.route, q.Vars, bad = q.Conn.Front.route(q.Request); bad != nil {
-		q.Conn.Refused(q.Request, hub.Identity{}, bad.Status(), bad)
+		q.Conn.Refused(q.Request, identity.Identity{}, bad.Status(), bad)
 		return q.Fail(bad)
 	}
-	q.ID = hub.Identity{Device: q.Vars["device"], Module: q.Vars["module"]}
+	q.ID = identity.Identity{Device: q.Vars["device"], Module: q.Vars["module"]}
 	if q.route.ID != nil {
 		q.ID = q.route.ID(q.Request)
 	}
@@ -134,9 +135,9 @@ func (q *Request) authenticate() *Error {
 	if bad := q.CheckVersion(); bad != nil {
 		return bad
 	}
-	err := hub.CheckID("device", q.ID.Device)
+	err := identity.CheckID("device", q.ID.Device)
 	if _, module := q.Vars["module"]; err == nil && module {
-		err = hub.CheckID("module", q.ID.Module)
+		err = identity.CheckID("module", q.ID.Module)
 	}
 	if err != nil {
 		return Errorf(400004, "%v", err)
@@ -151,7 +152,7 @@ func (q *Request) authenticate() *Error {
 
 // AuthenticateAs checks that the request's token, or its connection's certificate, is that of an
 // identity, and admits it.
-func (q *Request) AuthenticateAs(id hub.Identity) error {
+func (q *Request) AuthenticateAs(id identity.Identity) error {
 	err := authenticateHTTP(q.Hub, q.C, id, q.Header.Values("Authorization"))
 	if err == nil {
 		q.Conn.Admit(id)
@@ -167,7 +168,7 @@ func (q *Request) CheckVersion() *Error {
 }
 
 // authenticateHTTP checks the token of a request, or without one the certificate of the connection.
-func authenticateHTTP(h *hub.Hub, c *hub.Conn, id hub.Identity, tokens []string) error {
+func authenticateHTTP(h *hub.Hub, c *hub.Conn, id identity.Identity, tokens []string) error {
 	switch len(tokens) {
 	case 0:
 		var chain []*x509.Certificate
@@ -176,7 +177,7 @@ func authenticateHTTP(h *hub.Hub, c *hub.Conn, id hub.Identity, tokens []string)
 		}
 		return h.Certified(h.Host, id, chain)
 	case 1:
-		tok, err := hub.ParseToken(tokens[0])
+		tok, err := identity.ParseToken(tokens[0])
 		if err != nil {
 			return err
 		}
@@ -186,7 +187,7 @@ func authenticateHTTP(h *hub.Hub, c *hub.Conn, id hub.Identity, tokens []string)
 }
 
 // AsHTTP returns the HTTP error for a client that was not authenticated.
-func AsHTTP(err error, id hub.Identity) *Error {
+func AsHTTP(err error, id identity.Identity) *Error {
 	code := 401003
 	switch {
 	case errors.Is(err, hub.ErrNotFound) && id.Module != "":

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // backEnds reports whether requests of the kind come from back ends. Such a request is about a
@@ -34,7 +35,7 @@ type Route struct {
 	For func(h *hub.Hub, r *http.Request) bool
 	// ID returns the identity that a request states, for faults; nil: that of the path. It may be
 	// empty.
-	ID func(r *http.Request) hub.Identity
+	ID func(r *http.Request) identity.Identity
 	// Open routes need no api-version and no authentication: Do checks both. They may lack {device}.
 	Open bool
 	// Do answers an authenticated request. It runs in the request's goroutine, concurrently with

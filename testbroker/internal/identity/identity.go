@@ -1,14 +1,16 @@
-package hub
+// Package identity has the names of devices and hubs, and the tokens that prove them.
+package identity
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"net"
-	"net/url"
-	"slices"
 	"strings"
 )
 
-const maxID = 128 // characters of a device or module id
+const MaxID = 128 // characters of a device or module id
 
 // idPunctuation are the characters that an id may contain besides ASCII letters and digits.
 const idPunctuation = "-.+%_#*?!(),:=@$'"
@@ -31,7 +33,7 @@ func (id Identity) String() string {
 // SplitIdentity parses the output of String without checking the ids.
 func SplitIdentity(s string) Identity {
 	device, module, _ := strings.Cut(s, "/")
-	return Identity{device, module}
+	return Identity{Device: device, Module: module}
 }
 
 // Resource returns the path of the identity below the host, as in tokens.
@@ -52,8 +54,8 @@ func (id Identity) Matches(selector string) bool {
 }
 
 func CheckID(what, id string) error {
-	if id == "" || len(id) > maxID {
-		return fmt.Errorf("%s id of %d characters, want 1 to %d", what, len(id), maxID)
+	if id == "" || len(id) > MaxID {
+		return fmt.Errorf("%s id of %d characters, want 1 to %d", what, len(id), MaxID)
 	}
 	for _, r := range id {
 		switch {
@@ -81,20 +83,15 @@ func CheckHost(host string) error {
 	return nil
 }
 
-// IsName reports whether a host name is the hub's own or its other one.
-func (h *Hub) IsName(host string) bool {
-	return strings.EqualFold(host, h.Host) || host != "" && strings.EqualFold(host, h.otherName())
-}
-
 // deviceLabel is in the name that a hub has for devices with TLS 1.3: HUB.device.azure-devices.net
 // beside HUB.azure-devices.net.
 const deviceLabel = "device"
 
-// otherName returns the name for devices, or for a hub that is called by that the classic one. It
-// is empty for a name without dots, and for an address.
-func (h *Hub) otherName() string {
-	first, rest, found := strings.Cut(h.Host, ".")
-	if !found || net.ParseIP(h.Host) != nil {
+// OtherName returns the name of a hub for devices, or for a hub that is called by that the classic
+// one. It is empty for a name without dots, and for an address.
+func OtherName(host string) string {
+	first, rest, found := strings.Cut(host, ".")
+	if !found || net.ParseIP(host) != nil {
 		return ""
 	}
 	if label, classic, found := strings.Cut(rest, "."); found && strings.EqualFold(label, deviceLabel) {
@@ -103,48 +100,9 @@ func (h *Hub) otherName() string {
 	return first + "." + deviceLabel + "." + rest
 }
 
-// covers reports whether a token is for an identity, under one of the hub's names.
-func (h *Hub) covers(t Token, id Identity) bool {
-	other := h.otherName()
-	return t.covers(h.Host, id) || other != "" && t.covers(other, id)
-}
-
-// Knows reports whether a host name, with or without a port, is a name of this hub, of its gateway,
-// or of this machine.
-func (h *Hub) Knows(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return host == "" || h.IsName(host) || strings.EqualFold(host, h.FrontName()) ||
-		slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
-}
-
-// IdentityOf parses "devices/{device}[/modules/{module}]/rest". Some clients percent-encode ids,
-// and ids may contain percent signs. Therefore an id that is registered literally is taken
-// literally.
-func (h *Hub) IdentityOf(path string) (id Identity, rest string, ok bool) {
-	part := strings.Split(path, "/")
-	if len(part) < 3 || !strings.EqualFold(part[0], "devices") {
-		return id, "", false
-	}
-	raw := Identity{Device: part[1]}
-	part = part[2:]
-	if len(part) >= 3 && strings.EqualFold(part[0], "modules") {
-		raw.Module = part[1]
-		part = part[2:]
-	}
-	rest = strings.Join(part, "/")
-	if h.Registered(raw) {
-		return raw, rest, true
-	}
-	device, err := url.PathUnescape(raw.Device)
-	if err != nil {
-		return raw, rest, true
-	}
-	module, err := url.PathUnescape(raw.Module)
-	if err != nil {
-		return raw, rest, true
-	}
-	id = Identity{device, module}
-	return id, rest, CheckID("device", device) == nil && (module == "" || CheckID("module", module) == nil)
+// Derived returns 32 bytes derived from the seed and a text that states the purpose.
+func Derived(seed uint64, format string, args ...any) []byte {
+	mac := hmac.New(sha256.New, binary.BigEndian.AppendUint64(nil, seed))
+	fmt.Fprintf(mac, format, args...)
+	return mac.Sum(nil)
 }

@@ -1,4 +1,4 @@
-package hub
+package identity
 
 import (
 	"crypto/hmac"
@@ -14,12 +14,14 @@ import (
 
 const tokenScheme = "SharedAccessSignature"
 
+type KeyPair struct{ Primary, Secondary string }
+
 // A Token is a parsed shared access signature.
 type Token struct {
 	Resource string // the text after "sr=", exactly as received
-	sig      []byte // decoded
+	Sig      []byte // decoded
 	expiry   string // the text after "se=", exactly as received
-	expires  int64  // expiry in seconds since 1970
+	Expires  int64  // expiry in seconds since 1970
 	Policy   string // empty = signed with a key of the identity
 }
 
@@ -59,7 +61,7 @@ func ParseToken(s string) (Token, error) {
 			if err != nil {
 				return Token{}, fmt.Errorf("signature of the token: %w", err)
 			}
-			if t.sig, err = base64.StdEncoding.DecodeString(text); err != nil {
+			if t.Sig, err = base64.StdEncoding.DecodeString(text); err != nil {
 				return Token{}, fmt.Errorf("signature of the token: %w", err)
 			}
 		case "se":
@@ -67,7 +69,7 @@ func ParseToken(s string) (Token, error) {
 			if err != nil {
 				return Token{}, fmt.Errorf("expiry of the token: %w", err)
 			}
-			t.expiry, t.expires = value, int64(n)
+			t.expiry, t.Expires = value, int64(n)
 		case "skn":
 			text, err := url.PathUnescape(value)
 			if err != nil {
@@ -79,7 +81,7 @@ func ParseToken(s string) (Token, error) {
 	switch {
 	case t.Resource == "":
 		return Token{}, errors.New("token has no resource")
-	case len(t.sig) == 0:
+	case len(t.Sig) == 0:
 		return Token{}, errors.New("token has no signature")
 	case t.expiry == "":
 		return Token{}, errors.New("token has no expiry")
@@ -87,10 +89,10 @@ func ParseToken(s string) (Token, error) {
 	return t, nil
 }
 
-// signedBy reports whether one of the keys made the signature. It covers the resource exactly as it
+// SignedBy reports whether one of the keys made the signature. It covers the resource exactly as it
 // stands in the token: clients encode it in different ways, so encoding it again would reject some
 // of them.
-func (t Token) signedBy(keys KeyPair) bool {
+func (t Token) SignedBy(keys KeyPair) bool {
 	for _, key := range [...]string{keys.Primary, keys.Secondary} {
 		raw, err := base64.StdEncoding.DecodeString(key)
 		if err == nil && t.signedWith(raw) {
@@ -100,9 +102,9 @@ func (t Token) signedBy(keys KeyPair) bool {
 	return false
 }
 
-// signedByText reports whether the text of one of the keys, not decoded, made the signature:
+// SignedByText reports whether the text of one of the keys, not decoded, made the signature:
 // clients of the Event Hubs endpoint sign in that way.
-func (t Token) signedByText(keys KeyPair) bool {
+func (t Token) SignedByText(keys KeyPair) bool {
 	return t.signedWith([]byte(keys.Primary)) || t.signedWith([]byte(keys.Secondary))
 }
 
@@ -112,12 +114,12 @@ func (t Token) signedWith(key []byte) bool {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(t.Resource + "\n" + t.expiry))
-	return hmac.Equal(mac.Sum(nil), t.sig)
+	return hmac.Equal(mac.Sum(nil), t.Sig)
 }
 
-// covers reports whether the token's resource is the target or a parent of it, by whole path
+// Covers reports whether the token's resource is the target or a parent of it, by whole path
 // segments. The resource may be percent-encoded once, its device id twice.
-func (t Token) covers(host string, id Identity) bool {
+func (t Token) Covers(host string, id Identity) bool {
 	target := strings.Split(host+"/"+id.Resource(), "/")
 	text := t.Resource
 	for range 2 {
@@ -150,5 +152,5 @@ const maxSeconds = 1 << 36
 
 // Deadline returns the time from which the token is invalid.
 func (t Token) Deadline(grace time.Duration) time.Time {
-	return time.Unix(min(t.expires, maxSeconds), 0).Add(grace)
+	return time.Unix(min(t.Expires, maxSeconds), 0).Add(grace)
 }
