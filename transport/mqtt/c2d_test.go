@@ -15,37 +15,14 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// inboxSink keeps deliveries, and accepts each unless refuse is set.
-type inboxSink struct {
-	sink
-	deliveries []transport.Delivery
-}
-
-func (k *inboxSink) Deliver(d *transport.Delivery) bool {
-	kept := *d
-	kept.Ref = append([]byte(nil), d.Ref...)
-	m := *d.Msg
-	m.Properties = append([]transport.Property(nil), m.Properties...)
-	if m.System != nil {
-		own := *m.System
-		m.System = &own
-	}
-	m.Body = append([]byte(nil), m.Body...)
-	kept.Msg = &m
-	k.mu.Lock()
-	k.deliveries = append(k.deliveries, kept)
-	k.mu.Unlock()
-	return k.sink.Deliver(d)
-}
-
 // receiving dials hub and runs a session that is subscribed to messages.
-func receiving(t *testing.T, o *Options, creds *transport.Credentials) (*running, *inboxSink) {
+func receiving(t *testing.T, o *Options, creds *transport.Credentials) (*running, *sink) {
 	t.Helper()
-	k := new(inboxSink)
+	k := new(sink)
 	ctx, cancel := context.WithCancel(context.Background())
 	s, err := New(o).Dial(ctx, &transport.Config{Creds: creds, Window: 16, Queue: 16, Sink: k})
 	require.NoError(t, err)
-	r := run(t, s, &k.sink, ctx, cancel)
+	r := run(t, s, k, ctx, cancel)
 	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 	synctest.Wait()
 	require.Len(t, k.replies, 1)
@@ -93,8 +70,8 @@ func TestModulesThroughAGateway(t *testing.T) {
 					require.NoError(t, h.SendC2D(name, hubdata.C2D{Body: []byte("down")}))
 				}
 				synctest.Wait()
-				require.Len(t, k.deliveries, 1)
-				require.Equal(t, "down", string(k.deliveries[0].Msg.Body))
+				require.Len(t, k.messages, 1)
+				require.Equal(t, "down", string(k.messages[0].Body))
 				m := h.Messages()[0]
 				require.Equal(t, "dev-1", m.DeviceID)
 				require.Equal(t, module, m.ModuleID)

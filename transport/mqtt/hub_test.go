@@ -22,11 +22,6 @@ import (
 // Packet types of MQTT 3.1.1, section 2.2.1.
 const (
 	typeConnack    = byte(mqttwire.Connack)
-	typePublish    = byte(mqttwire.Publish)
-	typePuback     = byte(mqttwire.Puback)
-	typeSubscribe  = byte(mqttwire.Subscribe)
-	typeSuback     = byte(mqttwire.Suback)
-	typePingreq    = byte(mqttwire.Pingreq)
 	typeDisconnect = byte(mqttwire.Disconnect)
 )
 
@@ -46,16 +41,8 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 
 // packet is one MQTT packet as the scripted hub sees it.
 type packet struct {
-	kind, flags byte
-	body        []byte
-}
-
-// id returns the packet id of a PUBLISH or SUBSCRIBE.
-func (p packet) id() uint16 {
-	if p.kind == typePublish {
-		return binary.BigEndian.Uint16(p.body[2+binary.BigEndian.Uint16(p.body):])
-	}
-	return binary.BigEndian.Uint16(p.body)
+	kind byte
+	body []byte
 }
 
 // link is the scripted hub's end of a connection. It does not use an MQTT library, so no bug can
@@ -78,7 +65,7 @@ func (l *link) next() (packet, error) {
 	if err != nil {
 		return packet{}, err
 	}
-	p := packet{kind: first >> 4, flags: first & 15, body: make([]byte, size)}
+	p := packet{kind: first >> 4, body: make([]byte, size)}
 	_, err = io.ReadFull(l.r, p.body)
 	return p, err
 }
@@ -97,26 +84,6 @@ func (l *link) send(b ...byte) {
 	l.t.Helper()
 	_, err := l.Write(b)
 	require.NoError(l.t, err)
-}
-
-func (l *link) puback(id uint16) { l.send(typePuback<<4, 2, byte(id>>8), byte(id)) }
-
-// publish sends a PUBLISH, with QoS 1 unless id is 0.
-func (l *link) publish(topic string, id uint16, body string) {
-	l.send(publishBytes(topic, id, body)...)
-}
-
-func publishBytes(topic string, id uint16, body string) []byte {
-	var b []byte
-	b = binary.BigEndian.AppendUint16(b, uint16(len(topic)))
-	b = append(b, topic...)
-	first := typePublish << 4
-	if id != 0 {
-		first |= 2
-		b = binary.BigEndian.AppendUint16(b, id)
-	}
-	b = append(b, body...)
-	return append(binary.AppendUvarint([]byte{first}, uint64(len(b))), b...)
 }
 
 // hub is a scripted hub in memory.
@@ -159,11 +126,8 @@ type sink struct {
 	done     []result
 	replies  []transport.Reply
 	messages []transport.Message
-	refs     [][]byte
-	unasked  [][]byte // references of messages that no subscription asks for
-	ended    bool     // Run has returned
-	late     int      // calls after that
-	refuse   bool     // Deliver returns false
+	ended    bool // Run has returned
+	late     int  // calls after that
 }
 
 type result struct {
@@ -191,19 +155,10 @@ func (s *sink) Reply(_ uint32, r transport.Reply) {
 
 func (s *sink) Deliver(d *transport.Delivery) bool {
 	defer s.enter()()
-	if d.Kind == 0 {
-		s.unasked = append(s.unasked, append([]byte(nil), d.Ref...))
-		return true
-	}
 	m := *d.Msg
-	m.Properties = append([]transport.Property(nil), m.Properties...)
-	if m.System != nil {
-		own := *m.System
-		m.System = &own
-	}
+	m.Body = append([]byte(nil), m.Body...)
 	s.messages = append(s.messages, m)
-	s.refs = append(s.refs, append([]byte(nil), d.Ref...))
-	return !s.refuse
+	return true
 }
 
 // tags returns the tags that were done without error, in order.

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,18 +78,8 @@ func TestAnyLossOfALiveSessionIsRetryable(t *testing.T) {
 		"closed":                 {func(_ *running, l *link, _ *hooked) { _ = l.Close() }, transport.Network},
 		"reset":                  {func(_ *running, l *link, _ *hooked) { socketOf(l).Reset() }, transport.Network},
 		"cut without DISCONNECT": {func(_ *running, l *link, _ *hooked) { _ = socketOf(l).Close() }, transport.Network},
-		"cut within a packet": {func(_ *running, l *link, _ *hooked) {
-			l.send(typePuback<<4, 2, 0)
-			_ = socketOf(l).Close()
-		}, transport.Network},
 		"garbage on the wire": {func(_ *running, l *link, _ *hooked) {
 			_, _ = socketOf(l).Write([]byte("\x17\x03\x03\x00\x20" + strings.Repeat("?", 32)))
-		}, transport.Network},
-		"garbage within MQTT": {func(_ *running, l *link, _ *hooked) { l.send(0xF0, 0) }, transport.Network},
-		"a second CONNACK":    {func(_ *running, l *link, _ *hooked) { l.send(typeConnack<<4, 2, 0, 5) }, transport.Network},
-		"DISCONNECT and close": {func(_ *running, l *link, _ *hooked) {
-			l.send(typeDisconnect<<4, 0)
-			_ = l.Close()
 		}, transport.Network},
 		"silence":            {func(*running, *link, *hooked) {}, transport.Timeout},
 		"no room":            {func(r *running, _ *link, c *hooked) { c.SetBuffer(1); r.send("x") }, transport.Timeout},
@@ -239,87 +228,6 @@ func TestAFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 				require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 				require.Equal(t, transport.OpDial, transport.Find(err).Op)
 				requireNothingLeft(t, h)
-			})
-		})
-	}
-}
-
-// These are the error codes of the official Java client: CONNACK's codes, 32106 (wrong TLS
-// settings), and the eight that are worth a retry. 32110 (connecting already), 32201 (token in use)
-// and 32202 (too many in flight) are errors of that client that cannot occur here.
-func TestEveryCodeOfTheProtocolHasAKind(t *testing.T) {
-	connack := func(code byte) func(*testing.T, *hub) error {
-		return func(t *testing.T, h *hub) error {
-			go func() {
-				l := h.accept()
-				l.send(typeConnack<<4, 2, 0, code)
-				_, _ = l.drain()
-			}()
-			_, err := New(h.options()).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-			return err
-		}
-	}
-	live := func(lose func(r *running, l *link, h *hub)) func(*testing.T, *hub) error {
-		return func(t *testing.T, h *hub) error {
-			r, l := start(t, h, h.options())
-			synctest.Wait()
-			lose(r, l, h)
-			return <-r.ran
-		}
-	}
-	for _, c := range []struct {
-		code  string
-		err   func(t *testing.T, h *hub) error
-		kind  transport.Kind
-		retry bool
-	}{
-		{"1, protocol version", connack(1), transport.Unsupported, false},
-		{"2, client id", connack(2), transport.Unauthorized, false},
-		{"3, server unavailable", connack(3), transport.Unavailable, true},
-		{"4, user name or password", connack(4), transport.Unauthorized, false},
-		{"5, not authorized", connack(5), transport.Unauthorized, false},
-		{"6, unexpected", connack(6), transport.Protocol, false},
-		{"128, subscription refused", func(t *testing.T, h *hub) error {
-			r, l := start(t, h, h.options())
-			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-			id := l.expect(8).id()
-			l.send(typeSuback<<4, 3, byte(id>>8), byte(id), 0x80)
-			synctest.Wait()
-			return r.sink.replies[0].Err
-		}, transport.Unavailable, true},
-		{"32106, TLS settings", func(t *testing.T, h *hub) error {
-			o := h.options()
-			h.serveTLS(t, o)
-			o.Network.TLS.RootCAs = x509.NewCertPool()
-			go func() {
-				if c, err := h.net.Accept(); err == nil {
-					_ = h.wrap(c).(*tls.Conn).Handshake()
-				}
-			}()
-			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-			return err
-		}, transport.Untrusted, false},
-		{"32000, no answer in time", live(func(*running, *link, *hub) {}), transport.Timeout, true},
-		{"32002, write time-out", live(func(r *running, _ *link, h *hub) {
-			h.net.Last().SetBuffer(1)
-			r.send("x")
-		}), transport.Timeout, true},
-		{"32103, server not reached", func(t *testing.T, h *hub) error {
-			h.net.Refuse(true)
-			_, err := New(h.options()).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-			return err
-		}, transport.Network, true},
-		{"32104, not connected", live(func(_ *running, _ *link, h *hub) {
-			_ = h.net.Last().Close()
-		}), transport.Network, true},
-		{"32109, connection lost", live(func(_ *running, l *link, _ *hub) { _ = l.Close() }), transport.Network, true},
-	} {
-		t.Run(c.code, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				err := c.err(t, newHub(t))
-				require.ErrorIs(t, err, c.kind, "%v", err)
-				require.Equal(t, c.retry, errfilter.Retryable(err), "%v", err)
-				time.Sleep(time.Second)
 			})
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -26,7 +25,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/websocket"
 )
@@ -290,18 +288,6 @@ func openSockets(t testing.TB) int {
 		}
 	}
 	return n
-}
-
-func TestTheCodeOfARefusalIsReachable(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := hubfixture.New(t)
-		h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 2})
-		var refusal *engine.ConnackError
-		err := send(t, h.CredsWith(t, ""), &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()})
-		require.True(t, errors.As(err, &refusal), "%v", err)
-		require.EqualValues(t, 2, refusal.Code)
-		require.ErrorIs(t, err, transport.Unauthorized)
-	})
 }
 
 // A port for TLS closes the connection of a client that speaks MQTT at once.

@@ -1,18 +1,14 @@
 package mqtt
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
-	"io"
 	"math/big"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
@@ -21,7 +17,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // certify returns a self-signed certificate for host that is valid at now, and a pool with it.
@@ -60,77 +55,6 @@ func realHub(t *testing.T) (*testbroker.Hub, hubdata.Device, string) {
 	return h, dev, addr.String()
 }
 
-func TestRealTLS(t *testing.T) {
-	h, dev, addr := realHub(t)
-	trusting := &Options{Network: netopt.Options{Addr: addr, TLS: h.ClientTLS()}}
-	dialWith := func(o *Options, creds *transport.Credentials) (transport.Session, *sink, error) {
-		k := new(sink)
-		s, err := New(o).Dial(t.Context(), &transport.Config{Creds: creds, Window: 16, Sink: k})
-		return s, k, err
-	}
-
-	t.Run("a session over a real port", func(t *testing.T) {
-		s, k, err := dialWith(trusting, credsOf(t, dev, dev.PrimaryKey))
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		r := run(t, s, k, ctx, cancel)
-		r.send("one", "two")
-		require.NoError(t, h.WaitMessages(ctx, 2))
-		h.Drop("")
-		require.ErrorIs(t, <-r.ran, transport.Network)
-	})
-	t.Run("a wrong key is Unauthorized", func(t *testing.T) {
-		_, _, err := dialWith(trusting, credsOf(t, dev, testKey))
-		require.ErrorIs(t, err, transport.Unauthorized)
-		require.NotContains(t, err.Error(), testKey)
-	})
-	t.Run("an unknown authority is Untrusted", func(t *testing.T) {
-		_, _, err := dialWith(&Options{Network: netopt.Options{Addr: addr}}, credsOf(t, dev, dev.PrimaryKey))
-		require.ErrorIs(t, err, transport.Untrusted)
-	})
-	t.Run("a host name that the certificate lacks is Untrusted", func(t *testing.T) {
-		creds := credsOf(t, dev, dev.PrimaryKey)
-		creds.GatewayHost = "gateway.local"
-		_, _, err := dialWith(byName(h, addr), creds)
-		require.ErrorIs(t, err, transport.Untrusted)
-		_, ok := errors.AsType[x509.HostnameError](err)
-		require.True(t, ok)
-	})
-	t.Run("an expired certificate is Untrusted", func(t *testing.T) {
-		o := byName(h, addr)
-		creds := credsOf(t, dev, dev.PrimaryKey)
-		creds.Now = func() time.Time { return time.Now().AddDate(50, 0, 0) }
-		_, _, err := dialWith(o, creds)
-		require.ErrorIs(t, err, transport.Untrusted)
-		require.ErrorContains(t, err, "check the clock")
-	})
-	t.Run("a certificate that is not valid in 1970 is a clock not set", func(t *testing.T) {
-		creds := credsOf(t, dev, dev.PrimaryKey)
-		creds.Sign, creds.Now = nil, func() time.Time { return time.Unix(100, 0) }
-		creds.Token = func(context.Context) (transport.Token, error) {
-			return transport.Token{Text: transport.Hide("made elsewhere")}, nil
-		}
-		_, _, err := dialWith(byName(h, addr), creds)
-		require.ErrorIs(t, err, transport.ClockUnset)
-		require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
-	})
-	t.Run("nobody at the port is Network", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		require.NoError(t, l.Close())
-		_, _, err = dialWith(&Options{Network: netopt.Options{Addr: l.Addr().String()}}, credsOf(t, dev, dev.PrimaryKey))
-		require.ErrorIs(t, err, transport.Network)
-		require.ErrorContains(t, err, "refused")
-	})
-}
-
-// byName returns options that trust the hub's authority; the transport verifies the name.
-func byName(h *testbroker.Hub, addr string) *Options {
-	c := h.ClientTLS()
-	c.ServerName = ""
-	return &Options{Network: netopt.Options{Addr: addr, TLS: c}}
-}
-
 // answering starts a TCP server that answers the first bytes with answer and closes.
 func answering(t *testing.T, answer func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,81 +71,6 @@ func answering(t *testing.T, answer func(net.Conn)) string {
 		}
 	}()
 	return l.Addr().String()
-}
-
-func TestPeersThatAreNoHubs(t *testing.T) {
-	cert, pool := certify(t, "hub.example.test", time.Now())
-	for name, c := range map[string]struct {
-		answer func(net.Conn)
-		plain  bool
-		kind   transport.Kind
-		text   string
-	}{
-		"HTTP where TLS is expected": {
-			answer: func(c net.Conn) {
-				_, _ = c.Read(make([]byte, 1))
-				_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-				_, _ = io.Copy(io.Discard, c)
-			},
-			kind: transport.Protocol, text: "does not speak TLS: check host and port",
-		},
-		"HTTP where MQTT is expected": {
-			answer: func(c net.Conn) {
-				_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-				_, _ = io.Copy(io.Discard, c)
-			},
-			plain: true, kind: transport.Protocol, text: "check host and port",
-		},
-		"a handshake cut short": {
-			answer: func(c net.Conn) { _, _ = c.Read(make([]byte, 2000)) },
-			kind:   transport.Network,
-		},
-		"a client certificate required": {
-			answer: func(c net.Conn) {
-				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAnyClientCert})
-				_ = s.Handshake()
-				_, _ = io.Copy(io.Discard, c)
-			},
-			kind: transport.Unauthorized, text: "client certificate",
-		},
-		"no TLS version in common": {
-			answer: func(c net.Conn) {
-				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS11,
-					MinVersion: tls.VersionTLS10})
-				_ = s.Handshake()
-				_, _ = io.Copy(io.Discard, c)
-			},
-			kind: transport.Unsupported,
-		},
-		"closed without a CONNACK": {
-			answer: func(c net.Conn) {
-				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
-				_, _ = s.Read(make([]byte, 2000))
-				_ = s.Close()
-			},
-			kind: transport.Network, text: "the hub closed the connection",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := &Options{Network: netopt.Options{Addr: answering(t, c.answer), Plaintext: c.plain,
-				TLS: &tls.Config{RootCAs: pool}}}
-			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-			require.ErrorIs(t, err, c.kind, "%v", err)
-			require.ErrorContains(t, err, c.text)
-		})
-	}
-}
-
-// Failed dials must leave no goroutine. (Eventually itself has one more while it polls.)
-func TestDialsOverRealPortsLeaveNoGoroutine(t *testing.T) {
-	h, dev, addr := realHub(t)
-	before := runtime.NumGoroutine()
-	for range 20 {
-		_, err := New(&Options{Network: netopt.Options{Addr: addr, TLS: h.ClientTLS()}}).Dial(t.Context(),
-			&transport.Config{Creds: credsOf(t, dev, testKey), Sink: new(sink)})
-		require.Error(t, err)
-	}
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 5*time.Second, 10*time.Millisecond)
 }
 
 func credsOf(t testing.TB, dev hubdata.Device, key string) *transport.Credentials {

@@ -3,6 +3,7 @@ package mqtt_test
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 // The error of a dial to a port that speaks something else names the stage, and what the port may
 // be.
 func TestErrorsOfADialToAWrongPort(t *testing.T) {
-	_, roots := certify(t)
+	cert, roots := certify(t)
 	secure := &netopt.Options{TLS: &tls.Config{RootCAs: roots, ServerName: "hub.example.test"}}
 	plain := &netopt.Options{Plaintext: true}
 	answer := func(text string) func(net.Conn) {
@@ -43,6 +44,13 @@ func TestErrorsOfADialToAWrongPort(t *testing.T) {
 			[]string{"a TLS alert: this port wants TLS"}},
 		"plain to HTTP": {answer("HTTP/1.1 400 Bad Request\r\n\r\n"), plain, transport.Protocol,
 			[]string{"the peer answers CONNECT with HTTP; check host and port"}},
+		"TLS to HTTP": {answer("HTTP/1.1 400 Bad Request\r\n\r\n"), secure, transport.Protocol,
+			[]string{"does not speak TLS: check host and port"}},
+		"no client certificate": {func(c net.Conn) {
+			s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAnyClientCert})
+			_ = s.Handshake()
+			_, _ = io.Copy(io.Discard, c)
+		}, secure, transport.Unauthorized, []string{"client certificate"}},
 		"plain to AMQP": {answer("AMQP\x00\x01\x00\x00"), plain, transport.Protocol, []string{"with AMQP"}},
 	} {
 		t.Run(name, func(t *testing.T) {
