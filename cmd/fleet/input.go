@@ -42,7 +42,7 @@ func readScenario(name string) (fleet.Scenario, error) {
 		return s, err
 	}
 	if err := json.Unmarshal(text, &s); err != nil {
-		return s, usageError{fmt.Errorf("%s: %w; give one fleet.Scenario, see docs/fleets.md", name, err)}
+		return s, usageError{fmt.Errorf("%s: %w; give one fleet.Scenario, see docs/fleet-simulator.md", name, err)}
 	}
 	if s.Name == "" {
 		s.Name = filepath.Base(name)

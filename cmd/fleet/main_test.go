@@ -188,7 +188,7 @@ func TestABadNameIsRefused(t *testing.T) {
 
 // The sample of the documentation runs, and its rows are those of its devices.
 func TestTheSampleOfTheDocumentationRuns(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "fleets.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "fleet-simulator.md"))
 	require.NoError(t, err)
 	_, after, found := strings.Cut(string(text), "```json\n{\n  \"Name\": ")
 	require.True(t, found)

@@ -321,19 +321,44 @@ func texts(blocks []block) (all []string) {
 	return all
 }
 
-// Links between documents point to existing files.
+// Links between documents point to existing files and headings.
 func TestLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
-	for _, page := range append(documents(t), "SECURITY.md") {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		require.NoError(t, err)
-		for _, m := range link.FindAllSubmatch(fence.ReplaceAll(text, nil), -1) {
-			target := filepath.Join(root, filepath.Dir(page), string(m[1]))
-			if _, err := os.Stat(target); err != nil {
+	link := regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^)]*))?\)`)
+	for _, page := range append(documents(t), "SECURITY.md", "interop/README.md", "bench/README.md") {
+		for _, m := range link.FindAllSubmatch(prose(t, page), -1) {
+			target := page
+			if len(m[1]) > 0 {
+				target = filepath.Join(filepath.Dir(page), string(m[1]))
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s: %s", page, m[1])
+			} else if len(m[2]) > 0 && !slices.Contains(anchors(prose(t, target)), string(m[2])) {
+				t.Errorf("%s: %s has no heading #%s", page, target, m[2])
 			}
 		}
 	}
+}
+
+// prose returns a page without its code.
+func prose(t *testing.T, page string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, page))
+	require.NoError(t, err)
+	return fence.ReplaceAll(text, nil)
+}
+
+var (
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInID = regexp.MustCompile(`[^\pL\pN_ -]`)
+)
+
+// anchors returns the names by which links reach the headings of a page.
+func anchors(page []byte) (all []string) {
+	for _, m := range heading.FindAllSubmatch(page, -1) {
+		id := notInID.ReplaceAllString(strings.ToLower(string(m[1])), "")
+		all = append(all, strings.ReplaceAll(id, " ", "-"))
+	}
+	return all
 }
 
 // The folders and files that ARCHITECTURE.md names exist.
