@@ -146,16 +146,16 @@ func (d *DPS) Listen(p Port, addr string) (net.Addr, error) {
 }
 
 // RootCAs returns a pool that trusts only the certificate of the service.
-func (d *DPS) RootCAs() *x509.CertPool { return d.net.RootCAs() }
+func (d *DPS) RootCAs() *x509.CertPool { return d.net.Authority.RootCAs() }
 
 // CAPEM returns the certificate of the authority that signed the service's certificate, in PEM.
-func (d *DPS) CAPEM() []byte { return d.net.CAPEM() }
+func (d *DPS) CAPEM() []byte { return d.net.Authority.CAPEM() }
 
 // ClientTLS returns the configuration of a client that trusts this service and expects its name.
-func (d *DPS) ClientTLS() *tls.Config { return d.net.ClientTLS() }
+func (d *DPS) ClientTLS() *tls.Config { return d.net.Authority.ClientTLS() }
 
 // PresentName makes the service present a certificate for another host name: see [Hub.PresentName].
-func (d *DPS) PresentName(host string) error { return d.net.PresentName(host) }
+func (d *DPS) PresentName(host string) error { return d.net.Authority.PresentName(host) }
 
 // Drop cuts all connections with RST and returns how many.
 func (d *DPS) Drop() int { return d.net.Drop("") }

@@ -80,17 +80,17 @@ func (h *Hub) Listen(p Port, addr string) (net.Addr, error) {
 }
 
 // RootCAs returns a pool that trusts only the hub's certificate.
-func (h *Hub) RootCAs() *x509.CertPool { return h.hub.RootCAs() }
+func (h *Hub) RootCAs() *x509.CertPool { return h.hub.Authority.RootCAs() }
 
 // CAPEM returns the certificate of the authority that signed the hub's certificate, in PEM.
-func (h *Hub) CAPEM() []byte { return h.hub.CAPEM() }
+func (h *Hub) CAPEM() []byte { return h.hub.Authority.CAPEM() }
 
 // ClientTLS returns the configuration of a client that trusts this hub and expects its host name.
-func (h *Hub) ClientTLS() *tls.Config { return h.hub.ClientTLS() }
+func (h *Hub) ClientTLS() *tls.Config { return h.hub.Authority.ClientTLS() }
 
 // PresentName makes the hub present a certificate for another host name, and only that, from the
 // next handshake on. An empty name restores the hub's own names.
-func (h *Hub) PresentName(host string) error { return h.hub.PresentName(host) }
+func (h *Hub) PresentName(host string) error { return h.hub.Authority.PresentName(host) }
 
 // SendRaw sends bytes unchanged to the established connections of a device, named as in
 // [Hub.Connections], between two packets of the hub. It returns the number of connections. A test

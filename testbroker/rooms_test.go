@@ -27,6 +27,7 @@ var protocols = []string{
 // mayImport lists the other internal packages and protocol packages that each internal package may
 // import.
 var mayImport = map[string][]string{
+	"authority":    {rooms + "keep"},
 	"backend":      {rooms + "hub", rooms + "keep"},
 	"edge":         {},
 	"hubtest":      {rooms + "hub", module + "internal/amqpwire", "net/http", "github.com/gorilla/websocket"},
@@ -34,7 +35,7 @@ var mayImport = map[string][]string{
 	"files":        {rooms + "keep"},
 	"identity":     {},
 	"keep":         {},
-	"hub":          {rooms + "edge", rooms + "eventhub", rooms + "files", rooms + "keep"},
+	"hub":          {rooms + "authority", rooms + "edge", rooms + "eventhub", rooms + "files", rooms + "keep"},
 	"amqp":         {module + "internal/amqpwire"},
 	"amqpfront":    {rooms + "hub", rooms + "eventhub", rooms + "amqp", module + "internal/amqpwire"},
 	"mqtt":         {},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"blobfront":    {rooms + "hub", rooms + "files", rooms + "web", "net/http"},
 	"query":        {},
 	"tpm2":         {},
-	"dps":          {rooms + "hub", rooms + "keep", rooms + "tpm2"},
+	"dps":          {rooms + "hub", rooms + "authority", rooms + "keep", rooms + "tpm2"},
 	"dpsamqp":      {rooms + "hub", rooms + "dps", rooms + "amqp", module + "internal/amqpwire"},
 	"dpsmqtt":      {rooms + "hub", rooms + "dps", rooms + "mqtt"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},

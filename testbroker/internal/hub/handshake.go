@@ -36,7 +36,7 @@ func (h *Hub) secure(c *Conn, offer []string) error {
 		return FaultError(fault.NotTLS)
 	}
 	below := c.Under
-	config := h.serverTLS()
+	config := h.Authority.ServerTLS()
 	config.NextProtos = offer
 	if in := h.Faults.Take(fault.CutHandshake, c.ID); in != nil {
 		c.pending = in
@@ -52,7 +52,7 @@ func (h *Hub) secure(c *Conn, offer []string) error {
 		c.pending = in
 		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c.happened()
-			return h.expiredCertificate(), nil
+			return h.Authority.Expired(), nil
 		}
 	}
 	answer := config.GetConfigForClient

@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/authority"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -104,18 +105,18 @@ type Hub struct {
 	stopped chan struct{} // closed when Close has finished
 	// Every goroutine of the hub. It grows only under mu while closed is false, or from one of its
 	// goroutines.
-	Wg      sync.WaitGroup
-	Changed notifier
-	log     telemetryLog
-	Events  *EventLog
-	Faults  Faults
-	Limits  Limits
-	certs   certificates
-	Files   files.Files
-	calls   methodCalls
-	issuer  issuer
-	notices [noticeKinds]Notices
-	Records keep.Saver
+	Wg        sync.WaitGroup
+	Changed   notifier
+	log       telemetryLog
+	Events    *EventLog
+	Faults    Faults
+	Limits    Limits
+	Authority authority.Authority
+	Files     files.Files
+	calls     methodCalls
+	issuer    issuer
+	notices   [noticeKinds]Notices
+	Records   keep.Saver
 
 	plug Plug
 
@@ -189,9 +190,6 @@ func New(o *Options) (*Hub, error) {
 	if err := h.Limits.init(&o.Limits); err != nil {
 		return nil, err
 	}
-	if err := h.certs.init(o); err != nil {
-		return nil, err
-	}
 	if err := checkAMQP(o.AMQP); err != nil {
 		return nil, err
 	}
@@ -221,7 +219,10 @@ func New(o *Options) (*Hub, error) {
 	h.addFeedbackTable()
 	h.Files.Init(o.Uploads, h.Keep, h.Now, &h.Records, func(e event.Event) { h.Event(e, nil) })
 	h.addLogTable()
-	h.addCertificateTable()
+	names := authority.Names{Host: h.Host, Front: h.FrontName(), More: o.Names}
+	if err := h.Authority.Init(names, h.Seed, o.Authority, h.Now, &h.Records); err != nil {
+		return nil, err
+	}
 
 	return h, nil
 }

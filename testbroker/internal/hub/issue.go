@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
@@ -305,7 +304,7 @@ func validRequestID(s string) bool {
 
 // issueLocked signs the certificate, lets the device use it, and answers.
 func (k *certificateCase) issueLocked(w *issuing, csr *x509.CertificateRequest) {
-	leaf, ca := k.h.signClient(csr)
+	leaf, ca := k.h.Authority.IssueDevice(csr, k.h.Certificates.Life)
 	if !k.forget {
 		k.h.acceptCertificate(k.id, leaf)
 	}
@@ -320,23 +319,6 @@ func (k *certificateCase) issueLocked(w *issuing, csr *x509.CertificateRequest) 
 		w.chain = k.garbled
 	}
 	k.answerLocked(w, 200, w.chain)
-}
-
-// signClient returns a client certificate for a signing request, and that of the hub's authority.
-func (h *Hub) signClient(csr *x509.CertificateRequest) (leaf, ca []byte) {
-	h.certs.mu.Lock()
-	defer h.certs.mu.Unlock()
-	h.authorityLocked()
-	template := h.templateLocked(csr.Subject.CommonName)
-	now := h.Now()
-	template.NotBefore, template.NotAfter = now.Add(-CertBackdate), now.Add(h.Certificates.Life)
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	leaf, err := x509.CreateCertificate(rand.Reader, template, h.certs.ca, csr.PublicKey, h.certs.caKey)
-	if err != nil {
-		panic("testbroker: " + err.Error()) // the signature of the request was verified, so the key is a known one
-	}
-	return leaf, h.certs.ca.Raw
 }
 
 // acceptCertificate lets a device authenticate with a certificate, besides the earlier ones.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/authority"
 )
 
 // strictJSON decodes an object without unknown members.
@@ -30,10 +31,11 @@ func WrongLeaf(f *fault.Fault, name string) []byte {
 	if len(f.Bytes) > 0 {
 		return f.Bytes
 	}
-	key := NewKey()
+	key := authority.NewKey()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-CertBackdate), NotAfter: time.Now().Add(CertLife),
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-authority.CertBackdate), NotAfter: time.Now().Add(authority.CertLife),
 	}
 	template.Subject.CommonName = name
-	return Sign(template, template, key, key).Raw
+	return authority.Sign(template, template, key, key).Raw
 }

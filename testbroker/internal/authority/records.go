@@ -1,10 +1,11 @@
-package hub
+package authority
 
 import (
 	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -19,28 +20,24 @@ type authorityRecord struct {
 	Serial           int64
 }
 
-func (h *Hub) addCertificateTable() {
-	h.Records.Add(tableCertificates, h.authorityRecord, h.restoreAuthority)
-}
-
-func (h *Hub) authorityRecord(string) []byte {
-	h.certs.mu.Lock()
-	defer h.certs.mu.Unlock()
-	if h.certs.ca == nil || h.certs.given {
+func (c *Authority) authorityRecord(string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ca == nil || c.given {
 		return nil // one that is given is not copied
 	}
-	key, err := x509.MarshalPKCS8PrivateKey(h.certs.caKey)
+	key, err := x509.MarshalPKCS8PrivateKey(c.caKey)
 	if err != nil {
 		panic("testbroker: " + err.Error()) // a key of this package
 	}
-	r := authorityRecord{Certificate: h.certs.ca.Raw, Key: key, Rotated: h.certs.rotated, Serial: h.certs.serial}
-	for _, cert := range h.certs.former {
+	r := authorityRecord{Certificate: c.ca.Raw, Key: key, Rotated: c.rotated, Serial: c.serial}
+	for _, cert := range c.former {
 		r.Former = append(r.Former, cert.Raw)
 	}
 	return keep.MustJSON(r)
 }
 
-func (h *Hub) restoreAuthority(_ string, record []byte) error {
+func (c *Authority) restoreAuthority(_ string, record []byte) error {
 	var r authorityRecord
 	if err := json.Unmarshal(record, &r); err != nil {
 		return err
@@ -57,7 +54,7 @@ func (h *Hub) restoreAuthority(_ string, record []byte) error {
 	if !ok || !signer.PublicKey.Equal(ca.PublicKey) {
 		return keep.ErrRecord
 	}
-	if h.certs.given {
+	if c.given {
 		return nil // it goes before that of an earlier run
 	}
 	var former []*x509.Certificate
@@ -68,11 +65,11 @@ func (h *Hub) restoreAuthority(_ string, record []byte) error {
 		}
 		former = append(former, cert)
 	}
-	h.certs.mu.Lock()
-	defer h.certs.mu.Unlock()
-	h.certs.ca, h.certs.caKey, h.certs.former = ca, signer, former
-	h.certs.rotated, h.certs.serial = r.Rotated, r.Serial
-	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
-	h.certifyLocked()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ca, c.caKey, c.former = ca, signer, former
+	c.rotated, c.serial = r.Rotated, r.Serial
+	c.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
+	c.certifyLocked()
 	return nil
 }

@@ -1,4 +1,4 @@
-package hub_test
+package authority_test
 
 import (
 	"crypto/ecdsa"

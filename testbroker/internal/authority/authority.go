@@ -1,4 +1,5 @@
-package hub
+// Package authority has the certificates of a hub and of the devices to which it issues some.
+package authority
 
 import (
 	"crypto"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 const (
@@ -25,14 +27,25 @@ const (
 	CertLife     = 20 * 365 * 24 * time.Hour
 )
 
-// certificates is a certification authority and the hub's certificate. Both are made on first use,
+// Names are the names in the certificate of a hub.
+type Names struct {
+	Host  string   // the hub's own
+	Front string   // at which clients reach it
+	More  []string // other names and IP addresses
+}
+
+// An Authority is a certification authority and the hub's certificate. Both are made on first use,
 // and replaced by a rotation.
-type certificates struct {
+type Authority struct {
+	names   Names
+	seed    uint64 // makes the authority repeatable; zero = random
+	now     func() time.Time
+	records *keep.Saver
+
 	mu      sync.Mutex
 	ca      *x509.Certificate
 	caKey   crypto.Signer
-	given   bool     // Options.Authority is the present authority
-	names   []string // Options.Names
+	given   bool // the options have the present authority
 	pem     []byte
 	server  *tls.Certificate
 	host    string // the name of PresentName; empty = the hub's own names
@@ -41,9 +54,10 @@ type certificates struct {
 	former  []*x509.Certificate // authorities before the present one, newest first
 }
 
-// init takes the names and the authority of the options.
-func (c *certificates) init(o *Options) error {
-	for _, name := range o.Names {
+// Init takes the settings. given, unless nil, is the authority.
+func (c *Authority) Init(names Names, seed uint64, given *tls.Certificate, now func() time.Time,
+	records *keep.Saver) error {
+	for _, name := range names.More {
 		if net.ParseIP(name) != nil {
 			continue
 		}
@@ -51,11 +65,13 @@ func (c *certificates) init(o *Options) error {
 			return fmt.Errorf("testbroker: Options.Names: %w", err)
 		}
 	}
-	c.names = slices.Clone(o.Names)
-	if o.Authority == nil {
+	names.More = slices.Clone(names.More)
+	c.names, c.seed, c.now, c.records = names, seed, now, records
+	records.Add(tableCertificates, c.authorityRecord, c.restoreAuthority)
+	if given == nil {
 		return nil
 	}
-	ca, key, err := authorityOf(o.Authority)
+	ca, key, err := authorityOf(given)
 	if err != nil {
 		return fmt.Errorf("testbroker: Options.Authority: %w; give the certificate of an authority and its key", err)
 	}
@@ -89,122 +105,122 @@ func authorityOf(given *tls.Certificate) (*x509.Certificate, crypto.Signer, erro
 }
 
 // RootCAs returns a pool that trusts only the hub's certificate.
-func (h *Hub) RootCAs() *x509.CertPool {
-	h.certs.mu.Lock()
-	defer h.certs.mu.Unlock()
-	h.authorityLocked()
+func (c *Authority) RootCAs() *x509.CertPool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.authorityLocked()
 	pool := x509.NewCertPool()
-	pool.AddCert(h.certs.ca)
+	pool.AddCert(c.ca)
 	return pool
 }
 
 // CAPEM returns the certificate of the authority that signed the hub's certificate, in PEM.
-func (h *Hub) CAPEM() []byte {
-	defer h.Records.Saved()
-	h.certs.mu.Lock()
-	defer h.certs.mu.Unlock()
-	h.authorityLocked()
-	return append([]byte(nil), h.certs.pem...)
+func (c *Authority) CAPEM() []byte {
+	defer c.records.Saved()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.authorityLocked()
+	return append([]byte(nil), c.pem...)
 }
 
 // ClientTLS returns the configuration of a client that trusts this hub and expects its host name.
-func (h *Hub) ClientTLS() *tls.Config {
-	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.FrontName(), MinVersion: tls.VersionTLS12}
+func (c *Authority) ClientTLS() *tls.Config {
+	return &tls.Config{RootCAs: c.RootCAs(), ServerName: c.names.Front, MinVersion: tls.VersionTLS12}
 }
 
 // PresentName makes the hub present a certificate for another host name, and only that, from the
 // next handshake on.
-func (h *Hub) PresentName(host string) error {
+func (c *Authority) PresentName(host string) error {
 	if host != "" {
 		if err := identity.CheckHost(host); err != nil {
 			return fmt.Errorf("testbroker: %w", err)
 		}
 	}
-	h.certs.mu.Lock()
-	defer h.certs.mu.Unlock()
-	h.authorityLocked()
-	h.certs.host = host
-	h.certifyLocked()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.authorityLocked()
+	c.host = host
+	c.certifyLocked()
 	return nil
 }
 
-// serverTLS returns the hub's TLS configuration. It looks up the certificate for each handshake.
-func (h *Hub) serverTLS() *tls.Config {
+// ServerTLS returns the hub's TLS configuration. It looks up the certificate for each handshake.
+func (c *Authority) ServerTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequestClientCert, // verified when the client states its identity
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			h.certs.mu.Lock()
-			defer h.certs.mu.Unlock()
-			h.authorityLocked()
-			return h.certs.server, nil
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.authorityLocked()
+			return c.server, nil
 		},
 	}
 }
 
-// expiredCertificate returns the hub's certificate with an expiry in the past.
-func (h *Hub) expiredCertificate() *tls.Certificate {
-	h.certs.mu.Lock()
-	defer h.certs.mu.Unlock()
-	h.authorityLocked()
-	present := h.certs.server
-	template := h.templateLocked(h.FrontName())
+// Expired returns the hub's certificate with an expiry in the past.
+func (c *Authority) Expired() *tls.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.authorityLocked()
+	present := c.server
+	template := c.templateLocked(c.names.Front)
 	template.KeyUsage, template.ExtKeyUsage = present.Leaf.KeyUsage, present.Leaf.ExtKeyUsage
 	template.DNSNames, template.IPAddresses = present.Leaf.DNSNames, present.Leaf.IPAddresses
 	template.NotAfter = template.NotBefore
 	template.NotBefore = template.NotAfter.Add(-CertBackdate)
 	key := NewKey()
-	leaf := Sign(template, h.certs.ca, key, h.certs.caKey)
+	leaf := Sign(template, c.ca, key, c.caKey)
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
 // authorityLocked makes the authority and the hub's certificate if there are none.
-func (h *Hub) authorityLocked() {
+func (c *Authority) authorityLocked() {
 	switch {
-	case h.certs.ca == nil:
-		h.newAuthorityLocked()
-	case h.certs.server == nil:
-		h.certifyLocked()
+	case c.ca == nil:
+		c.newAuthorityLocked()
+	case c.server == nil:
+		c.certifyLocked()
 	}
 }
 
 // newAuthorityLocked makes an authority and the hub's certificate. Each authority has its own name,
 // because some clients try only one of several authorities of the same name.
-func (h *Hub) newAuthorityLocked() {
+func (c *Authority) newAuthorityLocked() {
 	name := "testbroker CA"
-	if h.certs.rotated > 0 {
-		name = fmt.Sprintf("testbroker CA %d", h.certs.rotated+1)
+	if c.rotated > 0 {
+		name = fmt.Sprintf("testbroker CA %d", c.rotated+1)
 	}
-	template := h.templateLocked(name)
+	template := c.templateLocked(name)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
 	key := NewKey()
-	if h.Seed != 0 {
-		key = seededKey(h.Seed, h.certs.rotated)
+	if c.seed != 0 {
+		key = seededKey(c.seed, c.rotated)
 		template.NotBefore, template.NotAfter = seededFrom, seededUntil
 	}
-	h.certs.caKey, h.certs.given = key, false
-	h.certs.ca = Sign(template, template, key, key)
-	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.certs.ca.Raw})
-	h.certifyLocked()
+	c.caKey, c.given = key, false
+	c.ca = Sign(template, template, key, key)
+	c.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.ca.Raw})
+	c.certifyLocked()
 }
 
 // certifyLocked makes the hub's certificate.
-func (h *Hub) certifyLocked() {
-	host := h.certs.host
-	name := h.FrontName()
-	template := h.templateLocked(name)
+func (c *Authority) certifyLocked() {
+	host := c.host
+	name := c.names.Front
+	template := c.templateLocked(name)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	if net.ParseIP(h.Host) == nil {
-		template.DNSNames = append(template.DNSNames, "store."+h.Host)
+	if net.ParseIP(c.names.Host) == nil {
+		template.DNSNames = append(template.DNSNames, "store."+c.names.Host)
 	}
-	if other := identity.OtherName(h.Host); other != "" {
+	if other := identity.OtherName(c.names.Host); other != "" {
 		template.DNSNames = append(template.DNSNames, other)
 	}
-	for _, name := range slices.Concat([]string{name}, h.certs.names) {
+	for _, name := range slices.Concat([]string{name}, c.names.More) {
 		if ip := net.ParseIP(name); ip != nil { // clients compare an address only with addresses in the certificate
 			template.IPAddresses = append(template.IPAddresses, ip)
 		} else {
@@ -216,19 +232,19 @@ func (h *Hub) certifyLocked() {
 		template.DNSNames, template.IPAddresses = []string{host}, nil
 	}
 	key := NewKey()
-	leaf := Sign(template, h.certs.ca, key, h.certs.caKey)
-	h.certs.server = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+	leaf := Sign(template, c.ca, key, c.caKey)
+	c.server = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
-func (h *Hub) templateLocked(name string) *x509.Certificate {
-	h.certs.serial++
-	h.Records.Touch(tableCertificates, "")
-	now := h.Now()
+func (c *Authority) templateLocked(name string) *x509.Certificate {
+	c.serial++
+	c.records.Touch(tableCertificates, "")
+	now := c.now()
 	if real := time.Now(); real.Before(now) {
 		now = real // a hub whose clock is deliberately ahead must be refused only for its tokens
 	}
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(h.certs.serial),
+		SerialNumber: big.NewInt(c.serial),
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    now.Add(-CertBackdate),
 		NotAfter:     now.Add(CertLife),
