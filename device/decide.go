@@ -147,6 +147,7 @@ type question struct {
 	attempt retrypolicy.Attempt
 	failure *transport.Error
 	began   time.Time
+	paid    time.Duration // what counts toward the delay of a connection, see down
 	askedOf *policies
 }
 

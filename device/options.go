@@ -106,13 +106,14 @@ type Options struct {
 	// connection that was lost earlier the count continues, so a flapping link backs off. The
 	// exception is a useful connection:
 	//
-	//   - a message was acknowledged or received on it;
-	//   - it was up for 500 ms, and for five times the delay before it;
+	//   - 16 messages were acknowledged or received on it, or it was up for 500 ms and for five times
+	//     the delay before it, with at least one;
 	//   - it was not lost for a reason with a slow pace (errfilter.PaceSlow).
 	//
-	// So a link that makes progress between its losses is connected most of the time, while a peer
-	// that accepts connections and drops them at once is dialed ever less often. A connection that was
-	// cut for a missing answer counts as up until AckTimeout began to run. Default 30 s.
+	// Its uptime counts toward the next delay. So a link that makes progress between its losses is
+	// connected most of the time, while a peer that accepts connections and drops them at once is
+	// dialed ever less often. A connection that was cut for a missing answer counts as up until
+	// AckTimeout began to run. Default 30 s.
 	StableTime time.Duration
 	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this
 	// after the loss of the connection, or after Open or Start. Each lost connection restarts this

@@ -33,8 +33,12 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		l.reportAttempt(errClosed, time.Now())
 		return ended
 	}
+	var paid time.Duration
 	if wasUp {
-		l.down(k, err, rule.Pace)
+		paid = l.down(k, err, rule.Pace)
+	}
+	if failure.RetryAfter > 0 { // the service asked for a pause
+		paid = 0
 	}
 	l.flaps.name(failure, wasUp)
 	now := time.Now()
@@ -55,7 +59,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	l.retry++
 	l.outage = &question{
 		attempt: l.attempt(transport.ScopeConnection, l.retry, now),
-		failure: failure, began: now,
+		failure: failure, began: now, paid: paid,
 	}
 	a := &l.outage.attempt
 	a.Elapsed, a.Rand = now.Sub(l.since), l.rand()
@@ -111,16 +115,17 @@ func (l *loop) wait() phase {
 	for {
 		if c.policies.Load() != l.outage.askedOf {
 			d := l.ask(l.outage, &l.series, l.spread)
+			delay := max(l.spread, d.Delay-l.outage.paid)
 			limit := c.set.OutageLimit
-			if d.Retry && limit > 0 && d.Delay > limit-l.outage.attempt.Elapsed {
+			if d.Retry && limit > 0 && delay > limit-l.outage.attempt.Elapsed {
 				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 			}
 			if !d.Retry {
 				l.endSeries(&l.series)
 				return l.giveUp(ReasonRetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
 			}
-			until = l.outage.began.Add(d.Delay)
-			l.publishOutage(l.reason, d.Delay, l.outage.failure)
+			until = l.outage.began.Add(delay)
+			l.publishOutage(l.reason, delay, l.outage.failure)
 			l.delay = d.Delay - l.spread
 		}
 		select {

@@ -53,17 +53,17 @@ func (l *loop) evidence() evidence {
 	return e
 }
 
-// useful reports whether connection k made progress although it was not stable; see
+// useful reports whether connection k was worth its cost although it was not stable; see
 // reconnect.Useful.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
-	progress := l.evidence().acknowledged > l.flaps.before
-	return reconnect.Useful(k.workedFor(), l.delay, progress, pace)
+	came := l.evidence().acknowledged - l.flaps.before
+	return reconnect.Useful(k.workedFor(), l.delay, came, pace)
 }
 
 // down records the end of connection k, because of err or as planned. An outage begins, and the
-// count of retries is reset if the connection was stable or useful. pace belongs to the rule for
-// err.
-func (l *loop) down(k *connection, err error, pace errfilter.Pace) {
+// count of retries is reset if the connection was stable or useful. paid is the time that counts
+// toward the next delay. pace belongs to the rule for err.
+func (l *loop) down(k *connection, err error, pace errfilter.Pace) (paid time.Duration) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
 		l.calls("Trace.SessionEnd")
 		t.SessionEnd(err, time.Since(k.upSince))
@@ -78,7 +78,8 @@ func (l *loop) down(k *connection, err error, pace errfilter.Pace) {
 	case l.stable(k):
 		l.retry, l.delay, l.renewed, l.flaps = 0, 0, false, flapping{}
 	case l.useful(k, pace):
-		l.retry, l.delay = 0, 0
+		l.retry, l.delay, paid = 0, 0, k.workedFor()
 	}
 	l.since = time.Now()
+	return paid
 }

@@ -15,21 +15,22 @@ import (
 // What a useful connection must have done to reset the count of retries although it did not last.
 func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 	const s = time.Second
-	anew, goesOn := []time.Duration{100 * ms, 100 * ms, 100 * ms}, []time.Duration{100 * ms, 150 * ms, 250 * ms}
+	anew, goesOn := []time.Duration{0, 0, 0}, []time.Duration{100 * ms, 150 * ms, 250 * ms}
 	for name, tc := range map[string]struct {
 		up     time.Duration
-		send   bool // a message, which is acknowledged
+		send   int  // messages, which are acknowledged
 		get    bool // a cloud-to-device message
 		loss   transport.Kind
 		delays []time.Duration
 	}{
-		"a message acknowledged":  {s, true, false, transport.Network, anew},
-		"a command received":      {s, false, true, transport.Network, anew},
-		"nothing acknowledged":    {s, false, false, transport.Network, goesOn},
-		"half a second":           {500 * ms, true, false, transport.Network, anew},
-		"less than half a second": {499 * ms, true, false, transport.Network, goesOn},
-		"the failure has a slow pace": {s, true, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms,
-			17500 * ms}},
+		"a message acknowledged":      {s, 1, false, transport.Network, anew},
+		"a command received":          {s, 0, true, transport.Network, anew},
+		"nothing acknowledged":        {s, 0, false, transport.Network, goesOn},
+		"half a second":               {500 * ms, 1, false, transport.Network, anew},
+		"less than half a second":     {499 * ms, 15, false, transport.Network, goesOn},
+		"many messages in the delay":  {100 * ms, 16, false, transport.Network, anew},
+		"many messages in less":       {40 * ms, 16, false, transport.Network, []time.Duration{60 * ms, 60 * ms, 60 * ms}},
+		"the failure has a slow pace": {s, 16, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms, 17500 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 				c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 				open(t, c)
 				for range 3 {
-					if tc.send {
+					for range tc.send {
 						require.NoError(t, c.Send(t.Context(), msg(1)))
 					}
 					if tc.get {
@@ -62,9 +63,10 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 	}
 }
 
-// After a longer delay a useful connection must be up longer: five times the delay.
+// After a longer delay a useful connection must be up longer: five times the delay. Its uptime
+// counts toward the next one.
 func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
-	for up, again := range map[time.Duration]time.Duration{5 * time.Second: time.Second,
+	for up, again := range map[time.Duration]time.Duration{5 * time.Second: 0,
 		5*time.Second - 1: 2 * time.Second} {
 		bubble(t, func(t *testing.T) {
 			f := &fake{}
@@ -92,7 +94,7 @@ func TestAPeerThatHangsUpAfterAMessageIsNotHammered(t *testing.T) {
 		up     time.Duration
 		policy retrypolicy.Policy // nil: the default
 		most   int
-	}{{0, nil, 380}, {400 * ms, nil, 370}, {600 * ms, nil, 5200}, {400 * ms, quick, 375}} {
+	}{{0, nil, 380}, {400 * ms, nil, 370}, {600 * ms, nil, 6010}, {400 * ms, quick, 375}} {
 		bubble(t, func(t *testing.T) {
 			f := &fake{}
 			c, _ := client(t, f, &device.Options{RetryPolicy: tc.policy})

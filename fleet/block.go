@@ -270,7 +270,7 @@ func (b *block) answered(i int32, t int64) {
 		d.retry, d.last, d.since = 0, retrypolicy.Decision{}, t
 		d.state, d.at = waiting, t
 	default:
-		b.failed(i, t, result)
+		b.failed(i, t, result, 0)
 	}
 	if p.dials != nil {
 		b.nextDial(p, t)

@@ -48,13 +48,13 @@ type device struct {
 	batch int32 // messages in flight
 	queue int32 // messages in the outbox, those in flight included
 	pause int32 // refusals of messages in a row
+	came  int32 // messages acknowledged on this connection
 
 	state    state
 	result   outcome
 	fault    uint8 // which fault loss is about
 	noticing bool  // the connection is dead and the device does not know it yet
 	renewed  bool  // a refused token was replaced
-	progress bool  // a message was acknowledged on this connection
 	reported bool  // the policy knows the outcome of the latest attempt
 	ready    bool  // registered with the provisioning service
 	again    bool  // a registration was throttled before

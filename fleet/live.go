@@ -16,7 +16,7 @@ const window = 128
 func (b *block) connected(i int32, t int64) {
 	d, s := &b.devices[i], b.sim
 	b.count(cUp, t, 1)
-	d.state, d.upAt, d.progress, d.noticing, d.batch = up, t, false, false, 0
+	d.state, d.upAt, d.came, d.noticing, d.batch = up, t, 0, false, 0
 	d.loss, d.fault = s.nextFault(b.first+int(i), t)
 	b.planRenewal(d, t, s.scenario.Tokens.Life)
 	b.rest(i, t)
@@ -137,7 +137,7 @@ func (b *block) acknowledge(i int32, t int64) {
 	case d.result == acknowledged:
 		b.count(cAcknowledged, t, int64(d.batch))
 		d.queue -= d.batch
-		d.progress, d.pause = true, 0
+		d.came, d.pause = d.came+d.batch, 0
 		d.batch = 0
 		b.rest(i, t)
 	case f.err != nil && f.err.Scope == transport.ScopeOperation:

@@ -12,7 +12,8 @@ import (
 )
 
 // failed decides what follows a failed attempt or a lost connection, as the client's loop does.
-func (b *block) failed(i int32, t int64, result outcome) {
+// paid counts toward the delay.
+func (b *block) failed(i int32, t int64, result outcome, paid time.Duration) {
 	d, f := &b.devices[i], &b.sim.failures[result]
 	b.observe(i, t, f)
 	if !f.rule.Retry {
@@ -33,15 +34,19 @@ func (b *block) failed(i int32, t int64, result outcome) {
 		b.decide(i, t, f)
 	}
 	spread := b.spread(d)
+	if f.err.RetryAfter > 0 { // the service asked for a pause
+		paid = 0
+	}
+	delay := max(0, answer.Delay-paid)
 	limit := b.sim.rules.OutageLimit
-	if answer.Retry && limit > 0 && answer.Delay+spread > limit-time.Duration(t-d.since) {
+	if answer.Retry && limit > 0 && delay+spread > limit-time.Duration(t-d.since) {
 		answer.Retry = false
 	}
 	if !answer.Retry {
 		b.giveUp(i, t, f.err.RetryAfter)
 		return
 	}
-	d.state, d.at = waiting, later(t, min(answer.Delay, maxDuration)+spread)
+	d.state, d.at = waiting, later(t, min(delay, maxDuration)+spread)
 }
 
 // decide asks the policy about a failed attempt of device i.
@@ -124,8 +129,9 @@ func (d *device) endSeries() {
 	}
 }
 
-// down records the end of a connection that worked until the given time.
-func (b *block) down(i int32, t, worked int64, pace errfilter.Pace) {
+// down records the end of a connection that worked until the given time. paid counts toward the
+// next delay.
+func (b *block) down(i int32, t, worked int64, pace errfilter.Pace) (paid time.Duration) {
 	d := &b.devices[i]
 	b.count(cDown, t, 1)
 	lasted := time.Duration(worked - d.upAt)
@@ -133,14 +139,14 @@ func (b *block) down(i int32, t, worked int64, pace errfilter.Pace) {
 	case lasted >= b.sim.rules.StableTime:
 		b.observe(i, t, nil)
 		d.retry, d.last, d.renewed = 0, retrypolicy.Decision{}, false
-	case reconnect.Useful(lasted, d.last.Delay, d.progress, pace):
-		d.retry, d.last = 0, retrypolicy.Decision{}
+	case reconnect.Useful(lasted, d.last.Delay, uint64(d.came), pace):
+		d.retry, d.last, paid = 0, retrypolicy.Decision{}, lasted
 	}
 	d.since, d.batch, d.noticing = t, 0, false
+	return paid
 }
 
 // lose ends a connection that failed at t and worked until the given time.
 func (b *block) lose(i int32, t, worked int64, result outcome) {
-	b.down(i, t, worked, b.sim.failures[result].rule.Pace)
-	b.failed(i, t, result)
+	b.failed(i, t, result, b.down(i, t, worked, b.sim.failures[result].rule.Pace))
 }

@@ -80,6 +80,25 @@ func TestAFlappingFleetBacksOff(t *testing.T) {
 	require.Greater(t, anew.Attempts.Begun, 3*ours.Attempts.Begun)
 }
 
+// A hub that accepts connections and drops each of them within 200 ms is spared, also by devices
+// that get a message through now and then.
+func TestAHubThatAcceptsAndDropsIsSpared(t *testing.T) {
+	for _, every := range []time.Duration{0, 10 * time.Second} {
+		s := fleet.Scenario{
+			Devices: 10_000, Duration: 20 * time.Minute, Hub: wideOpen(), Telemetry: fleet.Telemetry{Every: every},
+		}
+		for i := range 5 {
+			s.Faults = append(s.Faults, fleet.Fault{
+				At: time.Minute + time.Duration(i)*time.Second/5, For: time.Millisecond, Every: time.Second,
+				Effect: fleet.EffectRefused,
+			})
+		}
+		r := run(t, s, fleet.Rules{}, nil)
+		t.Logf("%d attempts a minute and device", r.Attempts.Begun/10_000/19)
+		require.Less(t, r.Attempts.Begun, int64(10_000*19*7), "seven a minute and device, with messages each %v", every)
+	}
+}
+
 // The time between a silent loss and its notice does not count as uptime.
 func TestASilentLossIsNoUptime(t *testing.T) {
 	s := fleet.Scenario{

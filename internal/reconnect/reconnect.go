@@ -72,19 +72,23 @@ func Spread(most time.Duration, draw uint64) time.Duration {
 }
 
 const (
-	// usefulTime is the minimum uptime of a useful connection. It limits how often the client dials a
-	// peer that acknowledges a message and hangs up.
+	// usefulMessages is the number of messages that are worth a connection, however short.
+	usefulMessages = 16
+	// usefulTime is the minimum uptime of a useful connection with fewer. It limits how often the
+	// client dials a peer that acknowledges a message and hangs up.
 	usefulTime = 500 * time.Millisecond
-	// usefulShare is the minimum ratio of a useful connection's uptime to the delay before it.
+	// usefulShare is the minimum ratio of that uptime to the delay before it.
 	usefulShare = 5
 )
 
-// Useful reports whether a connection that was not stable made enough progress to begin the count
-// of retries anew: a message was acknowledged or received on it, and it was up for much longer than
-// the delay before it. A connection that ended with a slow pace (errfilter.PaceSlow) is not useful,
-// so the delay stays.
-func Useful(up, before time.Duration, progress bool, pace errfilter.Pace) bool {
-	return up >= usefulTime && up/usefulShare >= before && progress && pace == errfilter.PaceNormal
+// Useful reports whether a connection that was not stable was worth what it cost, so that the count
+// of retries begins anew and its uptime counts toward the next delay. came is the number of
+// messages that were acknowledged or received on it: many, or some in much more time than the delay
+// before it. A connection that ended with a slow pace (errfilter.PaceSlow) is not useful, so the
+// delay stays.
+func Useful(up, before time.Duration, came uint64, pace errfilter.Pace) bool {
+	lasted := up >= usefulTime && up/usefulShare >= before
+	return pace == errfilter.PaceNormal && (came >= usefulMessages || came > 0 && lasted)
 }
 
 // ShortLife is the remaining life below which a token is not renewed.

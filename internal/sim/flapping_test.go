@@ -50,3 +50,57 @@ func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
 		require.GreaterOrEqual(t, c.Stats().Connections, uint64(resets/2), "the link was reset")
 	})
 }
+
+// A link breaks at fixed times, up to ten times a second. The client is connected nearly as much as
+// one that dials at once, keeps the order and loses nothing.
+func TestALinkThatBreaksManyTimesASecond(t *testing.T) {
+	for _, every := range []time.Duration{100, 200, 400, 600} {
+		every *= time.Millisecond
+		t.Run(every.String(), func(t *testing.T) {
+			withEachEngine(t, func(t *testing.T, e engine) {
+				synctest.Test(t, func(t *testing.T) { breaksOften(t, e, every) })
+			})
+		})
+	}
+}
+
+func breaksOften(t *testing.T, e engine, every time.Duration) {
+	const resets, rate = 40, 500
+	testkit.StartClock()
+	hub, creds := e.openHub(t)
+	c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.Open(t.Context()))
+	start := time.Now()
+	broken := make(chan struct{})
+	go func() {
+		defer close(broken)
+		for range resets {
+			time.Sleep(every)
+			hub.Drop("")
+		}
+	}()
+	messages := int(resets * every * rate / time.Second)
+	body := make([]byte, 100)
+	for i := range messages {
+		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: body}, nil))
+		time.Sleep(time.Second / rate)
+	}
+	require.NoError(t, c.Flush(t.Context()))
+	ideal := resets * every
+	require.LessOrEqual(t, time.Since(start), ideal*3/2)
+	<-broken
+	last := -1
+	seen := make(map[int]bool)
+	for _, m := range e.messages(hub) {
+		i, err := strconv.Atoi(m.MessageID)
+		require.NoError(t, err)
+		if !seen[i] {
+			require.Equal(t, last+1, i, "in order")
+			last, seen[i] = i, true
+		}
+	}
+	require.Len(t, seen, messages)
+	t.Logf("%v of %v, %d connections", time.Since(start), ideal, c.Stats().Connections)
+}
