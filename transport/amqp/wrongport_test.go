@@ -1,11 +1,11 @@
 package amqp_test
 
 import (
-	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -23,31 +23,11 @@ func TestAPortThatSpeaksAnotherProtocolIsNamed(t *testing.T) {
 	} {
 		for how, reset := range map[string]bool{"closed": false, "reset": true} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				require.NoError(t, err)
-				served := make(chan struct{})
-				go func() {
-					defer close(served)
-					for {
-						c, err := l.Accept()
-						if err != nil {
-							return
-						}
-						_, _ = c.Read(make([]byte, 1<<16))
-						if reset {
-							_ = c.(*net.TCPConn).SetLinger(0)
-						}
-						_ = c.Close()
-					}
-				}()
-				defer func() {
-					_ = l.Close()
-					<-served
-				}()
-				row.network.Plaintext, row.network.Addr = true, l.Addr().String()
+				addr := testkit.Serve(t, testkit.HangUp(reset))
+				row.network.Plaintext, row.network.Addr = true, addr
 				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1",
 					Token: transport.FixedToken("x")}
-				_, err = amqp.New(&amqp.Options{Network: row.network}).Dial(t.Context(),
+				_, err := amqp.New(&amqp.Options{Network: row.network}).Dial(t.Context(),
 					&transport.Config{Creds: creds, Window: 1})
 				require.ErrorIs(t, err, transport.Network)
 				require.ErrorContains(t, err,

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -254,7 +255,7 @@ func TestCertificateFilesErrorsShowNoKey(t *testing.T) {
 func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 	server, roots := certify(t, "hub.example.test", time.Now())
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		addr := answering(t, func(c net.Conn) {
+		addr := testkit.Serve(t, func(c net.Conn) {
 			s := tls.Server(c, &tls.Config{
 				Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: version,
 				VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return errors.New("revoked") },

@@ -55,24 +55,6 @@ func realHub(t *testing.T) (*testbroker.Hub, hubdata.Device, string) {
 	return h, dev, addr.String()
 }
 
-// answering starts a TCP server that answers the first bytes with answer and closes.
-func answering(t *testing.T, answer func(net.Conn)) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() { // ends with the listener
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			answer(c)
-			_ = c.Close()
-		}
-	}()
-	return l.Addr().String()
-}
-
 func credsOf(t testing.TB, dev hubdata.Device, key string) *transport.Credentials {
 	sign, err := transport.SharedKey(key)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -34,11 +35,11 @@ func TestErrorsOfADialToAWrongPort(t *testing.T) {
 	}{
 		"TLS to a port that closes": {func(net.Conn) {}, secure, transport.Network,
 			[]string{"TLS handshake: ", "this port may speak plain MQTT or another protocol"}},
-		"TLS to a port that resets": {reset, secure, transport.Network,
+		"TLS to a port that resets": {testkit.HangUp(true), secure, transport.Network,
 			[]string{"TLS handshake: ", "this port may speak plain MQTT or another protocol"}},
 		"plain to a port that closes": {func(c net.Conn) { _, _ = c.Read(make([]byte, 999)) }, plain, transport.Network,
 			[]string{"the hub closed the connection in place of the answer to CONNECT", "this port may speak another protocol"}},
-		"plain to a port that resets": {reset, plain, transport.Network,
+		"plain to a port that resets": {testkit.HangUp(true), plain, transport.Network,
 			[]string{"in place of the answer to CONNECT", "this port may speak another protocol"}},
 		"plain to a TLS port": {answer("\x15\x03\x01\x00\x02\x02\x0a"), plain, transport.Protocol,
 			[]string{"a TLS alert: this port wants TLS"}},
@@ -54,24 +55,10 @@ func TestErrorsOfADialToAWrongPort(t *testing.T) {
 		"plain to AMQP": {answer("AMQP\x00\x01\x00\x00"), plain, transport.Protocol, []string{"with AMQP"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			served := make(chan struct{})
-			go func() {
-				defer close(served)
-				if conn, err := l.Accept(); err == nil {
-					c.serve(conn)
-					_ = conn.Close()
-				}
-			}()
-			defer func() {
-				_ = l.Close()
-				<-served
-			}()
 			opt := *c.opt
-			opt.Addr = l.Addr().String()
+			opt.Addr = testkit.Serve(t, c.serve)
 			creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: fixed}
-			_, err = mqtt.New(&mqtt.Options{Network: opt}).Dial(context.Background(),
+			_, err := mqtt.New(&mqtt.Options{Network: opt}).Dial(context.Background(),
 				&transport.Config{Creds: creds, Window: 1, Sink: endAfterFirst{}})
 			require.ErrorIs(t, err, c.kind, "%v", err)
 			for _, text := range c.texts {
@@ -79,10 +66,4 @@ func TestErrorsOfADialToAWrongPort(t *testing.T) {
 			}
 		})
 	}
-}
-
-// reset reads and ends the connection with RST.
-func reset(c net.Conn) {
-	_, _ = c.Read(make([]byte, 1))
-	_ = c.(*net.TCPConn).SetLinger(0)
 }
