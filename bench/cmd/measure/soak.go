@@ -1,34 +1,17 @@
-// Command soak runs devices against a hub that disturbs them, for an hour, while a reader follows
-// their messages at the endpoint for Event Hubs clients. Half of the devices use Hubline's own MQTT
-// engine, half AMQP, over TLS. The hub is another process.
-//
-//	go run ./cmd/soak
-//	go run ./cmd/soak -for 5m -devices 500 -fault 500ms
-//
-// It prints the memory of both processes every minute, and exits with status 1 if an acknowledged
-// message was lost.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"time"
 
 	"github.com/hubline-iot/hubline/bench"
 )
 
-func main() {
-	bench.Child()
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
+// soak runs devices at a hub that disturbs them, and prints the memory of both every minute.
+func soak(args []string) error {
 	flags := flag.NewFlagSet("soak", flag.ExitOnError)
 	var s bench.SoakSettings
 	flags.IntVar(&s.Devices, "devices", 200, "devices")

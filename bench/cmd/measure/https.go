@@ -1,6 +1,3 @@
-// Command https measures telemetry over HTTPS: single requests against batches, in turns, and the
-// cost of a message. It exits with status 1 if batches are less than -least times as fast as single
-// requests, in the median of all rounds, against the bare peer.
 package main
 
 import (
@@ -10,42 +7,40 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/bench"
 )
 
-func main() {
-	bench.Child()
-	rounds := flag.Int("rounds", 9, "rounds, in each of which each sender has a turn")
-	turn := flag.Duration("turn", 300*time.Millisecond, "about how long a turn takes")
-	size := flag.Int("size", 100, "bytes of a body")
-	window := flag.Int("window", 2000, "messages in flight")
-	peers := flag.String("peers", strings.Join(bench.HTTPSPeers, ","), "what requests are sent to, separated by commas")
-	least := flag.Float64("least", 50, "how many times as fast as a request for each message batches must be against "+
+// https measures telemetry over HTTPS: single requests against batches, in turns, and the cost of a
+// message. It fails if batches are less than -least times as fast as single requests, in the median
+// of all rounds, against the bare peer.
+func https(args []string) error {
+	flags := flag.NewFlagSet("https", flag.ExitOnError)
+	rounds := flags.Int("rounds", 9, "rounds, in each of which each sender has a turn")
+	turn := flags.Duration("turn", 300*time.Millisecond, "about how long a turn takes")
+	size := flags.Int("size", 100, "bytes of a body")
+	window := flags.Int("window", 2000, "messages in flight")
+	peers := flags.String("peers", strings.Join(bench.HTTPSPeers, ","), "what requests are sent to, separated by commas")
+	least := flags.Float64("least", 50, "how many times as fast as a request for each message batches must be against "+
 		bench.HTTPSPeers[0])
-	flag.Parse()
+	_ = flags.Parse(args) // exits on an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	fmt.Printf("%s, %d CPUs, bodies of %d B, TLS, window %d, %d rounds of about %v for each sender in turn\n",
 		runtime.Version(), runtime.NumCPU(), *size, *window, *rounds, *turn)
-	short := false
+	var short error
 	for name := range strings.SplitSeq(*peers, ",") {
-		ratio, err := measure(ctx, name, *rounds, *turn, *window, *size)
+		ratio, err := batches(ctx, name, *rounds, *turn, *window, *size)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "https:", err)
-			os.Exit(1)
+			return err
 		}
 		if name == bench.HTTPSPeers[0] && ratio < *least {
-			fmt.Printf("\nbatches are %.1f times as fast as a request for each message, want %g\n", ratio, *least)
-			short = true
+			short = fmt.Errorf("batches are %.1f times as fast as a request for each message, want %g", ratio, *least)
 		}
 	}
-	if short {
-		os.Exit(1)
-	}
+	return short
 }
 
 // one is a sender and its figures, a value per round.
@@ -57,8 +52,8 @@ type one struct {
 	rate, cpu, allocs, reads, written []float64
 }
 
-// measure returns the median ratio of the speed of batches to that of single requests.
-func measure(ctx context.Context, peer string, rounds int, turn time.Duration, window, size int) (float64, error) {
+// batches returns the median ratio of the speed of batches to that of single requests.
+func batches(ctx context.Context, peer string, rounds int, turn time.Duration, window, size int) (float64, error) {
 	p, err := bench.StartHTTPSPeer(ctx, peer)
 	if err != nil {
 		return 0, err
@@ -116,10 +111,4 @@ func (o *one) round(ctx context.Context) error {
 	o.reads, o.written = append(o.reads, each(o.calls.Reads.Load()-reads)),
 		append(o.written, each(o.calls.Writes.Load()-writes))
 	return err
-}
-
-// quantile returns the value below which the fraction q of all lies.
-func quantile(all []float64, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[int(q*float64(len(sorted)-1)+0.5)]
 }

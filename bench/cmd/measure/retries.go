@@ -1,43 +1,39 @@
-// Command retries measures decisions and runs of retry libraries, in one process and in turns, and
-// prints a table for each task.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/bench"
 )
 
-func main() {
-	rounds := flag.Int("rounds", 101, "counted rounds of each case")
-	length := flag.Duration("length", 5*time.Millisecond, "about how long a case runs in a round")
-	flag.Parse()
-	if err := run(max(*rounds, 1), *length); err != nil {
-		fmt.Fprintln(os.Stderr, "retries:", err)
-		os.Exit(1)
-	}
+// retries measures decisions and runs of retry libraries, in one process and in turns, and prints a
+// table for each task.
+func retries(args []string) error {
+	flags := flag.NewFlagSet("retries", flag.ExitOnError)
+	rounds := flags.Int("rounds", 101, "counted rounds of each case")
+	length := flags.Duration("length", 5*time.Millisecond, "about how long a case runs in a round")
+	_ = flags.Parse(args) // exits on an error
+	return decisions(max(*rounds, 1), *length)
 }
 
-// figures are the values of one case, one per round, each per decision or run.
-type figures struct {
+// retryFigures are the values of one case, one per round, each per decision or run.
+type retryFigures struct {
 	bench.RetryCase
 	n                    int
 	ns, bytes, allocated []float64
 }
 
-func run(rounds int, length time.Duration) error {
+func decisions(rounds int, length time.Duration) error {
 	cases, err := bench.RetryCases()
 	if err != nil {
 		return err
 	}
-	all := make([]figures, len(cases))
+	all := make([]retryFigures, len(cases))
 	for i, c := range cases {
 		all[i].RetryCase = c
 		if all[i].n, err = enough(c, length); err != nil {
@@ -79,7 +75,7 @@ func enough(c bench.RetryCase, length time.Duration) (int, error) {
 	}
 }
 
-func (f *figures) measure() error {
+func (f *retryFigures) measure() error {
 	var before, after runtime.MemStats
 	runtime.GC() // garbage of other cases must not count for this one
 	runtime.ReadMemStats(&before)
@@ -92,12 +88,6 @@ func (f *figures) measure() error {
 	f.bytes = append(f.bytes, float64(after.TotalAlloc-before.TotalAlloc)/n)
 	f.allocated = append(f.allocated, float64(after.Mallocs-before.Mallocs)/n)
 	return err
-}
-
-func quantile(v []float64, q float64) float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v[int(q*float64(len(v)-1))]
 }
 
 // tenths prints v with one decimal, if there is one.

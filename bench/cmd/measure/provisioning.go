@@ -1,5 +1,3 @@
-// Command provisioning measures registrations with a provisioning service in another process, over
-// each protocol with TLS on loopback, in turns: requests, round trips, bytes and time.
 package main
 
 import (
@@ -16,23 +14,22 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-func main() {
-	bench.Child()
-	rounds := flag.Int("rounds", 101, "rounds, in each of which each protocol has a turn")
-	distance := flag.Duration("distance", 50*time.Millisecond, "round-trip time of the distant service")
-	distant := flag.Int("distant", 9, "rounds with the distant service")
-	node := flag.String("node", "", "folder interop/node, after \"npm ci\" there: measures the official client too")
-	flag.Parse()
+// provisioning measures registrations with a provisioning service in another process, over each
+// protocol with TLS on loopback, in turns: requests, round trips, bytes and time.
+func provisioning(args []string) error {
+	flags := flag.NewFlagSet("provisioning", flag.ExitOnError)
+	rounds := flags.Int("rounds", 101, "rounds, in each of which each protocol has a turn")
+	distance := flags.Duration("distance", 50*time.Millisecond, "round-trip time of the distant service")
+	distant := flags.Int("distant", 9, "rounds with the distant service")
+	node := flags.String("node", "", "folder interop/node, after \"npm ci\" there: measures the official client too")
+	_ = flags.Parse(args) // exits on an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, max(*rounds, 1), max(*distant, 1), *distance, *node); err != nil {
-		fmt.Fprintln(os.Stderr, "provisioning:", err)
-		os.Exit(1)
-	}
+	return register(ctx, max(*rounds, 1), max(*distant, 1), *distance, *node)
 }
 
-// figures are the values of a client over a protocol, one per round.
-type figures struct {
+// registrar has the values of a client over a protocol, one per round.
+type registrar struct {
 	name            string
 	rounds, distant int
 	register        func(ctx context.Context, device string, roundTrip time.Duration) (bench.RegistrationReport,
@@ -41,15 +38,15 @@ type figures struct {
 	near, far                []time.Duration
 }
 
-func run(ctx context.Context, rounds, distant int, distance time.Duration, node string) error {
+func register(ctx context.Context, rounds, distant int, distance time.Duration, node string) error {
 	service, err := bench.StartProvisioningPeer(ctx)
 	if err != nil {
 		return err
 	}
 	defer service.Close()
-	var all []*figures
+	var all []*registrar
 	for i, r := range bench.Registrars {
-		all = append(all, &figures{name: r.Name, rounds: rounds, distant: distant,
+		all = append(all, &registrar{name: r.Name, rounds: rounds, distant: distant,
 			register: func(ctx context.Context, device string, roundTrip time.Duration) (bench.RegistrationReport, error) {
 				return service.Register(ctx, i, device, roundTrip)
 			}})
@@ -61,7 +58,7 @@ func run(ctx context.Context, rounds, distant int, distance time.Duration, node 
 		}
 		defer client.Close()
 		for i, r := range bench.NodeRegistrars { // over AMQP it waits 2 s before a poll
-			all = append(all, &figures{name: r.Name, rounds: min(rounds, 9), distant: min(distant, 5),
+			all = append(all, &registrar{name: r.Name, rounds: min(rounds, 9), distant: min(distant, 5),
 				register: func(ctx context.Context, device string, roundTrip time.Duration) (bench.RegistrationReport, error) {
 					return client.Register(ctx, i, device, roundTrip)
 				}})
@@ -92,7 +89,7 @@ func run(ctx context.Context, rounds, distant int, distance time.Duration, node 
 const warm = 1
 
 // measure registers near and far, in the rounds that the client takes part in.
-func (f *figures) measure(ctx context.Context, device string, round int, distance time.Duration) error {
+func (f *registrar) measure(ctx context.Context, device string, round int, distance time.Duration) error {
 	if round < f.rounds {
 		r, err := f.register(ctx, device, 0)
 		if err != nil {
@@ -111,11 +108,6 @@ func (f *figures) measure(ctx context.Context, device string, round int, distanc
 		f.far = append(f.far, r.Took)
 	}
 	return nil
-}
-
-func quantile(all []time.Duration, q float64) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[int(q*float64(len(sorted)-1)+0.5)]
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }

@@ -1,36 +1,18 @@
-// Command budgets measures the cost of a client and exits with status 1 if it exceeds the budget:
-// idle, in an outage, under resets, and as one of many on a connection.
-//
-//	go run ./cmd/budgets idle -clients 1000 -tls
-//	go run ./cmd/budgets idle -clients 10000
-//	go run ./cmd/budgets outage
-//	go run ./cmd/budgets churn -messages 10000 -resets 20 -window 64
-//	go run ./cmd/budgets fleet -devices 1000 -c2d
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"runtime"
 	"time"
 
 	"github.com/hubline-iot/hubline/bench"
 )
 
-func main() {
-	bench.Child()
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "budgets:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("give a measurement: idle, outage, churn or fleet")
-	}
+// client measures the cost of a client: idle, in an outage, under resets, or as one of many on a
+// connection. args begin with which.
+func client(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
@@ -105,8 +87,6 @@ func run(args []string) error {
 			}
 			return r, err
 		}
-	default:
-		return fmt.Errorf("%q is not a measurement; give idle, outage, churn or fleet", args[0])
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
