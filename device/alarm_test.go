@@ -12,14 +12,15 @@ import (
 func TestATimerThatIsEarly(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		for _, early := range []time.Duration{20 * time.Millisecond, 10 * time.Microsecond} {
-			l := &loop{c: &Client{wake: make(chan struct{}, 1)}}
+			woken := make(chan struct{}, 1)
+			timer := loopTimer{poke: func() { woken <- struct{}{} }}
 			at := time.Now().Add(50 * time.Millisecond)
-			l.arm(time.Now(), at)
-			l.timer.Reset(time.Until(at) - early)
-			<-l.c.wake
-			l.arm(time.Now(), at)
+			timer.arm(time.Now(), at)
+			timer.timer.Reset(time.Until(at) - early)
+			<-woken
+			timer.arm(time.Now(), at)
 			select {
-			case <-l.c.wake:
+			case <-woken:
 			case <-time.After(time.Second):
 				t.Fatal("the loop sleeps for ever")
 			}

@@ -43,9 +43,9 @@ func (l *loop) abort(failure *transport.Error) {
 		<-l.events
 	}
 	l.conn = nil
-	l.outage, l.pause, l.hold = nil, pause{}, hold{}
+	l.outage.question, l.pause, l.hold = nil, pause{}, hold{}
 	l.c.outbox.rewind()
-	_ = callback.Run("", func() { l.endSeries(&l.series) })
+	_ = callback.Run("", func() { l.endSeries(&l.outage.series) })
 	_ = callback.Run("", func() { l.reportOutcomes(time.Now()) })
 	if x := l.c.features(); x != nil {
 		for _, one := range x {
@@ -80,7 +80,7 @@ func (l *loop) tryAgainLaterPlainly(failure *transport.Error) bool {
 		}
 		break
 	}
-	l.retry, l.delay, l.renewed, l.since = 0, 0, false, time.Now()
+	l.outage.startOver(time.Now())
 	l.again()
 	return true
 }

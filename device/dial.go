@@ -34,7 +34,7 @@ func (l *loop) connect() phase {
 			l.end()
 			return l.lost(ReasonAttemptFailed, timedOut(transport.OpDial, transport.ScopeConnection, errDialTimeout, nil), nil)
 		}
-		l.arm(now, deadline, l.expire(now))
+		l.timer.arm(now, deadline, l.expire(now))
 		select {
 		case e := <-l.events:
 			switch {
@@ -86,7 +86,7 @@ func (l *loop) queueToDial() bool {
 			}
 			slots = nil
 		}
-		l.arm(now, at, l.expire(now))
+		l.timer.arm(now, at, l.expire(now))
 		select {
 		case slots <- struct{}{}:
 			l.holdsDialSlot = true
@@ -111,7 +111,7 @@ func (l *loop) releaseDialSlot() {
 func (l *loop) connected(began time.Time) phase {
 	info := l.conn.session.Info()
 	l.conn.upSince = time.Now()
-	l.damage = errfilter.Damage{}
+	l.outage.damage = errfilter.Damage{}
 	l.flaps.begin(l.evidence())
 	l.planRenewal(info.Expires)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {

@@ -22,20 +22,20 @@ func (l *loop) admitted() (p phase, ok bool) {
 	for {
 		if asked != c.policies.Load() {
 			now := time.Now()
-			l.beginSeries(&l.series, transport.ScopeConnection)
-			asked = l.series.by
-			if l.series.main == nil {
-				l.outage = nil
+			l.beginSeries(&l.outage.series, transport.ScopeConnection)
+			asked = l.outage.series.by
+			if l.outage.series.main == nil {
+				l.outage.question = nil
 				return connecting, true
 			}
-			a := l.attempt(transport.ScopeConnection, l.retry, now)
-			a.Elapsed, a.Rand = now.Sub(l.since), l.rand()
-			if l.failure != nil {
-				describe(&a, l.failure)
+			a := l.attempt(transport.ScopeConnection, l.outage.retry, now)
+			a.Elapsed, a.Rand = now.Sub(l.outage.since), l.rand()
+			if l.outage.failure != nil {
+				describe(&a, l.outage.failure)
 			}
-			d := l.admit(&l.series, a)
+			d := l.admit(&l.outage.series, a)
 			if d.Retry && d.Delay <= 0 {
-				l.outage = nil
+				l.outage.question = nil
 				return connecting, true
 			}
 			spread := l.drawSpread()
@@ -44,12 +44,13 @@ func (l *loop) admitted() (p phase, ok bool) {
 				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 			}
 			if !d.Retry {
-				l.endSeries(&l.series)
+				l.endSeries(&l.outage.series)
 				return l.giveUp(ReasonRetryExpired, refusedTry(transport.ScopeConnection, transport.OpDial, d,
-					max(l.retry-1, 0), a.Err)), false
+					max(l.outage.retry-1, 0), a.Err)), false
 			}
 			until = now.Add(d.Delay)
-			l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonHeld, Retry: l.retry, Delay: d.Delay, Err: a.Err})
+			l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonHeld, Retry: l.outage.retry,
+				Delay: d.Delay, Err: a.Err})
 		}
 		switch l.sleep(until, nil, nil) {
 		case due:

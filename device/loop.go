@@ -1,10 +1,8 @@
 package device
 
 import (
-	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -31,27 +29,15 @@ type loop struct {
 	hangUp   func()
 	conn     *connection // nil unless there is a session
 
-	timer *time.Timer // pokes the loop; nil until it is needed
-	armed time.Time   // when the timer fires
-	fired atomic.Bool // the timer has fired since it was armed; on boards it may fire a tick early
-
-	since   time.Time        // when the current outage began
-	retry   int              // number of the latest retry; 0 again after a stable or useful connection
-	delay   time.Duration    // the policy's delay before the latest attempt
-	series  series           // of the outage
-	renewed bool             // refused credentials were already retried with a fresh token
-	damage  errfilter.Damage // consecutive failures that may be damage in transit
-	outage  *question        // the failure that the wait for the next attempt is about; nil: no wait
-	reason  Reason           // and its Reason
-	failure *transport.Error // the latest failure of a connection
-	spread  time.Duration    // random part of that wait
-	pause   pause
-	flaps   flapping
-	poison  poison
-	clock   clock
+	timer  loopTimer
+	outage outage
+	flaps  flapping
+	poison poison
+	pause  pause
+	hold   hold
+	clock  clock
 
 	spare []outcome // buffer of reportOutcomes
-	hold  hold
 
 	batch   []transport.Item // buffer of send; it grows with use
 	request transport.Request
@@ -89,7 +75,8 @@ const (
 )
 
 func newLoop(c *Client, ctx *lifetime.Context, r *run) *loop {
-	l := &loop{c: c, ctx: ctx, own: r, events: c.events, since: time.Now()}
+	l := &loop{c: c, ctx: ctx, own: r, events: c.events, timer: loopTimer{poke: c.poke}}
+	l.outage.since = time.Now()
 	return l
 }
 
@@ -112,8 +99,6 @@ func (l *loop) pass(p phase) (next phase) {
 
 // finish ends the loop.
 func (l *loop) finish() {
-	if l.timer != nil {
-		l.timer.Stop()
-	}
+	l.timer.stop()
 	close(l.own.done)
 }

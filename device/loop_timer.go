@@ -1,6 +1,9 @@
 package device
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // due returns when the loop must act next on an idle session. A time that has passed but waits for
 // another event must not be a candidate, or the loop spins.
@@ -32,37 +35,50 @@ func earlier(at, other time.Time) time.Time {
 	return other
 }
 
-// arm makes the loop's timer fire at the earliest of the given times; zero times are ignored. The
-// timer only ever moves to an earlier time. When it fires early, the loop checks everything and
-// arms it again.
-func (l *loop) arm(now time.Time, times ...time.Time) {
+// loopTimer wakes the loop.
+type loopTimer struct {
+	poke  func()
+	timer *time.Timer // nil until it is needed
+	at    time.Time   // when it fires
+	fired atomic.Bool // since it was armed; on boards it may fire a tick early
+}
+
+// arm makes the timer fire at the earliest of the given times; zero times are ignored. The timer
+// only ever moves to an earlier time. When it fires early, the loop checks everything and arms it
+// again.
+func (t *loopTimer) arm(now time.Time, times ...time.Time) {
 	var at time.Time
-	for _, t := range times {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
-			at = t
+	for _, x := range times {
+		if !x.IsZero() && (at.IsZero() || x.Before(at)) {
+			at = x
 		}
 	}
-	fired := l.fired.Load()
-	if at.IsZero() || now.Before(l.armed) && !at.Before(l.armed) && !fired {
+	fired := t.fired.Load()
+	if at.IsZero() || now.Before(t.at) && !at.Before(t.at) && !fired {
 		return
 	}
 	wait := at.Sub(now)
-	if fired && now.Before(l.armed) {
+	if fired && now.Before(t.at) {
 		wait = max(wait, time.Millisecond) // a wait shorter than a tick would fire early again
 	}
-	l.armed = at
-	l.fired.Store(false)
-	if l.timer == nil {
-		l.timer = time.AfterFunc(wait, l.alarm)
+	t.at = at
+	t.fired.Store(false)
+	if t.timer == nil {
+		t.timer = time.AfterFunc(wait, t.fire)
 	} else {
-		l.timer.Reset(wait)
+		t.timer.Reset(wait)
 	}
 }
 
-// alarm is the callback of the timer.
-func (l *loop) alarm() {
-	l.fired.Store(true)
-	l.c.poke()
+func (t *loopTimer) fire() {
+	t.fired.Store(true)
+	t.poke()
+}
+
+func (t *loopTimer) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
 }
 
 // expire ends the messages whose Expires has passed, and returns when to call it again, zero for

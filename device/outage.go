@@ -11,10 +11,39 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// outage is the time without a connection, and what must be known of it until a connection was
+// stable or useful. Loop only.
+type outage struct {
+	since time.Time // when it began
+	retry int       // number of the latest retry
+	// delay is the policy's delay before the latest attempt.
+	delay   time.Duration
+	series  series           // of questions to the policy
+	renewed bool             // refused credentials were already retried with a fresh token
+	damage  errfilter.Damage // consecutive failures that may be damage in transit
+
+	// Of the latest failure of a connection, nil without one.
+	failure *transport.Error
+	reason  Reason
+	// question is the failure that the wait for the next attempt is about; nil: no wait. spread is the
+	// random part of that wait.
+	question *question
+	spread   time.Duration
+}
+
+// countAnew makes the next retry the first one.
+func (o *outage) countAnew() { o.retry, o.delay = 0, 0 }
+
+// startOver begins an outage that knows nothing of the attempts before.
+func (o *outage) startOver(now time.Time) {
+	o.countAnew()
+	o.renewed, o.damage, o.since = false, errfilter.Damage{}, now
+}
+
 // lost handles the end of connection k, or of an attempt, for which k is nil: it asks the filter
 // and prepares the question to the policy.
 func (l *loop) lost(reason Reason, err error, k *connection) phase {
-	err = l.damage.Judge(err)
+	err = l.outage.damage.Judge(err)
 	failure, wasUp := ofTransport(err), k != nil
 	if !wasUp {
 		failure = l.clockAtFault(failure)
@@ -43,28 +72,28 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	l.flaps.name(failure, wasUp)
 	now := time.Now()
 	l.reportAttempt(failure, now)
-	l.reason, l.failure = reason, failure
+	l.outage.reason, l.outage.failure = reason, failure
 	if !rule.Retry {
 		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clockJumped(now) != 0
-		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !stale {
+		if failure.Kind != transport.Unauthorized || l.outage.renewed || l.c.fixed.Load() || !stale {
 			return l.giveUp(ReasonNotRetryable, failure)
 		}
 		// The token may be the cause: it expired during a good session, its source returned an old one,
 		// or the clock was set since it was signed. The next dial requests a fresh one, once.
-		l.renewed = true
-		l.retry++
+		l.outage.renewed = true
+		l.outage.retry++
 		l.publishOutage(reason, 0, failure)
 		return l.again()
 	}
-	l.retry++
-	l.outage = &question{
-		attempt: l.attempt(transport.ScopeConnection, l.retry, now),
+	l.outage.retry++
+	l.outage.question = &question{
+		attempt: l.attempt(transport.ScopeConnection, l.outage.retry, now),
 		failure: failure, began: now, paid: paid,
 	}
-	a := &l.outage.attempt
-	a.Elapsed, a.Rand = now.Sub(l.since), l.rand()
+	a := &l.outage.question.attempt
+	a.Elapsed, a.Rand = now.Sub(l.outage.since), l.rand()
 	describe(a, failure)
-	l.spread = l.drawSpread()
+	l.outage.spread = l.drawSpread()
 	return waiting
 }
 
@@ -78,7 +107,7 @@ func ofTransport(err error) *transport.Error {
 }
 
 func (l *loop) drawSpread() time.Duration {
-	most := reconnect.MostSpread(l.c.set.ReconnectSpread, l.retry)
+	most := reconnect.MostSpread(l.c.set.ReconnectSpread, l.outage.retry)
 	if most <= 0 {
 		return 0
 	}
@@ -104,29 +133,29 @@ func (l *loop) ask(q *question, s *series, extra time.Duration) retrypolicy.Deci
 const maxDelay = time.Duration(1<<63 - 1)
 
 func (l *loop) publishOutage(reason Reason, delay time.Duration, failure *transport.Error) {
-	l.publish(Status{State: StateDisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure})
+	l.publish(Status{State: StateDisconnectedRetrying, Reason: reason, Retry: l.outage.retry, Delay: delay, Err: failure})
 }
 
 // wait asks the policy about the outage and sleeps for the delay.
 func (l *loop) wait() phase {
 	c := l.c
 	var until time.Time
-	passed, early := l.outage.failure.Passed, false
+	passed, early := l.outage.question.failure.Passed, false
 	for {
-		if c.policies.Load() != l.outage.askedOf {
-			d := l.ask(l.outage, &l.series, l.spread)
-			delay := max(l.spread, d.Delay-l.outage.paid)
+		if c.policies.Load() != l.outage.question.askedOf {
+			d := l.ask(l.outage.question, &l.outage.series, l.outage.spread)
+			delay := max(l.outage.spread, d.Delay-l.outage.question.paid)
 			limit := c.set.OutageLimit
-			if d.Retry && limit > 0 && delay > limit-l.outage.attempt.Elapsed {
+			if d.Retry && limit > 0 && delay > limit-l.outage.question.attempt.Elapsed {
 				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
 			}
 			if !d.Retry {
-				l.endSeries(&l.series)
-				return l.giveUp(ReasonRetryExpired, retriesEnded(l.outage.failure, d.Reason, l.retry-1))
+				l.endSeries(&l.outage.series)
+				return l.giveUp(ReasonRetryExpired, retriesEnded(l.outage.question.failure, d.Reason, l.outage.retry-1))
 			}
-			until = l.outage.began.Add(delay)
-			l.publishOutage(l.reason, delay, l.outage.failure)
-			l.delay = d.Delay - l.spread
+			until = l.outage.question.began.Add(delay)
+			l.publishOutage(l.outage.reason, delay, l.outage.question.failure)
+			l.outage.delay = d.Delay - l.outage.spread
 		}
 		select {
 		case <-passed:
@@ -134,9 +163,9 @@ func (l *loop) wait() phase {
 		default:
 		}
 		if early { // cut the policy's delay short, but keep the spread
-			until = earlier(until, l.outage.began.Add(l.spread))
+			until = earlier(until, l.outage.question.began.Add(l.outage.spread))
 		}
-		switch l.sleep(until, l.outage.failure, passed) {
+		switch l.sleep(until, l.outage.question.failure, passed) {
 		case due:
 			return l.again()
 		case closing:
@@ -148,7 +177,7 @@ func (l *loop) wait() phase {
 
 // again starts the next attempt.
 func (l *loop) again() phase {
-	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.retry})
+	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.outage.retry})
 	return connecting
 }
 
@@ -169,8 +198,8 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 	c.mu.Lock()
 	if !l.own.over {
 		l.own.over, l.own.err = true, failure
-		c.publishLocked(Status{State: StateDisconnected, Reason: reason, Retry: l.retry, Err: failure, Flaps: l.flaps.flaps,
-			Suspect: l.flaps.suspect()})
+		c.publishLocked(Status{State: StateDisconnected, Reason: reason, Retry: l.outage.retry, Err: failure,
+			Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
 		c.halt(failure)
 	}
 	c.mu.Unlock()
@@ -185,8 +214,7 @@ func (l *loop) tryAgainLater(reason Reason, failure *transport.Error) phase {
 	for {
 		switch l.sleep(until, failure, nil) {
 		case due:
-			l.retry, l.delay, l.renewed, l.since = 0, 0, false, time.Now()
-			l.damage = errfilter.Damage{}
+			l.outage.startOver(time.Now())
 			return l.again()
 		case closing:
 			return ended

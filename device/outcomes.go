@@ -104,15 +104,15 @@ func (l *loop) reportOutcomes(now time.Time) {
 
 // reportAttempt reports once to the connection policy how the latest attempt to connect ended.
 func (l *loop) reportAttempt(failure *transport.Error, now time.Time) {
-	a := l.attempt(transport.ScopeConnection, l.retry, now)
-	a.Elapsed = now.Sub(l.since)
-	l.report(&l.series, a, failure)
+	a := l.attempt(transport.ScopeConnection, l.outage.retry, now)
+	a.Elapsed = now.Sub(l.outage.since)
+	l.report(&l.outage.series, a, failure)
 }
 
 // stableAt returns when the attempt to connect can be reported as a success, zero if there is
 // nothing to report.
 func (l *loop) stableAt() time.Time {
-	if !l.series.inFlight {
+	if !l.outage.series.inFlight {
 		return time.Time{}
 	}
 	return l.lastsAt()

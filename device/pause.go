@@ -79,7 +79,7 @@ func (l *loop) resume() {
 
 // endAll ends all series, at the end of the loop.
 func (l *loop) endAll() {
-	l.endSeries(&l.series)
+	l.endSeries(&l.outage.series)
 	l.c.outbox.forget()
 	l.reportOutcomes(time.Now())
 	if x := l.c.features(); x != nil {
@@ -94,7 +94,7 @@ func (l *loop) publishPause(now time.Time) {
 }
 
 func (l *loop) publishConnected() {
-	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.retry}
+	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.outage.retry}
 	if l.conn.lacking != nil {
 		s.Err = l.conn.lacking
 	}

@@ -98,6 +98,6 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 func (l *loop) replace(k *connection, reason Reason) phase {
 	l.down(k, nil, errfilter.PaceNormal)
 	l.publish(Status{State: StateDisconnectedRetrying, Reason: reason})
-	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.retry})
+	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.outage.retry})
 	return connecting
 }

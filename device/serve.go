@@ -152,7 +152,7 @@ func (l *loop) turn() (next phase, idle bool) {
 	l.ping(now)
 	idle = l.handOver(now)
 	if idle {
-		l.arm(now, l.due(now))
+		l.timer.arm(now, l.due(now))
 	}
 	return connected, idle
 }

@@ -23,7 +23,7 @@ func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan st
 	if l.c.reconnect.Swap(false) || failure != nil && l.jumpEndsWait(now, failure) || !now.Before(until) {
 		return due
 	}
-	l.arm(now, until, now.Add(clockCheck), l.expire(now))
+	l.timer.arm(now, until, now.Add(clockCheck), l.expire(now))
 	select {
 	case <-l.c.wake:
 	case <-passed:

@@ -57,7 +57,7 @@ func (l *loop) evidence() evidence {
 // reconnect.Useful.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 	came := l.evidence().acknowledged - l.flaps.before
-	return reconnect.Useful(k.workedFor(), l.delay, came, pace)
+	return reconnect.Useful(k.workedFor(), l.outage.delay, came, pace)
 }
 
 // down records the end of connection k, because of err or as planned. An outage begins, and the
@@ -76,10 +76,12 @@ func (l *loop) down(k *connection, err error, pace errfilter.Pace) (paid time.Du
 	l.reportAttempt(failure, time.Now())
 	switch {
 	case l.stable(k):
-		l.retry, l.delay, l.renewed, l.flaps = 0, 0, false, flapping{}
+		l.outage.countAnew()
+		l.outage.renewed, l.flaps = false, flapping{}
 	case l.useful(k, pace):
-		l.retry, l.delay, paid = 0, 0, k.workedFor()
+		l.outage.countAnew()
+		paid = k.workedFor()
 	}
-	l.since = time.Now()
+	l.outage.since = time.Now()
 	return paid
 }
