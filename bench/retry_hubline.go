@@ -8,7 +8,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 )
 
 const hubline = "Hubline"
@@ -63,11 +62,11 @@ func hublineRetries() ([]RetryCase, error) {
 			info := retrypolicy.Classify(refused)
 			a := retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Rand: rand.Uint64(), Err: refused}
 			d := s.Decide(a)
-			if info.Verdict != classify.VerdictAgain || !d.Retry {
+			if info.Verdict != retrypolicy.VerdictAgain || !d.Retry {
 				return 0, errNoRetry
 			}
 			a.Err = nil
-			s.Report(classify.VerdictSucceed, a)
+			s.Report(retrypolicy.VerdictSucceed, a)
 			return d.Delay, nil
 		}),
 		running(Succeed, hubline, "Do", func() error { return retrypolicy.Do(ctx, formula, succeed) }),
@@ -77,7 +76,7 @@ func hublineRetries() ([]RetryCase, error) {
 
 func judged(p retrypolicy.Policy, retry int, err error) (time.Duration, error) {
 	info := retrypolicy.Classify(err)
-	if info.Verdict != classify.VerdictAgain {
+	if info.Verdict != retrypolicy.VerdictAgain {
 		return 0, errNoRetry
 	}
 	return p.Decide(retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Safe: info.Safe,

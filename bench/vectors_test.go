@@ -27,7 +27,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
@@ -87,7 +86,7 @@ func (p *replay) ended(err error) run {
 }
 
 // ours runs a policy with a fixed draw.
-func ours(p retrypolicy.Policy, judge classify.Func, draw uint64, answers []answer) run {
+func ours(p retrypolicy.Policy, judge retrypolicy.Classifier, draw uint64, answers []answer) run {
 	rec := replay{answers: answers}
 	r := retrypolicy.Retrier{Policy: p, Classify: judge, Rand: func() uint64 { return draw }, Timeout: -1}
 	return rec.ended(r.Do(context.Background(), func(context.Context) error {
@@ -104,7 +103,7 @@ const greatest = ^uint64(0)
 const doFloor = time.Millisecond
 
 // agree compares a library with a preset, repeatedly if the library draws.
-func agree(t *testing.T, p retrypolicy.Policy, judge classify.Func, library func(answers []answer) run,
+func agree(t *testing.T, p retrypolicy.Policy, judge retrypolicy.Classifier, library func(answers []answer) run,
 	answers ...answer) {
 	t.Helper()
 	if err := retrypolicy.Validate(p); err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -81,7 +80,7 @@ func policyCallbacks() []loopCallback {
 			o.RetryPolicy = hooked{Policy: everySecond, begin: fail}
 		}, before: true},
 		{name: "Report of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hooked{Policy: everySecond, report: func(classify.Verdict, retrypolicy.Attempt) { fail() }}
+			o.RetryPolicy = hooked{Policy: everySecond, report: func(retrypolicy.Verdict, retrypolicy.Attempt) { fail() }}
 		}, act: cutOff},
 		{name: "End of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
 			o.RetryPolicy = hooked{Policy: everySecond, end: fail}

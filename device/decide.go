@@ -6,7 +6,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -87,12 +86,12 @@ func (l *loop) report(s *series, a retrypolicy.Attempt, failure *transport.Error
 		return
 	}
 	s.inFlight = false
-	verdict := classify.VerdictSucceed
+	verdict := retrypolicy.VerdictSucceed
 	if failure != nil {
 		describe(&a, failure)
-		verdict = classify.VerdictFail
+		verdict = retrypolicy.VerdictFail
 		if errfilter.Retryable(failure) {
-			verdict = classify.VerdictAgain
+			verdict = retrypolicy.VerdictAgain
 		}
 	}
 	l.calls("Report of the retry policy")
@@ -101,7 +100,7 @@ func (l *loop) report(s *series, a retrypolicy.Attempt, failure *transport.Error
 		s.paced.Report(verdict, a)
 	}
 	l.called()
-	if verdict != classify.VerdictAgain {
+	if verdict != retrypolicy.VerdictAgain {
 		l.endSeries(s)
 	}
 }

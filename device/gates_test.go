@@ -12,7 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -201,7 +200,7 @@ type ackerSeries struct {
 	a *acker
 }
 
-func (s *ackerSeries) Report(v classify.Verdict, x retrypolicy.Attempt) {
+func (s *ackerSeries) Report(v retrypolicy.Verdict, x retrypolicy.Attempt) {
 	s.Series.Report(v, x)
 	if f := s.a.once; f != nil && x.Scope == transport.ScopeOperation {
 		s.a.once = nil

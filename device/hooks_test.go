@@ -13,7 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +21,7 @@ import (
 type hooked struct {
 	retrypolicy.Policy
 	admit  func(a retrypolicy.Attempt) retrypolicy.Decision
-	report func(v classify.Verdict, a retrypolicy.Attempt)
+	report func(v retrypolicy.Verdict, a retrypolicy.Attempt)
 	begin  func()
 	end    func()
 }
@@ -44,7 +43,7 @@ func (s hookedSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true}
 }
 
-func (s hookedSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (s hookedSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if s.report != nil {
 		s.report(v, a)
 	}
@@ -106,21 +105,21 @@ func (s *witnessed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return s.Series.Decide(a)
 }
 
-func (s *witnessed) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (s *witnessed) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if !s.inFlight || s.scope != a.Scope {
 		s.w.note("report without an attempt")
 	}
 	s.inFlight = false
 	s.w.mu.Lock()
 	s.w.inFlight[a.Scope]--
-	if v == classify.VerdictSucceed && a.Scope == transport.ScopeOperation {
+	if v == retrypolicy.VerdictSucceed && a.Scope == transport.ScopeOperation {
 		s.w.acked++
 	}
 	s.w.mu.Unlock()
 	outcome := "ok"
-	if v != classify.VerdictSucceed {
+	if v != retrypolicy.VerdictSucceed {
 		outcome = a.Kind.String()
-		if v == classify.VerdictFail {
+		if v == retrypolicy.VerdictFail {
 			outcome += ", terminal"
 		}
 	}

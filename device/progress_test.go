@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -56,10 +55,10 @@ func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
 // successes counts the connections that are reported to a policy as successful.
 type successes struct{ good, bad int }
 
-func (p *successes) report(v classify.Verdict, a retrypolicy.Attempt) {
+func (p *successes) report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	switch {
 	case a.Scope != transport.ScopeConnection:
-	case v == classify.VerdictSucceed:
+	case v == retrypolicy.VerdictSucceed:
 		p.good++
 	default:
 		p.bad++

@@ -20,7 +20,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -154,11 +153,11 @@ func (c *methodCall) run(ctx context.Context) (result Result, err error) {
 
 // judgeCall is the classifier of retries: a failure is safe to repeat unless its outcome is
 // unknown.
-func judgeCall(err error) classify.Info {
+func judgeCall(err error) retrypolicy.Info {
 	info := retrypolicy.Classify(err)
-	info.Safe = classify.SafeYes
+	info.Safe = retrypolicy.SafeYes
 	if errchain.Has(err, transport.ErrOutcomeUnknown) {
-		info.Safe = classify.SafeNo
+		info.Safe = retrypolicy.SafeNo
 	}
 	return info
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/fleet"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -59,7 +58,7 @@ type orderedSeries struct {
 	*ordered
 }
 
-func (s orderedSeries) Report(_ classify.Verdict, a retrypolicy.Attempt) { s.note(a.Now) }
+func (s orderedSeries) Report(_ retrypolicy.Verdict, a retrypolicy.Attempt) { s.note(a.Now) }
 
 func (o *ordered) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	o.note(a.Now)
@@ -104,8 +103,8 @@ type outcomesSeries struct {
 	*outcomes
 }
 
-func (s outcomesSeries) Report(v classify.Verdict, _ retrypolicy.Attempt) {
-	if v == classify.VerdictSucceed {
+func (s outcomesSeries) Report(v retrypolicy.Verdict, _ retrypolicy.Attempt) {
+	if v == retrypolicy.VerdictSucceed {
 		s.succeeded++
 	} else {
 		s.failed++

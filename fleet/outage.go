@@ -7,7 +7,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -108,15 +107,15 @@ func (b *block) observe(i int32, t int64, f *failure) {
 		return
 	}
 	d.reported = true
-	a, verdict := b.attempt(i, t), classify.VerdictSucceed
+	a, verdict := b.attempt(i, t), retrypolicy.VerdictSucceed
 	if f != nil {
-		a.Err, a.Kind, a.After, verdict = f.err, f.err.Kind, f.err.RetryAfter, classify.VerdictFail
+		a.Err, a.Kind, a.After, verdict = f.err, f.err.Kind, f.err.RetryAfter, retrypolicy.VerdictFail
 		if f.rule.Retry {
-			verdict = classify.VerdictAgain
+			verdict = retrypolicy.VerdictAgain
 		}
 	}
 	d.series.Report(verdict, *a)
-	if verdict != classify.VerdictAgain {
+	if verdict != retrypolicy.VerdictAgain {
 		d.endSeries()
 	}
 }

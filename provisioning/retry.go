@@ -7,7 +7,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -18,7 +17,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	if r.ctx.Err() != nil {
 		return Event{}, r.abandon(failure)
 	}
-	info := classify.Info{Verdict: classify.VerdictAgain, Kind: failure.Kind, Safe: classify.SafeYes,
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: failure.Kind, Safe: retrypolicy.SafeYes,
 		After: min(failure.RetryAfter, times.MaxRetryAfter)}
 	slow := reconnect.IsSlow(failure.Kind)
 	if !errfilter.Of(failure).Retry {
@@ -33,7 +32,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 		case failure.Kind == transport.Conflict && !r.conflict: // another register may read another state
 			r.conflict, r.operation = true, ""
 		default:
-			info.Verdict = classify.VerdictFail
+			info.Verdict = retrypolicy.VerdictFail
 		}
 	}
 	draw := r.rand()
@@ -41,7 +40,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	switch {
 	case err != nil:
 		return Event{}, err
-	case info.Verdict == classify.VerdictFail:
+	case info.Verdict == retrypolicy.VerdictFail:
 		return Event{}, failure
 	case !d.Retry:
 		return Event{}, r.retriesEnded(d.Reason)

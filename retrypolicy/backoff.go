@@ -4,8 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
 // Jitter names a published way to randomize delays. Take JitterFull, which spreads many clients
@@ -63,20 +62,20 @@ func (b Backoff) Decide(a Attempt) Decision {
 		return Decision{Retry: true}
 	}
 	d := Decision{Retry: true}
-	u := delay.Unit(a.Rand)
+	u := kit.Unit(a.Rand)
 	most := b.most()
 	switch b.Jitter {
 	case JitterDecorrelated, JitterDecorrelatedSmithy, JitterDecorrelatedV2:
 		return (&decorrelated{Backoff: b}).Decide(a)
 	case JitterFull:
 		v := b.plain(a.Retry, most)
-		d.Delay = min(delay.OfFloat(u*float64(v)), v)
+		d.Delay = min(kit.OfFloat(u*float64(v)), v)
 	case JitterEqual:
 		v := b.plain(a.Retry, most)
 		half := float64(v) / 2
-		d.Delay = min(delay.OfFloat(half+u*half), v)
+		d.Delay = min(kit.OfFloat(half+u*half), v)
 	case JitterProportional:
-		d.Delay = delay.OfFloat(float64(b.plain(a.Retry, most)) * (b.Low + u*(b.High-b.Low)))
+		d.Delay = kit.OfFloat(float64(b.plain(a.Retry, most)) * (b.Low + u*(b.High-b.Low)))
 		if b.Hard {
 			d.Delay = min(d.Delay, most)
 		}
@@ -88,12 +87,12 @@ func (b Backoff) Decide(a Attempt) Decision {
 
 // plain returns v, the delay without jitter.
 func (b Backoff) plain(n int, most time.Duration) time.Duration {
-	return delay.Exponential(b.Base, b.Factor, n, most)
+	return kit.Exponential(b.Base, b.Factor, n, most)
 }
 
 func (b Backoff) most() time.Duration {
 	if b.Max <= 0 {
-		return delay.Longest
+		return kit.Longest
 	}
 	return b.Max
 }
@@ -122,12 +121,12 @@ func (s *decorrelated) Decide(a Attempt) Decision {
 	if a.Retry == 1 {
 		s.before, s.f = s.Base, 0
 	}
-	d, u, most := Decision{Retry: true, Delay: s.most()}, delay.Unit(a.Rand), s.most()
+	d, u, most := Decision{Retry: true, Delay: s.most()}, kit.Unit(a.Rand), s.most()
 	if s.Jitter == JitterDecorrelatedV2 {
 		t := float64(a.Retry-1) + u
 		next := math.Exp2(t) * math.Tanh(math.Sqrt(4*t))
 		if !math.IsInf(next, 1) {
-			d.Delay = min(delay.OfFloat((next-s.f)/1.4*float64(s.Base)), most)
+			d.Delay = min(kit.OfFloat((next-s.f)/1.4*float64(s.Base)), most)
 		}
 		s.f = next
 		return d
@@ -140,7 +139,7 @@ func (s *decorrelated) Decide(a Attempt) Decision {
 	if s.Jitter == JitterDecorrelated {
 		width -= float64(s.Base)
 	}
-	d.Delay = min(delay.OfFloat(float64(s.Base)+u*width), most)
+	d.Delay = min(kit.OfFloat(float64(s.Base)+u*width), most)
 	s.before = d.Delay
 	return d
 }
@@ -149,23 +148,23 @@ func (s *decorrelated) Decide(a Attempt) Decision {
 func (b Backoff) Validate() error {
 	switch {
 	case b.Base < 0:
-		return failure.Invalid("Backoff.Base is negative; give the first delay")
+		return kit.Invalid("Backoff.Base is negative; give the first delay")
 	case b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64):
-		return failure.Invalid("Backoff.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
+		return kit.Invalid("Backoff.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
 	case b.Max < 0:
-		return failure.Invalid("Backoff.Max is negative; give a duration, 0 for no limit")
+		return kit.Invalid("Backoff.Max is negative; give a duration, 0 for no limit")
 	case b.Max > 0 && b.Max < b.Base:
-		return failure.Invalid("Backoff.Max is below Base; give Base or more")
+		return kit.Invalid("Backoff.Max is below Base; give Base or more")
 	case b.Jitter >= jitters:
-		return failure.Invalid("Backoff.Jitter is not one of the constants; use JitterFull")
+		return kit.Invalid("Backoff.Jitter is not one of the constants; use JitterFull")
 	case b.Jitter == JitterProportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64):
-		return failure.Invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
+		return kit.Invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
 	case b.Jitter != JitterProportional && (b.Low != 0 || b.High != 0):
-		return failure.Invalid("Backoff.Low and High are for Proportional jitter only; leave them 0")
+		return kit.Invalid("Backoff.Low and High are for Proportional jitter only; leave them 0")
 	case b.Base == 0:
-		return failure.Invalid("Backoff.Base is 0, so every delay would be 0; give the first delay, or use Immediately{}")
+		return kit.Invalid("Backoff.Base is 0, so every delay would be 0; give the first delay, or use Immediately{}")
 	case b.Jitter == JitterProportional && float64(b.Base)*b.High < 1:
-		return failure.Invalid("Backoff.High is too small, so every delay would be 0; give a factor such as 1.2")
+		return kit.Invalid("Backoff.High is too small, so every delay would be 0; give a factor such as 1.2")
 	}
 	return nil
 }
@@ -181,18 +180,18 @@ type Fixed struct {
 
 // Decide always retries.
 func (f Fixed) Decide(a Attempt) Decision {
-	return Decision{Retry: true, Delay: delay.Spread(f.Delay, f.Jitter, a.Rand)}
+	return Decision{Retry: true, Delay: kit.Spread(f.Delay, f.Jitter, a.Rand)}
 }
 
 // Validate reports the first invalid parameter.
 func (f Fixed) Validate() error {
 	switch {
 	case f.Delay < 0:
-		return failure.Invalid("Fixed.Delay is negative; give the delay")
+		return kit.Invalid("Fixed.Delay is negative; give the delay")
 	case !(f.Jitter >= 0 && f.Jitter <= 1):
-		return failure.Invalid("Fixed.Jitter is out of range; give a fraction from 0 to 1")
+		return kit.Invalid("Fixed.Jitter is out of range; give a fraction from 0 to 1")
 	case f.Delay == 0:
-		return failure.Invalid("Fixed.Delay is 0; give the delay, or use Immediately{} for none")
+		return kit.Invalid("Fixed.Delay is 0; give the delay, or use Immediately{} for none")
 	}
 	return nil
 }
@@ -211,28 +210,28 @@ type Incremental struct {
 func (i Incremental) Decide(a Attempt) Decision {
 	most := i.Max
 	if most <= 0 {
-		most = delay.Longest
+		most = kit.Longest
 	}
 	d := most
 	if n := time.Duration(max(a.Retry, 1)); i.Step <= most/n {
 		d = n * i.Step
 	}
-	return Decision{Retry: true, Delay: delay.Spread(d, i.Jitter, a.Rand)}
+	return Decision{Retry: true, Delay: kit.Spread(d, i.Jitter, a.Rand)}
 }
 
 // Validate reports the first invalid parameter.
 func (i Incremental) Validate() error {
 	switch {
 	case i.Step < 0:
-		return failure.Invalid("Incremental.Step is negative; give the first delay")
+		return kit.Invalid("Incremental.Step is negative; give the first delay")
 	case i.Max < 0:
-		return failure.Invalid("Incremental.Max is negative; give a duration, 0 for no limit")
+		return kit.Invalid("Incremental.Max is negative; give a duration, 0 for no limit")
 	case i.Max > 0 && i.Max < i.Step:
-		return failure.Invalid("Incremental.Max is below Step; give Step or more")
+		return kit.Invalid("Incremental.Max is below Step; give Step or more")
 	case !(i.Jitter >= 0 && i.Jitter <= 1):
-		return failure.Invalid("Incremental.Jitter is out of range; give a fraction from 0 to 1")
+		return kit.Invalid("Incremental.Jitter is out of range; give a fraction from 0 to 1")
 	case i.Step == 0:
-		return failure.Invalid("Incremental.Step is 0, so every delay would be 0; give the first delay, or use Immediately{}")
+		return kit.Invalid("Incremental.Step is 0, so every delay would be 0; give the first delay, or use Immediately{}")
 	}
 	return nil
 }

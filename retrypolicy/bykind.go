@@ -3,8 +3,7 @@ package retrypolicy
 import (
 	"github.com/hubline-iot/hubline/transport"
 
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
 // ByKind selects a policy by the class of failure. The first rule whose Kinds contain the failure's
@@ -112,7 +111,7 @@ func (s *byKind) Decide(a Attempt) Decision {
 
 func (s *byKind) Admit(a Attempt) Decision { return s.rows[s.current].series.Admit(a) }
 
-func (s *byKind) Report(v classify.Verdict, a Attempt) { s.rows[s.current].series.Report(v, a) }
+func (s *byKind) Report(v Verdict, a Attempt) { s.rows[s.current].series.Report(v, a) }
 
 func (s *byKind) End() {
 	for i := range s.rows {
@@ -124,7 +123,7 @@ func (s *byKind) End() {
 func (b ByKind) Validate() error {
 	for i := range b.Rules {
 		if b.Rules[i].Kinds == 0 {
-			return failure.Invalid("ByKind.Rules has a row without Kinds; it would never apply")
+			return kit.Invalid("ByKind.Rules has a row without Kinds; it would never apply")
 		}
 		if err := within("ByKind.Rules.Policy", b.Rules[i].Policy); err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -131,7 +130,7 @@ func TestByKindGivesEachAttemptToOnePolicy(t *testing.T) {
 	for i, k := range []transport.Kind{transport.Throttled, transport.Network, transport.Timeout} {
 		a := retrypolicy.Attempt{Retry: i, Kind: k}
 		series.Admit(a)
-		series.Report(classify.VerdictAgain, a)
+		series.Report(retrypolicy.VerdictAgain, a)
 		series.Decide(policytest.Retried(a, i+1))
 	}
 	series.End()

@@ -5,8 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -29,38 +28,38 @@ import (
 // If another error has a method RetryAfter() time.Duration, its result goes into Info.After.
 //
 // Classify does not import package net, which is too large for boards. Certificate errors, TLS
-// alerts and invalid addresses are therefore Unknown to it. classify.FromKind(neterr.Kind) as
+// alerts and invalid addresses are therefore Unknown to it. FromKind(neterr.Kind) as
 // the Retrier's classifier gives them their Kinds and fails the permanent ones.
 //
 // Classify walks the whole tree of wrapped errors, in the order of errors.Is. Within a rule the
 // first match counts.
-func Classify(err error) classify.Info {
+func Classify(err error) Info {
 	if err == nil {
-		return classify.Info{Verdict: classify.VerdictSucceed}
+		return Info{Verdict: VerdictSucceed}
 	}
-	if failure.IsPermanent(err) {
-		return classify.Info{Verdict: classify.VerdictFail, Kind: transport.KindOf(err)}
+	if kit.IsPermanent(err) {
+		return Info{Verdict: VerdictFail, Kind: transport.KindOf(err)}
 	}
 	if kind, ok := kindOf(err); ok {
 		if errfilter.Of(err).Kind == transport.Cancelled {
 			kind = transport.Cancelled
 		}
-		info := classify.OfKind(kind)
+		info := OfKind(kind)
 		if e := transport.Find(err); e != nil {
 			info.After = e.RetryAfter
 			if e.Op == transport.OpDial {
-				info.Safe = classify.SafeYes
+				info.Safe = SafeYes
 			}
 		}
 		return info
 	}
-	info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unknown}
+	info := Info{Verdict: VerdictAgain, Kind: transport.Unknown}
 	var seen network
 	errchain.Any(err, func(err error) bool {
 		e, nested := err.(*Error)
 		if nested && e.Is(transport.Cancelled) || err == context.Canceled || //nolint:errorlint // Any walks
 			err == context.DeadlineExceeded { //nolint:errorlint // it has a method Timeout too
-			info.Verdict = classify.VerdictFail
+			info.Verdict = VerdictFail
 			return true
 		}
 		if safe, ok := seen.failure(err); ok {
@@ -74,7 +73,7 @@ func Classify(err error) classify.Info {
 		return false
 	})
 	if info.Kind == transport.Unknown { // a network error has no RetryAfter
-		info.After = failure.RetryAfter(err)
+		info.After = kit.RetryAfter(err)
 	}
 	return info
 }
@@ -102,7 +101,7 @@ func Permanent(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &failure.Permanent{Err: err}
+	return &kit.Permanent{Err: err}
 }
 
 // KindSet is a set of Kinds.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -21,63 +20,63 @@ import (
 
 func TestClassify(t *testing.T) {
 	const (
-		again = classify.VerdictAgain
-		fail  = classify.VerdictFail
-		open  = classify.SafeUnknown
-		yes   = classify.SafeYes
+		again = retrypolicy.VerdictAgain
+		fail  = retrypolicy.VerdictFail
+		open  = retrypolicy.SafeUnknown
+		yes   = retrypolicy.SafeYes
 	)
 	wrap := func(err error) error { return fmt.Errorf("wrapped: %w", err) }
 	dial := &transport.Error{Kind: transport.Network, Op: transport.OpDial}
 	for _, c := range []struct {
 		name string
 		err  error
-		want classify.Info
+		want retrypolicy.Info
 	}{
-		{"no error", nil, classify.Info{Verdict: classify.VerdictSucceed}},
-		{"unknown", errors.New("?"), classify.Info{Verdict: again}},
-		{"a kind", transport.Network, classify.Info{Verdict: again, Kind: transport.Network}},
-		{"throttled", wrap(transport.Throttled), classify.Info{Verdict: again, Kind: transport.Throttled, Safe: yes}},
-		{"unavailable", transport.Unavailable, classify.Info{Verdict: again, Kind: transport.Unavailable}},
-		{"forbidden", transport.Forbidden, classify.Info{Verdict: fail, Kind: transport.Forbidden, Safe: yes}},
-		{"an answer that no table lists", transport.Unknown, classify.Info{Verdict: fail}},
-		{"a kind that does not exist", transport.Kind(200), classify.Info{Verdict: fail, Kind: 200}},
-		{"a failed dial did nothing", wrap(dial), classify.Info{Verdict: again, Kind: transport.Network, Safe: yes}},
+		{"no error", nil, retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed}},
+		{"unknown", errors.New("?"), retrypolicy.Info{Verdict: again}},
+		{"a kind", transport.Network, retrypolicy.Info{Verdict: again, Kind: transport.Network}},
+		{"throttled", wrap(transport.Throttled), retrypolicy.Info{Verdict: again, Kind: transport.Throttled, Safe: yes}},
+		{"unavailable", transport.Unavailable, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable}},
+		{"forbidden", transport.Forbidden, retrypolicy.Info{Verdict: fail, Kind: transport.Forbidden, Safe: yes}},
+		{"an answer that no table lists", transport.Unknown, retrypolicy.Info{Verdict: fail}},
+		{"a kind that does not exist", transport.Kind(200), retrypolicy.Info{Verdict: fail, Kind: 200}},
+		{"a failed dial did nothing", wrap(dial), retrypolicy.Info{Verdict: again, Kind: transport.Network, Safe: yes}},
 		{"the wait asked for", &transport.Error{Kind: transport.Timeout, RetryAfter: time.Minute},
-			classify.Info{Verdict: again, Kind: transport.Timeout, After: time.Minute}},
-		{"not again", &transport.Error{Kind: transport.Timeout, RetryAfter: -1}, classify.Info{Verdict: again,
+			retrypolicy.Info{Verdict: again, Kind: transport.Timeout, After: time.Minute}},
+		{"not again", &transport.Error{Kind: transport.Timeout, RetryAfter: -1}, retrypolicy.Info{Verdict: again,
 			Kind: transport.Timeout, After: -1}},
-		{"cancelled", wrap(context.Canceled), classify.Info{Verdict: fail}},
+		{"cancelled", wrap(context.Canceled), retrypolicy.Info{Verdict: fail}},
 		{"cancelled in a time-out", wrap(&transport.Error{Kind: transport.Timeout, Err: context.Canceled}),
-			classify.Info{Verdict: fail, Kind: transport.Cancelled}},
+			retrypolicy.Info{Verdict: fail, Kind: transport.Cancelled}},
 		{"a client's call whose context ended", &transport.Error{Kind: transport.Cancelled, Err: context.DeadlineExceeded},
-			classify.Info{Verdict: fail, Kind: transport.Cancelled}},
+			retrypolicy.Info{Verdict: fail, Kind: transport.Cancelled}},
 		{"a transport's own time limit", &transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded},
-			classify.Info{Verdict: again, Kind: transport.Timeout}},
-		{"deadline", wrap(context.DeadlineExceeded), classify.Info{Verdict: fail}},
-		{"a time-out of the system's", wrap(os.ErrDeadlineExceeded), classify.Info{Verdict: again,
+			retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
+		{"deadline", wrap(context.DeadlineExceeded), retrypolicy.Info{Verdict: fail}},
+		{"a time-out of the system's", wrap(os.ErrDeadlineExceeded), retrypolicy.Info{Verdict: again,
 			Kind: transport.Timeout}},
 		{"a time-out made of a deadline", wrap(&url.Error{Op: "Get", Err: context.DeadlineExceeded}),
-			classify.Info{Verdict: again, Kind: transport.Timeout}},
+			retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
 		{"cancelled in an error that can time out", &url.Error{Op: "Get", Err: context.Canceled},
-			classify.Info{Verdict: fail}},
-		{"cancelled, among several", errors.Join(errors.New("?"), context.Canceled), classify.Info{Verdict: fail}},
+			retrypolicy.Info{Verdict: fail}},
+		{"cancelled, among several", errors.Join(errors.New("?"), context.Canceled), retrypolicy.Info{Verdict: fail}},
 		{"a deadline before a time-out", errors.Join(context.DeadlineExceeded, os.ErrDeadlineExceeded),
-			classify.Info{Verdict: fail}},
+			retrypolicy.Info{Verdict: fail}},
 		{"a time-out before a deadline", errors.Join(wrap(os.ErrDeadlineExceeded), context.DeadlineExceeded),
-			classify.Info{Verdict: again, Kind: transport.Timeout}},
+			retrypolicy.Info{Verdict: again, Kind: transport.Timeout}},
 		{"permanent, and what the clean-up said", fmt.Errorf("%w (clean-up: %w)", retrypolicy.Permanent(errors.New("no")),
-			errors.New("?")), classify.Info{Verdict: fail}},
+			errors.New("?")), retrypolicy.Info{Verdict: fail}},
 		{"permanent, the last of several", errors.Join(transport.Network, wrap(retrypolicy.Permanent(errors.New("no")))),
-			classify.Info{Verdict: fail, Kind: transport.Network}},
+			retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
 		{"a kind among several", fmt.Errorf("%w: %w", &transport.Error{Kind: transport.NotFound}, errors.New("?")),
-			classify.Info{Verdict: fail, Kind: transport.NotFound, Safe: yes}},
+			retrypolicy.Info{Verdict: fail, Kind: transport.NotFound, Safe: yes}},
 		{"the wait asked for, among several", errors.Join(errors.New("?"),
-			wrap(&transport.Error{Kind: transport.Timeout, RetryAfter: s})), classify.Info{Verdict: again,
+			wrap(&transport.Error{Kind: transport.Timeout, RetryAfter: s})), retrypolicy.Info{Verdict: again,
 			Kind: transport.Timeout, After: s}},
-		{"permanent", wrap(retrypolicy.Permanent(transport.Network)), classify.Info{Verdict: fail,
+		{"permanent", wrap(retrypolicy.Permanent(transport.Network)), retrypolicy.Info{Verdict: fail,
 			Kind: transport.Network}},
 		{"permanent inside an error with a kind", &transport.Error{Kind: transport.Network,
-			Err: retrypolicy.Permanent(errors.New("?"))}, classify.Info{Verdict: fail, Kind: transport.Network}},
+			Err: retrypolicy.Permanent(errors.New("?"))}, retrypolicy.Info{Verdict: fail, Kind: transport.Network}},
 	} {
 		if got := retrypolicy.Classify(c.err); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -92,17 +91,17 @@ func TestClassifyAllocatesNothing(t *testing.T) {
 		err = errors.Join(errors.New("?"), fmt.Errorf("%w, %w", errors.New("?"), err))
 	}
 	late := errors.Join(errors.New("?"), context.DeadlineExceeded)
-	var info, other classify.Info
+	var info, other retrypolicy.Info
 	if n := testing.AllocsPerRun(100,
 		func() { info, other = retrypolicy.Classify(err), retrypolicy.Classify(late) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if info.Kind != transport.Throttled || other.Verdict != classify.VerdictFail {
+	if info.Kind != transport.Throttled || other.Verdict != retrypolicy.VerdictFail {
 		t.Errorf("%+v, %+v", info, other)
 	}
 	if info, n := httpretry.Classify(errors.Join(errors.New("?"), &policytest.HTTPError{Status: 503,
 		Err: errors.New("?")})),
-		httpretry.Classify(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != classify.VerdictUndecided {
+		httpretry.Classify(errors.New("?")); info.Kind != transport.Unavailable || n.Verdict != retrypolicy.VerdictUndecided {
 		t.Errorf("a status among several: %+v, %+v", info, n)
 	}
 }
@@ -112,8 +111,8 @@ func TestClassifyFollowsErrfilter(t *testing.T) {
 	for _, r := range errfilter.Rules() {
 		k := r.Kind
 		got := retrypolicy.Classify(&transport.Error{Kind: k})
-		if (got.Verdict == classify.VerdictAgain) != errfilter.OfKind(k).Retry || got.Kind != k ||
-			got.Safe == classify.SafeNo {
+		if (got.Verdict == retrypolicy.VerdictAgain) != errfilter.OfKind(k).Retry || got.Kind != k ||
+			got.Safe == retrypolicy.SafeNo {
 			t.Errorf("%v: %+v", k, got)
 		}
 	}

@@ -6,9 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/judged"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -35,9 +33,9 @@ type Retrier struct {
 	// Policy decides. If it is nil or Validate refuses it, the operation is not run and the error
 	// is of Kind Invalid.
 	Policy Policy
-	// Classify judges errors; see package retrypolicy/classify. The function Classify of this
-	// package judges those that it leaves Undecided. Nil: all of them.
-	Classify classify.Func
+	// Classify judges errors. The function Classify judges those that it leaves Undecided. Nil: all of
+	// them.
+	Classify Classifier
 	// Once marks an operation that must not happen twice. It is repeated only after a failure that
 	// proves that the service did not act (SafeYes).
 	Once bool
@@ -67,7 +65,7 @@ type Retrier struct {
 // Validate reports the first invalid field, as a *transport.Error of Kind Invalid.
 func (r *Retrier) Validate() error {
 	if r.AttemptTimeout < 0 {
-		return failure.Invalid("Retrier.AttemptTimeout is negative; give a duration, 0 for none")
+		return kit.Invalid("Retrier.AttemptTimeout is negative; give a duration, 0 for none")
 	}
 	return within("Retrier.Policy", r.Policy)
 }
@@ -203,7 +201,7 @@ func (u *runner) tried() {
 func (u *runner) ended(try context.Context, failure error) (over bool, err error) {
 	info, failure := u.judge(try, failure)
 	u.tried()
-	if info.Verdict == classify.VerdictSucceed {
+	if info.Verdict == VerdictSucceed {
 		var now time.Time
 		if u.op.series != nil {
 			now = time.Now()
@@ -215,8 +213,8 @@ func (u *runner) ended(try context.Context, failure error) (over bool, err error
 		return true, u.cutShort(now, info, failure, cause)
 	}
 	u.last = failure
-	if u.r.Once && info.Safe == classify.SafeUnknown {
-		info.Safe = classify.SafeNo
+	if u.r.Once && info.Safe == SafeUnknown {
+		info.Safe = SafeNo
 	}
 	d, err := u.op.Failure(now, u.draw(), info, failure)
 	if err != nil {
@@ -248,8 +246,8 @@ func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool)
 
 // cutShort processes the outcome of an attempt during which the context ended. The failure may only
 // reflect the end of the context; any other failure is an answer, from which the policy may learn.
-func (u *runner) cutShort(now time.Time, info classify.Info, outcome, cause error) error {
-	if failure.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, context.Cause(u.ctx)) {
+func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error {
+	if kit.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, context.Cause(u.ctx)) {
 		if u.last == nil {
 			u.last = outcome
 		}
@@ -257,27 +255,26 @@ func (u *runner) cutShort(now time.Time, info classify.Info, outcome, cause erro
 	}
 	u.last = outcome
 	u.op.failed(now, info, outcome)
-	if info.Verdict == classify.VerdictFail {
+	if info.Verdict == VerdictFail {
 		return u.failed(ReasonNotRetryable)
 	}
 	return u.failed(u.ending())
 }
 
-// judge classifies an outcome, and returns it without the judgement that package poll may have
-// added.
-func (u *runner) judge(try context.Context, outcome error) (classify.Info, error) {
+// judge classifies an outcome, and returns it without the judgement that Until may have added.
+func (u *runner) judge(try context.Context, outcome error) (Info, error) {
 	if outcome == nil {
-		return classify.Info{Verdict: classify.VerdictSucceed}, nil
+		return Info{Verdict: VerdictSucceed}, nil
 	}
-	if j, ok := outcome.(*judged.Error); ok {
-		return j.Info, j.Err
+	if j, ok := outcome.(*judged); ok {
+		return j.info, j.err
 	}
 	if try != u.ctx && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) &&
 		(try.Err() != nil || errors.Is(outcome, ReasonPastDeadline)) { // AttemptTimeout ended it, or a nested Do in it
-		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Timeout}, outcome
+		return Info{Verdict: VerdictAgain, Kind: transport.Timeout}, outcome
 	}
-	if u.r.Classify != nil && !failure.IsPermanent(outcome) {
-		if info := u.r.Classify(outcome); info.Verdict != classify.VerdictUndecided {
+	if u.r.Classify != nil && !kit.IsPermanent(outcome) {
+		if info := u.r.Classify(outcome); info.Verdict != VerdictUndecided {
 			return info, outcome
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -49,7 +48,7 @@ func wantNotRetryable(t *testing.T, name string, err error) {
 	t.Helper()
 	info := retrypolicy.Classify(err)
 	if errfilter.Retryable(err) || errfilter.Of(err).Kind != transport.Cancelled ||
-		!errors.Is(err, transport.Cancelled) || info.Verdict != classify.VerdictFail {
+		!errors.Is(err, transport.Cancelled) || info.Verdict != retrypolicy.VerdictFail {
 		t.Errorf("%s: %v is retryable %v, judged %+v; want Cancelled, not retryable", name, err,
 			errfilter.Retryable(err), info)
 	}

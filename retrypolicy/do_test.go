@@ -18,7 +18,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -319,9 +318,9 @@ func TestRetrierLongPoll(t *testing.T) {
 			o.Attempts, o.Quota.Spent = c.total, c.spent
 			r := retrypolicy.Retrier{
 				Policy: policytest.NewAWS(t, o), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
-				Classify: func(err error) classify.Info {
+				Classify: func(err error) retrypolicy.Info {
 					info := retrypolicy.Classify(err)
-					info.Safe = classify.SafeYes
+					info.Safe = retrypolicy.SafeYes
 					return info
 				},
 			}
@@ -449,7 +448,7 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 			t.Errorf("%s: asked %d times, told %+v, ended %d times", c.name, len(rec.decide), rec.report, rec.ends)
 		}
 		if c.told != nil && (!errors.Is(rec.report[0].Err, c.told) || rec.report[0].Kind != c.kind ||
-			(rec.verdicts[0] == classify.VerdictFail) != c.terminal) {
+			(rec.verdicts[0] == retrypolicy.VerdictFail) != c.terminal) {
 			t.Errorf("%s: told %v, %+v", c.name, rec.verdicts, rec.report)
 		}
 	}
@@ -521,12 +520,12 @@ func TestDoDrawsItsOwnNumbers(t *testing.T) {
 func TestRetrierClassifyFallsThrough(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		odd := errors.New("odd")
-		r := retrypolicy.Retrier{Policy: every(3), Classify: classify.Chain(
-			func(err error) classify.Info { // overrides single errors
+		r := retrypolicy.Retrier{Policy: every(3), Classify: retrypolicy.Chain(
+			func(err error) retrypolicy.Info { // overrides single errors
 				if errors.Is(err, odd) {
-					return classify.Info{Verdict: classify.VerdictFail}
+					return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 				}
-				return classify.Info{}
+				return retrypolicy.Info{}
 			},
 			aws.Classifier(aws.StandardRules().Judge, nil),
 		)}
@@ -545,7 +544,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 			policytest.WantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
 		}
 		// A classifier can call an error a success.
-		r.Classify = func(error) classify.Info { return classify.Info{Verdict: classify.VerdictSucceed} }
+		r.Classify = func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed} }
 		if err := r.Do(bg, perform(odd).run); err != nil {
 			t.Error(err)
 		}

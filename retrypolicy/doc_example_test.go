@@ -10,7 +10,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -78,7 +77,7 @@ func Example_gateway() {
 	for range 20 { // twenty devices lose their connection
 		c := client()
 		c.Admit(retrypolicy.Attempt{Now: now})
-		c.Report(classify.VerdictAgain, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
+		c.Report(retrypolicy.VerdictAgain, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
 	}
 	fmt.Println(client().Admit(retrypolicy.Attempt{Now: now}))
 	// half a cooldown spreads the waiting clients

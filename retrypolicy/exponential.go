@@ -4,8 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/times"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
 // ExponentialBackoffWithJitter is the back-off that the Azure device SDKs document:
@@ -67,7 +66,7 @@ func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
 			r += times.Drawn(high-low, draw)
 		}
 	}
-	return delay.Growth(x, uint64(r), least, most)
+	return kit.Growth(x, uint64(r), least, most)
 }
 
 // bounds returns C, Cmin and Cmax, with the documented constants for zero fields.
@@ -90,17 +89,17 @@ func (e ExponentialBackoffWithJitter) Validate() error {
 	_, least, most := e.bounds()
 	switch {
 	case e.C < 0:
-		return failure.Invalid("ExponentialBackoffWithJitter.C is negative; give a duration, 0 for 100 ms")
+		return kit.Invalid("ExponentialBackoffWithJitter.C is negative; give a duration, 0 for 100 ms")
 	case e.Cmin < 0:
-		return failure.Invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
+		return kit.Invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
 	case most < least:
-		return failure.Invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin " +
+		return kit.Invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin " +
 			"and 10 s " +
 			"for Cmax)")
 	case e.Jd < 0 && e.Ju == 0:
 		return nil
 	case !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1):
-		return failure.Invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
+		return kit.Invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
 	}
 	return nil
 }

@@ -3,8 +3,7 @@ package retrypolicy
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
 // MaxAttempts allows Total attempts, the first included. Policy decides within that limit.
@@ -35,7 +34,7 @@ func (m MaxAttempts) Begin(start Start) Series {
 // Validate reports the first invalid parameter.
 func (m MaxAttempts) Validate() error {
 	if m.Total < 1 {
-		return failure.Invalid("MaxAttempts.Total is below 1; it counts the first attempt too")
+		return kit.Invalid("MaxAttempts.Total is below 1; it counts the first attempt too")
 	}
 	return within("MaxAttempts.Policy", m.Policy)
 }
@@ -86,9 +85,9 @@ func (m MaxElapsed) Begin(start Start) Series {
 func (m MaxElapsed) Validate() error {
 	switch {
 	case m.Limit <= 0:
-		return failure.Invalid("MaxElapsed.Limit is not positive; give the time for all attempts")
+		return kit.Invalid("MaxElapsed.Limit is not positive; give the time for all attempts")
 	case m.LookAhead && m.Shorten:
-		return failure.Invalid("MaxElapsed.LookAhead and Shorten are both set; set one")
+		return kit.Invalid("MaxElapsed.LookAhead and Shorten are both set; set one")
 	}
 	return within("MaxElapsed.Policy", m.Policy)
 }
@@ -158,13 +157,13 @@ func (r RetryAfter) Begin(start Start) Series {
 func (r RetryAfter) Validate() error {
 	switch {
 	case r.Max < 0:
-		return failure.Invalid("RetryAfter.Max is negative; give a duration, 0 for no limit")
+		return kit.Invalid("RetryAfter.Max is negative; give a duration, 0 for no limit")
 	case r.StopOverMax && r.Max == 0:
-		return failure.Invalid("RetryAfter.StopOverMax needs a Max above 0; set one, or clear StopOverMax")
+		return kit.Invalid("RetryAfter.StopOverMax needs a Max above 0; set one, or clear StopOverMax")
 	case r.Over < 0:
-		return failure.Invalid("RetryAfter.Over is negative; give 0 or more")
+		return kit.Invalid("RetryAfter.Over is negative; give 0 or more")
 	case r.Over > 0 && r.Exact:
-		return failure.Invalid("RetryAfter.Over does not go with Exact; set one of them")
+		return kit.Invalid("RetryAfter.Over does not go with Exact; set one of them")
 	}
 	return within("RetryAfter.Policy", r.Policy)
 }
@@ -175,7 +174,7 @@ type SafeOnly struct{ Policy Policy }
 
 // Decide stops with ReasonUnsafe unless Attempt.Safe is SafeYes.
 func (s SafeOnly) Decide(a Attempt) Decision {
-	if a.Safe != classify.SafeYes {
+	if a.Safe != SafeYes {
 		return stop(ReasonUnsafe)
 	}
 	return s.Policy.Decide(a)

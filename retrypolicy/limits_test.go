@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -127,9 +126,9 @@ func TestRetryAfterModes(t *testing.T) {
 func TestSafeOnly(t *testing.T) {
 	p := retrypolicy.SafeOnly{Policy: second}
 	for _, c := range []struct {
-		safe  classify.Safe
+		safe  retrypolicy.Safe
 		again bool
-	}{{classify.SafeUnknown, false}, {classify.SafeNo, false}, {classify.SafeYes, true}} {
+	}{{retrypolicy.SafeUnknown, false}, {retrypolicy.SafeNo, false}, {retrypolicy.SafeYes, true}} {
 		d := p.Decide(retrypolicy.Attempt{Retry: 1, Safe: c.safe})
 		if d.Retry != c.again || !c.again && d.Reason != retrypolicy.ReasonUnsafe {
 			t.Errorf("safe %d: %+v", c.safe, d)
@@ -162,8 +161,8 @@ func (r noterSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	}
 	return r.gate
 }
-func (r noterSeries) Report(_ classify.Verdict, a retrypolicy.Attempt) { r.note("report", a) }
-func (r noterSeries) End()                                             { *r.calls = append(*r.calls, r.name+" end") }
+func (r noterSeries) Report(_ retrypolicy.Verdict, a retrypolicy.Attempt) { r.note("report", a) }
+func (r noterSeries) End()                                                { *r.calls = append(*r.calls, r.name+" end") }
 
 func TestWrappersHaveTheSeriesOfTheInnerPolicy(t *testing.T) {
 	for _, wrap := range []func(p retrypolicy.Policy) retrypolicy.Policy{
@@ -178,12 +177,12 @@ func TestWrappersHaveTheSeriesOfTheInnerPolicy(t *testing.T) {
 			gate: retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: s}}
 		p := wrap(inner)
 		checkInvalid(t, p, "")
-		a := retrypolicy.Attempt{Retry: 7, Safe: classify.SafeYes, Err: lost}
+		a := retrypolicy.Attempt{Retry: 7, Safe: retrypolicy.SafeYes, Err: lost}
 		series := retrypolicy.BeginSeries(p, retrypolicy.Start{})
 		if d := series.Admit(a); d != inner.gate {
 			t.Errorf("%T: the inner policy's answer became %+v", p, d)
 		}
-		series.Report(classify.VerdictAgain, a)
+		series.Report(retrypolicy.VerdictAgain, a)
 		series.Decide(a)
 		series.End()
 		if got := strings.Join(calls, ", "); got != "inner admit 7, inner report 7, inner decide 7, inner end" {

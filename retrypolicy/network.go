@@ -2,8 +2,6 @@ package retrypolicy
 
 import (
 	"io"
-
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 )
 
 // network recognizes errors of package net by their methods and system errors by their numbers. It
@@ -23,22 +21,22 @@ type netError interface {
 // failure reports whether err is a network failure, and whether the operation is safe to repeat: a
 // connection that was not established carried nothing. It is called from the outermost error
 // inwards.
-func (n *network) failure(err error) (classify.Safe, bool) {
+func (n *network) failure(err error) (Safe, bool) {
 	if made, ok := lostConnection(err); ok {
 		if made {
-			return classify.SafeUnknown, true
+			return SafeUnknown, true
 		}
-		return classify.SafeYes, true
+		return SafeYes, true
 	}
 	//nolint:errorlint // of each error that Any walks to; the peer closed the connection
 	if n.inside && (err == io.EOF || err == io.ErrUnexpectedEOF) {
-		return classify.SafeUnknown, true
+		return SafeUnknown, true
 	}
 	if e, ok := err.(netError); ok {
 		n.inside = true
 		if e.Unwrap() == nil && !e.Timeout() { // a failed name look-up
-			return classify.SafeYes, true
+			return SafeYes, true
 		}
 	}
-	return classify.SafeUnknown, false
+	return SafeUnknown, false
 }

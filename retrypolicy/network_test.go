@@ -18,7 +18,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -32,34 +31,34 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		kind transport.Kind
-		safe classify.Safe
+		safe retrypolicy.Safe
 	}{
-		{sys("connect", syscall.ECONNREFUSED), transport.Network, classify.SafeYes},
-		{get(sys("connect", syscall.ECONNREFUSED)), transport.Network, classify.SafeYes},
-		{fmt.Errorf("fetch: %w", get(sys("connect", syscall.EHOSTUNREACH))), transport.Network, classify.SafeYes},
-		{get(sys("read", syscall.ECONNRESET)), transport.Network, classify.SafeUnknown},
-		{get(sys("write", syscall.EPIPE)), transport.Network, classify.SafeUnknown},
-		{name, transport.Network, classify.SafeYes},
-		{get(&net.OpError{Op: "dial", Err: name}), transport.Network, classify.SafeYes},
-		{get(io.EOF), transport.Network, classify.SafeUnknown},
-		{get(sys("connect", syscall.ETIMEDOUT)), transport.Timeout, classify.SafeUnknown},
-		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, transport.Timeout, classify.SafeUnknown},
-		{errors.Join(errors.New("one"), sys("read", syscall.ECONNRESET)), transport.Network, classify.SafeUnknown},
+		{sys("connect", syscall.ECONNREFUSED), transport.Network, retrypolicy.SafeYes},
+		{get(sys("connect", syscall.ECONNREFUSED)), transport.Network, retrypolicy.SafeYes},
+		{fmt.Errorf("fetch: %w", get(sys("connect", syscall.EHOSTUNREACH))), transport.Network, retrypolicy.SafeYes},
+		{get(sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
+		{get(sys("write", syscall.EPIPE)), transport.Network, retrypolicy.SafeUnknown},
+		{name, transport.Network, retrypolicy.SafeYes},
+		{get(&net.OpError{Op: "dial", Err: name}), transport.Network, retrypolicy.SafeYes},
+		{get(io.EOF), transport.Network, retrypolicy.SafeUnknown},
+		{get(sys("connect", syscall.ETIMEDOUT)), transport.Timeout, retrypolicy.SafeUnknown},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, transport.Timeout, retrypolicy.SafeUnknown},
+		{errors.Join(errors.New("one"), sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
 		// These are not network failures.
-		{io.EOF, transport.Unknown, classify.SafeUnknown},
-		{get(errors.New("unsupported protocol scheme")), transport.Unknown, classify.SafeUnknown},
-		{get(&fs.PathError{Op: "read", Path: "body", Err: syscall.EIO}), transport.Unknown, classify.SafeUnknown},
-		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, transport.Unknown, classify.SafeUnknown},
+		{io.EOF, transport.Unknown, retrypolicy.SafeUnknown},
+		{get(errors.New("unsupported protocol scheme")), transport.Unknown, retrypolicy.SafeUnknown},
+		{get(&fs.PathError{Op: "read", Path: "body", Err: syscall.EIO}), transport.Unknown, retrypolicy.SafeUnknown},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, transport.Unknown, retrypolicy.SafeUnknown},
 		{get(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port", Addr: "x"}}), transport.Unknown,
-			classify.SafeUnknown},
+			retrypolicy.SafeUnknown},
 	} {
-		want := classify.Info{Verdict: classify.VerdictAgain, Kind: c.kind, Safe: c.safe}
+		want := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: c.kind, Safe: c.safe}
 		if got := retrypolicy.Classify(c.err); got != want {
 			t.Errorf("%v: %+v, want %+v", c.err, got, want)
 		}
 	}
 	for _, err := range []error{context.Canceled, get(context.Canceled), &net.DNSError{UnwrapErr: context.Canceled}} {
-		if got := retrypolicy.Classify(err); got.Verdict != classify.VerdictFail {
+		if got := retrypolicy.Classify(err); got.Verdict != retrypolicy.VerdictFail {
 			t.Errorf("%v: %+v, want a failure", err, got)
 		}
 	}
@@ -123,7 +122,7 @@ func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 	if err == nil {
 		t.Fatal("found")
 	}
-	if info := retrypolicy.Classify(err); info.Kind != transport.Network || info.Safe != classify.SafeYes {
+	if info := retrypolicy.Classify(err); info.Kind != transport.Network || info.Safe != retrypolicy.SafeYes {
 		t.Errorf("%v: %+v", err, info)
 	}
 }
@@ -131,7 +130,7 @@ func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 func TestClassifyReadsRetryAfterOfAnyError(t *testing.T) {
 	busy := busyError{time.Minute}
 	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", busy)); info.After != time.Minute ||
-		info.Verdict != classify.VerdictAgain {
+		info.Verdict != retrypolicy.VerdictAgain {
 		t.Errorf("%+v", info)
 	}
 	if err := retrypolicy.Do(t.Context(), retrypolicy.Immediately{},

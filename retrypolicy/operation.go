@@ -3,8 +3,7 @@ package retrypolicy
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -28,7 +27,7 @@ type Operation struct {
 	began  time.Time
 	retry  int // number of the running or latest attempt
 	next   int // number of the next attempt
-	info   classify.Info
+	info   Info
 	err    error
 	state  operationState
 }
@@ -54,9 +53,9 @@ func Begin(p Policy, key string, now time.Time) Operation {
 }
 
 var (
-	errOver       = failure.Invalid("Operation is over; begin a new one, an operation has one outcome")
-	errNoAttempt  = failure.Invalid("Operation has no attempt in flight; call Admit before the attempt")
-	errOneAttempt = failure.Invalid("Operation has an attempt in flight; report its end by Success or Failure first")
+	errOver       = kit.Invalid("Operation is over; begin a new one, an operation has one outcome")
+	errNoAttempt  = kit.Invalid("Operation has no attempt in flight; call Admit before the attempt")
+	errOneAttempt = kit.Invalid("Operation has an attempt in flight; report its end by Success or Failure first")
 )
 
 // attempt returns the Attempt with number retry.
@@ -93,7 +92,7 @@ func (o *Operation) Admit(now time.Time, rand uint64) (Decision, error) {
 
 // Failure reports that the attempt failed with err, which info describes, and returns the decision.
 // If info rules out a retry, the policy is not asked.
-func (o *Operation) Failure(now time.Time, rand uint64, info classify.Info, err error) (Decision, error) {
+func (o *Operation) Failure(now time.Time, rand uint64, info Info, err error) (Decision, error) {
 	if e := o.ended(); e != nil {
 		return Decision{}, e
 	}
@@ -108,10 +107,10 @@ func (o *Operation) Failure(now time.Time, rand uint64, info classify.Info, err 
 }
 
 // failed reports the failure of the running attempt to the series.
-func (o *Operation) failed(now time.Time, info classify.Info, err error) {
+func (o *Operation) failed(now time.Time, info Info, err error) {
 	o.info, o.err = info, err
-	if info.Verdict != classify.VerdictAgain {
-		o.info.Verdict = classify.VerdictFail
+	if info.Verdict != VerdictAgain {
+		o.info.Verdict = VerdictFail
 	}
 	o.state = operationIdle
 	if o.series != nil {
@@ -124,9 +123,9 @@ const maxRetry = 1<<31 - 2
 
 func (o *Operation) decide(now time.Time, rand uint64) Decision {
 	switch {
-	case o.info.Verdict == classify.VerdictFail:
+	case o.info.Verdict == VerdictFail:
 		return stop(ReasonNotRetryable)
-	case o.info.Safe == classify.SafeNo:
+	case o.info.Safe == SafeNo:
 		return stop(ReasonUnsafe)
 	case o.info.After < 0:
 		return stop(ReasonPushback)
@@ -143,8 +142,8 @@ func (o *Operation) Success(now time.Time) error {
 		return e
 	}
 	if o.series != nil {
-		o.err, o.info = nil, classify.Info{Verdict: classify.VerdictSucceed, Kind: transport.Unknown}
-		o.series.Report(classify.VerdictSucceed, o.attempt(o.retry, now, 0))
+		o.err, o.info = nil, Info{Verdict: VerdictSucceed, Kind: transport.Unknown}
+		o.series.Report(VerdictSucceed, o.attempt(o.retry, now, 0))
 	}
 	o.End()
 	return nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -17,7 +16,7 @@ import (
 // recorder is a policy with memory that records every call and returns fixed answers.
 type recorder struct {
 	decide, admit, report []retrypolicy.Attempt
-	verdicts              []classify.Verdict
+	verdicts              []retrypolicy.Verdict
 	key                   string
 	ends                  int
 	answer, entry         retrypolicy.Decision
@@ -36,7 +35,7 @@ func (r *recorder) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	r.admit = append(r.admit, a)
 	return r.entry
 }
-func (r *recorder) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (r *recorder) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	r.report, r.verdicts = append(r.report, a), append(r.verdicts, v)
 }
 func (r *recorder) End() { r.ends++ }
@@ -46,7 +45,7 @@ func open() *recorder {
 		entry: retrypolicy.Decision{Retry: true}}
 }
 
-var worthAnother = classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}
+var worthAnother = retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Network}
 
 func TestOperationReportsEachStepToThePolicy(t *testing.T) {
 	r := open()
@@ -55,18 +54,18 @@ func TestOperationReportsEachStepToThePolicy(t *testing.T) {
 	if d, err := s.Admit(policytest.Sec(0), 1); err != nil || d != r.entry {
 		t.Fatal(d, err)
 	}
-	info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Throttled, Safe: classify.SafeYes,
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Throttled, Safe: retrypolicy.SafeYes,
 		After: 3 * time.Second}
 	d, err := s.Failure(policytest.Sec(1), 2, info, lost)
 	if err != nil || d != r.answer {
 		t.Fatal(d, err)
 	}
 	want := retrypolicy.Attempt{
-		Retry: 0, Kind: transport.Throttled, Safe: classify.SafeYes,
+		Retry: 0, Kind: transport.Throttled, Safe: retrypolicy.SafeYes,
 		After:   3 * time.Second,
 		Elapsed: time.Second, Now: policytest.Sec(1), Err: lost,
 	}
-	if r.report[0] != want || r.verdicts[0] != classify.VerdictAgain || r.key != "key" {
+	if r.report[0] != want || r.verdicts[0] != retrypolicy.VerdictAgain || r.key != "key" {
 		t.Errorf("Report got %v, %+v, want %+v", r.verdicts[0], r.report[0], want)
 	}
 	want.Retry, want.Rand = 1, 2
@@ -96,7 +95,7 @@ func TestOperationReportsEachStepToThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = r.report[1]
-	if r.verdicts[1] != classify.VerdictSucceed || a.Err != nil || a.Kind != transport.Unknown || a.Retry != 1 ||
+	if r.verdicts[1] != retrypolicy.VerdictSucceed || a.Err != nil || a.Kind != transport.Unknown || a.Retry != 1 ||
 		a.Elapsed != 63*time.Second || len(r.decide) != 1 || r.ends != 1 {
 		t.Errorf("Report of the success got %+v", a)
 	}
@@ -105,13 +104,13 @@ func TestOperationReportsEachStepToThePolicy(t *testing.T) {
 // Report gets a final failure, marked as such; Decide is not called.
 func TestOperationFailuresThatAreTheEnd(t *testing.T) {
 	for _, c := range []struct {
-		info classify.Info
+		info retrypolicy.Info
 		want retrypolicy.Reason
 	}{
-		{classify.Info{Verdict: classify.VerdictFail}, retrypolicy.ReasonNotRetryable},
-		{classify.Info{}, retrypolicy.ReasonNotRetryable},
-		{classify.Info{Verdict: classify.VerdictAgain, Safe: classify.SafeNo}, retrypolicy.ReasonUnsafe},
-		{classify.Info{Verdict: classify.VerdictAgain, After: -1}, retrypolicy.ReasonPushback},
+		{retrypolicy.Info{Verdict: retrypolicy.VerdictFail}, retrypolicy.ReasonNotRetryable},
+		{retrypolicy.Info{}, retrypolicy.ReasonNotRetryable},
+		{retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Safe: retrypolicy.SafeNo}, retrypolicy.ReasonUnsafe},
+		{retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, After: -1}, retrypolicy.ReasonPushback},
 	} {
 		r := open()
 		s := retrypolicy.Begin(r, "", policytest.Epoch)
@@ -120,7 +119,7 @@ func TestOperationFailuresThatAreTheEnd(t *testing.T) {
 		if err != nil || d.Retry || d.Reason != c.want || len(r.decide) != 0 || len(r.report) != 1 {
 			t.Errorf("%+v: %v, %v, %d questions", c.info, d, err, len(r.decide))
 		}
-		if final := c.info.Verdict != classify.VerdictAgain; (r.verdicts[0] == classify.VerdictFail) != final {
+		if final := c.info.Verdict != retrypolicy.VerdictAgain; (r.verdicts[0] == retrypolicy.VerdictFail) != final {
 			t.Errorf("%+v: reported as %v", c.info, r.verdicts[0])
 		}
 		wantResolved(t, &s)
@@ -143,7 +142,7 @@ func TestOperationIsResolvedOnce(t *testing.T) {
 	for name, resolve := range map[string]func(*retrypolicy.Operation) error{
 		"success": func(s *retrypolicy.Operation) error { return s.Success(policytest.Epoch) },
 		"failure": func(s *retrypolicy.Operation) error {
-			_, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictFail}, transport.Invalid)
+			_, err := s.Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.VerdictFail}, transport.Invalid)
 			return err
 		},
 	} {

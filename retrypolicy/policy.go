@@ -3,8 +3,7 @@ package retrypolicy
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -22,7 +21,7 @@ type Attempt struct {
 	Scope transport.Scope
 	// Safe says whether the operation may be repeated after the failure. The device client leaves it
 	// unknown.
-	Safe classify.Safe
+	Safe Safe
 	// After is the wait that the service asked for. 0: none. Negative: the service asked not to retry.
 	After time.Duration
 	// Elapsed is the time since the beginning: since the connection was lost, since the first refusal
@@ -93,7 +92,7 @@ func (f Func) Decide(a Attempt) Decision {
 // Validate refuses a nil f.
 func (f Func) Validate() error {
 	if f == nil {
-		return failure.Invalid("Func is nil; give a function, or use NoRetry{}")
+		return kit.Invalid("Func is nil; give a function, or use NoRetry{}")
 	}
 	return nil
 }
@@ -126,7 +125,7 @@ func Validate(p Policy) error { return within("policy", p) }
 // within validates the inner policy of a wrapper; field is the name of the wrapper's field.
 func within(field string, p Policy) error {
 	if p == nil {
-		return failure.Invalid(field + " is nil; give a policy, NoRetry{} for none")
+		return kit.Invalid(field + " is nil; give a policy, NoRetry{} for none")
 	}
 	if v, ok := p.(Validator); ok {
 		return v.Validate()

@@ -1,8 +1,7 @@
 package retrypolicy
 
 import (
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/nesting"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
 // Stateful is a Policy that remembers something from one attempt to the next, or shares a budget
@@ -37,7 +36,7 @@ type Series interface {
 	// Retry false refuses it.
 	Admit(a Attempt) Decision
 	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict.
-	Report(v classify.Verdict, a Attempt)
+	Report(v Verdict, a Attempt)
 	// End ends the series. It gives back what the series still holds: the price of a retry that did
 	// not begin, the place of an attempt whose end was not reported.
 	End()
@@ -48,7 +47,7 @@ type Start struct {
 	// Key names the target of the operation (a host, a tenant, a device), for budget.PerKey.
 	Key string
 	// Outer lists the budgets around the policy, so that each acts once. It is nil at first.
-	Outer *nesting.Link
+	Outer *kit.Link
 }
 
 // BeginSeries returns the series of p, nil if p has nothing to remember.
@@ -82,7 +81,7 @@ type Free struct{}
 func (Free) Admit(Attempt) Decision { return Decision{Retry: true} }
 
 // Report does nothing.
-func (Free) Report(classify.Verdict, Attempt) {}
+func (Free) Report(Verdict, Attempt) {}
 
 // End does nothing.
 func (Free) End() {}

@@ -7,7 +7,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -75,15 +74,15 @@ func (c *Clock) sync(ctx context.Context) error {
 		if ended := ctx.Err(); ended != nil {
 			return ended
 		}
-		info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.KindOf(err), Safe: classify.SafeYes}
+		info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.KindOf(err), Safe: retrypolicy.SafeYes}
 		if c.choose() == nil {
-			info.Verdict = classify.VerdictFail
+			info.Verdict = retrypolicy.VerdictFail
 		}
 		d, wrong := series.Failure(now, c.opt.Rand(), info, err)
 		switch {
 		case wrong != nil:
 			return wrong
-		case info.Verdict == classify.VerdictFail:
+		case info.Verdict == retrypolicy.VerdictFail:
 			return errAllDenied
 		case !d.Retry:
 			return err

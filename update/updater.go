@@ -9,7 +9,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -304,11 +303,11 @@ func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) er
 
 // judge lets a broken answer of a server that has worked be tried again, as package errfilter says.
 // Package retrypolicy goes by the Kind alone.
-func judge(err error) classify.Info {
+func judge(err error) retrypolicy.Info {
 	if transport.KindOf(err) == transport.Protocol && errfilter.Of(err).Retry {
-		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Protocol, Safe: classify.SafeYes}
+		return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Protocol, Safe: retrypolicy.SafeYes}
 	}
-	return classify.Info{}
+	return retrypolicy.Info{}
 }
 
 // verify compares what is in the slot with the manifest: what was written counts, not what was

@@ -18,7 +18,6 @@ const module = "github.com/hubline-iot/hubline"
 // core are the packages that run on boards, as far as they exist.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
-	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/engine", "./internal/mqttwire", "./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
@@ -52,7 +51,7 @@ const jitters = "published jitters and limiters are defined with powers and root
 // grants are the granted imports and their reasons.
 var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy", "math", jitters},
-	{module + "/retrypolicy/internal/delay", "math", jitters},
+	{module + "/retrypolicy/internal/kit", "math", jitters},
 	{module + "/retrypolicy/budget", "math", jitters},
 	{module + "/retrypolicy/compat", "math", jitters},
 	{module + "/retrypolicy/compat/azure", "math", jitters},
@@ -219,13 +218,13 @@ var layers = []struct {
 	},
 	{
 		"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
-			"./retrypolicy/compat/...", "./retrypolicy/httpretry", "./retrypolicy/classify", "./retrypolicy/poll"},
+			"./retrypolicy/compat/...", "./retrypolicy/httpretry"},
 		[]string{"device", "testbroker", "transport", "twin"}, []string{"transport"},
 		"imports go one way",
 	},
 	{
 		"the core of the policies knows none of its additions", []string{"./retrypolicy"},
-		[]string{"retrypolicy/budget", "retrypolicy/compat", "retrypolicy/httpretry", "retrypolicy/poll"}, nil,
+		[]string{"retrypolicy/budget", "retrypolicy/compat", "retrypolicy/httpretry"}, nil,
 		"boards would link them",
 	},
 	{

@@ -9,7 +9,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,7 +22,8 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 	s := retrypolicy.Begin(reconnect.RequestPolicy(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
 	_, err = s.Admit(now, 0)
 	require.NoError(t, err)
-	d, err := s.Failure(now, 0, classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}, transport.Network)
+	again := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Network}
+	d, err := s.Failure(now, 0, again, transport.Network)
 	require.NoError(t, err)
 	require.True(t, d.Retry)
 	require.Equal(t, 495, bucket.Tokens(now))

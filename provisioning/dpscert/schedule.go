@@ -10,7 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -204,17 +203,17 @@ var errEnded = errors.New("the connection ended before there was a certificate")
 
 // recover plans the next request after a failure.
 func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
-	info := classify.Info{Verdict: classify.VerdictAgain, Kind: failure.Kind, Safe: classify.SafeYes,
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: failure.Kind, Safe: retrypolicy.SafeYes,
 		After: min(max(failure.RetryAfter, 0), times.MaxRetryAfter)}
 	if !errfilter.Of(failure).Retry {
-		info.Verdict = classify.VerdictFail
+		info.Verdict = retrypolicy.VerdictFail
 	}
 	d, err := r.series.Failure(time.Now(), r.opt.Rand(), info, failure)
 	switch {
 	case err != nil:
 		r.giveUp(failureOf(ctx, err))
 		return
-	case info.Verdict == classify.VerdictFail:
+	case info.Verdict == retrypolicy.VerdictFail:
 		r.giveUp(failure)
 		return
 	case !d.Retry:

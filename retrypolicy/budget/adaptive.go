@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -88,11 +86,11 @@ func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
 			*d.value = d.preset
 		}
 		if !(*d.value > 0 && *d.value < d.below) {
-			return nil, failure.Invalid(d.message)
+			return nil, kit.Invalid(d.message)
 		}
 	}
 	if set.Growth <= 1 {
-		return nil, failure.Invalid("AdaptiveOptions.Growth is out of range; give more than 1")
+		return nil, kit.Invalid("AdaptiveOptions.Growth is out of range; give more than 1")
 	}
 	if set.Kinds == 0 {
 		set.Kinds = retrypolicy.Kinds(transport.Throttled)
@@ -145,7 +143,7 @@ func (l *Adaptive) take(now time.Time) time.Duration {
 		l.waiting = 0
 		return 0
 	}
-	turn := delay.OfFloat(float64(l.waiting) / l.tokens.rate * float64(time.Second))
+	turn := kit.OfFloat(float64(l.waiting) / l.tokens.rate * float64(time.Second))
 	l.waiting = min(l.waiting, math.MaxInt32-1) + 1
 	return wait + min(turn, time.Second)
 }
@@ -216,8 +214,8 @@ func (s *adaptiveSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (s *adaptiveSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
-	s.limiter.learn(a.Now, v != classify.VerdictSucceed && s.limiter.kinds.Has(a.Kind))
+func (s *adaptiveSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	s.limiter.learn(a.Now, v != retrypolicy.VerdictSucceed && s.limiter.kinds.Has(a.Kind))
 	s.Base.Report(v, a)
 }
 
@@ -282,7 +280,7 @@ func (b *fillBucket) take(t time.Duration, n float64) time.Duration {
 		b.tokens -= n
 		return 0
 	}
-	return max(1, delay.OfFloat(math.Ceil((n-b.tokens)/b.rate*float64(time.Second))))
+	return max(1, kit.OfFloat(math.Ceil((n-b.tokens)/b.rate*float64(time.Second))))
 }
 
 func (b *fillBucket) give(n float64) { b.tokens = min(b.size, b.tokens+n) }

@@ -15,7 +15,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -207,9 +206,9 @@ func (c *closed) Begin(retrypolicy.Start) retrypolicy.Series { return c }
 func (c *closed) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: time.Second}
 }
-func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision { c.asked++; return c.d }
-func (c *closed) Report(classify.Verdict, retrypolicy.Attempt)   { c.got++ }
-func (c *closed) End()                                           {}
+func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision  { c.asked++; return c.d }
+func (c *closed) Report(retrypolicy.Verdict, retrypolicy.Attempt) { c.got++ }
+func (c *closed) End()                                            {}
 
 // An attempt that the inner policy refuses costs no token, and without a token the inner policy is
 // not asked.
@@ -396,7 +395,7 @@ func BenchmarkAdaptive(b *testing.B) {
 	for b.Loop() {
 		now = now.Add(time.Second)
 		sink = series.Admit(retrypolicy.Attempt{Now: now})
-		series.Report(classify.VerdictSucceed, retrypolicy.Attempt{Now: now})
+		series.Report(retrypolicy.VerdictSucceed, retrypolicy.Attempt{Now: now})
 	}
 }
 

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -165,32 +163,32 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	fallback(&set.Successes, 1)
 	switch {
 	case set.Failures < 1 || set.Failures > math.MaxInt32:
-		return nil, failure.Invalid("BreakerOptions.Failures is out of range; give 1 or more")
+		return nil, kit.Invalid("BreakerOptions.Failures is out of range; give 1 or more")
 	case set.Window != 0 && set.Window < shortestWindow:
-		return nil, failure.Invalid("BreakerOptions.Window is too short; give 20 ms or more, 0 to count failures in a row")
+		return nil, kit.Invalid("BreakerOptions.Window is too short; give 20 ms or more, 0 to count failures in a row")
 	case !(set.Share >= 0 && set.Share <= 1):
-		return nil, failure.Invalid("BreakerOptions.Share is out of range; give a fraction from 0 to 1")
+		return nil, kit.Invalid("BreakerOptions.Share is out of range; give a fraction from 0 to 1")
 	case set.Share > 0 && set.Window == 0:
-		return nil, failure.Invalid("BreakerOptions.Share needs Window; failures in a row are all there is")
+		return nil, kit.Invalid("BreakerOptions.Share needs Window; failures in a row are all there is")
 	case set.Cooldown < 0:
-		return nil, failure.Invalid("BreakerOptions.Cooldown is negative; give the time to stay open")
+		return nil, kit.Invalid("BreakerOptions.Cooldown is negative; give the time to stay open")
 	case !(set.Growth >= 1 && set.Growth <= math.MaxFloat64):
-		return nil, failure.Invalid("BreakerOptions.Growth is below 1 or not finite; give 1 or more")
+		return nil, kit.Invalid("BreakerOptions.Growth is below 1 or not finite; give 1 or more")
 	case set.MaxCooldown < 0 || set.MaxCooldown > 0 && set.MaxCooldown < set.Cooldown:
-		return nil, failure.Invalid("BreakerOptions.MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it")
+		return nil, kit.Invalid("BreakerOptions.MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it")
 	case set.Probes < 1 || set.Probes > math.MaxInt32:
-		return nil, failure.Invalid("BreakerOptions.Probes is out of range; give 1 or more")
+		return nil, kit.Invalid("BreakerOptions.Probes is out of range; give 1 or more")
 	case set.Successes < 1 || set.Successes > math.MaxInt32:
-		return nil, failure.Invalid("BreakerOptions.Successes is out of range; give 1 or more")
+		return nil, kit.Invalid("BreakerOptions.Successes is out of range; give 1 or more")
 	case set.MinUp < 0:
-		return nil, failure.Invalid("BreakerOptions.MinUp is negative; give 0 or more")
+		return nil, kit.Invalid("BreakerOptions.MinUp is negative; give 0 or more")
 	case set.Spread < 0:
-		return nil, failure.Invalid("BreakerOptions.Spread is negative; give a duration, 0 for half of Cooldown")
+		return nil, kit.Invalid("BreakerOptions.Spread is negative; give a duration, 0 for half of Cooldown")
 	case set.Spread > 0 && !set.Wait:
-		return nil, failure.Invalid("BreakerOptions.Spread needs Wait; without it no attempt waits")
+		return nil, kit.Invalid("BreakerOptions.Spread needs Wait; without it no attempt waits")
 	}
 	fallback(&set.Spread, set.Cooldown/2)
-	fallback(&set.MaxCooldown, delay.OfFloat(10*float64(set.Cooldown)))
+	fallback(&set.MaxCooldown, kit.OfFloat(10*float64(set.Cooldown)))
 	return &Breaker{
 		failures: int64(set.Failures), share: shareOf(set.Share), windowed: set.Window != 0, kinds: set.Kinds,
 		first: set.Cooldown, most: set.MaxCooldown, growth: set.Growth, probes: int64(set.Probes),
@@ -321,7 +319,7 @@ func (b *Breaker) leave(probe int64) {
 	}
 }
 
-func (b *Breaker) learn(v classify.Verdict, a retrypolicy.Attempt) {
+func (b *Breaker) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settle(a.Now)
@@ -338,20 +336,20 @@ func (b *Breaker) learn(v classify.Verdict, a retrypolicy.Attempt) {
 	}
 }
 
-func (b *Breaker) bad(v classify.Verdict, kind transport.Kind) bool {
+func (b *Breaker) bad(v retrypolicy.Verdict, kind transport.Kind) bool {
 	switch {
-	case v == classify.VerdictSucceed:
+	case v == retrypolicy.VerdictSucceed:
 		return false
 	case b.kinds != 0:
 		return b.kinds.Has(kind)
 	}
-	return v == classify.VerdictAgain
+	return v == retrypolicy.VerdictAgain
 }
 
 func (b *Breaker) failed(now time.Time, bad tally) {
 	switch b.state {
 	case BreakerHalfOpen:
-		b.cooldown = min(delay.OfFloat(float64(b.cooldown)*b.growth), b.most)
+		b.cooldown = min(kit.OfFloat(float64(b.cooldown)*b.growth), b.most)
 	case BreakerClosed:
 		b.row = min(b.row+bad.marked, math.MaxInt32)
 		reached := b.row >= b.failures
@@ -409,8 +407,8 @@ func (s *breakerSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	probe, wait, ok := s.breaker.enter(a.Now)
 	switch {
 	case !ok && s.breaker.wait:
-		room := min(s.breaker.spread, delay.Longest-wait)
-		more := min(delay.OfFloat(delay.Unit(a.Rand)*float64(room)), room)
+		room := min(s.breaker.spread, kit.Longest-wait)
+		more := min(kit.OfFloat(kit.Unit(a.Rand)*float64(room)), room)
 		return retrypolicy.Decision{Retry: true, Delay: wait + more}
 	case !ok:
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
@@ -431,7 +429,7 @@ func (s *breakerSeries) leave() {
 	}
 }
 
-func (s *breakerSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (s *breakerSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.leave()
 	s.breaker.learn(v, a)
 	s.Base.Report(v, a)

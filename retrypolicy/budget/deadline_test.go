@@ -11,7 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 )
 
 // A retry after the deadline costs nothing and does not fail with OutOfQuota.
@@ -62,7 +61,7 @@ func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	r := retrypolicy.Retrier{
 		Policy:   retrypolicy.Immediately{},
-		Classify: func(error) classify.Info { return classify.Info{Verdict: classify.VerdictAgain} },
+		Classify: func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain} },
 	}
 	runs := 0
 	err := r.Do(t.Context(), func(context.Context) error { runs++; return retrypolicy.Permanent(errors.New("hopeless")) })
@@ -84,7 +83,7 @@ type outcomesSeries struct {
 	*outcomes
 }
 
-func (o outcomesSeries) Report(_ classify.Verdict, a retrypolicy.Attempt) {
+func (o outcomesSeries) Report(_ retrypolicy.Verdict, a retrypolicy.Attempt) {
 	o.errs = append(o.errs, a.Err)
 }
 func (o outcomesSeries) End() { o.ends++ }

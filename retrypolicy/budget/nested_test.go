@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -51,7 +50,7 @@ func TestSharedStateTwiceCountsOnce(t *testing.T) {
 			if all, _ := crowd.InFlight(); all != 1 {
 				t.Errorf("%s: %d in flight", name, all)
 			}
-			s.Report(classify.VerdictAgain, a)
+			s.Report(retrypolicy.VerdictAgain, a)
 			if d := s.Decide(policytest.Retried(a, i+1)); !d.Retry {
 				t.Errorf("%s: retry %d: %v", name, i+1, d)
 			}
@@ -63,7 +62,7 @@ func TestSharedStateTwiceCountsOnce(t *testing.T) {
 				breaker.Status(policytest.Day))
 		}
 		s.Admit(policytest.Retried(policytest.At(0), 2))
-		s.Report(classify.VerdictSucceed, policytest.Retried(policytest.At(0), 2))
+		s.Report(retrypolicy.VerdictSucceed, policytest.Retried(policytest.At(0), 2))
 		s.End()
 		if left := bucket.Tokens(policytest.Day); left != 95 {
 			t.Errorf("%s: %d tokens left at the end, want 95", name, left)
@@ -90,7 +89,7 @@ func TestTwoQuotasInOnePolicy(t *testing.T) {
 // A quota charges for the retries that are made, no matter which policy refuses the others or why
 // the caller gives up.
 func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
-	again := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unavailable}
+	again := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Unavailable}
 	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2})
 	share := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 1})
 	for _, c := range []struct {
@@ -167,7 +166,7 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 	for range 9 {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		s.Admit(policytest.Epoch, 0)
-		if d, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictAgain},
+		if d, err := s.Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain},
 			transport.Unavailable); err != nil || !d.Retry {
 			t.Fatal(d, err)
 		}

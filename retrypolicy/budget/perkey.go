@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
 // PerKey has a separate policy, with its own quota, limiter or breaker, for each key: a host, a
@@ -37,13 +37,13 @@ type keyed struct {
 func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, error) {
 	switch {
 	case max < 1:
-		return nil, failure.Invalid("PerKey max is below 1; give how many keys to remember")
+		return nil, kit.Invalid("PerKey max is below 1; give how many keys to remember")
 	case make == nil:
-		return nil, failure.Invalid("PerKey make is nil; give a function that makes the policy of a key")
+		return nil, kit.Invalid("PerKey make is nil; give a function that makes the policy of a key")
 	}
 	first := make("")
 	if first == nil {
-		return nil, failure.Invalid("the policy returned by PerKey's make is nil; give a policy, NoRetry{} for none")
+		return nil, kit.Invalid("the policy returned by PerKey's make is nil; give a policy, NoRetry{} for none")
 	}
 	if err := retrypolicy.Validate(first); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (k *PerKey) Begin(start retrypolicy.Start) retrypolicy.Series {
 // Validate refuses a PerKey that NewPerKey did not make.
 func (k *PerKey) Validate() error {
 	if k == nil || k.build == nil {
-		return failure.Invalid("PerKey is not made; use NewPerKey")
+		return kit.Invalid("PerKey is not made; use NewPerKey")
 	}
 	return nil
 }

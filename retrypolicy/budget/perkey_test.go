@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -35,7 +34,7 @@ func TestPerKeyEachKeyHasItsOwnPolicy(t *testing.T) {
 	for _, key := range []string{"a", "bb", "", "bb", "ccc", "a", "bb"} {
 		s := p.Begin(retrypolicy.Start{Key: key})
 		s.Admit(retrypolicy.Attempt{})
-		s.Report(classify.VerdictSucceed, retrypolicy.Attempt{})
+		s.Report(retrypolicy.VerdictSucceed, retrypolicy.Attempt{})
 		s.End()
 	}
 	for key, want := range map[string]int{"": 1, "a": 2, "bb": 3, "ccc": 1} {
@@ -177,7 +176,7 @@ func TestPerKeyConcurrentUse(t *testing.T) {
 				a := retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}
 				s := p.Begin(retrypolicy.Start{Key: fmt.Sprint((i*(g+1) + g) % 40)})
 				s.Admit(a)
-				s.Report(classify.VerdictAgain, a)
+				s.Report(retrypolicy.VerdictAgain, a)
 				s.Decide(a)
 				s.End()
 				if n := p.Len(); n > 16 {

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -38,11 +36,11 @@ type TokenBucket struct {
 func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
 	switch {
 	case size < 0 || size > math.MaxInt32:
-		return nil, failure.Invalid("TokenBucket size is out of range; give 0 to 2^31-1 tokens")
+		return nil, kit.Invalid("TokenBucket size is out of range; give 0 to 2^31-1 tokens")
 	case spent < 0 || spent > size:
-		return nil, failure.Invalid("TokenBucket spent is out of range; give 0 to size")
+		return nil, kit.Invalid("TokenBucket spent is out of range; give 0 to size")
 	case refill < 0 || refill > 1_000_000:
-		return nil, failure.Invalid("TokenBucket refill is out of range; give 0 to 1000000 tokens a second")
+		return nil, kit.Invalid("TokenBucket refill is out of range; give 0 to 1000000 tokens a second")
 	}
 	return &TokenBucket{size: size, tokens: size - spent, refill: refill}, nil
 }
@@ -181,33 +179,33 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	if o != nil {
 		set = *o
 	}
-	set.Retry, set.Success = delay.OrDefault(set.Retry, 5), delay.OrDefault(set.Success, 1)
+	set.Retry, set.Success = kit.OrDefault(set.Retry, 5), kit.OrDefault(set.Success, 1)
 	switch {
 	case badTokens(set.Retry):
-		return nil, failure.Invalid("QuotaOptions.Retry is out of range; give 1 to 65535 tokens, 0 for 5, a negative " +
+		return nil, kit.Invalid("QuotaOptions.Retry is out of range; give 1 to 65535 tokens, 0 for 5, a negative " +
 			"number for none")
 	case badTokens(set.First):
-		return nil, failure.Invalid("QuotaOptions.First is out of range; give 0 to 65535 tokens")
+		return nil, kit.Invalid("QuotaOptions.First is out of range; give 0 to 65535 tokens")
 	case badTokens(set.Success):
-		return nil, failure.Invalid("QuotaOptions.Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative " +
+		return nil, kit.Invalid("QuotaOptions.Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative " +
 			"number for " +
 			"none")
 	case badTokens(set.MinRefund):
-		return nil, failure.Invalid("QuotaOptions.MinRefund is out of range; give 0 to 65535 tokens")
+		return nil, kit.Invalid("QuotaOptions.MinRefund is out of range; give 0 to 65535 tokens")
 	case badTokens(set.ExtraRefund):
-		return nil, failure.Invalid("QuotaOptions.ExtraRefund is out of range; give 0 to 65535 tokens")
+		return nil, kit.Invalid("QuotaOptions.ExtraRefund is out of range; give 0 to 65535 tokens")
 	case set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0):
-		return nil, failure.Invalid("QuotaOptions.Size, Spent and Refill belong to the built-in bucket; leave them 0 with " +
+		return nil, kit.Invalid("QuotaOptions.Size, Spent and Refill belong to the built-in bucket; leave them 0 with " +
 			"a Bucket")
 	case set.Wait && set.Bucket == nil && set.Refill == 0:
-		return nil, failure.Invalid("QuotaOptions.Wait needs Refill; tokens would never come back")
+		return nil, kit.Invalid("QuotaOptions.Wait needs Refill; tokens would never come back")
 	}
 	for _, c := range set.Costs {
 		switch {
 		case badTokens(c.Tokens):
-			return nil, failure.Invalid("QuotaOptions.Costs.Tokens is out of range; give 0 to 65535")
+			return nil, kit.Invalid("QuotaOptions.Costs.Tokens is out of range; give 0 to 65535")
 		case c.Kinds == 0:
-			return nil, failure.Invalid("QuotaOptions.Costs has a row without Kinds; it would never apply")
+			return nil, kit.Invalid("QuotaOptions.Costs has a row without Kinds; it would never apply")
 		}
 	}
 	if set.Bucket == nil {
@@ -312,8 +310,8 @@ func (s *quotaSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // Report gives back the cost of a retry that succeeded.
-func (s *quotaSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
-	if v == classify.VerdictSucceed {
+func (s *quotaSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	if v == retrypolicy.VerdictSucceed {
 		back := s.quota.success
 		if a.Retry > 0 {
 			back = max(s.cost, s.quota.back) + s.quota.extra

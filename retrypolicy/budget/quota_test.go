@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -266,7 +265,7 @@ func TestQuotaKeepsTheCostOfFailedAttempts(t *testing.T) {
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, time.Second)
 	begins(t, "second", &s)
-	info := classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unavailable}
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Unavailable}
 	if d, err := s.Failure(policytest.Epoch, 0, info, transport.Unavailable); err != nil ||
 		d != (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfAttempts}) {
 		t.Errorf("second: %v, %v; want a stop, out of attempts", d, err)
@@ -486,7 +485,7 @@ func TestQuotaDecisionsAllocateNothing(t *testing.T) {
 		a := retrypolicy.Attempt{Retry: n & 1, Now: policytest.Sec(float64(n))}
 		sink = series.Admit(a)
 		sink = series.Decide(a)
-		series.Report(classify.VerdictAgain, a)
+		series.Report(retrypolicy.VerdictAgain, a)
 	}); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}
@@ -496,7 +495,7 @@ func TestQuotaDecisionsAllocateNothing(t *testing.T) {
 func fails(t *testing.T, what string, s *retrypolicy.Operation, kind transport.Kind, delay time.Duration) {
 	t.Helper()
 	begins(t, what, s)
-	info := classify.Info{Verdict: classify.VerdictAgain, Kind: kind}
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: kind}
 	if d, err := s.Failure(policytest.Epoch, 0, info, kind); err != nil || !d.Retry || d.Delay != delay {
 		t.Errorf("%s: %v, %v; want a retry after %v", what, d, err, delay)
 	}

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -54,12 +53,12 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	fallback(&set.Window, 2*time.Minute)
 	switch {
 	case !(set.Share >= 1e-6 && set.Share <= 100):
-		return nil, failure.Invalid("RetryBudgetOptions.Share is out of range; give retries for each request, a millionth " +
+		return nil, kit.Invalid("RetryBudgetOptions.Share is out of range; give retries for each request, a millionth " +
 			"to 100")
 	case set.Window < shortestWindow:
-		return nil, failure.Invalid("RetryBudgetOptions.Window is too short; give 20 ms or more")
+		return nil, kit.Invalid("RetryBudgetOptions.Window is too short; give 20 ms or more")
 	case set.MinRetries < 0:
-		return nil, failure.Invalid("RetryBudgetOptions.MinRetries is negative; give 0 or more retries")
+		return nil, kit.Invalid("RetryBudgetOptions.MinRetries is negative; give 0 or more retries")
 	}
 	return &RetryBudget{share: shareOf(set.Share), least: int64(set.MinRetries), seen: newWindow(set.Window)}, nil
 }
@@ -196,9 +195,9 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 	fallback(&set.MinRetries, 3)
 	switch {
 	case !(set.Share >= 1e-6 && set.Share <= 1):
-		return nil, failure.Invalid("ConcurrencyBudgetOptions.Share is out of range; give a millionth to 1")
+		return nil, kit.Invalid("ConcurrencyBudgetOptions.Share is out of range; give a millionth to 1")
 	case set.MinRetries < 1 || set.MinRetries > math.MaxInt32:
-		return nil, failure.Invalid("ConcurrencyBudgetOptions.MinRetries is out of range; give 1 or more retries")
+		return nil, kit.Invalid("ConcurrencyBudgetOptions.MinRetries is out of range; give 1 or more retries")
 	}
 	return &ConcurrencyBudget{share: shareOf(set.Share), least: int64(set.MinRetries)}, nil
 }
@@ -304,7 +303,7 @@ func (s *concurrencySeries) leave() {
 	}
 }
 
-func (s *concurrencySeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (s *concurrencySeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.leave()
 	s.Base.Report(v, a)
 }

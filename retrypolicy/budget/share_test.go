@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -160,7 +159,7 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 			admit(t, &calls[i], true)
 		}
 		for i := range calls {
-			if _, err := calls[i].Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictAgain,
+			if _, err := calls[i].Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain,
 				Kind: transport.Network},
 				policytest.Lost); err != nil {
 				t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -160,7 +159,7 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 					t.Fatalf("seed %d: %s: Admit(%+v) = %+v", seed, name, a, d)
 				}
 			case 3:
-				one.Report(classify.VerdictAgain+classify.Verdict(rng.IntN(3)), a)
+				one.Report(retrypolicy.VerdictAgain+retrypolicy.Verdict(rng.IntN(3)), a)
 			case 4:
 				one.End()
 				series[name][which] = policytest.Series(p)
@@ -275,7 +274,7 @@ func BenchmarkSharedState(b *testing.B) {
 				a := retrypolicy.Attempt{Now: now, Rand: math.MaxUint64}
 				series := retrypolicy.BeginSeries(p, retrypolicy.Start{})
 				sink = series.Admit(a)
-				series.Report(classify.VerdictSucceed, a)
+				series.Report(retrypolicy.VerdictSucceed, a)
 				series.End()
 			}
 		})

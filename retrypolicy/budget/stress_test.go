@@ -15,7 +15,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -69,7 +68,7 @@ func (s *warded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (s *warded) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (s *warded) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.over(func() { s.Series.Report(v, a) }, a.Now)
 }
 

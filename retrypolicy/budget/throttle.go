@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -76,14 +74,14 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 		transport.Timeout))
 	switch {
 	case !(set.K >= 1 && set.K <= math.MaxInt32):
-		return nil, failure.Invalid("ThrottleOptions.K is below 1; give 1 or more, it is the requests sent for each that " +
+		return nil, kit.Invalid("ThrottleOptions.K is below 1; give 1 or more, it is the requests sent for each that " +
 			"is accepted")
 	case set.Window < shortestWindow:
-		return nil, failure.Invalid("ThrottleOptions.Window is too short; give 20 ms or more")
+		return nil, kit.Invalid("ThrottleOptions.Window is too short; give 20 ms or more")
 	case !(set.Ceiling > 0 && set.Ceiling <= 1):
-		return nil, failure.Invalid("ThrottleOptions.Ceiling is out of range; give a probability above 0, at most 1")
+		return nil, kit.Invalid("ThrottleOptions.Ceiling is out of range; give a probability above 0, at most 1")
 	case set.MinRequests < 0:
-		return nil, failure.Invalid("ThrottleOptions.MinRequests is negative; give 0 or more requests")
+		return nil, kit.Invalid("ThrottleOptions.MinRequests is negative; give 0 or more requests")
 	}
 	return &Throttle{
 		k: set.K, ceiling: set.Ceiling, least: int64(set.MinRequests), ended: set.CountEnded, refusals: set.Refusals,
@@ -137,7 +135,7 @@ func (t *Throttle) ask(a retrypolicy.Attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen.advance(a.Now)
-	reject := delay.Unit(a.Rand) < t.probability()
+	reject := kit.Unit(a.Rand) < t.probability()
 	if !t.ended {
 		t.seen.add(tally{all: 1})
 	}
@@ -154,12 +152,12 @@ func (t *Throttle) takeBack() {
 	t.seen.takeBack()
 }
 
-func (t *Throttle) learn(v classify.Verdict, a retrypolicy.Attempt) {
+func (t *Throttle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if wrap.SaysNothing(v, a) {
 		return
 	}
 	var seen tally
-	if v == classify.VerdictSucceed || !t.refusals.Has(a.Kind) && !failure.EndedByContext(a.Err) {
+	if v == retrypolicy.VerdictSucceed || !t.refusals.Has(a.Kind) && !kit.EndedByContext(a.Err) {
 		seen.marked = 1
 	}
 	if t.ended {
@@ -190,7 +188,7 @@ func (s *throttleSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (s *throttleSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (s *throttleSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.throttle.learn(v, a)
 	s.Base.Report(v, a)
 }

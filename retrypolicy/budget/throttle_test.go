@@ -10,7 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -231,7 +230,7 @@ func TestSharedStatePassesOn(t *testing.T) {
 			t.Errorf("%s: Admit %+v", name, d)
 		}
 		lost := policytest.As(policytest.At(0), transport.Network)
-		series.Report(classify.VerdictAgain, lost)
+		series.Report(retrypolicy.VerdictAgain, lost)
 		want := retrypolicy.Decision{Retry: true, Delay: time.Second}
 		if d := series.Decide(policytest.Retried(lost, 1)); d != want {
 			t.Errorf("%s: Decide %+v", name, d)

@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
 // Cenkalti is the interval of cenkalti/backoff: a whole number of nanoseconds from
@@ -63,9 +62,9 @@ func (s *cenkalti) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := retrypolicy.Decision{Retry: true, Delay: s.i}
 	if f := s.Randomization; f != 0 {
 		low, high := float64(s.i)*(1-f), float64(s.i)*(1+f)
-		d.Delay = delay.OfFloat(low + delay.Unit(a.Rand)*(high-low+1))
+		d.Delay = kit.OfFloat(low + kit.Unit(a.Rand)*(high-low+1))
 	}
-	s.i = min(delay.OfFloat(float64(s.i)*s.Multiplier), s.Max)
+	s.i = min(kit.OfFloat(float64(s.i)*s.Multiplier), s.Max)
 	return d
 }
 
@@ -74,14 +73,14 @@ func (c Cenkalti) Validate() error {
 	c = c.settings()
 	switch {
 	case c.Initial <= 0:
-		return failure.Invalid("Cenkalti.Initial is not positive; give a duration (a value that is not all zero has no " +
+		return kit.Invalid("Cenkalti.Initial is not positive; give a duration (a value that is not all zero has no " +
 			"defaults)")
 	case !(c.Multiplier >= 1 && c.Multiplier <= math.MaxFloat64):
-		return failure.Invalid("Cenkalti.Multiplier is below 1 or not finite; give 1 or more")
+		return kit.Invalid("Cenkalti.Multiplier is below 1 or not finite; give 1 or more")
 	case !(c.Randomization >= 0 && c.Randomization <= 1):
-		return failure.Invalid("Cenkalti.Randomization is out of range; give a fraction from 0 to 1")
+		return kit.Invalid("Cenkalti.Randomization is out of range; give a fraction from 0 to 1")
 	case c.Max < c.Initial:
-		return failure.Invalid("Cenkalti.Max is below Initial; give Initial or more")
+		return kit.Invalid("Cenkalti.Max is below Initial; give Initial or more")
 	}
 	return nil
 }

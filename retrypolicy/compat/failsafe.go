@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -67,7 +66,7 @@ func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if retries > 0 && n > retries {
 		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
-	u := delay.Unit(a.Rand)
+	u := kit.Unit(a.Rand)
 	d := retrypolicy.Decision{Retry: true, Delay: f.Delay}
 	switch {
 	case a.After > 0 && overloaded(a):
@@ -78,19 +77,19 @@ func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 			if factor == 0 {
 				factor = 2
 			}
-			d.Delay = max(min(delay.OfFloat(float64(f.before)*factor), f.Max), 0)
+			d.Delay = max(min(kit.OfFloat(float64(f.before)*factor), f.Max), 0)
 		}
 		f.before = d.Delay
 	case f.RandomMax > 0 && f.Delay > 0:
-		d.Delay = min(delay.OfFloat(float64(f.Delay)+u*float64(f.RandomMax-f.Delay)), f.RandomMax)
-		u = delay.Unit(redraw(a.Rand)) // for the jitter
+		d.Delay = min(kit.OfFloat(float64(f.Delay)+u*float64(f.RandomMax-f.Delay)), f.RandomMax)
+		u = kit.Unit(redraw(a.Rand)) // for the jitter
 	}
 	switch {
 	case d.Delay == 0:
 	case f.Jitter != 0:
-		d.Delay = delay.OfFloat(float64(d.Delay) + (1-2*u)*float64(f.Jitter))
+		d.Delay = kit.OfFloat(float64(d.Delay) + (1-2*u)*float64(f.Jitter))
 	case f.JitterFactor != 0:
-		d.Delay = delay.OfFloat(float64(d.Delay) * (1 + (1-2*u)*f.JitterFactor))
+		d.Delay = kit.OfFloat(float64(d.Delay) * (1 + (1-2*u)*f.JitterFactor))
 	}
 	return d
 }
@@ -108,23 +107,23 @@ func redraw(draw uint64) uint64 {
 func (f Failsafe) Validate() error {
 	switch {
 	case f.Delay < 0:
-		return failure.Invalid("Failsafe.Delay is negative; give 0 or more")
+		return kit.Invalid("Failsafe.Delay is negative; give 0 or more")
 	case f.Max < 0 || f.Max > 0 && f.Max < f.Delay:
-		return failure.Invalid("Failsafe.Max is below Delay; give Delay or more, 0 for no growth")
+		return kit.Invalid("Failsafe.Max is below Delay; give Delay or more, 0 for no growth")
 	case f.Factor != 0 && !(f.Factor >= 1 && f.Factor <= math.MaxFloat64):
-		return failure.Invalid("Failsafe.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
+		return kit.Invalid("Failsafe.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
 	case f.RandomMax < 0 || f.RandomMax > 0 && f.RandomMax < f.Delay:
-		return failure.Invalid("Failsafe.RandomMax is below Delay; give Delay or more, 0 for no random delay")
+		return kit.Invalid("Failsafe.RandomMax is below Delay; give Delay or more, 0 for no random delay")
 	case f.RandomMax > 0 && f.Max > 0:
-		return failure.Invalid("Failsafe.RandomMax does not go with Max; leave one of them 0")
+		return kit.Invalid("Failsafe.RandomMax does not go with Max; leave one of them 0")
 	case f.Jitter < 0:
-		return failure.Invalid("Failsafe.Jitter is negative; give 0 or more")
+		return kit.Invalid("Failsafe.Jitter is negative; give 0 or more")
 	case !(f.JitterFactor >= 0 && f.JitterFactor <= 1):
-		return failure.Invalid("Failsafe.JitterFactor is out of range; give a fraction from 0 to 1")
+		return kit.Invalid("Failsafe.JitterFactor is out of range; give a fraction from 0 to 1")
 	case f.Jitter != 0 && f.JitterFactor != 0:
-		return failure.Invalid("Failsafe.Jitter and JitterFactor are both set; give one")
+		return kit.Invalid("Failsafe.Jitter and JitterFactor are both set; give one")
 	case f.Delay == 0 && f != (Failsafe{}):
-		return failure.Invalid("Failsafe.Delay is 0, so every delay would be 0; give a delay, or use Immediately{} in " +
+		return kit.Invalid("Failsafe.Delay is 0, so every delay would be 0; give a delay, or use Immediately{} in " +
 			"MaxAttempts")
 	}
 	return nil

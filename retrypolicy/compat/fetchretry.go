@@ -5,9 +5,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -48,7 +47,7 @@ func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 			return wrap.Stop(retrypolicy.ReasonPolicy)
 		}
 	} else {
-		if s, ok := failure.Status(a.Err); ok && !slices.Contains(f.On, s.HTTPStatusCode()) {
+		if s, ok := kit.Status(a.Err); ok && !slices.Contains(f.On, s.HTTPStatusCode()) {
 			return wrap.Stop(retrypolicy.ReasonNotRetryable)
 		}
 		if attempt >= f.Retries {
@@ -65,19 +64,19 @@ func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Classify leaves every failure to Decide, as the library does, even those that the function
 // retrypolicy.Classify would end. Only errors marked by Permanent fail. A status below 400 that the
 // settings do not retry is a success.
-func (f FetchRetry) Classify(err error) classify.Info {
-	if failure.IsPermanent(err) {
-		return classify.Info{}
+func (f FetchRetry) Classify(err error) retrypolicy.Info {
+	if kit.IsPermanent(err) {
+		return retrypolicy.Info{}
 	}
-	s, ok := failure.Status(err)
+	s, ok := kit.Status(err)
 	if !ok {
-		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.KindOf(err)}
+		return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.KindOf(err)}
 	}
 	info := httpretry.Status(s.HTTPStatusCode())
-	if info.Verdict == classify.VerdictSucceed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
+	if info.Verdict == retrypolicy.VerdictSucceed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
 		return info
 	}
-	info.Verdict = classify.VerdictAgain
+	info.Verdict = retrypolicy.VerdictAgain
 	return info
 }
 
@@ -85,13 +84,13 @@ func (f FetchRetry) Classify(err error) classify.Info {
 func (f FetchRetry) Validate() error {
 	switch {
 	case f.Retries < 0:
-		return failure.Invalid("FetchRetry.Retries is negative; give 0 or more")
+		return kit.Invalid("FetchRetry.Retries is negative; give 0 or more")
 	case f.Delay < 0:
-		return failure.Invalid("FetchRetry.Delay is negative; give 0 or more")
+		return kit.Invalid("FetchRetry.Delay is negative; give 0 or more")
 	case f.On != nil && f.OnFunc != nil:
-		return failure.Invalid("FetchRetry.On and OnFunc are both set; give one, the function decides alone")
+		return kit.Invalid("FetchRetry.On and OnFunc are both set; give one, the function decides alone")
 	case f.Delay == 0 && f.DelayFunc == nil && (f.Retries > 0 || f.OnFunc != nil):
-		return failure.Invalid("FetchRetry.Delay is 0; give a delay, or a DelayFunc that returns 0 for none")
+		return kit.Invalid("FetchRetry.Delay is 0; give a delay, or a DelayFunc that returns 0 for none")
 	}
 	return nil
 }

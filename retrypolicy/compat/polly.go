@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -111,17 +111,17 @@ func (p Polly) Validate() error {
 	p = p.settings()
 	switch {
 	case p.Retries < 1:
-		return failure.Invalid("Polly.Retries is below 1; give the number of retries (a value whose numbers are not all " +
+		return kit.Invalid("Polly.Retries is below 1; give the number of retries (a value whose numbers are not all " +
 			"zero has " +
 			"no defaults)")
 	case p.Delay < 0:
-		return failure.Invalid("Polly.Delay is negative; give the delay")
+		return kit.Invalid("Polly.Delay is negative; give the delay")
 	case p.Max < 0:
-		return failure.Invalid("Polly.Max is negative; give a duration, 0 for no limit")
+		return kit.Invalid("Polly.Max is negative; give a duration, 0 for no limit")
 	case p.Curve >= pollyCurves:
-		return failure.Invalid("Polly.Curve is not one of the constants; use PollyConstant")
+		return kit.Invalid("Polly.Curve is not one of the constants; use PollyConstant")
 	case p.Delay == 0:
-		return failure.Invalid("Polly.Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none (a value " +
+		return kit.Invalid("Polly.Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none (a value " +
 			"whose " +
 			"numbers are not all zero has no defaults)")
 	}

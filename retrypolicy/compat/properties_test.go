@@ -10,7 +10,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
@@ -133,7 +132,7 @@ var policyRows = []policyRow{
 
 // ask is an attempt of a series with a failure of kind, without a service's delay.
 func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration) retrypolicy.Attempt {
-	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Safe: classify.SafeYes,
+	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Safe: retrypolicy.SafeYes,
 		Err: policytest.Lost}
 }
 
@@ -250,12 +249,12 @@ func TestPoliciesAllocateNothing(t *testing.T) {
 	}
 	refused := policytest.Status(503)
 	if allocs := testing.AllocsPerRun(100,
-		func() { sinkInfo = httpretry.Classify(refused) }); allocs != 0 || sinkInfo.Verdict != classify.VerdictAgain {
+		func() { sinkInfo = httpretry.Classify(refused) }); allocs != 0 || sinkInfo.Verdict != retrypolicy.VerdictAgain {
 		t.Errorf("httpretry.Classify: %v allocations, %+v", allocs, sinkInfo)
 	}
 }
 
-var sinkInfo classify.Info
+var sinkInfo retrypolicy.Info
 
 // parameters are the fuzzer's values for a policy.
 type parameters struct {

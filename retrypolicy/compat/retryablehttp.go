@@ -4,8 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -32,19 +31,19 @@ type RetryableHTTP struct {
 // Decide stops with OutOfAttempts after Retries.
 func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
-	if n > delay.OrDefault(r.Retries, 4) {
+	if n > kit.OrDefault(r.Retries, 4) {
 		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	if a.After > 0 && overloaded(a) {
 		return retrypolicy.Decision{Retry: true, Delay: a.After}
 	}
-	least, most := delay.OrDefault(r.Min, time.Second), delay.OrDefault(r.Max, 30*time.Second)
+	least, most := kit.OrDefault(r.Min, time.Second), kit.OrDefault(r.Max, 30*time.Second)
 	if !r.Linear {
-		return retrypolicy.Decision{Retry: true, Delay: delay.Exponential(least, 2, n, most)}
+		return retrypolicy.Decision{Retry: true, Delay: kit.Exponential(least, 2, n, most)}
 	}
 	step := least
 	if most > least {
-		step += time.Duration(delay.Below(uint64(most-least), a.Rand))
+		step += time.Duration(kit.Below(uint64(most-least), a.Rand))
 	}
 	return retrypolicy.Incremental{Step: step}.Decide(retrypolicy.Attempt{Retry: n})
 }
@@ -52,7 +51,7 @@ func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // overloaded reports whether the failure was a 429 or 503. Without a status it compares the Kinds
 // of these.
 func overloaded(a retrypolicy.Attempt) bool {
-	if s, ok := failure.Status(a.Err); ok {
+	if s, ok := kit.Status(a.Err); ok {
 		status := s.HTTPStatusCode()
 		return status == 429 || status == 503
 	}
@@ -63,11 +62,11 @@ func overloaded(a retrypolicy.Attempt) bool {
 func (r RetryableHTTP) Validate() error {
 	switch {
 	case r.Min < 0:
-		return failure.Invalid("RetryableHTTP.Min is negative; give a duration, 0 for 1 s")
+		return kit.Invalid("RetryableHTTP.Min is negative; give a duration, 0 for 1 s")
 	case r.Max < 0:
-		return failure.Invalid("RetryableHTTP.Max is negative; give a duration, 0 for 30 s")
-	case delay.OrDefault(r.Max, 30*time.Second) < delay.OrDefault(r.Min, time.Second):
-		return failure.Invalid("RetryableHTTP.Max is below Min; give Min or more")
+		return kit.Invalid("RetryableHTTP.Max is negative; give a duration, 0 for 30 s")
+	case kit.OrDefault(r.Max, 30*time.Second) < kit.OrDefault(r.Min, time.Second):
+		return kit.Invalid("RetryableHTTP.Max is below Min; give Min or more")
 	}
 	return nil
 }

@@ -4,10 +4,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -29,9 +27,9 @@ func (t TruncatedExponential) settings() TruncatedExponential {
 // Decide always retries.
 func (t TruncatedExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	t = t.settings()
-	d := delay.Exponential(t.Base, 2, max(a.Retry, 1), t.Max)
+	d := kit.Exponential(t.Base, 2, max(a.Retry, 1), t.Max)
 	if limit := uint64(max(t.Random, 0) / time.Millisecond); limit > 0 {
-		d += min(time.Duration(1+delay.Below(limit, a.Rand))*time.Millisecond, t.Max-d)
+		d += min(time.Duration(1+kit.Below(limit, a.Rand))*time.Millisecond, t.Max-d)
 	}
 	return retrypolicy.Decision{Retry: true, Delay: max(d, 0)}
 }
@@ -41,19 +39,19 @@ func (t TruncatedExponential) Validate() error {
 	t = t.settings()
 	switch {
 	case t.Base < 0:
-		return failure.Invalid("TruncatedExponential.Base is negative; give 0 or more")
+		return kit.Invalid("TruncatedExponential.Base is negative; give 0 or more")
 	case t.Random < 0:
-		return failure.Invalid("TruncatedExponential.Random is negative; give 0 or more")
+		return kit.Invalid("TruncatedExponential.Random is negative; give 0 or more")
 	case t.Base == 0 && t.Random < time.Millisecond:
-		return failure.Invalid("TruncatedExponential.Base is 0 and Random below 1 ms, so every delay would be 0; give one " +
+		return kit.Invalid("TruncatedExponential.Base is 0 and Random below 1 ms, so every delay would be 0; give one " +
 			"of them " +
 			"(a value that is not all zero has no defaults)")
 	case t.Max <= 0:
-		return failure.Invalid("TruncatedExponential.Max is not positive, so every delay would be 0; give the longest " +
+		return kit.Invalid("TruncatedExponential.Max is not positive, so every delay would be 0; give the longest " +
 			"delay (a " +
 			"value that is not all zero has no defaults)")
 	case t.Max < t.Base:
-		return failure.Invalid("TruncatedExponential.Max is below Base; give Base or more (a value that is not all zero " +
+		return kit.Invalid("TruncatedExponential.Max is below Base; give Base or more (a value that is not all zero " +
 			"has no " +
 			"defaults)")
 	}
@@ -86,17 +84,17 @@ func Truncated() retrypolicy.ByKind {
 
 // ClassifyTruncated is httpretry.Classify with the note's rows: all 5xx are Again and Unavailable;
 // of 4xx only 408 and 429 are Again.
-func ClassifyTruncated(err error) classify.Info {
+func ClassifyTruncated(err error) retrypolicy.Info {
 	info := httpretry.Classify(err)
-	if info.Verdict == classify.VerdictUndecided {
+	if info.Verdict == retrypolicy.VerdictUndecided {
 		return info
 	}
-	s, _ := failure.Status(err)
+	s, _ := kit.Status(err)
 	switch status := s.HTTPStatusCode(); {
 	case status >= 500:
-		info.Verdict, info.Kind = classify.VerdictAgain, transport.Unavailable
+		info.Verdict, info.Kind = retrypolicy.VerdictAgain, transport.Unavailable
 	case status >= 400 && status != 408 && status != 429:
-		info.Verdict = classify.VerdictFail
+		info.Verdict = retrypolicy.VerdictFail
 	}
 	return info
 }

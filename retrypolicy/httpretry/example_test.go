@@ -4,16 +4,16 @@ package httpretry_test
 
 import (
 	"fmt"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 )
 
 func ExampleStatus() {
 	for _, status := range []int{200, 403, 429, 503} {
 		info := httpretry.Status(status)
-		fmt.Println(status, info.Verdict == classify.VerdictAgain, info.Kind)
+		fmt.Println(status, info.Verdict == retrypolicy.VerdictAgain, info.Kind)
 	}
 	// Output:
 	// 200 false unknown error

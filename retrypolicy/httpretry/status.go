@@ -1,34 +1,34 @@
 package httpretry
 
 import (
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"slices"
 
 	"github.com/hubline-iot/hubline/internal/statuscode"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // rule says how to judge a status. Its Kind is in package statuscode.
 type rule struct {
 	status  int
-	verdict classify.Verdict
-	safe    classify.Safe
+	verdict retrypolicy.Verdict
+	safe    retrypolicy.Safe
 }
 
 // rules has the statuses that differ from their class. Source: RFC 9110, RFC 6585, RFC 4918, RFC
 // 8470.
 var rules = [...]rule{
-	{408, classify.VerdictAgain, classify.SafeUnknown},
-	{421, classify.VerdictAgain, classify.SafeYes},
-	{425, classify.VerdictAgain, classify.SafeYes},
-	{429, classify.VerdictAgain, classify.SafeYes},
-	{501, classify.VerdictFail, classify.SafeYes},
-	{505, classify.VerdictFail, classify.SafeYes},
-	{507, classify.VerdictFail, classify.SafeUnknown},
-	{508, classify.VerdictFail, classify.SafeUnknown},
-	{509, classify.VerdictAgain, classify.SafeYes},
-	{511, classify.VerdictFail, classify.SafeYes},
+	{408, retrypolicy.VerdictAgain, retrypolicy.SafeUnknown},
+	{421, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	{425, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	{429, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	{501, retrypolicy.VerdictFail, retrypolicy.SafeYes},
+	{505, retrypolicy.VerdictFail, retrypolicy.SafeYes},
+	{507, retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
+	{508, retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
+	{509, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	{511, retrypolicy.VerdictFail, retrypolicy.SafeYes},
 }
 
 // ruleOf returns the rule for a status from 400 on.
@@ -39,9 +39,9 @@ func ruleOf(status int) rule {
 		}
 	}
 	if status < 500 {
-		return rule{status, classify.VerdictFail, classify.SafeYes}
+		return rule{status, retrypolicy.VerdictFail, retrypolicy.SafeYes}
 	}
-	return rule{status, classify.VerdictAgain, classify.SafeUnknown}
+	return rule{status, retrypolicy.VerdictAgain, retrypolicy.SafeUnknown}
 }
 
 // Status judges an HTTP status in general. The verdict is Again for 408, 421, 425, 429 and all from
@@ -49,56 +49,56 @@ func ruleOf(status int) rule {
 // are Throttled, 408 and 504 are a Timeout, most other 5xx are Unavailable. A number below 100
 // means no answer: Again, Network. An IoT hub has its own rules (403 is its quota); its transports
 // report errors with a Kind, which need no status.
-func Status(status int) classify.Info {
+func Status(status int) retrypolicy.Info {
 	switch {
 	case status < 100:
-		return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Network}
+		return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Network}
 	case status < 400:
-		return classify.Info{Verdict: classify.VerdictSucceed}
+		return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed}
 	}
 	r := ruleOf(status)
 	kind := statuscode.Of(min(status, 599), statuscode.Web).Kind
-	return classify.Info{Verdict: r.verdict, Kind: kind, Safe: r.safe}
+	return retrypolicy.Info{Verdict: r.verdict, Kind: kind, Safe: r.safe}
 }
 
 // StatusError is an error that knows the HTTP status of the answer. It may also have a method
 // RetryAfter() time.Duration with the wait that the service asked for; see ParseRetryAfter.
-type StatusError = failure.StatusError
+type StatusError = kit.StatusError
 
 // Classify judges an error that is or wraps a StatusError by Status. Other errors are Undecided. So
 // are errors marked by Permanent, and a status below 400, which cannot be the cause of the error.
-func Classify(err error) classify.Info {
-	s, ok := failure.Status(err)
-	if !ok || failure.IsPermanent(err) {
-		return classify.Info{}
+func Classify(err error) retrypolicy.Info {
+	s, ok := kit.Status(err)
+	if !ok || kit.IsPermanent(err) {
+		return retrypolicy.Info{}
 	}
 	info := Status(s.HTTPStatusCode())
-	if info.Verdict == classify.VerdictSucceed {
-		return classify.Info{}
+	if info.Verdict == retrypolicy.VerdictSucceed {
+		return retrypolicy.Info{}
 	}
-	info.After = failure.RetryAfter(err)
+	info.After = kit.RetryAfter(err)
 	return info
 }
 
-// ClassifyStatuses returns a classify.Func that retries exactly the given HTTP statuses; otherwise
-// it is like Classify.
-func ClassifyStatuses(statuses ...int) classify.Func {
+// ClassifyStatuses returns a classifier that retries exactly the given HTTP statuses. Otherwise it
+// is like Classify.
+func ClassifyStatuses(statuses ...int) retrypolicy.Classifier {
 	own := append([]int(nil), statuses...)
-	return func(err error) classify.Info {
-		s, ok := failure.Status(err)
-		if !ok || failure.IsPermanent(err) {
-			return classify.Info{}
+	return func(err error) retrypolicy.Info {
+		s, ok := kit.Status(err)
+		if !ok || kit.IsPermanent(err) {
+			return retrypolicy.Info{}
 		}
 		status := s.HTTPStatusCode()
 		info := Status(status)
 		switch {
 		case slices.Contains(own, status):
-			info.Verdict = classify.VerdictAgain
-			info.After = failure.RetryAfter(err)
-		case info.Verdict == classify.VerdictSucceed:
-			return classify.Info{}
+			info.Verdict = retrypolicy.VerdictAgain
+			info.After = kit.RetryAfter(err)
+		case info.Verdict == retrypolicy.VerdictSucceed:
+			return retrypolicy.Info{}
 		default:
-			info.Verdict = classify.VerdictFail
+			info.Verdict = retrypolicy.VerdictFail
 		}
 		return info
 	}

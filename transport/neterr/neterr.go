@@ -2,7 +2,7 @@
 // transport.Kind. Hubline's transports use the same table for failed connections. A program that
 // runs its own requests under a retry policy passes it to the Retrier:
 //
-//	retrypolicy.Retrier{Policy: p, Classify: classify.FromKind(neterr.Kind)}
+//	retrypolicy.Retrier{Policy: p, Classify: retrypolicy.FromKind(neterr.Kind)}
 //
 // Then a certificate that does not verify ends the retries, and a refused connection, a reset, a
 // failed name look-up and a time-out are retried. Package retrypolicy recognizes these four without

@@ -20,7 +20,6 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -89,7 +88,7 @@ func TestAnUntrustedServerIsNotAskedAgain(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()},
 		DisableKeepAlives: true}}
 	r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 5, Policy: retrypolicy.Immediately{}},
-		Classify: classify.FromKind(Kind)}
+		Classify: retrypolicy.FromKind(Kind)}
 	tries := 0
 	err := r.Do(t.Context(), func(context.Context) error {
 		tries++

@@ -6,8 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -26,7 +25,7 @@ const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 type Options struct {
 	// Attempts is the highest number of attempts, the first included.
 	Attempts int
-	// SafeOnly retries only after failures with classify.SafeYes. Otherwise all failures but SafeNo
+	// SafeOnly retries only after failures with retrypolicy.SafeYes. Otherwise all failures but SafeNo
 	// are retried.
 	SafeOnly bool
 	// Backoff computes the delays.
@@ -54,7 +53,7 @@ func New(o *Options) (retrypolicy.Policy, error) {
 	}
 	p := o.Backoff
 	if p == nil {
-		return nil, failure.Invalid("aws.Options.Backoff is nil; start from a preset such as aws.Standard2026")
+		return nil, kit.Invalid("aws.Options.Backoff is nil; start from a preset such as aws.Standard2026")
 	}
 	if o.Throttled != nil {
 		p = retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: throttling, Policy: o.Throttled}}, Default: p}
@@ -94,16 +93,16 @@ func (b GoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if n > bits.Len64(uint64(max(b.Max, 0)/time.Second))-1 {
 		return retrypolicy.Decision{Retry: true, Delay: max(b.Max, 0)}
 	}
-	return retrypolicy.Decision{Retry: true, Delay: delay.OfFloat(delay.Unit(a.Rand) * float64(time.Second<<n))}
+	return retrypolicy.Decision{Retry: true, Delay: kit.OfFloat(kit.Unit(a.Rand) * float64(time.Second<<n))}
 }
 
 // Validate reports an invalid Max.
 func (b GoBackoff) Validate() error {
 	switch {
 	case b.Max < 0:
-		return failure.Invalid("aws.GoBackoff.Max is negative; give the longest delay")
+		return kit.Invalid("aws.GoBackoff.Max is negative; give the longest delay")
 	case b.Max == 0:
-		return failure.Invalid("aws.GoBackoff.Max is 0, so every delay would be 0; give the longest delay, such as 20 s")
+		return kit.Invalid("aws.GoBackoff.Max is 0, so every delay would be 0; give the longest delay, such as 20 s")
 	}
 	return nil
 }

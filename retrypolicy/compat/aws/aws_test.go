@@ -11,7 +11,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -52,7 +51,7 @@ type step struct {
 	kind    transport.Kind // of the failure
 	success bool
 	after   time.Duration
-	safe    classify.Safe
+	safe    retrypolicy.Safe
 	stop    retrypolicy.Reason // no retry; ByPolicy (0) stands for a retry
 	delay   time.Duration
 	quota   int // after the step; -1: there is none
@@ -69,7 +68,7 @@ func try(t *testing.T, what string, s *retrypolicy.Operation, now time.Time, dra
 		}
 		return
 	}
-	info := classify.Info{Verdict: classify.VerdictAgain, Kind: st.kind, After: st.after, Safe: st.safe}
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: st.kind, After: st.after, Safe: st.safe}
 	d, err := s.Failure(now, draw, info, st.kind)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -185,13 +184,13 @@ func TestAWSPublishedSequences(t *testing.T) {
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 467, 0),
 		}},
 		{"python: safe, unknown", aws.Python, 28, []step{
-			{kind: kTimeout, safe: classify.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, stop: retrypolicy.ReasonUnsafe,
-				quota: 14},
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms},
+			{kind: kServer, stop: retrypolicy.ReasonUnsafe, quota: 14},
 		}},
 		{"python: quota", sum(aws.Python, 5), 28, []step{
-			{kind: kServer, safe: classify.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: classify.SafeYes,
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				quota: 0, delay: 100 * ms},
-			{kind: kServer, safe: classify.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.ReasonOutOfQuota},
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.ReasonOutOfQuota},
 		}},
 	})
 }
@@ -199,20 +198,20 @@ func TestAWSPublishedSequences(t *testing.T) {
 func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 	s := time.Second
 	play(t, []sequence{
-		{"python: quota 0", aws.Python, 0, []step{{kind: kServer, safe: classify.SafeYes, delay: 50 * ms,
+		{"python: quota 0", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
 			stop: retrypolicy.ReasonOutOfQuota}}},
-		{"python: unsafe", aws.Python, 0, []step{{kind: kServer, safe: classify.SafeNo,
+		{"python: unsafe", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
 			stop: retrypolicy.ReasonUnsafe}}},
 		{"python: 500 500 200", aws.Python, 500, []step{
-			{kind: kServer, safe: classify.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: classify.SafeYes,
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				quota: 472, delay: 100 * ms}, ok(486),
 		}},
 		{"python: time-out twice, 200", aws.Python, 500, []step{
-			{kind: kTimeout, safe: classify.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: classify.SafeYes,
+			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: retrypolicy.SafeYes,
 				quota: 472, delay: 100 * ms}, ok(486),
 		}},
 		{"python: 14, two failures", aws.Python, 14, []step{
-			{kind: kServer, safe: classify.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: classify.SafeYes,
+			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				delay: 100 * ms, stop: retrypolicy.ReasonOutOfQuota},
 		}},
 		{"JavaScript, transient x7", sum(aws.JS, 8), 500, []step{
@@ -432,7 +431,7 @@ func TestAWSRetryAfterIsApplied(t *testing.T) {
 		{"python 10 s", flat(aws.Python(), time.Second), 10 * time.Second, 6 * time.Second},
 		{"python, the longest", flat(aws.Python(), time.Second), math.MaxInt64, 6 * time.Second},
 	} {
-		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Kind: kServer, Safe: classify.SafeYes, After: c.after})
+		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Kind: kServer, Safe: retrypolicy.SafeYes, After: c.after})
 		if !d.Retry || d.Delay != c.want {
 			t.Errorf("%s: %v, want %v", c.name, d, c.want)
 		}
@@ -463,8 +462,8 @@ func failOnce(t *testing.T, s *retrypolicy.Operation) retrypolicy.Decision {
 	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry {
 		t.Fatal(d, err)
 	}
-	d, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.VerdictAgain, Kind: kServer,
-		Safe: classify.SafeYes},
+	d, err := s.Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: kServer,
+		Safe: retrypolicy.SafeYes},
 		kServer)
 	if err != nil {
 		t.Fatal(err)
@@ -481,10 +480,10 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 		series := policytest.Series(p)
 		if allocs := testing.AllocsPerRun(200, func() {
 			n++
-			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: classify.SafeYes, Now: policytest.Epoch,
+			a := retrypolicy.Attempt{Retry: n % 9, Kind: kThrottle, Safe: retrypolicy.SafeYes, Now: policytest.Epoch,
 				Rand: uint64(n) << 50, Err: kThrottle}
 			_ = series.Admit(a)
-			series.Report(classify.VerdictAgain, a)
+			series.Report(retrypolicy.VerdictAgain, a)
 			sink = series.Decide(a)
 		}); allocs != 0 {
 			t.Errorf("%s: %v allocations per decision", c.name, allocs)

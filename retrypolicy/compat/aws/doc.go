@@ -5,5 +5,5 @@
 //	policy, err := aws.New(aws.Standard2026())
 //
 // [Rules] list the answers of AWS services that are retried; [Classifier] makes a
-// classify.Func from them.
+// retrypolicy.Classifier from them.
 package aws

@@ -1,13 +1,12 @@
 package aws
 
 import (
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -170,7 +169,7 @@ func statuses(r Rules, list []int, kind transport.Kind) Rules {
 // Judge applies the rules to f. It returns Again with the Kind of the first matching row, or with
 // the Kind of the service model's traits (Throttled, or Unavailable for Retryable). Without a match
 // it returns Fail.
-func (r Rules) Judge(f Failure) classify.Info {
+func (r Rules) Judge(f Failure) retrypolicy.Info {
 	if f.Retryable && f.Throttling {
 		return f.again(transport.Throttled)
 	}
@@ -182,7 +181,7 @@ func (r Rules) Judge(f Failure) classify.Info {
 	if f.Retryable {
 		return f.again(transport.Unavailable)
 	}
-	return classify.Info{Verdict: classify.VerdictFail}
+	return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 }
 
 func (r *Rule) fits(f Failure) bool {
@@ -200,7 +199,7 @@ func (r *Rule) fits(f Failure) bool {
 //  5. All other failures fail.
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
-func KotlinJudge(f Failure) classify.Info {
+func KotlinJudge(f Failure) retrypolicy.Info {
 	switch {
 	case f.Retryable && f.Origin == FromService && f.Fault == FaultServer:
 		return f.again(transport.Unavailable)
@@ -213,33 +212,33 @@ func KotlinJudge(f Failure) classify.Info {
 	case f.Retryable:
 		return f.again(transport.Network)
 	}
-	return classify.Info{Verdict: classify.VerdictFail}
+	return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 }
 
-func (f Failure) again(kind transport.Kind) classify.Info {
-	return classify.Info{Verdict: classify.VerdictAgain, Kind: kind, Safe: safeAfter(kind), After: f.After}
+func (f Failure) again(kind transport.Kind) retrypolicy.Info {
+	return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: kind, Safe: safeAfter(kind), After: f.After}
 }
 
 // safeAfter reports whether an operation that failed with kind is safe to repeat.
-func safeAfter(kind transport.Kind) classify.Safe {
-	if failure.NotActed(kind) {
-		return classify.SafeYes
+func safeAfter(kind transport.Kind) retrypolicy.Safe {
+	if kit.NotActed(kind) {
+		return retrypolicy.SafeYes
 	}
-	return classify.SafeUnknown
+	return retrypolicy.SafeUnknown
 }
 
 // Classifier makes a Classifier from judge, which is KotlinJudge or the method Judge of some Rules.
 // of returns the properties of an error. It returns false for an error that it does not know, such
 // as a lost connection, which is then Undecided. A nil of means FailureOf.
-func Classifier(judge func(Failure) classify.Info, of func(error) (Failure, bool)) classify.Func {
+func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, bool)) retrypolicy.Classifier {
 	if of == nil {
 		of = FailureOf
 	}
-	return func(err error) classify.Info {
+	return func(err error) retrypolicy.Info {
 		if f, ok := of(err); ok {
 			return judge(f)
 		}
-		return classify.Info{}
+		return retrypolicy.Info{}
 	}
 }
 
@@ -267,8 +266,8 @@ func RetryAfter(header string) time.Duration {
 	if err != nil || ms < 0 {
 		return 0
 	}
-	if ms > int64(delay.Longest/time.Millisecond) {
-		return delay.Longest
+	if ms > int64(kit.Longest/time.Millisecond) {
+		return kit.Longest
 	}
 	return time.Duration(ms) * time.Millisecond
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -80,9 +79,9 @@ func TestAWSRules(t *testing.T) {
 			want  transport.Kind
 		}{{"standard", standard, c.standard}, {"legacy", legacy, c.legacy}, {"JavaScript", js, c.js}} {
 			info := r.rules.Judge(c.failure)
-			verdict := classify.VerdictAgain
+			verdict := retrypolicy.VerdictAgain
 			if r.want == no {
-				verdict = classify.VerdictFail
+				verdict = retrypolicy.VerdictFail
 			}
 			if info.Verdict != verdict || info.Kind != r.want {
 				t.Errorf("%s, %s %+v: verdict %d, %v; want %d, %v", r.name, c.name, c.failure, info.Verdict, info.Kind, verdict,
@@ -135,8 +134,8 @@ func TestAWSKotlinJudge(t *testing.T) {
 			true},
 	} {
 		info := aws.KotlinJudge(c.failure)
-		if info.Kind != c.want || (info.Verdict == classify.VerdictFail) != c.fail ||
-			info.Verdict == classify.VerdictUndecided {
+		if info.Kind != c.want || (info.Verdict == retrypolicy.VerdictFail) != c.fail ||
+			info.Verdict == retrypolicy.VerdictUndecided {
 			t.Errorf("%s: %+v, want %v", c.name, info, c.want)
 		}
 	}
@@ -147,16 +146,16 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 	wrapped := fmt.Errorf("operation: %w", &policytest.HTTPError{Status: 503, Err: &policytest.APIError{Code: "SlowDown"}})
 	for _, c := range []struct {
 		err     error
-		verdict classify.Verdict
+		verdict retrypolicy.Verdict
 		kind    transport.Kind
 	}{
-		{wrapped, classify.VerdictAgain, kThrottle},
-		{&policytest.HTTPError{Status: 500, Err: errors.New("?")}, classify.VerdictAgain, kServer},
-		{&policytest.HTTPError{Status: 404, Err: &policytest.APIError{Code: "NoSuchKey"}}, classify.VerdictFail,
+		{wrapped, retrypolicy.VerdictAgain, kThrottle},
+		{&policytest.HTTPError{Status: 500, Err: errors.New("?")}, retrypolicy.VerdictAgain, kServer},
+		{&policytest.HTTPError{Status: 404, Err: &policytest.APIError{Code: "NoSuchKey"}}, retrypolicy.VerdictFail,
 			transport.Unknown},
-		{&policytest.APIError{Code: "RequestTimeout"}, classify.VerdictAgain, kServer},
-		{errors.New("connection reset"), classify.VerdictUndecided, transport.Unknown},
-		{transport.Network, classify.VerdictUndecided, transport.Unknown},
+		{&policytest.APIError{Code: "RequestTimeout"}, retrypolicy.VerdictAgain, kServer},
+		{errors.New("connection reset"), retrypolicy.VerdictUndecided, transport.Unknown},
+		{transport.Network, retrypolicy.VerdictUndecided, transport.Unknown},
 	} {
 		if got := judge(c.err); got.Verdict != c.verdict || got.Kind != c.kind {
 			t.Errorf("%v: %+v", c.err, got)
@@ -170,13 +169,13 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 		f.Service, f.After = "dynamodb", aws.RetryAfter("20")
 		return f, ok
 	})
-	both := classify.Chain(nil, dynamo, retrypolicy.Classify)
+	both := retrypolicy.Chain(nil, dynamo, retrypolicy.Classify)
 	conflict := &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
-	if got := both(conflict); got.Verdict != classify.VerdictAgain || got.Kind != kClient ||
+	if got := both(conflict); got.Verdict != retrypolicy.VerdictAgain || got.Kind != kClient ||
 		got.After != 20*time.Millisecond {
 		t.Errorf("conflict: %+v", got)
 	}
-	if got := both(transport.Forbidden); got.Verdict != classify.VerdictFail || got.Kind != transport.Forbidden {
+	if got := both(transport.Forbidden); got.Verdict != retrypolicy.VerdictFail || got.Kind != transport.Forbidden {
 		t.Errorf("fall-through: %+v", got)
 	}
 }
@@ -196,7 +195,7 @@ func TestAWSRulesAllocateNothing(t *testing.T) {
 	rules := aws.LegacyRules()
 	judge := aws.Classifier(rules.Judge, nil)
 	var err error = &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
-	var info classify.Info
+	var info retrypolicy.Info
 	if allocs := testing.AllocsPerRun(100, func() { info = judge(err) }); allocs != 0 {
 		t.Errorf("%v allocations; %+v", allocs, info)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -34,12 +34,12 @@ func AzcoreStatuses() []int { return []int{408, 429, 500, 502, 503, 504} }
 
 // Decide stops with OutOfAttempts or Pushback.
 func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	retries, unit, most := delay.OrDefault(z.MaxRetries, 3), delay.OrDefault(z.Delay, 800*time.Millisecond), z.Max
+	retries, unit, most := kit.OrDefault(z.MaxRetries, 3), kit.OrDefault(z.Delay, 800*time.Millisecond), z.Max
 	switch {
 	case most == 0:
 		most = time.Minute
 	case most < 0:
-		most = delay.Longest
+		most = kit.Longest
 	}
 	n := max(a.Retry, 1)
 	switch {
@@ -52,7 +52,7 @@ func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	}
 	// may be infinite, or NaN if there is no delay: OfFloat handles both
 	grown := (math.Exp2(float64(n)) - 1) * float64(unit)
-	return retrypolicy.Decision{Retry: true, Delay: min(delay.OfFloat(grown*(0.8+0.5*delay.Unit(a.Rand))), most)}
+	return retrypolicy.Decision{Retry: true, Delay: min(kit.OfFloat(grown*(0.8+0.5*kit.Unit(a.Rand))), most)}
 }
 
 // Validate returns nil: every number has a meaning.

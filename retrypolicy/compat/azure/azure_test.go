@@ -10,7 +10,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -253,11 +252,11 @@ func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 // P17: a permanent failure of the hub is not retried under any policy. The SDK also refuses errors
 // of other libraries; here that needs a classifier.
 func TestCSharpNotTransient(t *testing.T) {
-	hubOnly := func(err error) classify.Info {
+	hubOnly := func(err error) retrypolicy.Info {
 		if transport.Find(err) == nil {
-			return classify.Info{Verdict: classify.VerdictFail}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 		}
-		return classify.Info{}
+		return retrypolicy.Info{}
 	}
 	for _, c := range []struct {
 		err   error
@@ -405,21 +404,21 @@ func TestAzureNodeCodeAndDocument(t *testing.T) {
 // P24: the SDK's policy accepts a filter that overrides single errors; here a classifier in front
 // of the fixed table does so.
 func TestAzureNodeFilterOverride(t *testing.T) {
-	override := func(err error) classify.Info {
+	override := func(err error) retrypolicy.Info {
 		switch transport.KindOf(err) {
 		case transport.Timeout:
-			return classify.Info{Verdict: classify.VerdictFail, Kind: transport.Timeout}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: transport.Timeout}
 		case transport.Unauthorized:
-			return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Unauthorized}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Unauthorized}
 		}
-		return classify.Info{}
+		return retrypolicy.Info{}
 	}
 	for _, c := range []struct {
 		kind            transport.Kind
 		plain, override int // attempts
 	}{{transport.Timeout, 3, 1}, {transport.Unauthorized, 1, 3}, {transport.Network, 3, 3}, {transport.Invalid, 1, 1}} {
 		for _, v := range []struct {
-			judge classify.Func
+			judge retrypolicy.Classifier
 			want  int
 		}{{nil, c.plain}, {override, c.override}} {
 			testkit.Bubble(t, func(t *testing.T) {

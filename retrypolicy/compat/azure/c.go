@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -100,16 +99,16 @@ func (c C) wait(n int, draw uint64) time.Duration {
 	case CInterval:
 		wait = min(initial, most)
 	case CRandom:
-		wait = min(time.Duration(delay.Below(uint64(max(initial, 0)/time.Second), draw))*time.Second, most)
+		wait = min(time.Duration(kit.Below(uint64(max(initial, 0)/time.Second), draw))*time.Second, most)
 	default:
-		wait = delay.Exponential(initial, 2, n-1, most)
+		wait = kit.Exponential(initial, 2, n-1, most)
 	}
 	if c.Curve == CExponentialJitter {
 		percent := c.Jitter
 		if percent == 0 {
 			percent = 5
 		}
-		wait = delay.OfFloat(float64(wait) * (1 + float64(percent)/100*delay.Unit(draw)))
+		wait = kit.OfFloat(float64(wait) * (1 + float64(percent)/100*kit.Unit(draw)))
 	}
 	return wait.Truncate(time.Second)
 }
@@ -128,20 +127,20 @@ func (c C) initial() time.Duration {
 func (c C) Validate() error {
 	switch {
 	case c.Curve >= cCurves:
-		return failure.Invalid("azure.C.Curve is not one of the constants; use CExponentialJitter")
+		return kit.Invalid("azure.C.Curve is not one of the constants; use CExponentialJitter")
 	case c.Initial < 0 || c.Initial%time.Second != 0:
-		return failure.Invalid("azure.C.Initial is not a number of whole seconds; give one, 0 for the default")
+		return kit.Invalid("azure.C.Initial is not a number of whole seconds; give one, 0 for the default")
 	case c.Curve == CRandom && c.initial() < 2*time.Second:
-		return failure.Invalid("azure.C.Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use " +
+		return kit.Invalid("azure.C.Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use " +
 			"CImmediate")
 	case c.Max < 0 || c.Max%time.Second != 0:
-		return failure.Invalid("azure.C.Max is not a number of whole seconds; give one, 0 for 30 s")
+		return kit.Invalid("azure.C.Max is not a number of whole seconds; give one, 0 for 30 s")
 	case c.Jitter < 0 || c.Jitter > 100:
-		return failure.Invalid("azure.C.Jitter is out of range; give 1 to 100 percent, 0 for 5")
+		return kit.Invalid("azure.C.Jitter is out of range; give 1 to 100 percent, 0 for 5")
 	case c.Limit < 0:
-		return failure.Invalid("azure.C.Limit is negative; give a duration, 0 for none")
+		return kit.Invalid("azure.C.Limit is negative; give a duration, 0 for none")
 	case c.Curve <= CExponential && c.initial() > math.MaxInt32*time.Second:
-		return failure.Invalid("azure.C.Initial is above 2^31-1 s; give less")
+		return kit.Invalid("azure.C.Initial is above 2^31-1 s; give less")
 	}
 	return nil
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -47,9 +46,9 @@ func (c CSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func (c CSharpExponential) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
-		return failure.Invalid("CSharpExponential.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+		return kit.Invalid("CSharpExponential.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Max < 0:
-		return failure.Invalid("CSharpExponential.Max is negative; give a duration, 0 for 12 hours")
+		return kit.Invalid("CSharpExponential.Max is negative; give a duration, 0 for 12 hours")
 	}
 	return nil
 }
@@ -75,11 +74,11 @@ func (c CSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func (c CSharpFixed) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
-		return failure.Invalid("CSharpFixed.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+		return kit.Invalid("CSharpFixed.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Delay < 0:
-		return failure.Invalid("CSharpFixed.Delay is negative; give the delay")
+		return kit.Invalid("CSharpFixed.Delay is negative; give the delay")
 	case c.Delay == 0:
-		return failure.Invalid("CSharpFixed.Delay is 0; give the delay, or use Immediately{} for none")
+		return kit.Invalid("CSharpFixed.Delay is 0; give the delay, or use Immediately{} for none")
 	}
 	return nil
 }
@@ -108,15 +107,15 @@ func (c CSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func (c CSharpIncremental) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
-		return failure.Invalid("CSharpIncremental.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+		return kit.Invalid("CSharpIncremental.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Step < 0:
-		return failure.Invalid("CSharpIncremental.Step is negative; give the first delay")
+		return kit.Invalid("CSharpIncremental.Step is negative; give the first delay")
 	case c.Max < 0:
-		return failure.Invalid("CSharpIncremental.Max is negative; give a duration, 0 for no limit")
+		return kit.Invalid("CSharpIncremental.Max is negative; give a duration, 0 for no limit")
 	case c.Max > 0 && c.Max < c.Step:
-		return failure.Invalid("CSharpIncremental.Max is below Step; give Step or more")
+		return kit.Invalid("CSharpIncremental.Max is below Step; give Step or more")
 	case c.Step == 0:
-		return failure.Invalid("CSharpIncremental.Step is 0, so every delay would be 0; give the first delay, or use " +
+		return kit.Invalid("CSharpIncremental.Step is 0, so every delay would be 0; give the first delay, or use " +
 			"Immediately{}")
 	}
 	return nil
@@ -129,10 +128,10 @@ func csharpRetry(d time.Duration, plain bool, draw uint64) retrypolicy.Decision 
 	if plain || d < 50*time.Millisecond {
 		return retrypolicy.Decision{Retry: true, Delay: d}
 	}
-	percent := 95 + delay.Below(11, draw)
+	percent := 95 + kit.Below(11, draw)
 	high, low := bits.Mul64(uint64(d), percent)
 	if high >= 100 {
-		return retrypolicy.Decision{Retry: true, Delay: delay.Longest}
+		return retrypolicy.Decision{Retry: true, Delay: kit.Longest}
 	}
 	jittered, _ := bits.Div64(high, low, 100)
 	return retrypolicy.Decision{Retry: true, Delay: time.Duration(min(jittered, math.MaxInt64))}

@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -67,7 +66,7 @@ func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func (v CSharpV1) Validate() error {
 	set := v.settings()
 	if set.Count < 1 {
-		return failure.Invalid("azure.CSharpV1.Count is below 1; give the number of retries, NoRetry{} for none")
+		return kit.Invalid("azure.CSharpV1.Count is below 1; give the number of retries, NoRetry{} for none")
 	}
 	return javaRange("azure.CSharpV1", set.Min, set.Max, set.Delta)
 }
@@ -87,5 +86,5 @@ func (t *attemptTime) since(a retrypolicy.Attempt) time.Duration {
 // next notes that the next attempt begins after d.
 func (t *attemptTime) next(a retrypolicy.Attempt, d time.Duration) {
 	elapsed := max(a.Elapsed, 0)
-	*t = attemptTime(elapsed + min(d, delay.Longest-elapsed))
+	*t = attemptTime(elapsed + min(d, kit.Longest-elapsed))
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
@@ -68,13 +67,13 @@ func (j Java) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func (j Java) Validate() error {
 	set := j.settings()
 	if set.Count < 1 {
-		return failure.Invalid("azure.Java.Count is below 1; give the number of retries, NoRetry{} for none")
+		return kit.Invalid("azure.Java.Count is below 1; give the number of retries, NoRetry{} for none")
 	}
 	if err := javaRange("azure.Java", set.Min, set.Max, set.Delta); err != nil {
 		return err
 	}
 	if set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1 {
-		return failure.Invalid(
+		return kit.Invalid(
 			"azure.Java.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use " +
 				"Immediately{}")
 	}
@@ -84,17 +83,17 @@ func (j Java) Validate() error {
 func javaRange(name string, least, most, delta time.Duration) error {
 	switch {
 	case least < 0:
-		return failure.Invalid(name + ".Min is negative; give 0 or more")
+		return kit.Invalid(name + ".Min is negative; give 0 or more")
 	case delta < 0:
-		return failure.Invalid(name + ".Delta is negative; give 0 or more")
+		return kit.Invalid(name + ".Delta is negative; give 0 or more")
 	case most < least:
-		return failure.Invalid(name + ".Max is below Min; give Min or more")
+		return kit.Invalid(name + ".Max is below Min; give Min or more")
 	case most < time.Millisecond:
-		return failure.Invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that " +
+		return kit.Invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that " +
 			"is not " +
 			"all zero has no defaults)")
 	case most > longest32 || delta > longest32:
-		return failure.Invalid(name + ".Max or Delta is above 2^31-1 ms; give less than 24 days")
+		return kit.Invalid(name + ".Max or Delta is above 2^31-1 ms; give less than 24 days")
 	}
 	return nil
 }
@@ -108,7 +107,7 @@ func javaDelay(c int, least, most, delta time.Duration, draw uint64) time.Durati
 	d := float64(delta / time.Millisecond)
 	low := uint64(max(d*0.8, 0))
 	high := uint64(max(d*1.2, 0))
-	r := low + delay.Below(high-low, draw)
+	r := low + kit.Below(high-low, draw)
 	product := uint64(math.MaxInt32)
 	switch {
 	case r == 0 || c == 0:

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -28,10 +28,10 @@ func (Node) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		set = &documentedThrottled
 	}
 	// Jd - Ju is a quarter in both sets.
-	r := delay.Below(uint64(set.C/4), a.Rand)
+	r := kit.Below(uint64(set.C/4), a.Rand)
 	switch {
 	case a.Retry >= 1:
-		return retrypolicy.Decision{Retry: true, Delay: delay.Growth(a.Retry, r, set.Cmin, set.Cmax)}
+		return retrypolicy.Decision{Retry: true, Delay: kit.Growth(a.Retry, r, set.Cmin, set.Cmax)}
 	case set == &documented:
 		return retrypolicy.Decision{Retry: true}
 	}

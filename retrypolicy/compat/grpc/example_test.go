@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -46,11 +45,11 @@ func ExampleThrottle() {
 	calls := make([]retrypolicy.Series, 5)
 	for i := range calls {
 		calls[i] = retrypolicy.Inner(p, retrypolicy.Start{})
-		calls[i].Report(classify.VerdictAgain, failure)
+		calls[i].Report(retrypolicy.VerdictAgain, failure)
 	}
 	failure.Retry = 1
 	fmt.Println(throttle.Tokens(), calls[0].Decide(failure))
-	retrypolicy.Inner(p, retrypolicy.Start{}).Report(classify.VerdictSucceed, retrypolicy.Attempt{})
+	retrypolicy.Inner(p, retrypolicy.Start{}).Report(retrypolicy.VerdictSucceed, retrypolicy.Attempt{})
 	fmt.Println(throttle.Tokens(), calls[1].Decide(failure))
 	// Output:
 	// 5 stop: retry quota exceeded
@@ -80,7 +79,7 @@ func ExampleNewClassifier() {
 	}
 	for _, s := range []rpcError{{14, "250"}, {14, "-1"}, {5, ""}} {
 		info := judge(s)
-		fmt.Println(info.Verdict == classify.VerdictAgain, info.Kind, info.After)
+		fmt.Println(info.Verdict == retrypolicy.VerdictAgain, info.Kind, info.After)
 	}
 	// Output:
 	// true service unavailable 250ms

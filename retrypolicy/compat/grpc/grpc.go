@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -79,13 +78,13 @@ func (s *series) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func (g Policy) Validate() error {
 	switch {
 	case g.Attempts < 2:
-		return failure.Invalid("grpc.Policy.Attempts is below 2; it counts the first attempt too")
+		return kit.Invalid("grpc.Policy.Attempts is below 2; it counts the first attempt too")
 	case g.Initial <= 0:
-		return failure.Invalid("grpc.Policy.Initial is not positive; give the first delay")
+		return kit.Invalid("grpc.Policy.Initial is not positive; give the first delay")
 	case g.Max <= 0:
-		return failure.Invalid("grpc.Policy.Max is not positive; give the longest delay")
+		return kit.Invalid("grpc.Policy.Max is not positive; give the longest delay")
 	case !(g.Multiplier > 0 && g.Multiplier <= math.MaxFloat64):
-		return failure.Invalid("grpc.Policy.Multiplier is not positive and finite; give the growth, such as 2")
+		return kit.Invalid("grpc.Policy.Multiplier is not positive and finite; give the growth, such as 2")
 	}
 	return nil
 }
@@ -93,7 +92,7 @@ func (g Policy) Validate() error {
 // atOnce represents a server that asked for a delay of 0; 0 itself means that it did not ask.
 const atOnce = time.Nanosecond
 
-// Pushback reads the value of the header grpc-retry-pushback-ms, for classify.Info.After or the
+// Pushback reads the value of the header grpc-retry-pushback-ms, for retrypolicy.Info.After or the
 // RetryAfter of a transport.Error: milliseconds that fit into 32 bits. 0 ms becomes 1 ns, because 0
 // means that there was no header. An empty value returns 0. A negative value, or one that is not a
 // number, returns a negative duration: do not try again.
@@ -165,31 +164,31 @@ type Status func(err error) (code Code, pushback string, ok bool)
 // others. An error without a status, or with OK, is Undecided. A code that gRPC does not define
 // counts as UNKNOWN. As in gRPC, retryable has no default: the service decides which codes may be
 // repeated.
-func NewClassifier(status Status, retryable ...Code) (classify.Func, error) {
+func NewClassifier(status Status, retryable ...Code) (retrypolicy.Classifier, error) {
 	if status == nil {
-		return nil, failure.Invalid("grpc.NewClassifier status is nil; give a function that finds the status in an error")
+		return nil, kit.Invalid("grpc.NewClassifier status is nil; give a function that finds the status in an error")
 	}
 	if len(retryable) == 0 {
-		return nil, failure.Invalid("grpc.NewClassifier retryable is empty; name a code, such as grpc.Unavailable")
+		return nil, kit.Invalid("grpc.NewClassifier retryable is empty; name a code, such as grpc.Unavailable")
 	}
 	var again [codes]bool
 	for _, c := range retryable {
 		if c == OK || c >= codes {
-			return nil, failure.Invalid("grpc.NewClassifier retryable has a code that is no failure of gRPC's; give 1 to 16")
+			return nil, kit.Invalid("grpc.NewClassifier retryable has a code that is no failure of gRPC's; give 1 to 16")
 		}
 		again[c] = true
 	}
-	return func(err error) classify.Info {
+	return func(err error) retrypolicy.Info {
 		code, pushback, ok := status(err)
 		if !ok || code == OK {
-			return classify.Info{}
+			return retrypolicy.Info{}
 		}
 		if code >= codes {
 			code = Unknown
 		}
-		info := classify.Info{Verdict: classify.VerdictFail, Kind: kindOf[code], After: Pushback(pushback)}
+		info := retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: kindOf[code], After: Pushback(pushback)}
 		if again[code] {
-			info.Verdict = classify.VerdictAgain
+			info.Verdict = retrypolicy.VerdictAgain
 		}
 		return info
 	}, nil
@@ -217,9 +216,9 @@ type Throttle struct {
 func NewThrottle(maxTokens int, ratio float64) (*Throttle, error) {
 	switch {
 	case maxTokens < 1 || maxTokens > 1000:
-		return nil, failure.Invalid("grpc.Throttle maxTokens is out of range; give 1 to 1000")
+		return nil, kit.Invalid("grpc.Throttle maxTokens is out of range; give 1 to 1000")
 	case !(ratio >= 0.001 && ratio <= 1000):
-		return nil, failure.Invalid("grpc.Throttle ratio is out of range; give tokens for a success, 0.001 to 1000")
+		return nil, kit.Invalid("grpc.Throttle ratio is out of range; give tokens for a success, 0.001 to 1000")
 	}
 	most := int64(maxTokens) * 1000
 	return &Throttle{most: most, tokens: most, ratio: int64(ratio*1000 + 1e-6)}, nil // 1.001*1000 is below 1001
@@ -245,11 +244,11 @@ func (t *Throttle) open() bool {
 	return 2*t.tokens > t.most
 }
 
-func (t *Throttle) learn(v classify.Verdict, a retrypolicy.Attempt) {
+func (t *Throttle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	change := t.ratio
 	switch {
-	case v == classify.VerdictSucceed:
-	case a.After >= 0 && (v == classify.VerdictFail || wrap.SaysNothing(v, a)):
+	case v == retrypolicy.VerdictSucceed:
+	case a.After >= 0 && (v == retrypolicy.VerdictFail || wrap.SaysNothing(v, a)):
 		return
 	default:
 		change = -1000
@@ -275,7 +274,7 @@ func (s *throttleSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (s *throttleSeries) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (s *throttleSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.throttle.learn(v, a)
 	s.Base.Report(v, a)
 }

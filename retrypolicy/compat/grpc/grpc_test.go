@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -172,25 +171,25 @@ func TestGRPCClassifier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, fail := classify.VerdictAgain, classify.VerdictFail
+	again, fail := retrypolicy.VerdictAgain, retrypolicy.VerdictFail
 	for _, c := range []struct {
 		err  error
-		want classify.Info
+		want retrypolicy.Info
 	}{
-		{rpc{14, ""}, classify.Info{Verdict: again, Kind: transport.Unavailable}},
-		{rpc{14, "250"}, classify.Info{Verdict: again, Kind: transport.Unavailable, After: 250 * time.Millisecond}},
-		{rpc{14, "0"}, classify.Info{Verdict: again, Kind: transport.Unavailable, After: 1}},
-		{rpc{14, "-1"}, classify.Info{Verdict: again, Kind: transport.Unavailable, After: -1}},
-		{rpc{8, ""}, classify.Info{Verdict: again, Kind: transport.Throttled}},
-		{rpc{4, ""}, classify.Info{Verdict: fail, Kind: transport.Timeout}},
-		{rpc{3, "x"}, classify.Info{Verdict: fail, Kind: transport.Invalid, After: -1}},
-		{rpc{5, ""}, classify.Info{Verdict: fail, Kind: transport.NotFound}},
-		{rpc{16, ""}, classify.Info{Verdict: fail, Kind: transport.Unauthorized}},
-		{rpc{17, ""}, classify.Info{Verdict: fail, Kind: transport.Unknown}},
-		{rpc{255, ""}, classify.Info{Verdict: fail, Kind: transport.Unknown}},
-		{rpc{0, ""}, classify.Info{}},
-		{errors.New("no status"), classify.Info{}},
-		{&retrypolicy.Error{Err: rpc{14, ""}}, classify.Info{Verdict: again, Kind: transport.Unavailable}},
+		{rpc{14, ""}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable}},
+		{rpc{14, "250"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: 250 * time.Millisecond}},
+		{rpc{14, "0"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: 1}},
+		{rpc{14, "-1"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: -1}},
+		{rpc{8, ""}, retrypolicy.Info{Verdict: again, Kind: transport.Throttled}},
+		{rpc{4, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Timeout}},
+		{rpc{3, "x"}, retrypolicy.Info{Verdict: fail, Kind: transport.Invalid, After: -1}},
+		{rpc{5, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.NotFound}},
+		{rpc{16, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unauthorized}},
+		{rpc{17, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unknown}},
+		{rpc{255, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unknown}},
+		{rpc{0, ""}, retrypolicy.Info{}},
+		{errors.New("no status"), retrypolicy.Info{}},
+		{&retrypolicy.Error{Err: rpc{14, ""}}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable}},
 	} {
 		if got := judge(c.err); got != c.want {
 			t.Errorf("%+v: %+v, want %+v", c.err, got, c.want)
@@ -244,15 +243,15 @@ func TestRetryThrottleVector(t *testing.T) {
 
 func TestRetryThrottleTokens(t *testing.T) {
 	type end struct {
-		verdict classify.Verdict
+		verdict retrypolicy.Verdict
 		attempt retrypolicy.Attempt
 	}
-	unavailable := end{classify.VerdictAgain, policytest.As(policytest.At(0), transport.Unavailable)}
-	good := end{verdict: classify.VerdictSucceed}
-	wrong := end{classify.VerdictFail, policytest.As(policytest.At(0), transport.Invalid)}
+	unavailable := end{retrypolicy.VerdictAgain, policytest.As(policytest.At(0), transport.Unavailable)}
+	good := end{verdict: retrypolicy.VerdictSucceed}
+	wrong := end{retrypolicy.VerdictFail, policytest.As(policytest.At(0), transport.Invalid)}
 	told := wrong
 	told.attempt.After = -1
-	cancelled := end{classify.VerdictAgain, policytest.As(policytest.At(0), context.Canceled)}
+	cancelled := end{retrypolicy.VerdictAgain, policytest.As(policytest.At(0), context.Canceled)}
 	for _, c := range []struct {
 		name   string
 		ratio  float64

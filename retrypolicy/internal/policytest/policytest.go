@@ -13,7 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/transport"
@@ -158,23 +157,23 @@ func (c *Crowd) of(a retrypolicy.Attempt) *[]retrypolicy.Series {
 // Observe ends an attempt with a.Err; nil is a success, and any other error may be repeated.
 func (c *Crowd) Observe(a retrypolicy.Attempt) {
 	if a.Err == nil {
-		c.report(classify.VerdictSucceed, a)
+		c.report(retrypolicy.VerdictSucceed, a)
 		return
 	}
-	c.report(classify.VerdictAgain, a)
+	c.report(retrypolicy.VerdictAgain, a)
 }
 
 // Fail ends an attempt with a.Err, which is final.
-func (c *Crowd) Fail(a retrypolicy.Attempt) { c.report(classify.VerdictFail, a) }
+func (c *Crowd) Fail(a retrypolicy.Attempt) { c.report(retrypolicy.VerdictFail, a) }
 
-func (c *Crowd) report(v classify.Verdict, a retrypolicy.Attempt) {
+func (c *Crowd) report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	of := c.of(a)
 	s := Series(c.Policy)
 	if len(*of) > 0 {
 		s, *of = (*of)[0], (*of)[1:]
 	}
 	s.Report(v, a)
-	if v != classify.VerdictAgain {
+	if v != retrypolicy.VerdictAgain {
 		s.End()
 	}
 }
@@ -183,10 +182,10 @@ func (c *Crowd) report(v classify.Verdict, a retrypolicy.Attempt) {
 // repeated.
 func Report(s retrypolicy.Series, a retrypolicy.Attempt, err error) {
 	if err == nil {
-		s.Report(classify.VerdictSucceed, a)
+		s.Report(retrypolicy.VerdictSucceed, a)
 		return
 	}
-	s.Report(classify.VerdictAgain, As(a, err))
+	s.Report(retrypolicy.VerdictAgain, As(a, err))
 }
 
 // Retried returns a as the n-th retry.

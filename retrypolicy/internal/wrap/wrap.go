@@ -3,9 +3,7 @@ package wrap
 
 import (
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/nesting"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -31,7 +29,7 @@ type Series interface {
 type Base struct {
 	policy retrypolicy.Policy // the series, if there is one
 	series retrypolicy.Series // nil: the policy has no memory
-	link   nesting.Link
+	link   kit.Link
 }
 
 func (b *Base) base() *Base { return b }
@@ -48,7 +46,7 @@ func (b *Base) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // Report reports to the inner policy.
-func (b *Base) Report(v classify.Verdict, a retrypolicy.Attempt) {
+func (b *Base) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if b.series != nil {
 		b.series.Report(v, a)
 	}
@@ -82,10 +80,10 @@ func (p Policy[B]) Begin(start retrypolicy.Start) retrypolicy.Series {
 // Validate checks the inner policy, and that the constructor made the budget.
 func (p Policy[B]) Validate() error {
 	if p.Budget == nil {
-		return failure.Invalid(p.Names.Type + " is nil; make one with " + p.Names.Constructor)
+		return kit.Invalid(p.Names.Type + " is nil; make one with " + p.Names.Constructor)
 	}
 	if p.Inner == nil { // joins strings only here: Do validates its policy in each call
-		return failure.Invalid("the policy given to " + p.Names.Type + ".Wrap is nil; give a policy, NoRetry{} for none")
+		return kit.Invalid("the policy given to " + p.Names.Type + ".Wrap is nil; give a policy, NoRetry{} for none")
 	}
 	return retrypolicy.Validate(p.Inner)
 }
@@ -109,19 +107,19 @@ func Stop(reason retrypolicy.Reason) retrypolicy.Decision {
 //
 // A deadline that passed while the service was expected to answer is information too: it arrives as
 // a retryable failure.
-func SaysNothing(v classify.Verdict, a retrypolicy.Attempt) bool {
+func SaysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
 	switch {
-	case v == classify.VerdictSucceed:
+	case v == retrypolicy.VerdictSucceed:
 		return false
-	case a.Kind == transport.Closed || a.Kind == transport.Cancelled || failure.Cancelled(a.Err):
+	case a.Kind == transport.Closed || a.Kind == transport.Cancelled || kit.Cancelled(a.Err):
 		return true
-	case v == classify.VerdictAgain:
+	case v == retrypolicy.VerdictAgain:
 		return false
-	case failure.EndedByContext(a.Err):
+	case kit.EndedByContext(a.Err):
 		return true
 	}
-	if _, answered := failure.Status(a.Err); answered {
+	if _, answered := kit.Status(a.Err); answered {
 		return false
 	}
-	return a.Kind == transport.Invalid || failure.IsPermanent(a.Err)
+	return a.Kind == transport.Invalid || kit.IsPermanent(a.Err)
 }

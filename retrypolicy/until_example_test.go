@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package poll_test
+package retrypolicy_test
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
-	"github.com/hubline-iot/hubline/retrypolicy/poll"
 )
 
 // A job of a service runs for a while. Until asks for its state every 10 ms, ten times at most.
@@ -23,24 +21,24 @@ func ExampleUntil() {
 	}
 	r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 10,
 		Policy: retrypolicy.Fixed{Delay: 10 * time.Millisecond}}}
-	state, err := poll.Until(context.Background(), &r, readState, func(state string, err error) classify.Info {
+	state, err := retrypolicy.Until(context.Background(), &r, readState, func(state string, err error) retrypolicy.Info {
 		switch {
 		case err != nil:
-			return classify.Info{} // as Do: retried if that can help
+			return retrypolicy.Info{} // as Do: retried if that can help
 		case state == "failed":
-			return classify.Info{Verdict: classify.VerdictFail}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 		case state == "done":
-			return classify.Info{Verdict: classify.VerdictSucceed}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed}
 		}
-		return classify.Info{Verdict: classify.VerdictAgain}
+		return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain}
 	})
 	fmt.Println(state, err)
 
 	readQueued := func(context.Context) (string, error) { return "queued", nil }
-	_, err = poll.Until(context.Background(), &r, readQueued, func(string, error) classify.Info {
-		return classify.Info{Verdict: classify.VerdictAgain}
+	_, err = retrypolicy.Until(context.Background(), &r, readQueued, func(string, error) retrypolicy.Info {
+		return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain}
 	})
-	fmt.Println(err, errors.Is(err, poll.ErrNotYet))
+	fmt.Println(err, errors.Is(err, retrypolicy.ErrNotYet))
 	// Output:
 	// done <nil>
 	// out of attempts after 9 retries: the awaited value did not come true

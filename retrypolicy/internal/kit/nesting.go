@@ -1,6 +1,4 @@
-// Package nesting remembers which budgets are around a policy, so that a budget that is nested in
-// itself acts once.
-package nesting
+package kit
 
 // Link is a budget, and those around it. The zero Link is not in use.
 type Link struct {

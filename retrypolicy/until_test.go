@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package poll_test
+package retrypolicy_test
 
 import (
 	"context"
@@ -10,9 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
-	"github.com/hubline-iot/hubline/retrypolicy/poll"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,18 +21,18 @@ func TestUntil(t *testing.T) {
 		state string
 		err   error
 	}
-	judge := func(state string, err error) classify.Info {
+	judge := func(state string, err error) retrypolicy.Info {
 		switch {
 		case errors.Is(err, missing):
-			return classify.Info{Verdict: classify.VerdictSucceed} // waits until it is gone
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed} // waits until it is gone
 		case state == "failed":
-			return classify.Info{Verdict: classify.VerdictFail, Kind: transport.Conflict}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: transport.Conflict}
 		case state == "busy":
-			return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.Throttled}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Throttled}
 		case state == "deleting" && err == nil:
-			return classify.Info{Verdict: classify.VerdictAgain}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain}
 		}
-		return classify.Info{} // as Do does
+		return retrypolicy.Info{} // as Do does
 	}
 	for _, c := range []struct {
 		name    string
@@ -48,12 +46,13 @@ func TestUntil(t *testing.T) {
 			2 * time.Second},
 		{"a value that is what was waited for", []answer{{"deleting", nil}, {"gone", nil}}, "gone", 0, nil, time.Second},
 		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.ReasonNotRetryable,
-			poll.ErrFailed, time.Second},
+			retrypolicy.ErrFailed, time.Second},
 		{"a value with a class of its own", []answer{{"busy", nil}, {"gone", nil}}, "gone", 0, nil, time.Minute},
 		{"an error left to the classifiers", []answer{{"", transport.Network}, {"gone", nil}}, "gone", 0, nil, time.Second},
 		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.ReasonNotRetryable,
 			transport.Forbidden, 0},
-		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.ReasonOutOfAttempts, poll.ErrNotYet, 3 * time.Second},
+		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.ReasonOutOfAttempts, retrypolicy.ErrNotYet,
+			3 * time.Second},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
@@ -61,7 +60,7 @@ func TestUntil(t *testing.T) {
 				Default: policytest.Again(time.Second),
 			}}}
 			began, n := time.Now(), 0
-			value, err := poll.Until(t.Context(), &r, func(context.Context) (string, error) {
+			value, err := retrypolicy.Until(t.Context(), &r, func(context.Context) (string, error) {
 				a := c.answers[min(n, len(c.answers)-1)]
 				n++
 				return a.state, a.err
@@ -93,19 +92,19 @@ func TestUntilEndsWithItsContext(t *testing.T) {
 			time.AfterFunc(1500*time.Millisecond, func() { cancel(why) })
 			calls := 0
 			r := retrypolicy.Retrier{Policy: policytest.Again(time.Second)}
-			_, err := poll.Until(ctx, &r, func(ctx context.Context) (string, error) {
+			_, err := retrypolicy.Until(ctx, &r, func(ctx context.Context) (string, error) {
 				calls++
 				return op(ctx)
-			}, func(_ string, err error) classify.Info {
+			}, func(_ string, err error) retrypolicy.Info {
 				if err != nil {
-					return classify.Info{}
+					return retrypolicy.Info{}
 				}
-				return classify.Info{Verdict: classify.VerdictAgain}
+				return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain}
 			})
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, retrypolicy.ReasonCancelled) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if info := retrypolicy.Classify(err); info.Verdict != classify.VerdictFail {
+			if info := retrypolicy.Classify(err); info.Verdict != retrypolicy.VerdictFail {
 				t.Errorf("%s: %v is judged %+v, want a failure that is not retried", name, err, info)
 			}
 			if calls > 2 {
@@ -127,8 +126,8 @@ func TestUntilHidesItsJudgement(t *testing.T) {
 			}),
 			OnRetry: func(_ int, _ time.Duration, err error) { told = append(told, err) },
 		}
-		_, err := poll.Until(t.Context(), &r, func(context.Context) (int, error) { return 0, busy },
-			func(int, error) classify.Info { return classify.Info{Verdict: classify.VerdictAgain} })
+		_, err := retrypolicy.Until(t.Context(), &r, func(context.Context) (int, error) { return 0, busy },
+			func(int, error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain} })
 		var e *retrypolicy.Error
 		if !errors.As(err, &e) || !errors.Is(e.Err, busy) {
 			t.Errorf("%v", err)

@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package classify_test
+package retrypolicy_test
 
 import (
 	"context"
@@ -9,18 +9,17 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // A device that was just created may be unknown to some servers for a moment, so NotFound is worth
 // a retry here.
-func ExampleFunc() {
-	notFoundYet := func(err error) classify.Info {
+func ExampleClassifier() {
+	notFoundYet := func(err error) retrypolicy.Info {
 		if errors.Is(err, transport.NotFound) {
-			return classify.Info{Verdict: classify.VerdictAgain, Kind: transport.NotFound}
+			return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.NotFound}
 		}
-		return classify.Info{} // left to retrypolicy.Classify
+		return retrypolicy.Info{} // left to retrypolicy.Classify
 	}
 	r := retrypolicy.Retrier{
 		Policy:   retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Fixed{Delay: time.Millisecond}},

@@ -1,6 +1,6 @@
-// Package delay has the delay arithmetic that the retry policies share. No result overflows, and
-// random numbers are 64-bit draws passed in by the caller.
-package delay
+// Package kit has what the retry policies of several packages share: the arithmetic of delays,
+// errors for invalid parameters and the properties of failures, and the nesting of budgets.
+package kit
 
 import (
 	"math"

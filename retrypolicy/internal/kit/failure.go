@@ -1,6 +1,4 @@
-// Package failure has the error handling that retrypolicy and its packages share: errors for
-// invalid parameters, and the properties of an operation's failure.
-package failure
+package kit
 
 import (
 	"context"

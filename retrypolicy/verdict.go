@@ -1,10 +1,10 @@
-package classify
+package retrypolicy
 
 import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -37,20 +37,19 @@ const (
 // Info is a classifier's answer about the outcome of an attempt. The zero Info is Undecided.
 type Info struct {
 	Verdict Verdict
-	// Kind is the class of the failure. It selects delays in retrypolicy.ByKind and costs in a quota.
+	// Kind is the class of the failure. It selects delays in ByKind and costs in a quota.
 	Kind transport.Kind
 	Safe Safe
 	// After is the wait that the service asked for. 0: none. Negative: the service asked not to retry.
 	After time.Duration
 }
 
-// Func is a classifier: it judges a non-nil error. It must be safe for concurrent use if the
-// retrypolicy.Retrier is shared.
-type Func func(err error) Info
+// Classifier judges a non-nil error. It must be safe for concurrent use if the Retrier is shared.
+type Classifier func(err error) Info
 
 // Chain calls the classifiers in order and returns the first answer that is not Undecided. It skips
 // nil ones.
-func Chain(classifiers ...Func) Func {
+func Chain(classifiers ...Classifier) Classifier {
 	return func(err error) Info {
 		for _, c := range classifiers {
 			if c == nil {
@@ -65,11 +64,11 @@ func Chain(classifiers ...Func) Func {
 }
 
 // FromKind makes a classifier from a function that finds the Kind of an error, such as neterr.Kind;
-// OfKind judges the Kind. Undecided are errors without a Kind, and those that retrypolicy.Permanent
+// OfKind judges the Kind. Undecided are errors without a Kind, and those that Permanent
 // marked. A method RetryAfter() time.Duration of the error sets After.
-func FromKind(find func(error) (kind transport.Kind, ok bool)) Func {
+func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	return func(err error) Info {
-		if failure.IsPermanent(err) {
+		if kit.IsPermanent(err) {
 			return Info{}
 		}
 		kind, ok := find(err)
@@ -77,7 +76,7 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Func {
 			return Info{}
 		}
 		info := OfKind(kind)
-		info.After = failure.RetryAfter(err)
+		info.After = kit.RetryAfter(err)
 		return info
 	}
 }
@@ -86,7 +85,7 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Func {
 // service that answers so has not acted on the request.
 func OfKind(k transport.Kind) Info {
 	info := Info{Verdict: VerdictFail, Kind: k}
-	if failure.NotActed(k) {
+	if kit.NotActed(k) {
 		info.Safe = SafeYes
 	}
 	if errfilter.OfKind(k).Retry {
