@@ -9,49 +9,21 @@ import (
 // connection is the live session and its state. It exists from the end of Dial until the session's
 // goroutine was joined. Loop only.
 type connection struct {
-	session    transport.Session
-	progressor transport.Progressor // session, if it implements it
-	upSince    time.Time            // zero while the connection does not count as up
+	session transport.Session
+	upSince time.Time // zero while the connection does not count as up
+	pinged  time.Time // when the session was last asked to ping
 
-	granted, asked transport.Features // current and requested subscriptions
-	askedBy        time.Time          // deadline for the answer to asked
-	single         bool               // request one feature at a time, to find the one that is refused
-	lacks          transport.Features // subscriptions that the peer does not have
-	askAgain       time.Time          // when to request lacks again
-	lacking        *transport.Error   // the first refusal of one; nil: none
-	featureDue     time.Time          // when to serve the features; zero: when poked
-
-	ackTimeout time.Duration
-	ackCheck   time.Time // when to look for an overdue answer; zero: no answer is outstanding
-	late       bool      // the latest check came so late that it did not count
-	silent     time.Time // when AckTimeout began to run, if it ended the session; else zero
-	pinged     time.Time // when the session was last asked to ping
-
-	plan   plan
-	planAt time.Time // deadline of the plan, see plan
-	why    Reason    // set with replacing
+	subs    subscriptions
+	answers answers
+	renewal renewal
 }
-
-// plan is what happens to a connection because its credentials expire or Reconnect was called.
-//
-//	keep --> renew --> renewing --> keep or renew, with the new credentials
-//	  |        |           |
-//	  +--------+-----------+------> replacing
-type plan uint8
-
-const (
-	keep      plan = iota // no time is set
-	renew                 // ask for a renewal at planAt, which is by the credentials' clock
-	renewing              // the session must have renewed its credentials by planAt
-	replacing             // send nothing more; hang up when nothing is in flight, or at planAt
-)
 
 // lastsAt returns when the connection counts as stable. A connection that has messages in flight
 // and has answered none gets until the next check for an overdue answer.
 func (l *loop) lastsAt() time.Time {
 	at := l.conn.upSince.Add(l.c.set.StableTime)
-	if at.Before(l.conn.ackCheck) && l.c.outbox.unanswered(l.conn.upSince) {
-		return l.conn.ackCheck
+	if at.Before(l.conn.answers.check) && l.c.outbox.unanswered(l.conn.upSince) {
+		return l.conn.answers.check
 	}
 	return at
 }
@@ -59,8 +31,8 @@ func (l *loop) lastsAt() time.Time {
 // workedFor returns how long the connection worked. One that was cut for a missing answer worked
 // until AckTimeout began to run.
 func (k *connection) workedFor() time.Duration {
-	if !k.silent.IsZero() {
-		return k.silent.Sub(k.upSince)
+	if !k.answers.silent.IsZero() {
+		return k.answers.silent.Sub(k.upSince)
 	}
 	return time.Since(k.upSince)
 }
@@ -68,14 +40,22 @@ func (k *connection) workedFor() time.Duration {
 // stable reports whether k worked for StableTime, which resets the count of retries.
 func (l *loop) stable(k *connection) bool { return k.workedFor() >= l.c.set.StableTime }
 
-// ackEvery returns the interval of checks for an overdue answer. A Progressor is asked more often
-// than once per AckTimeout, because the kernel reports how much is unsent at that moment, but not
-// when that changed.
-func (k *connection) ackEvery() time.Duration {
-	if k.progressor == nil {
-		return k.ackTimeout
+// answers finds a session that acknowledges nothing.
+type answers struct {
+	timeout    time.Duration
+	progressor transport.Progressor // the session, if it implements it
+	check      time.Time            // when to look for an overdue answer; zero: none is outstanding
+	late       bool                 // the latest check came so late that it did not count
+	silent     time.Time            // when the time-out began to run, if it ended the session; else zero
+}
+
+// every returns the interval of checks. A Progressor is asked more often than once per time-out,
+// because the kernel reports how much is unsent at that moment, but not when that changed.
+func (a *answers) every() time.Duration {
+	if a.progressor == nil {
+		return a.timeout
 	}
-	return k.ackTimeout / 8
+	return a.timeout / 8
 }
 
 const (
@@ -87,37 +67,37 @@ const (
 
 // overdue reports whether an answer is outstanding and the connection made no progress for too
 // long. If not, it sets the time of the next check.
-func (l *loop) overdue(now time.Time) bool {
-	if l.conn.ackCheck.IsZero() || now.Before(l.conn.ackCheck) {
+func (a *answers) overdue(now time.Time, o *outbox) bool {
+	if a.check.IsZero() || now.Before(a.check) {
 		return false
 	}
-	if !l.conn.late && now.Sub(l.conn.ackCheck) > stopped {
-		l.conn.late, l.conn.ackCheck = true, now.Add(readTime)
+	if !a.late && now.Sub(a.check) > stopped {
+		a.late, a.check = true, now.Add(readTime)
 		return false
 	}
-	l.conn.late = false
-	from, more, ok := l.c.outbox.answerDueFrom()
+	a.late = false
+	from, more, ok := o.answerDueFrom()
 	if !ok {
-		l.conn.ackCheck = time.Time{}
+		a.check = time.Time{}
 		return false
 	}
-	from = l.conn.lastProgress(from, more)
-	due := from.Add(l.conn.ackTimeout)
+	from = a.lastProgress(from, more)
+	due := from.Add(a.timeout)
 	if !now.Before(due) {
-		l.conn.silent = from
+		a.silent = from
 		return true
 	}
-	l.conn.ackCheck = earlier(due, now.Add(l.conn.ackEvery()))
+	a.check = earlier(due, now.Add(a.every()))
 	return false
 }
 
 // lastProgress returns the later of the connection's last progress and from, which is later by more
 // unless bytes wait on this side.
-func (k *connection) lastProgress(from time.Time, more time.Duration) time.Time {
+func (a *answers) lastProgress(from time.Time, more time.Duration) time.Time {
 	var at time.Time
 	var waits bool
-	if k.progressor != nil {
-		at, waits = k.progressor.Progress()
+	if a.progressor != nil {
+		at, waits = a.progressor.Progress()
 	}
 	if !waits {
 		from = from.Add(more)

@@ -191,6 +191,17 @@ func (c *Client) lacks(feature transport.Features, op transport.Op) *transport.E
 	return &transport.Error{Kind: transport.Unsupported, Op: op, Err: errors.New(what + " are " + why)}
 }
 
+// subscriptions are those of one session to features of the hub.
+type subscriptions struct {
+	granted, asked transport.Features // current and requested ones
+	askedBy        time.Time          // deadline for the answer to asked
+	single         bool               // request one feature at a time, to find the one that is refused
+	lacks          transport.Features // those that the peer does not have
+	askAgain       time.Time          // when to request lacks again
+	lacking        *transport.Error   // the first refusal of one; nil: none
+	due            time.Time          // when to serve the features; zero: when poked
+}
+
 // subscribeAlways requests what the connection does not count as up without, alone, because its
 // refusal ends the session. It reports whether there was anything to request.
 func (l *loop) subscribeAlways() bool {
@@ -198,9 +209,10 @@ func (l *loop) subscribeAlways() bool {
 	if x == nil {
 		return false
 	}
+	subs := &l.conn.subs
 	want, _ := x.wants()
-	want &^= l.conn.granted | l.conn.lacks
-	if l.conn.single {
+	want &^= subs.granted | subs.lacks
+	if subs.single {
 		want &= -want // the lowest bit
 	}
 	return l.subscribe(want)
@@ -208,11 +220,11 @@ func (l *loop) subscribeAlways() bool {
 
 // subscribe requests features from the session, and reports whether one is missing.
 func (l *loop) subscribe(want transport.Features) bool {
-	want &^= l.conn.granted
+	want &^= l.conn.subs.granted
 	if want == 0 {
 		return false
 	}
-	l.conn.asked = want
+	l.conn.subs.asked = want
 	l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want}
 	l.conn.session.Do(&l.request)
 	return true
@@ -220,22 +232,23 @@ func (l *loop) subscribe(want transport.Features) bool {
 
 // serveFeatures subscribes the live session to the wanted features, and serves them.
 func (l *loop) serveFeatures(x features, now time.Time) {
-	l.conn.featureDue = time.Time{}
-	if l.conn.lacks != 0 && !now.Before(l.conn.askAgain) {
-		l.conn.lacks = 0
+	subs := &l.conn.subs
+	subs.due = time.Time{}
+	if subs.lacks != 0 && !now.Before(subs.askAgain) {
+		subs.lacks = 0
 	}
-	if l.conn.plan != replacing && l.conn.asked == 0 {
+	if l.conn.renewal.step != replacing && subs.asked == 0 {
 		_, want := x.wants()
 		if l.subscribeAlways() || l.subscribe(want) {
-			l.conn.askedBy = now.Add(l.c.set.DialTimeout)
+			subs.askedBy = now.Add(l.c.set.DialTimeout)
 		}
 	}
-	l.conn.featureDue = x.serve(l, now)
-	if l.conn.asked != 0 {
-		l.conn.featureDue = earlier(l.conn.askedBy, l.conn.featureDue)
+	subs.due = x.serve(l, now)
+	if subs.asked != 0 {
+		subs.due = earlier(subs.askedBy, subs.due)
 	}
-	if l.conn.lacks != 0 {
-		l.conn.featureDue = earlier(l.conn.askAgain, l.conn.featureDue)
+	if subs.lacks != 0 {
+		subs.due = earlier(subs.askAgain, subs.due)
 	}
 }
 
@@ -244,55 +257,61 @@ func (l *loop) serveFeatures(x features, now time.Time) {
 // fail. A feature that the peer does not have is found alone, and goes into the status. Without a
 // question the answer is about everything that was asked for before.
 func (l *loop) subscribed(x features, err error) error {
-	asked := l.conn.asked
+	subs := &l.conn.subs
+	asked := subs.asked
 	if asked == 0 {
-		asked = l.conn.granted | l.conn.lacks
+		asked = subs.granted | subs.lacks
 	}
-	l.conn.asked = 0
-	l.conn.granted &^= asked
+	subs.asked = 0
+	subs.granted &^= asked
 	always, _ := x.wants()
 	failure := ofTransport(err)
 	switch {
 	case err == nil:
-		l.grant(asked)
+		if subs.grant(asked) {
+			l.lackChanged()
+		}
 	case asked&always == 0:
 		l.refuseCalls(x, asked, failure)
 	case failure.Kind != transport.Unsupported:
 		return ofConnection(err)
 	case asked&(asked-1) != 0: // one of several
-		l.conn.single = true
+		subs.single = true
 	default:
-		l.lack(asked, failure)
+		if subs.lack(asked, failure) {
+			l.lackChanged()
+		}
 		l.refuseCalls(x, asked, failure)
 	}
 	l.c.poke()
 	return nil
 }
 
-// grant notes that the session has the features.
-func (l *loop) grant(all transport.Features) {
-	l.conn.granted |= all
-	if l.conn.lacks &^= all; l.conn.lacks == 0 && l.conn.lacking != nil {
-		l.conn.lacking = nil
-		l.lackChanged()
+// grant notes that the session has the features. It reports whether the status changes.
+func (s *subscriptions) grant(all transport.Features) (changed bool) {
+	s.granted |= all
+	s.lacks &^= all
+	if changed = s.lacks == 0 && s.lacking != nil; changed {
+		s.lacking = nil
 	}
+	return changed
 }
 
 // lackDelay is the time after which a feature that the peer refused is requested again: the peer
 // may have been updated, or the refusal was about something else.
 const lackDelay = 30 * time.Minute
 
-// lack notes that the session does not have a feature.
-func (l *loop) lack(feature transport.Features, why *transport.Error) {
-	if l.conn.lacks == 0 {
-		l.conn.askAgain = time.Now().Add(lackDelay)
+// lack notes that the session does not have a feature. It reports whether the status changes.
+func (s *subscriptions) lack(feature transport.Features, why *transport.Error) (changed bool) {
+	if s.lacks == 0 {
+		s.askAgain = time.Now().Add(lackDelay)
 	}
-	l.conn.lacks |= feature
-	if l.conn.lacking == nil {
-		l.conn.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
+	s.lacks |= feature
+	if changed = s.lacking == nil; changed {
+		s.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
 			Err: &lackingError{feature, why.Err}}
-		l.lackChanged()
 	}
+	return changed
 }
 
 // lackChanged publishes the status of a connection that is up and not paused.
@@ -325,7 +344,7 @@ func (e *lackingError) Error() string {
 
 func (e *lackingError) Unwrap() error { return e.err }
 
-// ungranted reports whether the session failed to answer a subscription in time.
-func (l *loop) ungranted(now time.Time) bool {
-	return l.conn.asked != 0 && !now.Before(l.conn.askedBy)
+// overdue reports whether the session failed to answer a subscription in time.
+func (s *subscriptions) overdue(now time.Time) bool {
+	return s.asked != 0 && !now.Before(s.askedBy)
 }

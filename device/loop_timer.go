@@ -8,9 +8,9 @@ import (
 // due returns when the loop must act next on an idle session. A time that has passed but waits for
 // another event must not be a candidate, or the loop spins.
 func (l *loop) due(now time.Time) time.Time {
-	at := earlier(now.Add(clockCheck), l.conn.ackCheck)
+	at := earlier(now.Add(clockCheck), l.conn.answers.check)
 	switch {
-	case l.conn.plan == replacing: // no pause and no hold ends on this session
+	case l.conn.renewal.step == replacing: // no pause and no hold ends on this session
 	case !l.pause.until.IsZero():
 		at = earlier(at, l.pause.until)
 	default:
@@ -20,9 +20,9 @@ func (l *loop) due(now time.Time) time.Time {
 		at = earlier(at, l.poison.quietUntil)
 	}
 	at = earlier(at, l.stableAt())
-	at = earlier(at, l.planDue(now))
+	at = earlier(at, l.conn.renewal.due(now, l.clock.wall))
 	at = earlier(at, l.flappingEndsAt())
-	at = earlier(at, l.conn.featureDue)
+	at = earlier(at, l.conn.subs.due)
 	at = earlier(at, l.pingDue())
 	return earlier(at, l.expire(now))
 }

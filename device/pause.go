@@ -95,8 +95,8 @@ func (l *loop) publishPause(now time.Time) {
 
 func (l *loop) publishConnected() {
 	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.outage.retry}
-	if l.conn.lacking != nil {
-		s.Err = l.conn.lacking
+	if l.conn.subs.lacking != nil {
+		s.Err = l.conn.subs.lacking
 	}
 	l.publish(s)
 }

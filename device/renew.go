@@ -17,11 +17,48 @@ const (
 	handlerTime = time.Second
 )
 
+// renewal is what happens to a connection because its credentials expire or Reconnect was called.
+type renewal struct {
+	step renewalStep
+	at   time.Time // deadline of the step
+	why  Reason    // set with replacing
+}
+
+// renewalStep is the state of a renewal.
+//
+//	keep --> renew --> renewing --> keep or renew, with the new credentials
+//	  |        |           |
+//	  +--------+-----------+------> replacing
+type renewalStep uint8
+
+const (
+	keep      renewalStep = iota // no time is set
+	renew                        // ask for a renewal at the deadline, which is by the credentials' clock
+	renewing                     // the session must have renewed its credentials by the deadline
+	replacing                    // send nothing more; hang up when nothing is in flight, or at the deadline
+)
+
+// due returns when the step is due, by the process's clock, which reads now while the credentials'
+// clock reads wall; zero for keep.
+func (r *renewal) due(now, wall time.Time) time.Time {
+	switch r.step {
+	case keep:
+		return time.Time{}
+	case renew:
+		return now.Add(r.at.Sub(wall))
+	default:
+		return r.at
+	}
+}
+
+// replace makes the loop hang up with this reason.
+func (r *renewal) replace(at time.Time, why Reason) { *r = renewal{replacing, at, why} }
+
 // planRenewal sets when to renew the session's credentials, which expire at the given time. A
 // source that returned the same token again is asked once more after RenewAt of the remaining life,
 // and so on.
 func (l *loop) planRenewal(expires time.Time) {
-	l.conn.plan = keep
+	l.conn.renewal.step = keep
 	if expires.IsZero() || l.c.set.RenewAt < 0 {
 		return
 	}
@@ -30,56 +67,44 @@ func (l *loop) planRenewal(expires time.Time) {
 	if life < reconnect.ShortLife {
 		return // expired by our clock, which may be wrong; the hub uses its own
 	}
-	l.conn.plan, l.conn.planAt = renew, wall.Add(reconnect.RenewIn(life, l.c.set.RenewAt, l.rand()))
+	l.conn.renewal.step, l.conn.renewal.at = renew, wall.Add(reconnect.RenewIn(life, l.c.set.RenewAt, l.rand()))
 }
 
-// replaceNow executes the plan for the connection. It reports whether the connection must be
+// replaceNow does the step of the renewal that is due. It reports whether the connection must be
 // replaced at this moment, and why.
 func (l *loop) replaceNow(now time.Time) (Reason, bool) {
-	k := l.conn
-	due := k.plan != keep && !now.Before(l.planDue(now))
+	r := &l.conn.renewal
+	due := r.step != keep && !now.Before(r.due(now, l.clock.wall))
 	switch {
 	case l.c.reconnect.Swap(false):
-		k.plan, k.planAt, k.why = replacing, now.Add(handlerTime), ReasonPlanned
+		r.replace(now.Add(handlerTime), ReasonPlanned)
 		due = false
-	case due && k.plan == renew:
+	case due && r.step == renew:
 		l.renew(now)
-	case due && k.plan == renewing:
+	case due && r.step == renewing:
 		l.tokenRenewed(time.Time{}, errNoRenewal, now)
 		due = false
 	}
-	if k.plan != replacing {
+	if r.step != replacing {
 		return 0, false
 	}
-	busy := k.why == ReasonTokenRenewal && !l.c.outbox.idle()
+	busy := r.why == ReasonTokenRenewal && !l.c.outbox.idle()
 	if x := l.c.features(); x != nil {
 		busy = busy || x.busy()
 	}
-	return k.why, !busy || due
-}
-
-// planDue returns when the plan is due, by the process's clock; zero for keep.
-func (l *loop) planDue(now time.Time) time.Time {
-	switch l.conn.plan {
-	case keep:
-		return time.Time{}
-	case renew:
-		return now.Add(l.conn.planAt.Sub(l.clock.wall))
-	default:
-		return l.conn.planAt
-	}
+	return r.why, !busy || due
 }
 
 // renew asks the session to renew its credentials in place.
 func (l *loop) renew(now time.Time) {
-	l.conn.plan, l.conn.planAt = renewing, now.Add(l.c.set.AckTimeout)
+	l.conn.renewal.step, l.conn.renewal.at = renewing, now.Add(l.c.set.AckTimeout)
 	l.request = transport.Request{ID: renewID, Op: transport.OpRenew}
 	l.conn.session.Do(&l.request)
 }
 
 // tokenRenewed handles the session's answer. A session without new credentials is replaced.
 func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
-	if l.conn.plan != renewing {
+	if l.conn.renewal.step != renewing {
 		return // it came too late
 	}
 	if t := l.c.set.Trace; t != nil && t.Renewed != nil && transport.KindOf(err) != transport.Unsupported {
@@ -91,7 +116,7 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 		l.planRenewal(expires)
 		return
 	}
-	l.conn.plan, l.conn.planAt, l.conn.why = replacing, now.Add(drainTime), ReasonTokenRenewal
+	l.conn.renewal.replace(now.Add(drainTime), ReasonTokenRenewal)
 }
 
 // replace starts a new connection after k, a healthy one, was hung up.

@@ -7,7 +7,7 @@ import (
 // handOver hands messages to the session, and reports whether there was nothing to do.
 func (l *loop) handOver(now time.Time) (idle bool) {
 	switch {
-	case l.conn.plan == replacing:
+	case l.conn.renewal.step == replacing:
 		return true // this session gets no more messages
 	case l.pause.until.IsZero() && l.c.outbox.anyRefused():
 		l.refused(true)
@@ -47,8 +47,8 @@ func (l *loop) send(now time.Time) (none bool) {
 	}
 	clear(batch)
 	l.batch = batch
-	if l.conn.ackCheck.IsZero() {
-		l.conn.ackCheck = now.Add(l.conn.ackEvery())
+	if l.conn.answers.check.IsZero() {
+		l.conn.answers.check = now.Add(l.conn.answers.every())
 	}
 	return false
 }

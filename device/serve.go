@@ -43,13 +43,13 @@ func (l *loop) settle() *connection {
 func (l *loop) begin() {
 	c := l.c
 	info := l.conn.session.Info()
-	l.conn.ackTimeout = c.set.AckTimeout
+	l.conn.answers.timeout = c.set.AckTimeout
 	if !c.set.ownAck {
-		l.conn.ackTimeout = max(l.conn.ackTimeout, info.AckTimeout)
+		l.conn.answers.timeout = max(l.conn.answers.timeout, info.AckTimeout)
 	}
 	c.outbox.connect(l.beginTrial(l.window()))
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
-	l.conn.progressor, _ = l.conn.session.(transport.Progressor)
+	l.conn.answers.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
 	if x := c.features(); x != nil {
 		x.begin(l.conn.session)
@@ -131,7 +131,7 @@ func (l *loop) turn() (next phase, idle bool) {
 	l.reportOutcomes(now)
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, now)
-		if l.ungranted(now) {
+		if l.conn.subs.overdue(now) {
 			return l.failSession(timedOut(transport.OpSubscribe, transport.ScopeConnection, errNoGrant, nil)), false
 		}
 	}
@@ -142,7 +142,7 @@ func (l *loop) turn() (next phase, idle bool) {
 	if reason, yes := l.replaceNow(now); yes {
 		return l.replace(l.end(), reason), false
 	}
-	if l.overdue(now) {
+	if l.conn.answers.overdue(now, l.c.outbox) {
 		return l.failSession(timedOut(transport.OpRun, transport.ScopeConnection, errNoAck, nil)), false
 	}
 	if at := l.stableAt(); !at.IsZero() && !now.Before(at) {

@@ -36,7 +36,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.settleAnswered(l, now)
 	t.mu.Lock()
 	const both = transport.FeatureDesired | transport.FeatureTwin
-	if t.changes != nil && l.conn.granted&both == both {
+	if t.changes != nil && l.conn.subs.granted&both == both {
 		// Read only with the subscription, so that a change after the read is notified.
 		next = t.catchUpLocked(now)
 	}
@@ -47,7 +47,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		state, may := k.state, t.mayGoLocked(k)
 		due := k.sent.Add(t.c.set.AckTimeout)
 		if state == callInFlight && !now.Before(due) {
-			due = l.conn.lastProgress(k.sent, 0).Add(t.c.set.AckTimeout)
+			due = l.conn.answers.lastProgress(k.sent, 0).Add(t.c.set.AckTimeout)
 		}
 		if state == callInFlight && !now.Before(due) {
 			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}
@@ -68,7 +68,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 			}
 		case callQueued:
 			switch {
-			case !may || l.conn.granted&transport.FeatureTwin == 0 || l.conn.plan == replacing:
+			case !may || l.conn.subs.granted&transport.FeatureTwin == 0 || l.conn.renewal.step == replacing:
 			case now.Before(k.until) && k.gatedBy == t.c.policies.Load(): // the policy asked for it
 				next = earlier(k.until, next)
 			default:
