@@ -9,6 +9,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
 
 // refSize is the size of a Delivery's Ref: the number under which the message is kept.
@@ -94,9 +95,9 @@ func (c *c2dLink) message(l *amqpclient.Receiver, m amqpclient.Incoming) {
 	}
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
-	message, again := inbound(m.Message, s.opt.Addresses == nil)
+	inbound, again := message.Inbound(m.Message, s.opt.Addresses == nil)
 	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Again: again,
-		Msg: &message}) {
+		Msg: &inbound}) {
 		c.releaseAfter(number, declinedFor)
 	}
 }
@@ -143,7 +144,7 @@ func (c *c2dLink) settle(number uint32, o transport.Outcome) {
 	default:
 		u.releases = true // it stays unsettled meanwhile, so that another delivery of it renews the lock
 		now := time.Now()
-		c.releaseAfter(number, times.ReleaseAt(now, u.since, deliveriesBefore(u.message.Message)).Sub(now))
+		c.releaseAfter(number, times.ReleaseAt(now, u.since, message.DeliveriesBefore(u.message.Message)).Sub(now))
 	}
 }
 

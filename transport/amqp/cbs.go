@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
 
 // tokens puts tokens to the hub over the connection's pair of links to $cbs. The links are attached
@@ -226,7 +227,7 @@ func (t *tokens) message(l *tokenLinks, r *amqpclient.Receiver, m amqpclient.Inc
 	}
 	r.Settle(&m, &wire.Accepted{})
 	if m.Properties != nil {
-		t.answer(idText(m.Properties.CorrelationID), m.ApplicationProperties)
+		t.answer(message.IDText(m.Properties.CorrelationID), m.ApplicationProperties)
 	}
 }
 
@@ -261,6 +262,6 @@ func (t *tokens) answer(id string, p wire.Map) {
 	if !ok {
 		status, _ = p.Get("statusCode")
 	}
-	n, _ := strconv.Atoi(valueText(status))
+	n, _ := strconv.Atoi(message.ValueText(status))
 	ch <- tokenAnswer{n, scrub.Peer(p.Text("status-description"))}
 }

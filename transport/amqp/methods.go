@@ -5,6 +5,7 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
 
 // methods is the pair for direct methods, whose queue has the answers that are not sent yet.
@@ -48,7 +49,7 @@ func (c *methods) call(m *wire.Message) {
 		return
 	}
 	c.s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMethods, Name: []byte(name), Ref: ref,
-		Msg: &transport.Message{Body: bodyOf(m)}})
+		Msg: &transport.Message{Body: message.Body(m)}})
 }
 
 // respond sends the answer to a call.

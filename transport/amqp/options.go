@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -86,8 +87,8 @@ type Options struct {
 	// with Timeout. 0: 20 s.
 	CreditTimeout time.Duration
 	// Batch is the most messages in one transfer, up to 500. Queued messages are sent together, up to
-	// 24 KB or one larger message, and share one outcome. 1: each is sent alone, with its properties
-	// in random order. 0: 100; with Addresses always 1.
+	// 24 KB or one larger message, and share one outcome. 1: each is sent alone. 0: 100; with
+	// Addresses always 1.
 	Batch int
 
 	// ModelID is the Plug and Play model of the device, such as "dtmi:com:example:Thermostat;1".
@@ -227,13 +228,8 @@ func (o *Options) addresses(creds *transport.Credentials) (Addresses, error) {
 			protocol.Invalid("credentials: UserName is set, and a hub makes its own; leave it empty, or set " +
 				"Options.Addresses for a broker that is no hub")
 	}
-	path := string(texts.AppendEscaped([]byte("/devices/"), creds.DeviceID))
-	telemetry, commands := "/messages/events", "/messages/devicebound"
-	if creds.ModuleID != "" {
-		path = string(texts.AppendEscaped([]byte(path+"/modules/"), creds.ModuleID))
-		commands = telemetry // the module's inputs: it has no cloud-to-device messages
-	}
-	return Addresses{path + telemetry, path + commands, path + "/twin", path + "/methods/devicebound"}, nil
+	telemetry, commands, twin, methods := message.Addresses(creds)
+	return Addresses{telemetry, commands, twin, methods}, nil
 }
 
 // hubMaxMessage is the max-message-size of receiving links to IoT Hub, where 128 KB is the largest

@@ -1,4 +1,5 @@
-// Package amqp is the AMQP 1.0 transport, on an endpoint of its own.
+// Package amqp is the AMQP 1.0 transport, on an endpoint of its own. Package goamqp is a plain one
+// on the library Azure/go-amqp.
 //
 //	client, err := device.New(creds, amqp.New(nil), nil)
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
 
 // twin is the pair for the twin, with its pending requests.
@@ -122,7 +123,7 @@ func (t *twin) subscribeAgain() {
 // message handles an answer or a change.
 func (t *twin) message(m *wire.Message) {
 	s := t.s
-	body := bodyOf(m)
+	body := message.Body(m)
 	version, _ := whole(m.MessageAnnotations, "version") // with version 0 the client reads the twin
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
 		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: version,
@@ -130,7 +131,7 @@ func (t *twin) message(m *wire.Message) {
 		return
 	}
 	code, _ := whole(m.MessageAnnotations, "status")
-	id := idText(m.Properties.CorrelationID)
+	id := message.IDText(m.Properties.CorrelationID)
 	_, good := statuscode.TwinKind(int(code))
 	if id == desiredID {
 		t.subscriptionAnswered(good, int(code), body)

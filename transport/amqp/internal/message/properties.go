@@ -1,4 +1,4 @@
-package amqp
+package message
 
 import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"

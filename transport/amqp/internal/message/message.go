@@ -1,4 +1,6 @@
-package amqp
+// Package message converts between transport.Message and the messages of AMQP 1.0, for IoT hubs and
+// other brokers.
+package message
 
 import (
 	"encoding/base64"
@@ -18,8 +20,8 @@ const timeLayout = "2006-01-02T15:04:05.000Z"
 // enqueuedTime is the annotation of a hub's message that becomes a property of that name.
 const enqueuedTime = "iothub-enqueuedtime"
 
-// bodyOf returns the body: data, or a value that is a string or binary.
-func bodyOf(m *wire.Message) []byte {
+// Body returns the body: data, or a value that is a string or binary.
+func Body(m *wire.Message) []byte {
 	if len(m.Data) > 0 {
 		return m.Body()
 	}
@@ -32,10 +34,10 @@ func bodyOf(m *wire.Message) []byte {
 	return nil
 }
 
-// inbound converts a message from a hub, or from another broker. again: it was delivered before.
-func inbound(m *wire.Message, hub bool) (out transport.Message, again bool) {
+// Inbound converts a message from a hub, or from another broker. again: it was delivered before.
+func Inbound(m *wire.Message, hub bool) (out transport.Message, again bool) {
 	var system transport.SystemProperties
-	out.Body = bodyOf(m)
+	out.Body = Body(m)
 	if p := m.Properties; p != nil {
 		readStandard(p, &out, &system)
 	}
@@ -51,11 +53,11 @@ func inbound(m *wire.Message, hub bool) (out transport.Message, again bool) {
 				continue
 			}
 		}
-		out.Properties = append(out.Properties, transport.Property{Name: name, Value: valueText(v)})
+		out.Properties = append(out.Properties, transport.Property{Name: name, Value: ValueText(v)})
 	}
 	slices.SortFunc(out.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 	if v, ok := m.MessageAnnotations.Get(enqueuedTime); ok {
-		out.Properties = append(out.Properties, transport.Property{Name: enqueuedTime, Value: valueText(v)})
+		out.Properties = append(out.Properties, transport.Property{Name: enqueuedTime, Value: ValueText(v)})
 	}
 	if system != none {
 		out.System = &system
@@ -63,13 +65,13 @@ func inbound(m *wire.Message, hub bool) (out transport.Message, again bool) {
 	if hub {
 		out.ResponseTopic = "" // a hub takes no answers there
 	}
-	return out, deliveriesBefore(m) > 0
+	return out, DeliveriesBefore(m) > 0
 }
 
-// deliveriesBefore returns how often the peer says that it delivered a message before.
-func deliveriesBefore(m *wire.Message) (n int) {
+// DeliveriesBefore returns how often the peer says that it delivered a message before.
+func DeliveriesBefore(m *wire.Message) (n int) {
 	if v, ok := m.MessageAnnotations.Get("iothub-deliverycount"); ok {
-		n, _ = strconv.Atoi(valueText(v))
+		n, _ = strconv.Atoi(ValueText(v))
 	}
 	if h := m.Header; h != nil {
 		n = max(n, int(min(h.DeliveryCount, math.MaxInt16)))
@@ -79,7 +81,7 @@ func deliveriesBefore(m *wire.Message) (n int) {
 
 // readStandard reads the section of AMQP's own properties.
 func readStandard(p *wire.Properties, out *transport.Message, system *transport.SystemProperties) {
-	out.ID, out.CorrelationID = idText(p.MessageID), idText(p.CorrelationID)
+	out.ID, out.CorrelationID = IDText(p.MessageID), IDText(p.CorrelationID)
 	system.UserID = string(p.UserID)
 	out.ContentType, out.ContentEncoding = string(p.ContentType), string(p.ContentEncoding)
 	out.ResponseTopic, system.To = p.ReplyTo.V, p.To.V
@@ -91,16 +93,16 @@ func readStandard(p *wire.Properties, out *transport.Message, system *transport.
 	}
 }
 
-// idText returns a message id, of any of its four types, as text.
-func idText(id any) string {
+// IDText returns a message id, of any of its four types, as text.
+func IDText(id any) string {
 	if id == nil {
 		return ""
 	}
-	return valueText(id)
+	return ValueText(id)
 }
 
-// valueText returns a simple AMQP value as text.
-func valueText(v any) string {
+// ValueText returns a simple AMQP value as text.
+func ValueText(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""

@@ -1,4 +1,4 @@
-package amqp
+package message
 
 import (
 	"bytes"
@@ -14,8 +14,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// appendMessage appends the encoding of m for a hub.
+func appendMessage(dst []byte, m *transport.Message) []byte {
+	return append(AppendHead(dst, m, true), m.Body...)
+}
+
 // forBroker returns the encoding of m for a broker that is no hub.
-func forBroker(m *transport.Message) []byte { return append(appendHead(nil, m, false), m.Body...) }
+func forBroker(m *transport.Message) []byte { return append(AppendHead(nil, m, false), m.Body...) }
 
 // read decodes a message as the receiving link does.
 func read(t testing.TB, encoded []byte) *wire.Message {
@@ -50,11 +55,11 @@ func TestTheComponentOfAMessage(t *testing.T) {
 		"property":   {ApplicationProperties: wire.Map{{Key: "dt-subject", Value: "c1"}}},
 	} {
 		for _, hub := range []bool{true, false} {
-			got, _ := inbound(in, hub)
+			got, _ := Inbound(in, hub)
 			require.Equal(t, transport.Message{Component: "c1"}, got, name)
 		}
 	}
-	got, _ := inbound(&wire.Message{MessageAnnotations: wire.Map{{Key: wire.Symbol("dt-subject"), Value: int32(1)}}}, true)
+	got, _ := Inbound(&wire.Message{MessageAnnotations: wire.Map{{Key: wire.Symbol("dt-subject"), Value: int32(1)}}}, true)
 	require.Equal(t, transport.Message{}, got, "none that a program can use")
 }
 
@@ -62,9 +67,9 @@ func TestTheComponentOfAMessage(t *testing.T) {
 func TestTheResponseTopicOfAMessage(t *testing.T) {
 	sent := read(t, forBroker(&transport.Message{ResponseTopic: "answers/1"}))
 	require.Equal(t, "answers/1", sent.Properties.ReplyTo.V)
-	got, _ := inbound(sent, false)
+	got, _ := Inbound(sent, false)
 	require.Equal(t, "answers/1", got.ResponseTopic)
-	got, _ = inbound(sent, true)
+	got, _ = Inbound(sent, true)
 	require.Empty(t, got.ResponseTopic, "a hub takes no answers there")
 }
 
@@ -93,7 +98,7 @@ func requireSame(t testing.TB, m *transport.Message, encoded []byte, hub bool) {
 	require.Len(t, got.Data, 1)
 	other, err := got.MarshalBinary()
 	require.NoError(t, err)
-	back, again := inbound(read(t, other), hub)
+	back, again := Inbound(read(t, other), hub)
 	require.False(t, again)
 	require.Equal(t, m.ID, back.ID)
 	require.Equal(t, m.CorrelationID, back.CorrelationID)
@@ -174,7 +179,7 @@ func FuzzInbound(f *testing.F) {
 			return
 		}
 		for _, hub := range []bool{true, false} {
-			inbound(m, hub)
+			Inbound(m, hub)
 		}
 	})
 }
@@ -195,7 +200,7 @@ func TestInboundMessages(t *testing.T) {
 			{Key: wire.Symbol("iothub-deliverycount"), Value: uint8(1)}},
 		Data: [][]byte{[]byte("o"), []byte("ne")},
 	}
-	got, again := inbound(m, true)
+	got, again := Inbound(m, true)
 	require.True(t, again)
 	require.Equal(t, transport.Message{
 		ID: "01000000-0000-0000-0000-000000000002", CorrelationID: "7",
@@ -207,7 +212,7 @@ func TestInboundMessages(t *testing.T) {
 		Body: []byte("one"),
 	}, got)
 	for _, v := range []any{"text", []byte("text")} {
-		got, _ := inbound(&wire.Message{Value: v}, true)
+		got, _ := Inbound(&wire.Message{Value: v}, true)
 		require.Equal(t, "text", string(got.Body))
 	}
 }
@@ -228,7 +233,7 @@ func TestARedeliveredMessageIsMarked(t *testing.T) {
 		{"header, and annotation of 0", wire.Message{Header: &wire.Header{DeliveryCount: 2},
 			MessageAnnotations: count(0)}, true},
 	} {
-		_, again := inbound(&row.m, true)
+		_, again := Inbound(&row.m, true)
 		require.Equal(t, row.want, again, row.name)
 	}
 }

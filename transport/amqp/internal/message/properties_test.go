@@ -1,4 +1,4 @@
-package amqp
+package message
 
 import (
 	"encoding/hex"
@@ -61,7 +61,7 @@ func TestEachPropertyAlone(t *testing.T) {
 		{System: &transport.SystemProperties{DiagnosticContext: "x"}},
 	} {
 		m.Body = []byte("b")
-		back, _ := inbound(read(t, appendMessage(nil, &m)), true)
+		back, _ := Inbound(read(t, appendMessage(nil, &m)), true)
 		require.Equal(t, m, back)
 	}
 }
@@ -76,7 +76,7 @@ func TestABrokerGetsThePropertiesOfAMQP(t *testing.T) {
 	require.Equal(t, wire.Map{{Key: "dt-subject", Value: "p"}, {Key: "k", Value: "v"}}, sent.ApplicationProperties)
 	require.Equal(t, "to", sent.Properties.To.V)
 	require.Equal(t, []byte("u"), sent.Properties.UserID)
-	back, _ := inbound(sent, false)
+	back, _ := Inbound(sent, false)
 	require.Equal(t, *m, back)
 }
 
@@ -98,7 +98,7 @@ func TestAMessageAtAnInput(t *testing.T) {
 			{Key: "iothub-connection-device-id", Value: "not this one"}},
 		Data: [][]byte{[]byte("b")},
 	}
-	got, _ := inbound(m, true)
+	got, _ := Inbound(m, true)
 	require.Equal(t, transport.Message{
 		ID: "m1", CorrelationID: "1234", ContentType: ct, ContentEncoding: ce, Component: "testComponent",
 		Input: "input1", Output: "output1", System: &transport.SystemProperties{To: "foo", UserID: "user1", Schema: "schema1",
@@ -110,13 +110,13 @@ func TestAMessageAtAnInput(t *testing.T) {
 
 // Names of the hub mean nothing to other brokers, and values of a wrong type stay properties.
 func TestNamesOfTheHubOutsideOfIt(t *testing.T) {
-	got, _ := inbound(&wire.Message{
+	got, _ := Inbound(&wire.Message{
 		MessageAnnotations: wire.Map{{Key: wire.Symbol("x-opt-input-name"), Value: "i"},
 			{Key: wire.Symbol("iothub-interface-id"), Value: "x"}},
 		ApplicationProperties: wire.Map{{Key: "iothub-outputname", Value: "o"}},
 	}, false)
 	require.Equal(t, transport.Message{Properties: []transport.Property{{Name: "iothub-outputname", Value: "o"}}}, got)
-	got, _ = inbound(&wire.Message{
+	got, _ = Inbound(&wire.Message{
 		MessageAnnotations:    wire.Map{{Key: wire.Symbol("x-opt-input-name"), Value: int32(1)}},
 		ApplicationProperties: wire.Map{{Key: "iothub-outputname", Value: int32(1)}},
 	}, true)

@@ -1,0 +1,127 @@
+package goamqp_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/goamqp"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/transporttest"
+)
+
+// options returns options that reach the hub without TLS.
+func options(h *hubfixture.Broker) *amqp.Options {
+	return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
+}
+
+func TestConformance(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		module bool
+		opt    func(h *hubfixture.Broker) *amqp.Options
+	}{
+		{"plain", false, options},
+		{"TLS", false, func(h *hubfixture.Broker) *amqp.Options {
+			return &amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}}
+		}},
+		{"module", true, options},
+		{"SASL PLAIN", false, func(h *hubfixture.Broker) *amqp.Options {
+			o := options(h)
+			o.Auth = amqp.AuthPlain
+			return o
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubfixture.New(t)
+				if way.module {
+					h.BecomeModule(t)
+				}
+				p := h.Pair(t, goamqp.New(way.opt(h)))
+				p.MarksAgain, p.NoOrder = false, true
+				p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
+				return p
+			})
+		})
+	}
+}
+
+// bubble runs f with a client of dev-1 that is connected.
+func bubble(t *testing.T, f func(t *testing.T, h *hubfixture.Broker, c *device.Client)) {
+	t.Helper()
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		h := hubfixture.New(t)
+		c, err := device.New(h.CredsWith(t, ""), goamqp.New(options(h)), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Open(t.Context()))
+		f(t, h, c)
+	})
+}
+
+// A lost link costs the connection, and no message.
+func TestALostLinkIsALostConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubfixture.Broker, c *device.Client) {
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("a")}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{}))
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("b")}))
+		require.EqualValues(t, 2, c.Stats().Connections)
+	})
+}
+
+// A token is renewed on the open connection, and a rejected message fails alone.
+func TestTokensAreRenewedAndMessagesRejected(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubfixture.Broker, c *device.Client) {
+		h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed"})
+		err := c.Send(t.Context(), &transport.Message{Body: []byte("a")})
+		require.ErrorIs(t, err, transport.Forbidden)
+		time.Sleep(3 * time.Hour)
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("b")}))
+		require.EqualValues(t, 1, c.Stats().Connections)
+	})
+}
+
+// What is not there is refused at the call.
+func TestTwinAndMethodsAreNotThere(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *hubfixture.Broker, c *device.Client) {
+		_, err := c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "use package amqp")
+	})
+}
+
+// A frame larger than was announced ends the connection before go-amqp makes room for it.
+func TestALargeFrameEndsTheConnection(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		o := &amqp.Options{Auth: amqp.AuthAnonymous, Addresses: &amqp.Addresses{Telemetry: "q"}}
+		o.Network = netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			near, far := memconn.Pair("near", "far")
+			go func() {
+				defer far.Close()
+				head := wire.ProtocolHeader(wire.ProtocolSASL)
+				_, _ = far.Write(head[:])
+				_, _ = far.Write([]byte{0, 2, 0, 0})
+				_, _ = io.Copy(io.Discard, far)
+			}()
+			return near, nil
+		}}
+		_, err := goamqp.New(o).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
+		require.ErrorContains(t, err, "larger than 64 KiB")
+	})
+}

@@ -1,0 +1,130 @@
+package goamqp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	raw "github.com/Azure/go-amqp"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
+)
+
+// releaseDelay is how long a message is kept before it is released: a hub delivers it again at
+// once.
+const releaseDelay = 5 * time.Second
+
+// deliver delivers a message. One that cannot be read is rejected.
+func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
+	encoded, err := m.MarshalBinary()
+	var decoded *wire.Message
+	if err == nil {
+		decoded, err = wire.DecodeTolerant(encoded)
+	}
+	if err != nil {
+		_ = l.RejectMessage(s.ctx, m, &raw.Error{Condition: raw.ErrCondDecodeError, Description: scrub.Peer(err.Error())})
+		return
+	}
+	s.mu.Lock()
+	s.number++
+	number := s.number
+	s.unsettled[number] = m
+	s.mu.Unlock()
+	inbound, again := message.Inbound(decoded, s.opt.Addresses == nil)
+	ref := binary.BigEndian.AppendUint32(nil, number)
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref, Again: again, Msg: &inbound}) {
+		s.background(func() { s.dispose(number, transport.OutcomeRelease) })
+	}
+}
+
+// dispose settles a message, for Release after a delay.
+func (s *session) dispose(number uint32, o transport.Outcome) {
+	if o != transport.OutcomeAccept && o != transport.OutcomeReject {
+		wait := time.NewTimer(releaseDelay)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+	s.mu.Lock()
+	m, l := s.unsettled[number], s.receiver
+	delete(s.unsettled, number)
+	s.mu.Unlock()
+	switch {
+	case m == nil:
+	case o == transport.OutcomeAccept:
+		_ = l.AcceptMessage(s.ctx, m)
+	case o == transport.OutcomeReject:
+		_ = l.RejectMessage(s.ctx, m, nil)
+	default:
+		_ = l.ReleaseMessage(s.ctx, m)
+	}
+}
+
+// tokens puts tokens to the hub over a pair of links to $cbs, one at a time.
+type tokens struct {
+	mu  sync.Mutex // held during an exchange
+	out *raw.Sender
+	in  *raw.Receiver
+	n   int
+}
+
+const cbs, cbsReply = "$cbs", "cbs"
+
+// open attaches the links.
+func (t *tokens) open(ctx context.Context, c *raw.Conn) error {
+	on, err := c.NewSession(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if t.out, err = on.NewSender(ctx, cbs, nil); err != nil {
+		return err
+	}
+	t.in, err = on.NewReceiver(ctx, cbs, &raw.ReceiverOptions{TargetAddress: cbsReply, Credit: 10})
+	return err
+}
+
+// put puts a token and waits for the answer.
+func (t *tokens) put(ctx context.Context, audience, token string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+	id, to, replyTo := "put-token-"+strconv.Itoa(t.n), cbs, cbsReply
+	err := t.out.Send(ctx, &raw.Message{
+		Properties: &raw.MessageProperties{MessageID: id, To: &to, ReplyTo: &replyTo},
+		ApplicationProperties: map[string]any{"operation": "put-token", "type": "servicebus.windows.net:sastoken",
+			"name": audience},
+		Value: token,
+	}, nil)
+	for err == nil {
+		var m *raw.Message
+		if m, err = t.in.Receive(ctx, nil); err != nil {
+			break
+		}
+		if err = t.in.AcceptMessage(ctx, m); err != nil {
+			break
+		}
+		if m.Properties == nil || m.Properties.CorrelationID != id {
+			continue // a late answer
+		}
+		n, bad := strconv.Atoi(message.ValueText(m.ApplicationProperties["status-code"]))
+		if bad != nil || n != 200 && n != 202 {
+			text, _ := m.ApplicationProperties["status-description"].(string)
+			return &amqp.TokenError{Status: n, Description: scrub.Peer(text)}
+		}
+		return nil
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded}
+	}
+	return err
+}

@@ -1,0 +1,434 @@
+package goamqp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	raw "github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/internal/amqpclient"
+	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
+)
+
+// session is one device on one connection. Each link that is lost ends it.
+type session struct {
+	cfg                 transport.Config
+	info                transport.Info
+	opt                 *amqp.Options
+	telemetry, commands string // addresses
+	auth                amqp.Auth
+	conn                *raw.Conn
+	socket              net.Conn
+	amqp                *raw.Session
+	sender              *raw.Sender
+	tokens              tokens
+
+	ctx     context.Context // ends with Run
+	cancel  context.CancelFunc
+	fatal   chan error // capacity 1: why the session must end
+	group   sync.WaitGroup
+	started chan struct{} // closed by Run: the sink may be called
+	queued  chan struct{} // capacity 1: there is something in queue
+	sent    chan struct{} // capacity 1: there is something in flight
+
+	mu        sync.Mutex // guards the fields below; never held during I/O
+	over      bool
+	queue     []transport.Item
+	inFlight  []flying
+	receiver  *raw.Receiver
+	number    uint32
+	unsettled map[uint32]*raw.Message
+}
+
+// flying is a message in flight.
+type flying struct {
+	tag     uint16
+	receipt raw.SendReceipt
+}
+
+// open opens AMQP, authenticates and attaches the sending link.
+func (s *session) open(ctx context.Context, outer, socket net.Conn, sasl raw.SASLType, auth amqp.Auth,
+	token transport.Token) error {
+	s.socket, s.auth = socket, auth
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(ctx, s.opt.OperationTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = socket.Close() }) // go-amqp ignores some contexts
+	defer stop()
+	var err error
+	s.conn, err = raw.NewConn(ctx, outer, &raw.ConnOptions{ContainerID: "hubline-" + rand.Text(),
+		HostName: s.cfg.Creds.Host, IdleTimeout: s.opt.IdleTimeout, MaxFrameSize: maxFrame, SASLType: sasl,
+		WriteTimeout: -1})
+	if err != nil {
+		return cause(err)
+	}
+	if auth == amqp.AuthCBS {
+		if err := s.tokens.open(ctx, s.conn); err != nil {
+			return cause(err)
+		}
+		if err := s.tokens.put(ctx, s.cfg.Creds.Resource(), token.Text.Reveal()); err != nil {
+			return cause(err)
+		}
+	}
+	if s.amqp, err = s.conn.NewSession(ctx, nil); err != nil {
+		return cause(err)
+	}
+	if s.sender, err = s.amqp.NewSender(ctx, s.telemetry, &raw.SenderOptions{Properties: s.properties()}); err != nil {
+		return cause(err)
+	}
+	return nil
+}
+
+// properties are those of each link to a hub.
+func (s *session) properties() map[string]any {
+	if s.opt.Addresses != nil {
+		return nil
+	}
+	p := map[string]any{"com.microsoft:api-version": "2021-04-12",
+		"com.microsoft:client-version": dialer.Agent(s.opt.Network.ProductInfo)}
+	if s.opt.ModelID != "" {
+		p["com.microsoft:model-id"] = s.opt.ModelID
+	}
+	return p
+}
+
+// Info returns the size limit and the token's expiry.
+func (s *session) Info() transport.Info { return s.info }
+
+// closeTimeout is how long an orderly close may take.
+const closeTimeout = 700 * time.Millisecond
+
+// close closes the connection.
+func (s *session) close() {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	if s.conn != nil {
+		limit := time.AfterFunc(closeTimeout, func() { _ = s.socket.Close() })
+		_ = s.conn.Close()
+		limit.Stop()
+	}
+}
+
+// Run waits for the end of the session.
+func (s *session) Run(ctx context.Context) error {
+	close(s.started)
+	s.group.Go(s.send)
+	s.group.Go(s.settle)
+	var err error
+	select {
+	case <-ctx.Done():
+		err = lost(transport.Network, ctx.Err())
+	case why := <-s.fatal:
+		err = lossOf(why)
+	case <-s.conn.Done():
+		err = lossOf(s.conn.Err())
+	}
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.close()
+	s.group.Wait()
+	return err
+}
+
+// fail ends the session. The first call counts.
+func (s *session) fail(err error) {
+	select {
+	case s.fatal <- err:
+	default:
+	}
+}
+
+// failure is fail for an error of go-amqp, unless the session ends anyway.
+func (s *session) failure(err error) {
+	if s.ctx.Err() == nil {
+		s.fail(err)
+	}
+}
+
+// lost returns the error for the end of a live session.
+func lost(kind transport.Kind, err error) *transport.Error {
+	e := protocol.Error(err)
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRun, Proto: "amqp", Err: e.Err}
+}
+
+// lossOf is lost with the Kind of the cause.
+func lossOf(err error) *transport.Error {
+	if err == nil {
+		err = &amqp.ConditionError{What: "connection"} // closed without an error
+	}
+	why := cause(err)
+	if e := transport.Find(why); e != nil {
+		return lost(e.Kind, e.Err)
+	}
+	if e, ok := errors.AsType[*amqp.ConditionError](why); ok {
+		return lost(amqpclient.EndKind(e), why)
+	}
+	if errors.Is(why, os.ErrDeadlineExceeded) || errors.Is(why, context.DeadlineExceeded) {
+		return lost(transport.Timeout, why)
+	}
+	return lost(transport.Network, why)
+}
+
+// poke puts a token into ch, of capacity 1, unless it is full.
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Send queues the batch. It does not block.
+func (s *session) Send(batch []transport.Item) {
+	s.mu.Lock()
+	if !s.over {
+		s.queue = append(s.queue, batch...)
+	}
+	s.mu.Unlock()
+	poke(s.queued)
+}
+
+// send is the goroutine that sends.
+func (s *session) send() {
+	for {
+		select {
+		case <-s.queued:
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		items := s.queue
+		s.queue = nil
+		s.mu.Unlock()
+		for _, item := range items {
+			if e := s.refusal(item.Msg); e != nil {
+				s.cfg.Sink.Done(item.Tag, e)
+			} else if !s.sendOne(item) {
+				return
+			}
+		}
+	}
+}
+
+// refusal returns why a message is not sent at all; nil if it is.
+func (s *session) refusal(m *transport.Message) *transport.Error {
+	broker := s.opt.Addresses != nil
+	e := operr.NoPlace(m, "AMQP", broker)
+	if e == nil && broker {
+		e = operr.NoPlaceOutsideHubs(m, "AMQP", "System.To", "System.UserID")
+	}
+	if limit := s.info.MaxSize; e == nil && limit > 0 && m.Size() > limit {
+		e = operr.TooLarge(m.Size(), len(m.Body), limit)
+	}
+	if e != nil {
+		e.Proto = "amqp"
+	}
+	return e
+}
+
+var errNoCredit = errors.New("the hub gave the link no credit within Options.CreditTimeout")
+
+// sendOne sends a message. It returns false when the session ends.
+func (s *session) sendOne(item transport.Item) bool {
+	ctx, cancel := context.WithTimeoutCause(s.ctx, s.opt.CreditTimeout, errNoCredit)
+	defer cancel()
+	m := new(raw.Message)
+	err := m.UnmarshalBinary(append(message.AppendHead(nil, item.Msg, s.opt.Addresses == nil), item.Msg.Body...))
+	if err != nil {
+		s.cfg.Sink.Done(item.Tag, failed(transport.Invalid, err))
+		return true
+	}
+	receipt, err := s.sender.SendWithReceipt(ctx, m, nil)
+	switch e, local := err.(*raw.Error); {
+	case err == nil:
+		s.mu.Lock()
+		s.inFlight = append(s.inFlight, flying{item.Tag, receipt})
+		s.mu.Unlock()
+		poke(s.sent)
+		return true
+	case errors.Is(context.Cause(ctx), errNoCredit):
+		s.failure(&transport.Error{Kind: transport.Throttled, Err: errNoCredit})
+	case local && e.Condition == raw.ErrCondMessageSizeExceeded:
+		s.cfg.Sink.Done(item.Tag, failed(transport.TooLarge, e))
+		return true
+	default:
+		s.failure(err)
+	}
+	return false
+}
+
+// settle is the goroutine that reports outcomes, in the order of sending.
+func (s *session) settle() {
+	for {
+		s.mu.Lock()
+		var next []flying
+		next, s.inFlight = s.inFlight, nil
+		s.mu.Unlock()
+		for _, f := range next {
+			state, err := f.receipt.Wait(s.ctx)
+			if err != nil {
+				s.failure(err)
+				return
+			}
+			if e := verdict(state); e != nil {
+				s.cfg.Sink.Done(f.tag, e)
+			} else {
+				s.cfg.Sink.Done(f.tag, nil)
+			}
+		}
+		if len(next) > 0 {
+			continue
+		}
+		select {
+		case <-s.sent:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// failed returns the error of one message.
+func failed(kind transport.Kind, err error) *transport.Error {
+	return &transport.Error{Kind: kind, Op: transport.OpSend, Proto: "amqp", Err: err}
+}
+
+// verdict returns the error of a message by its outcome; nil if the hub accepted it.
+func verdict(state raw.DeliveryState) *transport.Error {
+	switch state := state.(type) {
+	case nil, *raw.StateAccepted:
+		return nil
+	case *raw.StateRejected:
+		c := new(amqp.ConditionError)
+		if c.What = "message"; state.Error != nil {
+			c = condition("message", state.Error)
+		}
+		return failed(amqpclient.Conditions[c.Condition], c)
+	case *raw.StateModified:
+		if state.UndeliverableHere {
+			return failed(transport.Forbidden, errors.New("the hub cannot deliver the message on this link (modified)"))
+		}
+	}
+	return failed(transport.Unavailable, fmt.Errorf("the hub did not take the message (%T)", state))
+}
+
+// Do starts a request.
+func (s *session) Do(r *transport.Request) {
+	switch r.Op {
+	case transport.OpPing, transport.OpRespond: // there are no methods to respond to
+	case transport.OpSettle:
+		if len(r.Ref) == 4 {
+			s.background(func() { s.dispose(binary.BigEndian.Uint32(r.Ref), r.Outcome) })
+		}
+	case transport.OpSubscribe:
+		if r.Want&^transport.FeatureMessages != 0 || s.commands == "" {
+			s.unsupported(r)
+			return
+		}
+		s.background(func() { s.subscribe(r.ID, r.Want) })
+	case transport.OpRenew:
+		if s.auth != amqp.AuthCBS {
+			s.unsupported(r)
+			return
+		}
+		s.background(func() { s.renew(r.ID) })
+	default:
+		s.unsupported(r)
+	}
+}
+
+var errUnsupported = errors.New("not available over package goamqp with these options")
+
+func (s *session) unsupported(r *transport.Request) {
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if !over {
+		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: &transport.Error{Kind: transport.Unsupported, Op: r.Op, Proto: "amqp",
+			Err: errUnsupported}})
+	}
+}
+
+// background runs f on a goroutine, for which Run waits.
+func (s *session) background(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.group.Go(func() {
+			select {
+			case <-s.started:
+				f()
+			case <-s.ctx.Done():
+			}
+		})
+	}
+}
+
+// reply replies to a request, unless the session ends.
+func (s *session) reply(id uint32, r transport.Reply) {
+	if s.ctx.Err() == nil {
+		s.cfg.Sink.Reply(id, r)
+	}
+}
+
+// renew puts a new token.
+func (s *session) renew(id uint32) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.opt.OperationTimeout)
+	defer cancel()
+	token, err := s.cfg.Creds.NewToken(ctx)
+	if err == nil {
+		err = s.tokens.put(ctx, s.cfg.Creds.Resource(), token.Text.Reveal())
+	}
+	var r transport.Reply
+	if err != nil {
+		e := protocol.Error(cause(err))
+		r.Err = &transport.Error{Kind: e.Kind, Op: transport.OpRenew, Proto: "amqp", RetryAfter: e.RetryAfter, Err: e.Err}
+	} else if !token.Fixed {
+		r.Expires = token.Expires
+	}
+	s.reply(id, r)
+}
+
+// subscribe attaches the link for commands, and receives.
+func (s *session) subscribe(id uint32, want transport.Features) {
+	s.mu.Lock()
+	attached := s.receiver != nil
+	s.mu.Unlock()
+	if attached || want == 0 {
+		s.reply(id, transport.Reply{})
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.opt.OperationTimeout)
+	l, err := s.amqp.NewReceiver(ctx, s.commands, &raw.ReceiverOptions{Credit: int32(max(1, s.cfg.Queue)),
+		Properties: s.properties()})
+	cancel()
+	if err != nil {
+		e := lossOf(err)
+		s.reply(id, transport.Reply{Err: &transport.Error{Kind: e.Kind, Op: transport.OpSubscribe, Proto: "amqp",
+			Err: e.Err}})
+		return
+	}
+	s.mu.Lock()
+	s.receiver, s.unsettled = l, make(map[uint32]*raw.Message)
+	s.mu.Unlock()
+	s.reply(id, transport.Reply{})
+	for {
+		m, err := l.Receive(s.ctx, nil)
+		if err != nil {
+			s.failure(err)
+			return
+		}
+		s.deliver(l, m)
+	}
+}
