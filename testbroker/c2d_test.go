@@ -95,13 +95,6 @@ func keeper(t testing.TB, h *testbroker.Hub, d hubdata.Device) (*hubtest.Wire, b
 	return w, answer[0]
 }
 
-func enqueue(t testing.TB, h *testbroker.Hub, bodies ...string) {
-	t.Helper()
-	for _, b := range bodies {
-		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(b)}))
-	}
-}
-
 // states returns the states and delivery counts of all C2D messages.
 func states(h *testbroker.Hub) (all []string) {
 	for _, r := range h.C2DLog("") {
@@ -182,7 +175,7 @@ func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		for range 50 {
-			enqueue(t, h, "x")
+			hubtest.Enqueue(t, h, "x")
 		}
 		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQueueFull)
 		w := receiver(t, h, d, 1)
@@ -190,7 +183,7 @@ func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
 			"what is not acknowledged still counts")
 		ack(w, readC2D(w).id)
 		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 1))
-		enqueue(t, h, "x")
+		hubtest.Enqueue(t, h, "x")
 		require.Equal(t, 50, h.PurgeC2D("dev-1"))
 		require.Equal(t, 50, h.CountC2D("", hubdata.Purged))
 	})
@@ -200,7 +193,7 @@ func TestWindowOfUnacknowledgedC2DMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 3}})
 		w := receiver(t, h, d, 1)
-		enqueue(t, h, "a", "b", "c", "d", "e")
+		hubtest.Enqueue(t, h, "a", "b", "c", "d", "e")
 		require.Equal(t, []string{"a", "b", "c"}, c2dMessages(w, 3))
 		quiet(w)
 		ack(w, 2)
@@ -219,7 +212,7 @@ func TestC2DMessagesWithQoS0(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 0)
 		for range 50 {
-			enqueue(t, h, "x")
+			hubtest.Enqueue(t, h, "x")
 			require.Equal(t,
 				command{topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", body: "x"},
 				readC2D(w))
@@ -234,14 +227,14 @@ func TestC2DMessagesAreForSubscribersOnly(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/twin/res/#")
-		enqueue(t, h, "a", "b")
+		hubtest.Enqueue(t, h, "a", "b")
 		quiet(w)
 		require.Equal(t, []byte{1}, w.Subscribe(1, devicebound))
 		require.Equal(t, []string{"a", "b"}, c2dMessages(w, 2))
 
 		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str(devicebound)))
 		w.Expect(hubtest.Unsuback)
-		enqueue(t, h, "c")
+		hubtest.Enqueue(t, h, "c")
 		ack(w, 1)
 		quiet(w)
 		require.Equal(t, []string{"completed 1", "invisible 1", "enqueued 0"}, states(h),
@@ -295,7 +288,7 @@ func TestC2DMessageIsDeliveredAgainAfterItsLock(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
 		start := time.Now()
-		enqueue(t, h, "a", "b")
+		hubtest.Enqueue(t, h, "a", "b")
 		require.Equal(t, []string{"a", "b"}, c2dMessages(w, 2))
 		ack(w, 2)
 		c := readC2D(w)
@@ -330,13 +323,13 @@ func TestC2DMessageIsDeliveredAgainToTheNextConnection(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
 				w := receiver(t, h, d, 1)
-				enqueue(t, h, "a", "b", "c")
+				hubtest.Enqueue(t, h, "a", "b", "c")
 				require.Equal(t, []string{"a", "b", "c"}, c2dMessages(w, 3))
 				ack(w, 2)
 				synctest.Wait()
 				c.end(t, h, w)
 				synctest.Wait()
-				enqueue(t, h, "d")
+				hubtest.Enqueue(t, h, "d")
 				w = receiver(t, h, d, 1)
 				got := c2dMessages(w, 3)
 				if c.missed { // the hub has sent it on the old connection
@@ -374,7 +367,7 @@ func TestC2DMessageExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{TTL: 10 * time.Minute, MaxDeliveries: 100}})
 		start := time.Now()
-		enqueue(t, h, "short of time")
+		hubtest.Enqueue(t, h, "short of time")
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: start.Add(20 * time.Minute), Ack: "full"}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: start.Add(-time.Second)}))
 		require.Equal(t, []string{"enqueued 0", "enqueued 0", "expired 0"}, states(h))
@@ -422,7 +415,7 @@ func TestLatePubackFindsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 1, Lock: 10 * time.Second}})
 		w := receiver(t, h, d, 1)
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		id := readC2D(w).id
 		h.Drop("")
 		synctest.Wait()
@@ -447,7 +440,7 @@ func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
 				require.Equal(t, []byte{1, 1}, w.Subscribe(1, devicebound, "$iothub/twin/res/#"))
 				for range 3 {
 					end(h, w)
-					enqueue(t, h, "a")
+					hubtest.Enqueue(t, h, "a")
 					w, present = keeper(t, h, d)
 					require.Equal(t, byte(1), present)
 					c := readC2D(w)
@@ -470,7 +463,7 @@ func TestUnsubscribedStaysSoInAKeptSession(t *testing.T) {
 		w.Subscribe(1, devicebound)
 		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str(devicebound)))
 		w.Expect(hubtest.Unsuback)
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		w, present := keeper(t, h, d)
 		require.Equal(t, byte(1), present)
 		quiet(w)
@@ -483,7 +476,7 @@ func TestCleanSessionForgets(t *testing.T) {
 		w, _ := keeper(t, h, d)
 		w.Subscribe(1, devicebound)
 		w = hubtest.Login(t, h, d)
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		quiet(w)
 		w.Subscribe(1, devicebound)
 		require.Equal(t, "a", readC2D(w).body, "the queue is the hub's")
@@ -501,7 +494,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		w, _ := keeper(t, h, d)
 		w.Subscribe(1, devicebound)
 		keeper(t, h, mod)
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		readC2D(w)
 		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
 		require.NoError(t, h.RemoveDevice("dev-1"))
@@ -512,7 +505,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		require.Zero(t, present)
 		w.Subscribe(1, devicebound)
 		quiet(w)
-		enqueue(t, h, "b")
+		hubtest.Enqueue(t, h, "b")
 		require.Equal(t,
 			command{qos: 1, topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
 				id: 2, body: "b"}, readC2D(w))
@@ -527,7 +520,7 @@ func TestForgetSession(t *testing.T) {
 		w, _ := keeper(t, h, d)
 		require.Zero(t, in.Fired(), "there was nothing to forget")
 		w.Subscribe(1, devicebound)
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		readC2D(w)
 		w, present := keeper(t, h, d)
 		require.Zero(t, present)
@@ -544,13 +537,13 @@ func TestPacketIDsOfC2DMessagesWrap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		w := receiver(t, h, d, 1)
-		enqueue(t, h, "a", "b", "c")
+		hubtest.Enqueue(t, h, "a", "b", "c")
 		c2dMessages(w, 3)
 		ack(w, 1)
 		ack(w, 3)
 		synctest.Wait()
 		h.SetPacketID("dev-1", 65534)
-		enqueue(t, h, "d", "e", "f")
+		hubtest.Enqueue(t, h, "d", "e", "f")
 		require.Equal(t, []uint16{65535, 1, 3}, []uint16{readC2D(w).id, readC2D(w).id, readC2D(w).id},
 			"zero is none, and two is taken")
 	})
@@ -655,7 +648,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for range 50 {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
 	}
-	require.Less(t, time.Since(start), waitLimit/2, "nobody waits for it")
+	require.Less(t, time.Since(start), hubtest.WaitLimit/2, "nobody waits for it")
 	require.Equal(t, 16, h.CountC2D("", hubdata.Invisible))
 	for range 2 { // the system has buffers too
 		h.SendRaw("dev-1", make([]byte, 8<<20))

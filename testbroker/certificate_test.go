@@ -59,7 +59,7 @@ func newCertified(t *testing.T, o *testbroker.Options) *certifiedDevice {
 
 // connect returns the code of the CONNACK. The session is kept.
 func (c *certifiedDevice) connect(cert tls.Certificate) (*hubtest.Wire, byte) {
-	w := dialWith(c.t, c.h, cert)
+	w := hubtest.DialTLS(c.t, c.h, cert)
 	login := certified(c.d)
 	login.Flags = 0
 	login.User = strings.Replace(login.User, "2021-04-12", "2025-08-01-preview", 1)
@@ -305,7 +305,7 @@ func TestAnswersAboutCertificatesAreBounded(t *testing.T) {
 func TestAnOldVersionHasNoCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertified(t, nil)
-		w := dialWith(t, c.h, c.own)
+		w := hubtest.DialTLS(t, c.h, c.own)
 		require.Equal(t, []byte{0, 0}, w.Connect(certified(c.d)))
 		require.Equal(t, []byte{0x80}, w.Subscribe(1, issuedAnswers))
 		w.Publish(1, issueTopic+"r-001", c.body("dev-x", ""))

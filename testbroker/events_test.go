@@ -81,10 +81,10 @@ func TestEvents(t *testing.T) {
 			"#1 dev-1 C2D message without an id purged")
 
 		p := hubtest.OverHTTP(t, h, d)
-		l := beginUpload(p, "today.txt")
-		putBlob(p, l, "sunny")
-		require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
-		beginUpload(p, "late.txt")
+		l := hubtest.BeginUpload(p, "today.txt")
+		hubtest.PutBlob(p, l, "sunny")
+		require.Equal(t, 204, hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
+		hubtest.BeginUpload(p, "late.txt")
 		require.Equal(t, 1, h.ExpireUploads(""))
 		reported("#2 dev-1 connected", `#2 dev-1 upload "dev-1/today.txt" running`,
 			`#2 dev-1 upload "dev-1/today.txt" succeeded`,

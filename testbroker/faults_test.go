@@ -343,8 +343,10 @@ func endHalfOpen(t *testing.T, broker *testbroker.BrokerOptions, more []byte, wa
 	if broker == nil {
 		w = hubtest.Login(t, h, d)
 	} else {
-		c := loginPlain(t, h, d, 4)
-		w, topic = &hubtest.Wire{T: t, Conn: c.conn, In: c.in}, "devices/dev-1/up"
+		con := hubtest.ConnectOf(d)
+		con.User, con.Password = d.ID, d.PrimaryKey
+		w, topic = hubtest.Dial(t, h), "devices/dev-1/up"
+		require.Equal(t, []byte{0, 0}, w.Connect(con))
 	}
 	w.Send(slices.Concat(hubtest.PublishBytes(2, 1, topic, "x"), hubtest.PublishBytes(2, 2, topic, "x"), more))
 	require.Equal(t, uint16(1), w.Acked())

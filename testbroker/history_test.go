@@ -44,14 +44,14 @@ func (b *busyDevice) do() {
 	rid, _ := asked(b.w, "m")
 	answerCall(b.w, 200, rid, "")
 	c.ok()
-	enqueue(b.t, b.h, "x")
+	hubtest.Enqueue(b.t, b.h, "x")
 	readC2D(b.w)
 	request(b.w, fmt.Sprint(twinGet, b.n), "")
 	b.w.Publish(1, orderTopic("ShutDownAmqp", "", "0", "0"), "")
 	b.w.Acked()
-	l := beginUpload(b.p, fmt.Sprint(b.n))
-	putBlob(b.p, l, "content")
-	require.Equal(b.t, 204, endUpload(b.p, hubtest.Ended(l.CorrelationID)).StatusCode)
+	l := hubtest.BeginUpload(b.p, fmt.Sprint(b.n))
+	hubtest.PutBlob(b.p, l, "content")
+	require.Equal(b.t, 204, hubtest.EndUpload(b.p, hubtest.Ended(l.CorrelationID)).StatusCode)
 	other := fmt.Sprint("other-", b.n)
 	_, err := b.h.AddDevice(other)
 	require.NoError(b.t, err)
@@ -250,7 +250,7 @@ func TestForgottenCalls(t *testing.T) {
 func TestForgottenC2DMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
-		enqueue(t, h, "1", "2", "3", "4", "5")
+		hubtest.Enqueue(t, h, "1", "2", "3", "4", "5")
 		require.Equal(t, 5, h.CountC2D("dev-1", hubdata.Enqueued))
 		require.Equal(t, 4, h.C2DLog("dev-1")[0].Sequence)
 		w := receiver(t, h, d, 1)
@@ -269,15 +269,15 @@ func TestForgottenUploads(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
 		p := hubtest.OverHTTP(t, h, d)
 		header := []string{"x-ms-blob-type", "BlockBlob"}
-		old := beginUpload(p, "a")
-		putBlob(p, old, "old")
-		again := beginUpload(p, "a")
-		putBlob(p, again, "new")
-		last := beginUpload(p, "b") // forgets old
-		require.Equal(t, 403, put(p, old, "", "old", header...).StatusCode)
-		require.Equal(t, 400, endUpload(p, hubtest.Ended(old.CorrelationID)).StatusCode)
+		old := hubtest.BeginUpload(p, "a")
+		hubtest.PutBlob(p, old, "old")
+		again := hubtest.BeginUpload(p, "a")
+		hubtest.PutBlob(p, again, "new")
+		last := hubtest.BeginUpload(p, "b") // forgets old
+		require.Equal(t, 403, hubtest.PutUpload(p, old, "", "old", header...).StatusCode)
+		require.Equal(t, 400, hubtest.EndUpload(p, hubtest.Ended(old.CorrelationID)).StatusCode)
 		require.Equal(t, []string{"dev-1/a"}, h.Blobs())
-		require.Equal(t, 204, endUpload(p, hubtest.Ended(again.CorrelationID)).StatusCode)
+		require.Equal(t, 204, hubtest.EndUpload(p, hubtest.Ended(again.CorrelationID)).StatusCode)
 
 		slow := h.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: time.Minute, Times: 3})
 		statuses := make(chan int)
@@ -285,11 +285,11 @@ func TestForgottenUploads(t *testing.T) {
 			query  string
 			header []string
 		}{{"", header}, {"&comp=block&blockid=YQ%3D%3D", nil}, {"&comp=blocklist", nil}} {
-			go func() { statuses <- put(p, last, more.query, "<BlockList/>", more.header...).StatusCode }()
+			go func() { statuses <- hubtest.PutUpload(p, last, more.query, "<BlockList/>", more.header...).StatusCode }()
 		}
 		require.NoError(t, slow.WaitFired(t.Context(), 3))
-		beginUpload(p, "c")
-		beginUpload(p, "d") // forgets last, whose URI was valid
+		hubtest.BeginUpload(p, "c")
+		hubtest.BeginUpload(p, "d") // forgets last, whose URI was valid
 		for range 3 {
 			require.Equal(t, 403, <-statuses)
 		}

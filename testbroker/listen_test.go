@@ -21,13 +21,11 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-const waitLimit = 10 * time.Second // on real sockets, where every wait should be much shorter
-
 // realTCP connects to a listener of the hub.
 func realTCP(t testing.TB, addr net.Addr) *hubtest.Wire {
 	conn, err := net.Dial("tcp", addr.String())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(hubtest.WaitLimit)))
 	return hubtest.NewWire(t, conn)
 }
 
@@ -35,7 +33,7 @@ func realTCP(t testing.TB, addr net.Addr) *hubtest.Wire {
 func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d hubdata.Device) *hubtest.Wire {
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(hubtest.WaitLimit)))
 	w := hubtest.NewWire(t, conn)
 	require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 	return w
@@ -200,7 +198,7 @@ func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *hubtest.Wire {
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(hubtest.WaitLimit)))
 	return hubtest.NewWire(t, conn)
 }
 
@@ -249,13 +247,13 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 	require.NoError(t, h.WaitMessages(t.Context(), 1000))
 	start := time.Now()
 	require.NoError(t, h.Close())
-	require.Less(t, time.Since(start), waitLimit/2)
+	require.Less(t, time.Since(start), hubtest.WaitLimit/2)
 	<-flood
 	for _, w := range ends {
 		_, _, err := w.Read()
 		require.Error(t, err)
 	}
-	_, err = net.DialTimeout("tcp", plain.String(), waitLimit)
+	_, err = net.DialTimeout("tcp", plain.String(), hubtest.WaitLimit)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 

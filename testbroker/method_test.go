@@ -275,7 +275,7 @@ func TestMethodsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{Seed: 1})
 		p := hubtest.LoginAMQP(t, h, d)
-		so, ro := pairOptions("methods:1")
+		so, ro := hubtest.PairOptions("methods:1")
 		session := p.Session()
 		r, err := session.NewReceiver(t.Context(), "/devices/dev-1/methods/devicebound", ro)
 		require.NoError(t, err)
@@ -316,7 +316,7 @@ func TestMethodsOverAMQP(t *testing.T) {
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
 		_, err = r.Receive(t.Context(), nil)
 		require.NoError(t, err)
-		pair(hubtest.LoginAMQP(t, h, d), "/devices/dev-1/methods/devicebound", "methods:2")
+		hubtest.Pair(hubtest.LoginAMQP(t, h, d), "/devices/dev-1/methods/devicebound", "methods:2")
 		require.Equal(t, 400027, c.code())
 
 		w := hubtest.Login(t, h, d)

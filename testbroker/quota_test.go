@@ -50,7 +50,7 @@ func TestQuota(t *testing.T) {
 			w.Publish(1, hubtest.Events, body)
 			w.Acked()
 		}
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		require.Zero(t, in.Fired())
 		w.Publish(2, hubtest.Events, strings.Repeat("x", 4000)) // the sixth message
 		w.Acked()

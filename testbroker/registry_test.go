@@ -27,12 +27,12 @@ func TestDisabledDevice(t *testing.T) {
 		w.Subscribe(1, devicebound)
 		m := hubtest.NewWire(t, dialWeb(t, h))
 		require.Equal(t, []byte{0, 0}, m.Connect(hubtest.ConnectOf(mod)))
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		readC2D(w)
 		require.NoError(t, h.SetEnabled("dev-1", false))
 		require.Equal(t, io.EOF, w.End())
 		require.True(t, websocket.IsCloseError(m.End(), websocket.CloseNormalClosure))
-		enqueue(t, h, "b")
+		hubtest.Enqueue(t, h, "b")
 		for _, who := range []hubdata.Device{d, mod} {
 			require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(who)))
 		}
@@ -52,11 +52,11 @@ func TestRemovedDeviceWithACertificate(t *testing.T) {
 		require.NoError(t, h.AddCA(root.Cert()))
 		d, err := h.AddDeviceCA("dev-ca")
 		require.NoError(t, err)
-		w := dialWith(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
+		w := hubtest.DialTLS(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
 		require.Equal(t, []byte{0, 0}, w.Connect(certified(d)))
 		require.NoError(t, h.RemoveDevice("dev-ca"))
 		require.Equal(t, io.EOF, w.End())
-		w = dialWith(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
+		w = hubtest.DialTLS(t, h, root.NewClientCert("dev-ca", time.Time{}, time.Time{}))
 		require.Equal(t, []byte{0, 5}, w.Connect(certified(d)))
 	})
 }

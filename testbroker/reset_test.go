@@ -68,18 +68,18 @@ func TestResetForgetsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.Token(d))
-		place := beginUpload(p, "a.txt")
-		putBlob(p, place, "content")
+		place := hubtest.BeginUpload(p, "a.txt")
+		hubtest.PutBlob(p, place, "content")
 		require.Equal(t, []string{"dev-1/a.txt"}, h.Blobs())
 		h.Reset()
 		require.Empty(t, h.Uploads())
 		require.Empty(t, h.Blobs())
-		require.Equal(t, 403, put(p, place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
+		require.Equal(t, 403, hubtest.PutUpload(p, place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
 
-		next := beginUpload(p, "a.txt")
-		putBlob(p, next, "other content")
-		require.Equal(t, 204, endUpload(p, hubtest.Ended(next.CorrelationID)).StatusCode)
-		require.Equal(t, 403, put(p, place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
+		next := hubtest.BeginUpload(p, "a.txt")
+		hubtest.PutBlob(p, next, "other content")
+		require.Equal(t, 204, hubtest.EndUpload(p, hubtest.Ended(next.CorrelationID)).StatusCode)
+		require.Equal(t, 403, hubtest.PutUpload(p, place, "", "content", "x-ms-blob-type", "BlockBlob").StatusCode)
 	})
 }
 

@@ -71,7 +71,7 @@ func TestFeedbackOverHTTP(t *testing.T) {
 			t.Helper()
 			r := p.Do("GET", feedbackPath+hubtest.Version, "")
 			require.Equal(t, 200, r.StatusCode, r.Text)
-			var all []record
+			var all []struct{ OriginalMessageID string }
 			require.NoError(t, json.Unmarshal([]byte(r.Text), &all))
 			require.Equal(t, "m-1", all[0].OriginalMessageID)
 			require.Equal(t, 204, p.Do("GET", feedbackPath+hubtest.Version, "").StatusCode, "it is locked")
@@ -94,9 +94,9 @@ func TestFileNotificationsOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		device := hubtest.OverHTTP(t, h, d)
-		l := beginUpload(device, "a.txt")
-		putBlob(device, l, "content")
-		require.Equal(t, 204, endUpload(device, hubtest.Ended(l.CorrelationID)).StatusCode)
+		l := hubtest.BeginUpload(device, "a.txt")
+		hubtest.PutBlob(device, l, "content")
+		require.Equal(t, 204, hubtest.EndUpload(device, hubtest.Ended(l.CorrelationID)).StatusCode)
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		r := p.Do("GET", "/messages/servicebound/fileNotifications"+hubtest.Version, "")
 		require.Equal(t, 200, r.StatusCode)

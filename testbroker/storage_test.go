@@ -206,7 +206,7 @@ func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
 				d, err := h.Device("dev-1")
 				require.NoError(t, err)
 				device := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.Token(d))
-				l := beginUpload(device, "a")
+				l := hubtest.BeginUpload(device, "a")
 				in := h.Inject(c.fault)
 				for _, path := range []string{"/store?comp=list", "/store/c-1?restype=container", "/store/c-1/f",
 					"/uploads/dev-1/a"} {
@@ -217,7 +217,7 @@ func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
 					}
 				}
 				before := in.Fired()
-				_, err = device.Try("PUT", l.uri(""), "x", "Host", l.HostName, "x-ms-blob-type", "BlockBlob")
+				_, err = device.Try("PUT", l.URI(""), "x", "Host", l.HostName, "x-ms-blob-type", "BlockBlob")
 				require.Equal(t, c.uploads, in.Fired()-before)
 				require.True(t, err == nil || name == "absent", err)
 			})
@@ -312,8 +312,8 @@ func TestAnUploadKeepsItsEncoding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.OverHTTP(t, h, d)
-		l := beginUpload(p, "a")
-		r := put(p, l, "", "content", "x-ms-blob-type", "BlockBlob", "x-ms-blob-content-encoding", "br")
+		l := hubtest.BeginUpload(p, "a")
+		r := hubtest.PutUpload(p, l, "", "content", "x-ms-blob-type", "BlockBlob", "x-ms-blob-content-encoding", "br")
 		require.Equal(t, 201, r.StatusCode, r.Text)
 		b, ok := h.Blob(l.BlobName)
 		require.True(t, ok)

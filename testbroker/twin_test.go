@@ -461,7 +461,7 @@ func TestTwinOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.LoginAMQP(t, h, d)
-		s, r := pair(p, "/devices/dev-1/twin", "twin:1")
+		s, r := hubtest.Pair(p, "/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
 		const notices = "/notifications/twin/properties/desired"
 		_, err := h.PatchDesired("dev-1", `{"a":1}`)
@@ -525,7 +525,7 @@ func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 		p := hubtest.LoginAMQP(t, h, d)
 		var pairs []twinAMQP
 		for i := range 2 {
-			s, r := pair(p, "/devices/dev-1/twin", fmt.Sprint("twin:", i))
+			s, r := hubtest.Pair(p, "/devices/dev-1/twin", fmt.Sprint("twin:", i))
 			l := twinAMQP{t, s, r}
 			l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "1", "")
 			pairs = append(pairs, l)
@@ -666,7 +666,7 @@ func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.LoginAMQP(t, h, d)
-		s, r := pair(p, "/devices/dev-1/twin", "twin:1")
+		s, r := hubtest.Pair(p, "/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
 		for id, other := range map[any]any{"a": "a-other", amqp.UUID{1}: amqp.UUID{1, 15: 0xff},
 			uint64(7): uint64(7 + 1<<32)} {

@@ -23,44 +23,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-// A leave is the hub's answer to an upload request.
-type leave struct {
-	CorrelationID, HostName, ContainerName, BlobName, SASToken string
-}
-
-func beginUpload(p *hubtest.Poster, name string) leave {
-	p.T.Helper()
-	body, err := json.Marshal(map[string]string{"blobName": name})
-	require.NoError(p.T, err)
-	r := p.Post("/devices/dev-1/files"+hubtest.Version, string(body))
-	require.Equal(p.T, 200, r.StatusCode, r.Text)
-	var l leave
-	require.NoError(p.T, json.Unmarshal([]byte(r.Text), &l))
-	return l
-}
-
-// uri returns the upload URI without the host, with more appended to its query.
-func (l leave) uri(more string) string {
-	return (&url.URL{Path: "/" + l.ContainerName + "/" + l.BlobName}).EscapedPath() + l.SASToken + more
-}
-
-func put(p *hubtest.Poster, l leave, more, body string, header ...string) hubtest.Reply {
-	p.T.Helper()
-	return p.Do(http.MethodPut, l.uri(more), body, append([]string{"Host", l.HostName, "x-ms-version", "2019-12-12"},
-		header...)...)
-}
-
-func putBlob(p *hubtest.Poster, l leave, body string) {
-	p.T.Helper()
-	r := put(p, l, "", body, "x-ms-blob-type", "BlockBlob")
-	require.Equal(p.T, 201, r.StatusCode, r.Text)
-}
-
-func endUpload(p *hubtest.Poster, body string) hubtest.Reply {
-	p.T.Helper()
-	return p.Post("/devices/dev-1/files/notifications"+hubtest.Version, body)
-}
-
 func md5Of(body string) string {
 	sum := md5.Sum([]byte(body))
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -87,7 +49,7 @@ func TestUploadOfAFile(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.OverHTTP(t, h, d)
 		began := time.Now()
-		l := beginUpload(p, "logs/a b.txt")
+		l := hubtest.BeginUpload(p, "logs/a b.txt")
 		require.Equal(t, "store.hub.example.test", l.HostName)
 		require.Equal(t, "uploads", l.ContainerName)
 		require.Equal(t, "dev-1/logs/a b.txt", l.BlobName)
@@ -95,7 +57,7 @@ func TestUploadOfAFile(t *testing.T) {
 		require.Equal(t, hubdata.UploadRunning, h.Uploads()[0].State)
 		require.Equal(t, began.Add(time.Hour), h.Uploads()[0].Expires)
 
-		r := put(p, l, "", "content", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content"),
+		r := hubtest.PutUpload(p, l, "", "content", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content"),
 			"x-ms-blob-content-type",
 			"text/plain")
 		require.Equal(t, 201, r.StatusCode, r.Text)
@@ -103,7 +65,7 @@ func TestUploadOfAFile(t *testing.T) {
 		require.NotEmpty(t, r.Header.Get("ETag"))
 		require.Equal(t, "2019-12-12", r.Header.Get("x-ms-version"))
 		time.Sleep(time.Minute)
-		require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
+		require.Equal(t, 204, hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
 
 		require.NoError(t, h.WaitUploads(t.Context(), 1))
 		require.Equal(t, []hubdata.Upload{{
@@ -121,11 +83,11 @@ func TestUploadOfAFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "content", string(content))
 
-		got := p.Do(http.MethodGet, l.uri(""), "", "Host", l.HostName)
+		got := p.Do(http.MethodGet, l.URI(""), "", "Host", l.HostName)
 		require.Equal(t, 200, got.StatusCode)
 		require.Equal(t, "content", got.Text)
 		require.Equal(t, "text/plain", got.Header.Get("Content-Type"))
-		got = p.Do(http.MethodHead, l.uri(""), "", "Host", l.HostName)
+		got = p.Do(http.MethodHead, l.URI(""), "", "Host", l.HostName)
 		require.Equal(t, 200, got.StatusCode)
 		require.Empty(t, got.Text)
 		_, ok = h.Blob("dev-1/other")
@@ -138,7 +100,7 @@ func TestTheEndOfAnUploadIsReportedInThreeForms(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.OverHTTP(t, h, d)
 		for i, form := range []func(id string) hubtest.Reply{
-			func(id string) hubtest.Reply { return endUpload(p, hubtest.Ended(id)) },
+			func(id string) hubtest.Reply { return hubtest.EndUpload(p, hubtest.Ended(id)) },
 			func(id string) hubtest.Reply {
 				return p.Post("/devices/dev-1/files/notifications/"+hubtest.Version, hubtest.Ended(id)) // like the C SDK
 			},
@@ -147,13 +109,13 @@ func TestTheEndOfAnUploadIsReportedInThreeForms(t *testing.T) {
 					`{"isSuccess":true,"statusCode":201,"statusDescription":""}`)
 			},
 		} {
-			l := beginUpload(p, "a")
-			putBlob(p, l, "a")
+			l := hubtest.BeginUpload(p, "a")
+			hubtest.PutBlob(p, l, "a")
 			require.Equal(t, 204, form(l.CorrelationID).StatusCode)
 			require.Equal(t, hubdata.UploadSucceeded, h.Uploads()[i].State)
 		}
-		l := beginUpload(p, "b")
-		require.Equal(t, 204, endUpload(p, `{"correlationId":"`+l.CorrelationID+
+		l := hubtest.BeginUpload(p, "b")
+		require.Equal(t, 204, hubtest.EndUpload(p, `{"correlationId":"`+l.CorrelationID+
 			`","isSuccess":false,"statusCode":500,"statusDescription":"why"}`).StatusCode)
 		up := h.Uploads()[3]
 		require.Equal(t, hubdata.UploadFailed, up.State)
@@ -178,36 +140,36 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 			r.Refused(t, 400004)
 			require.Contains(t, r.Text, "control character")
 		}
-		endUpload(p, `{"isSuccess":true}`).Refused(t, 400005)
-		endUpload(p, `{"correlationId":"nobody's","isSuccess":true}`).Refused(t, 400015)
+		hubtest.EndUpload(p, `{"isSuccess":true}`).Refused(t, 400005)
+		hubtest.EndUpload(p, `{"correlationId":"nobody's","isSuccess":true}`).Refused(t, 400015)
 
-		l := beginUpload(p, "a")
-		endUpload(p, `{"correlationId":"`+l.CorrelationID+`"}`).Refused(t, 400019)
-		endUpload(p, hubtest.Ended(l.CorrelationID)).Refused(t, 400020) // there is no file
-		putBlob(p, l, "a")
-		require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
-		endUpload(p, hubtest.Ended(l.CorrelationID)).Refused(t, 400015) // a repeated report
+		l := hubtest.BeginUpload(p, "a")
+		hubtest.EndUpload(p, `{"correlationId":"`+l.CorrelationID+`"}`).Refused(t, 400019)
+		hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).Refused(t, 400020) // there is no file
+		hubtest.PutBlob(p, l, "a")
+		require.Equal(t, 204, hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
+		hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).Refused(t, 400015) // a repeated report
 
 		other, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		mine := beginUpload(p, "b")
+		mine := hubtest.BeginUpload(p, "b")
 		q := hubtest.OverHTTP(t, h, other)
 		q.Post("/devices/dev-2/files/notifications"+hubtest.Version, hubtest.Ended(mine.CorrelationID)).Refused(t, 400015)
 		q.Post("/devices/dev-1/files"+hubtest.Version, `{"blobName":"a"}`).Refused(t, 401002)
 
 		for range hubdata.MaxUploads - 1 {
-			beginUpload(p, "b")
+			hubtest.BeginUpload(p, "b")
 		}
 		begin(`{"blobName":"b"}`).Refused(t, 403006)
 		q.Post("/devices/dev-2/files"+hubtest.Version, `{"blobName":"b"}`)
-		require.Equal(t, 204, endUpload(p, `{"correlationId":"`+mine.CorrelationID+`","isSuccess":false}`).StatusCode)
-		late := beginUpload(p, "b")
+		require.Equal(t, 204, hubtest.EndUpload(p, `{"correlationId":"`+mine.CorrelationID+`","isSuccess":false}`).StatusCode)
+		late := hubtest.BeginUpload(p, "b")
 		begin(`{"blobName":"b"}`).Refused(t, 403006)
 		time.Sleep(time.Minute)
-		endUpload(p, hubtest.Ended(late.CorrelationID)).Refused(t, 400016)
-		put(p, late, "", "b", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 403, "AuthenticationFailed")
+		hubtest.EndUpload(p, hubtest.Ended(late.CorrelationID)).Refused(t, 400016)
+		hubtest.PutUpload(p, late, "", "b", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 403, "AuthenticationFailed")
 		require.Equal(t, hubdata.UploadExpired, h.Uploads()[len(h.Uploads())-1].State)
-		beginUpload(p, "b")
+		hubtest.BeginUpload(p, "b")
 
 		none, nd := hubtest.NewHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{NoStore: true}})
 		hubtest.OverHTTP(t, none, nd).Post("/devices/dev-1/files"+hubtest.Version, `{"blobName":"a"}`).Refused(t, 400014)
@@ -219,13 +181,13 @@ func TestAnUploadCountsAsTwoMessages(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.OverHTTP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.Quota, Limit: 4})
-		beginUpload(p, "a")
-		beginUpload(p, "a")
+		hubtest.BeginUpload(p, "a")
+		hubtest.BeginUpload(p, "a")
 		p.Post("/devices/dev-1/files"+hubtest.Version, `{"blobName":"a"}`).Refused(t, 403002)
 		require.Equal(t, 1, in.Fired())
 		time.Sleep(24 * time.Hour)
 		p.Token = hubtest.Token(d)
-		beginUpload(p, "a")
+		hubtest.BeginUpload(p, "a")
 	})
 }
 
@@ -233,13 +195,15 @@ func TestFilesOfBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.OverHTTP(t, h, d)
-		l := beginUpload(p, "a")
+		l := hubtest.BeginUpload(p, "a")
 		stage := func(id, body string) {
 			t.Helper()
-			r := put(p, l, blockOf(id), body, "Content-MD5", md5Of(body))
+			r := hubtest.PutUpload(p, l, blockOf(id), body, "Content-MD5", md5Of(body))
 			require.Equal(t, 201, r.StatusCode, r.Text)
 		}
-		commit := func(entries ...string) hubtest.Reply { return put(p, l, "&comp=blocklist", list(entries...)) }
+		commit := func(entries ...string) hubtest.Reply {
+			return hubtest.PutUpload(p, l, "&comp=blocklist", list(entries...))
+		}
 		content := func() string {
 			b, _ := h.Blob(l.BlobName)
 			text, err := b.Bytes()
@@ -268,7 +232,7 @@ func TestFilesOfBlocks(t *testing.T) {
 		require.Equal(t, 201, commit().StatusCode)
 		require.Empty(t, content())
 		stage("1", "x")
-		putBlob(p, l, "whole") // drops the staged block
+		hubtest.PutBlob(p, l, "whole") // drops the staged block
 		commit("L1").StoreRefused(t, 400, "InvalidBlockList")
 		require.Equal(t, "whole", content())
 	})
@@ -278,9 +242,11 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{MaxBlocks: 3}})
 		p := hubtest.OverHTTP(t, h, d)
-		l := beginUpload(p, "a")
+		l := hubtest.BeginUpload(p, "a")
 		blob := []string{"x-ms-blob-type", "BlockBlob"}
-		put := func(more, body string, header ...string) hubtest.Reply { return put(p, l, more, body, header...) }
+		put := func(more, body string, header ...string) hubtest.Reply {
+			return hubtest.PutUpload(p, l, more, body, header...)
+		}
 
 		put("", "a").StoreRefused(t, 400, "MissingRequiredHeader")
 		put("", "a", "x-ms-blob-type", "PageBlob").StoreRefused(t, 400, "UnsupportedHeader")
@@ -306,9 +272,9 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 			"RequestBodyTooLarge")
 		require.Equal(t, 201, put(blockOf("1"), strings.Repeat("a", 4<<20+1)).StatusCode)
 
-		p.Do(http.MethodGet, l.uri(""), "", "Host", l.HostName).StoreRefused(t, 404, "BlobNotFound")
-		require.Equal(t, 404, p.Do(http.MethodHead, l.uri(""), "", "Host", l.HostName).StatusCode)
-		p.Do(http.MethodDelete, l.uri(""), "", "Host", l.HostName).StoreRefused(t, 403, "AuthorizationPermissionMismatch")
+		p.Do(http.MethodGet, l.URI(""), "", "Host", l.HostName).StoreRefused(t, 404, "BlobNotFound")
+		require.Equal(t, 404, p.Do(http.MethodHead, l.URI(""), "", "Host", l.HostName).StatusCode)
+		p.Do(http.MethodDelete, l.URI(""), "", "Host", l.HostName).StoreRefused(t, 403, "AuthorizationPermissionMismatch")
 		require.Empty(t, h.Blobs())
 	})
 }
@@ -317,35 +283,35 @@ func TestAnUploadURIIsForOneFileAndOneHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.OverHTTP(t, h, d)
-		l := beginUpload(p, "a")
-		try := func(change func(q url.Values, l *leave)) hubtest.Reply {
+		l := hubtest.BeginUpload(p, "a")
+		try := func(change func(q url.Values, l *hubtest.Leave)) hubtest.Reply {
 			own := l
 			q, err := url.ParseQuery(strings.TrimPrefix(l.SASToken, "?"))
 			require.NoError(t, err)
 			change(q, &own)
 			own.SASToken = "?" + q.Encode()
-			return put(p, own, "", "a", "x-ms-blob-type", "BlockBlob")
+			return hubtest.PutUpload(p, own, "", "a", "x-ms-blob-type", "BlockBlob")
 		}
-		require.Equal(t, 201, try(func(url.Values, *leave) {}).StatusCode)
-		try(func(q url.Values, _ *leave) { q.Del("sig") }).StoreRefused(t, 401, "NoAuthenticationInformation")
+		require.Equal(t, 201, try(func(url.Values, *hubtest.Leave) {}).StatusCode)
+		try(func(q url.Values, _ *hubtest.Leave) { q.Del("sig") }).StoreRefused(t, 401, "NoAuthenticationInformation")
 		for name, value := range map[string]string{"sig": "AAAA", "se": "2099-01-01T00:00:00Z", "sp": "rwd",
 			"sv": "2015-04-05",
 			"sr": "c", "si": "other", "st": "2001-01-01"} {
-			try(func(q url.Values, _ *leave) { q.Set(name, value) }).StoreRefused(t, 403, "AuthenticationFailed")
+			try(func(q url.Values, _ *hubtest.Leave) { q.Set(name, value) }).StoreRefused(t, 403, "AuthenticationFailed")
 		}
-		try(func(_ url.Values, l *leave) { l.BlobName = "dev-1/b" }).StoreRefused(t, 403, "AuthenticationFailed")
-		try(func(_ url.Values, l *leave) { l.BlobName = "dev-2/a" }).StoreRefused(t, 403, "AuthenticationFailed")
+		try(func(_ url.Values, l *hubtest.Leave) { l.BlobName = "dev-1/b" }).StoreRefused(t, 403, "AuthenticationFailed")
+		try(func(_ url.Values, l *hubtest.Leave) { l.BlobName = "dev-2/a" }).StoreRefused(t, 403, "AuthenticationFailed")
 		time.Sleep(time.Hour - time.Second)
-		require.Equal(t, 201, try(func(url.Values, *leave) {}).StatusCode)
+		require.Equal(t, 201, try(func(url.Values, *hubtest.Leave) {}).StatusCode)
 		time.Sleep(time.Second)
-		try(func(url.Values, *leave) {}).StoreRefused(t, 403, "AuthenticationFailed")
+		try(func(url.Values, *hubtest.Leave) {}).StoreRefused(t, 403, "AuthenticationFailed")
 
-		again := beginUpload(p, "a")
-		putBlob(p, again, "a")
+		again := hubtest.BeginUpload(p, "a")
+		hubtest.PutBlob(p, again, "a")
 		require.Equal(t, 1, h.ExpireUploads("dev-1"))
 		require.Zero(t, h.ExpireUploads(""))
-		put(p, again, "", "a", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 403, "AuthenticationFailed")
-		endUpload(p, hubtest.Ended(again.CorrelationID)).Refused(t, 400016)
+		hubtest.PutUpload(p, again, "", "a", "x-ms-blob-type", "BlockBlob").StoreRefused(t, 403, "AuthenticationFailed")
+		hubtest.EndUpload(p, hubtest.Ended(again.CorrelationID)).Refused(t, 400016)
 	})
 }
 
@@ -380,11 +346,11 @@ func TestAStoreOfHashes(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{Digest: true,
 			Host: "elsewhere.example.test"}})
 		p := hubtest.OverHTTP(t, h, d)
-		l := beginUpload(p, "a")
+		l := hubtest.BeginUpload(p, "a")
 		require.Equal(t, "elsewhere.example.test", l.HostName)
-		require.Equal(t, 201, put(p, l, blockOf("1"), "one").StatusCode)
-		require.Equal(t, 201, put(p, l, blockOf("2"), "two").StatusCode)
-		require.Equal(t, 201, put(p, l, "&comp=blocklist", list("L1", "L2")).StatusCode)
+		require.Equal(t, 201, hubtest.PutUpload(p, l, blockOf("1"), "one").StatusCode)
+		require.Equal(t, 201, hubtest.PutUpload(p, l, blockOf("2"), "two").StatusCode)
+		require.Equal(t, 201, hubtest.PutUpload(p, l, "&comp=blocklist", list("L1", "L2")).StatusCode)
 		b, ok := h.Blob(l.BlobName)
 		require.True(t, ok)
 		require.NoError(t, b.Matches(strings.NewReader("onetwo")))
@@ -393,7 +359,7 @@ func TestAStoreOfHashes(t *testing.T) {
 		require.ErrorContains(t, b.Matches(strings.NewReader("onetwo3")), "1 too few")
 		_, err := b.Bytes()
 		require.Error(t, err)
-		p.Do(http.MethodGet, l.uri(""), "", "Host", l.HostName).StoreRefused(t, 409, "BlobOperationNotSupported")
+		p.Do(http.MethodGet, l.URI(""), "", "Host", l.HostName).StoreRefused(t, 409, "BlobOperationNotSupported")
 	})
 }
 
@@ -434,10 +400,10 @@ func TestFaultsOfTheStore(t *testing.T) {
 				h, d := hubtest.NewHub(t, nil)
 				p := hubtest.OverHTTP(t, h, d)
 				in := h.Inject(c.fault)
-				l := beginUpload(p, "a")
+				l := hubtest.BeginUpload(p, "a")
 				began := time.Now()
 				header := []string{"Host", l.HostName, "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content")}
-				r, err := p.Try(http.MethodPut, l.uri(""), "content", header...)
+				r, err := p.Try(http.MethodPut, l.URI(""), "content", header...)
 				require.Equal(t, c.took, time.Since(began))
 				_, stored := h.Blob(l.BlobName)
 				require.Equal(t, c.stored, stored)
@@ -453,7 +419,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 					require.Equal(t, c.status, r.StatusCode, r.Text)
 				}
 				if name != "ExpireUpload" {
-					putBlob(p, l, "content")
+					hubtest.PutBlob(p, l, "content")
 				}
 			})
 		})
@@ -466,10 +432,10 @@ func TestUploadsOnRealPorts(t *testing.T) {
 	require.NoError(t, err)
 	p := hubtest.NewPoster(t, nil, h.ClientTLS(), hubtest.Token(d))
 	p.Base = "https://" + addr.String()
-	l := beginUpload(p, "a")
+	l := hubtest.BeginUpload(p, "a")
 	require.Equal(t, addr.String(), l.HostName, "the device finds the store where it found the hub")
-	putBlob(p, l, "content")
-	require.Equal(t, 204, endUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
+	hubtest.PutBlob(p, l, "content")
+	require.Equal(t, 204, hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	require.NoError(t, h.WaitUploads(ctx, 1))

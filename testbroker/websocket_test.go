@@ -23,13 +23,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
-// webDialer dials the hub in memory.
-func webDialer(h *testbroker.Hub, protocols ...string) *websocket.Dialer {
-	return &websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTP), Subprotocols: protocols}
-}
-
 func dialWeb(t testing.TB, h *testbroker.Hub) *hubtest.WebConn {
-	conn, _, err := webDialer(h, "mqtt").DialContext(t.Context(), "ws://"+h.HostName()+"/$iothub/websocket", nil)
+	conn, _, err := hubtest.WebDialer(h, "mqtt").DialContext(t.Context(), "ws://"+h.HostName()+"/$iothub/websocket", nil)
 	require.NoError(t, err)
 	return &hubtest.WebConn{Conn: conn}
 }
@@ -71,7 +66,7 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubda
 			return tls.Dial("tcp", h.addr.String(), h.ClientTLS())
 		}),
 		"WebSocket in memory": open(nil, func(h hub) (net.Conn, error) {
-			ws, _, err := webDialer(h.Hub, "mqtt").Dial("ws://hub/$iothub/websocket", nil)
+			ws, _, err := hubtest.WebDialer(h.Hub, "mqtt").Dial("ws://hub/$iothub/websocket", nil)
 			return &hubtest.WebConn{Conn: ws}, err
 		}),
 		"WebSocket": open(func(h *testbroker.Hub) (net.Addr, error) {
@@ -90,7 +85,7 @@ func TestWebSocketsForEvents(t *testing.T) {
 		"/%24servicebus/websocket": "amqp"} {
 		synctest.Test(t, func(t *testing.T) {
 			h, _ := hubtest.NewHub(t, nil)
-			ws, _, err := webDialer(h, "mqtt", name).Dial("ws://hub"+url, nil)
+			ws, _, err := hubtest.WebDialer(h, "mqtt", name).Dial("ws://hub"+url, nil)
 			require.NoError(t, err, url)
 			require.Equal(t, name, ws.Subprotocol())
 			greeting := []byte("AMQP\x03\x01\x00\x00") // with SASL
@@ -128,7 +123,7 @@ func TestWebSocketRequests(t *testing.T) {
 						refused = e.Err
 					}
 				}})
-				dialer := webDialer(h, c.protocols...)
+				dialer := hubtest.WebDialer(h, c.protocols...)
 				dialer.EnableCompression = true
 				ws, answer, err := dialer.Dial("ws://hub"+c.url, nil)
 				require.NotNil(t, answer)
@@ -285,7 +280,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			_, _, err := webDialer(h, "mqtt").DialContext(ctx, "ws://hub/$iothub/websocket", nil)
+			_, _, err := hubtest.WebDialer(h, "mqtt").DialContext(ctx, "ws://hub/$iothub/websocket", nil)
 			require.Error(t, err)
 			require.Equal(t, 2, in.Fired())
 		})

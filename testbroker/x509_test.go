@@ -31,17 +31,6 @@ func certified(d hubdata.Device) hubtest.Connect {
 	return c
 }
 
-// dialWith connects in memory with a TLS handshake and optional client certificates.
-func dialWith(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *hubtest.Wire {
-	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
-	require.NoError(t, err)
-	config := h.ClientTLS()
-	config.Certificates = certs
-	conn := tls.Client(raw, config)
-	require.NoError(t, conn.HandshakeContext(t.Context()))
-	return hubtest.NewWire(t, conn)
-}
-
 func TestCertificatesOfDevices(t *testing.T) {
 	var none time.Time
 	own := func(name string) tls.Certificate { return testbroker.NewClientCert(name, none, none) }
@@ -129,7 +118,7 @@ func TestCertificatesOfDevices(t *testing.T) {
 				if c.change != nil {
 					c.change(&con, h)
 				}
-				w := dialWith(t, h, c.cert()...)
+				w := hubtest.DialTLS(t, h, c.cert()...)
 				require.Equal(t, []byte{0, c.want}, w.Connect(con))
 				if c.want != 0 {
 					require.Equal(t, io.EOF, w.End())
@@ -149,9 +138,9 @@ func TestCertificateOfAModule(t *testing.T) {
 		m, err := h.AddDeviceCA("dev-1/m")
 		require.NoError(t, err)
 		require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;ModuleId=m;x509=true", m.ConnectionString())
-		w := dialWith(t, h, root.NewClientCert("dev-1/m", time.Time{}, time.Time{}))
+		w := hubtest.DialTLS(t, h, root.NewClientCert("dev-1/m", time.Time{}, time.Time{}))
 		require.Equal(t, []byte{0, 0}, w.Connect(certified(m)))
-		w = dialWith(t, h, root.NewClientCert("dev-1", time.Time{}, time.Time{}))
+		w = hubtest.DialTLS(t, h, root.NewClientCert("dev-1", time.Time{}, time.Time{}))
 		require.Equal(t, []byte{0, 5}, w.Connect(certified(m)))
 	})
 }

@@ -145,3 +145,22 @@ func Soon(t testing.TB) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// PairOptions set the link property that names the pair.
+func PairOptions(channel string) (*amqp.SenderOptions, *amqp.ReceiverOptions) {
+	properties := map[string]any{"com.microsoft:channel-correlation-id": channel,
+		"com.microsoft:api-version": "2021-04-12"}
+	return &amqp.SenderOptions{Properties: properties}, &amqp.ReceiverOptions{Properties: properties, Credit: 10}
+}
+
+// Pair attaches both links of a pair.
+func Pair(p *Peer, address, channel string) (*amqp.Sender, *amqp.Receiver) {
+	p.T.Helper()
+	so, ro := PairOptions(channel)
+	session := p.Session()
+	s, err := session.NewSender(p.T.Context(), address, so)
+	require.NoError(p.T, err)
+	r, err := session.NewReceiver(p.T.Context(), address, ro)
+	require.NoError(p.T, err)
+	return s, r
+}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/hubline-iot/hubline/testbroker"
 )
 
 // WebConn is the client's end of a WebSocket as a stream.
@@ -59,4 +61,10 @@ func (c *WebConn) SetDeadline(t time.Time) error {
 // SubscribeBytes encodes a SUBSCRIBE with QoS 1.
 func SubscribeBytes(id uint16, filter string) []byte {
 	return Frame(0x82, []byte{byte(id >> 8), byte(id)}, Str(filter), []byte{1})
+}
+
+// WebDialer dials WebSockets in memory.
+// webDialer dials the hub in memory.
+func WebDialer(h *testbroker.Hub, protocols ...string) *websocket.Dialer {
+	return &websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTP), Subprotocols: protocols}
 }

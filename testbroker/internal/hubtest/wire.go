@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -268,4 +269,26 @@ func ContextWithCause(cause error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
 	return ctx, func() { cancel(nil) }
+}
+
+// WaitLimit bounds each wait on real sockets, where every wait should be much shorter.
+const WaitLimit = 10 * time.Second
+
+// DialTLS connects over TLS in memory, with certificates of the client.
+func DialTLS(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *Wire {
+	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
+	require.NoError(t, err)
+	config := h.ClientTLS()
+	config.Certificates = certs
+	conn := tls.Client(raw, config)
+	require.NoError(t, conn.HandshakeContext(t.Context()))
+	return NewWire(t, conn)
+}
+
+// Enqueue sends C2D messages to dev-1.
+func Enqueue(t testing.TB, h *testbroker.Hub, bodies ...string) {
+	t.Helper()
+	for _, b := range bodies {
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(b)}))
+	}
 }

@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"context"
@@ -240,11 +240,11 @@ func TestFileNotificationsOverAMQP(t *testing.T) {
 		} {
 			name := c.name
 			at := time.Now().UTC()
-			l := beginUpload(device, name)
-			putBlob(device, l, "content")
-			require.Equal(t, 204, endUpload(device, hubtest.Ended(l.CorrelationID)).StatusCode)
-			failed := strings.Replace(hubtest.Ended(beginUpload(device, name).CorrelationID), "true", "false", 1)
-			require.Equal(t, 204, endUpload(device, failed).StatusCode)
+			l := hubtest.BeginUpload(device, name)
+			hubtest.PutBlob(device, l, "content")
+			require.Equal(t, 204, hubtest.EndUpload(device, hubtest.Ended(l.CorrelationID)).StatusCode)
+			failed := strings.Replace(hubtest.Ended(hubtest.BeginUpload(device, name).CorrelationID), "true", "false", 1)
+			require.Equal(t, 204, hubtest.EndUpload(device, failed).StatusCode)
 			r := noticesOn(loginService(t, h, policy), address, nil)
 			m, err := r.Receive(hubtest.Soon(t), nil)
 			require.NoError(t, err)

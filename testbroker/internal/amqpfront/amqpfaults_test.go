@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"context"
@@ -397,8 +397,8 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 				require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
 				l := links{telemetry: p.Telemetry(d), commands: p.C2dMessages(d, nil), tokens: tokens.Receiver, cbs: tokens.Sender,
 					conn: p.Conn}
-				l.twinOut, l.twinIn = pair(p, "/devices/dev-1/twin", "t")
-				l.methodOut, l.methodIn = pair(p, "/devices/dev-1/methods/devicebound", "m")
+				l.twinOut, l.twinIn = hubtest.Pair(p, "/devices/dev-1/twin", "t")
+				l.methodOut, l.methodIn = hubtest.Pair(p, "/devices/dev-1/methods/devicebound", "m")
 				require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
 				require.NoError(t, l.telemetry.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 					"AzIoTHub_FaultOperationType": name, "AzIoTHub_FaultOperationCloseReason": "boom",

@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"encoding/json"
@@ -121,7 +121,7 @@ func TestNoticesOfTwins(t *testing.T) {
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"here"}`))
 		require.Equal(t, map[string]any{"version": float64(4), "tags": map[string]any{"site": "here"}}, change("updateTwin"))
 
-		to, from := pair(hubtest.LoginAMQP(t, h, d), "/devices/dev-1/twin", "twin:1")
+		to, from := hubtest.Pair(hubtest.LoginAMQP(t, h, d), "/devices/dev-1/twin", "twin:1")
 		require.NoError(t, to.Send(t.Context(), &amqp.Message{
 			Properties:  &amqp.MessageProperties{CorrelationID: "1"},
 			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"},
@@ -207,7 +207,8 @@ func TestNoticesOfDigitalTwins(t *testing.T) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/twin/res/#")
 		report := func(id, patch string) {
-			request(w, "$iothub/twin/PATCH/properties/reported/?$rid="+id, patch)
+			w.Send(hubtest.PublishBytes(0, 0, "$iothub/twin/PATCH/properties/reported/?$rid="+id, patch))
+			w.Expect(3) // the answer
 		}
 		report("1", `{"inner":{"__t":"c","a/b":1},"target":{"value":20,"ac":200,"av":2}}`)
 		require.Equal(t, []string{

@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"net"

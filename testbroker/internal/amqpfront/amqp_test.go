@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"context"
@@ -74,7 +74,7 @@ func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, erro
 		return tls.Client(raw, h.ClientTLS()), nil
 	}
 	web := func(dial func(context.Context, string, string) (net.Conn, error), scheme, addr string) (net.Conn, error) {
-		d := webDialer(h, "amqpwsb10")
+		d := hubtest.WebDialer(h, "amqpwsb10")
 		d.NetDialContext, d.TLSClientConfig = dial, h.ClientTLS()
 		ws, _, err := d.DialContext(ctx, scheme+"://"+addr+"/$iothub/websocket", nil)
 		if err != nil {

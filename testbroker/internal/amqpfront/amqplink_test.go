@@ -1,4 +1,4 @@
-package testbroker_test
+package amqpfront_test
 
 import (
 	"bytes"
@@ -476,31 +476,13 @@ func TestC2DMessagesTooLargeForALinkWait(t *testing.T) {
 	})
 }
 
-// pairOptions set the link property that names the pair.
-func pairOptions(channel string) (*amqp.SenderOptions, *amqp.ReceiverOptions) {
-	properties := map[string]any{"com.microsoft:channel-correlation-id": channel,
-		"com.microsoft:api-version": "2021-04-12"}
-	return &amqp.SenderOptions{Properties: properties}, &amqp.ReceiverOptions{Properties: properties, Credit: 10}
-}
-
-func pair(p *hubtest.Peer, address, channel string) (*amqp.Sender, *amqp.Receiver) {
-	p.T.Helper()
-	so, ro := pairOptions(channel)
-	session := p.Session()
-	s, err := session.NewSender(p.T.Context(), address, so)
-	require.NoError(p.T, err)
-	r, err := session.NewReceiver(p.T.Context(), address, ro)
-	require.NoError(p.T, err)
-	return s, r
-}
-
 // Every request is answered on the receiver paired with its sender, with an id of the same type.
 func TestLinksForTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.LoginAMQP(t, h, d)
-		s1, r1 := pair(p, "/devices/dev-1/twin", "twin:1")
-		s2, r2 := pair(p, "/devices/dev-1/twin", "twin:2")
+		s1, r1 := hubtest.Pair(p, "/devices/dev-1/twin", "twin:1")
+		s2, r2 := hubtest.Pair(p, "/devices/dev-1/twin", "twin:2")
 		for i, c := range []struct {
 			s *amqp.Sender
 			r *amqp.Receiver
@@ -531,23 +513,23 @@ func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, nil)
 		p := hubtest.LoginAMQP(t, h, d)
-		s1, r1 := pair(p, "/devices/dev-1/methods/devicebound", "methods:1")
+		s1, r1 := hubtest.Pair(p, "/devices/dev-1/methods/devicebound", "methods:1")
 		require.Equal(t, "amqp:invalid-field", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("{}"), nil)),
 			"it answers nothing")
-		s2, _ := pair(p, "/devices/dev-1/methods/devicebound", "methods:2")
+		s2, _ := hubtest.Pair(p, "/devices/dev-1/methods/devicebound", "methods:2")
 		_, err := r1.Receive(t.Context(), nil)
 		require.Equal(t, "amqp:link:stolen", hubtest.Condition(t, err))
 		require.Equal(t, "amqp:link:stolen", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("{}"), nil)))
 		require.Equal(t, 2, h.Links("dev-1", fault.LinkAny))
 		q := hubtest.LoginAMQP(t, h, d)
-		pair(q, "/devices/dev-1/methods/devicebound", "methods:2")
+		hubtest.Pair(q, "/devices/dev-1/methods/devicebound", "methods:2")
 		require.Equal(t, "com.microsoft:link-creation-conflict",
 			hubtest.Condition(t, s2.Send(t.Context(), hubtest.Body("{}"), nil)))
 		require.Equal(t, 2, h.Links("dev-1", fault.LinkAny))
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		o := hubtest.LoginAMQP(t, h, two)
-		pair(o, "/devices/dev-2/methods/devicebound", "methods:2")
+		hubtest.Pair(o, "/devices/dev-2/methods/devicebound", "methods:2")
 		require.Equal(t, 4, h.Links("", fault.LinkAny), "another device is another")
 	})
 }

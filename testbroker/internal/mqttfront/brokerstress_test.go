@@ -1,4 +1,4 @@
-package testbroker_test
+package mqttfront_test
 
 import (
 	"bufio"

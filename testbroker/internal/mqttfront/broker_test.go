@@ -1,4 +1,4 @@
-package testbroker_test
+package mqttfront_test
 
 import (
 	"crypto/tls"
@@ -203,7 +203,7 @@ func TestBrokerDeliversAndRedelivers(t *testing.T) {
 		c := dialPlain(t, h, version)
 		require.False(t, c.connect(pk).SessionPresent)
 		require.Equal(t, []byte{1}, c.subscribe(downFilter).ReasonCodes)
-		enqueue(t, h, "a", "b")
+		hubtest.Enqueue(t, h, "a", "b")
 		a, b := c.expect(packets.Publish), c.expect(packets.Publish)
 		require.Equal(t, downTopic, a.TopicName)
 		require.Equal(t, "b", string(b.Payload))
@@ -215,7 +215,7 @@ func TestBrokerDeliversAndRedelivers(t *testing.T) {
 		c.conn.Close()
 
 		synctest.Wait()
-		enqueue(t, h, "c")
+		hubtest.Enqueue(t, h, "c")
 		c = dialPlain(t, h, version)
 		require.True(t, c.connect(pk).SessionPresent)
 		again, next := c.expect(packets.Publish), c.expect(packets.Publish)
@@ -270,7 +270,7 @@ func TestBrokerSessionsOfTheTwoVersions(t *testing.T) {
 		require.Equal(t, []time.Duration{time.Minute, 20 * time.Second}, []time.Duration{s.Expiry, s.KeepAlive})
 		require.Equal(t, uint32(60), ack.Properties.SessionExpiryInterval)
 		require.Equal(t, uint16(20), ack.Properties.ServerKeepAlive)
-		enqueue(t, h, "a")
+		hubtest.Enqueue(t, h, "a")
 		require.Equal(t, []int{9}, c.expect(packets.Publish).Properties.SubscriptionIdentifier)
 		require.Equal(t, byte(0x8d), c.disconnected().ReasonCode, "30 s without a packet")
 		c.conn.Close()
@@ -318,7 +318,7 @@ func TestBrokerDeliversExactlyOnceWithQoS2(t *testing.T) {
 		sub := downFilter
 		sub.Qos = 2
 		require.Equal(t, []byte{2}, c.subscribe(sub).ReasonCodes)
-		enqueue(t, h, "a", "b")
+		hubtest.Enqueue(t, h, "a", "b")
 		a, b := c.expect(packets.Publish), c.expect(packets.Publish)
 		require.Equal(t, byte(2), a.FixedHeader.Qos)
 		c.ack(packets.Pubrec, a.PacketID, 0)
@@ -358,7 +358,7 @@ func TestBrokerObeysTheReceiveMaximumOfTheClient(t *testing.T) {
 		sub := downFilter
 		sub.Qos = 2
 		c.subscribe(sub)
-		enqueue(t, h, "a", "too large"+string(make([]byte, 60)), "b", "c")
+		hubtest.Enqueue(t, h, "a", "too large"+string(make([]byte, 60)), "b", "c")
 		a, b := c.expect(packets.Publish), c.expect(packets.Publish)
 		require.Equal(t, "b", string(b.Payload), "the packet that is too large is dropped")
 		c.ping()
@@ -765,7 +765,7 @@ func TestBrokerTakesClientCertificates(t *testing.T) {
 		d, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 		require.NoError(t, err)
 		code := func(certs ...tls.Certificate) byte {
-			w := dialWith(t, h, certs...)
+			w := hubtest.DialTLS(t, h, certs...)
 			c := &plainClient{t, w.Conn, w.In, version}
 			pk := plainConnect(d, version)
 			pk.Connect.UsernameFlag, pk.Connect.PasswordFlag = false, false
@@ -793,15 +793,15 @@ func TestBrokerServesPaho(t *testing.T) {
 				SetUsername(d.ID).SetPassword(d.PrimaryKey).SetTLSConfig(h.ClientTLS()).SetProtocolVersion(4)
 			o.SetDefaultPublishHandler(func(_ paho.Client, m paho.Message) { got <- m })
 			c := paho.NewClient(o)
-			require.True(t, c.Connect().WaitTimeout(waitLimit))
+			require.True(t, c.Connect().WaitTimeout(hubtest.WaitLimit))
 			defer c.Disconnect(100)
 			before := h.Len()
 			token := c.Publish(upTopic, 1, true, "21")
-			require.True(t, token.WaitTimeout(waitLimit))
+			require.True(t, token.WaitTimeout(hubtest.WaitLimit))
 			require.NoError(t, token.Error())
 			require.Equal(t, before+1, h.Len())
 			token = c.Subscribe(downFilter.Filter, 1, nil)
-			require.True(t, token.WaitTimeout(waitLimit))
+			require.True(t, token.WaitTimeout(hubtest.WaitLimit))
 			require.NoError(t, token.Error())
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Topic: downTopic + "/reboot", Body: []byte("now")}))
 			m := <-got
