@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// DefaultGrace is the default of Health.Grace.
-const DefaultGrace = 5 * time.Minute
+// defaultGrace is the default of Health.Grace.
+const defaultGrace = 5 * time.Minute
 
 // Client is the part of *device.Client that is used. Both methods are safe for concurrent use.
 type Client interface {
@@ -26,7 +26,7 @@ type Client interface {
 // for concurrent use, also while requests are served. Set Grace before the first request.
 type Health struct {
 	// Grace is how long a client that tries to connect without success counts as healthy. Default:
-	// DefaultGrace; negative: such a client is unhealthy at once.
+	// 5 minutes; negative: such a client is unhealthy at once.
 	Grace time.Duration
 
 	mu      sync.RWMutex // not held during calls of clients
@@ -133,7 +133,7 @@ type clientHealth struct {
 func (h *Health) health(asked []named) (int, any) {
 	grace := h.Grace
 	if grace == 0 {
-		grace = DefaultGrace
+		grace = defaultGrace
 	}
 	a := healthAnswer{Healthy: true, Clients: make(map[string]clientHealth, len(asked))}
 	for _, n := range asked {

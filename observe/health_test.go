@@ -165,8 +165,8 @@ func TestGrace(t *testing.T) {
 		grace, outage time.Duration
 		want          bool
 	}{
-		{0, observe.DefaultGrace - 1, true},
-		{0, observe.DefaultGrace, false},
+		{0, 5*time.Minute - 1, true},
+		{0, 5 * time.Minute, false},
 		{-1, 0, false},
 		{time.Second, 0, true},
 		{time.Second, time.Second, false},

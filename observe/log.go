@@ -17,13 +17,13 @@ import (
 // o.OnStatus and o.Trace are called too, after each event was logged. Call it before device.New,
 // once for each logger.
 func Log(o *device.Options, l *slog.Logger) {
-	o.OnStatus = LogStatus(l, o.OnStatus)
-	o.Trace = LogTrace(l, o.Trace)
+	o.OnStatus = onStatus(l, o.OnStatus)
+	o.Trace = trace(l, o.Trace)
 }
 
-// LogStatus returns a callback for device.Options.OnStatus that logs each status to l and then
+// onStatus returns a callback for device.Options.OnStatus that logs each status to l and then
 // calls next. A nil l means slog.Default(); next may be nil.
-func LogStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
+func onStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 	l = orDefault(l)
 	return func(s device.Status) {
 		logStatus(l, s)
@@ -33,10 +33,10 @@ func LogStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 	}
 }
 
-// LogTrace returns hooks for device.Options.Trace that log each event to l and then call those of
+// trace returns hooks for device.Options.Trace that log each event to l and then call those of
 // next, which is not changed. A nil l means slog.Default(); next may be nil. Use it together with
 // OnStatus, which logs the main events.
-func LogTrace(l *slog.Logger, next *device.Trace) *device.Trace {
+func trace(l *slog.Logger, next *device.Trace) *device.Trace {
 	l = orDefault(l)
 	var user device.Trace
 	if next != nil {

@@ -319,11 +319,18 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 	})
 }
 
+// logTo returns options whose callbacks log to l.
+func logTo(l *slog.Logger) *device.Options {
+	o := new(device.Options)
+	observe.Log(o, l)
+	return o
+}
+
 func TestEveryReasonHasALevelAndAText(t *testing.T) {
 	seen := map[string]device.Reason{}
 	for r := device.Reason(0); r.String() != "undefined"; r++ {
 		l, j := logger(slog.LevelDebug)
-		observe.LogStatus(l, nil)(device.Status{Reason: r})
+		logTo(l).OnStatus(device.Status{Reason: r})
 		line := j.lines()[0]
 		require.NotContains(t, line, `msg="`+r.String()+`"`, "%v is not in the table", r)
 		msg, _, _ := strings.Cut(line, " state=")
@@ -331,8 +338,8 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 		seen[msg] = r
 	}
 	l, j := logger(slog.LevelDebug)
-	observe.LogStatus(l, nil)(device.Status{Reason: 250})
-	observe.LogStatus(l, nil)(device.Status{Reason: 250, Err: errors.New("odd"), Missed: 3})
+	logTo(l).OnStatus(device.Status{Reason: 250})
+	logTo(l).OnStatus(device.Status{Reason: 250, Err: errors.New("odd"), Missed: 3})
 	require.Equal(t, []string{
 		"level=INFO msg=undefined state=disconnected reason=undefined",
 		`level=WARN msg="statuses are missing here, OnStatus was too slow" missed=3`,
@@ -343,7 +350,8 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 
 func TestADisabledLevelAllocatesNothing(t *testing.T) {
 	l, j := logger(slog.LevelError + 1)
-	status, trace := observe.LogStatus(l, nil), observe.LogTrace(l, nil)
+	o := logTo(l)
+	status, trace := o.OnStatus, o.Trace
 	lost := device.Status{State: device.StateDisconnectedRetrying, Reason: device.ReasonConnectionLost, Retry: 1,
 		Err: scriptedFailure(transport.Network, transport.ScopeConnection)}
 	var value any = "x"
@@ -364,7 +372,7 @@ func TestADisabledLevelAllocatesNothing(t *testing.T) {
 func TestTheLevelMayChange(t *testing.T) {
 	var level slog.LevelVar
 	l, j := logger(&level)
-	trace := observe.LogTrace(l, nil)
+	trace := logTo(l).Trace
 	trace.Sent(1)
 	level.Set(slog.LevelDebug)
 	trace.Sent(2)

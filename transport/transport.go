@@ -1,23 +1,3 @@
-// Package transport has what a device program shares with the protocols that carry it: credentials,
-// messages, and failures by kind.
-//
-//	sign, err := transport.SharedKey(key)
-//	creds := &transport.Credentials{Host: "hub.example", DeviceID: "dev-1", Sign: sign}
-//	client, err := device.New(creds, mqtt.New(nil), nil)
-//	err = client.Send(ctx, &transport.Message{Body: []byte("21.5")})
-//	if errors.Is(err, transport.TooLarge) {
-//		// split it
-//	}
-//
-// Each transport translates the failures of its protocol into *[Error]; the layers above use only
-// Kind, Scope and RetryAfter. The package imports only the parts of the standard library that small
-// boards can carry.
-//
-// # Writing a transport
-//
-// A [Transport] makes sessions. A [Session] is one connection, from its handshake to its end.
-// Results come back through a [Sink], which package device implements. Implement Transport and
-// Session and run package transporttest against them.
 package transport
 
 import (
@@ -55,7 +35,7 @@ type Config struct {
 	// network's dial gets it as a deadline, which net.Dialer divides among the addresses of a name:
 	// one that swallows connections leaves time for the others. 0: not known.
 	DialTimeout time.Duration
-	// FeatureCertificates: the caller may send OpIssue. MQTT then announces a version of the hub's API
+	// Certificates: the caller may send OpIssue. MQTT then announces a version of the hub's API
 	// that has it.
 	Certificates bool
 	// Refused, unless nil, reports whether messages that the session refused for the moment still wait
@@ -174,60 +154,6 @@ type Sink interface {
 	// Deliver passes on a delivery of the hub; d and its slices are valid until Deliver returns. False
 	// means that there is no room or no handler; the session must not acknowledge the delivery.
 	Deliver(d *Delivery) bool
-}
-
-// Op is the operation during which an Error arose. Those from OpSubscribe on are also requests.
-type Op uint8
-
-const (
-	OpNone Op = iota
-	// OpDial, OpRun and OpSend are the operations of a Session.
-	OpDial
-	OpRun
-	OpSend
-	// OpClose and OpOpen are calls of the device client.
-	OpOpen
-	OpClose
-	// OpRegister is a registration with the provisioning service.
-	OpRegister
-	// OpSubscribe subscribes to the Features in Want; replied when the hub has granted all. A session
-	// that learns later that the hub refuses them, or grants them, replies again with the same ID.
-	// That reply is about all Features that the session was asked for.
-	OpSubscribe
-	// OpTwinGet and OpTwinPatch read the twin and change its reported part; replied.
-	OpTwinGet
-	OpTwinPatch
-	// OpRenew renews the credentials in place; replied with the next Expires.
-	OpRenew
-	// OpPing keeps the connection alive; one-way.
-	OpPing
-	// OpRespond answers a method call. The answer is lost with the session. There is a reply only if
-	// the session knows that the answer was not sent, possibly inside a Do after Run's return.
-	OpRespond
-	// OpSettle settles a delivery; one-way. Without a Ref it says that a Deliver may succeed which
-	// returned false before.
-	OpSettle
-	// OpIssue asks the hub for a certificate. Its answers are deliveries of the feature Certificates,
-	// to which the caller subscribes first, in an OpSubscribe for nothing else. There is a reply only
-	// if the session knows that the request was not sent.
-	OpIssue
-
-	ops // number of ops
-)
-
-var opText = [ops]string{
-	OpDial: "dial", OpRun: "connection", OpSend: "send", OpOpen: "open", OpClose: "close",
-	OpRegister: "register", OpSubscribe: "subscribe",
-	OpTwinGet: "twin get", OpTwinPatch: "twin patch", OpRenew: "renew", OpPing: "ping", OpRespond: "respond",
-	OpSettle: "settle", OpIssue: "certificate",
-}
-
-// String returns the operation in a word or two; empty for OpNone.
-func (o Op) String() string {
-	if o >= ops {
-		return "undefined operation"
-	}
-	return opText[o]
 }
 
 // Request is the argument of Session.Do. The Op determines which fields are used.

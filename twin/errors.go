@@ -8,8 +8,8 @@ import (
 )
 
 // FieldError is a value that a field does not take. Field is the name in JSON, or a path:
-// "window.from". Check and Apply return it to refuse a property, a handler of a method to answer
-// with 400; several in errors.Join.
+// "window.from"; Err says why. Check and Apply return it to refuse a property, a handler of a
+// method to answer with 400; several in errors.Join.
 type FieldError = fields.Error
 
 // ErrUnknown is the cause of a FieldError about a name that the struct has no field for.

@@ -63,7 +63,11 @@ func Status(status int) retrypolicy.Info {
 
 // StatusError is an error that knows the HTTP status of the answer. It may also have a method
 // RetryAfter() time.Duration with the wait that the service asked for; see ParseRetryAfter.
-type StatusError = kit.StatusError
+type StatusError interface {
+	error
+	// HTTPStatusCode returns the status.
+	HTTPStatusCode() int
+}
 
 // Classify judges an error that is or wraps a StatusError by Status. Other errors are Undecided. So
 // are errors marked by Permanent, and a status below 400, which cannot be the cause of the error.

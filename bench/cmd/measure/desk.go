@@ -11,7 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// desk measures a hub with many devices; it fails if a message was lost.
 // desk measures a hub with many devices. It fails if a message was lost.
 func desk(args []string) error {
 	flags := flag.NewFlagSet("desk", flag.ExitOnError)

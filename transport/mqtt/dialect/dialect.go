@@ -80,7 +80,7 @@ type Session interface {
 // MaxFilters is the most filters in one SUBSCRIBE.
 const MaxFilters = 32
 
-// Filter is a topic filter and the QoS to request for it, 0 or 1.
+// Filter is a topic filter, Topic, and the QoS to request for it, 0 or 1.
 type Filter = mqttwire.Filter
 
 // Publication is how a message is published: on the topic that Topic begins with, with QoS 1 unless
