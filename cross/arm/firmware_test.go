@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
 	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
-	"github.com/hubline-iot/hubline/cross/arm/internal/uart"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -35,7 +35,7 @@ type bench struct {
 	hub   *testbroker.Hub
 	key   []byte
 	modem *linemodem.Modem
-	port  *uart.Port
+	port  *atemulator.Port
 	board *board.Modem
 	ended chan error
 }
@@ -55,7 +55,7 @@ func newBench(t *testing.T) *bench {
 	key := board.Key(dev.PrimaryKey)
 	near, far := memconn.Pair("board", "modem")
 	b := &bench{hub: hub, key: key, modem: &linemodem.Modem{Line: far, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now},
-		port:  uart.New(near),
+		port:  atemulator.NewPort(near),
 		ended: make(chan error, 1)}
 	b.board = board.NewModem(b.port)
 	go func() { b.ended <- b.modem.Serve() }()

@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/cross/arm/board/atmodem"
 	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
-	"github.com/hubline-iot/hubline/cross/arm/internal/uart"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -51,7 +50,7 @@ type bench struct {
 	key   []byte
 	emu   *atemulator.Modem
 	modem *atmodem.Modem
-	port  *uart.Port
+	port  *atemulator.Port
 }
 
 var dialects = map[atemulator.Family]*atmodem.Dialect{
@@ -97,7 +96,7 @@ func newBench(t *testing.T, s setup) *bench {
 	dev, err := hub.AddDevice(boardID)
 	require.NoError(t, err)
 	near, far := memconn.Pair("board", "modem")
-	b := &bench{hub: hub, key: board.Key(dev.PrimaryKey), port: uart.New(near)}
+	b := &bench{hub: hub, key: board.Key(dev.PrimaryKey), port: atemulator.NewPort(near)}
 	if s.poll > 0 {
 		b.port.Poll = s.poll
 	}

@@ -1,5 +1,4 @@
-// Package uart is a serial port for tests: a board.Port on a connection.
-package uart
+package atemulator
 
 import (
 	"net"
@@ -7,7 +6,7 @@ import (
 	"time"
 )
 
-// Port is one end of a serial line.
+// Port is one end of a serial line, a board.Port on a connection.
 type Port struct {
 	// Poll is how long Pause waits; default 1 ms. It is set before the first Pause.
 	Poll time.Duration
@@ -22,8 +21,8 @@ type Port struct {
 // fifo is how many bytes one Read returns at most, as a UART.
 const fifo = 16
 
-// New returns the port of the board's end. Its goroutine ends with the connection.
-func New(c net.Conn) *Port {
+// NewPort returns the port of the board's end. Its goroutine ends with the connection.
+func NewPort(c net.Conn) *Port {
 	p := &Port{Poll: time.Millisecond, conn: c, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
