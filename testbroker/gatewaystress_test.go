@@ -215,3 +215,38 @@ func bagOf(topic string) map[string]string {
 	}
 	return all
 }
+
+// sendAllBy sends a message each pause until each is acknowledged. It closes a connection that does
+// not answer.
+func sendAllBy(t *testing.T, dial func() (net.Conn, error), d hubdata.Device, properties string, messages int,
+	pause time.Duration,
+) {
+	for n := 0; n < messages; time.Sleep(pause / 8) {
+		raw, err := dial()
+		if err != nil {
+			continue
+		}
+		w := hubtest.NewWire(t, raw)
+		answer := func(p []byte) (byte, []byte, error) {
+			raw.SetDeadline(time.Now().Add(5 * time.Second))
+			raw.Write(p) // a failure shows in the missing answer
+			return w.Read()
+		}
+		kind, body, err := answer(hubtest.ConnectOf(d).Bytes())
+		if err == nil && kind == hubtest.Connack && body[1] == 0 {
+			for n < messages {
+				topic := fmt.Sprintf("%s/messages/events/%%24.mid=%d%s", hubtest.Resource(d)[1:], n, properties)
+				kind, body, err = answer(hubtest.PublishBytes(2, uint16(n+1), topic, fmt.Sprint("body ", n)))
+				if err != nil {
+					break
+				}
+				if kind != hubtest.Puback || body[1] != byte(n+1) {
+					t.Errorf("packet of type %d with %x for message %d", kind, body, n)
+				}
+				n++
+				time.Sleep(pause)
+			}
+		}
+		raw.Close()
+	}
+}

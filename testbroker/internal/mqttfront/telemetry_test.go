@@ -318,3 +318,23 @@ func TestWillMayBeEmpty(t *testing.T) {
 		require.NoError(t, h.WaitMessages(t.Context(), 1))
 	})
 }
+
+func BenchmarkPublish(b *testing.B) {
+	h, d := hubtest.NewHub(b, nil)
+	w := hubtest.Login(b, h, d)
+	p := hubtest.PublishBytes(2, 1, hubtest.Events+"%24.ct=application%2Fjson&level=high%20temp", `{"celsius":71}`)
+	b.ReportAllocs()
+	const window = 100
+	sent, acked := 0, 0
+	for b.Loop() {
+		if sent-acked == window {
+			w.Acked()
+			acked++
+		}
+		w.Send(p)
+		sent++
+	}
+	for ; acked < sent; acked++ {
+		w.Acked()
+	}
+}
