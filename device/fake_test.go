@@ -204,7 +204,7 @@ func (s *fakeSession) work() {
 	s.mu.Unlock()
 	for _, it := range items {
 		s.f.mu.Lock()
-		s.f.log = append(s.f.log, received{s.conn, it.Msg.ID, it.Again})
+		s.f.log = append(s.f.log, received{s.conn, it.Msg.ID, it.Resent})
 		s.f.mu.Unlock()
 		var err error
 		if s.f.verdict != nil {
@@ -299,7 +299,7 @@ func (s *fakeSession) deliverUnasked(ref string) bool {
 }
 
 func (s *fakeSession) deliverOnce(ref string, again bool) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref), Again: again,
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref), Redelivered: again,
 		Once: true,
 		Msg:  &transport.Message{ID: ref}})
 }

@@ -148,7 +148,7 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 }
 
 func (b *inbox) deliverLocked(d *transport.Delivery) bool {
-	if d.Again && len(d.Ref) > 0 && b.holdsLocked(d) {
+	if d.Redelivered && len(d.Ref) > 0 && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
 	if b.n == len(b.deliveries) || b.ctx.Err() != nil {
@@ -162,7 +162,7 @@ func (b *inbox) deliverLocked(d *transport.Delivery) bool {
 	body, props := p.msg.Body, p.msg.Properties
 	p.unasked = d.Kind == 0
 	p.msg = *d.Msg
-	p.msg.Redelivered = d.Again
+	p.msg.Redelivered = d.Redelivered
 	p.msg.Body = append(body[:0], d.Msg.Body...)
 	p.msg.Properties = append(props[:0], d.Msg.Properties...)
 	if linked.Hub() {

@@ -105,7 +105,7 @@ func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
 		})
 		open(t, c)
 		for range 3 {
-			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Again: true,
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Redelivered: true,
 				Msg: new(transport.Message)}))
 		}
 		time.Sleep(time.Minute)

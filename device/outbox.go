@@ -92,7 +92,7 @@ type slot struct {
 	size       int32
 	next, prev int32
 	state      slotState
-	again      bool  // was in flight when a session ended: its outcome is unknown
+	resent     bool  // was in flight when a session ended: its outcome is unknown
 	call       bool  // a Send waits for it
 	lost       uint8 // connections lost while it was suspected or alone, 255 at most
 }
@@ -207,7 +207,7 @@ func (b *outbox) wakeBlockedLocked() {
 // outcomeLocked returns the result for a message that leaves the outbox without an answer of the
 // hub: err, marked as unknown outcome if the message was handed over.
 func (b *outbox) outcomeLocked(i int32, err *transport.Error) error {
-	if s := &b.slots[i]; s.state == slotInFlight || s.again {
+	if s := &b.slots[i]; s.state == slotInFlight || s.resent {
 		return operr.OutcomeUnknown(err)
 	}
 	return err

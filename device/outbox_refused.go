@@ -43,7 +43,7 @@ func (b *outbox) reject(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
 	if s := &b.slots[tag]; s.seq == seq && s.state == slotInFlight {
 		b.totals.refused++
-		if s.again {
+		if s.resent {
 			err = operr.OutcomeUnknown(err)
 		}
 		b.removeLocked(int32(tag), err)

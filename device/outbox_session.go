@@ -28,8 +28,8 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 			b.removeLocked(i, b.outcomeLocked(i, errExpired))
 			continue
 		}
-		batch = append(batch, transport.Item{Tag: uint16(i), Again: s.again, Msg: b.withIDLocked(s)})
-		if s.again || s.refusal != nil {
+		batch = append(batch, transport.Item{Tag: uint16(i), Resent: s.resent, Msg: b.withIDLocked(s)})
+		if s.resent || s.refusal != nil {
 			b.totals.resent++
 		}
 		s.state, s.handed, s.before = slotInFlight, handed, uint32(b.totals.acknowledged)
@@ -79,7 +79,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 			s.refusal = &refusal{since: time.Now()}
 		}
 		s.refusal.count++
-		s.again = s.again || errchain.Has(err, transport.ErrOutcomeUnknown)
+		s.resent = s.resent || errchain.Has(err, transport.ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
 		b.returnCopyLocked(s)
@@ -89,7 +89,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		wake = true
 	default:
 		b.totals.refused++
-		if s.again { // the refusal of this try does not cover the previous one
+		if s.resent { // the refusal of this try does not cover the previous one
 			err = operr.OutcomeUnknown(failure)
 		}
 		b.removeLocked(i, err)
@@ -133,7 +133,7 @@ func (b *outbox) untake(batch []transport.Item) {
 		if s.state != slotInFlight {
 			continue // a hub answered for it without having received it
 		}
-		if s.again || s.refusal != nil {
+		if s.resent || s.refusal != nil {
 			b.totals.resent--
 		}
 		b.returnCopyLocked(s)
@@ -170,7 +170,7 @@ func (b *outbox) backLocked(from slotState) {
 			b.inFlight--
 			b.returnCopyLocked(s)
 			b.noteLocked(s, errGoneWith, true)
-			s.again = true
+			s.resent = true
 		} else {
 			b.refused--
 		}

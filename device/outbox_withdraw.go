@@ -22,7 +22,7 @@ func (b *outbox) withdrawLocked(tag uint16, seq uint64) withdrawal {
 	switch {
 	case s.state == slotFree || s.seq != seq:
 		return resolved
-	case s.state == slotInFlight || s.again:
+	case s.state == slotInFlight || s.resent:
 		s.receipt, s.call = nil, false
 		return unknown
 	}

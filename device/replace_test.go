@@ -298,7 +298,7 @@ func TestARedeliveryDuringItsHandlerIsNotHandledTwice(t *testing.T) {
 		f.last().deliver("1")
 		for range 2 {
 			time.Sleep(time.Minute)
-			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Again: true,
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Redelivered: true,
 				Ref: []byte("1"), Msg: &transport.Message{ID: "1"}}))
 		}
 		time.Sleep(time.Hour)

@@ -134,9 +134,9 @@ const MaxTags = 61440
 type Item struct {
 	// Tag identifies the message until its Done; unique among those in flight.
 	Tag uint16
-	// Again: the message was handed over before with unknown outcome. MQTT sets DUP.
-	Again bool
-	Msg   *Message
+	// Resent: the message was handed over before with unknown outcome. MQTT sets DUP.
+	Resent bool
+	Msg    *Message
 }
 
 // Sink receives the reports of a session. Any goroutine of the session may call it, also inside
@@ -243,11 +243,11 @@ type Delivery struct {
 	// Version is the version of the desired properties. 0: changes may have been missed, and the twin
 	// must be read.
 	Version int64
-	// Again: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
-	Again bool
+	// Redelivered: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
+	Redelivered bool
 	// Once: the transport delivers it once over all its connections, as with MQTT's QoS 2. So it is
 	// kept when its session ends, and its verdict goes to the session that is live then. When the hub
-	// repeats it, it has Again and the same Ref.
+	// repeats it, it has Redelivered and the same Ref.
 	Once bool
 	// Msg has the body, and for Messages the properties. Nil: the body of a method call did not fit
 	// into the session's buffer.

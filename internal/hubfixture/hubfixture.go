@@ -117,14 +117,14 @@ const Calls = transport.FeatureMethods | transport.FeatureDesired | transport.Fe
 func (h *Broker) Pair(t testing.TB, tr transport.Transport) *transporttest.Pair {
 	p := &transporttest.Pair{
 		Transport: tr, Creds: h.CredsWith(t, ""), WrongCreds: h.CredsWith(t, WrongKey), Hub: h,
-		HubMarks: marks, Features: transport.FeatureMessages, MarksAgain: true, TellsAgain: true, System: true,
+		HubMarks: marks, Features: transport.FeatureMessages, MarksResent: true, MarksRedelivered: true, System: true,
 	}
 	if h.plain {
 		p.Topic = "devices/" + h.id + "/up/other"
 		p.System = !h.boxed // boxed takes everything, in its body
 		p.Lacks = transporttest.LacksAll()
 		p.WholeSeconds = !h.boxed // in MQTT 5
-		p.MarksAgain = h.boxed    // MQTT 5 sets DUP only within a session
+		p.MarksResent = h.boxed   // MQTT 5 sets DUP only within a session
 	}
 	return p
 }
@@ -135,7 +135,7 @@ func (h *Broker) Received() []transporttest.Received {
 		if h.boxed {
 			Envelope{}.OpenLog(&m)
 		}
-		r := transporttest.Received{Again: m.Dup, Message: transport.Message{
+		r := transporttest.Received{Resent: m.Dup, Message: transport.Message{
 			ID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
 			Component: m.Component,
 			Created:   moment(m.CreationTime), Expires: moment(m.Expiry), Body: m.Body, Output: m.Output,

@@ -18,9 +18,9 @@ type Inbound struct {
 
 // Delivery returns the delivery of a PUBLISH for dialect.Session.Take: with its payload, its RETAIN
 // and DUP, and its packet id (0 with QoS 0) as the reference. It is valid until the next call.
-func (in *Inbound) Delivery(body []byte, id uint16, retain, again bool) *transport.Delivery {
+func (in *Inbound) Delivery(body []byte, id uint16, retain, redelivered bool) *transport.Delivery {
 	in.message = transport.Message{Body: body, Retain: retain, Properties: in.message.Properties[:0]}
-	in.delivery = transport.Delivery{Again: again, Msg: &in.message}
+	in.delivery = transport.Delivery{Redelivered: redelivered, Msg: &in.message}
 	if id != 0 {
 		in.ref = [2]byte{byte(id >> 8), byte(id)}
 		in.delivery.Ref = in.ref[:]

@@ -17,7 +17,7 @@ func pair(t testing.TB, h *hubfixture.Broker, o *amqp.Options, mux bool) *transp
 		p.Transport = amqp.NewMux(o)
 	}
 	p.Features |= hubfixture.Calls
-	p.MarksAgain = false
+	p.MarksResent = false
 	p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
 	return p
 }

@@ -130,7 +130,7 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	defer k.enter()()
 	k.got = append(k.got, *d.Msg)
 	k.refs = append(k.refs, slices.Clone(d.Ref))
-	k.again = append(k.again, d.Again)
+	k.again = append(k.again, d.Redelivered)
 	return !k.refuse
 }
 

@@ -315,7 +315,7 @@ func (c *c2d) deliver(a *hubhttp.Answer, since time.Time) bool {
 	m, again := inbound(a)
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
-	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Again: again, Msg: m}) {
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: again, Msg: m}) {
 		c.due = append(c.due, settlement{number: number, outcome: transport.OutcomeRelease, poll: true,
 			at: time.Now().Add(abandonDelay)})
 	}

@@ -31,7 +31,7 @@ func TestConformanceScripted(t *testing.T) {
 				opt.Network.Plaintext, opt.Network.Dial, opt.PollInterval = true, h.network.DialContext, time.Second
 				return &transporttest.Pair{
 					Transport: http.New(&opt), Creds: h.creds(goodKey), WrongCreds: h.creds(badKey), Hub: h, HubMarks: hubMarks,
-					Features: transport.FeatureMessages, TellsAgain: true, NoOrder: true, System: true, Lacks: lacks,
+					Features: transport.FeatureMessages, MarksRedelivered: true, NoOrder: true, System: true, Lacks: lacks,
 				}
 			})
 		})

@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 				opt := way.opt(h)
 				opt.PollInterval = time.Second
 				p := h.Pair(t, http.New(&opt))
-				p.MarksAgain, p.NoOrder = false, true
+				p.MarksResent, p.NoOrder = false, true
 				p.Lacks = lacks
 				p.HubMarks = append(p.HubMarks, hubMarks...)
 				if way.module {

@@ -124,7 +124,7 @@ func (r *rig) Reply(id uint32, reply transport.Reply) {
 func (r *rig) Deliver(d *transport.Delivery) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.deliveries = append(r.deliveries, delivery{slices.Clone(d.Ref), d.Again, *d.Msg})
+	r.deliveries = append(r.deliveries, delivery{slices.Clone(d.Ref), d.Redelivered, *d.Msg})
 	return !r.refuse
 }
 

@@ -128,7 +128,7 @@ func (p *probe) comesAgain(s *session, in Inbox, body string) {
 	if got[len(got)-1] != body {
 		p.Errorf("delivered %q, want %q", got, body)
 	}
-	if marks := s.sink.marks(); p.TellsAgain && !marks[len(marks)-1] {
+	if marks := s.sink.marks(); p.MarksRedelivered && !marks[len(marks)-1] {
 		p.Errorf("a message that was delivered again is not marked")
 	}
 	s.Do(&transport.Request{Op: transport.OpSettle, Ref: refs[len(refs)-1], Outcome: transport.OutcomeAccept})

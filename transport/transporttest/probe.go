@@ -367,7 +367,7 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	}
 	k.messages = append(k.messages, &m)
 	k.refs = append(k.refs, bytes.Clone(d.Ref))
-	k.again = append(k.again, d.Again)
+	k.again = append(k.again, d.Redelivered)
 	return !k.refuse
 }
 

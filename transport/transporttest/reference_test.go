@@ -93,7 +93,7 @@ func newReference(f fault) func(t testing.TB) *Pair {
 		h := &refHub{sessions: map[*refSession]bool{}, twin: refTwin{map[string]any{}, map[string]any{}, 1, 1}}
 		return &Pair{
 			Transport: &refTransport{h, f, features}, Creds: refCreds(goodToken), WrongCreds: refCreds(badToken), Hub: h,
-			Features: features, MarksAgain: true, TellsAgain: true, Topic: topic, System: true, Lacks: refLacks,
+			Features: features, MarksResent: true, MarksRedelivered: true, Topic: topic, System: true, Lacks: refLacks,
 		}
 	}
 }
@@ -357,7 +357,7 @@ func (s *refSession) work() {
 		case "messages arrive twice":
 			s.t.hub.take(s, it)
 		case "what is sent again is not marked":
-			it.Again = false
+			it.Resent = false
 		}
 		s.t.hub.take(s, it)
 	}
@@ -411,7 +411,7 @@ func (h *refHub) take(s *refSession, it transport.Item) {
 	case "QoS 0 becomes QoS 1":
 		m.AtMostOnce = false
 	}
-	h.received = append(h.received, Received{m, it.Again})
+	h.received = append(h.received, Received{m, it.Resent})
 	answer := func() {
 		s.mu.Lock()
 		s.answered = append(s.answered, it.Tag)
@@ -457,7 +457,8 @@ func (h *refHub) serve(s *refSession) {
 			msg = &transport.Message{ID: msg.ID, Body: msg.Body}
 		}
 		took := s.cfg.Sink.Deliver(&transport.Delivery{
-			Kind: transport.FeatureMessages, Ref: []byte(d.body), Again: d.sent && s.t.fault != "redelivery is not marked" ||
+			Kind: transport.FeatureMessages, Ref: []byte(d.body), Redelivered: d.sent &&
+				s.t.fault != "redelivery is not marked" ||
 				s.t.fault == "every delivery is marked", Msg: msg,
 		})
 		if s.t.fault == "deliveries are accepted at once" || !took && s.t.fault == "what nobody took is accepted" {

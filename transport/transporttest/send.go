@@ -212,12 +212,12 @@ func notDoneBeforeTheAnswer(p *probe) {
 func againIsMarked(p *probe) {
 	s := p.start()
 	m := numbered(0, 2)
-	s.sendItems([]transport.Item{{Tag: 0, Again: true, Msg: m[0]}, {Tag: 1, Msg: m[1]}})
+	s.sendItems([]transport.Item{{Tag: 0, Resent: true, Msg: m[0]}, {Tag: 1, Msg: m[1]}})
 	s.awaitDone()
 	p.requireBodies(m)
 	got := p.Hub.Received()
-	if p.MarksAgain && len(got) == 2 && (!got[0].Again || got[1].Again) {
-		p.Errorf("marked as handed over again: %v and %v, want the first only", got[0].Again, got[1].Again)
+	if p.MarksResent && len(got) == 2 && (!got[0].Resent || got[1].Resent) {
+		p.Errorf("marked as handed over again: %v and %v, want the first only", got[0].Resent, got[1].Resent)
 	}
 }
 

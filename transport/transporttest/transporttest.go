@@ -32,11 +32,11 @@ type Pair struct {
 	// Features are the subscriptions that the transport supports; others must be replied to with
 	// Unsupported.
 	Features transport.Features
-	// MarksAgain: the hub can recognize messages that were handed over again (Item.Again), and sets
-	// Received.Again.
-	MarksAgain bool
-	// TellsAgain: the hub marks repeated deliveries, for Delivery.Again.
-	TellsAgain bool
+	// MarksResent: the hub can recognize messages that were handed over again (Item.Resent), and sets
+	// Received.Resent.
+	MarksResent bool
+	// MarksRedelivered: the hub marks repeated deliveries, for Delivery.Redelivered.
+	MarksRedelivered bool
 	// WholeSeconds: the protocol carries the expiry of a message in whole seconds, rounded up.
 	WholeSeconds bool
 	// Topic is a topic to which the device may publish besides that of its telemetry. The transport
@@ -106,8 +106,8 @@ type Methods interface {
 // Received is a message received by the hub.
 type Received struct {
 	transport.Message
-	// Again: it was marked as handed over before.
-	Again bool
+	// Resent: it was marked as handed over before.
+	Resent bool
 }
 
 // Refusal is a way to refuse connections.

@@ -36,7 +36,7 @@ func TestConformance(t *testing.T) {
 				h := hubfixture.New(t)
 				p := h.Pair(t, amqp.New(opt(h)))
 				p.Features |= hubfixture.Calls
-				p.MarksAgain = false
+				p.MarksResent = false
 				p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
 				return p
 			})

@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 				tracer := oteltrace.New(sdk.NewTracerProvider(), nil)
 				p := h.Pair(t, tracer.Transport(e.make(h.Hub, h.CredsWith(t, ""))))
 				p.Features |= hubfixture.Calls
-				p.MarksAgain = e.name == "mqtt"
+				p.MarksResent = e.name == "mqtt"
 				return p
 			})
 		})

@@ -53,7 +53,7 @@ func TestConformance(t *testing.T) {
 					h.BecomeModule(t)
 				}
 				p := h.Pair(t, goamqp.New(way.opt(h)))
-				p.MarksAgain, p.NoOrder = false, true
+				p.MarksResent, p.NoOrder = false, true
 				p.HubMarks = append(p.HubMarks, "hubline/testbroker/")
 				return p
 			})

@@ -39,7 +39,8 @@ func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
 	s.mu.Unlock()
 	inbound, again := message.Inbound(decoded, s.opt.Addresses == nil)
 	ref := binary.BigEndian.AppendUint32(nil, number)
-	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref, Again: again, Msg: &inbound}) {
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref, Redelivered: again,
+		Msg: &inbound}) {
 		s.background(func() { s.dispose(number, transport.OutcomeRelease) })
 	}
 }

@@ -49,7 +49,7 @@ func TestAnswersAboutCertificates(t *testing.T) {
 		require.Equal(t, id, d.Msg.CorrelationID)
 		require.Equal(t, "{}", string(d.Msg.Body))
 		require.Equal(t, []byte{0x12, 0x34}, d.Ref)
-		require.True(t, d.Again)
+		require.True(t, d.Redelivered)
 	}
 	for _, bad := range []string{"", "200", "200/", "200/?", "200/?$rid=", "200/?rid=x", "x/?$rid=1", "99/?$rid=1",
 		"1000/?$rid=1", "-200/?$rid=1"} {

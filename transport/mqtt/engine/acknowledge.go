@@ -78,7 +78,7 @@ func (s *session) mayHave(tag uint16) (may bool) {
 func (s *session) took(batch []transport.Item) bool {
 	s.mu.Lock()
 	for i := range batch {
-		if tag := batch[i].Tag; !batch[i].Again {
+		if tag := batch[i].Tag; !batch[i].Resent {
 			s.t.inFlight.Remove(tag)
 			s.t.unsent.Add(tag)
 		}

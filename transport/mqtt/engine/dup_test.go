@@ -171,7 +171,7 @@ func tryDUP(t *testing.T, random *rand.Rand, o *Options) {
 			}
 			if random.IntN(3) > 0 {
 				body := bytes.Repeat([]byte{' '}, 1+random.IntN(3000))
-				batch = append(batch, transport.Item{Tag: uint16(i), Again: m.again,
+				batch = append(batch, transport.Item{Tag: uint16(i), Resent: m.again,
 					Msg: &transport.Message{Body: strconv.AppendInt(body, int64(m.number), 10)}})
 				m.again = true
 			}

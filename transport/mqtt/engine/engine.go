@@ -17,7 +17,7 @@
 // and messages while the device is away.
 //
 // Cloud-to-device messages arrive with QoS 1. Accept and Reject acknowledge them. Release does not,
-// so the hub delivers them again on a later connection, with Delivery.Again.
+// so the hub delivers them again on a later connection, with Delivery.Redelivered.
 //
 // Messages for which the Sink has no room wait in order, and reading goes on: 512 KB of them, or as
 // much as a fixed ReadBuffer has. Further messages with QoS 1 stay unacknowledged. The session ends

@@ -38,7 +38,7 @@ func (l *live) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, tr
 func (l *live) Request(r *transport.Request) { l.Do(r) }
 
 func (l *live) Publish(m *transport.Message) {
-	l.own().Send([]transport.Item{{Tag: handshakeTag, Again: true, Msg: m}}) // again only if it was written
+	l.own().Send([]transport.Item{{Tag: handshakeTag, Resent: true, Msg: m}}) // again only if it was written
 }
 
 func (l *live) Packet(mine func(topic []byte, m *transport.Message) bool) error {

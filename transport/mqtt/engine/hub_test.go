@@ -225,7 +225,7 @@ func (s *sink) Deliver(d *transport.Delivery) bool {
 	m.Body = slices.Clone(m.Body)
 	s.messages = append(s.messages, m)
 	s.refs = append(s.refs, slices.Clone(d.Ref))
-	s.again = append(s.again, d.Again)
+	s.again = append(s.again, d.Redelivered)
 	return true
 }
 

@@ -266,7 +266,7 @@ func TestTopicAliases(t *testing.T) {
 		tr := New(h.dial, fiveOptions(&MQTT5Options{TopicAliases: true}))
 		r, l := start5(t, h, tr, "\x22\x00\x02")
 		send := func(tag uint16, topic string, again bool) got {
-			r.Send([]transport.Item{{Tag: tag, Again: again, Msg: &transport.Message{Topic: topic, Body: []byte("b")}}})
+			r.Send([]transport.Item{{Tag: tag, Resent: again, Msg: &transport.Message{Topic: topic, Body: []byte("b")}}})
 			p, err := l.next()
 			require.NoError(t, err)
 			return p
@@ -284,7 +284,7 @@ func TestTopicAliases(t *testing.T) {
 		r.cancel()
 		<-r.ran
 		r, l = start5(t, h, tr, "\x22\x00\x01\x27\x00\x00\x00\x30")
-		r.Send([]transport.Item{{Tag: 0, Again: true, Msg: &transport.Message{Body: make([]byte, 50)}}})
+		r.Send([]transport.Item{{Tag: 0, Resent: true, Msg: &transport.Message{Body: make([]byte, 50)}}})
 		require.ErrorIs(t, r.sink.done[0].err, transport.TooLarge)
 		require.Equal(t, "site/dev-1/up", send(0, "", true).topic(), "a resend carries the topic")
 		require.Empty(t, send(1, "", false).topic())

@@ -28,7 +28,7 @@ func resume(t testing.TB, h *hub, r *running, present byte, properties string) (
 
 func again(tags ...uint16) (items []transport.Item) {
 	for _, tag := range tags {
-		items = append(items, transport.Item{Tag: tag, Again: true, Msg: &transport.Message{}})
+		items = append(items, transport.Item{Tag: tag, Resent: true, Msg: &transport.Message{}})
 	}
 	return items
 }
@@ -407,7 +407,7 @@ func TestASessionOverMQTT5AllocatesNothingPerMessage(t *testing.T) {
 			Body: make([]byte, 60)}
 		cycle := func() {
 			for i := range batch {
-				batch[i] = transport.Item{Tag: uint16(i), Again: i%2 == 0, Msg: m}
+				batch[i] = transport.Item{Tag: uint16(i), Resent: i%2 == 0, Msg: m}
 			}
 			m.Topic = topics[int(m.Body[0])%4]
 			m.Body[0]++

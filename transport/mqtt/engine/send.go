@@ -77,7 +77,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 	if refused := mqttwire.Fits(p.Msg, s.info.MaxSize, len(p.Topic)+p.Suffix); refused != nil {
 		return p, o, refused
 	}
-	o.Outgoing = mqttwire.Outgoing{QoS: 1, Dup: it.Again && s.mayHave(it.Tag), Retain: p.Retain,
+	o.Outgoing = mqttwire.Outgoing{QoS: 1, Dup: it.Resent && s.mayHave(it.Tag), Retain: p.Retain,
 		Topic: len(p.Topic) + p.Suffix, Body: len(p.Msg.Body)}
 	if p.AtMostOnce || s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]

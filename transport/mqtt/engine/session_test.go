@@ -128,7 +128,7 @@ func TestAMessageGoesAgainWithItsIDAndDUP(t *testing.T) {
 		r.requireLoss(t, transport.Network)
 
 		r, l = start(t, h, tr)
-		r.Send([]transport.Item{{Tag: 700, Again: true, Msg: m}})
+		r.Send([]transport.Item{{Tag: 700, Resent: true, Msg: m}})
 		require.Equal(t, first.body, l.expect(0x3A).body)
 	})
 }
@@ -544,7 +544,7 @@ func TestTheStreamDoesNotDependOnTheBuffer(t *testing.T) {
 		if rnd.IntN(4) == 0 {
 			m.Created = time.Unix(rnd.Int64N(1<<33), 0)
 		}
-		items = append(items, transport.Item{Tag: uint16(i), Again: rnd.IntN(3) == 0, Msg: m})
+		items = append(items, transport.Item{Tag: uint16(i), Resent: rnd.IntN(3) == 0, Msg: m})
 	}
 	var want []byte
 	for _, o := range []*Options{nil, {WriteBuffer: 600}, {WriteBuffer: 601}, {WriteBuffer: 777}, {WriteBuffer: 4096},
@@ -601,7 +601,7 @@ func requireItems(t *testing.T, items []transport.Item, stream []byte) {
 		p, err := l.next()
 		require.NoError(t, err)
 		first := byte(0x32)
-		if it.Again {
+		if it.Resent {
 			first = 0x3A
 		}
 		require.Equal(t, first, p.first)
@@ -661,7 +661,7 @@ func TestAtMostOnceIsDoneWhenWritten(t *testing.T) {
 		f := h.faulty()
 		r, l := start(t, h, New(h.dial, &Options{AtMostOnce: true}))
 		r.Send([]transport.Item{
-			{Tag: 0, Again: true, Msg: &transport.Message{Body: []byte("a")}},
+			{Tag: 0, Resent: true, Msg: &transport.Message{Body: []byte("a")}},
 			{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
 			{Tag: 2, Msg: &transport.Message{ID: "m", Body: []byte("b")}},
 		})

@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 				}
 				p := h.Pair(t, paho.New(&mqtt.Options{Network: way.net(h)}))
 				p.Features |= hubfixture.Calls
-				p.MarksAgain = false
+				p.MarksResent = false
 				return p
 			})
 		})
@@ -55,7 +55,7 @@ func TestConformanceWithABroker(t *testing.T) {
 		h := hubfixture.NewPlain(t, testbroker.BrokerOptions{}, true)
 		net := netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
 		p := h.Pair(t, paho.New(&mqtt.Options{Dialect: hubfixture.Topics(true), Network: net}))
-		p.MarksAgain = false
+		p.MarksResent = false
 		return p
 	})
 }
