@@ -65,8 +65,8 @@ func (l *link) attach(ctx context.Context, s *Session, o *LinkOptions, a *wire.A
 	s.links[at], l.handle = l, uint32(at)
 	a.Name, a.Handle, a.Role, a.Properties = l.name, l.handle, l.receiver != nil, o.Properties
 	s.writeLocked(a)
+	c.kickLocked()
 	c.mu.Unlock()
-	c.Flush()
 	err := c.waitFor(ctx, l.opened)
 	c.mu.Lock()
 	defer c.mu.Unlock()

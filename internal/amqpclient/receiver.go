@@ -218,8 +218,11 @@ func (l *Receiver) beginLocked(f *inFrame) *Violation {
 		return f.broken(transferID, "is %d before the end of delivery %d", id, l.partial.id)
 	case l.partial != nil:
 		return nil
-	case l.detaching && f.null(transferID):
-		return nil // the rest of a delivery that was dropped
+	case l.detaching: // nobody wants it, and it may be the rest of a delivery that was dropped
+		if !f.null(transferID) {
+			s.any, s.next = true, id+1
+		}
+		return nil
 	case f.null(transferID):
 		return f.broken(transferID, "is missing")
 	case f.null(transferTag):
@@ -230,9 +233,7 @@ func (l *Receiver) beginLocked(f *inFrame) *Violation {
 		return f.broken(transferHandle, "is %d, that of a link without credit", f.uint32(transferHandle))
 	}
 	s.any, s.next = true, id+1
-	if !l.detaching {
-		l.partial = &partial{id: id}
-	}
+	l.partial = &partial{id: id}
 	return nil
 }
 

@@ -62,7 +62,6 @@ func (c *Conn) Begin(ctx context.Context) (*Session, error) {
 	if err := s.takeChannel(ctx); err != nil {
 		return nil, err
 	}
-	c.Flush()
 	err := c.waitFor(ctx, s.begun)
 	if err != nil {
 		c.mu.Lock()
@@ -88,6 +87,7 @@ func (s *Session) takeChannel(ctx context.Context) error {
 			c.local[at], s.channel = s, uint16(at)
 			c.writeLocked(s.channel, &wire.Begin{IncomingWindow: incomingWindow, OutgoingWindow: 1<<31 - 1,
 				HandleMax: 1<<32 - 1})
+			c.kickLocked()
 			c.mu.Unlock()
 			return nil
 		}

@@ -129,7 +129,7 @@ func (s *session) exchange(ctx context.Context, r *provisioning.Request) (*provi
 	for sent := false; ; {
 		if !sent && s.out.Send(0, requested{s, s.last}, b) == amqpclient.NotBlocked {
 			sent = true
-			s.conn.Flush()
+			s.conn.Kick()
 		}
 		select {
 		case <-s.credited:

@@ -117,7 +117,7 @@ func (a *attachment) run(first bool) {
 	}
 	early := l.lost
 	s.mu.Unlock()
-	s.conn.Flush()
+	s.conn.Kick()
 	for _, sub := range waiting {
 		s.subscribed(sub, refusal)
 	}

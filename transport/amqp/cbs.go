@@ -160,7 +160,7 @@ func (t *tokens) send(ctx context.Context, m *wire.Message) (*tokenLinks, error)
 	for l := t.links; ; {
 		switch l.sender.Send(0, ignored{}, b) {
 		case amqpclient.NotBlocked:
-			t.c.Flush()
+			t.c.Kick()
 			return l, nil
 		case amqpclient.Gone, amqpclient.NoCredit, amqpclient.NoWindow:
 		}

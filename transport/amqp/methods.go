@@ -72,13 +72,13 @@ func (c *methods) respond(r *transport.Request) {
 		bytes += len(q.message)
 	}
 	full = full || bytes > maxAnswerBytes
-	var unsent []queued
+	var refused []unsent
 	if !over && !full {
-		unsent = c.sendLocked(r.ID, m)
+		refused = c.sendLocked(r.ID, m)
 	}
 	c.s.mu.Unlock()
-	c.s.conn.Flush()
-	c.refuse(unsent)
+	c.s.flush()
+	c.refuse(refused)
 	switch {
 	case over:
 		c.replyFailed(r.ID, transport.Network, errLinkLost)

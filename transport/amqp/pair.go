@@ -26,6 +26,12 @@ type pair struct {
 	waits bool        // it runs
 }
 
+// unsent is a message that cannot be sent.
+type unsent struct {
+	id  uint32
+	err error
+}
+
 // queued is a message that is to be sent.
 type queued struct {
 	id      uint32 // of its request; 0: none
@@ -38,7 +44,7 @@ func (p *pair) init(s *session, name, address string) {
 }
 
 // sendLocked queues a message, and sends what can be sent. session.mu is held.
-func (p *pair) sendLocked(id uint32, m *wire.Message) (unsent []queued) {
+func (p *pair) sendLocked(id uint32, m *wire.Message) (refused []unsent) {
 	b, err := wire.AppendMessage(nil, m)
 	if err != nil {
 		panic("amqp: " + err.Error()) // its texts are numbers, constants and what the hub has sent
@@ -50,11 +56,11 @@ func (p *pair) sendLocked(id uint32, m *wire.Message) (unsent []queued) {
 
 // flushLocked sends queued messages. It returns those that are larger than the hub takes on the
 // link, for refuse. session.mu is held.
-func (p *pair) flushLocked() (unsent []queued) {
+func (p *pair) flushLocked() (refused []unsent) {
 	for p.attached && len(p.queue) > 0 {
 		q := p.queue[0]
 		if most := p.out.MaxMessageSize(); most > 0 && uint64(len(q.message)) > most {
-			unsent = append(unsent, q)
+			refused = append(refused, unsent{q.id, &tooLargeError{len(q.message), most}})
 			p.queue = p.queue[1:]
 			continue
 		}
@@ -72,13 +78,13 @@ func (p *pair) flushLocked() (unsent []queued) {
 	if len(p.queue) == 0 {
 		p.queue = nil
 	}
-	return unsent
+	return refused
 }
 
 // refuse reports messages that cannot be sent. session.mu is not held.
-func (p *pair) refuse(unsent []queued) {
-	for _, q := range unsent {
-		p.onUnsent(q.id, &tooLargeError{len(q.message), p.out.MaxMessageSize()})
+func (p *pair) refuse(refused []unsent) {
+	for _, q := range refused {
+		p.onUnsent(q.id, q.err)
 	}
 }
 
@@ -90,10 +96,10 @@ func (p *pair) credited() {
 	}
 	defer s.group.Done()
 	s.mu.Lock()
-	unsent := p.flushLocked()
+	refused := p.flushLocked()
 	s.mu.Unlock()
 	s.conn.Kick()
-	p.refuse(unsent)
+	p.refuse(refused)
 }
 
 // waitLocked bounds the wait for credit: without it the pair is lost, and with it all unanswered

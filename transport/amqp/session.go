@@ -148,6 +148,17 @@ func (s *session) Progress() (at time.Time, waits bool) {
 	return s.conn.window.progressOf(&s.telemetry)
 }
 
+// flush writes what is pending. On a connection of its own it may block as long as the socket does,
+// which the end of Run frees. On a shared one another goroutine writes: the end of one device does
+// not close the socket.
+func (s *session) flush() {
+	if s.shared {
+		s.conn.Kick()
+	} else {
+		s.conn.Flush()
+	}
+}
+
 // Send sends the batch, or queues what cannot be sent yet.
 func (s *session) Send(batch []transport.Item) { s.telemetry.send(batch) }
 

@@ -96,7 +96,7 @@ func (t *telemetry) send(batch []transport.Item) {
 	t.s.mu.Unlock()
 	report()
 	clear(t.good)
-	t.s.conn.Flush()
+	t.s.flush()
 }
 
 // refusal returns why a message is not sent at all; nil if it is.
@@ -305,7 +305,7 @@ func (t *telemetry) attach() {
 	if l != nil && l.lost != nil {
 		t.ended(l, l.lost)
 	}
-	s.conn.Flush()
+	s.conn.Kick()
 }
 
 // open attaches the link.

@@ -45,17 +45,17 @@ func (t *twin) request(r *transport.Request) {
 	m := bodyMessage(body, strconv.FormatUint(uint64(r.ID), 10))
 	m.MessageAnnotations = annotations
 	t.s.mu.Lock()
-	var unsent []queued
+	var refused []unsent
 	if !t.s.over {
 		if t.pending == nil {
 			t.pending = make(map[uint32]transport.Op)
 		}
 		t.pending[r.ID] = r.Op
-		unsent = t.sendLocked(r.ID, m)
+		refused = t.sendLocked(r.ID, m)
 	}
 	t.s.mu.Unlock()
-	t.s.conn.Flush()
-	t.refuse(unsent)
+	t.s.flush()
+	t.refuse(refused)
 }
 
 // operation returns the annotations of a request.
@@ -91,7 +91,7 @@ func (t *twin) watch(sub *subscription) {
 		}
 	}
 	t.s.mu.Unlock()
-	t.s.conn.Flush()
+	t.s.flush()
 	if granted {
 		t.s.subscribed(sub, nil)
 	}
