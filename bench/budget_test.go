@@ -23,9 +23,10 @@ func limit(t *testing.T) context.Context {
 func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
 	for _, s := range []IdleSettings{
 		{Clients: 1000}, {Clients: 1000, Secure: true}, {Clients: 10_000}, {Clients: 1000, Paho: true},
-		{Clients: 1000, Paho: true, Secure: true},
+		{Clients: 1000, Paho: true, Secure: true}, {Clients: 1000, Outage: true},
+		{Clients: 1000, Outage: true, Secure: true}, {Clients: 1000, Outage: true, Paho: true},
 	} {
-		t.Run(fmt.Sprintf("%d, paho %v, TLS %v", s.Clients, s.Paho, s.Secure), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d, paho %v, TLS %v, outage %v", s.Clients, s.Paho, s.Secure, s.Outage), func(t *testing.T) {
 			needFiles(t, s.Clients+200)
 			r, err := Idle(limit(t), s)
 			if err == nil {

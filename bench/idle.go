@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -15,6 +16,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -24,6 +26,14 @@ const (
 	IdleGoroutines = 3
 	IdleKB         = 16
 	IdleTLSKB      = 32
+)
+
+// The budget after an outage: the measured cost plus 10 %. All clients dial at once, which leaves
+// gaps in the heap, and lets the Go runtime begin goroutines with stacks of 4 KB instead of 2.
+const (
+	OutageKB     = 26
+	OutageTLSKB  = 37
+	OutagePahoKB = 77
 )
 
 // The budget on the transport on paho: its measured cost plus 10 %.
@@ -48,10 +58,16 @@ type IdleReport struct {
 func (r *IdleReport) Over() error {
 	goroutines, kb := IdleGoroutines, IdleKB
 	switch {
+	case r.Paho && r.Outage:
+		goroutines, kb = PahoGoroutines, OutagePahoKB
 	case r.Paho && r.Secure:
 		goroutines, kb = PahoGoroutines, PahoTLSKB
 	case r.Paho:
 		goroutines, kb = PahoGoroutines, PahoKB
+	case r.Outage && r.Secure:
+		kb = OutageTLSKB
+	case r.Outage:
+		kb = OutageKB
 	case r.Secure:
 		kb = IdleTLSKB
 	}
@@ -72,6 +88,7 @@ type IdleSettings struct {
 	Raw     bool // clients of the raw library instead, for comparison
 	Paho    bool // on the transport on the client paho
 	Sent    bool // each has sent a message before; this has no memory budget
+	Outage  bool // after an outage of 3 s; not with Raw
 }
 
 // idleOrder is the input of the child.
@@ -83,13 +100,20 @@ type idleOrder struct {
 // Idle opens clients in a child process, each with its own connection to a hub in this one, and
 // measures their cost.
 func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
+	if s.Raw && s.Outage {
+		return nil, errors.New("idle: raw clients have no outage; leave one of the two away")
+	}
 	hub, a, err := newHub(MQTT, s.Clients+1, s.Secure, keepFew)
 	if err != nil {
 		return nil, err
 	}
 	defer hub.Close()
 	r := new(IdleReport)
-	return r, inChild(ctx, "idle", idleOrder{*a, s}, r, nil)
+	return r, inChild(ctx, "idle", idleOrder{*a, s}, r, func() {
+		if s.Outage {
+			hub.Inject(fault.Fault{Kind: fault.Absent, For: 3 * time.Second})
+		}
+	})
 }
 
 // level is the resource use of the process at one time.
@@ -103,7 +127,6 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 	if err := in.Decode(&o); err != nil {
 		return nil, err
 	}
-	say("ready")
 	over := o.Access.mqtt()
 	if o.Paho {
 		over = o.Access.paho()
@@ -141,12 +164,22 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 	if err := each(1, len(clients), open); err != nil {
 		return nil, err
 	}
+	say("ready")
+	connections := uint64(1)
+	if o.Outage {
+		connections = 2
+		for _, c := range clients {
+			if err := connected(context.Background(), c.(idleClient).Client, connections); err != nil {
+				return nil, err
+			}
+		}
+	}
 	after, err := measure()
 	if err != nil {
 		return nil, err
 	}
 	for i, c := range clients {
-		if !c.idle() {
+		if !c.idle(connections) {
 			return nil, fmt.Errorf("client %d has lost its connection", i)
 		}
 	}
@@ -160,19 +193,19 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 
 // idler is an open client.
 type idler interface {
-	// idle reports whether the first connection is still up.
-	idle() bool
+	// idle reports whether this connection, counted from 1, is still up.
+	idle(connection uint64) bool
 }
 
 type idleClient struct{ *device.Client }
 
-func (c idleClient) idle() bool {
-	return c.Stats().Connections == 1 && c.Status().State == device.StateConnected
+func (c idleClient) idle(connection uint64) bool {
+	return c.Stats().Connections == connection && c.Status().State == device.StateConnected
 }
 
 type idlePaho struct{ paho.Client }
 
-func (c idlePaho) idle() bool { return c.IsConnectionOpen() }
+func (c idlePaho) idle(uint64) bool { return c.IsConnectionOpen() }
 
 // openRaw makes a client of the raw library with a connection to the same hub.
 func openRaw(ctx context.Context, a *access, creds *transport.Credentials, sent bool) (idler, error) {
