@@ -28,8 +28,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -306,20 +304,20 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 			return rec.ended(err)
 		}
 	}
-	judge := httpretry.ClassifyStatuses(azure.AzcoreStatuses()...)
+	judge := httpretry.ClassifyStatuses(compat.AzcoreStatuses()...)
 	for _, c := range []struct {
 		name    string
-		ours    azure.Azcore
+		ours    compat.Azcore
 		theirs  policy.RetryOptions
 		answers []answer
 	}{
-		{"default", azure.Azcore{}, policy.RetryOptions{}, fails(9)},
-		{"longer", azure.Azcore{MaxRetries: 9, Max: 20 * time.Second}, policy.RetryOptions{MaxRetries: 9,
+		{"default", compat.Azcore{}, policy.RetryOptions{}, fails(9)},
+		{"longer", compat.Azcore{MaxRetries: 9, Max: 20 * time.Second}, policy.RetryOptions{MaxRetries: 9,
 			MaxRetryDelay: 20 * time.Second}, fails(12)},
-		{"none", azure.Azcore{MaxRetries: -1}, policy.RetryOptions{MaxRetries: -1}, fails(2)},
-		{"a wait is kept", azure.Azcore{}, policy.RetryOptions{}, []answer{wished(7), {status: 429}, {status: 200}}},
-		{"too long a wait ends it", azure.Azcore{}, policy.RetryOptions{}, []answer{wished(61), {status: 200}}},
-		{"not in the list", azure.Azcore{}, policy.RetryOptions{}, []answer{{status: 500}, {status: 501}}},
+		{"none", compat.Azcore{MaxRetries: -1}, policy.RetryOptions{MaxRetries: -1}, fails(2)},
+		{"a wait is kept", compat.Azcore{}, policy.RetryOptions{}, []answer{wished(7), {status: 429}, {status: 200}}},
+		{"too long a wait ends it", compat.Azcore{}, policy.RetryOptions{}, []answer{wished(61), {status: 200}}},
+		{"not in the list", compat.Azcore{}, policy.RetryOptions{}, []answer{{status: 500}, {status: 501}}},
 	} {
 		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, judge, library(c.theirs), c.answers...) })
 	}
@@ -331,7 +329,7 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 		_, theirs := azget(ctx, policy.RetryOptions{}, &replay{answers: fails(9)})
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r := retrypolicy.Retrier{Policy: azure.Azcore{}, Classify: judge}
+		r := retrypolicy.Retrier{Policy: compat.Azcore{}, Classify: judge}
 		own := r.Do(ctx, func(context.Context) error { return answer{status: 503} })
 		if !errors.Is(theirs, context.DeadlineExceeded) || !errors.Is(own, context.DeadlineExceeded) {
 			t.Errorf("the library: %v, ours: %v", theirs, own)
@@ -439,8 +437,8 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		since  string
-		preset *aws.Options
-	}{{"AWSGo", "false", aws.Go()}, {"AWSGo2026", "true", aws.Go2026()}} {
+		preset *compat.AWSOptions
+	}{{"AWSGo", "false", compat.AWSGo2025()}, {"AWSGo2026", "true", compat.AWSStandard()}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(awsSwitch, c.since)
 			synctest.Test(t, func(t *testing.T) {
@@ -458,7 +456,7 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 					quota := *o.Quota
 					quota.Bucket = bucket
 					o.Quota = &quota
-					p, err := aws.New(&o)
+					p, err := compat.NewAWS(&o)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -502,13 +500,13 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 	for _, c := range []struct {
 		since string
 		first int // the number of the first retry
-		p     *aws.Options
-	}{{"false", 1, aws.Go()}, {"true", 0, aws.Go2026()}} {
+		p     *compat.AWSOptions
+	}{{"false", 1, compat.AWSGo2025()}, {"true", 0, compat.AWSStandard()}} {
 		t.Setenv(awsSwitch, c.since)
 		standard := awsretry.NewStandard()
 		o := *c.p
 		o.Attempts, o.Quota = 20, nil
-		p, err := aws.New(&o)
+		p, err := compat.NewAWS(&o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -538,7 +536,7 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 		if c.since == "true" { // a refusal by the quota carries the delay of its class
 			o = *c.p
 			o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
-			p, err := aws.New(&o)
+			p, err := compat.NewAWS(&o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,8 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 )
 
 // always returns a maker of one policy without state.
@@ -75,8 +74,8 @@ func Contenders() []Rules {
 	limited.Dials, limited.DialGap = 10, 100*time.Millisecond
 	botocore := peer("botocore", nil, 0)
 	botocore.RenewInStep = false // it has no such tokens
-	botocore.Policy = func() (retrypolicy.Policy, error) { return aws.New(aws.Botocore()) }
-	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, aws.Botocore().Backoff, time.Minute
+	botocore.Policy = func() (retrypolicy.Policy, error) { return compat.NewAWS(compat.AWSBotocore2025()) }
+	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, compat.AWSBotocore2025().Backoff, time.Minute
 	return []Rules{
 		ours("default", standard),
 		alone("no spread", standard),
@@ -88,11 +87,11 @@ func Contenders() []Rules {
 		adaptive,
 		breaker,
 		limited,
-		peer("Azure Java", azure.Java{}, renewJava),
-		peer("Azure C", azure.C{}, renewC),
-		peer("Azure Node", azure.Node{}, renewNode),
-		peer("Azure C# 1", azure.CSharpV1{}, renewCSharp),
-		peer("Azure C# 2", azure.CSharpExponential{}, renewCSharp),
+		peer("Azure Java", compat.AzureJava{}, renewJava),
+		peer("Azure C", compat.AzureC{}, renewC),
+		peer("Azure Node", compat.AzureNode{}, renewNode),
+		peer("Azure C# 1", compat.AzureCSharpV1{}, renewCSharp),
+		peer("Azure C# 2", compat.AzureCSharpExponential{}, renewCSharp),
 		botocore,
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -180,9 +180,9 @@ func TestJittersHaveTheirMeans(t *testing.T) {
 		{"equal", retrypolicy.Backoff{Base: s, Jitter: retrypolicy.JitterEqual}, 6 * s},
 		{"proportional", retrypolicy.Backoff{Base: s, Jitter: retrypolicy.JitterProportional, Low: 0.8, High: 1.2}, 8 * s},
 		{"fixed", retrypolicy.Fixed{Delay: s, Jitter: 1}, s},
-		{"azcore", azure.Azcore{MaxRetries: 4, Delay: s}, 15750 * msec},
-		{"csharp", azure.CSharpExponential{}, 1024 * msec},
-		{"java", azure.Java{}, 796500 * time.Microsecond}, // 100 + 7 * 99.5
+		{"azcore", compat.Azcore{MaxRetries: 4, Delay: s}, 15750 * msec},
+		{"csharp", compat.AzureCSharpExponential{}, 1024 * msec},
+		{"java", compat.AzureJava{}, 796500 * time.Microsecond}, // 100 + 7 * 99.5
 	} {
 		const draws = 1 << 14
 		var sum time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -163,7 +163,7 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		{"inside a quota", quota.Wrap(retrypolicy.RetryAfter{Policy: curve}), 0, true},
 		{"in one of the rules", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds, Policy: retrypolicy.NoRetry{}}},
 			Default: curve}, 0, true},
-		{"a device's", azure.Java{}, 0, true},
+		{"a device's", compat.AzureJava{}, 0, true},
 		{"by name", curve, -1, false},
 		{"a limit of its own", retrypolicy.MaxAttempts{Total: 100, Policy: curve}, 0, false},
 		{"a limit inside", quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve}), 0, true},

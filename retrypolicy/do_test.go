@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -295,7 +295,7 @@ func TestRetrierOnce(t *testing.T) {
 func TestRetrierLongPoll(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		preset func() *aws.Options
+		preset func() *compat.AWSOptions
 		poll   bool
 		total  int
 		spent  int
@@ -304,14 +304,14 @@ func TestRetrierLongPoll(t *testing.T) {
 		took   time.Duration
 		reason retrypolicy.Reason
 	}{
-		{"N16", aws.Standard2026, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond,
+		{"N16", compat.AWSStandard, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond,
 			retrypolicy.ReasonOutOfQuota},
-		{"N17", aws.Python, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
-		{"N17, Go", aws.Go2026, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
-		{"no long poll", aws.Standard2026, false, 3, 500, transport.Unavailable, 1, 0, retrypolicy.ReasonOutOfQuota},
-		{"out of attempts", aws.Standard2026, true, 2, 0, transport.Unavailable, 2, 50 * time.Millisecond,
+		{"N17", compat.AWSPython, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
+		{"N17, Go", compat.AWSStandard, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
+		{"no long poll", compat.AWSStandard, false, 3, 500, transport.Unavailable, 1, 0, retrypolicy.ReasonOutOfQuota},
+		{"out of attempts", compat.AWSStandard, true, 2, 0, transport.Unavailable, 2, 50 * time.Millisecond,
 			retrypolicy.ReasonOutOfAttempts},
-		{"not retryable", aws.Standard2026, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.ReasonNotRetryable},
+		{"not retryable", compat.AWSStandard, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.ReasonNotRetryable},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			o := c.preset()
@@ -332,7 +332,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		})
 	}
 	testkit.Bubble(t, func(t *testing.T) { // N19, and a success: no delay
-		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, aws.Standard2026()),
+		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, compat.AWSStandard()),
 			LongPoll: true, Rand: func() uint64 { return drawLast }}
 		op := perform(transport.Unavailable, nil)
 		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*time.Millisecond {
@@ -340,7 +340,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond) // the poller's own end comes first
 		defer cancel()
-		o := aws.Standard2026()
+		o := compat.AWSStandard()
 		o.Quota.Spent = 500
 		r.Policy = policytest.NewAWS(t, o)
 		began := time.Now()
@@ -527,7 +527,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 				}
 				return retrypolicy.Info{}
 			},
-			aws.Classifier(aws.StandardRules().Judge, nil),
+			compat.NewAWSClassifier(compat.AWSStandardRules().Judge, nil),
 		)}
 		for _, c := range []struct {
 			err    error
@@ -638,7 +638,7 @@ func TestDoEndsTheSeriesOfAnAttemptThatPanics(t *testing.T) {
 
 func TestRetrierIsForManyGoroutines(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		o := aws.Standard2026()
+		o := compat.AWSStandard()
 		b := policytest.Bucketed(t, o, 500, 500)
 		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, o)}
 		var all sync.WaitGroup
@@ -673,7 +673,7 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 	ctx := context.Background()
 	op := func(context.Context) error { return nil }
-	p := policytest.NewAWS(t, aws.Standard2026())
+	p := policytest.NewAWS(t, compat.AWSStandard())
 	adaptive := policytest.NewAdaptive(t, nil).Wrap(p)
 	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
 	for name, c := range map[string]struct {
@@ -713,7 +713,7 @@ func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 var sinkInt int
 
 func BenchmarkDo(b *testing.B) {
-	p := policytest.NewAWS(b, aws.Standard2026())
+	p := policytest.NewAWS(b, compat.AWSStandard())
 	op := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {

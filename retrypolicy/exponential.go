@@ -22,7 +22,7 @@ import (
 // formula alone does not spread a fleet. It never stops.
 //
 // Source: the SDKs' retry document; the Java SDK's code computes something else
-// (compat/azure).
+// (compat.AzureJava).
 type ExponentialBackoffWithJitter struct {
 	// C scales the growth. 0: 100 ms.
 	C time.Duration

@@ -127,8 +127,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -137,16 +135,16 @@ const base, most = 50 * time.Millisecond, 20 * time.Second
 func policies() []retrypolicy.Policy {
 	all := []retrypolicy.Policy{
 		retrypolicy.Fixed{Delay: base, Jitter: 0.3}, retrypolicy.Incremental{Step: 7 * base, Max: most, Jitter: 0.1},
-		compat.TruncatedExponential{Base: base, Random: base, Max: most}, azure.Azcore{MaxRetries: 30},
-		azure.C{}, azure.CSharpV1{Count: 30, Min: base, Max: most, Delta: 3 * base},
-		azure.CSharpExponential{MaxRetries: 35, Max: most}, azure.CSharpFixed{MaxRetries: 9, Delay: base},
-		azure.CSharpIncremental{MaxRetries: 30, Step: base, Max: most},
-		azure.Java{}, azure.Node{}, aws.GoBackoff{}, compat.Cenkalti{},
+		compat.TruncatedExponential{Base: base, Random: base, Max: most}, compat.Azcore{MaxRetries: 30},
+		compat.AzureC{}, compat.AzureCSharpV1{Count: 30, Min: base, Max: most, Delta: 3 * base},
+		compat.AzureCSharpExponential{MaxRetries: 35, Max: most}, compat.AzureCSharpFixed{MaxRetries: 9, Delay: base},
+		compat.AzureCSharpIncremental{MaxRetries: 30, Step: base, Max: most},
+		compat.AzureJava{}, compat.AzureNode{}, compat.AWSGoBackoff{}, compat.Cenkalti{},
 		compat.Cenkalti{Initial: base, Multiplier: 1.618, Randomization: 0.9, Max: most},
 		compat.Failsafe{Retries: -1, Delay: base, Max: most, Factor: 1.7, JitterFactor: 0.25},
 		compat.FetchRetry{Retries: 20, Delay: base}, compat.Polly{Retries: 30, Delay: base},
-		compat.RetryableHTTP{Retries: 30, Min: base, Max: most}, azure.IoTOperations(),
-		azure.NodeDocumented(), compat.CenkaltiV4(),
+		compat.RetryableHTTP{Retries: 30, Min: base, Max: most}, compat.AzureIoTOperations(),
+		compat.AzureNodeDocumented(), compat.CenkaltiV4(),
 		retrypolicy.MaxAttempts{Total: 7, Policy: retrypolicy.RetryAfter{Policy: retrypolicy.NoRetry{}}},
 	}
 	for j := retrypolicy.JitterNone; j <= retrypolicy.JitterProportional; j++ {

@@ -17,7 +17,7 @@ const module = "github.com/hubline-iot/hubline"
 
 // core are the packages that run on boards, as far as they exist.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
-	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
+	"./retrypolicy/httpretry",
 	"./device", "./transport/mqtt/engine", "./internal/mqttwire", "./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
@@ -54,8 +54,6 @@ var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy/internal/kit", "math", jitters},
 	{module + "/retrypolicy/budget", "math", jitters},
 	{module + "/retrypolicy/compat", "math", jitters},
-	{module + "/retrypolicy/compat/azure", "math", jitters},
-	{module + "/retrypolicy/compat/grpc", "math", jitters},
 	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package " +
 		"time imports it there already"},
 	{module + "/internal/times", "math", "Float64bits, and no arithmetic: that is in integers"},
@@ -218,7 +216,7 @@ var layers = []struct {
 	},
 	{
 		"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
-			"./retrypolicy/compat/...", "./retrypolicy/httpretry"},
+			"./retrypolicy/compat", "./retrypolicy/httpretry"},
 		[]string{"device", "testbroker", "transport", "twin"}, []string{"transport"},
 		"imports go one way",
 	},

@@ -10,8 +10,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 )
 
 // Named is a policy under its name.
@@ -57,14 +55,15 @@ var All = []Named{
 	{"immediately", "no delay", nil, func(*values) (retrypolicy.Policy, error) { return retrypolicy.Immediately{}, nil }},
 	{"none", "no retry", nil, func(*values) (retrypolicy.Policy, error) { return retrypolicy.NoRetry{}, nil }},
 	{"azure-java", "the code of the Azure device SDK for Java", nil,
-		func(*values) (retrypolicy.Policy, error) { return azure.Java{}, nil }},
+		func(*values) (retrypolicy.Policy, error) { return compat.AzureJava{}, nil }},
 	{"azure-node", "the code of the Azure device SDK for Node", nil,
-		func(*values) (retrypolicy.Policy, error) { return azure.Node{}, nil }},
+		func(*values) (retrypolicy.Policy, error) { return compat.AzureNode{}, nil }},
 	{"azure-csharp", "the code of the Azure device SDK for C#", nil,
-		func(*values) (retrypolicy.Policy, error) { return azure.CSharpExponential{}, nil }},
+		func(*values) (retrypolicy.Policy, error) { return compat.AzureCSharpExponential{}, nil }},
 	{"azure-c", "the code of the Azure device SDK for C", nil,
-		func(*values) (retrypolicy.Policy, error) { return azure.C{}, nil }},
-	{"aws-go", "the AWS SDK for Go", nil, func(*values) (retrypolicy.Policy, error) { return aws.New(aws.Go()) }},
+		func(*values) (retrypolicy.Policy, error) { return compat.AzureC{}, nil }},
+	{"aws-go", "the AWS SDK for Go until November 2026", nil,
+		func(*values) (retrypolicy.Policy, error) { return compat.NewAWS(compat.AWSGo2025()) }},
 	{"cenkalti", "cenkalti/backoff, version 4, with its limit of 15 minutes", nil,
 		func(*values) (retrypolicy.Policy, error) { return compat.CenkaltiV4(), nil }},
 }

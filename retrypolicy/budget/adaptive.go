@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -188,18 +187,18 @@ func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 
 // Wrap puts the limiter around p: every attempt takes a token first, and its end is measured.
 func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap.Policy[Adaptive]{Inner: p, Budget: l, Names: &adaptiveNames, NewSeries: newAdaptiveSeries}
+	return shared[Adaptive]{Inner: p, Budget: l, Names: &adaptiveNames, NewSeries: newAdaptiveSeries}
 }
 
-var adaptiveNames = wrap.Names{Type: "Adaptive", Constructor: "NewAdaptive"}
+var adaptiveNames = names{Type: "Adaptive", Constructor: "NewAdaptive"}
 
 // adaptiveSeries is a series under an Adaptive.
 type adaptiveSeries struct {
-	wrap.Base
+	base
 	limiter *Adaptive
 }
 
-func newAdaptiveSeries(l *Adaptive) wrap.Series { return &adaptiveSeries{limiter: l} }
+func newAdaptiveSeries(l *Adaptive) sharedSeries { return &adaptiveSeries{limiter: l} }
 
 // Admit asks the inner policy only when there is a token, because it may count admitted attempts.
 // If it refuses, the token goes back.
@@ -207,8 +206,8 @@ func (s *adaptiveSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if wait := s.limiter.take(a.Now); wait > 0 {
 		return retrypolicy.Decision{Retry: true, Delay: wait}
 	}
-	d := s.Base.Admit(a)
-	if !wrap.Begins(d) {
+	d := s.base.Admit(a)
+	if !begins(d) {
 		s.limiter.giveBack()
 	}
 	return d
@@ -216,7 +215,7 @@ func (s *adaptiveSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 
 func (s *adaptiveSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.limiter.learn(a.Now, v != retrypolicy.VerdictSucceed && s.limiter.kinds.Has(a.Kind))
-	s.Base.Report(v, a)
+	s.base.Report(v, a)
 }
 
 // rateMeter measures the attempts that end per second, over whole half-seconds.

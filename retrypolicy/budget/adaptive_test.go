@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -275,7 +275,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 	t.Logf("seed %d", seed)
 	const users, capacity = 2000, 200
 	testkit.Bubble(t, func(t *testing.T) {
-		o := aws.Standard2026()
+		o := compat.AWSStandard()
 		o.Attempts = 1000
 		o.Quota = nil
 		l := newLimiter(t, nil)

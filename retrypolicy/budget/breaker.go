@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -200,10 +199,10 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 
 // Wrap puts the breaker around p.
 func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap.Policy[Breaker]{Inner: p, Budget: b, Names: &breakerNames, NewSeries: newBreakerSeries}
+	return shared[Breaker]{Inner: p, Budget: b, Names: &breakerNames, NewSeries: newBreakerSeries}
 }
 
-var breakerNames = wrap.Names{Type: "Breaker", Constructor: "NewBreaker"}
+var breakerNames = names{Type: "Breaker", Constructor: "NewBreaker"}
 
 // Status returns the status at now.
 func (b *Breaker) Status(now time.Time) BreakerStatus {
@@ -324,7 +323,7 @@ func (b *Breaker) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	defer b.mu.Unlock()
 	b.settle(a.Now)
 	switch {
-	case wrap.SaysNothing(v, a):
+	case saysNothing(v, a):
 	case b.bad(v, a.Kind):
 		bad := tally{all: 1, marked: 1}
 		if b.broke(a.Now) {
@@ -383,17 +382,17 @@ func (b *Breaker) succeeded(now time.Time) {
 
 // breakerSeries is a series under a Breaker.
 type breakerSeries struct {
-	wrap.Base
+	base
 	breaker  *Breaker
 	inFlight bool
 	probe    int64 // see enter
 }
 
-func newBreakerSeries(b *Breaker) wrap.Series { return &breakerSeries{breaker: b} }
+func newBreakerSeries(b *Breaker) sharedSeries { return &breakerSeries{breaker: b} }
 
 // Decide refuses a retry whose delay ends before the cooldown, which saves the wait.
 func (s *breakerSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := s.Base.Decide(a)
+	d := s.base.Decide(a)
 	if d.Retry && !s.breaker.wait {
 		if now := s.breaker.Status(a.Now); now.State == BreakerOpen && now.Cooldown > d.Delay {
 			return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: now.Cooldown}
@@ -414,8 +413,8 @@ func (s *breakerSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
 	}
 	s.inFlight, s.probe = true, probe
-	d := s.Base.Admit(a)
-	if !wrap.Begins(d) {
+	d := s.base.Admit(a)
+	if !begins(d) {
 		s.leave()
 	}
 	return d
@@ -432,10 +431,10 @@ func (s *breakerSeries) leave() {
 func (s *breakerSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.leave()
 	s.breaker.learn(v, a)
-	s.Base.Report(v, a)
+	s.base.Report(v, a)
 }
 
 func (s *breakerSeries) End() {
 	s.leave()
-	s.Base.End()
+	s.base.End()
 }

@@ -18,6 +18,6 @@
 //	Breaker            all attempts, for a cooldown          refused or wait   Nygard, failsafe-go
 //	Adaptive           the rate of all attempts              wait              AWS
 //
-// [PerKey] keeps one of these for each host, tenant or device. gRPC's own throttle is in
-// retrypolicy/compat/grpc. The documentation of package retrypolicy gives the order of nesting.
+// [PerKey] keeps one of these for each host, tenant or device. RetryThrottle is gRPC's own. The
+// documentation of package retrypolicy gives the order of nesting.
 package budget

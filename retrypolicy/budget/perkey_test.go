@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -90,9 +90,9 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 func TestPerKeyKeepsQuotasApart(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p, err := budget.NewPerKey(10, func(string) retrypolicy.Policy {
-			o := aws.Java()
+			o := compat.AWSJava()
 			o.Quota.Size, o.Attempts = 10, 10
-			q, err := aws.New(o)
+			q, err := compat.NewAWS(o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,8 +159,8 @@ func TestPerKeyConcurrentUse(t *testing.T) {
 	var made atomic.Int64
 	p, err := budget.NewPerKey(16, func(string) retrypolicy.Policy {
 		made.Add(1)
-		o := aws.Standard2026()
-		q, err := aws.New(o)
+		o := compat.AWSStandard()
+		q, err := compat.NewAWS(o)
 		if err != nil {
 			t.Error(err)
 		}

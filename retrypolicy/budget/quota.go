@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -234,26 +233,26 @@ func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
 // Wrap puts the quota around p: p decides first, and the quota charges only for a retry that p
 // wants. A refusal is OutOfQuota and carries the retry's delay.
 func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap.Policy[Quota]{Inner: p, Budget: q, Names: &quotaNames, NewSeries: newQuotaSeries}
+	return shared[Quota]{Inner: p, Budget: q, Names: &quotaNames, NewSeries: newQuotaSeries}
 }
 
-var quotaNames = wrap.Names{Type: "Quota", Constructor: "NewQuota"}
+var quotaNames = names{Type: "Quota", Constructor: "NewQuota"}
 
 // quotaSeries is a series under a Quota.
 type quotaSeries struct {
-	wrap.Base
+	base
 	quota   *Quota
 	cost    int       // of the latest retry, while its outcome is open
 	pending bool      // the retry has not begun
 	at      time.Time // of the charge
 }
 
-func newQuotaSeries(q *Quota) wrap.Series { return &quotaSeries{quota: q} }
+func newQuotaSeries(q *Quota) sharedSeries { return &quotaSeries{quota: q} }
 
 // Decide charges for a retry.
 func (s *quotaSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	s.release()
-	d := s.Base.Decide(a)
+	d := s.base.Decide(a)
 	if !d.Retry {
 		return d
 	}
@@ -293,13 +292,13 @@ func (s *quotaSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 			if q.wait && wait >= 0 {
 				return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
 			}
-			return wrap.Stop(retrypolicy.ReasonOutOfQuota)
+			return stop(retrypolicy.ReasonOutOfQuota)
 		}
 	}
 	// Ask the inner policy last, because it may count admitted attempts.
-	d := s.Base.Admit(a)
+	d := s.base.Admit(a)
 	switch {
-	case !wrap.Begins(d):
+	case !begins(d):
 		q.bucket.Give(a.Now, cost)
 	case a.Retry > 0 && q.late:
 		s.cost = cost
@@ -319,13 +318,13 @@ func (s *quotaSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 		s.quota.bucket.Give(a.Now, back)
 	}
 	s.cost, s.pending = 0, false
-	s.Base.Report(v, a)
+	s.base.Report(v, a)
 }
 
 // End gives back the cost of a retry that has not begun.
 func (s *quotaSeries) End() {
 	s.release()
-	s.Base.End()
+	s.base.End()
 }
 
 func (q *Quota) cost(k transport.Kind) int {

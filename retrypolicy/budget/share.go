@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
 // RetryBudgetOptions configures a RetryBudget. The zero value is the one of the SRE book: 10 %.
@@ -65,10 +64,10 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 
 // Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
 func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap.Policy[RetryBudget]{Inner: p, Budget: b, Names: &retryBudgetNames, NewSeries: newRetryBudgetSeries}
+	return shared[RetryBudget]{Inner: p, Budget: b, Names: &retryBudgetNames, NewSeries: newRetryBudgetSeries}
 }
 
-var retryBudgetNames = wrap.Names{Type: "RetryBudget", Constructor: "NewRetryBudget"}
+var retryBudgetNames = names{Type: "RetryBudget", Constructor: "NewRetryBudget"}
 
 // Counts returns the requests and the retries in the window at now.
 func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
@@ -106,18 +105,18 @@ func (b *RetryBudget) takeBack(now time.Time) {
 
 // retryBudgetSeries is a series under a RetryBudget.
 type retryBudgetSeries struct {
-	wrap.Base
+	base
 	budget  *RetryBudget
 	pending bool      // a counted retry has not begun
 	at      time.Time // when it was counted
 }
 
-func newRetryBudgetSeries(b *RetryBudget) wrap.Series { return &retryBudgetSeries{budget: b} }
+func newRetryBudgetSeries(b *RetryBudget) sharedSeries { return &retryBudgetSeries{budget: b} }
 
 // Decide counts a retry.
 func (s *retryBudgetSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	s.release()
-	d := s.Base.Decide(a)
+	d := s.base.Decide(a)
 	if !d.Retry {
 		return d
 	}
@@ -138,8 +137,8 @@ func (s *retryBudgetSeries) release() {
 
 // Admit counts a request.
 func (s *retryBudgetSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := s.Base.Admit(a)
-	if !wrap.Begins(d) {
+	d := s.base.Admit(a)
+	if !begins(d) {
 		return d
 	}
 	s.pending = false
@@ -151,7 +150,7 @@ func (s *retryBudgetSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 
 func (s *retryBudgetSeries) End() {
 	s.release()
-	s.Base.End()
+	s.base.End()
 }
 
 // ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is the one of
@@ -204,10 +203,10 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 
 // Wrap puts the budget around p.
 func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap.Policy[ConcurrencyBudget]{Inner: p, Budget: b, Names: &concurrencyNames, NewSeries: newConcurrencySeries}
+	return shared[ConcurrencyBudget]{Inner: p, Budget: b, Names: &concurrencyNames, NewSeries: newConcurrencySeries}
 }
 
-var concurrencyNames = wrap.Names{Type: "ConcurrencyBudget", Constructor: "NewConcurrencyBudget"}
+var concurrencyNames = names{Type: "ConcurrencyBudget", Constructor: "NewConcurrencyBudget"}
 
 // InFlight returns the number of attempts in flight, and of retries among them.
 func (b *ConcurrencyBudget) InFlight() (all, retries int) {
@@ -253,17 +252,17 @@ func (b *ConcurrencyBudget) queue(n int64) {
 
 // concurrencySeries is a series under a ConcurrencyBudget.
 type concurrencySeries struct {
-	wrap.Base
+	base
 	budget   *ConcurrencyBudget
 	pending  bool // a retry was decided on and has not begun
 	inFlight bool
 	retry    bool // what is in flight is a retry
 }
 
-func newConcurrencySeries(b *ConcurrencyBudget) wrap.Series { return &concurrencySeries{budget: b} }
+func newConcurrencySeries(b *ConcurrencyBudget) sharedSeries { return &concurrencySeries{budget: b} }
 
 func (s *concurrencySeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := s.Base.Decide(a)
+	d := s.base.Decide(a)
 	s.queue(d.Retry)
 	return d
 }
@@ -283,12 +282,12 @@ func (s *concurrencySeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	s.leave()
 	retry := a.Retry > 0
 	if !s.budget.enter(retry, s.pending) {
-		return wrap.Stop(retrypolicy.ReasonOutOfQuota)
+		return stop(retrypolicy.ReasonOutOfQuota)
 	}
 	pending := s.pending
 	s.inFlight, s.retry, s.pending = true, retry, false
-	d := s.Base.Admit(a)
-	if !wrap.Begins(d) {
+	d := s.base.Admit(a)
+	if !begins(d) {
 		s.leave()
 		s.queue(pending)
 	}
@@ -305,11 +304,11 @@ func (s *concurrencySeries) leave() {
 
 func (s *concurrencySeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.leave()
-	s.Base.Report(v, a)
+	s.base.Report(v, a)
 }
 
 func (s *concurrencySeries) End() {
 	s.leave()
 	s.queue(false)
-	s.Base.End()
+	s.base.End()
 }

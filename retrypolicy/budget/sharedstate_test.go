@@ -12,7 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -23,7 +23,7 @@ type sharedState struct {
 	throttle *budget.Throttle
 	budget   *budget.RetryBudget
 	crowd    *budget.ConcurrencyBudget
-	ratio    *grpc.Throttle
+	ratio    *budget.RetryThrottle
 	breaker  *budget.Breaker
 	probes   int
 	named    map[string]retrypolicy.Policy
@@ -67,14 +67,14 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 		}),
 	}
 	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.JitterFull}
-	g := grpc.Policy{
+	g := compat.GRPC{
 		Attempts: 2 + rng.IntN(10), Initial: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)),
 		Max: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)), Multiplier: pick(1e-9, 1e9),
 	}
 	s.named = map[string]retrypolicy.Policy{
 		"Throttle": s.throttle.Wrap(curve), "RetryBudget": s.budget.Wrap(curve), "ConcurrencyBudget": s.crowd.Wrap(curve),
-		"grpc.Throttle": s.ratio.Wrap(curve),
-		"Breaker":       s.breaker.Wrap(curve), "grpc.Policy": g,
+		"RetryThrottle": s.ratio.Wrap(curve),
+		"Breaker":       s.breaker.Wrap(curve), "compat.GRPC": g,
 		"all": s.breaker.Wrap(s.throttle.Wrap(s.crowd.Wrap(s.budget.Wrap(s.ratio.Wrap(g))))),
 	}
 	for name, p := range s.named {
@@ -100,7 +100,7 @@ func (s *sharedState) check(now time.Time) string {
 	case all < 0 || again < 0 || again > all:
 		return "ConcurrencyBudget"
 	case !(tokens >= 0 && tokens <= 1000):
-		return "grpc.Throttle"
+		return "RetryThrottle"
 	case b.Failures < 0 || b.InFlight < 0 || b.Probes < 0 || b.Probes > min(b.InFlight, s.probes) || b.Cooldown < 0 ||
 		b.Openings < 0:
 		return "Breaker"
@@ -202,7 +202,7 @@ func FuzzPushback(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		if d := grpc.Pushback(header); d < -1 || d > math.MaxInt32*time.Millisecond || d == 0 != (header == "") {
+		if d := compat.GRPCPushback(header); d < -1 || d > math.MaxInt32*time.Millisecond || d == 0 != (header == "") {
 			t.Errorf("%q: %d", header, d)
 		}
 	})
@@ -255,7 +255,7 @@ func TestSharedStateAllocatesNothing(t *testing.T) {
 			t.Errorf("%s: %v allocations for a try", name, allocs)
 		}
 	}
-	if allocs := testing.AllocsPerRun(500, func() { sinkWait = grpc.Pushback("1500") }); allocs != 0 {
+	if allocs := testing.AllocsPerRun(500, func() { sinkWait = compat.GRPCPushback("1500") }); allocs != 0 {
 		t.Errorf("Pushback: %v allocations", allocs)
 	}
 }
@@ -264,7 +264,7 @@ var sinkWait time.Duration
 
 func BenchmarkSharedState(b *testing.B) {
 	s := newSharedState(b, rand.New(rand.NewPCG(1, 1)))
-	for _, name := range []string{"Throttle", "RetryBudget", "ConcurrencyBudget", "grpc.Throttle", "Breaker", "all"} {
+	for _, name := range []string{"Throttle", "RetryBudget", "ConcurrencyBudget", "RetryThrottle", "Breaker", "all"} {
 		p := s.named[name]
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

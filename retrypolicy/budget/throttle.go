@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -99,10 +98,10 @@ func fallback[T comparable](field *T, value T) {
 
 // Wrap puts the throttle around p.
 func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap.Policy[Throttle]{Inner: p, Budget: t, Names: &throttleNames, NewSeries: newThrottleSeries}
+	return shared[Throttle]{Inner: p, Budget: t, Names: &throttleNames, NewSeries: newThrottleSeries}
 }
 
-var throttleNames = wrap.Names{Type: "Throttle", Constructor: "NewThrottle"}
+var throttleNames = names{Type: "Throttle", Constructor: "NewThrottle"}
 
 // Probability returns the probability of a rejection at now, from 0 to below 1.
 func (t *Throttle) Probability(now time.Time) float64 {
@@ -153,7 +152,7 @@ func (t *Throttle) takeBack() {
 }
 
 func (t *Throttle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	if wrap.SaysNothing(v, a) {
+	if saysNothing(v, a) {
 		return
 	}
 	var seen tally
@@ -171,18 +170,18 @@ func (t *Throttle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 
 // throttleSeries is a series under a Throttle.
 type throttleSeries struct {
-	wrap.Base
+	base
 	throttle *Throttle
 }
 
-func newThrottleSeries(t *Throttle) wrap.Series { return &throttleSeries{throttle: t} }
+func newThrottleSeries(t *Throttle) sharedSeries { return &throttleSeries{throttle: t} }
 
 func (s *throttleSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !s.throttle.ask(a) {
-		return wrap.Stop(retrypolicy.ReasonRejected)
+		return stop(retrypolicy.ReasonRejected)
 	}
-	d := s.Base.Admit(a)
-	if !wrap.Begins(d) {
+	d := s.base.Admit(a)
+	if !begins(d) {
 		s.throttle.takeBack()
 	}
 	return d
@@ -190,5 +189,5 @@ func (s *throttleSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 
 func (s *throttleSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	s.throttle.learn(v, a)
-	s.Base.Report(v, a)
+	s.base.Report(v, a)
 }

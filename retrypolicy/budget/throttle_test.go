@@ -10,7 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -216,11 +215,11 @@ func TestThrottleReleasesAttemptsThatDidNotBegin(t *testing.T) {
 func TestSharedStatePassesOn(t *testing.T) {
 	share, _ := budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 10})
 	crowd, _ := budget.NewConcurrencyBudget(nil)
-	ratio, _ := grpc.NewThrottle(10, 0.1)
+	ratio, _ := budget.NewRetryThrottle(10, 0.1)
 	breaker, _ := budget.NewBreaker(nil)
 	for name, wrap := range map[string]func(retrypolicy.Policy) retrypolicy.Policy{
 		"Throttle": policytest.NewThrottle(t, nil).Wrap, "RetryBudget": share.Wrap, "ConcurrencyBudget": crowd.Wrap,
-		"grpc.Throttle": ratio.Wrap,
+		"RetryThrottle": ratio.Wrap,
 		"Breaker":       breaker.Wrap,
 	} {
 		inner := &closed{d: retrypolicy.Decision{Retry: true}}
@@ -255,7 +254,7 @@ func TestSharedStateThatWasNotMade(t *testing.T) {
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.Throttle)(nil).Wrap(always)), "NewThrottle")
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.RetryBudget)(nil).Wrap(always)), "NewRetryBudget")
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.ConcurrencyBudget)(nil).Wrap(always)), "NewConcurrencyBudget")
-	policytest.CheckRefusal(t, retrypolicy.Validate((*grpc.Throttle)(nil).Wrap(always)), "grpc.NewThrottle")
+	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.RetryThrottle)(nil).Wrap(always)), "NewRetryThrottle")
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.Breaker)(nil).Wrap(always)), "NewBreaker")
 }
 

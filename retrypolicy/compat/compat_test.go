@@ -10,7 +10,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -139,7 +138,7 @@ func TestFetchRetryFunctions(t *testing.T) {
 }
 
 func TestAzcoreDelays(t *testing.T) {
-	var p azure.Azcore
+	var p compat.Azcore
 	at := func(n int, factor float64) time.Duration {
 		return time.Duration(float64(int64(1)<<n-1) * 800 * factor * float64(time.Millisecond))
 	}
@@ -152,44 +151,44 @@ func TestAzcoreDelays(t *testing.T) {
 	for _, n := range policytest.Huge {
 		policytest.CheckDelay(t, p, n, policytest.DrawZero, time.Minute)
 		// Two cases of the SDK's test for overflow.
-		policytest.CheckDelay(t, azure.Azcore{MaxRetries: math.MaxInt32, Delay: -1}, n, policytest.DrawLast, 0)
-		policytest.CheckDelay(t, azure.Azcore{MaxRetries: math.MaxInt32, Delay: 3 * time.Hour, Max: -1}, max(n, 62),
+		policytest.CheckDelay(t, compat.Azcore{MaxRetries: math.MaxInt32, Delay: -1}, n, policytest.DrawLast, 0)
+		policytest.CheckDelay(t, compat.Azcore{MaxRetries: math.MaxInt32, Delay: 3 * time.Hour, Max: -1}, max(n, 62),
 			policytest.DrawLast,
 			math.MaxInt64)
 	}
-	policytest.WantStop(t, azure.Azcore{MaxRetries: -1}, retrypolicy.Attempt{Retry: 1}, retrypolicy.ReasonOutOfAttempts)
+	policytest.WantStop(t, compat.Azcore{MaxRetries: -1}, retrypolicy.Attempt{Retry: 1}, retrypolicy.ReasonOutOfAttempts)
 }
 
 func TestAzcoreEngine(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		policy azure.Azcore
+		policy compat.Azcore
 		list   []error
 		calls  int
 		took   time.Duration
 		want   error
 	}{
-		{"408, 500, 200", azure.Azcore{}, []error{policytest.Status(408), policytest.Status(500), nil}, 3,
+		{"408, 500, 200", compat.Azcore{}, []error{policytest.Status(408), policytest.Status(500), nil}, 3,
 			2560 * time.Millisecond, nil},
-		{"always 500", azure.Azcore{}, []error{policytest.Status(500)}, 4, 7040 * time.Millisecond,
+		{"always 500", compat.Azcore{}, []error{policytest.Status(500)}, 4, 7040 * time.Millisecond,
 			retrypolicy.ReasonOutOfAttempts},
-		{"no retries; 408", azure.Azcore{MaxRetries: -1}, []error{policytest.Status(408)}, 1, 0,
+		{"no retries; 408", compat.Azcore{MaxRetries: -1}, []error{policytest.Status(408)}, 1, 0,
 			retrypolicy.ReasonOutOfAttempts},
-		{"408, then an error marked as final", azure.Azcore{}, []error{policytest.Status(408),
+		{"408, then an error marked as final", compat.Azcore{}, []error{policytest.Status(408),
 			retrypolicy.Permanent(policytest.Lost)}, 2,
 			640 * time.Millisecond, retrypolicy.ReasonNotRetryable},
-		{"429, ask again in 300 s", azure.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 300 * s}}, 1, 0,
+		{"429, ask again in 300 s", compat.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 300 * s}}, 1, 0,
 			retrypolicy.ReasonPushback},
-		{"429, ask again in a minute", azure.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 60 * s}, nil}, 2,
+		{"429, ask again in a minute", compat.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 60 * s}, nil}, 2,
 			60 * s, nil},
-		{"503, ask again in 1 ms", azure.Azcore{}, []error{&policytest.StatusError{Status: 503, After: time.Millisecond},
+		{"503, ask again in 1 ms", compat.Azcore{}, []error{&policytest.StatusError{Status: 503, After: time.Millisecond},
 			nil}, 2, time.Millisecond, nil},
-		{"501 is not on the list", azure.Azcore{}, []error{policytest.Status(501)}, 1, 0, retrypolicy.ReasonNotRetryable},
-		{"nor is 520", azure.Azcore{}, []error{policytest.Status(520)}, 1, 0, retrypolicy.ReasonNotRetryable},
-		{"no connection", azure.Azcore{}, []error{policytest.Lost, nil}, 2, 640 * time.Millisecond, nil},
+		{"501 is not on the list", compat.Azcore{}, []error{policytest.Status(501)}, 1, 0, retrypolicy.ReasonNotRetryable},
+		{"nor is 520", compat.Azcore{}, []error{policytest.Status(520)}, 1, 0, retrypolicy.ReasonNotRetryable},
+		{"no connection", compat.Azcore{}, []error{policytest.Lost, nil}, 2, 640 * time.Millisecond, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := retrypolicy.Retrier{Policy: c.policy, Classify: httpretry.ClassifyStatuses(azure.AzcoreStatuses()...),
+			r := retrypolicy.Retrier{Policy: c.policy, Classify: httpretry.ClassifyStatuses(compat.AzcoreStatuses()...),
 				Rand: zeroDraws}
 			calls, took, err := policytest.Retries(t, r, c.list...)
 			if calls != c.calls || took < c.took-3 || took > c.took+3 || !errors.Is(err, c.want) {
@@ -203,12 +202,12 @@ func TestAzcoreEngine(t *testing.T) {
 }
 
 func TestIoTOperations(t *testing.T) {
-	plain := azure.IoTOperations()
+	plain := compat.AzureIoTOperations()
 	plain.Jitter, plain.Low, plain.High = retrypolicy.JitterNone, 0, 0
 	policytest.CheckInvalid(t, plain, "")
 	policytest.WantDelays(t, plain, retrypolicy.Attempt{}, 0, 125*time.Millisecond, 250*time.Millisecond,
 		500*time.Millisecond, s, 2*s, 4*s, 8*s, 16*s, 32*s, 60*s, 60*s)
-	p := azure.IoTOperations()
+	p := compat.AzureIoTOperations()
 	policytest.WantDelays(t, p, retrypolicy.Attempt{Rand: policytest.DrawZero}, 1, 118750*time.Microsecond,
 		237500*time.Microsecond)
 	policytest.WantDelays(t, p, retrypolicy.Attempt{Rand: policytest.DrawHalf}, 1, 125*time.Millisecond,
@@ -453,8 +452,8 @@ func TestSystemsValidate(t *testing.T) {
 		{compat.FetchRetry{OnFunc: func(int, error) bool { return true }}, "FetchRetry.Delay is 0"},
 		{compat.FetchRetry{Retries: 1, DelayFunc: func(int, error) time.Duration { return 0 }}, ""},
 		{compat.FetchRetry{On: []int{1}, OnFunc: func(int, error) bool { return true }}, "FetchRetry.On and OnFunc"},
-		{azure.Azcore{MaxRetries: -1, Delay: -1, Max: -1}, ""},
-		{azure.IoTOperations(), ""},
+		{compat.Azcore{MaxRetries: -1, Delay: -1, Max: -1}, ""},
+		{compat.AzureIoTOperations(), ""},
 		{compat.RetryableHTTP{}, ""},
 		{compat.RetryableHTTP{Min: -1}, "RetryableHTTP.Min"},
 		{compat.RetryableHTTP{Max: -1}, "RetryableHTTP.Max is negative"},
@@ -492,6 +491,7 @@ func TestSystemsValidate(t *testing.T) {
 
 // Shorthands of the tables.
 const (
+	ms   = time.Millisecond
 	msec = time.Millisecond
 	s    = time.Second
 )

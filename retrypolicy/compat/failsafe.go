@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
 // Failsafe is the retry policy of failsafe-go. The zero value is the library's default: two retries
@@ -64,7 +63,7 @@ func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		retries = 2
 	}
 	if retries > 0 && n > retries {
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	u := kit.Unit(a.Rand)
 	d := retrypolicy.Decision{Retry: true, Delay: f.Delay}

@@ -7,7 +7,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -44,14 +43,14 @@ func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	attempt := max(a.Retry, 1) - 1
 	if f.OnFunc != nil {
 		if !f.OnFunc(attempt, a.Err) {
-			return wrap.Stop(retrypolicy.ReasonPolicy)
+			return stop(retrypolicy.ReasonPolicy)
 		}
 	} else {
 		if s, ok := kit.Status(a.Err); ok && !slices.Contains(f.On, s.HTTPStatusCode()) {
-			return wrap.Stop(retrypolicy.ReasonNotRetryable)
+			return stop(retrypolicy.ReasonNotRetryable)
 		}
 		if attempt >= f.Retries {
-			return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+			return stop(retrypolicy.ReasonOutOfAttempts)
 		}
 	}
 	delay := f.Delay

@@ -17,9 +17,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -27,18 +24,18 @@ import (
 // partial has the zero value of every policy whose fields a program may leave out, and the presets.
 // The test below checks that it is complete.
 var partial = map[string]retrypolicy.Policy{
-	"aws.GoBackoff":                            aws.GoBackoff{},
-	"azure.C":                                  azure.C{},
-	"azure.CSharpV1":                           azure.CSharpV1{},
-	"azure.Java":                               azure.Java{},
-	"azure.Node":                               azure.Node{},
-	"azure.NodeDocumented":                     azure.NodeDocumented(),
-	"azure.Azcore":                             azure.Azcore{},
+	"compat.AWSGoBackoff":                      compat.AWSGoBackoff{},
+	"compat.AzureC":                            compat.AzureC{},
+	"compat.AzureCSharpV1":                     compat.AzureCSharpV1{},
+	"compat.AzureJava":                         compat.AzureJava{},
+	"compat.AzureNode":                         compat.AzureNode{},
+	"compat.AzureNodeDocumented":               compat.AzureNodeDocumented(),
+	"compat.Azcore":                            compat.Azcore{},
 	"retrypolicy.Backoff":                      retrypolicy.Backoff{},
 	"retrypolicy.ByKind":                       retrypolicy.ByKind{},
-	"azure.CSharpExponential":                  azure.CSharpExponential{},
-	"azure.CSharpFixed":                        azure.CSharpFixed{},
-	"azure.CSharpIncremental":                  azure.CSharpIncremental{},
+	"compat.AzureCSharpExponential":            compat.AzureCSharpExponential{},
+	"compat.AzureCSharpFixed":                  compat.AzureCSharpFixed{},
+	"compat.AzureCSharpIncremental":            compat.AzureCSharpIncremental{},
 	"compat.Cenkalti":                          compat.Cenkalti{},
 	"compat.CenkaltiV4":                        compat.CenkaltiV4(),
 	"retrypolicy.ExponentialBackoffWithJitter": retrypolicy.ExponentialBackoffWithJitter{},
@@ -46,10 +43,10 @@ var partial = map[string]retrypolicy.Policy{
 	"compat.FetchRetry":                        compat.FetchRetry{},
 	"retrypolicy.Fixed":                        retrypolicy.Fixed{},
 	"retrypolicy.Func":                         retrypolicy.Func(nil),
-	"grpc.Policy":                              grpc.Policy{},
+	"compat.GRPC":                              compat.GRPC{},
 	"retrypolicy.Immediately":                  retrypolicy.Immediately{},
 	"retrypolicy.Incremental":                  retrypolicy.Incremental{},
-	"azure.IoTOperations":                      azure.IoTOperations(),
+	"compat.AzureIoTOperations":                compat.AzureIoTOperations(),
 	"retrypolicy.MaxAttempts":                  retrypolicy.MaxAttempts{},
 	"retrypolicy.MaxElapsed":                   retrypolicy.MaxElapsed{},
 	"compat.FetchRetryDefaults":                compat.FetchRetryDefaults(),
@@ -67,7 +64,7 @@ var partial = map[string]retrypolicy.Policy{
 // with a method Decide, and every exported function without parameters that returns such a type.
 func TestThePartialPoliciesAreAll(t *testing.T) {
 	var files []string
-	for _, dir := range []string{"..", "../budget", ".", "aws", "azure", "grpc"} {
+	for _, dir := range []string{"..", "../budget", "."} {
 		found, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -128,9 +125,9 @@ func saysSo(p retrypolicy.Policy) bool {
 	switch p := p.(type) {
 	case retrypolicy.Immediately:
 		return true
-	case azure.C:
-		return p.Curve == azure.CImmediate
-	case azure.Azcore:
+	case compat.AzureC:
+		return p.Curve == compat.AzureCImmediate
+	case compat.Azcore:
 		return p.Delay < 0
 	case compat.Failsafe:
 		return p == (compat.Failsafe{}) // two retries without delay: the library's default
@@ -255,26 +252,30 @@ func doesWait(p retrypolicy.Policy) bool {
 
 // Presets of AWS are valid, and wait.
 func TestAWSPresetsWait(t *testing.T) {
-	for name, o := range map[string]*aws.Options{
-		"aws.Standard2026": aws.Standard2026(), "aws.Kotlin": aws.Kotlin(), "aws.Botocore": aws.Botocore(),
-		"aws.DynamoDB":               aws.DynamoDB(),
-		"aws.BotocoreLegacy":         aws.BotocoreLegacy(),
-		"aws.BotocoreLegacyDynamoDB": aws.BotocoreLegacyDynamoDB(),
-		"aws.Python":                 aws.Python(),
-		"aws.PythonSimple":           aws.PythonSimple(), "aws.Go": aws.Go(),
-		"aws.Go2026":   aws.Go2026(),
-		"aws.Java":     aws.Java(),
-		"aws.Java2026": aws.Java2026(), "aws.JavaLegacy": aws.JavaLegacy(), "aws.JS": aws.JS(),
+	for name, o := range map[string]*compat.AWSOptions{
+		"AWSStandard":               compat.AWSStandard(),
+		"AWSKotlin":                 compat.AWSKotlin(),
+		"AWSBotocore2025":           compat.AWSBotocore2025(),
+		"AWSDynamoDB":               compat.AWSDynamoDB(),
+		"AWSBotocoreLegacy":         compat.AWSBotocoreLegacy(),
+		"AWSBotocoreLegacyDynamoDB": compat.AWSBotocoreLegacyDynamoDB(),
+		"AWSPython":                 compat.AWSPython(),
+		"AWSPythonSimple":           compat.AWSPythonSimple(),
+		"AWSGo2025":                 compat.AWSGo2025(),
+		"AWSJava":                   compat.AWSJava(),
+		"AWSJava2026":               compat.AWSJava2026(),
+		"AWSJavaLegacy":             compat.AWSJavaLegacy(),
+		"AWSJS2025":                 compat.AWSJS2025(),
 	} {
-		p, err := aws.New(o)
+		p, err := compat.NewAWS(o)
 		if err != nil || !doesWait(p) {
 			t.Errorf("%s: %v, or no delays", name, err)
 		}
 	}
-	_, err := aws.New(&aws.Options{Attempts: 3, Backoff: retrypolicy.Backoff{}})
+	_, err := compat.NewAWS(&compat.AWSOptions{Attempts: 3, Backoff: retrypolicy.Backoff{}})
 	policytest.CheckRefusal(t, err, "Backoff.Base")
-	if _, err := aws.New(&aws.Options{}); err == nil || !strings.Contains(fmt.Sprint(err),
-		"aws.Options.Backoff") {
+	if _, err := compat.NewAWS(&compat.AWSOptions{}); err == nil || !strings.Contains(fmt.Sprint(err),
+		"AWSOptions.Backoff") {
 		t.Error(err)
 	}
 }

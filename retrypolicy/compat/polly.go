@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
 // PollyCurve names a back-off of Polly.
@@ -87,7 +86,7 @@ func (p Polly) backoff() retrypolicy.Backoff {
 // decide applies the limits and the other curves; exponential is the decision of PollyExponential.
 func (p Polly) decide(exponential retrypolicy.Decision, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry > p.Retries && p.Retries != math.MaxInt32 {
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	quarter := 0.0
 	if p.Jitter {

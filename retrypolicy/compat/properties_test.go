@@ -11,8 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -63,31 +61,31 @@ var policyRows = []policyRow{
 	{name: "Backoff hard", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.JitterProportional,
 		Low: 0.8, High: 1.2, Hard: true}, most: time.Minute},
 
-	{name: "azure.Java", policy: azure.Java{}, most: 10 * s},
-	{name: "azure.Java resend", policy: azure.Java{Resend: true}, most: 10 * s},
-	{name: "azure.Java longest", policy: azure.Java{Count: math.MaxInt32, Max: math.MaxInt32 * time.Millisecond,
+	{name: "AzureJava", policy: compat.AzureJava{}, most: 10 * s},
+	{name: "AzureJava resend", policy: compat.AzureJava{Resend: true}, most: 10 * s},
+	{name: "AzureJava longest", policy: compat.AzureJava{Count: math.MaxInt32, Max: math.MaxInt32 * time.Millisecond,
 		Delta: math.MaxInt32 * time.Millisecond}, most: math.MaxInt32 * time.Millisecond},
-	{name: "azure.CSharpV1", policy: azure.CSharpV1{}, most: 10 * s},
-	{name: "CSharpExponential", policy: azure.CSharpExponential{}, most: 45360 * s},
-	{name: "CSharpFixed", policy: azure.CSharpFixed{Delay: s}, most: 1050 * time.Millisecond},
-	{name: "CSharpIncremental", policy: azure.CSharpIncremental{Step: s, Max: time.Hour}, most: 63 * time.Minute},
-	{name: "CSharpIncremental no Max", policy: azure.CSharpIncremental{Step: time.Hour}, most: longest},
-	{name: "azure.C", policy: azure.C{}, most: 31 * s},
-	{name: "azure.C exponential", policy: azure.C{Curve: azure.CExponential}, most: 30 * s},
-	{name: "azure.C linear", policy: azure.C{Curve: azure.CLinear}, most: 30 * s},
-	{name: "azure.C interval", policy: azure.C{Curve: azure.CInterval}, most: 5 * s},
-	{name: "azure.C random", policy: azure.C{Curve: azure.CRandom}, most: 4 * s},
-	{name: "azure.C immediate", policy: azure.C{Curve: azure.CImmediate}},
-	{name: "azure.C none", policy: azure.C{Curve: azure.CNone}},
-	{name: "azure.Node", policy: azure.Node{}, most: time.Minute},
-	{name: "azure.NodeDocumented", policy: azure.NodeDocumented(), most: time.Minute},
+	{name: "AzureCSharpV1", policy: compat.AzureCSharpV1{}, most: 10 * s},
+	{name: "CSharpExponential", policy: compat.AzureCSharpExponential{}, most: 45360 * s},
+	{name: "CSharpFixed", policy: compat.AzureCSharpFixed{Delay: s}, most: 1050 * time.Millisecond},
+	{name: "CSharpIncremental", policy: compat.AzureCSharpIncremental{Step: s, Max: time.Hour}, most: 63 * time.Minute},
+	{name: "CSharpIncremental no Max", policy: compat.AzureCSharpIncremental{Step: time.Hour}, most: longest},
+	{name: "AzureC", policy: compat.AzureC{}, most: 31 * s},
+	{name: "AzureC exponential", policy: compat.AzureC{Curve: compat.AzureCExponential}, most: 30 * s},
+	{name: "AzureC linear", policy: compat.AzureC{Curve: compat.AzureCLinear}, most: 30 * s},
+	{name: "AzureC interval", policy: compat.AzureC{Curve: compat.AzureCInterval}, most: 5 * s},
+	{name: "AzureC random", policy: compat.AzureC{Curve: compat.AzureCRandom}, most: 4 * s},
+	{name: "AzureC immediate", policy: compat.AzureC{Curve: compat.AzureCImmediate}},
+	{name: "AzureC none", policy: compat.AzureC{Curve: compat.AzureCNone}},
+	{name: "AzureNode", policy: compat.AzureNode{}, most: time.Minute},
+	{name: "AzureNodeDocumented", policy: compat.AzureNodeDocumented(), most: time.Minute},
 
 	{name: "TruncatedExponential", policy: compat.TruncatedExponential{}, most: 15 * s},
 	{name: "Truncated", policy: compat.Truncated(), most: 15 * s},
 	{name: "FetchRetry", policy: compat.FetchRetryDefaults(), most: s},
-	{name: "Azcore", policy: azure.Azcore{MaxRetries: math.MaxInt32}, most: time.Minute},
-	{name: "Azcore no Max", policy: azure.Azcore{MaxRetries: math.MaxInt32, Max: -1}, most: longest},
-	{name: "IoTOperations", policy: azure.IoTOperations(), most: 63 * s},
+	{name: "Azcore", policy: compat.Azcore{MaxRetries: math.MaxInt32}, most: time.Minute},
+	{name: "Azcore no Max", policy: compat.Azcore{MaxRetries: math.MaxInt32, Max: -1}, most: longest},
+	{name: "IoTOperations", policy: compat.AzureIoTOperations(), most: 63 * s},
 	{name: "RetryableHTTP", policy: compat.RetryableHTTP{Retries: math.MaxInt32}, most: 30 * s},
 	{name: "RetryableHTTP linear", policy: compat.RetryableHTTP{Retries: math.MaxInt32, Linear: true}, most: longest},
 	{name: "Cenkalti", policy: compat.Cenkalti{}, most: 90*s + 1},
@@ -105,18 +103,18 @@ var policyRows = []policyRow{
 	{name: "Polly exponential jitter", policy: compat.Polly{Retries: math.MaxInt32, Delay: s, Max: time.Hour,
 		Curve: compat.PollyExponential, Jitter: true}, most: time.Hour, noise: 0.15},
 
-	{name: "aws.GoBackoff", policy: aws.GoBackoff{Max: 20 * s}, most: 20 * s},
-	{name: "aws.GoBackoff longest", policy: aws.GoBackoff{Max: longest}, most: longest},
-	{name: "aws.Kotlin", policy: awsEndless(aws.Kotlin()), most: 25 * s},
-	{name: "aws.Standard2026", policy: awsEndless(aws.Standard2026()), most: 25 * s},
-	{name: "aws.DynamoDB", policy: awsEndless(aws.DynamoDB()), most: 25 * s},
-	{name: "aws.Botocore", policy: awsEndless(aws.Botocore()), most: 20 * s},
-	{name: "aws.BotocoreLegacy", policy: awsEndless(aws.BotocoreLegacy()), most: longest},
-	{name: "aws.BotocoreLegacyDynamoDB", policy: awsEndless(aws.BotocoreLegacyDynamoDB()), most: longest},
-	{name: "aws.PythonSimple", policy: awsEndless(aws.PythonSimple()), most: 20 * s},
-	{name: "aws.Go", policy: awsEndless(aws.Go()), most: 20 * s},
-	{name: "aws.JavaLegacy", policy: awsEndless(aws.JavaLegacy()), most: 20 * s},
-	{name: "aws.JS", policy: awsEndless(aws.JS()), most: 25 * s},
+	{name: "AWSGoBackoff", policy: compat.AWSGoBackoff{Max: 20 * s}, most: 20 * s},
+	{name: "AWSGoBackoff longest", policy: compat.AWSGoBackoff{Max: longest}, most: longest},
+	{name: "AWSKotlin", policy: endless(compat.AWSKotlin()), most: 25 * s},
+	{name: "AWSStandard", policy: endless(compat.AWSStandard()), most: 25 * s},
+	{name: "AWSDynamoDB", policy: endless(compat.AWSDynamoDB()), most: 25 * s},
+	{name: "AWSBotocore2025", policy: endless(compat.AWSBotocore2025()), most: 20 * s},
+	{name: "AWSBotocoreLegacy", policy: endless(compat.AWSBotocoreLegacy()), most: longest},
+	{name: "AWSBotocoreLegacyDynamoDB", policy: endless(compat.AWSBotocoreLegacyDynamoDB()), most: longest},
+	{name: "AWSPythonSimple", policy: endless(compat.AWSPythonSimple()), most: 20 * s},
+	{name: "AWSGo2025", policy: endless(compat.AWSGo2025()), most: 20 * s},
+	{name: "AWSJavaLegacy", policy: endless(compat.AWSJavaLegacy()), most: 20 * s},
+	{name: "AWSJS2025", policy: endless(compat.AWSJS2025()), most: 25 * s},
 	{name: "PerKey", policy: perKeyRow(), most: 20 * s},
 
 	{name: "MaxAttempts", policy: retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Backoff{Base: s,
@@ -290,23 +288,23 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		return retrypolicy.Incremental{Step: p.d1, Max: p.d2, Jitter: p.f1}, twice(p.d2)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return azure.Java{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3, NoFastRetry: p.flag,
+		return compat.AzureJava{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3, NoFastRetry: p.flag,
 			Resend: p.choice&1 != 0}, max(p.d2, 10*s)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return azure.CSharpV1{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3}, max(p.d2, 10*s)
+		return compat.AzureCSharpV1{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3}, max(p.d2, 10*s)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return azure.CSharpExponential{MaxRetries: p.n, Max: p.d1, NoJitter: p.flag}, twice(max(p.d1, 12*time.Hour))
+		return compat.AzureCSharpExponential{MaxRetries: p.n, Max: p.d1, NoJitter: p.flag}, twice(max(p.d1, 12*time.Hour))
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return azure.CSharpFixed{MaxRetries: p.n, Delay: p.d1, NoJitter: p.flag}, twice(p.d1)
+		return compat.AzureCSharpFixed{MaxRetries: p.n, Delay: p.d1, NoJitter: p.flag}, twice(p.d1)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return azure.CSharpIncremental{MaxRetries: p.n, Step: p.d1, Max: p.d2, NoJitter: p.flag}, twice(p.d2)
+		return compat.AzureCSharpIncremental{MaxRetries: p.n, Step: p.d1, Max: p.d2, NoJitter: p.flag}, twice(p.d2)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		c := azure.C{Curve: azure.CCurve(p.choice % 8), Initial: p.d1.Truncate(s), Max: p.d2.Truncate(s),
+		c := compat.AzureC{Curve: compat.AzureCCurve(p.choice % 8), Initial: p.d1.Truncate(s), Max: p.d2.Truncate(s),
 			Jitter: p.n, Limit: p.d3}
 		return c, twice(max(c.Max, 30*s))
 	},
@@ -324,7 +322,7 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		case most < 0:
 			most = longest
 		}
-		return azure.Azcore{MaxRetries: p.n, Delay: p.d1, Max: p.d2}, most
+		return compat.Azcore{MaxRetries: p.n, Delay: p.d1, Max: p.d2}, most
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		most := max(p.d2, 30*s)
@@ -354,7 +352,7 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 			Jitter: p.flag}, most
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return aws.GoBackoff{Max: p.d1}, p.d1
+		return compat.AWSGoBackoff{Max: p.d1}, p.d1
 	},
 }
 
@@ -400,20 +398,9 @@ func FuzzPolicyParameters(f *testing.F) {
 	})
 }
 
-// awsEndless returns the policy of o without the quota and the limit of attempts, which would end a
-// long series.
-func awsEndless(o *aws.Options) retrypolicy.Policy {
-	o.Attempts, o.Quota = math.MaxInt32, nil
-	p, err := aws.New(o)
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
 // perKeyRow is a PerKey for the table of policies.
 func perKeyRow() retrypolicy.Policy {
-	p, err := budget.NewPerKey(3, func(string) retrypolicy.Policy { return awsEndless(aws.Go()) })
+	p, err := budget.NewPerKey(3, func(string) retrypolicy.Policy { return endless(compat.AWSGo2025()) })
 	if err != nil {
 		panic(err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -32,7 +31,7 @@ type RetryableHTTP struct {
 func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	if n > kit.OrDefault(r.Retries, 4) {
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	if a.After > 0 && overloaded(a) {
 		return retrypolicy.Decision{Retry: true, Delay: a.After}

@@ -98,3 +98,8 @@ func ClassifyTruncated(err error) retrypolicy.Info {
 	}
 	return info
 }
+
+// stop returns a decision that stops, for reason.
+func stop(reason retrypolicy.Reason) retrypolicy.Decision {
+	return retrypolicy.Decision{Reason: reason}
+}

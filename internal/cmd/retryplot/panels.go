@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 )
 
 // panel is one policy.
@@ -46,9 +46,9 @@ var panels = []panel{
 			Ju: 0.25},
 	},
 	{
-		"Azure, Java SDK’s code", "Min = Delta = 100 ms, Max = 10 s", "azure.Java{}",
+		"Azure, Java SDK’s code", "Min = Delta = 100 ms, Max = 10 s", "compat.AzureJava{}",
 		"0 first, then min(Min + (2ⁿ⁻¹ − 1) · rand(0.8·Delta, 1.2·Delta), Max)", blue,
-		azure.Java{},
+		compat.AzureJava{},
 	},
 	{
 		"Fixed", "Delay = 1 s, Jitter = 0.2", "Fixed{Delay, Jitter}",

@@ -13,8 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -43,7 +42,7 @@ func As(a retrypolicy.Attempt, err error) retrypolicy.Attempt {
 func At(d time.Duration) retrypolicy.Attempt { return retrypolicy.Attempt{Now: Day.Add(d)} }
 
 // Bucketed gives o a bucket that the test can inspect, of the given size and with the given tokens.
-func Bucketed(t testing.TB, o *aws.Options, size, tokens int) *budget.TokenBucket {
+func Bucketed(t testing.TB, o *compat.AWSOptions, size, tokens int) *budget.TokenBucket {
 	t.Helper()
 	b, err := budget.NewTokenBucket(size, size-tokens, 0)
 	if err != nil {
@@ -238,9 +237,9 @@ func CheckDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want tim
 
 func Contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
 
-func NewAWS(t testing.TB, o *aws.Options) retrypolicy.Policy {
+func NewAWS(t testing.TB, o *compat.AWSOptions) retrypolicy.Policy {
 	t.Helper()
-	p, err := aws.New(o)
+	p, err := compat.NewAWS(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,9 +282,9 @@ func NewQuota(t testing.TB, o *budget.QuotaOptions) *budget.Quota {
 	return q
 }
 
-func NewRetryThrottle(t testing.TB, maxTokens int, ratio float64) *grpc.Throttle {
+func NewRetryThrottle(t testing.TB, maxTokens int, ratio float64) *budget.RetryThrottle {
 	t.Helper()
-	th, err := grpc.NewThrottle(maxTokens, ratio)
+	th, err := budget.NewRetryThrottle(maxTokens, ratio)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package azure_test
+package compat_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // The vectors P1 to P10 of the official tests, by the SDK's own count: 0 for the first retry.
 func TestAzureJavaVectors(t *testing.T) {
-	type java = azure.Java
+	type java = compat.AzureJava
 	for _, c := range []struct {
 		name   string
 		policy java
@@ -49,7 +49,7 @@ func TestAzureJavaVectors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			refusal := ""
 			if c.policy == (java{Count: 10}) { // the SDK accepts it, and then retries without delay
-				refusal = "azure.Java.Max"
+				refusal = "AzureJava.Max"
 			}
 			policytest.CheckInvalid(t, c.policy, refusal)
 			policytest.CheckDelay(t, c.policy, c.count+1, c.draw, c.want)
@@ -57,7 +57,7 @@ func TestAzureJavaVectors(t *testing.T) {
 	}
 	ten := java{Count: 10, Min: 10 * time.Millisecond, Max: 100 * time.Millisecond, Delta: 10 * time.Millisecond}
 	policytest.WantStop(t, ten, retrypolicy.Attempt{Retry: 11}, retrypolicy.ReasonOutOfAttempts)
-	policytest.CheckInvalid(t, java{Min: time.Millisecond, Max: s}, "azure.Java.Count is below 1") // P8
+	policytest.CheckInvalid(t, java{Min: time.Millisecond, Max: s}, "AzureJava.Count is below 1") // P8
 }
 
 // javaTable has the lowest and the highest delay in ms for each count of the SDK (P9).
@@ -68,24 +68,24 @@ func TestAzureJavaTable(t *testing.T) {
 	for count, want := range javaTable {
 		for i, draw := range []uint64{policytest.DrawZero, policytest.DrawLast} {
 			delay := want[i] * time.Millisecond
-			policytest.CheckDelay(t, azure.Java{NoFastRetry: true}, count+1, draw, delay)
+			policytest.CheckDelay(t, compat.AzureJava{NoFastRetry: true}, count+1, draw, delay)
 			if count == 0 {
-				policytest.CheckDelay(t, azure.Java{}, 1, draw, 0)
+				policytest.CheckDelay(t, compat.AzureJava{}, 1, draw, 0)
 				continue
 			}
-			policytest.CheckDelay(t, azure.Java{}, count+1, draw, delay)
-			policytest.CheckDelay(t, azure.Java{Resend: true}, count, draw, delay) // a message's first retry has count 1
+			policytest.CheckDelay(t, compat.AzureJava{}, count+1, draw, delay)
+			policytest.CheckDelay(t, compat.AzureJava{Resend: true}, count, draw, delay) // a message's first retry has count 1
 		}
 	}
 	for _, n := range policytest.Huge {
-		policytest.CheckDelay(t, azure.Java{}, min(n, math.MaxInt32), policytest.DrawHalf, 10*s)
+		policytest.CheckDelay(t, compat.AzureJava{}, min(n, math.MaxInt32), policytest.DrawHalf, 10*s)
 	}
 }
 
 // With Count N the SDK allows N retries of a connection and N-1 of a message.
 func TestAzureJavaCountsMessagesFromOne(t *testing.T) {
 	for count := 1; count < 5; count++ {
-		p := azure.Java{Count: count, Max: s, Delta: time.Millisecond}
+		p := compat.AzureJava{Count: count, Max: s, Delta: time.Millisecond}
 		for _, c := range []struct {
 			resend  bool
 			retries int
@@ -101,7 +101,7 @@ func TestAzureJavaCountsMessagesFromOne(t *testing.T) {
 
 // The first 30 waits of the SDK's reconnect loop fill its operation timeout of 4 minutes.
 func TestAzureJavaThirtyAttemptsInFourMinutes(t *testing.T) {
-	p := retrypolicy.MaxElapsed{Limit: 4 * time.Minute, Policy: azure.Java{}}
+	p := retrypolicy.MaxElapsed{Limit: 4 * time.Minute, Policy: compat.AzureJava{}}
 	for _, c := range []struct {
 		draw uint64
 		want time.Duration
@@ -142,12 +142,12 @@ func TestAzureCSharpV1Strategy(t *testing.T) {
 	for count, want := range javaTable {
 		for i, draw := range []uint64{policytest.DrawZero, policytest.DrawLast} {
 			a := retrypolicy.Attempt{Retry: count + 1, Rand: draw, Elapsed: 10 * s}
-			if d := (azure.CSharpV1{}).Decide(a); !d.Retry || d.Delay != want[i]*time.Millisecond {
+			if d := (compat.AzureCSharpV1{}).Decide(a); !d.Retry || d.Delay != want[i]*time.Millisecond {
 				t.Errorf("count %d, draw %#x: %v, want after %v", count, draw, d, want[i]*time.Millisecond)
 			}
 		}
 	}
-	one := azure.CSharpV1{Count: 1, Max: s}
+	one := compat.AzureCSharpV1{Count: 1, Max: s}
 	policytest.WantStop(t, one, retrypolicy.Attempt{Retry: 2}, retrypolicy.ReasonOutOfAttempts)
 }
 
@@ -167,7 +167,7 @@ func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			var starts []time.Duration
 			begin := time.Now()
-			r := retrypolicy.Retrier{Policy: azure.CSharpV1{Count: len(c.want), Max: 10 * s, Min: 100 * time.Millisecond,
+			r := retrypolicy.Retrier{Policy: compat.AzureCSharpV1{Count: len(c.want), Max: 10 * s, Min: 100 * time.Millisecond,
 				Delta: 100 * time.Millisecond}, Rand: func() uint64 {
 				return 0
 			}}
@@ -189,29 +189,29 @@ func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 }
 
 func TestCSharpExponential(t *testing.T) { // P13
-	plain := azure.CSharpExponential{Max: 30 * 24 * time.Hour, NoJitter: true}
+	plain := compat.AzureCSharpExponential{Max: 30 * 24 * time.Hour, NoJitter: true}
 	for _, c := range []struct {
 		n    int
 		want time.Duration
 	}{{1, 1 << 7}, {5, 1 << 11}, {10, 1 << 16}, {20, 1 << 26}} {
 		policytest.CheckDelay(t, plain, c.n, policytest.DrawHalf, c.want*time.Millisecond)
 	}
-	unlimited := azure.CSharpExponential{Max: 1000 * 24 * time.Hour, NoJitter: true}
+	unlimited := compat.AzureCSharpExponential{Max: 1000 * 24 * time.Hour, NoJitter: true}
 	for _, n := range policytest.Huge {
 		policytest.CheckDelay(t, plain, max(n, 26), policytest.DrawLast, 30*24*time.Hour)
 		policytest.CheckDelay(t, unlimited, max(n, 26), policytest.DrawLast, 1<<32*time.Millisecond)
 	}
 	// The default: 12 hours at most, 5 % more with the jitter.
-	policytest.CheckDelay(t, azure.CSharpExponential{}, 1, policytest.DrawZero, 121600*time.Microsecond)
-	policytest.CheckDelay(t, azure.CSharpExponential{}, 1, policytest.DrawHalf, 128*time.Millisecond)
-	policytest.CheckDelay(t, azure.CSharpExponential{}, 1, policytest.DrawLast, 134400*time.Microsecond)
-	policytest.CheckDelay(t, azure.CSharpExponential{}, math.MaxInt32, policytest.DrawLast, 45360*s)
+	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, 1, policytest.DrawZero, 121600*time.Microsecond)
+	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, 1, policytest.DrawHalf, 128*time.Millisecond)
+	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, 1, policytest.DrawLast, 134400*time.Microsecond)
+	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, math.MaxInt32, policytest.DrawLast, 45360*s)
 }
 
 func TestCSharpJitter(t *testing.T) {
 	for _, base := range []time.Duration{0, 1 * time.Millisecond, 10 * time.Millisecond, 49 * time.Millisecond} { // P14
 		for _, draw := range []uint64{policytest.DrawZero, policytest.DrawHalf, policytest.DrawLast} {
-			policytest.CheckDelay(t, azure.CSharpFixed{Delay: base}, 1, draw, base)
+			policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: base}, 1, draw, base)
 		}
 	}
 	for _, base := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
@@ -219,15 +219,15 @@ func TestCSharpJitter(t *testing.T) {
 		// P15
 		for percent := time.Duration(-5); percent <= 5; percent++ { // each of the eleven with the same chance
 			want := base + base*percent/100
-			policytest.CheckDelay(t, azure.CSharpFixed{Delay: base}, 7, policytest.Draw((float64(percent)+5.5)/11), want)
+			policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: base}, 7, policytest.Draw((float64(percent)+5.5)/11), want)
 		}
-		policytest.CheckDelay(t, azure.CSharpFixed{Delay: base}, 7, policytest.DrawLast, base*105/100)
+		policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: base}, 7, policytest.DrawLast, base*105/100)
 	}
-	policytest.CheckDelay(t, azure.CSharpFixed{Delay: math.MaxInt64}, 1, policytest.DrawLast, math.MaxInt64)
+	policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: math.MaxInt64}, 1, policytest.DrawLast, math.MaxInt64)
 }
 
 func TestCSharpIncremental(t *testing.T) { // P16
-	p := azure.CSharpIncremental{Step: s, Max: 100 * time.Minute, NoJitter: true}
+	p := compat.AzureCSharpIncremental{Step: s, Max: 100 * time.Minute, NoJitter: true}
 	policytest.WantDelays(t, p, retrypolicy.Attempt{}, 0, 1*s, 2*s, 3*s, 4*s, 5*s, 6*s, 7*s, 8*s, 9*s)
 	policytest.CheckDelay(t, p, math.MaxInt32, policytest.DrawLast, 100*time.Minute)
 	p.NoJitter = false
@@ -238,8 +238,8 @@ func TestCSharpIncremental(t *testing.T) { // P16
 func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 	for limit := 1; limit < 5; limit++ {
 		for _, p := range []retrypolicy.Policy{
-			azure.CSharpExponential{MaxRetries: limit}, azure.CSharpFixed{MaxRetries: limit},
-			azure.CSharpIncremental{MaxRetries: limit, Step: s},
+			compat.AzureCSharpExponential{MaxRetries: limit}, compat.AzureCSharpFixed{MaxRetries: limit},
+			compat.AzureCSharpIncremental{MaxRetries: limit, Step: s},
 		} {
 			got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
 			if last := got[len(got)-1]; len(got) != limit || last.Reason != retrypolicy.ReasonOutOfAttempts {
@@ -274,8 +274,8 @@ func TestCSharpNotTransient(t *testing.T) {
 		{&transport.Error{Kind: transport.Unavailable}, 3},
 	} {
 		for _, p := range []retrypolicy.Policy{
-			azure.CSharpExponential{MaxRetries: 3}, azure.CSharpFixed{MaxRetries: 3, Delay: s},
-			azure.CSharpIncremental{MaxRetries: 3, Step: s},
+			compat.AzureCSharpExponential{MaxRetries: 3}, compat.AzureCSharpFixed{MaxRetries: 3, Delay: s},
+			compat.AzureCSharpIncremental{MaxRetries: 3, Step: s},
 		} {
 			testkit.Bubble(t, func(t *testing.T) {
 				tries := 0
@@ -292,7 +292,7 @@ func TestCSharpNotTransient(t *testing.T) {
 // The vectors are the waits of the C SDK's tests, which move the clock to the end of each wait:
 // delays until the stop.
 func TestAzureCVectors(t *testing.T) {
-	type c = azure.C
+	type c = compat.AzureC
 	for _, v := range []struct {
 		name   string
 		policy c
@@ -304,23 +304,27 @@ func TestAzureCVectors(t *testing.T) {
 		{"default, greatest", c{}, policytest.DrawLast, []time.Duration{0, 1, 2, 4, 8, 16, 31, 31, 31}, false},
 		{"P18 without its limit", c{Jitter: 1}, policytest.DrawLast, []time.Duration{0, 1, 2, 4, 8, 16, 30, 30}, false},
 		{"P18", c{Jitter: 1, Limit: 10 * s}, policytest.DrawLast, []time.Duration{0, 1, 2, 4}, true},
-		{"P19 without its limit", c{Curve: azure.CExponential, Initial: 2 * s}, policytest.DrawLast, []time.Duration{0, 2, 4,
-			8,
-			16, 30, 30}, false},
-		{"P19", c{Curve: azure.CExponential, Initial: 2 * s, Limit: 15 * s}, policytest.DrawLast, []time.Duration{0, 2, 4, 8},
+		{"P19 without its limit", c{Curve: compat.AzureCExponential, Initial: 2 * s}, policytest.DrawLast,
+			[]time.Duration{0, 2, 4,
+				8,
+				16, 30, 30}, false},
+		{"P19", c{Curve: compat.AzureCExponential, Initial: 2 * s, Limit: 15 * s}, policytest.DrawLast,
+			[]time.Duration{0, 2, 4, 8},
 			true},
-		{"P20 interval", c{Curve: azure.CInterval, Limit: 19 * s}, policytest.DrawLast, []time.Duration{0, 5, 5, 5}, true},
-		{"P20 linear without its limit", c{Curve: azure.CLinear}, policytest.DrawLast, []time.Duration{0, 5, 10, 15, 20, 25,
+		{"P20 interval", c{Curve: compat.AzureCInterval, Limit: 19 * s}, policytest.DrawLast, []time.Duration{0, 5,
+			5, 5}, true},
+		{"P20 linear without its limit", c{Curve: compat.AzureCLinear}, policytest.DrawLast, []time.Duration{0, 5,
+			10, 15, 20, 25,
 			30,
 			30}, false},
-		{"P20 linear", c{Curve: azure.CLinear, Limit: 19 * s}, policytest.DrawLast, []time.Duration{0, 5, 10}, true},
-		{"P21 none", c{Curve: azure.CNone}, policytest.DrawLast, nil, true},
-		{"P21 immediate", c{Curve: azure.CImmediate, Limit: s}, policytest.DrawLast, []time.Duration{0, 0, 0, 0, 0, 0},
+		{"P20 linear", c{Curve: compat.AzureCLinear, Limit: 19 * s}, policytest.DrawLast, []time.Duration{0, 5, 10}, true},
+		{"P21 none", c{Curve: compat.AzureCNone}, policytest.DrawLast, nil, true},
+		{"P21 immediate", c{Curve: compat.AzureCImmediate, Limit: s}, policytest.DrawLast, []time.Duration{0, 0, 0, 0, 0, 0},
 			false},
-		{"random, least", c{Curve: azure.CRandom}, policytest.DrawZero, []time.Duration{0, 0, 0, 0}, false},
-		{"random, middle", c{Curve: azure.CRandom}, policytest.DrawHalf, []time.Duration{0, 2, 2, 2}, false},
-		{"random, greatest", c{Curve: azure.CRandom}, policytest.DrawLast, []time.Duration{0, 4, 4, 4}, false},
-		{"a limit that a wait just meets stops", c{Curve: azure.CInterval, Limit: 10 * s}, policytest.DrawLast,
+		{"random, least", c{Curve: compat.AzureCRandom}, policytest.DrawZero, []time.Duration{0, 0, 0, 0}, false},
+		{"random, middle", c{Curve: compat.AzureCRandom}, policytest.DrawHalf, []time.Duration{0, 2, 2, 2}, false},
+		{"random, greatest", c{Curve: compat.AzureCRandom}, policytest.DrawLast, []time.Duration{0, 4, 4, 4}, false},
+		{"a limit that a wait just meets stops", c{Curve: compat.AzureCInterval, Limit: 10 * s}, policytest.DrawLast,
 			[]time.Duration{0, 5}, true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -345,7 +349,7 @@ func TestAzureCVectors(t *testing.T) {
 
 // The SDK counts a wait from the beginning of the previous attempt.
 func TestAzureCSubtractsTheAttemptFromTheDelay(t *testing.T) {
-	p := azure.C{Curve: azure.CInterval}
+	p := compat.AzureC{Curve: compat.AzureCInterval}
 	series := policytest.Series(p)
 	a := retrypolicy.Attempt{Retry: 1, Elapsed: 3 * s}
 	for _, c := range []struct {
@@ -372,7 +376,7 @@ func TestAzureNodeVectors(t *testing.T) { // P22, P23
 			kind transport.Kind
 			want time.Duration
 		}{{transport.Network, c.normal * time.Millisecond / 10}, {transport.Throttled, c.throttled * time.Millisecond / 10}} {
-			d := azure.Node{}.Decide(retrypolicy.Attempt{Retry: c.n, Kind: k.kind, Rand: p42})
+			d := compat.AzureNode{}.Decide(retrypolicy.Attempt{Retry: c.n, Kind: k.kind, Rand: p42})
 			if !d.Retry || d.Delay != k.want {
 				t.Errorf("%v, n = %d: %v, want after %v", k.kind, c.n, d, k.want)
 			}
@@ -384,7 +388,7 @@ func TestAzureNodeVectors(t *testing.T) { // P22, P23
 func TestAzureNodeCodeAndDocument(t *testing.T) {
 	for i, want := range []time.Duration{100, 125, 175, 275, 475, 875, 1675, 3275, 6475} {
 		a := retrypolicy.Attempt{Retry: i + 1, Kind: transport.Network, Rand: policytest.DrawLast}
-		got := azure.Node{}.Decide(a).Delay
+		got := compat.AzureNode{}.Decide(a).Delay
 		if got > want*time.Millisecond || got < want*time.Millisecond-time.Microsecond {
 			t.Errorf("code, n = %d: %v, want just below %v", a.Retry, got, want*time.Millisecond)
 		}
@@ -394,7 +398,7 @@ func TestAzureNodeCodeAndDocument(t *testing.T) {
 			if k == transport.Throttled {
 				set = policytest.Throttled
 			}
-			if got, want := azure.NodeDocumented().Decide(a).Delay, set.Decide(a).Delay; got != want {
+			if got, want := compat.AzureNodeDocumented().Decide(a).Delay, set.Decide(a).Delay; got != want {
 				t.Errorf("document, %v, n = %d: %v, want %v", k, a.Retry, got, want)
 			}
 		}
@@ -423,7 +427,7 @@ func TestAzureNodeFilterOverride(t *testing.T) {
 		}{{nil, c.plain}, {override, c.override}} {
 			testkit.Bubble(t, func(t *testing.T) {
 				tries := 0
-				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: azure.Node{}},
+				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: compat.AzureNode{}},
 					Classify: v.judge}
 				err := r.Do(t.Context(), func(context.Context) error { tries++; return &transport.Error{Kind: c.kind} })
 				if tries != v.want || !errors.Is(err, c.kind) {
@@ -439,42 +443,36 @@ func TestAzureValidate(t *testing.T) {
 		policy retrypolicy.Policy
 		want   string
 	}{
-		{azure.Java{}, ""},
-		{azure.Java{NoFastRetry: true, Resend: true}, ""},
-		{azure.Java{Count: -1, Max: s}, "azure.Java.Count"},
-		{azure.Java{Count: 1, Min: -1}, "azure.Java.Min"},
-		{azure.Java{Count: 1, Delta: -1}, "azure.Java.Delta is"},
-		{azure.Java{Count: 1, Min: 2, Max: 1}, "azure.Java.Max is below Min"},
-		{azure.Java{Count: 1, Max: 1 << 31 * time.Millisecond}, "2^31-1"},
-		{azure.CSharpV1{}, ""},
-		{azure.CSharpV1{Max: s}, "azure.CSharpV1.Count"},
-		{azure.CSharpV1{Count: 1, Min: 2, Max: 1}, "azure.CSharpV1.Max is below Min"},
-		{azure.CSharpExponential{MaxRetries: -1}, "CSharpExponential.MaxRetries"},
-		{azure.CSharpExponential{Max: -1}, "CSharpExponential.Max is"},
-		{azure.CSharpFixed{MaxRetries: -1}, "CSharpFixed.MaxRetries"},
-		{azure.CSharpFixed{Delay: -1}, "CSharpFixed.Delay"},
-		{azure.CSharpIncremental{MaxRetries: -1}, "CSharpIncremental.MaxRetries"},
-		{azure.CSharpIncremental{Step: -1}, "CSharpIncremental.Step"},
-		{azure.CSharpIncremental{Max: -1}, "CSharpIncremental.Max is negative"},
-		{azure.CSharpIncremental{Step: 2, Max: 1}, "CSharpIncremental.Max is below Step"},
-		{azure.C{}, ""},
-		{azure.C{Curve: azure.CNone + 1}, "azure.C.Curve"},
-		{azure.C{Initial: -s}, "azure.C.Initial"},
-		{azure.C{Initial: time.Millisecond}, "azure.C.Initial"},
-		{azure.C{Initial: 1 << 31 * s}, "azure.C.Initial is above"},
-		{azure.C{Max: -s}, "azure.C.Max"},
-		{azure.C{Max: 1500 * time.Millisecond}, "azure.C.Max"},
-		{azure.C{Jitter: 101}, "azure.C.Jitter"},
-		{azure.C{Limit: -1}, "azure.C.Limit"},
-		{azure.Node{}, ""},
-		{azure.NodeDocumented(), ""},
+		{compat.AzureJava{}, ""},
+		{compat.AzureJava{NoFastRetry: true, Resend: true}, ""},
+		{compat.AzureJava{Count: -1, Max: s}, "AzureJava.Count"},
+		{compat.AzureJava{Count: 1, Min: -1}, "AzureJava.Min"},
+		{compat.AzureJava{Count: 1, Delta: -1}, "AzureJava.Delta is"},
+		{compat.AzureJava{Count: 1, Min: 2, Max: 1}, "AzureJava.Max is below Min"},
+		{compat.AzureJava{Count: 1, Max: 1 << 31 * time.Millisecond}, "2^31-1"},
+		{compat.AzureCSharpV1{}, ""},
+		{compat.AzureCSharpV1{Max: s}, "AzureCSharpV1.Count"},
+		{compat.AzureCSharpV1{Count: 1, Min: 2, Max: 1}, "AzureCSharpV1.Max is below Min"},
+		{compat.AzureCSharpExponential{MaxRetries: -1}, "AzureCSharpExponential.MaxRetries"},
+		{compat.AzureCSharpExponential{Max: -1}, "AzureCSharpExponential.Max is"},
+		{compat.AzureCSharpFixed{MaxRetries: -1}, "AzureCSharpFixed.MaxRetries"},
+		{compat.AzureCSharpFixed{Delay: -1}, "AzureCSharpFixed.Delay"},
+		{compat.AzureCSharpIncremental{MaxRetries: -1}, "AzureCSharpIncremental.MaxRetries"},
+		{compat.AzureCSharpIncremental{Step: -1}, "AzureCSharpIncremental.Step"},
+		{compat.AzureCSharpIncremental{Max: -1}, "AzureCSharpIncremental.Max is negative"},
+		{compat.AzureCSharpIncremental{Step: 2, Max: 1}, "AzureCSharpIncremental.Max is below Step"},
+		{compat.AzureC{}, ""},
+		{compat.AzureC{Curve: compat.AzureCNone + 1}, "AzureC.Curve"},
+		{compat.AzureC{Initial: -s}, "AzureC.Initial"},
+		{compat.AzureC{Initial: time.Millisecond}, "AzureC.Initial"},
+		{compat.AzureC{Initial: 1 << 31 * s}, "AzureC.Initial is above"},
+		{compat.AzureC{Max: -s}, "AzureC.Max"},
+		{compat.AzureC{Max: 1500 * time.Millisecond}, "AzureC.Max"},
+		{compat.AzureC{Jitter: 101}, "AzureC.Jitter"},
+		{compat.AzureC{Limit: -1}, "AzureC.Limit"},
+		{compat.AzureNode{}, ""},
+		{compat.AzureNodeDocumented(), ""},
 	} {
 		policytest.CheckInvalid(t, c.policy, c.want)
 	}
 }
-
-// Shorthands of the tables.
-const (
-	msec = time.Millisecond
-	s    = time.Second
-)

@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package grpc_test
+package compat_test
 
 import (
 	"errors"
@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // The delays of the four retries, with the middle draw. The server asks for a wait before the
 // third, and the growth starts again.
-func ExamplePolicy() {
-	p := grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
+func ExampleGRPC() {
+	p := compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
 	series := p.Begin(retrypolicy.Start{})
 	for n := 1; n <= 5; n++ {
 		a := retrypolicy.Attempt{Retry: n, Rand: 1 << 63}
 		if n == 3 {
-			a.After = grpc.Pushback("1500")
+			a.After = compat.GRPCPushback("1500")
 		}
 		fmt.Println(series.Decide(a))
 	}
@@ -34,13 +35,13 @@ func ExamplePolicy() {
 
 // One throttle per server: once half of the tokens are spent, there are no retries until enough
 // calls succeed.
-func ExampleThrottle() {
-	throttle, err := grpc.NewThrottle(10, 0.1)
+func ExampleGRPC_throttle() {
+	throttle, err := budget.NewRetryThrottle(10, 0.1)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	p := throttle.Wrap(grpc.Policy{Attempts: 3, Initial: time.Second, Max: time.Minute, Multiplier: 2})
+	p := throttle.Wrap(compat.GRPC{Attempts: 3, Initial: time.Second, Max: time.Minute, Multiplier: 2})
 	failure := retrypolicy.Attempt{Kind: transport.Unavailable, Err: transport.Unavailable, Rand: 1 << 63}
 	calls := make([]retrypolicy.Series, 5)
 	for i := range calls {
@@ -65,14 +66,14 @@ type rpcError struct {
 func (rpcError) Error() string { return "rpc failed" }
 
 // A callback finds the status, so this package does not import a gRPC library.
-func ExampleNewClassifier() {
-	judge, err := grpc.NewClassifier(func(err error) (grpc.Code, string, bool) {
+func ExampleNewGRPCClassifier() {
+	judge, err := compat.NewGRPCClassifier(func(err error) (compat.GRPCCode, string, bool) {
 		var s rpcError
 		if !errors.As(err, &s) {
 			return 0, "", false
 		}
-		return grpc.Code(s.code), s.trailer, true
-	}, grpc.Unavailable)
+		return compat.GRPCCode(s.code), s.trailer, true
+	}, compat.GRPCUnavailable)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package aws_test
+package compat_test
 
 import (
 	"errors"
@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 func TestAWSRules(t *testing.T) {
-	standard, legacy, js := aws.StandardRules(), aws.LegacyRules(), aws.JSRules()
+	standard, legacy, js := compat.AWSStandardRules(), compat.AWSLegacyRules(), compat.AWSJSRules()
 	const no = transport.Unknown
-	type f = aws.Failure
+	type f = compat.AWSFailure
 	for _, c := range []struct {
 		name                 string
 		failure              f
@@ -75,7 +75,7 @@ func TestAWSRules(t *testing.T) {
 	} {
 		for _, r := range []struct {
 			name  string
-			rules aws.Rules
+			rules compat.AWSRules
 			want  transport.Kind
 		}{{"standard", standard, c.standard}, {"legacy", legacy, c.legacy}, {"JavaScript", js, c.js}} {
 			info := r.rules.Judge(c.failure)
@@ -97,7 +97,7 @@ func TestAWSRulesHaveEveryThrottlingCode(t *testing.T) {
 		ProvisionedThroughputExceededException
 		TransactionInProgressException RequestLimitExceeded BandwidthLimitExceeded LimitExceededException
 		RequestThrottled SlowDown PriorRequestNotComplete EC2ThrottledException`)
-	for _, rules := range []aws.Rules{aws.StandardRules(), aws.JSRules()} {
+	for _, rules := range []compat.AWSRules{compat.AWSStandardRules(), compat.AWSJSRules()} {
 		var got []string
 		for _, r := range rules {
 			if r.Kind == transport.Throttled && r.Code != "" {
@@ -111,29 +111,29 @@ func TestAWSRulesHaveEveryThrottlingCode(t *testing.T) {
 }
 
 func TestAWSKotlinJudge(t *testing.T) {
-	type f = aws.Failure
+	type f = compat.AWSFailure
 	for _, c := range []struct {
 		name    string
 		failure f
 		want    transport.Kind
 		fail    bool
 	}{
-		{"service, server fault", f{Origin: aws.FromService, Fault: aws.FaultServer, Retryable: true},
+		{"service, server fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer, Retryable: true},
 			kServer, false},
-		{"service, client fault", f{Origin: aws.FromService, Fault: aws.FaultClient, Retryable: true},
+		{"service, client fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultClient, Retryable: true},
 			kClient, false},
-		{"the side counts before throttling", f{Origin: aws.FromService, Fault: aws.FaultServer,
+		{"the side counts before throttling", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer,
 			Retryable: true, Throttling: true}, kServer, false},
-		{"library", f{Origin: aws.FromLibrary, Retryable: true}, kClient, false},
+		{"library", f{Origin: compat.AWSFromLibrary, Retryable: true}, kClient, false},
 		{"throttling", f{Throttling: true, Retryable: true}, kThrottle, false},
-		{"service, throttling, not marked retryable", f{Origin: aws.FromService, Fault: aws.FaultClient,
+		{"service, throttling, not marked retryable", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultClient,
 			Throttling: true}, kThrottle, false},
 		{"elsewhere", f{Retryable: true}, kNetwork, false},
-		{"service of unknown fault", f{Origin: aws.FromService, Retryable: true}, kNetwork, false},
-		{"nothing marked", f{Origin: aws.FromService, Fault: aws.FaultServer, Status: 500}, transport.Unknown,
+		{"service of unknown fault", f{Origin: compat.AWSFromService, Retryable: true}, kNetwork, false},
+		{"nothing marked", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer, Status: 500}, transport.Unknown,
 			true},
 	} {
-		info := aws.KotlinJudge(c.failure)
+		info := compat.AWSKotlinJudge(c.failure)
 		if info.Kind != c.want || (info.Verdict == retrypolicy.VerdictFail) != c.fail ||
 			info.Verdict == retrypolicy.VerdictUndecided {
 			t.Errorf("%s: %+v, want %v", c.name, info, c.want)
@@ -142,7 +142,7 @@ func TestAWSKotlinJudge(t *testing.T) {
 }
 
 func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
-	judge := aws.Classifier(aws.StandardRules().Judge, nil)
+	judge := compat.NewAWSClassifier(compat.AWSStandardRules().Judge, nil)
 	wrapped := fmt.Errorf("operation: %w", &policytest.HTTPError{Status: 503, Err: &policytest.APIError{Code: "SlowDown"}})
 	for _, c := range []struct {
 		err     error
@@ -163,10 +163,10 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 	}
 	// A callback adds properties that the error lacks; an error that it does not know goes to the next
 	// classifier.
-	dynamo := aws.Classifier(aws.LegacyRules().Judge, func(err error) (aws.Failure,
+	dynamo := compat.NewAWSClassifier(compat.AWSLegacyRules().Judge, func(err error) (compat.AWSFailure,
 		bool) {
-		f, ok := aws.FailureOf(err)
-		f.Service, f.After = "dynamodb", aws.RetryAfter("20")
+		f, ok := compat.AWSFailureOf(err)
+		f.Service, f.After = "dynamodb", compat.AWSRetryAfter("20")
 		return f, ok
 	})
 	both := retrypolicy.Chain(nil, dynamo, retrypolicy.Classify)
@@ -185,15 +185,15 @@ func TestAWSRetryAfter(t *testing.T) {
 		"": 0, "0": 0, "1500": 1500 * time.Millisecond, "-1": 0, "1.5": 0, "invalid": 0, "2 ": 0, "1e3": 0,
 		"9223372036854": 9223372036854 * time.Millisecond, "9223372036855": 1<<63 - 1, "99999999999999999999": 0,
 	} {
-		if got := aws.RetryAfter(header); got != want {
+		if got := compat.AWSRetryAfter(header); got != want {
 			t.Errorf("%q: %v, want %v", header, got, want)
 		}
 	}
 }
 
 func TestAWSRulesAllocateNothing(t *testing.T) {
-	rules := aws.LegacyRules()
-	judge := aws.Classifier(rules.Judge, nil)
+	rules := compat.AWSLegacyRules()
+	judge := compat.NewAWSClassifier(rules.Judge, nil)
 	var err error = &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
 	var info retrypolicy.Info
 	if allocs := testing.AllocsPerRun(100, func() { info = judge(err) }); allocs != 0 {

@@ -1,4 +1,4 @@
-package grpc_test
+package compat_test
 
 import (
 	"context"
@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // a6 is the example of gRFC A6, with the highest number of attempts.
-var a6 = grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
+var a6 = compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
 
 func TestGRPCDelays(t *testing.T) {
 	ms := func(n float64) time.Duration { return time.Duration(n * 1e6) }
-	slow := grpc.Policy{Attempts: 5, Initial: time.Second, Max: 10 * time.Second, Multiplier: 0.5}
-	steep := grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 10}
-	capped := grpc.Policy{Attempts: 5, Initial: 10 * time.Second, Max: time.Second, Multiplier: 2}
+	slow := compat.GRPC{Attempts: 5, Initial: time.Second, Max: 10 * time.Second, Multiplier: 0.5}
+	steep := compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 10}
+	capped := compat.GRPC{Attempts: 5, Initial: 10 * time.Second, Max: time.Second, Multiplier: 2}
 	for _, c := range []struct {
 		name              string
-		g                 grpc.Policy
+		g                 compat.GRPC
 		retry             int
 		least, half, most time.Duration
 	}{
@@ -72,12 +73,12 @@ func TestGRPCPushback(t *testing.T) {
 	}{
 		{"grows", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {none, 400 * time.Millisecond},
 			{none, 800 * time.Millisecond}}},
-		{"first", []step{{grpc.Pushback("1234"), 1234 * time.Millisecond}, {none, 100 * time.Millisecond},
+		{"first", []step{{compat.GRPCPushback("1234"), 1234 * time.Millisecond}, {none, 100 * time.Millisecond},
 			{none, 200 * time.Millisecond}}},
-		{"between", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {grpc.Pushback("7"),
+		{"between", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {compat.GRPCPushback("7"),
 			7 * time.Millisecond}, {none, 100 * time.Millisecond}}},
-		{"at once", []step{{none, 100 * time.Millisecond}, {grpc.Pushback("0"), 0}, {none, 100 * time.Millisecond}}},
-		{"twice", []step{{grpc.Pushback("5"), 5 * time.Millisecond}, {grpc.Pushback("2147483647"),
+		{"at once", []step{{none, 100 * time.Millisecond}, {compat.GRPCPushback("0"), 0}, {none, 100 * time.Millisecond}}},
+		{"twice", []step{{compat.GRPCPushback("5"), 5 * time.Millisecond}, {compat.GRPCPushback("2147483647"),
 			2147483647 * time.Millisecond}, {none, 100 * time.Millisecond}}},
 	} {
 		series := policytest.Series(a6)
@@ -117,32 +118,32 @@ func TestPushback(t *testing.T) {
 		{"-1", -1}, {"-2147483648", -1}, {"2147483648", -1}, {"99999999999999999999", -1}, {"abc", -1}, {"1.5", -1},
 		{" 1", -1}, {"1s", -1}, {"0x10", -1}, {"1_000", -1},
 	} {
-		if got := grpc.Pushback(c.header); got != c.want {
+		if got := compat.GRPCPushback(c.header); got != c.want {
 			t.Errorf("%q: %d, want %d", c.header, got, c.want)
 		}
 	}
 }
 
 func TestGRPCValidate(t *testing.T) {
-	change := func(f func(*grpc.Policy)) grpc.Policy {
+	change := func(f func(*compat.GRPC)) compat.GRPC {
 		g := a6
 		f(&g)
 		return g
 	}
 	for _, c := range []struct {
-		g    grpc.Policy
+		g    compat.GRPC
 		want string
 	}{
 		{a6, ""},
-		{change(func(g *grpc.Policy) { g.Attempts = 100 }), ""},
-		{change(func(g *grpc.Policy) { g.Initial = time.Hour }), ""},
-		{change(func(g *grpc.Policy) { g.Multiplier = 0.1 }), ""},
-		{change(func(g *grpc.Policy) { g.Attempts = 1 }), "grpc.Policy.Attempts"},
-		{change(func(g *grpc.Policy) { g.Initial = 0 }), "grpc.Policy.Initial"},
-		{change(func(g *grpc.Policy) { g.Max = 0 }), "grpc.Policy.Max"},
-		{change(func(g *grpc.Policy) { g.Multiplier = 0 }), "grpc.Policy.Multiplier"},
-		{change(func(g *grpc.Policy) { g.Multiplier = math.NaN() }), "grpc.Policy.Multiplier"},
-		{change(func(g *grpc.Policy) { g.Multiplier = math.Inf(1) }), "grpc.Policy.Multiplier"},
+		{change(func(g *compat.GRPC) { g.Attempts = 100 }), ""},
+		{change(func(g *compat.GRPC) { g.Initial = time.Hour }), ""},
+		{change(func(g *compat.GRPC) { g.Multiplier = 0.1 }), ""},
+		{change(func(g *compat.GRPC) { g.Attempts = 1 }), "GRPC.Attempts"},
+		{change(func(g *compat.GRPC) { g.Initial = 0 }), "GRPC.Initial"},
+		{change(func(g *compat.GRPC) { g.Max = 0 }), "GRPC.Max"},
+		{change(func(g *compat.GRPC) { g.Multiplier = 0 }), "GRPC.Multiplier"},
+		{change(func(g *compat.GRPC) { g.Multiplier = math.NaN() }), "GRPC.Multiplier"},
+		{change(func(g *compat.GRPC) { g.Multiplier = math.Inf(1) }), "GRPC.Multiplier"},
 	} {
 		policytest.CheckInvalid(t, c.g, c.want)
 	}
@@ -150,13 +151,13 @@ func TestGRPCValidate(t *testing.T) {
 
 // rpc is an error with a status.
 type rpc struct {
-	code     grpc.Code
+	code     compat.GRPCCode
 	pushback string
 }
 
 func (rpc) Error() string { return "rpc failed" }
 
-func rpcStatus(err error) (grpc.Code, string, bool) {
+func rpcStatus(err error) (compat.GRPCCode, string, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(rpc); ok {
 			return e.code, e.pushback, true
@@ -166,8 +167,8 @@ func rpcStatus(err error) (grpc.Code, string, bool) {
 }
 
 func TestGRPCClassifier(t *testing.T) {
-	judge, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable,
-		grpc.ResourceExhausted)
+	judge, err := compat.NewGRPCClassifier(rpcStatus, compat.GRPCUnavailable,
+		compat.GRPCResourceExhausted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,17 +197,17 @@ func TestGRPCClassifier(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		status grpc.Status
-		codes  []grpc.Code
+		status compat.GRPCStatus
+		codes  []compat.GRPCCode
 		want   string
 	}{
-		{nil, []grpc.Code{14}, "status is nil"},
+		{nil, []compat.GRPCCode{14}, "status is nil"},
 		{rpcStatus, nil, "retryable is empty"},
-		{rpcStatus, []grpc.Code{14, 0}, "no failure"},
-		{rpcStatus, []grpc.Code{17}, "no failure"},
-		{rpcStatus, []grpc.Code{1, 16}, ""},
+		{rpcStatus, []compat.GRPCCode{14, 0}, "no failure"},
+		{rpcStatus, []compat.GRPCCode{17}, "no failure"},
+		{rpcStatus, []compat.GRPCCode{1, 16}, ""},
 	} {
-		_, err := grpc.NewClassifier(c.status, c.codes...)
+		_, err := compat.NewGRPCClassifier(c.status, c.codes...)
 		policytest.CheckRefusal(t, err, c.want)
 	}
 }
@@ -287,7 +288,7 @@ func TestNewRetryThrottleRefuses(t *testing.T) {
 		{1, 0.001, ""}, {1000, 1000, ""}, {0, 0.1, "maxTokens"}, {1001, 0.1, "maxTokens"}, {-1, 0.1, "maxTokens"},
 		{10, 0, "ratio"}, {10, 0.0009, "ratio"}, {10, -1, "ratio"}, {10, math.NaN(), "ratio"}, {10, math.Inf(1), "ratio"},
 	} {
-		_, err := grpc.NewThrottle(c.tokens, c.ratio)
+		_, err := budget.NewRetryThrottle(c.tokens, c.ratio)
 		policytest.CheckRefusal(t, err, c.want)
 	}
 }
@@ -295,21 +296,21 @@ func TestNewRetryThrottleRefuses(t *testing.T) {
 // Under Do the throttle allows retries of the first failures and then none; first attempts
 // continue.
 func TestGRPCUnderDo(t *testing.T) {
-	judge, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable)
+	judge, err := compat.NewGRPCClassifier(rpcStatus, compat.GRPCUnavailable)
 	if err != nil {
 		t.Fatal(err)
 	}
 	th := policytest.NewRetryThrottle(t, 10, 0.1)
 	r := retrypolicy.Retrier{Policy: th.Wrap(a6), Classify: judge}
 	runs := 0
-	call := func(code grpc.Code) error {
+	call := func(code compat.GRPCCode) error {
 		return r.Do(context.Background(), func(context.Context) error {
 			runs++
 			return rpc{code, "0"} // at once, to keep the test fast
 		})
 	}
 	for i, c := range []struct {
-		code   grpc.Code
+		code   compat.GRPCCode
 		runs   int
 		reason retrypolicy.Reason
 		tokens float64

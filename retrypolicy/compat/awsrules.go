@@ -1,4 +1,4 @@
-package aws
+package compat
 
 import (
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -10,8 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Failure holds the properties by which the AWS SDKs judge a failure.
-type Failure struct {
+// AWSFailure holds the properties by which the AWS SDKs judge a failure.
+type AWSFailure struct {
 	// Service is the service's short name, such as "dynamodb".
 	Service string
 	// Code is the error code of the answer, such as "ThrottlingException".
@@ -23,34 +23,34 @@ type Failure struct {
 	// BadChecksum: the answer did not match its checksum (DynamoDB's CRC-32).
 	BadChecksum bool
 	// Origin and Fault are for KotlinJudge.
-	Origin Origin
-	Fault  Fault
+	Origin AWSOrigin
+	Fault  AWSFault
 	// After is the wait that the service asked for; see RetryAfter.
 	After time.Duration
 }
 
-// Origin says where a failure was detected.
-type Origin uint8
+// AWSOrigin says where a failure was detected.
+type AWSOrigin uint8
 
 const (
-	FromElsewhere Origin = iota
-	// FromService: the service answered with an error.
-	FromService
-	// FromLibrary: the client library itself failed.
-	FromLibrary
+	AWSFromElsewhere AWSOrigin = iota
+	// AWSFromService: the service answered with an error.
+	AWSFromService
+	// AWSFromLibrary: the client library itself failed.
+	AWSFromLibrary
 )
 
-// Fault says which side caused a failure, by the service's model.
-type Fault uint8
+// AWSFault says which side caused a failure, by the service's model.
+type AWSFault uint8
 
 const (
-	FaultUnknown Fault = iota
-	FaultClient
-	FaultServer
+	AWSFaultUnknown AWSFault = iota
+	AWSFaultClient
+	AWSFaultServer
 )
 
-// Rule is one row of Rules. Empty and zero fields match everything.
-type Rule struct {
+// AWSRule is one row of Rules. Empty and zero fields match everything.
+type AWSRule struct {
 	Service string
 	Code    string
 	Status  int
@@ -59,8 +59,8 @@ type Rule struct {
 	Kind     transport.Kind
 }
 
-// Rules list the answers that are retried, with their Kind; the first matching row counts.
-type Rules []Rule
+// AWSRules list the answers that are retried, with their Kind; the first matching row counts.
+type AWSRules []AWSRule
 
 // throttlingCodes mean throttling at any status. botocore, Go, Java and JavaScript share them.
 // PriorRequestNotComplete is in botocore's list of transient codes too.
@@ -91,7 +91,7 @@ var legacyThrottling = [...]string{
 }
 
 // legacyPairs are the rows of single services in the legacy mode.
-var legacyPairs = [...]Rule{
+var legacyPairs = [...]AWSRule{
 	{Service: "ec2", Code: "RequestLimitExceeded", Status: 503, Kind: transport.Throttled},
 	{Service: "ec2", Code: "EC2ThrottledException", Status: 503, Kind: transport.Throttled},
 	{Service: "kinesis", Code: "LimitExceededException", Status: 400, Kind: transport.Throttled},
@@ -109,7 +109,7 @@ var legacyPairs = [...]Rule{
 	{Service: "organizations", Code: "TooManyRequestsException", Status: 400, Kind: transport.Throttled},
 }
 
-// StandardRules are the rules of the standard and adaptive modes:
+// AWSStandardRules are the rules of the standard and adaptive modes:
 //
 //   - throttling by error code at any status
 //   - transient by error code, or by status 500, 502, 503 and 504
@@ -119,32 +119,32 @@ var legacyPairs = [...]Rule{
 // Status 429 alone is not among them.
 //
 // Source: botocore, retries/standard.py; aws-sdk-go-v2, aws/retry, has the same codes and statuses.
-func StandardRules() Rules {
+func AWSStandardRules() AWSRules {
 	r := codes(nil, throttlingCodes[:], 0, transport.Throttled)
 	r = codes(r, transientCodes[:], 0, transport.Unavailable)
 	r = statuses(r, transientStatus[:], transport.Unavailable)
 	return append(r,
-		Rule{Service: "sts", Code: "IDPCommunicationError", Kind: transport.Unavailable},
-		Rule{Service: "dynamodb", Checksum: true, Kind: transport.Unavailable})
+		AWSRule{Service: "sts", Code: "IDPCommunicationError", Kind: transport.Unavailable},
+		AWSRule{Service: "dynamodb", Checksum: true, Kind: transport.Unavailable})
 }
 
-// LegacyRules are the rules of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429, five
-// error codes at status 400, and rows for single services.
+// AWSLegacyRules are the rules of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429,
+// five error codes at status 400, and rows for single services.
 //
 // Source: botocore, data/_retry.json.
-func LegacyRules() Rules {
+func AWSLegacyRules() AWSRules {
 	r := codes(nil, legacyThrottling[:], 400, transport.Throttled)
 	r = append(r, legacyPairs[:]...)
 	r = statuses(r, []int{429, 509}, transport.Throttled)
 	return statuses(r, transientStatus[:], transport.Unavailable)
 }
 
-// JSRules are the rules of aws-sdk-js-v3: the codes and statuses of the standard mode, status 429
-// as throttling, and the names of connection failures. They exclude clock skew and expired
+// AWSJSRules are the rules of aws-sdk-js-v3: the codes and statuses of the standard mode, status
+// 429 as throttling, and the names of connection failures. They exclude clock skew and expired
 // signatures, which that SDK corrects and retries.
 //
 // Source: smithy-typescript, service-error-classification.
-func JSRules() Rules {
+func AWSJSRules() AWSRules {
 	r := codes(nil, throttlingCodes[:], 0, transport.Throttled)
 	r = statuses(r, []int{429}, transport.Throttled)
 	r = codes(r, transientCodes[:], 0, transport.Unavailable)
@@ -152,16 +152,16 @@ func JSRules() Rules {
 	return statuses(r, transientStatus[:], transport.Unavailable)
 }
 
-func codes(r Rules, list []string, status int, kind transport.Kind) Rules {
+func codes(r AWSRules, list []string, status int, kind transport.Kind) AWSRules {
 	for _, code := range list {
-		r = append(r, Rule{Code: code, Status: status, Kind: kind})
+		r = append(r, AWSRule{Code: code, Status: status, Kind: kind})
 	}
 	return r
 }
 
-func statuses(r Rules, list []int, kind transport.Kind) Rules {
+func statuses(r AWSRules, list []int, kind transport.Kind) AWSRules {
 	for _, status := range list {
-		r = append(r, Rule{Status: status, Kind: kind})
+		r = append(r, AWSRule{Status: status, Kind: kind})
 	}
 	return r
 }
@@ -169,7 +169,7 @@ func statuses(r Rules, list []int, kind transport.Kind) Rules {
 // Judge applies the rules to f. It returns Again with the Kind of the first matching row, or with
 // the Kind of the service model's traits (Throttled, or Unavailable for Retryable). Without a match
 // it returns Fail.
-func (r Rules) Judge(f Failure) retrypolicy.Info {
+func (r AWSRules) Judge(f AWSFailure) retrypolicy.Info {
 	if f.Retryable && f.Throttling {
 		return f.again(transport.Throttled)
 	}
@@ -184,12 +184,12 @@ func (r Rules) Judge(f Failure) retrypolicy.Info {
 	return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 }
 
-func (r *Rule) fits(f Failure) bool {
+func (r *AWSRule) fits(f AWSFailure) bool {
 	return (r.Service == "" || r.Service == f.Service) && (r.Code == "" || r.Code == f.Code) &&
 		(r.Status == 0 || r.Status == f.Status) && (!r.Checksum || f.BadChecksum)
 }
 
-// KotlinJudge judges by the traits of a failure, in the order of smithy-kotlin:
+// AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin:
 //
 //  1. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict),
 //     even if it is throttling too.
@@ -199,13 +199,13 @@ func (r *Rule) fits(f Failure) bool {
 //  5. All other failures fail.
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
-func KotlinJudge(f Failure) retrypolicy.Info {
+func AWSKotlinJudge(f AWSFailure) retrypolicy.Info {
 	switch {
-	case f.Retryable && f.Origin == FromService && f.Fault == FaultServer:
+	case f.Retryable && f.Origin == AWSFromService && f.Fault == AWSFaultServer:
 		return f.again(transport.Unavailable)
-	case f.Retryable && f.Origin == FromService && f.Fault == FaultClient:
+	case f.Retryable && f.Origin == AWSFromService && f.Fault == AWSFaultClient:
 		return f.again(transport.Conflict)
-	case f.Retryable && f.Origin == FromLibrary:
+	case f.Retryable && f.Origin == AWSFromLibrary:
 		return f.again(transport.Conflict)
 	case f.Throttling:
 		return f.again(transport.Throttled)
@@ -215,7 +215,7 @@ func KotlinJudge(f Failure) retrypolicy.Info {
 	return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 }
 
-func (f Failure) again(kind transport.Kind) retrypolicy.Info {
+func (f AWSFailure) again(kind transport.Kind) retrypolicy.Info {
 	return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: kind, Safe: safeAfter(kind), After: f.After}
 }
 
@@ -227,12 +227,13 @@ func safeAfter(kind transport.Kind) retrypolicy.Safe {
 	return retrypolicy.SafeUnknown
 }
 
-// Classifier makes a Classifier from judge, which is KotlinJudge or the method Judge of some Rules.
-// of returns the properties of an error. It returns false for an error that it does not know, such
-// as a lost connection, which is then Undecided. A nil of means FailureOf.
-func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, bool)) retrypolicy.Classifier {
+// NewAWSClassifier makes a Classifier from judge, which is KotlinJudge or the method Judge of some
+// Rules. of returns the properties of an error. It returns false for an error that it does not
+// know, such as a lost connection, which is then Undecided. A nil of means FailureOf.
+func NewAWSClassifier(judge func(AWSFailure) retrypolicy.Info, of func(error) (AWSFailure,
+	bool)) retrypolicy.Classifier {
 	if of == nil {
-		of = FailureOf
+		of = AWSFailureOf
 	}
 	return func(err error) retrypolicy.Info {
 		if f, ok := of(err); ok {
@@ -242,11 +243,11 @@ func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, b
 	}
 }
 
-// FailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
+// AWSFailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
 // HTTPStatusCode() int, anywhere in its chain. The errors of aws-sdk-go-v2 have them. It cannot
 // know the service, the model's traits and the service's delay; a function of the program can add
 // them.
-func FailureOf(err error) (f Failure, ok bool) {
+func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 	errchain.Any(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {
 			f.Code = e.ErrorCode()
@@ -259,9 +260,9 @@ func FailureOf(err error) (f Failure, ok bool) {
 	return f, f.Code != "" || f.Status != 0
 }
 
-// RetryAfter reads the header x-amz-retry-after, a whole number of milliseconds. An invalid or
+// AWSRetryAfter reads the header x-amz-retry-after, a whole number of milliseconds. An invalid or
 // negative value returns 0, which means none.
-func RetryAfter(header string) time.Duration {
+func AWSRetryAfter(header string) time.Duration {
 	ms, err := strconv.ParseInt(header, 10, 64)
 	if err != nil || ms < 0 {
 		return 0

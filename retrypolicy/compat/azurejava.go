@@ -1,4 +1,4 @@
-package azure
+package compat
 
 import (
 	"math"
@@ -6,10 +6,9 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// Java computes the delays of the code of the Azure IoT device SDK for Java, for programs that
+// AzureJava computes the delays of the code of the Azure IoT device SDK for Java, for programs that
 // migrate. That SDK documents something else, ExponentialBackoffWithJitter. With c = 0 for the
 // first retry, and in whole milliseconds:
 //
@@ -25,7 +24,7 @@ import (
 // Policy: Java{}}.
 //
 // Source: the SDK's code, ExponentialBackoffWithJitter and IotHubTransport.
-type Java struct {
+type AzureJava struct {
 	// Count is the number of retries. The SDK refuses 0.
 	Count int
 	// Min is the shortest delay, and the first without the fast retry; Max is the longest.
@@ -40,7 +39,7 @@ type Java struct {
 	Resend bool
 }
 
-func (j Java) settings() Java {
+func (j AzureJava) settings() AzureJava {
 	if j.Count == 0 && j.Min == 0 && j.Max == 0 && j.Delta == 0 {
 		j.Count, j.Min, j.Max, j.Delta = math.MaxInt32, 100*time.Millisecond, 10*time.Second, 100*time.Millisecond
 	}
@@ -48,7 +47,7 @@ func (j Java) settings() Java {
 }
 
 // Decide stops with OutOfAttempts after Count retries.
-func (j Java) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (j AzureJava) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	j = j.settings()
 	c := max(a.Retry, 1)
 	if !j.Resend {
@@ -58,23 +57,23 @@ func (j Java) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case c == 0 && !j.NoFastRetry:
 		return retrypolicy.Decision{Retry: true}
 	case c >= j.Count:
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	return retrypolicy.Decision{Retry: true, Delay: javaDelay(c, j.Min, j.Max, j.Delta, a.Rand)}
 }
 
 // Validate reports the first invalid parameter.
-func (j Java) Validate() error {
+func (j AzureJava) Validate() error {
 	set := j.settings()
 	if set.Count < 1 {
-		return kit.Invalid("azure.Java.Count is below 1; give the number of retries, NoRetry{} for none")
+		return kit.Invalid("AzureJava.Count is below 1; give the number of retries, NoRetry{} for none")
 	}
-	if err := javaRange("azure.Java", set.Min, set.Max, set.Delta); err != nil {
+	if err := javaRange("AzureJava", set.Min, set.Max, set.Delta); err != nil {
 		return err
 	}
 	if set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1 {
 		return kit.Invalid(
-			"azure.Java.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use " +
+			"AzureJava.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use " +
 				"Immediately{}")
 	}
 	return nil

@@ -1,4 +1,4 @@
-package azure
+package compat
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Node computes the delays of the code of the Azure IoT device SDK for Node.js:
+// AzureNode computes the delays of the code of the Azure IoT device SDK for Node.js:
 //
 //	min(Cmin + (2^(n-1) - 1) * rand(0, C*(Jd-Ju)), Cmax)
 //
@@ -19,10 +19,10 @@ import (
 // stops; the SDK ends an operation after 4 minutes.
 //
 // Source: the SDK's code, retry_policy.
-type Node struct{}
+type AzureNode struct{}
 
 // Decide always retries.
-func (Node) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (AzureNode) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	set := &documented
 	if a.Kind == transport.Throttled {
 		set = &documentedThrottled
@@ -47,10 +47,10 @@ var documented = retrypolicy.ExponentialBackoffWithJitter{
 var documentedThrottled = retrypolicy.ExponentialBackoffWithJitter{C: 5 * time.Second, Cmin: 10 * time.Second,
 	Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25}
 
-// NodeDocumented is the documented policy of the Azure IoT device SDK for Node.js:
+// AzureNodeDocumented is the documented policy of the Azure IoT device SDK for Node.js:
 // ExponentialBackoffWithJitter with its usual constants, and with C = 5 s, Cmin = 10 s, Cmax = 60 s
 // after a failure of Kind Throttled. Source: the SDK's document and the comments in its code.
-func NodeDocumented() retrypolicy.ByKind {
+func AzureNodeDocumented() retrypolicy.ByKind {
 	return retrypolicy.ByKind{
 		Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: documentedThrottled}},
 		Default: retrypolicy.ExponentialBackoffWithJitter{},

@@ -1,5 +1,4 @@
-// Package wrap has the common part of policies with a budget, outside package retrypolicy.
-package wrap
+package budget
 
 import (
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -7,38 +6,38 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Policy is a policy around another one that shares Budget, a pointer.
-type Policy[Budget any] struct {
+// shared is a policy around another one that shares Budget, a pointer.
+type shared[Budget any] struct {
 	Inner  retrypolicy.Policy
 	Budget *Budget
-	Names  *Names
+	Names  *names
 	// NewSeries returns a new series.
-	NewSeries func(*Budget) Series
+	NewSeries func(*Budget) sharedSeries
 }
 
-// Names are for errors.
-type Names struct{ Type, Constructor string }
+// names are for errors.
+type names struct{ Type, Constructor string }
 
-// Series is a series of a Policy; it embeds a Base.
-type Series interface {
+// sharedSeries is a series of a shared policy; it embeds a base.
+type sharedSeries interface {
 	retrypolicy.Series
-	base() *Base
+	common() *base
 }
 
-// Base is the common part of a series. Its methods forward to the inner policy, or its series.
-type Base struct {
+// base is the common part of a series. Its methods forward to the inner policy, or its series.
+type base struct {
 	policy retrypolicy.Policy // the series, if there is one
 	series retrypolicy.Series // nil: the policy has no memory
 	link   kit.Link
 }
 
-func (b *Base) base() *Base { return b }
+func (b *base) common() *base { return b }
 
 // Decide asks the inner policy.
-func (b *Base) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return b.policy.Decide(a) }
+func (b *base) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return b.policy.Decide(a) }
 
 // Admit asks the inner policy.
-func (b *Base) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (b *base) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if b.series == nil {
 		return retrypolicy.Decision{Retry: true}
 	}
@@ -46,29 +45,29 @@ func (b *Base) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // Report reports to the inner policy.
-func (b *Base) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+func (b *base) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if b.series != nil {
 		b.series.Report(v, a)
 	}
 }
 
 // End ends the inner policy's series.
-func (b *Base) End() {
+func (b *base) End() {
 	if b.series != nil {
 		b.series.End()
 	}
 }
 
 // Decide is the inner policy, without the budget.
-func (p Policy[B]) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return p.Inner.Decide(a) }
+func (p shared[B]) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return p.Inner.Decide(a) }
 
 // Begin begins a series. A budget that is around the policy already acts there.
-func (p Policy[B]) Begin(start retrypolicy.Start) retrypolicy.Series {
+func (p shared[B]) Begin(start retrypolicy.Start) retrypolicy.Series {
 	if start.Outer.Contains(p.Budget) {
 		return retrypolicy.BeginSeries(p.Inner, start)
 	}
 	s := p.NewSeries(p.Budget)
-	b := s.base()
+	b := s.common()
 	start.Outer = b.link.Add(p.Budget, start.Outer)
 	b.policy = p.Inner
 	if b.series = retrypolicy.BeginSeries(p.Inner, start); b.series != nil {
@@ -78,7 +77,7 @@ func (p Policy[B]) Begin(start retrypolicy.Start) retrypolicy.Series {
 }
 
 // Validate checks the inner policy, and that the constructor made the budget.
-func (p Policy[B]) Validate() error {
+func (p shared[B]) Validate() error {
 	if p.Budget == nil {
 		return kit.Invalid(p.Names.Type + " is nil; make one with " + p.Names.Constructor)
 	}
@@ -88,15 +87,15 @@ func (p Policy[B]) Validate() error {
 	return retrypolicy.Validate(p.Inner)
 }
 
-// Begins reports whether d lets the attempt begin at once.
-func Begins(d retrypolicy.Decision) bool { return d.Retry && d.Delay <= 0 }
+// begins reports whether d lets the attempt begin at once.
+func begins(d retrypolicy.Decision) bool { return d.Retry && d.Delay <= 0 }
 
-// Stop returns a decision that stops, for reason.
-func Stop(reason retrypolicy.Reason) retrypolicy.Decision {
+// stop returns a decision that stops, for reason.
+func stop(reason retrypolicy.Reason) retrypolicy.Decision {
 	return retrypolicy.Decision{Reason: reason}
 }
 
-// SaysNothing reports whether the failure a, which is final or not, gives no information about the
+// saysNothing reports whether the failure a, which is final or not, gives no information about the
 // service:
 //
 //   - The caller cancelled the attempt, or the client was closed.
@@ -107,7 +106,7 @@ func Stop(reason retrypolicy.Reason) retrypolicy.Decision {
 //
 // A deadline that passed while the service was expected to answer is information too: it arrives as
 // a retryable failure.
-func SaysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
+func saysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
 	switch {
 	case v == retrypolicy.VerdictSucceed:
 		return false

@@ -1,4 +1,4 @@
-package azure
+package compat
 
 import (
 	"math"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
 // Azcore is the retry policy of the Azure SDK for Go: min((2^n - 1) * Delay * [0.8, 1.3), Max)
@@ -44,9 +43,9 @@ func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	switch {
 	case n > retries:
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	case a.After > most:
-		return wrap.Stop(retrypolicy.ReasonPushback)
+		return stop(retrypolicy.ReasonPushback)
 	case a.After > 0:
 		return retrypolicy.Decision{Retry: true, Delay: a.After}
 	}

@@ -1,19 +1,19 @@
 //go:build !tinygo
 
-package azure_test
+package compat_test
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 )
 
 // The Java SDK has a fast first retry for a connection, and none for a message.
-func ExampleJava() {
-	connection := azure.Java{}
-	message := azure.Java{Resend: true}
+func ExampleAzureJava() {
+	connection := compat.AzureJava{}
+	message := compat.AzureJava{Resend: true}
 	for n := 1; n <= 4; n++ {
 		a := retrypolicy.Attempt{Retry: n}
 		fmt.Println(n, connection.Decide(a).Delay, message.Decide(a).Delay)
@@ -26,8 +26,8 @@ func ExampleJava() {
 }
 
 // The time limit belongs around the curve, or into it for the C SDK.
-func ExampleC() {
-	p := azure.C{Curve: azure.CLinear, Limit: 19 * time.Second}
+func ExampleAzureC() {
+	p := compat.AzureC{Curve: compat.AzureCLinear, Limit: 19 * time.Second}
 	series := p.Begin(retrypolicy.Start{})
 	var a retrypolicy.Attempt
 	for a.Retry = 1; ; a.Retry++ {
@@ -46,8 +46,8 @@ func ExampleC() {
 }
 
 // CSharpExponential counts as its SDK does: MaxRetries 3 allows two retries.
-func ExampleCSharpExponential() {
-	p := azure.CSharpExponential{MaxRetries: 3, NoJitter: true}
+func ExampleAzureCSharpExponential() {
+	p := compat.AzureCSharpExponential{MaxRetries: 3, NoJitter: true}
 	for n := 1; n <= 3; n++ {
 		fmt.Println(p.Decide(retrypolicy.Attempt{Retry: n}))
 	}
@@ -59,7 +59,7 @@ func ExampleCSharpExponential() {
 
 // A wait above the limit ends the retries.
 func ExampleAzcore() {
-	var p azure.Azcore
+	var p compat.Azcore
 	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 1, After: 45 * time.Second}))
 	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 1, After: 5 * time.Minute}))
 	// Output:

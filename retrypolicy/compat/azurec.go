@@ -1,4 +1,4 @@
-package azure
+package compat
 
 import (
 	"math"
@@ -6,42 +6,41 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// CCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, from 1. With all
-// curves but CNone the first retry comes at once.
-type CCurve uint8
+// AzureCCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, from 1.
+// With all curves but CNone the first retry comes at once.
+type AzureCCurve uint8
 
 const (
-	// CExponentialJitter: CExponential plus 0 to Jitter percent of it, added after the limit. The
+	// AzureCExponentialJitter: CExponential plus 0 to Jitter percent of it, added after the limit. The
 	// SDK's default.
-	CExponentialJitter CCurve = iota
-	// CExponential: Initial * 2^(n-2).
-	CExponential
-	// CLinear: Initial * (n-1).
-	CLinear
-	// CInterval: Initial.
-	CInterval
-	// CRandom: a random whole number of seconds in [0, Initial). (The SDK returns Initial itself once
-	// in 2^31 draws.)
-	CRandom
-	// CImmediate: always at once.
-	CImmediate
-	// CNone: never.
-	CNone
+	AzureCExponentialJitter AzureCCurve = iota
+	// AzureCExponential: Initial * 2^(n-2).
+	AzureCExponential
+	// AzureCLinear: Initial * (n-1).
+	AzureCLinear
+	// AzureCInterval: Initial.
+	AzureCInterval
+	// AzureCRandom: a random whole number of seconds in [0, Initial). (The SDK returns Initial
+	// itself once in 2^31 draws.)
+	AzureCRandom
+	// AzureCImmediate: always at once.
+	AzureCImmediate
+	// AzureCNone: never.
+	AzureCNone
 
 	cCurves // number of curves
 )
 
-// C is the retry control of the Azure IoT device SDK for C. It truncates to whole seconds, so a
-// jitter of 5 % has no effect below 20 s. A wait starts at the beginning of the previous attempt,
+// AzureC is the retry control of the Azure IoT device SDK for C. It truncates to whole seconds, so
+// a jitter of 5 % has no effect below 20 s. A wait starts at the beginning of the previous attempt,
 // so a long attempt shortens the delay after it. The zero value is the SDK's default: 0, 1, 2, 4,
 // 8, 16 s, then 30 or 31 s, for ever.
 //
 // Source: the SDK's code, iothub_client_retry_control; its document describes another jitter.
-type C struct {
-	Curve CCurve
+type AzureC struct {
+	Curve AzureCCurve
 	// Initial is the unit of the curves. 0: 1 s for the exponential ones, 5 s for the others.
 	Initial time.Duration
 	// Max is the longest delay before jitter. 0: 30 s.
@@ -55,31 +54,33 @@ type C struct {
 }
 
 // Decide stops with OutOfTime where the SDK would wait for the limit and then stop.
-func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return (&cSeries{C: c}).Decide(a) }
+func (c AzureC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	return (&cSeries{AzureC: c}).Decide(a)
+}
 
 // Begin begins a series, which remembers when the latest attempt began.
-func (c C) Begin(retrypolicy.Start) retrypolicy.Series { return &cSeries{C: c} }
+func (c AzureC) Begin(retrypolicy.Start) retrypolicy.Series { return &cSeries{AzureC: c} }
 
 // cSeries is a series of a C.
 type cSeries struct {
-	C
+	AzureC
 	retrypolicy.Free
 	try attemptTime
 }
 
 func (c *cSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch c.Curve {
-	case CNone:
+	case AzureCNone:
 		return retrypolicy.Decision{}
-	case CImmediate:
+	case AzureCImmediate:
 		return retrypolicy.Decision{Retry: true}
-	case CExponentialJitter, CExponential, CLinear, CInterval, CRandom:
+	case AzureCExponentialJitter, AzureCExponential, AzureCLinear, AzureCInterval, AzureCRandom:
 	}
 	var delay time.Duration
 	if a.Retry > 1 {
 		delay = max(c.wait(a.Retry, a.Rand)-c.try.since(a), 0)
 		if c.Limit > 0 && (a.Elapsed >= c.Limit || delay >= c.Limit-max(a.Elapsed, 0)) {
-			return wrap.Stop(retrypolicy.ReasonOutOfTime)
+			return stop(retrypolicy.ReasonOutOfTime)
 		}
 	}
 	c.try.next(a, delay)
@@ -87,23 +88,23 @@ func (c *cSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // wait returns the time from the beginning of the previous attempt, for n >= 2.
-func (c C) wait(n int, draw uint64) time.Duration {
+func (c AzureC) wait(n int, draw uint64) time.Duration {
 	initial, most := c.initial(), c.Max
 	if most == 0 {
 		most = 30 * time.Second
 	}
 	var wait time.Duration
 	switch c.Curve {
-	case CLinear:
+	case AzureCLinear:
 		wait = retrypolicy.Incremental{Step: initial, Max: most}.Decide(retrypolicy.Attempt{Retry: n - 1}).Delay
-	case CInterval:
+	case AzureCInterval:
 		wait = min(initial, most)
-	case CRandom:
+	case AzureCRandom:
 		wait = min(time.Duration(kit.Below(uint64(max(initial, 0)/time.Second), draw))*time.Second, most)
 	default:
 		wait = kit.Exponential(initial, 2, n-1, most)
 	}
-	if c.Curve == CExponentialJitter {
+	if c.Curve == AzureCExponentialJitter {
 		percent := c.Jitter
 		if percent == 0 {
 			percent = 5
@@ -113,34 +114,34 @@ func (c C) wait(n int, draw uint64) time.Duration {
 	return wait.Truncate(time.Second)
 }
 
-func (c C) initial() time.Duration {
+func (c AzureC) initial() time.Duration {
 	switch {
 	case c.Initial != 0:
 		return c.Initial
-	case c.Curve <= CExponential:
+	case c.Curve <= AzureCExponential:
 		return time.Second
 	}
 	return 5 * time.Second
 }
 
 // Validate reports the first invalid parameter.
-func (c C) Validate() error {
+func (c AzureC) Validate() error {
 	switch {
 	case c.Curve >= cCurves:
-		return kit.Invalid("azure.C.Curve is not one of the constants; use CExponentialJitter")
+		return kit.Invalid("AzureC.Curve is not one of the constants; use CExponentialJitter")
 	case c.Initial < 0 || c.Initial%time.Second != 0:
-		return kit.Invalid("azure.C.Initial is not a number of whole seconds; give one, 0 for the default")
-	case c.Curve == CRandom && c.initial() < 2*time.Second:
-		return kit.Invalid("azure.C.Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use " +
+		return kit.Invalid("AzureC.Initial is not a number of whole seconds; give one, 0 for the default")
+	case c.Curve == AzureCRandom && c.initial() < 2*time.Second:
+		return kit.Invalid("AzureC.Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use " +
 			"CImmediate")
 	case c.Max < 0 || c.Max%time.Second != 0:
-		return kit.Invalid("azure.C.Max is not a number of whole seconds; give one, 0 for 30 s")
+		return kit.Invalid("AzureC.Max is not a number of whole seconds; give one, 0 for 30 s")
 	case c.Jitter < 0 || c.Jitter > 100:
-		return kit.Invalid("azure.C.Jitter is out of range; give 1 to 100 percent, 0 for 5")
+		return kit.Invalid("AzureC.Jitter is out of range; give 1 to 100 percent, 0 for 5")
 	case c.Limit < 0:
-		return kit.Invalid("azure.C.Limit is negative; give a duration, 0 for none")
-	case c.Curve <= CExponential && c.initial() > math.MaxInt32*time.Second:
-		return kit.Invalid("azure.C.Initial is above 2^31-1 s; give less")
+		return kit.Invalid("AzureC.Limit is negative; give a duration, 0 for none")
+	case c.Curve <= AzureCExponential && c.initial() > math.MaxInt32*time.Second:
+		return kit.Invalid("AzureC.Initial is above 2^31-1 s; give less")
 	}
 	return nil
 }

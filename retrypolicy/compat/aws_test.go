@@ -1,6 +1,6 @@
 //go:build !tinygo
 
-package aws_test
+package compat_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
-	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -28,22 +28,22 @@ const (
 // awsPresets are all presets. A size of 0 means no quota.
 var awsPresets = []struct {
 	name   string
-	preset func() *aws.Options
+	preset func() *compat.AWSOptions
 }{
-	{"aws.Kotlin", aws.Kotlin},
-	{"aws.Standard2026", aws.Standard2026},
-	{"aws.Botocore", aws.Botocore},
-	{"aws.DynamoDB", aws.DynamoDB},
-	{"aws.BotocoreLegacy", aws.BotocoreLegacy},
-	{"aws.BotocoreLegacyDynamoDB", aws.BotocoreLegacyDynamoDB},
-	{"aws.Python", aws.Python},
-	{"aws.PythonSimple", aws.PythonSimple},
-	{"aws.Go", aws.Go},
-	{"aws.Go2026", aws.Go2026},
-	{"aws.Java", aws.Java},
-	{"aws.Java2026", aws.Java2026},
-	{"aws.JavaLegacy", aws.JavaLegacy},
-	{"aws.JS", aws.JS},
+	{"AWSKotlin", compat.AWSKotlin},
+	{"AWSStandard", compat.AWSStandard},
+	{"AWSBotocore2025", compat.AWSBotocore2025},
+	{"AWSDynamoDB", compat.AWSDynamoDB},
+	{"AWSBotocoreLegacy", compat.AWSBotocoreLegacy},
+	{"AWSBotocoreLegacyDynamoDB", compat.AWSBotocoreLegacyDynamoDB},
+	{"AWSPython", compat.AWSPython},
+	{"AWSPythonSimple", compat.AWSPythonSimple},
+	{"AWSGo2025", compat.AWSGo2025},
+	{"AWSStandard", compat.AWSStandard},
+	{"AWSJava", compat.AWSJava},
+	{"AWSJava2026", compat.AWSJava2026},
+	{"AWSJavaLegacy", compat.AWSJavaLegacy},
+	{"AWSJS2025", compat.AWSJS2025},
 }
 
 // step is one line of a published vector: an outcome and the decision about it.
@@ -78,19 +78,16 @@ func try(t *testing.T, what string, s *retrypolicy.Operation, now time.Time, dra
 	}
 }
 
-// ms is a shorthand of the tables.
-const ms = time.Millisecond
-
 // sequence is one operation from an SDK's own tests.
 type sequence struct {
 	id     string
-	preset func() *aws.Options
+	preset func() *compat.AWSOptions
 	tokens int
 	steps  []step
 }
 
-func preS() *aws.Options { // the settings of the vectors S1 to S5
-	o := aws.Kotlin()
+func preS() *compat.AWSOptions { // the settings of the vectors S1 to S5
+	o := compat.AWSKotlin()
 	o.Backoff = retrypolicy.Backoff{Base: time.Second, Max: 20 * time.Second, Jitter: retrypolicy.JitterFull}
 	o.Throttled = nil
 	return o
@@ -110,8 +107,8 @@ func retryAfter(after time.Duration, quota int, delay time.Duration) step {
 
 func ok(quota int) step { return step{success: true, quota: quota} }
 
-func sum(o func() *aws.Options, attempts int) func() *aws.Options {
-	return func() *aws.Options {
+func sum(o func() *compat.AWSOptions, attempts int) func() *compat.AWSOptions {
+	return func() *compat.AWSOptions {
 		set := o()
 		set.Attempts = attempts
 		return set
@@ -137,7 +134,6 @@ func play(t *testing.T, sequences []sequence) {
 }
 
 func TestAWSPublishedSequences(t *testing.T) {
-	s := time.Second
 	play(t, []sequence{
 		{"S1", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s), ok(495)}},
 		{"S2", preS, 500, []step{fail(kServer, 495, s), fail(kServer, 490, 2*s),
@@ -148,46 +144,47 @@ func TestAWSPublishedSequences(t *testing.T) {
 			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 480, 0),
 		}},
-		{"N1", aws.Standard2026, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
-		{"N3", aws.Standard2026, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 0, 100*ms)}},
-		{"N5", sum(aws.Standard2026, 5), 500, []step{
+		{"N1", compat.AWSStandard, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
+		{"N3", compat.AWSStandard, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 0,
+			100*ms)}},
+		{"N5", sum(compat.AWSStandard, 5), 500, []step{
 			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 444, 0),
 		}},
-		{"N7", sum(aws.Go2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 6,
+		{"N7", sum(compat.AWSStandard, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 6,
 			100*ms)}},
-		{"N8", aws.Standard2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
-		{"N9", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N9 JavaScript", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N11", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("10000"), 486, 5050*ms), ok(500)}},
-		{"N12", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("invalid"), 486, 50*ms), ok(500)}},
-		{"N16, the refusal", aws.Standard2026, 0, []step{end(kServer, retrypolicy.ReasonOutOfQuota, 0, 50*ms)}},
-		{"N17, the refusal", aws.Standard2026, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
-		{"N17, the refusal, Go", aws.Go2026, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
-		{"kotlin, transient, before 2026", aws.Kotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
-		{"kotlin, transient, 2026", aws.Standard2026, 500, []step{fail(kNetwork, 486, 50*ms)}},
-		{"kotlin, throttling, before 2026", aws.Kotlin, 500, []step{fail(kThrottle, 490, s),
+		{"N8", compat.AWSStandard, 500, []step{fail(kThrottle, 495, s), ok(500)}},
+		{"N9", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N9 JavaScript", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N11", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("10000"), 486, 5050*ms), ok(500)}},
+		{"N12", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("invalid"), 486, 50*ms), ok(500)}},
+		{"N16, the refusal", compat.AWSStandard, 0, []step{end(kServer, retrypolicy.ReasonOutOfQuota, 0, 50*ms)}},
+		{"N17, the refusal", compat.AWSStandard, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
+		{"N17, the refusal, Go", compat.AWSStandard, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
+		{"kotlin, transient, before 2026", compat.AWSKotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
+		{"kotlin, transient, 2026", compat.AWSStandard, 500, []step{fail(kNetwork, 486, 50*ms)}},
+		{"kotlin, throttling, before 2026", compat.AWSKotlin, 500, []step{fail(kThrottle, 490, s),
 			fail(kThrottle, 480, 1500*ms)}},
-		{"kotlin, client side", aws.Kotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
-		{"botocore, retry then 2xx", aws.Botocore, 500, []step{fail(kServer, 495, s), ok(500)}},
-		{"botocore, retry then 500", sum(aws.Botocore, 2), 500, []step{fail(kServer, 495, s),
+		{"kotlin, client side", compat.AWSKotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
+		{"botocore, retry then 2xx", compat.AWSBotocore2025, 500, []step{fail(kServer, 495, s), ok(500)}},
+		{"botocore, retry then 500", sum(compat.AWSBotocore2025, 2), 500, []step{fail(kServer, 495, s),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 495, 0)}},
-		{"botocore, a success without a retry", aws.Botocore, 495, []step{ok(496)}},
-		{"botocore, time-out", aws.Botocore, 500, []step{fail(kTimeout, 490, s), ok(500)}},
-		{"botocore, no time-out", aws.Botocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
+		{"botocore, a success without a retry", compat.AWSBotocore2025, 495, []step{ok(496)}},
+		{"botocore, time-out", compat.AWSBotocore2025, 500, []step{fail(kTimeout, 490, s), ok(500)}},
+		{"botocore, no time-out", compat.AWSBotocore2025, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
 			ok(495)}},
-		{"botocore does not read the Retry-After", aws.Botocore, 500, []step{retryAfter(7*s, 495, s)}},
-		{"botocore 2026, retry then 2xx", aws.Standard2026, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
-		{"botocore 2026, a success without a retry", aws.Standard2026, 486, []step{ok(487)}},
-		{"DynamoDB", aws.DynamoDB, 500, []step{
+		{"botocore does not read the Retry-After", compat.AWSBotocore2025, 500, []step{retryAfter(7*s, 495, s)}},
+		{"botocore 2026, retry then 2xx", compat.AWSStandard, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
+		{"botocore 2026, a success without a retry", compat.AWSStandard, 486, []step{ok(487)}},
+		{"DynamoDB", compat.AWSDynamoDB, 500, []step{
 			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 467, 0),
 		}},
-		{"python: safe, unknown", aws.Python, 28, []step{
+		{"python: safe, unknown", compat.AWSPython, 28, []step{
 			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms},
 			{kind: kServer, stop: retrypolicy.ReasonUnsafe, quota: 14},
 		}},
-		{"python: quota", sum(aws.Python, 5), 28, []step{
+		{"python: quota", sum(compat.AWSPython, 5), 28, []step{
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				quota: 0, delay: 100 * ms},
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.ReasonOutOfQuota},
@@ -196,52 +193,51 @@ func TestAWSPublishedSequences(t *testing.T) {
 }
 
 func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
-	s := time.Second
 	play(t, []sequence{
-		{"python: quota 0", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
+		{"python: quota 0", compat.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
 			stop: retrypolicy.ReasonOutOfQuota}}},
-		{"python: unsafe", aws.Python, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
+		{"python: unsafe", compat.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
 			stop: retrypolicy.ReasonUnsafe}}},
-		{"python: 500 500 200", aws.Python, 500, []step{
+		{"python: 500 500 200", compat.AWSPython, 500, []step{
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				quota: 472, delay: 100 * ms}, ok(486),
 		}},
-		{"python: time-out twice, 200", aws.Python, 500, []step{
+		{"python: time-out twice, 200", compat.AWSPython, 500, []step{
 			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: retrypolicy.SafeYes,
 				quota: 472, delay: 100 * ms}, ok(486),
 		}},
-		{"python: 14, two failures", aws.Python, 14, []step{
+		{"python: 14, two failures", compat.AWSPython, 14, []step{
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				delay: 100 * ms, stop: retrypolicy.ReasonOutOfQuota},
 		}},
-		{"JavaScript, transient x7", sum(aws.JS, 8), 500, []step{
+		{"JavaScript, transient x7", sum(compat.AWSJS2025, 8), 500, []step{
 			fail(kNetwork, 490, 100*ms), fail(kTimeout, 480, 200*ms), fail(kServer, 470, 400*ms), fail(kServer, 460, 800*ms),
 			fail(kServer, 450, 1600*ms),
 			fail(kServer, 440, 3200*ms), fail(kServer, 430, 6400*ms),
 		}},
-		{"JavaScript, throttling x7", sum(aws.JS, 8), 500, []step{
+		{"JavaScript, throttling x7", sum(compat.AWSJS2025, 8), 500, []step{
 			fail(kThrottle, 495, 500*ms), fail(kThrottle, 490, s), fail(kThrottle, 485, 2*s), fail(kThrottle, 480, 4*s),
 			fail(kThrottle, 475, 8*s),
 			fail(kThrottle, 470, 16*s), fail(kThrottle, 465, 20*s),
 		}},
-		{"JavaScript, tT", aws.JS, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
-		{"JavaScript, Tt", aws.JS, 500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
-		{"JavaScript 2026, TTttttT", sum(aws.Standard2026, 8), 500, []step{
+		{"JavaScript, tT", compat.AWSJS2025, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
+		{"JavaScript, Tt", compat.AWSJS2025, 500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
+		{"JavaScript 2026, TTttttT", sum(compat.AWSStandard, 8), 500, []step{
 			fail(kThrottle, 495, s), fail(kThrottle, 490, 2*s), fail(kServer, 476, 200*ms), fail(kServer, 462, 400*ms),
 			fail(kServer, 448, 800*ms),
 			fail(kServer, 434, 1600*ms), fail(kThrottle, 429, 20*s),
 		}},
-		{"Java, Retry-After has no ceiling", aws.Java, 500, []step{retryAfter(time.Hour, 495, time.Hour),
+		{"Java, Retry-After has no ceiling", compat.AWSJava, 500, []step{retryAfter(time.Hour, 495, time.Hour),
 			retryAfter(ms, 490, 200*ms), ok(495)}},
-		{"Java 2026", aws.Java2026, 500, []step{retryAfter(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
+		{"Java 2026", compat.AWSJava2026, 500, []step{retryAfter(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
 			ok(486)}},
-		{"Java legacy, throttling is free and gives back 1", aws.JavaLegacy, 400,
+		{"Java legacy, throttling is free and gives back 1", compat.AWSJavaLegacy, 400,
 			[]step{fail(kThrottle, 400, 500*ms), ok(401)}},
-		{"Java legacy", aws.JavaLegacy, 500, []step{
+		{"Java legacy", compat.AWSJavaLegacy, 500, []step{
 			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 490, 0),
 		}},
-		{"Go", aws.Go, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
+		{"Go", compat.AWSGo2025, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
 	})
 }
 
@@ -249,7 +245,7 @@ func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 // remains spent.
 func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
-		o := aws.Standard2026()
+		o := compat.AWSStandard()
 		o.Attempts = 5
 		b := policytest.Bucketed(t, o, 500, 500)
 		p := policytest.NewAWS(t, o)
@@ -295,29 +291,29 @@ func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
 func TestNewAWSRefusesBadOptions(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*aws.Options)
+		change func(*compat.AWSOptions)
 		want   string
 	}{
-		{"no back-off", func(o *aws.Options) { o.Backoff = nil }, "aws.Options.Backoff is nil"},
-		{"no attempts", func(o *aws.Options) { o.Attempts = 0 }, "Total is below 1"},
-		{"negative attempts", func(o *aws.Options) { o.Attempts = -1 }, "Total is below 1"},
-		{"negative base", func(o *aws.Options) { o.Backoff = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"no back-off", func(o *compat.AWSOptions) { o.Backoff = nil }, "AWSOptions.Backoff is nil"},
+		{"no attempts", func(o *compat.AWSOptions) { o.Attempts = 0 }, "Total is below 1"},
+		{"negative attempts", func(o *compat.AWSOptions) { o.Attempts = -1 }, "Total is below 1"},
+		{"negative base", func(o *compat.AWSOptions) { o.Backoff = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 		{"negative base after throttling",
-			func(o *aws.Options) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
-		{"negative Over", func(o *aws.Options) { o.Over = -1 }, "Over is negative"},
-		{"bad quota", func(o *aws.Options) {
+			func(o *compat.AWSOptions) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"negative Over", func(o *compat.AWSOptions) { o.Over = -1 }, "Over is negative"},
+		{"bad quota", func(o *compat.AWSOptions) {
 			o.Quota = &budget.QuotaOptions{Size: -1}
 		}, "size is out of range"},
-		{"bad MinRefund", func(o *aws.Options) {
+		{"bad MinRefund", func(o *compat.AWSOptions) {
 			o.Quota = &budget.QuotaOptions{MinRefund: -1}
 		}, "MinRefund is out of range"},
-		{"negative Max of Go", func(o *aws.Options) {
-			o.Backoff = aws.GoBackoff{Max: -1}
-		}, "aws.GoBackoff.Max is negative"},
+		{"negative Max of Go", func(o *compat.AWSOptions) {
+			o.Backoff = compat.AWSGoBackoff{Max: -1}
+		}, "AWSGoBackoff.Max is negative"},
 	} {
-		o := aws.Python()
+		o := compat.AWSPython()
 		c.change(o)
-		p, err := aws.New(o)
+		p, err := compat.NewAWS(o)
 		if p != nil || !errors.Is(err, transport.Invalid) || !policytest.Contains(err, c.want) {
 			t.Errorf("%s: %v, %v", c.name, p, err)
 		}
@@ -326,9 +322,9 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 
 // endless returns the policy of o without the quota and the limit of attempts, which would end a
 // long series.
-func endless(o *aws.Options) retrypolicy.Policy {
+func endless(o *compat.AWSOptions) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil
-	p, err := aws.New(o)
+	p, err := compat.NewAWS(o)
 	if err != nil {
 		panic(err)
 	}
@@ -346,11 +342,10 @@ func delays(p retrypolicy.Policy, kind transport.Kind, draw uint64, first, count
 }
 
 func TestAWSPublishedDelays(t *testing.T) {
-	s := time.Second
 	curve := func(base, most time.Duration, j retrypolicy.Jitter) retrypolicy.Backoff {
 		return retrypolicy.Backoff{Base: base, Max: most, Jitter: j}
 	}
-	kotlin := aws.Kotlin().Backoff
+	kotlin := compat.AWSKotlin().Backoff
 	for _, c := range []struct {
 		name   string
 		policy retrypolicy.Policy
@@ -365,20 +360,24 @@ func TestAWSPublishedDelays(t *testing.T) {
 			[]float64{10, 20, 40, 80,
 				100,
 				100}},
-		{"kotlin, throttling", aws.Standard2026().Throttled, kThrottle, policytest.DrawLast, 1, []float64{1000, 2000, 4000}},
+		{"kotlin, throttling", compat.AWSStandard().Throttled, kThrottle, policytest.DrawLast, 1, []float64{1000,
+			2000, 4000}},
 		{"kotlin, factor 1.5", kotlin, kServer, policytest.DrawLast, 1, []float64{10, 15, 22.5, 33.75}},
 		{"kotlin, the cap of the preset", kotlin, kServer, policytest.DrawLast, 30, []float64{20000, 20000}},
-		{"botocore", aws.Botocore().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000, 8000, 16000, 20000,
+		{"botocore", compat.AWSBotocore2025().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000,
+			8000, 16000, 20000,
 			20000, 20000, 20000}},
-		{"botocore legacy", aws.BotocoreLegacy().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000, 8000,
+		{"botocore legacy", compat.AWSBotocoreLegacy().Backoff, kServer, policytest.DrawLast, 1, []float64{1000,
+			2000, 4000, 8000,
 			16000, 32000, 64000}},
 		{"botocore legacy, base 3, third retry", curve(3*s, 0, retrypolicy.JitterNone), kServer, 0, 3, []float64{12000}},
-		{"botocore legacy, DynamoDB", aws.BotocoreLegacyDynamoDB().Backoff, kServer, 0, 1,
+		{"botocore legacy, DynamoDB", compat.AWSBotocoreLegacyDynamoDB().Backoff, kServer, 0, 1,
 			[]float64{50, 100, 200, 400, 800, 1600, 3200, 6400, 12800}},
-		{"Go, U=0", aws.Go().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
-		{"Go, U=.5", aws.Go().Backoff, kServer, policytest.DrawHalf, 1, []float64{1000, 2000, 4000, 8000, 20000, 20000}},
-		{"Go, a short Max", aws.GoBackoff{Max: s / 2}, kServer, 0, 1, []float64{500, 500}},
-		{"Go, no Max", aws.GoBackoff{}, kServer, policytest.DrawHalf, 1, []float64{0, 0}},
+		{"Go, U=0", compat.AWSGo2025().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
+		{"Go, U=.5", compat.AWSGo2025().Backoff, kServer, policytest.DrawHalf, 1, []float64{1000, 2000, 4000, 8000,
+			20000, 20000}},
+		{"Go, a short Max", compat.AWSGoBackoff{Max: s / 2}, kServer, 0, 1, []float64{500, 500}},
+		{"Go, no Max", compat.AWSGoBackoff{}, kServer, policytest.DrawHalf, 1, []float64{0, 0}},
 		{"python none", curve(2*s, 20*s, retrypolicy.JitterNone), kServer, policytest.DrawHalf, 0, []float64{0, 2000, 4000,
 			8000, 16000,
 			20000, 20000}},
@@ -399,9 +398,9 @@ func TestAWSPublishedDelays(t *testing.T) {
 			[]float64{0, 5000, 9500, 16250, 20000, 20000}},
 		{"python full, base 0", curve(0, 5*s, retrypolicy.JitterFull), kServer, policytest.DrawHalf, 0,
 			[]float64{0, 0, 0, 0}},
-		{"python simple, U=0", aws.PythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
-		{"Java legacy, throttling, U=0", aws.JavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
-		{"a count past all caps", endless(aws.Standard2026()), kServer, policytest.DrawLast, math.MaxInt32 - 1,
+		{"python simple, U=0", compat.AWSPythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
+		{"Java legacy, throttling, U=0", compat.AWSJavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
+		{"a count past all caps", endless(compat.AWSStandard()), kServer, policytest.DrawLast, math.MaxInt32 - 1,
 			[]float64{20000}},
 	} {
 		got := delays(c.policy, c.kind, c.draw, c.first, len(c.want))
@@ -414,7 +413,7 @@ func TestAWSPublishedDelays(t *testing.T) {
 }
 
 func TestAWSRetryAfterIsApplied(t *testing.T) {
-	flat := func(o *aws.Options, base time.Duration) retrypolicy.Policy {
+	flat := func(o *compat.AWSOptions, base time.Duration) retrypolicy.Policy {
 		o.Backoff = retrypolicy.Backoff{Base: base}
 		return policytest.NewAWS(t, o)
 	}
@@ -423,13 +422,13 @@ func TestAWSRetryAfterIsApplied(t *testing.T) {
 		policy      retrypolicy.Policy
 		after, want time.Duration
 	}{
-		{"kotlin 1500", flat(aws.Standard2026(), 50*ms), 1500 * ms, 1500 * ms},
-		{"kotlin 10000", flat(aws.Standard2026(), 50*ms), 10 * time.Second, 5050 * ms},
-		{"kotlin none", flat(aws.Standard2026(), 50*ms), 0, 50 * ms},
-		{"kotlin below the delay", flat(aws.Standard2026(), 50*ms), ms, 50 * ms},
-		{"python 3 s", flat(aws.Python(), time.Second), 3 * time.Second, 3 * time.Second},
-		{"python 10 s", flat(aws.Python(), time.Second), 10 * time.Second, 6 * time.Second},
-		{"python, the longest", flat(aws.Python(), time.Second), math.MaxInt64, 6 * time.Second},
+		{"kotlin 1500", flat(compat.AWSStandard(), 50*ms), 1500 * ms, 1500 * ms},
+		{"kotlin 10000", flat(compat.AWSStandard(), 50*ms), 10 * time.Second, 5050 * ms},
+		{"kotlin none", flat(compat.AWSStandard(), 50*ms), 0, 50 * ms},
+		{"kotlin below the delay", flat(compat.AWSStandard(), 50*ms), ms, 50 * ms},
+		{"python 3 s", flat(compat.AWSPython(), time.Second), 3 * time.Second, 3 * time.Second},
+		{"python 10 s", flat(compat.AWSPython(), time.Second), 10 * time.Second, 6 * time.Second},
+		{"python, the longest", flat(compat.AWSPython(), time.Second), math.MaxInt64, 6 * time.Second},
 	} {
 		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Kind: kServer, Safe: retrypolicy.SafeYes, After: c.after})
 		if !d.Retry || d.Delay != c.want {
@@ -441,7 +440,7 @@ func TestAWSRetryAfterIsApplied(t *testing.T) {
 // smithy-python, at most 2, 3 or 10 attempts: exactly one retry less.
 func TestAWSAttemptsAreTotal(t *testing.T) {
 	for _, total := range []int{1, 2, 3, 10} {
-		for _, preset := range []func() *aws.Options{aws.Python, aws.PythonSimple} {
+		for _, preset := range []func() *compat.AWSOptions{compat.AWSPython, compat.AWSPythonSimple} {
 			o := preset()
 			o.Attempts = total
 			s := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
@@ -490,5 +489,3 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 		}
 	}
 }
-
-var sink retrypolicy.Decision

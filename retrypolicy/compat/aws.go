@@ -1,4 +1,4 @@
-package aws
+package compat
 
 import (
 	"math/bits"
@@ -20,9 +20,9 @@ import (
 // A delay or a cost "for throttling" applies to Throttled alone.
 const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 
-// Options configures the standard retry mode that the AWS SDKs share. Kotlin, Botocore and the
+// AWSOptions configures the standard retry mode that the AWS SDKs share. Kotlin, Botocore and the
 // other functions return the published settings: take one, change it, and pass it to New.
-type Options struct {
+type AWSOptions struct {
 	// Attempts is the highest number of attempts, the first included.
 	Attempts int
 	// SafeOnly retries only after failures with retrypolicy.SafeYes. Otherwise all failures but SafeNo
@@ -41,19 +41,19 @@ type Options struct {
 	Quota *budget.QuotaOptions
 }
 
-// New returns the policy that o describes; nil means Standard2026. The policy checks in this order:
-// whether a retry is safe, whether attempts are left, the delay, and last the quota, so that the
-// quota does not charge for a retry that another rule prevents.
+// NewAWS returns the policy that o describes; nil means AWSStandard. The policy checks in this
+// order: whether a retry is safe, whether attempts are left, the delay, and last the quota, so that
+// the quota does not charge for a retry that another rule prevents.
 //
 // The quota belongs to the policy: create one policy per client, host or tenant (see budget.PerKey)
 // and use it for all operations there. Safe for concurrent use. Errors are of Kind Invalid.
-func New(o *Options) (retrypolicy.Policy, error) {
+func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 	if o == nil {
-		o = Standard2026()
+		o = AWSStandard()
 	}
 	p := o.Backoff
 	if p == nil {
-		return nil, kit.Invalid("aws.Options.Backoff is nil; start from a preset such as aws.Standard2026")
+		return nil, kit.Invalid("AWSOptions.Backoff is nil; start from a preset such as AWSStandard")
 	}
 	if o.Throttled != nil {
 		p = retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: throttling, Policy: o.Throttled}}, Default: p}
@@ -78,17 +78,17 @@ func New(o *Options) (retrypolicy.Policy, error) {
 	return p, nil
 }
 
-// GoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry, and
-// exactly Max, without jitter, from the first n with 2^n s > Max on. With Max = 20 s that is 0 to
-// 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
+// AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
+// and exactly Max, without jitter, from the first n with 2^n s > Max on. With Max = 20 s that is 0
+// to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
 //
 // Source: aws-sdk-go-v2, aws/retry/jitter_backoff.go.
-type GoBackoff struct {
+type AWSGoBackoff struct {
 	Max time.Duration
 }
 
 // Decide always retries.
-func (b GoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (b AWSGoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	if n > bits.Len64(uint64(max(b.Max, 0)/time.Second))-1 {
 		return retrypolicy.Decision{Retry: true, Delay: max(b.Max, 0)}
@@ -97,12 +97,12 @@ func (b GoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // Validate reports an invalid Max.
-func (b GoBackoff) Validate() error {
+func (b AWSGoBackoff) Validate() error {
 	switch {
 	case b.Max < 0:
-		return kit.Invalid("aws.GoBackoff.Max is negative; give the longest delay")
+		return kit.Invalid("AWSGoBackoff.Max is negative; give the longest delay")
 	case b.Max == 0:
-		return kit.Invalid("aws.GoBackoff.Max is 0, so every delay would be 0; give the longest delay, such as 20 s")
+		return kit.Invalid("AWSGoBackoff.Max is 0, so every delay would be 0; give the longest delay, such as 20 s")
 	}
 	return nil
 }

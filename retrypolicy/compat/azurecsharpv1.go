@@ -1,4 +1,4 @@
-package azure
+package compat
 
 import (
 	"math"
@@ -6,18 +6,17 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// CSharpV1 is the retry policy of the Azure IoT device SDK 1.x for .NET. The formula is that of
-// Java without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) *
+// AzureCSharpV1 is the retry policy of the Azure IoT device SDK 1.x for .NET. The formula is that
+// of Java without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) *
 // [0.8*Delta, 1.2*Delta), Max) in whole milliseconds. But attempts begin at least one second apart,
 // a second that includes the duration of the attempt. If all numbers are zero the defaults are
 // Count 2^31-1, Min 100 ms, Max 10 s and Delta 100 ms. With attempts that fail at once that gives 1
 // s, 1 s, 1 s, 1 s, 1.3 to 1.885 s and so on.
 //
 // Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
-type CSharpV1 struct {
+type AzureCSharpV1 struct {
 	// Count is the number of retries.
 	Count           int
 	Min, Max, Delta time.Duration
@@ -26,27 +25,27 @@ type CSharpV1 struct {
 // apartV1 is the shortest time between the beginnings of two attempts.
 const apartV1 = time.Second
 
-func (v CSharpV1) settings() CSharpV1 {
-	if v == (CSharpV1{}) {
-		v = CSharpV1{Count: math.MaxInt32, Min: 100 * time.Millisecond, Max: 10 * time.Second,
+func (v AzureCSharpV1) settings() AzureCSharpV1 {
+	if v == (AzureCSharpV1{}) {
+		v = AzureCSharpV1{Count: math.MaxInt32, Min: 100 * time.Millisecond, Max: 10 * time.Second,
 			Delta: 100 * time.Millisecond}
 	}
 	return v
 }
 
 // Decide stops with OutOfAttempts after Count retries.
-func (v CSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	return (&csharpV1{CSharpV1: v.settings()}).Decide(a)
+func (v AzureCSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	return (&csharpV1{AzureCSharpV1: v.settings()}).Decide(a)
 }
 
 // Begin begins a series, which remembers when the latest attempt began.
-func (v CSharpV1) Begin(retrypolicy.Start) retrypolicy.Series {
-	return &csharpV1{CSharpV1: v.settings()}
+func (v AzureCSharpV1) Begin(retrypolicy.Start) retrypolicy.Series {
+	return &csharpV1{AzureCSharpV1: v.settings()}
 }
 
 // csharpV1 is a series of a CSharpV1.
 type csharpV1 struct {
-	CSharpV1
+	AzureCSharpV1
 	retrypolicy.Free
 	try attemptTime
 }
@@ -54,7 +53,7 @@ type csharpV1 struct {
 func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	c := max(a.Retry, 1) - 1
 	if c >= v.Count {
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	delay := javaDelay(c, v.Min, v.Max, v.Delta, a.Rand)
 	delay = max(delay, apartV1-v.try.since(a))
@@ -63,12 +62,12 @@ func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // Validate reports the first invalid parameter.
-func (v CSharpV1) Validate() error {
+func (v AzureCSharpV1) Validate() error {
 	set := v.settings()
 	if set.Count < 1 {
-		return kit.Invalid("azure.CSharpV1.Count is below 1; give the number of retries, NoRetry{} for none")
+		return kit.Invalid("AzureCSharpV1.Count is below 1; give the number of retries, NoRetry{} for none")
 	}
-	return javaRange("azure.CSharpV1", set.Min, set.Max, set.Delta)
+	return javaRange("AzureCSharpV1", set.Min, set.Max, set.Delta)
 }
 
 // attemptTime is when the latest attempt began, on the scale of Attempt.Elapsed.

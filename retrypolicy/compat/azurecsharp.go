@@ -1,4 +1,4 @@
-package azure
+package compat
 
 import (
 	"math"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
 // The policies of the Azure IoT device SDK 2.x (preview) for .NET. As in the SDK, MaxRetries N
@@ -18,10 +17,10 @@ import (
 // The SDK's policies refuse permanent failures themselves. Here the classifier does so before it
 // asks a policy.
 
-// CSharpExponential waits 2^(n+6) ms before the n-th retry, with n+6 at most 32, and at most Max:
-// 128 ms, 256 ms, 512 ms and so on. The zero value is the SDK's default: for ever, at most 12
+// AzureCSharpExponential waits 2^(n+6) ms before the n-th retry, with n+6 at most 32, and at most
+// Max: 128 ms, 256 ms, 512 ms and so on. The zero value is the SDK's default: for ever, at most 12
 // hours, with jitter. Source: the SDK's code, IotHubClientExponentialBackoffRetryPolicy.
-type CSharpExponential struct {
+type AzureCSharpExponential struct {
 	// MaxRetries is one more than the number of retries. 0: no limit.
 	MaxRetries int
 	// Max is the longest delay before jitter. 0: 12 hours.
@@ -30,9 +29,9 @@ type CSharpExponential struct {
 }
 
 // Decide stops with OutOfAttempts after MaxRetries-1 retries.
-func (c CSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c AzureCSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	most := c.Max
 	if most == 0 {
@@ -43,19 +42,19 @@ func (c CSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // Validate reports the first invalid parameter.
-func (c CSharpExponential) Validate() error {
+func (c AzureCSharpExponential) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
-		return kit.Invalid("CSharpExponential.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+		return kit.Invalid("AzureCSharpExponential.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Max < 0:
-		return kit.Invalid("CSharpExponential.Max is negative; give a duration, 0 for 12 hours")
+		return kit.Invalid("AzureCSharpExponential.Max is negative; give a duration, 0 for 12 hours")
 	}
 	return nil
 }
 
-// CSharpFixed waits Delay before each retry. Source: the SDK's code,
+// AzureCSharpFixed waits Delay before each retry. Source: the SDK's code,
 // IotHubClientFixedDelayRetryPolicy.
-type CSharpFixed struct {
+type AzureCSharpFixed struct {
 	// MaxRetries is one more than the number of retries. 0: no limit.
 	MaxRetries int
 	Delay      time.Duration
@@ -63,29 +62,29 @@ type CSharpFixed struct {
 }
 
 // Decide stops with OutOfAttempts after MaxRetries-1 retries.
-func (c CSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c AzureCSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	return csharpRetry(c.Delay, c.NoJitter, a.Rand)
 }
 
 // Validate reports the first invalid parameter.
-func (c CSharpFixed) Validate() error {
+func (c AzureCSharpFixed) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
-		return kit.Invalid("CSharpFixed.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+		return kit.Invalid("AzureCSharpFixed.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Delay < 0:
-		return kit.Invalid("CSharpFixed.Delay is negative; give the delay")
+		return kit.Invalid("AzureCSharpFixed.Delay is negative; give the delay")
 	case c.Delay == 0:
-		return kit.Invalid("CSharpFixed.Delay is 0; give the delay, or use Immediately{} for none")
+		return kit.Invalid("AzureCSharpFixed.Delay is 0; give the delay, or use Immediately{} for none")
 	}
 	return nil
 }
 
-// CSharpIncremental waits n*Step before the n-th retry, at most Max. Source: the SDK's code,
+// AzureCSharpIncremental waits n*Step before the n-th retry, at most Max. Source: the SDK's code,
 // IotHubClientIncrementalDelayRetryPolicy.
-type CSharpIncremental struct {
+type AzureCSharpIncremental struct {
 	// MaxRetries is one more than the number of retries. 0: no limit.
 	MaxRetries int
 	Step       time.Duration
@@ -95,27 +94,27 @@ type CSharpIncremental struct {
 }
 
 // Decide stops with OutOfAttempts after MaxRetries-1 retries.
-func (c CSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c AzureCSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
-		return wrap.Stop(retrypolicy.ReasonOutOfAttempts)
+		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	d := retrypolicy.Incremental{Step: c.Step, Max: c.Max}.Decide(a)
 	return csharpRetry(d.Delay, c.NoJitter, a.Rand)
 }
 
 // Validate reports the first invalid parameter.
-func (c CSharpIncremental) Validate() error {
+func (c AzureCSharpIncremental) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
-		return kit.Invalid("CSharpIncremental.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
+		return kit.Invalid("AzureCSharpIncremental.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
 	case c.Step < 0:
-		return kit.Invalid("CSharpIncremental.Step is negative; give the first delay")
+		return kit.Invalid("AzureCSharpIncremental.Step is negative; give the first delay")
 	case c.Max < 0:
-		return kit.Invalid("CSharpIncremental.Max is negative; give a duration, 0 for no limit")
+		return kit.Invalid("AzureCSharpIncremental.Max is negative; give a duration, 0 for no limit")
 	case c.Max > 0 && c.Max < c.Step:
-		return kit.Invalid("CSharpIncremental.Max is below Step; give Step or more")
+		return kit.Invalid("AzureCSharpIncremental.Max is below Step; give Step or more")
 	case c.Step == 0:
-		return kit.Invalid("CSharpIncremental.Step is 0, so every delay would be 0; give the first delay, or use " +
+		return kit.Invalid("AzureCSharpIncremental.Step is 0, so every delay would be 0; give the first delay, or use " +
 			"Immediately{}")
 	}
 	return nil

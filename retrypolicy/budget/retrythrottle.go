@@ -1,0 +1,93 @@
+package budget
+
+import (
+	"sync"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
+)
+
+// RetryThrottle is gRPC's retry throttle. It starts with maxTokens tokens. A retryable failure
+// takes one, and so does any failure with a pushback that forbids a retry; a success returns ratio.
+// With maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the
+// retry's delay. First attempts are never refused. Other failures do not count, nor do attempts
+// that the caller cancelled.
+//
+// gRPC has one per server name: see PerKey. Safe for concurrent use.
+//
+// Source: gRFC A6.
+type RetryThrottle struct {
+	most  int64 // all in thousandths
+	ratio int64
+
+	mu     sync.Mutex
+	tokens int64
+}
+
+// NewRetryThrottle returns a throttle of 1 to 1000 tokens. ratio is truncated to thousandths, as in
+// gRPC.
+func NewRetryThrottle(maxTokens int, ratio float64) (*RetryThrottle, error) {
+	switch {
+	case maxTokens < 1 || maxTokens > 1000:
+		return nil, kit.Invalid("RetryThrottle maxTokens is out of range; give 1 to 1000")
+	case !(ratio >= 0.001 && ratio <= 1000):
+		return nil, kit.Invalid("RetryThrottle ratio is out of range; give tokens for a success, 0.001 to 1000")
+	}
+	most := int64(maxTokens) * 1000
+	return &RetryThrottle{most: most, tokens: most, ratio: int64(ratio*1000 + 1e-6)}, nil // 1.001*1000 is below 1001
+}
+
+// Wrap puts the throttle around p: p decides first.
+func (t *RetryThrottle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return shared[RetryThrottle]{Inner: p, Budget: t, Names: &retryThrottleNames, NewSeries: newRetryThrottleSeries}
+}
+
+var retryThrottleNames = names{Type: "RetryThrottle", Constructor: "NewRetryThrottle"}
+
+// Tokens returns the current number of tokens.
+func (t *RetryThrottle) Tokens() float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return float64(t.tokens) / 1000
+}
+
+func (t *RetryThrottle) open() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return 2*t.tokens > t.most
+}
+
+func (t *RetryThrottle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	change := t.ratio
+	switch {
+	case v == retrypolicy.VerdictSucceed:
+	case a.After >= 0 && (v == retrypolicy.VerdictFail || saysNothing(v, a)):
+		return
+	default:
+		change = -1000
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tokens = min(max(t.tokens+change, 0), t.most)
+}
+
+// retryThrottleSeries is a series under a Throttle.
+type retryThrottleSeries struct {
+	base
+	throttle *RetryThrottle
+}
+
+func newRetryThrottleSeries(t *RetryThrottle) sharedSeries { return &retryThrottleSeries{throttle: t} }
+
+func (s *retryThrottleSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := s.base.Decide(a)
+	if d.Retry && !s.throttle.open() {
+		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
+	}
+	return d
+}
+
+func (s *retryThrottleSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	s.throttle.learn(v, a)
+	s.base.Report(v, a)
+}

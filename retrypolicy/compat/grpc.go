@@ -1,0 +1,193 @@
+package compat
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// GRPC is the retry policy of gRPC. The n-th retry comes after
+//
+//	min(Initial * Multiplier^(n-1), Max) * rand(0.8, 1.2)
+//
+// which can exceed Max by a fifth. A wait that the server asked for (Attempt.After; see Pushback)
+// replaces the delay exactly, and the retry after it has the delay of a first one. A negative wait
+// stops with retrypolicy.ReasonPushback. There are no defaults: set every field. It has no state;
+// put a Throttle around it as gRPC does.
+//
+// It excludes hedging, and gRPC's transparent retries of calls that never left the client.
+//
+// Source: gRFC A6.
+type GRPC struct {
+	// Attempts is the number of attempts, the first included: 2 or more. More than 5 counts as 5.
+	Attempts int
+	// Initial is the first delay, before jitter.
+	Initial time.Duration
+	// Max is the longest delay, before jitter.
+	Max time.Duration
+	// Multiplier is the growth per retry; above 0.
+	Multiplier float64
+}
+
+// mostAttempts is the client's own limit of attempts.
+const mostAttempts = 5
+
+// Decide stops with OutOfAttempts even if the server asked for a wait.
+func (g GRPC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	return (&grpcSeries{GRPC: g}).Decide(a)
+}
+
+// Begin begins a series, which counts from the latest pushback.
+func (g GRPC) Begin(retrypolicy.Start) retrypolicy.Series { return &grpcSeries{GRPC: g} }
+
+// grpcSeries is a series of a GRPC.
+type grpcSeries struct {
+	GRPC
+	retrypolicy.Free
+	began int // the number of the retry after which the growth started again
+}
+
+func (s *grpcSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	switch {
+	case a.Retry >= min(s.Attempts, mostAttempts):
+		return stop(retrypolicy.ReasonOutOfAttempts)
+	case a.After < 0:
+		return stop(retrypolicy.ReasonPushback)
+	case a.After > 0:
+		s.began = max(a.Retry, 0)
+		if a.After == atOnce {
+			return retrypolicy.Decision{Retry: true}
+		}
+		return retrypolicy.Decision{Retry: true, Delay: a.After}
+	}
+	if s.began >= a.Retry { // the caller counts anew
+		s.began = 0
+	}
+	a.Retry -= s.began
+	return retrypolicy.Backoff{Base: s.Initial, Factor: s.Multiplier, Max: s.Max, Jitter: retrypolicy.JitterProportional,
+		Low: 0.8, High: 1.2}.Decide(a)
+}
+
+// Validate reports the first invalid parameter.
+func (g GRPC) Validate() error {
+	switch {
+	case g.Attempts < 2:
+		return kit.Invalid("GRPC.Attempts is below 2; it counts the first attempt too")
+	case g.Initial <= 0:
+		return kit.Invalid("GRPC.Initial is not positive; give the first delay")
+	case g.Max <= 0:
+		return kit.Invalid("GRPC.Max is not positive; give the longest delay")
+	case !(g.Multiplier > 0 && g.Multiplier <= math.MaxFloat64):
+		return kit.Invalid("GRPC.Multiplier is not positive and finite; give the growth, such as 2")
+	}
+	return nil
+}
+
+// atOnce represents a server that asked for a delay of 0; 0 itself means that it did not ask.
+const atOnce = time.Nanosecond
+
+// GRPCPushback reads the value of the header grpc-retry-pushback-ms, for retrypolicy.Info.After or
+// the RetryAfter of a transport.Error: milliseconds that fit into 32 bits. 0 ms becomes 1 ns,
+// because 0 means that there was no header. An empty value returns 0. A negative value, or one that
+// is not a number, returns a negative duration: do not try again.
+func GRPCPushback(header string) time.Duration {
+	if header == "" {
+		return 0
+	}
+	ms, err := strconv.ParseInt(header, 10, 32)
+	switch {
+	case err != nil || ms < 0:
+		return -1
+	case ms == 0:
+		return atOnce
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// GRPCCode is a status code of gRPC; convert a grpcCodes.Code to it.
+type GRPCCode uint8
+
+const (
+	GRPCOK GRPCCode = iota
+	GRPCCancelled
+	GRPCUnknown
+	GRPCInvalidArgument
+	GRPCDeadlineExceeded
+	GRPCNotFound
+	GRPCAlreadyExists
+	GRPCPermissionDenied
+	GRPCResourceExhausted
+	GRPCFailedPrecondition
+	GRPCAborted
+	GRPCOutOfRange
+	GRPCUnimplemented
+	GRPCInternal
+	GRPCUnavailable
+	GRPCDataLoss
+	GRPCUnauthenticated
+
+	grpcCodes // number of grpcCodes
+)
+
+// kindOf holds the Kind of each code.
+var kindOf = [grpcCodes]transport.Kind{
+	GRPCOK:                 transport.Unknown,
+	GRPCCancelled:          transport.Unknown,
+	GRPCUnknown:            transport.Unknown,
+	GRPCInvalidArgument:    transport.Invalid,
+	GRPCDeadlineExceeded:   transport.Timeout,
+	GRPCNotFound:           transport.NotFound,
+	GRPCAlreadyExists:      transport.Conflict,
+	GRPCPermissionDenied:   transport.Forbidden,
+	GRPCResourceExhausted:  transport.Throttled,
+	GRPCFailedPrecondition: transport.Conflict,
+	GRPCAborted:            transport.Conflict,
+	GRPCOutOfRange:         transport.Invalid,
+	GRPCUnimplemented:      transport.Unsupported,
+	GRPCInternal:           transport.Unknown,
+	GRPCUnavailable:        transport.Unavailable,
+	GRPCDataLoss:           transport.Unknown,
+	GRPCUnauthenticated:    transport.Unauthorized,
+}
+
+// GRPCStatus finds the status in an error: its code, and the value of the header
+// grpc-retry-pushback-ms, empty if there is none. ok is false for an error without a status.
+type GRPCStatus func(err error) (code GRPCCode, pushback string, ok bool)
+
+// NewGRPCClassifier makes a Classifier that returns Again for the grpcCodes in retryable and Fail
+// for all others. An error without a status, or with OK, is Undecided. A code that gRPC does not
+// define counts as UNKNOWN. As in gRPC, retryable has no default: the service decides which
+// grpcCodes may be repeated.
+func NewGRPCClassifier(status GRPCStatus, retryable ...GRPCCode) (retrypolicy.Classifier, error) {
+	if status == nil {
+		return nil, kit.Invalid("NewGRPCClassifier status is nil; give a function that finds the status in an error")
+	}
+	if len(retryable) == 0 {
+		return nil, kit.Invalid("NewGRPCClassifier retryable is empty; name a code, such as GRPCUnavailable")
+	}
+	var again [grpcCodes]bool
+	for _, c := range retryable {
+		if c == GRPCOK || c >= grpcCodes {
+			return nil, kit.Invalid("NewGRPCClassifier retryable has a code that is no failure of gRPC's; give 1 to 16")
+		}
+		again[c] = true
+	}
+	return func(err error) retrypolicy.Info {
+		code, pushback, ok := status(err)
+		if !ok || code == GRPCOK {
+			return retrypolicy.Info{}
+		}
+		if code >= grpcCodes {
+			code = GRPCUnknown
+		}
+		info := retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: kindOf[code], After: GRPCPushback(pushback)}
+		if again[code] {
+			info.Verdict = retrypolicy.VerdictAgain
+		}
+		return info
+	}, nil
+}
