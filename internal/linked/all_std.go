@@ -1,0 +1,5 @@
+//go:build !tinygo
+
+package linked
+
+const all = true
