@@ -25,7 +25,11 @@ import (
 //  5. Any other error is retried, with Kind Unknown: an operation under a policy is repeated unless
 //     there is a reason not to.
 //
-// If another error has a method RetryAfter() time.Duration, its result goes into Info.After.
+// An error of rule 5 can say more by methods, as smithy-python's ErrorRetryInfo does:
+//
+//	RetryAfter() time.Duration      the wait that the service asked for: Info.After
+//	RetrySafe() (safe, known bool)  whether a repetition is safe: Info.Safe; known and not safe fails
+//	Throttling() bool               true: Kind Throttled
 //
 // Classify does not import package net, which is too large for boards. Certificate errors, TLS
 // alerts and invalid addresses are therefore Unknown to it. FromKind(neterr.Kind) as
@@ -74,8 +78,27 @@ func Classify(err error) Info {
 	})
 	if info.Kind == transport.Unknown { // a network error has no RetryAfter
 		info.After = kit.RetryAfter(err)
+		info.ask(err)
 	}
 	return info
+}
+
+// ask applies what err says about itself by the methods RetrySafe and Throttling.
+func (i *Info) ask(err error) {
+	errchain.Any(err, func(err error) bool {
+		if e, ok := err.(interface{ RetrySafe() (safe, known bool) }); ok && i.Safe == SafeUnknown {
+			switch safe, known := e.RetrySafe(); {
+			case known && safe:
+				i.Safe = SafeYes
+			case known:
+				i.Safe, i.Verdict = SafeNo, VerdictFail
+			}
+		}
+		if e, ok := err.(interface{ Throttling() bool }); ok && e.Throttling() {
+			i.Kind = transport.Throttled
+		}
+		return false
+	})
 }
 
 // kindOf is transport.KindOf that also reports whether err has a Kind.

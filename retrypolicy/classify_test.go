@@ -141,3 +141,35 @@ func TestKindSet(t *testing.T) {
 		}
 	}
 }
+
+// sayer is an error that says by methods whether it is retried.
+type sayer struct {
+	safe, known, throttling bool
+	after                   time.Duration
+}
+
+func (*sayer) Error() string                       { return "?" }
+func (s *sayer) RetrySafe() (safe, known bool)     { return s.safe, s.known }
+func (s *sayer) Throttling() bool                  { return s.throttling }
+func (s *sayer) RetryAfter() (after time.Duration) { return s.after }
+
+func TestClassifyAsksTheErrorItself(t *testing.T) {
+	for _, c := range []struct {
+		err  sayer
+		want retrypolicy.Info
+	}{
+		{sayer{}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain}},
+		{sayer{safe: true, known: true, after: time.Second}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain,
+			Safe: retrypolicy.SafeYes, After: time.Second}},
+		{sayer{known: true}, retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Safe: retrypolicy.SafeNo}},
+		{sayer{throttling: true}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Throttled}},
+	} {
+		if got := retrypolicy.Classify(errors.Join(errors.New("first"), &c.err)); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.err, got, c.want)
+		}
+	}
+	calls, _, err := policytest.Retries(t, retrypolicy.Retrier{Policy: second}, &sayer{known: true})
+	if calls != 1 || !errors.Is(err, retrypolicy.ReasonNotRetryable) {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+}

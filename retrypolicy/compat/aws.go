@@ -78,6 +78,32 @@ func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 	return p, nil
 }
 
+// AWSMode returns the policy of a retry mode by its name in the configuration of the SDKs,
+// standard, adaptive or legacy, as boto3's retries={"mode": ..., "total_max_attempts": ...} does.
+// attempts counts the first attempt too; 0 is the default of the mode. Errors are of Kind Invalid.
+func AWSMode(mode string, attempts int) (retrypolicy.Policy, error) {
+	o := AWSStandard()
+	switch mode {
+	case "standard", "adaptive":
+	case "legacy":
+		o = AWSBotocoreLegacy()
+	default:
+		return nil, kit.Invalid("AWSMode " + mode + " is not known; give standard, adaptive or legacy")
+	}
+	if attempts != 0 {
+		o.Attempts = attempts
+	}
+	p, err := NewAWS(o)
+	if err != nil || mode != "adaptive" {
+		return p, err
+	}
+	limiter, err := budget.NewAdaptive(nil)
+	if err != nil {
+		return nil, err
+	}
+	return limiter.Wrap(p), nil
+}
+
 // AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
 // and exactly Max, without jitter, from the first n with 2^n s > Max on. With Max = 20 s that is 0
 // to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.

@@ -489,3 +489,25 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 		}
 	}
 }
+
+// One line says what boto3 says in one dict.
+func TestAWSMode(t *testing.T) {
+	for _, c := range []struct {
+		mode     string
+		attempts int
+		runs     int
+		wrong    string
+	}{
+		{"standard", 0, 3, ""}, {"standard", 5, 5, ""}, {"adaptive", 2, 2, ""}, {"legacy", 0, 5, ""},
+		{"Standard", 0, 0, "give standard, adaptive or legacy"}, {"standard", -1, 0, "MaxAttempts.Total"},
+	} {
+		p, err := compat.AWSMode(c.mode, c.attempts)
+		if policytest.CheckRefusal(t, err, c.wrong); c.wrong != "" {
+			continue
+		}
+		runs, _, err := policytest.Retries(t, retrypolicy.Retrier{Policy: p}, transport.Unavailable)
+		if runs != c.runs || !errors.Is(err, retrypolicy.ReasonOutOfAttempts) {
+			t.Errorf("%s, %d: %d attempts, %v", c.mode, c.attempts, runs, err)
+		}
+	}
+}

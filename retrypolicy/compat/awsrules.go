@@ -1,11 +1,11 @@
 package compat
 
 import (
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -109,7 +109,15 @@ var legacyPairs = [...]AWSRule{
 	{Service: "organizations", Code: "TooManyRequestsException", Status: 400, Kind: transport.Throttled},
 }
 
-// AWSStandardRules are the rules of the standard and adaptive modes:
+// AWSStandardRules are the rules of the standard and adaptive modes: AWSBotocoreRules, and status
+// 429 as throttling whatever the error code.
+//
+// Source: aws-sdk-go-v2 v1.48, aws/retry.
+func AWSStandardRules() AWSRules {
+	return statuses(AWSBotocoreRules(), []int{429}, transport.Throttled)
+}
+
+// AWSBotocoreRules are the rules of botocore's standard and adaptive modes:
 //
 //   - throttling by error code at any status
 //   - transient by error code, or by status 500, 502, 503 and 504
@@ -118,8 +126,8 @@ var legacyPairs = [...]AWSRule{
 //
 // Status 429 alone is not among them.
 //
-// Source: botocore, retries/standard.py; aws-sdk-go-v2, aws/retry, has the same codes and statuses.
-func AWSStandardRules() AWSRules {
+// Source: botocore, retries/standard.py.
+func AWSBotocoreRules() AWSRules {
 	r := codes(nil, throttlingCodes[:], 0, transport.Throttled)
 	r = codes(r, transientCodes[:], 0, transport.Unavailable)
 	r = statuses(r, transientStatus[:], transport.Unavailable)
@@ -189,7 +197,31 @@ func (r *AWSRule) fits(f AWSFailure) bool {
 		(r.Status == 0 || r.Status == f.Status) && (!r.Checksum || f.BadChecksum)
 }
 
-// AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin:
+// AWSKotlinDocumentJudge judges by the traits of a failure, in the order of smithy-kotlin's design
+// document. AWSKotlinJudge is what its code does.
+//
+//  1. Throttling is Throttled, whoever failed.
+//  2. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict).
+//  3. A retryable error of the client library is Conflict.
+//  4. Other errors are Undecided, for the next classifier: the document leaves them to a hook.
+//  5. All other failures of the service and the library fail.
+//
+// Source: smithy-kotlin, docs/design/retries.md.
+func AWSKotlinDocumentJudge(f AWSFailure) retrypolicy.Info {
+	switch {
+	case f.Throttling:
+		return f.again(transport.Throttled)
+	case f.Origin == AWSFromElsewhere:
+		return retrypolicy.Info{}
+	case f.Retryable && (f.Origin == AWSFromLibrary || f.Fault == AWSFaultClient):
+		return f.again(transport.Conflict)
+	case f.Retryable && f.Fault == AWSFaultServer:
+		return f.again(transport.Unavailable)
+	}
+	return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
+}
+
+// AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin's code:
 //
 //  1. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict),
 //     even if it is throttling too.

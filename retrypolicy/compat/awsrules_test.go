@@ -43,7 +43,7 @@ func TestAWSRules(t *testing.T) {
 		{"transient", f{Status: 504}, kServer, kServer, kServer},
 		{"neither", f{Status: 501}, no, no, no},
 		{"success", f{Status: 200}, no, no, no},
-		{"429 alone", f{Status: 429}, no, kThrottle, kThrottle},
+		{"429 alone", f{Status: 429}, kThrottle, kThrottle, kThrottle},
 		{"509 alone", f{Status: 509}, no, kThrottle, no},
 		{"legacy code at another status", f{Status: 413, Code: "Throttling"}, kThrottle, no, kThrottle},
 		{"a socket's failure", f{Code: "ECONNRESET"}, no, no, kNetwork},
@@ -138,6 +138,37 @@ func TestAWSKotlinJudge(t *testing.T) {
 			info.Verdict == retrypolicy.VerdictUndecided {
 			t.Errorf("%s: %+v, want %v", c.name, info, c.want)
 		}
+	}
+}
+
+// The document and the code judge alike but for throttling, which the document looks at first, and
+// for errors from elsewhere.
+func TestAWSKotlinDocumentJudge(t *testing.T) {
+	type f = compat.AWSFailure
+	for _, c := range []struct {
+		name    string
+		failure f
+		verdict retrypolicy.Verdict
+		want    transport.Kind
+	}{
+		{"throttling counts before the side", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer,
+			Retryable: true, Throttling: true}, retrypolicy.VerdictAgain, kThrottle},
+		{"service, server fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer, Retryable: true},
+			retrypolicy.VerdictAgain, kServer},
+		{"service, client fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultClient, Retryable: true},
+			retrypolicy.VerdictAgain, kClient},
+		{"library", f{Origin: compat.AWSFromLibrary, Retryable: true}, retrypolicy.VerdictAgain, kClient},
+		{"elsewhere", f{Retryable: true}, retrypolicy.VerdictUndecided, transport.Unknown},
+		{"nothing marked", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer}, retrypolicy.VerdictFail,
+			transport.Unknown},
+	} {
+		if info := compat.AWSKotlinDocumentJudge(c.failure); info.Verdict != c.verdict || info.Kind != c.want {
+			t.Errorf("%s: %+v, want %v, %v", c.name, info, c.verdict, c.want)
+		}
+	}
+	bare := compat.AWSBotocoreRules().Judge(f{Status: 429})
+	if bare.Verdict != retrypolicy.VerdictFail {
+		t.Errorf("botocore retries a bare 429: %+v", bare)
 	}
 }
 
