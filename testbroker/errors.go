@@ -2,6 +2,7 @@ package testbroker
 
 import (
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -32,7 +33,7 @@ var (
 	ErrQueueFull = hub.ErrQueueFull
 	// ErrQuota is the cause of a connection's end, or of a refusal, when the daily message quota is
 	// exhausted.
-	ErrQuota = hub.ErrQuota
+	ErrQuota = faults.ErrQuota
 	// ErrSlowReader is the cause of a connection's end when its client did not read the hub's data.
 	ErrSlowReader = hub.ErrSlowReader
 	// ErrNotEnrolled is returned by a [DPS] for an unknown enrollment or registration.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 )
 
 // Inject puts a fault in force. It panics for a fault that cannot mean what it says: see
@@ -12,7 +12,7 @@ import (
 func (h *Hub) Inject(f fault.Fault) *Injected { return &Injected{h.hub.Inject(f)} }
 
 // Injected is a fault in force: see [Hub.Inject]. It stays valid after the fault has ended.
-type Injected struct{ in *hub.Injected }
+type Injected struct{ in *faults.Injected }
 
 // Fired returns how often the fault has happened.
 func (i *Injected) Fired() int { return i.in.Fired() }

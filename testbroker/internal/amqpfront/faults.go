@@ -3,12 +3,12 @@ package amqpfront
 import (
 	"strings"
 
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // wireFault returns the error of a fault.
@@ -21,7 +21,7 @@ func wireFault(f *fault.Fault) *wire.Error {
 }
 
 // takeLink is hub.Faults.Take for faults of one kind of links.
-func takeLink(f *hub.Faults, kind fault.Kind, l *hubLink) *hub.Injected {
+func takeLink(f *faults.Faults, kind fault.Kind, l *hubLink) *faults.Injected {
 	return f.TakeIf(kind, l.id, func(f *fault.Fault) bool { return f.Link == fault.LinkAny || f.Link == l.kind })
 }
 
@@ -90,7 +90,7 @@ func (a *conn) idleFault(l *hubLink) {
 
 // takeMessage is hub.Faults.Take for faults of the messages on a link. Those for links of any kind
 // are faults of telemetry.
-func takeMessage(f *hub.Faults, kind fault.Kind, l *hubLink) *hub.Injected {
+func takeMessage(f *faults.Faults, kind fault.Kind, l *hubLink) *faults.Injected {
 	return f.TakeIf(kind, l.id, func(f *fault.Fault) bool {
 		return f.Link == l.kind || f.Link == fault.LinkAny && l.kind == fault.LinkTelemetry
 	})

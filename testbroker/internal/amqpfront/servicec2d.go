@@ -8,6 +8,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -105,7 +106,7 @@ var c2dRefusals = []struct {
 }{
 	{hub.ErrNotFound, wire.NotFound, "404001 DeviceNotFound"},
 	{hub.ErrQueueFull, wire.ResourceLimitExceeded, "403004 DeviceMaximumQueueDepthExceeded"},
-	{hub.ErrQuota, wire.ResourceLimitExceeded, "403002 IotHubQuotaExceeded"},
+	{faults.ErrQuota, wire.ResourceLimitExceeded, "403002 IotHubQuotaExceeded"},
 	{hub.ErrTooLarge, wire.MessageSizeExceeded, "413001 MessageTooLarge"},
 	{hub.ErrClosed, wire.InternalError, "503001 ServiceUnavailable"},
 	{nil, wire.InvalidField, "400004 ArgumentInvalid"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -22,7 +23,7 @@ var UploadRoutes = []web.Route{
 }
 
 // uploadCost is the message size that an upload counts in quotas: two messages.
-const uploadCost = 2 * hub.QuotaStep
+const uploadCost = 2 * faults.QuotaStep
 
 // beginUpload returns an upload URI to a device.
 func beginUpload(q *web.Request) web.Answer {

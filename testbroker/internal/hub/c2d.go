@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
@@ -93,7 +94,7 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	}
 	if in := h.Faults.Exhausted(who, h.Now()); in != nil {
 		h.Happened(in, nil)
-		return ErrQuota
+		return faults.ErrQuota
 	}
 	m.Body, m.Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
 	if err := q.add(m, "", topic); err != nil {

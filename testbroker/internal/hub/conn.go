@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
@@ -54,8 +55,8 @@ type Conn struct {
 	candidates []string // guarded by Hub.mu: the keys of Hub.candidates that lead to this connection
 
 	// Used only by the connection's goroutine.
-	TLS     *tls.Conn // nil without TLS
-	pending *Injected // a handshake fault that has not happened yet
+	TLS     *tls.Conn        // nil without TLS
+	pending *faults.Injected // a handshake fault that has not happened yet
 }
 
 var _ net.Conn = (*Conn)(nil)

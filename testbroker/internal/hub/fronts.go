@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -234,28 +233,6 @@ func (h *Hub) replace(id identity.Identity, r Registration, accept func(*Registr
 	h.addEdgeModulesLocked(id, old)
 	h.plug.Changed()
 	return open, true
-}
-
-// NextStatus returns the next status of a fault's list, in turn; zero lets the request pass.
-func (f *Faults) NextStatus(in *Injected) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	status := in.Fault.Statuses[in.step%len(in.Fault.Statuses)]
-	in.step++
-	return status
-}
-
-// Early returns how long before its allowed time a request arrives. If it is zero, the request is
-// in time and the allowed time of the next one is set.
-func (f *Faults) Early(in *Injected) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	if in.next.After(now) {
-		return in.next.Sub(now)
-	}
-	in.next = now.Add(time.Duration(float64(time.Second) / in.Fault.Rate))
-	return 0
 }
 
 // A TwinView is a copy of a twin as back ends see it.

@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/authority"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -109,8 +110,8 @@ type Hub struct {
 	Changed   notifier
 	log       telemetryLog
 	Events    *EventLog
-	Faults    Faults
-	Limits    Limits
+	Faults    faults.Faults
+	Limits    faults.Limits
 	Authority authority.Authority
 	Files     files.Files
 	calls     methodCalls
@@ -187,7 +188,7 @@ func New(o *Options) (*Hub, error) {
 	if h.Now == nil {
 		h.Now = time.Now
 	}
-	if err := h.Limits.init(&o.Limits); err != nil {
+	if err := h.Limits.Init(&o.Limits); err != nil {
 		return nil, err
 	}
 	if err := checkAMQP(o.AMQP); err != nil {
@@ -207,7 +208,7 @@ func New(o *Options) (*Hub, error) {
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
 	}
-	h.Faults.init(o.Seed)
+	h.Faults.Init(o.Seed, func(e event.Event) { h.Event(e, nil) }, h.Until)
 	for kind := range noticeKinds {
 		q := &h.notices[kind]
 		q.hub, q.kind, q.unsettled = h, kind, make(map[int]*Notice)

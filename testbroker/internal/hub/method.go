@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
@@ -213,7 +214,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	call.Protocol, call.Connection = to.Protocol(), c.Number
 	h.calls.mu.Unlock()
 
-	take := func(kind fault.Kind) *Injected { return h.takeMethod(kind, call, c) }
+	take := func(kind fault.Kind) *faults.Injected { return h.takeMethod(kind, call, c) }
 	if take(fault.DropBeforeMethod) != nil {
 		c.CutFor(FaultError(fault.DropBeforeMethod))
 		return true
@@ -254,7 +255,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 }
 
 // takeMethod is Faults.Take for faults of one method.
-func (h *Hub) takeMethod(kind fault.Kind, call *methodCall, c *Conn) *Injected {
+func (h *Hub) takeMethod(kind fault.Kind, call *methodCall, c *Conn) *faults.Injected {
 	in := h.Faults.TakeIf(kind, call.id, func(f *fault.Fault) bool { return f.Method == "" || f.Method == call.Name })
 	if in != nil {
 		h.HappenedTo(in, c, call.id)
@@ -297,7 +298,7 @@ func (h *Hub) Answered(c *Conn, a hubdata.MethodAnswer) {
 	h.calls.mu.Lock()
 	call := h.calls.named[callName{id, a.RequestID}]
 	h.calls.mu.Unlock()
-	drop := (*Injected)(nil)
+	drop := (*faults.Injected)(nil)
 	if call != nil {
 		if !call.local && h.Offline() || h.takeMethod(fault.SwallowMethodAnswer, call, c) != nil {
 			a.Fate = hubdata.AnswerLost

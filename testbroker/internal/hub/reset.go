@@ -52,7 +52,7 @@ func (h *Hub) Reset() {
 	}
 	h.plug.Clear() // it still changes identities and twins, so it ends before all else is cleared
 
-	h.Faults.clear()
+	h.Faults.Clear()
 	h.resetGateway()
 	h.log.clear()
 	h.calls.clear()
@@ -90,14 +90,6 @@ func (l *telemetryLog) clear() {
 	l.conflicts.Clear()
 	clear(l.copies)
 	l.events.log.Clear()
-}
-
-// clear removes all faults.
-func (f *Faults) clear() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.list = nil
-	f.count.Store(0)
 }
 
 // clear forgets all calls that have ended.

@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
@@ -41,7 +42,7 @@ type twinCase struct {
 }
 
 // take is Faults.Take for faults of one operation.
-func (q *twinCase) take(kind fault.Kind) *Injected {
+func (q *twinCase) take(kind fault.Kind) *faults.Injected {
 	in := q.hub.Faults.TakeIf(kind,
 		q.id, func(f *fault.Fault) bool { return f.Operation == hubdata.TwinAny || f.Operation == q.op })
 	if in != nil {
@@ -168,7 +169,7 @@ func (q *twinCase) count(n int) {
 }
 
 // garbled returns the body of the fault GarbleTwin.
-func garbled(in *Injected) []byte {
+func garbled(in *faults.Injected) []byte {
 	if in.Fault.Bytes != nil {
 		return in.Fault.Bytes
 	}
@@ -184,7 +185,7 @@ type DesiredListener interface {
 // tellChange notifies all listeners of a change, unless faults intervene.
 func (h *Hub) tellChange(id identity.Identity, ch Change) {
 	for _, l := range h.desiredListeners(id) {
-		take := func(kind fault.Kind) *Injected {
+		take := func(kind fault.Kind) *faults.Injected {
 			in := h.Faults.Take(kind, id)
 			if in != nil {
 				h.HappenedTo(in, l.Client(), id)

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
@@ -85,9 +86,9 @@ func (c *client) connectFaults() error {
 		return err
 	}
 	if wait, ok := h.Limits.Connect(); !ok {
-		return c.refuse(mqtt.ServerUnavailable, hub.ErrThrottled, nil)
+		return c.refuse(mqtt.ServerUnavailable, faults.ErrThrottled, nil)
 	} else if !c.Sleep(wait) {
-		return hub.ErrThrottled
+		return faults.ErrThrottled
 	}
 	if in := c.Fault(fault.RefuseConnect); in != nil {
 		return c.refuse(in.Fault.Code, hub.FaultError(fault.RefuseConnect), &in.Fault)
@@ -101,7 +102,7 @@ func (c *client) connectFaults() error {
 	}
 	if in := h.Faults.Exhausted(c.ID, h.Now()); in != nil && !in.Fault.AcceptConnects {
 		h.Happened(in, c.Conn)
-		return c.refuse(mqtt.QuotaExceeded, hub.ErrQuota, nil)
+		return c.refuse(mqtt.QuotaExceeded, faults.ErrQuota, nil)
 	} else if in != nil {
 		c.spent = in
 	}
@@ -170,9 +171,9 @@ func (c *client) accept() error {
 		c.ready.Store(true)
 		h.Happened(c.spent, c.Conn)
 		if c.version == mqtt.V5 {
-			c.end(mqtt.QuotaExceeded, hub.ErrQuota, nil)
+			c.end(mqtt.QuotaExceeded, faults.ErrQuota, nil)
 		}
-		c.CloseGracefully(hub.ErrQuota) // the client reads the CONNACK first
+		c.CloseGracefully(faults.ErrQuota) // the client reads the CONNACK first
 		return nil
 	}
 	c.enable(connack)
@@ -193,7 +194,7 @@ func (c *client) accept() error {
 }
 
 // brokerFault takes a fault of a kind that happens only at a plain broker; the caller applies it.
-func (c *client) brokerFault(kind fault.Kind) *hub.Injected {
+func (c *client) brokerFault(kind fault.Kind) *faults.Injected {
 	if !c.front.broker {
 		return nil
 	}

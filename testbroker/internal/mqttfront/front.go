@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
@@ -103,7 +104,7 @@ type client struct {
 	parted     bool                // a DISCONNECT was read that drops the will
 	keep       time.Duration       // keep-alive; zero = none
 	aliases    map[uint32]string   // topic aliases of the client
-	spent      *hub.Injected       // an exhausted quota that closes the connection right after its CONNACK
+	spent      *faults.Injected    // an exhausted quota that closes the connection right after its CONNACK
 	challenged bool                // the client was asked for its secret
 	will       *hubdata.Message
 	delay      time.Duration // of the will
@@ -113,11 +114,11 @@ type client struct {
 
 	// Of reads; used only by the connection's goroutine.
 	inbox   mqtt.Inbox
-	begun   bool          // a PUBLISH has begun to arrive
-	tear    *hub.Injected // a fault that cuts the connection inside it
-	active  bool          // a packet was handled since the deadline was set
-	acked   []byte        // PUBACKs to send before the next read
-	unsaved bool          // messages may not be in the hub's store yet
+	begun   bool             // a PUBLISH has begun to arrive
+	tear    *faults.Injected // a fault that cuts the connection inside it
+	active  bool             // a packet was handled since the deadline was set
+	acked   []byte           // PUBACKs to send before the next read
+	unsaved bool             // messages may not be in the hub's store yet
 	commits commits
 }
 

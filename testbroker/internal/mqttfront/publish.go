@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
@@ -82,13 +83,13 @@ func (c *client) publish(m hubdata.Message) {
 	}
 	if in := h.Faults.Exhausted(c.ID, h.Now()); in != nil {
 		h.Happened(in, c.Conn)
-		c.end(mqtt.QuotaExceeded, hub.ErrQuota, nil)
+		c.end(mqtt.QuotaExceeded, faults.ErrQuota, nil)
 		return
 	}
 	wait, ok := h.Limits.Message()
 	if !ok {
 		c.flush()
-		c.end(mqtt.QuotaExceeded, hub.ErrThrottled, nil)
+		c.end(mqtt.QuotaExceeded, faults.ErrThrottled, nil)
 		return
 	}
 	if c.Fault(fault.DropBeforePublish) != nil {

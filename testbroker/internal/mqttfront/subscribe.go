@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
@@ -42,7 +43,7 @@ func (c *client) handleSubscribe(first byte, body []byte) error {
 
 // grant adds filters to the session. It returns the codes of the SUBACK, and why it refused the
 // last refused filter.
-func (c *client) grant(s mqtt.SubscribePacket, refuse *hub.Injected) (codes []byte, why string) {
+func (c *client) grant(s mqtt.SubscribePacket, refuse *faults.Injected) (codes []byte, why string) {
 	c.front.mu.Lock()
 	defer c.front.mu.Unlock()
 	for _, f := range s.Filters {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -136,7 +137,7 @@ var c2dErrors = []struct {
 	err  error
 	code int
 }{
-	{hub.ErrQueueFull, 403004}, {hub.ErrQuota, 403002}, {hub.ErrClosed, 503001}, {nil, hub.CodeArgumentInvalid},
+	{hub.ErrQueueFull, 403004}, {faults.ErrQuota, 403002}, {hub.ErrClosed, 503001}, {nil, hub.CodeArgumentInvalid},
 }
 
 func c2dError(err error, id identity.Identity) *web.Error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -38,7 +39,7 @@ type Answer struct {
 	// Set by faults.
 	skew     time.Duration // skew of the header Date
 	Delivery Delivery
-	Fault    *hub.Injected // the fault that sets Delivery
+	Fault    *faults.Injected // the fault that sets Delivery
 }
 
 // send answers the request.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -24,21 +25,21 @@ func (q *Request) meant(f *fault.Fault) bool {
 }
 
 // TakeRoute is hub.Faults.Take for faults of one kind of requests.
-func (q *Request) TakeRoute(kind fault.Kind) *hub.Injected {
+func (q *Request) TakeRoute(kind fault.Kind) *faults.Injected {
 	return q.Hub.Faults.TakeIf(kind, q.ID, q.meant)
 }
 
-func (q *Request) Happened(in *hub.Injected) { q.Hub.HappenedTo(in, q.C, q.ID) }
+func (q *Request) Happened(in *faults.Injected) { q.Hub.HappenedTo(in, q.C, q.ID) }
 
 // Cut resets the connection instead of answering, because of a fault.
-func (q *Request) Cut(in *hub.Injected) Answer {
+func (q *Request) Cut(in *faults.Injected) Answer {
 	q.Happened(in)
 	q.C.CutFor(hub.FaultError(in.Fault.Kind))
 	return Answer{Delivery: DeliverNothing}
 }
 
 // Mute leaves the request unanswered, because of a fault. The connection stays open.
-func (q *Request) Mute(in *hub.Injected) Answer {
+func (q *Request) Mute(in *faults.Injected) Answer {
 	q.Happened(in)
 	q.Hang()
 	return Answer{Delivery: DeliverNothing}
@@ -176,7 +177,7 @@ func (q *Request) after(a Answer) Answer {
 }
 
 // scripted returns the answer with a fault's status.
-func (q *Request) scripted(in *hub.Injected, status int) Answer {
+func (q *Request) scripted(in *faults.Injected, status int) Answer {
 	a := Answer{Status: status}
 	if status >= 400 {
 		code := in.Fault.ErrorCode

@@ -1,4 +1,4 @@
-package hub
+package faults
 
 import (
 	"cmp"
@@ -49,7 +49,8 @@ type Limits struct {
 	connects, messages limit
 }
 
-func (l *Limits) init(o *hubdata.LimitOptions) error {
+// Init sets the limits.
+func (l *Limits) Init(o *hubdata.LimitOptions) error {
 	burst, queue := max(cmp.Or(o.Burst, defaultWait), 0), max(cmp.Or(o.Queue, defaultWait), 0)
 	for _, f := range [...]struct {
 		name string
