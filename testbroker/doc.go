@@ -215,7 +215,10 @@
 //
 // # Source layout
 //
-// This package is thin. The hub itself, which is independent of protocols, is package internal/hub.
+// This package is thin. The hub itself, which is independent of protocols, is package internal/hub
+// with its rooms: internal/identity, authority, faults, files and keep. What only back ends see
+// plugs into it: internal/backend.
+//
 // Each protocol has a front: internal/mqttfront (on the codec internal/mqtt, with a dialect each
 // for the service and for a plain broker), amqpfront (on the engine internal/amqp), and, on
 // internal/web, httpfront for devices, servicefront for back ends, and blobfront for the blob
