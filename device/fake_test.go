@@ -52,6 +52,7 @@ type fake struct {
 	pings    []time.Time
 	asked    []transport.Request
 	wanted   []transport.Features
+	lacks    transport.Features // see without
 }
 
 // requests returns the requests, except subscriptions, settlements and pings.

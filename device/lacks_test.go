@@ -17,18 +17,22 @@ import (
 func without(features transport.Features) *fake {
 	f := &fake{}
 	f.lack(features)
+	f.subscribe = func(int) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.wanted[len(f.wanted)-1]&f.lacks != 0 {
+			return refused(transport.Unsupported)
+		}
+		return nil
+	}
 	return f
 }
 
 // lack makes sessions refuse subscriptions to any of features.
 func (f *fake) lack(features transport.Features) {
-	f.subscribe = func(int) error {
-		all := f.subscriptions()
-		if all[len(all)-1]&features != 0 {
-			return refused(transport.Unsupported)
-		}
-		return nil
-	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lacks = features
 }
 
 func handleAll(t *testing.T, c *device.Client) {
@@ -146,7 +150,7 @@ func TestAFeatureThatThePeerGetsIsFoundOnTheSameConnection(t *testing.T) {
 // One that takes back several is asked for each, to find those that it has.
 func TestAPeerThatTakesFeaturesBackIsAskedForEach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
+		f := without(0)
 		c, _ := client(t, f, nil)
 		handleAll(t, c)
 		open(t, c)
