@@ -283,8 +283,14 @@ func (c withAfterFunc) AfterFunc(f func()) (stop func() bool) { return context.A
 // start dials the hub and runs the session.
 func start(t testing.TB, h *hub, tr *Transport) (*running, *link) {
 	t.Helper()
+	return begin(t, tr, h.welcome)
+}
+
+// begin dials while script plays the broker, and runs the session.
+func begin(t testing.TB, tr *Transport, script func() *link) (*running, *link) {
+	t.Helper()
 	var l *link
-	s, k, ctx, cancel, err := dialed(t, tr, func() { l = h.welcome() })
+	s, k, ctx, cancel, err := dialed(t, tr, func() { l = script() })
 	require.NoError(t, err)
 	r := &running{s.(*live).own(), k, make(chan error, 1), cancel}
 	ended := make(chan struct{})

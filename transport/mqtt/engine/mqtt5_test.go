@@ -48,30 +48,6 @@ func (h *hub) welcome5(session byte, properties string) (*link, got) {
 	return l, connect
 }
 
-// begin dials while script plays the broker, and runs the session.
-func begin(t testing.TB, tr *Transport, script func() *link) (*running, *link) {
-	t.Helper()
-	var l *link
-	s, k, ctx, cancel, err := dialed(t, tr, func() { l = script() })
-	require.NoError(t, err)
-	r := &running{s.(*live).own(), k, make(chan error, 1), cancel}
-	ended := make(chan struct{})
-	go func() {
-		err := s.Run(ctx)
-		k.mu.Lock()
-		k.ended = true
-		k.mu.Unlock()
-		r.ran <- err
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		require.Zero(t, k.late, "calls of the sink after Run had returned")
-	})
-	return r, l
-}
-
 // start5 starts a session over MQTT 5 with a broker whose CONNACK has these properties.
 func start5(t testing.TB, h *hub, tr *Transport, properties string) (*running, *link) {
 	t.Helper()
