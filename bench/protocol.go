@@ -25,9 +25,10 @@ type Contender struct {
 // MQTT compares clients at QoS 1. The peers are the in-process hub, a responder that only
 // acknowledges, and the broker mosquitto.
 var MQTT = &Protocol{
-	Name:    "MQTT",
-	Senders: []Contender{{"raw paho", Paho}, {"limit", Limit}, {"over paho", OverPaho}, {"over mqtt", OverMQTT}},
-	Peers:   []string{"hub", "bare", "mosquitto"},
+	Name: "MQTT",
+	Senders: []Contender{{"raw paho", Paho}, {"limit", Limit}, {"over paho", OverPaho}, {"over mqtt", OverMQTT},
+		{"over mqtt, ids", OverMQTTWithIDs}},
+	Peers: []string{"hub", "bare", "mosquitto"},
 	listen: func(hub *testbroker.Hub, secure bool) (net.Addr, error) {
 		if secure {
 			return hub.Listen(testbroker.PortMQTTS, anyPort)

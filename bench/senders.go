@@ -83,6 +83,15 @@ func OverMQTT(p *Peer, window, size int) (Sender, error) {
 	return newHubline(p, window, size, p.access.mqtt())
 }
 
+// OverMQTTWithIDs is OverMQTT as a program has it by default: each message gets an id.
+func OverMQTTWithIDs(p *Peer, window, size int) (Sender, error) {
+	creds, err := p.access.creds(0)
+	if err != nil {
+		return nil, err
+	}
+	return open(creds, p.access.mqtt()(), size, device.Options{Window: window})
+}
+
 // OverTopics is the device client over Hubline's own MQTT engine and MQTT 3.1.1, with a topic map
 // in place of a hub's topics.
 func OverTopics(p *Peer, window, size int) (Sender, error) { return overTopics(p, nil, window, size) }
@@ -94,7 +103,7 @@ func OverMQTT5(p *Peer, window, size int) (Sender, error) {
 
 func overTopics(p *Peer, protocol mqtt.Protocol, window, size int) (Sender, error) {
 	creds := &transport.Credentials{Host: p.access.Host, DeviceID: "dev-0"} // anonymous
-	return open(creds, p.access.overTopics(protocol), window, size)
+	return open(creds, p.access.overTopics(protocol), size, withoutIDs(window))
 }
 
 func newHubline(p *Peer, window, size int, over func() transport.Transport) (Sender,
@@ -103,13 +112,17 @@ func newHubline(p *Peer, window, size int, over func() transport.Transport) (Sen
 	if err != nil {
 		return nil, err
 	}
-	return open(creds, over(), window, size)
+	return open(creds, over(), size, withoutIDs(window))
+}
+
+// withoutIDs are options for a comparison with raw libraries, which send no message ids.
+func withoutIDs(window int) device.Options {
+	return device.Options{Window: window, NoMessageIDs: true}
 }
 
 // open opens the device client.
-func open(creds *transport.Credentials, t transport.Transport, window, size int) (Sender, error) {
-	// The raw libraries send no message ids, so the client leaves them out too.
-	c, err := device.New(creds, t, &device.Options{Window: window, NoMessageIDs: true})
+func open(creds *transport.Credentials, t transport.Transport, size int, o device.Options) (Sender, error) {
+	c, err := device.New(creds, t, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +131,7 @@ func open(creds *transport.Credentials, t transport.Transport, window, size int)
 	if err := c.Open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &hublineSender{c, &transport.Message{Body: make([]byte, size)}, make([]device.Receipt, window)}, nil
+	return &hublineSender{c, &transport.Message{Body: make([]byte, size)}, make([]device.Receipt, o.Window)}, nil
 }
 
 // openTime is the time limit for a sender to connect.

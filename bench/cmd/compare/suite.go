@@ -35,8 +35,8 @@ var suites = []*suite{
 		page:    "results/mqtt.md",
 		picture: "../docs/mqtt-throughput.svg",
 		lines:   []line{{limit, grey}, {paho, orange}, {engine, blue}},
-		legend: "over mqtt, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, " +
-			"acknowledgements only counted.",
+		legend: "over mqtt, over paho: Hubline’s device client on either engine, without message ids, as raw paho. " +
+			"ids: with those that it gives by default. limit: packets encoded beforehand, acknowledgements only counted.",
 	},
 	{
 		flag:     "mqtt5",
