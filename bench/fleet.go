@@ -19,9 +19,9 @@ import (
 // telemetry link only, and with the link for cloud-to-device messages too. FleetBack is the time
 // until all are connected again after the connection was lost.
 const (
-	FleetHeapKB         = 110
-	FleetMessagesHeapKB = 200
-	FleetGoroutines     = 6
+	FleetHeapKB         = 20
+	FleetMessagesHeapKB = 24
+	FleetGoroutines     = 3
 	FleetBack           = 3 * time.Second
 )
 

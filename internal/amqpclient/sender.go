@@ -21,8 +21,7 @@ type Sender struct {
 	link
 	settled  bool
 	credited func()
-	waiting  bool   // Credited is called with the next credit
-	seen     uint32 // delivery-count that the peer sent last
+	waiting  bool // Credited is called with the next credit
 }
 
 // Delivery is a message that a Sender sends. The reading goroutine calls Settled with its outcome,
