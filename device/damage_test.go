@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -83,5 +84,23 @@ func TestDamageWithoutEndEndsTheClient(t *testing.T) {
 			time.Sleep(90 * time.Minute)
 			require.Len(t, f.dialTimes(), 2*(1+errfilter.MaxDamage))
 		})
+	})
+}
+
+// So does the start after a callback that panicked.
+func TestDamageBeforeAPanicIsNotCountedAfterIt(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return damagedHello }}
+		decisions := 0
+		c, _ := client(t, f, &device.Options{TryAgainAfter: time.Hour, Trace: &device.Trace{
+			Decision: func(retrypolicy.Attempt, retrypolicy.Decision) {
+				if decisions++; decisions == errfilter.MaxDamage {
+					panic("oh dear")
+				}
+			},
+		}})
+		require.NoError(t, c.Start())
+		time.Sleep(90 * time.Minute)
+		require.Len(t, f.dialTimes(), errfilter.MaxDamage+1+errfilter.MaxDamage)
 	})
 }
