@@ -20,8 +20,8 @@ import (
 // A delay or a cost "for throttling" applies to Throttled alone.
 const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 
-// AWSOptions configures the standard retry mode that the AWS SDKs share. Kotlin, Botocore and the
-// other functions return the published settings: take one, change it, and pass it to New.
+// AWSOptions configures the standard retry mode that the AWS SDKs share. AWSKotlin and the
+// other functions return the published settings: take one, change it, and pass it to NewAWS.
 type AWSOptions struct {
 	// Attempts is the highest number of attempts, the first included.
 	Attempts int

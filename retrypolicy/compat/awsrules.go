@@ -22,10 +22,10 @@ type AWSFailure struct {
 	Retryable, Throttling bool
 	// BadChecksum: the answer did not match its checksum (DynamoDB's CRC-32).
 	BadChecksum bool
-	// Origin and Fault are for KotlinJudge.
+	// Origin and Fault are for AWSKotlinJudge and AWSKotlinDocumentJudge.
 	Origin AWSOrigin
 	Fault  AWSFault
-	// After is the wait that the service asked for; see RetryAfter.
+	// After is the wait that the service asked for; see AWSRetryAfter.
 	After time.Duration
 }
 
@@ -49,7 +49,7 @@ const (
 	AWSFaultServer
 )
 
-// AWSRule is one row of Rules. Empty and zero fields match everything.
+// AWSRule is one row of AWSRules. Empty and zero fields match everything.
 type AWSRule struct {
 	Service string
 	Code    string
@@ -259,9 +259,9 @@ func safeAfter(kind transport.Kind) retrypolicy.Safe {
 	return retrypolicy.SafeUnknown
 }
 
-// NewAWSClassifier makes a Classifier from judge, which is KotlinJudge or the method Judge of some
-// Rules. of returns the properties of an error. It returns false for an error that it does not
-// know, such as a lost connection, which is then Undecided. A nil of means FailureOf.
+// NewAWSClassifier makes a classifier from judge, which is AWSKotlinJudge or the method Judge of
+// some AWSRules. of returns the properties of an error. It returns false for an error that it does
+// not know, such as a lost connection, which is then Undecided. A nil of means AWSFailureOf.
 func NewAWSClassifier(judge func(AWSFailure) retrypolicy.Info, of func(error) (AWSFailure,
 	bool)) retrypolicy.Classifier {
 	if of == nil {

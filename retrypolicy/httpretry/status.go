@@ -1,10 +1,10 @@
 package httpretry
 
 import (
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"slices"
 
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
