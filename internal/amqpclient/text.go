@@ -8,8 +8,7 @@ import (
 // maxText bounds texts in frames that cannot be split.
 const maxText = 1024
 
-// TextProblem says why the value of an option cannot go into an open or attach. The library would
-// close the connection for it. Empty: it can.
+// TextProblem says why the value of an option cannot go into an open or attach. Empty: it can.
 func TextProblem(name, value string) string {
 	switch {
 	case len(value) > maxText:

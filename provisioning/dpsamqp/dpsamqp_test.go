@@ -375,8 +375,6 @@ func TestOddServices(t *testing.T) {
 	})
 }
 
-// The test runs in real time: the library's Close holds a mutex while it waits, which stops fake
-// time.
 func TestASessionClosesWithinASecond(t *testing.T) {
 	for _, stuck := range []bool{false, true} {
 		p := &peer{network: memconn.NewNetwork("dps.example.test:5672")}

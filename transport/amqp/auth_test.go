@@ -156,7 +156,7 @@ func TestSASLPlain(t *testing.T) {
 		_, err := tryStart(t, amqp.New(o), h.CredsWith(t, hubfixture.WrongKey))
 		require.Equal(t, transport.Unauthorized, transport.KindOf(err))
 		said, ok := errors.AsType[*amqp.SASLError](err)
-		require.True(t, ok, "the library still words it as it did: %v", err)
+		require.True(t, ok, "%v", err)
 		require.Equal(t, 1, said.Code)
 		for code, kind := range map[byte]transport.Kind{2: transport.Unavailable, 3: transport.Forbidden,
 			4: transport.Unavailable} {

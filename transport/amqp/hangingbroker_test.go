@@ -20,7 +20,7 @@ import (
 
 // hangingBroker is a broker that accepts messages. From a device called "slow" it accepts one
 // frame: it never opens the window of that session again, and ends neither its links nor its
-// session. The library then blocks senders and ignores their contexts.
+// session.
 func hangingBroker(c net.Conn) {
 	defer c.Close()
 	write := func(b []byte) { _, _ = c.Write(b) }
