@@ -21,6 +21,7 @@ func (k Kind) Lasts() bool { return slices.Contains(lasting, k) }
 func (f *Fault) Check() error {
 	name := f.Kind.String()
 	const no = "leave it out"
+	const most = 1<<16 - 1 // bytes of a string of MQTT
 	for _, row := range []struct {
 		field   string
 		wrong   bool
@@ -37,6 +38,9 @@ func (f *Fault) Check() error {
 		{"Limit", f.Limit < 0 && f.Kind != Quota, "is negative", no},
 		{"Statuses", slices.ContainsFunc(f.Statuses, func(s int) bool { return s != 0 && (s < 200 || s > 599) }),
 			"has a status that is none", "give 200 to 599, or 0 for a request that passes"},
+		{"Description", len(f.Description) > most, "has more than 65535 bytes, which no packet of MQTT holds", "shorten it"},
+		{"ServerReference", len(f.ServerReference) > most, "has more than 65535 bytes, which no packet of MQTT holds",
+			"shorten it"},
 		{"Times", f.Kind.Lasts() && f.Times > 0, "means nothing to " + name + ", which lasts",
 			"give For, or remove the fault"},
 		{"Probability", f.Kind.Lasts() && f.Probability > 0, "means nothing to " + name + ", which lasts", no},

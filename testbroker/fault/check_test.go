@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ func TestAFaultThatCannotMeanWhatItSaysIsRefused(t *testing.T) {
 		{fault.Fault{Kind: fault.DropConnect, Probability: math.NaN()}, "Probability"},
 		{fault.Fault{Kind: fault.SlowConnack, Delay: -1}, "Delay"},
 		{fault.Fault{Kind: fault.RefuseConnect, RetryAfter: -1}, "RetryAfter"},
+		{fault.Fault{Kind: fault.RefuseConnect, Description: strings.Repeat("x", 65536)}, "Description"},
+		{fault.Fault{Kind: fault.RefuseConnect, ServerReference: strings.Repeat("x", 65536)}, "ServerReference"},
 	} {
 		err := c.f.Check()
 		if c.field == "" {
