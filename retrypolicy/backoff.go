@@ -102,8 +102,9 @@ func (b Backoff) Begin(Start) Series {
 	switch b.Jitter {
 	case JitterDecorrelated, JitterDecorrelatedSmithy, JitterDecorrelatedV2:
 		return &decorrelated{Backoff: b}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // decorrelated is a series of a Backoff.

@@ -222,7 +222,7 @@ func (s *site) promised(r *siteRow) error {
 		}
 	}
 	if len(r.kinds) > 0 && !noticed[r.kinds[0]] {
-		return fmt.Errorf("nobody reported %v", r.kinds[0])
+		return fmt.Errorf("nobody reported %w", r.kinds[0])
 	}
 	for _, f := range s.faults {
 		if f, ok := f.(interface{ Fired() int }); ok && f.Fired() == 0 {

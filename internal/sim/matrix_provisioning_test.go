@@ -330,7 +330,7 @@ func (e *serviceEnv) promised() error {
 	defer e.mu.Unlock()
 	for _, k := range e.kinds {
 		if !slices.Contains(e.row.kinds, k) {
-			return fmt.Errorf("a failure of Kind %v, want %v", k, e.row.kinds)
+			return fmt.Errorf("a failure of Kind %w, want %v", k, e.row.kinds)
 		}
 	}
 	if len(e.kinds) == 0 && len(e.row.kinds) > 0 {

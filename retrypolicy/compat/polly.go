@@ -98,6 +98,7 @@ func (p Polly) decide(exponential retrypolicy.Decision, a retrypolicy.Attempt) r
 		d = retrypolicy.Fixed{Delay: p.Delay, Jitter: quarter}.Decide(a)
 	case PollyLinear:
 		d = retrypolicy.Incremental{Step: p.Delay, Jitter: quarter}.Decide(a)
+	case PollyExponential:
 	}
 	if p.Max > 0 {
 		d.Delay = min(d.Delay, p.Max)
