@@ -78,11 +78,11 @@ func (s *session) received(l *amqpclient.Receiver, m amqpclient.Incoming) {
 		s.lose(m.Bad)
 		return
 	}
-	select {
-	case s.messages <- m.Message:
-		l.Settle(&m, &wire.Accepted{})
-	default: // it stays unsettled: more than were asked for
+	if len(s.messages) == cap(s.messages) {
+		return // it stays unsettled: more than were asked for
 	}
+	l.Settle(&m, &wire.Accepted{}) // first, since who takes the answer may close the connection
+	s.messages <- m.Message
 }
 
 // requested is a request that was sent.

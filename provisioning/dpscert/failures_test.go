@@ -356,7 +356,7 @@ func TestAStoreThatFailsOnce(t *testing.T) {
 		defer func() { require.NoError(t, c.Close()) }()
 		time.Sleep(near + 2*time.Hour)
 		require.Equal(t, []step{dpscert.StepRequesting, dpscert.StepStoreFailed, dpscert.StepRenewed}, w.steps())
-		require.Equal(t, 2, w.store.saves)
+		require.Equal(t, 2, w.store.saved())
 		require.Equal(t, w.leaf(r).Raw, w.store.record.Certificates[0].Chain[0])
 	})
 }
@@ -536,12 +536,12 @@ func TestOffers(t *testing.T) {
 			r.Offer(ignored)
 			require.Equal(t, w.first[0], w.leaf(r).Raw)
 		}
-		require.Zero(t, w.store.saves)
+		require.Zero(t, w.store.saved())
 		time.Sleep(day)
 		newer := w.issue("dev-1", w.key, 30*day)
 		r.Offer(newer)
 		require.Equal(t, newer[0], w.leaf(r).Raw)
-		require.Equal(t, 1, w.store.saves)
+		require.Equal(t, 1, w.store.saved())
 		r.Offer(w.first)
 		require.Equal(t, newer[0], w.leaf(r).Raw)
 	})

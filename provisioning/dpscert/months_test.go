@@ -54,7 +54,7 @@ func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
 					require.Equal(t, []dpscert.Step{dpscert.StepRequesting, dpscert.StepRenewed}[i%2], e.Step)
 					require.True(t, e.AtHub)
 				}
-				require.Equal(t, len(requests), w.store.saves)
+				require.Equal(t, len(requests), w.store.saved())
 				require.Len(t, w.store.record.Certificates, 2)
 			})
 		})

@@ -72,6 +72,12 @@ func (m *memory) Save(r *dpscert.Record) error {
 	return nil
 }
 
+func (m *memory) saved() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.saves
+}
+
 // world is a hub, a provisioning service, and a device with a certificate for 30 days.
 type world struct {
 	t         *testing.T
