@@ -61,8 +61,8 @@ func TestRetryCasesHaveOneCurve(t *testing.T) {
 	}
 }
 
-// Hubline allocates nothing for a decision, nor for a run that succeeds at once, and one series for a
-// retry that a quota pays for. With retries it allocates a timer, and no more than the others.
+// Hubline allocates nothing for a decision, nor for a run that succeeds at once, and one series for
+// a retry that a quota pays for. With retries it allocates a timer, and no more than the others.
 func TestRetryAllocations(t *testing.T) {
 	const n = 24 // whole series
 	least := map[RetryTask]float64{}
