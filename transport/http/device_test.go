@@ -397,6 +397,40 @@ func TestABacklogOverASlowLink(t *testing.T) {
 	}
 }
 
+// Where a round trip costs less than base64, a message goes in a request of its own; where it costs
+// more, messages share requests.
+func TestLargeMessagesGoTheFasterWay(t *testing.T) {
+	const count, size, rate = 40, 20_000, 100_000
+	for _, row := range []struct {
+		late  time.Duration
+		most  time.Duration // the bytes take 8 s
+		alone bool
+	}{{0, 9 * time.Second, true}, {2 * time.Second, 36 * time.Second, false}} {
+		t.Run(row.late.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				h.late = row.late
+				c := h.client(t, h.slow(rate), nil)
+				all := numbered(count)
+				for _, m := range all {
+					m.Body = append(m.Body, make([]byte, size)...)
+					require.NoError(t, c.Enqueue(t.Context(), m, nil))
+				}
+				began := time.Now()
+				require.NoError(t, c.Flush(t.Context()))
+				require.Less(t, time.Since(began), row.most)
+				h.requireArrived(t, all)
+				plain := 0
+				for _, q := range h.seen() {
+					if q.header.Get("Content-Type") == "application/octet-stream" {
+						plain++
+					}
+				}
+				require.Equal(t, row.alone, plain > count-3, "%d of %d alone", plain, count)
+			})
+		})
+	}
+}
+
 // A hub that answers late, such as one that throttles a device, gets each message once: no
 // connection is closed before its request times out.
 func TestAHubThatAnswersLate(t *testing.T) {

@@ -26,7 +26,7 @@ type session struct {
 	opt    *Options
 	urls   urls
 	clock  *hubhttp.Clock
-	sizer  *batchSizer
+	sizer  *sizer
 	tokens *hubhttp.Tokens
 
 	ctx    context.Context // done when Run is to end

@@ -1,11 +1,9 @@
 package http
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubhttp"
@@ -41,48 +39,6 @@ const (
 	// keepItems is the largest capacity of items that is kept for reuse.
 	keepItems = 1024
 )
-
-// batchSizer finds the largest batch body that the link carries fast enough. A client gives up a
-// connection on which the oldest message waits too long (Options.Timeout,
-// device.Options.AckTimeout), and each message of a batch waits for the whole batch. Without it, a
-// slow link would cut off large batches and the session would send them again endlessly. It belongs
-// to the Transport, so the next session uses what a lost session measured. The zero value is for an
-// unknown link. It is safe for concurrent use.
-type batchSizer struct {
-	mu    sync.Mutex
-	bytes int // 0: initialBatch
-}
-
-const (
-	// initialBatch is the initial size. The size doubles when a batch takes less than quickBatch, and
-	// is halved when one takes more than slowBatch.
-	initialBatch = 32 << 10
-	quickBatch   = 3 * time.Second
-	slowBatch    = 12 * time.Second
-)
-
-// size returns the current size.
-func (p *batchSizer) size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return cmp.Or(p.bytes, initialBatch)
-}
-
-// observe adjusts the size after a body of size bytes that took this long. accepted is false if the
-// request failed, which ends the session.
-func (p *batchSizer) observe(size int, took time.Duration, accepted bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := cmp.Or(p.bytes, initialBatch)
-	switch {
-	case took > slowBatch || !accepted && took > quickBatch:
-		if size > minBatch { // smaller bodies are not slow because of their size
-			p.bytes = max(min(now, size)/2, minBatch)
-		}
-	case accepted && took < quickBatch && size > now/4: // small bodies do not measure the link for large ones
-		p.bytes = min(2*now, batchBytes)
-	}
-}
 
 // run sends queued messages until the session ends.
 func (t *telemetry) run() {
@@ -254,7 +210,7 @@ func (t *telemetry) sendAll(items []transport.Item) bool {
 // plain form if that loses nothing. It returns nil if the first message cannot be sent at all.
 func (t *telemetry) request(items []transport.Item) (*hubhttp.Request, int) {
 	first := items[0].Msg
-	if t.s.opt.Batch == 1 || len(items) == 1 {
+	if t.s.opt.Batch == 1 || len(items) == 1 || t.alone(first) {
 		if fitsHeaders(first, false) {
 			return t.plain(first), 1
 		}
@@ -264,10 +220,10 @@ func (t *telemetry) request(items []transport.Item) (*hubhttp.Request, int) {
 		t.buf = nil
 	}
 	t.buf = append(t.buf[:0], '[')
-	n, size, limit := 0, 0, min(t.limit, t.s.sizer.size())
+	n, size, limit := 0, 0, min(t.limit, t.s.sizer.batch())
 	for n < len(items) && n < t.s.opt.Batch {
 		m := items[n].Msg
-		if size += m.Size(); n > 0 && size > transport.MaxMessageSize {
+		if size += m.Size(); n > 0 && (size > transport.MaxMessageSize || t.alone(m)) {
 			break
 		}
 		end := len(t.buf)
@@ -289,6 +245,11 @@ func (t *telemetry) request(items []transport.Item) (*hubhttp.Request, int) {
 		return t.plain(first), 1
 	}
 	return nil, 1
+}
+
+// alone reports whether m goes faster in a request of its own, and loses nothing in it.
+func (t *telemetry) alone(m *transport.Message) bool {
+	return t.s.sizer.alone(len(m.Body)) && fitsHeaders(m, false)
 }
 
 // errNotPlain returns the error for a message that is too large for a batch and whose properties do

@@ -25,8 +25,9 @@
 //
 // The first batch has at most 32 KB. The size doubles while requests are fast. It shrinks on a slow
 // link, where a large batch would take longer than the client waits before it gives up the
-// connection (Options.Timeout, device.Options.AckTimeout). The Transport keeps the measured size,
-// so the next connection continues with it and clients that share the Transport share it.
+// connection (Options.Timeout, device.Options.AckTimeout). A body so large that base64 costs more
+// than a request goes in one of its own. The Transport keeps what it measured, so the next
+// connection continues with it and clients that share the Transport share it.
 //
 // A hub takes a batch as a whole or not at all. If the hub refuses a batch because of one message
 // (400, 413, 422 and so on), the batch is sent again in halves, so only the bad message fails. If
@@ -132,7 +133,7 @@ type Transport struct {
 	opt   Options
 	err   error // what Dial returns for wrong options
 	clock hubhttp.Clock
-	sizer batchSizer
+	sizer sizer
 }
 
 var (
