@@ -85,6 +85,9 @@ func (d *Dialer) Resolve() error {
 	if o.Dial == nil {
 		o.Dial = directDial
 	}
+	if !o.Plaintext {
+		o.TLS = resumable(o.TLS)
+	}
 	return nil
 }
 
@@ -179,6 +182,9 @@ func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate, roo
 		// crypto/tls skips entries of Certificates whose issuer the hub does not name. A hub that knows
 		// a certificate by its thumbprint may name others.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+		if c.ClientSessionCache != nil {
+			c.ClientSessionCache = sessionsFor(c.ClientSessionCache, cert)
+		}
 	}
 	return c
 }

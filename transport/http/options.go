@@ -33,8 +33,8 @@ type Options struct {
 	// half of that time, a second connection is tried; if it does not come about in the other half,
 	// the session ends. So a dead network is found sooner than a slow hub, after 30 s by default.
 	Timeout time.Duration
-	// IdleTimeout is how long an unused connection is kept open. The next request opens another one,
-	// more cheaply with a TLS.ClientSessionCache. 0: 60 s.
+	// IdleTimeout is how long an unused connection is kept open. The next request opens another one.
+	// 0: 60 s.
 	IdleTimeout time.Duration
 	// PollInterval is the time between two polls for cloud-to-device messages. After a message the
 	// next poll follows at once. Each poll is a request, and hubs allow few of them: the service

@@ -48,7 +48,8 @@ type Authority struct {
 	given   bool // the options have the present authority
 	pem     []byte
 	server  *tls.Certificate
-	host    string // the name of PresentName; empty = the hub's own names
+	tickets [32]byte // encrypts session tickets; as old as server, so that another certificate is seen by all
+	host    string   // the name of PresentName; empty = the hub's own names
 	serial  int64
 	rotated int                 // rotations so far
 	former  []*x509.Certificate // authorities before the present one, newest first
@@ -144,9 +145,9 @@ func (c *Authority) PresentName(host string) error {
 	return nil
 }
 
-// ServerTLS returns the hub's TLS configuration. It looks up the certificate for each handshake.
+// ServerTLS returns the hub's TLS configuration for a handshake. It looks up the certificate late.
 func (c *Authority) ServerTLS() *tls.Config {
-	return &tls.Config{
+	config := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequestClientCert, // verified when the client states its identity
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -156,6 +157,11 @@ func (c *Authority) ServerTLS() *tls.Config {
 			return c.server, nil
 		},
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.authorityLocked()
+	config.SetSessionTicketKeys([][32]byte{c.tickets})
+	return config
 }
 
 // Expired returns the hub's certificate with an expiry in the past.
@@ -234,6 +240,7 @@ func (c *Authority) certifyLocked() {
 	key := NewKey()
 	leaf := Sign(template, c.ca, key, c.caKey)
 	c.server = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
+	rand.Read(c.tickets[:]) // never fails
 }
 
 func (c *Authority) templateLocked(name string) *x509.Certificate {

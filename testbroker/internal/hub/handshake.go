@@ -50,6 +50,7 @@ func (h *Hub) secure(c *Conn, offer []string) error {
 		}
 	} else if in := h.Faults.Take(fault.ExpiredCertificate, c.ID); in != nil {
 		c.pending = in
+		config.SessionTicketsDisabled = true // a resumption shows no certificate
 		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c.happened()
 			return h.Authority.Expired(), nil
