@@ -20,6 +20,8 @@ type AWSFailure struct {
 	Status int
 	// Retryable and Throttling are the traits of the failure in the service's model.
 	Retryable, Throttling bool
+	// Modeled: the service's model has a type for the error, whose traits decide about a status 429.
+	Modeled bool
 	// BadChecksum: the answer did not match its checksum (DynamoDB's CRC-32).
 	BadChecksum bool
 	// Origin and Fault are for AWSKotlinJudge and AWSKotlinDocumentJudge.
@@ -56,7 +58,9 @@ type AWSRule struct {
 	Status  int
 	// Checksum matches only answers with a wrong checksum.
 	Checksum bool
-	Kind     transport.Kind
+	// Unmodeled matches only errors that the service's model does not have.
+	Unmodeled bool
+	Kind      transport.Kind
 }
 
 // AWSRules list the answers that are retried, with their Kind; the first matching row counts.
@@ -110,11 +114,11 @@ var legacyPairs = [...]AWSRule{
 }
 
 // AWSStandardRules are the rules of the standard and adaptive modes: AWSBotocoreRules, and status
-// 429 as throttling whatever the error code.
+// 429 as throttling, whatever the error code, unless the service's model has the error.
 //
 // Source: aws-sdk-go-v2 v1.48, aws/retry.
 func AWSStandardRules() AWSRules {
-	return statuses(AWSBotocoreRules(), []int{429}, transport.Throttled)
+	return append(AWSRules{{Status: 429, Unmodeled: true, Kind: transport.Throttled}}, AWSBotocoreRules()...)
 }
 
 // AWSBotocoreRules are the rules of botocore's standard and adaptive modes:
@@ -194,7 +198,8 @@ func (r AWSRules) Judge(f AWSFailure) retrypolicy.Info {
 
 func (r *AWSRule) fits(f AWSFailure) bool {
 	return (r.Service == "" || r.Service == f.Service) && (r.Code == "" || r.Code == f.Code) &&
-		(r.Status == 0 || r.Status == f.Status) && (!r.Checksum || f.BadChecksum)
+		(r.Status == 0 || r.Status == f.Status) && (!r.Checksum || f.BadChecksum) &&
+		(!r.Unmodeled || !f.Modeled)
 }
 
 // AWSKotlinDocumentJudge judges by the traits of a failure, in the order of smithy-kotlin's design
