@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -10,10 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go/middleware"
 )
-
-// awsSwitch turns on the retries of 2026, the only ones of this library with a configurable first
-// delay. It is an environment variable, which the library reads for each token.
-const awsSwitch = "AWS_NEW_RETRIES_2026"
 
 func standard(base time.Duration, quota retry.RateLimiter) *retry.Standard {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
@@ -23,24 +18,20 @@ func standard(base time.Duration, quota retry.RateLimiter) *retry.Standard {
 	})
 }
 
-// The library counts from 0 for the first retry. It runs operations in a middleware for requests of
-// services.
+// The library runs operations in a middleware for requests of services.
 func awsRetries() ([]RetryCase, error) {
 	const name = "aws-sdk-go-v2"
-	if err := os.Setenv(awsSwitch, "true"); err != nil {
-		return nil, err
-	}
 	r := opaque[aws.RetryerV2](standard(decided, ratelimit.NewTokenRateLimit(retry.DefaultRetryRateTokens)))
 	ctx := context.Background()
 	judge := func(attempt int, failure error) (time.Duration, error) {
 		if !r.IsErrorRetryable(failure) {
 			return 0, errNoRetry
 		}
-		return r.RetryDelay(attempt-1, failure)
+		return r.RetryDelay(attempt, failure)
 	}
 	return []RetryCase{
 		deciding(Decide, name, "RetryDelay; draws from crypto/rand",
-			func(n int) (time.Duration, error) { return r.RetryDelay(n-1, refused) }),
+			func(n int) (time.Duration, error) { return r.RetryDelay(n, refused) }),
 		deciding(Judge, name, "IsErrorRetryable and RetryDelay; a refused connection",
 			func(n int) (time.Duration, error) { return judge(n, refused) }),
 		deciding(Judge, name, "IsErrorRetryable and RetryDelay; an error with a method RetryableError",
@@ -54,7 +45,7 @@ func awsRetries() ([]RetryCase, error) {
 			if err != nil {
 				return 0, err
 			}
-			delay, err := r.RetryDelay(n-1, refused)
+			delay, err := r.RetryDelay(n, refused)
 			if err != nil {
 				return 0, err
 			}

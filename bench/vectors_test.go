@@ -434,50 +434,39 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 		{[]error{awsTimeout{awsServer}, awsThrottled}, []transport.Kind{timeout, throttled}},
 		{nil, nil},
 	}
-	for _, c := range []struct {
-		name   string
-		since  string
-		preset *compat.AWSOptions
-	}{{"AWSGo", "false", compat.AWSGo2025()}, {"AWSGo2026", "true", compat.AWSStandard()}} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Setenv(awsSwitch, c.since)
-			synctest.Test(t, func(t *testing.T) {
-				for _, start := range []int{500, 400, 9, 0} {
-					tokens := ratelimit.NewTokenRateLimit(500)
-					if _, err := tokens.GetToken(t.Context(), uint(500-start)); err != nil {
-						t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, start := range []int{500, 400, 9, 0} {
+			tokens := ratelimit.NewTokenRateLimit(500)
+			if _, err := tokens.GetToken(t.Context(), uint(500-start)); err != nil {
+				t.Fatal(err)
+			}
+			standard := awsretry.NewStandard(func(o *awsretry.StandardOptions) { o.RateLimiter = tokens })
+			bucket, err := budget.NewTokenBucket(500, 500-start, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := compat.AWSStandard()
+			o.Quota.Bucket = bucket
+			p, err := compat.NewAWS(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, call := range calls {
+				theirs := awsRun(t.Context(), standard, call.failures)
+				n := 0
+				own := retrypolicy.Do(t.Context(), p, func(context.Context) error {
+					if n++; n > len(call.kinds) {
+						return nil
 					}
-					standard := awsretry.NewStandard(func(o *awsretry.StandardOptions) { o.RateLimiter = tokens })
-					bucket, err := budget.NewTokenBucket(500, 500-start, 0)
-					if err != nil {
-						t.Fatal(err)
-					}
-					o := *c.preset
-					quota := *o.Quota
-					quota.Bucket = bucket
-					o.Quota = &quota
-					p, err := compat.NewAWS(&o)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i, call := range calls {
-						theirs := awsRun(t.Context(), standard, call.failures)
-						n := 0
-						own := retrypolicy.Do(t.Context(), p, func(context.Context) error {
-							if n++; n > len(call.kinds) {
-								return nil
-							}
-							return call.kinds[n-1]
-						})
-						if got, want := bucket.Tokens(time.Now()), int(tokens.Remaining()); got != want ||
-							(own == nil) != (theirs == nil) {
-							t.Fatalf("from %d tokens, call %d: the SDK has %d tokens (%v), ours %d (%v)", start, i, want, theirs, got, own)
-						}
-					}
+					return call.kinds[n-1]
+				})
+				if got, want := bucket.Tokens(time.Now()), int(tokens.Remaining()); got != want ||
+					(own == nil) != (theirs == nil) {
+					t.Fatalf("from %d tokens, call %d: the SDK has %d tokens (%v), ours %d (%v)", start, i, want, theirs, got, own)
 				}
-			})
-		})
-	}
+			}
+		}
+	})
 }
 
 // awsRun runs a call through the SDK's retry middleware.
@@ -497,53 +486,92 @@ func awsRun(ctx context.Context, r *awsretry.Standard, failures []error) error {
 
 // The delays of the SDK. A long poll waits for them also when the quota is empty.
 func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
-	for _, c := range []struct {
-		since string
-		first int // the number of the first retry
-		p     *compat.AWSOptions
-	}{{"false", 1, compat.AWSGo2025()}, {"true", 0, compat.AWSStandard()}} {
-		t.Setenv(awsSwitch, c.since)
-		standard := awsretry.NewStandard()
-		o := *c.p
-		o.Attempts, o.Quota = 20, nil
-		p, err := compat.NewAWS(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range []struct {
-			err  error
-			kind transport.Kind
-		}{{awsServer, transport.Unavailable}, {awsThrottled, transport.Throttled}} {
-			for retry := 1; retry <= 12; retry++ {
-				most := p.Decide(retrypolicy.Attempt{Retry: retry, Kind: f.kind, Rand: greatest}).Delay
-				least := p.Decide(retrypolicy.Attempt{Retry: retry, Kind: f.kind}).Delay
-				var drawn []time.Duration
-				for range 400 {
-					d, err := standard.RetryDelay(retry-1+c.first, f.err)
-					if err != nil {
-						t.Fatal(err)
-					}
-					drawn = append(drawn, d)
+	standard := awsretry.NewStandard()
+	o := compat.AWSStandard()
+	o.Attempts, o.Quota = 20, nil
+	p, err := compat.NewAWS(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct {
+		err  error
+		kind transport.Kind
+	}{{awsServer, transport.Unavailable}, {awsThrottled, transport.Throttled}} {
+		for retry := 1; retry <= 12; retry++ {
+			most := p.Decide(retrypolicy.Attempt{Retry: retry, Kind: f.kind, Rand: greatest}).Delay
+			least := p.Decide(retrypolicy.Attempt{Retry: retry, Kind: f.kind}).Delay
+			var drawn []time.Duration
+			for range 400 {
+				d, err := standard.RetryDelay(retry, f.err)
+				if err != nil {
+					t.Fatal(err)
 				}
-				room := (most - least) / 20
-				if low, high := slices.Min(drawn), slices.Max(drawn); low < least || high > most+1 || low > least+room ||
-					high < most-room {
-					t.Errorf("2026 %s, retry %d after %v: the SDK waits %v to %v, ours %v to %v", c.since, retry, f.kind, low, high,
-						least, most)
-				}
+				drawn = append(drawn, d)
+			}
+			room := (most - least) / 20
+			if low, high := slices.Min(drawn), slices.Max(drawn); low < least || high > most+1 || low > least+room ||
+				high < most-room {
+				t.Errorf("retry %d after %v: the SDK waits %v to %v, ours %v to %v", retry, f.kind, low, high, least, most)
 			}
 		}
-		if c.since == "true" { // a refusal by the quota carries the delay of its class
-			o = *c.p
-			o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
-			p, err := compat.NewAWS(&o)
-			if err != nil {
-				t.Fatal(err)
+	}
+	// A refusal by the quota carries the delay of its class.
+	o = compat.AWSStandard()
+	o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
+	if p, err = compat.NewAWS(o); err != nil {
+		t.Fatal(err)
+	}
+	series := retrypolicy.Inner(p, retrypolicy.Start{})
+	d := series.Decide(retrypolicy.Attempt{Retry: 1, Kind: transport.Throttled, Rand: greatest})
+	if d.Retry || d.Delay < 999*time.Millisecond {
+		t.Errorf("%+v, want a refusal with a second", d)
+	}
+}
+
+// The older delays are still in the SDK, under a function of their own. It counts from 1.
+func TestAWSGo2025DelaysAgreeWithTheSDK(t *testing.T) {
+	theirs, ours := awsretry.NewExponentialJitterBackoff(20*time.Second), compat.AWSGo2025().Backoff
+	for retry := 1; retry <= 12; retry++ {
+		most := ours.Decide(retrypolicy.Attempt{Retry: retry, Rand: greatest}).Delay
+		least := ours.Decide(retrypolicy.Attempt{Retry: retry}).Delay
+		for range 100 {
+			if d, err := theirs.BackoffDelay(retry, awsServer); err != nil || d < least || d > most+1 {
+				t.Errorf("retry %d: the SDK waits %v (%v), ours %v to %v", retry, d, err, least, most)
 			}
-			series := retrypolicy.Inner(p, retrypolicy.Start{})
-			d := series.Decide(retrypolicy.Attempt{Retry: 1, Kind: transport.Throttled, Rand: greatest})
-			if d.Retry || d.Delay < 999*time.Millisecond {
-				t.Errorf("%+v, want a refusal with a second", d)
+		}
+	}
+}
+
+// smithyStatus is the answer of a service with an error that its model may describe.
+type smithyStatus struct {
+	err    smithy.APIError
+	status int
+}
+
+func (s smithyStatus) Error() string       { return s.err.Error() }
+func (s smithyStatus) Unwrap() error       { return s.err }
+func (s smithyStatus) HTTPStatusCode() int { return s.status }
+
+// modeled is an error that the model of a service describes.
+type modeled struct{ smithy.GenericAPIError }
+
+func TestAWSStandardRulesAgreeWithTheSDK(t *testing.T) {
+	standard := awsretry.NewStandard()
+	throttles := awsretry.IsErrorThrottles(awsretry.DefaultThrottles)
+	rules := compat.AWSStandardRules()
+	for _, status := range []int{400, 403, 404, 408, 429, 500, 501, 502, 503, 504, 509} {
+		for _, code := range []string{"Other", "SlowDown", "RequestTimeout", "TooManyRequestsException"} {
+			for _, isModeled := range []bool{false, true} {
+				answer := smithyStatus{&smithy.GenericAPIError{Code: code}, status}
+				if isModeled {
+					answer.err = &modeled{smithy.GenericAPIError{Code: code}}
+				}
+				info := rules.Judge(compat.AWSFailure{Code: code, Status: status, Modeled: isModeled})
+				again, throttled := standard.IsErrorRetryable(answer), throttles.IsErrorThrottle(answer).Bool()
+				if (info.Verdict == retrypolicy.VerdictAgain) != again || (info.Kind == transport.Throttled) != throttled {
+					t.Errorf("%d %s, modeled %v: the SDK retries %v as throttling %v, ours %+v", status, code, isModeled, again,
+						throttled, info)
+				}
 			}
 		}
 	}
