@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"net"
 	"os"
 	"time"
 
@@ -19,7 +18,7 @@ type Options struct {
 	LookupEnv func(name string) (value string, ok bool)
 	// Dial connects to the daemon: with network "unix" and a path, or "tcp" and "host:port". It must
 	// return when ctx ends. A *transport.Error or transport.Kind that it returns keeps its Kind; any
-	// other error is Network. Nil: a net.Dialer.
+	// other error is Network. Nil: netopt.Direct.
 	Dial netopt.DialFunc
 	// Timeout limits each call of the daemon, with the connection to it. Default 20 s, which is less
 	// than the default of device.Options.DialTimeout.
@@ -85,7 +84,7 @@ func (o *Options) withDefaults() (Options, error) {
 		set.LookupEnv = os.LookupEnv
 	}
 	if set.Dial == nil {
-		set.Dial = new(net.Dialer).DialContext
+		set.Dial = netopt.Direct
 	}
 	switch {
 	case set.Timeout < 0:

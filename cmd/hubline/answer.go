@@ -43,10 +43,10 @@ func (a *answer) within(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: a.stop})
 }
 
-// dialer returns a dialer whose connections end with the limit. A nil dial is that of package net.
+// dialer returns a dialer whose connections end with the limit. A nil dial is netopt.Direct.
 func (a *answer) dialer(dial netopt.DialFunc) netopt.DialFunc {
 	if dial == nil {
-		dial = new(net.Dialer).DialContext
+		dial = netopt.Direct
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)

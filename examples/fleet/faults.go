@@ -29,7 +29,7 @@ func (f *faults) network(of netopt.Options) netopt.Options {
 		return of
 	}
 	if of.Dial == nil {
-		of.Dial = new(net.Dialer).DialContext
+		of.Dial = netopt.Direct
 	}
 	l := &link{faults: f, dial: of.Dial}
 	of.Dial = l.connect

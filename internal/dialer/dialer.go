@@ -41,7 +41,7 @@ type Dialer struct {
 	// Network holds the caller's options. Resolve sets their defaults.
 	Network netopt.Options
 	// Timeout is the deadline that the function Dial of Network gets, unless the context has an
-	// earlier one. net.Dialer divides it among the addresses of a name. 0: none.
+	// earlier one. A net.Dialer divides it among the addresses of a name. 0: none.
 	Timeout time.Duration
 	// ALPN are the protocols offered in TLS (RFC 7301), in place of Network.TLS.NextProtos. Nil:
 	// http/1.1 for a tunnel, else NextProtos without the names of HTTP.
@@ -83,17 +83,13 @@ func (d *Dialer) Resolve() error {
 	}
 	o.WriteTimeout = times.Cap(o.WriteTimeout)
 	if o.Dial == nil {
-		o.Dial = directDial
+		o.Dial = netopt.Direct
 	}
 	if !o.Plaintext {
 		o.TLS = resumable(o.TLS)
 	}
 	return nil
 }
-
-// directDial is the default of Options.Dial. All connections share one net.Dialer, which saves 160
-// bytes each.
-var directDial = new(net.Dialer).DialContext
 
 // Target returns the address to connect to.
 func (d *Dialer) Target(creds *transport.Credentials) string {

@@ -24,7 +24,7 @@ const failoverLimit = 5 * time.Second
 // dial. Within one dial each address is tried once, for at most 5 s, and for a fair share of the
 // time that ctx leaves.
 //
-// dial makes the connections; nil is a net.Dialer. For a proxy, give the proxy's function here
+// dial makes the connections; nil is Direct. For a proxy, give the proxy's function here
 // rather than Options.Proxy. The address that the transport passes is ignored, so Options.Addr has
 // no effect. Every node's certificate must be valid for Credentials.DialHost, or for the ServerName
 // of Options.TLS. An address that is not host:port makes each dial fail with Kind Invalid. When all
@@ -32,7 +32,7 @@ const failoverLimit = 5 * time.Second
 // clients that share it share the rotation.
 func Failover(dial DialFunc, addrs ...string) DialFunc {
 	if dial == nil {
-		dial = new(net.Dialer).DialContext
+		dial = Direct
 	}
 	f := &failover{dial: dial, addrs: addrs, invalid: checkAddrs(addrs)}
 	if len(addrs) > 0 {

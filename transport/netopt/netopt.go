@@ -70,7 +70,7 @@ type Options struct {
 	// Dial makes the connection below TLS: for other network interfaces, networks in memory, and
 	// fixed proxies (package netproxy). It must return when ctx ends, and
 	// keep the connection when ctx ends later. The deadline of ctx is that of the attempt, for a name
-	// with several addresses. A *transport.Error that it returns keeps its Kind. Nil: a net.Dialer.
+	// with several addresses. A *transport.Error that it returns keeps its Kind. Nil: Direct.
 	Dial DialFunc
 	// Proxy chooses a proxy at each dial: it returns the function that connects to the hub, which may
 	// be direct, as Dial would connect. hub is a URL of scheme https (http with Plaintext) with the

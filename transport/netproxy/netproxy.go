@@ -41,6 +41,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // DialFunc makes a connection, as net.Dialer.DialContext does.
@@ -49,7 +50,7 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // Options are settings beyond the proxy's URL. The zero value and nil mean all defaults.
 type Options struct {
 	// Dial connects to the proxy; another proxy's DialFunc makes a chain. It must return when ctx
-	// ends. Nil: a net.Dialer.
+	// ends. Nil: netopt.Direct.
 	Dial DialFunc
 	// TLS is the base of the TLS configuration for a proxy of scheme "https"; it is cloned. Its
 	// NextProtos is ignored, because only HTTP/1.1 is spoken. Nil: the system's roots.
@@ -85,7 +86,7 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 	}
 	p := &proxy{host: u.Hostname(), addr: net.JoinHostPort(u.Hostname(), port), dial: o.Dial}
 	if p.dial == nil {
-		p.dial = new(net.Dialer).DialContext
+		p.dial = netopt.Direct
 	}
 	user := u.User.Username()
 	password, _ := u.User.Password()

@@ -308,7 +308,7 @@ func (p *Probe) direct() netopt.DialFunc {
 	if p.Target.Network.Dial != nil {
 		return p.Target.Network.Dial
 	}
-	return new(net.Dialer).DialContext
+	return netopt.Direct
 }
 
 // dial connects to a site as the transports do, through the proxy if there is one.
