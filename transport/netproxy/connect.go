@@ -39,7 +39,7 @@ func (p *proxy) connect(ctx context.Context, network, addr string) (net.Conn, er
 	outer, err := p.handshake(ctx, c, addr)
 	if !stop() {
 		<-aborted
-		err = context.Cause(ctx)
+		err = p.viaProxy(context.Cause(ctx))
 	}
 	if err != nil {
 		_ = c.Close()

@@ -303,6 +303,7 @@ func TestTheEndOfCtxEndsTheDial(t *testing.T) {
 					began := time.Now()
 					_, err := d(ctx, "tcp", "hub:8883")
 					require.ErrorIs(t, err, context.Canceled)
+					require.ErrorContains(t, err, "proxy proxy.local:3128: ")
 					require.Equal(t, 3*time.Second, time.Since(began))
 					if n.Last() != nil {
 						requireClosed(t, n)

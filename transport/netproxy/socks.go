@@ -37,7 +37,7 @@ func (p *proxy) socks(auth bool, user, password string) (DialFunc, error) {
 func (p *proxy) socksError(ctx context.Context, networkErr, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return p.viaProxy(context.Cause(ctx))
 	case networkErr != nil:
 		return p.viaProxy(networkErr)
 	}
