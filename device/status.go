@@ -111,8 +111,9 @@ const (
 	// SuspectQuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged. A
 	// quota may be used up, or the hub throttles.
 	SuspectQuotaUsedUp
-	// SuspectUnstable: messages get through, but connections do not last, because of the network or
-	// the hub's throttling.
+	// SuspectUnstable: messages get through, but connections do not last, because of the network, the
+	// hub's throttling, or a second program that sends with the same device id: over MQTT 3.1.1 the
+	// hub cannot say which.
 	SuspectUnstable
 )
 
@@ -124,7 +125,7 @@ var suspectText = [...]string{
 	SuspectSecondDevice: "another program may be using the same device id",
 	SuspectBadMessage:   "the hub may not take the message that is first in the queue",
 	SuspectQuotaUsedUp:  "the hub's quota may be used up, or it throttles",
-	SuspectUnstable:     "the network is unstable, or the hub throttles",
+	SuspectUnstable:     "the network is unstable, the hub throttles, or another program is using the same device id",
 }
 
 // Status is one step in the life of the connection. A Status is immutable.
@@ -181,7 +182,7 @@ var suspectHelp = [...]string{
 	SuspectSecondDevice: "; stop it, or give it an id of its own",
 	SuspectBadMessage:   "; compare its size with the hub's limit",
 	SuspectQuotaUsedUp:  "; send less, or raise the quota",
-	SuspectUnstable:     "; look at the network's quality and at the hub's metrics",
+	SuspectUnstable:     "; look at the network's quality and the hub's metrics, and give each program an id of its own",
 }
 
 // String returns the status on one line, such as "retrying (connection lost): mqtt connection:

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -103,4 +105,51 @@ func breaksOften(t *testing.T, e engine, every time.Duration) {
 	}
 	require.Len(t, seen, messages)
 	t.Logf("%v of %v, %d connections", time.Since(start), ideal, c.Stats().Connections)
+}
+
+// Two clients with one identity end each other's connections. Both learn why: the peer says so, or,
+// over MQTT 3.1.1, where it cannot, the pattern does.
+func TestASecondClientOfTheSameIdentityIsTheSuspect(t *testing.T) {
+	for name, sends := range map[string]bool{"idle": false, "sending": true} {
+		t.Run(name, func(t *testing.T) {
+			withEachEngine(t, func(t *testing.T, e engine) {
+				if e.protocol == hubdata.HTTP {
+					t.Skip("SKIPPED: HTTPS has no connection that a second client takes over")
+				}
+				synctest.Test(t, func(t *testing.T) { aSecondClientIsTheSuspect(t, e, sends) })
+			})
+		})
+	}
+}
+
+func aSecondClientIsTheSuspect(t *testing.T, e engine, sends bool) {
+	testkit.StartClock()
+	hub, creds := e.openHub(t)
+	var clients [2]*device.Client
+	for i := range clients {
+		var losses int
+		var last device.Status
+		c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), &device.Options{OnStatus: func(s device.Status) {
+			if s.State == device.StateDisconnectedRetrying && s.Err != nil {
+				losses, last = losses+1, s
+			}
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			require.NoError(t, c.Close())
+			require.GreaterOrEqual(t, losses, 3)
+			require.Contains(t, last.Hint(), "the same device id", "%v, after %d losses", last, losses)
+		})
+		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+		require.NoError(t, c.Start())
+		clients[i] = c
+	}
+	for range time.Minute / time.Second {
+		for _, c := range clients {
+			if sends {
+				require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: []byte("x")}, nil))
+			}
+		}
+		time.Sleep(time.Second)
+	}
 }
