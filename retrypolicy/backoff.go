@@ -147,27 +147,20 @@ func (s *decorrelated) Decide(a Attempt) Decision {
 
 // Validate reports the first invalid parameter.
 func (b Backoff) Validate() error {
-	switch {
-	case b.Base < 0:
-		return kit.Invalid("Backoff.Base is negative; give the first delay")
-	case b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64):
-		return kit.Invalid("Backoff.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
-	case b.Max < 0:
-		return kit.Invalid("Backoff.Max is negative; give a duration, 0 for no limit")
-	case b.Max > 0 && b.Max < b.Base:
-		return kit.Invalid("Backoff.Max is below Base; give Base or more")
-	case b.Jitter >= jitters:
-		return kit.Invalid("Backoff.Jitter is not one of the constants; use JitterFull")
-	case b.Jitter == JitterProportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64):
-		return kit.Invalid("Backoff.Low and High make no range; give 0 <= Low <= High, and High above 0")
-	case b.Jitter != JitterProportional && (b.Low != 0 || b.High != 0):
-		return kit.Invalid("Backoff.Low and High are for Proportional jitter only; leave them 0")
-	case b.Base == 0:
-		return kit.Invalid("Backoff.Base is 0, so every delay would be 0; give the first delay, or use Immediately{}")
-	case b.Jitter == JitterProportional && float64(b.Base)*b.High < 1:
-		return kit.Invalid("Backoff.High is too small, so every delay would be 0; give a factor such as 1.2")
-	}
-	return nil
+	return kit.Check("Backoff.",
+		kit.Bad(b.Base < 0, "Base is negative; give the first delay"),
+		kit.Bad(b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64),
+			"Factor is below 1 or not finite; give 1 or more, or 0 for 2"),
+		kit.Bad(b.Max < 0, "Max is negative; give a duration, 0 for no limit"),
+		kit.Bad(b.Max > 0 && b.Max < b.Base, "Max is below Base; give Base or more"),
+		kit.Bad(b.Jitter >= jitters, "Jitter is not one of the constants; use JitterFull"),
+		kit.Bad(b.Jitter == JitterProportional && !(b.Low >= 0 && b.Low <= b.High && b.High > 0 && b.High <= math.MaxFloat64),
+			"Low and High make no range; give 0 <= Low <= High, and High above 0"),
+		kit.Bad(b.Jitter != JitterProportional && (b.Low != 0 || b.High != 0),
+			"Low and High are for Proportional jitter only; leave them 0"),
+		kit.Bad(b.Base == 0, "Base is 0, so every delay would be 0; give the first delay, or use Immediately{}"),
+		kit.Bad(b.Jitter == JitterProportional && float64(b.Base)*b.High < 1,
+			"High is too small, so every delay would be 0; give a factor such as 1.2"))
 }
 
 // Fixed waits the same delay before each retry, with a symmetric jitter. It never stops.
@@ -186,15 +179,10 @@ func (f Fixed) Decide(a Attempt) Decision {
 
 // Validate reports the first invalid parameter.
 func (f Fixed) Validate() error {
-	switch {
-	case f.Delay < 0:
-		return kit.Invalid("Fixed.Delay is negative; give the delay")
-	case !(f.Jitter >= 0 && f.Jitter <= 1):
-		return kit.Invalid("Fixed.Jitter is out of range; give a fraction from 0 to 1")
-	case f.Delay == 0:
-		return kit.Invalid("Fixed.Delay is 0; give the delay, or use Immediately{} for none")
-	}
-	return nil
+	return kit.Check("Fixed.",
+		kit.Bad(f.Delay < 0, "Delay is negative; give the delay"),
+		kit.Bad(!(f.Jitter >= 0 && f.Jitter <= 1), "Jitter is out of range; give a fraction from 0 to 1"),
+		kit.Bad(f.Delay == 0, "Delay is 0; give the delay, or use Immediately{} for none"))
 }
 
 // Incremental waits Step longer each time: min(n*Step, Max) for the n-th retry. It never stops.
@@ -222,17 +210,10 @@ func (i Incremental) Decide(a Attempt) Decision {
 
 // Validate reports the first invalid parameter.
 func (i Incremental) Validate() error {
-	switch {
-	case i.Step < 0:
-		return kit.Invalid("Incremental.Step is negative; give the first delay")
-	case i.Max < 0:
-		return kit.Invalid("Incremental.Max is negative; give a duration, 0 for no limit")
-	case i.Max > 0 && i.Max < i.Step:
-		return kit.Invalid("Incremental.Max is below Step; give Step or more")
-	case !(i.Jitter >= 0 && i.Jitter <= 1):
-		return kit.Invalid("Incremental.Jitter is out of range; give a fraction from 0 to 1")
-	case i.Step == 0:
-		return kit.Invalid("Incremental.Step is 0, so every delay would be 0; give the first delay, or use Immediately{}")
-	}
-	return nil
+	return kit.Check("Incremental.",
+		kit.Bad(i.Step < 0, "Step is negative; give the first delay"),
+		kit.Bad(i.Max < 0, "Max is negative; give a duration, 0 for no limit"),
+		kit.Bad(i.Max > 0 && i.Max < i.Step, "Max is below Step; give Step or more"),
+		kit.Bad(!(i.Jitter >= 0 && i.Jitter <= 1), "Jitter is out of range; give a fraction from 0 to 1"),
+		kit.Bad(i.Step == 0, "Step is 0, so every delay would be 0; give the first delay, or use Immediately{}"))
 }

@@ -94,8 +94,7 @@ func (e ExponentialBackoffWithJitter) Validate() error {
 		return kit.Invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
 	case most < least:
 		return kit.Invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin " +
-			"and 10 s " +
-			"for Cmax)")
+			"and 10 s for Cmax)")
 	case e.Jd < 0 && e.Ju == 0:
 		return nil
 	case !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1):

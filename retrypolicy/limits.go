@@ -22,14 +22,7 @@ func (m MaxAttempts) Decide(a Attempt) Decision {
 }
 
 // Begin begins a series of Policy.
-func (m MaxAttempts) Begin(start Start) Series {
-	inner := BeginSeries(m.Policy, start)
-	if inner == nil {
-		return nil
-	}
-	m.Policy = inner
-	return Around(m, inner)
-}
+func (m MaxAttempts) Begin(start Start) Series { return Around(&m, &m.Policy, start) }
 
 // Validate reports the first invalid parameter.
 func (m MaxAttempts) Validate() error {
@@ -72,22 +65,14 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 }
 
 // Begin begins a series of Policy.
-func (m MaxElapsed) Begin(start Start) Series {
-	inner := BeginSeries(m.Policy, start)
-	if inner == nil {
-		return nil
-	}
-	m.Policy = inner
-	return Around(m, inner)
-}
+func (m MaxElapsed) Begin(start Start) Series { return Around(&m, &m.Policy, start) }
 
 // Validate reports the first invalid parameter.
 func (m MaxElapsed) Validate() error {
-	switch {
-	case m.Limit <= 0:
-		return kit.Invalid("MaxElapsed.Limit is not positive; give the time for all attempts")
-	case m.LookAhead && m.Shorten:
-		return kit.Invalid("MaxElapsed.LookAhead and Shorten are both set; set one")
+	if err := kit.Check("MaxElapsed.",
+		kit.Bad(m.Limit <= 0, "Limit is not positive; give the time for all attempts"),
+		kit.Bad(m.LookAhead && m.Shorten, "LookAhead and Shorten are both set; set one")); err != nil {
+		return err
 	}
 	return within("MaxElapsed.Policy", m.Policy)
 }
@@ -144,26 +129,16 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 }
 
 // Begin begins a series of Policy.
-func (r RetryAfter) Begin(start Start) Series {
-	inner := BeginSeries(r.Policy, start)
-	if inner == nil {
-		return nil
-	}
-	r.Policy = inner
-	return Around(r, inner)
-}
+func (r RetryAfter) Begin(start Start) Series { return Around(&r, &r.Policy, start) }
 
 // Validate reports the first invalid parameter.
 func (r RetryAfter) Validate() error {
-	switch {
-	case r.Max < 0:
-		return kit.Invalid("RetryAfter.Max is negative; give a duration, 0 for no limit")
-	case r.StopOverMax && r.Max == 0:
-		return kit.Invalid("RetryAfter.StopOverMax needs a Max above 0; set one, or clear StopOverMax")
-	case r.Over < 0:
-		return kit.Invalid("RetryAfter.Over is negative; give 0 or more")
-	case r.Over > 0 && r.Exact:
-		return kit.Invalid("RetryAfter.Over does not go with Exact; set one of them")
+	if err := kit.Check("RetryAfter.",
+		kit.Bad(r.Max < 0, "Max is negative; give a duration, 0 for no limit"),
+		kit.Bad(r.StopOverMax && r.Max == 0, "StopOverMax needs a Max above 0; set one, or clear StopOverMax"),
+		kit.Bad(r.Over < 0, "Over is negative; give 0 or more"),
+		kit.Bad(r.Over > 0 && r.Exact, "Over does not go with Exact; set one of them")); err != nil {
+		return err
 	}
 	return within("RetryAfter.Policy", r.Policy)
 }
@@ -181,14 +156,7 @@ func (s SafeOnly) Decide(a Attempt) Decision {
 }
 
 // Begin begins a series of Policy.
-func (s SafeOnly) Begin(start Start) Series {
-	inner := BeginSeries(s.Policy, start)
-	if inner == nil {
-		return nil
-	}
-	s.Policy = inner
-	return Around(s, inner)
-}
+func (s SafeOnly) Begin(start Start) Series { return Around(&s, &s.Policy, start) }
 
 // Validate checks the inner policy.
 func (s SafeOnly) Validate() error { return within("SafeOnly.Policy", s.Policy) }

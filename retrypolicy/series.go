@@ -86,14 +86,21 @@ func (Free) Report(Verdict, Attempt) {}
 // End does nothing.
 func (Free) End() {}
 
-// Around returns the series of a policy that wraps another one and has no memory of its own: outer
-// decides, and all else is inner's. outer is the wrapper with inner, the wrapped policy's series,
-// in place of the wrapped policy.
-func Around[P Policy](outer P, inner Series) Series { return &around[P]{outer, inner} }
+// Around begins a series of *inner, the policy inside wrapper, which has no memory of its own. In
+// the returned series wrapper decides, with that series in *inner, and all else is the inner one's.
+// It is nil if the inner policy has nothing to remember.
+func Around[P Policy](wrapper *P, inner *Policy, start Start) Series {
+	series := BeginSeries(*inner, start)
+	if series == nil {
+		return nil
+	}
+	*inner = series
+	return &around[P]{*wrapper, series}
+}
 
 type around[P Policy] struct {
-	outer P
+	wrapper P
 	Series
 }
 
-func (s *around[P]) Decide(a Attempt) Decision { return s.outer.Decide(a) }
+func (s *around[P]) Decide(a Attempt) Decision { return s.wrapper.Decide(a) }

@@ -25,9 +25,5 @@ func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 
 // Begin begins a series of the policy.
 func (p paced) Begin(start retrypolicy.Start) retrypolicy.Series {
-	inner := retrypolicy.BeginSeries(p.policy, start)
-	if inner == nil {
-		return nil
-	}
-	return retrypolicy.Around(paced{inner}, inner)
+	return retrypolicy.Around(&p, &p.policy, start)
 }

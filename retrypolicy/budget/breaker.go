@@ -160,31 +160,22 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	fallback(&set.Growth, 1)
 	fallback(&set.Probes, 1)
 	fallback(&set.Successes, 1)
-	switch {
-	case set.Failures < 1 || set.Failures > math.MaxInt32:
-		return nil, kit.Invalid("BreakerOptions.Failures is out of range; give 1 or more")
-	case set.Window != 0 && set.Window < shortestWindow:
-		return nil, kit.Invalid("BreakerOptions.Window is too short; give 20 ms or more, 0 to count failures in a row")
-	case !(set.Share >= 0 && set.Share <= 1):
-		return nil, kit.Invalid("BreakerOptions.Share is out of range; give a fraction from 0 to 1")
-	case set.Share > 0 && set.Window == 0:
-		return nil, kit.Invalid("BreakerOptions.Share needs Window; failures in a row are all there is")
-	case set.Cooldown < 0:
-		return nil, kit.Invalid("BreakerOptions.Cooldown is negative; give the time to stay open")
-	case !(set.Growth >= 1 && set.Growth <= math.MaxFloat64):
-		return nil, kit.Invalid("BreakerOptions.Growth is below 1 or not finite; give 1 or more")
-	case set.MaxCooldown < 0 || set.MaxCooldown > 0 && set.MaxCooldown < set.Cooldown:
-		return nil, kit.Invalid("BreakerOptions.MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it")
-	case set.Probes < 1 || set.Probes > math.MaxInt32:
-		return nil, kit.Invalid("BreakerOptions.Probes is out of range; give 1 or more")
-	case set.Successes < 1 || set.Successes > math.MaxInt32:
-		return nil, kit.Invalid("BreakerOptions.Successes is out of range; give 1 or more")
-	case set.MinUp < 0:
-		return nil, kit.Invalid("BreakerOptions.MinUp is negative; give 0 or more")
-	case set.Spread < 0:
-		return nil, kit.Invalid("BreakerOptions.Spread is negative; give a duration, 0 for half of Cooldown")
-	case set.Spread > 0 && !set.Wait:
-		return nil, kit.Invalid("BreakerOptions.Spread needs Wait; without it no attempt waits")
+	if err := kit.Check("BreakerOptions.",
+		kit.Bad(set.Failures < 1 || set.Failures > math.MaxInt32, "Failures is out of range; give 1 or more"),
+		kit.Bad(set.Window != 0 && set.Window < shortestWindow,
+			"Window is too short; give 20 ms or more, 0 to count failures in a row"),
+		kit.Bad(!(set.Share >= 0 && set.Share <= 1), "Share is out of range; give a fraction from 0 to 1"),
+		kit.Bad(set.Share > 0 && set.Window == 0, "Share needs Window; failures in a row are all there is"),
+		kit.Bad(set.Cooldown < 0, "Cooldown is negative; give the time to stay open"),
+		kit.Bad(!(set.Growth >= 1 && set.Growth <= math.MaxFloat64), "Growth is below 1 or not finite; give 1 or more"),
+		kit.Bad(set.MaxCooldown < 0 || set.MaxCooldown > 0 && set.MaxCooldown < set.Cooldown,
+			"MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it"),
+		kit.Bad(set.Probes < 1 || set.Probes > math.MaxInt32, "Probes is out of range; give 1 or more"),
+		kit.Bad(set.Successes < 1 || set.Successes > math.MaxInt32, "Successes is out of range; give 1 or more"),
+		kit.Bad(set.MinUp < 0, "MinUp is negative; give 0 or more"),
+		kit.Bad(set.Spread < 0, "Spread is negative; give a duration, 0 for half of Cooldown"),
+		kit.Bad(set.Spread > 0 && !set.Wait, "Spread needs Wait; without it no attempt waits")); err != nil {
+		return nil, err
 	}
 	fallback(&set.Spread, set.Cooldown/2)
 	fallback(&set.MaxCooldown, kit.OfFloat(10*float64(set.Cooldown)))

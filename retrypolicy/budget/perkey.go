@@ -35,11 +35,10 @@ type keyed struct {
 // and validates the result. If make later returns a policy that Validate refuses, that key does not
 // retry.
 func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, error) {
-	switch {
-	case max < 1:
-		return nil, kit.Invalid("PerKey max is below 1; give how many keys to remember")
-	case make == nil:
-		return nil, kit.Invalid("PerKey make is nil; give a function that makes the policy of a key")
+	if err := kit.Check("PerKey ",
+		kit.Bad(max < 1, "max is below 1; give how many keys to remember"),
+		kit.Bad(make == nil, "make is nil; give a function that makes the policy of a key")); err != nil {
+		return nil, err
 	}
 	first := make("")
 	if first == nil {

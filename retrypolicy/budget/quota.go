@@ -33,13 +33,11 @@ type TokenBucket struct {
 // NewTokenBucket returns a bucket for size tokens that starts with size-spent of them. It gains
 // refill tokens per second, from the first method call on.
 func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
-	switch {
-	case size < 0 || size > math.MaxInt32:
-		return nil, kit.Invalid("TokenBucket size is out of range; give 0 to 2^31-1 tokens")
-	case spent < 0 || spent > size:
-		return nil, kit.Invalid("TokenBucket spent is out of range; give 0 to size")
-	case refill < 0 || refill > 1_000_000:
-		return nil, kit.Invalid("TokenBucket refill is out of range; give 0 to 1000000 tokens a second")
+	if err := kit.Check("TokenBucket ",
+		kit.Bad(size < 0 || size > math.MaxInt32, "size is out of range; give 0 to 2^31-1 tokens"),
+		kit.Bad(spent < 0 || spent > size, "spent is out of range; give 0 to size"),
+		kit.Bad(refill < 0 || refill > 1_000_000, "refill is out of range; give 0 to 1000000 tokens a second")); err != nil {
+		return nil, err
 	}
 	return &TokenBucket{size: size, tokens: size - spent, refill: refill}, nil
 }
@@ -179,32 +177,25 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		set = *o
 	}
 	set.Retry, set.Success = kit.OrDefault(set.Retry, 5), kit.OrDefault(set.Success, 1)
-	switch {
-	case badTokens(set.Retry):
-		return nil, kit.Invalid("QuotaOptions.Retry is out of range; give 1 to 65535 tokens, 0 for 5, a negative " +
-			"number for none")
-	case badTokens(set.First):
-		return nil, kit.Invalid("QuotaOptions.First is out of range; give 0 to 65535 tokens")
-	case badTokens(set.Success):
-		return nil, kit.Invalid("QuotaOptions.Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative " +
-			"number for " +
-			"none")
-	case badTokens(set.MinRefund):
-		return nil, kit.Invalid("QuotaOptions.MinRefund is out of range; give 0 to 65535 tokens")
-	case badTokens(set.ExtraRefund):
-		return nil, kit.Invalid("QuotaOptions.ExtraRefund is out of range; give 0 to 65535 tokens")
-	case set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0):
-		return nil, kit.Invalid("QuotaOptions.Size, Spent and Refill belong to the built-in bucket; leave them 0 with " +
-			"a Bucket")
-	case set.Wait && set.Bucket == nil && set.Refill == 0:
-		return nil, kit.Invalid("QuotaOptions.Wait needs Refill; tokens would never come back")
+	err := kit.Check("QuotaOptions.",
+		kit.Bad(badTokens(set.Retry),
+			"Retry is out of range; give 1 to 65535 tokens, 0 for 5, a negative number for none"),
+		kit.Bad(badTokens(set.First), "First is out of range; give 0 to 65535 tokens"),
+		kit.Bad(badTokens(set.Success),
+			"Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative number for none"),
+		kit.Bad(badTokens(set.MinRefund), "MinRefund is out of range; give 0 to 65535 tokens"),
+		kit.Bad(badTokens(set.ExtraRefund), "ExtraRefund is out of range; give 0 to 65535 tokens"),
+		kit.Bad(set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0),
+			"Size, Spent and Refill belong to the built-in bucket; leave them 0 with a Bucket"),
+		kit.Bad(set.Wait && set.Bucket == nil && set.Refill == 0, "Wait needs Refill; tokens would never come back"))
+	if err != nil {
+		return nil, err
 	}
 	for _, c := range set.Costs {
-		switch {
-		case badTokens(c.Tokens):
-			return nil, kit.Invalid("QuotaOptions.Costs.Tokens is out of range; give 0 to 65535")
-		case c.Kinds == 0:
-			return nil, kit.Invalid("QuotaOptions.Costs has a row without Kinds; it would never apply")
+		if err := kit.Check("QuotaOptions.",
+			kit.Bad(badTokens(c.Tokens), "Costs.Tokens is out of range; give 0 to 65535"),
+			kit.Bad(c.Kinds == 0, "Costs has a row without Kinds; it would never apply")); err != nil {
+			return nil, err
 		}
 	}
 	if set.Bucket == nil {

@@ -27,11 +27,11 @@ type RetryThrottle struct {
 // NewRetryThrottle returns a throttle of 1 to 1000 tokens. ratio is truncated to thousandths, as in
 // gRPC.
 func NewRetryThrottle(maxTokens int, ratio float64) (*RetryThrottle, error) {
-	switch {
-	case maxTokens < 1 || maxTokens > 1000:
-		return nil, kit.Invalid("RetryThrottle maxTokens is out of range; give 1 to 1000")
-	case !(ratio >= 0.001 && ratio <= 1000):
-		return nil, kit.Invalid("RetryThrottle ratio is out of range; give tokens for a success, 0.001 to 1000")
+	err := kit.Check("RetryThrottle ",
+		kit.Bad(maxTokens < 1 || maxTokens > 1000, "maxTokens is out of range; give 1 to 1000"),
+		kit.Bad(!(ratio >= 0.001 && ratio <= 1000), "ratio is out of range; give tokens for a success, 0.001 to 1000"))
+	if err != nil {
+		return nil, err
 	}
 	most := int64(maxTokens) * 1000
 	return &RetryThrottle{most: most, tokens: most, ratio: int64(ratio*1000 + 1e-6)}, nil // 1.001*1000 is below 1001

@@ -50,14 +50,12 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	}
 	fallback(&set.Share, 0.1)
 	fallback(&set.Window, 2*time.Minute)
-	switch {
-	case !(set.Share >= 1e-6 && set.Share <= 100):
-		return nil, kit.Invalid("RetryBudgetOptions.Share is out of range; give retries for each request, a millionth " +
-			"to 100")
-	case set.Window < shortestWindow:
-		return nil, kit.Invalid("RetryBudgetOptions.Window is too short; give 20 ms or more")
-	case set.MinRetries < 0:
-		return nil, kit.Invalid("RetryBudgetOptions.MinRetries is negative; give 0 or more retries")
+	if err := kit.Check("RetryBudgetOptions.",
+		kit.Bad(!(set.Share >= 1e-6 && set.Share <= 100),
+			"Share is out of range; give retries for each request, a millionth to 100"),
+		kit.Bad(set.Window < shortestWindow, "Window is too short; give 20 ms or more"),
+		kit.Bad(set.MinRetries < 0, "MinRetries is negative; give 0 or more retries")); err != nil {
+		return nil, err
 	}
 	return &RetryBudget{share: shareOf(set.Share), least: int64(set.MinRetries), seen: newWindow(set.Window)}, nil
 }
@@ -192,11 +190,11 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 	}
 	fallback(&set.Share, 0.2)
 	fallback(&set.MinRetries, 3)
-	switch {
-	case !(set.Share >= 1e-6 && set.Share <= 1):
-		return nil, kit.Invalid("ConcurrencyBudgetOptions.Share is out of range; give a millionth to 1")
-	case set.MinRetries < 1 || set.MinRetries > math.MaxInt32:
-		return nil, kit.Invalid("ConcurrencyBudgetOptions.MinRetries is out of range; give 1 or more retries")
+	if err := kit.Check("ConcurrencyBudgetOptions.",
+		kit.Bad(!(set.Share >= 1e-6 && set.Share <= 1), "Share is out of range; give a millionth to 1"),
+		kit.Bad(set.MinRetries < 1 || set.MinRetries > math.MaxInt32,
+			"MinRetries is out of range; give 1 or more retries")); err != nil {
+		return nil, err
 	}
 	return &ConcurrencyBudget{share: shareOf(set.Share), least: int64(set.MinRetries)}, nil
 }

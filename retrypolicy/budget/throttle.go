@@ -71,16 +71,14 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	fallback(&set.Ceiling, 1)
 	fallback(&set.Refusals, retrypolicy.Kinds(transport.Throttled, transport.Unavailable, transport.Network,
 		transport.Timeout))
-	switch {
-	case !(set.K >= 1 && set.K <= math.MaxInt32):
-		return nil, kit.Invalid("ThrottleOptions.K is below 1; give 1 or more, it is the requests sent for each that " +
-			"is accepted")
-	case set.Window < shortestWindow:
-		return nil, kit.Invalid("ThrottleOptions.Window is too short; give 20 ms or more")
-	case !(set.Ceiling > 0 && set.Ceiling <= 1):
-		return nil, kit.Invalid("ThrottleOptions.Ceiling is out of range; give a probability above 0, at most 1")
-	case set.MinRequests < 0:
-		return nil, kit.Invalid("ThrottleOptions.MinRequests is negative; give 0 or more requests")
+	if err := kit.Check("ThrottleOptions.",
+		kit.Bad(!(set.K >= 1 && set.K <= math.MaxInt32),
+			"K is below 1; give 1 or more, it is the requests sent for each that is accepted"),
+		kit.Bad(set.Window < shortestWindow, "Window is too short; give 20 ms or more"),
+		kit.Bad(!(set.Ceiling > 0 && set.Ceiling <= 1),
+			"Ceiling is out of range; give a probability above 0, at most 1"),
+		kit.Bad(set.MinRequests < 0, "MinRequests is negative; give 0 or more requests")); err != nil {
+		return nil, err
 	}
 	return &Throttle{
 		k: set.K, ceiling: set.Ceiling, least: int64(set.MinRequests), ended: set.CountEnded, refusals: set.Refusals,

@@ -124,11 +124,7 @@ func (b AWSGoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 
 // Validate reports an invalid Max.
 func (b AWSGoBackoff) Validate() error {
-	switch {
-	case b.Max < 0:
-		return kit.Invalid("AWSGoBackoff.Max is negative; give the longest delay")
-	case b.Max == 0:
-		return kit.Invalid("AWSGoBackoff.Max is 0, so every delay would be 0; give the longest delay, such as 20 s")
-	}
-	return nil
+	return kit.Check("AWSGoBackoff.",
+		kit.Bad(b.Max < 0, "Max is negative; give the longest delay"),
+		kit.Bad(b.Max == 0, "Max is 0, so every delay would be 0; give the longest delay, such as 20 s"))
 }

@@ -126,22 +126,15 @@ func (c AzureC) initial() time.Duration {
 
 // Validate reports the first invalid parameter.
 func (c AzureC) Validate() error {
-	switch {
-	case c.Curve >= cCurves:
-		return kit.Invalid("AzureC.Curve is not one of the constants; use CExponentialJitter")
-	case c.Initial < 0 || c.Initial%time.Second != 0:
-		return kit.Invalid("AzureC.Initial is not a number of whole seconds; give one, 0 for the default")
-	case c.Curve == AzureCRandom && c.initial() < 2*time.Second:
-		return kit.Invalid("AzureC.Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use " +
-			"CImmediate")
-	case c.Max < 0 || c.Max%time.Second != 0:
-		return kit.Invalid("AzureC.Max is not a number of whole seconds; give one, 0 for 30 s")
-	case c.Jitter < 0 || c.Jitter > 100:
-		return kit.Invalid("AzureC.Jitter is out of range; give 1 to 100 percent, 0 for 5")
-	case c.Limit < 0:
-		return kit.Invalid("AzureC.Limit is negative; give a duration, 0 for none")
-	case c.Curve <= AzureCExponential && c.initial() > math.MaxInt32*time.Second:
-		return kit.Invalid("AzureC.Initial is above 2^31-1 s; give less")
-	}
-	return nil
+	return kit.Check("AzureC.",
+		kit.Bad(c.Curve >= cCurves, "Curve is not one of the constants; use CExponentialJitter"),
+		kit.Bad(c.Initial < 0 || c.Initial%time.Second != 0,
+			"Initial is not a number of whole seconds; give one, 0 for the default"),
+		kit.Bad(c.Curve == AzureCRandom && c.initial() < 2*time.Second,
+			"Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use CImmediate"),
+		kit.Bad(c.Max < 0 || c.Max%time.Second != 0, "Max is not a number of whole seconds; give one, 0 for 30 s"),
+		kit.Bad(c.Jitter < 0 || c.Jitter > 100, "Jitter is out of range; give 1 to 100 percent, 0 for 5"),
+		kit.Bad(c.Limit < 0, "Limit is negative; give a duration, 0 for none"),
+		kit.Bad(c.Curve <= AzureCExponential && c.initial() > math.MaxInt32*time.Second,
+			"Initial is above 2^31-1 s; give less"))
 }

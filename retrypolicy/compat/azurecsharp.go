@@ -43,13 +43,9 @@ func (c AzureCSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decisi
 
 // Validate reports the first invalid parameter.
 func (c AzureCSharpExponential) Validate() error {
-	switch {
-	case c.MaxRetries < 0:
-		return kit.Invalid("AzureCSharpExponential.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
-	case c.Max < 0:
-		return kit.Invalid("AzureCSharpExponential.Max is negative; give a duration, 0 for 12 hours")
-	}
-	return nil
+	return kit.Check("AzureCSharpExponential.",
+		kit.Bad(c.MaxRetries < 0, "MaxRetries is negative; give the number of retries plus 1, 0 for no limit"),
+		kit.Bad(c.Max < 0, "Max is negative; give a duration, 0 for 12 hours"))
 }
 
 // AzureCSharpFixed waits Delay before each retry. Source: the SDK's code,
@@ -71,15 +67,10 @@ func (c AzureCSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 
 // Validate reports the first invalid parameter.
 func (c AzureCSharpFixed) Validate() error {
-	switch {
-	case c.MaxRetries < 0:
-		return kit.Invalid("AzureCSharpFixed.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
-	case c.Delay < 0:
-		return kit.Invalid("AzureCSharpFixed.Delay is negative; give the delay")
-	case c.Delay == 0:
-		return kit.Invalid("AzureCSharpFixed.Delay is 0; give the delay, or use Immediately{} for none")
-	}
-	return nil
+	return kit.Check("AzureCSharpFixed.",
+		kit.Bad(c.MaxRetries < 0, "MaxRetries is negative; give the number of retries plus 1, 0 for no limit"),
+		kit.Bad(c.Delay < 0, "Delay is negative; give the delay"),
+		kit.Bad(c.Delay == 0, "Delay is 0; give the delay, or use Immediately{} for none"))
 }
 
 // AzureCSharpIncremental waits n*Step before the n-th retry, at most Max. Source: the SDK's code,
@@ -104,20 +95,12 @@ func (c AzureCSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decisi
 
 // Validate reports the first invalid parameter.
 func (c AzureCSharpIncremental) Validate() error {
-	switch {
-	case c.MaxRetries < 0:
-		return kit.Invalid("AzureCSharpIncremental.MaxRetries is negative; give the number of retries plus 1, 0 for no limit")
-	case c.Step < 0:
-		return kit.Invalid("AzureCSharpIncremental.Step is negative; give the first delay")
-	case c.Max < 0:
-		return kit.Invalid("AzureCSharpIncremental.Max is negative; give a duration, 0 for no limit")
-	case c.Max > 0 && c.Max < c.Step:
-		return kit.Invalid("AzureCSharpIncremental.Max is below Step; give Step or more")
-	case c.Step == 0:
-		return kit.Invalid("AzureCSharpIncremental.Step is 0, so every delay would be 0; give the first delay, or use " +
-			"Immediately{}")
-	}
-	return nil
+	return kit.Check("AzureCSharpIncremental.",
+		kit.Bad(c.MaxRetries < 0, "MaxRetries is negative; give the number of retries plus 1, 0 for no limit"),
+		kit.Bad(c.Step < 0, "Step is negative; give the first delay"),
+		kit.Bad(c.Max < 0, "Max is negative; give a duration, 0 for no limit"),
+		kit.Bad(c.Max > 0 && c.Max < c.Step, "Max is below Step; give Step or more"),
+		kit.Bad(c.Step == 0, "Step is 0, so every delay would be 0; give the first delay, or use Immediately{}"))
 }
 
 func csharpOver(maxRetries, retry int) bool { return maxRetries != 0 && retry >= maxRetries }

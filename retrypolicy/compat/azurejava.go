@@ -73,8 +73,7 @@ func (j AzureJava) Validate() error {
 	}
 	if set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1 {
 		return kit.Invalid(
-			"AzureJava.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use " +
-				"Immediately{}")
+			"AzureJava.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}")
 	}
 	return nil
 }
@@ -89,8 +88,7 @@ func javaRange(name string, least, most, delta time.Duration) error {
 		return kit.Invalid(name + ".Max is below Min; give Min or more")
 	case most < time.Millisecond:
 		return kit.Invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that " +
-			"is not " +
-			"all zero has no defaults)")
+			"is not all zero has no defaults)")
 	case most > longest32 || delta > longest32:
 		return kit.Invalid(name + ".Max or Delta is above 2^31-1 ms; give less than 24 days")
 	}

@@ -71,16 +71,12 @@ func (s *cenkalti) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Validate reports the first invalid parameter.
 func (c Cenkalti) Validate() error {
 	c = c.settings()
-	switch {
-	case c.Initial <= 0:
-		return kit.Invalid("Cenkalti.Initial is not positive; give a duration (a value that is not all zero has no " +
-			"defaults)")
-	case !(c.Multiplier >= 1 && c.Multiplier <= math.MaxFloat64):
-		return kit.Invalid("Cenkalti.Multiplier is below 1 or not finite; give 1 or more")
-	case !(c.Randomization >= 0 && c.Randomization <= 1):
-		return kit.Invalid("Cenkalti.Randomization is out of range; give a fraction from 0 to 1")
-	case c.Max < c.Initial:
-		return kit.Invalid("Cenkalti.Max is below Initial; give Initial or more")
-	}
-	return nil
+	return kit.Check("Cenkalti.",
+		kit.Bad(c.Initial <= 0,
+			"Initial is not positive; give a duration (a value that is not all zero has no defaults)"),
+		kit.Bad(!(c.Multiplier >= 1 && c.Multiplier <= math.MaxFloat64),
+			"Multiplier is below 1 or not finite; give 1 or more"),
+		kit.Bad(!(c.Randomization >= 0 && c.Randomization <= 1),
+			"Randomization is out of range; give a fraction from 0 to 1"),
+		kit.Bad(c.Max < c.Initial, "Max is below Initial; give Initial or more"))
 }

@@ -104,26 +104,18 @@ func redraw(draw uint64) uint64 {
 
 // Validate reports the first invalid parameter.
 func (f Failsafe) Validate() error {
-	switch {
-	case f.Delay < 0:
-		return kit.Invalid("Failsafe.Delay is negative; give 0 or more")
-	case f.Max < 0 || f.Max > 0 && f.Max < f.Delay:
-		return kit.Invalid("Failsafe.Max is below Delay; give Delay or more, 0 for no growth")
-	case f.Factor != 0 && !(f.Factor >= 1 && f.Factor <= math.MaxFloat64):
-		return kit.Invalid("Failsafe.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
-	case f.RandomMax < 0 || f.RandomMax > 0 && f.RandomMax < f.Delay:
-		return kit.Invalid("Failsafe.RandomMax is below Delay; give Delay or more, 0 for no random delay")
-	case f.RandomMax > 0 && f.Max > 0:
-		return kit.Invalid("Failsafe.RandomMax does not go with Max; leave one of them 0")
-	case f.Jitter < 0:
-		return kit.Invalid("Failsafe.Jitter is negative; give 0 or more")
-	case !(f.JitterFactor >= 0 && f.JitterFactor <= 1):
-		return kit.Invalid("Failsafe.JitterFactor is out of range; give a fraction from 0 to 1")
-	case f.Jitter != 0 && f.JitterFactor != 0:
-		return kit.Invalid("Failsafe.Jitter and JitterFactor are both set; give one")
-	case f.Delay == 0 && f != (Failsafe{}):
-		return kit.Invalid("Failsafe.Delay is 0, so every delay would be 0; give a delay, or use Immediately{} in " +
-			"MaxAttempts")
-	}
-	return nil
+	return kit.Check("Failsafe.",
+		kit.Bad(f.Delay < 0, "Delay is negative; give 0 or more"),
+		kit.Bad(f.Max < 0 || f.Max > 0 && f.Max < f.Delay, "Max is below Delay; give Delay or more, 0 for no growth"),
+		kit.Bad(f.Factor != 0 && !(f.Factor >= 1 && f.Factor <= math.MaxFloat64),
+			"Factor is below 1 or not finite; give 1 or more, or 0 for 2"),
+		kit.Bad(f.RandomMax < 0 || f.RandomMax > 0 && f.RandomMax < f.Delay,
+			"RandomMax is below Delay; give Delay or more, 0 for no random delay"),
+		kit.Bad(f.RandomMax > 0 && f.Max > 0, "RandomMax does not go with Max; leave one of them 0"),
+		kit.Bad(f.Jitter < 0, "Jitter is negative; give 0 or more"),
+		kit.Bad(!(f.JitterFactor >= 0 && f.JitterFactor <= 1),
+			"JitterFactor is out of range; give a fraction from 0 to 1"),
+		kit.Bad(f.Jitter != 0 && f.JitterFactor != 0, "Jitter and JitterFactor are both set; give one"),
+		kit.Bad(f.Delay == 0 && f != (Failsafe{}),
+			"Delay is 0, so every delay would be 0; give a delay, or use Immediately{} in MaxAttempts"))
 }

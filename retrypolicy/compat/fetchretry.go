@@ -81,15 +81,10 @@ func (f FetchRetry) Classify(err error) retrypolicy.Info {
 
 // Validate reports the first invalid parameter.
 func (f FetchRetry) Validate() error {
-	switch {
-	case f.Retries < 0:
-		return kit.Invalid("FetchRetry.Retries is negative; give 0 or more")
-	case f.Delay < 0:
-		return kit.Invalid("FetchRetry.Delay is negative; give 0 or more")
-	case f.On != nil && f.OnFunc != nil:
-		return kit.Invalid("FetchRetry.On and OnFunc are both set; give one, the function decides alone")
-	case f.Delay == 0 && f.DelayFunc == nil && (f.Retries > 0 || f.OnFunc != nil):
-		return kit.Invalid("FetchRetry.Delay is 0; give a delay, or a DelayFunc that returns 0 for none")
-	}
-	return nil
+	return kit.Check("FetchRetry.",
+		kit.Bad(f.Retries < 0, "Retries is negative; give 0 or more"),
+		kit.Bad(f.Delay < 0, "Delay is negative; give 0 or more"),
+		kit.Bad(f.On != nil && f.OnFunc != nil, "On and OnFunc are both set; give one, the function decides alone"),
+		kit.Bad(f.Delay == 0 && f.DelayFunc == nil && (f.Retries > 0 || f.OnFunc != nil),
+			"Delay is 0; give a delay, or a DelayFunc that returns 0 for none"))
 }

@@ -74,17 +74,12 @@ func (s *grpcSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 
 // Validate reports the first invalid parameter.
 func (g GRPC) Validate() error {
-	switch {
-	case g.Attempts < 2:
-		return kit.Invalid("GRPC.Attempts is below 2; it counts the first attempt too")
-	case g.Initial <= 0:
-		return kit.Invalid("GRPC.Initial is not positive; give the first delay")
-	case g.Max <= 0:
-		return kit.Invalid("GRPC.Max is not positive; give the longest delay")
-	case !(g.Multiplier > 0 && g.Multiplier <= math.MaxFloat64):
-		return kit.Invalid("GRPC.Multiplier is not positive and finite; give the growth, such as 2")
-	}
-	return nil
+	return kit.Check("GRPC.",
+		kit.Bad(g.Attempts < 2, "Attempts is below 2; it counts the first attempt too"),
+		kit.Bad(g.Initial <= 0, "Initial is not positive; give the first delay"),
+		kit.Bad(g.Max <= 0, "Max is not positive; give the longest delay"),
+		kit.Bad(!(g.Multiplier > 0 && g.Multiplier <= math.MaxFloat64),
+			"Multiplier is not positive and finite; give the growth, such as 2"))
 }
 
 // atOnce represents a server that asked for a delay of 0; 0 itself means that it did not ask.

@@ -56,14 +56,11 @@ func (p Polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Begin begins a series for DecorrelatedV2.
 func (p Polly) Begin(start retrypolicy.Start) retrypolicy.Series {
 	p = p.settings()
-	inner := p.backoff().Begin(start)
-	if inner == nil {
-		return nil
-	}
-	return retrypolicy.Around(polly{p, inner}, inner)
+	w := polly{p, p.backoff()}
+	return retrypolicy.Around(&w, &w.backoff, start)
 }
 
-// polly is a Polly whose exponential back-off is a series.
+// polly is a Polly whose exponential back-off may be a series.
 type polly struct {
 	Polly
 	backoff retrypolicy.Policy
@@ -109,21 +106,12 @@ func (p Polly) decide(exponential retrypolicy.Decision, a retrypolicy.Attempt) r
 // Validate reports the first invalid parameter.
 func (p Polly) Validate() error {
 	p = p.settings()
-	switch {
-	case p.Retries < 1:
-		return kit.Invalid("Polly.Retries is below 1; give the number of retries (a value whose numbers are not all " +
-			"zero has " +
-			"no defaults)")
-	case p.Delay < 0:
-		return kit.Invalid("Polly.Delay is negative; give the delay")
-	case p.Max < 0:
-		return kit.Invalid("Polly.Max is negative; give a duration, 0 for no limit")
-	case p.Curve >= pollyCurves:
-		return kit.Invalid("Polly.Curve is not one of the constants; use PollyConstant")
-	case p.Delay == 0:
-		return kit.Invalid("Polly.Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none (a value " +
-			"whose " +
-			"numbers are not all zero has no defaults)")
-	}
-	return nil
+	return kit.Check("Polly.",
+		kit.Bad(p.Retries < 1,
+			"Retries is below 1; give the number of retries (a value whose numbers are not all zero has no defaults)"),
+		kit.Bad(p.Delay < 0, "Delay is negative; give the delay"),
+		kit.Bad(p.Max < 0, "Max is negative; give a duration, 0 for no limit"),
+		kit.Bad(p.Curve >= pollyCurves, "Curve is not one of the constants; use PollyConstant"),
+		kit.Bad(p.Delay == 0,
+			"Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none"))
 }

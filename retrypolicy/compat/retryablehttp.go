@@ -59,13 +59,9 @@ func overloaded(a retrypolicy.Attempt) bool {
 
 // Validate reports the first invalid parameter.
 func (r RetryableHTTP) Validate() error {
-	switch {
-	case r.Min < 0:
-		return kit.Invalid("RetryableHTTP.Min is negative; give a duration, 0 for 1 s")
-	case r.Max < 0:
-		return kit.Invalid("RetryableHTTP.Max is negative; give a duration, 0 for 30 s")
-	case kit.OrDefault(r.Max, 30*time.Second) < kit.OrDefault(r.Min, time.Second):
-		return kit.Invalid("RetryableHTTP.Max is below Min; give Min or more")
-	}
-	return nil
+	return kit.Check("RetryableHTTP.",
+		kit.Bad(r.Min < 0, "Min is negative; give a duration, 0 for 1 s"),
+		kit.Bad(r.Max < 0, "Max is negative; give a duration, 0 for 30 s"),
+		kit.Bad(kit.OrDefault(r.Max, 30*time.Second) < kit.OrDefault(r.Min, time.Second),
+			"Max is below Min; give Min or more"))
 }

@@ -37,25 +37,14 @@ func (t TruncatedExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision
 // Validate reports the first invalid parameter.
 func (t TruncatedExponential) Validate() error {
 	t = t.settings()
-	switch {
-	case t.Base < 0:
-		return kit.Invalid("TruncatedExponential.Base is negative; give 0 or more")
-	case t.Random < 0:
-		return kit.Invalid("TruncatedExponential.Random is negative; give 0 or more")
-	case t.Base == 0 && t.Random < time.Millisecond:
-		return kit.Invalid("TruncatedExponential.Base is 0 and Random below 1 ms, so every delay would be 0; give one " +
-			"of them " +
-			"(a value that is not all zero has no defaults)")
-	case t.Max <= 0:
-		return kit.Invalid("TruncatedExponential.Max is not positive, so every delay would be 0; give the longest " +
-			"delay (a " +
-			"value that is not all zero has no defaults)")
-	case t.Max < t.Base:
-		return kit.Invalid("TruncatedExponential.Max is below Base; give Base or more (a value that is not all zero " +
-			"has no " +
-			"defaults)")
-	}
-	return nil
+	return kit.Check("TruncatedExponential.",
+		kit.Bad(t.Base < 0, "Base is negative; give 0 or more"),
+		kit.Bad(t.Random < 0, "Random is negative; give 0 or more"),
+		kit.Bad(t.Base == 0 && t.Random < time.Millisecond,
+			"Base is 0 and Random below 1 ms, so every delay would be 0; give one of them"),
+		kit.Bad(t.Max <= 0,
+			"Max is not positive, so every delay would be 0; give the longest delay"),
+		kit.Bad(t.Max < t.Base, "Max is below Base; give Base or more"))
 }
 
 // Truncated is the policy of the note on truncated exponential back-off with fetch-retry, for use

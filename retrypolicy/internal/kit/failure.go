@@ -14,6 +14,25 @@ func Invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Err: errors.New("retry policy: " + text)}
 }
 
+// Rule is a rule that parameters break if Broken; Bad makes one.
+type Rule struct {
+	Broken bool
+	Text   string
+}
+
+// Bad returns the rule that is broken if cond. text names the field and says what to give.
+func Bad(cond bool, text string) Rule { return Rule{cond, text} }
+
+// Check returns the error for the first broken rule. prefix begins its text: "Type.".
+func Check(prefix string, rules ...Rule) error {
+	for _, r := range rules {
+		if r.Broken {
+			return Invalid(prefix + r.Text)
+		}
+	}
+	return nil
+}
+
 // Permanent is an error that retrypolicy.Permanent marked.
 type Permanent struct{ Err error }
 
