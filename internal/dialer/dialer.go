@@ -85,9 +85,6 @@ func (d *Dialer) Resolve() error {
 	if o.Dial == nil {
 		o.Dial = netopt.Direct
 	}
-	if !o.Plaintext {
-		o.TLS = resumable(o.TLS)
-	}
 	return nil
 }
 
@@ -174,13 +171,11 @@ func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate, roo
 		c.RootCAs = roots
 	}
 	c.NextProtos = d.alpn(c.NextProtos)
+	resumable(c, cert)
 	if cert != nil {
 		// crypto/tls skips entries of Certificates whose issuer the hub does not name. A hub that knows
 		// a certificate by its thumbprint may name others.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
-		if c.ClientSessionCache != nil {
-			c.ClientSessionCache = sessionsFor(c.ClientSessionCache, cert)
-		}
 	}
 	return c
 }
