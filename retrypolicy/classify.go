@@ -25,11 +25,13 @@ import (
 //  5. Any other error is retried, with Kind Unknown: an operation under a policy is repeated unless
 //     there is a reason not to.
 //
-// An error of rule 5 can say more by methods, as smithy-python's ErrorRetryInfo does:
+// An error that is retried by these rules can say more by methods, as smithy-python's
+// ErrorRetryInfo does. The Kind changes only if it is Unknown:
 //
 //	RetryAfter() time.Duration      the wait that the service asked for: Info.After
 //	RetrySafe() (safe, known bool)  whether a repetition is safe: Info.Safe; known and not safe fails
 //	Throttling() bool               true: Kind Throttled
+//	Fault() retrypolicy.Fault       FaultServer: Kind Unavailable; FaultClient: Kind Conflict
 //
 // Classify does not import package net, which is too large for boards. Certificate errors, TLS
 // alerts and invalid addresses are therefore Unknown to it. FromKind(neterr.Kind) as
@@ -55,6 +57,7 @@ func Classify(err error) Info {
 				info.Safe = SafeYes
 			}
 		}
+		info.ask(err)
 		return info
 	}
 	info := Info{Verdict: VerdictAgain, Kind: transport.Unknown}
@@ -76,23 +79,33 @@ func Classify(err error) Info {
 		}
 		return false
 	})
-	if info.Kind == transport.Unknown { // a network error has no RetryAfter
+	if info.Verdict == VerdictAgain {
 		info.After = kit.RetryAfter(err)
 		info.ask(err)
 	}
 	return info
 }
 
-// ask applies what err says about itself by the methods RetrySafe and Throttling.
+// ask applies what a retryable err says about itself by its methods.
 func (i *Info) ask(err error) {
+	if i.Verdict != VerdictAgain {
+		return
+	}
+	told, unknown := false, i.Kind == transport.Unknown
 	errchain.Any(err, func(err error) bool {
-		if e, ok := err.(interface{ RetrySafe() (safe, known bool) }); ok && i.Safe == SafeUnknown {
+		if e, ok := err.(interface{ RetrySafe() (safe, known bool) }); ok && !told {
 			switch safe, known := e.RetrySafe(); {
 			case known && safe:
-				i.Safe = SafeYes
+				i.Safe, told = SafeYes, true
 			case known:
-				i.Safe, i.Verdict = SafeNo, VerdictFail
+				i.Safe, i.Verdict, told = SafeNo, VerdictFail, true
 			}
+		}
+		if !unknown {
+			return told
+		}
+		if e, ok := err.(interface{ Fault() Fault }); ok && i.Kind == transport.Unknown {
+			i.Kind = e.Fault().kind()
 		}
 		if e, ok := err.(interface{ Throttling() bool }); ok && e.Throttling() {
 			i.Kind = transport.Throttled

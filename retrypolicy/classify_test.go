@@ -144,14 +144,19 @@ func TestKindSet(t *testing.T) {
 
 // sayer is an error that says by methods whether it is retried.
 type sayer struct {
-	safe, known, throttling bool
-	after                   time.Duration
+	safe, known, throttling, timeout bool
+	fault                            retrypolicy.Fault
+	after                            time.Duration
+	err                              error
 }
 
 func (*sayer) Error() string                       { return "?" }
 func (s *sayer) RetrySafe() (safe, known bool)     { return s.safe, s.known }
 func (s *sayer) Throttling() bool                  { return s.throttling }
 func (s *sayer) RetryAfter() (after time.Duration) { return s.after }
+func (s *sayer) Fault() retrypolicy.Fault          { return s.fault }
+func (s *sayer) Timeout() bool                     { return s.timeout }
+func (s *sayer) Unwrap() error                     { return s.err }
 
 func TestClassifyAsksTheErrorItself(t *testing.T) {
 	for _, c := range []struct {
@@ -162,7 +167,23 @@ func TestClassifyAsksTheErrorItself(t *testing.T) {
 		{sayer{safe: true, known: true, after: time.Second}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain,
 			Safe: retrypolicy.SafeYes, After: time.Second}},
 		{sayer{known: true}, retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Safe: retrypolicy.SafeNo}},
-		{sayer{throttling: true}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Throttled}},
+		{sayer{throttling: true, fault: retrypolicy.FaultServer}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain,
+			Kind: transport.Throttled}},
+		{sayer{fault: retrypolicy.FaultServer}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain,
+			Kind: transport.Unavailable}},
+		{sayer{fault: retrypolicy.FaultClient}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain,
+			Kind: transport.Conflict}},
+		// A time-out of the client is safe and its own fault.
+		{sayer{timeout: true, safe: true, known: true, fault: retrypolicy.FaultClient, after: time.Second},
+			retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Timeout, Safe: retrypolicy.SafeYes,
+				After: time.Second}},
+		{sayer{timeout: true, known: true}, retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: transport.Timeout,
+			Safe: retrypolicy.SafeNo}},
+		// Around an error with a Kind it can only say more about safety.
+		{sayer{known: true, throttling: true, err: transport.Unavailable}, retrypolicy.Info{
+			Verdict: retrypolicy.VerdictFail, Kind: transport.Unavailable, Safe: retrypolicy.SafeNo}},
+		{sayer{safe: true, known: true, err: transport.Forbidden}, retrypolicy.Info{Verdict: retrypolicy.VerdictFail,
+			Kind: transport.Forbidden, Safe: retrypolicy.SafeYes}},
 	} {
 		if got := retrypolicy.Classify(errors.Join(errors.New("first"), &c.err)); got != c.want {
 			t.Errorf("%+v: %+v, want %+v", c.err, got, c.want)

@@ -16,8 +16,9 @@ type Stateful interface {
 }
 
 // Series is the memory of a policy for one outage, message or operation: the retry token of the AWS
-// SDKs. Begin acquires it, Decide refreshes it, and Report records the success. The order of calls
-// is
+// SDKs. Begin acquires it, Decide refreshes it by the class of the failure (scheduleRetry), Report
+// records the success (notifySuccess), and an End without one is the failure (notifyFailure). The
+// order of calls is
 //
 //	for {
 //		Admit, until it returns Retry without Delay

@@ -34,6 +34,29 @@ const (
 	SafeNo
 )
 
+// Fault says which side caused a failure.
+type Fault uint8
+
+const (
+	FaultUnknown Fault = iota
+	// FaultClient: the request was at fault.
+	FaultClient
+	// FaultServer: the service was at fault.
+	FaultServer
+)
+
+// kind returns the Kind of a retryable failure without another one.
+func (f Fault) kind() transport.Kind {
+	switch f {
+	case FaultClient:
+		return transport.Conflict
+	case FaultServer:
+		return transport.Unavailable
+	case FaultUnknown:
+	}
+	return transport.Unknown
+}
+
 // Info is a classifier's answer about the outcome of an attempt. The zero Info is Undecided.
 type Info struct {
 	Verdict Verdict
@@ -65,7 +88,7 @@ func Chain(classifiers ...Classifier) Classifier {
 
 // FromKind makes a classifier from a function that finds the Kind of an error, such as neterr.Kind;
 // OfKind judges the Kind. Undecided are errors without a Kind, and those that Permanent
-// marked. A method RetryAfter() time.Duration of the error sets After.
+// marked. The methods of the error that Classify asks apply too.
 func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	return func(err error) Info {
 		if kit.IsPermanent(err) {
@@ -77,6 +100,7 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 		}
 		info := OfKind(kind)
 		info.After = kit.RetryAfter(err)
+		info.ask(err)
 		return info
 	}
 }
