@@ -26,7 +26,7 @@ type AWSFailure struct {
 	BadChecksum bool
 	// Origin and Fault are for AWSKotlinJudge and AWSKotlinDocumentJudge.
 	Origin AWSOrigin
-	Fault  AWSFault
+	Fault  retrypolicy.Fault
 	// After is the wait that the service asked for; see AWSRetryAfter.
 	After time.Duration
 }
@@ -40,15 +40,6 @@ const (
 	AWSFromService
 	// AWSFromLibrary: the client library itself failed.
 	AWSFromLibrary
-)
-
-// AWSFault says which side caused a failure, by the service's model.
-type AWSFault uint8
-
-const (
-	AWSFaultUnknown AWSFault = iota
-	AWSFaultClient
-	AWSFaultServer
 )
 
 // AWSRule is one row of AWSRules. Empty and zero fields match everything.
@@ -207,23 +198,32 @@ func (r *AWSRule) fits(f AWSFailure) bool {
 //
 //  1. Throttling is Throttled, whoever failed.
 //  2. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict).
-//  3. A retryable error of the client library is Conflict.
-//  4. Other errors are Undecided, for the next classifier: the document leaves them to a hook.
-//  5. All other failures of the service and the library fail.
+//  3. An error of the client library is Conflict, retryable or not.
+//  4. All other errors are left to hook, the document's evaluateOtherExceptions, if it is not nil.
+//  5. After that, errors from elsewhere are Undecided, for the next classifier: the document does
+//     not say how it recognizes lost connections. All others fail.
 //
 // Source: smithy-kotlin, docs/design/retries.md.
-func AWSKotlinDocumentJudge(f AWSFailure) retrypolicy.Info {
-	switch {
-	case f.Throttling:
-		return f.again(transport.Throttled)
-	case f.Origin == AWSFromElsewhere:
-		return retrypolicy.Info{}
-	case f.Retryable && (f.Origin == AWSFromLibrary || f.Fault == AWSFaultClient):
-		return f.again(transport.Conflict)
-	case f.Retryable && f.Fault == AWSFaultServer:
-		return f.again(transport.Unavailable)
+func AWSKotlinDocumentJudge(hook func(AWSFailure) retrypolicy.Info) func(AWSFailure) retrypolicy.Info {
+	return func(f AWSFailure) retrypolicy.Info {
+		service := f.Origin == AWSFromService && f.Retryable
+		switch {
+		case f.Throttling:
+			return f.again(transport.Throttled)
+		case service && f.Fault == retrypolicy.FaultServer:
+			return f.again(transport.Unavailable)
+		case service && f.Fault == retrypolicy.FaultClient, f.Origin == AWSFromLibrary:
+			return f.again(transport.Conflict)
+		}
+		var info retrypolicy.Info
+		if hook != nil {
+			info = hook(f)
+		}
+		if info.Verdict == retrypolicy.VerdictUndecided && f.Origin != AWSFromElsewhere {
+			info.Verdict = retrypolicy.VerdictFail
+		}
+		return info
 	}
-	return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 }
 
 // AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin's code:
@@ -238,9 +238,9 @@ func AWSKotlinDocumentJudge(f AWSFailure) retrypolicy.Info {
 // Source: smithy-kotlin, StandardRetryPolicy.
 func AWSKotlinJudge(f AWSFailure) retrypolicy.Info {
 	switch {
-	case f.Retryable && f.Origin == AWSFromService && f.Fault == AWSFaultServer:
+	case f.Retryable && f.Origin == AWSFromService && f.Fault == retrypolicy.FaultServer:
 		return f.again(transport.Unavailable)
-	case f.Retryable && f.Origin == AWSFromService && f.Fault == AWSFaultClient:
+	case f.Retryable && f.Origin == AWSFromService && f.Fault == retrypolicy.FaultClient:
 		return f.again(transport.Conflict)
 	case f.Retryable && f.Origin == AWSFromLibrary:
 		return f.again(transport.Conflict)
@@ -264,9 +264,10 @@ func safeAfter(kind transport.Kind) retrypolicy.Safe {
 	return retrypolicy.SafeUnknown
 }
 
-// NewAWSClassifier makes a classifier from judge, which is AWSKotlinJudge or the method Judge of
-// some AWSRules. of returns the properties of an error. It returns false for an error that it does
-// not know, such as a lost connection, which is then Undecided. A nil of means AWSFailureOf.
+// NewAWSClassifier makes a classifier from judge, which is AWSKotlinJudge, the result of
+// AWSKotlinDocumentJudge or the method Judge of some AWSRules. of returns the properties of an
+// error. It returns false for an error that it does not know, such as a lost connection, which is
+// then Undecided. A nil of means AWSFailureOf.
 func NewAWSClassifier(judge func(AWSFailure) retrypolicy.Info, of func(error) (AWSFailure,
 	bool)) retrypolicy.Classifier {
 	if of == nil {

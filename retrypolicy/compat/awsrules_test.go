@@ -118,19 +118,19 @@ func TestAWSKotlinJudge(t *testing.T) {
 		want    transport.Kind
 		fail    bool
 	}{
-		{"service, server fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer, Retryable: true},
+		{"service, server fault", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultServer, Retryable: true},
 			kServer, false},
-		{"service, client fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultClient, Retryable: true},
+		{"service, client fault", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultClient, Retryable: true},
 			kClient, false},
-		{"the side counts before throttling", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer,
+		{"the side counts before throttling", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultServer,
 			Retryable: true, Throttling: true}, kServer, false},
 		{"library", f{Origin: compat.AWSFromLibrary, Retryable: true}, kClient, false},
 		{"throttling", f{Throttling: true, Retryable: true}, kThrottle, false},
-		{"service, throttling, not marked retryable", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultClient,
+		{"service, throttling, not marked retryable", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultClient,
 			Throttling: true}, kThrottle, false},
 		{"elsewhere", f{Retryable: true}, kNetwork, false},
 		{"service of unknown fault", f{Origin: compat.AWSFromService, Retryable: true}, kNetwork, false},
-		{"nothing marked", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer, Status: 500}, transport.Unknown,
+		{"nothing marked", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultServer, Status: 500}, transport.Unknown,
 			true},
 	} {
 		info := compat.AWSKotlinJudge(c.failure)
@@ -141,30 +141,43 @@ func TestAWSKotlinJudge(t *testing.T) {
 	}
 }
 
-// The document and the code judge alike but for throttling, which the document looks at first, and
-// for errors from elsewhere.
+// The document differs from the code: it looks at throttling first, retries every error of the
+// client library, and asks its hook last.
 func TestAWSKotlinDocumentJudge(t *testing.T) {
 	type f = compat.AWSFailure
+	const again, failed, open = retrypolicy.VerdictAgain, retrypolicy.VerdictFail, retrypolicy.VerdictUndecided
+	hook := func(f f) retrypolicy.Info {
+		if f.Code != "Odd" {
+			return retrypolicy.Info{}
+		}
+		return retrypolicy.Info{Verdict: again, Kind: kNetwork}
+	}
 	for _, c := range []struct {
 		name    string
 		failure f
 		verdict retrypolicy.Verdict
 		want    transport.Kind
 	}{
-		{"throttling counts before the side", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer,
-			Retryable: true, Throttling: true}, retrypolicy.VerdictAgain, kThrottle},
-		{"service, server fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer, Retryable: true},
-			retrypolicy.VerdictAgain, kServer},
-		{"service, client fault", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultClient, Retryable: true},
-			retrypolicy.VerdictAgain, kClient},
-		{"library", f{Origin: compat.AWSFromLibrary, Retryable: true}, retrypolicy.VerdictAgain, kClient},
-		{"elsewhere", f{Retryable: true}, retrypolicy.VerdictUndecided, transport.Unknown},
-		{"nothing marked", f{Origin: compat.AWSFromService, Fault: compat.AWSFaultServer}, retrypolicy.VerdictFail,
+		{"throttling counts before the side", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultServer,
+			Retryable: true, Throttling: true}, again, kThrottle},
+		{"service, server fault", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultServer, Retryable: true,
+			Code: "Odd"}, again, kServer},
+		{"service, client fault", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultClient, Retryable: true}, again,
+			kClient},
+		{"library", f{Origin: compat.AWSFromLibrary}, again, kClient},
+		{"elsewhere", f{Retryable: true}, open, transport.Unknown},
+		{"elsewhere, known to the hook", f{Code: "Odd"}, again, kNetwork},
+		{"service, fault unknown", f{Origin: compat.AWSFromService, Retryable: true}, failed, transport.Unknown},
+		{"service, not retryable", f{Origin: compat.AWSFromService, Fault: retrypolicy.FaultServer}, failed,
 			transport.Unknown},
+		{"service, known to the hook", f{Origin: compat.AWSFromService, Code: "Odd"}, again, kNetwork},
 	} {
-		if info := compat.AWSKotlinDocumentJudge(c.failure); info.Verdict != c.verdict || info.Kind != c.want {
+		if info := compat.AWSKotlinDocumentJudge(hook)(c.failure); info.Verdict != c.verdict || info.Kind != c.want {
 			t.Errorf("%s: %+v, want %v, %v", c.name, info, c.verdict, c.want)
 		}
+	}
+	if info := compat.AWSKotlinDocumentJudge(nil)(f{Origin: compat.AWSFromService, Code: "Odd"}); info.Verdict != failed {
+		t.Errorf("without a hook: %+v", info)
 	}
 	bare := compat.AWSBotocoreRules().Judge(f{Status: 429})
 	if bare.Verdict != retrypolicy.VerdictFail {
