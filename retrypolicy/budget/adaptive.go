@@ -49,6 +49,7 @@ type AdaptiveOptions struct {
 // Source: botocore retries/adaptive.py, bucket.py, throttling.py; also in smithy-kotlin,
 // aws-sdk-go-v2, -java-v2 and -js-v3.
 type Adaptive struct {
+	passive
 	kinds retrypolicy.KindSet
 
 	mu      sync.Mutex
@@ -186,36 +187,16 @@ func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 }
 
 // Wrap puts the limiter around p: every attempt takes a token first, and its end is measured.
-func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return shared[Adaptive]{Inner: p, Budget: l, Names: &adaptiveNames, NewSeries: newAdaptiveSeries}
+func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Adaptive", l, p) }
+
+func (l *Adaptive) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true, Delay: l.take(a.Now)}
 }
 
-var adaptiveNames = names{Type: "Adaptive", Constructor: "NewAdaptive"}
+func (l *Adaptive) undo(*ticket, retrypolicy.Attempt) { l.giveBack() }
 
-// adaptiveSeries is a series under an Adaptive.
-type adaptiveSeries struct {
-	base
-	limiter *Adaptive
-}
-
-func newAdaptiveSeries(l *Adaptive) sharedSeries { return &adaptiveSeries{limiter: l} }
-
-// Admit asks the inner policy only when there is a token, because it may count admitted attempts.
-// If it refuses, the token goes back.
-func (s *adaptiveSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	if wait := s.limiter.take(a.Now); wait > 0 {
-		return retrypolicy.Decision{Retry: true, Delay: wait}
-	}
-	d := s.base.Admit(a)
-	if !begins(d) {
-		s.limiter.giveBack()
-	}
-	return d
-}
-
-func (s *adaptiveSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	s.limiter.learn(a.Now, v != retrypolicy.VerdictSucceed && s.limiter.kinds.Has(a.Kind))
-	s.base.Report(v, a)
+func (l *Adaptive) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	l.learn(a.Now, v != retrypolicy.VerdictSucceed && l.kinds.Has(a.Kind))
 }
 
 // rateMeter measures the attempts that end per second, over whole half-seconds.

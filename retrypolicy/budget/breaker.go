@@ -42,11 +42,6 @@ type BreakerOptions struct {
 	Probes int
 	// Successes is the number of successes that close a half-open breaker. Default: 1.
 	Successes int
-	// MinUp is how long a success must last, for something that can be made and then break, such as a
-	// connection. A success that a failure follows sooner counts as a failure itself. Until MinUp has
-	// passed, the success neither ends a row of failures nor closes the breaker. Default: 0, a success
-	// counts at once.
-	MinUp time.Duration
 	// Wait makes an attempt wait until the cooldown is over instead of refusing it. For a loop that
 	// has nothing else to do, such as that of a connection.
 	Wait bool
@@ -120,33 +115,21 @@ type BreakerStatus struct {
 // It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
 // "Release It!"; the parameters of failsafe-go and Polly.
 type Breaker struct {
-	failures  int64
-	share     share
-	windowed  bool
-	kinds     retrypolicy.KindSet
-	first     time.Duration // cooldown
-	most      time.Duration
-	growth    float64
-	probes    int64
-	successes int64
-	minUp     time.Duration
-	wait      bool
-	spread    time.Duration
+	passive
+	o BreakerOptions // with its defaults
 
 	mu       sync.Mutex
 	state    BreakerState
-	row      int64  // failures in a row
-	seen     window // marked: failures
-	up       bool   // there was a success since the last failure, the first one at upSince
-	upSince  time.Time
+	row      int           // failures in a row
+	seen     window        // marked: failures
 	cooldown time.Duration // the current one
 	until    time.Time     // end of the cooldown
-	inFlight int64
-	probing  int64     // probes among them
+	inFlight int
+	probing  int       // probes among them
 	epoch    int64     // changes when the probes in flight are no longer waited for
 	probed   time.Time // when the latest probe was admitted
-	good     int64     // successes while half-open
-	openings int64
+	good     int       // successes while half-open
+	openings int
 }
 
 // NewBreaker returns a closed breaker. o may be nil.
@@ -172,72 +155,41 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 			"MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it"),
 		kit.Bad(set.Probes < 1 || set.Probes > math.MaxInt32, "Probes is out of range; give 1 or more"),
 		kit.Bad(set.Successes < 1 || set.Successes > math.MaxInt32, "Successes is out of range; give 1 or more"),
-		kit.Bad(set.MinUp < 0, "MinUp is negative; give 0 or more"),
 		kit.Bad(set.Spread < 0, "Spread is negative; give a duration, 0 for half of Cooldown"),
 		kit.Bad(set.Spread > 0 && !set.Wait, "Spread needs Wait; without it no attempt waits")); err != nil {
 		return nil, err
 	}
 	fallback(&set.Spread, set.Cooldown/2)
 	fallback(&set.MaxCooldown, kit.OfFloat(10*float64(set.Cooldown)))
-	return &Breaker{
-		failures: int64(set.Failures), share: shareOf(set.Share), windowed: set.Window != 0, kinds: set.Kinds,
-		first: set.Cooldown, most: set.MaxCooldown, growth: set.Growth, probes: int64(set.Probes),
-		successes: int64(set.Successes),
-		minUp:     set.MinUp, wait: set.Wait, spread: set.Spread, seen: newWindow(set.Window), cooldown: set.Cooldown,
-		epoch: 1,
-	}, nil
+	return &Breaker{o: set, seen: newWindow(set.Window), cooldown: set.Cooldown, epoch: 1}, nil
 }
 
 // Wrap puts the breaker around p.
-func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return shared[Breaker]{Inner: p, Budget: b, Names: &breakerNames, NewSeries: newBreakerSeries}
-}
-
-var breakerNames = names{Type: "Breaker", Constructor: "NewBreaker"}
+func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Breaker", b, p) }
 
 // Status returns the status at now.
 func (b *Breaker) Status(now time.Time) BreakerStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settle(now)
-	s := BreakerStatus{State: b.state, InFlight: int(b.inFlight), Openings: int(b.openings)}
+	s := BreakerStatus{State: b.state, InFlight: b.inFlight, Openings: b.openings}
 	switch b.state {
 	case BreakerClosed:
-		s.Failures = int(b.row)
-		if b.windowed {
+		s.Failures = b.row
+		if b.o.Window > 0 {
 			s.Failures = whole(b.seen.sum.marked)
 		}
 	case BreakerOpen:
 		s.Cooldown = b.until.Sub(now)
 	default:
-		s.Probes = int(b.probing)
+		s.Probes = b.probing
 	}
 	return s
 }
 
-// Lost informs the breaker that a connection, or something else that a success had established,
-// broke at now. A series must have reported the success. Within MinUp of the success it counts as a
-// failure, later it has no effect. The device client does not call Lost: it reports a success only
-// after the connection has been stable.
-func (b *Breaker) Lost(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.settle(now)
-	if b.broke(now) {
-		b.failed(now, tally{marked: 1})
-	}
-}
-
-// broke ends the latest success and reports whether it lasted less than MinUp. mu held.
-func (b *Breaker) broke(now time.Time) bool {
-	soon := b.up && !b.lasted(now)
-	b.up = false
-	return soon
-}
-
 // settle applies the state changes that are due at now. mu held.
 func (b *Breaker) settle(now time.Time) {
-	if b.windowed {
+	if b.o.Window > 0 {
 		b.seen.advance(now)
 	}
 	if b.state == BreakerOpen {
@@ -248,22 +200,8 @@ func (b *Breaker) settle(now time.Time) {
 			return
 		}
 		b.state = BreakerHalfOpen
-		b.up, b.good = false, 0
+		b.good = 0
 	}
-	if b.up && now.Sub(b.upSince) < -b.minUp {
-		b.upSince = now // the clock was set back
-	}
-	if b.up && b.lasted(now) {
-		b.row = 0
-		if b.state == BreakerHalfOpen && b.good >= b.successes {
-			b.state = BreakerClosed
-			b.forget()
-		}
-	}
-}
-
-func (b *Breaker) lasted(now time.Time) bool {
-	return b.minUp == 0 || now.Sub(b.upSince) >= b.minUp
 }
 
 // forget stops waiting for the probes in flight. mu held.
@@ -281,7 +219,7 @@ func (b *Breaker) enter(now time.Time) (probe int64, wait time.Duration, ok bool
 	case BreakerOpen:
 		return 0, b.until.Sub(now), false
 	case BreakerHalfOpen:
-		if b.probing >= b.probes {
+		if b.probing >= b.o.Probes {
 			since := now.Sub(b.probed)
 			if since < -b.cooldown {
 				b.probed, since = now, 0 // the clock was set back
@@ -299,16 +237,6 @@ func (b *Breaker) enter(now time.Time) (probe int64, wait time.Duration, ok bool
 	return probe, 0, true
 }
 
-// leave ends an attempt.
-func (b *Breaker) leave(probe int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.inFlight--
-	if probe == b.epoch {
-		b.probing--
-	}
-}
-
 func (b *Breaker) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -316,13 +244,9 @@ func (b *Breaker) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	switch {
 	case saysNothing(v, a):
 	case b.bad(v, a.Kind):
-		bad := tally{all: 1, marked: 1}
-		if b.broke(a.Now) {
-			bad.marked++ // the success, which all counts already
-		}
-		b.failed(a.Now, bad)
+		b.failed(a.Now)
 	default:
-		b.succeeded(a.Now)
+		b.succeeded()
 	}
 }
 
@@ -330,27 +254,27 @@ func (b *Breaker) bad(v retrypolicy.Verdict, kind transport.Kind) bool {
 	switch {
 	case v == retrypolicy.VerdictSucceed:
 		return false
-	case b.kinds != 0:
-		return b.kinds.Has(kind)
+	case b.o.Kinds != 0:
+		return b.o.Kinds.Has(kind)
 	}
 	return v == retrypolicy.VerdictAgain
 }
 
-func (b *Breaker) failed(now time.Time, bad tally) {
+func (b *Breaker) failed(now time.Time) {
 	switch b.state {
 	case BreakerHalfOpen:
-		b.cooldown = min(kit.OfFloat(float64(b.cooldown)*b.growth), b.most)
+		b.cooldown = min(kit.OfFloat(float64(b.cooldown)*b.o.Growth), b.o.MaxCooldown)
 	case BreakerClosed:
-		b.row = min(b.row+bad.marked, math.MaxInt32)
-		reached := b.row >= b.failures
-		if b.windowed {
-			b.seen.add(bad)
-			reached = b.seen.sum.marked >= b.failures && !b.share.below(b.seen.sum.marked, b.seen.sum.all)
+		b.row = min(b.row+1, math.MaxInt32)
+		reached := b.row >= b.o.Failures
+		if b.o.Window > 0 {
+			b.seen.add(tally{all: 1, marked: 1})
+			reached = b.seen.sum.marked >= int64(b.o.Failures) && !shareOf(b.o.Share).below(b.seen.sum.marked, b.seen.sum.all)
 		}
 		if !reached {
 			return
 		}
-		b.cooldown = b.first
+		b.cooldown = b.o.Cooldown
 	default:
 		return
 	}
@@ -360,72 +284,64 @@ func (b *Breaker) failed(now time.Time, bad tally) {
 	b.openings = min(b.openings+1, math.MaxInt32)
 }
 
-func (b *Breaker) succeeded(now time.Time) {
-	if !b.up {
-		b.up, b.upSince = true, now
+func (b *Breaker) succeeded() {
+	b.row = 0
+	switch b.state {
+	case BreakerClosed:
+		if b.o.Window > 0 {
+			b.seen.add(tally{all: 1})
+		}
+	case BreakerHalfOpen:
+		if b.good++; b.good >= b.o.Successes {
+			b.state = BreakerClosed
+			b.forget()
+		}
+	case BreakerOpen:
 	}
-	if b.windowed && b.state == BreakerClosed {
-		b.seen.add(tally{all: 1})
-	}
-	b.good = min(b.good+1, math.MaxInt32)
-	b.settle(now)
 }
 
-// breakerSeries is a series under a Breaker.
-type breakerSeries struct {
-	base
-	breaker  *Breaker
-	inFlight bool
-	probe    int64 // see enter
-}
-
-func newBreakerSeries(b *Breaker) sharedSeries { return &breakerSeries{breaker: b} }
-
-// Decide refuses a retry whose delay ends before the cooldown, which saves the wait.
-func (s *breakerSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := s.base.Decide(a)
-	if d.Retry && !s.breaker.wait {
-		if now := s.breaker.Status(a.Now); now.State == BreakerOpen && now.Cooldown > d.Delay {
+// charge refuses a retry whose delay ends before the cooldown, which saves the wait.
+func (b *Breaker) charge(_ *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
+	if !b.o.Wait {
+		if now := b.Status(a.Now); now.State == BreakerOpen && now.Cooldown > d.Delay {
 			return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: now.Cooldown}
 		}
 	}
 	return d
 }
 
-func (s *breakerSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	s.leave()
-	probe, wait, ok := s.breaker.enter(a.Now)
+func (b *Breaker) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
+	b.release(t)
+	probe, wait, ok := b.enter(a.Now)
 	switch {
-	case !ok && s.breaker.wait:
-		room := min(s.breaker.spread, kit.Longest-wait)
+	case !ok && b.o.Wait:
+		room := min(b.o.Spread, kit.Longest-wait)
 		more := min(kit.OfFloat(kit.Unit(a.Rand)*float64(room)), room)
 		return retrypolicy.Decision{Retry: true, Delay: wait + more}
 	case !ok:
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
 	}
-	s.inFlight, s.probe = true, probe
-	d := s.base.Admit(a)
-	if !begins(d) {
-		s.leave()
+	t.inFlight, t.probe = true, probe
+	return admitted
+}
+
+func (b *Breaker) undo(t *ticket, _ retrypolicy.Attempt) { b.release(t) }
+
+// release ends the attempt in flight.
+func (b *Breaker) release(t *ticket) {
+	if !t.inFlight {
+		return
 	}
-	return d
-}
-
-// leave ends the attempt in flight.
-func (s *breakerSeries) leave() {
-	if s.inFlight {
-		s.inFlight = false
-		s.breaker.leave(s.probe)
+	t.inFlight = false
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.inFlight--
+	if t.probe == b.epoch {
+		b.probing--
 	}
 }
 
-func (s *breakerSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	s.leave()
-	s.breaker.learn(v, a)
-	s.base.Report(v, a)
-}
-
-func (s *breakerSeries) End() {
-	s.leave()
-	s.base.End()
+func (b *Breaker) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	b.release(t)
+	b.learn(v, a)
 }

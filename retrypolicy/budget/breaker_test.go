@@ -28,8 +28,6 @@ const (
 	stepFail   = '-' // an attempt failed
 	stepWrong  = 't' // a permanent failure
 	stepCancel = 'c' // the caller cancelled an attempt
-	stepLost   = 'l' // the connection of the last success is lost
-	stepLook   = ' ' // no event
 )
 
 // playBreaker runs a script and compares the state after each step.
@@ -52,8 +50,6 @@ func playBreaker(t *testing.T, o budget.BreakerOptions, script []breakerStep) {
 			p.Fail(policytest.As(a, transport.NotFound))
 		case stepCancel:
 			p.Observe(policytest.As(a, context.Canceled))
-		case stepLost:
-			b.Lost(a.Now)
 		}
 		if got := b.Status(a.Now).State.String(); got != s.want {
 			t.Errorf("step %d at %v: %v, want %v", i, s.at, got, s.want)
@@ -165,52 +161,11 @@ func TestBreakerInSpecialCases(t *testing.T) {
 			{0, stepFail, "closed"}, {0, stepFail,
 				"open"},
 		}},
-		{"flapping: connected, and dropped at once", options{Failures: 3, Cooldown: 60 * s, MinUp: 10 * s}, steps{
-			{0, stepAdmit, "closed"}, {0, stepOK, "closed"}, {1 * s, stepLost, "closed"},
-			{2 * s, stepAdmit, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepLost, "closed"},
-			{4 * s, stepAdmit, "closed"}, {4 * s, stepOK, "closed"}, {5 * s, stepLost, "open"},
-			// a probe that breaks too soon
-			{65 * s, stepAdmit, "half-open"}, {65 * s, stepOK, "half-open"}, {70 * s, stepLost, "open"},
-			{130 * s, stepAdmit, "half-open"}, {130 * s, stepOK, "half-open"}, {140*s - 1, stepLook, "half-open"},
-			{140 * s, stepLook,
-				"closed"},
-			// stable, so nothing is left to lose
-			{500 * s, stepLost, "closed"}, {501 * s, stepLost, "closed"}, {502 * s, stepLost, "closed"}, {503 * s, stepLost,
-				"closed"},
-		}},
-		{"a connection that lasts ends the row", options{Failures: 2, MinUp: 10 * s}, steps{
-			{0, stepOK, "closed"}, {9 * s, stepLost, "closed"}, {20 * s, stepOK, "closed"}, {31 * s, stepLost, "closed"},
-			{32 * s, stepOK,
-				"closed"}, {33 * s, stepLost, "closed"},
-			{34 * s, stepOK, "closed"}, {35 * s, stepLost, "open"},
-		}},
-		{"what succeeded while it was open does not make a probe's success last", options{Failures: 1, Cooldown: 10 * s,
-			MinUp: 5 * s}, steps{
-			{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepFail, "open"}, {1 * s, stepOK, "open"},
-			{10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {15*s - 1, stepLook, "half-open"},
-			{15 * s, stepLook,
-				"closed"},
-		}},
-		{"a row of successes lasts from the first on", options{Failures: 2, MinUp: 10 * s}, steps{
-			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {8 * s, stepOK, "closed"}, {12 * s, stepFail, "closed"},
-			{12 * s, stepFail,
-				"open"},
-		}},
-		{"a success that a failure follows too soon is another failure", options{Failures: 4, MinUp: 10 * s}, steps{
-			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"},
-			{3 * s, stepFail,
-				"open"},
-		}},
-		{"the same in a window with a share", options{Failures: 4, Window: 60 * s, Share: 1, MinUp: 10 * s}, steps{
-			{0, stepFail, "closed"}, {1 * s, stepOK, "closed"}, {3 * s, stepFail, "closed"}, {3 * s, stepFail, "open"},
-		}},
-		{"the clock is set back by a year", options{Failures: 1, Cooldown: 10 * s, MinUp: 5 * s}, steps{
+		{"the clock is set back by a year", options{Failures: 1, Cooldown: 10 * s}, steps{
 			{0, stepFail, "open"}, {-8760 * time.Hour, stepRefuse, "open"}, {-8760*time.Hour + 10*s - 1, stepRefuse, "open"},
 			{-8760*time.Hour + 10*s, stepAdmit, "half-open"},
 			{-9000 * time.Hour, stepRefuse, "half-open"}, {-9000*time.Hour + 10*s, stepAdmit, "half-open"},
-			{-9000*time.Hour + 11*s, stepOK, "half-open"}, {-9999 * time.Hour, stepLook, "half-open"},
-			{-9999*time.Hour + 5*s, stepLook,
-				"closed"},
+			{-9000*time.Hour + 11*s, stepOK, "closed"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { playBreaker(t, c.o, c.script) })
@@ -431,7 +386,7 @@ func TestNewBreakerRefuses(t *testing.T) {
 	}{
 		{o{}, ""},
 		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1,
-			MinUp: 1, Wait: true, Spread: 1},
+			Wait: true, Spread: 1},
 			""},
 		{o{Cooldown: math.MaxInt64}, ""},
 		{o{Failures: -1}, "BreakerOptions.Failures"},
@@ -450,7 +405,6 @@ func TestNewBreakerRefuses(t *testing.T) {
 		{o{MaxCooldown: time.Second}, "BreakerOptions.MaxCooldown"},
 		{o{Probes: -1}, "BreakerOptions.Probes"},
 		{o{Successes: -1}, "BreakerOptions.Successes"},
-		{o{MinUp: -1}, "BreakerOptions.MinUp"},
 	} {
 		_, err := budget.NewBreaker(&c.o)
 		policytest.CheckRefusal(t, err, c.want)

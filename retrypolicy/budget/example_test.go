@@ -113,29 +113,3 @@ func ExampleBreaker() {
 	// half-open
 	// closed
 }
-
-// A connection that is dropped right after each connect is not a success: with MinUp the breaker
-// opens, and the loop waits.
-func ExampleBreaker_Lost() {
-	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Cooldown: time.Minute,
-		MinUp: 30 * time.Second, Wait: true})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	p := breaker.Wrap(retrypolicy.Backoff{Base: time.Second})
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for range 4 {
-		connection := retrypolicy.Begin(p, "", now)
-		d, _ := connection.Admit(now, 0)
-		fmt.Println(d)
-		_ = connection.Success(now) // connected
-		now = now.Add(time.Second)
-		breaker.Lost(now)
-	}
-	// Output:
-	// retry after 0s
-	// retry after 0s
-	// retry after 0s
-	// retry after 1m0s
-}

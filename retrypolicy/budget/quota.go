@@ -159,15 +159,8 @@ type QuotaOptions struct {
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).
 type Quota struct {
-	bucket  Bucket
-	retry   int
-	costs   []Cost
-	first   int
-	success int
-	back    int
-	extra   int
-	late    bool
-	wait    bool
+	passive
+	o QuotaOptions // with its defaults
 }
 
 // NewQuota returns a quota. o may be nil.
@@ -199,130 +192,99 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		}
 	}
 	if set.Bucket == nil {
-		defaults(&set.Size, 500)
+		fallback(&set.Size, 500)
 		b, err := NewTokenBucket(set.Size, set.Spent, set.Refill)
 		if err != nil {
 			return nil, err
 		}
 		set.Bucket = b
 	}
-	return &Quota{
-		bucket: set.Bucket, retry: set.Retry, costs: append([]Cost(nil), set.Costs...), first: set.First,
-		success: set.Success,
-		back:    set.MinRefund, extra: set.ExtraRefund, late: set.Late || set.Wait, wait: set.Wait,
-	}, nil
-}
-
-func defaults(n *int, value int) {
-	if *n == 0 {
-		*n = value
-	}
+	set.Costs = append([]Cost(nil), set.Costs...)
+	return &Quota{o: set}, nil
 }
 
 func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
 
 // Wrap puts the quota around p: p decides first, and the quota charges only for a retry that p
 // wants. A refusal is OutOfQuota and carries the retry's delay.
-func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return shared[Quota]{Inner: p, Budget: q, Names: &quotaNames, NewSeries: newQuotaSeries}
-}
+func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Quota", q, p) }
 
-var quotaNames = names{Type: "Quota", Constructor: "NewQuota"}
+// late reports whether a retry is charged when it begins, instead of before its delay.
+func (q *Quota) late() bool { return q.o.Late || q.o.Wait }
 
-// quotaSeries is a series under a Quota.
-type quotaSeries struct {
-	base
-	quota   *Quota
-	cost    int       // of the latest retry, while its outcome is open
-	pending bool      // the retry has not begun
-	at      time.Time // of the charge
-}
-
-func newQuotaSeries(q *Quota) sharedSeries { return &quotaSeries{quota: q} }
-
-// Decide charges for a retry.
-func (s *quotaSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	s.release()
-	d := s.base.Decide(a)
-	if !d.Retry {
-		return d
-	}
-	if s.quota.late {
+func (q *Quota) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
+	if q.late() {
 		// Sets the clock of an unused bucket, so that the delay counts for its refill.
-		s.quota.bucket.Give(a.Now, 0)
+		q.o.Bucket.Give(a.Now, 0)
 		return d
 	}
-	cost := s.quota.cost(a.Kind)
-	if _, ok := s.quota.bucket.Take(a.Now, cost); !ok {
+	cost := q.cost(a.Kind)
+	if _, ok := q.o.Bucket.Take(a.Now, cost); !ok {
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
 	}
-	s.cost, s.pending, s.at = cost, true, a.Now
+	t.cost, t.pending, t.at = cost, true, a.Now
 	return d
 }
 
 // release gives back the cost of a retry that has not begun.
-func (s *quotaSeries) release() {
-	if s.pending {
-		s.quota.bucket.Give(s.at, s.cost)
-		s.cost, s.pending = 0, false
+func (q *Quota) release(t *ticket) {
+	if t.pending {
+		q.o.Bucket.Give(t.at, t.cost)
+		t.cost, t.pending = 0, false
 	}
 }
 
-// Admit charges for a first attempt, and a Late quota for a retry.
-func (s *quotaSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	q := s.quota
-	cost := q.first
-	if a.Retry > 0 {
-		cost = 0
-		if q.late {
-			cost = q.cost(a.Kind)
-		}
+// atAdmit is the cost that admit charges: that of a first attempt, and of a Late quota's retry.
+func (q *Quota) atAdmit(a retrypolicy.Attempt) int {
+	switch {
+	case a.Retry <= 0:
+		return q.o.First
+	case q.late():
+		return q.cost(a.Kind)
 	}
+	return 0
+}
+
+func (q *Quota) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
+	cost := q.atAdmit(a)
 	if cost > 0 {
-		if wait, ok := q.bucket.Take(a.Now, cost); !ok {
-			if q.wait && wait >= 0 {
+		if wait, ok := q.o.Bucket.Take(a.Now, cost); !ok {
+			if q.o.Wait && wait >= 0 {
 				return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
 			}
 			return stop(retrypolicy.ReasonOutOfQuota)
 		}
 	}
-	// Ask the inner policy last, because it may count admitted attempts.
-	d := s.base.Admit(a)
-	switch {
-	case !begins(d):
-		q.bucket.Give(a.Now, cost)
-	case a.Retry > 0 && q.late:
-		s.cost = cost
-	default:
-		s.pending = false
+	if a.Retry > 0 && q.late() {
+		t.cost = cost
 	}
-	return d
+	return admitted
 }
 
-// Report gives back the cost of a retry that succeeded.
-func (s *quotaSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+func (q *Quota) undo(t *ticket, a retrypolicy.Attempt) {
+	q.o.Bucket.Give(a.Now, q.atAdmit(a))
+	if q.late() {
+		t.cost = 0
+	}
+}
+
+// report gives back the cost of a retry that succeeded.
+func (q *Quota) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if v == retrypolicy.VerdictSucceed {
-		back := s.quota.success
+		back := q.o.Success
 		if a.Retry > 0 {
-			back = max(s.cost, s.quota.back) + s.quota.extra
+			back = max(t.cost, q.o.MinRefund) + q.o.ExtraRefund
 		}
-		s.quota.bucket.Give(a.Now, back)
+		q.o.Bucket.Give(a.Now, back)
 	}
-	s.cost, s.pending = 0, false
-	s.base.Report(v, a)
-}
-
-// End gives back the cost of a retry that has not begun.
-func (s *quotaSeries) End() {
-	s.release()
-	s.base.End()
+	t.cost, t.pending = 0, false
 }
 
 func (q *Quota) cost(k transport.Kind) int {
-	for _, c := range q.costs {
+	for _, c := range q.o.Costs {
 		if c.Kinds.Has(k) {
 			return c.Tokens
 		}
 	}
-	return q.retry
+	return q.o.Retry
 }

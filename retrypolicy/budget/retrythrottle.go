@@ -17,6 +17,7 @@ import (
 //
 // Source: gRFC A6.
 type RetryThrottle struct {
+	passive
 	most  int64 // all in thousandths
 	ratio int64
 
@@ -39,10 +40,8 @@ func NewRetryThrottle(maxTokens int, ratio float64) (*RetryThrottle, error) {
 
 // Wrap puts the throttle around p: p decides first.
 func (t *RetryThrottle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return shared[RetryThrottle]{Inner: p, Budget: t, Names: &retryThrottleNames, NewSeries: newRetryThrottleSeries}
+	return wrap("RetryThrottle", t, p)
 }
-
-var retryThrottleNames = names{Type: "RetryThrottle", Constructor: "NewRetryThrottle"}
 
 // Tokens returns the current number of tokens.
 func (t *RetryThrottle) Tokens() float64 {
@@ -57,7 +56,7 @@ func (t *RetryThrottle) open() bool {
 	return 2*t.tokens > t.most
 }
 
-func (t *RetryThrottle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+func (t *RetryThrottle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	change := t.ratio
 	switch {
 	case v == retrypolicy.VerdictSucceed:
@@ -71,23 +70,9 @@ func (t *RetryThrottle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	t.tokens = min(max(t.tokens+change, 0), t.most)
 }
 
-// retryThrottleSeries is a series under a Throttle.
-type retryThrottleSeries struct {
-	base
-	throttle *RetryThrottle
-}
-
-func newRetryThrottleSeries(t *RetryThrottle) sharedSeries { return &retryThrottleSeries{throttle: t} }
-
-func (s *retryThrottleSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := s.base.Decide(a)
-	if d.Retry && !s.throttle.open() {
+func (t *RetryThrottle) charge(_ *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
+	if !t.open() {
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
 	}
 	return d
-}
-
-func (s *retryThrottleSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	s.throttle.learn(v, a)
-	s.base.Report(v, a)
 }

@@ -35,6 +35,7 @@ type RetryBudgetOptions struct {
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", per-client retry budget.
 type RetryBudget struct {
+	passive
 	share share
 	least int64
 
@@ -61,11 +62,7 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 }
 
 // Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
-func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return shared[RetryBudget]{Inner: p, Budget: b, Names: &retryBudgetNames, NewSeries: newRetryBudgetSeries}
-}
-
-var retryBudgetNames = names{Type: "RetryBudget", Constructor: "NewRetryBudget"}
+func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("RetryBudget", b, p) }
 
 // Counts returns the requests and the retries in the window at now.
 func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
@@ -75,80 +72,49 @@ func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
 	return whole(b.seen.sum.all), whole(b.seen.sum.marked)
 }
 
-func (b *RetryBudget) request(now time.Time) {
+// charge counts a retry.
+func (b *RetryBudget) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen.advance(now)
-	b.seen.add(tally{all: 1})
-}
-
-func (b *RetryBudget) retry(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.seen.advance(now)
+	b.seen.advance(a.Now)
 	n := b.seen.sum
 	if n.marked >= b.least && !b.share.below(n.marked, n.all) {
-		return false
-	}
-	b.seen.add(tally{marked: 1})
-	return true
-}
-
-func (b *RetryBudget) takeBack(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.seen.advance(now)
-	b.seen.unmark()
-}
-
-// retryBudgetSeries is a series under a RetryBudget.
-type retryBudgetSeries struct {
-	base
-	budget  *RetryBudget
-	pending bool      // a counted retry has not begun
-	at      time.Time // when it was counted
-}
-
-func newRetryBudgetSeries(b *RetryBudget) sharedSeries { return &retryBudgetSeries{budget: b} }
-
-// Decide counts a retry.
-func (s *retryBudgetSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	s.release()
-	d := s.base.Decide(a)
-	if !d.Retry {
-		return d
-	}
-	if !s.budget.retry(a.Now) {
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
 	}
-	s.pending, s.at = true, a.Now
+	b.seen.add(tally{marked: 1})
+	t.pending, t.at = true, a.Now
 	return d
 }
 
 // release uncounts a retry that has not begun, unless it has already left the window.
-func (s *retryBudgetSeries) release() {
-	if s.pending {
-		s.pending = false
-		s.budget.takeBack(s.at)
+func (b *RetryBudget) release(t *ticket) {
+	if !t.pending {
+		return
 	}
+	t.pending = false
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.advance(t.at)
+	b.seen.unmark()
 }
 
-// Admit counts a request.
-func (s *retryBudgetSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := s.base.Admit(a)
-	if !begins(d) {
-		return d
-	}
-	s.pending = false
+// admit counts a request.
+func (b *RetryBudget) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry <= 0 {
-		s.budget.request(a.Now)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.seen.advance(a.Now)
+		b.seen.add(tally{all: 1})
 	}
-	return d
+	return admitted
 }
 
-func (s *retryBudgetSeries) End() {
-	s.release()
-	s.base.End()
+func (b *RetryBudget) undo(_ *ticket, a retrypolicy.Attempt) {
+	if a.Retry <= 0 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.seen.takeBack()
+	}
 }
 
 // ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is the one of
@@ -173,6 +139,7 @@ type ConcurrencyBudgetOptions struct {
 //
 // Source: the retry budget of failsafe-go.
 type ConcurrencyBudget struct {
+	passive
 	share share
 	least int64
 
@@ -201,10 +168,8 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 
 // Wrap puts the budget around p.
 func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return shared[ConcurrencyBudget]{Inner: p, Budget: b, Names: &concurrencyNames, NewSeries: newConcurrencySeries}
+	return wrap("ConcurrencyBudget", b, p)
 }
-
-var concurrencyNames = names{Type: "ConcurrencyBudget", Constructor: "NewConcurrencyBudget"}
 
 // InFlight returns the number of attempts in flight, and of retries among them.
 func (b *ConcurrencyBudget) InFlight() (all, retries int) {
@@ -213,31 +178,63 @@ func (b *ConcurrencyBudget) InFlight() (all, retries int) {
 	return int(b.all), int(b.retries)
 }
 
-// enter admits an attempt. queued marks a retry that the budget counts as pending.
-func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
+func (b *ConcurrencyBudget) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
+	b.leave(t)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if retry {
+	if a.Retry > 0 {
 		// A call whose retry is in flight counts in addition to that retry.
 		if b.retries >= b.least && b.share.above(b.retries, b.all+b.retries+b.queued) {
-			return false
+			return stop(retrypolicy.ReasonOutOfQuota)
 		}
 		b.retries++
 	}
-	if queued {
+	if t.pending {
 		b.queued--
 	}
 	b.all++
-	return true
+	t.inFlight, t.retry = true, a.Retry > 0
+	return admitted
 }
 
-// leave ends an attempt.
-func (b *ConcurrencyBudget) leave(retry bool) {
+// leave ends the attempt in flight.
+func (b *ConcurrencyBudget) leave(t *ticket) {
+	if !t.inFlight {
+		return
+	}
+	t.inFlight = false
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all--
-	if retry {
+	if t.retry {
 		b.retries--
+	}
+}
+
+func (b *ConcurrencyBudget) undo(t *ticket, _ retrypolicy.Attempt) {
+	b.leave(t)
+	if t.pending {
+		b.queue(1)
+	}
+}
+
+func (b *ConcurrencyBudget) report(t *ticket, _ retrypolicy.Verdict, _ retrypolicy.Attempt) {
+	b.leave(t)
+}
+
+// charge counts a pending retry.
+func (b *ConcurrencyBudget) charge(t *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
+	b.queue(1)
+	t.pending = true
+	return d
+}
+
+// release ends the attempt in flight, and uncounts a pending retry.
+func (b *ConcurrencyBudget) release(t *ticket) {
+	b.leave(t)
+	if t.pending {
+		b.queue(-1)
+		t.pending = false
 	}
 }
 
@@ -246,67 +243,4 @@ func (b *ConcurrencyBudget) queue(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.queued += n
-}
-
-// concurrencySeries is a series under a ConcurrencyBudget.
-type concurrencySeries struct {
-	base
-	budget   *ConcurrencyBudget
-	pending  bool // a retry was decided on and has not begun
-	inFlight bool
-	retry    bool // what is in flight is a retry
-}
-
-func newConcurrencySeries(b *ConcurrencyBudget) sharedSeries { return &concurrencySeries{budget: b} }
-
-func (s *concurrencySeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := s.base.Decide(a)
-	s.queue(d.Retry)
-	return d
-}
-
-// queue counts a pending retry, or uncounts it.
-func (s *concurrencySeries) queue(pending bool) {
-	switch {
-	case pending && !s.pending:
-		s.budget.queue(1)
-	case !pending && s.pending:
-		s.budget.queue(-1)
-	}
-	s.pending = pending
-}
-
-func (s *concurrencySeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	s.leave()
-	retry := a.Retry > 0
-	if !s.budget.enter(retry, s.pending) {
-		return stop(retrypolicy.ReasonOutOfQuota)
-	}
-	pending := s.pending
-	s.inFlight, s.retry, s.pending = true, retry, false
-	d := s.base.Admit(a)
-	if !begins(d) {
-		s.leave()
-		s.queue(pending)
-	}
-	return d
-}
-
-// leave ends the attempt in flight.
-func (s *concurrencySeries) leave() {
-	if s.inFlight {
-		s.inFlight = false
-		s.budget.leave(s.retry)
-	}
-}
-
-func (s *concurrencySeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	s.leave()
-	s.base.Report(v, a)
-}
-
-func (s *concurrencySeries) End() {
-	s.leave()
-	s.queue(false)
-	s.base.End()
 }

@@ -1,90 +1,143 @@
 package budget
 
 import (
+	"time"
+
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// shared is a policy around another one that shares Budget, a pointer.
-type shared[Budget any] struct {
-	Inner  retrypolicy.Policy
-	Budget *Budget
-	Names  *names
-	// NewSeries returns a new series.
-	NewSeries func(*Budget) sharedSeries
+// limiter is a budget: the state that operations share. A series asks it at each step, and keeps
+// what its operation holds of the budget in a ticket.
+type limiter interface {
+	// admit says whether an attempt may begin.
+	admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision
+	// undo takes back admit: a policy inside does not let the attempt begin.
+	undo(t *ticket, a retrypolicy.Attempt)
+	// report learns how an attempt ended.
+	report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt)
+	// charge says whether the retry d, which the policy inside wants, is allowed.
+	charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision
+	// release gives back what t holds: an attempt in flight, a retry that has not begun.
+	release(t *ticket)
 }
 
-// names are for errors.
-type names struct{ Type, Constructor string }
-
-// sharedSeries is a series of a shared policy; it embeds a base.
-type sharedSeries interface {
-	retrypolicy.Series
-	common() *base
+// ticket is what one operation holds of a budget. A budget uses the fields that it needs.
+type ticket struct {
+	pending  bool      // a retry was decided on and has not begun
+	at       time.Time // when that was
+	cost     int       // of the latest retry, while its outcome is open
+	inFlight bool
+	retry    bool  // what is in flight is a retry
+	probe    int64 // what is in flight is a probe of this epoch
 }
 
-// base is the common part of a series. Its methods forward to the inner policy, or its series.
-type base struct {
-	policy retrypolicy.Policy // the series, if there is one
-	series retrypolicy.Series // nil: the policy has no memory
-	link   kit.Link
+// passive is embedded by budgets that have nothing to say at some of the steps.
+type passive struct{}
+
+func (passive) admit(*ticket, retrypolicy.Attempt) retrypolicy.Decision  { return admitted }
+func (passive) undo(*ticket, retrypolicy.Attempt)                        {}
+func (passive) report(*ticket, retrypolicy.Verdict, retrypolicy.Attempt) {}
+func (passive) release(*ticket)                                          {}
+func (passive) charge(_ *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
+	return d
 }
 
-func (b *base) common() *base { return b }
+var admitted = retrypolicy.Decision{Retry: true}
 
-// Decide asks the inner policy.
-func (b *base) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return b.policy.Decide(a) }
+// shared is a policy with a budget around it.
+type shared struct {
+	budget limiter // nil: it was not made
+	name   string  // of the budget's type
+	inner  retrypolicy.Policy
+}
 
-// Admit asks the inner policy.
-func (b *base) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	if b.series == nil {
-		return retrypolicy.Decision{Retry: true}
+// wrap puts a budget around p.
+func wrap[B any, Budget interface {
+	*B
+	limiter
+}](name string, budget Budget, p retrypolicy.Policy) retrypolicy.Policy {
+	s := shared{name: name, inner: p}
+	if budget != nil {
+		s.budget = budget
 	}
-	return b.series.Admit(a)
-}
-
-// Report reports to the inner policy.
-func (b *base) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	if b.series != nil {
-		b.series.Report(v, a)
-	}
-}
-
-// End ends the inner policy's series.
-func (b *base) End() {
-	if b.series != nil {
-		b.series.End()
-	}
+	return s
 }
 
 // Decide is the inner policy, without the budget.
-func (p shared[B]) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return p.Inner.Decide(a) }
+func (p shared) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return p.inner.Decide(a) }
 
 // Begin begins a series. A budget that is around the policy already acts there.
-func (p shared[B]) Begin(start retrypolicy.Start) retrypolicy.Series {
-	if start.Outer.Contains(p.Budget) {
-		return retrypolicy.BeginSeries(p.Inner, start)
+func (p shared) Begin(start retrypolicy.Start) retrypolicy.Series {
+	if start.Outer.Contains(p.budget) {
+		return retrypolicy.BeginSeries(p.inner, start)
 	}
-	s := p.NewSeries(p.Budget)
-	b := s.common()
-	start.Outer = b.link.Add(p.Budget, start.Outer)
-	b.policy = p.Inner
-	if b.series = retrypolicy.BeginSeries(p.Inner, start); b.series != nil {
-		b.policy = b.series
+	s := &series{budget: p.budget, policy: p.inner}
+	start.Outer = s.link.Add(p.budget, start.Outer)
+	if s.inner = retrypolicy.BeginSeries(p.inner, start); s.inner != nil {
+		s.policy = s.inner
 	}
 	return s
 }
 
 // Validate checks the inner policy, and that the constructor made the budget.
-func (p shared[B]) Validate() error {
-	if p.Budget == nil {
-		return kit.Invalid(p.Names.Type + " is nil; make one with " + p.Names.Constructor)
+func (p shared) Validate() error {
+	if p.budget == nil {
+		return kit.Invalid(p.name + " is nil; make one with New" + p.name)
 	}
-	if p.Inner == nil { // joins strings only here: Do validates its policy in each call
-		return kit.Invalid("the policy given to " + p.Names.Type + ".Wrap is nil; give a policy, NoRetry{} for none")
+	if p.inner == nil { // joins strings only here: Do validates its policy in each call
+		return kit.Invalid("the policy given to " + p.name + ".Wrap is nil; give a policy, NoRetry{} for none")
 	}
-	return retrypolicy.Validate(p.Inner)
+	return retrypolicy.Validate(p.inner)
+}
+
+// series is an operation under a budget. The policy inside decides first, so that the budget
+// charges only for a retry that is wanted, and admits last, because it may count attempts.
+type series struct {
+	ticket
+	budget limiter
+	policy retrypolicy.Policy // the one inside: its series, if there is one
+	inner  retrypolicy.Series // nil: it has no memory
+	link   kit.Link
+}
+
+func (s *series) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.budget.release(&s.ticket)
+	d := s.policy.Decide(a)
+	if !d.Retry {
+		return d
+	}
+	return s.budget.charge(&s.ticket, a, d)
+}
+
+func (s *series) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := s.budget.admit(&s.ticket, a)
+	if !begins(d) {
+		return d
+	}
+	if s.inner != nil {
+		if d = s.inner.Admit(a); !begins(d) {
+			s.budget.undo(&s.ticket, a)
+			return d
+		}
+	}
+	s.pending = false
+	return d
+}
+
+func (s *series) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	s.budget.report(&s.ticket, v, a)
+	if s.inner != nil {
+		s.inner.Report(v, a)
+	}
+}
+
+func (s *series) End() {
+	s.budget.release(&s.ticket)
+	if s.inner != nil {
+		s.inner.End()
+	}
 }
 
 // begins reports whether d lets the attempt begin at once.

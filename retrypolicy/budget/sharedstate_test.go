@@ -40,10 +40,6 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 	if rng.IntN(2) == 0 {
 		window, part = length(), rng.Float64()
 	}
-	var minUp time.Duration
-	if rng.IntN(2) == 0 {
-		minUp = length()
-	}
 	wait, spread := rng.IntN(2) == 0, time.Duration(0)
 	if wait {
 		spread = time.Duration(rng.Int64() >> rng.IntN(64))
@@ -63,7 +59,7 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 			Cooldown: cooldown,
 			Growth:   pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)),
 			Probes: probes, Successes: rng.IntN(4),
-			MinUp: minUp, Wait: wait, Spread: spread,
+			Wait: wait, Spread: spread,
 		}),
 	}
 	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.JitterFull}
@@ -149,7 +145,7 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 		for name, p := range s.named {
 			which := rng.IntN(3)
 			one := series[name][which]
-			switch rng.IntN(6) {
+			switch rng.IntN(5) {
 			case 0:
 				if d := one.Decide(a); d.Delay < 0 || d.Retry && d.Reason != 0 {
 					t.Fatalf("seed %d: %s: Decide(%+v) = %+v", seed, name, a, d)
@@ -163,8 +159,6 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 			case 4:
 				one.End()
 				series[name][which] = policytest.Series(p)
-			default:
-				s.breaker.Lost(now)
 			}
 			if fault := s.check(now); fault != "" {
 				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault, s.breaker.Status(now))

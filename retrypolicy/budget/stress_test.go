@@ -150,7 +150,7 @@ func stress(t *testing.T, wait bool) bool {
 	}
 	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{
 		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: probes,
-		Successes: 5, MinUp: 100 * time.Millisecond, Wait: wait,
+		Successes: 5, Wait: wait,
 	})
 	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Window: 5 * time.Second, Ceiling: 0.5, CountEnded: wait})
 	crowd := newConcurrencyBudget(t, nil)

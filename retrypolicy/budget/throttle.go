@@ -50,11 +50,8 @@ type ThrottleOptions struct {
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", client-side throttling.
 type Throttle struct {
-	k        float64
-	ceiling  float64
-	least    int64
-	ended    bool
-	refusals retrypolicy.KindSet
+	passive
+	o ThrottleOptions // with its defaults
 
 	mu   sync.Mutex
 	seen window // marked: accepted
@@ -80,10 +77,7 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 		kit.Bad(set.MinRequests < 0, "MinRequests is negative; give 0 or more requests")); err != nil {
 		return nil, err
 	}
-	return &Throttle{
-		k: set.K, ceiling: set.Ceiling, least: int64(set.MinRequests), ended: set.CountEnded, refusals: set.Refusals,
-		seen: newWindow(set.Window),
-	}, nil
+	return &Throttle{o: set, seen: newWindow(set.Window)}, nil
 }
 
 // fallback sets a zero field to its default.
@@ -95,11 +89,7 @@ func fallback[T comparable](field *T, value T) {
 }
 
 // Wrap puts the throttle around p.
-func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return shared[Throttle]{Inner: p, Budget: t, Names: &throttleNames, NewSeries: newThrottleSeries}
-}
-
-var throttleNames = names{Type: "Throttle", Constructor: "NewThrottle"}
+func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Throttle", t, p) }
 
 // Probability returns the probability of a rejection at now, from 0 to below 1.
 func (t *Throttle) Probability(now time.Time) float64 {
@@ -120,28 +110,30 @@ func (t *Throttle) Counts(now time.Time) (requests, accepts int) {
 
 func (t *Throttle) probability() float64 {
 	n := t.seen.sum
-	if n.all < t.least {
+	if n.all < int64(t.o.MinRequests) {
 		return 0
 	}
-	p := (float64(n.all) - t.k*float64(n.marked)) / (float64(n.all) + 1)
-	return min(max(p, 0), t.ceiling)
+	p := (float64(n.all) - t.o.K*float64(n.marked)) / (float64(n.all) + 1)
+	return min(max(p, 0), t.o.Ceiling)
 }
 
-// ask counts a request and draws whether to admit it.
-func (t *Throttle) ask(a retrypolicy.Attempt) bool {
+// admit counts a request and draws whether to admit it.
+func (t *Throttle) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen.advance(a.Now)
 	reject := kit.Unit(a.Rand) < t.probability()
-	if !t.ended {
+	if !t.o.CountEnded {
 		t.seen.add(tally{all: 1})
 	}
-	return !reject
+	if reject {
+		return stop(retrypolicy.ReasonRejected)
+	}
+	return admitted
 }
 
-// takeBack undoes ask for an attempt that another policy prevents.
-func (t *Throttle) takeBack() {
-	if t.ended {
+func (t *Throttle) undo(*ticket, retrypolicy.Attempt) {
+	if t.o.CountEnded {
 		return
 	}
 	t.mu.Lock()
@@ -149,43 +141,19 @@ func (t *Throttle) takeBack() {
 	t.seen.takeBack()
 }
 
-func (t *Throttle) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+func (t *Throttle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if saysNothing(v, a) {
 		return
 	}
 	var seen tally
-	if v == retrypolicy.VerdictSucceed || !t.refusals.Has(a.Kind) && !kit.EndedByContext(a.Err) {
+	if v == retrypolicy.VerdictSucceed || !t.o.Refusals.Has(a.Kind) && !kit.EndedByContext(a.Err) {
 		seen.marked = 1
 	}
-	if t.ended {
+	if t.o.CountEnded {
 		seen.all = 1
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen.advance(a.Now)
 	t.seen.add(seen)
-}
-
-// throttleSeries is a series under a Throttle.
-type throttleSeries struct {
-	base
-	throttle *Throttle
-}
-
-func newThrottleSeries(t *Throttle) sharedSeries { return &throttleSeries{throttle: t} }
-
-func (s *throttleSeries) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	if !s.throttle.ask(a) {
-		return stop(retrypolicy.ReasonRejected)
-	}
-	d := s.base.Admit(a)
-	if !begins(d) {
-		s.throttle.takeBack()
-	}
-	return d
-}
-
-func (s *throttleSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	s.throttle.learn(v, a)
-	s.base.Report(v, a)
 }
