@@ -195,13 +195,14 @@ func TestAWrongCertificateIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	onEachCarrier(t, nil, func(t *testing.T, s *service) {
 		cert, other := testbroker.NewClientCert("reg-0001", time.Time{}, time.Time{}),
 			testbroker.NewClientCert("other", time.Time{}, time.Time{})
-		wrong, keyless := cert, cert
+		wrong, keyless, empty := cert, cert, tls.Certificate{PrivateKey: cert.PrivateKey}
 		wrong.PrivateKey, keyless.PrivateKey = other.PrivateKey, nil
 		s.network.Dial = func(context.Context, string, string) (net.Conn, error) { panic("dialed") }
 		for text, get := range map[string]func(context.Context) (*tls.Certificate, error){
 			"proves the identity":            nil,
 			"belongs to another certificate": func(context.Context) (*tls.Certificate, error) { return &wrong, nil },
 			"no private key":                 func(context.Context) (*tls.Certificate, error) { return &keyless, nil },
+			"there is none":                  func(context.Context) (*tls.Certificate, error) { return &empty, nil },
 		} {
 			s.network.Certificate = get
 			_, err := s.client(t, s.identity(t, "reg-0001", ""), nil).Register(t.Context())

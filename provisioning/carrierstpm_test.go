@@ -38,9 +38,14 @@ func onEachTPMCarrier(t *testing.T, f func(t *testing.T, s *service, id *provisi
 // A device with a TPM registers, and sends with the key that the service gave it.
 func TestADeviceWithATPMSends(t *testing.T) {
 	onEachTPMCarrier(t, func(t *testing.T, s *service, id *provisioning.Identity, tpm *testkit.TPM) {
-		c := s.client(t, id, nil)
+		c := s.client(t, id, &provisioning.Options{Payload: []byte(`{"model":"a"}`)})
+		began := time.Now()
 		a, err := c.Register(t.Context())
 		require.NoError(t, err)
+		require.Equal(t, 3*time.Second, time.Since(began), "the delay that the service asks for")
+		last := s.Requests()[len(s.Requests())-2]
+		require.Equal(t, 202, last.Status)
+		require.JSONEq(t, `{"model":"a"}`, string(last.Payload))
 		require.Equal(t, 2, tpm.Activations(), "for the service and for the hub")
 
 		creds := c.Credentials(a)

@@ -69,6 +69,7 @@ func TestWrongIdentitiesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		"no registration id":     {func(id *provisioning.Identity) { id.RegistrationID = "" }, "RegistrationID"},
 		"id ends in a dot":       {func(id *provisioning.Identity) { id.RegistrationID = "reg." }, "RegistrationID"},
 		"id ends in a colon":     {func(id *provisioning.Identity) { id.RegistrationID = "reg:" }, "RegistrationID"},
+		"id with a space":        {func(id *provisioning.Identity) { id.RegistrationID = "reg 1" }, "RegistrationID"},
 		"id with a slash":        {func(id *provisioning.Identity) { id.RegistrationID = "reg/1" }, "RegistrationID"},
 		"id with a line end":     {func(id *provisioning.Identity) { id.RegistrationID = "reg\n1" }, `"reg\n1"`},
 		"long id": {func(id *provisioning.Identity) {

@@ -204,8 +204,12 @@ func TestRefusals(t *testing.T) {
 		"no hub":            {400, `{"errorCode":400208}`, transport.NotFound, "no hub is linked"},
 		"allocator":         {400, `{"errorCode":400209}`, transport.Forbidden, "not authorized"},
 		"credential":        {401, `{"errorCode":401000}`, transport.Unauthorized, "code 401000"},
-		"certificate": {401, `{"errorCode":401002,"message":"Invalid certificate."}`, transport.Unauthorized,
-			"Invalid certificate."},
+		"certificate": {401, `{"errorCode":401002,"trackingId":"t-9","message":"Invalid certificate.","info":{"a":"b"}}`,
+			transport.Unauthorized,
+			"register: unauthorized: provisioning service answered 401 (token or certificate refused), " +
+				"code 401002: Invalid certificate. (tracking id t-9); check the key, or that the certificate is sent with " +
+				"its intermediates, the clock, and that the enrollment exists"},
+		"the status counts":   {401, assigned, transport.Unauthorized, ""},
 		"bare 401":            {401, "", transport.Unauthorized, "provisioning service answered 401"},
 		"forbidden":           {403, `{"errorCode":403001}`, transport.Forbidden, ""},
 		"bare 403":            {403, "", transport.Forbidden, ""},
@@ -254,7 +258,8 @@ func TestRefusals(t *testing.T) {
 func TestTransientRefusalsAreRepeated(t *testing.T) {
 	for _, first := range []say{
 		{status: 408}, {status: 429, body: throttled}, {status: 500, body: `{"errorCode":500001}`}, {status: 502},
-		{status: 503, body: "<html>busy</html>"}, {status: 504}, {status: 0, body: `{"errorCode":503001}`},
+		{status: 503, body: "<html>busy</html>"}, {status: 504}, {status: 599},
+		{status: 0, body: `{"errorCode":503001}`},
 		{status: 409, body: `{"errorCode":409001}`}, {status: 412}, // a conflict, once
 		{err: lost()}, {open: lost()}, {err: &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection}},
 		{err: errors.New("an error without a kind")}, {err: context.Canceled}, // of the carrier's own context
@@ -301,6 +306,29 @@ func TestALostOperationRegistersAgain(t *testing.T) {
 		_, err := register(t, s, nil)
 		require.NoError(t, err)
 		requireRequests(t, s, "register", "poll op-1", "register", "poll op-2")
+	})
+}
+
+func TestAPollWithoutAResultKeepsTheOperation(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScript(say{status: 202, body: assigning}, say{status: 500, body: `{"errorCode":500001}`},
+			say{status: 202, body: `{"status":"assigning"}`},
+			say{status: 200, body: `{"operationId":"op-1","status":"unassigned"}`}, say{status: 200, body: assigned})
+		_, err := register(t, s, nil)
+		require.NoError(t, err)
+		requireRequests(t, s, "register", "poll op-1", "poll op-1", "poll op-1", "poll op-1")
+	})
+}
+
+func TestEventsSayWhatIsWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var lines []string
+		_, err := register(t, newScript(say{status: 503, after: 3 * time.Second}, say{status: 200, body: assigned}),
+			&provisioning.Options{OnEvent: func(e provisioning.Event) { lines = append(lines, e.String()) }})
+		require.NoError(t, err)
+		require.Equal(t, []string{"registering, attempt 1",
+			"retrying, attempt 2 in 3s: register: service unavailable: provisioning service answered 503",
+			"registering, attempt 2", "assigned, attempt 2"}, lines)
 	})
 }
 

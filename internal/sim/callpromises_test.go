@@ -3,7 +3,6 @@ package sim_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,54 +59,6 @@ func TestConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 				e.hub.Drop("")
 			}
 			synctest.Wait() // until the client notices the loss
-		}
-	})
-}
-
-// Each twin call gets one result, and each method call one answer, also while connections are lost.
-func TestEachCallGetsExactlyOneResult(t *testing.T) {
-	withEachTwin(t, func(t *testing.T, e *env) {
-		p := e.dev
-		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
-		const calls = 60
-		results := make(chan error, 2*calls)
-		for i := range calls {
-			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-				defer cancel()
-				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
-				var err error
-				switch i % 3 {
-				case 0:
-					_, err = p.client.GetTwin(ctx)
-				case 1:
-					_, err = p.client.PatchReported(ctx, fmt.Appendf(nil, `{"p%d":1}`, i))
-				default:
-					if err = p.calls(answers); err != nil && !errors.As(err, &errUndue{}) {
-						err = nil // the device may have been away; this does not excuse a second run
-					}
-				}
-				results <- err
-			}()
-		}
-		for range 10 {
-			time.Sleep(550 * time.Millisecond)
-			e.hub.Drop("")
-		}
-		for range calls {
-			require.NoError(t, <-results)
-		}
-		time.Sleep(5 * time.Minute)
-		require.Empty(t, results)
-		taken := map[string]int{}
-		for _, a := range e.hub.MethodAnswers(p.id) {
-			if a.Fate == hubdata.AnswerTaken {
-				taken[a.RequestID]++
-			}
-			require.NotEqual(t, hubdata.AnswerRepeated, a.Fate)
-		}
-		for id, n := range taken {
-			require.Equal(t, 1, n, id)
 		}
 	})
 }

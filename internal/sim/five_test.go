@@ -16,7 +16,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	mqttengine "github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // engineNamed returns an engine.
@@ -151,37 +150,6 @@ func TestExactlyOnceAcrossCuts(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A handover to another server and a takeover end the session with the broker's code in the status.
-func TestTheStatusHasTheReasonOfTheBroker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := engineNamed(t, "mqtt, MQTT 5")
-		hub, creds := e.openHub(t)
-		hub.Inject(fault.Fault{Kind: fault.DisconnectWhileIdle, Code: 0x9c, Delay: time.Second, Description: "drained",
-			ServerReference: "b.example.test:8883"})
-		var mu sync.Mutex
-		var seen []error
-		c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), &device.Options{OnStatus: func(s device.Status) {
-			mu.Lock()
-			defer mu.Unlock()
-			if s.Err != nil {
-				seen = append(seen, s.Err)
-			}
-		}})
-		require.NoError(t, err)
-		defer c.Close()
-		require.NoError(t, c.Open(t.Context()))
-		time.Sleep(time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		require.Len(t, seen, 1)
-		var reason *mqttengine.ReasonError
-		require.ErrorAs(t, seen[0], &reason)
-		require.Equal(t, mqttengine.ReasonError{Packet: "DISCONNECT", Code: 0x9c, Reason: "drained",
-			Server: "b.example.test:8883"}, *reason)
-		require.EqualValues(t, 2, c.Stats().Connections)
-	})
 }
 
 // By default a session outlives its connection, so that messages sent while the device was away

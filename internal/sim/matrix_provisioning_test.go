@@ -110,6 +110,8 @@ func serviceRows() []serviceRow {
 		{name: "", fault: F{Kind: fault.GarbleProvisioning}, kinds: kinds(protocol), least: firstRetry, more: 1},
 		{name: " 1 MiB", fault: F{Kind: fault.GarbleProvisioning, Bytes: []byte(strings.Repeat("x", 1<<20))},
 			kinds: kinds(protocol, network), least: firstRetry, more: 1}, // paho ends the connection
+		{name: " a page", fault: F{Kind: fault.GarbleProvisioning, Bytes: []byte("<html>")}, kinds: kinds(protocol),
+			least: firstRetry, more: 1},
 		{name: ", register", at: atRegister, fault: F{Kind: fault.OmitOperationID}, progress: true, least: 0,
 			most: servicePause, more: 1},
 		{name: ", poll", at: atPoll, fault: F{Kind: fault.OmitOperationID}},

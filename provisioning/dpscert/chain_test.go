@@ -14,49 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
-	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/netopt"
 )
-
-// The chain that the service issues works with the key that signed the request, and with no other.
-func TestARegistrationWithASigningRequest(t *testing.T) {
-	d, err := testbroker.NewDPS(nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
-	h, err := testbroker.New(nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, h.Close()) }()
-	require.NoError(t, d.Link(h))
-	authority := testbroker.NewCertAuthority("root")
-	e, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", Issue: authority.Issuer(0)})
-	require.NoError(t, err)
-	sign, err := transport.SharedKey(e.PrimaryKey)
-	require.NoError(t, err)
-
-	key := newKey(t)
-	csr, err := dpscert.Request("reg-0001", key)
-	require.NoError(t, err)
-	c, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
-		RegistrationID: "reg-0001", Sign: sign}, dpshttp.New(&netopt.Options{Dial: d.Dial(testbroker.PortHTTPS),
-		TLS: d.ClientTLS()}), &provisioning.Options{CSR: csr})
-	require.NoError(t, err)
-	a, err := c.Register(t.Context())
-	require.NoError(t, err)
-	require.NotEmpty(t, a.Chain)
-	cert, err := dpscert.Certificate(a.Chain, key)(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "reg-0001", cert.Leaf.Subject.CommonName)
-	require.Equal(t, a.Chain, cert.Certificate)
-
-	_, err = dpscert.Certificate(a.Chain, newKey(t))(t.Context())
-	require.ErrorIs(t, err, transport.Unauthorized)
-	require.ErrorContains(t, err, "another key")
-}
 
 func TestWrongChainsAndKeys(t *testing.T) {
 	for name, chain := range map[string][][]byte{"empty": nil, "damaged": {{1, 2, 3}}} {

@@ -15,50 +15,46 @@ import (
 // A device runs for four months on certificates of 30 days that its hub renews. Each message
 // arrives once, and no connection is lost.
 func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
-	for _, name := range []string{"mqtt"} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
-				r := w.renewer(dpscert.Options{})
-				c := w.open(name, r)
-				ends := map[time.Time]bool{}
-				months := 4
-				if testing.Short() {
-					months = 2
-				}
-				for i := range months * 30 {
-					require.NoError(t, c.Send(t.Context(), &transport.Message{ID: fmt.Sprint(i), Body: fmt.Append(nil, i)}))
-					leaf := w.leaf(r)
-					ends[leaf.NotAfter] = true
-					require.Less(t, time.Now(), leaf.NotBefore.Add(21*day), "renewed at two thirds of the life")
-					time.Sleep(day)
-				}
-				require.NoError(t, c.Close())
-				requests := w.hub.CertificateRequests()
-				require.Len(t, requests, len(ends)-1, "one request for each certificate")
-				require.InDelta(t, float64(months)*30/19.25, float64(len(requests)), 1)
-				for _, q := range requests {
-					require.Equal(t, 202, q.Status)
-				}
-				log := w.hub.Messages()
-				require.Len(t, log, months*30)
-				for i, m := range log {
-					require.Equal(t, fmt.Sprint(i), m.MessageID)
-					require.False(t, m.Dup)
-				}
-				for _, s := range w.statuses() {
-					require.Nil(t, s.Err, "%v", s)
-				}
-				for i, e := range w.told() {
-					require.Equal(t, []dpscert.Step{dpscert.StepRequesting, dpscert.StepRenewed}[i%2], e.Step)
-					require.True(t, e.AtHub)
-				}
-				require.Equal(t, len(requests), w.store.saved())
-				require.Len(t, w.store.record.Certificates, 2)
-			})
-		})
-	}
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		defer w.close()
+		r := w.renewer(dpscert.Options{})
+		c := w.open("mqtt", r)
+		ends := map[time.Time]bool{}
+		months := 4
+		if testing.Short() {
+			months = 2
+		}
+		for i := range months * 30 {
+			require.NoError(t, c.Send(t.Context(), &transport.Message{ID: fmt.Sprint(i), Body: fmt.Append(nil, i)}))
+			leaf := w.leaf(r)
+			ends[leaf.NotAfter] = true
+			require.Less(t, time.Now(), leaf.NotBefore.Add(21*day), "renewed at two thirds of the life")
+			time.Sleep(day)
+		}
+		require.NoError(t, c.Close())
+		requests := w.hub.CertificateRequests()
+		require.Len(t, requests, len(ends)-1, "one request for each certificate")
+		require.InDelta(t, float64(months)*30/19.25, float64(len(requests)), 1)
+		for _, q := range requests {
+			require.Equal(t, 202, q.Status)
+		}
+		log := w.hub.Messages()
+		require.Len(t, log, months*30)
+		for i, m := range log {
+			require.Equal(t, fmt.Sprint(i), m.MessageID)
+			require.False(t, m.Dup)
+		}
+		for _, s := range w.statuses() {
+			require.Nil(t, s.Err, "%v", s)
+		}
+		for i, e := range w.told() {
+			require.Equal(t, []dpscert.Step{dpscert.StepRequesting, dpscert.StepRenewed}[i%2], e.Step)
+			require.True(t, e.AtHub)
+		}
+		require.Equal(t, len(requests), w.store.saved())
+		require.Len(t, w.store.record.Certificates, 2)
+	})
 }
 
 // The provisioning service renews where the hub has no topics for it.

@@ -218,6 +218,7 @@ func TestServicesThatRefuseOrAreBroken(t *testing.T) {
 	}{
 		"refused token":          {"\x20\x02\x00\x05", transport.Unauthorized, 5, ""},
 		"busy":                   {"\x20\x02\x00\x03", transport.Unavailable, 3, ""},
+		"not MQTT":               {"HTTP/1.1 400 Bad Request\r\n\r\n", transport.Protocol, 0, "check host and port"},
 		"no CONNACK":             {"\x90\x03\x00\x01\x01", transport.Protocol, 0, "check host and port"},
 		"refused subscription":   {"\x20\x02\x00\x00\x90\x03\x00\x01\x80", transport.Unavailable, 0, ""},
 		"SUBACK of another":      {"\x20\x02\x00\x00\x90\x03\x00\x02\x01", transport.Protocol, 0, "answers no SUBSCRIBE"},

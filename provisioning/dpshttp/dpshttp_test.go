@@ -1,7 +1,6 @@
 package dpshttp_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -92,27 +91,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-func TestDefectAnyStatusAbove300IsFinal(t *testing.T) {
-	n := 0
-	served(t, func(w http.ResponseWriter, _ *http.Request) {
-		if n++; n == 1 {
-			w.Header().Set("Retry-After", "20")
-			w.WriteHeader(429)
-			_, _ = io.WriteString(w, `{"errorCode":429001}`)
-			return
-		}
-		_, _ = io.WriteString(w, assigned)
-	}, func(t *testing.T, o *netopt.Options) {
-		began := time.Now()
-		_, err := register(t, o, nil)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, time.Since(began), 20*time.Second)
-		require.LessOrEqual(t, time.Since(began), 80*time.Second)
-	})
-}
-
-// The date is one of the service's clock.
-func TestDefectADateInRetryAfterIsNotRead(t *testing.T) {
+func TestADateInRetryAfterIsOneOfTheServicesClock(t *testing.T) {
 	n := 0
 	served(t, func(w http.ResponseWriter, _ *http.Request) {
 		if n++; n == 1 {
@@ -150,50 +129,6 @@ func TestAClosedConnectionIsReplaced(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		require.Empty(t, failures)
-	})
-}
-
-// wait waits until the client has closed the connection, which a server sees behind the body.
-func wait(r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body)
-	<-r.Context().Done()
-}
-
-func TestRequestTimeout(t *testing.T) {
-	n := 0
-	served(t, func(w http.ResponseWriter, r *http.Request) {
-		if n++; n == 1 {
-			wait(r)
-			return
-		}
-		_, _ = io.WriteString(w, assigned)
-	}, func(t *testing.T, o *netopt.Options) {
-		var failures []error
-		began := time.Now()
-		_, err := register(t, o, &provisioning.Options{RequestTimeout: 7 * time.Second, OnEvent: func(e provisioning.Event) {
-			if e.Err != nil {
-				failures = append(failures, e.Err)
-			}
-		}})
-		require.NoError(t, err)
-		require.Equal(t, 8*time.Second, time.Since(began), "7 s, and the policy's second")
-		require.Len(t, failures, 1)
-		require.ErrorIs(t, failures[0], transport.Timeout)
-	})
-}
-
-func TestContextEndsARequest(t *testing.T) {
-	served(t, func(_ http.ResponseWriter, r *http.Request) {
-		wait(r)
-	}, func(t *testing.T, o *netopt.Options) {
-		c, err := provisioning.New(identity(t), dpshttp.New(o), nil)
-		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		_, err = c.Register(ctx)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, time.Second, time.Since(began))
 	})
 }
 

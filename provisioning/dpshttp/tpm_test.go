@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -20,7 +19,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -38,36 +36,6 @@ func withTPM(t *testing.T, f func(t *testing.T, d *testbroker.DPS, h *testbroker
 	})
 }
 
-// A device with a TPM registers, and sends with the key that the service gave it.
-func TestADeviceWithATPMSends(t *testing.T) {
-	withTPM(t, func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, id *provisioning.Identity, tpm *testkit.TPM,
-		o *netopt.Options) {
-		c, err := provisioning.New(id, dpshttp.New(o), &provisioning.Options{Payload: []byte(`{"model":"a"}`)})
-		require.NoError(t, err)
-		a, err := c.Register(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, 2, tpm.Activations(), "for the service and for the hub")
-		var statuses []int
-		for _, r := range d.Requests() {
-			statuses = append(statuses, r.Status)
-		}
-		require.Equal(t, []int{401, 202, 200}, statuses)
-		require.JSONEq(t, `{"model":"a"}`, string(d.Requests()[1].Payload))
-
-		creds := c.Credentials(a)
-		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS),
-			TLS: h.ClientTLS()}}), nil)
-		require.NoError(t, err)
-		require.NoError(t, client.Open(t.Context()))
-		require.NoError(t, client.Send(t.Context(), &transport.Message{Body: []byte("first")}))
-		require.NoError(t, client.Close())
-		require.Len(t, h.Messages(), 1)
-
-		_, err = c.Register(t.Context())
-		require.NoError(t, err, "again")
-	})
-}
-
 // The service has no attestation of a TPM over MQTT.
 func TestMQTTRefusesATPMBeforeAnythingIsSent(t *testing.T) {
 	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, _ *testkit.TPM,
@@ -81,6 +49,7 @@ func TestMQTTRefusesATPMBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
+// The failures of all carriers are tested in package provisioning.
 func TestFailuresOfTheChallenge(t *testing.T) {
 	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *testkit.TPM,
 		o *netopt.Options) {
@@ -90,19 +59,10 @@ func TestFailuresOfTheChallenge(t *testing.T) {
 			_, err = c.Register(t.Context())
 			return err
 		}
-		for _, key := range [][]byte{nil, []byte("short")} {
-			d.Inject(fault.Fault{Kind: fault.WrongChallenge, Bytes: key})
-			err := register()
-			require.ErrorIs(t, err, transport.Unauthorized)
-			require.ErrorContains(t, err, "the TPM has not activated the service's key")
-		}
-		require.Zero(t, tpm.Activations())
 		d.Inject(fault.Fault{Kind: fault.RepeatChallenge})
 		err := register()
 		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
 		require.Equal(t, 1, tpm.Activations(), "one challenge is met, not one after the other")
-		d.Inject(fault.Fault{Kind: fault.WrongAuthenticationKey})
-		require.ErrorIs(t, register(), transport.Unauthorized)
 
 		d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, RetryAfter: 7 * time.Second})
 		d.Inject(fault.Fault{Kind: fault.DropBeforeProvisioning, After: 3, Route: fault.RouteRegister})
@@ -115,12 +75,6 @@ func TestFailuresOfTheChallenge(t *testing.T) {
 		d.Inject(fault.Fault{Kind: fault.DropBeforeProvisioning, Route: fault.RouteOperation})
 		require.NoError(t, register())
 		require.Equal(t, before+2, tpm.Activations())
-
-		other, err := testkit.NewTPM()
-		require.NoError(t, err)
-		id.TPM = other
-		require.ErrorIs(t, register(), transport.Unauthorized)
-		require.Zero(t, other.Activations())
 	})
 }
 

@@ -20,36 +20,13 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 const (
-	agent     = "Hubline" // the client name that the service sees
-	first     = 2         // the id of a session's first request
-	subscribe = 1         // the packet id of the SUBSCRIBE
+	agent = "Hubline" // the client name that the service sees
+	first = 2         // the id of a session's first request
 )
-
-// suback returns the answer to the SUBSCRIBE.
-func suback() []byte { return []byte{0x90, 3, 0, subscribe, 1} }
-
-func TestCarrier(t *testing.T) {
-	for name, f := range map[string]func(*testing.T){
-		"packets": packets,
-		"defect: an answer before the PUBACK fails":         answerBeforePuback,
-		"defect: a lost connection is not told":             lostConnection,
-		"defect: the status of an answer is ignored":        statusCounts,
-		"defect: requests are sent without acknowledgement": acknowledged,
-		"no answer is a timeout":                            noAnswer,
-		"context ends an exchange and a dial":               contextEnds,
-		"refused logins":                                    refusedLogins,
-		"a service that stops reading":                      stuckService,
-		"odd peers":                                         oddPeers,
-		"wrong options are invalid":                         wrongOptions,
-	} {
-		t.Run(name, f)
-	}
-}
 
 const (
 	ownKey    = "icIMXjwja1qYKoscSejYuXU0CWOBN4+SKhfWq13SBnA="
@@ -68,8 +45,6 @@ type reply struct {
 type peer struct {
 	network *memconn.Network
 	replies [][]reply
-	connack byte
-	suback  byte
 
 	users, passwords, topics, bodies []string
 	qos                              []byte
@@ -117,9 +92,9 @@ func (p *peer) session(c net.Conn) {
 			if len(texts) > 2 {
 				p.passwords = append(p.passwords, texts[2])
 			}
-			_, _ = c.Write([]byte{0x20, 2, 0, p.connack})
+			_, _ = c.Write([]byte{0x20, 2, 0, 0})
 		case mqttwire.Subscribe:
-			_, _ = c.Write([]byte{0x90, 3, body[0], body[1], p.suback})
+			_, _ = c.Write([]byte{0x90, 3, body[0], body[1], 1})
 		case mqttwire.Publish:
 			m, err := mqttwire.ReadPublish(h.Flags, body)
 			if err != nil {
@@ -188,7 +163,7 @@ func register(t *testing.T, o *netopt.Options, opt *provisioning.Options) (*prov
 
 const res = "$dps/registrations/res/"
 
-func packets(t *testing.T) {
+func TestPackets(t *testing.T) {
 	p := &peer{replies: [][]reply{
 		{{"PUBACK", ""}, {res + "202/?$rid=ID&retry-after=3", assigning}},
 		{{"PUBACK", ""}, {res + "200/?$rid=ID", assigned}},
@@ -208,12 +183,13 @@ func packets(t *testing.T) {
 		require.Equal(t, []string{`{"registrationId":"reg-0001"}`, ""}, p.bodies)
 		synctest.Wait() // the peer has read all
 		require.Equal(t, 2, p.pubacks, "answers are acknowledged")
+		require.Equal(t, []byte{1, 1}, p.qos, "QoS of register and poll")
 	})
 	require.Contains(t, p.passwords[0], "SharedAccessSignature sr=0ne00ABCDEF%2Fregistrations%2Freg-0001&sig=")
 }
 
 // An answer may overtake the PUBACK, and other messages may come before it.
-func answerBeforePuback(t *testing.T) {
+func TestAnAnswerBeforeThePUBACK(t *testing.T) {
 	p := &peer{replies: [][]reply{
 		{
 			{res + "202/?retry-after=5&x&y=&z=%zz&$rid=ID", assigning},
@@ -240,64 +216,9 @@ func answerBeforePuback(t *testing.T) {
 	})
 }
 
-// The loss of the connection is reported at once, and the registration goes on.
-func lostConnection(t *testing.T) {
-	p := &peer{replies: [][]reply{{{res + "202/?$rid=ID", assigning}}}}
-	with(t, p, func(t *testing.T, o *netopt.Options) {
-		var failures []error
-		began := time.Now()
-		_, err := register(t, o, &provisioning.Options{OnEvent: func(e provisioning.Event) {
-			if e.Err != nil && e.Step == provisioning.StepRetrying {
-				require.Equal(t, 2*time.Second, time.Since(began))
-				p.replies = [][]reply{{{res + "200/?$rid=ID", assigned}}}
-				failures = append(failures, e.Err)
-			}
-		}})
-		require.NoError(t, err)
-		require.Len(t, failures, 1)
-		require.ErrorIs(t, failures[0], transport.Network)
-		require.Contains(t, p.topics[2], "iotdps-get-operationstatus", "the operation is kept")
-	})
-}
-
-// The status of an answer counts, whatever its body says.
-func statusCounts(t *testing.T) {
-	p := &peer{replies: [][]reply{{{"PUBACK", ""}, {res + "401/?$rid=ID", assigned}}}}
-	with(t, p, func(t *testing.T, o *netopt.Options) {
-		_, err := register(t, o, nil)
-		require.ErrorIs(t, err, transport.Unauthorized)
-	})
-}
-
-func acknowledged(t *testing.T) {
-	p := &peer{replies: [][]reply{{{res + "202/?$rid=ID", assigning}}, {{res + "200/?$rid=ID", assigned}}}}
-	with(t, p, func(t *testing.T, o *netopt.Options) {
-		_, err := register(t, o, nil)
-		require.NoError(t, err)
-		require.Equal(t, []byte{1, 1}, p.qos, "QoS of register and poll")
-	})
-}
-
-func noAnswer(t *testing.T) {
-	p := &peer{replies: [][]reply{{{"PUBACK", ""}}, {{res + "200/?$rid=ID", assigned}}}}
-	with(t, p, func(t *testing.T, o *netopt.Options) {
-		began := time.Now()
-		var kinds []transport.Kind
-		_, err := register(t, o, &provisioning.Options{RequestTimeout: 7 * time.Second,
-			OnEvent: func(e provisioning.Event) {
-				if e.Err != nil {
-					kinds = append(kinds, transport.KindOf(e.Err))
-				}
-			}})
-		require.NoError(t, err)
-		require.Equal(t, []transport.Kind{transport.Timeout}, kinds)
-		require.Equal(t, 8*time.Second, time.Since(began))
-	})
-}
-
 // A service that stops reading holds an exchange no longer than the time limit, and leaves nothing
 // behind.
-func stuckService(t *testing.T) {
+func TestAServiceThatStopsReading(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		testkit.StartClock()
 		before := testkit.Goroutines()
@@ -307,7 +228,7 @@ func stuckService(t *testing.T) {
 			_, _ = far.Read(buf)
 			_, _ = far.Write([]byte{0x20, 2, 0, 0})
 			_, _ = far.Read(buf)
-			_, _ = far.Write(suback())
+			_, _ = far.Write([]byte{0x90, 3, 0, 1, 1})
 		}()
 		began := time.Now()
 		_, err := register(t, &netopt.Options{Plaintext: true,
@@ -322,83 +243,7 @@ func stuckService(t *testing.T) {
 	})
 }
 
-func contextEnds(t *testing.T) {
-	with(t, &peer{replies: [][]reply{nil}}, func(t *testing.T, o *netopt.Options) {
-		hang := *o
-		hang.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		for _, o := range []*netopt.Options{o, &hang} {
-			c, err := provisioning.New(identity(t), dpsmqtt.New(o), nil)
-			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			began := time.Now()
-			_, err = c.Register(ctx)
-			cancel()
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.ErrorIs(t, err, transport.Cancelled)
-			require.Equal(t, time.Second, time.Since(began))
-		}
-	})
-}
-
-func refusedLogins(t *testing.T) {
-	for code, kind := range map[byte]transport.Kind{1: transport.Unsupported, 2: transport.Unauthorized,
-		4: transport.Unauthorized,
-		5: transport.Unauthorized, 9: transport.Protocol} {
-		with(t, &peer{connack: code}, func(t *testing.T, o *netopt.Options) {
-			_, err := register(t, o, nil)
-			require.ErrorIs(t, err, kind)
-			refusal, ok := errors.AsType[*engine.ConnackError](err)
-			require.True(t, ok)
-			require.Equal(t, code, refusal.Code)
-			require.NotContains(t, err.Error(), "sig=")
-		})
-	}
-	for name, p := range map[string]*peer{"busy": {connack: 3}, "subscription": {suback: 0x80}} {
-		with(t, p, func(t *testing.T, o *netopt.Options) {
-			_, err := register(t, o, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
-			require.ErrorIs(t, err, transport.RetryExpired)
-			require.Equal(t, transport.Unavailable, transport.KindOf(errors.Unwrap(errors.Unwrap(err))), name)
-		})
-	}
-}
-
-// A peer that speaks another protocol, and one that breaks MQTT later.
-func oddPeers(t *testing.T) {
-	up := string(append([]byte{0x20, 2, 0, 0}, suback()...))
-	for name, row := range map[string]struct {
-		says string
-		kind transport.Kind
-	}{
-		"not MQTT":       {"HTTP/1.1 400 Bad Request\r\n\r\n", transport.Protocol},
-		"no CONNACK":     {string([]byte{0x40, 2, 0, 1}), transport.Protocol},
-		"second CONNACK": {up + string([]byte{0x20, 2, 0, 0}), transport.RetryExpired},
-		"QoS 2":          {up + string([]byte{0x34, 5, 0, 1, 'a', 0, 1}), transport.RetryExpired},
-		"huge":           {up + string([]byte{0x32, 0xff, 0xff, 0xff, 0x7f}), transport.RetryExpired},
-		"other SUBACK":   {string([]byte{0x20, 2, 0, 0, 0x90, 3, 0, 9, 1}), transport.RetryExpired},
-		"closes":         {"", transport.RetryExpired},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				testkit.StartClock()
-				near, far := memconn.Pair("near", "far")
-				_, _ = far.Write([]byte(row.says))
-				if row.says == "" {
-					_ = far.Close()
-				}
-				_, err := register(t, &netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn,
-					error) {
-					return near, nil
-				}}, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
-				require.ErrorIs(t, err, row.kind, "%v", err)
-			})
-		})
-	}
-}
-
-func wrongOptions(t *testing.T) {
+func TestWrongOptionsAreInvalid(t *testing.T) {
 	for field, o := range map[string]*netopt.Options{
 		"Addr": {Addr: "x"}, "WriteTimeout": {WriteTimeout: -1}, "ProductInfo": {ProductInfo: strings.Repeat("x", 5000)},
 	} {

@@ -356,18 +356,6 @@ func TestStoresThatFailOrBelongToAnotherDevice(t *testing.T) {
 	})
 }
 
-func TestAFailedRegistrationIsAFailedDial(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := &service{fail: refuse(transport.Unauthorized)}
-		err := dial(t, setup(t, s, &hubs{}, 1, nil))
-		require.ErrorIs(t, err, transport.Unauthorized)
-		require.ErrorContains(t, err, "no hub is assigned")
-		e := transport.Find(err)
-		require.Equal(t, transport.ScopeConnection, e.Scope)
-		require.Equal(t, transport.OpDial, e.Op)
-	})
-}
-
 func TestOneClientATime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		tr := setup(t, &service{}, &hubs{block: true}, 1, nil)

@@ -105,6 +105,8 @@ func TestTheClientWaitsBetweenRegistrations(t *testing.T) {
 		require.True(t, errfilter.Retryable(err))
 		require.Equal(t, 20*time.Minute, transport.Find(err).RetryAfter)
 		require.Equal(t, transport.OpDial, transport.Find(err).Op)
+		require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
+		require.ErrorContains(t, err, "no hub is assigned")
 		require.Zero(t, time.Since(began))
 		s.fail = nil
 		require.NoError(t, dial(t, tr))
@@ -333,7 +335,8 @@ func TestEventsNameTheCause(t *testing.T) {
 			require.ErrorIs(t, e.Err, transport.Forbidden)
 			require.Equal(t, "hub1.example.test", e.Hub)
 		}
-		require.True(t, events[4].Moved)
+		require.Equal(t, dpstransport.Event{Step: dpstransport.StepAssigned, Hub: "hub2.example.test", DeviceID: "dev-1",
+			Moved: true}, events[4])
 	})
 }
 

@@ -250,11 +250,11 @@ func TestADISCONNECTOfTheBrokerEndsTheSessionWithItsCode(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
-			l.send(packet(0xe0, string([]byte{code}), block("\x1f\x00\x02so"))...)
+			l.send(packet(0xe0, string([]byte{code}), block("\x1f\x00\x02so\x1c\x00\x01b"))...)
 			err := r.requireLoss(t, kind)
 			var e *ReasonError
 			require.True(t, errors.As(err, &e))
-			require.Equal(t, &ReasonError{Packet: "DISCONNECT", Code: code, Reason: "so"}, e)
+			require.Equal(t, &ReasonError{Packet: "DISCONNECT", Code: code, Reason: "so", Server: "b"}, e)
 			require.Equal(t, code == 0x8e, transport.Find(err).RetryAfter == 10*time.Second)
 		})
 	}
