@@ -2,15 +2,12 @@ package outbox_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -326,40 +323,6 @@ func TestWrongInputIsNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = outbox.Open(file, nil)
 	require.Error(t, err)
-}
-
-func TestPutsAtTheSameTimeShareFsyncs(t *testing.T) {
-	hub := hubfixture.Open(t, nil, deviceID)
-	q := open(t, t.TempDir(), nil)
-	c := newClient(t, hub, nil)
-	stop := start(q, c)
-	var wait sync.WaitGroup
-	const goroutines, each = 16, 50
-	for g := range goroutines {
-		wait.Go(func() {
-			for i := range each {
-				if err := q.Put(t.Context(), numbered(g*each+i)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wait.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, q.Flush(ctx))
-	require.ElementsMatch(t, ids(0, goroutines*each), arrived(hub))
-	last := map[int]int{}
-	for _, m := range hub.Messages() { // in order for each sender
-		var body struct{ N int }
-		require.NoError(t, json.Unmarshal(m.Body, &body))
-		g := body.N / each
-		require.GreaterOrEqual(t, body.N, last[g])
-		last[g] = body.N
-	}
-	require.True(t, errors.Is(stop(), context.Canceled))
-	require.NoError(t, c.Close())
-	require.NoError(t, q.Close())
 }
 
 // A failed write loses its message and no other, whether or not the file can be truncated.

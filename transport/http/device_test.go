@@ -2,12 +2,9 @@ package http_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,148 +181,6 @@ func TestAPollWithALostAnswer(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		require.Equal(t, int32(1), handled.Load())
 		require.Equal(t, []string{"complete 1"}, h.verdicts())
-	})
-}
-
-// The client waits as long as the hub asks, and loses nothing.
-func TestAThrottledClient(t *testing.T) {
-	bubble(t, func(t *testing.T, h *scripted) {
-		n := 0
-		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-			if n++; !strings.HasSuffix(r.URL.Path, "/events") || n%4 != 0 {
-				return false
-			}
-			w.Header().Set("Retry-After", "30")
-			refuse(w, 429001, "ThrottlingException")
-			return true
-		}
-		var paused []time.Duration
-		c := h.client(t, h.options(), &device.Options{OnStatus: func(s device.Status) {
-			if s.Reason == device.ReasonPaused {
-				paused = append(paused, s.Delay)
-			}
-		}})
-		for i := range 1000 {
-			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: []byte(strconv.Itoa(i))},
-				nil))
-			time.Sleep(time.Second)
-		}
-		require.NoError(t, c.Flush(t.Context()))
-		got := h.Received()
-		require.Len(t, got, 1000)
-		for i, m := range got {
-			require.Equal(t, strconv.Itoa(i), m.ID)
-		}
-		synctest.Wait()
-		require.NotEmpty(t, paused)
-		for _, d := range paused {
-			require.GreaterOrEqual(t, d, 30*time.Second)
-		}
-		require.Equal(t, uint64(1), c.Stats().Connections)
-	})
-}
-
-// The client under all faults of a scripted hub: no acknowledged message is missing, bad messages
-// fail alone, and cloud-to-device messages arrive.
-func TestAClientUnderFaults(t *testing.T) {
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *scripted) {
-				random := rand.New(rand.NewPCG(seed, 1)) // of the hub
-				h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
-					if strings.HasSuffix(r.URL.Path, "/events") {
-						if messages, err := parse(r.Header, body); err == nil {
-							for _, m := range messages {
-								if strings.HasPrefix(m.ID, "bad") {
-									refuse(w, 400006, "IotHubFormatError")
-									return true
-								}
-							}
-						}
-					}
-					switch random.IntN(16) {
-					case 0:
-						refuse(w, []int{429001, 500001, 503005, 403002, 408000, 502000}[random.IntN(6)], "")
-					case 1:
-						h.route(discard{http.Header{}}, r, body)
-						panic(http.ErrAbortHandler)
-					case 2:
-						panic(http.ErrAbortHandler)
-					case 3:
-						w.Header().Set("Connection", "close")
-						return false
-					default:
-						return false
-					}
-					return true
-				}
-				own := rand.New(rand.NewPCG(seed, 2)) // of the device
-				var mu sync.Mutex
-				handled := map[string]bool{}
-				c := h.client(t, h.polling(5*time.Second), &device.Options{
-					StableTime: time.Millisecond, Rand: own.Uint64,
-				})
-				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
-					mu.Lock()
-					defer mu.Unlock()
-					handled[string(m.Body)] = true
-					return nil
-				})
-				const n = 600
-				receipts := make([]device.Receipt, n)
-				for i := range n {
-					id := strconv.Itoa(i)
-					if i%50 == 7 {
-						id = "bad-" + id
-					}
-					if i%60 == 0 {
-						h.message(id, nil)
-					}
-					require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: id, Body: []byte(id)}, &receipts[i]))
-					if i%3 == 0 {
-						time.Sleep(200 * time.Millisecond)
-					}
-				}
-				require.NoError(t, c.Flush(t.Context()))
-				have := map[string]bool{}
-				for _, m := range h.Received() {
-					have[m.ID] = true
-				}
-				for i := range n {
-					err := receipts[i].Wait(t.Context())
-					if i%50 == 7 {
-						require.ErrorIs(t, err, transport.Invalid)
-						continue
-					}
-					require.NoError(t, err)
-					require.True(t, have[strconv.Itoa(i)], i)
-				}
-				require.Len(t, have, n-n/50)
-				for waited := 0; h.Undelivered() > 0; waited++ {
-					require.Less(t, waited, 3600)
-					time.Sleep(time.Second)
-				}
-				mu.Lock()
-				require.Len(t, handled, n/60)
-				mu.Unlock()
-				require.NoError(t, c.Close())
-			})
-		})
-	}
-}
-
-// Close ends in time, also during a request that the hub does not answer.
-func TestCloseWithARequestInFlight(t *testing.T) {
-	bubble(t, func(t *testing.T, h *scripted) {
-		c := h.client(t, h.options(), nil)
-		h.HoldAnswers(true)
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), numbered(1)[0], &r))
-		time.Sleep(time.Second)
-		began := time.Now()
-		require.NoError(t, c.Close())
-		require.LessOrEqual(t, time.Since(began), time.Second)
-		require.True(t, errors.Is(r.Wait(t.Context()), transport.Closed))
 	})
 }
 

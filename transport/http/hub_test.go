@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -50,7 +51,6 @@ type scripted struct {
 	sequence  int
 	lock      int
 	held      chan struct{} // closed when answers to telemetry may be sent; nil: at once
-	refusal   transporttest.Refusal
 	conns     []*memconn.Conn
 	early     bool                                         // answer before the body is read
 	unread    func(w http.ResponseWriter, r *http.Request) // answers telemetry, if set, and reads the body itself
@@ -60,7 +60,10 @@ type scripted struct {
 	module string
 }
 
-type memConn = memconn.Conn
+type (
+	memConn    = memconn.Conn
+	connection = net.Conn
+)
 
 // seen is a received request.
 type seen struct {
@@ -139,17 +142,6 @@ func (h *scripted) seen() []seen {
 }
 
 func (h *scripted) serve(w http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	refusal := h.refusal
-	h.mu.Unlock()
-	switch refusal {
-	case transporttest.RefusalMute:
-		<-r.Context().Done()
-		return
-	case transporttest.RefusalUnavailable:
-		refuse(w, 503005, "ServerBusy")
-		return
-	}
 	h.mu.Lock()
 	early := h.early
 	h.mu.Unlock()
@@ -430,8 +422,6 @@ func (h *scripted) verdicts() []string {
 	return slices.Clone(h.settled)
 }
 
-// Methods of transporttest.Hub and Inbox.
-
 func (h *scripted) Received() []transporttest.Received {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -450,7 +440,6 @@ func (h *scripted) HoldAnswers(on bool) {
 	}
 }
 
-func (h *scripted) Cut()     { h.each((*memconn.Conn).Reset) }
 func (h *scripted) Silence() { h.each(func(c *memconn.Conn) { c.Hold(true) }) }
 
 func (h *scripted) each(f func(*memconn.Conn)) {
@@ -460,13 +449,6 @@ func (h *scripted) each(f func(*memconn.Conn)) {
 	for _, c := range conns {
 		f(c)
 	}
-}
-
-func (h *scripted) Refuse(r transporttest.Refusal) {
-	h.mu.Lock()
-	h.refusal = r
-	h.mu.Unlock()
-	h.network.Refuse(r == transporttest.RefusalUnreachable)
 }
 
 func (h *scripted) Deliver(body string) { h.message(body, nil) }

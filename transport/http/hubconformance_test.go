@@ -14,6 +14,9 @@ import (
 // lacks are the fields of a message that HTTPS has no place for.
 var lacks = []string{"Output", "System.DiagnosticID", "System.DiagnosticContext"}
 
+// hubMarks identify the goroutines of a hub by their stacks.
+var hubMarks = []string{"net/http.(*conn)", "net/http.(*connReader)", "net/http.(*Server)"}
+
 // The conformance suite with the hub emulator, in every configuration.
 func TestConformance(t *testing.T) {
 	for _, way := range []struct {

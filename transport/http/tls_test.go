@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,18 +77,9 @@ func TestTLSAlertsAreKnownAtDial(t *testing.T) {
 		require.NoError(t, err)
 		creds, err := device.ParseConnectionString(h.ConnectionString("dev-1"))
 		require.NoError(t, err)
-		cfg := &transport.Config{Creds: creds}
 
-		_, err = hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS)}}).Dial(t.Context(),
-			cfg)
-		require.ErrorIs(t, err, transport.Untrusted)
-		require.NoError(t, h.PresentName("other.example.test"))
-		_, err = hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS),
-			TLS: h.ClientTLS()}}).Dial(t.Context(), cfg)
-		require.ErrorIs(t, err, transport.Untrusted)
-		require.NoError(t, h.PresentName(""))
 		_, err = hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTP),
-			TLS: h.ClientTLS()}}).Dial(t.Context(), cfg)
+			TLS: h.ClientTLS()}}).Dial(t.Context(), &transport.Config{Creds: creds})
 		require.ErrorIs(t, err, transport.Protocol)
 
 		unset := *creds
@@ -224,34 +214,4 @@ func TestASharedTLSConfig(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.Equal(t, two, <-seen == "HTTP/2.0")
 	}
-}
-
-// Many sessions on real sockets leave no goroutine and no socket behind.
-func TestNothingIsLeftOnRealSockets(t *testing.T) {
-	h, err := testbroker.New(nil)
-	require.NoError(t, err)
-	defer h.Close()
-	addr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
-	require.NoError(t, err)
-	_, err = h.AddDevice("dev-1")
-	require.NoError(t, err)
-	creds, err := device.ParseConnectionString(h.ConnectionString("dev-1"))
-	require.NoError(t, err)
-	inClient := func() int { // goroutines of net/http's client side
-		buf := make([]byte, 1<<20)
-		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "net/http.(*persistConn)")
-	}
-	for i := range 20 {
-		c, err := device.New(creds, hubhttp.New(&hubhttp.Options{Network: netopt.Options{Addr: addr.String(),
-			TLS: h.ClientTLS()}}), nil)
-		require.NoError(t, err)
-		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
-		require.NoError(t, c.Open(t.Context()))
-		if i%2 == 0 {
-			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
-		}
-		require.NoError(t, c.Close())
-	}
-	require.Eventually(t, func() bool { return inClient() == 0 }, 5*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return h.Connections("") == 0 }, 5*time.Second, 10*time.Millisecond)
 }
