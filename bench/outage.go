@@ -38,7 +38,7 @@ type OutageReport struct {
 	Ticks                 time.Duration
 	Took                  time.Duration
 	Attempts, Connections uint64
-	HighWater             int // highest number of messages in the outbox
+	HighWater             int // highest number of messages in the queue
 }
 
 // Over returns an error that lists the exceeded budgets, nil if there are none. The budget applies

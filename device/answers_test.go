@@ -88,7 +88,7 @@ func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		synctest.Wait()
-		go f.last().cfg.Sink.Done(tag, nil) // a panic with the outbox's lock held must not block Cleanup
+		go f.last().cfg.Sink.Done(tag, nil) // a panic with the queue's lock held must not block Cleanup
 		synctest.Wait()
 		require.Equal(t, 1, c.Stats().Queued, "it waits for its next try")
 		require.NoError(t, r.Wait(t.Context()))

@@ -30,7 +30,7 @@ type Client struct {
 	progress  atomic.Bool   // the running dial made progress
 	wake      chan struct{} // capacity 1; carries no data: the loop checks everything
 
-	outbox      *outbox
+	queue       *queue
 	featureList atomic.Pointer[features] // replaced under mu
 	events      chan event               // to the loop, from a session and its goroutine
 	calls       chan *call               // idle ones, for reuse
@@ -61,7 +61,7 @@ type run struct {
 	last error // the latest failure while not connected
 }
 
-// New returns a Disconnected client whose outbox takes messages by Enqueue. It dials nothing and
+// New returns a Disconnected client whose queue takes messages by Enqueue. It dials nothing and
 // starts no goroutine before Open or Start. t carries the messages; o may be nil. The error, of
 // Kind Invalid, names the invalid field of creds, of o or of the transport's options.
 func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Client, error) {
@@ -105,8 +105,8 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
 	c.lent = withSafeClock(&own)
-	c.outbox = newOutbox(&set, c.lent.Time, c.poke)
-	c.sink = sink{c.outbox.done, c.replied, c.deliver}
+	c.queue = newQueue(&set, c.lent.Time, c.poke)
+	c.sink = sink{c.queue.done, c.replied, c.deliver}
 	return c, nil
 }
 
@@ -161,7 +161,7 @@ func (c *Client) startLocked(keep bool) (r *run, began bool, err error) {
 	r = &run{cancel: ctx.End, done: make(chan struct{}), kept: keep}
 	c.run = r
 	c.reconnect.Store(false)
-	c.outbox.resume()
+	c.queue.resume()
 	if x := c.features(); x != nil {
 		x.resume()
 	}
@@ -219,7 +219,7 @@ func (c *Client) Open(ctx context.Context) error {
 // halt fails everything that waits for a connection, except enqueued messages. The status is
 // Disconnected; c.mu is held.
 func (c *Client) halt(why *transport.Error) {
-	c.outbox.halt(why)
+	c.queue.halt(why)
 	if x := c.features(); x != nil {
 		x.halt(why)
 	}
@@ -276,7 +276,7 @@ func (c *Client) Close() error {
 	r := c.run
 	c.mu.Unlock()
 
-	c.outbox.shut()
+	c.queue.shut()
 	var late lateSteps
 	x := c.features()                    // shut is set, so no feature is added any more
 	if x != nil && !c.join(x.end()...) { // before the loop ends, because it sends the handlers' results
@@ -289,7 +289,7 @@ func (c *Client) Close() error {
 			late.add("the transport did not end within CloseTimeout")
 		}
 	}
-	c.outbox.drain()
+	c.queue.drain()
 	if x != nil {
 		x.halt(errClosed)
 	}
@@ -411,7 +411,7 @@ func (c *Client) trouble() error {
 
 // Stats returns counters since New and current levels. It does not block.
 func (c *Client) Stats() Stats {
-	s := c.outbox.stats()
+	s := c.queue.stats()
 	if x := c.features(); x != nil {
 		x.fill(&s)
 	}

@@ -371,7 +371,7 @@ func TestATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 }
 
 // The queue is bounded; see also the tests of the overflow rules.
-func TestTheOutboxIsBounded(t *testing.T) {
+func TestTheQueueIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, &device.Options{Overflow: device.OverflowDropOldest, MaxMessages: 100, MaxBytes: 5000})
 		for i := range 10_000 {

@@ -22,7 +22,7 @@ type connection struct {
 // and has answered none gets until the next check for an overdue answer.
 func (l *loop) lastsAt() time.Time {
 	at := l.conn.upSince.Add(l.c.set.StableTime)
-	if at.Before(l.conn.answers.check) && l.c.outbox.unanswered(l.conn.upSince) {
+	if at.Before(l.conn.answers.check) && l.c.queue.unanswered(l.conn.upSince) {
 		return l.conn.answers.check
 	}
 	return at
@@ -67,7 +67,7 @@ const (
 
 // overdue reports whether an answer is outstanding and the connection made no progress for too
 // long. If not, it sets the time of the next check.
-func (a *answers) overdue(now time.Time, o *outbox) bool {
+func (a *answers) overdue(now time.Time, o *queue) bool {
 	if a.check.IsZero() || now.Before(a.check) {
 		return false
 	}

@@ -181,3 +181,50 @@ func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, 
 			Err: cause},
 	}
 }
+
+// reportOutcomes reports to the series of messages how they ended.
+func (l *loop) reportOutcomes(now time.Time) {
+	seen := l.c.queue.collect(l.spare)
+	if seen == nil {
+		return
+	}
+	for _, o := range seen {
+		if o.ended {
+			l.report(o.series, l.attempt(transport.ScopeOperation, o.retry, now), o.err)
+		}
+		if o.over {
+			l.endSeries(o.series)
+		}
+	}
+	clear(seen)
+	l.spare = seen
+}
+
+// reportAttempt reports once to the connection policy how the latest attempt to connect ended.
+func (l *loop) reportAttempt(failure *transport.Error, now time.Time) {
+	a := l.attempt(transport.ScopeConnection, l.outage.retry, now)
+	a.Elapsed = now.Sub(l.outage.since)
+	l.report(&l.outage.series, a, failure)
+}
+
+// repeated lists the operations that the client repeats by itself when their outcome is unknown,
+// because the connection ended or the answer timed out. Other operations fail, and the caller
+// decides.
+var repeated = [...]bool{
+	transport.OpSend:    true, // at least once; consumers detect duplicates by message id
+	transport.OpTwinGet: true, // changes nothing
+	// The patch sets values, and later calls are applied after it. A patch with an expected version is
+	// not repeated, because the first try may have used that version up.
+	transport.OpTwinPatch: true,
+	transport.OpSubscribe: true,  // by each new session
+	transport.OpRenew:     false, // a new session has a new token
+	transport.OpRespond:   false, // the hub has given up the call
+	transport.OpSettle:    false, // the hub delivers the message again
+	transport.OpPing:      false,
+	transport.OpIssue:     false, // package dpscert repeats it
+}
+
+// repeats reports whether r is done again after an unknown outcome.
+func repeats(r *transport.Request) bool {
+	return repeated[r.Op] && !(r.Op == transport.OpTwinPatch && r.Version != 0)
+}

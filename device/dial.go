@@ -5,6 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -120,4 +121,54 @@ func (l *loop) connected(began time.Time) phase {
 		l.called()
 	}
 	return connected
+}
+
+// admitted asks the connection policy whether to connect, and waits as it says, plus a share of
+// ReconnectSpread. If the policy refuses, OutageLimit would be exceeded, or the client closes, ok
+// is false and p is the next phase.
+func (l *loop) admitted() (p phase, ok bool) {
+	c := l.c
+	var until time.Time
+	var asked *policies
+	for {
+		if asked != c.policies.Load() {
+			now := time.Now()
+			l.beginSeries(&l.outage.series, transport.ScopeConnection)
+			asked = l.outage.series.by
+			if l.outage.series.main == nil {
+				l.outage.question = nil
+				return connecting, true
+			}
+			a := l.attempt(transport.ScopeConnection, l.outage.retry, now)
+			a.Elapsed, a.Rand = now.Sub(l.outage.since), l.rand()
+			if l.outage.failure != nil {
+				describe(&a, l.outage.failure)
+			}
+			d := l.admit(&l.outage.series, a)
+			if d.Retry && d.Delay <= 0 {
+				l.outage.question = nil
+				return connecting, true
+			}
+			spread := l.drawSpread()
+			if d.Delay = min(d.Delay, maxDelay-spread) + spread; d.Retry && c.set.OutageLimit > 0 &&
+				d.Delay > c.set.OutageLimit-a.Elapsed {
+				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
+			}
+			if !d.Retry {
+				l.endSeries(&l.outage.series)
+				return l.giveUp(ReasonRetryExpired, refusedTry(transport.ScopeConnection, transport.OpDial, d,
+					max(l.outage.retry-1, 0), a.Err)), false
+			}
+			until = now.Add(d.Delay)
+			l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonHeld, Retry: l.outage.retry,
+				Delay: d.Delay, Err: a.Err})
+		}
+		switch l.sleep(until, nil, nil) {
+		case due:
+			asked = nil // ask again
+		case closing:
+			return ended, false
+		case woken:
+		}
+	}
 }

@@ -17,11 +17,11 @@
 //
 // # Messages
 //
-// Every message goes through the outbox, a bounded queue in memory. A window of messages is in
-// flight at a time. When the connection is lost, they are queued again at their positions, and sent
-// again on the next connection, in order. So a hub may see a message twice, under the same
-// Message.ID, but no message is lost while the program runs; package outbox keeps messages in
-// files. Each accepted message has exactly one result:
+// Every message goes through a bounded queue in memory. A window of messages is in flight at a
+// time. When the connection is lost, they are queued again at their positions, and sent again on
+// the next connection, in order. So a hub may see a message twice, under the same Message.ID, but
+// no message is lost while the program runs; package outbox keeps messages in files. Each accepted
+// message has exactly one result:
 //
 //   - nil: acknowledged;
 //   - an error of Kind Expired, Dropped or Closed;

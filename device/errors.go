@@ -14,13 +14,13 @@ var (
 	errClosed  = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
 	errNotOpen = &transport.Error{Kind: transport.Closed, Op: transport.OpSend,
 		Err: errors.New("the client was not opened; call Open or Start, or Enqueue to send later")}
-	errFull     = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the outbox is full")}
+	errFull     = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend, Err: errors.New("the queue is full")}
 	errExpired  = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
 	errGoneWith = &transport.Error{Kind: transport.Network, Op: transport.OpSend,
 		Err: errors.New("the connection was lost before the answer")}
 	errNoAck       = errors.New("no acknowledgement within AckTimeout")
 	errSendTimeout = errors.New("no acknowledgement within OperationTimeout")
-	errNoRoom      = errors.New("no room in the outbox within OperationTimeout")
+	errNoRoom      = errors.New("no room in the queue within OperationTimeout")
 	errNoGrant     = errors.New("the subscription was not answered within DialTimeout")
 	errNoRenewal   = errors.New("the renewal was not answered within AckTimeout")
 	errDialTimeout = errors.New("no connection within DialTimeout")

@@ -61,7 +61,7 @@ func Example() {
 }
 
 // A few receipts keep a window in flight; each is reused when its message has its result. Readings
-// taken before the first connection wait in the outbox.
+// taken before the first connection wait in the queue.
 func ExampleClient_Enqueue() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()

@@ -3,7 +3,9 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -21,7 +23,7 @@ type flapping struct {
 	before       uint64 // evidence.acknowledged when the current session began
 }
 
-// evidence is the state of the outbox at the end of a session.
+// evidence is the state of the queue at the end of a session.
 type evidence struct {
 	acknowledged uint64 // total, plus the cloud-to-device messages received
 	inFlight     int
@@ -96,19 +98,106 @@ func (f *flapping) suspect() Suspect {
 	return SuspectQuotaUsedUp
 }
 
-// evidence describes the outbox at this moment.
-func (b *outbox) evidence() evidence {
-	b.mu.Lock()
-	e := evidence{acknowledged: b.totals.acknowledged, inFlight: b.inFlight}
-	for i := b.head; i != none; i = b.slots[i].next {
-		if s := &b.slots[i]; s.state == slotInFlight {
+// evidence describes the queue at this moment.
+func (q *queue) evidence() evidence {
+	q.mu.Lock()
+	e := evidence{acknowledged: q.totals.acknowledged, inFlight: q.inFlight}
+	for i := q.head; i != none; i = q.slots[i].next {
+		if s := &q.slots[i]; s.state == slotInFlight {
 			if e.front == 0 {
-				e.front, e.size, e.handed = s.seq, int(s.size), b.base.Add(s.handed)
-				e.overtaken = uint32(b.totals.acknowledged) != s.before
+				e.front, e.size, e.handed = s.seq, int(s.size), q.base.Add(s.handed)
+				e.overtaken = uint32(q.totals.acknowledged) != s.before
 			}
 			e.newest = s.seq
 		}
 	}
-	b.mu.Unlock()
+	q.mu.Unlock()
 	return e
+}
+
+// A connection that does not last is a flap. After a flap the back-off continues; a stable or
+// useful connection resets it.
+
+// flappingEndsAt returns when a connection after flaps counts as stable, zero without flaps.
+func (l *loop) flappingEndsAt() time.Time {
+	if l.flaps.flaps == 0 {
+		return time.Time{}
+	}
+	return l.lastsAt()
+}
+
+// endFlapping ends a series of flaps once a connection is stable, and publishes that if there were
+// several.
+func (l *loop) endFlapping(now time.Time) {
+	if at := l.flappingEndsAt(); at.IsZero() || now.Before(at) {
+		return
+	}
+	several := l.flaps.flaps > 1
+	l.flaps = flapping{before: l.flaps.before}
+	if !several {
+		return
+	}
+	if l.pause.until.IsZero() {
+		l.publishConnected()
+	} else {
+		l.publishPause(time.Now())
+	}
+}
+
+// over records what is in flight when a session is lost. It must be called before the queue is
+// rewound.
+func (l *loop) over() {
+	e := l.evidence()
+	e.quiet = l.poison.suspected() && time.Now().Before(l.poison.quietUntil)
+	l.flaps.end(e, l.stable(l.conn))
+}
+
+func (l *loop) evidence() evidence {
+	e := l.c.queue.evidence()
+	if x := l.c.features(); x != nil {
+		e.acknowledged += x.received()
+	}
+	return e
+}
+
+// useful reports whether connection k was worth its cost although it was not stable; see
+// reconnect.Useful.
+func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
+	came := l.evidence().acknowledged - l.flaps.before
+	return reconnect.Useful(k.workedFor(), l.outage.delay, came, pace)
+}
+
+// down records the end of connection k, because of err or as planned. An outage begins, and the
+// count of retries is reset if the connection was stable or useful. paid is the time that counts
+// toward the next delay. pace belongs to the rule for err.
+func (l *loop) down(k *connection, err error, pace errfilter.Pace) (paid time.Duration) {
+	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
+		l.calls("Trace.SessionEnd")
+		t.SessionEnd(err, time.Since(k.upSince))
+		l.called()
+	}
+	var failure *transport.Error
+	if err != nil && !l.stable(k) {
+		failure = ofTransport(err)
+	}
+	l.reportAttempt(failure, time.Now())
+	switch {
+	case l.stable(k):
+		l.outage.countAnew()
+		l.outage.renewed, l.flaps = false, flapping{}
+	case l.useful(k, pace):
+		l.outage.countAnew()
+		paid = k.workedFor()
+	}
+	l.outage.since = time.Now()
+	return paid
+}
+
+// stableAt returns when the attempt to connect can be reported as a success, zero if there is
+// nothing to report.
+func (l *loop) stableAt() time.Time {
+	if !l.outage.series.inFlight {
+		return time.Time{}
+	}
+	return l.lastsAt()
 }

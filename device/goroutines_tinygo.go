@@ -70,3 +70,7 @@ func watch(f func(), after func(returned bool)) {
 	f()
 	after(true)
 }
+
+// reuseDeliveries is whether a message gets the memory of an earlier one: garbage of messages would
+// fragment the small heap of a board.
+const reuseDeliveries = true

@@ -89,7 +89,7 @@ func (c *Client) theInbox() *inbox {
 //
 // Deliveries belong to the session that brought them. When it ends, waiting ones are discarded (the
 // hub delivers them again), and verdicts on them are void, except for those with Delivery.Once.
-// inbox is a monitor like the outbox: no method blocks while it holds the lock. Unlocking in a
+// inbox is a monitor like the queue: no method blocks while it holds the lock. Unlocking in a
 // defer would cost a board's program some 100 bytes each.
 type inbox struct {
 	ctx   *lifetime.Context // of the handler; ends with Close

@@ -102,3 +102,13 @@ func (l *loop) finish() {
 	l.timer.stop()
 	close(l.own.done)
 }
+
+// endAll ends all series, at the end of the loop.
+func (l *loop) endAll() {
+	l.endSeries(&l.outage.series)
+	l.c.queue.forget()
+	l.reportOutcomes(time.Now())
+	if x := l.c.features(); x != nil {
+		x.over(l)
+	}
+}

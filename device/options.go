@@ -66,12 +66,12 @@ type Options struct {
 	// Window is the maximum number of messages in flight. Default 128; at most 61,440. A session may
 	// allow fewer.
 	Window int
-	// MaxMessages limits the number of messages in the outbox. Default 4,096; at most 61,440. Boards
+	// MaxMessages limits the number of messages in the queue. Default 4,096; at most 61,440. Boards
 	// have the same defaults: set MaxMessages, MaxBytes and Window there.
 	MaxMessages int
-	// MaxBytes limits the sum of Message.Size in the outbox. Default 16 MiB.
+	// MaxBytes limits the sum of Message.Size in the queue. Default 16 MiB.
 	MaxBytes int
-	// Overflow selects what happens to a message when the outbox is full. Default Block.
+	// Overflow selects what happens to a message when the queue is full. Default Block.
 	Overflow Overflow
 
 	// MessageIDPrefix begins the ids that the client gives to messages without one, so that a consumer
@@ -147,7 +147,7 @@ type Options struct {
 	Rand func() uint64
 }
 
-// Overflow selects what happens to a message when the outbox is full.
+// Overflow selects what happens to a message when the queue is full.
 type Overflow uint8
 
 const (

@@ -22,7 +22,7 @@ type pause struct {
 func (l *loop) refused(publish bool) {
 	l.reportOutcomes(time.Now())
 	for {
-		tag, seq, r, s, ok := l.c.outbox.oldestRefused()
+		tag, seq, r, s, ok := l.c.queue.oldestRefused()
 		if !ok {
 			return
 		}
@@ -50,7 +50,7 @@ func (l *loop) askToPause() bool {
 	d := l.ask(l.pause.question, l.pause.series, 0)
 	if !d.Retry {
 		l.endSeries(l.pause.series)
-		l.c.outbox.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
+		l.c.queue.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
 		l.pause = pause{}
 		return false
 	}
@@ -73,30 +73,12 @@ func (l *loop) askAgain(now time.Time) {
 // resume ends a pause; refused messages are sent first.
 func (l *loop) resume() {
 	l.pause = pause{}
-	l.c.outbox.requeue()
+	l.c.queue.requeue()
 	l.publishConnected()
-}
-
-// endAll ends all series, at the end of the loop.
-func (l *loop) endAll() {
-	l.endSeries(&l.outage.series)
-	l.c.outbox.forget()
-	l.reportOutcomes(time.Now())
-	if x := l.c.features(); x != nil {
-		x.over(l)
-	}
 }
 
 func (l *loop) publishPause(now time.Time) {
 	l.publish(Status{State: StateConnected, Reason: ReasonPaused, Retry: l.pause.attempt.Retry,
 		Delay: max(0, l.pause.until.Sub(now)),
 		Err:   l.pause.failure})
-}
-
-func (l *loop) publishConnected() {
-	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.outage.retry}
-	if l.conn.subs.lacking != nil {
-		s.Err = l.conn.subs.lacking
-	}
-	l.publish(s)
 }

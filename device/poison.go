@@ -53,7 +53,7 @@ func (p *poison) suspected() bool { return p.losses >= suspectLosses }
 func (l *loop) beginTrial(window int) int {
 	p := &l.poison
 	p.quiet, p.quietUntil = 0, time.Time{}
-	p.acknowledged = l.c.outbox.evidence().acknowledged
+	p.acknowledged = l.c.queue.evidence().acknowledged
 	if !l.suspicious() {
 		return window
 	}
@@ -72,7 +72,7 @@ func (l *loop) suspicious() bool {
 	if p.last == 0 {
 		return false
 	}
-	first, there := l.c.outbox.oldest(p.seq)
+	first, there := l.c.queue.oldest(p.seq)
 	if !there {
 		p.seq, p.losses = 0, 0
 	}
@@ -82,7 +82,7 @@ func (l *loop) suspicious() bool {
 	return p.last != 0
 }
 
-// onTrial prepares the outbox for the next message on a connection with a suspicion. It reports
+// onTrial prepares the queue for the next message on a connection with a suspicion. It reports
 // whether nothing may be sent yet.
 func (l *loop) onTrial(now time.Time) (wait bool) {
 	p := &l.poison
@@ -90,22 +90,22 @@ func (l *loop) onTrial(now time.Time) (wait bool) {
 		return false
 	}
 	if !l.suspicious() {
-		l.c.outbox.aim(0, false)
-		l.c.outbox.connect(l.window())
+		l.c.queue.aim(0, false)
+		l.c.queue.connect(l.window())
 		return false
 	}
 	if p.suspected() && now.Before(p.quietUntil) {
 		return true
 	}
-	l.c.outbox.aim(p.seq, p.losses >= suspectLosses+trialLosses &&
-		l.c.outbox.evidence().acknowledged == p.acknowledged)
+	l.c.queue.aim(p.seq, p.losses >= suspectLosses+trialLosses &&
+		l.c.queue.evidence().acknowledged == p.acknowledged)
 	return false
 }
 
-// judgeLoss draws the conclusion from the end of a session, before the outbox is rewound. why is
+// judgeLoss draws the conclusion from the end of a session, before the queue is rewound. why is
 // nil if it was not the peer that ended it.
 func (l *loop) judgeLoss(why *transport.Error) {
-	p, e := &l.poison, l.c.outbox.evidence()
+	p, e := &l.poison, l.c.queue.evidence()
 	took := time.Since(e.handed)
 	proven := p.suspected() && e.acknowledged > p.acknowledged
 	switch {
@@ -113,20 +113,20 @@ func (l *loop) judgeLoss(why *transport.Error) {
 		e.inFlight == 0, e.overtaken, took > quickLoss:
 		*p = poison{}
 	case p.suspected() && e.front != p.seq:
-		l.c.outbox.lostAlone(e.front)
+		l.c.queue.lostAlone(e.front)
 	case p.suspected() && took*quietShare > p.quiet:
 		p.slowest = took // it does not count: the connection was not quiet for long enough
 	case e.front != p.seq:
 		*p = poison{seq: e.front, last: p.last, losses: 1, slowest: took}
 	case proven && p.losses >= suspectLosses+trialLosses:
-		l.c.outbox.refuseInFlight(e.front, poisoned(p.losses+1, e.size, why))
+		l.c.queue.refuseInFlight(e.front, poisoned(p.losses+1, e.size, why))
 		*p = poison{}
 	default:
 		p.losses++
 		p.slowest = max(p.slowest, took)
 		if p.suspected() {
 			p.last = max(p.last, e.newest)
-			l.c.outbox.lostAlone(e.front)
+			l.c.queue.lostAlone(e.front)
 		}
 	}
 }
@@ -141,15 +141,15 @@ func poisoned(losses, size int, why error) *transport.Error {
 
 // oldest returns the number of the oldest message, 0 if there is none, and whether the message with
 // number seq is there.
-func (b *outbox) oldest(seq uint64) (first uint64, there bool) {
-	b.mu.Lock()
-	if b.head != none {
-		first = b.slots[b.head].seq
+func (q *queue) oldest(seq uint64) (first uint64, there bool) {
+	q.mu.Lock()
+	if q.head != none {
+		first = q.slots[q.head].seq
 	}
-	for i := b.head; i != none && !there; i = b.slots[i].next {
-		there = b.slots[i].seq == seq
+	for i := q.head; i != none && !there; i = q.slots[i].next {
+		there = q.slots[i].seq == seq
 	}
-	b.mu.Unlock()
+	q.mu.Unlock()
 	if first == 0 {
 		first = ^uint64(0)
 	}
@@ -158,43 +158,43 @@ func (b *outbox) oldest(seq uint64) (first uint64, there bool) {
 
 // aim makes take begin with the first queued message, or, with another, with the first of those
 // other than seq that were lost alone least often, if there is one.
-func (b *outbox) aim(seq uint64, another bool) {
-	b.mu.Lock()
-	b.cursor = b.nextQueuedLocked(b.head)
+func (q *queue) aim(seq uint64, another bool) {
+	q.mu.Lock()
+	q.cursor = q.nextQueuedLocked(q.head)
 	best := none
-	for i := b.cursor; another && i != none; i = b.nextQueuedLocked(b.slots[i].next) {
-		if s := &b.slots[i]; s.seq != seq && (best == none || s.lost < b.slots[best].lost) {
+	for i := q.cursor; another && i != none; i = q.nextQueuedLocked(q.slots[i].next) {
+		if s := &q.slots[i]; s.seq != seq && (best == none || s.lost < q.slots[best].lost) {
 			best = i
 		}
 	}
 	if best != none {
-		b.cursor = best
+		q.cursor = best
 	}
-	b.mu.Unlock()
+	q.mu.Unlock()
 }
 
 // lostAlone counts a loss with only message seq in flight.
-func (b *outbox) lostAlone(seq uint64) {
-	b.mu.Lock()
-	for i := b.head; i != none; i = b.slots[i].next {
-		if s := &b.slots[i]; s.seq == seq && s.lost < maxLost {
+func (q *queue) lostAlone(seq uint64) {
+	q.mu.Lock()
+	for i := q.head; i != none; i = q.slots[i].next {
+		if s := &q.slots[i]; s.seq == seq && s.lost < maxLost {
 			s.lost++
 		}
 	}
-	b.mu.Unlock()
+	q.mu.Unlock()
 }
 
 const maxLost = 255
 
 // refuseInFlight ends message seq, which is in flight, with err.
-func (b *outbox) refuseInFlight(seq uint64, err *transport.Error) {
-	b.mu.Lock()
-	for i := b.head; i != none; i = b.slots[i].next {
-		if s := &b.slots[i]; s.seq == seq && s.state == slotInFlight {
-			b.totals.refused++
-			b.removeLocked(i, b.outcomeLocked(i, err))
+func (q *queue) refuseInFlight(seq uint64, err *transport.Error) {
+	q.mu.Lock()
+	for i := q.head; i != none; i = q.slots[i].next {
+		if s := &q.slots[i]; s.seq == seq && s.state == slotInFlight {
+			q.totals.refused++
+			q.removeLocked(i, q.outcomeLocked(i, err))
 			break
 		}
 	}
-	b.mu.Unlock()
+	q.mu.Unlock()
 }

@@ -88,7 +88,7 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	if r.step != replacing {
 		return 0, false
 	}
-	busy := r.why == ReasonTokenRenewal && !l.c.outbox.idle()
+	busy := r.why == ReasonTokenRenewal && !l.c.queue.idle()
 	if x := l.c.features(); x != nil {
 		busy = busy || x.busy()
 	}

@@ -120,7 +120,7 @@ func TestASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 			require.Equal(t, 4*time.Minute, time.Since(start))
 		})
 	})
-	t.Run("a full outbox ends with the context", func(t *testing.T) {
+	t.Run("a full queue ends with the context", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			c, _ := client(t, &fake{}, &device.Options{MaxMessages: 1})
 			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))

@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// OperationTimeout limits a Send, also while the outbox is full.
+// OperationTimeout limits a Send, also while the queue is full.
 func TestASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{dial: down}, &device.Options{MaxMessages: 1, OperationTimeout: time.Minute})

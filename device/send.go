@@ -37,7 +37,7 @@ func (c *Client) keepCall(k *call) {
 	}
 }
 
-// Send puts m into the outbox and waits for its result; nil means that the hub has acknowledged it.
+// Send puts m into the queue and waits for its result; nil means that the hub has acknowledged it.
 // The wait continues across reconnects. It fails with
 //
 //   - Invalid, TooLarge or Expired at once, when m can never be sent;
@@ -75,7 +75,7 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	if k.receipt.await(ctx, late) {
 		return k.receipt.err
 	}
-	switch c.outbox.withdraw(tag, seq) {
+	switch c.queue.withdraw(tag, seq) {
 	case resolved:
 		return k.receipt.err
 	case unknown:
@@ -85,8 +85,8 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	}
 }
 
-// Enqueue puts m into the outbox and returns. It may be called as soon as New returned, also while
-// the client is Disconnected. r receives the result; it may be nil. When the outbox is full,
+// Enqueue puts m into the queue and returns. It may be called as soon as New returned, also while
+// the client is Disconnected. r receives the result; it may be nil. When the queue is full,
 // Options.Overflow applies; Block waits for room until ctx ends (Cancelled).
 //
 // An error means that m was not accepted and r is free: Invalid, TooLarge, Expired, Closed,
@@ -121,16 +121,16 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 	if size > c.set.MaxBytes {
 		return 0, &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: errors.New("message of " +
 			strconv.Itoa(size) + " bytes is over Options.MaxBytes, " + strconv.Itoa(c.set.MaxBytes) +
-			", the limit of the whole outbox; give MaxBytes more, or split the message")}
+			", the limit of the whole queue; give MaxBytes more, or split the message")}
 	}
 	return size, nil
 }
 
-// put offers a message to the outbox until it is taken or refused, or ctx or late ends the wait for
+// put offers a message to the queue until it is taken or refused, or ctx or late ends the wait for
 // room.
 func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag uint16, seq uint64, err error) {
 	for {
-		tag, seq, room, err := c.outbox.put(o)
+		tag, seq, room, err := c.queue.put(o)
 		if room == nil {
 			return tag, seq, err
 		}
@@ -148,7 +148,7 @@ func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag ui
 // when ctx ends first. If the client is or becomes Disconnected with messages left, Flush returns
 // the reason.
 func (c *Client) Flush(ctx context.Context) error {
-	done, err := c.outbox.flush()
+	done, err := c.queue.flush()
 	if done == nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (c *Client) Flush(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		c.outbox.unflush(done)
+		c.queue.unflush(done)
 		return operr.Cancelled(ctx, transport.OpSend, transport.ScopeOperation, c.trouble())
 	}
 }

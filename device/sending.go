@@ -2,6 +2,9 @@ package device
 
 import (
 	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // handOver hands messages to the session, and reports whether there was nothing to do.
@@ -9,7 +12,7 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 	switch {
 	case l.conn.renewal.step == replacing:
 		return true // this session gets no more messages
-	case l.pause.until.IsZero() && l.c.outbox.anyRefused():
+	case l.pause.until.IsZero() && l.c.queue.anyRefused():
 		l.refused(true)
 	case l.pause.until.IsZero():
 		return l.held(now) || l.send(now)
@@ -29,9 +32,9 @@ func (l *loop) send(now time.Time) (none bool) {
 	if l.onTrial(now) {
 		return true
 	}
-	batch := c.outbox.take(l.batch[:0], now, l.clock.wall)
+	batch := c.queue.take(l.batch[:0], now, l.clock.wall)
 	if l.poison.last != 0 {
-		c.outbox.aim(0, false)
+		c.queue.aim(0, false)
 	}
 	if len(batch) == 0 {
 		return true
@@ -51,4 +54,81 @@ func (l *loop) send(now time.Time) (none bool) {
 		l.conn.answers.check = now.Add(l.conn.answers.every())
 	}
 	return false
+}
+
+// A policy with memory is asked before each attempt: a rate limiter, a breaker, a quota. The loop
+// asks it before each attempt to connect, and for each message before it hands the message over. If
+// it delays an attempt, it delays everything behind it. A refusal has the same effect as a policy
+// that stops.
+
+// hold is a delay that the message policy asked for.
+type hold struct {
+	until time.Time // zero: none
+	by    *policies
+}
+
+// held reports whether messages wait for the policy.
+func (l *loop) held(now time.Time) bool {
+	if l.hold.until.IsZero() {
+		return false
+	}
+	if now.Before(l.hold.until) && l.hold.by == l.c.policies.Load() {
+		return true
+	}
+	l.hold = hold{}
+	return false
+}
+
+// admitBatch asks the message policy about a batch and returns the admitted part. A refused message
+// fails alone. A delayed message is put back, with all behind it.
+func (l *loop) admitBatch(batch []transport.Item, now time.Time) []transport.Item {
+	set := l.c.policies.Load()
+	if _, ok := set.message.(retrypolicy.Stateful); !ok {
+		return batch
+	}
+	may := batch[:0]
+	for i, item := range batch {
+		seq, r, s := l.c.queue.taken(item.Tag)
+		if s = l.seriesOf(item.Tag, seq, s); s.main == nil {
+			may = append(may, item)
+			continue
+		}
+		a := l.attempt(transport.ScopeOperation, r.count, now)
+		a.Rand = l.rand()
+		if r.err != nil {
+			a.Elapsed = now.Sub(r.since)
+			describe(&a, r.err)
+		}
+		d := l.admit(s, a)
+		switch {
+		case !d.Retry:
+			l.endSeries(s)
+			l.c.queue.reject(item.Tag, seq, refusedTry(transport.ScopeOperation, transport.OpSend, d, max(r.count-1, 0), a.Err))
+			continue
+		case d.Delay > 0:
+			l.c.queue.untake(batch[i:])
+			l.hold = hold{until: now.Add(d.Delay), by: set}
+		default:
+			may = append(may, item)
+			continue
+		}
+		break
+	}
+	clear(batch[len(may):])
+	return may
+}
+
+// seriesOf returns the series of a message under the current policies. s is what the queue keeps
+// of it, or nil.
+func (l *loop) seriesOf(tag uint16, seq uint64, s *series) *series {
+	if s != nil && s.by == l.c.policies.Load() {
+		return s
+	}
+	l.endSeries(s)
+	s = &series{}
+	l.beginSeries(s, transport.ScopeOperation)
+	if s.main != nil {
+		l.c.queue.remember(tag, seq, s)
+	}
+	return s
 }

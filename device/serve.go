@@ -31,7 +31,7 @@ func (l *loop) settle() *connection {
 	if l.pause.until.IsZero() {
 		l.refused(false) // a refusal that arrives with the disconnect is applied first
 	}
-	l.c.outbox.rewind()
+	l.c.queue.rewind()
 	if x := l.c.features(); x != nil {
 		x.over(l)
 	}
@@ -47,7 +47,7 @@ func (l *loop) begin() {
 	if !c.set.ownAck {
 		l.conn.answers.timeout = max(l.conn.answers.timeout, info.AckTimeout)
 	}
-	c.outbox.connect(l.beginTrial(l.window()))
+	c.queue.connect(l.beginTrial(l.window()))
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.conn.answers.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
@@ -142,7 +142,7 @@ func (l *loop) turn() (next phase, idle bool) {
 	if reason, yes := l.replaceNow(now); yes {
 		return l.replace(l.end(), reason), false
 	}
-	if l.conn.answers.overdue(now, l.c.outbox) {
+	if l.conn.answers.overdue(now, l.c.queue) {
 		return l.failSession(timedOut(transport.OpRun, transport.ScopeConnection, errNoAck, nil)), false
 	}
 	if at := l.stableAt(); !at.IsZero() && !now.Before(at) {
@@ -180,4 +180,37 @@ func (l *loop) failSession(failure error) phase {
 	l.over()
 	l.judgeLoss(nil)
 	return l.lost(ReasonConnectionLost, failure, l.end())
+}
+
+// due returns when the loop must act next on an idle session. A time that has passed but waits for
+// another event must not be a candidate, or the loop spins.
+func (l *loop) due(now time.Time) time.Time {
+	at := earlier(now.Add(clockCheck), l.conn.answers.check)
+	switch {
+	case l.conn.renewal.step == replacing: // no pause and no hold ends on this session
+	case !l.pause.until.IsZero():
+		at = earlier(at, l.pause.until)
+	default:
+		at = earlier(at, l.hold.until)
+	}
+	if now.Before(l.poison.quietUntil) {
+		at = earlier(at, l.poison.quietUntil)
+	}
+	at = earlier(at, l.stableAt())
+	at = earlier(at, l.conn.renewal.due(now, l.clock.wall))
+	at = earlier(at, l.flappingEndsAt())
+	at = earlier(at, l.conn.subs.due)
+	at = earlier(at, l.pingDue())
+	return earlier(at, l.expire(now))
+}
+
+// expire ends the messages whose Expires has passed, and returns when to call it again, zero for
+// never.
+func (l *loop) expire(now time.Time) time.Time {
+	wall := l.wall()
+	next := l.c.queue.expire(wall)
+	if next.IsZero() {
+		return next
+	}
+	return now.Add(next.Sub(wall))
 }

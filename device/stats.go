@@ -5,7 +5,7 @@ import "time"
 // Stats are counters since New and current levels. Accepted is the sum of Acknowledged, Refused,
 // Expired, Dropped, Cancelled and Queued.
 type Stats struct {
-	// Accepted counts the messages that entered the outbox.
+	// Accepted counts the messages that entered the queue.
 	Accepted uint64
 	// Acknowledged counts those that the hub acknowledged.
 	Acknowledged uint64
@@ -21,7 +21,7 @@ type Stats struct {
 	// Resent counts how often a message was handed to a connection again.
 	Resent uint64
 
-	// Queued and QueuedBytes are what the outbox holds, in flight or not.
+	// Queued and QueuedBytes are what the queue holds, in flight or not.
 	Queued, QueuedBytes int
 	// InFlight is how many of them are handed over and unanswered.
 	InFlight int
@@ -52,8 +52,8 @@ type Stats struct {
 	LastError error
 }
 
-// outboxTotals are the outbox's part of Stats.
-type outboxTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent uint64 }
+// queueTotals are the queue's part of Stats.
+type queueTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent uint64 }
 
 // counters are the connection's part of Stats. Guarded by Client.mu.
 type counters struct {

@@ -318,3 +318,11 @@ func (c *Client) callOnStatus() {
 		c.tell(s)
 	}
 }
+
+func (l *loop) publishConnected() {
+	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.outage.retry}
+	if l.conn.subs.lacking != nil {
+		s.Err = l.conn.subs.lacking
+	}
+	l.publish(s)
+}

@@ -14,7 +14,7 @@ import (
 const twinSlots = 16
 
 // twin is the feature for the twin: calls that wait for an answer, and changes of the desired
-// properties. It is a monitor like the outbox. Only the loop hands calls to the session and asks
+// properties. It is a monitor like the queue. Only the loop hands calls to the session and asks
 // policies about them.
 //
 //	queued -> in flight -> answered -> settling -> gone

@@ -71,7 +71,7 @@ func Example() {
 	// protocol violation       stop          the peer does not speak the protocol as expected; check host and port
 	// retries ended            stop          the retry policy or the outage limit ended the retries; open the client again
 	// message expired          stop          the message's time is over
-	// message dropped          stop          the outbox was full and made room; enlarge it or send less
+	// message dropped          stop          the queue was full and made room; enlarge it or send less
 	// client closed            stop          the client is not open
 	// cancelled                stop          the caller's context ended; call again with another
 	// poison message           stop          the same message would end connections again; compare its size and content with the peer's limits

@@ -48,7 +48,7 @@ var hints = [len(table)]string{
 	transport.Protocol:     "the peer does not speak the protocol as expected; check host and port",
 	transport.RetryExpired: "the retry policy or the outage limit ended the retries; open the client again",
 	transport.Expired:      "the message's time is over",
-	transport.Dropped:      "the outbox was full and made room; enlarge it or send less",
+	transport.Dropped:      "the queue was full and made room; enlarge it or send less",
 	transport.Closed:       "the client is not open",
 	transport.Cancelled:    "the caller's context ended; call again with another",
 	transport.Poison: "the same message would end connections again; compare its size and content with the peer's " +

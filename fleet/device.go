@@ -46,7 +46,7 @@ type device struct {
 	radio int64  // the radio switches off
 	retry int32
 	batch int32 // messages in flight
-	queue int32 // messages in the outbox, those in flight included
+	queue int32 // messages in the queue, those in flight included
 	pause int32 // refusals of messages in a row
 	came  int32 // messages acknowledged on this connection
 

@@ -162,8 +162,8 @@ func TestThrottlingIsPaced(t *testing.T) {
 	}
 }
 
-// An outbox holds MaxMessages; the rest is lost and counted.
-func TestOutboxesOverflow(t *testing.T) {
+// A queue holds MaxMessages; the rest is lost and counted.
+func TestQueuesOverflow(t *testing.T) {
 	s := fleet.Scenario{
 		Devices: 100, Duration: time.Hour, Hub: wideOpen(), Telemetry: fleet.Telemetry{Every: time.Second},
 		Faults: []fleet.Fault{{At: 10 * time.Minute, For: 20 * time.Minute, Effect: fleet.EffectRefused}},

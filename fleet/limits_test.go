@@ -44,7 +44,7 @@ func sums(list []int64) (all []int64) {
 
 // Real clients come back to a hub with limits as the simulator predicts, whether the limit of
 // connects or that of messages holds them up. The bounds are percentages of all attempts, of the
-// devices and of the most messages in outboxes. Both sides draw at random when devices attempt and
+// devices and of the most messages in queues. Both sides draw at random when devices attempt and
 // when they generate messages, which moves the values by one or two percent.
 //
 // One case has wider bounds. Without a spread that is longer than the queue, many devices send

@@ -164,7 +164,7 @@ func (b *block) paused(i int32, t int64, f *failure) {
 	b.rest(i, t)
 }
 
-// generate puts the messages that are due into the outbox. A full one drops the oldest.
+// generate puts the messages that are due into the queue. A full one drops the oldest.
 func (b *block) generate(d *device, t int64) {
 	for d.due <= t {
 		if b.budget--; b.budget < 0 { // ends the run

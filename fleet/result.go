@@ -21,7 +21,7 @@ type Series struct {
 	// Registrations are the attempts among Accepted and Rejected that the provisioning service
 	// answered; the hub answered the others.
 	Registrations []int64
-	// Connected and Queued are states at the end of each bin: devices, and messages in outboxes.
+	// Connected and Queued are states at the end of each bin: devices, and messages in queues.
 	Connected []int64
 	Queued    []int64
 }
@@ -36,11 +36,11 @@ type Attempts struct {
 // Messages counts messages by their end. Generated is the sum of Acknowledged, Queued and Lost.
 type Messages struct {
 	Generated, Acknowledged int64
-	// Queued were in outboxes at the end.
+	// Queued were in queues at the end.
 	Queued int64
-	// MostQueued is the largest number in all outboxes together.
+	// MostQueued is the largest number in all queues together.
 	MostQueued int64
-	// Lost by overflow of outboxes, and by rules that stopped to send them.
+	// Lost by overflow of queues, and by rules that stopped to send them.
 	Lost int64
 }
 

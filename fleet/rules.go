@@ -31,7 +31,7 @@ type Rules struct {
 	RenewAt float64
 	// RenewInStep: RenewAt has no random part, as in other SDKs.
 	RenewInStep bool
-	// MaxMessages: a full outbox loses its oldest message, as with the option DropOldest.
+	// MaxMessages: a full queue loses its oldest message, as with the option DropOldest.
 	MaxMessages int
 	// Dials is the number of concurrent attempts of a process, which begin DialGap apart. 0: no limit.
 	Dials   int

@@ -74,6 +74,6 @@
 // restrict the listener's address.
 //
 // An unreachable hub makes clients unhealthy, and a restart of the program does not fix that. A
-// restart loses the messages in an in-memory outbox, so use /healthz to raise alarms rather than to
+// restart loses the messages in an in-memory queue, so use /healthz to raise alarms rather than to
 // kill the program.
 package observe

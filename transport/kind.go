@@ -53,7 +53,7 @@ const (
 	RetryExpired Kind = iota + Protocol + 1
 	// Expired: the message's own expiry time passed before it was acknowledged.
 	Expired
-	// Dropped: the outbox was full and its overflow rule dropped the message.
+	// Dropped: the queue was full and its overflow rule dropped the message.
 	Dropped
 	// Closed: the client was closed, or is not open.
 	Closed

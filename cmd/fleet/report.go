@@ -25,7 +25,7 @@ svg { max-width: 100%; height: auto; }
 <p>Times count from the end of the fault, or from the moment when the devices are switched on; "-" if the scenario has
 neither, "never" if it did not come to that. "Each" is per device. A peak is the largest number of attempts in a second;
 "after" is from the end of the fault on. Steady is the mean before the fault, "-" if nothing is before it. Messages are
-lost by full outboxes.
+lost by full queues.
 The distance is the share of the attempts of both curves, of the real fleet and of the simulated one, that have no
 counterpart in the same interval.
 What is simulated and what is a model: the documentation of package fleet.</p>

@@ -16,7 +16,7 @@ import (
 type counts struct {
 	First        int `json:"first"`
 	Count        int `json:"count"`
-	Sent         int `json:"sent"` // messages that entered an outbox
+	Sent         int `json:"sent"` // messages that entered a queue
 	Acknowledged int `json:"acknowledged"`
 	Failed       int `json:"failed"`
 	// Stopped counts the devices whose client gave up or was not closed in order.

@@ -99,7 +99,7 @@ func newSenders(ctx context.Context, s *settings) ([]*sender, error) {
 
 // run sends until ctx ends, flushes, and enters the device's counts in the ledger.
 func (d *sender) run(ctx context.Context, s *settings, book *ledger) {
-	err := d.client.Start() // connects in the background; the messages wait in the outbox
+	err := d.client.Start() // connects in the background; the messages wait in the queue
 	if err == nil {
 		err = d.send(ctx, time.Duration(float64(time.Second)/s.rate), book)
 	}
@@ -114,7 +114,7 @@ func (d *sender) run(ctx context.Context, s *settings, book *ledger) {
 	d.settle(book, true)
 }
 
-// send puts a message into the outbox in each interval. The devices begin at random times of the
+// send puts a message into the queue in each interval. The devices begin at random times of the
 // first one. It returns nil when ctx ends, or the reason why the client does not connect any more.
 func (d *sender) send(ctx context.Context, interval time.Duration, book *ledger) error {
 	next := time.NewTimer(rand.N(interval))

@@ -1,5 +1,5 @@
 // Command fleet is a load of real clients: numbered devices of an enrollment group, each with its
-// own connection, outbox and retry policy, that send messages at a steady rate. Processes share
+// own connection, queue and retry policy, that send messages at a steady rate. Processes share
 // nothing: each takes a range of the numbers, so that any engine that runs numbered copies of a
 // program runs a fleet. docs/fleets.md shows it with Kubernetes and systemd.
 //

@@ -29,7 +29,7 @@ func newSender(client *device.Client, id string, size int) *sender {
 	return &sender{client: client, prefix: id + "-" + rand.Text()[:8] + "-", size: size}
 }
 
-// enqueue puts the next message into the outbox. Its body begins with its id, so that no two bodies
+// enqueue puts the next message into the queue. Its body begins with its id, so that no two bodies
 // are the same.
 func (d *sender) enqueue(ctx context.Context) error {
 	d.made++

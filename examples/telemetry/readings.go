@@ -37,7 +37,7 @@ func newReadings(n int) *readings {
 	return r
 }
 
-// send puts the readings into the outbox at their times, in any state of the connection, and prints
+// send puts the readings into the queue at their times, in any state of the connection, and prints
 // the progress each second.
 func (r *readings) send(ctx context.Context, c *device.Client, p *sampler, out *printer) error {
 	p.begin()

@@ -113,7 +113,7 @@ func (s step) String() string {
 
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %s: tls %v, window %d, outbox %d, ack time-out %v, stable %v, token life %v, policy %s\n",
+	fmt.Fprintf(&b, "seed %d, %s: tls %v, window %d, queue %d, ack time-out %v, stable %v, token life %v, policy %s\n",
 		p.seed, p.engine.name, p.tls, p.window, p.maxOutbox, p.ackTimeout, p.stable, p.tokenLife, p.policy)
 	for _, s := range p.steps {
 		b.WriteString(s.String() + "\n")

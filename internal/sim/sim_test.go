@@ -267,7 +267,7 @@ func (w *world) do(s *step) {
 	case enqueue:
 		w.calls.Add(1)
 		batch := w.messages(s)
-		go func() { // one producer; it blocks if the outbox is full
+		go func() { // one producer; it blocks if the queue is full
 			defer w.calls.Done()
 			for _, e := range batch {
 				if err := w.client.Enqueue(context.Background(), &e.m, &e.receipt); err == nil {

@@ -8,7 +8,7 @@
 //	t, err := dpstransport.New(registrar, inner, &dpstransport.Options{Store: store})
 //	client, err := device.New(t.Credentials(), t, nil)
 //
-// A Transport is a transport.Transport around another one. The client that uses it keeps its outbox
+// A Transport is a transport.Transport around another one. The client that uses it keeps its queue
 // when the device moves to another hub, or gets another device id: messages belong to the client.
 //
 // # When the service is asked

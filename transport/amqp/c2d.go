@@ -95,8 +95,8 @@ func (c *c2dLink) message(l *amqpclient.Receiver, m amqpclient.Incoming) {
 	}
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
-	inbound, again := message.Inbound(m.Message, s.opt.Addresses == nil)
-	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: again,
+	inbound, redelivered := message.Inbound(m.Message, s.opt.Addresses == nil)
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: redelivered,
 		Msg: &inbound}) {
 		c.releaseAfter(number, declinedFor)
 	}

@@ -312,10 +312,11 @@ func (c *c2d) deliver(a *hubhttp.Answer, since time.Time) bool {
 	if known {
 		return false
 	}
-	m, again := inbound(a)
+	m, redelivered := inbound(a)
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
-	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: again, Msg: m}) {
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: redelivered,
+		Msg: m}) {
 		c.due = append(c.due, settlement{number: number, outcome: transport.OutcomeRelease, poll: true,
 			at: time.Now().Add(abandonDelay)})
 	}
@@ -448,9 +449,9 @@ func (c *c2d) settleRemaining() {
 	}
 }
 
-// inbound returns the cloud-to-device message in an answer. again reports that the hub delivered it
-// before.
-func inbound(a *hubhttp.Answer) (m *transport.Message, again bool) {
+// inbound returns the cloud-to-device message in an answer. redelivered reports that the hub
+// delivered it before.
+func inbound(a *hubhttp.Answer) (m *transport.Message, redelivered bool) {
 	m = &transport.Message{Body: a.Body}
 	readProperties(m, a.Header)
 	count, err := strconv.Atoi(a.Header.Get("iothub-deliverycount"))

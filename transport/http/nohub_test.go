@@ -45,7 +45,7 @@ func TestAPageDoesNotProveTheIdentity(t *testing.T) {
 }
 
 // The messages stay without a result, so the client sends them again on the next connection, and an
-// outbox keeps them.
+// queue keeps them.
 func TestAPageIsNoResultOfTelemetry(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		for _, status := range []int{200, 201, 202, 205, 206, 400, 405, 409, 412, 415, 422} {

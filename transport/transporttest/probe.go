@@ -246,19 +246,19 @@ func (p *probe) bodies() []string {
 
 // sink is the suite's transport.Sink. It records violations of the contract.
 type sink struct {
-	p        *probe
-	mu       sync.Mutex
-	inFlight map[uint16]bool
-	done     map[uint16][]error
-	replies  map[uint32][]transport.Reply
-	bodies   []string
-	messages []*transport.Message
-	refs     [][]byte
-	again    []bool
-	rest     []other
-	refuse   bool
-	closed   bool
-	faults   []string
+	p           *probe
+	mu          sync.Mutex
+	inFlight    map[uint16]bool
+	done        map[uint16][]error
+	replies     map[uint32][]transport.Reply
+	bodies      []string
+	messages    []*transport.Message
+	refs        [][]byte
+	redelivered []bool
+	rest        []other
+	refuse      bool
+	closed      bool
+	faults      []string
 }
 
 func newSink(p *probe) *sink {
@@ -367,7 +367,7 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	}
 	k.messages = append(k.messages, &m)
 	k.refs = append(k.refs, bytes.Clone(d.Ref))
-	k.again = append(k.again, d.Redelivered)
+	k.redelivered = append(k.redelivered, d.Redelivered)
 	return !k.refuse
 }
 
@@ -385,11 +385,11 @@ func (k *sink) delivered() ([]string, [][]byte) {
 	return append([]string(nil), k.bodies...), append([][]byte(nil), k.refs...)
 }
 
-// marks returns the Again flags of the deliveries.
+// marks returns the Redelivered flags of the deliveries.
 func (k *sink) marks() []bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Clone(k.again)
+	return slices.Clone(k.redelivered)
 }
 
 func (k *sink) doneErrors(tag uint16) []error {

@@ -10,11 +10,11 @@
 // All instruments are observed when a reader collects, from one device.Stats of each client, so
 // messages cost nothing extra. Counters start at device.New.
 //
-//	hubline.client.messages.accepted        counter          {message}     entered the outbox
+//	hubline.client.messages.accepted        counter          {message}     entered the queue
 //	hubline.client.messages.acknowledged    counter          {message}     acknowledged by the hub
 //	hubline.client.messages.refused         counter          {message}     refused, or ended by the message policy
 //	hubline.client.messages.expired         counter          {message}     expired before the acknowledgement
-//	hubline.client.messages.dropped         counter          {message}     dropped by the full outbox's overflow rule
+//	hubline.client.messages.dropped         counter          {message}     dropped by the full queue's overflow rule
 //	hubline.client.messages.cancelled       counter          {message}     ended by Close or with their Send
 //	hubline.client.messages.resent          counter          {message}     handed to a connection again
 //	hubline.client.messages.received        counter          {message}     cloud-to-device, taken for the handler
@@ -30,7 +30,7 @@
 //	hubline.client.connection.attempts      counter          {attempt}     attempts to connect
 //	hubline.client.connection.successes     counter          {connection}  successful attempts
 //	hubline.client.connection.state         up-down counter  {client}      1 for the current state, 0 for the others
-//	hubline.client.queue.size               up-down counter  {message}     in the outbox, including in flight
+//	hubline.client.queue.size               up-down counter  {message}     in the queue, including in flight
 //	hubline.client.queue.bytes              up-down counter  By            their size
 //	hubline.client.queue.in_flight          up-down counter  {message}     handed over and unanswered
 //	hubline.client.outage.duration          gauge            s             time spent trying to connect; else 0
@@ -145,7 +145,7 @@ type row struct {
 
 var counters = [...]row{
 	{"hubline.client.messages.accepted",
-		"{message}", "Messages that entered the outbox.", func(s *device.Stats) uint64 { return s.Accepted }},
+		"{message}", "Messages that entered the queue.", func(s *device.Stats) uint64 { return s.Accepted }},
 	{"hubline.client.messages.acknowledged",
 		"{message}", "Messages that the hub acknowledged.", func(s *device.Stats) uint64 { return s.Acknowledged }},
 	{"hubline.client.messages.refused", "{message}",
@@ -155,7 +155,7 @@ var counters = [...]row{
 	{"hubline.client.messages.expired", "{message}",
 		"Messages that expired before the hub acknowledged them.", func(s *device.Stats) uint64 { return s.Expired }},
 	{"hubline.client.messages.dropped", "{message}",
-		"Messages dropped because the outbox was full.", func(s *device.Stats) uint64 { return s.Dropped }},
+		"Messages dropped because the queue was full.", func(s *device.Stats) uint64 { return s.Dropped }},
 	{"hubline.client.messages.cancelled", "{message}",
 		"Messages cancelled by Close or by the end of their Send.", func(s *device.Stats) uint64 { return s.Cancelled }},
 	{"hubline.client.messages.resent",
@@ -199,9 +199,9 @@ var verdicts = [...]struct {
 
 var levels = [...]row{
 	{"hubline.client.queue.size", "{message}",
-		"Messages in the outbox, including those in flight.", func(s *device.Stats) uint64 { return uint64(s.Queued) }},
+		"Messages in the queue, including those in flight.", func(s *device.Stats) uint64 { return uint64(s.Queued) }},
 	{"hubline.client.queue.bytes",
-		"By", "Size of the messages in the outbox.", func(s *device.Stats) uint64 { return uint64(s.QueuedBytes) }},
+		"By", "Size of the messages in the queue.", func(s *device.Stats) uint64 { return uint64(s.QueuedBytes) }},
 	{"hubline.client.queue.in_flight",
 		"{message}", "Messages in flight.", func(s *device.Stats) uint64 { return uint64(s.InFlight) }},
 }

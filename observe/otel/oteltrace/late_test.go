@@ -79,7 +79,7 @@ func TestAnAttemptThatEndsAfterItsSpan(t *testing.T) {
 	}
 }
 
-// Messages that leave a full outbox, or end with the client, while others are in flight.
+// Messages that leave a full queue, or end with the client, while others are in flight.
 func TestEndsWhileOthersAreInFlight(t *testing.T) {
 	inBubbles(t, func(t *testing.T, e engine) {
 		for _, rule := range []device.Overflow{device.OverflowDropOldest, device.OverflowDropNewest, device.OverflowFail} {

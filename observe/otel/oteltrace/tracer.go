@@ -90,7 +90,7 @@ func New(p trace.TracerProvider, o *Options) *Tracer {
 
 // Skipped returns how many messages were sent without a span because Options.MaxSpans others had
 // one. A number that grows tells that the exporter is too slow, or MaxSpans too low for what the
-// clients' outboxes hold.
+// clients' queues hold.
 func (t *Tracer) Skipped() uint64 { return t.skipped.Load() }
 
 // Destinations, as a hub's documentation names them.

@@ -37,9 +37,9 @@ func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
 	number := s.number
 	s.unsettled[number] = m
 	s.mu.Unlock()
-	inbound, again := message.Inbound(decoded, s.opt.Addresses == nil)
+	inbound, redelivered := message.Inbound(decoded, s.opt.Addresses == nil)
 	ref := binary.BigEndian.AppendUint32(nil, number)
-	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref, Redelivered: again,
+	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref, Redelivered: redelivered,
 		Msg: &inbound}) {
 		s.background(func() { s.dispose(number, transport.OutcomeRelease) })
 	}

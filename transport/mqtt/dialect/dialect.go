@@ -68,9 +68,9 @@ type Session interface {
 	// returns the QoS for it, 0 or 1, and ok false for a request that the service does not have.
 	AppendRequest(dst []byte, r *transport.Request) (topic []byte, qos byte, ok bool)
 	// Take passes an incoming message to sink, as a delivery or a reply. d is for the delivery: it has
-	// the message with its body, Retain, Again, and a Ref to settle it with unless QoS is 0. It sets
-	// Kind for what it passes on. Messages on topics without a subscription are ignored, with Kind 0:
-	// the engine has them acknowledged, if QoS is not 0.
+	// the message with its body, Retain, Redelivered, and a Ref to settle it with unless QoS is 0. It
+	// sets Kind for what it passes on. Messages on topics without a subscription are ignored, with
+	// Kind 0: the engine has them acknowledged, if QoS is not 0.
 	Take(sink transport.Sink, topic []byte, d *transport.Delivery)
 	// Missed is Take for an incoming message of size bytes whose body does not fit into the engine's
 	// buffer of limit bytes. Without a call of sink it is skipped.

@@ -154,7 +154,7 @@ func messages(t *testing.T, m *module) {
 	require.Empty(t, log[1].Output)
 }
 
-// A Send that gives up may leave its message in the outbox. The message is sent again with the body
+// A Send that gives up may leave its message in the queue. The message is sent again with the body
 // that it had, also when the handler has got another message meanwhile.
 func forwarded(t *testing.T, m *module) {
 	first := true

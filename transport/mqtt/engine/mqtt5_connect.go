@@ -129,7 +129,7 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 
 // accepted applies what a CONNACK says.
 func (v *five) accepted(s *session, c *mqttwire.Connack5) {
-	if !c.Session { // the broker has forgotten what was under way; the outbox sends it again, as new
+	if !c.Session { // the broker has forgotten what was under way; the queue sends it again, as new
 		clear(s.t.inFlight)
 		s.t.handshake = false
 		clear(v.received)

@@ -34,8 +34,8 @@ func Body(m *wire.Message) []byte {
 	return nil
 }
 
-// Inbound converts a message from a hub, or from another broker. again: it was delivered before.
-func Inbound(m *wire.Message, hub bool) (out transport.Message, again bool) {
+// Inbound converts a message from a hub, or from another broker. redelivered: it came before.
+func Inbound(m *wire.Message, hub bool) (out transport.Message, redelivered bool) {
 	var system transport.SystemProperties
 	out.Body = Body(m)
 	if p := m.Properties; p != nil {

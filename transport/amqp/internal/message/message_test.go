@@ -98,8 +98,8 @@ func requireSame(t testing.TB, m *transport.Message, encoded []byte, hub bool) {
 	require.Len(t, got.Data, 1)
 	other, err := got.MarshalBinary()
 	require.NoError(t, err)
-	back, again := Inbound(read(t, other), hub)
-	require.False(t, again)
+	back, redelivered := Inbound(read(t, other), hub)
+	require.False(t, redelivered)
 	require.Equal(t, m.ID, back.ID)
 	require.Equal(t, m.CorrelationID, back.CorrelationID)
 	require.Equal(t, m.ContentType, back.ContentType)
@@ -200,8 +200,8 @@ func TestInboundMessages(t *testing.T) {
 			{Key: wire.Symbol("iothub-deliverycount"), Value: uint8(1)}},
 		Data: [][]byte{[]byte("o"), []byte("ne")},
 	}
-	got, again := Inbound(m, true)
-	require.True(t, again)
+	got, redelivered := Inbound(m, true)
+	require.True(t, redelivered)
 	require.Equal(t, transport.Message{
 		ID: "01000000-0000-0000-0000-000000000002", CorrelationID: "7",
 		ContentType: "application/json", ContentEncoding: "utf-8", Expires: time.UnixMilli(int64(at)).UTC(),
@@ -233,7 +233,7 @@ func TestARedeliveredMessageIsMarked(t *testing.T) {
 		{"header, and annotation of 0", wire.Message{Header: &wire.Header{DeliveryCount: 2},
 			MessageAnnotations: count(0)}, true},
 	} {
-		_, again := Inbound(&row.m, true)
-		require.Equal(t, row.want, again, row.name)
+		_, redelivered := Inbound(&row.m, true)
+		require.Equal(t, row.want, redelivered, row.name)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// outbox holds the accepted messages in a list, in order of acceptance. A message is queued until
+// queue holds the accepted messages in a list, in order of acceptance. A message is queued until
 // it is handed to a session, then in flight. It leaves the list, from any position, with its
 // result. When a session ends, its messages in flight are queued again at their positions, so the
 // order is kept.
@@ -24,7 +24,7 @@ import (
 //
 // It is a monitor: every method holds the lock for a few instructions and never blocks while it
 // does. Unlocking in a defer would cost a board's program some 100 bytes each.
-type outbox struct {
+type queue struct {
 	poke func() // wakes the loop; does not block
 
 	maxMessages, maxBytes int
@@ -60,7 +60,7 @@ type outbox struct {
 
 	progress time.Duration // when the oldest message was last answered, since base
 
-	totals outboxTotals
+	totals queueTotals
 
 	outcomes []outcome // for the loop
 
@@ -97,8 +97,8 @@ type slot struct {
 	lost       uint8 // connections lost while it was suspected or alone, 255 at most
 }
 
-func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
-	return &outbox{
+func newQueue(s *settings, wall func() time.Time, poke func()) *queue {
+	return &queue{
 		poke: poke, wall: wall, maxMessages: s.MaxMessages, maxBytes: s.MaxBytes, overflow: s.Overflow, base: time.Now(),
 		free: none, head: none, tail: none, cursor: none,
 		halted: errNotOpen,
@@ -106,7 +106,7 @@ func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
 	}
 }
 
-// offer is a message on its way into the outbox.
+// offer is a message on its way into the queue.
 type offer struct {
 	m       *transport.Message
 	size    int
@@ -116,37 +116,37 @@ type offer struct {
 
 // put takes m or returns why not. tag and seq identify a taken message. If there was no room, room
 // is the channel to wait on.
-func (b *outbox) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
-	b.mu.Lock()
-	tag, seq, room, err = b.putLocked(o)
-	b.mu.Unlock()
+func (q *queue) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
+	q.mu.Lock()
+	tag, seq, room, err = q.putLocked(o)
+	q.mu.Unlock()
 	return tag, seq, room, err
 }
 
-func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
+func (q *queue) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
 	switch {
-	case b.closed:
+	case q.closed:
 		return 0, 0, nil, errClosed
-	case o.call && b.halted != nil:
-		return 0, 0, nil, b.halted
+	case o.call && q.halted != nil:
+		return 0, 0, nil, q.halted
 	}
 	m, size, r := o.m, o.size, o.receipt
-	if b.fullLocked(size) {
-		switch b.overflow {
+	if q.fullLocked(size) {
+		switch q.overflow {
 		case OverflowBlock:
-			if b.room == nil {
-				b.room = make(chan struct{})
+			if q.room == nil {
+				q.room = make(chan struct{})
 			}
-			return 0, 0, b.room, nil
+			return 0, 0, q.room, nil
 		case OverflowFail:
 			return 0, 0, nil, errFull
 		case OverflowDropOldest:
-			b.dropForLocked(size)
+			q.dropForLocked(size)
 		case OverflowDropNewest:
 		}
-		if b.fullLocked(size) {
-			b.totals.accepted++
-			b.totals.dropped++
+		if q.fullLocked(size) {
+			q.totals.accepted++
+			q.totals.dropped++
 			if r != nil {
 				r.set(errFull)
 			}
@@ -154,71 +154,71 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 		}
 	}
 
-	i := b.appendLocked(m, size, r, o.call)
-	wake := b.inFlight < b.below
-	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
-		b.expiry = m.Expires
+	i := q.appendLocked(m, size, r, o.call)
+	wake := q.inFlight < q.below
+	if !m.Expires.IsZero() && (q.expiry.IsZero() || m.Expires.Before(q.expiry)) {
+		q.expiry = m.Expires
 		wake = true
-		b.armSweepLocked()
+		q.armSweepLocked()
 	}
 	if wake {
-		b.below = 0
-		b.poke()
+		q.below = 0
+		q.poke()
 	}
-	return uint16(i), b.seq, nil, nil
+	return uint16(i), q.seq, nil, nil
 }
 
 // dropForLocked frees size bytes by dropping the oldest messages that are not in flight, if that
 // can free enough.
-func (b *outbox) dropForLocked(size int) {
+func (q *queue) dropForLocked(size int) {
 	inFlightBytes := 0
-	for i, left := b.head, b.inFlight; left > 0; i = b.slots[i].next {
-		if s := &b.slots[i]; s.state == slotInFlight {
+	for i, left := q.head, q.inFlight; left > 0; i = q.slots[i].next {
+		if s := &q.slots[i]; s.state == slotInFlight {
 			inFlightBytes += int(s.size)
 			left--
 		}
 	}
-	if b.inFlight >= b.maxMessages || size > b.maxBytes-inFlightBytes {
+	if q.inFlight >= q.maxMessages || size > q.maxBytes-inFlightBytes {
 		return
 	}
-	for i := b.head; b.fullLocked(size); {
-		next := b.slots[i].next
-		if b.slots[i].state != slotInFlight {
-			b.totals.dropped++
-			b.removeLocked(i, b.outcomeLocked(i, errFull))
+	for i := q.head; q.fullLocked(size); {
+		next := q.slots[i].next
+		if q.slots[i].state != slotInFlight {
+			q.totals.dropped++
+			q.removeLocked(i, q.outcomeLocked(i, errFull))
 		}
 		i = next
 	}
 }
 
 // fullLocked reports whether a message of size does not fit.
-func (b *outbox) fullLocked(size int) bool {
-	return b.count >= b.maxMessages || size > b.maxBytes-b.bytes
+func (q *queue) fullLocked(size int) bool {
+	return q.count >= q.maxMessages || size > q.maxBytes-q.bytes
 }
 
 // wakeBlockedLocked makes all callers that wait for room try again.
-func (b *outbox) wakeBlockedLocked() {
-	if b.room != nil {
-		close(b.room)
-		b.room = nil
+func (q *queue) wakeBlockedLocked() {
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
 	}
 }
 
-// outcomeLocked returns the result for a message that leaves the outbox without an answer of the
+// outcomeLocked returns the result for a message that leaves the queue without an answer of the
 // hub: err, marked as unknown outcome if the message was handed over.
-func (b *outbox) outcomeLocked(i int32, err *transport.Error) error {
-	if s := &b.slots[i]; s.state == slotInFlight || s.resent {
+func (q *queue) outcomeLocked(i int32, err *transport.Error) error {
+	if s := &q.slots[i]; s.state == slotInFlight || s.resent {
 		return operr.OutcomeUnknown(err)
 	}
 	return err
 }
 
 // stats returns the counters of messages.
-func (b *outbox) stats() Stats {
-	b.mu.Lock()
-	t := b.totals
-	s := Stats{Queued: b.count, QueuedBytes: b.bytes, InFlight: b.inFlight}
-	b.mu.Unlock()
+func (q *queue) stats() Stats {
+	q.mu.Lock()
+	t := q.totals
+	s := Stats{Queued: q.count, QueuedBytes: q.bytes, InFlight: q.inFlight}
+	q.mu.Unlock()
 	s.Accepted, s.Acknowledged, s.Refused, s.Expired = t.accepted, t.acknowledged, t.refused, t.expired
 	s.Dropped, s.Cancelled, s.Resent = t.dropped, t.cancelled, t.resent
 	return s

@@ -221,7 +221,7 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 			{&transport.Message{Properties: []transport.Property{{Name: "a"}, {Name: "A"}}}, transport.Invalid,
 				"is there twice"},
 			{&transport.Message{Topic: "a\x7f"}, transport.Invalid, "message Topic has a control character"},
-			{sized("1", 11), transport.TooLarge, "over Options.MaxBytes, 10, the limit of the whole outbox; give MaxBytes more"},
+			{sized("1", 11), transport.TooLarge, "over Options.MaxBytes, 10, the limit of the whole queue; give MaxBytes more"},
 		} {
 			for _, err := range []error{c.Send(t.Context(), tc.m), c.Enqueue(t.Context(), tc.m, nil)} {
 				require.ErrorIs(t, err, tc.kind)
@@ -336,7 +336,7 @@ func TestAClientPrintsNoSecret(t *testing.T) {
 }
 
 // The number of waiting bytes is compared without overflow, also with a 32-bit int.
-func TestTheLargestOutbox(t *testing.T) {
+func TestTheLargestQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, &device.Options{MaxBytes: math.MaxInt32, MaxMessages: 10_000,
 			Overflow: device.OverflowFail})

@@ -1,0 +1,208 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// noteExpiryLocked brings the next check for expired messages forward to m's expiry.
+func (q *queue) noteExpiryLocked(m *transport.Message) {
+	if !m.Expires.IsZero() && (q.expiry.IsZero() || m.Expires.Before(q.expiry)) {
+		q.expiry = m.Expires
+	}
+}
+
+// expire ends all queued and refused messages that have expired, and returns when to call it again,
+// zero for never.
+func (q *queue) expire(wall time.Time) time.Time {
+	q.mu.Lock()
+	next := q.expireLocked(wall)
+	q.mu.Unlock()
+	return next
+}
+
+func (q *queue) expireLocked(wall time.Time) time.Time {
+	if q.expiry.IsZero() || wall.Before(q.expiry) {
+		return q.expiry
+	}
+	q.expiry = time.Time{}
+	for i := q.head; i != none; {
+		s := &q.slots[i]
+		next := s.next
+		if s.state != slotInFlight && !s.msg.Expires.IsZero() {
+			if wall.Before(s.msg.Expires) {
+				q.noteExpiryLocked(s.msg)
+			} else {
+				q.totals.expired++
+				q.removeLocked(i, q.outcomeLocked(i, errExpired))
+			}
+		}
+		i = next
+	}
+	return q.expiry
+}
+
+// armSweepLocked arms the timer that expires messages while no loop runs.
+func (q *queue) armSweepLocked() {
+	if q.halted == nil || q.closed || q.expiry.IsZero() {
+		return
+	}
+	wait := max(0, q.expiry.Sub(q.wall()))
+	if q.sweep == nil {
+		q.sweep = time.AfterFunc(wait, func() {
+			q.mu.Lock()
+			if q.halted != nil && !q.closed {
+				q.expireLocked(q.wall())
+				q.armSweepLocked()
+			}
+			q.mu.Unlock()
+		})
+		return
+	}
+	q.sweep.Reset(wait)
+}
+
+// flusher is a waiting Flush.
+type flusher struct {
+	upTo uint64
+	done chan error // capacity 1
+}
+
+// flush returns a channel that gets nil when every message accepted so far has its result, or an
+// error when the client stops trying before that. The channel is nil when there is nothing to wait
+// for.
+func (q *queue) flush() (done chan error, err error) {
+	q.mu.Lock()
+	switch {
+	case q.head == none:
+	case q.halted != nil:
+		err = q.halted
+	default:
+		done = make(chan error, 1)
+		q.flushers = append(q.flushers, flusher{q.seq, done})
+	}
+	q.mu.Unlock()
+	return done, err
+}
+
+// unflush removes a flusher whose caller gave up.
+func (q *queue) unflush(done chan error) {
+	q.mu.Lock()
+	for i := range q.flushers {
+		if q.flushers[i].done == done {
+			q.flushers = append(q.flushers[:i], q.flushers[i+1:]...)
+			break
+		}
+	}
+	q.mu.Unlock()
+}
+
+// releaseFlushersLocked ends each Flush whose messages all have their results.
+func (q *queue) releaseFlushersLocked() {
+	kept := q.flushers[:0]
+	for _, f := range q.flushers {
+		if q.head == none || q.slots[q.head].seq > f.upTo {
+			f.done <- nil
+		} else {
+			kept = append(kept, f)
+		}
+	}
+	q.flushers = kept
+}
+
+// halt refuses further calls of Send and ends the waiting ones; enqueued messages stay.
+func (q *queue) halt(err *transport.Error) {
+	q.mu.Lock()
+	q.halted = err
+	q.wakeBlockedLocked()
+	q.armSweepLocked()
+	for i := q.head; i != none; {
+		next := q.slots[i].next
+		if q.slots[i].call {
+			q.totals.cancelled++
+			q.removeLocked(i, q.outcomeLocked(i, err))
+		}
+		i = next
+	}
+	for _, f := range q.flushers {
+		f.done <- err
+	}
+	q.flushers = nil
+	q.mu.Unlock()
+}
+
+// whyHalted returns why Send is refused, nil if it is not.
+func (q *queue) whyHalted() *transport.Error {
+	q.mu.Lock()
+	why, _ := q.halted.(*transport.Error)
+	if q.closed {
+		why = errClosed
+	}
+	q.mu.Unlock()
+	return why
+}
+
+// resume allows Send again.
+func (q *queue) resume() {
+	q.mu.Lock()
+	q.halted = nil
+	if q.sweep != nil {
+		q.sweep.Stop()
+	}
+	q.mu.Unlock()
+}
+
+// shut refuses all further messages.
+func (q *queue) shut() {
+	q.mu.Lock()
+	q.closed = true
+	q.wakeBlockedLocked()
+	if q.sweep != nil {
+		q.sweep.Stop()
+	}
+	q.mu.Unlock()
+}
+
+// drain gives all remaining messages the result Closed. No loop may run.
+func (q *queue) drain() {
+	q.halt(errClosed)
+	q.mu.Lock()
+	for q.head != none {
+		q.totals.cancelled++
+		q.removeLocked(q.head, q.outcomeLocked(q.head, errClosed))
+	}
+	q.mu.Unlock()
+}
+
+// withdrawal is the result of withdraw.
+type withdrawal uint8
+
+const (
+	withdrawn withdrawal = iota // it left the queue; no hub has it
+	unknown                     // it was handed over; it stays in the queue without receipt
+	resolved                    // the receipt has its result
+)
+
+// withdraw takes back the message of a Send whose caller gives up.
+func (q *queue) withdraw(tag uint16, seq uint64) withdrawal {
+	q.mu.Lock()
+	found := q.withdrawLocked(tag, seq)
+	q.mu.Unlock()
+	return found
+}
+
+func (q *queue) withdrawLocked(tag uint16, seq uint64) withdrawal {
+	s := &q.slots[tag]
+	switch {
+	case s.state == slotFree || s.seq != seq:
+		return resolved
+	case s.state == slotInFlight || s.resent:
+		s.receipt, s.call = nil, false
+		return unknown
+	}
+	s.receipt = nil
+	q.totals.cancelled++
+	q.removeLocked(int32(tag), nil)
+	return withdrawn
+}

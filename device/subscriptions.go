@@ -1,0 +1,165 @@
+package device
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// subscriptions are those of one session to features of the hub.
+type subscriptions struct {
+	granted, asked transport.Features // current and requested ones
+	askedBy        time.Time          // deadline for the answer to asked
+	single         bool               // request one feature at a time, to find the one that is refused
+	lacks          transport.Features // those that the peer does not have
+	askAgain       time.Time          // when to request lacks again
+	lacking        *transport.Error   // the first refusal of one; nil: none
+	due            time.Time          // when to serve the features; zero: when poked
+}
+
+// subscribeAlways requests what the connection does not count as up without, alone, because its
+// refusal ends the session. It reports whether there was anything to request.
+func (l *loop) subscribeAlways() bool {
+	x := l.c.features()
+	if x == nil {
+		return false
+	}
+	subs := &l.conn.subs
+	want, _ := x.wants()
+	want &^= subs.granted | subs.lacks
+	if subs.single {
+		want &= -want // the lowest bit
+	}
+	return l.subscribe(want)
+}
+
+// subscribe requests features from the session, and reports whether one is missing.
+func (l *loop) subscribe(want transport.Features) bool {
+	want &^= l.conn.subs.granted
+	if want == 0 {
+		return false
+	}
+	l.conn.subs.asked = want
+	l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want}
+	l.conn.session.Do(&l.request)
+	return true
+}
+
+// serveFeatures subscribes the live session to the wanted features, and serves them.
+func (l *loop) serveFeatures(x features, now time.Time) {
+	subs := &l.conn.subs
+	subs.due = time.Time{}
+	if subs.lacks != 0 && !now.Before(subs.askAgain) {
+		subs.lacks = 0
+	}
+	if l.conn.renewal.step != replacing && subs.asked == 0 {
+		_, want := x.wants()
+		if l.subscribeAlways() || l.subscribe(want) {
+			subs.askedBy = now.Add(l.c.set.DialTimeout)
+		}
+	}
+	subs.due = x.serve(l, now)
+	if subs.asked != 0 {
+		subs.due = earlier(subs.askedBy, subs.due)
+	}
+	if subs.lacks != 0 {
+		subs.due = earlier(subs.askAgain, subs.due)
+	}
+}
+
+// subscribed handles the answer to a subscription. It returns the failure that ends the session,
+// nil for none: if the session works without the subscription, only the calls that wait for it
+// fail. A feature that the peer does not have is found alone, and goes into the status. Without a
+// question the answer is about everything that was asked for before.
+func (l *loop) subscribed(x features, err error) error {
+	subs := &l.conn.subs
+	asked := subs.asked
+	if asked == 0 {
+		asked = subs.granted | subs.lacks
+	}
+	subs.asked = 0
+	subs.granted &^= asked
+	always, _ := x.wants()
+	failure := ofTransport(err)
+	switch {
+	case err == nil:
+		if subs.grant(asked) {
+			l.lackChanged()
+		}
+	case asked&always == 0:
+		l.refuseCalls(x, asked, failure)
+	case failure.Kind != transport.Unsupported:
+		return ofConnection(err)
+	case asked&(asked-1) != 0: // one of several
+		subs.single = true
+	default:
+		if subs.lack(asked, failure) {
+			l.lackChanged()
+		}
+		l.refuseCalls(x, asked, failure)
+	}
+	l.c.poke()
+	return nil
+}
+
+// grant notes that the session has the features. It reports whether the status changes.
+func (s *subscriptions) grant(all transport.Features) (changed bool) {
+	s.granted |= all
+	s.lacks &^= all
+	if changed = s.lacks == 0 && s.lacking != nil; changed {
+		s.lacking = nil
+	}
+	return changed
+}
+
+// lackDelay is the time after which a feature that the peer refused is requested again: the peer
+// may have been updated, or the refusal was about something else.
+const lackDelay = 30 * time.Minute
+
+// lack notes that the session does not have a feature. It reports whether the status changes.
+func (s *subscriptions) lack(feature transport.Features, why *transport.Error) (changed bool) {
+	if s.lacks == 0 {
+		s.askAgain = time.Now().Add(lackDelay)
+	}
+	s.lacks |= feature
+	if changed = s.lacking == nil; changed {
+		s.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
+			Err: &lackingError{feature, why.Err}}
+	}
+	return changed
+}
+
+// lackChanged publishes the status of a connection that is up and not paused.
+func (l *loop) lackChanged() {
+	if !l.conn.upSince.IsZero() && l.pause.until.IsZero() {
+		l.publishConnected()
+	}
+}
+
+// refuseCalls fails the calls that wait for a subscription that was refused.
+func (l *loop) refuseCalls(x features, asked transport.Features, why *transport.Error) {
+	if asked&transport.FeatureTwin != 0 {
+		x.refused(l, why)
+	}
+}
+
+// lackingError names the feature that a peer refused.
+type lackingError struct {
+	feature transport.Features
+	err     error
+}
+
+func (e *lackingError) Error() string {
+	text := "the peer has no " + e.feature.String()
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *lackingError) Unwrap() error { return e.err }
+
+// overdue reports whether the session failed to answer a subscription in time.
+func (s *subscriptions) overdue(now time.Time) bool {
+	return s.asked != 0 && !now.Before(s.askedBy)
+}
