@@ -21,7 +21,7 @@
 //   - the hub has acknowledged it;
 //   - it has expired or was refused for good, which is reported to Options.OnFailed, and without
 //     that by Flush;
-//   - Options.Overflow is DropOldest and drops it (Stats.Dropped).
+//   - Options.Overflow is DropOldest and drops it, which Flush reports (Stats.Dropped).
 //
 // A retry policy can stop the sending but removes no message: Run and Flush return the reason, and
 // the next Run goes on. A refusal of the device or a used-up quota removes none, either.
@@ -36,8 +36,8 @@
 //
 // Damaged messages are detected: head and contents of each record have a checksum. A damaged
 // message is skipped and counted (Stats.Damaged), as are messages in unreadable sectors and in
-// files that are gone. The marker at the start of each record is used to find the messages behind
-// it.
+// files that are gone. Flush reports those that Run met. The marker at the start of each record is
+// used to find the messages behind it.
 //
 // A waiting message in a format that this version of the package does not know, as a later version
 // may write it, is not skipped: Open fails with Unsupported, and the files stay as they are.

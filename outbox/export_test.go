@@ -63,3 +63,6 @@ func (q *Queue) Idle() {
 		q.mu.Lock()
 	}
 }
+
+// ErrDamaged is the result of a record that cannot be read.
+var ErrDamaged = errDamaged

@@ -100,9 +100,11 @@ var (
 	errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the outbox is closed")}
 	errFull   = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend,
 		Err: errors.New("the outbox is full; give it more MaxBytes, or send less")}
+	errDropped = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend,
+		Err: errors.New("DropOldest made room; give the outbox more MaxBytes, or send less")}
 
 	errSlow     = errors.New("the disk does not answer; the message was not written")
-	errDamaged  = errors.New("outbox: the record is damaged")
+	errDamaged  = errors.New("the record is damaged")
 	errDeleted  = errors.New("a file of the outbox was deleted under it; close the Queue and open it anew")
 	errNumbers  = errors.New("the folder has a file with a number that is too high; remove it, and \"done\"")
 	errNoReturn = errors.New("outbox: the client panicked or ended the goroutine of Run")

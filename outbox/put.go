@@ -153,7 +153,10 @@ func (q *Queue) makeRoomLocked(size int64) bool {
 		switch s := q.segments[0]; {
 		case s.next <= q.done: // the active one, and all its messages are done
 		case q.opt.Overflow == device.OverflowDropOldest:
-			q.stats.Dropped += s.next - max(q.done, s.first) - q.holesIn(max(q.done, s.first), s.next)
+			from := max(q.done, s.first)
+			n := s.next - from - q.holesIn(from, s.next)
+			q.stats.Dropped += n
+			q.silentLocked(n, errDropped)
 			q.done = s.next
 			wake(&q.ended)
 		default:

@@ -52,8 +52,9 @@ type Queue struct {
 	closed   bool
 	stats    Stats
 	stop     error  // why the last Run ended; nil while one runs, and before the first
-	silent   uint64 // failed messages of which neither OnFailed nor Flush has told
-	silence  error  // the failure of the last of them
+	silent   uint64 // removed without an acknowledgement, and OnFailed was not called
+	told     uint64 // those of them that a Flush has reported
+	silence  error  // why the last of them was removed
 
 	pending      []*entrant // waiting for the writer
 	busy         []*entrant // being written
@@ -165,12 +166,13 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	default:
 		q.stats.Failed++
 		if q.opt.OnFailed == nil {
-			q.silent++
-			q.silence = result
+			q.silentLocked(1, result)
 		}
 	}
 	if missing.from = max(missing.from, q.done); missing.from < missing.to {
-		q.stats.Damaged += missing.to - missing.from - q.holesIn(missing.from, missing.to)
+		n := missing.to - missing.from - q.holesIn(missing.from, missing.to)
+		q.stats.Damaged += n
+		q.silentLocked(n, errDamaged)
 	}
 	q.passLocked(number + 1)
 	const markEvery = 64
@@ -203,11 +205,14 @@ func (q *Queue) Stats() Stats {
 // before that or has ended, Cancelled when ctx ends first, and Closed when the queue is closed. Run
 // may begin after Flush.
 //
-// Without Options.OnFailed, Flush returns an error if messages have failed since the last Flush
-// that said so: their number, and the failure of the last one with its Kind.
+// Flush returns an error if messages were removed without an acknowledgement since the last Flush
+// that said so: their number, and the reason for the last one with its Kind. These are messages
+// that DropOldest dropped, that Run could not read, and that failed while there is no
+// Options.OnFailed. So nil means that the hub has the messages, except for those that OnFailed got
+// and those that Open has counted in Stats.Damaged.
 func (q *Queue) Flush(ctx context.Context) error {
 	q.mu.Lock()
-	upTo := q.next
+	upTo, told := q.next, q.told
 	for q.done < upTo && !q.closed && q.stop == nil {
 		ended := waitFor(&q.ended)
 		q.mu.Unlock()
@@ -221,22 +226,32 @@ func (q *Queue) Flush(ctx context.Context) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.done >= upTo:
-		return q.failedLocked()
+		return q.removedLocked(told)
 	case q.closed:
 		return errClosed
 	}
 	return q.stop
 }
 
-// failedLocked returns the error for messages that failed without anybody being told.
-func (q *Queue) failedLocked() error {
-	n, last := q.silent, q.silence
-	q.silent, q.silence = 0, nil
+// silentLocked records n messages that were removed without an acknowledgement, for Flush.
+func (q *Queue) silentLocked(n uint64, why error) {
+	if n > 0 {
+		q.silent += n
+		q.silence = why
+	}
+}
+
+// removedLocked returns the error for messages that were removed without an acknowledgement. told
+// is q.told when Flush began: concurrent calls all report them.
+func (q *Queue) removedLocked(told uint64) error {
+	n := q.silent - told
+	q.told = q.silent
 	if n == 0 {
 		return nil
 	}
-	return &transport.Error{Kind: transport.KindOf(last), Op: transport.OpSend,
-		Err: fmt.Errorf("outbox: messages that failed and were removed: %d; set OnFailed to get each; the last: %w", n, last)}
+	return &transport.Error{Kind: transport.KindOf(q.silence), Op: transport.OpSend,
+		Err: fmt.Errorf("outbox: messages removed without an acknowledgement: %d; Stats counts them by reason, and "+
+			"OnFailed gets each that failed; the last: %w", n, q.silence)}
 }
 
 // wake wakes all goroutines that wait on *ch.

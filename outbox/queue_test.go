@@ -206,7 +206,8 @@ func TestDropOldestDuringRun(t *testing.T) {
 			synctest.Wait()
 		}
 		away.Remove()
-		require.NoError(t, q.Flush(t.Context()))
+		require.ErrorIs(t, q.Flush(t.Context()), transport.Dropped)
+		require.NoError(t, q.Flush(t.Context()), "it was told")
 		got := arrived(hub)
 		require.Equal(t, ids(0, 8), got[:8], "the client had these")
 		require.Equal(t, "299", got[len(got)-1])

@@ -193,23 +193,44 @@ func TestWhatRemovesAMessage(t *testing.T) {
 	})
 }
 
-// Flush tells how many messages failed, unless OnFailed has done so.
+// Flush tells how many messages failed, unless OnFailed has done so. Of two at a time, both tell.
 func TestFlushTellsOfFailedMessages(t *testing.T) {
 	for _, o := range []*outbox.Options{nil, {OnFailed: ignore}} {
 		testkit.Bubble(t, func(t *testing.T) {
 			q := openOn(t, newDisk(), o)
 			put(t, q, 0, 3)
+			other := make(chan error, 1)
+			go func() { other <- q.Flush(t.Context()) }()
+			synctest.Wait()
 			stop := start(q, &taker{})
-			err := q.Flush(t.Context())
-			if o == nil {
-				require.ErrorIs(t, err, transport.Expired)
-				require.ErrorContains(t, err, "removed: 3")
-			} else {
-				require.NoError(t, err)
+			for _, err := range []error{q.Flush(t.Context()), <-other} {
+				if o == nil {
+					require.ErrorIs(t, err, transport.Expired)
+					require.ErrorContains(t, err, "without an acknowledgement: 3")
+				} else {
+					require.NoError(t, err)
+				}
 			}
 			require.ErrorIs(t, stop(), context.Canceled)
 			require.NoError(t, q.Flush(t.Context()))
 			require.NoError(t, q.Close())
 		})
 	}
+}
+
+// Flush tells of a message that Run could not read, which OnFailed cannot get.
+func TestFlushTellsOfDamagedMessages(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{OnFailed: ignore})
+		put(t, q, 0, 3)
+		d.edit(d.segments(folder)[0], func(b []byte) []byte { b[len(b)-1]++; return b })
+		stop := start(q, &taker{})
+		err := q.Flush(t.Context())
+		require.ErrorIs(t, err, outbox.ErrDamaged)
+		require.ErrorContains(t, err, "without an acknowledgement: 1")
+		require.NoError(t, q.Flush(t.Context()))
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.NoError(t, q.Close())
+	})
 }

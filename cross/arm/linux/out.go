@@ -60,7 +60,10 @@ func (o *out) flush(ctx context.Context) error {
 	if o.queue == nil {
 		return o.client.Flush(ctx)
 	}
-	if err := o.queue.Flush(ctx); err != nil && ctx.Err() == nil {
+	switch err := o.queue.Flush(ctx); {
+	case transport.KindOf(err) == transport.Dropped: // as DropOldest promises
+		os.Stderr.WriteString(err.Error() + "\n")
+	case ctx.Err() == nil:
 		return err
 	}
 	return nil
