@@ -2,6 +2,7 @@ package amqpfront
 
 import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -104,7 +105,7 @@ func message(e *hub.QueuedC2D, lockToken string) *wire.Message {
 	}
 	for _, q := range [...]hubdata.Property{
 		{Name: "iothub-ack", Value: m.Ack}, {Name: "iothub-message-schema", Value: m.Schema},
-		{Name: "iothub-creation-time-utc", Value: hub.TimeText(m.CreationTime)},
+		{Name: "iothub-creation-time-utc", Value: document.TimeText(m.CreationTime)},
 	} {
 		if q.Value != "" {
 			add(q.Name, q.Value)

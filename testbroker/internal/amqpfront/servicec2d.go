@@ -8,6 +8,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
@@ -81,7 +82,7 @@ func c2dOf(m *wire.Message) (hubdata.C2D, error) {
 	if t.CreationTime != "" {
 		if c.CreationTime, err = time.Parse(time.RFC3339Nano, t.CreationTime); err != nil {
 			return c, wire.Errorf(wire.InvalidField, "iothub-creation-time-utc %q; write it as %s", t.CreationTime,
-				hub.TimeLayout)
+				document.TimeLayout)
 		}
 	}
 	// Some clients send the zero time of their language, which lies before 1970, for no expiry.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -246,7 +247,7 @@ func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 func standardProperties(t *hubdata.Message, p *wire.Properties) {
 	expiry := ""
 	if p.AbsoluteExpiryTime.OK {
-		expiry = time.UnixMilli(int64(p.AbsoluteExpiryTime.V)).UTC().Format(hub.TimeLayout)
+		expiry = time.UnixMilli(int64(p.AbsoluteExpiryTime.V)).UTC().Format(document.TimeLayout)
 	}
 	for _, f := range [...]hubdata.Property{
 		{Name: "$.mid", Value: idText(p.MessageID)}, {Name: "$.cid", Value: idText(p.CorrelationID)},

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 )
 
 // The log has bodies of bytes and properties of text. Clients in languages without declared types
@@ -56,7 +56,7 @@ func propertyText(v any) (string, bool) {
 	case wire.UUID:
 		return v.String(), true
 	case wire.Timestamp:
-		return time.UnixMilli(int64(v)).UTC().Format(hub.TimeLayout), true
+		return time.UnixMilli(int64(v)).UTC().Format(document.TimeLayout), true
 	case bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float32, float64:
 		return fmt.Sprint(v), true
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -42,7 +43,7 @@ type Configuration struct {
 	ID              string
 	SchemaVersion   string
 	Labels          map[string]string
-	Raw             hub.Tree // the content as sent
+	Raw             document.Tree // the content as sent
 	Content         ConfigurationContent
 	TargetCondition string
 	Priority        int
@@ -53,7 +54,7 @@ type Configuration struct {
 
 	// Accepts reports whether a twin, as back ends see it, fulfils the condition. Modules: it is asked
 	// about modules, not about devices.
-	Accepts func(hub.Tree) bool
+	Accepts func(document.Tree) bool
 	Modules bool
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -151,7 +152,7 @@ func (h *State) WriteSettings(id identity.Identity, all []Setting, etag string) 
 		if etag != "" && etag != "*" && etag != v.Etag {
 			return h.ServiceError(hub.CodePreconditionFailed, "the etag of the twin of %s is another", id)
 		}
-		patch := hub.Difference(v.Desired.Tree, written(v.Desired.Tree, all))
+		patch := document.Difference(v.Desired.Tree, written(v.Desired.Tree, all))
 		if len(patch) == 0 {
 			return nil
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
@@ -35,13 +35,13 @@ const (
 )
 
 // ParseContent parses a content as back ends send it.
-func ParseContent(raw hub.Tree) (c ConfigurationContent, err error) {
+func ParseContent(raw document.Tree) (c ConfigurationContent, err error) {
 	var used []string
 	for _, name := range []string{deviceContent, moduleContent, modulesContent} {
 		if raw[name] == nil {
 			continue
 		}
-		part, ok := raw[name].(hub.Tree)
+		part, ok := raw[name].(document.Tree)
 		if !ok {
 			return c, fmt.Errorf("%s must be an object", name)
 		}
@@ -64,14 +64,14 @@ func ParseContent(raw hub.Tree) (c ConfigurationContent, err error) {
 	return c, nil
 }
 
-func parseModules(raw hub.Tree) (map[string][]Setting, error) {
+func parseModules(raw document.Tree) (map[string][]Setting, error) {
 	all := make(map[string][]Setting)
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if err := identity.CheckID("module", name); err != nil {
 			return nil, fmt.Errorf("%s: %w", modulesContent, err)
 		}
 		at := modulesContent + "." + name
-		part, ok := raw[name].(hub.Tree)
+		part, ok := raw[name].(document.Tree)
 		if !ok {
 			return nil, fmt.Errorf("%s must be an object", at)
 		}
@@ -84,7 +84,7 @@ func parseModules(raw hub.Tree) (map[string][]Setting, error) {
 }
 
 // parseSettings parses settings. They come in the order of their names, so shorter paths first.
-func parseSettings(at string, raw hub.Tree) ([]Setting, error) {
+func parseSettings(at string, raw document.Tree) ([]Setting, error) {
 	all := []Setting{}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		rest, ok := strings.CutPrefix(name, settingRoot)
@@ -94,13 +94,13 @@ func parseSettings(at string, raw hub.Tree) ([]Setting, error) {
 		s := Setting{Value: withoutNulls(raw[name])}
 		if rest != "" {
 			s.Path = strings.Split(rest[1:], ".")
-		} else if _, ok := s.Value.(hub.Tree); !ok {
+		} else if _, ok := s.Value.(document.Tree); !ok {
 			return nil, fmt.Errorf("%s: %s must be an object", at, settingRoot)
 		}
 		if slices.Contains(s.Path, "") {
 			return nil, fmt.Errorf("%s: %.100q has an empty segment", at, name)
 		}
-		if err := hub.CheckTree(s.tree()); err != nil {
+		if err := document.Check(s.tree()); err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 		all = append(all, s)
@@ -110,11 +110,11 @@ func parseSettings(at string, raw hub.Tree) ([]Setting, error) {
 
 // withoutNulls returns a value without members that are null, because a twin has none.
 func withoutNulls(v any) any {
-	t, ok := v.(hub.Tree)
+	t, ok := v.(document.Tree)
 	if !ok {
 		return v
 	}
-	out := make(hub.Tree, len(t))
+	out := make(document.Tree, len(t))
 	for key, member := range t {
 		if member != nil {
 			out[key] = withoutNulls(member)
@@ -124,17 +124,17 @@ func withoutNulls(v any) any {
 }
 
 // tree returns the setting alone as a tree.
-func (s Setting) tree() hub.Tree {
-	t := hub.Tree{}
+func (s Setting) tree() document.Tree {
+	t := document.Tree{}
 	s.write(t)
 	if len(s.Path) == 0 {
-		t, _ = s.Value.(hub.Tree)
+		t, _ = s.Value.(document.Tree)
 	}
 	return t
 }
 
 // write writes the setting into a tree. The path is not empty.
-func (s Setting) write(t hub.Tree) {
+func (s Setting) write(t document.Tree) {
 	for i, name := range s.Path {
 		if i == len(s.Path)-1 {
 			if s.Value == nil {
@@ -144,9 +144,9 @@ func (s Setting) write(t hub.Tree) {
 			}
 			return
 		}
-		next, ok := t[name].(hub.Tree)
+		next, ok := t[name].(document.Tree)
 		if !ok {
-			next = hub.Tree{}
+			next = document.Tree{}
 			t[name] = next
 		}
 		t = next
@@ -154,15 +154,15 @@ func (s Setting) write(t hub.Tree) {
 }
 
 // written returns a tree with settings written into it, one after the other.
-func written(t hub.Tree, all []Setting) hub.Tree {
-	t = hub.CloneTree(t)
+func written(t document.Tree, all []Setting) document.Tree {
+	t = document.Clone(t)
 	for _, s := range all {
 		if len(s.Path) == 0 {
-			t, _ = s.Value.(hub.Tree)
-			t = hub.CloneTree(t)
+			t, _ = s.Value.(document.Tree)
+			t = document.Clone(t)
 			continue
 		}
-		if v, ok := withoutNulls(s.Value).(hub.Tree); ok { // a copy: later settings may write below it
+		if v, ok := withoutNulls(s.Value).(document.Tree); ok { // a copy: later settings may write below it
 			s.Value = v
 		}
 		s.write(t)

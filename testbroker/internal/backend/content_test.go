@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 )
 
 // A content that is accepted gives a valid twin, and the same one when it is written again.
@@ -13,7 +13,7 @@ func FuzzParseContent(f *testing.F) {
 	f.Add(`{"modulesContent":{"$edgeAgent":{"properties.desired":{"x":1}}}}`)
 	f.Add(`{"moduleContent":{"properties.desired.x.y.z":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		raw, err := hub.ParseTree([]byte(text))
+		raw, err := document.Parse([]byte(text))
 		if err != nil {
 			return
 		}
@@ -21,7 +21,7 @@ func FuzzParseContent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		once := written(hub.Tree{"a": "before", "kept": hub.Tree{"b": true}}, c.Device)
+		once := written(document.Tree{"a": "before", "kept": document.Tree{"b": true}}, c.Device)
 		if again := written(once, c.Device); !reflect.DeepEqual(once, again) {
 			t.Fatalf("%v, then %v", once, again)
 		}

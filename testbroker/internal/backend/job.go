@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -143,10 +144,10 @@ func (h *State) checkJob(r *JobRequest) error {
 	if r.Update.Desired == nil && !r.Update.ChangesTags() {
 		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin changes nothing; give tags or properties.desired")
 	}
-	if err := hub.CheckTree(r.Update.Desired); err != nil {
+	if err := document.Check(r.Update.Desired); err != nil {
 		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin.properties.desired: %v", err)
 	}
-	if err := hub.CheckTree(r.Update.Tags); err != nil {
+	if err := document.Check(r.Update.Tags); err != nil {
 		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin.tags: %v", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 
@@ -15,7 +16,7 @@ import (
 func TestAJobAddedDuringAResetStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newState(t, &hub.Options{})
-		update := &hub.TwinUpdate{Tags: hub.Tree{"a": true}}
+		update := &hub.TwinUpdate{Tags: document.Tree{"a": true}}
 		release := make(chan struct{})
 		_, err := h.ScheduleJob(JobRequest{ID: "old", Update: update, Limit: time.Hour, Targets: func() []identity.Identity {
 			<-release

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -30,7 +31,7 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 			return err
 		},
 		"job": func(h *State, ending <-chan struct{}) error {
-			update := &hub.TwinUpdate{Tags: hub.Tree{"a": true}}
+			update := &hub.TwinUpdate{Tags: document.Tree{"a": true}}
 			_, err := h.ScheduleJob(JobRequest{ID: "j", Update: update, Limit: time.Hour, Targets: func() []identity.Identity {
 				<-ending
 				changes(h)

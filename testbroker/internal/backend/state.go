@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -11,7 +12,7 @@ import (
 // exports. It plugs into the hub.
 type State struct {
 	*hub.Hub
-	documents func(*hub.Hub, identity.Identity) hub.Tree
+	documents func(*hub.Hub, identity.Identity) document.Tree
 
 	jobs           jobs
 	transfers      transfers
@@ -22,7 +23,7 @@ var _ hub.Plug = (*State)(nil)
 
 // New plugs the state of back ends into a hub. documents returns a twin as they see it; nil for an
 // unknown identity.
-func New(h *hub.Hub, documents func(*hub.Hub, identity.Identity) hub.Tree) *State {
+func New(h *hub.Hub, documents func(*hub.Hub, identity.Identity) document.Tree) *State {
 	s := &State{Hub: h, documents: documents}
 	s.jobs.keep = h.Keep
 	s.configurations.init()

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -77,7 +78,7 @@ func (s *Service) place(reg *dpsdata.Registration, m *match, payload json.RawMes
 		id = old // the same device, with its id in the letter case of the first registration
 	}
 	substatus := initialAssignment
-	var twin *hub.TwinView
+	var twin *document.View
 	moved := reg.Hub != "" && !strings.EqualFold(reg.Hub, to.hub.Host)
 	if moved {
 		substatus = deviceDataReset
@@ -113,7 +114,7 @@ func (s *Service) place(reg *dpsdata.Registration, m *match, payload json.RawMes
 }
 
 // twinAt returns the twin of a device; nil if there is none.
-func twinAt(h *hub.Hub, id identity.Identity) *hub.TwinView {
+func twinAt(h *hub.Hub, id identity.Identity) *document.View {
 	if h == nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/tpm2"
@@ -188,11 +189,11 @@ func checkAttestation(e dpsdata.Enrollment) error {
 	return nil
 }
 
-func parseSection(text string) (hub.Tree, error) {
+func parseSection(text string) (document.Tree, error) {
 	if text == "" {
 		return nil, nil
 	}
-	return hub.ParseTree([]byte(text))
+	return document.Parse([]byte(text))
 }
 
 // Enrollment returns an enrollment.

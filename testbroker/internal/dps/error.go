@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 )
 
 // Codes of the service.
@@ -55,10 +55,9 @@ func (s *Service) ErrorBody(e *Error) []byte {
 		Message      string         `json:"message"`
 		Info         map[string]any `json:"info"`
 		TimestampUTC string         `json:"timestampUtc"`
-	}{e.Code, fmt.Sprintf("dps-%d", n), strings.ToValidUTF8(e.Text, "?"), map[string]any{}, s.time(s.Net.Now())})
+	}{e.Code, fmt.Sprintf("dps-%d", n), strings.ToValidUTF8(e.Text, "?"), map[string]any{},
+		document.TimeText(s.Net.Now())})
 }
-
-func (s *Service) time(t time.Time) string { return t.UTC().Format(hub.TimeLayout) }
 
 // toJSON encodes a value of this package, which never fails.
 func toJSON(v any) []byte {

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -150,7 +151,7 @@ func (k *call) wrongStatus(f *fault.Fault, a *Answer, d *answerDocument) {
 		a.Status, a.RetryAfter, d.State = 202, strconv.Itoa(hub.Seconds(k.s.o.RetryAfter)), nil
 		return
 	}
-	now := k.s.time(k.s.Net.Now())
+	now := document.TimeText(k.s.Net.Now())
 	d.State = &stateDocument{RegistrationID: k.c.ID, Status: f.Text, Created: now, Updated: now}
 	if f.Text == statusFailed {
 		d.State.ErrorCode, d.State.ErrorMessage = f.ErrorCode, f.Description

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -65,7 +66,8 @@ func (d stateDocument) as(version string) stateDocument {
 // stateOf returns the document of a registration.
 func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) stateDocument {
 	d := stateDocument{
-		RegistrationID: reg.ID, Created: s.time(reg.Created), Status: reg.Status, Updated: s.time(reg.Updated),
+		RegistrationID: reg.ID, Status: reg.Status,
+		Created: document.TimeText(reg.Created), Updated: document.TimeText(reg.Updated),
 		ErrorCode: reg.ErrorCode, ErrorMessage: reg.ErrorMessage,
 	}
 	if reg.Status != statusAssigned {
@@ -85,7 +87,8 @@ func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) st
 		d.X509 = &x509Document{
 			Certificate: certificateDocument{
 				Subject: m.leaf.Subject.String(), SHA1: hub.ThumbprintSHA1(m.leaf), SHA256: hub.Thumbprint(m.leaf),
-				Issuer: m.leaf.Issuer.String(), NotBefore: s.time(m.leaf.NotBefore), NotAfter: s.time(m.leaf.NotAfter),
+				Issuer:    m.leaf.Issuer.String(),
+				NotBefore: document.TimeText(m.leaf.NotBefore), NotAfter: document.TimeText(m.leaf.NotAfter),
 				Serial: m.leaf.SerialNumber.Text(16), Version: m.leaf.Version,
 			},
 			EnrollmentGroupID: group,

@@ -27,9 +27,9 @@ type bulkError struct {
 // bulk creates, changes or deletes enrollments of a kind, each independently of the others.
 func (b backEnd) bulk(q *web.Request, group bool) (web.Answer, error) {
 	var in struct {
-		Mode        string     `json:"mode"`
-		Enrollments []document `json:"enrollments"`
-		Groups      []document `json:"enrollmentGroups"`
+		Mode        string       `json:"mode"`
+		Enrollments []enrollment `json:"enrollments"`
+		Groups      []enrollment `json:"enrollmentGroups"`
 	}
 	if err := readJSON(q, &in, "a bulk operation"); err != nil {
 		return web.Answer{}, err
@@ -59,21 +59,21 @@ func (b backEnd) bulk(q *web.Request, group bool) (web.Answer, error) {
 }
 
 // bulkModes maps the modes, in lower case, to what they do with an enrollment.
-var bulkModes = map[string]func(s *dps.Service, d *document, group bool, v dps.Version) error{
-	"create": func(s *dps.Service, d *document, group bool, v dps.Version) error {
+var bulkModes = map[string]func(s *dps.Service, d *enrollment, group bool, v dps.Version) error{
+	"create": func(s *dps.Service, d *enrollment, group bool, v dps.Version) error {
 		e, err := d.enrollment(group, v)
 		if err == nil {
 			_, err = s.Enroll(e)
 		}
 		return err
 	},
-	"update": func(s *dps.Service, d *document, group bool, v dps.Version) error {
+	"update": func(s *dps.Service, d *enrollment, group bool, v dps.Version) error {
 		return replace(s, d, group, "*", v)
 	},
-	"updateifmatchetag": func(s *dps.Service, d *document, group bool, v dps.Version) error {
+	"updateifmatchetag": func(s *dps.Service, d *enrollment, group bool, v dps.Version) error {
 		return replace(s, d, group, strings.Trim(d.ETag, `"`), v)
 	},
-	"delete": func(s *dps.Service, d *document, group bool, v dps.Version) error {
+	"delete": func(s *dps.Service, d *enrollment, group bool, v dps.Version) error {
 		id := d.RegistrationID
 		if group {
 			id = d.EnrollmentGroupID
@@ -89,7 +89,7 @@ var bulkModes = map[string]func(s *dps.Service, d *document, group bool, v dps.V
 	},
 }
 
-func replace(s *dps.Service, d *document, group bool, etag string, v dps.Version) error {
+func replace(s *dps.Service, d *enrollment, group bool, etag string, v dps.Version) error {
 	e, err := d.enrollment(group, v)
 	if err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// A document is an enrollment or a group in the form that back ends send and receive.
-type document struct {
+// An enrollment, of one device or of a group, in the form that back ends send and receive.
+type enrollment struct {
 	RegistrationID     string       `json:"registrationId,omitempty"`
 	EnrollmentGroupID  string       `json:"enrollmentGroupId,omitempty"`
 	DeviceID           string       `json:"deviceId,omitempty"`
@@ -81,7 +81,7 @@ type reprovision struct {
 }
 
 // enrollment returns what a back end has sent.
-func (d *document) enrollment(group bool, v dps.Version) (dpsdata.Enrollment, error) {
+func (d *enrollment) enrollment(group bool, v dps.Version) (dpsdata.Enrollment, error) {
 	e := dpsdata.Enrollment{ID: d.RegistrationID, Group: group, DeviceID: d.DeviceID, Hubs: d.IotHubs}
 	if group {
 		e.ID = d.EnrollmentGroupID
@@ -170,7 +170,7 @@ func (a *attestation) into(e *dpsdata.Enrollment) error {
 	return nil
 }
 
-// A memberCertificate is a certificate of a document, nil if it is absent, with its member.
+// A memberCertificate is a certificate of an enrollment, nil if it is absent, with its member.
 type memberCertificate struct {
 	member string
 	*certificate
@@ -202,12 +202,12 @@ func parseCertificate(text string) (*x509.Certificate, error) {
 }
 
 // document returns an enrollment as back ends receive it.
-func (b backEnd) document(q *web.Request, e dps.Stored, keys bool) document {
-	d := document{
+func (b backEnd) document(q *web.Request, e dps.Stored, keys bool) enrollment {
+	d := enrollment{
 		DeviceID: e.DeviceID, Attestation: &attestation{Type: "symmetricKey"}, IotHubs: e.Hubs,
 		ProvisioningStatus: "enabled", AllocationPolicy: "hashed", ETag: e.ETag,
 		ReprovisionPolicy: &reprovision{e.Reprovision != dpsdata.Never, e.Reprovision == dpsdata.Migrate},
-		Created:           e.Created.UTC().Format(hub.TimeLayout), Updated: e.Updated.UTC().Format(hub.TimeLayout),
+		Created:           document.TimeText(e.Created), Updated: document.TimeText(e.Updated),
 	}
 	if e.Group {
 		d.EnrollmentGroupID = e.ID

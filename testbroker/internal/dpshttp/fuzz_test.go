@@ -30,7 +30,7 @@ func FuzzEnrollment(f *testing.F) {
 	f.Cleanup(func() { _ = network.Close() })
 	q := &web.Request{Query: url.Values{"api-version": {"2026-11-01"}}}
 	f.Fuzz(func(t *testing.T, body []byte, group bool) {
-		var d document
+		var d enrollment
 		if json.Unmarshal(body, &d) != nil {
 			return
 		}
@@ -53,7 +53,7 @@ func FuzzEnrollment(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		var again document
+		var again enrollment
 		if err := json.Unmarshal(shown, &again); err != nil {
 			t.Fatalf("%s shown as %s: %v", body, shown, err)
 		}

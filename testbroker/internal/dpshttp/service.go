@@ -155,7 +155,7 @@ func (b backEnd) attestation(q *web.Request, group bool) (web.Answer, error) {
 
 // put adds an enrollment, or replaces one if the client names its ETag.
 func (b backEnd) put(q *web.Request, group bool) (web.Answer, error) {
-	var d document
+	var d enrollment
 	if err := readJSON(q, &d, "an enrollment"); err != nil {
 		return web.Answer{}, err
 	}
@@ -222,7 +222,7 @@ func (b backEnd) remove(q *web.Request, group bool) (web.Answer, error) {
 
 // query returns a page of all enrollments of a kind. Conditions are not supported.
 func (b backEnd) query(q *web.Request, group bool) (web.Answer, error) {
-	var all []document
+	var all []enrollment
 	for _, e := range b.dps.Enrollments() {
 		if stored, err := b.dps.Stored(e.ID); err == nil && e.Group == group {
 			all = append(all, b.document(q, stored, false))

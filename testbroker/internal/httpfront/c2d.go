@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -77,11 +78,11 @@ func httpHeader(r *hubdata.C2DRecord) http.Header {
 	for name, value := range map[string]string{
 		"iothub-messageid": m.MessageID, "iothub-correlationid": m.CorrelationID, "iothub-userid": m.UserID,
 		"iothub-contenttype": m.ContentType, "iothub-contentencoding": m.ContentEncoding, "iothub-ack": m.Ack,
-		"iothub-expiry": hub.TimeText(m.Expiry), "iothub-creationtimeutc": hub.TimeText(m.CreationTime),
+		"iothub-expiry": document.TimeText(m.Expiry), "iothub-creationtimeutc": document.TimeText(m.CreationTime),
 		"iothub-to": hub.AddressOf(r, "/messages/devicebound"), "iothub-messageschema": m.Schema,
 		"iothub-interface-id": m.InterfaceID, "dt-subject": m.Component,
 		"iothub-connection-device-id": m.ConnectionDeviceID, "iothub-connection-module-id": m.ConnectionModuleID,
-		"iothub-sequencenumber": strconv.Itoa(r.Sequence), "iothub-enqueuedtime": r.Enqueued.UTC().Format(hub.TimeLayout),
+		"iothub-sequencenumber": strconv.Itoa(r.Sequence), "iothub-enqueuedtime": document.TimeText(r.Enqueued),
 		"iothub-deliverycount": strconv.Itoa(r.Deliveries - 1),
 	} {
 		if value != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -147,3 +148,6 @@ func (h *Hub) WaitingC2D(id identity.Identity) int {
 	defer q.mu.Unlock()
 	return q.counts[hubdata.Enqueued] + q.counts[hubdata.Invisible]
 }
+
+// queueEvents are the kinds of the events of each box.
+var queueEvents = [...]event.Kind{Commands: event.C2DChanged, Inputs: event.InputChanged}

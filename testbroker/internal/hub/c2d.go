@@ -1,13 +1,13 @@
 package hub
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -22,16 +22,6 @@ var ErrQueueFull = errors.New("testbroker: the device's queue of C2D messages is
 
 // ErrTooLarge is the reason of a refused message whose body is too large.
 var ErrTooLarge = errors.New("message too large")
-
-func c2dDefaults(o hubdata.C2DOptions) hubdata.C2DOptions {
-	return hubdata.C2DOptions{
-		Queue:         cmp.Or(max(o.Queue, 0), 50),
-		TTL:           cmp.Or(max(o.TTL, 0), time.Hour),
-		Lock:          cmp.Or(max(o.Lock, 0), time.Minute),
-		MaxDeliveries: cmp.Or(max(o.MaxDeliveries, 0), 10),
-		Window:        cmp.Or(max(o.Window, 0), 16),
-	}
-}
 
 // feedbackCodes are the feedback status codes of the final states.
 var feedbackCodes = [c2dStates]string{hubdata.Completed: "Success", hubdata.Expired: "Expired",
@@ -133,7 +123,7 @@ func sizeOfC2D(m hubdata.C2D) int {
 	n := len(m.Body)
 	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.UserID, m.ContentType, m.ContentEncoding, m.To,
 		m.Schema, m.InterfaceID, m.Component, m.ConnectionDeviceID, m.ConnectionModuleID, m.DiagnosticID,
-		m.DiagnosticContext, TimeText(m.CreationTime)} {
+		m.DiagnosticContext, document.TimeText(m.CreationTime)} {
 		n += len(s)
 	}
 	for _, p := range m.Properties {
@@ -149,4 +139,58 @@ func AddressOf(r *hubdata.C2DRecord, path string) string {
 		return r.C2D.To
 	}
 	return "/" + identity.Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() + path
+}
+
+// SendInput queues a message for an input of a module, which is named "deviceID/moduleID".
+func (h *Hub) SendInput(module, input string, m hubdata.C2D) error {
+	id := identity.SplitIdentity(module)
+	if err := checkInput(id, input, m); err != nil {
+		return fmt.Errorf("testbroker: message to an input: %w", err)
+	}
+	if h.PlainTopic != nil {
+		return errors.New("testbroker: a plain broker has no inputs of modules")
+	}
+	topic := inputTopic(m, id, input)
+	if err := checkTopic(topic); err != nil {
+		return err
+	}
+	q, err := h.Queue(id, Inputs)
+	if err != nil {
+		return err
+	}
+	m.Body, m.Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
+	if err := q.add(m, input, topic); err != nil {
+		return err
+	}
+	h.Changed.Wake()
+	h.Records.Saved()
+	return nil
+}
+
+func checkInput(id identity.Identity, input string, m hubdata.C2D) error {
+	if id.Module == "" {
+		return fmt.Errorf("%q is no module, want deviceID/moduleID", id)
+	}
+	if err := CheckName("input", input); err != nil {
+		return err
+	}
+	if m.Topic != "" || m.ResponseTopic != "" || m.Retain {
+		return errors.New("a topic, a response topic and RETAIN need Options.Broker")
+	}
+	return checkC2D(m, hubdata.MaxMessage)
+}
+
+// CheckName checks the name of an input or output. It is part of topics unchanged.
+func CheckName(what, name string) error {
+	if name == "" || len(name) > identity.MaxID {
+		return fmt.Errorf("%s name of %d characters, want 1 to %d", what, len(name), identity.MaxID)
+	}
+	for _, r := range name {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+		default:
+			return fmt.Errorf("%s name %q: character %q is not allowed", what, name, r)
+		}
+	}
+	return nil
 }

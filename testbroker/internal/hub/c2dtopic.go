@@ -2,22 +2,11 @@ package hub
 
 import (
 	"strings"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
-
-// TimeLayout is the layout of times in topics. Some clients require exactly seven decimals.
-const TimeLayout = "2006-01-02T15:04:05.0000000Z"
-
-// TimeText returns a time in that layout; empty for the zero time.
-func TimeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(TimeLayout)
-}
 
 // Prefix returns the beginning of the topics of a queue's messages.
 func Prefix(id identity.Identity, b Box) string {
@@ -65,7 +54,7 @@ func c2dTopic(m hubdata.C2D, id identity.Identity) string {
 	b.add("%24.uid", m.UserID)
 	b.add("%24.ct", m.ContentType)
 	b.add("%24.ce", m.ContentEncoding)
-	b.add("%24.exp", TimeText(m.Expiry))
+	b.add("%24.exp", document.TimeText(m.Expiry))
 	b.add("%24.schema", m.Schema)
 	b.add("%24.cdid", m.ConnectionDeviceID)
 	b.add("%24.cmid", m.ConnectionModuleID)
@@ -92,13 +81,13 @@ func inputTopic(m hubdata.C2D, id identity.Identity, input string) string {
 	b.add("%24.cdid", m.ConnectionDeviceID)
 	b.add("%24.cmid", m.ConnectionModuleID)
 	b.add("%24.sub", m.Component)
-	b.add("%24.exp", TimeText(m.Expiry))
+	b.add("%24.exp", document.TimeText(m.Expiry))
 	b.rare(m)
 	return Prefix(id, Inputs) + input + "/" + b.String() + m.Extra
 }
 
 func (b *bag) rare(m hubdata.C2D) {
-	b.add("%24.ctime", TimeText(m.CreationTime))
+	b.add("%24.ctime", document.TimeText(m.CreationTime))
 	b.add("%24.ifid", m.InterfaceID)
 	b.add("%24.diagid", m.DiagnosticID)
 	b.add("%24.diagctx", m.DiagnosticContext)

@@ -195,17 +195,6 @@ func (c *Conn) Leave(mode int32) int32 {
 	return before
 }
 
-// matchesLocked reports whether a selector matches the connection. The hub is locked.
-func (c *Conn) matchesLocked(selector string) bool {
-	switch {
-	case selector == "":
-		return true
-	case c.peer != nil:
-		return c.peer.Matches(selector)
-	}
-	return c.ID.Matches(selector)
-}
-
 // SetCause records why the hub ended the connection. The first cause wins.
 func (c *Conn) SetCause(cause error) {
 	c.mu.Lock()

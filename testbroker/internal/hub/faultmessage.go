@@ -161,3 +161,15 @@ func (h *Hub) FaultMessages() []fault.Message {
 	}
 	return all
 }
+
+// Obey records the effect of a requested fault. stands, unless nil, refuses the identity from this
+// time on.
+func (h *Hub) Obey(id identity.Identity, f *fault.Message, happened bool, stands *StandingFault) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if stands != nil {
+		stands.Record = f
+		h.standing[id] = *stands
+	}
+	f.Happened = happened
+}

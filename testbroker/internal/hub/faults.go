@@ -109,3 +109,18 @@ type FaultError fault.Kind
 
 // Error names the fault.
 func (e FaultError) Error() string { return "fault " + fault.Kind(e).String() }
+
+// Garbage applies a fault that sends bytes to the client: its own, or otherwise by default.
+func (h *Hub) Garbage(kind fault.Kind, c *Conn, otherwise []byte) {
+	if in := h.Faults.Take(kind, c.ID); in != nil {
+		h.Happened(in, c)
+		c.Write(GarbageOf(&in.Fault, otherwise))
+	}
+}
+
+func GarbageOf(f *fault.Fault, otherwise []byte) []byte {
+	if len(f.Bytes) > 0 {
+		return f.Bytes
+	}
+	return otherwise
+}

@@ -1,10 +1,10 @@
 package hub
 
-import "reflect"
+import "github.com/hubline-iot/hubline/testbroker/internal/document"
 
 // A twinCopy is a gateway's copy of a twin while it is off-line. Guarded by TwinState.mu.
 type twinCopy struct {
-	desired, reported Section
+	desired, reported document.Section
 	patched           bool // the reported properties were patched
 }
 
@@ -41,8 +41,8 @@ func (h *Hub) joinTwin(t *TwinState) bool {
 	}
 	if c.patched {
 		// It fits: the copy fits, and only clients change reported properties.
-		patch := Difference(t.Reported.Tree, c.reported.Tree)
-		if reported, err := t.Reported.updated(patch, false, h.Now()); err == nil {
+		patch := document.Difference(t.Reported.Tree, c.reported.Tree)
+		if reported, err := t.Reported.Merge(patch, false, h.Now()); err == nil {
 			before := t.stateLocked()
 			t.Reported = reported
 			t.Version++
@@ -50,16 +50,16 @@ func (h *Hub) joinTwin(t *TwinState) bool {
 			h.notifyDigitalTwinLocked(t, before)
 		}
 	}
-	if t.Desired.version == c.desired.version {
+	if t.Desired.Version == c.desired.Version {
 		return false
 	}
-	patch := Difference(c.desired.Tree, t.Desired.Tree)
-	t.changes.Add(Change{t.Desired.version, notification(patch, t.Desired, false)})
+	patch := document.Difference(c.desired.Tree, t.Desired.Tree)
+	t.changes.Add(Change{t.Desired.Version, t.Desired.Notification(patch, false)})
 	return true
 }
 
 // viewLocked returns the twin as clients see it.
-func (t *TwinState) viewLocked() (desired, reported Section) {
+func (t *TwinState) viewLocked() (desired, reported document.Section) {
 	if t.apart != nil {
 		return t.apart.desired, t.apart.reported
 	}
@@ -67,34 +67,11 @@ func (t *TwinState) viewLocked() (desired, reported Section) {
 }
 
 // reportLocked sets the reported properties after a client's patch.
-func (t *TwinState) reportLocked(now Section) {
+func (t *TwinState) reportLocked(now document.Section) {
 	if t.apart != nil {
 		t.apart.reported, t.apart.patched = now, true
 		return
 	}
 	t.Reported = now
 	t.Version++
-}
-
-// Difference returns the patch that makes the first tree the second.
-func Difference(from, to Tree) Tree {
-	patch := make(Tree)
-	for key := range from {
-		if _, ok := to[key]; !ok {
-			patch[key] = nil
-		}
-	}
-	for key, v := range to {
-		before, ok := from[key]
-		if ok && reflect.DeepEqual(before, v) {
-			continue
-		}
-		was, wasTree := before.(Tree)
-		is, isTree := v.(Tree)
-		if wasTree && isTree {
-			v = Difference(was, is)
-		}
-		patch[key] = v
-	}
-	return patch
 }

@@ -1,15 +1,20 @@
 package hub
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"math/big"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/authority"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
@@ -240,7 +245,7 @@ func (k *certificateCase) decide(body []byte) *hubdata.ServiceError {
 		k.issueLocked(w, csr)
 		return nil
 	}
-	h.later(k.delay, nil, func() {
+	h.Later(k.delay, nil, func() {
 		h.issuer.mu.Lock()
 		if h.issuer.of[k.id] == w && w.request == k.rid && w.chain == nil {
 			k.issueLocked(w, csr)
@@ -260,7 +265,7 @@ func (k *certificateCase) read(body []byte) (*x509.CertificateRequest, *hubdata.
 		return nil, h.ServiceError(codeTier, "the hub issues no certificates")
 	case !validRequestID(k.rid):
 		return nil, h.ServiceError(codeRequestMalformed, "request id %q", k.rid)
-	case !validJSON(body):
+	case !document.Valid(body):
 		return nil, h.ServiceError(codeNotJSON, "the request is not JSON in UTF-8")
 	}
 	if err := strictJSON(body, &k.body); err != nil {
@@ -342,7 +347,7 @@ func (k *certificateCase) accepted(w *issuing) []byte {
 	return keep.MustJSON(struct {
 		Correlation string `json:"correlationId"`
 		Expires     string `json:"operationExpires"`
-	}{w.correlation, w.expires.UTC().Format(TimeLayout)})
+	}{w.correlation, document.TimeText(w.expires)})
 }
 
 // refusal returns the body of an error.
@@ -363,7 +368,7 @@ func (k *certificateCase) refusal(e *hubdata.ServiceError, retryAfter time.Durat
 		Timestamp  string `json:"timestampUtc"`
 		Info       info   `json:"info"`
 		RetryAfter int    `json:"retryAfter,omitempty"`
-	}{e.Code, e.Message, e.TrackingID, k.h.Now().UTC().Format(TimeLayout), about, Seconds(retryAfter)})
+	}{e.Code, e.Message, e.TrackingID, document.TimeText(k.h.Now()), about, Seconds(retryAfter)})
 }
 
 func (k *certificateCase) record(status, code int) {
@@ -419,4 +424,26 @@ func (k *certificateCase) tell() {
 	if f, ok := k.h.Fronts[hubdata.MQTT].(certificateFront); ok {
 		f.TellCertificates(k.id)
 	}
+}
+
+// strictJSON decodes an object without unknown members.
+func strictJSON(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// WrongLeaf returns the certificate that a fault sends: Bytes, or one with this name for a key that
+// the device does not have.
+func WrongLeaf(f *fault.Fault, name string) []byte {
+	if len(f.Bytes) > 0 {
+		return f.Bytes
+	}
+	key := authority.NewKey()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-authority.CertBackdate), NotAfter: time.Now().Add(authority.CertLife),
+	}
+	template.Subject.CommonName = name
+	return authority.Sign(template, template, key, key).Raw
 }

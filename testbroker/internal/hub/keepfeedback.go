@@ -2,9 +2,10 @@ package hub
 
 import (
 	"encoding/json"
-	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"math"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // tableFeedback has the feedback that no back end has settled, by number. File notifications are

@@ -2,9 +2,10 @@ package hub
 
 import (
 	"encoding/json"
-	"time"
+	"errors"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
@@ -14,25 +15,10 @@ const tableTwins = "devicetwins"
 
 // A twinRecord is a twin. The copy of an off-line gateway is not kept.
 type twinRecord struct {
-	Desired, Reported, Tags sectionRecord
+	Desired, Reported, Tags document.Record
 	Version                 int64
 	Etag                    uint64
 	Model                   string `json:",omitempty"`
-}
-
-// A sectionRecord is a Section.
-type sectionRecord struct {
-	Tree    json.RawMessage
-	Stamp   stampRecord
-	Version int64
-}
-
-// A stampRecord is a stamp.
-type stampRecord struct {
-	At      time.Time
-	Version int64
-	Members map[string]stampRecord `json:",omitempty"`
-	Object  bool                   `json:",omitempty"` // it has members, perhaps none
 }
 
 func (h *Hub) addTwinTable() {
@@ -51,7 +37,7 @@ func (h *Hub) twinRecord(key string) []byte {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return keep.MustJSON(twinRecord{t.Desired.record(), t.Reported.record(), t.Tags.record(), t.Version, t.Etag, t.Model})
+	return keep.MustJSON(twinRecord{t.Desired.Record(), t.Reported.Record(), t.Tags.Record(), t.Version, t.Etag, t.Model})
 }
 
 func (h *Hub) restoreTwin(key string, record []byte) error {
@@ -61,22 +47,12 @@ func (h *Hub) restoreTwin(key string, record []byte) error {
 	}
 	t := &TwinState{id: identity.SplitIdentity(key), Version: r.Version, Etag: r.Etag, Model: r.Model}
 	t.requests = keep.History[*hubdata.TwinRequest]{Keep: h.Keep}
-	for _, part := range []struct {
-		to    *Section
-		from  *sectionRecord
-		limit int
-	}{
-		{&t.Desired, &r.Desired, maxTwinSection}, {&t.Reported, &r.Reported, maxTwinSection}, {&t.Tags, &r.Tags, maxTwinTags},
-	} {
-		tree, err := ParseTree(part.from.Tree)
-		if err != nil {
-			return err
-		}
-		stamp := part.from.Stamp.stamp()
-		if !stamped(tree, stamp) {
-			return keep.ErrRecord
-		}
-		*part.to = Section{tree, stamp, part.from.Version, part.limit}
+	var errs [3]error
+	t.Desired, errs[0] = r.Desired.Section(document.MaxSection)
+	t.Reported, errs[1] = r.Reported.Section(document.MaxSection)
+	t.Tags, errs[2] = r.Tags.Section(document.MaxTags)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
 	}
 	if h.orphaned(tableTwins, key, t.id) {
 		return nil
@@ -85,49 +61,4 @@ func (h *Hub) restoreTwin(key string, record []byte) error {
 	defer h.mu.Unlock()
 	h.twinOf[t.id] = t
 	return nil
-}
-
-func (s Section) record() sectionRecord {
-	return sectionRecord{writeTree(s.Tree), s.Stamp.record(), s.version}
-}
-
-func (s *stamp) record() stampRecord {
-	r := stampRecord{At: s.at, Version: s.version, Object: s.members != nil}
-	if len(s.members) > 0 {
-		r.Members = make(map[string]stampRecord, len(s.members))
-	}
-	for name, m := range s.members {
-		r.Members[name] = m.record()
-	}
-	return r
-}
-
-func (r *stampRecord) stamp() *stamp {
-	s := &stamp{at: r.At, version: r.Version}
-	if r.Object {
-		s.members = make(map[string]*stamp, len(r.Members))
-	}
-	for name, m := range r.Members {
-		if s.members != nil {
-			s.members[name] = m.stamp()
-		}
-	}
-	return s
-}
-
-// stamped reports whether each object of a tree has its stamps, which a merge relies on.
-func stamped(t Tree, s *stamp) bool {
-	if s.members == nil {
-		return false
-	}
-	for name, v := range t {
-		m := s.members[name]
-		if m == nil {
-			return false
-		}
-		if sub, ok := v.(Tree); ok && !stamped(sub, m) {
-			return false
-		}
-	}
-	return true
 }

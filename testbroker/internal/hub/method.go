@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -115,7 +117,7 @@ func (h *Hub) CheckMethod(m hubdata.MethodCall) error {
 	case len(m.Payload) > hubdata.MaxMethodPayload:
 		return h.ServiceError(codeMessageTooLarge, "payload of %d bytes, at most %d are allowed", len(m.Payload),
 			hubdata.MaxMethodPayload)
-	case len(m.Payload) > 0 && !validJSON(m.Payload):
+	case len(m.Payload) > 0 && !document.Valid(m.Payload):
 		return h.ServiceError(CodeArgumentInvalid, "payload that is not JSON in UTF-8")
 	}
 	return nil
@@ -238,7 +240,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 		times = 2
 	}
 	if in := take(fault.SlowMethod); in != nil {
-		h.later(in.Fault.Delay, c.Closed, func() { h.sendCall(call, to, rid, payload, times) })
+		h.Later(in.Fault.Delay, c.Closed, func() { h.sendCall(call, to, rid, payload, times) })
 		return true
 	}
 	if !h.sendCall(call, to, rid, payload, times) {
@@ -303,7 +305,7 @@ func (h *Hub) Answered(c *Conn, a hubdata.MethodAnswer) {
 		if !call.local && h.Offline() || h.takeMethod(fault.SwallowMethodAnswer, call, c) != nil {
 			a.Fate = hubdata.AnswerLost
 		} else if in := h.takeMethod(fault.SlowMethodAnswer, call, c); in != nil {
-			h.later(in.Fault.Delay, nil, func() { h.judge(c, call, a) })
+			h.Later(in.Fault.Delay, nil, func() { h.judge(c, call, a) })
 			return
 		}
 		drop = h.takeMethod(fault.DropAfterMethodAnswer, call, c)
@@ -341,7 +343,7 @@ func (h *Hub) judge(c *Conn, call *methodCall, a hubdata.MethodAnswer) {
 	case len(a.Payload) > hubdata.MaxMethodPayload:
 		refused = h.ServiceError(codeMessageTooLarge, "answer of %d bytes, at most %d are allowed", len(a.Payload),
 			hubdata.MaxMethodPayload)
-	case len(a.Payload) > 0 && !validJSON(a.Payload):
+	case len(a.Payload) > 0 && !document.Valid(a.Payload):
 		refused = h.ServiceError(codeBadDeviceResponse, "answer that is not JSON in UTF-8")
 	}
 	h.noteAnswer(c, call, &a, refused)
@@ -419,4 +421,21 @@ func (h *Hub) MethodAnswers(device string) []hubdata.MethodAnswer {
 		}
 	}
 	return all
+}
+
+// clear forgets all calls that have ended.
+func (m *methodCalls) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	calls := m.log.Entries
+	m.log.Clear()
+	m.log.Entries = slices.DeleteFunc(calls, func(c *methodCall) bool {
+		_, open := m.open[c]
+		return !open
+	})
+	maps.DeleteFunc(m.named, func(_ callName, c *methodCall) bool {
+		_, open := m.open[c]
+		return !open
+	})
+	m.answers.Clear()
 }

@@ -14,12 +14,6 @@ func (h *Hub) IsName(host string) bool {
 	return strings.EqualFold(host, h.Host) || host != "" && strings.EqualFold(host, identity.OtherName(h.Host))
 }
 
-// covers reports whether a token is for an identity, under one of the hub's names.
-func (h *Hub) covers(t identity.Token, id identity.Identity) bool {
-	other := identity.OtherName(h.Host)
-	return t.Covers(h.Host, id) || other != "" && t.Covers(other, id)
-}
-
 // Knows reports whether a host name, with or without a port, is a name of this hub, of its gateway,
 // or of this machine.
 func (h *Hub) Knows(host string) bool {

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
@@ -24,7 +25,7 @@ func (h *Hub) feedback(e *QueuedC2D) {
 	h.notices[Feedback].add(keep.MustJSON([]feedbackRecord{{
 		OriginalMessageID: e.C2D.MessageID, Description: e.Feedback, StatusCode: e.Feedback,
 		DeviceGenerationID: e.generation, DeviceID: e.DeviceID, ModuleID: e.ModuleID,
-		EnqueuedTimeUTC: TimeText(e.Ended),
+		EnqueuedTimeUTC: document.TimeText(e.Ended),
 	}}))
 }
 
@@ -49,7 +50,7 @@ func (h *Hub) NotifyUpload(up hubdata.Upload, host string) {
 	}
 	at := url.URL{Scheme: "https", Host: host, Path: "/" + files.Container + "/" + up.Blob}
 	h.notices[FileNotifications].add(keep.MustJSON(fileNotification{
-		DeviceID: up.DeviceID, BlobURI: at.String(), BlobName: up.Blob, LastUpdatedTime: TimeText(stored),
-		BlobSizeInBytes: up.Size, EnqueuedTimeUTC: TimeText(h.Now()),
+		DeviceID: up.DeviceID, BlobURI: at.String(), BlobName: up.Blob, LastUpdatedTime: document.TimeText(stored),
+		BlobSizeInBytes: up.Size, EnqueuedTimeUTC: document.TimeText(h.Now()),
 	}))
 }

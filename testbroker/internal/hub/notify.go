@@ -6,7 +6,9 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // notifies reports whether the hub makes events of a source.
@@ -15,8 +17,8 @@ func (h *Hub) notifies(source hubdata.EventSource) bool {
 }
 
 // notify adds an event that is not telemetry. Any lock but that of the log may be held.
-func (h *Hub) notify(source hubdata.EventSource, id identity.Identity, schema, operation string, body Tree) {
-	h.notifyAs(source, id, schema, operation, "application/json", writeTree(body))
+func (h *Hub) notify(source hubdata.EventSource, id identity.Identity, schema, operation string, body document.Tree) {
+	h.notifyAs(source, id, schema, operation, "application/json", document.Write(body))
 }
 
 // notifyAs is notify for a body of any content type. Without an operation the event names none.
@@ -35,7 +37,7 @@ func (h *Hub) notifyAs(source hubdata.EventSource, id identity.Identity, schema,
 		m.Properties = append(m.Properties, hubdata.Property{Name: "opType", Value: operation})
 	}
 	m.Properties = append(m.Properties,
-		hubdata.Property{Name: "operationTimestamp", Value: now.UTC().Format(TimeLayout)})
+		hubdata.Property{Name: "operationTimestamp", Value: document.TimeText(now)})
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	h.Events.add(id.Device, now, eventRef{notice: &notice{h.log.messages.Total(), source, m}})
@@ -64,7 +66,7 @@ func (h *Hub) notifyConnection(kind event.Kind, id identity.Identity, c *Conn) {
 	// The number grows over restarts of the hub too.
 	number := fmt.Sprintf("%048X%016X", h.Now().UnixNano(), h.connects.Add(1))
 	h.notify(hubdata.DeviceConnectionStateEvents, id, "deviceConnectionStateNotification", operation,
-		Tree{"sequenceNumber": number})
+		document.Tree{"sequenceNumber": number})
 }
 
 // A lifecycle is the schema and the operations of the notices of a registry's entries.
@@ -103,15 +105,15 @@ func (h *Hub) notifyIdentityLocked(id identity.Identity, schema, operation strin
 }
 
 // noticeLocked returns the whole twin as notices have it.
-func (t *TwinState) noticeLocked(tags bool) Tree {
-	whole := func(s Section, versions bool) Tree {
+func (t *TwinState) noticeLocked(tags bool) document.Tree {
+	whole := func(s document.Section, versions bool) document.Tree {
 		doc := s.Document()
 		doc["$metadata"] = s.Stamp.Metadata(versions)
 		return doc
 	}
-	doc := Tree{
+	doc := document.Tree{
 		"deviceId": t.id.Device, "etag": EtagOf(t.Etag), "version": t.Version,
-		"properties": Tree{"desired": whole(t.Desired, true), "reported": whole(t.Reported, false)},
+		"properties": document.Tree{"desired": whole(t.Desired, true), "reported": whole(t.Reported, false)},
 	}
 	if t.id.Module != "" {
 		doc["moduleId"] = t.id.Module
@@ -132,9 +134,9 @@ func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
 	case u.Replace:
 		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "replaceTwin", t.noticeLocked(true))
 	default:
-		doc := Tree{"version": t.Version}
+		doc := document.Tree{"version": t.Version}
 		if u.Desired != nil {
-			doc["properties"] = Tree{"desired": t.Desired.change(u.Desired, true)}
+			doc["properties"] = document.Tree{"desired": t.Desired.Change(u.Desired, true)}
 		}
 		if u.ChangesTags() {
 			doc["tags"] = u.Tags
@@ -144,34 +146,25 @@ func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
 }
 
 // notifyReportedLocked makes the notice of a client's patch. The twin is locked.
-func (h *Hub) notifyReportedLocked(t *TwinState, patch Tree) {
+func (h *Hub) notifyReportedLocked(t *TwinState, patch document.Tree) {
 	if h.notifies(hubdata.TwinChangeEvents) {
-		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", Tree{
-			"version": t.Version, "properties": Tree{"reported": t.Reported.change(patch, false)},
+		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", document.Tree{
+			"version": t.Version, "properties": document.Tree{"reported": t.Reported.Change(patch, false)},
 		})
 	}
 }
 
-// change returns a patch that was merged into the section, with the metadata of its members.
-func (s Section) change(patch Tree, versions bool) Tree {
-	doc := Section{Tree: patch, version: s.version}.Document()
-	doc["$metadata"] = s.Stamp.metadataOf(patch, versions)
-	return doc
-}
-
-// metadataOf is Metadata for the members of a patch. Removed members have none.
-func (s *stamp) metadataOf(patch Tree, versions bool) Tree {
-	t := (&stamp{at: s.at, version: s.version}).Metadata(versions)
-	for key, v := range patch {
-		m, ok := s.members[key]
-		if !ok {
-			continue
-		}
-		if sub, nested := v.(Tree); nested {
-			t[key] = m.metadataOf(sub, versions)
-		} else {
-			t[key] = m.Metadata(versions)
-		}
+// notifyDigitalTwinLocked makes the notice of a change of a device's digital twin: the JSON patch
+// that makes the new digital twin of the old one. The twin is locked. Source: the page "Understand
+// IoT Plug and Play digital twins".
+func (h *Hub) notifyDigitalTwinLocked(t *TwinState, before document.View) {
+	if t.id.Module != "" || !h.notifies(hubdata.DigitalTwinChangeEvents) {
+		return
 	}
-	return t
+	steps := document.Steps("", document.DigitalTwin(t.id.Device, before),
+		document.DigitalTwin(t.id.Device, t.stateLocked()))
+	if len(steps) > 0 {
+		h.notifyAs(hubdata.DigitalTwinChangeEvents, t.id, "digitalTwinChangeNotification", "",
+			"application/json-patch+json", keep.MustJSON(steps))
+	}
 }

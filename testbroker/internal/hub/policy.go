@@ -4,7 +4,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
@@ -64,32 +63,6 @@ func (h *Hub) policyKeysLocked(t identity.Token, need hubdata.Right) (identity.K
 		return identity.KeyPair{}, fmt.Errorf("the policy %q does not have the right", t.Policy)
 	}
 	return p.keys, nil
-}
-
-// authorizePolicyLocked checks a token that requires one of the rights.
-func (h *Hub) authorizePolicyLocked(t identity.Token, need hubdata.Right) error {
-	keys, err := h.policyKeysLocked(t, need)
-	if err == nil {
-		err = h.unexpired(t)
-	}
-	switch {
-	case err != nil:
-		return err
-	case !t.SignedBy(keys):
-		return errAnotherKey
-	}
-	return nil
-}
-
-var errAnotherKey = errors.New("token is signed with another key")
-
-// unexpired returns why a token is too old.
-func (h *Hub) unexpired(t identity.Token) error {
-	if now := h.Now(); now.After(t.Deadline(h.grace)) {
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.Expires, 0).UTC().Format(time.RFC3339),
-			now.UTC().Format(time.RFC3339))
-	}
-	return nil
 }
 
 // PolicyRights returns the rights that a policy's token gives on a connection of a back end. A

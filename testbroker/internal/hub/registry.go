@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -315,63 +317,43 @@ func (h *Hub) noteRemoved(gone []identity.Identity) {
 	}
 }
 
-// Expel ends the service of the connections for the identities that match a selector.
-func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string) {
-	for _, c := range open {
-		h.mu.Lock()
-		peer := c.peer
-		h.mu.Unlock()
-		if peer != nil {
-			peer.Expel(selector, cause, condition)
-		} else {
-			c.CloseFor(cause)
-		}
-	}
-}
-
-// knownLocked returns the registration of the identity that a client states.
-func (h *Hub) knownLocked(host string, id identity.Identity) (*Registration, error) {
-	device, entry := h.registry[identity.Identity{Device: id.Device}], h.registry[id]
-	switch {
-	case !h.IsName(host):
-		return nil, fmt.Errorf("host name %q is not this hub", host)
-	case device == nil || entry == nil:
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
-	case device.Disabled:
-		return nil, ErrDisabled
-	}
-	return entry, nil
-}
-
-// authorizeLocked checks the identity that a client states against its token.
-func (h *Hub) authorizeLocked(host string, id identity.Identity, t identity.Token) error {
-	entry, err := h.knownLocked(host, id)
-	now := h.Now()
-	switch {
-	case err != nil:
-		return err
-	case now.After(t.Deadline(h.grace)):
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.Expires, 0).UTC().Format(time.RFC3339),
-			now.UTC().Format(time.RFC3339))
-	case !h.covers(t, id):
-		return fmt.Errorf("token for %q %w %s", t.Resource, ErrNotCovered, id.Resource())
-	}
-	keys := entry.Keys
-	if t.Policy != "" {
-		if keys, err = h.policyKeysLocked(t, hubdata.DeviceConnect); err != nil {
-			return err
-		}
-	} else if entry.X509 {
-		return fmt.Errorf("%s has a certificate and no keys", id)
-	}
-	if !t.SignedBy(keys) {
-		return errors.New("token is signed with another key")
-	}
-	return nil
-}
-
 func (h *Hub) Registered(id identity.Identity) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.registry[id] != nil
+}
+
+// Devices returns the registry: devices and their modules, by name.
+func (h *Hub) Devices() []hubdata.Device {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]hubdata.Device, 0, len(h.registry))
+	for id := range h.registry {
+		all = append(all, h.deviceLocked(id))
+	}
+	slices.SortFunc(all, func(a, b hubdata.Device) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.ModuleID, b.ModuleID))
+	})
+	return all
+}
+
+// Identities returns the registered identities, sorted by name.
+func (h *Hub) Identities() []identity.Identity {
+	h.mu.Lock()
+	all := slices.Collect(maps.Keys(h.registry))
+	h.mu.Unlock()
+	slices.SortFunc(all, func(a, b identity.Identity) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// Registration returns a copy of the entry of an identity, and whether it has a connection over
+// MQTT or is authorized on one over AMQP; false when it is not registered.
+func (h *Hub) Registration(id identity.Identity) (r Registration, connected, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	entry := h.registry[id]
+	if entry == nil {
+		return Registration{}, false, false
+	}
+	return *entry, h.connectedLocked(id), true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
@@ -19,8 +20,8 @@ type TwinState struct {
 	id identity.Identity
 
 	mu                sync.Mutex // guards the fields below; never held over a write or an event
-	Desired, Reported Section
-	Tags              Section
+	Desired, Reported document.Section
+	Tags              document.Section
 	Version           int64
 	Etag              uint64
 	Model             string
@@ -62,8 +63,9 @@ func (h *Hub) TwinState(id identity.Identity) (*TwinState, error) {
 func (h *Hub) newTwin(id identity.Identity) *TwinState {
 	now := h.Now()
 	return &TwinState{
-		id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
-		Tags:    newSection(now, maxTwinTags),
+		id:      id,
+		Desired: document.NewSection(now, document.MaxSection), Reported: document.NewSection(now, document.MaxSection),
+		Tags:    document.NewSection(now, document.MaxTags),
 		Version: 2, Etag: 1, requests: keep.History[*hubdata.TwinRequest]{Keep: h.Keep},
 	}
 }
@@ -90,10 +92,10 @@ func (t *TwinState) copy() hubdata.Twin {
 	defer t.mu.Unlock()
 	return hubdata.Twin{
 		DeviceID: t.id.Device, ModuleID: t.id.Module,
-		Desired: writeTree(t.Desired.Tree), Reported: writeTree(t.Reported.Tree), Tags: writeTree(t.Tags.Tree),
-		DesiredMetadata:  writeTree(t.Desired.Stamp.Metadata(true)),
-		ReportedMetadata: writeTree(t.Reported.Stamp.Metadata(false)),
-		DesiredVersion:   t.Desired.version, ReportedVersion: t.Reported.version, Version: t.Version, ETag: EtagOf(t.Etag),
+		Desired: document.Write(t.Desired.Tree), Reported: document.Write(t.Reported.Tree), Tags: document.Write(t.Tags.Tree),
+		DesiredMetadata:  document.Write(t.Desired.Stamp.Metadata(true)),
+		ReportedMetadata: document.Write(t.Reported.Stamp.Metadata(false)),
+		DesiredVersion:   t.Desired.Version, ReportedVersion: t.Reported.Version, Version: t.Version, ETag: EtagOf(t.Etag),
 		ModelID: t.Model,
 	}
 }
@@ -117,7 +119,7 @@ func EtagOf(n uint64) string {
 
 // ChangeDesired merges a patch into the desired properties, or replaces them.
 func (h *Hub) ChangeDesired(id, text string, replace bool) (int64, error) {
-	desired, err := ParseTree([]byte(text))
+	desired, err := document.Parse([]byte(text))
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
 	}
@@ -127,7 +129,7 @@ func (h *Hub) ChangeDesired(id, text string, replace bool) (int64, error) {
 
 // PatchTags merges a patch, a JSON object, into the tags of a twin.
 func (h *Hub) PatchTags(id, patch string) error {
-	tags, err := ParseTree([]byte(patch))
+	tags, err := document.Parse([]byte(patch))
 	if err != nil {
 		return h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
 	}
@@ -141,12 +143,12 @@ func (h *Hub) ChangeTwin(id string, c hubdata.TwinChange) (hubdata.Twin, error) 
 	u := TwinUpdate{Replace: c.Replace, Etag: c.ETag}
 	for _, part := range []struct {
 		name, text string
-		into       *Tree
+		into       *document.Tree
 	}{{"desired properties", c.Desired, &u.Desired}, {"tags", c.Tags, &u.Tags}} {
 		if part.text == "" {
 			continue
 		}
-		tree, err := ParseTree([]byte(part.text))
+		tree, err := document.Parse([]byte(part.text))
 		if err != nil {
 			return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "%s: %v", part.name, err)
 		}
@@ -157,7 +159,7 @@ func (h *Hub) ChangeTwin(id string, c hubdata.TwinChange) (hubdata.Twin, error) 
 
 // A TwinUpdate is a back end's change of a twin. Nil parts stay unchanged.
 type TwinUpdate struct {
-	Desired, Tags Tree
+	Desired, Tags document.Tree
 	Replace       bool
 	Etag          string // required ETag of the twin; empty or "*" = any
 }
@@ -172,10 +174,10 @@ func (h *Hub) Update(id identity.Identity, u TwinUpdate) (hubdata.Twin, error) {
 	if err != nil {
 		return hubdata.Twin{}, err
 	}
-	if err := CheckTree(u.Desired); err != nil {
+	if err := document.Check(u.Desired); err != nil {
 		return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
 	}
-	if err := CheckTree(u.Tags); err != nil {
+	if err := document.Check(u.Tags); err != nil {
 		return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
 	}
 	if err := h.updateTwin(t, u); err != nil {
@@ -205,11 +207,11 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	if u.Etag != "" && u.Etag != "*" && u.Etag != EtagOf(t.Etag) {
 		return h.ServiceError(CodePreconditionFailed, "the twin of %s has the etag %s", t.id, EtagOf(t.Etag))
 	}
-	desired, err := t.Desired.updated(u.Desired, u.Replace, now)
+	desired, err := t.Desired.Merge(u.Desired, u.Replace, now)
 	if err != nil {
 		return h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
 	}
-	tags, err := t.Tags.updated(u.Tags, u.Replace, now)
+	tags, err := t.Tags.Merge(u.Tags, u.Replace, now)
 	if err != nil {
 		return h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
 	}
@@ -222,27 +224,19 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	t.Etag++
 	h.touchTwin(t)
 	if u.Desired != nil && t.apart == nil {
-		t.changes.Add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
+		t.changes.Add(Change{desired.Version, desired.Notification(u.Desired, u.Replace)})
 	}
 	h.notifyUpdateLocked(t, u)
 	h.notifyDigitalTwinLocked(t, before)
 	return nil
 }
 
-// notification returns the notification of a change: the patch, or the new document.
-func notification(patch Tree, now Section, replaced bool) []byte {
-	if replaced {
-		return writeTree(now.Document())
-	}
-	return writeTree(Section{Tree: patch, version: now.version}.Document())
-}
-
 // report changes the reported properties for a client. base is the version that the client expects,
 // or zero.
 func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err error) {
-	patch, err := ParseTree(body)
+	patch, err := document.Parse(body)
 	if err == nil {
-		err = CheckTree(patch)
+		err = document.Check(patch)
 	}
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
@@ -251,10 +245,10 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, reported := t.viewLocked()
-	if base != 0 && base != reported.version {
-		return 0, h.ServiceError(CodePreconditionFailed, "the reported properties have the version %d", reported.version)
+	if base != 0 && base != reported.Version {
+		return 0, h.ServiceError(CodePreconditionFailed, "the reported properties have the version %d", reported.Version)
 	}
-	reported, err = reported.updated(patch, false, now)
+	reported, err = reported.Merge(patch, false, now)
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
 	}
@@ -266,7 +260,7 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 		h.notifyReportedLocked(t, patch)
 		h.notifyDigitalTwinLocked(t, before)
 	}
-	return reported.version, nil
+	return reported.Version, nil
 }
 
 // document returns the twin as the client sees it.
@@ -274,7 +268,7 @@ func (t *TwinState) document() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	desired, reported := t.viewLocked()
-	return writeTree(Tree{"desired": desired.Document(), "reported": reported.Document()})
+	return document.Write(document.Tree{"desired": desired.Document(), "reported": reported.Document()})
 }
 
 // announce sends the pending changes in order, unless another goroutine sends them already.
@@ -312,4 +306,33 @@ func (h *Hub) TwinLog(id string) []hubdata.TwinRequest {
 		all[i].Body = slices.Clone(r.Body)
 	}
 	return all
+}
+
+// View returns the present state. Its trees are never modified.
+func (t *TwinState) View() document.View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stateLocked()
+}
+
+// stateLocked returns the state. Sections are replaced and never changed, so it stays as it is.
+func (t *TwinState) stateLocked() document.View {
+	return document.View{Desired: t.Desired, Reported: t.Reported, Tags: t.Tags, Version: t.Version,
+		Etag: EtagOf(t.Etag), Model: t.Model}
+}
+
+// AdoptTwin replaces the twin of a device by that of another hub, versions included.
+func (h *Hub) AdoptTwin(id identity.Identity, v document.View) error {
+	t, err := h.TwinState(id)
+	if err != nil {
+		return err
+	}
+	defer h.Records.Saved()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Desired, t.Reported, t.Tags, t.Model = v.Desired, v.Reported, v.Tags, v.Model
+	t.Version++
+	t.Etag++
+	h.touchTwin(t)
+	return nil
 }

@@ -141,7 +141,7 @@ func (q *twinCase) deliver(a TwinAnswer) {
 		times = 2
 	}
 	if in := q.take(fault.SlowTwin); in != nil {
-		q.hub.later(in.Fault.Delay, q.by.Client().Closed, func() {
+		q.hub.Later(in.Fault.Delay, q.by.Client().Closed, func() {
 			q.answer(a, wrong, times)
 			q.hub.Changed.Wake()
 		})
@@ -200,7 +200,7 @@ func (h *Hub) tellChange(id identity.Identity, ch Change) {
 			times = 2
 		}
 		if in := take(fault.SlowDesired); in != nil {
-			h.later(in.Fault.Delay, l.Client().Closed, func() { l.Tell(ch) })
+			h.Later(in.Fault.Delay, l.Client().Closed, func() { l.Tell(ch) })
 			continue
 		}
 		for range times {

@@ -7,9 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
@@ -87,57 +85,16 @@ func ParseThumbprint(s string) (string, error) {
 	return string(digest), nil
 }
 
-// certifiedLocked checks the identity that a client states against its certificate, the first of
-// the chain that it presented.
-func (h *Hub) certifiedLocked(host string, id identity.Identity, chain []*x509.Certificate) error {
-	entry, err := h.knownLocked(host, id)
-	switch {
-	case err != nil:
-		return err
-	case !entry.X509 && entry.Issued == nil:
-		return errors.New("no token")
-	case len(chain) == 0:
-		return errors.New("no certificate")
-	}
-	leaf, now := chain[0], h.Now()
-	issued := slices.Contains(entry.Issued, digestOf(leaf.Raw))
-	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
-		return fmt.Errorf("certificate is valid from %s to %s, it is %s", leaf.NotBefore, leaf.NotAfter, now.UTC())
-	}
-	switch {
-	case issued:
-		return nil
-	case !entry.X509:
-		return errors.New("certificate was not issued to the device")
-	}
-	if entry.Thumbprints != nil {
-		long, short := sha256.Sum256(leaf.Raw), sha1.Sum(leaf.Raw)
-		if !slices.Contains(entry.Thumbprints, string(long[:])) && !slices.Contains(entry.Thumbprints, string(short[:])) {
-			return errors.New("certificate has another thumbprint")
-		}
+// PeerChain returns the certificates that the client presented; nil without TLS.
+func (c *Conn) PeerChain() []*x509.Certificate {
+	if c.TLS == nil {
 		return nil
 	}
-	if name := leaf.Subject.CommonName; name != id.String() {
-		return fmt.Errorf("certificate is for %q", name)
-	}
-	return VerifyChain(chain, h.cas, now)
+	return c.TLS.ConnectionState().PeerCertificates
 }
 
-// VerifyChain checks the signatures of a client's certificate, the first of the chain, up to one of
-// the roots.
-func VerifyChain(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) error {
-	between := x509.NewCertPool()
-	for _, cert := range chain[1:] {
-		between.AddCert(cert)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
-		last := chain[len(chain)-1]
-		return fmt.Errorf("the client sent a chain of %d, whose last certificate is issued by %q, which is no known "+
-			"authority; add that authority, or let the client send all intermediate certificates: %w",
-			len(chain), last.Issuer.CommonName, err)
-	}
-	return err
+// digestOf returns the SHA-256 of a certificate as bytes in a string.
+func digestOf(der []byte) string {
+	digest := sha256.Sum256(der)
+	return string(digest[:])
 }

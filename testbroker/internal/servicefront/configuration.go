@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
@@ -42,7 +43,7 @@ type configurationDocument struct {
 	ID                 string            `json:"id"`
 	SchemaVersion      string            `json:"schemaVersion"`
 	Labels             map[string]string `json:"labels"`
-	Content            hub.Tree          `json:"content"`
+	Content            document.Tree     `json:"content"`
 	TargetCondition    string            `json:"targetCondition"`
 	CreatedTimeUTC     json.RawMessage   `json:"createdTimeUtc,omitempty"` // written by the hub only
 	LastUpdatedTimeUTC json.RawMessage   `json:"lastUpdatedTimeUtc,omitempty"`
@@ -77,7 +78,7 @@ func (d *configurationDocument) read(h *hub.Hub) (c backend.Configuration, err e
 	if c.Content, err = backend.ParseContent(d.Content); err != nil {
 		return bad(backend.CodeConfigurationContent, "content: %v", err)
 	}
-	c.Accepts = func(hub.Tree) bool { return false } // without a condition there is no target
+	c.Accepts = func(document.Tree) bool { return false } // without a condition there is no target
 	if d.TargetCondition != "" {
 		target, err := query.ParseCondition(d.TargetCondition)
 		if err != nil {
@@ -113,14 +114,14 @@ func configurationOf(h *hub.Hub, c *backend.Configuration) configurationDocument
 	when := func(text string) json.RawMessage { return json.RawMessage(strconv.Quote(text)) }
 	d := configurationDocument{ID: c.ID, SchemaVersion: c.SchemaVersion, Labels: c.Labels, Content: c.Raw,
 		TargetCondition: c.TargetCondition, Priority: c.Priority, ETag: c.ETag(),
-		CreatedTimeUTC:     when(c.Created.UTC().Format(hub.TimeLayout)),
-		LastUpdatedTimeUTC: when(c.Updated.UTC().Format(hub.TimeLayout)),
+		CreatedTimeUTC:     when(document.TimeText(c.Created)),
+		LastUpdatedTimeUTC: when(document.TimeText(c.Updated)),
 		SystemMetrics:      measured(h, systemMetrics(c)), Metrics: measured(h, c.Metrics)}
 	if d.Labels == nil {
 		d.Labels = map[string]string{}
 	}
 	if d.Content == nil {
-		d.Content = hub.Tree{}
+		d.Content = document.Tree{}
 	}
 	return d
 }
@@ -256,7 +257,7 @@ func testQueries(q *web.Request) (web.Answer, error) {
 
 // applyContent writes a content into a device at once.
 func applyContent(q *web.Request) (web.Answer, error) {
-	var raw hub.Tree
+	var raw document.Tree
 	if err := q.ReadJSON(&raw); err != nil {
 		return web.Answer{}, err
 	}

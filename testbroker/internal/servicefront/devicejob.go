@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -15,7 +16,7 @@ func jobKey(number uint64) string { return fmt.Sprintf("%020d", number) }
 // deviceJobs returns the members of the collection devices.jobs.
 func deviceJobs(h *hub.Hub) listing {
 	all := backend.Of(h).DeviceJobs()
-	list := listing{keys: make([]string, len(all)), document: func(i int) hub.Tree { return deviceJobOf(&all[i]) }}
+	list := listing{keys: make([]string, len(all)), document: func(i int) document.Tree { return deviceJobOf(&all[i]) }}
 	for i := range all {
 		list.keys[i] = jobKey(all[i].Job.Number) + "/" + all[i].ID.String()
 	}
@@ -24,29 +25,29 @@ func deviceJobs(h *hub.Hub) listing {
 
 // deviceJobOf returns the document of a job for one device. It consists of JSON values as package
 // query takes them.
-func deviceJobOf(d *backend.DeviceJob) hub.Tree {
-	doc := hub.Tree{"deviceId": d.ID.Device, "jobId": d.Job.ID, "jobType": d.Job.Kind, "status": d.Status,
-		"createdDateTimeUtc": timeText(d.Created), "lastUpdatedDateTimeUtc": timeText(d.Created)}
+func deviceJobOf(d *backend.DeviceJob) document.Tree {
+	doc := document.Tree{"deviceId": d.ID.Device, "jobId": d.Job.ID, "jobType": d.Job.Kind, "status": d.Status,
+		"createdDateTimeUtc": document.TimeText(d.Created), "lastUpdatedDateTimeUtc": document.TimeText(d.Created)}
 	if d.ID.Module != "" {
 		doc["moduleId"] = d.ID.Module
 	}
 	if !d.Started.IsZero() {
-		doc["startTimeUtc"], doc["lastUpdatedDateTimeUtc"] = timeText(d.Started), timeText(d.Started)
+		doc["startTimeUtc"], doc["lastUpdatedDateTimeUtc"] = document.TimeText(d.Started), document.TimeText(d.Started)
 	}
 	if !d.Ended.IsZero() {
-		doc["endTimeUtc"], doc["lastUpdatedDateTimeUtc"] = timeText(d.Ended), timeText(d.Ended)
+		doc["endTimeUtc"], doc["lastUpdatedDateTimeUtc"] = document.TimeText(d.Ended), document.TimeText(d.Ended)
 	}
 	if d.Result != nil {
-		answer := hub.Tree{"status": d.Result.Status, "payload": nil}
+		answer := document.Tree{"status": d.Result.Status, "payload": nil}
 		if v, ok := decoded(d.Result.Payload); ok {
 			answer["payload"] = v
 		}
-		doc["outcome"] = hub.Tree{"deviceMethodResponse": answer}
+		doc["outcome"] = document.Tree{"deviceMethodResponse": answer}
 	}
 	if e := (*hubdata.ServiceError)(nil); errors.As(d.Err, &e) {
-		doc["error"] = hub.Tree{"code": e.Name, "description": e.Message}
+		doc["error"] = document.Tree{"code": e.Name, "description": e.Message}
 	} else if d.Err != nil {
-		doc["error"] = hub.Tree{"code": hub.ErrorName(hub.CodeServerError), "description": d.Err.Error()}
+		doc["error"] = document.Tree{"code": hub.ErrorName(hub.CodeServerError), "description": d.Err.Error()}
 	}
 	return doc
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -29,7 +30,7 @@ func getDigitalTwin(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, err
 	}
 	v := t.View()
-	return web.AnswerJSON(hub.DigitalTwin(q.ID.Device, v), v.Etag), nil
+	return web.AnswerJSON(document.DigitalTwin(q.ID.Device, v), v.Etag), nil
 }
 
 // patchDigitalTwin changes desired properties by a JSON patch.

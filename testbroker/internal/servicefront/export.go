@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
@@ -17,19 +18,19 @@ import (
 
 // An exportedDevice is a line of an exported file: a device or module with its twin.
 type exportedDevice struct {
-	ID             string       `json:"id"`
-	ModuleID       string       `json:"moduleId,omitempty"`
-	ETag           string       `json:"eTag"`
-	Status         string       `json:"status"`
-	StatusReason   *string      `json:"statusReason,omitempty"`
-	Authentication any          `json:"authentication"`
-	Capabilities   capabilities `json:"capabilities"`
-	DeviceScope    string       `json:"deviceScope,omitempty"`
-	TwinETag       string       `json:"twinETag"`
-	Tags           hub.Tree     `json:"tags"`
+	ID             string        `json:"id"`
+	ModuleID       string        `json:"moduleId,omitempty"`
+	ETag           string        `json:"eTag"`
+	Status         string        `json:"status"`
+	StatusReason   *string       `json:"statusReason,omitempty"`
+	Authentication any           `json:"authentication"`
+	Capabilities   capabilities  `json:"capabilities"`
+	DeviceScope    string        `json:"deviceScope,omitempty"`
+	TwinETag       string        `json:"twinETag"`
+	Tags           document.Tree `json:"tags"`
 	Properties     struct {
-		Desired  hub.Tree `json:"desired"`
-		Reported hub.Tree `json:"reported"`
+		Desired  document.Tree `json:"desired"`
+		Reported document.Tree `json:"reported"`
 	} `json:"properties"`
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
@@ -150,9 +151,9 @@ func targets(h *hub.Hub, condition *query.Query) []identity.Identity {
 
 // jobOf returns the document of a job.
 func jobOf(j *backend.Job) jobDocument {
-	d := jobDocument{JobID: j.ID, QueryCondition: j.Condition, CreatedTime: timeText(j.Created),
-		StartTime: timeText(j.Start), MaxExecutionTimeInSeconds: int(j.Limit / time.Second), Type: j.Kind, Status: j.Status,
-		FailureReason: j.Reason,
+	d := jobDocument{JobID: j.ID, QueryCondition: j.Condition, CreatedTime: document.TimeText(j.Created),
+		StartTime: document.TimeText(j.Start), MaxExecutionTimeInSeconds: int(j.Limit / time.Second), Type: j.Kind,
+		Status: j.Status, FailureReason: j.Reason,
 		DeviceJobStatistics: jobStatistics{FailedCount: j.Devices[backend.DeviceJobFailed],
 			SucceededCount: j.Devices[backend.DeviceJobCompleted], RunningCount: j.Devices[backend.DeviceJobRunning],
 			PendingCount: j.Devices[backend.DeviceJobPending]},
@@ -161,7 +162,7 @@ func jobOf(j *backend.Job) jobDocument {
 		d.DeviceJobStatistics.DeviceCount += n
 	}
 	if !j.Ended.IsZero() {
-		d.EndTime = timeText(j.Ended)
+		d.EndTime = document.TimeText(j.Ended)
 	}
 	if j.Kind == methodJob {
 		d.CloudToDeviceMethod = j.Raw
@@ -170,8 +171,6 @@ func jobOf(j *backend.Job) jobDocument {
 	}
 	return d
 }
-
-func timeText(t time.Time) string { return t.UTC().Format(hub.TimeLayout) }
 
 // putJob begins a job, or schedules it.
 func putJob(q *web.Request) (web.Answer, error) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -27,7 +27,7 @@ type patchStep struct {
 }
 
 // patchSettings converts a JSON patch of a digital twin to settings of its desired properties.
-func patchSettings(all []patchStep, desired hub.Tree) ([]backend.Setting, *web.Error) {
+func patchSettings(all []patchStep, desired document.Tree) ([]backend.Setting, *web.Error) {
 	if len(all) == 0 || len(all) > maxPatchSteps {
 		return nil, web.Errorf(codePatch, "%d operations, want 1 to %d", len(all), maxPatchSteps)
 	}
@@ -75,7 +75,7 @@ func (s *patchStep) pointer(i int) ([]string, *web.Error) {
 		return nil, web.Errorf(codePatchPath, "operation %d: path %.100q, want /property or /component/property", i, s.Path)
 	}
 	for n, segment := range path {
-		if segment == "" || segment[0] == '$' || segment == hub.ComponentMarker {
+		if segment == "" || segment[0] == '$' || segment == document.ComponentMarker {
 			return nil, web.Errorf(codePatchPath, "operation %d: path %.100q names no property", i, s.Path)
 		}
 		path[n] = unescape.Replace(segment)
@@ -85,14 +85,14 @@ func (s *patchStep) pointer(i int) ([]string, *web.Error) {
 
 // added returns the settings that write a value. An object with the member $metadata is a
 // component.
-func added(path []string, value any, desired hub.Tree) []backend.Setting {
-	marker := backend.Setting{Path: []string{path[0], hub.ComponentMarker}, Value: "c"}
+func added(path []string, value any, desired document.Tree) []backend.Setting {
+	marker := backend.Setting{Path: []string{path[0], document.ComponentMarker}, Value: "c"}
 	if len(path) > 1 {
 		return []backend.Setting{marker, {Path: path, Value: value}}
 	}
-	object, ok := value.(hub.Tree)
+	object, ok := value.(document.Tree)
 	_, meta := object["$metadata"]
-	if !ok || !meta && !hub.IsComponent(desired[path[0]]) {
+	if !ok || !meta && !document.IsComponent(desired[path[0]]) {
 		return []backend.Setting{{Path: path, Value: value}}
 	}
 	delete(object, "$metadata")
@@ -100,14 +100,14 @@ func added(path []string, value any, desired hub.Tree) []backend.Setting {
 }
 
 // has reports whether a tree has a value at a path.
-func has(t hub.Tree, path []string) bool {
+func has(t document.Tree, path []string) bool {
 	for i, name := range path {
 		v, ok := t[name]
 		if !ok {
 			return false
 		}
 		if i < len(path)-1 {
-			if t, ok = v.(hub.Tree); !ok {
+			if t, ok = v.(document.Tree); !ok {
 				return false
 			}
 		}

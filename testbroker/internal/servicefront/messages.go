@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
@@ -52,7 +53,7 @@ func getNotice(q *web.Request, kind hub.NoticeKind) (web.Answer, error) {
 	}
 	return web.Answer{Status: http.StatusOK, Body: n.Body, Header: http.Header{
 		"Content-Type": {"application/json; charset=utf-8"}, "ETag": {`"` + n.LockToken + `"`},
-		"iothub-enqueuedtime": {hub.TimeText(n.Enqueued)},
+		"iothub-enqueuedtime": {document.TimeText(n.Enqueued)},
 	}}, nil
 }
 
@@ -117,7 +118,8 @@ func postC2D(q *web.Request) (web.Answer, error) {
 		}
 		at, err := timeOf(text)
 		if err != nil {
-			return web.Answer{}, web.Errorf(hub.CodeArgumentInvalid, "%s %q; write it as %s", c.header, text, hub.TimeLayout)
+			return web.Answer{}, web.Errorf(hub.CodeArgumentInvalid, "%s %q; write it as %s", c.header, text,
+				document.TimeLayout)
 		}
 		*c.field(&m) = at
 	}

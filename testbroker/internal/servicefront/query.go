@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
@@ -41,7 +42,7 @@ func queryTwins(q *web.Request) (web.Answer, error) {
 var itemTypes = map[query.Collection]string{query.Devices: "Twin", query.Modules: "Twin", query.Jobs: "DeviceJob"}
 
 // rowsOf returns a page of the rows of a query, and the token of the next page.
-func rowsOf(q *web.Request, asked *query.Query, text string) (page []hub.Tree, next string, err error) {
+func rowsOf(q *web.Request, asked *query.Query, text string) (page []document.Tree, next string, err error) {
 	from, size, err := pageAsked(q, text)
 	if err != nil {
 		return nil, "", err
@@ -52,10 +53,10 @@ func rowsOf(q *web.Request, asked *query.Query, text string) (page []hub.Tree, n
 
 // rowsFrom returns the rows behind a cursor, at most size, and the cursor behind them; nil = there
 // are no more.
-func rowsFrom(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree, *cursor) {
+func rowsFrom(h *hub.Hub, asked *query.Query, from cursor, size int) ([]document.Tree, *cursor) {
 	list := listingOf(h, asked.From())
 	if asked.Grouped() {
-		var all []hub.Tree
+		var all []document.Tree
 		for i := range list.keys {
 			if doc := list.document(i); doc != nil {
 				all = append(all, doc)
@@ -71,7 +72,7 @@ func rowsFrom(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree
 	if asked.Top() > 0 {
 		most = asked.Top() - from.rows
 	}
-	return pageOf(list.keys, from, size, most, func(i int) (hub.Tree, bool) {
+	return pageOf(list.keys, from, size, most, func(i int) (document.Tree, bool) {
 		doc := list.document(i)
 		if doc == nil || !asked.Accepts(doc) {
 			return nil, false
@@ -83,7 +84,7 @@ func rowsFrom(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree
 // A listing is the members of a collection, in the order of their keys.
 type listing struct {
 	keys     []string
-	document func(i int) hub.Tree // nil if it has been removed
+	document func(i int) document.Tree // nil if it has been removed
 }
 
 // listingOf returns the members of a collection.
@@ -92,7 +93,7 @@ func listingOf(h *hub.Hub, c query.Collection) listing {
 		return deviceJobs(h)
 	}
 	all := collected(h, c)
-	list := listing{keys: make([]string, len(all)), document: func(i int) hub.Tree { return TwinOf(h, all[i]) }}
+	list := listing{keys: make([]string, len(all)), document: func(i int) document.Tree { return TwinOf(h, all[i]) }}
 	for i, id := range all {
 		list.keys[i] = id.String()
 	}
@@ -107,7 +108,7 @@ func collected(h *hub.Hub, c query.Collection) []identity.Identity {
 }
 
 // TwinOf returns the twin of an identity as back ends see it; nil if it has been removed.
-func TwinOf(h *hub.Hub, id identity.Identity) hub.Tree {
+func TwinOf(h *hub.Hub, id identity.Identity) document.Tree {
 	t, err := h.TwinState(id)
 	if err != nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -117,8 +118,8 @@ type thumbprints struct {
 }
 
 // tree returns the thumbprints as a JSON object.
-func (t thumbprints) tree() hub.Tree {
-	all := hub.Tree{"primaryThumbprint": nil, "secondaryThumbprint": nil}
+func (t thumbprints) tree() document.Tree {
+	all := document.Tree{"primaryThumbprint": nil, "secondaryThumbprint": nil}
 	if t.PrimaryThumbprint != nil {
 		all["primaryThumbprint"] = *t.PrimaryThumbprint
 	}
@@ -153,7 +154,7 @@ func documentOf(h *hub.Hub, id identity.Identity) (identityDocument, error) {
 		d.Status = "disabled"
 	}
 	if !r.StatusUpdated.IsZero() {
-		d.StatusUpdatedTime = r.StatusUpdated.UTC().Format(hub.TimeLayout)
+		d.StatusUpdatedTime = document.TimeText(r.StatusUpdated)
 	}
 	if r.StatusReason != "" {
 		d.StatusReason = &r.StatusReason
@@ -393,7 +394,7 @@ func purgeC2D(q *web.Request) (web.Answer, error) {
 		n = queue.Purge()
 		q.Hub.Changed.Wake()
 	}
-	return web.AnswerJSON(hub.Tree{"totalMessagesPurged": n, "deviceId": q.ID.Device, "moduleId": nil}, ""), nil
+	return web.AnswerJSON(document.Tree{"totalMessagesPurged": n, "deviceId": q.ID.Device, "moduleId": nil}, ""), nil
 }
 
 func countDevices(q *web.Request) (web.Answer, error) {
@@ -407,7 +408,7 @@ func countDevices(q *web.Request) (web.Answer, error) {
 		}
 	}
 	return web.AnswerJSON(
-		hub.Tree{"totalDeviceCount": all, "enabledDeviceCount": all - disabled, "disabledDeviceCount": disabled},
+		document.Tree{"totalDeviceCount": all, "enabledDeviceCount": all - disabled, "disabledDeviceCount": disabled},
 		"",
 	), nil
 }
@@ -419,5 +420,5 @@ func countConnected(q *web.Request) (web.Answer, error) {
 			n++
 		}
 	}
-	return web.AnswerJSON(hub.Tree{"connectedDeviceCount": n}, ""), nil
+	return web.AnswerJSON(document.Tree{"connectedDeviceCount": n}, ""), nil
 }

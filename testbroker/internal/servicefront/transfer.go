@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -74,11 +75,11 @@ type transferDocument struct {
 
 func transferOf(t *backend.Transfer) transferDocument {
 	d := transferDocument{JobID: t.ID, Type: t.Kind, Status: t.Status, Progress: t.Progress,
-		StartTimeUTC: timeText(t.Started), InputBlobContainerURI: t.Input, InputBlobName: t.InputBlob,
+		StartTimeUTC: document.TimeText(t.Started), InputBlobContainerURI: t.Input, InputBlobName: t.InputBlob,
 		OutputBlobContainerURI: t.Output, OutputBlobName: t.OutputBlob, ExcludeKeysInExport: t.ExcludeKeys,
 		StorageAuthenticationType: t.Authentication, FailureReason: t.Reason}
 	if !t.Ended.IsZero() {
-		d.EndTimeUTC = timeText(t.Ended)
+		d.EndTimeUTC = document.TimeText(t.Ended)
 	}
 	return d
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -39,9 +40,9 @@ var twinRoutes = []web.Route{
 
 // A twinDocument is the part of a twin that a back end can change. Other members are ignored.
 type twinDocument struct {
-	Tags       hub.Tree `json:"tags"`
+	Tags       document.Tree `json:"tags"`
 	Properties struct {
-		Desired hub.Tree `json:"desired"`
+		Desired document.Tree `json:"desired"`
 	} `json:"properties"`
 }
 
@@ -59,10 +60,10 @@ func updateTwin(q *web.Request, replace bool) (web.Answer, error) {
 	u := hub.TwinUpdate{Desired: writable(doc.Properties.Desired), Tags: writable(doc.Tags), Replace: replace}
 	if replace {
 		if u.Desired == nil {
-			u.Desired = hub.Tree{}
+			u.Desired = document.Tree{}
 		}
 		if u.Tags == nil {
-			u.Tags = hub.Tree{}
+			u.Tags = document.Tree{}
 		}
 	}
 	u.Etag, _ = ifMatch(q)
@@ -74,7 +75,7 @@ func updateTwin(q *web.Request, replace bool) (web.Answer, error) {
 
 // writable removes the members that only the hub writes, because back ends send back what they have
 // read.
-func writable(t hub.Tree) hub.Tree {
+func writable(t document.Tree) document.Tree {
 	delete(t, "$version")
 	delete(t, "$metadata")
 	return t
@@ -95,22 +96,22 @@ func twinAnswer(q *web.Request) (web.Answer, error) {
 
 // service returns the twin as back ends see it, including registry data. It consists of JSON values
 // as package query takes them.
-func service(h *hub.Hub, t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
+func service(h *hub.Hub, t *hub.TwinState, d identityDocument) (doc document.Tree, etag string) {
 	v := t.View()
-	part := func(s hub.Section, versions bool) hub.Tree {
+	part := func(s document.Section, versions bool) document.Tree {
 		p := s.Document()
 		p["$metadata"] = s.Stamp.Metadata(versions)
 		return p
 	}
 	etag = v.Etag
-	doc = hub.Tree{
+	doc = document.Tree{
 		"deviceId": d.DeviceID, "etag": etag, "deviceEtag": d.ETag, "version": v.Version, "modelId": v.Model,
 		"status": d.Status, "statusUpdateTime": d.StatusUpdatedTime, "connectionState": d.ConnectionState,
 		"lastActivityTime":          d.LastActivityTime,
 		"cloudToDeviceMessageCount": d.CloudToDeviceMessageCount, "authenticationType": d.Authentication.Type,
 		"x509Thumbprint": d.Authentication.X509Thumbprint.tree(),
-		"capabilities":   hub.Tree{"iotEdge": d.Capabilities.IoTEdge},
-		"properties":     hub.Tree{"desired": part(v.Desired, true), "reported": part(v.Reported, false)},
+		"capabilities":   document.Tree{"iotEdge": d.Capabilities.IoTEdge},
+		"properties":     document.Tree{"desired": part(v.Desired, true), "reported": part(v.Reported, false)},
 		"tags":           v.Tags.Tree,
 	}
 	if d.DeviceScope != "" {
@@ -119,9 +120,9 @@ func service(h *hub.Hub, t *hub.TwinState, d identityDocument) (doc hub.Tree, et
 	if d.ModuleID != "" {
 		doc["moduleId"] = d.ModuleID
 	}
-	states := hub.Tree{}
+	states := document.Tree{}
 	for id, state := range backend.Of(h).ConfigurationStates(identity.Identity{Device: d.DeviceID, Module: d.ModuleID}) {
-		states[id] = hub.Tree{"status": state}
+		states[id] = document.Tree{"status": state}
 	}
 	if len(states) > 0 {
 		doc["configurations"] = states

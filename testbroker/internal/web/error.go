@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -49,7 +50,7 @@ func (q *Request) Fail(e *Error) Answer {
 			TrackingID   string `json:"trackingId"`
 			Message      string `json:"message"`
 			TimestampUTC string `json:"timestampUtc"`
-		}{e.Code, tracking, text, h.Now().UTC().Format(hub.TimeLayout)})
+		}{e.Code, tracking, text, document.TimeText(h.Now())})
 		outer.Message = string(inner)
 	}
 	body, _ := json.Marshal(outer) // cannot fail: only strings and a number

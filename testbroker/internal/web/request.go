@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -205,7 +206,7 @@ func AsHTTP(err error, id identity.Identity) *Error {
 // ReadJSON decodes the body, one JSON object, into v.
 func (q *Request) ReadJSON(v any) error {
 	return q.readJSON(v, func(body []byte) error {
-		_, err := hub.ParseTree(body)
+		_, err := document.Parse(body)
 		return err
 	})
 }
@@ -242,7 +243,7 @@ func (q *Request) readJSON(v any, check func(body []byte) error) error {
 
 // Decode decodes a JSON object that is part of a body into v.
 func Decode(raw []byte, v any) error {
-	if _, err := hub.ParseTree(raw); err != nil {
+	if _, err := document.Parse(raw); err != nil {
 		return err
 	}
 	return decode(raw, v)

@@ -1,4 +1,6 @@
-package hub
+// Package document has the JSON documents of a hub: trees, the sections of twins with the times of
+// their changes, digital twins, and times as texts. It knows no hub.
+package document
 
 import (
 	"bytes"
@@ -7,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -15,8 +18,8 @@ import (
 
 // The limits of a twin. Source: the page "Understand and use device twins" of the service's guide.
 const (
-	maxTwinSection = 32 << 10 // bytes of desired, and of reported, as counted by treeSize
-	maxTwinTags    = 8 << 10
+	MaxSection     = 32 << 10 // bytes of desired, and of reported, as counted by treeSize
+	MaxTags        = 8 << 10
 	maxTwinKey     = 1 << 10 // bytes
 	maxTwinText    = 4 << 10 // bytes of a string value
 	maxTwinDepth   = 10      // nested objects and arrays below the root
@@ -28,11 +31,11 @@ const (
 // never modified.
 type Tree = map[string]any
 
-// validJSON reports whether text is one JSON value in UTF-8, which json.Valid does not check.
-func validJSON(text []byte) bool { return utf8.Valid(text) && json.Valid(text) }
+// Valid reports whether text is one JSON value in UTF-8, which json.Valid does not check.
+func Valid(text []byte) bool { return utf8.Valid(text) && json.Valid(text) }
 
-// ParseTree parses a JSON object.
-func ParseTree(text []byte) (Tree, error) {
+// Parse parses a JSON object.
+func Parse(text []byte) (Tree, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("not UTF-8")
 	}
@@ -52,8 +55,8 @@ func ParseTree(text []byte) (Tree, error) {
 	return t, nil
 }
 
-// writeTree encodes a tree: sorted names, no spaces, minimal escaping.
-func writeTree(t Tree) []byte {
+// Write encodes a tree: sorted names, no spaces, minimal escaping.
+func Write(t Tree) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -63,8 +66,8 @@ func writeTree(t Tree) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// CheckTree returns the first violation of the service's rules in a tree, at any depth.
-func CheckTree(t Tree) error { return checkMembers(t, "", 0, false) }
+// Check returns the first violation of the service's rules in a tree, at any depth.
+func Check(t Tree) error { return checkMembers(t, "", 0, false) }
 
 // checkMembers checks an object. inArray: an array holds it, so a null in it deletes no member.
 func checkMembers(t Tree, path string, depth int, inArray bool) error {
@@ -172,104 +175,46 @@ func treeSize(v any) int {
 	return 0
 }
 
-// A stamp records when a member of a tree was last changed, and by which version.
-type stamp struct {
-	at      time.Time
-	version int64
-	members map[string]*stamp // members of an object
-}
-
-// mergeTree merges a patch into a tree by the rules of RFC 7396, and stamps the changed members.
-func mergeTree(t Tree, s *stamp, patch Tree, at time.Time, version int64) {
-	s.at, s.version = at, version
-	for key, v := range patch {
-		if v == nil {
-			delete(t, key)
-			delete(s.members, key)
-			continue
-		}
-		sub, ok := v.(Tree)
-		if !ok {
-			t[key] = v
-			s.members[key] = &stamp{at: at, version: version}
-			continue
-		}
-		into, ok := t[key].(Tree)
-		if !ok {
-			into = Tree{}
-			t[key] = into
-			s.members[key] = &stamp{members: make(map[string]*stamp)}
-		}
-		mergeTree(into, s.members[key], sub, at, version)
-	}
-}
-
-func CloneTree(t Tree) Tree {
+func Clone(t Tree) Tree {
 	t = maps.Clone(t)
 	for key, v := range t {
 		if sub, ok := v.(Tree); ok {
-			t[key] = CloneTree(sub)
+			t[key] = Clone(sub)
 		}
 	}
 	return t
 }
 
-func (s *stamp) clone() *stamp {
-	c := *s
-	if s.members != nil {
-		c.members = make(map[string]*stamp, len(s.members))
-		for key, m := range s.members {
-			c.members[key] = m.clone()
+// Difference returns the patch that makes the first tree the second.
+func Difference(from, to Tree) Tree {
+	patch := make(Tree)
+	for key := range from {
+		if _, ok := to[key]; !ok {
+			patch[key] = nil
 		}
 	}
-	return &c
+	for key, v := range to {
+		before, ok := from[key]
+		if ok && reflect.DeepEqual(before, v) {
+			continue
+		}
+		was, wasTree := before.(Tree)
+		is, isTree := v.(Tree)
+		if wasTree && isTree {
+			v = Difference(was, is)
+		}
+		patch[key] = v
+	}
+	return patch
 }
 
-// Metadata returns a stamp as back ends see it. Only the metadata of desired properties has
-// versions.
-func (s *stamp) Metadata(versions bool) Tree {
-	t := Tree{"$lastUpdated": s.at.UTC().Format(TimeLayout)}
-	if versions {
-		t["$lastUpdatedVersion"] = s.version
-	}
-	for key, m := range s.members {
-		t[key] = m.Metadata(versions)
-	}
-	return t
-}
+// TimeLayout is the layout of times in topics. Some clients require exactly seven decimals.
+const TimeLayout = "2006-01-02T15:04:05.0000000Z"
 
-// A Section is one of the parts of a twin. It is immutable: a change makes a new section.
-type Section struct {
-	Tree    Tree
-	Stamp   *stamp
-	version int64
-	limit   int // size limit
-}
-
-func newSection(at time.Time, limit int) Section {
-	return Section{Tree{}, &stamp{at: at, version: 1, members: make(map[string]*stamp)}, 1, limit}
-}
-
-// updated returns the section with a patch merged into it, or replaced by it. The patch was checked
-// before. A nil patch changes nothing.
-func (s Section) updated(patch Tree, replace bool, at time.Time) (Section, error) {
-	if patch == nil {
-		return s, nil
+// TimeText returns a time in that layout; empty for the zero time.
+func TimeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	next := Section{CloneTree(s.Tree), s.Stamp.clone(), s.version + 1, s.limit}
-	if replace {
-		next.Tree, next.Stamp = Tree{}, &stamp{members: make(map[string]*stamp)}
-	}
-	mergeTree(next.Tree, next.Stamp, patch, at, next.version)
-	if n := treeSize(next.Tree); n > s.limit {
-		return s, fmt.Errorf("%d bytes, at most %d are allowed", n, s.limit)
-	}
-	return next, nil
-}
-
-// Document returns the section as devices see it.
-func (s Section) Document() Tree {
-	t := maps.Clone(s.Tree)
-	t["$version"] = s.version
-	return t
+	return t.UTC().Format(TimeLayout)
 }

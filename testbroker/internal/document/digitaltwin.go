@@ -1,4 +1,11 @@
-package hub
+package document
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
 
 // ComponentMarker is the member, with the value "c", that makes an object of a twin a component.
 // Source: the page "IoT Plug and Play conventions".
@@ -11,7 +18,7 @@ func IsComponent(v any) bool {
 }
 
 // DigitalTwin returns a twin in the form of a digital twin.
-func DigitalTwin(id string, v TwinView) Tree {
+func DigitalTwin(id string, v View) Tree {
 	desired := half{v.Desired.Tree, v.Desired.Stamp.Metadata(true)}
 	reported := half{v.Reported.Tree, v.Reported.Stamp.Metadata(false)}
 	doc := Tree{}
@@ -74,4 +81,47 @@ func property(doc Tree, name string, desired, reported half) Tree {
 	}
 	doc[name] = v
 	return meta
+}
+
+var pointerText = strings.NewReplacer("~", "~0", "/", "~1")
+
+// Steps returns the JSON patch, RFC 6902, that makes a digital twin, or a component of one, of
+// another. Properties and their metadata are replaced as a whole.
+func Steps(at string, before, after Tree) (all []Tree) {
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		path := at + "/" + pointerText.Replace(name)
+		old, had := before[name]
+		now, has := after[name]
+		switch {
+		case !has:
+			all = append(all, Tree{"op": "remove", "path": path})
+		case !had:
+			all = append(all, Tree{"op": "add", "path": path, "value": now})
+		case reflect.DeepEqual(old, now):
+		case name == metadataMember || isShownComponent(old) && isShownComponent(now):
+			all = append(all, Steps(path, old.(Tree), now.(Tree))...)
+		default:
+			all = append(all, Tree{"op": "replace", "path": path, "value": now})
+		}
+	}
+	return all
+}
+
+// metadataMember is the member of a digital twin, and of its components, that describes the others.
+const metadataMember = "$metadata"
+
+// isShownComponent reports whether a value of a digital twin is a component.
+func isShownComponent(v any) bool {
+	t, ok := v.(Tree)
+	return ok && t[metadataMember] != nil
+}
+
+// A View is a copy of a twin as back ends see it.
+type View struct {
+	Desired, Reported, Tags Section
+	Version                 int64
+	Etag                    string
+	Model                   string
 }

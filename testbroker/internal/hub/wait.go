@@ -1,0 +1,63 @@
+package hub
+
+import (
+	"context"
+	"sync"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// Wait waits until ok returns true. It calls ok at once, and again after each change: a stored
+// message, a connection that began or ended, a fault that happened, a twin request, a method call
+// or answer. ok may call methods of the hub that do not block. It must not modify the log, which
+// holds the kept messages; [hubdata.Message.Sequence] is the position of a message among all. Wait
+// fails when the context ends or the hub is closed.
+func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
+	var r reading
+	return h.Until(ctx, func() bool {
+		r.update(&h.log)
+		return ok(r.all)
+	})
+}
+
+// Until waits until ok returns true. It calls ok at once, and again after each change.
+func (h *Hub) Until(ctx context.Context, ok func() bool) error {
+	for {
+		changed := h.Changed.next()
+		if ok() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-h.Done:
+			return ErrClosed
+		}
+	}
+}
+
+// A notifier wakes all goroutines that wait for a change. It costs almost nothing without waiters.
+type notifier struct {
+	mu sync.Mutex
+	ch chan struct{} // nil = no waiters
+}
+
+// next returns a channel that the next change closes.
+func (n *notifier) next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch == nil {
+		n.ch = make(chan struct{})
+	}
+	return n.ch
+}
+
+func (n *notifier) Wake() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ch != nil {
+		close(n.ch)
+		n.ch = nil
+	}
+}
