@@ -83,7 +83,9 @@ func outcomeOfCode(code int) outcome {
 func refusedCall(a *hubhttp.Answer, now time.Time) (refusal *transport.Error, mayHaveRun bool) {
 	e, v := hubhttp.ReadAnswer(a.Status, a.Header, a.Body)
 	o := outcomeOf(e)
-	e.Service, e.Hint = "gateway", o.hint
+	if v != hubhttp.NoHub || a.Status < 400 { // the hint is about a gateway's answer
+		e.Service, e.Hint = "gateway", o.hint
+	}
 	if a.Status/100 == 2 {
 		e.Meaning = "an answer to a call has status 200"
 	}

@@ -108,6 +108,23 @@ func TestEachAnswerHasItsKindAndOutcome(t *testing.T) {
 	}
 }
 
+// The hints for a gateway's answers are not given to a web page.
+func TestAWebPageIsNoAnswerOfTheGateway(t *testing.T) {
+	for _, status := range []int{401, 404} {
+		callOf(t, twice, func(t *testing.T, g *gateway, v *edge.Invoker) {
+			g.answer = func(w http.ResponseWriter, _ int) {
+				w.Header().Set("Content-Type", "text/html")
+				w.WriteHeader(status)
+			}
+			_, err := v.Invoke(t.Context(), modB, reboot)
+			require.ErrorIs(t, err, transport.Protocol)
+			require.ErrorContains(t, err, "a proxy or a captive portal")
+			require.NotContains(t, err.Error(), "callee")
+			require.NotContains(t, err.Error(), "gateway takes")
+		})
+	}
+}
+
 // The status, the code and the code's name may come from different servers and disagree. The call
 // is sent again, also with another token, only if all of them say that the callee has not run.
 func TestAnAnswerThatDisagreesWithItselfHasTheWorseOutcome(t *testing.T) {

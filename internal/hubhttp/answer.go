@@ -70,7 +70,7 @@ func ReadAnswer(status int, header http.Header, body []byte) (*transport.StatusE
 		switch {
 		case v.About == statuscode.Identity, v.About == statuscode.Message && v.Kind != transport.TooLarge,
 			status == http.StatusForbidden: // a hub's bare 403 is about a quota
-			v = Verdict{transport.Protocol, statuscode.Identity, noHub}
+			v = NoHub
 		default:
 			v.Reason += "; the answer is a web page, so it may be a proxy's"
 		}

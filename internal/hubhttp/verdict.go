@@ -24,6 +24,9 @@ func VerdictOfStatus(status int) Verdict {
 // noHub is the reason of an answer that no hub gives.
 const noHub = "no hub answers so: a proxy or a captive portal may have answered in its place"
 
+// NoHub is the meaning of an answer that no hub gives.
+var NoHub = Verdict{transport.Protocol, statuscode.Identity, noHub}
+
 // IsFine reports whether a status alone is a success: the hub acknowledges a request. A success
 // with content, status 200, counts by that content, which the caller reads first.
 func IsFine(status int) bool { return statuscode.Of(status, statuscode.Hub).About == statuscode.Fine }

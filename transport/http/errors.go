@@ -5,6 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -55,7 +56,17 @@ func refusalOf(a *hubhttp.Answer, poll bool, now time.Time) *refusal {
 		return nil
 	}
 	cause, verdict := hubhttp.ReadAnswer(a.Status, a.Header, a.Body)
+	if verdict.About == statuscode.Message && verdict.Kind != transport.TooLarge && !isWorded(cause) {
+		verdict = hubhttp.NoHub // a message that fails is gone
+		cause.Service, cause.Meaning = "peer", verdict.Reason
+	}
 	r := &refusal{Verdict: verdict, cause: cause}
 	r.after, _ = times.RetryAfterHeaders(a.Header.Get, now)
 	return r
+}
+
+// isWorded reports whether a refusal has anything of a hub besides its status: a name, a code, a
+// text or a tracking id. A proxy on the way has none of them.
+func isWorded(e *transport.StatusError) bool {
+	return e.Name != "" || e.Code != 0 || e.Message != "" || e.TrackingID != ""
 }

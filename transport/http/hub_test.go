@@ -158,6 +158,7 @@ func (h *scripted) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.note(r, body)
+	w.Header().Set("x-ms-request-id", "track-1")
 	switch {
 	case h.answered(w, r, body):
 	case !h.authorized(r):

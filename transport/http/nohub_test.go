@@ -15,8 +15,12 @@ import (
 )
 
 // page answers like an intercepting proxy or a captive portal.
-func page(w http.ResponseWriter, status int) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+func page(w http.ResponseWriter, status int) { proxied(w, status, "text/html; charset=utf-8") }
+
+// proxied answers without anything of a hub.
+func proxied(w http.ResponseWriter, status int, contentType string) {
+	w.Header().Del("x-ms-request-id")
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("ETag", `"5f3-62"`)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "<html>sign in to the network</html>")
@@ -63,6 +67,49 @@ func TestAPageIsNoResultOfTelemetry(t *testing.T) {
 				require.Empty(t, r.results())
 			})
 		}
+	}
+}
+
+// A refusal without anything of a hub says nothing about the messages, whatever its type, but a
+// proxy's limit for the size of one does.
+func TestARefusalWithoutAHubsWordsIsNoResultOfTelemetry(t *testing.T) {
+	for _, status := range []int{400, 409, 412, 413, 415, 422, 428} {
+		for _, contentType := range []string{"text/plain", "application/json"} {
+			bubble(t, func(t *testing.T, h *scripted) {
+				h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+					if !strings.HasSuffix(r.URL.Path, "/events") {
+						return false
+					}
+					proxied(w, status, contentType)
+					return true
+				}
+				r := h.start(t, h.options())
+				r.send(0, numbered(3)...)
+				if status == http.StatusRequestEntityTooLarge {
+					synctest.Wait()
+					require.Len(t, r.results(), 3)
+					require.ErrorIs(t, r.results()[0], transport.TooLarge)
+					return
+				}
+				requireNoHub(t, r.requireLoss(transport.Protocol))
+				require.Empty(t, r.results())
+			})
+		}
+	}
+}
+
+// A web server that knows no such path does not prove the identity.
+func TestABareRefusalDoesNotProveTheIdentity(t *testing.T) {
+	for status, kind := range map[int]transport.Kind{400: transport.Protocol, 404: transport.NotFound,
+		412: transport.Protocol} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+				proxied(w, status, "text/plain")
+				return true
+			}
+			_, err := h.dial(t, hubhttp.New(h.options()), h.creds(goodKey))
+			require.ErrorIs(t, err, kind)
+		})
 	}
 }
 
