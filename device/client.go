@@ -143,12 +143,7 @@ func (c *Client) Start() error {
 // start returns the current run, or begins one. With keep, the run outlives the context of an Open.
 func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	c.mu.Lock()
-	r, began, err = c.startLocked(keep)
-	c.mu.Unlock()
-	return r, began, err
-}
-
-func (c *Client) startLocked(keep bool) (r *run, began bool, err error) {
+	defer c.mu.Unlock()
 	if c.shut {
 		return nil, false, &transport.Error{Kind: transport.Closed, Op: transport.OpOpen, Err: errClosed.Err}
 	}
@@ -327,12 +322,11 @@ func (l *lateSteps) add(what string) {
 // has no effect. The count of retries stays. It returns Closed on a client that is not open.
 func (c *Client) Reconnect() error {
 	c.mu.Lock()
-	shut, open := c.shut, c.run != nil && !c.run.over
-	c.mu.Unlock()
+	defer c.mu.Unlock()
 	switch {
-	case shut:
+	case c.shut:
 		return c.closedBefore("Reconnect")
-	case !open:
+	case c.run == nil || c.run.over:
 		return &transport.Error{Kind: transport.Closed, Err: errors.New("Reconnect needs an open client; " +
 			"call Open or Start")}
 	}
@@ -367,18 +361,12 @@ func (c *Client) SetMessagePolicy(p retrypolicy.Policy) error {
 
 func (c *Client) setPolicies(call string, change func(policies) policies) error {
 	c.mu.Lock()
-	shut := c.shut
-	c.mu.Unlock()
-	if shut {
+	defer c.mu.Unlock()
+	if c.shut {
 		return c.closedBefore(call)
 	}
-	for {
-		now := c.policies.Load()
-		next := change(*now)
-		if c.policies.CompareAndSwap(now, &next) {
-			break
-		}
-	}
+	next := change(*c.policies.Load())
+	c.policies.Store(&next)
 	c.poke()
 	return nil
 }
@@ -393,20 +381,18 @@ func (c *Client) closedBefore(call string) error {
 // OnStatus only.
 func (c *Client) Status() Status {
 	c.mu.Lock()
-	s := c.status
-	c.mu.Unlock()
-	return s
+	defer c.mu.Unlock()
+	return c.status
 }
 
 // trouble returns the failure that keeps the client from being connected, nil if there is none.
 func (c *Client) trouble() error {
 	c.mu.Lock()
-	var last error
-	if c.run != nil {
-		last = c.run.last
+	defer c.mu.Unlock()
+	if c.run == nil {
+		return nil
 	}
-	c.mu.Unlock()
-	return last
+	return c.run.last
 }
 
 // Stats returns counters since New and current levels. It does not block.
@@ -416,7 +402,7 @@ func (c *Client) Stats() Stats {
 		x.fill(&s)
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.counters.fill(&s, time.Now())
-	c.mu.Unlock()
 	return s
 }

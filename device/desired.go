@@ -56,6 +56,7 @@ func (c *Client) HandleDesired(handle DesiredHandler) error {
 	}
 	t := c.twinFeature()
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.changes == nil {
 		t.changes = &desired{ctx: lifetime.New()}
 		if t.ended {
@@ -65,7 +66,6 @@ func (c *Client) HandleDesired(handle DesiredHandler) error {
 	}
 	t.changes.handle = handle
 	t.changes.resetForHandler()
-	t.mu.Unlock()
 	c.poke()
 	return nil
 }
@@ -181,12 +181,7 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 		return false
 	}
 	t.mu.Lock()
-	taken := t.deliverLocked(n)
-	t.mu.Unlock()
-	return taken
-}
-
-func (t *twin) deliverLocked(n *transport.Delivery) bool {
+	defer t.mu.Unlock()
 	d := t.changes
 	if d == nil || d.handle == nil || n.Msg == nil {
 		return false
@@ -268,6 +263,7 @@ func (t *Trace) handlerPanic(v any) {
 
 func (t *twin) end() <-chan struct{} {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.ended = true
 	var ended <-chan struct{}
 	if d := t.changes; d != nil {
@@ -276,15 +272,14 @@ func (t *twin) end() <-chan struct{} {
 			ended = d.ended
 		}
 	}
-	t.mu.Unlock()
 	return ended
 }
 
 func (t *twin) fill(s *Stats) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if d := t.changes; d != nil {
 		s.DesiredChanges, s.DesiredSkipped = d.changes, d.skipped
 		s.HandlerPanics += d.panics
 	}
-	t.mu.Unlock()
 }

@@ -101,6 +101,7 @@ func (f *flapping) suspect() Suspect {
 // evidence describes the queue at this moment.
 func (q *queue) evidence() evidence {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	e := evidence{acknowledged: q.totals.acknowledged, inFlight: q.inFlight}
 	for i := q.head; i != none; i = q.slots[i].next {
 		if s := &q.slots[i]; s.state == slotInFlight {
@@ -111,7 +112,6 @@ func (q *queue) evidence() evidence {
 			e.newest = s.seq
 		}
 	}
-	q.mu.Unlock()
 	return e
 }
 

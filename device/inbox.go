@@ -62,9 +62,9 @@ func (c *Client) HandleMessages(handle MessageHandler) error {
 	}
 	b := c.theInbox()
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.handle = handle
 	b.startLocked()
-	b.mu.Unlock()
 	c.poke()
 	return nil
 }
@@ -72,13 +72,12 @@ func (c *Client) HandleMessages(handle MessageHandler) error {
 // theInbox returns the client's inbox, which the first call makes.
 func (c *Client) theInbox() *inbox {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.inbox == nil {
 		c.inbox = newInbox(c)
 		c.addFeatureLocked(c.inbox.feature())
 	}
-	b := c.inbox
-	c.mu.Unlock()
-	return b
+	return c.inbox
 }
 
 // inbox is the feature for cloud-to-device messages. It passes them to the handler, in order, and
@@ -89,8 +88,7 @@ func (c *Client) theInbox() *inbox {
 //
 // Deliveries belong to the session that brought them. When it ends, waiting ones are discarded (the
 // hub delivers them again), and verdicts on them are void, except for those with Delivery.Once.
-// inbox is a monitor like the queue: no method blocks while it holds the lock. Unlocking in a
-// defer would cost a board's program some 100 bytes each.
+// inbox is a monitor like the queue: no method blocks while it holds the lock.
 type inbox struct {
 	ctx   *lifetime.Context // of the handler; ends with Close
 	poke  func()
@@ -142,12 +140,7 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	b.mu.Lock()
-	taken := b.deliverLocked(d)
-	b.mu.Unlock()
-	return taken
-}
-
-func (b *inbox) deliverLocked(d *transport.Delivery) bool {
+	defer b.mu.Unlock()
 	if d.Redelivered && len(d.Ref) > 0 && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
@@ -294,10 +287,10 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 // rescue starts another goroutine when the handler ended this one by runtime.Goexit.
 func (b *inbox) rescue() {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.answerLocked(transport.OutcomeRelease, true)
 	b.ended = make(chan struct{})
 	go b.run(b.ended)
-	b.mu.Unlock()
 	b.poke()
 }
 
@@ -305,9 +298,8 @@ func (b *inbox) rescue() {
 // that changes.
 func (b *inbox) busy() bool {
 	b.mu.Lock()
-	busy := b.handling || b.answered > 0
-	b.mu.Unlock()
-	return busy
+	defer b.mu.Unlock()
+	return b.handling || b.answered > 0
 }
 
 // call calls the handler once. It recovers a panic, which releases the message.
@@ -345,31 +337,27 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 // which tells the live one only that there is room. Loop only.
 func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 	b.mu.Lock()
-	outcome, ok = b.verdictLocked()
-	b.mu.Unlock()
-	return outcome, ok
-}
-
-func (b *inbox) verdictLocked() (outcome transport.Outcome, ok bool) {
-	if b.answered > 0 {
-		p := b.deliveries[b.first]
-		b.first = (b.first + 1) % len(b.deliveries)
-		b.answered--
-		if b.n--; b.n == 0 {
-			b.first = 0
-		}
-		b.ref = b.ref[:0]
-		if p.session == b.session || p.once {
-			b.ref = append(b.ref, p.ref...)
-		}
-		return p.outcome, true
+	defer b.mu.Unlock()
+	if b.answered == 0 {
+		return 0, false
 	}
-	return 0, false
+	p := b.deliveries[b.first]
+	b.first = (b.first + 1) % len(b.deliveries)
+	b.answered--
+	if b.n--; b.n == 0 {
+		b.first = 0
+	}
+	b.ref = b.ref[:0]
+	if p.session == b.session || p.once {
+		b.ref = append(b.ref, p.ref...)
+	}
+	return p.outcome, true
 }
 
 // over discards the session's deliveries, except the one with the handler and those with Once.
 func (b *inbox) over(*loop) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.session++
 	switch {
 	case b.once && linked.MQTT5():
@@ -380,7 +368,6 @@ func (b *inbox) over(*loop) {
 	default:
 		b.first, b.n, b.answered = 0, 0, 0
 	}
-	b.mu.Unlock()
 }
 
 // keepLocked discards the session's deliveries, except the one with the handler and those with
@@ -408,34 +395,32 @@ func (b *inbox) keepLocked() {
 func (b *inbox) end() <-chan struct{} {
 	b.ctx.End()
 	b.mu.Lock()
-	var ended <-chan struct{}
-	if b.running {
-		ended = b.ended
+	defer b.mu.Unlock()
+	if !b.running {
+		return nil
 	}
-	b.mu.Unlock()
-	return ended
+	return b.ended
 }
 
 func (b *inbox) wants() (always, now transport.Features) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.handlesLocked() {
 		always = transport.FeatureMessages
 	}
-	b.mu.Unlock()
 	return always, 0
 }
 
 func (b *inbox) received() uint64 {
 	b.mu.Lock()
-	n := b.totals.received
-	b.mu.Unlock()
-	return n
+	defer b.mu.Unlock()
+	return b.totals.received
 }
 
 func (b *inbox) fill(s *Stats) {
 	b.mu.Lock()
-	t := b.totals
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	t := &b.totals
 	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected = t.received, t.accepted, t.released, t.rejected
 	s.InputsUnhandled = t.unhandled
 	s.HandlerPanics += t.panics

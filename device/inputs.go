@@ -40,9 +40,9 @@ func (c *Client) HandleInput(input string, handle MessageHandler) error {
 	linked.SetInputs()
 	b := c.theInbox()
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.setInputLocked(input, handle)
 	b.startLocked()
-	b.mu.Unlock()
 	c.poke()
 	return nil
 }

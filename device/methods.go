@@ -105,11 +105,11 @@ func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 	m := c.methods
 	c.mu.Unlock()
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.handlers = slices.DeleteFunc(m.handlers, func(h handler) bool { return h.name == name })
 	if handle != nil {
 		m.handlers = append(m.handlers, handler{name, handle})
 	}
-	m.mu.Unlock()
 	c.poke()
 	return nil
 }
@@ -369,10 +369,10 @@ func (m *methods) feature() *feature {
 
 func (m *methods) wants() (always, now transport.Features) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(m.handlers) > 0 {
 		always = transport.FeatureMethods
 	}
-	m.mu.Unlock()
 	return always, 0
 }
 
@@ -429,9 +429,8 @@ func (m *methods) lost(name string) {
 // busy reports whether there are calls whose answers the end of the session would lose.
 func (m *methods) busy() bool {
 	m.mu.Lock()
-	busy := m.running > 0 || len(m.answers) > 0
-	m.mu.Unlock()
-	return busy
+	defer m.mu.Unlock()
+	return m.running > 0 || len(m.answers) > 0
 }
 
 // over discards the waiting calls and answers, because the hub gives up a session's calls when it
@@ -460,10 +459,10 @@ func (m *methods) over(*loop) {
 func (m *methods) end() <-chan struct{} {
 	m.ctx.End()
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	ended := make(chan struct{})
 	m.ended = ended
 	m.endLocked()
-	m.mu.Unlock()
 	return ended
 }
 
@@ -477,8 +476,8 @@ func (m *methods) endLocked() {
 
 func (m *methods) fill(s *Stats) {
 	m.mu.Lock()
-	t := m.totals
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	t := &m.totals
 	s.MethodCalls, s.MethodsRefused, s.AnswersLost, s.MethodsDoubled = t.calls, t.refused, t.lost, t.doubled
 	s.HandlerPanics += t.panics
 }

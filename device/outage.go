@@ -196,13 +196,13 @@ func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 	c := l.c
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !l.own.over {
 		l.own.over, l.own.err = true, failure
 		c.publishLocked(Status{State: StateDisconnected, Reason: reason, Retry: l.outage.retry, Err: failure,
 			Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
 		c.halt(failure)
 	}
-	c.mu.Unlock()
 }
 
 // tryAgainLater waits for TryAgainAfter and starts from scratch.

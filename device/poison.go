@@ -139,19 +139,17 @@ func poisoned(losses, size int, why error) *transport.Error {
 		"others; compare its size and content with the peer's limits: " + why.Error())}
 }
 
-// oldest returns the number of the oldest message, 0 if there is none, and whether the message with
-// number seq is there.
+// oldest returns the number of the oldest message, the largest number if there is none, and whether
+// the message with number seq is there.
 func (q *queue) oldest(seq uint64) (first uint64, there bool) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
+	first = ^uint64(0)
 	if q.head != none {
 		first = q.slots[q.head].seq
 	}
 	for i := q.head; i != none && !there; i = q.slots[i].next {
 		there = q.slots[i].seq == seq
-	}
-	q.mu.Unlock()
-	if first == 0 {
-		first = ^uint64(0)
 	}
 	return first, there
 }
@@ -160,6 +158,7 @@ func (q *queue) oldest(seq uint64) (first uint64, there bool) {
 // other than seq that were lost alone least often, if there is one.
 func (q *queue) aim(seq uint64, another bool) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.cursor = q.nextQueuedLocked(q.head)
 	best := none
 	for i := q.cursor; another && i != none; i = q.nextQueuedLocked(q.slots[i].next) {
@@ -170,18 +169,17 @@ func (q *queue) aim(seq uint64, another bool) {
 	if best != none {
 		q.cursor = best
 	}
-	q.mu.Unlock()
 }
 
 // lostAlone counts a loss with only message seq in flight.
 func (q *queue) lostAlone(seq uint64) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i := q.head; i != none; i = q.slots[i].next {
 		if s := &q.slots[i]; s.seq == seq && s.lost < maxLost {
 			s.lost++
 		}
 	}
-	q.mu.Unlock()
 }
 
 const maxLost = 255
@@ -189,6 +187,7 @@ const maxLost = 255
 // refuseInFlight ends message seq, which is in flight, with err.
 func (q *queue) refuseInFlight(seq uint64, err *transport.Error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i := q.head; i != none; i = q.slots[i].next {
 		if s := &q.slots[i]; s.seq == seq && s.state == slotInFlight {
 			q.totals.refused++
@@ -196,5 +195,4 @@ func (q *queue) refuseInFlight(seq uint64, err *transport.Error) {
 			break
 		}
 	}
-	q.mu.Unlock()
 }

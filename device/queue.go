@@ -23,7 +23,7 @@ import (
 //	            requeue
 //
 // It is a monitor: every method holds the lock for a few instructions and never blocks while it
-// does. Unlocking in a defer would cost a board's program some 100 bytes each.
+// does.
 type queue struct {
 	poke func() // wakes the loop; does not block
 
@@ -118,12 +118,7 @@ type offer struct {
 // is the channel to wait on.
 func (q *queue) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
 	q.mu.Lock()
-	tag, seq, room, err = q.putLocked(o)
-	q.mu.Unlock()
-	return tag, seq, room, err
-}
-
-func (q *queue) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
+	defer q.mu.Unlock()
 	switch {
 	case q.closed:
 		return 0, 0, nil, errClosed
@@ -216,10 +211,11 @@ func (q *queue) outcomeLocked(i int32, err *transport.Error) error {
 // stats returns the counters of messages.
 func (q *queue) stats() Stats {
 	q.mu.Lock()
-	t := q.totals
-	s := Stats{Queued: q.count, QueuedBytes: q.bytes, InFlight: q.inFlight}
-	q.mu.Unlock()
-	s.Accepted, s.Acknowledged, s.Refused, s.Expired = t.accepted, t.acknowledged, t.refused, t.expired
-	s.Dropped, s.Cancelled, s.Resent = t.dropped, t.cancelled, t.resent
-	return s
+	defer q.mu.Unlock()
+	t := &q.totals
+	return Stats{
+		Accepted: t.accepted, Acknowledged: t.acknowledged, Refused: t.refused, Expired: t.expired,
+		Dropped: t.dropped, Cancelled: t.cancelled, Resent: t.resent,
+		Queued: q.count, QueuedBytes: q.bytes, InFlight: q.inFlight,
+	}
 }

@@ -17,9 +17,8 @@ func (q *queue) noteExpiryLocked(m *transport.Message) {
 // zero for never.
 func (q *queue) expire(wall time.Time) time.Time {
 	q.mu.Lock()
-	next := q.expireLocked(wall)
-	q.mu.Unlock()
-	return next
+	defer q.mu.Unlock()
+	return q.expireLocked(wall)
 }
 
 func (q *queue) expireLocked(wall time.Time) time.Time {
@@ -52,11 +51,11 @@ func (q *queue) armSweepLocked() {
 	if q.sweep == nil {
 		q.sweep = time.AfterFunc(wait, func() {
 			q.mu.Lock()
+			defer q.mu.Unlock()
 			if q.halted != nil && !q.closed {
 				q.expireLocked(q.wall())
 				q.armSweepLocked()
 			}
-			q.mu.Unlock()
 		})
 		return
 	}
@@ -74,6 +73,7 @@ type flusher struct {
 // for.
 func (q *queue) flush() (done chan error, err error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	switch {
 	case q.head == none:
 	case q.halted != nil:
@@ -82,20 +82,19 @@ func (q *queue) flush() (done chan error, err error) {
 		done = make(chan error, 1)
 		q.flushers = append(q.flushers, flusher{q.seq, done})
 	}
-	q.mu.Unlock()
 	return done, err
 }
 
 // unflush removes a flusher whose caller gave up.
 func (q *queue) unflush(done chan error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i := range q.flushers {
 		if q.flushers[i].done == done {
 			q.flushers = append(q.flushers[:i], q.flushers[i+1:]...)
 			break
 		}
 	}
-	q.mu.Unlock()
 }
 
 // releaseFlushersLocked ends each Flush whose messages all have their results.
@@ -114,6 +113,7 @@ func (q *queue) releaseFlushersLocked() {
 // halt refuses further calls of Send and ends the waiting ones; enqueued messages stay.
 func (q *queue) halt(err *transport.Error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.halted = err
 	q.wakeBlockedLocked()
 	q.armSweepLocked()
@@ -129,50 +129,49 @@ func (q *queue) halt(err *transport.Error) {
 		f.done <- err
 	}
 	q.flushers = nil
-	q.mu.Unlock()
 }
 
 // whyHalted returns why Send is refused, nil if it is not.
 func (q *queue) whyHalted() *transport.Error {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	why, _ := q.halted.(*transport.Error)
 	if q.closed {
 		why = errClosed
 	}
-	q.mu.Unlock()
 	return why
 }
 
 // resume allows Send again.
 func (q *queue) resume() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.halted = nil
 	if q.sweep != nil {
 		q.sweep.Stop()
 	}
-	q.mu.Unlock()
 }
 
 // shut refuses all further messages.
 func (q *queue) shut() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.closed = true
 	q.wakeBlockedLocked()
 	if q.sweep != nil {
 		q.sweep.Stop()
 	}
-	q.mu.Unlock()
 }
 
 // drain gives all remaining messages the result Closed. No loop may run.
 func (q *queue) drain() {
 	q.halt(errClosed)
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for q.head != none {
 		q.totals.cancelled++
 		q.removeLocked(q.head, q.outcomeLocked(q.head, errClosed))
 	}
-	q.mu.Unlock()
 }
 
 // withdrawal is the result of withdraw.
@@ -187,12 +186,7 @@ const (
 // withdraw takes back the message of a Send whose caller gives up.
 func (q *queue) withdraw(tag uint16, seq uint64) withdrawal {
 	q.mu.Lock()
-	found := q.withdrawLocked(tag, seq)
-	q.mu.Unlock()
-	return found
-}
-
-func (q *queue) withdrawLocked(tag uint16, seq uint64) withdrawal {
+	defer q.mu.Unlock()
 	s := &q.slots[tag]
 	switch {
 	case s.state == slotFree || s.seq != seq:

@@ -52,32 +52,32 @@ func (q *queue) tellLocked(o outcome) {
 // forget ends the series of all messages.
 func (q *queue) forget() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for i := q.head; i != none; i = q.slots[i].next {
 		q.forgetLocked(&q.slots[i])
 	}
-	q.mu.Unlock()
 }
 
 // remember keeps the series of a message.
 func (q *queue) remember(tag uint16, seq uint64, s *series) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if to := &q.slots[tag]; to.seq == seq && to.state != slotFree {
 		to.series = s
 	} else {
 		q.tellLocked(outcome{series: s, over: true})
 	}
-	q.mu.Unlock()
 }
 
 // collect returns the outcomes since its last call, in order. Further ones go to spare.
 func (q *queue) collect(spare []outcome) []outcome {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	seen := q.outcomes
 	if len(seen) == 0 {
 		seen = nil
 	} else {
 		q.outcomes = spare[:0]
 	}
-	q.mu.Unlock()
 	return seen
 }

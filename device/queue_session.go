@@ -20,6 +20,7 @@ const batchSize = 64
 func (q *queue) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	handed := now.Sub(q.base)
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for len(batch) < batchSize && q.cursor != none && q.inFlight < q.window {
 		i := q.cursor
 		s := &q.slots[i]
@@ -44,18 +45,13 @@ func (q *queue) take(batch []transport.Item, now, wall time.Time) []transport.It
 	default:
 		q.below = q.window - max(1, q.window/8) + 1
 	}
-	q.mu.Unlock()
 	return batch
 }
 
 // done takes the answer to a message in flight. It ignores tags of other messages.
 func (q *queue) done(tag uint16, err error) {
 	q.mu.Lock()
-	q.doneLocked(tag, err)
-	q.mu.Unlock()
-}
-
-func (q *queue) doneLocked(tag uint16, err error) {
+	defer q.mu.Unlock()
 	i := int32(tag)
 	if int(i) >= len(q.slots) || q.slots[i].state != slotInFlight {
 		return
@@ -116,10 +112,9 @@ func (q *queue) firstInFlightLocked() int32 {
 // until the session ends.
 func (q *queue) idle() bool {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.draining = true
-	idle := q.inFlight == 0
-	q.mu.Unlock()
-	return idle
+	return q.inFlight == 0
 }
 
 // untake puts back messages that take returned and that were not handed over.
@@ -128,6 +123,7 @@ func (q *queue) untake(batch []transport.Item) {
 		return
 	}
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, item := range batch {
 		s := &q.slots[item.Tag]
 		if s.state != slotInFlight {
@@ -141,23 +137,22 @@ func (q *queue) untake(batch []transport.Item) {
 		q.inFlight--
 	}
 	q.cursor = q.nextQueuedLocked(q.head)
-	q.mu.Unlock()
 }
 
 // connect opens the window for a session.
 func (q *queue) connect(window int) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.window = window
-	q.mu.Unlock()
 }
 
 // rewind queues all messages in flight and refused ones again, after the end of a session.
 func (q *queue) rewind() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.backLocked(slotInFlight)
 	q.backLocked(slotRefused)
 	q.window, q.below, q.draining = 0, 0, false
-	q.mu.Unlock()
 }
 
 func (q *queue) backLocked(from slotState) {
@@ -186,6 +181,7 @@ func (q *queue) backLocked(from slotState) {
 // without a sign of it here. ok is false when nothing is in flight.
 func (q *queue) answerDueFrom() (from time.Time, more time.Duration, ok bool) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	var oldest *slot
 	for i := q.head; i != none; i = q.slots[i].next {
 		if s := &q.slots[i]; s.state == slotInFlight && (oldest == nil || s.handed < oldest.handed) {
@@ -195,16 +191,14 @@ func (q *queue) answerDueFrom() (from time.Time, more time.Duration, ok bool) {
 	if oldest != nil {
 		from, more, ok = q.base.Add(max(oldest.handed, q.progress)), times.Transfer(int(oldest.size)), true
 	}
-	q.mu.Unlock()
 	return from, more, ok
 }
 
 // unanswered reports whether messages are in flight and none was answered since the given time.
 func (q *queue) unanswered(since time.Time) bool {
 	q.mu.Lock()
-	unanswered := q.inFlight > 0 && q.progress <= since.Sub(q.base)
-	q.mu.Unlock()
-	return unanswered
+	defer q.mu.Unlock()
+	return q.inFlight > 0 && q.progress <= since.Sub(q.base)
 }
 
 // refusal is the history of a message that the service refused, as the policy needs it.
@@ -217,6 +211,7 @@ type refusal struct {
 // oldestRefused returns the first refused message in order of acceptance.
 func (q *queue) oldestRefused() (tag uint16, seq uint64, r refusal, s *series, ok bool) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if ok = q.refused > 0; ok {
 		i := q.head
 		for q.slots[i].state != slotRefused {
@@ -224,23 +219,23 @@ func (q *queue) oldestRefused() (tag uint16, seq uint64, r refusal, s *series, o
 		}
 		tag, seq, r, s = uint16(i), q.slots[i].seq, *q.slots[i].refusal, q.slots[i].series
 	}
-	q.mu.Unlock()
 	return tag, seq, r, s, ok
 }
 
 // fail ends a message that is not in flight.
 func (q *queue) fail(tag uint16, seq uint64, err *transport.Error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if s := &q.slots[tag]; s.seq == seq && (s.state == slotRefused || s.state == slotQueued) {
 		q.totals.refused++
 		q.removeLocked(int32(tag), q.outcomeLocked(int32(tag), err))
 	}
-	q.mu.Unlock()
 }
 
 // reject ends a message that take returned and that is not handed over.
 func (q *queue) reject(tag uint16, seq uint64, err *transport.Error) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if s := &q.slots[tag]; s.seq == seq && s.state == slotInFlight {
 		q.totals.refused++
 		if s.resent {
@@ -248,32 +243,30 @@ func (q *queue) reject(tag uint16, seq uint64, err *transport.Error) {
 		}
 		q.removeLocked(int32(tag), err)
 	}
-	q.mu.Unlock()
 }
 
 // anyRefused reports whether refused messages wait for a decision.
 func (q *queue) anyRefused() bool {
 	q.mu.Lock()
-	refused := q.refused > 0
-	q.mu.Unlock()
-	return refused
+	defer q.mu.Unlock()
+	return q.refused > 0
 }
 
 // taken returns the number, the refusals and the series of a message that take returned.
 func (q *queue) taken(tag uint16) (seq uint64, r refusal, series *series) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	s := &q.slots[tag]
 	seq, series = s.seq, s.series
 	if s.refusal != nil {
 		r = *s.refusal
 	}
-	q.mu.Unlock()
 	return seq, r, series
 }
 
 // requeue queues the refused messages again, at their positions.
 func (q *queue) requeue() {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.backLocked(slotRefused)
-	q.mu.Unlock()
 }

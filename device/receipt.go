@@ -164,6 +164,7 @@ func (q *Results) Ready() <-chan struct{} { return q.bell }
 // none.
 func (q *Results) Next() *Watched {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	w := q.first
 	if w != nil {
 		q.first, w.next = w.next, nil
@@ -171,20 +172,19 @@ func (q *Results) Next() *Watched {
 			q.last = nil
 		}
 	}
-	q.mu.Unlock()
 	return w
 }
 
 // add appends w. It does not block: the lock is held for a few instructions.
 func (q *Results) add(w *Watched) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.last == nil {
 		q.first = w
 	} else {
 		q.last.next = w
 	}
 	q.last = w
-	q.mu.Unlock()
 	select {
 	case q.bell <- struct{}{}:
 	default:

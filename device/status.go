@@ -244,6 +244,7 @@ func (q *notices) shift() {
 func (l *loop) publish(s Status) {
 	s.Flaps, s.Suspect = l.flaps.flaps, l.flaps.suspect()
 	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
 	if !l.own.over {
 		switch {
 		case s.Reason == ReasonConnectionOK: // Err is about a feature that nothing waits for
@@ -253,7 +254,6 @@ func (l *loop) publish(s Status) {
 		}
 		l.c.publishLocked(s)
 	}
-	l.c.mu.Unlock()
 }
 
 // publishLocked is the only function that changes the status. c.mu must be held.

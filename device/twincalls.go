@@ -72,13 +72,12 @@ const (
 // twinFeature returns the client's twin, and adds it to the client at the first call.
 func (c *Client) twinFeature() *twin {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.twin == nil {
 		c.twin = &twin{c: c, slots: make(chan struct{}, twinSlots), id: firstID}
 		c.addFeatureLocked(c.twin.feature())
 	}
-	t := c.twin
-	c.mu.Unlock()
-	return t
+	return c.twin
 }
 
 func (t *twin) feature() *feature {
@@ -89,9 +88,8 @@ func (t *twin) feature() *feature {
 // closed returns why calls are refused, nil if they are not.
 func (t *twin) closed(op transport.Op) error {
 	t.mu.Lock()
-	why := t.closedLocked(op)
-	t.mu.Unlock()
-	return why
+	defer t.mu.Unlock()
+	return t.closedLocked(op)
 }
 
 func (t *twin) closedLocked(op transport.Op) error {
@@ -106,13 +104,11 @@ func (t *twin) closedLocked(op transport.Op) error {
 // add queues a call. done is called once, with the reply.
 func (t *twin) add(r transport.Request, done func(transport.Reply)) (*twinCall, error) {
 	t.mu.Lock()
-	why := t.closedLocked(r.Op)
-	var k *twinCall
-	if why == nil {
-		k = t.addLocked(r, done)
+	defer t.mu.Unlock()
+	if why := t.closedLocked(r.Op); why != nil {
+		return nil, why
 	}
-	t.mu.Unlock()
-	return k, why
+	return t.addLocked(r, done), nil
 }
 
 func (t *twin) addLocked(r transport.Request, done func(transport.Reply)) *twinCall {
@@ -137,12 +133,7 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 // withdraw withdraws a call whose caller gave up.
 func (t *twin) withdraw(k *twinCall) withdrawal {
 	t.mu.Lock()
-	w := t.withdrawLocked(k)
-	t.mu.Unlock()
-	return w
-}
-
-func (t *twin) withdrawLocked(k *twinCall) withdrawal {
+	defer t.mu.Unlock()
 	state := k.state
 	switch state {
 	case callGone:
@@ -166,18 +157,19 @@ func (t *twin) withdrawLocked(k *twinCall) withdrawal {
 
 func (t *twin) wants() (always, now transport.Features) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.changes != nil && t.changes.handle != nil {
 		always = transport.FeatureTwin | transport.FeatureDesired
 	}
 	if t.known || slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callQueued }) {
 		now = transport.FeatureTwin
 	}
-	t.mu.Unlock()
 	return always, now
 }
 
 func (t *twin) begin(s transport.Session) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	number := uint32(0)
 	if n, ok := s.(transport.Twinned); ok {
 		number = n.TwinNumber()
@@ -189,12 +181,12 @@ func (t *twin) begin(s transport.Session) {
 		}
 	}
 	t.number = number
-	t.mu.Unlock()
 }
 
 // reply handles an answer of the session.
 func (t *twin) reply(id uint32, r transport.Reply) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, k := range t.calls {
 		if k.state == callInFlight && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
@@ -204,25 +196,25 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 			break
 		}
 	}
-	t.mu.Unlock()
 }
 
 func (t *twin) busy() bool {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	busy := slices.ContainsFunc(t.calls,
 		func(k *twinCall) bool { return k.state == callInFlight || k.state == callAnswered })
-	t.mu.Unlock()
 	return busy
 }
 
 func (t *twin) resume() {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.down = nil
-	t.mu.Unlock()
 }
 
 func (t *twin) halt(why *transport.Error) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.down = why
 	for len(t.calls) > 0 {
 		k := t.calls[0]
@@ -232,5 +224,4 @@ func (t *twin) halt(why *transport.Error) {
 		}
 		t.finishLocked(k, transport.Reply{Err: &own})
 	}
-	t.mu.Unlock()
 }

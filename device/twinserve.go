@@ -96,11 +96,11 @@ func (t *twin) mayGoLocked(k *twinCall) bool {
 // set moves a call to state, unless its caller has given up, and reports whether it did.
 func (t *twin) set(k *twinCall, state callState) bool {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	waited := k.state != callGone
 	if waited {
 		k.state = state
 	}
-	t.mu.Unlock()
 	return waited
 }
 
@@ -232,11 +232,11 @@ func (t *twin) ask(l *loop, k *twinCall) {
 // fail ends a call with err, marked as unknown outcome if a try may have been taken.
 func (t *twin) fail(k *twinCall, err *transport.Error) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if k.handed {
 		err = operr.OutcomeUnknown(err)
 	}
 	t.finishLocked(k, transport.Reply{Err: err})
-	t.mu.Unlock()
 }
 
 // attempt returns the question about the next try of a call.
