@@ -13,9 +13,17 @@ type connection struct {
 	upSince time.Time // zero while the connection does not count as up
 	pinged  time.Time // when the session was last asked to ping
 
+	batch   []transport.Item  // buffer of send; it grows with use
+	request transport.Request // buffer of do
 	subs    subscriptions
 	answers answers
 	renewal renewal
+}
+
+// do makes a request of the session.
+func (k *connection) do(r transport.Request) {
+	k.request = r
+	k.session.Do(&k.request)
 }
 
 // lastsAt returns when the connection counts as stable. A connection that has messages in flight
@@ -114,8 +122,7 @@ func (l *loop) ping(now time.Time) {
 		return
 	}
 	l.conn.pinged = now
-	l.request = transport.Request{Op: transport.OpPing}
-	l.conn.session.Do(&l.request)
+	l.conn.do(transport.Request{Op: transport.OpPing})
 }
 
 // pingDue returns when the next ping is due, zero for never.

@@ -184,10 +184,7 @@ func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, 
 
 // reportOutcomes reports to the series of messages how they ended.
 func (l *loop) reportOutcomes(now time.Time) {
-	seen := l.c.queue.collect(l.spare)
-	if seen == nil {
-		return
-	}
+	seen := l.c.queue.collect()
 	for _, o := range seen {
 		if o.ended {
 			l.report(o.series, l.attempt(transport.ScopeOperation, o.retry, now), o.err)
@@ -197,7 +194,6 @@ func (l *loop) reportOutcomes(now time.Time) {
 		}
 	}
 	clear(seen)
-	l.spare = seen
 }
 
 // reportAttempt reports once to the connection policy how the latest attempt to connect ended.

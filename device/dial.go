@@ -3,7 +3,6 @@ package device
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -19,16 +18,13 @@ func (l *loop) connect() phase {
 		l.reportAttempt(errClosed, time.Now())
 		return ended
 	}
-	ctx, end := lifetime.Within(l.ctx)
-	l.hangUp = end
 	c.reconnect.Store(false)
 	c.progress.Store(false)
 	began := time.Now()
 	l.clockJumped(began)
 	l.clock.settle(l.wall(), began) // earlier jumps do not concern this session
 	deadline := began.Add(c.set.DialTimeout)
-	l.joining, l.holdsDialSlot = true, false // the session's goroutine releases the slot of the limiter
-	l.attempts.begin(l, ctx)
+	l.worker.begin(l)
 	for {
 		now := time.Now()
 		if !now.Before(deadline) {
@@ -37,7 +33,7 @@ func (l *loop) connect() phase {
 		}
 		l.timer.arm(now, deadline, l.expire(now))
 		select {
-		case e := <-l.events:
+		case e := <-l.worker.events:
 			switch {
 			case e.session != nil:
 				l.conn = &connection{session: e.session}
@@ -53,8 +49,7 @@ func (l *loop) connect() phase {
 					return l.connected(began)
 				}
 			default:
-				l.joining = false
-				l.hangUp()
+				l.worker.ended()
 				l.settle()
 				return l.lost(ReasonAttemptFailed, e.err, nil)
 			}
@@ -73,7 +68,7 @@ func (l *loop) connect() phase {
 // queueToDial waits for a slot of the shared limiter, which the session's goroutine releases. It
 // returns false when the loop must end.
 func (l *loop) queueToDial() bool {
-	limiter := l.c.set.Dials
+	limiter := l.worker.slot.of
 	if limiter == nil {
 		return true
 	}
@@ -90,21 +85,13 @@ func (l *loop) queueToDial() bool {
 		l.timer.arm(now, at, l.expire(now))
 		select {
 		case slots <- struct{}{}:
-			l.holdsDialSlot = true
+			l.worker.slot.held = true
 			at = limiter.turn(time.Now())
 		case <-l.c.wake:
 		case <-l.ctx.Done():
-			l.releaseDialSlot()
+			l.worker.slot.release()
 			return false
 		}
-	}
-}
-
-// releaseDialSlot releases the slot of the shared limiter, if the loop holds one.
-func (l *loop) releaseDialSlot() {
-	if l.holdsDialSlot {
-		l.holdsDialSlot = false
-		<-l.c.set.Dials.slots
 	}
 }
 
@@ -112,7 +99,7 @@ func (l *loop) releaseDialSlot() {
 func (l *loop) connected(began time.Time) phase {
 	info := l.conn.session.Info()
 	l.conn.upSince = time.Now()
-	l.outage.damage = errfilter.Damage{}
+	l.outage.connected()
 	l.flaps.begin(l.evidence())
 	l.planRenewal(info.Expires)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {
@@ -136,7 +123,6 @@ func (l *loop) admitted() (p phase, ok bool) {
 			l.beginSeries(&l.outage.series, transport.ScopeConnection)
 			asked = l.outage.series.by
 			if l.outage.series.main == nil {
-				l.outage.question = nil
 				return connecting, true
 			}
 			a := l.attempt(transport.ScopeConnection, l.outage.retry, now)
@@ -146,7 +132,6 @@ func (l *loop) admitted() (p phase, ok bool) {
 			}
 			d := l.admit(&l.outage.series, a)
 			if d.Retry && d.Delay <= 0 {
-				l.outage.question = nil
 				return connecting, true
 			}
 			spread := l.drawSpread()
@@ -170,5 +155,59 @@ func (l *loop) admitted() (p phase, ok bool) {
 			return ended, false
 		case woken:
 		}
+	}
+}
+
+// worker is the loop's side of the goroutine that dials and serves a session.
+type worker struct {
+	attempts attempts
+	events   chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
+	hangUp   func()
+	running  bool     // the goroutine must be joined
+	slot     dialSlot // of the DialLimiter, until the goroutine begins, which then has it
+}
+
+// event is a report of a session or its goroutine: a new session, the answer to a subscription or
+// renewal, or the end of a session or attempt.
+type event struct {
+	session    transport.Session
+	subscribed bool
+	renewed    *time.Time // when the new token expires; nil: no answer to a renewal
+	err        error
+}
+
+func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && e.renewed == nil }
+
+// begin starts the goroutine of an attempt to connect.
+func (w *worker) begin(l *loop) {
+	ctx, end := lifetime.Within(l.ctx)
+	w.hangUp, w.running, w.slot.held = end, true, false
+	w.attempts.begin(l, ctx)
+}
+
+// ended records that the goroutine has reported its end.
+func (w *worker) ended() {
+	w.running = false
+	w.hangUp()
+}
+
+// join hangs up and waits for the goroutine, if one runs.
+func (w *worker) join() {
+	if !w.running {
+		return
+	}
+	w.hangUp()
+	for {
+		if e := <-w.events; e.isEnd() {
+			break
+		}
+	}
+	w.running = false
+}
+
+// discard drops what a session has reported after it had ended, in answer to a Do.
+func (w *worker) discard() {
+	for len(w.events) > 0 {
+		<-w.events
 	}
 }

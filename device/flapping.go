@@ -63,6 +63,14 @@ func (f *flapping) name(failure *transport.Error, wasUp bool) {
 	f.named = named
 }
 
+// over ends the series on a connection that is stable, and reports whether there were several
+// flaps.
+func (f *flapping) over() (several bool) {
+	several = f.flaps > 1
+	*f = flapping{before: f.before}
+	return several
+}
+
 // end counts the loss of a session, unless the session was stable.
 func (f *flapping) end(e evidence, stable bool) {
 	if stable {
@@ -132,15 +140,8 @@ func (l *loop) endFlapping(now time.Time) {
 	if at := l.flappingEndsAt(); at.IsZero() || now.Before(at) {
 		return
 	}
-	several := l.flaps.flaps > 1
-	l.flaps = flapping{before: l.flaps.before}
-	if !several {
-		return
-	}
-	if l.pause.until.IsZero() {
-		l.publishConnected()
-	} else {
-		l.publishPause(time.Now())
+	if l.flaps.over() {
+		l.publishUp(time.Now())
 	}
 }
 
@@ -183,8 +184,8 @@ func (l *loop) down(k *connection, err error, pace errfilter.Pace) (paid time.Du
 	l.reportAttempt(failure, time.Now())
 	switch {
 	case l.stable(k):
-		l.outage.countAnew()
-		l.outage.renewed, l.flaps = false, flapping{}
+		l.outage.forget()
+		l.flaps = flapping{}
 	case l.useful(k, pace):
 		l.outage.countAnew()
 		paid = k.workedFor()

@@ -63,7 +63,7 @@ func (l *loop) session(ctx context.Context) {
 		err = err2
 		return
 	}
-	l.events <- event{session: s}
+	c.events <- event{session: s}
 	sessionPassedOn = true
 	go l.serveSession(ctx, s)
 }
@@ -80,7 +80,7 @@ func (l *loop) reportEnd(err error, v any) {
 	if v != nil {
 		err = &callback.Error{Name: sessionCallback, Panic: v}
 	}
-	l.events <- event{err: err}
+	l.c.events <- event{err: err}
 }
 
 const sessionCallback = "of the transport or the credentials"
@@ -141,21 +141,12 @@ func (l *loop) crashed(v any) {
 // abort ends the loop, or restarts it after TryAgainAfter. It asks no policy and calls no callback
 // directly, because one of them has just failed.
 func (l *loop) abort(failure *transport.Error) {
-	l.releaseDialSlot()
-	if l.joining {
-		l.hangUp()
-		for {
-			if e := <-l.events; e.isEnd() {
-				break
-			}
-		}
-		l.joining = false
-	}
-	for len(l.events) > 0 {
-		<-l.events
-	}
+	l.worker.slot.release()
+	l.worker.join()
+	l.worker.discard()
 	l.conn = nil
-	l.outage.question, l.pause, l.hold = nil, pause{}, hold{}
+	l.pause.end()
+	l.gate.open()
 	l.c.queue.rewind()
 	_ = callback.Run("", func() { l.endSeries(&l.outage.series) })
 	_ = callback.Run("", func() { l.reportOutcomes(time.Now()) })

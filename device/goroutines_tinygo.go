@@ -20,8 +20,8 @@ func (l *loop) run(p phase) {
 	}
 	l.endAll()
 	l.finish()
-	if l.attempts != nil {
-		close(l.attempts)
+	if l.worker.attempts != nil {
+		close(l.worker.attempts)
 	}
 }
 
@@ -52,10 +52,10 @@ func (l *loop) session(ctx context.Context) {
 		<-c.set.Dials.slots
 	}
 	if err == nil {
-		l.events <- event{session: s}
+		c.events <- event{session: s}
 		err = s.Run(ctx)
 	}
-	l.events <- event{err: err}
+	c.events <- event{err: err}
 }
 
 func (l *loop) calls(string) {}

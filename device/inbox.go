@@ -323,8 +323,7 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 		if !ok {
 			return time.Time{}
 		}
-		l.request = transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome}
-		l.conn.session.Do(&l.request)
+		l.conn.do(transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome})
 		if len(b.ref) > 0 && b.trace != nil && b.trace.Settled != nil {
 			l.calls("Trace.Settled")
 			b.trace.Settled(outcome)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // loop is the goroutine that owns the connection. Only the loop calls policies and the session's
@@ -24,39 +23,19 @@ type loop struct {
 	ctx *lifetime.Context // ends with Close, or with the Open that started the loop
 	own *run
 
-	attempts attempts
-	events   chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
-	hangUp   func()
-	conn     *connection // nil unless there is a session
-
-	timer  loopTimer
+	// Each part owns its state: only its methods change it.
+	worker worker
+	conn   *connection // nil unless there is a session
 	outage outage
 	flaps  flapping
 	poison poison
 	pause  pause
-	hold   hold
+	gate   gate
 	clock  clock
+	timer  loopTimer
 
-	spare []outcome // buffer of reportOutcomes
-
-	batch   []transport.Item // buffer of send; it grows with use
-	request transport.Request
-
-	calling       string // the callback that runs on this goroutine; empty: none
-	joining       bool   // a session's goroutine must be joined
-	holdsDialSlot bool   // the loop holds a slot of the DialLimiter
+	calling string // the callback that runs on this goroutine; empty: none
 }
-
-// event is a report of a session or its goroutine: a new session, the answer to a subscription or
-// renewal, or the end of a session or attempt.
-type event struct {
-	session    transport.Session
-	subscribed bool
-	renewed    *time.Time // when the new token expires; nil: no answer to a renewal
-	err        error
-}
-
-func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && e.renewed == nil }
 
 // The ids of the loop's own requests. Those of the features start at firstID.
 const (
@@ -75,9 +54,10 @@ const (
 )
 
 func newLoop(c *Client, ctx *lifetime.Context, r *run) *loop {
-	l := &loop{c: c, ctx: ctx, own: r, events: c.events, timer: loopTimer{poke: c.poke}}
-	l.outage.since = time.Now()
-	return l
+	return &loop{
+		c: c, ctx: ctx, own: r, worker: worker{events: c.events, slot: dialSlot{of: c.set.Dials}},
+		outage: outage{since: time.Now()}, timer: loopTimer{poke: c.poke},
+	}
 }
 
 // pass is the only code that changes the phase: it runs one phase and returns the next. run calls

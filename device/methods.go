@@ -393,10 +393,9 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		}
 		m.id = (m.id + 1) % methodIDs
 		a.ref.sent = methodIDs | m.id
-		l.request = transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status,
-			Body: a.body}
+		r := transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status, Body: a.body}
 		m.mu.Unlock()
-		l.conn.session.Do(&l.request)
+		l.conn.do(r)
 	}
 }
 

@@ -25,8 +25,8 @@ type outage struct {
 	// Of the latest failure of a connection, nil without one.
 	failure *transport.Error
 	reason  Reason
-	// question is the failure that the wait for the next attempt is about; nil: no wait. spread is the
-	// random part of that wait.
+	// question is the failure that the latest wait for an attempt was about, and spread the random
+	// part of that wait.
 	question *question
 	spread   time.Duration
 }
@@ -36,9 +36,18 @@ func (o *outage) countAnew() { o.retry, o.delay = 0, 0 }
 
 // startOver begins an outage that knows nothing of the attempts before.
 func (o *outage) startOver(now time.Time) {
-	o.countAnew()
-	o.renewed, o.damage, o.since = false, errfilter.Damage{}, now
+	o.forget()
+	o.damage, o.since = errfilter.Damage{}, now
 }
+
+// forget ends what is remembered until a connection was stable.
+func (o *outage) forget() {
+	o.countAnew()
+	o.renewed = false
+}
+
+// connected ends the count of damage.
+func (o *outage) connected() { o.damage = errfilter.Damage{} }
 
 // lost handles the end of connection k, or of an attempt, for which k is nil: it asks the filter
 // and prepares the question to the policy.

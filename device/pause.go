@@ -16,6 +16,10 @@ type pause struct {
 	until     time.Time // zero: no pause
 }
 
+func (p *pause) running() bool { return !p.until.IsZero() }
+
+func (p *pause) end() { *p = pause{} }
+
 // refused asks the message policy about the oldest refused message, and pauses all sending for the
 // delay. If the policy stops, that message alone fails, and the next one is asked about. publish
 // selects whether the pause is published.
@@ -51,7 +55,7 @@ func (l *loop) askToPause() bool {
 	if !d.Retry {
 		l.endSeries(l.pause.series)
 		l.c.queue.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
-		l.pause = pause{}
+		l.pause.end()
 		return false
 	}
 	l.pause.until = l.pause.began.Add(d.Delay)
@@ -65,14 +69,14 @@ func (l *loop) askAgain(now time.Time) {
 		return
 	}
 	l.refused(true)
-	if l.pause.until.IsZero() {
+	if !l.pause.running() {
 		l.publishConnected()
 	}
 }
 
 // resume ends a pause; refused messages are sent first.
 func (l *loop) resume() {
-	l.pause = pause{}
+	l.pause.end()
 	l.c.queue.requeue()
 	l.publishConnected()
 }

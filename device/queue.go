@@ -62,7 +62,7 @@ type queue struct {
 
 	totals queueTotals
 
-	outcomes []outcome // for the loop
+	outcomes, collected []outcome // for the loop; with the loop
 
 	ids    messageid.Source     // generates ids for messages without one
 	copies []*transport.Message // spare copies for messages with a generated id

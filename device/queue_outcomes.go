@@ -69,15 +69,10 @@ func (q *queue) remember(tag uint16, seq uint64, s *series) {
 	}
 }
 
-// collect returns the outcomes since its last call, in order. Further ones go to spare.
-func (q *queue) collect(spare []outcome) []outcome {
+// collect returns the outcomes since its last call, in order. The next call reuses their memory.
+func (q *queue) collect() []outcome {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	seen := q.outcomes
-	if len(seen) == 0 {
-		seen = nil
-	} else {
-		q.outcomes = spare[:0]
-	}
-	return seen
+	q.outcomes, q.collected = q.collected[:0], q.outcomes
+	return q.collected
 }

@@ -98,8 +98,7 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 // renew asks the session to renew its credentials in place.
 func (l *loop) renew(now time.Time) {
 	l.conn.renewal.step, l.conn.renewal.at = renewing, now.Add(l.c.set.AckTimeout)
-	l.request = transport.Request{ID: renewID, Op: transport.OpRenew}
-	l.conn.session.Do(&l.request)
+	l.conn.do(transport.Request{ID: renewID, Op: transport.OpRenew})
 }
 
 // tokenRenewed handles the session's answer. A session without new credentials is replaced.

@@ -12,10 +12,10 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 	switch {
 	case l.conn.renewal.step == replacing:
 		return true // this session gets no more messages
-	case l.pause.until.IsZero() && l.c.queue.anyRefused():
+	case !l.pause.running() && l.c.queue.anyRefused():
 		l.refused(true)
-	case l.pause.until.IsZero():
-		return l.held(now) || l.send(now)
+	case !l.pause.running():
+		return l.gate.closed(now, l.c.policies.Load()) || l.send(now)
 	case l.c.policies.Load() != l.pause.askedOf:
 		l.askAgain(now)
 	case !now.Before(l.pause.until):
@@ -32,7 +32,7 @@ func (l *loop) send(now time.Time) (none bool) {
 	if l.onTrial(now) {
 		return true
 	}
-	batch := c.queue.take(l.batch[:0], now, l.clock.wall)
+	batch := c.queue.take(l.conn.batch[:0], now, l.clock.wall)
 	if l.poison.last != 0 {
 		c.queue.aim(0, false)
 	}
@@ -40,7 +40,7 @@ func (l *loop) send(now time.Time) (none bool) {
 		return true
 	}
 	if batch = l.admitBatch(batch, now); len(batch) == 0 {
-		return false // look again: there may be a hold, or messages behind the refused ones
+		return false // look again: the gate may be closed, or there are messages behind the refused ones
 	}
 	l.conn.session.Send(batch)
 	if t := c.set.Trace; t != nil && t.Sent != nil {
@@ -49,7 +49,7 @@ func (l *loop) send(now time.Time) (none bool) {
 		l.called()
 	}
 	clear(batch)
-	l.batch = batch
+	l.conn.batch = batch
 	if l.conn.answers.check.IsZero() {
 		l.conn.answers.check = now.Add(l.conn.answers.every())
 	}
@@ -61,21 +61,22 @@ func (l *loop) send(now time.Time) (none bool) {
 // it delays an attempt, it delays everything behind it. A refusal has the same effect as a policy
 // that stops.
 
-// hold is a delay that the message policy asked for.
-type hold struct {
-	until time.Time // zero: none
+// gate holds messages back for as long as the message policy has asked for.
+type gate struct {
+	until time.Time // zero: open
 	by    *policies
 }
 
-// held reports whether messages wait for the policy.
-func (l *loop) held(now time.Time) bool {
-	if l.hold.until.IsZero() {
-		return false
-	}
-	if now.Before(l.hold.until) && l.hold.by == l.c.policies.Load() {
+func (g *gate) close(until time.Time, by *policies) { *g = gate{until, by} }
+
+func (g *gate) open() { *g = gate{} }
+
+// closed reports whether messages wait. Other policies than those that closed the gate open it.
+func (g *gate) closed(now time.Time, current *policies) bool {
+	if now.Before(g.until) && g.by == current {
 		return true
 	}
-	l.hold = hold{}
+	g.open()
 	return false
 }
 
@@ -107,7 +108,7 @@ func (l *loop) admitBatch(batch []transport.Item, now time.Time) []transport.Ite
 			continue
 		case d.Delay > 0:
 			l.c.queue.untake(batch[i:])
-			l.hold = hold{until: now.Add(d.Delay), by: set}
+			l.gate.close(now.Add(d.Delay), set)
 		default:
 			may = append(may, item)
 			continue

@@ -10,13 +10,7 @@ import (
 // end hangs up, joins the session's goroutine and queues the messages in flight again. It returns
 // the connection, nil if there was none yet.
 func (l *loop) end() *connection {
-	l.hangUp()
-	for {
-		if e := <-l.events; e.isEnd() {
-			break
-		}
-	}
-	l.joining = false
+	l.worker.join()
 	return l.settle()
 }
 
@@ -25,10 +19,8 @@ func (l *loop) end() *connection {
 func (l *loop) settle() *connection {
 	k := l.conn
 	l.conn = nil
-	for len(l.events) > 0 { // answers from Do calls after the session had ended
-		<-l.events
-	}
-	if l.pause.until.IsZero() {
+	l.worker.discard()
+	if !l.pause.running() {
 		l.refused(false) // a refusal that arrives with the disconnect is applied first
 	}
 	l.c.queue.rewind()
@@ -54,11 +46,7 @@ func (l *loop) begin() {
 	if x := c.features(); x != nil {
 		x.begin(l.conn.session)
 	}
-	if l.pause.until.IsZero() {
-		l.publishConnected()
-	} else {
-		l.publishPause(l.conn.upSince)
-	}
+	l.publishUp(l.conn.upSince)
 }
 
 // window returns the maximum number of messages in flight of the session.
@@ -89,7 +77,7 @@ func (l *loop) serve() phase {
 func (l *loop) await(idle bool) phase {
 	if idle {
 		select {
-		case e := <-l.events:
+		case e := <-l.worker.events:
 			return l.handleEvent(e)
 		case <-l.c.wake:
 			return connected
@@ -98,7 +86,7 @@ func (l *loop) await(idle bool) phase {
 		}
 	}
 	select {
-	case e := <-l.events:
+	case e := <-l.worker.events:
 		return l.handleEvent(e)
 	case <-l.ctx.Done():
 		return l.closeSession()
@@ -168,8 +156,7 @@ func (l *loop) closeSession() phase {
 
 // ended ends serve when the session ended by itself.
 func (l *loop) ended(e event) phase {
-	l.joining = false
-	l.hangUp()
+	l.worker.ended()
 	l.over()
 	l.judgeLoss(ofTransport(e.err))
 	return l.lost(ReasonConnectionLost, e.err, l.settle())
@@ -188,10 +175,10 @@ func (l *loop) due(now time.Time) time.Time {
 	at := earlier(now.Add(clockCheck), l.conn.answers.check)
 	switch {
 	case l.conn.renewal.step == replacing: // no pause and no hold ends on this session
-	case !l.pause.until.IsZero():
+	case l.pause.running():
 		at = earlier(at, l.pause.until)
 	default:
-		at = earlier(at, l.hold.until)
+		at = earlier(at, l.gate.until)
 	}
 	if now.Before(l.poison.quietUntil) {
 		at = earlier(at, l.poison.quietUntil)

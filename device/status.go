@@ -319,6 +319,15 @@ func (c *Client) callOnStatus() {
 	}
 }
 
+// publishUp publishes the status of a connection that is up: messages flow, or pause.
+func (l *loop) publishUp(now time.Time) {
+	if l.pause.running() {
+		l.publishPause(now)
+	} else {
+		l.publishConnected()
+	}
+}
+
 func (l *loop) publishConnected() {
 	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.outage.retry}
 	if l.conn.subs.lacking != nil {

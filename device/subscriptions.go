@@ -40,8 +40,7 @@ func (l *loop) subscribe(want transport.Features) bool {
 		return false
 	}
 	l.conn.subs.asked = want
-	l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want}
-	l.conn.session.Do(&l.request)
+	l.conn.do(transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want})
 	return true
 }
 
@@ -131,7 +130,7 @@ func (s *subscriptions) lack(feature transport.Features, why *transport.Error) (
 
 // lackChanged publishes the status of a connection that is up and not paused.
 func (l *loop) lackChanged() {
-	if !l.conn.upSince.IsZero() && l.pause.until.IsZero() {
+	if !l.conn.upSince.IsZero() && !l.pause.running() {
 		l.publishConnected()
 	}
 }

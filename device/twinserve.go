@@ -137,8 +137,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 		l.endSeries(&k.series)
 		return now
 	}
-	l.request = k.request
-	l.conn.session.Do(&l.request)
+	l.conn.do(k.request)
 	return now.Add(t.c.set.AckTimeout)
 }
 
