@@ -445,7 +445,7 @@ func TestAWSQuotasAgreeWithTheSDK(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := compat.AWSStandard()
+			o := compat.AWSStandard.Options()
 			o.Quota.Bucket = bucket
 			p, err := compat.NewAWS(o)
 			if err != nil {
@@ -487,7 +487,7 @@ func awsRun(ctx context.Context, r *awsretry.Standard, failures []error) error {
 // The delays of the SDK. A long poll waits for them also when the quota is empty.
 func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 	standard := awsretry.NewStandard()
-	o := compat.AWSStandard()
+	o := compat.AWSStandard.Options()
 	o.Attempts, o.Quota = 20, nil
 	p, err := compat.NewAWS(o)
 	if err != nil {
@@ -516,7 +516,7 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 		}
 	}
 	// A refusal by the quota carries the delay of its class.
-	o = compat.AWSStandard()
+	o = compat.AWSStandard.Options()
 	o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
 	if p, err = compat.NewAWS(o); err != nil {
 		t.Fatal(err)
@@ -530,7 +530,7 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 
 // The older delays are still in the SDK, under a function of their own. It counts from 1.
 func TestAWSGo2025DelaysAgreeWithTheSDK(t *testing.T) {
-	theirs, ours := awsretry.NewExponentialJitterBackoff(20*time.Second), compat.AWSGo2025().Backoff
+	theirs, ours := awsretry.NewExponentialJitterBackoff(20*time.Second), compat.AWSGo2025.Options().Backoff
 	for retry := 1; retry <= 12; retry++ {
 		most := ours.Decide(retrypolicy.Attempt{Retry: retry, Rand: greatest}).Delay
 		least := ours.Decide(retrypolicy.Attempt{Retry: retry}).Delay

@@ -74,8 +74,8 @@ func Contenders() []Rules {
 	limited.Dials, limited.DialGap = 10, 100*time.Millisecond
 	botocore := peer("botocore", nil, 0)
 	botocore.RenewInStep = false // it has no such tokens
-	botocore.Policy = func() (retrypolicy.Policy, error) { return compat.NewAWS(compat.AWSBotocore2025()) }
-	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, compat.AWSBotocore2025().Backoff, time.Minute
+	botocore.Policy = func() (retrypolicy.Policy, error) { return compat.NewAWS(compat.AWSBotocore2025.Options()) }
+	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, compat.AWSBotocore2025.Options().Backoff, time.Minute
 	return []Rules{
 		ours("default", standard),
 		alone("no spread", standard),
@@ -91,7 +91,7 @@ func Contenders() []Rules {
 		peer("Azure C", compat.AzureC{}, renewC),
 		peer("Azure Node", compat.AzureNode{}, renewNode),
 		peer("Azure C# 1", compat.AzureCSharpV1{}, renewCSharp),
-		peer("Azure C# 2", compat.AzureCSharpExponential{}, renewCSharp),
+		peer("Azure C# 2", compat.AzureCSharp{}, renewCSharp),
 		botocore,
 	}
 }

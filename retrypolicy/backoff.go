@@ -31,8 +31,8 @@ const (
 	// tanh(sqrt(4t)), the delay is (f(t) - previous f)/1.4 * Base. Factor is ignored. Source: Polly
 	// v8.
 	JitterDecorrelatedV2
-	// JitterProportional multiplies v by a draw between Backoff.Low and Backoff.High. The result may
-	// exceed Max, unless Hard is set. Source: gRPC A6 (0.8 to 1.2), and others.
+	// JitterProportional draws a whole number of nanoseconds from v*Backoff.Low to v*Backoff.High. The
+	// result may exceed Max, unless Hard is set. Source: gRPC A6 (0.8 to 1.2), cenkalti/backoff.
 	JitterProportional
 
 	jitters // number of kinds
@@ -75,7 +75,9 @@ func (b Backoff) Decide(a Attempt) Decision {
 		half := float64(v) / 2
 		d.Delay = min(kit.OfFloat(half+u*half), v)
 	case JitterProportional:
-		d.Delay = kit.OfFloat(float64(b.plain(a.Retry, most)) * (b.Low + u*(b.High-b.Low)))
+		v := float64(b.plain(a.Retry, most))
+		low, high := v*b.Low, v*b.High
+		d.Delay = kit.OfFloat(min(low+u*(high-low+1), high))
 		if b.Hard {
 			d.Delay = min(d.Delay, most)
 		}

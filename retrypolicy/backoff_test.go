@@ -181,7 +181,7 @@ func TestJittersHaveTheirMeans(t *testing.T) {
 		{"proportional", retrypolicy.Backoff{Base: s, Jitter: retrypolicy.JitterProportional, Low: 0.8, High: 1.2}, 8 * s},
 		{"fixed", retrypolicy.Fixed{Delay: s, Jitter: 1}, s},
 		{"azcore", compat.Azcore{MaxRetries: 4, Delay: s}, 15750 * msec},
-		{"csharp", compat.AzureCSharpExponential{}, 1024 * msec},
+		{"csharp", compat.AzureCSharp{}, 1024 * msec},
 		{"java", compat.AzureJava{}, 796500 * time.Microsecond}, // 100 + 7 * 99.5
 	} {
 		const draws = 1 << 14

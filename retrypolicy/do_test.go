@@ -304,14 +304,17 @@ func TestRetrierLongPoll(t *testing.T) {
 		took   time.Duration
 		reason retrypolicy.Reason
 	}{
-		{"N16", compat.AWSStandard, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond,
+		{"N16", compat.AWSStandard.Options, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond,
 			retrypolicy.ReasonOutOfQuota},
-		{"N17", compat.AWSPython, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
-		{"N17, Go", compat.AWSStandard, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
-		{"no long poll", compat.AWSStandard, false, 3, 500, transport.Unavailable, 1, 0, retrypolicy.ReasonOutOfQuota},
-		{"out of attempts", compat.AWSStandard, true, 2, 0, transport.Unavailable, 2, 50 * time.Millisecond,
+		{"N17", compat.AWSPython.Options, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
+		{"N17, Go", compat.AWSStandard.Options,
+			true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
+		{"no long poll", compat.AWSStandard.Options,
+			false, 3, 500, transport.Unavailable, 1, 0, retrypolicy.ReasonOutOfQuota},
+		{"out of attempts", compat.AWSStandard.Options, true, 2, 0, transport.Unavailable, 2, 50 * time.Millisecond,
 			retrypolicy.ReasonOutOfAttempts},
-		{"not retryable", compat.AWSStandard, true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.ReasonNotRetryable},
+		{"not retryable", compat.AWSStandard.Options,
+			true, 3, 500, transport.Forbidden, 1, 0, retrypolicy.ReasonNotRetryable},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			o := c.preset()
@@ -332,7 +335,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		})
 	}
 	testkit.Bubble(t, func(t *testing.T) { // N19, and a success: no delay
-		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, compat.AWSStandard()),
+		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, compat.AWSStandard.Options()),
 			LongPoll: true, Rand: func() uint64 { return drawLast }}
 		op := perform(transport.Unavailable, nil)
 		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*time.Millisecond {
@@ -340,7 +343,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond) // the poller's own end comes first
 		defer cancel()
-		o := compat.AWSStandard()
+		o := compat.AWSStandard.Options()
 		o.Quota.Spent = 500
 		r.Policy = policytest.NewAWS(t, o)
 		began := time.Now()
@@ -638,7 +641,7 @@ func TestDoEndsTheSeriesOfAnAttemptThatPanics(t *testing.T) {
 
 func TestRetrierIsForManyGoroutines(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		o := compat.AWSStandard()
+		o := compat.AWSStandard.Options()
 		b := policytest.Bucketed(t, o, 500, 500)
 		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, o)}
 		var all sync.WaitGroup
@@ -673,7 +676,7 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 	ctx := context.Background()
 	op := func(context.Context) error { return nil }
-	p := policytest.NewAWS(t, compat.AWSStandard())
+	p := policytest.NewAWS(t, compat.AWSStandard.Options())
 	adaptive := policytest.NewAdaptive(t, nil).Wrap(p)
 	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
 	for name, c := range map[string]struct {
@@ -713,7 +716,7 @@ func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 var sinkInt int
 
 func BenchmarkDo(b *testing.B) {
-	p := policytest.NewAWS(b, compat.AWSStandard())
+	p := policytest.NewAWS(b, compat.AWSStandard.Options())
 	op := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {

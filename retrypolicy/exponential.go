@@ -87,18 +87,10 @@ func (e *ExponentialBackoffWithJitter) bounds() (c, least, most time.Duration) {
 // Validate reports the first invalid parameter, as a *transport.Error of Kind Invalid.
 func (e ExponentialBackoffWithJitter) Validate() error {
 	_, least, most := e.bounds()
-	switch {
-	case e.C < 0:
-		return kit.Invalid("ExponentialBackoffWithJitter.C is negative; give a duration, 0 for 100 ms")
-	case e.Cmin < 0:
-		return kit.Invalid("ExponentialBackoffWithJitter.Cmin is negative; give a duration, 0 for 100 ms")
-	case most < least:
-		return kit.Invalid("ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin " +
-			"and 10 s for Cmax)")
-	case e.Jd < 0 && e.Ju == 0:
-		return nil
-	case !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1):
-		return kit.Invalid("ExponentialBackoffWithJitter.Jd and Ju make no range; give 0 <= Ju <= Jd <= 1")
-	}
-	return nil
+	plain := e.Jd < 0 && e.Ju == 0
+	return kit.Check("ExponentialBackoffWithJitter.",
+		kit.Bad(e.C < 0, "C is negative; give a duration, 0 for 100 ms"),
+		kit.Bad(e.Cmin < 0, "Cmin is negative; give a duration, 0 for 100 ms"),
+		kit.Bad(most < least, "Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)"),
+		kit.Bad(!plain && !(e.Ju >= 0 && e.Ju <= e.Jd && e.Jd <= 1), "Jd and Ju make no range; give 0 <= Ju <= Jd <= 1"))
 }

@@ -275,7 +275,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 	t.Logf("seed %d", seed)
 	const users, capacity = 2000, 200
 	testkit.Bubble(t, func(t *testing.T) {
-		o := compat.AWSStandard()
+		o := compat.AWSStandard.Options()
 		o.Attempts = 1000
 		o.Quota = nil
 		l := newLimiter(t, nil)

@@ -90,7 +90,7 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 func TestPerKeyKeepsQuotasApart(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p, err := budget.NewPerKey(10, func(string) retrypolicy.Policy {
-			o := compat.AWSJava()
+			o := compat.AWSJava.Options()
 			o.Quota.Size, o.Attempts = 10, 10
 			q, err := compat.NewAWS(o)
 			if err != nil {
@@ -159,7 +159,7 @@ func TestPerKeyConcurrentUse(t *testing.T) {
 	var made atomic.Int64
 	p, err := budget.NewPerKey(16, func(string) retrypolicy.Policy {
 		made.Add(1)
-		o := compat.AWSStandard()
+		o := compat.AWSStandard.Options()
 		q, err := compat.NewAWS(o)
 		if err != nil {
 			t.Error(err)

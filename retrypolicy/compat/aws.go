@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"math/bits"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -20,8 +19,8 @@ import (
 // A delay or a cost "for throttling" applies to Throttled alone.
 const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 
-// AWSOptions configures the standard retry mode that the AWS SDKs share. AWSKotlin and the
-// other functions return the published settings: take one, change it, and pass it to NewAWS.
+// AWSOptions configures the standard retry mode that the AWS SDKs share. AWSPreset.Options returns
+// published settings: take them, change them, and pass them to NewAWS.
 type AWSOptions struct {
 	// Attempts is the highest number of attempts, the first included.
 	Attempts int
@@ -49,7 +48,7 @@ type AWSOptions struct {
 // and use it for all operations there. Safe for concurrent use. Errors are of Kind Invalid.
 func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 	if o == nil {
-		o = AWSStandard()
+		o = AWSStandard.Options()
 	}
 	p := o.Backoff
 	if p == nil {
@@ -82,11 +81,11 @@ func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 // standard, adaptive or legacy, as boto3's retries={"mode": ..., "total_max_attempts": ...} does.
 // attempts counts the first attempt too; 0 is the default of the mode. Errors are of Kind Invalid.
 func AWSMode(mode string, attempts int) (retrypolicy.Policy, error) {
-	o := AWSStandard()
+	o := AWSStandard.Options()
 	switch mode {
 	case "standard", "adaptive":
 	case "legacy":
-		o = AWSBotocoreLegacy()
+		o = AWSLegacy.Options()
 	default:
 		return nil, kit.Invalid("AWSMode " + mode + " is not known; give standard, adaptive or legacy")
 	}
@@ -102,29 +101,4 @@ func AWSMode(mode string, attempts int) (retrypolicy.Policy, error) {
 		return nil, err
 	}
 	return limiter.Wrap(p), nil
-}
-
-// AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
-// and exactly Max, without jitter, from the first n with 2^n s > Max on. With Max = 20 s that is 0
-// to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
-//
-// Source: aws-sdk-go-v2, aws/retry/jitter_backoff.go.
-type AWSGoBackoff struct {
-	Max time.Duration
-}
-
-// Decide always retries.
-func (b AWSGoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	n := max(a.Retry, 1)
-	if n > bits.Len64(uint64(max(b.Max, 0)/time.Second))-1 {
-		return retrypolicy.Decision{Retry: true, Delay: max(b.Max, 0)}
-	}
-	return retrypolicy.Decision{Retry: true, Delay: kit.OfFloat(kit.Unit(a.Rand) * float64(time.Second<<n))}
-}
-
-// Validate reports an invalid Max.
-func (b AWSGoBackoff) Validate() error {
-	return kit.Check("AWSGoBackoff.",
-		kit.Bad(b.Max < 0, "Max is negative; give the longest delay"),
-		kit.Bad(b.Max == 0, "Max is 0, so every delay would be 0; give the longest delay, such as 20 s"))
 }

@@ -25,27 +25,6 @@ const (
 	kClient   = transport.Conflict
 )
 
-// awsPresets are all presets. A size of 0 means no quota.
-var awsPresets = []struct {
-	name   string
-	preset func() *compat.AWSOptions
-}{
-	{"AWSKotlin", compat.AWSKotlin},
-	{"AWSStandard", compat.AWSStandard},
-	{"AWSBotocore2025", compat.AWSBotocore2025},
-	{"AWSDynamoDB", compat.AWSDynamoDB},
-	{"AWSBotocoreLegacy", compat.AWSBotocoreLegacy},
-	{"AWSBotocoreLegacyDynamoDB", compat.AWSBotocoreLegacyDynamoDB},
-	{"AWSPython", compat.AWSPython},
-	{"AWSPythonSimple", compat.AWSPythonSimple},
-	{"AWSGo2025", compat.AWSGo2025},
-	{"AWSStandard", compat.AWSStandard},
-	{"AWSJava", compat.AWSJava},
-	{"AWSJava2026", compat.AWSJava2026},
-	{"AWSJavaLegacy", compat.AWSJavaLegacy},
-	{"AWSJS2025", compat.AWSJS2025},
-}
-
 // step is one line of a published vector: an outcome and the decision about it.
 type step struct {
 	kind    transport.Kind // of the failure
@@ -87,7 +66,7 @@ type sequence struct {
 }
 
 func preS() *compat.AWSOptions { // the settings of the vectors S1 to S5
-	o := compat.AWSKotlin()
+	o := compat.AWSKotlin.Options()
 	o.Backoff = retrypolicy.Backoff{Base: time.Second, Max: 20 * time.Second, Jitter: retrypolicy.JitterFull}
 	o.Throttled = nil
 	return o
@@ -144,47 +123,53 @@ func TestAWSPublishedSequences(t *testing.T) {
 			fail(kServer, 495, s), fail(kServer, 490, 2*s), fail(kServer, 485, 4*s), fail(kServer, 480, 8*s),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 480, 0),
 		}},
-		{"N1", compat.AWSStandard, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
-		{"N3", compat.AWSStandard, 14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 0,
-			100*ms)}},
-		{"N5", sum(compat.AWSStandard, 5), 500, []step{
+		{"N1", compat.AWSStandard.Options, 500, []step{fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), ok(486)}},
+		{"N3", compat.AWSStandard.Options,
+			14, []step{fail(kServer, 0, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 0,
+				100*ms)}},
+		{"N5", sum(compat.AWSStandard.Options, 5), 500, []step{
 			fail(kServer, 486, 50*ms), fail(kServer, 472, 100*ms), fail(kServer, 458, 200*ms), fail(kServer, 444, 400*ms),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 444, 0),
 		}},
-		{"N7", sum(compat.AWSStandard, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 6,
-			100*ms)}},
-		{"N8", compat.AWSStandard, 500, []step{fail(kThrottle, 495, s), ok(500)}},
-		{"N9", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N9 JavaScript", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N11", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("10000"), 486, 5050*ms), ok(500)}},
-		{"N12", compat.AWSStandard, 500, []step{retryAfter(compat.AWSRetryAfter("invalid"), 486, 50*ms), ok(500)}},
-		{"N16, the refusal", compat.AWSStandard, 0, []step{end(kServer, retrypolicy.ReasonOutOfQuota, 0, 50*ms)}},
-		{"N17, the refusal", compat.AWSStandard, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
-		{"N17, the refusal, Go", compat.AWSStandard, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
-		{"kotlin, transient, before 2026", compat.AWSKotlin, 500, []step{fail(kNetwork, 490, 10*ms)}},
-		{"kotlin, transient, 2026", compat.AWSStandard, 500, []step{fail(kNetwork, 486, 50*ms)}},
-		{"kotlin, throttling, before 2026", compat.AWSKotlin, 500, []step{fail(kThrottle, 490, s),
+		{"N7", sum(compat.AWSStandard.Options, 5),
+			20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.ReasonOutOfQuota, 6,
+				100*ms)}},
+		{"N8", compat.AWSStandard.Options, 500, []step{fail(kThrottle, 495, s), ok(500)}},
+		{"N9", compat.AWSStandard.Options, 500, []step{retryAfter(compat.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N9 JavaScript", compat.AWSStandard.Options,
+			500, []step{retryAfter(compat.AWSRetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N11", compat.AWSStandard.Options, 500, []step{retryAfter(compat.AWSRetryAfter("10000"), 486, 5050*ms), ok(500)}},
+		{"N12", compat.AWSStandard.Options, 500, []step{retryAfter(compat.AWSRetryAfter("invalid"), 486, 50*ms), ok(500)}},
+		{"N16, the refusal", compat.AWSStandard.Options, 0, []step{end(kServer, retrypolicy.ReasonOutOfQuota, 0, 50*ms)}},
+		{"N17, the refusal", compat.AWSStandard.Options, 0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
+		{"N17, the refusal, Go", compat.AWSStandard.Options,
+			0, []step{end(kThrottle, retrypolicy.ReasonOutOfQuota, 0, s)}},
+		{"kotlin, transient, before 2026", compat.AWSKotlin.Options, 500, []step{fail(kNetwork, 490, 10*ms)}},
+		{"kotlin, transient, 2026", compat.AWSStandard.Options, 500, []step{fail(kNetwork, 486, 50*ms)}},
+		{"kotlin, throttling, before 2026", compat.AWSKotlin.Options, 500, []step{fail(kThrottle, 490, s),
 			fail(kThrottle, 480, 1500*ms)}},
-		{"kotlin, client side", compat.AWSKotlin, 500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
-		{"botocore, retry then 2xx", compat.AWSBotocore2025, 500, []step{fail(kServer, 495, s), ok(500)}},
-		{"botocore, retry then 500", sum(compat.AWSBotocore2025, 2), 500, []step{fail(kServer, 495, s),
+		{"kotlin, client side", compat.AWSKotlin.Options,
+			500, []step{fail(kClient, 495, 10*ms), fail(kServer, 490, 15*ms)}},
+		{"botocore, retry then 2xx", compat.AWSBotocore2025.Options, 500, []step{fail(kServer, 495, s), ok(500)}},
+		{"botocore, retry then 500", sum(compat.AWSBotocore2025.Options, 2), 500, []step{fail(kServer, 495, s),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 495, 0)}},
-		{"botocore, a success without a retry", compat.AWSBotocore2025, 495, []step{ok(496)}},
-		{"botocore, time-out", compat.AWSBotocore2025, 500, []step{fail(kTimeout, 490, s), ok(500)}},
-		{"botocore, no time-out", compat.AWSBotocore2025, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
-			ok(495)}},
-		{"botocore does not read the Retry-After", compat.AWSBotocore2025, 500, []step{retryAfter(7*s, 495, s)}},
-		{"botocore 2026, retry then 2xx", compat.AWSStandard, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
-		{"botocore 2026, a success without a retry", compat.AWSStandard, 486, []step{ok(487)}},
-		{"DynamoDB", compat.AWSDynamoDB, 500, []step{
+		{"botocore, a success without a retry", compat.AWSBotocore2025.Options, 495, []step{ok(496)}},
+		{"botocore, time-out", compat.AWSBotocore2025.Options, 500, []step{fail(kTimeout, 490, s), ok(500)}},
+		{"botocore, no time-out", compat.AWSBotocore2025.Options,
+			500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
+				ok(495)}},
+		{"botocore does not read the Retry-After", compat.AWSBotocore2025.Options, 500, []step{retryAfter(7*s, 495, s)}},
+		{"botocore 2026, retry then 2xx", compat.AWSStandard.Options, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
+		{"botocore 2026, a success without a retry", compat.AWSStandard.Options, 486, []step{ok(487)}},
+		{"DynamoDB", compat.AWSDynamoDB.Options, 500, []step{
 			fail(kServer, 486, 25*ms), fail(kThrottle, 481, 2*s), fail(kServer, 467, 100*ms),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 467, 0),
 		}},
-		{"python: safe, unknown", compat.AWSPython, 28, []step{
+		{"python: safe, unknown", compat.AWSPython.Options, 28, []step{
 			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms},
 			{kind: kServer, stop: retrypolicy.ReasonUnsafe, quota: 14},
 		}},
-		{"python: quota", sum(compat.AWSPython, 5), 28, []step{
+		{"python: quota", sum(compat.AWSPython.Options, 5), 28, []step{
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 14, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				quota: 0, delay: 100 * ms},
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 200 * ms, stop: retrypolicy.ReasonOutOfQuota},
@@ -194,50 +179,52 @@ func TestAWSPublishedSequences(t *testing.T) {
 
 func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 	play(t, []sequence{
-		{"python: quota 0", compat.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
+		{"python: quota 0", compat.AWSPython.Options, 0, []step{{kind: kServer, safe: retrypolicy.SafeYes, delay: 50 * ms,
 			stop: retrypolicy.ReasonOutOfQuota}}},
-		{"python: unsafe", compat.AWSPython, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
+		{"python: unsafe", compat.AWSPython.Options, 0, []step{{kind: kServer, safe: retrypolicy.SafeNo,
 			stop: retrypolicy.ReasonUnsafe}}},
-		{"python: 500 500 200", compat.AWSPython, 500, []step{
+		{"python: 500 500 200", compat.AWSPython.Options, 500, []step{
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				quota: 472, delay: 100 * ms}, ok(486),
 		}},
-		{"python: time-out twice, 200", compat.AWSPython, 500, []step{
+		{"python: time-out twice, 200", compat.AWSPython.Options, 500, []step{
 			{kind: kTimeout, safe: retrypolicy.SafeYes, quota: 486, delay: 50 * ms}, {kind: kTimeout, safe: retrypolicy.SafeYes,
 				quota: 472, delay: 100 * ms}, ok(486),
 		}},
-		{"python: 14, two failures", compat.AWSPython, 14, []step{
+		{"python: 14, two failures", compat.AWSPython.Options, 14, []step{
 			{kind: kServer, safe: retrypolicy.SafeYes, quota: 0, delay: 50 * ms}, {kind: kServer, safe: retrypolicy.SafeYes,
 				delay: 100 * ms, stop: retrypolicy.ReasonOutOfQuota},
 		}},
-		{"JavaScript, transient x7", sum(compat.AWSJS2025, 8), 500, []step{
+		{"JavaScript, transient x7", sum(compat.AWSJS2025.Options, 8), 500, []step{
 			fail(kNetwork, 490, 100*ms), fail(kTimeout, 480, 200*ms), fail(kServer, 470, 400*ms), fail(kServer, 460, 800*ms),
 			fail(kServer, 450, 1600*ms),
 			fail(kServer, 440, 3200*ms), fail(kServer, 430, 6400*ms),
 		}},
-		{"JavaScript, throttling x7", sum(compat.AWSJS2025, 8), 500, []step{
+		{"JavaScript, throttling x7", sum(compat.AWSJS2025.Options, 8), 500, []step{
 			fail(kThrottle, 495, 500*ms), fail(kThrottle, 490, s), fail(kThrottle, 485, 2*s), fail(kThrottle, 480, 4*s),
 			fail(kThrottle, 475, 8*s),
 			fail(kThrottle, 470, 16*s), fail(kThrottle, 465, 20*s),
 		}},
-		{"JavaScript, tT", compat.AWSJS2025, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
-		{"JavaScript, Tt", compat.AWSJS2025, 500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
-		{"JavaScript 2026, TTttttT", sum(compat.AWSStandard, 8), 500, []step{
+		{"JavaScript, tT", compat.AWSJS2025.Options, 500, []step{fail(kServer, 490, 100*ms), fail(kThrottle, 485, s)}},
+		{"JavaScript, Tt", compat.AWSJS2025.Options,
+			500, []step{fail(kThrottle, 495, 500*ms), fail(kServer, 485, 200*ms)}},
+		{"JavaScript 2026, TTttttT", sum(compat.AWSStandard.Options, 8), 500, []step{
 			fail(kThrottle, 495, s), fail(kThrottle, 490, 2*s), fail(kServer, 476, 200*ms), fail(kServer, 462, 400*ms),
 			fail(kServer, 448, 800*ms),
 			fail(kServer, 434, 1600*ms), fail(kThrottle, 429, 20*s),
 		}},
-		{"Java, Retry-After has no ceiling", compat.AWSJava, 500, []step{retryAfter(time.Hour, 495, time.Hour),
+		{"Java, Retry-After has no ceiling", compat.AWSJava.Options, 500, []step{retryAfter(time.Hour, 495, time.Hour),
 			retryAfter(ms, 490, 200*ms), ok(495)}},
-		{"Java 2026", compat.AWSJava2026, 500, []step{retryAfter(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
-			ok(486)}},
-		{"Java legacy, throttling is free and gives back 1", compat.AWSJavaLegacy, 400,
+		{"Java 2026", compat.AWSJava2026.Options,
+			500, []step{retryAfter(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
+				ok(486)}},
+		{"Java legacy, throttling is free and gives back 1", compat.AWSJavaLegacy.Options, 400,
 			[]step{fail(kThrottle, 400, 500*ms), ok(401)}},
-		{"Java legacy", compat.AWSJavaLegacy, 500, []step{
+		{"Java legacy", compat.AWSJavaLegacy.Options, 500, []step{
 			fail(kServer, 495, 100*ms), fail(kThrottle, 495, s), fail(kServer, 490, 400*ms),
 			end(kServer, retrypolicy.ReasonOutOfAttempts, 490, 0),
 		}},
-		{"Go", compat.AWSGo2025, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
+		{"Go", compat.AWSGo2025.Options, 500, []step{fail(kTimeout, 490, 2*s), fail(kServer, 485, 4*s), ok(491)}},
 	})
 }
 
@@ -245,7 +232,7 @@ func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 // remains spent.
 func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
-		o := compat.AWSStandard()
+		o := compat.AWSStandard.Options()
 		o.Attempts = 5
 		b := policytest.Bucketed(t, o, 500, 500)
 		p := policytest.NewAWS(t, o)
@@ -270,20 +257,19 @@ func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
-	for _, c := range awsPresets {
-		p := policytest.NewAWS(t, c.preset())
-		if err := retrypolicy.Validate(p); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+	for _, preset := range compat.AWSPresets() {
+		o := preset.Options()
+		if err := retrypolicy.Validate(policytest.NewAWS(t, o)); err != nil {
+			t.Errorf("%v: %v", preset, err)
 		}
-		o := c.preset()
 		if o.Quota == nil {
 			continue
 		}
 		if o.Quota.Size != 0 || o.Quota.Success != 0 || o.Quota.First != 0 || o.Quota.Refill != 0 {
-			t.Errorf("%s: %+v: want the common 500 tokens, 1 for a success, no refill", c.name, o.Quota)
+			t.Errorf("%v: %+v: want the common 500 tokens, 1 for a success, no refill", preset, o.Quota)
 		}
-		if again := c.preset(); again.Quota == o.Quota {
-			t.Errorf("%s: two calls share the options of the quota", c.name)
+		if again := preset.Options(); again.Quota == o.Quota || &again.Quota.Costs[0] == &o.Quota.Costs[0] {
+			t.Errorf("%v: two calls share the options of the quota", preset)
 		}
 	}
 }
@@ -309,9 +295,9 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		}, "MinRefund is out of range"},
 		{"negative Max of Go", func(o *compat.AWSOptions) {
 			o.Backoff = compat.AWSGoBackoff{Max: -1}
-		}, "AWSGoBackoff.Max is negative"},
+		}, "AWSGoBackoff.Max is not positive"},
 	} {
-		o := compat.AWSPython()
+		o := compat.AWSPython.Options()
 		c.change(o)
 		p, err := compat.NewAWS(o)
 		if p != nil || !errors.Is(err, transport.Invalid) || !policytest.Contains(err, c.want) {
@@ -345,7 +331,7 @@ func TestAWSPublishedDelays(t *testing.T) {
 	curve := func(base, most time.Duration, j retrypolicy.Jitter) retrypolicy.Backoff {
 		return retrypolicy.Backoff{Base: base, Max: most, Jitter: j}
 	}
-	kotlin := compat.AWSKotlin().Backoff
+	kotlin := compat.AWSKotlin.Options().Backoff
 	for _, c := range []struct {
 		name   string
 		policy retrypolicy.Policy
@@ -360,21 +346,21 @@ func TestAWSPublishedDelays(t *testing.T) {
 			[]float64{10, 20, 40, 80,
 				100,
 				100}},
-		{"kotlin, throttling", compat.AWSStandard().Throttled, kThrottle, policytest.DrawLast, 1, []float64{1000,
+		{"kotlin, throttling", compat.AWSStandard.Options().Throttled, kThrottle, policytest.DrawLast, 1, []float64{1000,
 			2000, 4000}},
 		{"kotlin, factor 1.5", kotlin, kServer, policytest.DrawLast, 1, []float64{10, 15, 22.5, 33.75}},
 		{"kotlin, the cap of the preset", kotlin, kServer, policytest.DrawLast, 30, []float64{20000, 20000}},
-		{"botocore", compat.AWSBotocore2025().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000,
+		{"botocore", compat.AWSBotocore2025.Options().Backoff, kServer, policytest.DrawLast, 1, []float64{1000, 2000, 4000,
 			8000, 16000, 20000,
 			20000, 20000, 20000}},
-		{"botocore legacy", compat.AWSBotocoreLegacy().Backoff, kServer, policytest.DrawLast, 1, []float64{1000,
+		{"botocore legacy", compat.AWSLegacy.Options().Backoff, kServer, policytest.DrawLast, 1, []float64{1000,
 			2000, 4000, 8000,
 			16000, 32000, 64000}},
 		{"botocore legacy, base 3, third retry", curve(3*s, 0, retrypolicy.JitterNone), kServer, 0, 3, []float64{12000}},
-		{"botocore legacy, DynamoDB", compat.AWSBotocoreLegacyDynamoDB().Backoff, kServer, 0, 1,
+		{"botocore legacy, DynamoDB", compat.AWSLegacyDynamoDB.Options().Backoff, kServer, 0, 1,
 			[]float64{50, 100, 200, 400, 800, 1600, 3200, 6400, 12800}},
-		{"Go, U=0", compat.AWSGo2025().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
-		{"Go, U=.5", compat.AWSGo2025().Backoff, kServer, policytest.DrawHalf, 1, []float64{1000, 2000, 4000, 8000,
+		{"Go, U=0", compat.AWSGo2025.Options().Backoff, kServer, 0, 1, []float64{0, 0, 0, 0, 20000, 20000}},
+		{"Go, U=.5", compat.AWSGo2025.Options().Backoff, kServer, policytest.DrawHalf, 1, []float64{1000, 2000, 4000, 8000,
 			20000, 20000}},
 		{"Go, a short Max", compat.AWSGoBackoff{Max: s / 2}, kServer, 0, 1, []float64{500, 500}},
 		{"Go, no Max", compat.AWSGoBackoff{}, kServer, policytest.DrawHalf, 1, []float64{0, 0}},
@@ -398,9 +384,10 @@ func TestAWSPublishedDelays(t *testing.T) {
 			[]float64{0, 5000, 9500, 16250, 20000, 20000}},
 		{"python full, base 0", curve(0, 5*s, retrypolicy.JitterFull), kServer, policytest.DrawHalf, 0,
 			[]float64{0, 0, 0, 0}},
-		{"python simple, U=0", compat.AWSPythonSimple().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
-		{"Java legacy, throttling, U=0", compat.AWSJavaLegacy().Throttled, kThrottle, 0, 1, []float64{250, 500, 1000}},
-		{"a count past all caps", endless(compat.AWSStandard()), kServer, policytest.DrawLast, math.MaxInt32 - 1,
+		{"python simple, U=0", compat.AWSPythonSimple.Options().Backoff, kServer, 0, 1, []float64{12.5, 25, 50}},
+		{"Java legacy, throttling, U=0", compat.AWSJavaLegacy.Options().Throttled,
+			kThrottle, 0, 1, []float64{250, 500, 1000}},
+		{"a count past all caps", endless(compat.AWSStandard.Options()), kServer, policytest.DrawLast, math.MaxInt32 - 1,
 			[]float64{20000}},
 	} {
 		got := delays(c.policy, c.kind, c.draw, c.first, len(c.want))
@@ -422,13 +409,13 @@ func TestAWSRetryAfterIsApplied(t *testing.T) {
 		policy      retrypolicy.Policy
 		after, want time.Duration
 	}{
-		{"kotlin 1500", flat(compat.AWSStandard(), 50*ms), 1500 * ms, 1500 * ms},
-		{"kotlin 10000", flat(compat.AWSStandard(), 50*ms), 10 * time.Second, 5050 * ms},
-		{"kotlin none", flat(compat.AWSStandard(), 50*ms), 0, 50 * ms},
-		{"kotlin below the delay", flat(compat.AWSStandard(), 50*ms), ms, 50 * ms},
-		{"python 3 s", flat(compat.AWSPython(), time.Second), 3 * time.Second, 3 * time.Second},
-		{"python 10 s", flat(compat.AWSPython(), time.Second), 10 * time.Second, 6 * time.Second},
-		{"python, the longest", flat(compat.AWSPython(), time.Second), math.MaxInt64, 6 * time.Second},
+		{"kotlin 1500", flat(compat.AWSStandard.Options(), 50*ms), 1500 * ms, 1500 * ms},
+		{"kotlin 10000", flat(compat.AWSStandard.Options(), 50*ms), 10 * time.Second, 5050 * ms},
+		{"kotlin none", flat(compat.AWSStandard.Options(), 50*ms), 0, 50 * ms},
+		{"kotlin below the delay", flat(compat.AWSStandard.Options(), 50*ms), ms, 50 * ms},
+		{"python 3 s", flat(compat.AWSPython.Options(), time.Second), 3 * time.Second, 3 * time.Second},
+		{"python 10 s", flat(compat.AWSPython.Options(), time.Second), 10 * time.Second, 6 * time.Second},
+		{"python, the longest", flat(compat.AWSPython.Options(), time.Second), math.MaxInt64, 6 * time.Second},
 	} {
 		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Kind: kServer, Safe: retrypolicy.SafeYes, After: c.after})
 		if !d.Retry || d.Delay != c.want {
@@ -440,7 +427,7 @@ func TestAWSRetryAfterIsApplied(t *testing.T) {
 // smithy-python, at most 2, 3 or 10 attempts: exactly one retry less.
 func TestAWSAttemptsAreTotal(t *testing.T) {
 	for _, total := range []int{1, 2, 3, 10} {
-		for _, preset := range []func() *compat.AWSOptions{compat.AWSPython, compat.AWSPythonSimple} {
+		for _, preset := range []func() *compat.AWSOptions{compat.AWSPython.Options, compat.AWSPythonSimple.Options} {
 			o := preset()
 			o.Attempts = total
 			s := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
@@ -471,8 +458,8 @@ func failOnce(t *testing.T, s *retrypolicy.Operation) retrypolicy.Decision {
 }
 
 func TestAWSDecisionsAllocateNothing(t *testing.T) {
-	for _, c := range awsPresets {
-		o := c.preset()
+	for _, preset := range compat.AWSPresets() {
+		o := preset.Options()
 		o.Attempts = math.MaxInt32
 		p := policytest.NewAWS(t, o)
 		n := 0
@@ -485,7 +472,7 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 			series.Report(retrypolicy.VerdictAgain, a)
 			sink = series.Decide(a)
 		}); allocs != 0 {
-			t.Errorf("%s: %v allocations per decision", c.name, allocs)
+			t.Errorf("%v: %v allocations per decision", preset, allocs)
 		}
 	}
 }

@@ -1,228 +1,200 @@
 package compat
 
 import (
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// maxDelay is the longest computed delay in every SDK but botocore legacy.
-const maxDelay = 20 * time.Second
+// AWSPreset is the published retry behaviour of an AWS SDK:
+//
+//	preset           tries  first delay    after      the service's  a retry costs, of
+//	                                       Throttled  delay          500 tokens
+//	Standard         3      50 ms          1 s        + 5 s          14; Throttled 5
+//	DynamoDB         4      25 ms          1 s        + 5 s          14; Throttled 5
+//	Python           3      50 ms          1 s        + 5 s          14; Throttled 5
+//	PythonSimple     5      25 ms, equal              ignored        no quota
+//	Kotlin           3      10 ms, by 1.5  1 s        + 5 s          5; Throttled, Network, Timeout 10
+//	Botocore2025     3      1 s                       ignored        5; Timeout 10
+//	Legacy           5      1 s, no cap               ignored        no quota
+//	LegacyDynamoDB   10     50 ms, exact              ignored        no quota
+//	Go2025           3      2 s, see below            ignored        5; Timeout 10
+//	Java             3      100 ms         1 s        any            5
+//	Java2026         3      50 ms          1 s        any            14; Throttled 5
+//	JavaLegacy       4      100 ms         500 ms,    any            5; Throttled 0
+//	                                       equal
+//	JS2025           3      100 ms         500 ms     + 5 s          10; Throttled 5
+//
+// Unless the table says otherwise, the delay before the n-th retry is U * min(first delay *
+// 2^(n-1), 20 s), where U is a draw from 0 to 1. After Throttled another first delay may count. The
+// jitter "equal" is (0.5 + U/2), and "exact" is none. The delay that the service asks for is
+// ignored, or replaces a shorter one, by at most 5 s or by any time. A success returns 1 token, or
+// the cost of the last retry: Java and JS2025 return at least 1, Go2025 1 more. The SDKs truncate
+// delays to whole milliseconds; this package does not.
+//
+// Standard is the default of botocore (boto3) 1.44, aws-sdk-go-v2 v1.48, the SDKs for JavaScript,
+// .NET (4.0.103), Rust, Ruby, PHP and C++, and the CLI, all since 10 November 2026. So Throttled,
+// the most expensive failure in some older SDKs, is the cheapest, and waits twenty times as long.
+// The SDKs for Java 2.x and Kotlin follow: Java and Kotlin are what they do, Java2026 what Java
+// will do.
+//
+// Sources: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py, quota.py,
+// retryhandler.py and data/_retry.json; smithy-python, retries.py; aws-sdk-go-v2, aws/retry;
+// aws-sdk-java-v2, DefaultRetryStrategy, LegacyRetryStrategy; smithy-typescript, util-retry.
+type AWSPreset uint8
 
-// over is the margin by which the service's delay may exceed the computed one.
-const over = 5 * time.Second
+const (
+	AWSStandard AWSPreset = iota
+	// AWSDynamoDB is AWSStandard with the settings for DynamoDB and its streams.
+	AWSDynamoDB
+	// AWSPython is AWSStandard, but smithy-python retries only failures that are known to be safe
+	// to repeat (SafeYes). It accepts scopes and ignores them; budget.PerKey separates them.
+	AWSPython
+	// AWSPythonSimple is the simple strategy of smithy-python. Its other back-offs are
+	// retrypolicy.Backoff with JitterNone, JitterFull and JitterDecorrelatedSmithy.
+	AWSPythonSimple
+	// AWSKotlin is smithy-kotlin since 2021. Before May 2026 it charged after the delay: set
+	// Quota.Late for that.
+	AWSKotlin
+	// AWSBotocore2025 is the standard mode of botocore before 2026. botocore's client option
+	// max_attempts counts retries; Attempts counts attempts, as total_max_attempts does.
+	AWSBotocore2025
+	// AWSLegacy is the first mode of botocore, its default until 2026. AWSLegacyRules are its
+	// rules.
+	AWSLegacy
+	// AWSLegacyDynamoDB is AWSLegacy for DynamoDB.
+	AWSLegacyDynamoDB
+	// AWSGo2025 is aws-sdk-go-v2 before 2026. Its delays are 0 to 2, 0 to 4, 0 to 8, 0 to 16 and
+	// then 20 s without jitter.
+	AWSGo2025
+	// AWSJava is aws-sdk-java-v2, which trusts the service with any delay. If that is too much, set
+	// ReadAfter to false. Its quotas are per scope: see budget.PerKey.
+	AWSJava
+	AWSJava2026
+	// AWSJavaLegacy is the legacy mode of aws-sdk-java-v2.
+	AWSJavaLegacy
+	// AWSJS2025 is aws-sdk-js-v3 before 2026.
+	AWSJS2025
+
+	awsPresets // number of presets
+)
+
+// awsRows is the table above. after is by how much the service's delay may exceed the computed one;
+// 0: it is ignored.
+var awsRows = [awsPresets]struct {
+	name             string
+	tries            int
+	delay, throttled retrypolicy.Policy
+	after            time.Duration
+	quota            *budget.QuotaOptions
+}{
+	AWSStandard:       {"aws-standard", 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
+	AWSDynamoDB:       {"aws-dynamodb", 4, full(25 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
+	AWSPython:         {"aws-python", 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
+	AWSPythonSimple:   {"aws-python-simple", 5, equal(25 * ms), nil, 0, nil},
+	AWSKotlin:         {"aws-kotlin", 3, byHalf(10 * ms), byHalf(sec), 5 * sec, cost(5, 10, throttling|network|timeout)},
+	AWSBotocore2025:   {"aws-botocore-2025", 3, full(sec), nil, 0, cost(5, 10, timeout)},
+	AWSLegacy:         {"aws-legacy", 5, uncapped(sec, retrypolicy.JitterFull), nil, 0, nil},
+	AWSLegacyDynamoDB: {"aws-legacy-dynamodb", 10, uncapped(50*ms, retrypolicy.JitterNone), nil, 0, nil},
+	AWSGo2025:         {"aws-go-2025", 3, AWSGoBackoff{maxDelay}, nil, 0, cost(5, 10, timeout)},
+	AWSJava:           {"aws-java", 3, full(100 * ms), full(sec), kit.Longest, cost(5, 5, throttling)},
+	AWSJava2026:       {"aws-java-2026", 3, full(50 * ms), full(sec), kit.Longest, cost(14, 5, throttling)},
+	AWSJavaLegacy:     {"aws-java-legacy", 4, full(100 * ms), equal(500 * ms), kit.Longest, cost(5, 0, throttling)},
+	AWSJS2025:         {"aws-js-2025", 3, full(100 * ms), full(500 * ms), 5 * sec, cost(10, 5, throttling)},
+}
+
+const (
+	ms       = time.Millisecond
+	sec      = time.Second
+	maxDelay = 20 * sec
+
+	network = retrypolicy.KindSet(1 << transport.Network)
+	timeout = retrypolicy.KindSet(1 << transport.Timeout)
+)
 
 func full(base time.Duration) retrypolicy.Policy {
 	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.JitterFull}
 }
 
-// AWSStandard is the standard mode of the AWS SDKs:
-//
-//   - 3 attempts.
-//   - The delay is U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, with 1 s instead of 50 ms
-//     after Throttled.
-//   - The service's delay replaces it: at least the computed delay, and at most 5 s more.
-//   - The quota is 500 tokens. A retry costs 14, but 5 after Throttled.
-//
-// So Throttled, the most expensive failure in some older SDKs, is the cheapest here, and waits
-// twenty times as long. U is a draw from 0 to 1, here and below. The SDKs truncate delays to whole
-// milliseconds; this package does not.
-//
-// Since 10 November 2026 it is the default of botocore (boto3) 1.44, aws-sdk-go-v2 v1.48, the SDKs
-// for JavaScript, .NET (4.0.103), Rust, Ruby, PHP and C++, and the CLI. Those for Java 2.x and
-// Kotlin follow: AWSJava and AWSKotlin are what they do, AWSJava2026 what Java will do. AWSPython
-// and AWSDynamoDB differ in a few settings.
-//
-// Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript,
-// util-retry; aws-sdk-go-v2, aws/retry.
-func AWSStandard() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 3, Backoff: full(50 * time.Millisecond), Throttled: full(time.Second),
-		ReadAfter: true, Over: over,
-		Quota: &budget.QuotaOptions{Retry: 14, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
-	}
+func equal(base time.Duration) retrypolicy.Policy {
+	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.JitterEqual}
 }
 
-// AWSKotlin is the standard mode of smithy-kotlin, 2021 to 2026:
-//
-//   - 3 attempts.
-//   - The delay is U * min(10 ms * 1.5^(n-1), 20 s) before the n-th retry, with 1 s instead of 10
-//     ms after Throttled.
-//   - The service's delay counts as in AWSStandard.
-//   - The quota is 500 tokens. A retry costs 5, but 10 after Throttled, Network and Timeout.
-//
-// Before May 2026 it charged after the delay: set Quota.Late for that.
-//
-// Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket,
-// ExponentialBackoffWithJitter.
-func AWSKotlin() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 3,
-		Backoff: retrypolicy.Backoff{Base: 10 * time.Millisecond, Factor: 1.5, Max: maxDelay,
-			Jitter: retrypolicy.JitterFull},
-		Throttled: retrypolicy.Backoff{Base: time.Second, Factor: 1.5, Max: maxDelay, Jitter: retrypolicy.JitterFull},
-		ReadAfter: true, Over: over,
-		Quota: &budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network,
-			transport.Timeout), Tokens: 10}}},
-	}
+func byHalf(base time.Duration) retrypolicy.Policy {
+	return retrypolicy.Backoff{Base: base, Factor: 1.5, Max: maxDelay, Jitter: retrypolicy.JitterFull}
 }
 
-// AWSBotocore2025 is the standard mode of botocore (boto3) before 2026:
-//
-//   - 3 attempts.
-//   - The delay is U * min(2^(n-1), 20) s.
-//   - The service's delay is ignored.
-//   - The quota is 500 tokens. A retry costs 5, but 10 after Timeout.
-//
-// With Adaptive around it, it is the adaptive mode.
-//
-// Beware of the counting: botocore's client option max_attempts counts retries; Attempts counts
-// attempts, as total_max_attempts does.
-//
-// Source: botocore, retries/standard.py, retries/quota.py.
-func AWSBotocore2025() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 3, Backoff: full(time.Second),
-		Quota: &budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout), Tokens: 10}}},
-	}
+func uncapped(base time.Duration, j retrypolicy.Jitter) retrypolicy.Policy {
+	return retrypolicy.Backoff{Base: base, Jitter: j}
 }
 
-// AWSDynamoDB is AWSStandard with the settings for DynamoDB and its streams: 4 attempts, and 25 ms
-// instead of 50 ms. smithy-python uses the same 4 attempts and 25 ms.
-//
-// Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
-func AWSDynamoDB() *AWSOptions {
-	o := AWSStandard()
-	o.Attempts, o.Backoff = 4, full(25*time.Millisecond)
+// cost returns a quota with the cost of a retry, and that of one after some kinds.
+func cost(retry, after int, kinds retrypolicy.KindSet) *budget.QuotaOptions {
+	return &budget.QuotaOptions{Retry: retry, Costs: []budget.Cost{{Kinds: kinds, Tokens: after}}}
+}
+
+// AWSPresets returns all presets.
+func AWSPresets() (all []AWSPreset) {
+	for p := range awsPresets {
+		all = append(all, p)
+	}
+	return all
+}
+
+// String returns the preset's name, such as "aws-standard".
+func (p AWSPreset) String() string {
+	if p >= awsPresets {
+		return "undefined preset"
+	}
+	return awsRows[p].name
+}
+
+// Options returns the preset as options for NewAWS. The caller may change them.
+func (p AWSPreset) Options() *AWSOptions {
+	if p >= awsPresets {
+		return &AWSOptions{} // which NewAWS refuses
+	}
+	row := &awsRows[p]
+	o := &AWSOptions{
+		Attempts: row.tries, Backoff: row.delay, Throttled: row.throttled, ReadAfter: row.after > 0,
+		SafeOnly: p == AWSPython || p == AWSPythonSimple,
+	}
+	if row.after < kit.Longest {
+		o.Over = row.after
+	}
+	if row.quota != nil {
+		q := *row.quota
+		q.Costs = slices.Clone(q.Costs)
+		switch p {
+		case AWSJava, AWSJava2026, AWSJavaLegacy, AWSJS2025:
+			q.MinRefund = 1
+		case AWSGo2025:
+			q.ExtraRefund = 1
+		}
+		o.Quota = &q
+	}
 	return o
 }
 
-// AWSBotocoreLegacy is the first mode of botocore, its default until 2026: 5 attempts, delay U *
-// 2^(n-1) s without a cap, no quota. Its list of retried failures is LegacyRules.
-//
-// Source: botocore, retryhandler.py, data/_retry.json.
-func AWSBotocoreLegacy() *AWSOptions {
-	return &AWSOptions{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.JitterFull}}
-}
+// AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
+// and exactly Max, without jitter, from the first n with 2^n s > Max on.
+type AWSGoBackoff struct{ Max time.Duration }
 
-// AWSBotocoreLegacyDynamoDB is BotocoreLegacy for DynamoDB: 10 attempts, delay 50 ms * 2^(n-1)
-// without jitter.
-//
-// Source: botocore, data/_retry.json.
-func AWSBotocoreLegacyDynamoDB() *AWSOptions {
-	return &AWSOptions{Attempts: 10, Backoff: retrypolicy.Backoff{Base: 50 * time.Millisecond}}
-}
-
-// AWSPython is the standard strategy of smithy-python: AWSStandard, but it retries only failures
-// that are known to be safe to repeat (SafeYes). A refusal by the quota carries the retry's delay;
-// see Retrier.LongPoll. The strategy accepts scopes and ignores them; PerKey separates them.
-//
-// Source: smithy-python, retries.py, StandardRetryStrategy.
-func AWSPython() *AWSOptions {
-	o := AWSStandard()
-	o.SafeOnly = true
-	return o
-}
-
-// AWSPythonSimple is the simple strategy of smithy-python:
-//
-//   - 5 attempts.
-//   - The delay is (0.5 + U/2) * min(25 ms * 2^(n-1), 20 s).
-//   - Only failures that are known to be safe to repeat are retried.
-//   - There is no quota.
-//
-// The library's other back-offs are Backoff with NoJitter, FullJitter and DecorrelatedSmithy.
-// DecorrelatedSmithy keeps its state in the series here, not in the strategy.
-//
-// Source: smithy-python, retries.py, SimpleRetryStrategy.
-func AWSPythonSimple() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 5, SafeOnly: true,
-		Backoff: retrypolicy.Backoff{Base: 25 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.JitterEqual},
+// Decide always retries.
+func (b AWSGoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	n := max(a.Retry, 1)
+	if n > bits.Len64(uint64(max(b.Max, 0)/time.Second))-1 {
+		return retrypolicy.Decision{Retry: true, Delay: max(b.Max, 0)}
 	}
+	return retrypolicy.Decision{Retry: true, Delay: kit.OfFloat(kit.Unit(a.Rand) * float64(sec<<n))}
 }
 
-// AWSGo2025 is aws-sdk-go-v2 before 2026:
-//
-//   - 3 attempts.
-//   - The delay is GoBackoff with 20 s.
-//   - The service's delay is ignored.
-//   - The quota is 500 tokens. A retry costs 5, but 10 after Timeout. A retry that succeeds returns
-//     its cost plus 1.
-//
-// Source: aws-sdk-go-v2, aws/retry/standard.go.
-func AWSGo2025() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 3, Backoff: AWSGoBackoff{maxDelay},
-		Quota: &budget.QuotaOptions{ExtraRefund: 1, Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout),
-			Tokens: 10}}},
-	}
-}
-
-// AWSJava is the standard mode of aws-sdk-java-v2 before 2026:
-//
-//   - 3 attempts.
-//   - The delay is U * min(100 ms * 2^(n-1), 20 s), with 1 s instead of 100 ms after Throttled.
-//   - The service's delay is a lower bound without a limit. If that is too trusting, set ReadAfter
-//     to false, or put RetryAfter with a Max inside Backoff.
-//   - The quota is 500 tokens. A retry costs 5. A retry that succeeds returns its cost, and at
-//     least 1.
-//
-// The SDK has a quota per scope: see PerKey.
-//
-// Source: aws-sdk-java-v2, DefaultRetryStrategy, StandardRetryStrategy.
-func AWSJava() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(time.Second),
-		ReadAfter: true,
-		Quota:     &budget.QuotaOptions{MinRefund: 1},
-	}
-}
-
-// AWSJava2026 is the standard mode of aws-sdk-java-v2 since 2026: Java with 50 ms instead of 100
-// ms, and 14 per retry, but 5 after Throttled.
-//
-// Source: aws-sdk-java-v2, the constants of its retries 2.1.
-func AWSJava2026() *AWSOptions {
-	o := AWSStandard()
-	o.Over = 0
-	o.Quota.MinRefund = 1
-	return o
-}
-
-// AWSJavaLegacy is the legacy mode of aws-sdk-java-v2:
-//
-//   - 4 attempts.
-//   - The delay is U * min(100 ms * 2^(n-1), 20 s), and after Throttled
-//     (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s).
-//   - The quota is 500 tokens. A retry costs 5, but 0 after Throttled.
-//
-// The service's delay and the returned tokens are as in Java.
-//
-// Source: aws-sdk-java-v2, LegacyRetryStrategy.
-func AWSJavaLegacy() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 4, Backoff: full(100 * time.Millisecond),
-		Throttled: retrypolicy.Backoff{Base: 500 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.JitterEqual},
-		ReadAfter: true,
-		Quota:     &budget.QuotaOptions{MinRefund: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 0}}},
-	}
-}
-
-// AWSJS2025 is aws-sdk-js-v3 before 2026:
-//
-//   - 3 attempts.
-//   - The delay is U * min(100 ms * 2^(n-1), 20 s), with 500 ms instead of 100 ms after Throttled.
-//   - The service's delay counts as in AWSStandard.
-//   - The quota is 500 tokens. A retry costs 10, but 5 after Throttled.
-//
-// Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
-func AWSJS2025() *AWSOptions {
-	return &AWSOptions{
-		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(500 * time.Millisecond),
-		ReadAfter: true, Over: over,
-		Quota: &budget.QuotaOptions{Retry: 10, MinRefund: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
-	}
+// Validate reports an invalid Max.
+func (b AWSGoBackoff) Validate() error {
+	return kit.Check("AWSGoBackoff.", kit.Bad(b.Max <= 0, "Max is not positive; give the longest delay, such as 20 s"))
 }

@@ -47,7 +47,7 @@ func ExampleAzureC() {
 
 // CSharpExponential counts as its SDK does: MaxRetries 3 allows two retries.
 func ExampleAzureCSharpExponential() {
-	p := compat.AzureCSharpExponential{MaxRetries: 3, NoJitter: true}
+	p := compat.AzureCSharp{MaxRetries: 3, NoJitter: true}
 	for n := 1; n <= 3; n++ {
 		fmt.Println(p.Decide(retrypolicy.Attempt{Retry: n}))
 	}

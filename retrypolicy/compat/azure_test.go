@@ -189,29 +189,32 @@ func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 }
 
 func TestCSharpExponential(t *testing.T) { // P13
-	plain := compat.AzureCSharpExponential{Max: 30 * 24 * time.Hour, NoJitter: true}
+	plain := compat.AzureCSharp{Max: 30 * 24 * time.Hour, NoJitter: true}
 	for _, c := range []struct {
 		n    int
 		want time.Duration
 	}{{1, 1 << 7}, {5, 1 << 11}, {10, 1 << 16}, {20, 1 << 26}} {
 		policytest.CheckDelay(t, plain, c.n, policytest.DrawHalf, c.want*time.Millisecond)
 	}
-	unlimited := compat.AzureCSharpExponential{Max: 1000 * 24 * time.Hour, NoJitter: true}
+	unlimited := compat.AzureCSharp{Max: 1000 * 24 * time.Hour, NoJitter: true}
 	for _, n := range policytest.Huge {
 		policytest.CheckDelay(t, plain, max(n, 26), policytest.DrawLast, 30*24*time.Hour)
 		policytest.CheckDelay(t, unlimited, max(n, 26), policytest.DrawLast, 1<<32*time.Millisecond)
 	}
 	// The default: 12 hours at most, 5 % more with the jitter.
-	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, 1, policytest.DrawZero, 121600*time.Microsecond)
-	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, 1, policytest.DrawHalf, 128*time.Millisecond)
-	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, 1, policytest.DrawLast, 134400*time.Microsecond)
-	policytest.CheckDelay(t, compat.AzureCSharpExponential{}, math.MaxInt32, policytest.DrawLast, 45360*s)
+	policytest.CheckDelay(t, compat.AzureCSharp{}, 1, policytest.DrawZero, 121600*time.Microsecond)
+	policytest.CheckDelay(t, compat.AzureCSharp{}, 1, policytest.DrawHalf, 128*time.Millisecond)
+	policytest.CheckDelay(t, compat.AzureCSharp{}, 1, policytest.DrawLast, 134400*time.Microsecond)
+	policytest.CheckDelay(t, compat.AzureCSharp{}, math.MaxInt32, policytest.DrawLast, 45360*s)
 }
 
 func TestCSharpJitter(t *testing.T) {
+	fixed := func(d time.Duration) retrypolicy.Policy {
+		return compat.AzureCSharp{Curve: compat.AzureCSharpFixed, Delay: d}
+	}
 	for _, base := range []time.Duration{0, 1 * time.Millisecond, 10 * time.Millisecond, 49 * time.Millisecond} { // P14
 		for _, draw := range []uint64{policytest.DrawZero, policytest.DrawHalf, policytest.DrawLast} {
-			policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: base}, 1, draw, base)
+			policytest.CheckDelay(t, fixed(base), 1, draw, base)
 		}
 	}
 	for _, base := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
@@ -219,15 +222,15 @@ func TestCSharpJitter(t *testing.T) {
 		// P15
 		for percent := time.Duration(-5); percent <= 5; percent++ { // each of the eleven with the same chance
 			want := base + base*percent/100
-			policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: base}, 7, policytest.Draw((float64(percent)+5.5)/11), want)
+			policytest.CheckDelay(t, fixed(base), 7, policytest.Draw((float64(percent)+5.5)/11), want)
 		}
-		policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: base}, 7, policytest.DrawLast, base*105/100)
+		policytest.CheckDelay(t, fixed(base), 7, policytest.DrawLast, base*105/100)
 	}
-	policytest.CheckDelay(t, compat.AzureCSharpFixed{Delay: math.MaxInt64}, 1, policytest.DrawLast, math.MaxInt64)
+	policytest.CheckDelay(t, fixed(math.MaxInt64), 1, policytest.DrawLast, math.MaxInt64)
 }
 
 func TestCSharpIncremental(t *testing.T) { // P16
-	p := compat.AzureCSharpIncremental{Step: s, Max: 100 * time.Minute, NoJitter: true}
+	p := compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, Delay: s, Max: 100 * time.Minute, NoJitter: true}
 	policytest.WantDelays(t, p, retrypolicy.Attempt{}, 0, 1*s, 2*s, 3*s, 4*s, 5*s, 6*s, 7*s, 8*s, 9*s)
 	policytest.CheckDelay(t, p, math.MaxInt32, policytest.DrawLast, 100*time.Minute)
 	p.NoJitter = false
@@ -238,8 +241,8 @@ func TestCSharpIncremental(t *testing.T) { // P16
 func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 	for limit := 1; limit < 5; limit++ {
 		for _, p := range []retrypolicy.Policy{
-			compat.AzureCSharpExponential{MaxRetries: limit}, compat.AzureCSharpFixed{MaxRetries: limit},
-			compat.AzureCSharpIncremental{MaxRetries: limit, Step: s},
+			compat.AzureCSharp{MaxRetries: limit}, compat.AzureCSharp{Curve: compat.AzureCSharpFixed, MaxRetries: limit},
+			compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, MaxRetries: limit, Delay: s},
 		} {
 			got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
 			if last := got[len(got)-1]; len(got) != limit || last.Reason != retrypolicy.ReasonOutOfAttempts {
@@ -274,8 +277,8 @@ func TestCSharpNotTransient(t *testing.T) {
 		{&transport.Error{Kind: transport.Unavailable}, 3},
 	} {
 		for _, p := range []retrypolicy.Policy{
-			compat.AzureCSharpExponential{MaxRetries: 3}, compat.AzureCSharpFixed{MaxRetries: 3, Delay: s},
-			compat.AzureCSharpIncremental{MaxRetries: 3, Step: s},
+			compat.AzureCSharp{MaxRetries: 3}, compat.AzureCSharp{Curve: compat.AzureCSharpFixed, MaxRetries: 3, Delay: s},
+			compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, MaxRetries: 3, Delay: s},
 		} {
 			testkit.Bubble(t, func(t *testing.T) {
 				tries := 0
@@ -453,14 +456,14 @@ func TestAzureValidate(t *testing.T) {
 		{compat.AzureCSharpV1{}, ""},
 		{compat.AzureCSharpV1{Max: s}, "AzureCSharpV1.Count"},
 		{compat.AzureCSharpV1{Count: 1, Min: 2, Max: 1}, "AzureCSharpV1.Max is below Min"},
-		{compat.AzureCSharpExponential{MaxRetries: -1}, "AzureCSharpExponential.MaxRetries"},
-		{compat.AzureCSharpExponential{Max: -1}, "AzureCSharpExponential.Max is"},
-		{compat.AzureCSharpFixed{MaxRetries: -1}, "AzureCSharpFixed.MaxRetries"},
-		{compat.AzureCSharpFixed{Delay: -1}, "AzureCSharpFixed.Delay"},
-		{compat.AzureCSharpIncremental{MaxRetries: -1}, "AzureCSharpIncremental.MaxRetries"},
-		{compat.AzureCSharpIncremental{Step: -1}, "AzureCSharpIncremental.Step"},
-		{compat.AzureCSharpIncremental{Max: -1}, "AzureCSharpIncremental.Max is negative"},
-		{compat.AzureCSharpIncremental{Step: 2, Max: 1}, "AzureCSharpIncremental.Max is below Step"},
+		{compat.AzureCSharp{MaxRetries: -1}, "AzureCSharp.MaxRetries"},
+		{compat.AzureCSharp{Max: -1}, "AzureCSharp.Max is"},
+		{compat.AzureCSharp{Curve: compat.AzureCSharpIncremental + 1}, "AzureCSharp.Curve"},
+		{compat.AzureCSharp{Curve: compat.AzureCSharpFixed, Delay: -1}, "AzureCSharp.Delay"},
+		{compat.AzureCSharp{Delay: 1}, "AzureCSharp.Delay is for other curves"},
+		{compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, Delay: -1}, "AzureCSharp.Delay"},
+		{compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, Delay: 1, Max: -1}, "AzureCSharp.Max is negative"},
+		{compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, Delay: 2, Max: 1}, "AzureCSharp.Max is below Delay"},
 		{compat.AzureC{}, ""},
 		{compat.AzureC{Curve: compat.AzureCNone + 1}, "AzureC.Curve"},
 		{compat.AzureC{Initial: -s}, "AzureC.Initial"},

@@ -64,10 +64,7 @@ func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Validate reports the first invalid parameter.
 func (v AzureCSharpV1) Validate() error {
 	set := v.settings()
-	if set.Count < 1 {
-		return kit.Invalid("AzureCSharpV1.Count is below 1; give the number of retries, NoRetry{} for none")
-	}
-	return javaRange("AzureCSharpV1", set.Min, set.Max, set.Delta)
+	return javaRange("AzureCSharpV1.", set.Count, set.Min, set.Max, set.Delta)
 }
 
 // attemptTime is when the latest attempt began, on the scale of Attempt.Elapsed.

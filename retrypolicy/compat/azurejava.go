@@ -65,34 +65,21 @@ func (j AzureJava) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Validate reports the first invalid parameter.
 func (j AzureJava) Validate() error {
 	set := j.settings()
-	if set.Count < 1 {
-		return kit.Invalid("AzureJava.Count is below 1; give the number of retries, NoRetry{} for none")
-	}
-	if err := javaRange("AzureJava", set.Min, set.Max, set.Delta); err != nil {
+	if err := javaRange("AzureJava.", set.Count, set.Min, set.Max, set.Delta); err != nil {
 		return err
 	}
-	if set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1 {
-		return kit.Invalid(
-			"AzureJava.Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}")
-	}
-	return nil
+	return kit.Check("AzureJava.", kit.Bad(set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1,
+		"Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}"))
 }
 
-func javaRange(name string, least, most, delta time.Duration) error {
-	switch {
-	case least < 0:
-		return kit.Invalid(name + ".Min is negative; give 0 or more")
-	case delta < 0:
-		return kit.Invalid(name + ".Delta is negative; give 0 or more")
-	case most < least:
-		return kit.Invalid(name + ".Max is below Min; give Min or more")
-	case most < time.Millisecond:
-		return kit.Invalid(name + ".Max is below 1 ms, so every delay would be 0; give the longest delay (a value that " +
-			"is not all zero has no defaults)")
-	case most > longest32 || delta > longest32:
-		return kit.Invalid(name + ".Max or Delta is above 2^31-1 ms; give less than 24 days")
-	}
-	return nil
+func javaRange(prefix string, count int, least, most, delta time.Duration) error {
+	return kit.Check(prefix,
+		kit.Bad(count < 1, "Count is below 1; give the number of retries, NoRetry{} for none"),
+		kit.Bad(least < 0, "Min is negative; give 0 or more"),
+		kit.Bad(delta < 0, "Delta is negative; give 0 or more"),
+		kit.Bad(most < least, "Max is below Min; give Min or more"),
+		kit.Bad(most < time.Millisecond, "Max is below 1 ms, so every delay would be 0; give the longest delay"),
+		kit.Bad(most > longest32 || delta > longest32, "Max or Delta is above 2^31-1 ms; give less than 24 days"))
 }
 
 // longest32 is the longest time that Java's 32-bit milliseconds hold.

@@ -271,27 +271,28 @@ func TestRetryableHTTP(t *testing.T) {
 }
 
 func TestCenkalti(t *testing.T) {
-	type p = compat.Cenkalti
-	policytest.WantDelays(t, p{Initial: 500 * time.Millisecond, Multiplier: 2, Max: 5 * s}, retrypolicy.Attempt{}, 0,
-		500*time.Millisecond, s, 2*s, 4*s, 5*s,
-		5*s)
+	// The library's names: InitialInterval, Multiplier, RandomizationFactor, MaxInterval.
+	cenkalti := func(initial time.Duration, multiplier, factor float64, most time.Duration) retrypolicy.Policy {
+		b := retrypolicy.Backoff{Base: initial, Factor: multiplier, Max: most}
+		if factor > 0 {
+			b.Jitter, b.Low, b.High = retrypolicy.JitterProportional, 1-factor, 1+factor
+		}
+		return b
+	}
+	policytest.WantDelays(t, cenkalti(500*time.Millisecond, 2, 0, 5*s), retrypolicy.Attempt{}, 0,
+		500*time.Millisecond, s, 2*s, 4*s, 5*s, 5*s)
 	for _, c := range []struct {
 		u    float64
 		want time.Duration
 	}{{0, 1}, {0.34, 2}, {0.67, 3}, {0.999, 3}} {
-		d := p{Initial: 2, Multiplier: 2, Randomization: 0.5, Max: 9}.Decide(retrypolicy.Attempt{Retry: 1,
-			Rand: policytest.Draw(c.u)})
-		if !d.Retry || d.Delay != c.want {
-			t.Errorf("U = %v: %v, want after %v", c.u, d, c.want)
-		}
+		policytest.CheckDelay(t, cenkalti(2, 2, 0.5, 9), 1, policytest.Draw(c.u), c.want)
 	}
-	over := p{Initial: math.MaxInt64 / 2, Multiplier: 2.1, Max: math.MaxInt64}
-	policytest.WantDelays(t, over, retrypolicy.Attempt{Rand: policytest.DrawLast}, 0, math.MaxInt64/2, math.MaxInt64,
-		math.MaxInt64)
-	policytest.WantDelays(t, p{}, retrypolicy.Attempt{Rand: policytest.DrawZero}, 0, 250*time.Millisecond,
+	policytest.WantDelays(t, cenkalti(math.MaxInt64/2, 2.1, 0, math.MaxInt64), retrypolicy.Attempt{}, 0,
+		math.MaxInt64/2, math.MaxInt64, math.MaxInt64)
+	policytest.WantDelays(t, compat.Cenkalti(), retrypolicy.Attempt{Rand: policytest.DrawZero}, 0, 250*time.Millisecond,
 		375*time.Millisecond, 562500*time.Microsecond)
-	policytest.WantDelays(t, p{}, retrypolicy.Attempt{Rand: policytest.DrawLast}, 1, 750*time.Millisecond,
-		1125*time.Millisecond, 1687500*time.Microsecond)
+	policytest.WantDelays(t, compat.Cenkalti(), retrypolicy.Attempt{Rand: policytest.DrawLast}, 1,
+		750*time.Millisecond, 1125*time.Millisecond, 1687500*time.Microsecond)
 
 	// LookAhead makes no retry whose delay would end after 15 minutes.
 	v4 := compat.CenkaltiV4()
@@ -304,7 +305,7 @@ func TestCenkalti(t *testing.T) {
 		Elapsed: 15*time.Minute - 249*time.Millisecond},
 		retrypolicy.ReasonOutOfTime)
 	calls, took, err := policytest.Retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s,
-		LookAhead: true, Policy: p{Initial: s, Multiplier: 1, Max: s}}}, policytest.Lost)
+		LookAhead: true, Policy: cenkalti(s, 1, 0, s)}}, policytest.Lost)
 	if calls != 6 || took != 5*s || !errors.Is(err, retrypolicy.ReasonOutOfTime) {
 		t.Errorf("%d calls in %v, %v; want 6 in 5s", calls, took, err)
 	}
@@ -458,12 +459,7 @@ func TestSystemsValidate(t *testing.T) {
 		{compat.RetryableHTTP{Min: -1}, "RetryableHTTP.Min"},
 		{compat.RetryableHTTP{Max: -1}, "RetryableHTTP.Max is negative"},
 		{compat.RetryableHTTP{Min: time.Minute}, "RetryableHTTP.Max is below Min"},
-		{compat.Cenkalti{}, ""},
-		{compat.Cenkalti{Multiplier: 2}, "Cenkalti.Initial"},
-		{compat.Cenkalti{Initial: 1, Max: 1}, "Cenkalti.Multiplier"},
-		{compat.Cenkalti{Initial: 1, Multiplier: math.NaN(), Max: 1}, "Cenkalti.Multiplier"},
-		{compat.Cenkalti{Initial: 1, Multiplier: 1, Randomization: 1.1, Max: 1}, "Cenkalti.Randomization"},
-		{compat.Cenkalti{Initial: 2, Multiplier: 1, Max: 1}, "Cenkalti.Max"},
+		{compat.Cenkalti(), ""},
 		{compat.Failsafe{}, ""},
 		{compat.Failsafe{Delay: -1}, "Failsafe.Delay"},
 		{compat.Failsafe{Delay: 2, Max: 1}, "Failsafe.Max"},

@@ -4,11 +4,11 @@
 // is the behaviour until then.
 //
 //	type or function                         SDK or library
-//	AWSStandard, AWSBotocore2025, and so on  the AWS SDKs; NewAWS makes a policy from one of them
+//	AWSPreset, AWSMode                       the AWS SDKs; NewAWS makes a policy from a preset
 //	AWSStandardRules, AWSKotlinJudge         the answers of AWS services that are retried
 //	Azcore                                   Azure SDK for Go
 //	AzureC                                   Azure IoT device SDK for C
-//	AzureCSharpExponential, Fixed, ...       Azure IoT device SDK 2.x for .NET
+//	AzureCSharp                              Azure IoT device SDK 2.x for .NET
 //	AzureCSharpV1                            Azure IoT device SDK 1.x for .NET
 //	AzureIoTOperations                       Azure IoT Operations SDK for Go
 //	AzureJava                                Azure IoT device SDK for Java

@@ -103,83 +103,59 @@ func GRPCPushback(header string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// GRPCCode is a status code of gRPC; convert a grpcCodes.Code to it.
-type GRPCCode uint8
-
-const (
-	GRPCOK GRPCCode = iota
-	GRPCCancelled
-	GRPCUnknown
-	GRPCInvalidArgument
-	GRPCDeadlineExceeded
-	GRPCNotFound
-	GRPCAlreadyExists
-	GRPCPermissionDenied
-	GRPCResourceExhausted
-	GRPCFailedPrecondition
-	GRPCAborted
-	GRPCOutOfRange
-	GRPCUnimplemented
-	GRPCInternal
-	GRPCUnavailable
-	GRPCDataLoss
-	GRPCUnauthenticated
-
-	grpcCodes // number of grpcCodes
-)
-
-// kindOf holds the Kind of each code.
-var kindOf = [grpcCodes]transport.Kind{
-	GRPCOK:                 transport.Unknown,
-	GRPCCancelled:          transport.Unknown,
-	GRPCUnknown:            transport.Unknown,
-	GRPCInvalidArgument:    transport.Invalid,
-	GRPCDeadlineExceeded:   transport.Timeout,
-	GRPCNotFound:           transport.NotFound,
-	GRPCAlreadyExists:      transport.Conflict,
-	GRPCPermissionDenied:   transport.Forbidden,
-	GRPCResourceExhausted:  transport.Throttled,
-	GRPCFailedPrecondition: transport.Conflict,
-	GRPCAborted:            transport.Conflict,
-	GRPCOutOfRange:         transport.Invalid,
-	GRPCUnimplemented:      transport.Unsupported,
-	GRPCInternal:           transport.Unknown,
-	GRPCUnavailable:        transport.Unavailable,
-	GRPCDataLoss:           transport.Unknown,
-	GRPCUnauthenticated:    transport.Unauthorized,
+// grpcKinds holds the Kinds of gRPC's status codes, OK to UNAUTHENTICATED.
+var grpcKinds = [...]transport.Kind{
+	transport.Unknown, // OK
+	transport.Unknown, // CANCELLED
+	transport.Unknown,
+	transport.Invalid,   // INVALID_ARGUMENT
+	transport.Timeout,   // DEADLINE_EXCEEDED
+	transport.NotFound,  // NOT_FOUND
+	transport.Conflict,  // ALREADY_EXISTS
+	transport.Forbidden, // PERMISSION_DENIED
+	transport.Throttled, // RESOURCE_EXHAUSTED
+	transport.Conflict,  // FAILED_PRECONDITION
+	transport.Conflict,  // ABORTED
+	transport.Invalid,   // OUT_OF_RANGE
+	transport.Unsupported,
+	transport.Unknown, // INTERNAL
+	transport.Unavailable,
+	transport.Unknown, // DATA_LOSS
+	transport.Unauthorized,
 }
 
-// GRPCStatus finds the status in an error: its code, and the value of the header
-// grpc-retry-pushback-ms, empty if there is none. ok is false for an error without a status.
-type GRPCStatus func(err error) (code GRPCCode, pushback string, ok bool)
+const grpcUnknown = 2
 
-// NewGRPCClassifier makes a Classifier that returns Again for the grpcCodes in retryable and Fail
-// for all others. An error without a status, or with OK, is Undecided. A code that gRPC does not
-// define counts as UNKNOWN. As in gRPC, retryable has no default: the service decides which
-// grpcCodes may be repeated.
-func NewGRPCClassifier(status GRPCStatus, retryable ...GRPCCode) (retrypolicy.Classifier, error) {
-	if status == nil {
-		return nil, kit.Invalid("NewGRPCClassifier status is nil; give a function that finds the status in an error")
+// NewGRPCClassifier makes a Classifier that returns Again for the codes in retryable and Fail for
+// all others. Code is the type codes.Code of the gRPC library. status finds the code in an error,
+// and the value of the header grpc-retry-pushback-ms, empty if there is none; ok is false for an
+// error without a status. Such an error, or one with OK, is Undecided. A code that gRPC does not
+// define counts as UNKNOWN. As in gRPC, retryable has no default: the service decides which codes
+// may be repeated.
+func NewGRPCClassifier[Code ~uint32](
+	status func(error) (code Code, pushback string, ok bool), retryable ...Code,
+) (retrypolicy.Classifier, error) {
+	if err := kit.Check("NewGRPCClassifier ",
+		kit.Bad(status == nil, "status is nil; give a function that finds the status in an error"),
+		kit.Bad(len(retryable) == 0, "retryable is empty; name a code, such as UNAVAILABLE")); err != nil {
+		return nil, err
 	}
-	if len(retryable) == 0 {
-		return nil, kit.Invalid("NewGRPCClassifier retryable is empty; name a code, such as GRPCUnavailable")
-	}
-	var again [grpcCodes]bool
+	var again [len(grpcKinds)]bool
 	for _, c := range retryable {
-		if c == GRPCOK || c >= grpcCodes {
+		if c == 0 || int64(c) >= int64(len(grpcKinds)) {
 			return nil, kit.Invalid("NewGRPCClassifier retryable has a code that is no failure of gRPC's; give 1 to 16")
 		}
 		again[c] = true
 	}
 	return func(err error) retrypolicy.Info {
 		code, pushback, ok := status(err)
-		if !ok || code == GRPCOK {
+		if !ok || code == 0 {
 			return retrypolicy.Info{}
 		}
-		if code >= grpcCodes {
-			code = GRPCUnknown
+		if int64(code) >= int64(len(grpcKinds)) {
+			code = grpcUnknown
 		}
-		info := retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: kindOf[code], After: GRPCPushback(pushback)}
+		info := retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: grpcKinds[code], After: GRPCPushback(pushback)}
 		if again[code] {
 			info.Verdict = retrypolicy.VerdictAgain
 		}

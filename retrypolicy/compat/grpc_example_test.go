@@ -59,7 +59,7 @@ func ExampleGRPC_throttle() {
 
 // rpcError represents the error of a gRPC library.
 type rpcError struct {
-	code    uint8
+	code    uint32 // codes.Code
 	trailer string
 }
 
@@ -67,13 +67,13 @@ func (rpcError) Error() string { return "rpc failed" }
 
 // A callback finds the status, so this package does not import a gRPC library.
 func ExampleNewGRPCClassifier() {
-	judge, err := compat.NewGRPCClassifier(func(err error) (compat.GRPCCode, string, bool) {
+	judge, err := compat.NewGRPCClassifier(func(err error) (uint32, string, bool) {
 		var s rpcError
 		if !errors.As(err, &s) {
 			return 0, "", false
 		}
-		return compat.GRPCCode(s.code), s.trailer, true
-	}, compat.GRPCUnavailable)
+		return s.code, s.trailer, true
+	}, 14)
 	if err != nil {
 		fmt.Println(err)
 		return

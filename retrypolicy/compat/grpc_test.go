@@ -149,15 +149,18 @@ func TestGRPCValidate(t *testing.T) {
 	}
 }
 
+// rpcCode stands for codes.Code.
+type rpcCode uint32
+
 // rpc is an error with a status.
 type rpc struct {
-	code     compat.GRPCCode
+	code     rpcCode
 	pushback string
 }
 
 func (rpc) Error() string { return "rpc failed" }
 
-func rpcStatus(err error) (compat.GRPCCode, string, bool) {
+func rpcStatus(err error) (rpcCode, string, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(rpc); ok {
 			return e.code, e.pushback, true
@@ -167,8 +170,7 @@ func rpcStatus(err error) (compat.GRPCCode, string, bool) {
 }
 
 func TestGRPCClassifier(t *testing.T) {
-	judge, err := compat.NewGRPCClassifier(rpcStatus, compat.GRPCUnavailable,
-		compat.GRPCResourceExhausted)
+	judge, err := compat.NewGRPCClassifier(rpcStatus, 14, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,15 +199,15 @@ func TestGRPCClassifier(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		status compat.GRPCStatus
-		codes  []compat.GRPCCode
+		status func(error) (rpcCode, string, bool)
+		codes  []rpcCode
 		want   string
 	}{
-		{nil, []compat.GRPCCode{14}, "status is nil"},
+		{nil, []rpcCode{14}, "status is nil"},
 		{rpcStatus, nil, "retryable is empty"},
-		{rpcStatus, []compat.GRPCCode{14, 0}, "no failure"},
-		{rpcStatus, []compat.GRPCCode{17}, "no failure"},
-		{rpcStatus, []compat.GRPCCode{1, 16}, ""},
+		{rpcStatus, []rpcCode{14, 0}, "no failure"},
+		{rpcStatus, []rpcCode{17}, "no failure"},
+		{rpcStatus, []rpcCode{1, 16}, ""},
 	} {
 		_, err := compat.NewGRPCClassifier(c.status, c.codes...)
 		policytest.CheckRefusal(t, err, c.want)
@@ -296,21 +298,21 @@ func TestNewRetryThrottleRefuses(t *testing.T) {
 // Under Do the throttle allows retries of the first failures and then none; first attempts
 // continue.
 func TestGRPCUnderDo(t *testing.T) {
-	judge, err := compat.NewGRPCClassifier(rpcStatus, compat.GRPCUnavailable)
+	judge, err := compat.NewGRPCClassifier(rpcStatus, 14)
 	if err != nil {
 		t.Fatal(err)
 	}
 	th := policytest.NewRetryThrottle(t, 10, 0.1)
 	r := retrypolicy.Retrier{Policy: th.Wrap(a6), Classify: judge}
 	runs := 0
-	call := func(code compat.GRPCCode) error {
+	call := func(code rpcCode) error {
 		return r.Do(context.Background(), func(context.Context) error {
 			runs++
 			return rpc{code, "0"} // at once, to keep the test fast
 		})
 	}
 	for i, c := range []struct {
-		code   compat.GRPCCode
+		code   rpcCode
 		runs   int
 		reason retrypolicy.Reason
 		tokens float64

@@ -25,6 +25,7 @@ import (
 // The test below checks that it is complete.
 var partial = map[string]retrypolicy.Policy{
 	"compat.AWSGoBackoff":                      compat.AWSGoBackoff{},
+	"compat.AzureCSharp":                       compat.AzureCSharp{},
 	"compat.AzureC":                            compat.AzureC{},
 	"compat.AzureCSharpV1":                     compat.AzureCSharpV1{},
 	"compat.AzureJava":                         compat.AzureJava{},
@@ -33,10 +34,7 @@ var partial = map[string]retrypolicy.Policy{
 	"compat.Azcore":                            compat.Azcore{},
 	"retrypolicy.Backoff":                      retrypolicy.Backoff{},
 	"retrypolicy.ByKind":                       retrypolicy.ByKind{},
-	"compat.AzureCSharpExponential":            compat.AzureCSharpExponential{},
-	"compat.AzureCSharpFixed":                  compat.AzureCSharpFixed{},
-	"compat.AzureCSharpIncremental":            compat.AzureCSharpIncremental{},
-	"compat.Cenkalti":                          compat.Cenkalti{},
+	"compat.Cenkalti":                          compat.Cenkalti(),
 	"compat.CenkaltiV4":                        compat.CenkaltiV4(),
 	"retrypolicy.ExponentialBackoffWithJitter": retrypolicy.ExponentialBackoffWithJitter{},
 	"compat.Failsafe":                          compat.Failsafe{},
@@ -252,24 +250,10 @@ func doesWait(p retrypolicy.Policy) bool {
 
 // Presets of AWS are valid, and wait.
 func TestAWSPresetsWait(t *testing.T) {
-	for name, o := range map[string]*compat.AWSOptions{
-		"AWSStandard":               compat.AWSStandard(),
-		"AWSKotlin":                 compat.AWSKotlin(),
-		"AWSBotocore2025":           compat.AWSBotocore2025(),
-		"AWSDynamoDB":               compat.AWSDynamoDB(),
-		"AWSBotocoreLegacy":         compat.AWSBotocoreLegacy(),
-		"AWSBotocoreLegacyDynamoDB": compat.AWSBotocoreLegacyDynamoDB(),
-		"AWSPython":                 compat.AWSPython(),
-		"AWSPythonSimple":           compat.AWSPythonSimple(),
-		"AWSGo2025":                 compat.AWSGo2025(),
-		"AWSJava":                   compat.AWSJava(),
-		"AWSJava2026":               compat.AWSJava2026(),
-		"AWSJavaLegacy":             compat.AWSJavaLegacy(),
-		"AWSJS2025":                 compat.AWSJS2025(),
-	} {
-		p, err := compat.NewAWS(o)
+	for _, preset := range compat.AWSPresets() {
+		p, err := compat.NewAWS(preset.Options())
 		if err != nil || !doesWait(p) {
-			t.Errorf("%s: %v, or no delays", name, err)
+			t.Errorf("%v: %v, or no delays", preset, err)
 		}
 	}
 	_, err := compat.NewAWS(&compat.AWSOptions{Attempts: 3, Backoff: retrypolicy.Backoff{}})

@@ -66,10 +66,13 @@ var policyRows = []policyRow{
 	{name: "AzureJava longest", policy: compat.AzureJava{Count: math.MaxInt32, Max: math.MaxInt32 * time.Millisecond,
 		Delta: math.MaxInt32 * time.Millisecond}, most: math.MaxInt32 * time.Millisecond},
 	{name: "AzureCSharpV1", policy: compat.AzureCSharpV1{}, most: 10 * s},
-	{name: "CSharpExponential", policy: compat.AzureCSharpExponential{}, most: 45360 * s},
-	{name: "CSharpFixed", policy: compat.AzureCSharpFixed{Delay: s}, most: 1050 * time.Millisecond},
-	{name: "CSharpIncremental", policy: compat.AzureCSharpIncremental{Step: s, Max: time.Hour}, most: 63 * time.Minute},
-	{name: "CSharpIncremental no Max", policy: compat.AzureCSharpIncremental{Step: time.Hour}, most: longest},
+	{name: "CSharpExponential", policy: compat.AzureCSharp{}, most: 45360 * s},
+	{name: "CSharpFixed", policy: compat.AzureCSharp{Curve: compat.AzureCSharpFixed, Delay: s},
+		most: 1050 * time.Millisecond},
+	{name: "CSharpIncremental", policy: compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, Delay: s,
+		Max: time.Hour}, most: 63 * time.Minute},
+	{name: "CSharpIncremental no Max", policy: compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, Delay: time.Hour},
+		most: longest},
 	{name: "AzureC", policy: compat.AzureC{}, most: 31 * s},
 	{name: "AzureC exponential", policy: compat.AzureC{Curve: compat.AzureCExponential}, most: 30 * s},
 	{name: "AzureC linear", policy: compat.AzureC{Curve: compat.AzureCLinear}, most: 30 * s},
@@ -88,7 +91,7 @@ var policyRows = []policyRow{
 	{name: "IoTOperations", policy: compat.AzureIoTOperations(), most: 63 * s},
 	{name: "RetryableHTTP", policy: compat.RetryableHTTP{Retries: math.MaxInt32}, most: 30 * s},
 	{name: "RetryableHTTP linear", policy: compat.RetryableHTTP{Retries: math.MaxInt32, Linear: true}, most: longest},
-	{name: "Cenkalti", policy: compat.Cenkalti{}, most: 90*s + 1},
+	{name: "Cenkalti", policy: compat.Cenkalti(), most: 90*s + 1},
 	{name: "CenkaltiV4", policy: compat.CenkaltiV4(), most: 90*s + 1},
 	{name: "Failsafe", policy: compat.Failsafe{Retries: -1, Delay: s, Max: time.Minute, JitterFactor: 0.5},
 		most: 90 * s},
@@ -105,16 +108,16 @@ var policyRows = []policyRow{
 
 	{name: "AWSGoBackoff", policy: compat.AWSGoBackoff{Max: 20 * s}, most: 20 * s},
 	{name: "AWSGoBackoff longest", policy: compat.AWSGoBackoff{Max: longest}, most: longest},
-	{name: "AWSKotlin", policy: endless(compat.AWSKotlin()), most: 25 * s},
-	{name: "AWSStandard", policy: endless(compat.AWSStandard()), most: 25 * s},
-	{name: "AWSDynamoDB", policy: endless(compat.AWSDynamoDB()), most: 25 * s},
-	{name: "AWSBotocore2025", policy: endless(compat.AWSBotocore2025()), most: 20 * s},
-	{name: "AWSBotocoreLegacy", policy: endless(compat.AWSBotocoreLegacy()), most: longest},
-	{name: "AWSBotocoreLegacyDynamoDB", policy: endless(compat.AWSBotocoreLegacyDynamoDB()), most: longest},
-	{name: "AWSPythonSimple", policy: endless(compat.AWSPythonSimple()), most: 20 * s},
-	{name: "AWSGo2025", policy: endless(compat.AWSGo2025()), most: 20 * s},
-	{name: "AWSJavaLegacy", policy: endless(compat.AWSJavaLegacy()), most: 20 * s},
-	{name: "AWSJS2025", policy: endless(compat.AWSJS2025()), most: 25 * s},
+	{name: "AWSKotlin", policy: endless(compat.AWSKotlin.Options()), most: 25 * s},
+	{name: "AWSStandard", policy: endless(compat.AWSStandard.Options()), most: 25 * s},
+	{name: "AWSDynamoDB", policy: endless(compat.AWSDynamoDB.Options()), most: 25 * s},
+	{name: "AWSBotocore2025", policy: endless(compat.AWSBotocore2025.Options()), most: 20 * s},
+	{name: "AWSBotocoreLegacy", policy: endless(compat.AWSLegacy.Options()), most: longest},
+	{name: "AWSBotocoreLegacyDynamoDB", policy: endless(compat.AWSLegacyDynamoDB.Options()), most: longest},
+	{name: "AWSPythonSimple", policy: endless(compat.AWSPythonSimple.Options()), most: 20 * s},
+	{name: "AWSGo2025", policy: endless(compat.AWSGo2025.Options()), most: 20 * s},
+	{name: "AWSJavaLegacy", policy: endless(compat.AWSJavaLegacy.Options()), most: 20 * s},
+	{name: "AWSJS2025", policy: endless(compat.AWSJS2025.Options()), most: 25 * s},
 	{name: "PerKey", policy: perKeyRow(), most: 20 * s},
 
 	{name: "MaxAttempts", policy: retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Backoff{Base: s,
@@ -295,13 +298,12 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		return compat.AzureCSharpV1{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3}, max(p.d2, 10*s)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return compat.AzureCSharpExponential{MaxRetries: p.n, Max: p.d1, NoJitter: p.flag}, twice(max(p.d1, 12*time.Hour))
-	},
-	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return compat.AzureCSharpFixed{MaxRetries: p.n, Delay: p.d1, NoJitter: p.flag}, twice(p.d1)
-	},
-	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return compat.AzureCSharpIncremental{MaxRetries: p.n, Step: p.d1, Max: p.d2, NoJitter: p.flag}, twice(p.d2)
+		c := compat.AzureCSharp{Curve: compat.AzureCSharpCurve(p.choice % 4), MaxRetries: p.n, Delay: p.d1, Max: p.d2,
+			NoJitter: p.flag}
+		if c.Curve == compat.AzureCSharpExponential {
+			return c, twice(max(p.d2, 12*time.Hour))
+		}
+		return c, twice(p.d2)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		c := compat.AzureC{Curve: compat.AzureCCurve(p.choice % 8), Initial: p.d1.Truncate(s), Max: p.d2.Truncate(s),
@@ -332,10 +334,6 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		return compat.RetryableHTTP{Retries: p.n, Min: p.d1, Max: p.d2, Linear: p.flag}, most
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return compat.Cenkalti{Initial: p.d1, Multiplier: p.f1, Randomization: p.f2, Max: p.d2},
-			twice(max(p.d2, time.Minute))
-	},
-	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		f := compat.Failsafe{Retries: p.n, Delay: p.d1, Max: p.d2, Factor: p.f1, JitterFactor: p.f2}
 		if p.flag {
 			f = compat.Failsafe{Retries: p.n, Delay: p.d1, RandomMax: p.d2}
@@ -350,9 +348,6 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		}
 		return compat.Polly{Retries: p.n, Delay: p.d1, Max: p.d2, Curve: compat.PollyCurve(p.choice % 4),
 			Jitter: p.flag}, most
-	},
-	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return compat.AWSGoBackoff{Max: p.d1}, p.d1
 	},
 }
 
@@ -400,7 +395,7 @@ func FuzzPolicyParameters(f *testing.F) {
 
 // perKeyRow is a PerKey for the table of policies.
 func perKeyRow() retrypolicy.Policy {
-	p, err := budget.NewPerKey(3, func(string) retrypolicy.Policy { return endless(compat.AWSGo2025()) })
+	p, err := budget.NewPerKey(3, func(string) retrypolicy.Policy { return endless(compat.AWSGo2025.Options()) })
 	if err != nil {
 		panic(err)
 	}

@@ -39,8 +39,11 @@ func Spread(d time.Duration, f float64, draw uint64) time.Duration {
 	return OfFloat(float64(d) * (1 - f + 2*f*Unit(draw)))
 }
 
-// Exponential returns min(base*factor^(n-1), most) for n >= 1. A factor of 0 means 2.
+// Exponential returns min(base*factor^(n-1), most) for n from 1 on. A factor of 0 means 2.
 func Exponential(base time.Duration, factor float64, n int, most time.Duration) time.Duration {
+	if n <= 1 {
+		return max(min(base, most), 0)
+	}
 	switch factor {
 	case 1:
 		return min(base, most)
