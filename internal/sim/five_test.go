@@ -75,45 +75,6 @@ func TestEnhancedAuthenticationIsRenewedInPlace(t *testing.T) {
 	}
 }
 
-// In a session that the broker kept, messages in flight go again with the same packet ids and DUP.
-// In a new session they go again without DUP.
-func TestInFlightMessagesOfASession(t *testing.T) {
-	for name, forget := range map[string]bool{"kept": false, "new": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := engineNamed(t, "mqtt, MQTT 5")
-				hub, creds := e.openHub(t)
-				if forget {
-					hub.Inject(fault.Fault{Kind: fault.ForgetSession})
-				}
-				hub.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: 5})
-				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
-				require.NoError(t, err)
-				defer c.Close()
-				require.NoError(t, c.Open(t.Context()))
-				for i := range 5 {
-					require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
-				}
-				require.NoError(t, hub.WaitMessages(t.Context(), 5))
-				hub.Drop("")
-				require.NoError(t, c.Flush(t.Context()))
-				log := hub.Messages()
-				require.Len(t, log, 10)
-				for i, again := range log[5:] {
-					first := log[i]
-					require.Equal(t, first.MessageID, again.MessageID)
-					require.Equal(t, !forget, again.Dup)
-					if !forget {
-						require.Equal(t, first.PacketID, again.PacketID)
-					}
-				}
-				s, _ := hub.Session("dev-1")
-				require.Equal(t, !forget, s.Present)
-			})
-		})
-	}
-}
-
 // A message with QoS 2 is handled once, at whichever step of its exchange the connection is cut.
 func TestExactlyOnceAcrossCuts(t *testing.T) {
 	const n = 10

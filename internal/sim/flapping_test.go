@@ -3,6 +3,7 @@ package sim_test
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,4 +153,35 @@ func aSecondClientIsTheSuspect(t *testing.T, e engine, sends bool) {
 		}
 		time.Sleep(time.Second)
 	}
+}
+
+// Two devices with one client id take the session from each other. That does not go at full speed,
+// although each connection was useful.
+func TestDevicesThatShareAClientIDDoNotFightAtFullSpeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engineNamed(t, "mqtt, MQTT 5")
+		hub, creds := e.openHub(t)
+		var connects atomic.Int32
+		var both []*device.Client
+		for range 2 {
+			c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), &device.Options{OnStatus: func(s device.Status) {
+				if s.State == device.StateConnected {
+					connects.Add(1)
+				}
+			}})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Open(t.Context()))
+			both = append(both, c)
+		}
+		for range 600 {
+			time.Sleep(time.Second)
+			for _, c := range both {
+				_ = c.Enqueue(t.Context(), &transport.Message{}, nil)
+			}
+		}
+		t.Logf("%d connections in 10 minutes", connects.Load())
+		require.Greater(t, connects.Load(), int32(10))
+		require.LessOrEqual(t, connects.Load(), int32(2+2*600/10))
+	})
 }

@@ -161,19 +161,6 @@ func (s *sink) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// tags returns the tags that were done without error, in order.
-func (s *sink) tags() []uint16 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var tags []uint16
-	for _, r := range s.done {
-		if r.err == nil {
-			tags = append(tags, r.tag)
-		}
-	}
-	return tags
-}
-
 // running is a session with its Run on a goroutine.
 type running struct {
 	transport.Session

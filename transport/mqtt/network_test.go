@@ -9,8 +9,6 @@ import (
 	"crypto/x509"
 	"math/big"
 	"net"
-	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,15 +16,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
-	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
-	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // send dials, sends one message and ends.
@@ -41,73 +35,6 @@ func send(t testing.TB, creds *transport.Credentials, o *netopt.Options) error {
 	s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("x")}}})
 	require.ErrorIs(t, s.Run(ctx), context.Canceled)
 	return nil
-}
-
-func TestKindsOfFailedDials(t *testing.T) {
-	for name, c := range map[string]struct {
-		fault fault.Kind
-		opt   func(h *hubfixture.Broker, o *netopt.Options)
-		creds func(c *transport.Credentials)
-		kind  transport.Kind
-	}{
-		"all is well": {},
-		"no trust":    {opt: func(_ *hubfixture.Broker, o *netopt.Options) { o.TLS = nil }, kind: transport.Untrusted},
-		"another host": {opt: func(_ *hubfixture.Broker, o *netopt.Options) {
-			o.TLS.ServerName = "other.example.test"
-		}, kind: transport.Untrusted},
-		"clock not set": {creds: func(c *transport.Credentials) {
-			c.Now = func() time.Time { return time.Unix(1000, 0) }
-			c.Sign = nil
-			c.Token = fixed
-		}, kind: transport.ClockUnset},
-		"no token": {creds: func(c *transport.Credentials) { c.Sign = nil }, kind: transport.Invalid},
-		"token refused": {creds: func(c *transport.Credentials) {
-			c.Sign = nil
-			c.Token = fixed
-		}, kind: transport.Unauthorized},
-		"not TLS":             {fault: fault.NotTLS, kind: transport.Protocol},
-		"old TLS":             {fault: fault.OldTLS, kind: transport.Unsupported},
-		"handshake cut":       {fault: fault.CutHandshake, kind: transport.Network},
-		"certificate too old": {fault: fault.ExpiredCertificate, kind: transport.Untrusted},
-		"nobody there": {opt: func(_ *hubfixture.Broker, o *netopt.Options) {
-			o.Dial = func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
-			}
-		}, kind: transport.Timeout},
-		"a kind of the dial's own": {opt: func(_ *hubfixture.Broker, o *netopt.Options) {
-			o.Dial = func(context.Context, string, string) (net.Conn, error) {
-				return nil, &transport.Error{Kind: transport.Forbidden}
-			}
-		}, kind: transport.Forbidden},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := hubfixture.New(t)
-				if c.fault != 0 {
-					h.Inject(fault.Fault{Kind: c.fault})
-				}
-				o := &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS().Clone()}
-				if c.opt != nil {
-					c.opt(h, o)
-				}
-				creds := h.CredsWith(t, "")
-				if c.creds != nil {
-					c.creds(creds)
-				}
-				err := send(t, creds, o)
-				if c.kind == transport.Unknown {
-					require.NoError(t, err)
-					require.Len(t, h.Messages(), 1)
-					return
-				}
-				require.ErrorIs(t, err, c.kind, "%v", err)
-				e := transport.Find(err)
-				require.Equal(t, transport.ScopeConnection, e.Scope)
-				require.Equal(t, transport.OpDial, e.Op)
-				require.Equal(t, "mqtt", e.Proto)
-			})
-		})
-	}
 }
 
 func fixed(context.Context) (transport.Token, error) {
@@ -247,69 +174,4 @@ func (o *replyingTunnel) Write(p []byte) (int, error) {
 		o.replies.Add(1)
 	}
 	return o.Conn.Write(p)
-}
-
-// A thousand reconnects a day must not use up the process's descriptors.
-func TestNoSocketStaysOpen(t *testing.T) {
-	h := hubfixture.New(t)
-	tlsAddr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	require.NoError(t, err)
-	wsAddr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
-	require.NoError(t, err)
-	before := openSockets(t)
-	for name, o := range map[string]netopt.Options{
-		"TLS":       {Addr: tlsAddr.String()},
-		"WebSocket": {Addr: wsAddr.String(), Tunnel: websocket.MQTT(nil)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			trusting := o
-			trusting.TLS = h.ClientTLS()
-			for range 10 {
-				require.NoError(t, send(t, h.CredsWith(t, ""), &trusting))
-				require.ErrorIs(t, send(t, h.CredsWith(t, hubfixture.WrongKey), &trusting), transport.Unauthorized)
-				require.ErrorIs(t, send(t, h.CredsWith(t, ""), &o), transport.Untrusted)
-			}
-		})
-	}
-	require.Eventually(t, func() bool { return openSockets(t) <= before }, 5*time.Second, 10*time.Millisecond)
-}
-
-// openSockets counts the sockets of this process, on systems that list them.
-func openSockets(t testing.TB) int {
-	const dir = "/proc/self/fd/"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Skip("SKIPPED: open sockets cannot be counted here:", err)
-	}
-	n := 0
-	for _, e := range entries {
-		if to, err := os.Readlink(dir + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
-			n++
-		}
-	}
-	return n
-}
-
-// A port for TLS closes the connection of a client that speaks MQTT at once.
-func TestAPlainConnectionThatIsClosedNamesTLS(t *testing.T) {
-	for _, plain := range []bool{true, false} {
-		testkit.Bubble(t, func(t *testing.T) {
-			hangUp := func(context.Context, string, string) (net.Conn, error) {
-				client, server := memconn.Pair("device", "hub")
-				go func() {
-					_, _ = server.Read(make([]byte, 1))
-					_ = server.Close()
-				}()
-				return client, nil
-			}
-			creds := &transport.Credentials{Host: "broker.example.test", DeviceID: "dev-1", Token: fixed}
-			err := send(t, creds, &netopt.Options{Plaintext: plain, Dial: hangUp})
-			require.ErrorIs(t, err, transport.Network)
-			if plain {
-				require.ErrorContains(t, err, "this port may speak another protocol; if this port expects TLS, use mqtts://")
-			} else {
-				require.NotContains(t, err.Error(), "mqtts://")
-			}
-		})
-	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // certify returns a self-signed certificate for host that is valid at now, and a pool with it.
@@ -53,10 +52,4 @@ func realHub(t *testing.T) (*testbroker.Hub, hubdata.Device, string) {
 	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	return h, dev, addr.String()
-}
-
-func credsOf(t testing.TB, dev hubdata.Device, key string) *transport.Credentials {
-	sign, err := transport.SharedKey(key)
-	require.NoError(t, err)
-	return &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, ModuleID: dev.ModuleID, Sign: sign}
 }

@@ -38,7 +38,8 @@ func TestErrorsOfADialToAWrongPort(t *testing.T) {
 		"TLS to a port that resets": {testkit.HangUp(true), secure, transport.Network,
 			[]string{"TLS handshake: ", "this port may speak plain MQTT or another protocol"}},
 		"plain to a port that closes": {func(c net.Conn) { _, _ = c.Read(make([]byte, 999)) }, plain, transport.Network,
-			[]string{"the hub closed the connection in place of the answer to CONNECT", "this port may speak another protocol"}},
+			[]string{"the hub closed the connection in place of the answer to CONNECT", "this port may speak another " +
+				"protocol; if this port expects TLS, use mqtts://"}},
 		"plain to a port that resets": {testkit.HangUp(true), plain, transport.Network,
 			[]string{"in place of the answer to CONNECT", "this port may speak another protocol"}},
 		"plain to a TLS port": {answer("\x15\x03\x01\x00\x02\x02\x0a"), plain, transport.Protocol,

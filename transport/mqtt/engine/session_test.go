@@ -407,29 +407,6 @@ func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 	})
 }
 
-// A link of 250 bytes a second needs minutes for a message; the session stays alive.
-func TestASlowLinkIsAlive(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := newHub(t)
-		h.net.SetBuffer(500)
-		r, l := start(t, h, New(h.dial, nil))
-		body := strings.Repeat("x", 100_000)
-		go r.send(body) // ends with the last byte
-		var stream []byte
-		buf := make([]byte, 250)
-		for len(stream) < len(body) {
-			time.Sleep(time.Second)
-			n, err := l.Read(buf)
-			require.NoError(t, err)
-			stream = append(stream, buf[:n]...)
-		}
-		l.puback(1)
-		synctest.Wait()
-		require.Equal(t, []uint16{0}, r.sink.tags())
-		require.Empty(t, r.ran)
-	})
-}
-
 func TestDisconnectIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
