@@ -95,7 +95,6 @@ type faultyHub struct {
 	protocol hubdata.Protocol
 
 	steps   []step
-	backEnd *backEnd        // of the back end; nil without twins
 	ctx     context.Context // of the schedule; stop ends it
 	stop    context.CancelFunc
 	playing sync.WaitGroup
@@ -167,9 +166,6 @@ func (s *faultyHub) start(withSabotage bool) {
 		fmt.Printf("%6.1fs  %s\n", a.at.Seconds(), a.what)
 	}
 	fmt.Println()
-	if s.backEnd != nil {
-		s.playing.Go(func() { s.backEnd.play(s.ctx, s, until) })
-	}
 	s.played = make([]*testbroker.Injected, len(s.steps))
 	for i, a := range s.steps {
 		s.playing.Go(func() { // runs one step; ends with it or with finish

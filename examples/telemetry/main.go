@@ -5,10 +5,6 @@
 // device sends. The schedule contains every fault that the hub supports. The exit status is 0 only
 // if every reading arrived unchanged and every fault happened.
 //
-// Over transports with twins and methods, a back end sets the interval between readings (the
-// desired property "interval", in seconds) and reboots the device (the method "reboot"). The back
-// end of the in-process hub does so between the faults, and must get its answers.
-//
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading: the ledger finds it, status 1
 //	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
@@ -109,19 +105,11 @@ func run(ctx context.Context, s settings) error {
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
-	sampler := newSampler(s.rate)
-	followsTwin, err := sampler.followTwin(ctx, client, out)
-	if err != nil {
-		return err
-	}
 	if hub != nil {
-		if followsTwin {
-			hub.backEnd = &backEnd{defaultInterval: sampler.defaultInterval}
-		}
 		hub.start(s.sabotage)
 	}
 	readings := newReadings(s.count)
-	sendErr := readings.send(ctx, client, sampler, out)
+	sendErr := readings.send(ctx, client, s.rate, out)
 	if hub != nil {
 		hub.finish()
 	}
@@ -129,10 +117,6 @@ func run(ctx context.Context, s settings) error {
 	flushCtx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	flushErr := client.Flush(flushCtx)
-	var backEndErr error
-	if hub != nil && sendErr == nil {
-		backEndErr = hub.backEnd.check(flushCtx, hub)
-	}
 	stats := client.Stats()
 	closeErr := client.Close()
 	readings.collect()
@@ -146,7 +130,7 @@ func run(ctx context.Context, s settings) error {
 	if sendErr != nil {
 		flushErr = nil // has the same cause
 	}
-	return errors.Join(sendErr, flushErr, backEndErr, closeErr, ledgerErr)
+	return errors.Join(sendErr, flushErr, closeErr, ledgerErr)
 }
 
 // newTransport selects the transport of the readings. A program that names one transport links no

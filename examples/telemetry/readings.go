@@ -37,15 +37,16 @@ func newReadings(n int) *readings {
 	return r
 }
 
-// send puts the readings into the queue at their times, in any state of the connection, and prints
+// send puts so many readings a second into the queue, in any state of the connection, and prints
 // the progress each second.
-func (r *readings) send(ctx context.Context, c *device.Client, p *sampler, out *printer) error {
-	p.begin()
-	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(p.defaultInterval*float64(time.Second))))
+func (r *readings) send(ctx context.Context, c *device.Client, rate float64, out *printer) error {
+	began := time.Now()
+	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(float64(time.Second)/rate)))
 	defer tick.Stop()
-	printed := time.Now()
+	printed := began
 	for r.accepted < len(r.messages) {
-		for due := min(len(r.messages), p.count()); r.accepted < due; r.accepted++ {
+		due := 1 + int(time.Since(began).Seconds()*rate)
+		for ; r.accepted < min(len(r.messages), due); r.accepted++ {
 			if err := c.Enqueue(ctx, &r.messages[r.accepted], &r.receipts[r.accepted]); err != nil {
 				if ctx.Err() != nil {
 					return ctx.Err()

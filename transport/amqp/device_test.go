@@ -3,11 +3,9 @@ package amqp_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -35,101 +33,6 @@ func requireAll(t testing.TB, h *hub, id string, n int) {
 func numbered(i int) *transport.Message {
 	id := strconv.Itoa(i)
 	return &transport.Message{ID: id, Body: []byte(id)}
-}
-
-// A client survives every kind of loss: no acknowledged message is missing, and cloud-to-device
-// messages arrive.
-func TestAClientUnderFaults(t *testing.T) {
-	for _, seed := range []uint64{1, 2, 3, 4, 5, 6} {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *hub) {
-				dice, own := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
-				var mu sync.Mutex
-				handled := map[string]bool{}
-				c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{
-					AckTimeout: 5 * time.Second, StableTime: time.Millisecond, Rand: own.Uint64,
-				})
-				require.NoError(t, err)
-				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
-					mu.Lock()
-					defer mu.Unlock()
-					handled[m.ID] = true
-					return nil
-				})
-				require.NoError(t, c.Open(t.Context()))
-				faults := []fault.Fault{
-					{Kind: fault.DropBeforePublish}, {Kind: fault.DropAfterPublish}, {Kind: fault.SwallowPuback},
-					{Kind: fault.ReleaseMessage},
-					{Kind: fault.ModifyMessage}, {Kind: fault.RejectMessage}, {Kind: fault.CloseOnMessage},
-					{Kind: fault.EndOnMessage},
-					{Kind: fault.DetachOnMessage}, {Kind: fault.DetachAfterMessage}, {Kind: fault.DetachOnMessage,
-						Unclosed: true},
-				}
-				const n = 1000
-				for i := range n {
-					if i%40 == 20 {
-						h.inject(faults[(i/40+int(seed))%len(faults)])
-						require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i), Body: []byte("x")}))
-					}
-					if i%100 == 99 {
-						h.DetachLinks("dev-1", fault.LinkC2D, hubdata.AMQPError{})
-					}
-					require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
-					time.Sleep(time.Duration(dice.IntN(1000)) * time.Millisecond)
-				}
-				require.NoError(t, c.Flush(t.Context()))
-				require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n/40))
-				requireAll(t, h, "dev-1", n)
-				require.Len(t, handled, n/40)
-				require.Greater(t, h.dials.Load(), int32(3))
-				require.NoError(t, c.Close())
-			})
-		})
-	}
-}
-
-// A rejected message is dead-lettered, and an abandoned one is delivered again.
-func TestCloudToDeviceMessagesAreSettled(t *testing.T) {
-	bubble(t, func(t *testing.T, h *hub) {
-		tries := map[string]int{}
-		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
-		require.NoError(t, err)
-		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
-			tries[m.ID]++
-			switch {
-			case m.ID == "bad":
-				return device.ErrReject
-			case m.ID == "later" && tries[m.ID] < 3:
-				return context.DeadlineExceeded
-			}
-			return nil
-		})
-		require.NoError(t, c.Open(t.Context()))
-		for _, id := range []string{"good", "bad", "later"} {
-			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: id}))
-		}
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 2))
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Rejected, 1))
-		require.Equal(t, map[string]int{"good": 1, "bad": 1, "later": 3}, tries)
-		require.NoError(t, c.Close())
-	})
-}
-
-// With tokens of one hour, over a day, the client renews each in time.
-func TestTokensAreRenewedForADay(t *testing.T) {
-	bubble(t, func(t *testing.T, h *hub) {
-		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
-		require.NoError(t, err)
-		require.NoError(t, c.Open(t.Context()))
-		for i := range 48 {
-			require.NoError(t, c.Send(t.Context(), numbered(i)))
-			time.Sleep(30 * time.Minute)
-		}
-		requireAll(t, h, "dev-1", 48)
-		require.NoError(t, c.Close())
-		synctest.Wait()
-		require.Zero(t, h.Connections(""))
-	})
 }
 
 // Close is bounded with a silent hub, and with a hub that accepts no data.
