@@ -95,14 +95,3 @@ func TestAnOutageCostsLittleAndLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-func TestChurnLosesNothing(t *testing.T) {
-	r, err := Churn(limit(t), 10_000, 20, 64)
-	if err == nil {
-		t.Logf("%+v", *r)
-		err = r.Over()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}

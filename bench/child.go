@@ -23,7 +23,6 @@ var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
 	"idle":   idleChild,
 	"outage": outageChild,
 	"peer":   peerChild,
-	"soak":   soakChild,
 }
 
 // Child runs the measurement of a child process, and exits. In other processes it does nothing. A

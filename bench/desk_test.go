@@ -24,19 +24,3 @@ func TestDesk(t *testing.T) {
 	require.Error(t, (&DeskReport{Acknowledged: 2, Stored: 2, Read: 1}).Over())
 	require.Error(t, (&DeskReport{Acknowledged: 2, Stored: 1, Read: 2}).Over())
 }
-
-// A short soak: nothing is lost, and the ledger is not empty.
-func TestSoak(t *testing.T) {
-	s := SoakSettings{Devices: 20, Every: 50 * time.Millisecond, Body: 100, Keep: 50_000, Fault: 500 * time.Millisecond,
-		Measure: time.Second, For: 5 * time.Second, Seed: uint64(time.Now().UnixNano())}
-	t.Logf("seed %d", s.Seed)
-	levels := 0
-	r, err := Soak(t.Context(), s, func(SoakLevel) { levels++ })
-	require.NoError(t, err)
-	require.NoError(t, r.Over())
-	require.Positive(t, r.Acknowledged)
-	require.NotEmpty(t, r.Faults)
-	require.Positive(t, levels)
-	require.Error(t, (&SoakReport{Lost: 1}).Over())
-	require.Error(t, (&SoakReport{Failed: 1}).Over())
-}

@@ -29,13 +29,12 @@ const deskPartitions = 4
 // deskCredit is the number of events that the hub may send ahead on a link.
 const deskCredit = 5000
 
-// partition attaches a link that receives the events of a partition after an offset; "-1" is the
-// beginning.
-func (a *access) partition(ctx context.Context, session *amqp.Session, n int, offset string) (*amqp.Receiver, error) {
+// partition attaches a link that receives all events of a partition.
+func (a *access) partition(ctx context.Context, session *amqp.Session, n int) (*amqp.Receiver, error) {
 	name, _, _ := strings.Cut(a.Host, ".")
 	return session.NewReceiver(ctx, fmt.Sprintf("%s/ConsumerGroups/$Default/Partitions/%d", name, n),
 		&amqp.ReceiverOptions{Credit: deskCredit, RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr(),
-			Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-offset > '" + offset + "'")}})
+			Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-offset > '-1'")}})
 }
 
 // deskReading is the input of the child that reads.
@@ -121,7 +120,7 @@ func openDeskReader(ctx context.Context, o *deskReading) (*deskReader, error) {
 		return nil, r.close(err)
 	}
 	for n := range deskPartitions {
-		link, err := a.partition(ctx, session, n, "-1")
+		link, err := a.partition(ctx, session, n)
 		if err != nil {
 			return nil, r.close(err)
 		}

@@ -253,3 +253,15 @@ func measure() (l level, err error) {
 	}
 	return l, nil
 }
+
+// connected waits until the client has connected that many times.
+func connected(ctx context.Context, c *device.Client, connections uint64) error {
+	for c.Stats().Connections < connections {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
+}

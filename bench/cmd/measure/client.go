@@ -10,8 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// client measures the cost of a client: idle, in an outage, under resets, or as one of many on a
-// connection. args begin with which.
+// client measures the cost of a client: idle, in an outage, or as one of many on a connection. args
+// begin with which.
 func client(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -50,21 +50,6 @@ func client(args []string) error {
 					"duplicates, up to %d waited; %d attempts, %d connections\n",
 					runtime.Version(), s.Absent, r.Took.Seconds(), s.Secure, r.CPU.Round(time.Millisecond),
 					r.Ticks.Round(time.Millisecond), r.Messages, r.Lost, r.Duplicates, r.HighWater, r.Attempts, r.Connections)
-			}
-			return r, err
-		}
-	case "churn":
-		n := flags.Int("messages", 10_000, "messages")
-		resets := flags.Int("resets", 20, "resets of the connection")
-		window := flags.Int("window", 64, "messages in flight")
-		measure = func() (interface{ Over() error }, error) {
-			r, err := bench.Churn(ctx, *n, *resets, *window)
-			if err == nil {
-				fmt.Printf("%s: %d messages, %d resets, window %d: %d lost, %d false errors, %d false successes, %d out of "+
-					"order, %d duplicates (limit %d), %d sent again, %d connections, longest outage %v, %.1f s\n",
-					runtime.Version(), r.Messages, r.Resets, r.Window, r.Lost, r.FalseErrors, r.FalseSuccess, r.OutOfOrder,
-					r.Duplicates, r.Window*r.Resets,
-					r.Resent, r.Connections, r.LongestOutage.Round(time.Millisecond), r.Took.Seconds())
 			}
 			return r, err
 		}

@@ -1,13 +1,10 @@
 // Command measure measures one thing, prints it and exits with status 1 if it is over its budget:
 //
-//	idle, outage, churn, fleet  what a client costs: idle, while the hub is absent, under resets, and
-//	                            as one of many on a connection
+//	idle, outage, fleet         what a client costs: idle, while the hub is absent, and as one of many
+//	                            on a connection
 //	desk                        a hub with many devices: connecting, a connection's cost to the hub,
 //	                            and messages a second while a reader reads all of them; hub, devices
 //	                            and reader are three processes, connected by sockets
-//	soak                        devices at a hub that disturbs them, for an hour, while a reader
-//	                            follows; half use the MQTT engine, half AMQP, over TLS; no
-//	                            acknowledged message may be lost
 //	https                       single requests against batches
 //	provisioning                registrations over each protocol
 //	retries                     decisions and runs of retry libraries
@@ -15,10 +12,8 @@
 // For example:
 //
 //	go run ./cmd/measure idle -clients 1000 -tls
-//	go run ./cmd/measure churn -messages 10000 -resets 20 -window 64
 //	go run ./cmd/measure fleet -devices 1000 -c2d
 //	go run ./cmd/measure desk -devices 10000 -senders 10000 -tls
-//	go run ./cmd/measure soak -for 5m -devices 500 -fault 500ms
 //
 // Each measurement lists its flags with -help.
 package main
@@ -44,7 +39,7 @@ func main() {
 
 func run(args []string) error {
 	measurements := map[string]func(args []string) error{
-		"idle": client, "outage": client, "churn": client, "fleet": client, "desk": named(desk), "soak": named(soak),
+		"idle": client, "outage": client, "fleet": client, "desk": named(desk),
 		"https": named(https), "provisioning": named(provisioning), "retries": named(retries),
 	}
 	if len(args) > 0 && measurements[args[0]] != nil {
