@@ -7,7 +7,7 @@ import "github.com/hubline-iot/hubline/testbroker/hubdata"
 // plain is true: that form, with UseDevelopmentEmulator, needs no certificate.
 func (h *Hub) EventsConnectionString(p hubdata.Policy, addr string, plain bool) string {
 	s := "Endpoint=sb://" + addr + "/;SharedAccessKeyName=" + p.Name + ";SharedAccessKey=" + p.PrimaryKey +
-		";EntityPath=" + h.hub.Events.Path
+		";EntityPath=" + h.hub.Telemetry.Path
 	if plain {
 		s += ";UseDevelopmentEmulator=true"
 	}

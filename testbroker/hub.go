@@ -84,20 +84,20 @@ func (h *Hub) CloseConnections(device string) int { return h.hub.CloseConnection
 func (h *Hub) Reset() { h.hub.Reset() }
 
 // Messages returns a copy of the log: all kept messages, in the order in which the hub stored them.
-func (h *Hub) Messages() []hubdata.Message { return h.hub.Messages() }
+func (h *Hub) Messages() []hubdata.Message { return h.hub.Telemetry.Messages() }
 
 // Len returns how many messages the hub has stored since New or the last [Hub.Reset], including
 // forgotten ones.
-func (h *Hub) Len() int { return h.hub.Len() }
+func (h *Hub) Len() int { return h.hub.Telemetry.Len() }
 
 // Forgotten returns how many stored messages the hub has dropped from the log: none without
 // [Options.Keep].
-func (h *Hub) Forgotten() int { return h.hub.Forgotten() }
+func (h *Hub) Forgotten() int { return h.hub.Telemetry.Forgotten() }
 
 // Conflicts returns the pairs of messages that have the same sender and message id, but different
 // bodies. A message is compared with the first one of its id. When that is forgotten, it is
 // compared with the last unchanged repetition.
-func (h *Hub) Conflicts() []hubdata.Conflict { return h.hub.Conflicts() }
+func (h *Hub) Conflicts() []hubdata.Conflict { return h.hub.Telemetry.Conflicts() }
 
 // WaitMessages waits until the hub has stored at least n messages, as counted by [Hub.Len]. It
 // fails when the context ends or the hub is closed.

@@ -16,7 +16,7 @@ const eventsPath = "messages/events"
 
 // eventsLink opens the links of the endpoint compatible with Event Hubs.
 func eventsLink(l *hubLink, path string) (backLink, error) {
-	events := l.conn.hub.Events
+	events := &l.conn.hub.Telemetry
 	rest, below := strings.CutPrefix(strings.ToLower(path), eventsPath)
 	switch {
 	case below && (rest == "" || rest[0] == '/') && !l.Receives():
@@ -100,14 +100,14 @@ func (e *eventsRedirect) permit() error {
 		return err
 	}
 	h := e.link.conn.hub
-	to := h.Host + "/" + h.Events.Path
+	to := h.Host + "/" + h.Telemetry.Path
 	e.link.conn.served()
 	return amqp.Bare(&wire.Error{
 		Condition: wire.LinkRedirect, Description: "The events are at amqps://" + to,
 		Info: wire.Map{
 			{Key: wire.Symbol("hostname"), Value: h.Host}, {Key: wire.Symbol("network-host"), Value: h.Host},
 			{Key: wire.Symbol("port"), Value: int32(eventsPort)},
-			{Key: wire.Symbol("address"), Value: "amqps://" + h.Host + ":5671/" + h.Events.Path + e.path[len(eventsPath):]},
+			{Key: wire.Symbol("address"), Value: "amqps://" + h.Host + ":5671/" + h.Telemetry.Path + e.path[len(eventsPath):]},
 		},
 	})
 }

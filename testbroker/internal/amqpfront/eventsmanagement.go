@@ -7,7 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 	"github.com/hubline-iot/hubline/testbroker/internal/eventhub"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
@@ -18,7 +18,7 @@ type eventsQuestions struct{ eventsEnd }
 func (q *eventsQuestions) credit() { q.link.post.flush(q.link) }
 
 // eventsSubjects maps the types of questions to their answers.
-var eventsSubjects = map[string]func(e *hub.EventLog, asked wire.Map) (wire.Map, *eventhub.Error){
+var eventsSubjects = map[string]func(e *telemetry.Log, asked wire.Map) (wire.Map, *eventhub.Error){
 	"com.microsoft:eventhub":  describeEvents,
 	"com.microsoft:partition": describePartition,
 }
@@ -46,7 +46,7 @@ func (q *eventsQuestions) message(d amqp.Delivery) error {
 }
 
 func (q *eventsQuestions) answer(asked wire.Map) (body any, status int, text string) {
-	events := q.link.conn.hub.Events
+	events := &q.link.conn.hub.Telemetry
 	operation, name, kind := asked.Text("operation"), asked.Text("name"), asked.Text("type")
 	describe := eventsSubjects[kind]
 	switch {
@@ -64,7 +64,7 @@ func (q *eventsQuestions) answer(asked wire.Map) (body any, status int, text str
 	return all, 200, "OK"
 }
 
-func describeEvents(e *hub.EventLog, _ wire.Map) (wire.Map, *eventhub.Error) {
+func describeEvents(e *telemetry.Log, _ wire.Map) (wire.Map, *eventhub.Error) {
 	var ids wire.Array
 	for i := range e.Partitions {
 		ids = append(ids, strconv.Itoa(i))
@@ -77,7 +77,7 @@ func describeEvents(e *hub.EventLog, _ wire.Map) (wire.Map, *eventhub.Error) {
 	}, nil
 }
 
-func describePartition(e *hub.EventLog, asked wire.Map) (wire.Map, *eventhub.Error) {
+func describePartition(e *telemetry.Log, asked wire.Map) (wire.Map, *eventhub.Error) {
 	number, err := e.Partition(asked.Text("partition"))
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func describePartition(e *hub.EventLog, asked wire.Map) (wire.Map, *eventhub.Err
 // runtimeMetrics returns the state of the partition as annotations of an event.
 func (r *eventsReader) runtimeMetrics() wire.Map {
 	h := r.link.conn.hub
-	s := h.Events.State(r.at.Partition)
+	s := h.Telemetry.State(r.at.Partition)
 	return wire.Map{
 		{Key: wire.Symbol("last_enqueued_sequence_number"), Value: s.Last},
 		{Key: wire.Symbol("last_enqueued_offset"), Value: lastOffset(s)},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/eventhub"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
@@ -29,7 +29,7 @@ var authMethods = map[bool]map[bool]string{
 const eventHead = 768
 
 // appendEvent appends the message of an event, with delivery annotations unless they are nil.
-func appendEvent(dst []byte, e *hub.EventMessage, delivery wire.Map) []byte {
+func appendEvent(dst []byte, e *telemetry.Event, delivery wire.Map) []byte {
 	dst = slices.Grow(dst, len(e.Message.Body)+eventHead)
 	if delivery != nil {
 		dst = appendSections(dst, &wire.Message{DeliveryAnnotations: delivery})
@@ -52,7 +52,7 @@ func appendSections(dst []byte, m *wire.Message) []byte {
 	return dst
 }
 
-func appendAnnotations(dst []byte, e *hub.EventMessage) []byte {
+func appendAnnotations(dst []byte, e *telemetry.Event) []byte {
 	m := e.Message
 	f := wire.BeginMessageAnnotations(dst)
 	f.Symbol("x-opt-sequence-number")

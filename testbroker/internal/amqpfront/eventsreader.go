@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/eventhub"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
@@ -51,7 +51,7 @@ func (r *eventsReader) permit() error {
 	if err := r.eventsEnd.permit(); err != nil {
 		return err
 	}
-	asked, events := r.link.Asked, r.link.conn.hub.Events
+	asked, events := r.link.Asked, &r.link.conn.hub.Telemetry
 	if v, ok := asked.Properties.Get("com.microsoft:epoch"); ok {
 		if r.reader.Epoch, ok = wholeNumber(v); !ok || r.reader.Epoch < 0 {
 			return r.refuse(wire.Errorf(wire.InvalidField, "property com.microsoft:epoch: want a whole number from 0 on"))
@@ -89,12 +89,12 @@ func (r *eventsReader) start() (int64, *eventhub.Error) {
 			return 0, err
 		}
 	}
-	return r.link.conn.hub.Events.Position(r.at.Partition, start)
+	return r.link.conn.hub.Telemetry.Position(r.at.Partition, start)
 }
 
 func (r *eventsReader) attached() {
 	h := r.link.conn.hub
-	if err := h.Events.Groups.Join(r.at, r.reader); err != nil {
+	if err := h.Telemetry.Groups.Join(r.at, r.reader); err != nil {
 		r.link.detach(eventError(err), true)
 		return
 	}
@@ -102,7 +102,7 @@ func (r *eventsReader) attached() {
 }
 
 func (r *eventsReader) detached() {
-	r.link.conn.hub.Events.Groups.Leave(r.reader)
+	r.link.conn.hub.Telemetry.Groups.Leave(r.reader)
 	r.over.Do(func() { close(r.done) })
 }
 
@@ -135,7 +135,7 @@ func (r *eventsReader) pump() <-chan struct{} {
 	a := r.link.conn
 	a.events.Lock()
 	defer a.events.Unlock()
-	var events []hub.EventMessage
+	var events []telemetry.Event
 	var all []amqp.Outgoing
 	for {
 		room := min(r.link.Room(), eventBatch)
@@ -147,7 +147,7 @@ func (r *eventsReader) pump() <-chan struct{} {
 		}
 		var next int64
 		var changed <-chan struct{}
-		events, next, changed = a.hub.ReadEvents(events[:0], r.at.Partition, r.next, room)
+		events, next, changed = a.hub.Telemetry.Read(events[:0], r.at.Partition, r.next, room)
 		if changed != nil {
 			return changed
 		}
@@ -162,7 +162,7 @@ func (r *eventsReader) pump() <-chan struct{} {
 
 // encode appends the messages of events up to the limit of a batch, at least one. They are in a
 // buffer that the next call uses again.
-func (r *eventsReader) encode(all []amqp.Outgoing, events []hub.EventMessage) []amqp.Outgoing {
+func (r *eventsReader) encode(all []amqp.Outgoing, events []telemetry.Event) []amqp.Outgoing {
 	var metrics wire.Map
 	if r.metrics {
 		metrics = r.runtimeMetrics()

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
@@ -53,7 +54,7 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 		}
 		h.Store(all...)
 		for i := range all {
-			h.Faults.Spend(id, all[i].Received, hub.SizeOf(&all[i]))
+			h.Faults.Spend(id, all[i].Received, telemetry.SizeOf(&all[i]))
 		}
 		h.Changed.Wake()
 	}
@@ -143,8 +144,9 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hubdata.Message, *w
 		if err != nil {
 			return nil, asWire(err)
 		}
-		if parts = outer.Data; len(parts) == 0 || len(parts) > hub.MaxBatch {
-			return nil, wire.Errorf(wire.InvalidField, "batch of %d messages, 1 to %d are allowed", len(parts), hub.MaxBatch)
+		if parts = outer.Data; len(parts) == 0 || len(parts) > telemetry.MaxBatch {
+			return nil, wire.Errorf(wire.InvalidField, "batch of %d messages, 1 to %d are allowed", len(parts),
+				telemetry.MaxBatch)
 		}
 	default:
 		return nil, wire.Errorf(wire.NotImplemented, "message format 0x%x", d.Format)
@@ -166,7 +168,7 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hubdata.Message, *w
 		if err != nil {
 			return nil, asWire(err)
 		}
-		if total += hub.SizeOf(&t); total > hubdata.MaxMessage {
+		if total += telemetry.SizeOf(&t); total > hubdata.MaxMessage {
 			return nil, wire.Errorf(wire.MessageSizeExceeded, "413001 MessageTooLarge: more than %d bytes", hubdata.MaxMessage)
 		}
 		t.DeviceID, t.ModuleID, t.Protocol, t.Topic, t.Connection = l.id.Device, l.id.Module, hubdata.AMQP, address,
@@ -220,9 +222,9 @@ func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 			return t, wire.Errorf(wire.InvalidField, "annotation %s is a %T, only strings are allowed", name, p.Value)
 		case text == "":
 		case known != "":
-			hub.AddSystem(&t, known, text)
+			telemetry.AddSystem(&t, known, text)
 		default:
-			hub.AddSystem(&t, string(name), text)
+			telemetry.AddSystem(&t, string(name), text)
 		}
 	}
 	for _, p := range m.ApplicationProperties {
@@ -235,7 +237,7 @@ func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 		case !ok:
 			return t, wire.Errorf(wire.InvalidField, "property %q is a %T, only simple values are allowed", name, p.Value)
 		case propertyNames[name] != "":
-			hub.AddSystem(&t, propertyNames[name], value)
+			telemetry.AddSystem(&t, propertyNames[name], value)
 		default:
 			t.Properties = append(t.Properties, hubdata.Property{Name: name, Value: value})
 		}
@@ -256,7 +258,7 @@ func standardProperties(t *hubdata.Message, p *wire.Properties) {
 		{Name: "$.exp", Value: expiry},
 	} {
 		if f.Value != "" {
-			hub.AddSystem(t, f.Name, f.Value)
+			telemetry.AddSystem(t, f.Name, f.Value)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 				synctest.Wait()
 				close(ending)
 				<-through
-				all, _, _ := h.ReadEvents(nil, 0, 0, 1000)
+				all, _, _ := h.Telemetry.Read(nil, 0, 0, 1000)
 				require.Empty(t, all)
 			})
 		})

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -31,8 +31,8 @@ func readBatch(q *web.Request, text []byte) ([]hubdata.Message, *web.Error) {
 	if err := json.Unmarshal(text, &entries); err != nil {
 		return nil, web.Errorf(400012, "batch: %v", err)
 	}
-	if len(entries) == 0 || len(entries) > hub.MaxBatch {
-		return nil, web.Errorf(400004, "batch of %d messages, 1 to %d are allowed", len(entries), hub.MaxBatch)
+	if len(entries) == 0 || len(entries) > telemetry.MaxBatch {
+		return nil, web.Errorf(400004, "batch of %d messages, 1 to %d are allowed", len(entries), telemetry.MaxBatch)
 	}
 	all := make([]hubdata.Message, len(entries))
 	total := 0
@@ -45,7 +45,7 @@ func readBatch(q *web.Request, text []byte) ([]hubdata.Message, *web.Error) {
 			bad.Text = fmt.Sprintf("message %d of the batch: %s", i+1, bad.Text)
 			return nil, bad
 		}
-		if total += hub.SizeOf(&all[i]); total > hubdata.MaxMessage {
+		if total += telemetry.SizeOf(&all[i]); total > hubdata.MaxMessage {
 			return nil, web.Errorf(413001, "batch of more than %d bytes", hubdata.MaxMessage)
 		}
 	}

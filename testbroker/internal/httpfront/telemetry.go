@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -83,7 +84,7 @@ func postTelemetry(q *web.Request) web.Answer {
 		}
 		h.Store(all...)
 		for i := range all {
-			h.Faults.Spend(q.ID, all[i].Received, hub.SizeOf(&all[i]))
+			h.Faults.Spend(q.ID, all[i].Received, telemetry.SizeOf(&all[i]))
 		}
 		h.Changed.Wake()
 	}
@@ -202,7 +203,7 @@ func message(q *web.Request, body []byte, properties map[string]string) (hubdata
 		if wire == "" {
 			continue
 		}
-		hub.AddSystem(&m, wire, value)
+		telemetry.AddSystem(&m, wire, value)
 		if wire == "$.to" {
 			if want := "/" + telemetryPath(q.ID); !samePath(value, want) {
 				return m, web.Errorf(400004, "iothub-to %q, want %q", value, want)
@@ -217,7 +218,7 @@ func message(q *web.Request, body []byte, properties map[string]string) (hubdata
 			hubdata.MaxMessageID,
 		)
 	}
-	if n := hub.SizeOf(&m); n > hubdata.MaxMessage {
+	if n := telemetry.SizeOf(&m); n > hubdata.MaxMessage {
 		return m, web.Errorf(413001, "message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
 	}
 	return m, nil

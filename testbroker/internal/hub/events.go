@@ -6,12 +6,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 // Event completes e and calls Options.OnEvent. It makes the notices of connections for back ends.
 // The caller holds no lock.
 func (h *Hub) Event(e event.Event, c *Conn) {
-	if h.onEvent == nil && (c == nil || !h.notifies(hubdata.DeviceConnectionStateEvents)) {
+	if h.onEvent == nil && (c == nil || !h.Telemetry.Notifies(hubdata.DeviceConnectionStateEvents)) {
 		return
 	}
 	e.Time = h.Now()
@@ -47,7 +48,7 @@ func (h *Hub) Append(all ...hubdata.Message) {
 			h.take(all[i])
 			continue
 		}
-		h.log.add(all[i], h.originOf(SenderOf(&all[i])))
+		h.Telemetry.Add(all[i], h.originOf(telemetry.SenderOf(&all[i])))
 		h.stored(&all[i])
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/edge"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 // A stored message is in the store of a gateway until it has reached its endpoint.
@@ -142,11 +143,11 @@ func (l *line) dropLocked(head *stored) {
 // hold applies the fault SlowRoute to the first message of a line; false when the message cannot
 // move any more.
 func (h *Hub) hold(head *stored, l *line, wake <-chan struct{}) bool {
-	in := h.Faults.Take(fault.SlowRoute, SenderOf(&head.Message))
+	in := h.Faults.Take(fault.SlowRoute, telemetry.SenderOf(&head.Message))
 	if in == nil {
 		return true
 	}
-	h.HappenedTo(in, nil, SenderOf(&head.Message))
+	h.HappenedTo(in, nil, telemetry.SenderOf(&head.Message))
 	due := time.NewTimer(in.Fault.Delay)
 	defer due.Stop()
 	for {
@@ -171,13 +172,13 @@ func (h *Hub) hold(head *stored, l *line, wake <-chan struct{}) bool {
 
 // forward adds a message to the hub's log, unless the gateway has gone off-line meanwhile.
 func (h *Hub) forward(s *stored) {
-	m, sender := s.Message, SenderOf(&s.Message)
+	m, sender := s.Message, telemetry.SenderOf(&s.Message)
 	m.Received = h.Now()
 	twice := h.Faults.Take(fault.ForwardTwice, sender)
 	h.mu.Lock()
 	moves := h.headLocked(&h.Gateway.upstream) == s
 	if moves {
-		h.log.add(m, h.originLocked(sender))
+		h.Telemetry.Add(m, h.originLocked(sender))
 		h.Gateway.counts.Forwarded++
 		if twice == nil {
 			h.Gateway.upstream.dropLocked(s)
@@ -198,7 +199,7 @@ func (h *Hub) forward(s *stored) {
 // toInput puts a message into the queue of an input, stamped with its sender.
 func (h *Hub) toInput(s *stored) {
 	m := &s.Message
-	sender := SenderOf(m)
+	sender := telemetry.SenderOf(m)
 	to := h.moduleOf(s.to.Module, sender)
 	err := h.SendInput(to.String(), s.to.Input, hubdata.C2D{
 		MessageID: m.MessageID, CorrelationID: m.CorrelationID, UserID: m.UserID, ContentType: m.ContentType,

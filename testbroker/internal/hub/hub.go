@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 var (
@@ -69,8 +71,7 @@ type Hub struct {
 	// goroutines.
 	Wg        sync.WaitGroup
 	Changed   notifier
-	log       telemetryLog
-	Events    *EventLog
+	Telemetry telemetry.Log
 	Faults    faults.Faults
 	Limits    faults.Limits
 	Authority authority.Authority
@@ -159,8 +160,8 @@ func New(o *Options) (*Hub, error) {
 	if h.Gateway, err = newGateway(o.Gateway); err != nil {
 		return nil, err
 	}
-	h.log.init(h.Keep)
-	if err = h.initEvents(o.Events); err != nil {
+	name, _, _ := strings.Cut(h.Host, ".")
+	if err = h.Telemetry.Init(o.Events, name, h.Keep, h.Now); err != nil {
 		return nil, err
 	}
 	h.calls.log.Keep, h.calls.answers.Keep = h.Keep, h.Keep
@@ -180,7 +181,7 @@ func New(o *Options) (*Hub, error) {
 	h.addQueueTables()
 	h.addFeedbackTable()
 	h.Files.Init(o.Uploads, h.Keep, h.Now, &h.Records, func(e event.Event) { h.Event(e, nil) })
-	h.addLogTable()
+	h.Telemetry.Keep(&h.Records, h.originOf)
 	names := authority.Names{Host: h.Host, Front: h.FrontName(), More: o.Names}
 	if err := h.Authority.Init(names, h.Seed, o.Authority, h.Now, &h.Records); err != nil {
 		return nil, err

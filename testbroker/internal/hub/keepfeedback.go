@@ -29,12 +29,12 @@ func (h *Hub) addFeedbackTable() {
 // touchLocked marks a notice as changed.
 func (q *Notices) touchLocked(n *Notice) {
 	if q.kind == Feedback && q.hub.Records.Stores() {
-		q.hub.Records.Touch(tableFeedback, sequenceKey(n.Number))
+		q.hub.Records.Touch(tableFeedback, keep.Key(n.Number))
 	}
 }
 
 func (h *Hub) feedbackState(key string) []byte {
-	number, err := parseSequence(key)
+	number, err := keep.ParseKey(key, 1)
 	if err != nil {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (h *Hub) feedbackState(key string) []byte {
 
 // restoreFeedback makes a notice wait. A lock of the earlier run has ended with it.
 func (h *Hub) restoreFeedback(key string, record []byte) error {
-	number, err := parseSequence(key)
+	number, err := keep.ParseKey(key, 1)
 	if err != nil {
 		return err
 	}

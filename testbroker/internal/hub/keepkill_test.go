@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // A slowStore is a Store whose Save waits until it is open.
@@ -36,12 +37,12 @@ func TestReadersGetOnlySavedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowStore{records{}, make(chan struct{})}
 		h := restored(t, s, Options{})
-		partition := h.Events.PartitionOf("dev-1")
+		partition := h.Telemetry.PartitionOf("dev-1")
 		go h.Store(hubdata.Message{DeviceID: "dev-1", Body: []byte("x")})
 		synctest.Wait()
 		read := make(chan int, 1)
 		go func() {
-			all, _, _ := h.ReadEvents(nil, partition, 0, 10)
+			all, _, _ := h.Telemetry.Read(nil, partition, 0, 10)
 			read <- len(all)
 		}()
 		synctest.Wait()
@@ -128,7 +129,7 @@ func TestFeedbackSurvives(t *testing.T) {
 		require.Equal(t, "4", string(pull(q).Body))
 		require.Equal(t, "5", string(pull(q).Body))
 		kill(h)
-		require.NotContains(t, s, recordName{tableFeedback, sequenceKey(1)})
+		require.NotContains(t, s, recordName{tableFeedback, keep.Key(1)})
 
 		// What nobody takes ends an hour after it came, whoever runs.
 		h, q = run()
@@ -140,10 +141,10 @@ func TestFeedbackSurvives(t *testing.T) {
 		}
 		q.add([]byte("6"))
 		kill(h)
-		require.Contains(t, s, recordName{tableFeedback, sequenceKey(6)})
+		require.Contains(t, s, recordName{tableFeedback, keep.Key(6)})
 		h.Reset()
 		kill(h)
-		require.NotContains(t, s, recordName{tableFeedback, sequenceKey(6)})
+		require.NotContains(t, s, recordName{tableFeedback, keep.Key(6)})
 	})
 }
 

@@ -51,7 +51,7 @@ func TestEventsKeepTheirNumbersOverARestart(t *testing.T) {
 		for range n {
 			h.Store(hubdata.Message{DeviceID: device, Body: []byte("x")})
 		}
-		return h.Events.PartitionOf(device)
+		return h.Telemetry.PartitionOf(device)
 	}
 	h := open()
 	quiet := send(h, "dev-1", 2)
@@ -59,15 +59,15 @@ func TestEventsKeepTheirNumbersOverARestart(t *testing.T) {
 	for i := 0; busy == quiet; i++ {
 		busy = send(h, string(rune('a'+i)), 5)
 	}
-	wantQuiet, wantBusy := h.Events.State(quiet), h.Events.State(busy)
+	wantQuiet, wantBusy := h.Telemetry.State(quiet), h.Telemetry.State(busy)
 	require.EqualValues(t, 4, wantBusy.Last)
 	require.True(t, wantQuiet.Empty)
 	require.NoError(t, h.Close())
 
 	h = open()
-	require.Equal(t, wantBusy.Begin, h.Events.State(busy).Begin)
-	require.Equal(t, wantBusy.Last, h.Events.State(busy).Last)
+	require.Equal(t, wantBusy.Begin, h.Telemetry.State(busy).Begin)
+	require.Equal(t, wantBusy.Last, h.Telemetry.State(busy).Last)
 	send(h, "dev-1", 1)
-	require.Equal(t, wantQuiet.Last+1, h.Events.State(quiet).Last)
+	require.Equal(t, wantQuiet.Last+1, h.Telemetry.State(quiet).Last)
 	require.NoError(t, h.Close())
 }

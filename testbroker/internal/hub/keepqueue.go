@@ -44,26 +44,12 @@ func parseQueue(key string) (queueName, error) {
 	return queueName{identity.SplitIdentity(id), Box(n)}, nil
 }
 
-// sequenceKey returns a sequence number as a key that sorts like the number.
-func sequenceKey(n int) string {
-	text := strconv.FormatInt(int64(n), 16)
-	return "0000000000000000"[min(len(text), 16):] + text
-}
-
-func parseSequence(key string) (int, error) {
-	n, err := strconv.ParseInt(key, 16, strconv.IntSize)
-	if err != nil || n < 1 || len(key) != 16 {
-		return 0, keep.ErrRecord
-	}
-	return int(n), nil
-}
-
 // touchLocked marks a message of the queue as changed.
 func (q *Queue) touchLocked(e *QueuedC2D) {
 	if !q.Hub.Records.Stores() {
 		return
 	}
-	q.Hub.Records.Touch(tableWaiting, queueName{q.id, q.box}.key()+"/"+sequenceKey(e.Sequence))
+	q.Hub.Records.Touch(tableWaiting, queueName{q.id, q.box}.key()+"/"+keep.Key(e.Sequence))
 }
 
 // queueRecord returns the last sequence number of a queue.
@@ -128,7 +114,7 @@ func parseWaiting(key string) (queueName, int, error) {
 	if err != nil {
 		return queueName{}, 0, err
 	}
-	sequence, err := parseSequence(key[i+1:])
+	sequence, err := keep.ParseKey(key[i+1:], 1)
 	return name, sequence, err
 }
 

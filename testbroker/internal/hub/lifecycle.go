@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 // Close cuts all connections, stops all listeners and waits for every goroutine of the hub.
@@ -68,7 +69,7 @@ func (h *Hub) Reset() {
 
 	h.Faults.Clear()
 	h.resetGateway()
-	h.log.clear()
+	h.Telemetry.Clear()
 	h.calls.clear()
 	h.Files.Clear()
 	h.issuer.clear()
@@ -80,7 +81,8 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
-	h.Records.Clear(tableMessages, tablePartitions, tableQueues, tableWaiting, tableFeedback, tableTwins)
+	h.Records.Clear(telemetry.TableMessages, telemetry.TablePartitions,
+		tableQueues, tableWaiting, tableFeedback, tableTwins)
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}

@@ -2,45 +2,40 @@ package hub
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
-// notifies reports whether the hub makes events of a source.
-func (h *Hub) notifies(source hubdata.EventSource) bool {
-	return slices.Contains(h.Events.sources, source)
-}
-
-// notify adds an event that is not telemetry. Any lock but that of the log may be held.
+// notify adds a notice with a document to the telemetry. Any lock but that of the telemetry may be
+// held.
 func (h *Hub) notify(source hubdata.EventSource, id identity.Identity, schema, operation string, body document.Tree) {
-	h.notifyAs(source, id, schema, operation, "application/json", document.Write(body))
+	h.Telemetry.Notify(telemetry.Notice{Source: source, ID: id, Schema: schema, Operation: operation,
+		Body: document.Write(body)})
 }
 
-// notifyAs is notify for a body of any content type. Without an operation the event names none.
-func (h *Hub) notifyAs(source hubdata.EventSource, id identity.Identity, schema, operation, contentType string,
-	body []byte) {
-	now := h.Now()
-	m := hubdata.Message{
-		DeviceID: id.Device, ModuleID: id.Module, ContentType: contentType, ContentEncoding: "utf-8",
-		UserID: h.Name(), Schema: schema, Received: now, Body: body,
-		Properties: []hubdata.Property{{Name: "hubName", Value: h.Name()}, {Name: "deviceId", Value: id.Device}},
+// originLocked returns what events tell of a sender at present. The hub is locked.
+func (h *Hub) originLocked(id identity.Identity) telemetry.Origin {
+	var from telemetry.Origin
+	if r := h.registry[id]; r != nil {
+		from.Generation, from.X509 = r.Generation, r.X509
 	}
-	if id.Module != "" {
-		m.Properties = append(m.Properties, hubdata.Property{Name: "moduleId", Value: id.Module})
+	if t := h.twinOf[id]; t != nil {
+		t.mu.Lock()
+		from.Model = t.Model
+		t.mu.Unlock()
 	}
-	if operation != "" {
-		m.Properties = append(m.Properties, hubdata.Property{Name: "opType", Value: operation})
-	}
-	m.Properties = append(m.Properties,
-		hubdata.Property{Name: "operationTimestamp", Value: document.TimeText(now)})
-	h.log.mu.Lock()
-	defer h.log.mu.Unlock()
-	h.Events.add(id.Device, now, eventRef{notice: &notice{h.log.messages.Total(), source, m}})
+	return from
+}
+
+func (h *Hub) originOf(id identity.Identity) telemetry.Origin {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.originLocked(id)
 }
 
 // connectionNotices maps the kinds of events to the operations of their notices, by whether a
@@ -54,7 +49,7 @@ var connectionNotices = map[event.Kind]map[bool]string{
 // connect nobody.
 func (h *Hub) notifyConnection(kind event.Kind, id identity.Identity, c *Conn) {
 	operation := connectionNotices[kind][id.Module != ""]
-	if operation == "" || id.Device == "" || !h.notifies(hubdata.DeviceConnectionStateEvents) {
+	if operation == "" || id.Device == "" || !h.Telemetry.Notifies(hubdata.DeviceConnectionStateEvents) {
 		return
 	}
 	h.mu.Lock()
@@ -91,7 +86,7 @@ func (h *Hub) notifyRemovedLocked(id identity.Identity) {
 }
 
 func (h *Hub) notifyIdentityLocked(id identity.Identity, schema, operation string) {
-	if !h.notifies(hubdata.DeviceLifecycleEvents) {
+	if !h.Telemetry.Notifies(hubdata.DeviceLifecycleEvents) {
 		return
 	}
 	t := h.twinOf[id]
@@ -130,7 +125,7 @@ const twinSchema = "twinChangeNotification"
 // are in the order of versions.
 func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
 	switch {
-	case !h.notifies(hubdata.TwinChangeEvents):
+	case !h.Telemetry.Notifies(hubdata.TwinChangeEvents):
 	case u.Replace:
 		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "replaceTwin", t.noticeLocked(true))
 	default:
@@ -147,7 +142,7 @@ func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
 
 // notifyReportedLocked makes the notice of a client's patch. The twin is locked.
 func (h *Hub) notifyReportedLocked(t *TwinState, patch document.Tree) {
-	if h.notifies(hubdata.TwinChangeEvents) {
+	if h.Telemetry.Notifies(hubdata.TwinChangeEvents) {
 		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", document.Tree{
 			"version": t.Version, "properties": document.Tree{"reported": t.Reported.Change(patch, false)},
 		})
@@ -158,13 +153,13 @@ func (h *Hub) notifyReportedLocked(t *TwinState, patch document.Tree) {
 // that makes the new digital twin of the old one. The twin is locked. Source: the page "Understand
 // IoT Plug and Play digital twins".
 func (h *Hub) notifyDigitalTwinLocked(t *TwinState, before document.View) {
-	if t.id.Module != "" || !h.notifies(hubdata.DigitalTwinChangeEvents) {
+	if t.id.Module != "" || !h.Telemetry.Notifies(hubdata.DigitalTwinChangeEvents) {
 		return
 	}
 	steps := document.Steps("", document.DigitalTwin(t.id.Device, before),
 		document.DigitalTwin(t.id.Device, t.stateLocked()))
 	if len(steps) > 0 {
-		h.notifyAs(hubdata.DigitalTwinChangeEvents, t.id, "digitalTwinChangeNotification", "",
-			"application/json-patch+json", keep.MustJSON(steps))
+		h.Telemetry.Notify(telemetry.Notice{Source: hubdata.DigitalTwinChangeEvents, ID: t.id,
+			Schema: "digitalTwinChangeNotification", ContentType: "application/json-patch+json", Body: keep.MustJSON(steps)})
 	}
 }

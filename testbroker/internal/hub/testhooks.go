@@ -11,10 +11,7 @@ import (
 // of each identity it is the largest.
 func (h *Hub) Held() map[string]int {
 	all := make(map[string]int)
-	h.log.mu.Lock()
-	all["messages"], all["conflicts"], all["copies"] = len(h.log.messages.Entries), len(h.log.conflicts.Entries),
-		len(h.log.copies)
-	h.log.mu.Unlock()
+	all["messages"], all["conflicts"], all["copies"] = h.Telemetry.Held()
 	h.calls.mu.Lock()
 	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.Entries), len(h.calls.answers.Entries),
 		len(h.calls.named)

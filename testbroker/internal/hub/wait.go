@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 // Wait waits until ok returns true. It calls ok at once, and again after each change: a stored
@@ -13,11 +14,8 @@ import (
 // holds the kept messages; [hubdata.Message.Sequence] is the position of a message among all. Wait
 // fails when the context ends or the hub is closed.
 func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
-	var r reading
-	return h.Until(ctx, func() bool {
-		r.update(&h.log)
-		return ok(r.all)
-	})
+	var r telemetry.Reading
+	return h.Until(ctx, func() bool { return ok(r.Update(&h.Telemetry)) })
 }
 
 // Until waits until ok returns true. It calls ok at once, and again after each change.

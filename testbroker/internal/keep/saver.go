@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -234,4 +235,16 @@ func MustJSON(v any) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// Key returns a number as a key that sorts like the number.
+func Key(n int) string { return fmt.Sprintf("%016x", n) }
+
+// ParseKey returns the number of a key, at least least.
+func ParseKey(key string, least int) (int, error) {
+	n, err := strconv.ParseInt(key, 16, strconv.IntSize)
+	if err != nil || int(n) < least || len(key) != 16 {
+		return 0, ErrRecord
+	}
+	return int(n), nil
 }

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 // plain is the dialect of a plain broker: devices have topics of a template, over MQTT 3.1.1 or 5.
@@ -138,7 +138,7 @@ func (p plain) mayReceive(c *client, f mqtt.Filter, all mqtt.Properties) (code b
 // published takes the messages of a device on its topics. Others are refused.
 func (p plain) published(c *client, k *mqtt.PublishPacket) error {
 	m := messageOf(c, k)
-	switch n := hub.SizeOf(&m); {
+	switch n := telemetry.SizeOf(&m); {
 	case !p.options.mayPublish(c.ID, k.Topic):
 		return c.reject(&m, mqtt.NotAuthorized, fmt.Sprintf("%s may not publish to %q", c.ID, k.Topic))
 	case k.Properties.Number(mqtt.PayloadFormat, 0) == 1 && !utf8.Valid(k.Payload):

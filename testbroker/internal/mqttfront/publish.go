@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 var errThrottled = errors.New("too many messages wait for their PUBACK")
@@ -111,7 +112,7 @@ func (c *client) publish(m hubdata.Message) {
 		m.Received = h.Now()
 		h.Append(m)
 		c.unsaved = true
-		h.Faults.Spend(c.ID, m.Received, hub.SizeOf(&m))
+		h.Faults.Spend(c.ID, m.Received, telemetry.SizeOf(&m))
 		h.Changed.Wake()
 	}
 	if c.Fault(fault.DropAfterPublish) != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 const (
@@ -61,7 +62,7 @@ func (service) will(c *client, w *mqtt.PublishPacket) (m hubdata.Message, code b
 	if w.QoS > 1 {
 		return m, 0, fmt.Errorf("will with QoS %d", w.QoS)
 	}
-	if m, err = telemetry(c, w); err != nil {
+	if m, err = telemetryOf(c, w); err != nil {
 		return m, 0, fmt.Errorf("will: %w", err)
 	}
 	m.Properties = append(m.Properties, hubdata.Property{Name: "iothub-MessageType", Value: "Will"})
@@ -110,11 +111,11 @@ func (f service) published(c *client, k *mqtt.PublishPacket) error {
 	if strings.HasPrefix(k.Topic, requestTopics) {
 		return f.request(c, k)
 	}
-	m, err := telemetry(c, k)
+	m, err := telemetryOf(c, k)
 	if err != nil {
 		return err
 	}
-	if n := hub.SizeOf(&m); n > hubdata.MaxMessage {
+	if n := telemetry.SizeOf(&m); n > hubdata.MaxMessage {
 		return fmt.Errorf("message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
 	}
 	if k.Retain {
@@ -126,8 +127,8 @@ func (f service) published(c *client, k *mqtt.PublishPacket) error {
 	return nil
 }
 
-// telemetry makes a message of a PUBLISH or a will.
-func telemetry(c *client, k *mqtt.PublishPacket) (hubdata.Message, error) {
+// telemetryOf makes a message of a PUBLISH or a will.
+func telemetryOf(c *client, k *mqtt.PublishPacket) (hubdata.Message, error) {
 	m, err := parseTelemetry(c.ID, k.Topic)
 	m.Protocol, m.Connection = hubdata.MQTT, c.Number
 	m.Body, m.QoS, m.PacketID, m.Dup = k.Payload, k.QoS, k.ID, k.Dup

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
 // parseTelemetry parses a topic to which the given identity published.
@@ -28,7 +28,7 @@ func parseTelemetry(id identity.Identity, topic string) (hubdata.Message, error)
 			m.Properties = append(m.Properties, p)
 			continue
 		}
-		hub.AddSystem(&m, p.Name, p.Value)
+		telemetry.AddSystem(&m, p.Name, p.Value)
 	}
 	return m, nil
 }

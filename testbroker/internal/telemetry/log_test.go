@@ -1,49 +1,55 @@
-package hub
+package telemetry
 
 import (
 	"runtime"
 	"testing"
+	"time"
 	"weak"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
+
+func newLog(t *testing.T, most int) *Log {
+	l := new(Log)
+	require.NoError(t, l.Init(hubdata.EventOptions{}, "hub", most, time.Now))
+	records := new(keep.Saver)
+	records.Init(nil, nil)
+	l.Keep(records, func(identity.Identity) Origin { return Origin{} })
+	return l
+}
 
 // A caller that has read the log once does not keep the messages in memory that the hub forgets.
 func TestForgottenMessagesAreFreedAfterARead(t *testing.T) {
-	for name, read := range map[string]func(*Hub) int{
-		"Messages": func(h *Hub) int { return len(h.Messages()) },
-		"Wait": func(h *Hub) (n int) {
-			require.NoError(t, h.Wait(t.Context(), func(log []hubdata.Message) bool { n = len(log); return true }))
-			return n
-		},
+	for name, read := range map[string]func(*Log) int{
+		"Messages": func(l *Log) int { return len(l.Messages()) },
+		"Update":   func(l *Log) int { return len(new(Reading).Update(l)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, err := New(&Options{Keep: 2})
-			require.NoError(t, err)
+			l := newLog(t, 2)
 			body := make([]byte, 1024)
 			first := weak.Make(&body[0])
-			h.Store(hubdata.Message{DeviceID: "dev-1", Body: body})
+			l.Add(hubdata.Message{DeviceID: "dev-1", Body: body}, Origin{})
 			body = nil
-			require.Equal(t, 1, read(h))
+			require.Equal(t, 1, read(l))
 			runtime.GC()
 			require.NotNil(t, first.Value(), "kept")
 			for range 100 {
-				h.Store(hubdata.Message{DeviceID: "dev-1"})
+				l.Add(hubdata.Message{DeviceID: "dev-1"}, Origin{})
 			}
 			runtime.GC()
 			require.Nil(t, first.Value(), "forgotten")
-			require.NoError(t, h.Close())
 		})
 	}
 }
 
 // A reading that is brought up to date is the same as a new one.
 func TestReadingsFollowTheLog(t *testing.T) {
-	h, err := New(&Options{Keep: 3})
-	require.NoError(t, err)
-	var r reading
+	l := newLog(t, 3)
+	var r Reading
 	bodies := func(all []hubdata.Message) (text string) {
 		for _, m := range all {
 			text += string(m.Body)
@@ -54,14 +60,12 @@ func TestReadingsFollowTheLog(t *testing.T) {
 	// How many are added; below 0 after a clear.
 	for _, step := range []int{0, 1, 1, 0, 1, 1, 2, 3, 5, -1, 0, -1, 1, -2, -3} {
 		if step < 0 {
-			h.log.clear()
+			l.Clear()
 		}
 		for range max(step, -step) {
 			number++
-			h.Store(hubdata.Message{DeviceID: "dev-1", Body: []byte{byte('A' + number)}})
+			l.Add(hubdata.Message{DeviceID: "dev-1", Body: []byte{byte('A' + number)}}, Origin{})
 		}
-		r.update(&h.log)
-		require.Equal(t, bodies(h.log.view()), bodies(r.all), "after %d messages", number)
+		require.Equal(t, bodies(l.Messages()), bodies(r.Update(l)), "after %d messages", number)
 	}
-	require.NoError(t, h.Close())
 }
