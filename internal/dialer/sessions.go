@@ -1,6 +1,7 @@
 package dialer
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 )
@@ -20,13 +21,13 @@ func resumable(c *tls.Config, cert *tls.Certificate) {
 		c.ClientSessionCache = sessions
 	}
 	if cert != nil && c.ClientSessionCache != nil {
-		sum := sha256.Sum256(cert.Certificate[0])
-		c.ClientSessionCache = certificateSessions{c.ClientSessionCache, string(sum[:])}
+		chain := sha256.Sum256(bytes.Join(cert.Certificate, nil))
+		c.ClientSessionCache = certificateSessions{c.ClientSessionCache, string(chain[:])}
 	}
 }
 
-// certificateSessions keeps the sessions of one client certificate apart: a session resumed is the
-// identity of the certificate that it began with.
+// certificateSessions keeps the sessions of one client certificate and chain apart: a session
+// resumed is the identity of the certificate that it began with.
 type certificateSessions struct {
 	tls.ClientSessionCache
 	id string
