@@ -144,9 +144,12 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 	m, ok := storageTable[shorten(e.Name)]
 	if !ok {
 		v := statuscode.Of(a.status, statuscode.Storage)
+		if v.About == statuscode.Fine { // without storage's id
+			v = statuscode.Meaning{Kind: transport.Protocol, About: statuscode.Identity}
+		}
 		m.kind = v.Kind
-		if body.Code == "" && hubhttp.IsPage(a.header) {
-			m.hint = "the answer is a web page: a proxy or a captive portal may have answered in place of storage"
+		if body.Code == "" && (hubhttp.IsPage(a.header) || a.status == http.StatusCreated) {
+			m.hint = "a proxy or a captive portal may have answered in place of storage"
 			if v.About == statuscode.Identity {
 				e.Service, m.kind = "peer", transport.Protocol
 			}

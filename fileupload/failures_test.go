@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -675,7 +677,7 @@ func TestTheLongestTimeoutsAreNoLimit(t *testing.T) {
 func TestAPageIsNoHubsAnswer(t *testing.T) {
 	for key, status := range map[string][]int{
 		"files": {200, 201, 204, 404}, "notifications": {200, 201, 202, 401},
-		"block": {200, 204, 302, 401, 403, 404, 407, 451}, "blocklist": {200, 204, 302, 401, 403, 404, 407, 451},
+		"block": {200, 201, 204, 302, 401, 403, 404, 407, 451}, "blocklist": {200, 201, 204, 302, 401, 403, 404, 407, 451},
 	} {
 		for _, status := range status {
 			t.Run(fmt.Sprint(key, " ", status), func(t *testing.T) {
@@ -691,4 +693,36 @@ func TestAPageIsNoHubsAnswer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A notification that got no connection was not received: that the hub then does not know the
+// correlation, as after a failover, is no success.
+func TestANotificationThatWasNotSentIsNotReceived(t *testing.T) {
+	var down atomic.Bool
+	_, err := script{
+		"files": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Connection", "close")
+			fmt.Fprintf(w, granted, r.Host, "?sig=c2VjcmV0")
+		},
+		"blocklist": func(w http.ResponseWriter, _ *http.Request) {
+			down.Store(true)
+			w.Header().Set("x-ms-request-id", "track-1")
+			w.WriteHeader(http.StatusCreated)
+		},
+		"notifications": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("iothub-errorcode", "InvalidFileUploadCorrelationId")
+			w.WriteHeader(http.StatusBadRequest)
+		},
+	}.against(t, func(o *fileupload.Options) {
+		o.RetryPolicy = retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Immediately{}}
+		dial := o.Network.Dial
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if down.Swap(false) {
+				return nil, syscall.ECONNREFUSED
+			}
+			return dial(ctx, network, addr)
+		}
+	})
+	failed(t, err, transport.Conflict)
+	require.ErrorContains(t, err, "the hub was not notified")
 }

@@ -187,6 +187,7 @@ func (s script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case key == "notifications":
 		w.WriteHeader(http.StatusNoContent)
 	default:
+		w.Header().Set("x-ms-request-id", "track-1")
 		w.WriteHeader(http.StatusCreated)
 	}
 }
@@ -344,6 +345,7 @@ func TestAnotherLocationForTheRestIsAConflict(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
+			w.Header().Set("x-ms-request-id", "track-1")
 			w.WriteHeader(http.StatusCreated)
 		},
 		"notifications": func(w http.ResponseWriter, r *http.Request) {

@@ -57,7 +57,7 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 		switch {
 		case err != nil:
 			return withoutSecrets(err, g)
-		case a.status == http.StatusCreated:
+		case a.isCreated():
 			p.markAccepted(ctx, g)
 			return nil
 		}
@@ -76,4 +76,10 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 func digest(b []byte) string {
 	sum := md5.Sum(b)
 	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// isCreated reports whether storage has taken a file or block. Storage gives each answer an id; an
+// intercepting proxy does not.
+func (a *answer) isCreated() bool {
+	return a.status == http.StatusCreated && a.header.Get("x-ms-request-id") != ""
 }

@@ -91,10 +91,11 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 	}
+	const created = "HTTP/1.1 201 Created\r\nX-Ms-Request-Id: t\r\n"
 	for name, answer := range map[string]string{
-		"Content-Length": "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}",
-		"chunked":        "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-		"no content":     "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n",
+		"Content-Length": created + "Content-Length: 2\r\n\r\n{}",
+		"chunked":        created + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		"no content":     created + "Content-Length: 0\r\n\r\n",
 	} {
 		raw := func(w http.ResponseWriter, _ *http.Request) {
 			c, _, err := w.(http.Hijacker).Hijack()

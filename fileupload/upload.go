@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -364,7 +365,8 @@ func notNotified(err error) error {
 }
 
 // sendNotice sends a notice under the policy. maybeReceived reports whether the hub may have
-// received it already: then an answer that the correlation is unknown counts as success. If the hub
+// received it already: then an answer that the correlation is unknown counts as success. An attempt
+// that got no connection does not set it. If the hub
 // has given up the upload of a stored file, sendNotice requests another grant and reports its
 // success in the same attempt. Otherwise that grant would count as a running upload, and the policy
 // may allow no further attempt.
@@ -376,13 +378,16 @@ func (p *upload) sendNotice(ctx context.Context, n notice, maybeReceived *bool) 
 				return err
 			}
 			n.CorrelationID = g.correlation
-			_, err = p.uploader.post(ctx, "/files/notifications", n, http.StatusNoContent)
+			var sent atomic.Bool
+			traced := httptrace.WithClientTrace(ctx,
+				&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
+			_, err = p.uploader.post(traced, "/files/notifications", n, http.StatusNoContent)
 			refusal := refusalIn(err)
 			switch {
 			case err == nil:
 				return nil
 			case refusal == nil || errfilter.Retryable(err): // such as a time-out at the hub
-				*maybeReceived = true
+				*maybeReceived = *maybeReceived || sent.Load()
 				return err
 			case refusal.Code == correlationInvalid && *maybeReceived:
 				return nil
