@@ -38,10 +38,11 @@ type AdaptiveOptions struct {
 //	otherwise:  limit = Scale * (t - K)^3 + wmax, K = cbrt(wmax * (1-Beta) / Scale),
 //	            t is the time since the last throttled attempt, in seconds
 //
-// The limit never exceeds Growth times the measured rate and never falls below MinRate. The
-// measured rate counts every attempt that ended, in half-seconds, smoothed. Tokens arrive at the
-// limit's rate; the bucket holds as many as arrive in one second, at least one. An attempt without
-// a token waits and then asks again; it reserves nothing.
+// The limit never exceeds Growth times the measured rate and never falls below MinRate, unless the
+// service announces another one (Announce). The measured rate counts every attempt that ended, in
+// half-seconds, smoothed. Tokens arrive at the limit's rate; the bucket holds as many as arrive in
+// one second, at least one. An attempt without a token waits and then asks again; it reserves
+// nothing.
 //
 // Put one around the policy of all operations of a client (Wrap). Safe for concurrent use; never
 // sleeps; allocates nothing.
@@ -60,7 +61,10 @@ type Adaptive struct {
 	tokens  fillBucket
 	growth  float64
 	enabled bool
-	waiting int // callers that were sent to wait since the last token was taken
+	// announced is the rate that the service announced, 0 for none or since it throttled an attempt.
+	announced float64
+	fresh     bool // no attempt has ended since the announcement
+	waiting   int  // callers that were sent to wait since the last token was taken
 }
 
 // NewAdaptive returns a limiter. o may be nil. Errors are of Kind Invalid.
@@ -171,11 +175,37 @@ func (l *Adaptive) learn(now time.Time, throttled bool) {
 			from = min(measured, l.tokens.rate)
 		}
 		rate = l.curve.throttled(t, from)
-		l.enabled = true
+		l.enabled, l.announced = true, 0
 	} else {
 		rate = l.curve.passed(t)
 	}
-	l.tokens.setRate(t, min(rate, l.growth*measured))
+	if !l.fresh || l.announced == 0 {
+		l.tokens.setRate(t, min(rate, l.growth*measured))
+	}
+	l.fresh = false
+}
+
+// Announce tells the limiter the rate that the service announced with an answer, before the answer
+// is reported: as the method OnLimit of an httpretry.Transport does. The limit starts from that
+// rate: it applies at once, and the curve continues from it with the first attempt that ends
+// without an announcement. Once the service has throttled an attempt, only announcements below the
+// limit count. A rate that is not above 0 is ignored.
+func (l *Adaptive) Announce(perSecond float64, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.at(now)
+	if !(perSecond > 0) || l.enabled && l.announced == 0 && perSecond >= l.tokens.rate {
+		return
+	}
+	l.enabled, l.announced, l.fresh = true, perSecond, true
+	l.curve.most = perSecond
+	l.curve.throttledAt = t - kit.OfFloat(l.curve.window()*float64(time.Second))
+	before := l.tokens.rate
+	l.tokens.setRate(t, perSecond)
+	l.tokens.rate = perSecond // also below the lowest limit of the curve
+	if perSecond < before {
+		l.tokens.tokens *= perSecond / before // they came at the higher rate
+	}
 }
 
 // Rate returns the limit in attempts per second, and whether it applies, which it does once an
