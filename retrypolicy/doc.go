@@ -53,7 +53,7 @@
 //	budget.PerKey                 each host, tenant or device needs one of these of its own
 //
 // Package retrypolicy/compat has what other libraries do, each tested with its published vectors,
-// and retrypolicy/httpretry judges the answers of HTTP services.
+// and retrypolicy/httpretry repeats the requests of an http.Client.
 //
 // # A device, a gateway, a call of a cloud service
 //

@@ -17,7 +17,6 @@ const module = "github.com/hubline-iot/hubline"
 
 // core are the packages that run on boards, as far as they exist.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
-	"./retrypolicy/httpretry",
 	"./device", "./transport/mqtt/engine", "./internal/mqttwire", "./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",

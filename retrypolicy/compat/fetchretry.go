@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -71,10 +70,11 @@ func (f FetchRetry) Classify(err error) retrypolicy.Info {
 	if !ok {
 		return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.KindOf(err)}
 	}
-	info := httpretry.Status(s.HTTPStatusCode())
-	if info.Verdict == retrypolicy.VerdictSucceed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
-		return info
+	status := s.HTTPStatusCode()
+	if status >= 100 && status < 400 && f.OnFunc == nil && !slices.Contains(f.On, status) {
+		return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed}
 	}
+	info := ofStatus(status)
 	info.Verdict = retrypolicy.VerdictAgain
 	return info
 }

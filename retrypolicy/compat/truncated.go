@@ -3,8 +3,8 @@ package compat
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -71,21 +71,30 @@ func Truncated() retrypolicy.ByKind {
 	}
 }
 
-// ClassifyTruncated is httpretry.Classify with the note's rows: all 5xx are Again and Unavailable;
-// of 4xx only 408 and 429 are Again.
+// ClassifyTruncated judges an error that is or wraps an httpretry.StatusError by the note's rows:
+// all 5xx are Again and Unavailable; of 4xx only 408 and 429 are Again. Other errors are Undecided.
 func ClassifyTruncated(err error) retrypolicy.Info {
-	info := httpretry.Classify(err)
-	if info.Verdict == retrypolicy.VerdictUndecided {
-		return info
+	s, ok := kit.Status(err)
+	if !ok || kit.IsPermanent(err) || s.HTTPStatusCode() < 400 {
+		return retrypolicy.Info{}
 	}
-	s, _ := kit.Status(err)
+	info := ofStatus(s.HTTPStatusCode())
 	switch status := s.HTTPStatusCode(); {
 	case status >= 500:
-		info.Verdict, info.Kind = retrypolicy.VerdictAgain, transport.Unavailable
-	case status >= 400 && status != 408 && status != 429:
+		info = retrypolicy.OfKind(transport.Unavailable)
+	case status != 408 && status != 429:
 		info.Verdict = retrypolicy.VerdictFail
 	}
+	info.After = kit.RetryAfter(err)
 	return info
+}
+
+// ofStatus judges a failure by the Kind of its HTTP status. Below 100 there was no answer.
+func ofStatus(status int) retrypolicy.Info {
+	if status < 100 {
+		return retrypolicy.OfKind(transport.Network)
+	}
+	return retrypolicy.OfKind(statuscode.Of(min(status, 599), statuscode.Web).Kind)
 }
 
 // stop returns a decision that stops, for reason.
