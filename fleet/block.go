@@ -146,7 +146,7 @@ func (b *block) advance(i int32) {
 		handlers[d.state](b, i, d.at)
 	}
 	if handlers[d.state] != nil {
-		b.wake(i, b.calendar.now+1)
+		b.wake(i, b.calendar.now)
 	}
 }
 

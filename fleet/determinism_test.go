@@ -113,4 +113,13 @@ func TestTheNumberOfEventsIsBounded(t *testing.T) {
 	s := fleet.RefusedOutage(10)
 	_, err := fleet.Run(context.Background(), s, fleet.Rules{}, &fleet.Options{MaxEvents: 50})
 	require.ErrorContains(t, err, "MaxEvents")
+
+	s.Devices = 1 // MaxEvents is exact
+	whole, err := fleet.Run(context.Background(), s, fleet.Rules{}, nil)
+	require.NoError(t, err)
+	again, err := fleet.Run(context.Background(), s, fleet.Rules{}, &fleet.Options{MaxEvents: int(whole.Events)})
+	require.NoError(t, err)
+	require.Equal(t, whole, again)
+	_, err = fleet.Run(context.Background(), s, fleet.Rules{}, &fleet.Options{MaxEvents: int(whole.Events) - 1})
+	require.ErrorContains(t, err, "MaxEvents")
 }
