@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -50,17 +51,6 @@ func (k *clock) jump(wall, mono time.Time) time.Duration {
 // settle makes the current readings the reference for the next comparison.
 func (k *clock) settle(wall, mono time.Time) { k.wall, k.fromWall, k.fromMono = wall, wall, mono }
 
-// clockJumped checks the clock and reports a jump to the trace.
-func (l *loop) clockJumped(now time.Time) time.Duration {
-	by := l.clock.jump(l.wall(), now)
-	if t := l.c.set.Trace; by != 0 && t != nil && t.ClockJump != nil {
-		l.calls("Trace.ClockJump")
-		t.ClockJump(by)
-		l.called()
-	}
-	return by
-}
-
 // errJumped is the error of a connection that is given up because the clock jumped ahead.
 var errJumped = &transport.Error{
 	Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun,
@@ -68,12 +58,19 @@ var errJumped = &transport.Error{
 		"the token may be old"),
 }
 
-// clockAtFault turns the failure of an attempt into ClockUnset if the clock was not set when the
-// attempt began. A token signed by an unset clock may be refused although the key is right.
-func (l *loop) clockAtFault(failure *transport.Error) *transport.Error {
-	if !l.c.creds.ClockRefused(l.clock.wall, failure) {
-		return failure
+// withSafeClock returns creds with a protected clock, for goroutines that must not end and for code
+// that holds a lock. A clock that panics or ends its goroutine reads as unset.
+func withSafeClock(creds *transport.Credentials) *transport.Credentials {
+	now := creds.Now
+	if now == nil {
+		return creds
 	}
-	return &transport.Error{Kind: transport.ClockUnset, Scope: failure.Scope, Op: failure.Op, Proto: failure.Proto,
-		RetryAfter: failure.RetryAfter, Err: failure}
+	safe := *creds
+	safe.Now = func() (at time.Time) {
+		if callback.Run("Credentials.Now", func() { at = now() }) != nil {
+			return time.Unix(0, 0)
+		}
+		return at
+	}
+	return &safe
 }

@@ -26,16 +26,6 @@ func (k *connection) do(r transport.Request) {
 	k.session.Do(&k.request)
 }
 
-// lastsAt returns when the connection counts as stable. A connection that has messages in flight
-// and has answered none gets until the next check for an overdue answer.
-func (l *loop) lastsAt() time.Time {
-	at := l.conn.upSince.Add(l.c.set.StableTime)
-	if at.Before(l.conn.answers.check) && l.c.queue.unanswered(l.conn.upSince) {
-		return l.conn.answers.check
-	}
-	return at
-}
-
 // workedFor returns how long the connection worked. One that was cut for a missing answer worked
 // until AckTimeout began to run.
 func (k *connection) workedFor() time.Duration {
@@ -44,9 +34,6 @@ func (k *connection) workedFor() time.Duration {
 	}
 	return time.Since(k.upSince)
 }
-
-// stable reports whether k worked for StableTime, which resets the count of retries.
-func (l *loop) stable(k *connection) bool { return k.workedFor() >= l.c.set.StableTime }
 
 // answers finds a session that acknowledges nothing.
 type answers struct {
@@ -116,20 +103,106 @@ func (a *answers) lastProgress(from time.Time, more time.Duration) time.Time {
 	return from
 }
 
-// ping requests a ping from the session when one is due, even on a busy connection.
-func (l *loop) ping(now time.Time) {
-	if at := l.pingDue(); at.IsZero() || now.Before(at) {
-		return
-	}
-	l.conn.pinged = now
-	l.conn.do(transport.Request{Op: transport.OpPing})
+// subscriptions are those of one session to features of the hub.
+type subscriptions struct {
+	granted, asked transport.Features // current and requested ones
+	askedBy        time.Time          // deadline for the answer to asked
+	single         bool               // request one feature at a time, to find the one that is refused
+	lacks          transport.Features // those that the peer does not have
+	askAgain       time.Time          // when to request lacks again
+	lacking        *transport.Error   // the first refusal of one; nil: none
+	due            time.Time          // when to serve the features; zero: when poked
 }
 
-// pingDue returns when the next ping is due, zero for never.
-func (l *loop) pingDue() time.Time {
-	every := l.conn.session.Info().KeepAlive
-	if every <= 0 {
-		return time.Time{}
+// grant notes that the session has the features. It reports whether the status changes.
+func (s *subscriptions) grant(all transport.Features) (changed bool) {
+	s.granted |= all
+	s.lacks &^= all
+	if changed = s.lacks == 0 && s.lacking != nil; changed {
+		s.lacking = nil
 	}
-	return l.conn.pinged.Add(every)
+	return changed
+}
+
+// lackDelay is the time after which a feature that the peer refused is requested again: the peer
+// may have been updated, or the refusal was about something else.
+const lackDelay = 30 * time.Minute
+
+// lack notes that the session does not have a feature. It reports whether the status changes.
+func (s *subscriptions) lack(feature transport.Features, why *transport.Error) (changed bool) {
+	if s.lacks == 0 {
+		s.askAgain = time.Now().Add(lackDelay)
+	}
+	s.lacks |= feature
+	if changed = s.lacking == nil; changed {
+		s.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
+			Err: &lackingError{feature, why.Err}}
+	}
+	return changed
+}
+
+// overdue reports whether the session failed to answer a subscription in time.
+func (s *subscriptions) overdue(now time.Time) bool {
+	return s.asked != 0 && !now.Before(s.askedBy)
+}
+
+// lackingError names the feature that a peer refused.
+type lackingError struct {
+	feature transport.Features
+	err     error
+}
+
+func (e *lackingError) Error() string {
+	text := "the peer has no " + e.feature.String()
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *lackingError) Unwrap() error { return e.err }
+
+// renewal is what happens to a connection because its credentials expire or Reconnect was called.
+type renewal struct {
+	step renewalStep
+	at   time.Time // deadline of the step
+	why  Reason    // set with replacing
+}
+
+// renewalStep is the state of a renewal.
+//
+//	keep --> renew --> renewing --> keep or renew, with the new credentials
+//	  |        |           |
+//	  +--------+-----------+------> replacing
+type renewalStep uint8
+
+const (
+	keep      renewalStep = iota // no time is set
+	renew                        // ask for a renewal at the deadline, which is by the credentials' clock
+	renewing                     // the session must have renewed its credentials by the deadline
+	replacing                    // send nothing more; hang up when nothing is in flight, or at the deadline
+)
+
+// due returns when the step is due, by the process's clock, which reads now while the credentials'
+// clock reads wall; zero for keep.
+func (r *renewal) due(now, wall time.Time) time.Time {
+	switch r.step {
+	case keep:
+		return time.Time{}
+	case renew:
+		return now.Add(r.at.Sub(wall))
+	default:
+		return r.at
+	}
+}
+
+// replace makes the loop hang up with this reason.
+func (r *renewal) replace(at time.Time, why Reason) { *r = renewal{replacing, at, why} }
+
+// window returns the maximum number of messages in flight, which is limit at most.
+func (k *connection) window(limit int) int {
+	if most := k.session.Info().Window; most > 0 {
+		return min(limit, most)
+	}
+	return limit
 }

@@ -3,7 +3,6 @@ package device
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -155,59 +154,5 @@ func (l *loop) admitted() (p phase, ok bool) {
 			return ended, false
 		case woken:
 		}
-	}
-}
-
-// worker is the loop's side of the goroutine that dials and serves a session.
-type worker struct {
-	attempts attempts
-	events   chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
-	hangUp   func()
-	running  bool     // the goroutine must be joined
-	slot     dialSlot // of the DialLimiter, until the goroutine begins, which then has it
-}
-
-// event is a report of a session or its goroutine: a new session, the answer to a subscription or
-// renewal, or the end of a session or attempt.
-type event struct {
-	session    transport.Session
-	subscribed bool
-	renewed    *time.Time // when the new token expires; nil: no answer to a renewal
-	err        error
-}
-
-func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && e.renewed == nil }
-
-// begin starts the goroutine of an attempt to connect.
-func (w *worker) begin(l *loop) {
-	ctx, end := lifetime.Within(l.ctx)
-	w.hangUp, w.running, w.slot.held = end, true, false
-	w.attempts.begin(l, ctx)
-}
-
-// ended records that the goroutine has reported its end.
-func (w *worker) ended() {
-	w.running = false
-	w.hangUp()
-}
-
-// join hangs up and waits for the goroutine, if one runs.
-func (w *worker) join() {
-	if !w.running {
-		return
-	}
-	w.hangUp()
-	for {
-		if e := <-w.events; e.isEnd() {
-			break
-		}
-	}
-	w.running = false
-}
-
-// discard drops what a session has reported after it had ended, in answer to a Do.
-func (w *worker) discard() {
-	for len(w.events) > 0 {
-		<-w.events
 	}
 }

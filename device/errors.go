@@ -50,3 +50,12 @@ func ofConnection(err error) error {
 	own.Scope = transport.ScopeConnection
 	return &own
 }
+
+// ofTransport returns err as a *transport.Error. An error of another type counts as the loss of the
+// connection.
+func ofTransport(err error) *transport.Error {
+	if failure := transport.Find(err); failure != nil {
+		return failure
+	}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun, Err: err}
+}

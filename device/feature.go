@@ -1,8 +1,6 @@
 package device
 
 import (
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -153,44 +151,6 @@ func (l features) refused(loop *loop, why *transport.Error) {
 	}
 }
 
-// features returns the client's features, nil if it has none.
-func (c *Client) features() features {
-	if list := c.featureList.Load(); list != nil {
-		return *list
-	}
-	return nil
-}
-
-// addFeatureLocked makes x a feature of the client.
-func (c *Client) addFeatureLocked(x *feature) {
-	if c.shut {
-		x.end()
-	}
-	if why := c.queue.whyHalted(); why != nil && x.halt != nil {
-		x.halt(why)
-	}
-	all := append(slices.Clip(c.features()), x)
-	c.featureList.Store(&all)
-	c.poke()
-}
-
-// lacks returns the error of op when no session of the transport has the feature, nil if one may.
-func (c *Client) lacks(feature transport.Features, op transport.Op) *transport.Error {
-	limited, ok := c.transport.(transport.Limited)
-	if !ok {
-		return nil
-	}
-	why := limited.Lacks(c.lent, feature)
-	if why == "" {
-		return nil
-	}
-	what := feature.String()
-	if feature == transport.FeatureMessages && c.creds.ModuleID != "" {
-		what = "inputs of modules"
-	}
-	return &transport.Error{Kind: transport.Unsupported, Op: op, Err: errors.New(what + " are " + why)}
-}
-
 // sink is the client as its sessions see it. It holds functions: methods of a type that refers to
 // Client would make a board's linker keep the type descriptions of all of Client, which are 6 KB.
 type sink struct {
@@ -204,22 +164,3 @@ func (s *sink) Done(tag uint16, err error) { s.done(tag, err) }
 func (s *sink) Reply(id uint32, r transport.Reply) { s.reply(id, r) }
 
 func (s *sink) Deliver(d *transport.Delivery) bool { return s.deliver(d) }
-
-func (c *Client) replied(id uint32, r transport.Reply) {
-	switch id {
-	case subscribeID:
-		c.events <- event{subscribed: true, err: r.Err}
-		return
-	case renewID:
-		c.events <- event{renewed: &r.Expires, err: r.Err}
-		return
-	}
-	if x := c.features(); x != nil {
-		x.reply(id, r)
-	}
-}
-
-func (c *Client) deliver(d *transport.Delivery) bool {
-	x := c.features()
-	return x != nil && x.deliver(d)
-}

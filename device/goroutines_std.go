@@ -4,7 +4,6 @@ package device
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -86,40 +85,6 @@ func (l *loop) reportEnd(err error, v any) {
 const sessionCallback = "of the transport or the credentials"
 
 var errNoReturn error = &callback.Error{Name: sessionCallback}
-
-// calls notes the callback that the loop is about to call; called notes that it has returned.
-func (l *loop) calls(name string) { l.calling = name }
-func (l *loop) called()           { l.calling = "" }
-
-// protect calls a handler and reports whether it panicked. It also traces a handler that ends its
-// goroutine.
-func protect(trace *Trace, handler func()) (panicked bool) {
-	done := false
-	defer func() {
-		v := recover()
-		if done {
-			return
-		}
-		if v == nil {
-			v = errHandlerExit
-		}
-		panicked = true
-		trace.handlerPanic(v)
-	}()
-	handler()
-	done = true
-	return false
-}
-
-// watch calls f and then after, with whether f returned or ended its goroutine.
-func watch(f func(), after func(returned bool)) {
-	returned := false
-	defer func() { after(returned) }()
-	f()
-	returned = true
-}
-
-var errHandlerExit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // When a callback ends the loop's goroutine, the client becomes Disconnected with an error that
 // names the callback, or starts over after TryAgainAfter.

@@ -58,19 +58,6 @@ func (l *loop) session(ctx context.Context) {
 	c.events <- event{err: err}
 }
 
-func (l *loop) calls(string) {}
-func (l *loop) called()      {}
-
-func protect(_ *Trace, handler func()) (panicked bool) {
-	handler()
-	return false
-}
-
-func watch(f func(), after func(returned bool)) {
-	f()
-	after(true)
-}
-
 // reuseDeliveries is whether a message gets the memory of an earlier one: garbage of messages would
 // fragment the small heap of a board.
 const reuseDeliveries = true

@@ -3,9 +3,11 @@ package device
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/linked"
@@ -28,57 +30,6 @@ var ErrReject = errors.New("message rejected by its handler")
 // Message with clones of Body, Properties and System. The client may still send it later, also
 // after Send gave up with transport.ErrOutcomeUnknown.
 type MessageHandler func(ctx context.Context, m *transport.Message) error
-
-// HandleMessages registers handle for cloud-to-device messages, and in a module for the messages of
-// all inputs that HandleInput has no handler for. It gets them one at a time, in the order of
-// delivery. Another call replaces the handler for the messages that it has not yet got.
-// nil removes it: messages then wait, up to Options.Inbox of them, for the next handler or the end
-// of the connection, and the next connection does not subscribe. Over MQTT a hub remembers an
-// earlier subscription, so messages may come without one; they wait in the same way.
-//
-// The hub's lock on a message ends after a minute (over AMQP, and over MQTT as package testbroker
-// models it), also while the message waits. Each end counts as a delivery, and after the hub's
-// limit (10 by default) the hub dead-letters the message. The next handler may then still get it,
-// and its answer has no effect.
-//
-// HandleMessages may be called after Open. Messages that come before the first call, by a
-// subscription that an MQTT hub remembers, wait for it, 1 MB of them at most.
-//
-// A hub that does not know that a message was settled delivers it again, with Message.Redelivered
-// set. A slow handler delays only further messages (Options.Inbox). A result that comes after the
-// handler's connection ended settles nothing: the hub delivers this message and those behind it
-// again, each up to the hub's limit (10 times by default). Only over MQTT 5 with QoS 2 it counts on
-// the next connection, and those behind it wait here. Over MQTT each renewal of a token is a
-// new connection, so a handler that runs longer than a token lasts can never settle its message:
-// copy the message, do long work elsewhere, and return.
-//
-// A handler may call the client's methods, but Close only in another goroutine, because Close waits
-// for the handler. A client with a handler subscribes before each connection counts as Connected.
-// Over a transport that is known to have no messages for the device, HandleMessages fails with
-// Unsupported. Where only the peer knows, Status.Err says so, and the connection stays.
-func (c *Client) HandleMessages(handle MessageHandler) error {
-	if e := c.lacks(transport.FeatureMessages, transport.OpSubscribe); e != nil && handle != nil {
-		return e
-	}
-	b := c.theInbox()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.handle = handle
-	b.startLocked()
-	c.poke()
-	return nil
-}
-
-// theInbox returns the client's inbox, which the first call makes.
-func (c *Client) theInbox() *inbox {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inbox == nil {
-		c.inbox = newInbox(c)
-		c.addFeatureLocked(c.inbox.feature())
-	}
-	return c.inbox
-}
 
 // inbox is the feature for cloud-to-device messages. It passes them to the handler, in order, and
 // the handler's verdicts to the loop. A delivery keeps its slot until the loop has taken the
@@ -221,7 +172,7 @@ func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 // run calls the handler until no message waits for it, and ends. One runs at a time; startLocked
 // starts it, Close joins it.
 func (b *inbox) run(ended chan struct{}) {
-	watch(b.handleAll, func(returned bool) {
+	callback.Watch(b.handleAll, func(returned bool) {
 		if !returned {
 			b.rescue()
 		}
@@ -305,14 +256,14 @@ func (b *inbox) busy() bool {
 // call calls the handler once. It recovers a panic, which releases the message.
 func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome transport.Outcome, panicked bool) {
 	outcome = transport.OutcomeRelease
-	panicked = protect(b.trace, func() {
+	panicked = callback.Protect(func() {
 		switch err := handle(b.ctx, m); {
 		case err == nil:
 			outcome = transport.OutcomeAccept
 		case errchain.Has(err, ErrReject): // calls Unwrap of the handler's error
 			outcome = transport.OutcomeReject
 		}
-	})
+	}, b.trace.handlerPanic)
 	return outcome, panicked
 }
 
@@ -423,4 +374,45 @@ func (b *inbox) fill(s *Stats) {
 	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected = t.received, t.accepted, t.released, t.rejected
 	s.InputsUnhandled = t.unhandled
 	s.HandlerPanics += t.panics
+}
+
+// inputHandler is the handler of one input. It is not nil.
+type inputHandler struct {
+	input  string
+	handle MessageHandler
+}
+
+// setInputLocked sets, replaces or removes the handler of an input.
+func (b *inbox) setInputLocked(input string, handle MessageHandler) {
+	at := slices.IndexFunc(b.inputs, func(x inputHandler) bool { return x.input == input })
+	switch {
+	case handle == nil && at >= 0:
+		b.inputs = slices.Delete(b.inputs, at, at+1)
+	case handle == nil:
+	case at >= 0:
+		b.inputs[at].handle = handle
+	default:
+		b.inputs = append(b.inputs, inputHandler{input, handle})
+	}
+}
+
+// handlerLocked returns the handler for p, and sets p.unhandled.
+func (b *inbox) handlerLocked(p *delivery) MessageHandler {
+	handle := b.handle
+	for i := range b.inputs {
+		if b.inputs[i].input == p.msg.Input {
+			handle = b.inputs[i].handle
+			break
+		}
+	}
+	p.unhandled = handle == nil
+	return handle
+}
+
+// refuse traces a message that no handler is for, and returns its outcome.
+func (b *inbox) refuse(p *delivery) transport.Outcome {
+	if t := b.trace; t != nil && t.InputUnhandled != nil {
+		_ = callback.Run("Trace.InputUnhandled", func() { t.InputUnhandled(p.msg.Input) })
+	}
+	return transport.OutcomeReject
 }

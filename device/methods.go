@@ -59,75 +59,6 @@ const (
 	tooLateToRun = `{"message":"the device was too busy to run the call in its time"}`
 )
 
-// HandleMethod registers handle for the direct method called name; the name "" is for all methods
-// without a handler of their own. It may be called at any time, also before Open. Another call for
-// a name replaces its handler; nil removes it. The error is Invalid for a name that no hub passes
-// on.
-//
-// Handlers run concurrently, up to Options.MethodLimit. The client itself answers with the status
-//
-//   - 404, when there is no handler;
-//   - 503, when 16 calls wait already, or the call's time ended while it waited;
-//   - 500, when the handler panicked, or its answer is not JSON in UTF-8, is larger than 128 KiB or
-//     has a status that does not fit into 32 bits. That is reported to Trace.HandlerPanic and
-//     counted.
-//
-// Each call is run at most once. It is not run again when its answer could not be sent because the
-// connection ended (Trace.AnswerLost). Answers that were sent and then lost are not detected,
-// because a hub does not confirm answers.
-//
-// Memory stays bounded when a hub calls but does not read the answers. The client holds at most
-// 4 MiB of bodies, and 48 calls and answers beyond MethodLimit; it answers further calls with 503.
-// When 32 such refusals wait as well, further calls get no answer; they are counted in
-// Stats.AnswersLost and reported to Trace.AnswerLost. A call whose name or reference is longer than
-// 1 KiB is ignored.
-//
-// A handler may call the client's methods, but Close only in another goroutine: Close waits for
-// handlers, and their answers, for CloseTimeout at most.
-//
-// A client with a handler subscribes before each connection counts as Connected. Over a transport
-// that is known to have no methods, HandleMethod fails with Unsupported. Where only the peer knows,
-// Status.Err says so, and the connection stays.
-func (c *Client) HandleMethod(name string, handle MethodHandler) error {
-	if !validMethod(name) {
-		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
-			Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and " +
-				"$()<>@,;:\\\"/[]?={}")}
-	}
-	if e := c.lacks(transport.FeatureMethods, transport.OpSubscribe); e != nil && handle != nil {
-		return e
-	}
-	c.mu.Lock()
-	if c.methods == nil {
-		c.methods = &methods{c: c, ctx: lifetime.New()}
-		c.addFeatureLocked(c.methods.feature())
-	}
-	m := c.methods
-	c.mu.Unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.handlers = slices.DeleteFunc(m.handlers, func(h handler) bool { return h.name == name })
-	if handle != nil {
-		m.handlers = append(m.handlers, handler{name, handle})
-	}
-	c.poke()
-	return nil
-}
-
-func validMethod(name string) bool {
-	for i := 0; i < len(name); i++ {
-		switch c := name[i]; {
-		case c <= ' ' || c > '~':
-			return false
-		case c == '$' || c == '(' || c == ')' || c == '<' || c == '>' || c == '@' || c == ',' || c == ';' || c == ':' ||
-			c == '\\' || c == '"' || c == '/' ||
-			c == '[' || c == ']' || c == '?' || c == '=' || c == '{' || c == '}':
-			return false
-		}
-	}
-	return true
-}
-
 type handler struct {
 	name   string
 	handle MethodHandler
@@ -136,8 +67,9 @@ type handler struct {
 // methods is the feature for direct methods: a monitor of the pending calls. Each handler runs on
 // its own goroutine; the loop hands answers to the session.
 type methods struct {
-	c   *Client
-	ctx *lifetime.Context // of handlers; ends with Close
+	poke func()
+	set  *settings
+	ctx  *lifetime.Context // of handlers; ends with Close
 
 	mu       sync.Mutex
 	handlers []handler
@@ -214,8 +146,8 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 	case handle == nil:
 		status, why = statusNoMethod, `{"message":"the device has no such method"}`
 	case m.bytes+len(d.Msg.Body) > methodsBytes,
-		m.running+len(m.waiting)+m.unsent >= m.c.set.MethodLimit+methodsWaiting+methodsUnsent,
-		m.running == m.c.set.MethodLimit && len(m.waiting) == methodsWaiting:
+		m.running+len(m.waiting)+m.unsent >= m.set.MethodLimit+methodsWaiting+methodsUnsent,
+		m.running == m.set.MethodLimit && len(m.waiting) == methodsWaiting:
 		status, why = statusBusy, tooManyCalls
 	}
 	if status != 0 && !m.roomToRefuseLocked() {
@@ -223,7 +155,7 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 	}
 	r := &methodRun{
 		call: MethodCall{Name: string(d.Name)}, session: m.session, handle: handle,
-		until: time.Now().Add(m.c.set.MethodTimeout),
+		until: time.Now().Add(m.set.MethodTimeout),
 	}
 	r.ref = &methodRef{text: append([]byte(nil), d.Ref...), name: r.call.Name}
 	m.rememberLocked(r.ref)
@@ -235,7 +167,7 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 	r.size = len(r.call.Body)
 	m.bytes += r.size
 	m.totals.calls++
-	if m.running < m.c.set.MethodLimit {
+	if m.running < m.set.MethodLimit {
 		m.running++
 		go m.run(r)
 	} else {
@@ -284,7 +216,7 @@ func (m *methods) answerLocked(a methodAnswer) {
 	}
 	m.bytes += len(a.body)
 	m.answers = append(m.answers, a)
-	m.c.poke()
+	m.poke()
 }
 
 // run runs calls until none waits, and ends. Up to MethodLimit of it run at a time.
@@ -317,7 +249,7 @@ func (m *methods) run(r *methodRun) {
 	}()
 	ctx, end := lifetime.WithinTime(m.ctx, time.Until(r.until))
 	defer end()
-	panicked := protect(m.c.set.Trace, func() { status, body = r.handle(ctx, &r.call) })
+	panicked := callback.Protect(func() { status, body = r.handle(ctx, &r.call) }, m.set.Trace.handlerPanic)
 	switch {
 	case panicked:
 		return
@@ -336,7 +268,7 @@ func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte)
 	m.mu.Lock()
 	m.totals.panics++
 	m.mu.Unlock()
-	m.c.set.Trace.handlerPanic(errors.New("the answer of method " + r.call.Name + " " + what))
+	m.set.Trace.handlerPanic(errors.New("the answer of method " + r.call.Name + " " + what))
 	return statusFailed, []byte(`{"message":"the method's answer ` + what + `"}`)
 }
 
@@ -420,7 +352,7 @@ func (m *methods) lost(name string) {
 	m.mu.Lock()
 	m.totals.lost++
 	m.mu.Unlock()
-	if t := m.c.set.Trace; t != nil && t.AnswerLost != nil {
+	if t := m.set.Trace; t != nil && t.AnswerLost != nil {
 		_ = callback.Run("Trace.AnswerLost", func() { t.AnswerLost(name) })
 	}
 }

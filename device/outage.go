@@ -1,13 +1,10 @@
 package device
 
 import (
-	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/reconnect"
-	"github.com/hubline-iot/hubline/internal/times"
-	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -34,11 +31,26 @@ type outage struct {
 // countAnew makes the next retry the first one.
 func (o *outage) countAnew() { o.retry, o.delay = 0, 0 }
 
-// startOver begins an outage that knows nothing of the attempts before.
+// begin begins an outage, and startOver one that knows nothing of the attempts before.
+func (o *outage) begin(now time.Time) { o.since = now }
+
 func (o *outage) startOver(now time.Time) {
 	o.forget()
-	o.damage, o.since = errfilter.Damage{}, now
+	o.damage = errfilter.Damage{}
+	o.begin(now)
 }
+
+// fail records a failure of a connection or attempt.
+func (o *outage) fail(reason Reason, failure *transport.Error) { o.reason, o.failure = reason, failure }
+
+// next counts a retry and returns its number.
+func (o *outage) next() int {
+	o.retry++
+	return o.retry
+}
+
+// ask prepares a question to the policy, which the loop waits for.
+func (o *outage) ask(q *question, spread time.Duration) { o.question, o.spread = q, spread }
 
 // forget ends what is remembered until a connection was stable.
 func (o *outage) forget() {
@@ -49,185 +61,99 @@ func (o *outage) forget() {
 // connected ends the count of damage.
 func (o *outage) connected() { o.damage = errfilter.Damage{} }
 
-// lost handles the end of connection k, or of an attempt, for which k is nil: it asks the filter
-// and prepares the question to the policy.
-func (l *loop) lost(reason Reason, err error, k *connection) phase {
-	err = l.outage.damage.Judge(err)
-	failure, wasUp := ofTransport(err), k != nil
-	if !wasUp {
-		failure = l.clockAtFault(failure)
-	}
-	rule := errfilter.Of(failure)
-	if rule.Kind == transport.Cancelled && l.ctx.Err() == nil {
-		// A context of the transport or of a callback ended, not the client's: a time-out like others.
-		failure = &transport.Error{Kind: transport.Timeout, Scope: failure.Scope, Op: failure.Op, Proto: failure.Proto,
-			Err: errors.New(failure.Error())}
-		rule = errfilter.Of(failure)
-	}
-	if l.ctx.Err() != nil { // the cause is the end of the loop's context
-		if wasUp {
-			l.down(k, nil, errfilter.PaceNormal)
-		}
-		l.reportAttempt(errClosed, time.Now())
-		return ended
-	}
-	var paid time.Duration
-	if wasUp {
-		paid = l.down(k, err, rule.Pace)
-	}
-	if failure.RetryAfter > 0 { // the service asked for a pause
-		paid = 0
-	}
-	l.flaps.name(failure, wasUp)
-	now := time.Now()
-	l.reportAttempt(failure, now)
-	l.outage.reason, l.outage.failure = reason, failure
-	if !rule.Retry {
-		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clockJumped(now) != 0
-		if failure.Kind != transport.Unauthorized || l.outage.renewed || l.c.fixed.Load() || !stale {
-			return l.giveUp(ReasonNotRetryable, failure)
-		}
-		// The token may be the cause: it expired during a good session, its source returned an old one,
-		// or the clock was set since it was signed. The next dial requests a fresh one, once.
-		l.outage.renewed = true
-		l.outage.retry++
-		l.publishOutage(reason, 0, failure)
-		return l.again()
-	}
-	l.outage.retry++
-	l.outage.question = &question{
-		attempt: l.attempt(transport.ScopeConnection, l.outage.retry, now),
-		failure: failure, began: now, paid: paid,
-	}
-	a := &l.outage.question.attempt
-	a.Elapsed, a.Rand = now.Sub(l.outage.since), l.rand()
-	describe(a, failure)
-	l.outage.spread = l.drawSpread()
-	return waiting
+// flapping detects a pattern in connections that do not last. Loop only.
+type flapping struct {
+	flaps int
+	named Suspect // the cause that the peer named, at the latest loss that had one
+	seen  bool    // there was a flap without evidence.quiet
+	// The following describe all flaps of the series, except those with evidence.quiet.
+	acknowledged bool
+	idle         bool   // each ended with nothing in flight
+	same         bool   // each had the same oldest message in flight
+	front        uint64 // that message's number
+	size         int
+	before       uint64 // evidence.acknowledged when the current session began
 }
 
-// ofTransport returns err as a *transport.Error. An error of another type counts as the loss of the
-// connection.
-func ofTransport(err error) *transport.Error {
-	if failure := transport.Find(err); failure != nil {
-		return failure
-	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun, Err: err}
+// evidence is the state of the queue at the end of a session.
+type evidence struct {
+	acknowledged uint64 // total, plus the cloud-to-device messages received
+	inFlight     int
+	front        uint64 // number of the oldest in flight
+	size         int    // and its size
+	handed       time.Time
+	overtaken    bool   // a message was acknowledged after it was handed over
+	quiet        bool   // nothing was sent because a message is suspected, see poison
+	newest       uint64 // number of the newest in flight
 }
 
-func (l *loop) drawSpread() time.Duration {
-	most := reconnect.MostSpread(l.c.set.ReconnectSpread, l.outage.retry)
-	if most <= 0 {
-		return 0
-	}
-	return reconnect.Spread(most, l.rand())
-}
+// enough is the number of flaps that make a pattern.
+const enough = 3
 
-// ask puts q to the current policies, in series s. extra is added to the delay of a retry.
-func (l *loop) ask(q *question, s *series, extra time.Duration) retrypolicy.Decision {
-	l.beginSeries(s, q.attempt.Scope)
-	q.askedOf = s.by
-	d := l.decide(s, q.attempt)
-	if d.Retry && d.Delay <= maxDelay-extra {
-		d.Delay += extra
-	}
-	if t := l.c.set.Trace; t != nil && t.Decision != nil {
-		l.calls("Trace.Decision")
-		t.Decision(q.attempt, d)
-		l.called()
-	}
-	return d
-}
+// largeMessage is the size from which a message, not a quota, is suspected.
+const largeMessage = 64 << 10
 
-const maxDelay = time.Duration(1<<63 - 1)
-
-func (l *loop) publishOutage(reason Reason, delay time.Duration, failure *transport.Error) {
-	l.publish(Status{State: StateDisconnectedRetrying, Reason: reason, Retry: l.outage.retry, Delay: delay, Err: failure})
-}
-
-// wait asks the policy about the outage and sleeps for the delay.
-func (l *loop) wait() phase {
-	c := l.c
-	var until time.Time
-	passed, early := l.outage.question.failure.Passed, false
-	for {
-		if c.policies.Load() != l.outage.question.askedOf {
-			d := l.ask(l.outage.question, &l.outage.series, l.outage.spread)
-			delay := max(l.outage.spread, d.Delay-l.outage.question.paid)
-			limit := c.set.OutageLimit
-			if d.Retry && limit > 0 && delay > limit-l.outage.question.attempt.Elapsed {
-				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
-			}
-			if !d.Retry {
-				l.endSeries(&l.outage.series)
-				return l.giveUp(ReasonRetryExpired, retriesEnded(l.outage.question.failure, d.Reason, l.outage.retry-1))
-			}
-			until = l.outage.question.began.Add(delay)
-			l.publishOutage(l.outage.reason, delay, l.outage.question.failure)
-			l.outage.delay = d.Delay - l.outage.spread
-		}
-		select {
-		case <-passed:
-			passed, early = nil, true
-		default:
-		}
-		if early { // cut the policy's delay short, but keep the spread
-			until = earlier(until, l.outage.question.began.Add(l.outage.spread))
-		}
-		switch l.sleep(until, l.outage.question.failure, passed) {
-		case due:
-			return l.again()
-		case closing:
-			return ended
-		case woken:
-		}
+func (f *flapping) begin(e evidence) {
+	f.before = e.acknowledged
+	if f.flaps == 0 {
+		f.named = SuspectNone
 	}
 }
 
-// again starts the next attempt.
-func (l *loop) again() phase {
-	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.outage.retry})
-	return connecting
+// name records the cause that a failure names. An attempt that fails for another reason ends what
+// was known of the connections before.
+func (f *flapping) name(failure *transport.Error, wasUp bool) {
+	named := SuspectNone
+	switch {
+	case errchain.Has(failure, transport.ErrTakenOver):
+		named = SuspectSecondDevice
+	case failure.Kind == transport.Quota || failure.Kind == transport.Throttled:
+		named = SuspectQuotaUsedUp
+	case wasUp:
+		return
+	}
+	f.named = named
 }
 
-// giveUp makes the client Disconnected, or starts over after TryAgainAfter if that is set. Enqueued
-// messages stay for the next Open; Sends fail with the failure.
-func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
-	c := l.c
-	if c.set.TryAgainAfter > 0 {
-		return l.tryAgainLater(reason, failure)
-	}
-	l.disconnect(reason, failure)
-	return ended
+// over ends the series on a connection that is stable, and reports whether there were several
+// flaps.
+func (f *flapping) over() (several bool) {
+	several = f.flaps > 1
+	*f = flapping{before: f.before}
+	return several
 }
 
-// disconnect makes the client Disconnected.
-func (l *loop) disconnect(reason Reason, failure *transport.Error) {
-	c := l.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !l.own.over {
-		l.own.over, l.own.err = true, failure
-		c.publishLocked(Status{State: StateDisconnected, Reason: reason, Retry: l.outage.retry, Err: failure,
-			Flaps: l.flaps.flaps, Suspect: l.flaps.suspect()})
-		c.halt(failure)
+// end counts the loss of a session, unless the session was stable.
+func (f *flapping) end(e evidence, stable bool) {
+	if stable {
+		*f = flapping{}
+		return
 	}
+	acknowledged := e.acknowledged > f.before
+	f.acknowledged = f.acknowledged || acknowledged
+	f.flaps++
+	if e.quiet && f.seen {
+		return // that nothing was in flight says nothing
+	}
+	first := !f.seen
+	f.idle = (first || f.idle) && e.inFlight == 0
+	f.same = (first || f.same && e.front == f.front) && e.inFlight > 0
+	f.front, f.size, f.seen = e.front, e.size, !e.quiet
 }
 
-// tryAgainLater waits for TryAgainAfter and starts from scratch.
-func (l *loop) tryAgainLater(reason Reason, failure *transport.Error) phase {
-	c := l.c
-	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, times.MaxRetryAfter)) + l.drawSpread()
-	l.publishOutage(reason, delay, failure)
-	until := time.Now().Add(delay)
-	for {
-		switch l.sleep(until, failure, nil) {
-		case due:
-			l.outage.startOver(time.Now())
-			return l.again()
-		case closing:
-			return ended
-		case woken:
-		}
+// suspect returns the likely cause.
+func (f *flapping) suspect() Suspect {
+	switch {
+	case f.named != SuspectNone:
+		return f.named
+	case f.flaps < enough:
+		return SuspectNone
+	case f.idle:
+		return SuspectSecondDevice
+	case f.acknowledged:
+		return SuspectUnstable
+	case f.same && f.size >= largeMessage:
+		return SuspectBadMessage
 	}
+	return SuspectQuotaUsedUp
 }

@@ -91,7 +91,7 @@ func (l *loop) onTrial(now time.Time) (wait bool) {
 	}
 	if !l.suspicious() {
 		l.c.queue.aim(0, false)
-		l.c.queue.connect(l.window())
+		l.c.queue.connect(l.conn.window(l.c.set.Window))
 		return false
 	}
 	if p.suspected() && now.Before(p.quietUntil) {

@@ -106,91 +106,6 @@ func newQueue(s *settings, wall func() time.Time, poke func()) *queue {
 	}
 }
 
-// offer is a message on its way into the queue.
-type offer struct {
-	m       *transport.Message
-	size    int
-	receipt *Receipt
-	call    bool
-}
-
-// put takes m or returns why not. tag and seq identify a taken message. If there was no room, room
-// is the channel to wait on.
-func (q *queue) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.closed:
-		return 0, 0, nil, errClosed
-	case o.call && q.halted != nil:
-		return 0, 0, nil, q.halted
-	}
-	m, size, r := o.m, o.size, o.receipt
-	if q.fullLocked(size) {
-		switch q.overflow {
-		case OverflowBlock:
-			if q.room == nil {
-				q.room = make(chan struct{})
-			}
-			return 0, 0, q.room, nil
-		case OverflowFail:
-			return 0, 0, nil, errFull
-		case OverflowDropOldest:
-			q.dropForLocked(size)
-		case OverflowDropNewest:
-		}
-		if q.fullLocked(size) {
-			q.totals.accepted++
-			q.totals.dropped++
-			if r != nil {
-				r.set(errFull)
-			}
-			return 0, 0, nil, nil
-		}
-	}
-
-	i := q.appendLocked(m, size, r, o.call)
-	wake := q.inFlight < q.below
-	if !m.Expires.IsZero() && (q.expiry.IsZero() || m.Expires.Before(q.expiry)) {
-		q.expiry = m.Expires
-		wake = true
-		q.armSweepLocked()
-	}
-	if wake {
-		q.below = 0
-		q.poke()
-	}
-	return uint16(i), q.seq, nil, nil
-}
-
-// dropForLocked frees size bytes by dropping the oldest messages that are not in flight, if that
-// can free enough.
-func (q *queue) dropForLocked(size int) {
-	inFlightBytes := 0
-	for i, left := q.head, q.inFlight; left > 0; i = q.slots[i].next {
-		if s := &q.slots[i]; s.state == slotInFlight {
-			inFlightBytes += int(s.size)
-			left--
-		}
-	}
-	if q.inFlight >= q.maxMessages || size > q.maxBytes-inFlightBytes {
-		return
-	}
-	for i := q.head; q.fullLocked(size); {
-		next := q.slots[i].next
-		if q.slots[i].state != slotInFlight {
-			q.totals.dropped++
-			q.removeLocked(i, q.outcomeLocked(i, errFull))
-		}
-		i = next
-	}
-}
-
-// fullLocked reports whether a message of size does not fit.
-func (q *queue) fullLocked(size int) bool {
-	return q.count >= q.maxMessages || size > q.maxBytes-q.bytes
-}
-
 // wakeBlockedLocked makes all callers that wait for room try again.
 func (q *queue) wakeBlockedLocked() {
 	if q.room != nil {
@@ -208,14 +123,185 @@ func (q *queue) outcomeLocked(i int32, err *transport.Error) error {
 	return err
 }
 
-// stats returns the counters of messages.
-func (q *queue) stats() Stats {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	t := &q.totals
-	return Stats{
-		Accepted: t.accepted, Acknowledged: t.acknowledged, Refused: t.refused, Expired: t.expired,
-		Dropped: t.dropped, Cancelled: t.cancelled, Resent: t.resent,
-		Queued: q.count, QueuedBytes: q.bytes, InFlight: q.inFlight,
+// appendLocked appends a message to the list in a free slot, growing the table if needed.
+func (q *queue) appendLocked(m *transport.Message, size int, r *Receipt, call bool) int32 {
+	i := q.free
+	if i != none {
+		q.free = q.slots[i].next
+	} else {
+		if len(q.slots) == cap(q.slots) {
+			grown := make([]slot, len(q.slots), min(max(8, 2*cap(q.slots)), q.maxMessages))
+			copy(grown, q.slots)
+			q.slots = grown
+		}
+		i = int32(len(q.slots))
+		q.slots = q.slots[:i+1]
 	}
+	q.seq++
+	q.slots[i] = slot{msg: m, receipt: r, seq: q.seq, size: int32(size), next: none, prev: q.tail, state: slotQueued,
+		call: call}
+	if m.ID == "" && messageid.Fits(m, size) {
+		q.slots[i].id = q.ids.Next()
+	}
+	if q.tail == none {
+		q.head = i
+	} else {
+		q.slots[q.tail].next = i
+	}
+	q.tail = i
+	if q.cursor == none {
+		q.cursor = i
+	}
+	q.count++
+	q.bytes += size
+	q.totals.accepted++
+	return i
+}
+
+// removeLocked removes a slot from the list and gives its message the result.
+func (q *queue) removeLocked(i int32, result error) {
+	s := &q.slots[i]
+	q.returnCopyLocked(s)
+	q.forgetLocked(s)
+	switch s.state {
+	case slotInFlight:
+		q.inFlight--
+	case slotRefused:
+		q.refused--
+	case slotFree, slotQueued:
+	}
+	if q.cursor == i {
+		q.cursor = q.nextQueuedLocked(s.next)
+	}
+	if s.prev == none {
+		q.head = s.next
+	} else {
+		q.slots[s.prev].next = s.next
+	}
+	if s.next == none {
+		q.tail = s.prev
+	} else {
+		q.slots[s.next].prev = s.prev
+	}
+	q.count--
+	q.bytes -= int(s.size)
+	if s.receipt != nil {
+		s.receipt.set(result)
+	}
+	// Slots are reused as late as possible, so that a hub that acknowledges a tag twice does not hit
+	// the tag's next message.
+	*s = slot{next: none}
+	if q.free == none {
+		q.free = i
+	} else {
+		q.slots[q.spare].next = i
+	}
+	q.spare = i
+
+	q.wakeBlockedLocked()
+	if len(q.flushers) > 0 {
+		q.releaseFlushersLocked()
+	}
+}
+
+func (q *queue) nextQueuedLocked(i int32) int32 {
+	for i != none && q.slots[i].state != slotQueued {
+		i = q.slots[i].next
+	}
+	return i
+}
+
+// A message without an id gets one when it is accepted, and keeps it for all resends. The message
+// belongs to the caller, who may send it again as another message, so the session gets a copy with
+// the id. Copies are reused: there are as many as were in flight at a time.
+
+// withIDLocked returns the message of slot s as the session gets it.
+func (q *queue) withIDLocked(s *slot) *transport.Message {
+	if s.id == "" {
+		return s.msg
+	}
+	if n := len(q.copies); n > 0 {
+		s.copied, q.copies = q.copies[n-1], q.copies[:n-1]
+	} else {
+		s.copied = new(transport.Message)
+	}
+	*s.copied = *s.msg
+	s.copied.ID = s.id
+	return s.copied
+}
+
+// returnCopyLocked takes the copy back once the session does not use it any more. A session reports
+// a message as done only after it has written it, whatever the hub sends.
+func (q *queue) returnCopyLocked(s *slot) {
+	if s.copied != nil {
+		*s.copied = transport.Message{}
+		q.copies = append(q.copies, s.copied)
+		s.copied = nil
+	}
+}
+
+// refusal is the history of a message that the service refused, as the policy needs it.
+type refusal struct {
+	err   *transport.Error
+	count int
+	since time.Time
+}
+
+// flusher is a waiting Flush.
+type flusher struct {
+	upTo uint64
+	done chan error // capacity 1
+}
+
+// releaseFlushersLocked ends each Flush whose messages all have their results.
+func (q *queue) releaseFlushersLocked() {
+	kept := q.flushers[:0]
+	for _, f := range q.flushers {
+		if q.head == none || q.slots[q.head].seq > f.upTo {
+			f.done <- nil
+		} else {
+			kept = append(kept, f)
+		}
+	}
+	q.flushers = kept
+}
+
+// outcome is what the loop has to tell the series of a message.
+type outcome struct {
+	series *series
+	ended  bool             // an attempt ended, with err
+	err    *transport.Error // nil: acknowledged
+	retry  int              // number of the attempt, 0 for the first
+	over   bool             // the series ends
+}
+
+// noteLocked records that the attempt of slot s ended with err. over ends the series: the message
+// leaves the queue, or begins a new one.
+func (q *queue) noteLocked(s *slot, err *transport.Error, over bool) {
+	if s.series == nil {
+		return
+	}
+	o := outcome{series: s.series, ended: true, err: err, over: over}
+	if s.refusal != nil {
+		o.retry = s.refusal.count
+	}
+	if over {
+		s.series = nil
+	}
+	q.tellLocked(o)
+}
+
+// forgetLocked records that the series of slot s ends.
+func (q *queue) forgetLocked(s *slot) {
+	if s.series != nil {
+		q.tellLocked(outcome{series: s.series, over: true})
+		s.series = nil
+	}
+}
+
+func (q *queue) tellLocked(o outcome) {
+	if len(q.outcomes) == 0 {
+		q.poke()
+	}
+	q.outcomes = append(q.outcomes, o)
 }

@@ -201,13 +201,6 @@ func (q *queue) unanswered(since time.Time) bool {
 	return q.inFlight > 0 && q.progress <= since.Sub(q.base)
 }
 
-// refusal is the history of a message that the service refused, as the policy needs it.
-type refusal struct {
-	err   *transport.Error
-	count int
-	since time.Time
-}
-
 // oldestRefused returns the first refused message in order of acceptance.
 func (q *queue) oldestRefused() (tag uint16, seq uint64, r refusal, s *series, ok bool) {
 	q.mu.Lock()
@@ -269,4 +262,49 @@ func (q *queue) requeue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.backLocked(slotRefused)
+}
+
+// evidence describes the queue at this moment.
+func (q *queue) evidence() evidence {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := evidence{acknowledged: q.totals.acknowledged, inFlight: q.inFlight}
+	for i := q.head; i != none; i = q.slots[i].next {
+		if s := &q.slots[i]; s.state == slotInFlight {
+			if e.front == 0 {
+				e.front, e.size, e.handed = s.seq, int(s.size), q.base.Add(s.handed)
+				e.overtaken = uint32(q.totals.acknowledged) != s.before
+			}
+			e.newest = s.seq
+		}
+	}
+	return e
+}
+
+// remember keeps the series of a message.
+func (q *queue) remember(tag uint16, seq uint64, s *series) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if to := &q.slots[tag]; to.seq == seq && to.state != slotFree {
+		to.series = s
+	} else {
+		q.tellLocked(outcome{series: s, over: true})
+	}
+}
+
+// forget ends the series of all messages.
+func (q *queue) forget() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := q.head; i != none; i = q.slots[i].next {
+		q.forgetLocked(&q.slots[i])
+	}
+}
+
+// collect returns the outcomes since its last call, in order. The next call reuses their memory.
+func (q *queue) collect() []outcome {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.outcomes, q.collected = q.collected[:0], q.outcomes
+	return q.collected
 }

@@ -199,3 +199,9 @@ func (r *Receipt) tell(err error) {
 		w.to.add(w)
 	}
 }
+
+// call is the reusable state of one Send.
+type call struct {
+	receipt Receipt
+	alarm   *alarm // nil until it is needed
+}

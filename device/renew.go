@@ -17,43 +17,6 @@ const (
 	handlerTime = time.Second
 )
 
-// renewal is what happens to a connection because its credentials expire or Reconnect was called.
-type renewal struct {
-	step renewalStep
-	at   time.Time // deadline of the step
-	why  Reason    // set with replacing
-}
-
-// renewalStep is the state of a renewal.
-//
-//	keep --> renew --> renewing --> keep or renew, with the new credentials
-//	  |        |           |
-//	  +--------+-----------+------> replacing
-type renewalStep uint8
-
-const (
-	keep      renewalStep = iota // no time is set
-	renew                        // ask for a renewal at the deadline, which is by the credentials' clock
-	renewing                     // the session must have renewed its credentials by the deadline
-	replacing                    // send nothing more; hang up when nothing is in flight, or at the deadline
-)
-
-// due returns when the step is due, by the process's clock, which reads now while the credentials'
-// clock reads wall; zero for keep.
-func (r *renewal) due(now, wall time.Time) time.Time {
-	switch r.step {
-	case keep:
-		return time.Time{}
-	case renew:
-		return now.Add(r.at.Sub(wall))
-	default:
-		return r.at
-	}
-}
-
-// replace makes the loop hang up with this reason.
-func (r *renewal) replace(at time.Time, why Reason) { *r = renewal{replacing, at, why} }
-
 // planRenewal sets when to renew the session's credentials, which expire at the given time. A
 // source that returned the same token again is asked once more after RenewAt of the remaining life,
 // and so on.

@@ -9,12 +9,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// call is the reusable state of one Send.
-type call struct {
-	receipt Receipt
-	alarm   *alarm // nil until it is needed
-}
-
 func (c *Client) newCall() *call {
 	var k *call
 	select {

@@ -61,25 +61,6 @@ func (l *loop) send(now time.Time) (none bool) {
 // it delays an attempt, it delays everything behind it. A refusal has the same effect as a policy
 // that stops.
 
-// gate holds messages back for as long as the message policy has asked for.
-type gate struct {
-	until time.Time // zero: open
-	by    *policies
-}
-
-func (g *gate) close(until time.Time, by *policies) { *g = gate{until, by} }
-
-func (g *gate) open() { *g = gate{} }
-
-// closed reports whether messages wait. Other policies than those that closed the gate open it.
-func (g *gate) closed(now time.Time, current *policies) bool {
-	if now.Before(g.until) && g.by == current {
-		return true
-	}
-	g.open()
-	return false
-}
-
 // admitBatch asks the message policy about a batch and returns the admitted part. A refused message
 // fails alone. A delayed message is put back, with all behind it.
 func (l *loop) admitBatch(batch []transport.Item, now time.Time) []transport.Item {
@@ -132,4 +113,79 @@ func (l *loop) seriesOf(tag uint16, seq uint64, s *series) *series {
 		l.c.queue.remember(tag, seq, s)
 	}
 	return s
+}
+
+// reportOutcomes reports to the series of messages how they ended.
+func (l *loop) reportOutcomes(now time.Time) {
+	seen := l.c.queue.collect()
+	for _, o := range seen {
+		if o.ended {
+			l.report(o.series, l.attempt(transport.ScopeOperation, o.retry, now), o.err)
+		}
+		if o.over {
+			l.endSeries(o.series)
+		}
+	}
+	clear(seen)
+}
+
+// refused asks the message policy about the oldest refused message, and pauses all sending for the
+// delay. If the policy stops, that message alone fails, and the next one is asked about. publish
+// selects whether the pause is published.
+func (l *loop) refused(publish bool) {
+	l.reportOutcomes(time.Now())
+	for {
+		tag, seq, r, s, ok := l.c.queue.oldestRefused()
+		if !ok {
+			return
+		}
+		now := time.Now()
+		l.pause = pause{tag: tag, seq: seq, series: s, question: &question{
+			attempt: l.attempt(transport.ScopeOperation, r.count, now),
+			failure: r.err, began: now,
+		}}
+		a := &l.pause.attempt
+		a.Elapsed, a.Rand = now.Sub(r.since), l.rand()
+		describe(a, r.err)
+		if l.askToPause() {
+			if publish {
+				l.publishPause(now)
+			}
+			return
+		}
+	}
+}
+
+// askToPause asks the current policy. It returns false if the policy stops: the message has failed
+// and there is no pause.
+func (l *loop) askToPause() bool {
+	l.pause.series = l.seriesOf(l.pause.tag, l.pause.seq, l.pause.series)
+	d := l.ask(l.pause.question, l.pause.series, 0)
+	if !d.Retry {
+		l.endSeries(l.pause.series)
+		l.c.queue.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
+		l.pause.end()
+		return false
+	}
+	l.pause.until = l.pause.began.Add(d.Delay)
+	return true
+}
+
+// askAgain asks a new policy about the running pause.
+func (l *loop) askAgain(now time.Time) {
+	if l.askToPause() {
+		l.publishPause(now)
+		return
+	}
+	l.refused(true)
+	if !l.pause.running() {
+		l.publishConnected()
+	}
+}
+
+// resume ends a pause; refused messages are sent first.
+func (l *loop) resume() {
+	l.pause.end()
+	l.c.queue.requeue()
+	l.publishConnected()
 }

@@ -7,30 +7,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// end hangs up, joins the session's goroutine and queues the messages in flight again. It returns
-// the connection, nil if there was none yet.
-func (l *loop) end() *connection {
-	l.worker.join()
-	return l.settle()
-}
-
-// settle cleans up after the session's goroutine has ended, and returns its connection, nil if
-// there was none yet.
-func (l *loop) settle() *connection {
-	k := l.conn
-	l.conn = nil
-	l.worker.discard()
-	if !l.pause.running() {
-		l.refused(false) // a refusal that arrives with the disconnect is applied first
-	}
-	l.c.queue.rewind()
-	if x := l.c.features(); x != nil {
-		x.over(l)
-	}
-	l.reportOutcomes(time.Now())
-	return k
-}
-
 // begin opens the window for a connection that is up, and publishes the status.
 func (l *loop) begin() {
 	c := l.c
@@ -39,7 +15,7 @@ func (l *loop) begin() {
 	if !c.set.ownAck {
 		l.conn.answers.timeout = max(l.conn.answers.timeout, info.AckTimeout)
 	}
-	c.queue.connect(l.beginTrial(l.window()))
+	c.queue.connect(l.beginTrial(l.conn.window(l.c.set.Window)))
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.conn.answers.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
@@ -47,15 +23,6 @@ func (l *loop) begin() {
 		x.begin(l.conn.session)
 	}
 	l.publishUp(l.conn.upSince)
-}
-
-// window returns the maximum number of messages in flight of the session.
-func (l *loop) window() int {
-	window := l.c.set.Window
-	if most := l.conn.session.Info().Window; most > 0 {
-		window = min(window, most)
-	}
-	return window
 }
 
 // serve hands messages over until the session ends. It and the functions of an idle turn use little
@@ -191,13 +158,58 @@ func (l *loop) due(now time.Time) time.Time {
 	return earlier(at, l.expire(now))
 }
 
-// expire ends the messages whose Expires has passed, and returns when to call it again, zero for
-// never.
-func (l *loop) expire(now time.Time) time.Time {
-	wall := l.wall()
-	next := l.c.queue.expire(wall)
-	if next.IsZero() {
-		return next
+// flappingEndsAt returns when a connection after flaps counts as stable, zero without flaps.
+func (l *loop) flappingEndsAt() time.Time {
+	if l.flaps.flaps == 0 {
+		return time.Time{}
 	}
-	return now.Add(next.Sub(wall))
+	return l.lastsAt()
+}
+
+// endFlapping ends a series of flaps once a connection is stable, and publishes that if there were
+// several.
+func (l *loop) endFlapping(now time.Time) {
+	if at := l.flappingEndsAt(); at.IsZero() || now.Before(at) {
+		return
+	}
+	if l.flaps.over() {
+		l.publishUp(time.Now())
+	}
+}
+
+// stableAt returns when the attempt to connect can be reported as a success, zero if there is
+// nothing to report.
+func (l *loop) stableAt() time.Time {
+	if !l.outage.series.inFlight {
+		return time.Time{}
+	}
+	return l.lastsAt()
+}
+
+// lastsAt returns when the connection counts as stable. A connection that has messages in flight
+// and has answered none gets until the next check for an overdue answer.
+func (l *loop) lastsAt() time.Time {
+	at := l.conn.upSince.Add(l.c.set.StableTime)
+	if at.Before(l.conn.answers.check) && l.c.queue.unanswered(l.conn.upSince) {
+		return l.conn.answers.check
+	}
+	return at
+}
+
+// ping requests a ping from the session when one is due, even on a busy connection.
+func (l *loop) ping(now time.Time) {
+	if at := l.pingDue(); at.IsZero() || now.Before(at) {
+		return
+	}
+	l.conn.pinged = now
+	l.conn.do(transport.Request{Op: transport.OpPing})
+}
+
+// pingDue returns when the next ping is due, zero for never.
+func (l *loop) pingDue() time.Time {
+	every := l.conn.session.Info().KeepAlive
+	if every <= 0 {
+		return time.Time{}
+	}
+	return l.conn.pinged.Add(every)
 }

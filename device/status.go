@@ -240,98 +240,98 @@ func (q *notices) shift() {
 	q.queue = q.queue[:n]
 }
 
-// publish publishes a status of the loop, unless its run has ended.
-func (l *loop) publish(s Status) {
-	s.Flaps, s.Suspect = l.flaps.flaps, l.flaps.suspect()
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	if !l.own.over {
-		switch {
-		case s.Reason == ReasonConnectionOK: // Err is about a feature that nothing waits for
-			l.own.last = nil
-		case s.Err != nil || s.State == StateConnected:
-			l.own.last = s.Err
-		}
-		l.c.publishLocked(s)
-	}
+// Stats are counters since New and current levels. Accepted is the sum of Acknowledged, Refused,
+// Expired, Dropped, Cancelled and Queued.
+type Stats struct {
+	// Accepted counts the messages that entered the queue.
+	Accepted uint64
+	// Acknowledged counts those that the hub acknowledged.
+	Acknowledged uint64
+	// Refused counts those that the service refused for good, or for which the message policy stopped.
+	Refused uint64
+	// Expired counts those that reached their expiry without an acknowledgement.
+	Expired uint64
+	// Dropped counts those that OverflowDropOldest or OverflowDropNewest dropped.
+	Dropped uint64
+	// Cancelled counts those that ended because Close was called, or, for a Send, because its context
+	// ended or the client became Disconnected.
+	Cancelled uint64
+	// Resent counts how often a message was handed to a connection again.
+	Resent uint64
+
+	// Queued and QueuedBytes are what the queue holds, in flight or not.
+	Queued, QueuedBytes int
+	// InFlight is how many of them are handed over and unanswered.
+	InFlight int
+
+	// Received counts the cloud-to-device messages, and those of a module's inputs, taken for their
+	// handler; MessagesAccepted, MessagesReleased and MessagesRejected count its verdicts.
+	// InputsUnhandled counts those that were rejected because their input has no handler; see
+	// Client.HandleInput. HandlerPanics counts the failures of all handlers; see Trace.HandlerPanic.
+	Received, MessagesAccepted, MessagesReleased, MessagesRejected, InputsUnhandled, HandlerPanics uint64
+
+	// DesiredChanges counts the changes queued for their handler; DesiredSkipped counts notifications
+	// that were not newer than those.
+	DesiredChanges, DesiredSkipped uint64
+	// MethodCalls counts the calls of direct methods that were taken. MethodsRefused counts those
+	// answered without being run, because there was no handler, no room or, after they were taken, no
+	// time left. AnswersLost counts the answers that could not be sent (see Trace.AnswerLost).
+	// MethodsDoubled counts the calls that came twice and were run once.
+	MethodCalls, MethodsRefused, AnswersLost, MethodsDoubled uint64
+
+	// Attempts counts attempts to connect, Connections the successful ones.
+	Attempts, Connections uint64
+	// Outage is how long the client has been trying to connect without success; 0 when it is connected
+	// or does not try.
+	Outage time.Duration
+	// LongestOutage is the longest such time, including the current one.
+	LongestOutage time.Duration
+	// LastError is the latest failure of a connection or attempt, nil if there was none.
+	LastError error
 }
 
-// publishLocked is the only function that changes the status. c.mu must be held.
-func (c *Client) publishLocked(s Status) {
-	if c.status.Reason == ReasonClientClosed {
+// queueTotals are the queue's part of Stats.
+type queueTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent uint64 }
+
+// counters are the connection's part of Stats. Guarded by Client.mu.
+type counters struct {
+	attempts, connections uint64
+	panics                uint64    // of OnStatus
+	retryingSince         time.Time // zero: connected, or not trying
+	longest               time.Duration
+	lastError             error
+}
+
+// observe updates the counters for a change of status.
+func (k *counters) observe(old, new Status) {
+	if new.Reason == ReasonConnecting {
+		k.attempts++
+	}
+	if new.State == StateConnected && old.State != StateConnected {
+		k.connections++
+	}
+	switch new.Reason {
+	case ReasonConnectionLost, ReasonAttemptFailed, ReasonNotRetryable, ReasonRetryExpired:
+		k.lastError = new.Err
+	default: // the others change nothing
+	}
+	if new.State == StateDisconnectedRetrying {
+		if k.retryingSince.IsZero() {
+			k.retryingSince = new.Since
+		}
 		return
 	}
-	s.Since = time.Now()
-	c.counters.observe(c.status, s)
-	s.first = c.counters.connections == 0
-	c.status = s
-	if c.changed != nil {
-		close(c.changed)
-		c.changed = nil
-	}
-	if c.set.OnStatus == nil {
-		return
-	}
-	c.notices.push(s)
-	if !c.notices.running {
-		c.notices.running = true
-		c.notices.ended = make(chan struct{})
-		go c.dispatch(c.notices.ended)
+	if !k.retryingSince.IsZero() {
+		k.longest = max(k.longest, new.Since.Sub(k.retryingSince))
+		k.retryingSince = time.Time{}
 	}
 }
 
-// tell calls OnStatus.
-func (c *Client) tell(s Status) {
-	panicked := true // also if OnStatus ends the goroutine
-	watch(func() { panicked = protect(c.set.Trace, func() { c.set.OnStatus(s) }) }, func(bool) {
-		if panicked {
-			c.mu.Lock()
-			c.counters.panics++
-			c.mu.Unlock()
-		}
-	})
-}
-
-// dispatch calls OnStatus until the queue is empty, and ends. One runs at a time; publishLocked
-// starts it, Close joins it.
-func (c *Client) dispatch(ended chan struct{}) {
-	watch(c.callOnStatus, func(returned bool) {
-		if returned {
-			close(ended)
-		} else { // OnStatus ended this goroutine
-			go c.dispatch(ended)
-		}
-	})
-}
-
-// callOnStatus calls OnStatus until the queue is empty.
-func (c *Client) callOnStatus() {
-	for {
-		c.mu.Lock()
-		s, ok := c.notices.pop()
-		if !ok {
-			c.notices.running = false
-			c.mu.Unlock()
-			return
-		}
-		c.mu.Unlock()
-		c.tell(s)
+func (k *counters) fill(s *Stats, now time.Time) {
+	s.HandlerPanics += k.panics
+	s.Attempts, s.Connections, s.LastError = k.attempts, k.connections, k.lastError
+	if !k.retryingSince.IsZero() {
+		s.Outage = now.Sub(k.retryingSince)
 	}
-}
-
-// publishUp publishes the status of a connection that is up: messages flow, or pause.
-func (l *loop) publishUp(now time.Time) {
-	if l.pause.running() {
-		l.publishPause(now)
-	} else {
-		l.publishConnected()
-	}
-}
-
-func (l *loop) publishConnected() {
-	s := Status{State: StateConnected, Reason: ReasonConnectionOK, Retry: l.outage.retry}
-	if l.conn.subs.lacking != nil {
-		s.Err = l.conn.subs.lacking
-	}
-	l.publish(s)
+	s.LongestOutage = max(k.longest, s.Outage)
 }

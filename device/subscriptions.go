@@ -6,17 +6,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// subscriptions are those of one session to features of the hub.
-type subscriptions struct {
-	granted, asked transport.Features // current and requested ones
-	askedBy        time.Time          // deadline for the answer to asked
-	single         bool               // request one feature at a time, to find the one that is refused
-	lacks          transport.Features // those that the peer does not have
-	askAgain       time.Time          // when to request lacks again
-	lacking        *transport.Error   // the first refusal of one; nil: none
-	due            time.Time          // when to serve the features; zero: when poked
-}
-
 // subscribeAlways requests what the connection does not count as up without, alone, because its
 // refusal ends the session. It reports whether there was anything to request.
 func (l *loop) subscribeAlways() bool {
@@ -101,33 +90,6 @@ func (l *loop) subscribed(x features, err error) error {
 	return nil
 }
 
-// grant notes that the session has the features. It reports whether the status changes.
-func (s *subscriptions) grant(all transport.Features) (changed bool) {
-	s.granted |= all
-	s.lacks &^= all
-	if changed = s.lacks == 0 && s.lacking != nil; changed {
-		s.lacking = nil
-	}
-	return changed
-}
-
-// lackDelay is the time after which a feature that the peer refused is requested again: the peer
-// may have been updated, or the refusal was about something else.
-const lackDelay = 30 * time.Minute
-
-// lack notes that the session does not have a feature. It reports whether the status changes.
-func (s *subscriptions) lack(feature transport.Features, why *transport.Error) (changed bool) {
-	if s.lacks == 0 {
-		s.askAgain = time.Now().Add(lackDelay)
-	}
-	s.lacks |= feature
-	if changed = s.lacking == nil; changed {
-		s.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
-			Err: &lackingError{feature, why.Err}}
-	}
-	return changed
-}
-
 // lackChanged publishes the status of a connection that is up and not paused.
 func (l *loop) lackChanged() {
 	if !l.conn.upSince.IsZero() && !l.pause.running() {
@@ -140,25 +102,4 @@ func (l *loop) refuseCalls(x features, asked transport.Features, why *transport.
 	if asked&transport.FeatureTwin != 0 {
 		x.refused(l, why)
 	}
-}
-
-// lackingError names the feature that a peer refused.
-type lackingError struct {
-	feature transport.Features
-	err     error
-}
-
-func (e *lackingError) Error() string {
-	text := "the peer has no " + e.feature.String()
-	if e.err != nil {
-		text += ": " + e.err.Error()
-	}
-	return text
-}
-
-func (e *lackingError) Unwrap() error { return e.err }
-
-// overdue reports whether the session failed to answer a subscription in time.
-func (s *subscriptions) overdue(now time.Time) bool {
-	return s.asked != 0 && !now.Before(s.askedBy)
 }

@@ -143,3 +143,14 @@ var (
 	errTwinBusy         = errors.New("16 calls about the twin are pending")
 	errOperationTimeout = errors.New("no answer within OperationTimeout")
 )
+
+// twinFeature returns the client's twin, and adds it to the client at the first call.
+func (c *Client) twinFeature() *twin {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.twin == nil {
+		c.twin = &twin{poke: c.poke, set: &c.set, slots: make(chan struct{}, twinSlots), id: firstID}
+		c.addFeatureLocked(c.twin.feature())
+	}
+	return c.twin
+}

@@ -1,11 +1,13 @@
 package device
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -22,7 +24,8 @@ const twinSlots = 16
 //	   |        v           v
 //	   +-- session over   waiting
 type twin struct {
-	c       *Client
+	poke    func()
+	set     *settings
 	slots   chan struct{} // one for each call of GetTwin, PatchReported or PatchReportedIf
 	changes *desired      // nil until HandleDesired
 
@@ -69,22 +72,6 @@ const (
 	callGone
 )
 
-// twinFeature returns the client's twin, and adds it to the client at the first call.
-func (c *Client) twinFeature() *twin {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.twin == nil {
-		c.twin = &twin{c: c, slots: make(chan struct{}, twinSlots), id: firstID}
-		c.addFeatureLocked(c.twin.feature())
-	}
-	return c.twin
-}
-
-func (t *twin) feature() *feature {
-	return &feature{wants: t.wants, refused: t.refused, begin: t.begin, serve: t.serve, busy: t.busy, over: t.over,
-		resume: t.resume, halt: t.halt, end: t.end, reply: t.reply, deliver: t.deliver, fill: t.fill}
-}
-
 // closed returns why calls are refused, nil if they are not.
 func (t *twin) closed(op transport.Op) error {
 	t.mu.Lock()
@@ -114,7 +101,7 @@ func (t *twin) add(r transport.Request, done func(transport.Reply)) (*twinCall, 
 func (t *twin) addLocked(r transport.Request, done func(transport.Reply)) *twinCall {
 	k := &twinCall{request: r, done: done}
 	t.calls = append(t.calls, k)
-	t.c.poke()
+	t.poke()
 	return k
 }
 
@@ -127,7 +114,7 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 	k.state = callGone
 	t.calls = slices.DeleteFunc(t.calls, func(other *twinCall) bool { return other == k })
 	k.done(r)
-	t.c.poke() // a later call may be able to go
+	t.poke() // a later call may be able to go
 }
 
 // withdraw withdraws a call whose caller gave up.
@@ -192,7 +179,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 			r.Body = append([]byte(nil), r.Body...)
 			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil &&
 				(k.handedBefore || errchain.Has(r.Err, transport.ErrOutcomeUnknown))
-			t.c.poke()
+			t.poke()
 			break
 		}
 	}
@@ -224,4 +211,46 @@ func (t *twin) halt(why *transport.Error) {
 		}
 		t.finishLocked(k, transport.Reply{Err: &own})
 	}
+}
+
+var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its caller gave up")}
+
+// desired keeps the handler up to date with the hub. It is part of the twin's monitor.
+//
+// Notifications may be lost, duplicated or late, so versions are counted. The version after the
+// latest one is passed on, and an older one is skipped. Any other means that something was missed.
+// Then the twin is read until it is as new as every notification seen meanwhile, and passed on as a
+// whole.
+type desired struct {
+	handle  DesiredHandler    // nil: none
+	ctx     *lifetime.Context // of the handler; ends with Close
+	queue   []Desired
+	running bool
+	ended   chan struct{} // closed when the handler's goroutine has ended
+
+	latest       int64     // the newest version that was passed on or queued
+	latestValid  bool      // latest is valid
+	patched      bool      // latest came as a change, so removed properties may remain
+	stale        bool      // something may have been missed: read the twin
+	reading      bool      // a read of the twin is in flight
+	readOutdated bool      // and its result may be older than what was missed
+	seen         int64     // the newest version notified but not passed on since it became stale
+	nextRead     time.Time // the earliest time of the next read
+	failedReads  int       // number of failed reads in a row
+	rereads      int       // number of reads in a row that were older than seen
+
+	changes, panics, skipped uint64
+}
+
+func (d *desired) begin() {
+	d.stale, d.seen, d.nextRead, d.failedReads, d.rereads = true, 0, time.Time{}, 0, 0
+}
+
+// resetForHandler prepares for another handler.
+func (d *desired) resetForHandler() {
+	if d.latestValid && !d.stale {
+		d.stale, d.seen, d.nextRead = true, d.latest, time.Time{} // next is not older than latest
+	}
+	d.latestValid, d.queue = false, nil
+	d.readOutdated = d.reading // the read may be older than a change that came without a handler
 }

@@ -45,9 +45,9 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	for _, k := range calls {
 		t.mu.Lock()
 		state, may := k.state, t.mayGoLocked(k)
-		due := k.sent.Add(t.c.set.AckTimeout)
+		due := k.sent.Add(t.set.AckTimeout)
 		if state == callInFlight && !now.Before(due) {
-			due = l.conn.answers.lastProgress(k.sent, 0).Add(t.c.set.AckTimeout)
+			due = l.conn.answers.lastProgress(k.sent, 0).Add(t.set.AckTimeout)
 		}
 		if state == callInFlight && !now.Before(due) {
 			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}
@@ -59,17 +59,17 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		case callInFlight:
 			next = earlier(due, next)
 		case callWaiting:
-			if k.asked.askedOf != t.c.policies.Load() {
+			if k.asked.askedOf != l.c.policies.Load() {
 				t.ask(l, k)
 			}
 			next = earlier(k.until, next)
 			if !now.Before(k.until) {
-				t.set(k, callQueued)
+				t.move(k, callQueued)
 			}
 		case callQueued:
 			switch {
 			case !may || l.conn.subs.granted&transport.FeatureTwin == 0 || l.conn.renewal.step == replacing:
-			case now.Before(k.until) && k.gatedBy == t.c.policies.Load(): // the policy asked for it
+			case now.Before(k.until) && k.gatedBy == l.c.policies.Load(): // the policy asked for it
 				next = earlier(k.until, next)
 			default:
 				next = earlier(t.hand(l, k, now), next)
@@ -93,8 +93,8 @@ func (t *twin) mayGoLocked(k *twinCall) bool {
 	return first >= 0 && t.calls[first] == k
 }
 
-// set moves a call to state, unless its caller has given up, and reports whether it did.
-func (t *twin) set(k *twinCall, state callState) bool {
+// move moves a call to state, unless its caller has given up, and reports whether it did.
+func (t *twin) move(k *twinCall, state callState) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	waited := k.state != callGone
@@ -138,10 +138,8 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 		return now
 	}
 	l.conn.do(k.request)
-	return now.Add(t.c.set.AckTimeout)
+	return now.Add(t.set.AckTimeout)
 }
-
-var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its caller gave up")}
 
 // settleAnswered ends the successful calls, and reports and judges the failed ones.
 func (t *twin) settleAnswered(l *loop, now time.Time) {
@@ -222,10 +220,10 @@ func (t *twin) ask(l *loop, k *twinCall) {
 		return
 	}
 	k.until = k.asked.began.Add(d.Delay)
-	if !t.set(k, callWaiting) {
+	if !t.move(k, callWaiting) {
 		l.endSeries(&k.series)
 	}
-	t.c.poke()
+	t.poke()
 }
 
 // fail ends a call with err, marked as unknown outcome if a try may have been taken.
@@ -289,4 +287,9 @@ func (t *twin) over(l *loop) {
 	for _, k := range resting {
 		l.endSeries(&k.series)
 	}
+}
+
+func (t *twin) feature() *feature {
+	return &feature{wants: t.wants, refused: t.refused, begin: t.begin, serve: t.serve, busy: t.busy, over: t.over,
+		resume: t.resume, halt: t.halt, end: t.end, reply: t.reply, deliver: t.deliver, fill: t.fill}
 }

@@ -8,3 +8,15 @@ func Run(_ string, f func()) error {
 	f()
 	return nil
 }
+
+// Protect calls f, which must return.
+func Protect(f func(), _ func(v any)) (panicked bool) {
+	f()
+	return false
+}
+
+// Watch calls f, which must return, and then after.
+func Watch(f func(), after func(returned bool)) {
+	f()
+	after(true)
+}

@@ -6,6 +6,103 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// offer is a message on its way into the queue.
+type offer struct {
+	m       *transport.Message
+	size    int
+	receipt *Receipt
+	call    bool
+}
+
+// put takes m or returns why not. tag and seq identify a taken message. If there was no room, room
+// is the channel to wait on.
+func (q *queue) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return 0, 0, nil, errClosed
+	case o.call && q.halted != nil:
+		return 0, 0, nil, q.halted
+	}
+	m, size, r := o.m, o.size, o.receipt
+	if q.fullLocked(size) {
+		switch q.overflow {
+		case OverflowBlock:
+			if q.room == nil {
+				q.room = make(chan struct{})
+			}
+			return 0, 0, q.room, nil
+		case OverflowFail:
+			return 0, 0, nil, errFull
+		case OverflowDropOldest:
+			q.dropForLocked(size)
+		case OverflowDropNewest:
+		}
+		if q.fullLocked(size) {
+			q.totals.accepted++
+			q.totals.dropped++
+			if r != nil {
+				r.set(errFull)
+			}
+			return 0, 0, nil, nil
+		}
+	}
+
+	i := q.appendLocked(m, size, r, o.call)
+	wake := q.inFlight < q.below
+	if !m.Expires.IsZero() && (q.expiry.IsZero() || m.Expires.Before(q.expiry)) {
+		q.expiry = m.Expires
+		wake = true
+		q.armSweepLocked()
+	}
+	if wake {
+		q.below = 0
+		q.poke()
+	}
+	return uint16(i), q.seq, nil, nil
+}
+
+// dropForLocked frees size bytes by dropping the oldest messages that are not in flight, if that
+// can free enough.
+func (q *queue) dropForLocked(size int) {
+	inFlightBytes := 0
+	for i, left := q.head, q.inFlight; left > 0; i = q.slots[i].next {
+		if s := &q.slots[i]; s.state == slotInFlight {
+			inFlightBytes += int(s.size)
+			left--
+		}
+	}
+	if q.inFlight >= q.maxMessages || size > q.maxBytes-inFlightBytes {
+		return
+	}
+	for i := q.head; q.fullLocked(size); {
+		next := q.slots[i].next
+		if q.slots[i].state != slotInFlight {
+			q.totals.dropped++
+			q.removeLocked(i, q.outcomeLocked(i, errFull))
+		}
+		i = next
+	}
+}
+
+// fullLocked reports whether a message of size does not fit.
+func (q *queue) fullLocked(size int) bool {
+	return q.count >= q.maxMessages || size > q.maxBytes-q.bytes
+}
+
+// stats returns the counters of messages.
+func (q *queue) stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := &q.totals
+	return Stats{
+		Accepted: t.accepted, Acknowledged: t.acknowledged, Refused: t.refused, Expired: t.expired,
+		Dropped: t.dropped, Cancelled: t.cancelled, Resent: t.resent,
+		Queued: q.count, QueuedBytes: q.bytes, InFlight: q.inFlight,
+	}
+}
+
 // noteExpiryLocked brings the next check for expired messages forward to m's expiry.
 func (q *queue) noteExpiryLocked(m *transport.Message) {
 	if !m.Expires.IsZero() && (q.expiry.IsZero() || m.Expires.Before(q.expiry)) {
@@ -62,12 +159,6 @@ func (q *queue) armSweepLocked() {
 	q.sweep.Reset(wait)
 }
 
-// flusher is a waiting Flush.
-type flusher struct {
-	upTo uint64
-	done chan error // capacity 1
-}
-
 // flush returns a channel that gets nil when every message accepted so far has its result, or an
 // error when the client stops trying before that. The channel is nil when there is nothing to wait
 // for.
@@ -95,19 +186,6 @@ func (q *queue) unflush(done chan error) {
 			break
 		}
 	}
-}
-
-// releaseFlushersLocked ends each Flush whose messages all have their results.
-func (q *queue) releaseFlushersLocked() {
-	kept := q.flushers[:0]
-	for _, f := range q.flushers {
-		if q.head == none || q.slots[q.head].seq > f.upTo {
-			f.done <- nil
-		} else {
-			kept = append(kept, f)
-		}
-	}
-	q.flushers = kept
 }
 
 // halt refuses further calls of Send and ends the waiting ones; enqueued messages stay.
