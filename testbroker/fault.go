@@ -25,4 +25,4 @@ func (i *Injected) WaitFired(ctx context.Context, n int) error { return i.in.Wai
 func (i *Injected) Remove() { i.in.Remove() }
 
 // FaultMessages returns the faults that devices have requested with messages, in order of arrival.
-func (h *Hub) FaultMessages() []fault.Message { return h.hub.FaultMessages() }
+func (h *Hub) FaultMessages() []fault.Message { return h.hub.Requests.Messages() }

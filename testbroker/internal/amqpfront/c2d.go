@@ -4,6 +4,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
@@ -46,7 +47,7 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, s
 		return false, false
 	}
 	tag := q.Hub.LockToken(e)
-	token := hub.GuidText(tag)
+	token := identity.GUID(tag)
 	payload, ok := r.encode(e, token)
 	if !ok {
 		return false, false // it waits for a link that can carry it
@@ -62,7 +63,7 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, s
 
 // Skips reports whether the link cannot carry the message.
 func (r *receiver) Skips(e *hub.QueuedC2D) bool {
-	_, ok := r.encode(e, hub.GuidText([16]byte{}))
+	_, ok := r.encode(e, identity.GUID([16]byte{}))
 	return !ok
 }
 

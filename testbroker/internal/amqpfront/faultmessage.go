@@ -2,13 +2,13 @@ package amqpfront
 
 import (
 	"strings"
-	"time"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -16,34 +16,26 @@ import (
 // orderAMQP handles a message over AMQP that requests a fault; false when it does not.
 func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hubdata.Message) bool {
 	h := f.hub
-	return h.Take(m, func(kind hub.FaultRequest) {
+	return h.Take(m, func(kind faults.Request) {
 		if h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.AMQP == 0 {
 			l.settle(d, nil)
 			l.conn.engine.Flush()
 		}
-	}, func(kind hub.FaultRequest, asked *fault.Message) { f.obeyAMQP(l, kind, asked) })
+	}, func(kind faults.Request, asked *fault.Message) { f.obeyAMQP(l, kind, asked) })
 }
 
 // obeyAMQP applies a requested fault on a link.
-func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *fault.Message) {
+func (f *Front) obeyAMQP(l *hubLink, kind faults.Request, asked *fault.Message) {
 	h := f.hub
 	a, id := l.conn, l.id
 	lives, links := a.targets(id, kind.Link)
-	var stands *hub.StandingFault
-	switch {
-	case kind.Condition != "" && asked.Duration == 0:
-		stands = &hub.StandingFault{
-			FaultRequest: kind, Until: time.Now().Add(hub.MaxFaultSeconds * time.Second), Once: true,
-		}
-	case kind.Refuses && asked.Duration > 0:
-		stands = &hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration)}
-	}
+	stands := kind.Stand(asked, kind.Condition != "")
 	happened := stands != nil || lives && (!kind.Refuses || kind.Cut)
-	h.Obey(id, asked, happened, stands)
+	h.Requests.Obey(id, asked, happened, stands)
 	if !happened {
 		return
 	}
-	cause := hub.FaultRequestError{Kind: asked.Type, Reason: asked.Reason}
+	cause := faults.RequestError{Kind: asked.Type, Reason: asked.Reason}
 	h.Event(event.Event{Kind: event.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	switch {
 	case kind.Cut:
@@ -78,11 +70,11 @@ func (a *conn) targets(id identity.Identity, kind fault.LinkKind) (exist bool, l
 
 // barred cuts a connection that acts for an identity that requested to be cut off.
 func (a *conn) barred(id identity.Identity) error {
-	o, ok := a.hub.Stands(id, func(o hub.StandingFault) bool { return o.Cut })
+	o, ok := a.hub.Requests.Stands(id, func(o faults.Standing) bool { return o.Cut })
 	if !ok {
 		return nil
 	}
-	cause := hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason}
+	cause := o.Cause()
 	a.c.CutFor(cause)
 	return cause
 }

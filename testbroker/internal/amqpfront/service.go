@@ -5,10 +5,10 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/notices"
 )
 
 // A serviceNode is an address of the hub for back ends. Its links have one direction.
@@ -19,12 +19,12 @@ type serviceNode struct {
 }
 
 // fileNode opens the link of either name of the file notifications.
-var fileNode = noticeNode(hub.FileNotifications)
+var fileNode = noticeNode(notices.FileNotifications)
 
 // serviceNodes maps paths in lower case to their nodes.
 var serviceNodes = map[string]serviceNode{
 	"messages/devicebound":                          {fault.LinkServiceC2D, true, c2dNode},
-	"messages/servicebound/feedback":                {fault.LinkFeedback, false, noticeNode(hub.Feedback)},
+	"messages/servicebound/feedback":                {fault.LinkFeedback, false, noticeNode(notices.Feedback)},
 	"messages/servicebound/filenotifications":       {fault.LinkFileNotification, false, fileNode},
 	"messages/servicebound/fileuploadnotifications": {fault.LinkFileNotification, false, fileNode},
 }

@@ -1,44 +1,43 @@
 package amqpfront
 
 import (
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
+	"github.com/hubline-iot/hubline/testbroker/internal/notices"
 )
 
 // noticeTypes are the content types of notices. Some clients require them.
-var noticeTypes = map[hub.NoticeKind]wire.Symbol{
-	hub.Feedback:          "application/vnd.microsoft.iothub.feedback.json",
-	hub.FileNotifications: "application/vnd.microsoft.iothub.filenotification.json",
+var noticeTypes = map[notices.Kind]wire.Symbol{
+	notices.Feedback:          "application/vnd.microsoft.iothub.feedback.json",
+	notices.FileNotifications: "application/vnd.microsoft.iothub.filenotification.json",
 }
 
 // A noticeReceiver is a link on which a back end receives notices.
 type noticeReceiver struct {
 	serviceEnd
-	kind hub.NoticeKind
+	kind notices.Kind
 }
 
 // noticeNode returns the function that opens links for a kind of notices.
-func noticeNode(kind hub.NoticeKind) func(s serviceEnd) backLink {
+func noticeNode(kind notices.Kind) func(s serviceEnd) backLink {
 	return func(s serviceEnd) backLink { return &noticeReceiver{s, kind} }
 }
 
-func (r *noticeReceiver) queue() *hub.Notices { return r.link.conn.hub.Notices(r.kind) }
+func (r *noticeReceiver) queue() *notices.Queue { return r.link.conn.hub.Notices(r.kind) }
 
 func (r *noticeReceiver) attached() { r.queue().Receive(r) }
 func (r *noticeReceiver) detached() { r.queue().Unreceive(r) }
 func (r *noticeReceiver) credit()   { r.queue().Kick() }
 
-// DeliverNotice sends a notice if the client has given credit. The user id, the time as an
+// Deliver sends a notice if the client has given credit. The user id, the time as an
 // annotation, the content type and a tag of 16 bytes are what some clients require.
-func (r *noticeReceiver) DeliverNotice(n *hub.Notice, tag [16]byte) hub.NoticeOutcome {
+func (r *noticeReceiver) Deliver(n *notices.Notice, tag [16]byte) notices.Outcome {
 	limit := r.link.Asked.MaxMessageSize
 	switch {
 	case !r.link.Ready():
-		return hub.NoticeLater
+		return notices.Later
 	case limit != 0 && uint64(len(n.Body)) > limit:
-		return hub.NoticeNever
+		return notices.Never
 	}
 	payload, err := wire.AppendMessage(nil, &wire.Message{
 		MessageAnnotations: wire.Map{
@@ -51,16 +50,16 @@ func (r *noticeReceiver) DeliverNotice(n *hub.Notice, tag [16]byte) hub.NoticeOu
 		Data: [][]byte{n.Body},
 	})
 	if err != nil || limit != 0 && uint64(len(payload)) > limit {
-		return hub.NoticeNever
+		return notices.Never
 	}
 	settled := r.link.Asked.SndSettleMode == wire.SendSettled
 	switch {
 	case !r.link.Send(amqp.Outgoing{Tag: tag[:], Settled: settled, Payload: payload}):
-		return hub.NoticeLater
+		return notices.Later
 	case settled:
-		return hub.NoticeSettled
+		return notices.Settled
 	}
-	return hub.NoticeSent
+	return notices.Sent
 }
 
 // settled ends a notice that was accepted or rejected. Any other outcome makes it wait for its next

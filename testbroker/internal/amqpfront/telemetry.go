@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 
@@ -90,7 +91,7 @@ func (f *Front) overdrawn(l *hubLink) *wire.Error {
 		h.HappenedTo(in, c, id)
 		return wire.Errorf(wire.ResourceLimitExceeded, "403002 IotHubQuotaExceeded")
 	}
-	o, ok := h.Stands(id, func(o hub.StandingFault) bool { return o.Condition != "" })
+	o, ok := h.Requests.Stands(id, func(o faults.Standing) bool { return o.Condition != "" })
 	if !ok {
 		return nil
 	}

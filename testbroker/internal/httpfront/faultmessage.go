@@ -2,11 +2,11 @@ package httpfront
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -16,9 +16,9 @@ import (
 func order(q *web.Request, m hubdata.Message) (web.Answer, bool) {
 	h := q.Hub
 	answered := false
-	taken := h.Take(m, func(kind hub.FaultRequest) {
+	taken := h.Take(m, func(kind faults.Request) {
 		answered = h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.HTTP == 0
-	}, func(kind hub.FaultRequest, f *fault.Message) { obey(q.Conn, q.ID, kind, f) })
+	}, func(kind faults.Request, f *fault.Message) { obey(q.Conn, q.ID, kind, f) })
 	switch {
 	case !taken:
 		return web.Answer{}, false
@@ -31,7 +31,7 @@ func order(q *web.Request, m hubdata.Message) (web.Answer, bool) {
 
 // obey applies a requested fault on a connection: it cuts the device's connections, or makes the
 // hub refuse its messages.
-func obey(a *web.Conn, id identity.Identity, kind hub.FaultRequest, f *fault.Message) {
+func obey(a *web.Conn, id identity.Identity, kind faults.Request, f *fault.Message) {
 	h := a.Hub
 	var used []*hub.Conn
 	for _, c := range h.ConnsOf(id.String()) {
@@ -39,21 +39,13 @@ func obey(a *web.Conn, id identity.Identity, kind hub.FaultRequest, f *fault.Mes
 			used = append(used, c)
 		}
 	}
-	var stands *hub.StandingFault
-	switch {
-	case kind.Refusal != 0 && f.Duration == 0:
-		stands = &hub.StandingFault{
-			FaultRequest: kind, Until: time.Now().Add(hub.MaxFaultSeconds * time.Second), Once: true,
-		}
-	case kind.Refuses && f.Duration > 0:
-		stands = &hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(f.Duration)}
-	}
+	stands := kind.Stand(f, kind.Refusal != 0)
 	happened := stands != nil || len(used) > 0
-	h.Obey(id, f, happened, stands)
+	h.Requests.Obey(id, f, happened, stands)
 	if !happened {
 		return
 	}
-	cause := hub.FaultRequestError{Kind: f.Type, Reason: f.Reason}
+	cause := faults.RequestError{Kind: f.Type, Reason: f.Reason}
 	h.Event(event.Event{Kind: event.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	for _, c := range used {
 		c.CutFor(cause)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
@@ -124,8 +125,8 @@ func overdrawn(q *web.Request) *web.Error {
 		q.Happened(in)
 		return web.Errorf(403002, "messages of the day are used up")
 	}
-	if o, ok := h.Stands(q.ID, func(o hub.StandingFault) bool { return o.Refusal != 0 }); ok {
-		return web.Errorf(o.Refusal, "%v", hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason})
+	if o, ok := h.Requests.Stands(q.ID, func(o faults.Standing) bool { return o.Refusal != 0 }); ok {
+		return web.Errorf(o.Refusal, "%v", o.Cause())
 	}
 	return nil
 }

@@ -2,8 +2,6 @@ package hub
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // Pull locks the first waiting C2D message for a client that asked for one over HTTP. This lock
@@ -28,7 +27,7 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 		return hubdata.C2DRecord{}, false
 	}
 	e := q.waiting[i]
-	e.Tag, e.LockToken = "", GuidText(q.Hub.LockToken(e))
+	e.Tag, e.LockToken = "", identity.GUID(q.Hub.LockToken(e))
 	e.pulled = true
 	e.Deliveries++
 	e.Connection = c.Number
@@ -116,28 +115,18 @@ func (q *Queue) SettleTag(r Receiver, tag string, to hubdata.C2DState) bool {
 	return false
 }
 
-// LockToken returns the tag of a delivery: 16 bytes, as some clients require. With a seed, the tag
-// is derived from it.
+// LockToken returns the tag of a delivery.
 func (h *Hub) LockToken(e *QueuedC2D) [16]byte {
-	return h.tag(fmt.Sprintf("%s/%s %d %d", e.DeviceID, e.ModuleID, e.Sequence, e.Deliveries))
+	return h.Tag(fmt.Sprintf("%s/%s %d %d", e.DeviceID, e.ModuleID, e.Sequence, e.Deliveries))
 }
 
-// tag returns the tag of the delivery with a name: random, or derived from the seed.
-func (h *Hub) tag(name string) (tag [16]byte) {
+// Tag returns the tag of the delivery with a name: 16 bytes, as some clients require, random or
+// derived from the seed.
+func (h *Hub) Tag(name string) (tag [16]byte) {
 	if h.Seed == 0 {
 		rand.Read(tag[:]) // never fails
 		return tag
 	}
-	var seed [8]byte
-	binary.BigEndian.PutUint64(seed[:], h.Seed)
-	sum := sha256.Sum256(append(seed[:], name...))
-	copy(tag[:], sum[:])
+	copy(tag[:], identity.Derived(h.Seed, "tag\n%s", name))
 	return tag
-}
-
-// GuidText formats 16 bytes as a GUID in the way of those clients: the first three fields are
-// little-endian.
-func GuidText(b [16]byte) string {
-	le := binary.LittleEndian
-	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(b[:]), le.Uint16(b[4:]), le.Uint16(b[6:]), b[8:10], b[10:])
 }

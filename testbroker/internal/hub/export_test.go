@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -14,10 +13,4 @@ func C2DTopic(device, module string, m hubdata.C2D) string {
 // InputTopic returns the topic of a message to an input.
 func InputTopic(device, module, input string, m hubdata.C2D) string {
 	return inputTopic(m, identity.Identity{Device: device, Module: module}, input)
-}
-
-// ReadFaultMessage reads a message that requests a fault.
-func ReadFaultMessage(m hubdata.Message) (fault.Message, bool) {
-	_, f, ok := readFaultMessage(m)
-	return f, ok
 }

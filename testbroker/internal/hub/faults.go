@@ -3,6 +3,7 @@ package hub
 import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -123,4 +124,32 @@ func GarbageOf(f *fault.Fault, otherwise []byte) []byte {
 		return f.Bytes
 	}
 	return otherwise
+}
+
+// Unauthorized is the AMQP condition of a refused identity.
+const Unauthorized = "amqp:unauthorized-access"
+
+// Take applies the fault that a message requests, after it has called acknowledge. It returns false
+// if the message is telemetry.
+func (h *Hub) Take(m hubdata.Message, acknowledge func(faults.Request),
+	obey func(faults.Request, *fault.Message)) bool {
+	if h.FaultMessageMode == fault.StoreMessages {
+		return false
+	}
+	kind, f, ok := faults.ReadRequest(m)
+	if !ok {
+		return false
+	}
+	f.Received = h.Now()
+	h.Requests.Add(&f)
+	acknowledge(kind)
+	h.Changed.Wake()
+	switch {
+	case kind.On&m.Protocol == 0:
+	case f.Delay == 0:
+		obey(kind, &f)
+	default:
+		h.Later(f.Delay, nil, func() { obey(kind, &f) })
+	}
+	return true
 }

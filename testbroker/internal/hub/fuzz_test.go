@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -61,27 +60,6 @@ func readBag(t *testing.T, bag string) (got map[string]string, first, last strin
 		}
 	}
 	return got, first, last
-}
-
-func FuzzReadFaultMessage(f *testing.F) {
-	f.Add("killtcp", "boom", "1", "5")
-	f.Add("KillAmqpc2dLink", "", "", "")
-	f.Add("InvokeThrottling", "20", "99999999999999999999", "-1")
-	f.Fuzz(func(t *testing.T, kind, reason, delay, duration string) {
-		m := hubdata.Message{DeviceID: "d", Properties: []hubdata.Property{
-			{Name: "AzIoTHub_FaultOperationType", Value: kind}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: reason},
-			{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: delay}, {Name: "AzIoTHub_FaultOperationDurationInSecs",
-				Value: duration},
-		}}
-		o, ok := hub.ReadFaultMessage(m)
-		if !ok {
-			return
-		}
-		if !strings.EqualFold(o.Type, kind) || o.Reason != reason || o.Delay < 0 || o.Duration < 0 ||
-			o.Delay%time.Second != 0 || o.Happened {
-			t.Fatalf("%q %q %q %q read as %+v", kind, reason, delay, duration, o)
-		}
-	})
 }
 
 func FuzzParseThumbprint(f *testing.F) {

@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
+	"github.com/hubline-iot/hubline/testbroker/internal/notices"
 	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
@@ -74,11 +75,12 @@ type Hub struct {
 	Telemetry telemetry.Log
 	Faults    faults.Faults
 	Limits    faults.Limits
+	Requests  faults.Requests
 	Authority authority.Authority
 	Files     files.Files
 	calls     methodCalls
 	issuer    issuer
-	notices   [noticeKinds]Notices
+	notices   [notices.Kinds]notices.Queue
 	Records   keep.Saver
 
 	plug Plug
@@ -97,13 +99,11 @@ type Hub struct {
 	policies    map[string]policy
 	generations map[string]int // how many key pairs each owner received
 	listeners   []net.Listener
-	conns       map[*Conn]struct{}              // accepted connections that have not ended
-	candidates  map[string]map[*Conn]struct{}   // by device id: those of conns that may act for it, or for its modules
-	accepted    uint64                          // connections so far
-	queues      map[string]map[queueName]*Queue // by device id
-	cas         *x509.CertPool                  // trusted authorities of devices
-	standing    map[identity.Identity]StandingFault
-	orders      keep.History[*fault.Message]
+	conns       map[*Conn]struct{}               // accepted connections that have not ended
+	candidates  map[string]map[*Conn]struct{}    // by device id: those of conns that may act for it, or for its modules
+	accepted    uint64                           // connections so far
+	queues      map[string]map[queueName]*Queue  // by device id
+	cas         *x509.CertPool                   // trusted authorities of devices
 	twinOf      map[identity.Identity]*TwinState // twins in use so far
 }
 
@@ -140,7 +140,6 @@ func New(o *Options) (*Hub, error) {
 		queues:           make(map[string]map[queueName]*Queue),
 		removed:          removals{times: make(map[identity.Identity]int)},
 		cas:              x509.NewCertPool(),
-		standing:         make(map[identity.Identity]StandingFault),
 		twinOf:           make(map[identity.Identity]*TwinState),
 	}
 	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
@@ -165,21 +164,20 @@ func New(o *Options) (*Hub, error) {
 		return nil, err
 	}
 	h.calls.log.Keep, h.calls.answers.Keep = h.Keep, h.Keep
-	h.orders.Keep, h.removed.log.Keep = h.Keep, h.Keep
+	h.removed.log.Keep = h.Keep
+	h.Requests.Init(h.Keep)
 	h.issuer.log.Keep, h.issuer.of = h.Keep, make(map[identity.Identity]*issuing)
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
 	}
 	h.Faults.Init(o.Seed, func(e event.Event) { h.Event(e, nil) }, h.Until)
-	for kind := range noticeKinds {
-		q := &h.notices[kind]
-		q.hub, q.kind, q.unsettled = h, kind, make(map[int]*Notice)
-	}
 	h.Records.Init(o.Store, h.storeFailed)
 	h.addRegistryTables()
 	h.addTwinTable()
 	h.addQueueTables()
-	h.addFeedbackTable()
+	for kind := range notices.Kinds {
+		h.notices[kind].Init(kind, noticeHost{h}, &h.Records)
+	}
 	h.Files.Init(o.Uploads, h.Keep, h.Now, &h.Records, func(e event.Event) { h.Event(e, nil) })
 	h.Telemetry.Keep(&h.Records, h.originOf)
 	names := authority.Names{Host: h.Host, Front: h.FrontName(), More: o.Names}

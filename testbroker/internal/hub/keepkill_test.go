@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
+	"github.com/hubline-iot/hubline/testbroker/internal/notices"
 )
 
 // A slowStore is a Store whose Save waits until it is open.
@@ -62,7 +63,7 @@ func TestFeedbackHasTheGenerationAfterARestart(t *testing.T) {
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Expiry: time.Now().Add(time.Hour)}))
 	require.NoError(t, h.Close())
 	h = restored(t, s, Options{Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
-	n, ok := h.Notices(Feedback).Pull()
+	n, ok := h.Notices(notices.Feedback).Pull()
 	require.True(t, ok)
 	require.Contains(t, string(n.Body), `"deviceGenerationId":"`+d.GenerationID+`"`)
 	require.NoError(t, h.Close())
@@ -73,30 +74,30 @@ func TestFeedbackSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := records{}
 		stores := make(map[*Hub]records)
-		run := func() (*Hub, *Notices) {
+		run := func() (*Hub, *notices.Queue) {
 			own := maps.Clone(s)
 			h := restored(t, own, Options{})
 			t.Cleanup(func() { require.NoError(t, h.Close()) })
 			stores[h] = own
-			return h, h.Notices(Feedback)
+			return h, h.Notices(notices.Feedback)
 		}
 		kill := func(h *Hub) {
 			h.Records.Saved()
 			s = maps.Clone(stores[h])
 		}
-		pull := func(q *Notices) Notice {
+		pull := func(q *notices.Queue) notices.Notice {
 			n, ok := q.Pull()
 			require.True(t, ok)
 			return n
 		}
 		h, q := run()
 		for _, body := range []string{"1", "2", "3", "4"} {
-			q.add([]byte(body))
+			q.Add([]byte(body))
 		}
 		first, second, third := pull(q), pull(q), pull(q)
 		require.True(t, q.Settle(second.LockToken, false))
 		require.True(t, q.Settle(third.LockToken, true))
-		h.Notices(FileNotifications).add([]byte("the file is gone"))
+		h.Notices(notices.FileNotifications).Add([]byte("the file is gone"))
 		kill(h)
 
 		h, q = run()
@@ -112,13 +113,13 @@ func TestFeedbackSurvives(t *testing.T) {
 		}
 		_, ok := q.Pull()
 		require.False(t, ok)
-		_, ok = h.Notices(FileNotifications).Pull()
+		_, ok = h.Notices(notices.FileNotifications).Pull()
 		require.False(t, ok)
-		q.add([]byte("5"))
+		q.Add([]byte("5"))
 		kill(h)
 
 		// One that is delivered too often is dropped, by the run after its last delivery, too.
-		for range noticeDeliveries - 2 {
+		for range 10 - 2 {
 			h, q = run()
 			for _, want := range []string{"1", "3", "4", "5"} {
 				require.Equal(t, want, string(pull(q).Body))
@@ -129,22 +130,22 @@ func TestFeedbackSurvives(t *testing.T) {
 		require.Equal(t, "4", string(pull(q).Body))
 		require.Equal(t, "5", string(pull(q).Body))
 		kill(h)
-		require.NotContains(t, s, recordName{tableFeedback, keep.Key(1)})
+		require.NotContains(t, s, recordName{notices.TableFeedback, keep.Key(1)})
 
 		// What nobody takes ends an hour after it came, whoever runs.
 		h, q = run()
-		time.Sleep(noticeLife)
+		time.Sleep(time.Hour)
 		synctest.Wait()
 		kill(h)
 		for name := range s {
-			require.NotEqual(t, tableFeedback, name.table)
+			require.NotEqual(t, notices.TableFeedback, name.table)
 		}
-		q.add([]byte("6"))
+		q.Add([]byte("6"))
 		kill(h)
-		require.Contains(t, s, recordName{tableFeedback, keep.Key(6)})
+		require.Contains(t, s, recordName{notices.TableFeedback, keep.Key(6)})
 		h.Reset()
 		kill(h)
-		require.NotContains(t, s, recordName{tableFeedback, keep.Key(6)})
+		require.NotContains(t, s, recordName{notices.TableFeedback, keep.Key(6)})
 	})
 }
 
@@ -159,7 +160,7 @@ func (s *outcomes) Save(changes []hubdata.Record) error {
 		switch {
 		case r.Table == tableWaiting && r.Value == nil:
 			s.ended++
-		case r.Table == tableFeedback && r.Value != nil:
+		case r.Table == notices.TableFeedback && r.Value != nil:
 			s.feedback++
 		}
 	}

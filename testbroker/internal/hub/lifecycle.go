@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
+	"github.com/hubline-iot/hubline/testbroker/internal/notices"
 	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
@@ -36,7 +37,7 @@ func (h *Hub) Close() error {
 		q.stop()
 	}
 	for i := range h.notices {
-		h.notices[i].stop()
+		h.notices[i].Stop()
 	}
 	for _, f := range h.Fronts {
 		errs = append(errs, f.Shutdown())
@@ -68,6 +69,7 @@ func (h *Hub) Reset() {
 	h.plug.Clear() // it still changes identities and twins, so it ends before all else is cleared
 
 	h.Faults.Clear()
+	h.Requests.Clear()
 	h.resetGateway()
 	h.Telemetry.Clear()
 	h.calls.clear()
@@ -77,18 +79,16 @@ func (h *Hub) Reset() {
 		q.stop()
 	}
 	for i := range h.notices {
-		h.notices[i].clear()
+		h.notices[i].Clear()
 	}
 	h.mu.Lock()
 	clear(h.queues)
 	h.Records.Clear(telemetry.TableMessages, telemetry.TablePartitions,
-		tableQueues, tableWaiting, tableFeedback, tableTwins)
+		tableQueues, tableWaiting, notices.TableFeedback, tableTwins)
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}
 	clear(h.twinOf)
-	clear(h.standing)
-	h.orders.Clear()
 	h.removed.clear()
 	h.resetting = nil
 	h.mu.Unlock()
@@ -108,7 +108,7 @@ func (h *Hub) Restore() error {
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.dispatch() // sets the timer of expiries
 	}
-	h.Notices(Feedback).Kick()              // the same
+	h.Notices(notices.Feedback).Kick()      // the same
 	h.Records.Touch(files.TableAccount, "") // the first run has made the key
 	h.plug.Changed()
 	h.Records.Start()

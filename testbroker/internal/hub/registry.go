@@ -203,7 +203,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 		open = h.connsLocked(deviceID)
 	}
 	h.mu.Unlock()
-	h.Expel(open, deviceID, ErrDisabled, "amqp:unauthorized-access")
+	h.Expel(open, deviceID, ErrDisabled, Unauthorized)
 	h.Records.Saved()
 	return nil
 }
@@ -312,7 +312,7 @@ func (h *Hub) noteRemoved(gone []identity.Identity) {
 	for _, id := range gone {
 		if old, last := h.removed.add(id); last && h.registry[old] == nil {
 			h.forgetQueuesLocked(old)
-			delete(h.standing, old)
+			h.Requests.Forget(old)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 // of each identity it is the largest.
 func (h *Hub) Held() map[string]int {
 	all := make(map[string]int)
+	all["fault messages"] = len(h.Requests.Messages())
 	all["messages"], all["conflicts"], all["copies"] = h.Telemetry.Held()
 	h.calls.mu.Lock()
 	all["calls"], all["answers"], all["request ids"] = len(h.calls.log.Entries), len(h.calls.answers.Entries),
@@ -19,7 +20,6 @@ func (h *Hub) Held() map[string]int {
 	all["uploads"], all["upload URIs"], all["files"] = h.Files.Uploads.Held()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all["fault messages"] = len(h.orders.Entries)
 	for _, of := range h.queues {
 		for name, q := range of {
 			q.mu.Lock()

@@ -106,3 +106,10 @@ func Derived(seed uint64, format string, args ...any) []byte {
 	fmt.Fprintf(mac, format, args...)
 	return mac.Sum(nil)
 }
+
+// GUID formats 16 bytes as a GUID in the way of some clients: the first three fields are
+// little-endian.
+func GUID(b [16]byte) string {
+	le := binary.LittleEndian
+	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(b[:]), le.Uint16(b[4:]), le.Uint16(b[6:]), b[8:10], b[10:])
+}

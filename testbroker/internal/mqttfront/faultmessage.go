@@ -6,6 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
@@ -14,7 +15,7 @@ import (
 // order handles a message that requests a fault; false when it does not.
 func (f service) order(c *client, m hubdata.Message) bool {
 	h := f.hub
-	return h.Take(m, func(kind hub.FaultRequest) {
+	return h.Take(m, func(kind faults.Request) {
 		c.flush()
 		if m.QoS > 0 && (h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.MQTT == 0) {
 			c.acknowledge(m.PacketID, time.Time{}, mqtt.Success, nil)
@@ -23,19 +24,16 @@ func (f service) order(c *client, m hubdata.Message) bool {
 }
 
 // obey applies a requested fault.
-func (f *Front) obey(kind hub.FaultRequest, asked *fault.Message) {
+func (f *Front) obey(kind faults.Request, asked *fault.Message) {
 	h := f.hub
 	id := identity.Identity{Device: asked.DeviceID, Module: asked.ModuleID}
 	f.mu.Lock()
 	c := f.current[id]
 	f.mu.Unlock()
-	var stands *hub.StandingFault
-	if kind.Refuses && asked.Duration > 0 {
-		stands = &hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration)}
-	}
+	stands := kind.Stand(asked, false)
 	happened := c != nil || stands != nil
-	h.Obey(id, asked, happened, stands)
-	cause := hub.FaultRequestError{Kind: asked.Type, Reason: asked.Reason}
+	h.Requests.Obey(id, asked, happened, stands)
+	cause := faults.RequestError{Kind: asked.Type, Reason: asked.Reason}
 	if happened {
 		on := (*hub.Conn)(nil)
 		if c != nil {
@@ -55,11 +53,11 @@ func (f *Front) obey(kind hub.FaultRequest, asked *fault.Message) {
 
 // standing refuses a CONNECT because its device requested that. An error ends the connection.
 func (c *client) standing() error {
-	o, ok := c.Hub.Stands(c.ID, func(o hub.StandingFault) bool { return !o.Once })
+	o, ok := c.Hub.Requests.Stands(c.ID, func(o faults.Standing) bool { return !o.Once })
 	if !ok {
 		return nil
 	}
-	cause := hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason}
+	cause := o.Cause()
 	if o.Cut {
 		c.CutFor(cause)
 		return cause

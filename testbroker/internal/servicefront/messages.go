@@ -13,12 +13,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/notices"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // messageRoutes are the routes for C2D messages, and for feedback and file notifications.
 var messageRoutes = slices.Concat(
-	c2dRoutes, noticeRoutes("feedback", hub.Feedback), noticeRoutes("filenotifications", hub.FileNotifications),
+	c2dRoutes, noticeRoutes("feedback", notices.Feedback), noticeRoutes("filenotifications", notices.FileNotifications),
 )
 
 var c2dRoutes = []web.Route{
@@ -27,7 +28,7 @@ var c2dRoutes = []web.Route{
 }
 
 // noticeRoutes returns the routes for the notices of a kind.
-func noticeRoutes(name string, kind hub.NoticeKind) []web.Route {
+func noticeRoutes(name string, kind notices.Kind) []web.Route {
 	path := "messages/servicebound/" + name
 	settle := func(again bool) func(q *web.Request) (web.Answer, error) {
 		return func(q *web.Request) (web.Answer, error) { return settleNotice(q, kind, again) }
@@ -46,7 +47,7 @@ func messageRoute(method, path string, do func(q *web.Request) (web.Answer, erro
 }
 
 // getNotice locks the next notice and returns it, with the lock token as its ETag.
-func getNotice(q *web.Request, kind hub.NoticeKind) (web.Answer, error) {
+func getNotice(q *web.Request, kind notices.Kind) (web.Answer, error) {
 	n, ok := q.Hub.Notices(kind).Pull()
 	if !ok {
 		return web.Answer{Status: http.StatusNoContent}, nil
@@ -57,7 +58,7 @@ func getNotice(q *web.Request, kind hub.NoticeKind) (web.Answer, error) {
 	}}, nil
 }
 
-func settleNotice(q *web.Request, kind hub.NoticeKind, again bool) (web.Answer, error) {
+func settleNotice(q *web.Request, kind notices.Kind, again bool) (web.Answer, error) {
 	if !q.Hub.Notices(kind).Settle(q.Vars["lock"], again) {
 		return web.Answer{}, web.Errorf(412002, "lock %s has ended, or never was; receive the message again", q.Vars["lock"])
 	}

@@ -88,8 +88,8 @@ func (q *Request) gone() (Answer, bool) {
 		}
 		return Answer{Delivery: DeliverNothing}, true
 	}
-	if o, ok := h.Stands(q.ID, func(o hub.StandingFault) bool { return o.Cut }); ok {
-		q.C.CutFor(hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason})
+	if o, ok := h.Requests.Stands(q.ID, func(o faults.Standing) bool { return o.Cut }); ok {
+		q.C.CutFor(o.Cause())
 		return Answer{Delivery: DeliverNothing}, true
 	}
 	return Answer{}, false

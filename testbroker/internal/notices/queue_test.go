@@ -1,4 +1,4 @@
-package hub
+package notices
 
 import (
 	"math/rand/v2"
@@ -10,25 +10,43 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
+
+// A clock is a host that is never closed.
+type clock func() time.Time
+
+func (c clock) Now() time.Time { return c() }
+func (clock) Enter() bool      { return true }
+func (clock) Leave()           {}
+
+func (clock) Tag(name string) (tag [16]byte) {
+	copy(tag[:], identity.Derived(1, "%s", name))
+	return tag
+}
+
+func newQueue(t *testing.T, now clock) *Queue {
+	records := new(keep.Saver)
+	records.Init(nil, nil)
+	q := new(Queue)
+	q.Init(Feedback, now, records)
+	t.Cleanup(q.Stop)
+	return q
+}
 
 // The queue for back ends that never receive is bounded: the oldest notices are dropped.
 func TestNoticesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := New(nil)
-		require.NoError(t, err)
-		defer h.Close()
-		q := h.Notices(Feedback)
-		for i := range maxNotices + 10 {
-			q.add([]byte(strconv.Itoa(i)))
+		q := newQueue(t, time.Now)
+		for i := range maxWaiting + 10 {
+			q.Add([]byte(strconv.Itoa(i)))
 		}
-		require.Len(t, q.waiting, maxNotices)
+		require.Len(t, q.waiting, maxWaiting)
 		n, ok := q.Pull()
 		require.True(t, ok)
 		require.Equal(t, "10", string(n.Body))
-		time.Sleep(noticeLife)
+		time.Sleep(life)
 		synctest.Wait()
 		require.Empty(t, q.waiting, "they end without a receiver")
 	})
@@ -41,19 +59,16 @@ func TestNoticesEndBetweenReadings(t *testing.T) {
 			var readings atomic.Int64 // those that remain before the clock passes the end
 			var late atomic.Bool
 			start := time.Now()
-			h, err := New(&Options{Now: func() time.Time {
+			q := newQueue(t, func() time.Time {
 				switch {
 				case !late.Load():
 					return start
 				case readings.Add(-1) >= 0:
-					return start.Add(noticeLife - 1)
+					return start.Add(life - 1)
 				}
-				return start.Add(noticeLife)
-			}})
-			require.NoError(t, err)
-			defer h.Close()
-			q := h.Notices(Feedback)
-			q.add(nil)
+				return start.Add(life)
+			})
+			q.Add(nil)
 			readings.Store(early)
 			late.Store(true)
 			q.Kick()
@@ -79,16 +94,13 @@ func TestNoticesAgreeWithAModel(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
-		h, err := New(nil)
-		require.NoError(t, err)
-		defer h.Close()
-		q := h.Notices(Feedback)
+		q := newQueue(t, time.Now)
 		model := make(map[int]*modelNotice)
 		first := func() int { // the notice that waits longest; zero: none
 			least := 0
 			for number, m := range model {
 				if !m.until.After(time.Now()) {
-					if m.deliveries >= noticeDeliveries {
+					if m.deliveries >= maxDeliveries {
 						delete(model, number)
 					} else if least == 0 || number < least {
 						least = number
@@ -113,7 +125,7 @@ func TestNoticesAgreeWithAModel(t *testing.T) {
 		for range 3000 {
 			switch random.IntN(8) {
 			case 0, 1:
-				q.add(nil)
+				q.Add(nil)
 				model[q.number] = &modelNotice{}
 			case 2, 3, 4:
 				want := first()
@@ -122,7 +134,7 @@ func TestNoticesAgreeWithAModel(t *testing.T) {
 				require.Equal(t, want, n.Number)
 				if ok {
 					m := model[want]
-					*m = modelNotice{m.deliveries + 1, time.Now().Add(noticeLockTime), n.LockToken}
+					*m = modelNotice{m.deliveries + 1, time.Now().Add(lockTime), n.LockToken}
 				}
 			case 5:
 				settle(false)
@@ -146,30 +158,27 @@ type boundReceiver struct {
 	got          []string
 }
 
-func (r *boundReceiver) DeliverNotice(n *Notice, _ [16]byte) NoticeOutcome {
+func (r *boundReceiver) Deliver(n *Notice, _ [16]byte) Outcome {
 	switch {
 	case r.credit == 0:
-		return NoticeLater
+		return Later
 	case len(n.Body) > r.size:
-		return NoticeNever
+		return Never
 	}
 	r.credit--
 	r.got = append(r.got, string(n.Body))
-	return NoticeSent
+	return Sent
 }
 
 // A notice that a receiver cannot carry holds up no others, and waits for a receiver that can.
 func TestNoticesPassOneThatIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := New(nil)
-		require.NoError(t, err)
-		defer h.Close()
-		q := h.Notices(Feedback)
+		q := newQueue(t, time.Now)
 		small, large := &boundReceiver{1, 10, nil}, &boundReceiver{10, 0, nil}
 		q.Receive(small)
 		q.Receive(large)
 		for _, body := range []string{"large", "a", "large too", "b", "c"} {
-			q.add([]byte(body))
+			q.Add([]byte(body))
 		}
 		require.Equal(t, []string{"a", "b", "c"}, small.got)
 		require.Empty(t, large.got)
@@ -186,32 +195,11 @@ func TestNoticesPassOneThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// A closed hub queues no notices, and sets no timers for them.
-func TestClosedHubsQueueNoNotices(t *testing.T) {
-	h, err := New(nil)
-	require.NoError(t, err)
-	q := h.Notices(Feedback)
-	require.NoError(t, h.Close())
-	q.add(nil)
+// A stopped queue takes no notices, and sets no timers for them.
+func TestStoppedQueuesTakeNoNotices(t *testing.T) {
+	q := newQueue(t, time.Now)
+	q.Stop()
+	q.Add(nil)
 	require.Empty(t, q.waiting)
 	require.Nil(t, q.timer)
-}
-
-// A timer of a queue that fired before a reset, and runs after it, has no effect.
-func TestResetStopsQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, err := New(nil)
-		require.NoError(t, err)
-		defer h.Close()
-		_, err = h.AddDevice("dev-1")
-		require.NoError(t, err)
-		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Expiry: time.Now().Add(time.Minute)}))
-		q := h.PresentQueue(identity.Identity{Device: "dev-1"}, Commands)
-		h.Reset()
-		time.Sleep(time.Minute)
-		q.tick()
-		q.Purge()
-		require.Empty(t, h.Notices(Feedback).waiting)
-		require.False(t, q.timer.Stop(), "the timer is not set")
-	})
 }

@@ -1,4 +1,4 @@
-package hub
+package notices
 
 import (
 	"encoding/json"
@@ -8,9 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
-// tableFeedback has the feedback that no back end has settled, by number. File notifications are
-// not kept, because the files of uploads are not.
-const tableFeedback = "feedback"
+// TableFeedback has the feedback that no back end has settled, by number.
+const TableFeedback = "feedback"
 
 // maxFeedback bounds the numbers of feedback in a store. No hub comes near it.
 const maxFeedback = math.MaxInt / 2
@@ -22,23 +21,11 @@ type feedbackState struct {
 	Deliveries int `json:",omitempty"`
 }
 
-func (h *Hub) addFeedbackTable() {
-	h.Records.Add(tableFeedback, h.feedbackState, h.restoreFeedback)
-}
-
-// touchLocked marks a notice as changed.
-func (q *Notices) touchLocked(n *Notice) {
-	if q.kind == Feedback && q.hub.Records.Stores() {
-		q.hub.Records.Touch(tableFeedback, keep.Key(n.Number))
-	}
-}
-
-func (h *Hub) feedbackState(key string) []byte {
+func (q *Queue) record(key string) []byte {
 	number, err := keep.ParseKey(key, 1)
 	if err != nil {
 		return nil
 	}
-	q := h.Notices(Feedback)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.unsettled[number]
@@ -48,8 +35,8 @@ func (h *Hub) feedbackState(key string) []byte {
 	return keep.MustJSON(feedbackState{n.Body, n.Enqueued, n.Deliveries})
 }
 
-// restoreFeedback makes a notice wait. A lock of the earlier run has ended with it.
-func (h *Hub) restoreFeedback(key string, record []byte) error {
+// restore makes a notice wait. A lock of the earlier run has ended with it.
+func (q *Queue) restore(key string, record []byte) error {
 	number, err := keep.ParseKey(key, 1)
 	if err != nil {
 		return err
@@ -58,7 +45,6 @@ func (h *Hub) restoreFeedback(key string, record []byte) error {
 	if err := json.Unmarshal(record, &r); err != nil {
 		return err
 	}
-	q := h.Notices(Feedback)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if number <= q.number || number > maxFeedback { // a store returns them in their order
@@ -66,7 +52,7 @@ func (h *Hub) restoreFeedback(key string, record []byte) error {
 	}
 	q.number = number
 	n := &Notice{Number: number, Body: r.Body, Enqueued: r.Enqueued, Deliveries: r.Deliveries}
-	if n.Deliveries >= noticeDeliveries {
+	if n.Deliveries >= maxDeliveries {
 		q.touchLocked(n)
 		return nil
 	}

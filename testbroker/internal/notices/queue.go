@@ -1,0 +1,377 @@
+// Package notices has the queues of messages for back ends: feedback on messages, and notifications
+// of files. The receivers of a queue share it.
+package notices
+
+import (
+	"container/list"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
+)
+
+// Limits of the notices of a kind, as the service has them unless it is told otherwise.
+const (
+	life          = time.Hour
+	lockTime      = time.Minute
+	maxDeliveries = 10
+
+	maxWaiting = 10_000 // for back ends that never receive; the oldest are dropped
+)
+
+// A Kind is a kind of messages that the hub has for back ends.
+type Kind uint8
+
+const (
+	// Feedback are outcomes of C2D messages whose senders asked for them.
+	Feedback Kind = iota
+	// FileNotifications are uploads that have succeeded.
+	FileNotifications
+	Kinds
+)
+
+// names name the kinds, in tags of deliveries.
+var names = [...]string{Feedback: "feedback", FileNotifications: "filenotifications"}
+
+// A Notice is a message for back ends.
+type Notice struct {
+	Number     int // from 1
+	Body       []byte
+	Enqueued   time.Time // of the hub's clock
+	Deliveries int       // so far
+	LockToken  string    // of the last delivery
+
+	tag  [16]byte // of the next delivery, or of the one that locks it
+	lock lock
+}
+
+// Queue is a queue of notices of one kind. Its receivers share them. It exists as long as the
+// hub.
+type Queue struct {
+	kind    Kind
+	host    Host
+	records *keep.Saver
+
+	mu        sync.Mutex // guards the fields below; held over deliveries, which never block
+	number    int
+	unsettled map[int]*Notice // those that wait or are locked, by number
+	waiting   backlog
+	locked    list.List // of *Notice, by the ends of their locks: all locks last equally long
+	locks     map[lockKey]*Notice
+	receivers []Receiver
+	next      int // index of the receiver that is asked first
+	timer     *time.Timer
+	stopped   bool // the hub is closed: the queue takes no notices
+}
+
+// A Host is the hub that has a queue.
+type Host interface {
+	// Now returns the time of the hub's clock.
+	Now() time.Time
+	// Tag returns the tag of the delivery with a name.
+	Tag(name string) [16]byte
+	// Enter adds the caller, a timer, to the goroutines for which the hub's end waits until Leave;
+	// false when the hub is closed.
+	Enter() bool
+	Leave()
+}
+
+// Init makes the queue. Feedback is kept in a store; notifications of files are not, because the
+// files of uploads are not.
+func (q *Queue) Init(kind Kind, host Host, records *keep.Saver) {
+	q.kind, q.host, q.records = kind, host, records
+	q.unsettled, q.locks = make(map[int]*Notice), make(map[lockKey]*Notice)
+	if kind == Feedback {
+		records.Add(TableFeedback, q.record, q.restore)
+	}
+}
+
+// touchLocked marks a notice as changed.
+func (q *Queue) touchLocked(n *Notice) {
+	if q.kind == Feedback && q.records.Stores() {
+		q.records.Touch(TableFeedback, keep.Key(n.Number))
+	}
+}
+
+// Add queues a notice.
+func (q *Queue) Add(body []byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stopped {
+		return
+	}
+	if len(q.unsettled) >= maxWaiting {
+		q.dropLocked()
+	}
+	q.number++
+	n := &Notice{Number: q.number, Body: body, Enqueued: q.host.Now()}
+	n.tag = q.tagOf(n)
+	q.unsettled[n.Number] = n
+	q.touchLocked(n)
+	q.waiting = append(q.waiting, n)
+	q.dispatchLocked()
+}
+
+// Receive adds a receiver.
+func (q *Queue) Receive(r Receiver) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.receivers = append(q.receivers, r)
+	q.dispatchLocked()
+}
+
+// Unreceive removes a receiver. What it has not settled is delivered again.
+func (q *Queue) Unreceive(r Receiver) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.receivers = slices.DeleteFunc(q.receivers, func(other Receiver) bool { return other == r })
+	for at := q.locked.Front(); at != nil; {
+		n := at.Value.(*Notice)
+		if at = at.Next(); n.lock.key.holder == r {
+			q.releaseLocked(n)
+		}
+	}
+	q.dispatchLocked()
+}
+
+// Kick delivers as much as the receivers take.
+func (q *Queue) Kick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dispatchLocked()
+}
+
+// SettleTag ends a notice that was delivered to a receiver with a tag, or makes it wait again. It
+// returns false when the lock has ended.
+func (q *Queue) SettleTag(r Receiver, tag string, again bool) bool {
+	return q.settle(lockKey{r, tag}, again)
+}
+
+// Settle is SettleTag for a client that has pulled the notice.
+func (q *Queue) Settle(lock string, again bool) bool {
+	return q.settle(lockKey{nil, strings.ToLower(lock)}, again)
+}
+
+func (q *Queue) settle(key lockKey, again bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.endLocked(time.Now(), q.host.Now())
+	n := q.locks[key]
+	if n == nil {
+		return false
+	}
+	if again {
+		q.releaseLocked(n)
+	} else {
+		q.unlockLocked(n)
+		q.forgetLocked(n)
+	}
+	q.dispatchLocked()
+	return true
+}
+
+// Pull locks the first notice that waits and returns a copy; false when there is none.
+func (q *Queue) Pull() (Notice, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	q.endLocked(now, q.host.Now())
+	if len(q.waiting) == 0 {
+		return Notice{}, false
+	}
+	n := q.waiting.remove(0)
+	q.lockLocked(n, lockKey{nil, identity.GUID(n.tag)}, now)
+	q.dispatchLocked()
+	return *n, true
+}
+
+// tagOf returns the tag of the next delivery of a notice.
+func (q *Queue) tagOf(n *Notice) [16]byte {
+	return q.host.Tag(fmt.Sprintf("%s %d %d", names[q.kind], n.Number, n.Deliveries))
+}
+
+// dispatchLocked delivers in order as much as the receivers take, and sets the timer. It reads each
+// clock once: all that has not ended by then ends later.
+func (q *Queue) dispatchLocked() {
+	if q.stopped {
+		return
+	}
+	now, clock := time.Now(), q.host.Now()
+	q.endLocked(now, clock)
+	passed := 0 // notices at the front that no receiver can carry
+	for passed < len(q.waiting) {
+		outcome := q.offerLocked(q.waiting[passed], now)
+		if outcome == Later {
+			break
+		}
+		if outcome == Never {
+			passed++
+			continue
+		}
+		if n := q.waiting.remove(passed); outcome == Settled {
+			q.forgetLocked(n)
+		}
+	}
+	q.setTimerLocked(q.nextEndLocked(now, clock))
+}
+
+// offerLocked delivers a waiting notice to the first receiver that takes it, in turn. If none does,
+// and one that is ready cannot carry it, the outcome is [Never]: that one gets later notices.
+func (q *Queue) offerLocked(n *Notice, now time.Time) Outcome {
+	best := Later
+	for i := range q.receivers {
+		at := (q.next + i) % len(q.receivers)
+		r := q.receivers[at]
+		outcome := r.Deliver(n, n.tag)
+		if outcome == Sent {
+			q.lockLocked(n, lockKey{r, string(n.tag[:])}, now)
+		}
+		if outcome == Sent || outcome == Settled {
+			q.next = at + 1
+			return outcome
+		}
+		best = max(best, outcome)
+	}
+	return best
+}
+
+// setTimerLocked sets the timer, or stops it if nothing is to end.
+func (q *Queue) setTimerLocked(left time.Duration, some bool) {
+	switch {
+	case some && q.timer == nil:
+		q.timer = time.AfterFunc(left, q.tick)
+	case some:
+		q.timer.Reset(left)
+	case q.timer != nil:
+		q.timer.Stop()
+	}
+}
+
+// tick runs when the timer fires.
+func (q *Queue) tick() {
+	if q.host.Enter() {
+		defer q.host.Leave()
+		q.Kick()
+	}
+}
+
+// Clear drops all notices.
+func (q *Queue) Clear() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = nil
+	q.locked.Init()
+	clear(q.locks)
+	clear(q.unsettled)
+	q.dispatchLocked()
+}
+
+// forgetLocked drops a notice that neither waits nor is locked.
+func (q *Queue) forgetLocked(n *Notice) {
+	delete(q.unsettled, n.Number)
+	q.touchLocked(n)
+}
+
+// Stop stops the timer of a hub that is closed, for good.
+func (q *Queue) Stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopped = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+}
+
+// lockLocked locks a notice.
+func (q *Queue) lockLocked(n *Notice, key lockKey, now time.Time) {
+	n.LockToken = identity.GUID(n.tag)
+	n.Deliveries++
+	q.touchLocked(n)
+	n.lock = lock{key, now.Add(lockTime), q.locked.PushBack(n)}
+	q.locks[key] = n
+}
+
+// unlockLocked ends a lock.
+func (q *Queue) unlockLocked(n *Notice) {
+	q.locked.Remove(n.lock.at)
+	delete(q.locks, n.lock.key)
+	n.lock = lock{}
+}
+
+// releaseLocked ends a lock and makes the notice wait, unless it was delivered too often.
+func (q *Queue) releaseLocked(n *Notice) {
+	q.unlockLocked(n)
+	if n.Deliveries < maxDeliveries {
+		n.tag = q.tagOf(n)
+		q.waiting.insert(n)
+		return
+	}
+	q.forgetLocked(n)
+}
+
+// dropLocked drops the oldest notice that waits, or the one whose lock ends first.
+func (q *Queue) dropLocked() {
+	if len(q.waiting) > 0 {
+		q.forgetLocked(q.waiting.remove(0))
+		return
+	}
+	n := q.firstLocked()
+	q.unlockLocked(n)
+	q.forgetLocked(n)
+}
+
+// endLocked ends locks and drops notices whose time has passed.
+func (q *Queue) endLocked(now, clock time.Time) {
+	for n := q.firstLocked(); n != nil && !n.lock.until.After(now); n = q.firstLocked() {
+		q.releaseLocked(n)
+	}
+	for len(q.waiting) > 0 && !q.waiting[0].Enqueued.Add(life).After(clock) {
+		q.forgetLocked(q.waiting.remove(0))
+	}
+}
+
+// nextEndLocked returns the time until the next lock or notice ends; false if there is none.
+func (q *Queue) nextEndLocked(now, clock time.Time) (left time.Duration, some bool) {
+	if n := q.firstLocked(); n != nil {
+		left, some = n.lock.until.Sub(now), true
+	}
+	if len(q.waiting) > 0 {
+		life := q.waiting[0].Enqueued.Add(life).Sub(clock)
+		if !some || life < left {
+			left, some = life, true
+		}
+	}
+	return left, some
+}
+
+// firstLocked returns the notice whose lock ends first; nil if none is locked.
+func (q *Queue) firstLocked() *Notice {
+	if at := q.locked.Front(); at != nil {
+		return at.Value.(*Notice)
+	}
+	return nil
+}
+
+// A Outcome is what became of the delivery of a notice.
+type Outcome uint8
+
+const (
+	// Later means that the receiver can take nothing at present.
+	Later Outcome = iota
+	// Never means that the receiver cannot take this notice at all. Later ones may pass it.
+	Never
+	// Sent means that the notice is locked until the receiver settles it.
+	Sent
+	// Settled means that the notice was sent and needs no outcome.
+	Settled
+)
+
+// A Receiver takes notices. It is comparable. Its methods are called with the queue's lock
+// held and must not block.
+type Receiver interface {
+	Deliver(n *Notice, tag [16]byte) Outcome
+}
