@@ -71,10 +71,13 @@ func TestWhatIsAnsweredTooLateIsGivenUp(t *testing.T) {
 	rigged(t, func(r *rig) {
 		_, err := r.s.NewSender(gone, &SenderOptions{LinkOptions: LinkOptions{Detached: func(error) { t.Fail() }}})
 		require.Error(t, err)
-		_, err = r.c.Begin(gone)
-		require.Error(t, err)
+		s, err := r.c.Begin(t.Context())
+		require.NoError(t, err)
+		require.Error(t, s.Begun(gone))
+		s.End(gone)
 		synctest.Wait()
 		require.Contains(t, r.seen, wire.Performative(&wire.Detach{Handle: 2, Closed: true}))
+		require.Contains(t, r.seen, wire.Performative(&wire.End{}))
 	})
 }
 

@@ -227,18 +227,18 @@ func (c *Conn) handshake(o *Options) error {
 			return err
 		}
 	}
-	switch id, err := c.exchangeHeaders(wire.ProtocolAMQP); {
+	open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "hubline-" + rand.Text(), Hostname: o.Host,
+		MaxFrameSize: MaxFrame, ChannelMax: 1<<16 - 1, IdleTimeout: wire.Some(uint32(c.idle / 2 / time.Millisecond))}, nil)
+	if err != nil {
+		return err
+	}
+	switch id, err := c.exchangeHeaders(wire.ProtocolAMQP, open); {
 	case err != nil:
 		return err
 	case id == wire.ProtocolSASL && o.SASL == nil:
 		return ErrWantsSASL
 	case id != wire.ProtocolAMQP:
 		return ErrNotAMQP
-	}
-	err := c.say(&wire.Open{ContainerID: "hubline-" + rand.Text(), Hostname: o.Host, MaxFrameSize: MaxFrame,
-		ChannelMax: 1<<16 - 1, IdleTimeout: wire.Some(uint32(c.idle / 2 / time.Millisecond))})
-	if err != nil {
-		return err
 	}
 	for {
 		f, err := c.nextFrame(wire.FrameAMQP)
@@ -255,10 +255,11 @@ func (c *Conn) handshake(o *Options) error {
 	}
 }
 
-// exchangeHeaders sends a protocol header and returns the protocol id of the peer's.
-func (c *Conn) exchangeHeaders(id byte) (byte, error) {
+// exchangeHeaders sends a protocol header and what follows in the same flight [2.4.2]. It returns
+// the protocol id of the peer's.
+func (c *Conn) exchangeHeaders(id byte, next []byte) (byte, error) {
 	head := wire.ProtocolHeader(id)
-	if err := c.send(head[:]); err != nil {
+	if err := c.send(append(head[:], next...)); err != nil {
 		return 0, err
 	}
 	const begin = "AMQP"

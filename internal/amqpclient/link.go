@@ -42,8 +42,8 @@ type link struct {
 	maxSize       uint64 // bytes of a message; 0: any
 }
 
-// attach attaches a link and waits for the peer's answer.
-func (l *link) attach(ctx context.Context, s *Session, o *LinkOptions, a *wire.Attach) error {
+// attach attaches a link; attached waits for the peer's answer.
+func (l *link) attach(s *Session, o *LinkOptions, a *wire.Attach) error {
 	l.s, l.name, l.notify, l.opened = s, o.Name, o.Detached, make(chan struct{})
 	if l.name == "" {
 		l.name = rand.Text()
@@ -67,6 +67,12 @@ func (l *link) attach(ctx context.Context, s *Session, o *LinkOptions, a *wire.A
 	s.writeLocked(a)
 	c.kickLocked()
 	c.mu.Unlock()
+	return nil
+}
+
+// attached waits for the peer's attach. On error the link is detached.
+func (l *link) attached(ctx context.Context) error {
+	c := l.s.c
 	err := c.waitFor(ctx, l.opened)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,6 +82,26 @@ func (l *link) attach(ctx context.Context, s *Session, o *LinkOptions, a *wire.A
 	l.detachLocked()
 	c.kickLocked()
 	return err
+}
+
+// NewPair attaches a Sender and a Receiver at once, which saves a round trip. After an error, such
+// as a *ConditionError for a link that the peer refuses, the caller must end the session.
+func (s *Session) NewPair(ctx context.Context, out *SenderOptions, in *ReceiverOptions) (*Sender, *Receiver, error) {
+	sender, err := s.attachSender(out)
+	if err != nil {
+		return nil, nil, err
+	}
+	receiver, err := s.attachReceiver(in)
+	if err == nil {
+		err = sender.attached(ctx)
+	}
+	if err == nil {
+		err = receiver.attached(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return sender, receiver, nil
 }
 
 // detachLocked detaches the link, when its attach is answered. mu is held.

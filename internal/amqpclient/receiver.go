@@ -57,6 +57,18 @@ type partial struct {
 
 // NewReceiver attaches a Receiver. If the peer refuses it, the error is a *ConditionError.
 func (s *Session) NewReceiver(ctx context.Context, o *ReceiverOptions) (*Receiver, error) {
+	l, err := s.attachReceiver(o)
+	if err == nil {
+		err = l.attached(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// attachReceiver writes the attach of a Receiver.
+func (s *Session) attachReceiver(o *ReceiverOptions) (*Receiver, error) {
 	l := &Receiver{message: o.Message, unsettled: make(map[uint32]struct{})}
 	l.receiver, l.credit, l.maxSize = l, o.Credit, maxMessage
 	if o.MaxMessageSize > 0 {
@@ -68,7 +80,7 @@ func (s *Session) NewReceiver(ctx context.Context, o *ReceiverOptions) (*Receive
 	}
 	a := &wire.Attach{SndSettleMode: wire.SendMixed, Source: &wire.Source{Address: o.Address}, Target: target,
 		MaxMessageSize: o.MaxMessageSize}
-	if err := l.attach(ctx, s, &o.LinkOptions, a); err != nil {
+	if err := l.attach(s, &o.LinkOptions, a); err != nil {
 		return nil, err
 	}
 	return l, nil

@@ -11,7 +11,7 @@ const maxChallenges = 100
 
 // authenticate runs a SASL dialogue [5.3].
 func (c *Conn) authenticate(o *Options) error {
-	switch id, err := c.exchangeHeaders(wire.ProtocolSASL); {
+	switch id, err := c.exchangeHeaders(wire.ProtocolSASL, nil); {
 	case err != nil:
 		return err
 	case id != wire.ProtocolSASL:

@@ -32,6 +32,18 @@ type Delivery interface {
 
 // NewSender attaches a Sender. If the peer refuses it, the error is a *ConditionError.
 func (s *Session) NewSender(ctx context.Context, o *SenderOptions) (*Sender, error) {
+	l, err := s.attachSender(o)
+	if err == nil {
+		err = l.attached(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// attachSender writes the attach of a Sender.
+func (s *Session) attachSender(o *SenderOptions) (*Sender, error) {
 	l := &Sender{settled: o.Settled, credited: o.Credited}
 	l.sender = l
 	a := &wire.Attach{SndSettleMode: wire.SendMixed, Source: &wire.Source{}, Target: &wire.Target{Address: o.Address},
@@ -39,7 +51,7 @@ func (s *Session) NewSender(ctx context.Context, o *SenderOptions) (*Sender, err
 	if o.Settled {
 		a.SndSettleMode = wire.SendSettled
 	}
-	if err := l.attach(ctx, s, &o.LinkOptions, a); err != nil {
+	if err := l.attach(s, &o.LinkOptions, a); err != nil {
 		return nil, err
 	}
 	return l, nil

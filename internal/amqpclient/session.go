@@ -56,21 +56,18 @@ type delivering struct {
 	delivery Delivery
 }
 
-// Begin begins a session. A session whose begin is answered after the end of ctx is ended then.
+// Begin begins a session. It waits for a free channel and not for the peer's begin: links may be
+// attached at once, which saves a round trip. The official Java SDK does so too.
 func (c *Conn) Begin(ctx context.Context) (*Session, error) {
 	s := &Session{c: c, begun: make(chan struct{}), done: make(chan struct{}), room: incomingWindow}
 	if err := s.takeChannel(ctx); err != nil {
 		return nil, err
 	}
-	err := c.waitFor(ctx, s.begun)
-	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		s.endLocked()
-		return nil, err
-	}
 	return s, nil
 }
+
+// Begun waits for the peer's begin.
+func (s *Session) Begun(ctx context.Context) error { return s.c.waitFor(ctx, s.begun) }
 
 // takeChannel writes the begin when there is a free channel.
 func (s *Session) takeChannel(ctx context.Context) error {

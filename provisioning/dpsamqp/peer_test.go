@@ -159,7 +159,9 @@ func (l *line) handle(channel uint16, got wire.Performative, payload []byte) {
 			l.send(channel, &wire.Begin{RemoteChannel: wire.Some(channel), IncomingWindow: 1000, OutgoingWindow: 1000}, nil)
 		}
 	case *wire.Attach:
-		l.attach(m)
+		if l.mute != "begin" {
+			l.attach(m)
+		}
 	case *wire.Transfer:
 		l.id = m.DeliveryID.V
 		request, err := wire.DecodeMessage(payload)

@@ -195,7 +195,7 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	if l.session, err = t.c.Begin(ctx); err != nil {
 		return nil, err
 	}
-	l.sender, err = l.session.NewSender(ctx, &amqpclient.SenderOptions{
+	l.sender, _, err = l.session.NewPair(ctx, &amqpclient.SenderOptions{
 		Credited: func() {
 			select {
 			case l.credited <- struct{}{}:
@@ -203,14 +203,11 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 			}
 		},
 		LinkOptions: amqpclient.LinkOptions{Name: "cbs-sender", Address: cbsAddress, Detached: l.lose},
+	}, &amqpclient.ReceiverOptions{
+		Target: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: amqpclient.MaxFrame,
+		Message:     func(r *amqpclient.Receiver, m amqpclient.Incoming) { t.message(l, r, m) },
+		LinkOptions: amqpclient.LinkOptions{Name: "cbs-receiver", Address: cbsAddress, Detached: l.lose},
 	})
-	if err == nil {
-		_, err = l.session.NewReceiver(ctx, &amqpclient.ReceiverOptions{
-			Target: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: amqpclient.MaxFrame,
-			Message:     func(r *amqpclient.Receiver, m amqpclient.Incoming) { t.message(l, r, m) },
-			LinkOptions: amqpclient.LinkOptions{Name: "cbs-receiver", Address: cbsAddress, Detached: l.lose},
-		})
-	}
 	if err != nil {
 		l.end()
 		return nil, err

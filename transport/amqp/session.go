@@ -297,7 +297,7 @@ func (s *session) check(ctx context.Context) error {
 		return nil
 	}
 	stop := context.AfterFunc(ctx, s.cancel)
-	err := s.attach(func(context.Context, *amqpclient.Session) error { return nil })
+	err := s.attach(func(ctx context.Context, on *amqpclient.Session) error { return on.Begun(ctx) })
 	switch alive := stop(); {
 	case !alive:
 		err = context.Cause(ctx)
