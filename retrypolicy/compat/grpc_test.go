@@ -18,81 +18,8 @@ import (
 // a6 is the example of gRFC A6, with the highest number of attempts.
 var a6 = compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
 
-func TestGRPCDelays(t *testing.T) {
-	ms := func(n float64) time.Duration { return time.Duration(n * 1e6) }
-	slow := compat.GRPC{Attempts: 5, Initial: time.Second, Max: 10 * time.Second, Multiplier: 0.5}
-	steep := compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 10}
-	capped := compat.GRPC{Attempts: 5, Initial: 10 * time.Second, Max: time.Second, Multiplier: 2}
-	for _, c := range []struct {
-		name              string
-		g                 compat.GRPC
-		retry             int
-		least, half, most time.Duration
-	}{
-		{"first", a6, 1, ms(80), ms(100), ms(120)},
-		{"second", a6, 2, ms(160), ms(200), ms(240)},
-		{"third", a6, 3, ms(320), ms(400), ms(480)},
-		{"fourth", a6, 4, ms(640), ms(800), ms(960)},
-		{"past Max by a fifth", steep, 3, ms(800), ms(1000), ms(1200)},
-		{"Initial above Max", capped, 1, ms(800), ms(1000), ms(1200)},
-		{"shrinking", slow, 3, ms(200), ms(250), ms(300)},
-	} {
-		for draw, want := range map[uint64]time.Duration{policytest.DrawZero: c.least, policytest.DrawHalf: c.half,
-			policytest.DrawLast: c.most} {
-			d := c.g.Decide(retrypolicy.Attempt{Retry: c.retry, Rand: draw})
-			if off := d.Delay - want; !d.Retry || off < -2 || off > 2 { // nanoseconds
-				t.Errorf("%s, draw %#x: %v, want %v", c.name, draw, d, want)
-			}
-		}
-	}
-}
-
-func TestGRPCAttempts(t *testing.T) {
-	for _, c := range []struct{ attempts, retries int }{{2, 1}, {3, 2}, {5, 4}, {6, 4}, {math.MaxInt32, 4}} {
-		g := a6
-		g.Attempts = c.attempts
-		for n := 1; n <= 8; n++ {
-			d := g.Decide(retrypolicy.Attempt{Retry: n})
-			if d.Retry != (n <= c.retries) || !d.Retry && d.Reason != retrypolicy.ReasonOutOfAttempts {
-				t.Errorf("%d attempts, retry %d: %+v", c.attempts, n, d)
-			}
-		}
-	}
-}
-
-// A wait that the server asked for is applied exactly, and the growth starts again after it.
-func TestGRPCPushback(t *testing.T) {
-	const none = 0
-	type step struct {
-		after time.Duration
-		want  time.Duration // with a draw of one half, which adds nothing
-	}
-	for _, c := range []struct {
-		name  string
-		steps []step
-	}{
-		{"grows", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {none, 400 * time.Millisecond},
-			{none, 800 * time.Millisecond}}},
-		{"first", []step{{compat.GRPCPushback("1234"), 1234 * time.Millisecond}, {none, 100 * time.Millisecond},
-			{none, 200 * time.Millisecond}}},
-		{"between", []step{{none, 100 * time.Millisecond}, {none, 200 * time.Millisecond}, {compat.GRPCPushback("7"),
-			7 * time.Millisecond}, {none, 100 * time.Millisecond}}},
-		{"at once", []step{{none, 100 * time.Millisecond}, {compat.GRPCPushback("0"), 0}, {none, 100 * time.Millisecond}}},
-		{"twice", []step{{compat.GRPCPushback("5"), 5 * time.Millisecond}, {compat.GRPCPushback("2147483647"),
-			2147483647 * time.Millisecond}, {none, 100 * time.Millisecond}}},
-	} {
-		series := policytest.Series(a6)
-		for i, s := range c.steps {
-			last := series.Decide(retrypolicy.Attempt{Retry: i + 1, Rand: policytest.DrawHalf, After: s.after})
-			if off := last.Delay - s.want; !last.Retry || off < -2 || off > 2 || s.after != none && off != 0 {
-				t.Errorf("%s, retry %d: %v, want %v", c.name, i+1, last, s.want)
-			}
-		}
-	}
-	told := retrypolicy.Attempt{Retry: 1, After: -1}
-	if d := a6.Decide(told); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonPushback}) {
-		t.Errorf("told not to: %+v", d)
-	}
+// A limit of attempts is above the pushback, and a caller that counts anew begins the growth anew.
+func TestGRPCPushbackDoesNotExtendTheAttempts(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, -1} {
 		last := retrypolicy.Attempt{Retry: 5, After: after}
 		if d := a6.Decide(last); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfAttempts}) {
@@ -211,36 +138,6 @@ func TestGRPCClassifier(t *testing.T) {
 	} {
 		_, err := compat.NewGRPCClassifier(c.status, c.codes...)
 		policytest.CheckRefusal(t, err, c.want)
-	}
-}
-
-// A derived example: 10 tokens, ratio 0.1.
-func TestRetryThrottleVector(t *testing.T) {
-	th := policytest.NewRetryThrottle(t, 10, 0.1)
-	p := th.Wrap(retrypolicy.Fixed{Delay: time.Second})
-	failure := policytest.Retried(policytest.As(policytest.At(0), transport.Unavailable), 0)
-	for i, c := range []struct {
-		ended  retrypolicy.Attempt
-		tokens float64
-		retry  bool
-	}{
-		{failure, 9, true}, {failure, 8, true}, {failure, 7, true}, {failure, 6, true}, {failure, 5, false},
-		{policytest.As(policytest.At(0), nil), 5.1, true},
-	} {
-		policytest.Report(policytest.Series(p), c.ended, c.ended.Err)
-		if th.Tokens() != c.tokens {
-			t.Errorf("step %d: %v tokens, want %v", i, th.Tokens(), c.tokens)
-		}
-		want := retrypolicy.Decision{Retry: true, Delay: time.Second}
-		if !c.retry {
-			want = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: time.Second}
-		}
-		if d := policytest.Series(p).Decide(policytest.Retried(failure, 1)); d != want {
-			t.Errorf("step %d: %+v, want %+v", i, d, want)
-		}
-		if _, ok := policytest.LetsIn(p, policytest.At(0)); !ok {
-			t.Errorf("step %d: a first try was refused", i)
-		}
 	}
 }
 
