@@ -242,7 +242,7 @@ func TestAzureValidate(t *testing.T) {
 		{compat.AzureJava{NoFastRetry: true, Resend: true}, ""},
 		{compat.AzureJava{Count: -1, Max: s}, "AzureJava.Count"},
 		{compat.AzureJava{Min: time.Millisecond, Max: s}, "AzureJava.Count is below 1"}, // P8
-		{compat.AzureJava{Count: 10}, "AzureJava.Max"},                                  // P4: the SDK then retries without delay
+		{compat.AzureJava{Count: 10}, "AzureJava.Max"},                                  // P4: no delays
 		{compat.AzureJava{Count: 1, Min: -1}, "AzureJava.Min"},
 		{compat.AzureJava{Count: 1, Delta: -1}, "AzureJava.Delta is"},
 		{compat.AzureJava{Count: 1, Min: 2, Max: 1}, "AzureJava.Max is below Min"},
