@@ -36,9 +36,9 @@ type feature struct {
 
 	reply   func(id uint32, r transport.Reply)
 	deliver func(d *transport.Delivery) bool
-	// received returns how many messages the feature has taken from the hub.
-	received func() uint64
-	fill     func(s *Stats)
+	// settled returns how many messages of the hub need not come again.
+	settled func() uint64
+	fill    func(s *Stats)
 }
 
 // features is the list of a client's features. A list is immutable.
@@ -134,10 +134,10 @@ func (l features) fill(s *Stats) {
 	}
 }
 
-func (l features) received() (n uint64) {
+func (l features) settled() (n uint64) {
 	for _, x := range l {
-		if x.received != nil {
-			n += x.received()
+		if x.settled != nil {
+			n += x.settled()
 		}
 	}
 	return n

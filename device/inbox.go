@@ -81,7 +81,7 @@ func newInbox(c *Client) *inbox {
 
 func (b *inbox) feature() *feature {
 	return &feature{wants: b.wants, serve: b.serve, busy: b.busy, over: b.over, end: b.end, deliver: b.deliver,
-		received: b.received, fill: b.fill}
+		settled: b.settled, fill: b.fill}
 }
 
 // deliver takes a copy of d, if there is a free slot. Without a handler the copy waits for one, so
@@ -361,10 +361,11 @@ func (b *inbox) wants() (always, now transport.Features) {
 	return always, 0
 }
 
-func (b *inbox) received() uint64 {
+// settled does not count released messages, which come again: they are no progress.
+func (b *inbox) settled() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.totals.received
+	return b.totals.accepted + b.totals.rejected + b.totals.unhandled
 }
 
 func (b *inbox) fill(s *Stats) {

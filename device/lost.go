@@ -115,7 +115,7 @@ func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 func (l *loop) evidence() evidence {
 	e := l.c.queue.evidence()
 	if x := l.c.features(); x != nil {
-		e.acknowledged += x.received()
+		e.acknowledged += x.settled()
 	}
 	return e
 }

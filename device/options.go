@@ -107,7 +107,7 @@ type Options struct {
 	// connection that was lost earlier the count continues, so a flapping link backs off. The
 	// exception is a useful connection:
 	//
-	//   - 16 messages were acknowledged or received on it, or it was up for 500 ms and for five times
+	//   - 16 messages were acknowledged or settled on it, or it was up for 500 ms and for five times
 	//     the delay before it, with at least one;
 	//   - it was not lost for a reason with a slow pace (errfilter.PaceSlow).
 	//

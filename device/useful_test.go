@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,23 +21,30 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 		up     time.Duration
 		send   int  // messages, which are acknowledged
 		get    bool // a cloud-to-device message
+		fails  bool // its handler
 		loss   transport.Kind
 		delays []time.Duration
 	}{
-		"a message acknowledged":      {s, 1, false, transport.Network, anew},
-		"a command received":          {s, 0, true, transport.Network, anew},
-		"nothing acknowledged":        {s, 0, false, transport.Network, goesOn},
-		"half a second":               {500 * ms, 1, false, transport.Network, anew},
-		"less than half a second":     {499 * ms, 15, false, transport.Network, goesOn},
-		"many messages in the delay":  {100 * ms, 16, false, transport.Network, anew},
-		"many messages in less":       {40 * ms, 16, false, transport.Network, []time.Duration{60 * ms, 60 * ms, 60 * ms}},
-		"the failure has a slow pace": {s, 16, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms, 17500 * ms}},
+		"a message acknowledged":      {s, 1, false, false, transport.Network, anew},
+		"a command received":          {s, 0, true, false, transport.Network, anew},
+		"a command released":          {s, 0, true, true, transport.Network, goesOn},
+		"nothing acknowledged":        {s, 0, false, false, transport.Network, goesOn},
+		"half a second":               {500 * ms, 1, false, false, transport.Network, anew},
+		"less than half a second":     {499 * ms, 15, false, false, transport.Network, goesOn},
+		"many messages in the delay":  {100 * ms, 16, false, false, transport.Network, anew},
+		"many messages in less":       {40 * ms, 16, false, false, transport.Network, []time.Duration{60 * ms, 60 * ms, 60 * ms}},
+		"the failure has a slow pace": {s, 16, false, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms, 17500 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := &fake{}
 				c, w := client(t, f, nil)
-				c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+				c.HandleMessages(func(context.Context, *transport.Message) error {
+					if tc.fails {
+						return errors.New("not now")
+					}
+					return nil
+				})
 				open(t, c)
 				for range 3 {
 					for range tc.send {

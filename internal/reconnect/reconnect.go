@@ -83,7 +83,7 @@ const (
 
 // Useful reports whether a connection that was not stable was worth what it cost, so that the count
 // of retries begins anew and its uptime counts toward the next delay. came is the number of
-// messages that were acknowledged or received on it: many, or some in much more time than the delay
+// messages that were acknowledged or settled on it: many, or some in much more time than the delay
 // before it. A connection that ended with a slow pace (errfilter.PaceSlow) is not useful, so the
 // delay stays.
 func Useful(up, before time.Duration, came uint64, pace errfilter.Pace) bool {
