@@ -119,6 +119,7 @@ type five struct {
 	waiting     int           // number of unsettled
 	pending     int           // number of those in received that came on this connection
 	declined    int           // those of them that were released
+	ending      *time.Timer   // ends the connection when all of them were
 	exceeded    bool          // the broker sent more than receiveMaximum
 	control     []byte        // packets that answer the broker
 	controlling bool          // a goroutine writes them

@@ -19,7 +19,7 @@ func (v *five) begin(ctx context.Context, t *core, cfg *transport.Config, token 
 	v.aliases, v.alias = v.aliases[:0], 0
 	clear(v.unsettled)
 	v.waiting, v.pending, v.declined, v.exceeded = 0, 0, 0, false
-	v.control, v.controlling = v.control[:0], false
+	v.control, v.controlling, v.ending = v.control[:0], false, nil
 	v.auth = authState{creds: cfg.Creds}
 	if v.opt.Auth == nil {
 		return nil

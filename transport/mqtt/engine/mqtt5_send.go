@@ -2,7 +2,9 @@ package engine
 
 import (
 	"errors"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/texts"
@@ -36,7 +38,9 @@ func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing,
 	o.Properties = mqttwire.BlockSize(len(block))
 	o.head = o.HeadSize()
 	if size := o.head + o.Body; size > v.peer.maxPacket { // [MQTT-3.2.2-15]
-		return o, mqttwire.TooLarge(size, o.Body, v.peer.maxPacket)
+		return o, mqttwire.Refused(transport.OpSend, transport.TooLarge, errors.New("the packet has "+strconv.Itoa(size)+
+			" bytes, "+strconv.Itoa(o.Body)+" of them in the body, and the broker takes "+strconv.Itoa(v.peer.maxPacket)+
+			" at most; send less at once"))
 	}
 	return o, nil
 }
@@ -109,13 +113,15 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 		return dst // it belongs to a session that the broker has forgotten
 	}
 	s.mu.Lock()
-	here, full := v.unsettled.Has(id), false // else it came on an earlier connection
+	here := v.unsettled.Has(id) // else it came on an earlier connection
 	switch {
 	case outcome == transport.OutcomeRelease:
 		if here {
 			v.declined++
 		}
-		full = v.declined >= v.receiveMaximum
+		if v.declined >= v.receiveMaximum && v.ending == nil && s.err == nil {
+			v.ending = time.AfterFunc(releasedFor, func() { s.fail(errAllReleased) })
+		}
 	case here || second:
 		if v.unsettled.Remove(id) {
 			v.waiting--
@@ -129,9 +135,6 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 	}
 	s.mu.Unlock()
 	switch {
-	case full:
-		s.fail(errAllReleased)
-		return dst
 	case outcome == transport.OutcomeRelease:
 		return dst
 	case second:
@@ -142,7 +145,10 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 	return mqttwire.AppendAck(dst, mqttwire.Puback, id, 0)
 }
 
-// errAllReleased ends a connection on which the broker may send nothing more: a released message
-// comes again on the next one.
+// releasedFor is how long a connection is kept on which the broker may send nothing more, so that
+// the handler has time until it gets the released messages again. Over AMQP it is the longest.
+const releasedFor = 30 * time.Second
+
+// errAllReleased ends such a connection: a released message comes again on the next one.
 var errAllReleased = errors.New("as many messages as the receive maximum were released; the next connection brings " +
 	"them again")
