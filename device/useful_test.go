@@ -25,15 +25,17 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 		loss   transport.Kind
 		delays []time.Duration
 	}{
-		"a message acknowledged":      {s, 1, false, false, transport.Network, anew},
-		"a command received":          {s, 0, true, false, transport.Network, anew},
-		"a command released":          {s, 0, true, true, transport.Network, goesOn},
-		"nothing acknowledged":        {s, 0, false, false, transport.Network, goesOn},
-		"half a second":               {500 * ms, 1, false, false, transport.Network, anew},
-		"less than half a second":     {499 * ms, 15, false, false, transport.Network, goesOn},
-		"many messages in the delay":  {100 * ms, 16, false, false, transport.Network, anew},
-		"many messages in less":       {40 * ms, 16, false, false, transport.Network, []time.Duration{60 * ms, 60 * ms, 60 * ms}},
-		"the failure has a slow pace": {s, 16, false, false, transport.Throttled, []time.Duration{10 * s, 12500 * ms, 17500 * ms}},
+		"a message acknowledged":     {s, 1, false, false, transport.Network, anew},
+		"a command received":         {s, 0, true, false, transport.Network, anew},
+		"a command released":         {s, 0, true, true, transport.Network, goesOn},
+		"nothing acknowledged":       {s, 0, false, false, transport.Network, goesOn},
+		"half a second":              {500 * ms, 1, false, false, transport.Network, anew},
+		"less than half a second":    {499 * ms, 15, false, false, transport.Network, goesOn},
+		"many messages in the delay": {100 * ms, 16, false, false, transport.Network, anew},
+		"many messages in less": {40 * ms, 16, false, false, transport.Network,
+			[]time.Duration{60 * ms, 60 * ms, 60 * ms}},
+		"the failure has a slow pace": {s, 16, false, false, transport.Throttled,
+			[]time.Duration{10 * s, 12500 * ms, 17500 * ms}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -125,6 +125,9 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 		return s, nil
 	}
 	s.fail(err)
+	if v := t.newer(); v != nil { // also after a handshake that ctx overtook
+		_ = v.end(err)
+	}
 	if x, ok := c.(Explainer); ok {
 		err = x.Explain(err)
 	}
@@ -201,7 +204,11 @@ func (s *session) greet(connect []byte) error {
 		if used > 0 {
 			continue
 		}
-		if err := s.readMore(1); err != nil {
+		want := 1
+		if h, ok, _ := s.next(s.t.in[:s.unread]); ok {
+			want = h.Size + h.Body - s.unread
+		}
+		if err := s.readMore(want); err != nil {
 			if s.unread == 0 {
 				return mqttwire.Unanswered{Err: err}
 			}

@@ -17,10 +17,8 @@ func (s *session) handshake() error {
 		return nil
 	}
 	err := plan.Perform(s.hidden())
-	if err != nil && s.t.newer() != nil { // ends what helps this session
+	if err != nil {
 		s.sayGoodbye(err)
-		s.fail(err)
-		_ = s.t.newer().end(err)
 	}
 	return err
 }

@@ -146,6 +146,31 @@ func TestRefusalsOfCONNECT(t *testing.T) {
 }
 
 // A broker that speaks MQTT 3.1.1 alone refuses MQTT 5 in the form of 3.1.1, without properties.
+// countingConn counts the reads.
+type countingConn struct {
+	Conn
+	reads int
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	c.reads++
+	return c.Conn.Read(p)
+}
+
+// Each read copies what was read before.
+func TestALargeCONNACKTakesFewReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		var conn *countingConn
+		h.wrap = func(c Conn) Conn {
+			conn = &countingConn{Conn: c}
+			return conn
+		}
+		start5(t, h, New(h.dial, fiveOptions(nil)), strings.Repeat("\x26\x00\x01a\x00\x01b", 9000))
+		require.Less(t, conn.reads, 10)
+	})
+}
+
 func TestABrokerWithoutMQTT5SaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

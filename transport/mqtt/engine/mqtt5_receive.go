@@ -197,11 +197,22 @@ func (v *five) pubrel(s *session, a *mqttwire.Ack) error {
 // unknownID is the reason code "packet identifier not found".
 const unknownID = 0x92
 
-// maxControl bounds the answers that wait to be written. A broker has receiveMaximum exchanges
-// under way, and each has two answers.
-func (v *five) maxControl() int { return 64 + 2*ackSize*v.receiveMaximum }
+// maxControl bounds the answers that wait to be written. Where buffers do not grow, a broker has
+// receiveMaximum exchanges under way with two answers each. Otherwise there is room for one that
+// sends more at once.
+func (v *five) maxControl() int {
+	n := 64 + 2*ackSize*v.receiveMaximum
+	if v.all.WriteBuffer == 0 {
+		n = max(n, 64<<10)
+	}
+	return n
+}
 
-const ackSize = 5
+const (
+	ackSize = 5
+	// keptControl is the most memory that is kept for the next answers.
+	keptControl = 1 << 10
+)
 
 // answer sends a PUBREC or PUBCOMP from the goroutine that reads, which must not write: another
 // goroutine does, as long as there are answers.
@@ -216,7 +227,7 @@ func (v *five) answer(s *session, t mqttwire.Type, id uint16, reason byte) error
 	s.mu.Unlock()
 	switch {
 	case full:
-		return mqttwire.NewViolation("the broker sends PUBREL and reads no answers")
+		return mqttwire.NewViolation("the broker sends PUBREL or PUBLISH and reads no answers")
 	case start:
 		v.help(func() { v.writeAnswers(s) })
 	}
@@ -228,7 +239,9 @@ func (v *five) writeAnswers(s *session) {
 	for s.enter() {
 		s.mu.Lock()
 		answers := append(s.t.out[:0], v.control...)
-		v.control = v.control[:0]
+		if v.control = v.control[:0]; cap(v.control) > keptControl {
+			v.control = nil
+		}
 		v.controlling = len(answers) > 0
 		s.mu.Unlock()
 		if len(answers) > 0 {
@@ -262,6 +275,9 @@ func (v *five) enter(s *session) bool {
 
 func (v *five) end(err error) error {
 	close(v.over)
+	if v.ending != nil { // not set after the session's failure
+		v.ending.Stop()
+	}
 	v.life.End()
 	v.helpers.Wait()
 	if transport.Find(err) != nil { // the broker said why
