@@ -161,10 +161,6 @@ func TestUploadsSurvive(t *testing.T) {
 		least time.Duration
 	}{
 		{"cut in a block", fault.Fault{Kind: fault.CutBlobBody, After: 1}, []string{"block 2"}, 0},
-		{"cut after a block", fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob, After: 1,
-			Blob: fault.PutBlock}, []string{"block 2"}, 0},
-		{"cut after the commit", fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob,
-			Blob: fault.PutBlockList}, []string{"commit"}, 0},
 		{"busy", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{503},
 			Blob: fault.PutBlock}, []string{"block 1"}, 10 * time.Second},
 		{"busy, with a wish", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob,
@@ -180,8 +176,6 @@ func TestUploadsSurvive(t *testing.T) {
 			Statuses: []int{429}, RetryAfter: time.Second}, []string{"beginning"}, 10 * time.Second},
 		{"end refused", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUploadDone,
 			Statuses: []int{500}, RetryAfter: 2 * time.Second}, []string{"notification"}, 2 * time.Second},
-		{"answer to the end lost", fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteUploadDone},
-			[]string{"notification"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
@@ -235,6 +229,7 @@ func TestRepeatedRequestsOfAnUpload(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, 1, in.Fired())
 					require.Equal(t, []string{step.name}, r.steps())
+					require.Equal(t, 1, result.Retries)
 					require.Equal(t, int64(step.size), result.Size)
 					b := r.stored(t, "a", body)
 					require.Equal(t, step.version, b.Version)

@@ -63,7 +63,7 @@ func main() {
 		err = fmt.Errorf("at least %d %% must be caught", *least)
 	}
 	if *page != "" && ctx.Err() == nil {
-		command := fmt.Sprintf("go run ./internal/cmd/mutate -n %d -seed %d -write %s", *n, *seed, *page)
+		command := strings.Join(append([]string{"go run ./internal/cmd/mutate"}, os.Args[1:]...), " ")
 		err = errors.Join(err, os.WriteFile(*page, report(results, command), 0o644))
 	}
 	if err != nil {
@@ -136,7 +136,8 @@ const pageHead = `# Mutations
 
 A mutation is a plausible bug, put into the code at a random place to see whether a test fails. ` +
 	"[internal/cmd/mutate](../internal/cmd/mutate) draws the places from the syntax trees of the module, and runs the " +
-	"tests of the changed package, then those of its importers and their importers. It wrote this page:\n\n"
+	"tests of the changed package, then those of its importers and their importers. Another seed draws other places; " +
+	"without packages it draws from the whole module. It wrote this page:\n\n"
 
 // report returns the page with the figures: a table by kind, and a list of the survivors.
 func report(results []result, command string) []byte {
