@@ -3,6 +3,8 @@ package httpretry
 import (
 	"math"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,7 +31,7 @@ func ParseRateLimit(h http.Header) (limit Limit, ok bool) {
 	limits := parseQuotas(h.Values("RateLimit"), "r")
 	limit.PerSecond = math.Inf(1)
 	for _, l := range limits {
-		at := find(policies, l.name)
+		at := slices.IndexFunc(policies, func(p quota) bool { return p.name == l.name })
 		if at >= 0 && !policies[at].ofRequests() {
 			continue
 		}
@@ -40,7 +42,7 @@ func ParseRateLimit(h http.Header) (limit Limit, ok bool) {
 		if reset > 0 {
 			limit.PerSecond = min(limit.PerSecond, rate(l.number["r"], reset))
 			if at >= 0 {
-				policies = append(policies[:at:at], policies[at+1:]...)
+				policies = slices.Delete(policies, at, at+1)
 			}
 		}
 	}
@@ -66,15 +68,6 @@ type quota struct {
 }
 
 func (q quota) ofRequests() bool { return q.unit == "" || q.unit == "requests" }
-
-func find(list []quota, name string) int {
-	for i := range list {
-		if list[i].name == name {
-			return i
-		}
-	}
-	return -1
-}
 
 // parseQuotas parses a list of items (RFC 9651, 3.1) whose values are strings and that have a
 // parameter required, a whole number from 0. It returns nil for a malformed list.
@@ -175,18 +168,6 @@ func (p *fieldParser) parameter(q *quota) {
 
 // whole parses an integer of at most 15 digits (RFC 9651, 3.3.1).
 func whole(s string) (n int64, ok bool) {
-	digits := strings.TrimPrefix(s, "-")
-	if digits == "" || len(digits) > 15 {
-		return 0, false
-	}
-	for _, c := range []byte(digits) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = 10*n + int64(c-'0')
-	}
-	if len(digits) < len(s) {
-		n = -n
-	}
-	return n, true
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && s[0] != '+' && len(strings.TrimPrefix(s, "-")) <= 15
 }
