@@ -208,13 +208,28 @@ func (d *decoder) compound(code byte, depth int) (any, error) {
 	return v, err
 }
 
+// claim takes items of least bytes each from the bound before memory is reserved for them. item
+// gives one back, to be decoded. So the items of all depths together keep to the bound.
+func (d *decoder) claim(count, least int) error {
+	if least*count > len(d.b) || count > d.items {
+		return malformed("%d items in %d bytes", count, len(d.b))
+	}
+	d.items -= count
+	return nil
+}
+
+func (d *decoder) item(depth int) (any, error) {
+	d.items++
+	return d.value(depth)
+}
+
 func (d *decoder) list(count, depth int) (List, error) {
-	if count > len(d.b) { // each item has at least one byte
-		return nil, malformed("%d items in %d bytes", count, len(d.b))
+	if err := d.claim(count, 1); err != nil {
+		return nil, err
 	}
 	all := make(List, count)
 	for i := range all {
-		v, err := d.value(depth)
+		v, err := d.item(depth)
 		if err != nil {
 			return nil, err
 		}
@@ -224,16 +239,16 @@ func (d *decoder) list(count, depth int) (List, error) {
 }
 
 func (d *decoder) pairs(count, depth int) (Map, error) {
-	switch {
-	case count > len(d.b):
-		return nil, malformed("%d items in %d bytes", count, len(d.b))
-	case count%2 != 0:
+	if err := d.claim(count, 1); err != nil {
+		return nil, err
+	}
+	if count%2 != 0 {
 		return nil, malformed("map of %d items", count)
 	}
 	m := make(Map, count/2)
 	seen := make(map[any]bool, len(m))
 	for i := range m {
-		key, err := d.value(depth)
+		key, err := d.item(depth)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +258,7 @@ func (d *decoder) pairs(count, depth int) (Map, error) {
 			}
 			seen[k] = true
 		}
-		value, err := d.value(depth)
+		value, err := d.item(depth)
 		if err != nil {
 			return nil, err
 		}
@@ -289,11 +304,12 @@ func (d *decoder) array(count, depth int) (Array, error) {
 	if typeOf[code] == 0 { // checked here, as an empty array decodes no item
 		return nil, malformed("constructor 0x%02x", code)
 	}
-	if least := widthOf(code) * count; least > len(d.b) || count > d.items {
-		return nil, malformed("%d items in %d bytes", count, len(d.b))
+	if err := d.claim(count, widthOf(code)); err != nil {
+		return nil, err
 	}
 	all := make(Array, count)
 	for i := range all {
+		d.items++ // as item does
 		v, err := d.body(code, depth)
 		if err != nil {
 			return nil, err

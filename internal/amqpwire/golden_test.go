@@ -1,8 +1,11 @@
 package amqpwire
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -189,6 +192,35 @@ func TestDepthIsBounded(t *testing.T) {
 	body[7], body[8] = 2000>>8, 2000&255
 	_, _, err = Decode(body)
 	require.ErrorContains(t, err, "items")
+}
+
+// A compound may claim as many items as it has bytes. That reserves no more memory than the bound
+// of all items allows, whatever nested compounds claim.
+func TestClaimedItemsReserveLittleMemory(t *testing.T) {
+	const size = 1 << 20
+	for name, c := range map[string]struct {
+		code   byte
+		claims uint32
+	}{
+		"lists": {codeList32, size}, "lists within the bound": {codeList32, tolerantItems - 2*maxDepth},
+		"maps": {codeMap32, size}, "maps within the bound": {codeMap32, tolerantItems - 2*maxDepth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := []byte{0, codeSmallUlong, codeValue}
+			for len(b) < 9*maxDepth {
+				left := uint32(size - len(b) - 9)
+				b = binary.BigEndian.AppendUint32(append(b, c.code), left+4)
+				b = binary.BigEndian.AppendUint32(b, min(left, c.claims)&^1)
+			}
+			b = append(b, bytes.Repeat([]byte{codeNull}, size-len(b))...)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := DecodeTolerant(b)
+			runtime.ReadMemStats(&after)
+			require.Error(t, err)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(5<<20))
+		})
+	}
 }
 
 func TestWhatCannotBeEncoded(t *testing.T) {
