@@ -21,7 +21,6 @@ var hubClients = []struct{ row, tests string }{
 	{"npm azure-iot-provisioning-service", `^TestServiceSDKEnrolls`},
 	{"MQTT.js", `MQTTJS`},
 	{"rhea for Node.js", `^TestRheaClient`},
-	{"Azure/go-amqp", `^TestGoAMQP`},
 	{"eclipse/paho.golang", `^Test(TheHubRefusesPahoV5|PahoWithMQTT5AtAPlainBroker)`},
 	{"npm azure-iothub: Registry", `^TestServiceSDK(Registry|Bulk|Queries|Twin|Methods)`},
 	{"npm azure-iothub: Client", `^TestServiceSDK.*OverAMQP`},

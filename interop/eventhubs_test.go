@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -52,12 +53,16 @@ func newEventsHub(t testing.TB, o *testbroker.Options) *eventsHub {
 		require.NoError(t, err)
 		*s = hub.EventsConnectionString(policy, net.JoinHostPort("localhost", port), false)
 	}
-	p, err := dialPlain(t, hub, secured.String(), nil)
+	stream, err := tls.Dial("tcp", secured.String(), hub.ClientTLS())
 	require.NoError(t, err)
-	resource := hub.HostName() + "/devices/" + dev.ID
-	status, text := p.put(resource, token(t, dev.PrimaryKey, resource, time.Hour))
-	require.EqualValues(t, 200, status, text)
-	h.device = p.sender(amqpEvents)
+	user := amqp.SASLTypePlain(dev.ID+"@sas.hub", token(t, dev.PrimaryKey, hub.HostName()+"/devices/"+dev.ID, time.Hour))
+	conn, err := amqp.NewConn(soon(t), stream, &amqp.ConnOptions{HostName: hub.HostName(), SASLType: user})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	session, err := conn.NewSession(soon(t), nil)
+	require.NoError(t, err)
+	h.device, err = session.NewSender(soon(t), amqpEvents, nil)
+	require.NoError(t, err)
 	return h
 }
 

@@ -14,6 +14,12 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
+// The hub's node names for the device of the tests.
+const (
+	amqpEvents      = "/devices/dev-1/messages/events"
+	amqpDeviceBound = "/devices/dev-1/messages/devicebound"
+)
+
 // rheaWorld is a hub with a device, and rhea as its client.
 type rheaWorld struct {
 	*script
