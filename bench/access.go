@@ -10,6 +10,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	hublinepaho "github.com/hubline-iot/hubline/transport/mqtt/paho"
@@ -25,10 +26,20 @@ type access struct {
 
 type identity struct{ ID, Key string }
 
-// paho returns one transport on the client paho, for all clients of the process.
-func (a *access) paho() func() transport.Transport {
-	shared := hublinepaho.New(&mqtt.Options{Network: a.network()})
-	return func() transport.Transport { return shared }
+// over returns what makes a client's transport, nil for an unknown name. All clients of the process
+// share the transports that can be shared.
+func (a *access) over(name string) func() transport.Transport {
+	switch name {
+	case "mqtt":
+		return a.mqtt()
+	case "paho":
+		shared := hublinepaho.New(&mqtt.Options{Network: a.network()})
+		return func() transport.Transport { return shared }
+	case "amqp":
+		shared := amqp.New(a.amqpOptions())
+		return func() transport.Transport { return shared }
+	}
+	return nil
 }
 
 // mqtt makes transports on Hubline's own MQTT engine, which needs one transport per client. They

@@ -21,12 +21,12 @@ func limit(t *testing.T) context.Context {
 }
 
 func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
-	for _, s := range []IdleSettings{
-		{Clients: 1000}, {Clients: 1000, Secure: true}, {Clients: 10_000}, {Clients: 1000, Paho: true},
-		{Clients: 1000, Paho: true, Secure: true}, {Clients: 1000, Outage: true},
-		{Clients: 1000, Outage: true, Secure: true}, {Clients: 1000, Outage: true, Paho: true},
-	} {
-		t.Run(fmt.Sprintf("%d, paho %v, TLS %v, outage %v", s.Clients, s.Paho, s.Secure, s.Outage), func(t *testing.T) {
+	all := []IdleSettings{{Clients: 10_000, Transport: "mqtt"}}
+	for c := range idleBudgets {
+		all = append(all, IdleSettings{Clients: 1000, Transport: c.over, Secure: c.secure, Outage: c.outage})
+	}
+	for _, s := range all {
+		t.Run(fmt.Sprintf("%d, %s, TLS %v, outage %v", s.Clients, s.Transport, s.Secure, s.Outage), func(t *testing.T) {
 			needFiles(t, s.Clients+200)
 			r, err := Idle(limit(t), s)
 			if err == nil {

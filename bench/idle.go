@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -20,28 +19,23 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The budget of an idle client: the goal of 16 KB and 3 goroutines, one of them only while a
-// handler runs; over TLS its measured cost plus 10 %.
-const (
-	IdleGoroutines = 3
-	IdleKB         = 16
-	IdleTLSKB      = 32
-)
+// idleCase is what the budget of an idle client depends on.
+type idleCase struct {
+	over           string
+	secure, outage bool
+}
 
-// The budget after an outage: the measured cost plus 10 %. All clients dial at once, which leaves
-// gaps in the heap, and lets the Go runtime begin goroutines with stacks of 4 KB instead of 2.
-const (
-	OutageKB     = 26
-	OutageTLSKB  = 37
-	OutagePahoKB = 77
-)
-
-// The budget on the transport on paho: its measured cost plus 10 %.
-const (
-	PahoGoroutines = 13
-	PahoKB         = 68
-	PahoTLSKB      = 91
-)
+// idleBudgets are the goroutines and the KB that an idle client may take. MQTT has its goal, with
+// one goroutine only while a handler runs; the others their measured cost plus 10 %. After an
+// outage all clients dial at once, which leaves gaps in the heap, and lets the Go runtime begin
+// goroutines with stacks of 4 KB instead of 2.
+var idleBudgets = map[idleCase]struct{ goroutines, kb float64 }{
+	{"mqtt", false, false}: {3, 16}, {"mqtt", true, false}: {3, 32},
+	{"mqtt", false, true}: {3, 26}, {"mqtt", true, true}: {3, 40},
+	{"amqp", false, false}: {3, 31}, {"amqp", true, false}: {3, 48},
+	{"amqp", false, true}: {3, 34}, {"amqp", true, true}: {3, 57},
+	{"paho", false, false}: {13, 68}, {"paho", true, false}: {13, 91}, {"paho", false, true}: {13, 77},
+}
 
 // IdleReport is the cost of an open client without traffic.
 type IdleReport struct {
@@ -54,41 +48,25 @@ type IdleReport struct {
 	Heap, Stacks float64
 }
 
-// Over returns an error that lists the exceeded budgets, nil if there are none.
+// Over returns an error with the budget if it is exceeded. Clients that have sent something, and
+// those of the raw library, have none.
 func (r *IdleReport) Over() error {
-	goroutines, kb := IdleGoroutines, IdleKB
-	switch {
-	case r.Paho && r.Outage:
-		goroutines, kb = PahoGoroutines, OutagePahoKB
-	case r.Paho && r.Secure:
-		goroutines, kb = PahoGoroutines, PahoTLSKB
-	case r.Paho:
-		goroutines, kb = PahoGoroutines, PahoKB
-	case r.Outage && r.Secure:
-		kb = OutageTLSKB
-	case r.Outage:
-		kb = OutageKB
-	case r.Secure:
-		kb = IdleTLSKB
-	}
-	if r.Sent {
-		kb = math.MaxInt // no budget
-	}
-	if r.Goroutines > float64(goroutines) || r.Anon > float64(kb) {
-		return fmt.Errorf("idle client: %.2f goroutines and %.1f KB; the budget is %d and %d KB", r.Goroutines, r.Anon,
-			goroutines, kb)
+	b, ok := idleBudgets[idleCase{r.Transport, r.Secure, r.Outage}]
+	if ok && !r.Raw && !r.Sent && (r.Goroutines > b.goroutines || r.Anon > b.kb) {
+		return fmt.Errorf("idle client: %.2f goroutines and %.1f KB; the budget is %.0f and %.0f KB", r.Goroutines, r.Anon,
+			b.goroutines, b.kb)
 	}
 	return nil
 }
 
 // IdleSettings configure the measurement.
 type IdleSettings struct {
-	Clients int
-	Secure  bool // over TLS
-	Raw     bool // clients of the raw library instead, for comparison
-	Paho    bool // on the transport on the client paho
-	Sent    bool // each has sent a message before; this has no memory budget
-	Outage  bool // after an outage of 3 s; not with Raw
+	Clients   int
+	Transport string // "mqtt", "amqp", or "paho" for MQTT on that client
+	Secure    bool   // over TLS
+	Raw       bool   // clients of the raw library instead, for comparison
+	Sent      bool   // each has sent a message before; this has no memory budget
+	Outage    bool   // after an outage of 3 s; not with Raw
 }
 
 // idleOrder is the input of the child.
@@ -103,7 +81,11 @@ func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
 	if s.Raw && s.Outage {
 		return nil, errors.New("idle: raw clients have no outage; leave one of the two away")
 	}
-	hub, a, err := newHub(MQTT, s.Clients+1, s.Secure, keepFew)
+	protocol := MQTT
+	if s.Transport == "amqp" {
+		protocol = AMQP
+	}
+	hub, a, err := newHub(protocol, s.Clients+1, s.Secure, keepFew)
 	if err != nil {
 		return nil, err
 	}
@@ -127,9 +109,9 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 	if err := in.Decode(&o); err != nil {
 		return nil, err
 	}
-	over := o.Access.mqtt()
-	if o.Paho {
-		over = o.Access.paho()
+	over := o.Access.over(o.Transport)
+	if over == nil {
+		return nil, fmt.Errorf("idle: no transport %q; give mqtt, amqp or paho", o.Transport)
 	}
 	clients := make([]idler, o.Clients+1)
 	open := func(i int) error {

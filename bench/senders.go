@@ -75,7 +75,7 @@ func (p *pahoSender) Close() { p.client.Disconnect(250) }
 // OverPaho is the device client over the MQTT transport on the raw library, with receipts in a
 // ring.
 func OverPaho(p *Peer, window, size int) (Sender, error) {
-	return newHubline(p, window, size, p.access.paho())
+	return newHubline(p, window, size, p.access.over("paho"))
 }
 
 // OverMQTT is the device client over Hubline's own MQTT engine.

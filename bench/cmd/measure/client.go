@@ -24,14 +24,14 @@ func client(args []string) error {
 		flags.BoolVar(&s.Secure, "tls", false, "over TLS")
 		flags.BoolVar(&s.Outage, "outage", false, "after an outage of 3 s, in which all clients dial at once")
 		flags.BoolVar(&s.Sent, "sent", false, "each client has sent a message before")
-		flags.BoolVar(&s.Paho, "paho", false, "use the transport on paho")
+		flags.StringVar(&s.Transport, "over", "mqtt", "mqtt, amqp, or paho for MQTT on that client")
 		flags.BoolVar(&s.Raw, "raw", false, "clients of the raw library instead, for comparison")
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Idle(ctx, s)
 			if err == nil {
-				fmt.Printf("%s: %d idle clients, TLS %v, paho %v, raw %v, sent %v, outage %v: per client %.2f goroutines, "+
+				fmt.Printf("%s: %d idle clients, %s, TLS %v, raw %v, sent %v, outage %v: per client %.2f goroutines, "+
 					"%.1f KB anonymous memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
-					runtime.Version(), r.Clients, r.Secure, r.Paho, r.Raw, r.Sent, r.Outage, r.Goroutines, r.Anon, r.RSS,
+					runtime.Version(), r.Clients, r.Transport, r.Secure, r.Raw, r.Sent, r.Outage, r.Goroutines, r.Anon, r.RSS,
 					r.Heap, r.Stacks)
 			}
 			return r, err
