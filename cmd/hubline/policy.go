@@ -73,7 +73,8 @@ func series(p retrypolicy.Policy, retries int) (all []delay) {
 		var d [3]time.Duration
 		for i, draw := range draws {
 			last[i] = series[i].Decide(retrypolicy.Attempt{Retry: n, Rand: draw, Elapsed: elapsed[i],
-				Scope: transport.ScopeConnection, Kind: transport.Network, Err: transport.Network})
+				Scope: transport.ScopeConnection, Kind: transport.Network, Err: transport.Network,
+				Safe: retrypolicy.SafeYes})
 			d[i] = last[i].Delay
 			elapsed[i] += d[i]
 		}

@@ -78,9 +78,9 @@ func topics() []*cobra.Command {
 		fmt.Fprintf(&transports, "  %-8s %s (%s)\n", p.Name, p.Help, at)
 	}
 	for _, p := range policies.All {
-		fmt.Fprintf(&names, "  %-12s %s\n", p.Name, p.Help)
+		fmt.Fprintf(&names, "  %-21s %s\n", p.Name, p.Help)
 		if len(p.Parameters) > 0 {
-			fmt.Fprintf(&names, "  %-12s %s\n", "", strings.Join(p.Parameters, ", "))
+			fmt.Fprintf(&names, "  %-21s %s\n", "", strings.Join(p.Parameters, ", "))
 		}
 	}
 	return []*cobra.Command{

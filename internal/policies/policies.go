@@ -25,7 +25,7 @@ type Named struct {
 var common = []string{"attempts=0", "elapsed=0"}
 
 // All are the policies, the default first.
-var All = []Named{
+var All = slices.Concat([]Named{
 	{"azure", "exponential back-off with jitter, as the Azure device SDKs document it",
 		[]string{"c=100ms", "cmin=100ms", "cmax=10s", "jd=0.5", "ju=0.25"},
 		func(v *values) (retrypolicy.Policy, error) {
@@ -38,11 +38,15 @@ var All = []Named{
 			return retrypolicy.ExponentialBackoffWithJitter{C: v.duration("c"), Cmin: v.duration("cmin"),
 				Cmax: v.duration("cmax"), Jd: v.number("jd"), Ju: v.number("ju")}, nil
 		}},
-	{"exponential", "exponential back-off; jitter is none, full, equal or decorrelated",
-		[]string{"base=100ms", "factor=2", "max=10s", "jitter=full"},
+	{"exponential", "exponential back-off; jitter is none, full, equal, decorrelated, proportional, and others",
+		[]string{"base=100ms", "factor=2", "max=10s", "jitter=full", "low=0.8", "high=1.2"},
 		func(v *values) (retrypolicy.Policy, error) {
-			return retrypolicy.Backoff{Base: v.duration("base"), Factor: v.number("factor"), Max: v.duration("max"),
-				Jitter: v.jitter("jitter")}, nil
+			b := retrypolicy.Backoff{Base: v.duration("base"), Factor: v.number("factor"), Max: v.duration("max"),
+				Jitter: v.jitter("jitter")}
+			if low, high := v.number("low"), v.number("high"); b.Jitter == retrypolicy.JitterProportional {
+				b.Low, b.High = low, high
+			}
+			return b, nil
 		}},
 	{"fixed", "the same delay each time", []string{"delay=1s", "jitter=0.2"},
 		func(v *values) (retrypolicy.Policy, error) {
@@ -52,36 +56,45 @@ var All = []Named{
 		func(v *values) (retrypolicy.Policy, error) {
 			return retrypolicy.Incremental{Step: v.duration("step"), Max: v.duration("max"), Jitter: v.number("jitter")}, nil
 		}},
-	{"immediately", "no delay", nil, func(*values) (retrypolicy.Policy, error) { return retrypolicy.Immediately{}, nil }},
-	{"none", "no retry", nil, func(*values) (retrypolicy.Policy, error) { return retrypolicy.NoRetry{}, nil }},
-	{"azure-java", "the code of the Azure device SDK for Java", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.AzureJava{}, nil }},
-	{"azure-node", "the code of the Azure device SDK for Node", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.AzureNode{}, nil }},
-	{"azure-csharp", "the code of the Azure device SDK for C#", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.AzureCSharp{}, nil }},
-	{"azure-c", "the code of the Azure device SDK for C", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.AzureC{}, nil }},
-	{"azure-iot-operations", "the Azure IoT Operations SDK for Go", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.AzureIoTOperations(), nil }},
-	{"azcore", "the Azure SDK for Go", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.Azcore{}, nil }},
-	{"aws", "the standard mode of the AWS SDKs", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.AWSMode("standard", 0) }},
-	{"aws-legacy", "the legacy mode of botocore", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.AWSMode("legacy", 0) }},
-	{"aws-go", "the AWS SDK for Go until November 2026", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.NewAWS(compat.AWSGo2025.Options()) }},
-	{"truncated", "the note on truncated exponential back-off", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.Truncated(), nil }},
-	{"retryablehttp", "go-retryablehttp", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.RetryableHTTP{}, nil }},
-	{"polly", "Polly, version 8, exponential with jitter", nil,
-		func(*values) (retrypolicy.Policy, error) {
-			return compat.Polly{Retries: 3, Delay: 2 * time.Second, Curve: compat.PollyExponential, Jitter: true}, nil
-		}},
-	{"cenkalti", "cenkalti/backoff, version 4, with its limit of 15 minutes", nil,
-		func(*values) (retrypolicy.Policy, error) { return compat.CenkaltiV4(), nil }},
+	fixed("immediately", "no delay", retrypolicy.Immediately{}),
+	fixed("none", "no retry", retrypolicy.NoRetry{}),
+	fixed("azure-java", "the code of the Azure device SDK for Java", compat.AzureJava{}),
+	fixed("azure-java-messages", "the same for messages, without a fast first retry", compat.AzureJava{Resend: true}),
+	fixed("azure-node", "the code of the Azure device SDK for Node", compat.AzureNode{}),
+	fixed("azure-node-document", "what that SDK documents", compat.AzureNodeDocumented()),
+	fixed("azure-csharp", "the code of the Azure device SDK 2.x for C#", compat.AzureCSharp{}),
+	fixed("azure-csharp-1", "the code of the Azure device SDK 1.x for C#", compat.AzureCSharpV1{}),
+	fixed("azure-c", "the code of the Azure device SDK for C", compat.AzureC{}),
+	fixed("azure-iot-operations", "the Azure IoT Operations SDK for Go", compat.AzureIoTOperations()),
+	fixed("azcore", "the Azure SDK for Go", compat.Azcore{}),
+	fixed("truncated", "the note on truncated exponential back-off", compat.Truncated()),
+	fixed("truncated-exponential", "the delays of that note after 5xx and 429", compat.TruncatedExponential{}),
+	fixed("fetch-retry", "fetch-retry, for JavaScript", compat.FetchRetryDefaults()),
+	fixed("retryablehttp", "go-retryablehttp", compat.RetryableHTTP{}),
+	fixed("failsafe", "failsafe-go with exponential delays, 1 s to 1 min", compat.Failsafe{Retries: -1, Delay: time.Second,
+		Max: time.Minute}),
+	fixed("polly", "Polly, version 8, exponential with jitter", compat.Polly{Retries: 3, Delay: 2 * time.Second,
+		Curve: compat.PollyExponential, Jitter: true}),
+	fixed("cenkalti", "cenkalti/backoff, version 4, with its limit of 15 minutes", compat.CenkaltiV4()),
+	fixed("grpc", "gRPC, the example of gRFC A6", compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond,
+		Max: time.Second, Multiplier: 2}),
+	fixed("aws-go-backoff", "the delays of the AWS SDK for Go before 2026", compat.AWSGoBackoff{Max: 20 * time.Second}),
+	{"aws-adaptive", "the adaptive mode of the AWS SDKs", nil,
+		func(*values) (retrypolicy.Policy, error) { return compat.AWSMode("adaptive", 0) }},
+}, presets())
+
+// fixed returns a policy without parameters of its own.
+func fixed(name, help string, p retrypolicy.Policy) Named {
+	return Named{name, help, nil, func(*values) (retrypolicy.Policy, error) { return p, nil }}
+}
+
+// presets returns the presets of the AWS SDKs. Each policy has a quota of its own.
+func presets() (all []Named) {
+	for _, p := range compat.AWSPresets() {
+		all = append(all, Named{p.String(), "the AWS SDKs: " + strings.ReplaceAll(p.String()[len("aws-"):], "-", " "), nil,
+			func(*values) (retrypolicy.Policy, error) { return compat.NewAWS(p.Options()) }})
+	}
+	return all
 }
 
 var jitters = []struct {
@@ -90,6 +103,8 @@ var jitters = []struct {
 }{
 	{"none", retrypolicy.JitterNone}, {"full", retrypolicy.JitterFull}, {"equal", retrypolicy.JitterEqual},
 	{"decorrelated", retrypolicy.JitterDecorrelated},
+	{"decorrelated-smithy", retrypolicy.JitterDecorrelatedSmithy},
+	{"decorrelated-v2", retrypolicy.JitterDecorrelatedV2}, {"proportional", retrypolicy.JitterProportional},
 }
 
 // Names returns the names of all policies.

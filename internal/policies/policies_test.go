@@ -1,6 +1,13 @@
 package policies
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,5 +60,54 @@ func TestWrongParametersAreNamed(t *testing.T) {
 	} {
 		_, err := Parse(text)
 		require.ErrorContains(t, err, want, text)
+	}
+}
+
+// The policies that have no delays of their own: limits, wrappers, and a function of the user's.
+var withoutDelays = []string{"MaxAttempts", "MaxElapsed", "RetryAfter", "SafeOnly", "ByKind", "Func"}
+
+func TestEveryExportedPolicyHasAName(t *testing.T) {
+	reached := map[string]bool{}
+	for _, p := range All {
+		policy, err := Parse(p.Name)
+		require.NoError(t, err)
+		reach(reflect.ValueOf(policy), reached)
+	}
+	for _, pattern := range []string{"../../retrypolicy/*.go", "../../retrypolicy/compat/*.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range files {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			require.NoError(t, err)
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Recv == nil || f.Name.Name != "Decide" || strings.HasSuffix(name, "_test.go") {
+					continue
+				}
+				typ, ok := f.Recv.List[0].Type.(*ast.Ident)
+				if ok && typ.IsExported() && !slices.Contains(withoutDelays, typ.Name) {
+					require.True(t, reached[typ.Name], "%s is in no row", typ.Name)
+				}
+			}
+		}
+	}
+}
+
+// reach notes the names of a policy's type and of those inside it.
+func reach(v reflect.Value, names map[string]bool) {
+	names[v.Type().Name()] = true
+	switch v.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		if !v.IsNil() {
+			reach(v.Elem(), names)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			reach(v.Field(i), names)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			reach(v.Index(i), names)
+		}
 	}
 }
