@@ -23,7 +23,7 @@ func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 // DoValue is Do for an operation that returns a value.
 func DoValue[T any](ctx context.Context, p Policy, op func(context.Context) (T, error)) (T, error) {
 	run := runner{r: Retrier{Policy: p}, caller: ctx, ctx: ctx}
-	return loop(&run, op)
+	return loop(&run, op, nil)
 }
 
 // Retrier runs operations under a policy. Only Policy is required. To run one operation under
@@ -86,12 +86,14 @@ func limited(p Policy) bool {
 // Do is the package function Do with the Retrier's settings.
 func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
 	run := runner{r: *r, caller: ctx, ctx: ctx}
-	_, err := loop(&run, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) })
+	_, err := loop(&run, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) }, nil)
 	return err
 }
 
-// loop runs op until it succeeds or run ends it.
-func loop[T any](run *runner, op func(context.Context) (T, error)) (T, error) {
+// loop runs op until it succeeds or run ends it. judge may be nil; see Until.
+func loop[T any](
+	run *runner, op func(context.Context) (T, error), judge func(T, error) Info,
+) (T, error) {
 	var value T
 	if err := run.begin(); err != nil {
 		return value, err
@@ -104,7 +106,13 @@ func loop[T any](run *runner, op func(context.Context) (T, error)) (T, error) {
 		try := run.try()
 		var failure error
 		value, failure = op(try)
-		if over, err := run.ended(try, failure); over {
+		var info Info
+		if judge != nil {
+			if info = judge(value, failure); failure == nil {
+				failure = unwanted(info.Verdict)
+			}
+		}
+		if over, err := run.ended(try, info, failure); over {
 			return value, err
 		}
 	}
@@ -198,8 +206,10 @@ func (u *runner) tried() {
 }
 
 // ended processes the outcome of an attempt. If another attempt follows, it waits for its delay.
-func (u *runner) ended(try context.Context, failure error) (over bool, err error) {
-	info, failure := u.judge(try, failure)
+func (u *runner) ended(try context.Context, info Info, failure error) (over bool, err error) {
+	if info.Verdict == VerdictUndecided {
+		info = u.judge(try, failure)
+	}
 	u.tried()
 	if info.Verdict == VerdictSucceed {
 		var now time.Time
@@ -261,24 +271,21 @@ func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error 
 	return u.failed(u.ending())
 }
 
-// judge classifies an outcome, and returns it without the judgement that Until may have added.
-func (u *runner) judge(try context.Context, outcome error) (Info, error) {
+// judge classifies an outcome.
+func (u *runner) judge(try context.Context, outcome error) Info {
 	if outcome == nil {
-		return Info{Verdict: VerdictSucceed}, nil
-	}
-	if j, ok := outcome.(*judged); ok {
-		return j.info, j.err
+		return Info{Verdict: VerdictSucceed}
 	}
 	if try != u.ctx && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) &&
 		(try.Err() != nil || errors.Is(outcome, ReasonPastDeadline)) { // AttemptTimeout ended it, or a nested Do in it
-		return Info{Verdict: VerdictAgain, Kind: transport.Timeout}, outcome
+		return Info{Verdict: VerdictAgain, Kind: transport.Timeout}
 	}
 	if u.r.Classify != nil && !kit.IsPermanent(outcome) {
 		if info := u.r.Classify(outcome); info.Verdict != VerdictUndecided {
-			return info, outcome
+			return info
 		}
 	}
-	return Classify(outcome), outcome
+	return Classify(outcome)
 }
 
 // reaches reports whether the context lasts until now+d, and the Reason if it does not.

@@ -123,7 +123,8 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 		"the context's, seen by a quota": func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()
-			return retrypolicy.Do(ctx, policytest.NewQuota(t, nil).Wrap(retrypolicy.Fixed{Delay: time.Minute}),
+			return retrypolicy.Do(ctx, policytest.Must(
+				budget.NewQuota(nil)).Wrap(retrypolicy.Fixed{Delay: time.Minute}),
 				func(context.Context) error { return transport.Network })
 		},
 		"Timeout": func(ctx context.Context) error {
@@ -132,7 +133,8 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if err := run(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, transport.Network) ||
+			if err := run(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err,
+				transport.Network) ||
 				errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -150,7 +152,7 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 
 func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 	curve := retrypolicy.Backoff{Base: time.Second, Max: 10 * time.Second}
-	quota := policytest.NewQuota(t, &budget.QuotaOptions{Size: 100000})
+	quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Size: 100000}))
 	kinds := retrypolicy.Kinds(transport.Throttled)
 	for _, c := range []struct {
 		name    string
@@ -161,16 +163,19 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		{"a curve", curve, 0, true},
 		{"a pointer to one", &curve, 0, true},
 		{"inside a quota", quota.Wrap(retrypolicy.RetryAfter{Policy: curve}), 0, true},
-		{"in one of the rules", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds, Policy: retrypolicy.NoRetry{}}},
+		{"in one of the rules", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds,
+			Policy: retrypolicy.NoRetry{}}},
 			Default: curve}, 0, true},
 		{"a device's", compat.AzureJava{}, 0, true},
 		{"by name", curve, -1, false},
 		{"a limit of its own", retrypolicy.MaxAttempts{Total: 100, Policy: curve}, 0, false},
 		{"a limit inside", quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve}), 0, true},
 		{"a function of the caller's",
-			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }), 0, true},
+			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }),
+			0, true},
 		{"a function of the caller's, by name",
-			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }), -1, false},
+			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }),
+			-1, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -214,15 +219,17 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 
 func TestOnRetrySeesWaitsAtGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := policytest.NewBucket(t, 10, 10, 1)
-		quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 2, First: 3, Wait: true, Success: -1})
+		b := policytest.Must(budget.NewTokenBucket(10, 10, 1))
+		quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, Retry: 2, First: 3, Wait: true,
+			Success: -1}))
 		type wait struct {
 			retry  int
 			delay  time.Duration
 			failed bool
 		}
 		var waits []wait
-		r := retrypolicy.Retrier{Policy: quota.Wrap(retrypolicy.Immediately{}), OnRetry: func(retry int, delay time.Duration,
+		r := retrypolicy.Retrier{Policy: quota.Wrap(retrypolicy.Immediately{}), OnRetry: func(retry int,
+			delay time.Duration,
 			err error) {
 			waits = append(waits, wait{retry, delay, err != nil})
 		}}
@@ -249,7 +256,8 @@ func TestDoDoesNotSpinByAccident(t *testing.T) {
 		want int
 	}{
 		"a delay of 0": {zero, 1001},
-		"a first retry at once, then the policy's delays": {retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) {
+		"a first retry at once, then the policy's delays": {retrypolicy.Func(func(retry int, _ error) (bool,
+			time.Duration) {
 			return true, time.Duration(retry-1) * 250 * time.Millisecond
 		}), 4},
 		"a delay of 0 that is meant": {retrypolicy.MaxAttempts{Total: 5000, Policy: retrypolicy.Immediately{}}, 5000},
@@ -267,7 +275,10 @@ func TestDoDoesNotSpinByAccident(t *testing.T) {
 }
 
 func TestDoEndsWithTheReasonNegativeDelay(t *testing.T) {
-	shift := retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return true, time.Second << (retry + 33) })
+	shift := retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) {
+		return true,
+			time.Second << (retry + 33)
+	})
 	err := retrypolicy.Do(t.Context(), shift, func(context.Context) error { return transport.Network })
 	if !errors.Is(err, retrypolicy.ReasonNegativeDelay) || !errors.Is(err, transport.Network) ||
 		err.Error() != "the retry policy returned a negative delay: network failure" {

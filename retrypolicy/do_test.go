@@ -121,7 +121,11 @@ func TestDoValueReturnsTheLastValue(t *testing.T) {
 		if v != 3 || err != nil {
 			t.Error(v, err)
 		}
-		v, err = retrypolicy.DoValue(bg, every(3), func(context.Context) (int, error) { n++; return n, transport.Network })
+		v, err = retrypolicy.DoValue(bg, every(3), func(context.Context) (int, error) {
+			n++
+			return n,
+				transport.Network
+		})
 		if v != 6 {
 			t.Error(v)
 		}
@@ -198,7 +202,10 @@ func TestDoEndsDuringAnAttempt(t *testing.T) {
 			t.Errorf("%v: the echo of the context hides the failure", err)
 		}
 		// Without an earlier failure Do returns the attempt's own error.
-		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error { return fmt.Errorf("read: %w", ctx.Err()) })
+		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error {
+			return fmt.Errorf("read: %w",
+				ctx.Err())
+		})
 		policytest.WantError(t, err, retrypolicy.ReasonCancelled, 0, context.DeadlineExceeded)
 		// A success counts even if the context has ended.
 		if err := retrypolicy.Do(ctx, every(5), func(context.Context) error { return nil }); err != nil {
@@ -306,7 +313,8 @@ func TestRetrierLongPoll(t *testing.T) {
 	}{
 		{"N16", compat.AWSStandard.Options, true, 3, 500, transport.Unavailable, 1, 50 * time.Millisecond,
 			retrypolicy.ReasonOutOfQuota},
-		{"N17", compat.AWSPython.Options, true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
+		{"N17", compat.AWSPython.Options, true, 3, 500, transport.Throttled, 1, time.Second,
+			retrypolicy.ReasonOutOfQuota},
 		{"N17, Go", compat.AWSStandard.Options,
 			true, 3, 500, transport.Throttled, 1, time.Second, retrypolicy.ReasonOutOfQuota},
 		{"no long poll", compat.AWSStandard.Options,
@@ -320,7 +328,7 @@ func TestRetrierLongPoll(t *testing.T) {
 			o := c.preset()
 			o.Attempts, o.Quota.Spent = c.total, c.spent
 			r := retrypolicy.Retrier{
-				Policy: policytest.NewAWS(t, o), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
+				Policy: policytest.Must(compat.NewAWS(o)), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
 				Classify: func(err error) retrypolicy.Info {
 					info := retrypolicy.Classify(err)
 					info.Safe = retrypolicy.SafeYes
@@ -335,7 +343,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		})
 	}
 	testkit.Bubble(t, func(t *testing.T) { // N19, and a success: no delay
-		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, compat.AWSStandard.Options()),
+		r := retrypolicy.Retrier{Policy: policytest.Must(compat.NewAWS(compat.AWSStandard.Options())),
 			LongPoll: true, Rand: func() uint64 { return drawLast }}
 		op := perform(transport.Unavailable, nil)
 		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*time.Millisecond {
@@ -345,7 +353,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		defer cancel()
 		o := compat.AWSStandard.Options()
 		o.Quota.Spent = 500
-		r.Policy = policytest.NewAWS(t, o)
+		r.Policy = policytest.Must(compat.NewAWS(o))
 		began := time.Now()
 		policytest.WantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.ReasonOutOfQuota, 0,
 			transport.Unavailable)
@@ -358,7 +366,7 @@ func TestRetrierLongPoll(t *testing.T) {
 // A long poll that a gate refuses is slowed down too.
 func TestRetrierLongPollAtABreaker(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
+		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
 		r := retrypolicy.Retrier{Policy: b.Wrap(retrypolicy.NoRetry{}), LongPoll: true}
 		op := perform(transport.Network)
 		for range 5 {
@@ -381,9 +389,11 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 func TestABreakerThatClosesSpreadsItsCallers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		const callers = 200
-		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
+		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second,
+			Wait: true}))
 		p := b.Wrap(policytest.Again(time.Second))
-		policytest.NewCrowd(p).Observe(policytest.As(retrypolicy.Attempt{Now: time.Now()}, transport.Network))
+		policytest.Series(p).Report(retrypolicy.VerdictAgain,
+			policytest.As(retrypolicy.Attempt{Now: time.Now()}, transport.Network))
 		began := time.Now()
 		var lock sync.Mutex
 		var came []time.Duration
@@ -434,9 +444,11 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 		kind     transport.Kind
 		terminal bool
 	}{
-		{"throttled", transport.Throttled, retrypolicy.ReasonCancelled, transport.Throttled, transport.Throttled, false},
+		{"throttled", transport.Throttled, retrypolicy.ReasonCancelled, transport.Throttled,
+			transport.Throttled, false},
 		{"permanent", invalid, retrypolicy.ReasonNotRetryable, invalid, 0, true},
-		{"no more than an echo", fmt.Errorf("read: %w", context.Canceled), retrypolicy.ReasonCancelled, nil, 0, false},
+		{"no more than an echo", fmt.Errorf("read: %w", context.Canceled), retrypolicy.ReasonCancelled, nil, 0,
+			false},
 		{"an echo of another context", context.DeadlineExceeded, retrypolicy.ReasonCancelled, nil, 0, false},
 		{"an echo of the cause", fmt.Errorf("read: %w", why), retrypolicy.ReasonCancelled, nil, 0, false},
 	} {
@@ -455,7 +467,7 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 			t.Errorf("%s: told %v, %+v", c.name, rec.verdicts, rec.report)
 		}
 	}
-	a := policytest.NewAdaptive(t, nil)
+	a := policytest.Must(budget.NewAdaptive(nil))
 	ctx, cancel := context.WithCancel(bg)
 	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Immediately{}),
 		func(context.Context) error { cancel(); return transport.Throttled })
@@ -643,7 +655,7 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		o := compat.AWSStandard.Options()
 		b := policytest.Bucketed(t, o, 500, 500)
-		r := retrypolicy.Retrier{Policy: policytest.NewAWS(t, o)}
+		r := retrypolicy.Retrier{Policy: policytest.Must(compat.NewAWS(o))}
 		var all sync.WaitGroup
 		var failed atomic.Int64
 		for i := range 200 {
@@ -676,8 +688,8 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 	ctx := context.Background()
 	op := func(context.Context) error { return nil }
-	p := policytest.NewAWS(t, compat.AWSStandard.Options())
-	adaptive := policytest.NewAdaptive(t, nil).Wrap(p)
+	p := policytest.Must(compat.NewAWS(compat.AWSStandard.Options()))
+	adaptive := policytest.Must(budget.NewAdaptive(nil)).Wrap(p)
 	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
 	for name, c := range map[string]struct {
 		f      func()
@@ -716,7 +728,7 @@ func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 var sinkInt int
 
 func BenchmarkDo(b *testing.B) {
-	p := policytest.NewAWS(b, compat.AWSStandard.Options())
+	p := policytest.Must(compat.NewAWS(compat.AWSStandard.Options()))
 	op := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {

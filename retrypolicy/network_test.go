@@ -76,10 +76,11 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{MinRequests: 6}) // admits the first three calls
-	b := policytest.NewBucket(t, 500, 0, 0)
-	quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 1,
-		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
+	// MinRequests: the throttle admits the first three calls.
+	throttle := policytest.Must(budget.NewThrottle(&budget.ThrottleOptions{MinRequests: 6}))
+	b := policytest.Must(budget.NewTokenBucket(500, 0, 0))
+	quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, Retry: 1,
+		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}}))
 	p := quota.Wrap(throttle.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: retrypolicy.Immediately{}}))
 	rejected, charged := 0, 0
 	for range 40 {

@@ -25,35 +25,18 @@ var (
 func Until[T any](
 	ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info,
 ) (T, error) {
-	var value T
-	var outcome judged
-	err := r.Do(ctx, func(ctx context.Context) error {
-		var err error
-		value, err = op(ctx)
-		info := judge(value, err)
-		switch {
-		case info.Verdict == VerdictSucceed:
-			return nil
-		case info.Verdict == VerdictUndecided:
-			return err
-		case err != nil:
-		case info.Verdict == VerdictFail:
-			err = ErrFailed
-		default:
-			err = ErrNotYet
-		}
-		outcome = judged{info: info, err: err}
-		return &outcome
-	})
-	return value, err
+	run := runner{r: *r, caller: ctx, ctx: ctx}
+	return loop(&run, op, judge)
 }
 
-// judged is the outcome of an attempt that Until has judged. Do replaces it by err at once, so
-// policies, callbacks and callers see err only.
-type judged struct {
-	info Info
-	err  error
+// unwanted returns the failure of an attempt that returned no error.
+func unwanted(v Verdict) error {
+	switch v {
+	case VerdictAgain:
+		return ErrNotYet
+	case VerdictFail:
+		return ErrFailed
+	case VerdictUndecided, VerdictSucceed:
+	}
+	return nil
 }
-
-func (j *judged) Error() string { return j.err.Error() }
-func (j *judged) Unwrap() error { return j.err }

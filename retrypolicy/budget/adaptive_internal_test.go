@@ -64,7 +64,8 @@ func TestCubicVectors(t *testing.T) {
 	c = cubic{beta: 0.7, scale: 0.4, most: 10, throttledAt: 5 * time.Second}
 	for i, want := range []float64{7, 9.64893600966, 10.000030849917364, 10.453284520772092, 13.408697022224185,
 		21.26626835427364, 36.425998516920465} {
-		near(t, "success at "+(time.Duration(5+i)*time.Second).String(), c.passed(time.Duration(5+i)*time.Second), want)
+		near(t, "success at "+(time.Duration(5+i)*time.Second).String(),
+			c.passed(time.Duration(5+i)*time.Second), want)
 	}
 }
 

@@ -32,12 +32,12 @@ func outcome(s float64, throttled bool) retrypolicy.Attempt {
 // limiter is a limiter and operations under it that are not retried.
 type limiter struct {
 	*budget.Adaptive
-	*policytest.Crowd
+	*crowd
 }
 
 func newLimiter(t testing.TB, o *budget.AdaptiveOptions) limiter {
-	l := policytest.NewAdaptive(t, o)
-	return limiter{l, policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))}
+	l := policytest.Must(budget.NewAdaptive(o))
+	return limiter{l, newCrowd(l.Wrap(retrypolicy.NoRetry{}))}
 }
 
 func (l limiter) observe(n int, a retrypolicy.Attempt) {
@@ -182,7 +182,8 @@ func TestAdaptiveOptionsAreChecked(t *testing.T) {
 		{budget.AdaptiveOptions{Growth: 1}, "Growth"}, {budget.AdaptiveOptions{Growth: math.NaN()}, "Growth"},
 		{budget.AdaptiveOptions{MinRate: -1}, "MinRate"},
 	} {
-		if l, err := budget.NewAdaptive(&c.o); l != nil || !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
+		if l, err := budget.NewAdaptive(&c.o); l != nil || !errors.Is(err,
+			transport.Invalid) || !policytest.Contains(err,
 			"AdaptiveOptions."+c.want) {
 			t.Errorf("%+v: %v", c.o, err)
 		}
@@ -190,10 +191,11 @@ func TestAdaptiveOptionsAreChecked(t *testing.T) {
 	if _, err := budget.NewAdaptive(&budget.AdaptiveOptions{Smoothing: 1}); err != nil {
 		t.Error(err)
 	}
-	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(nil), "is nil")
-	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(retrypolicy.Backoff{Base: -1}), "Base is negative")
+	policytest.CheckInvalid(t, policytest.Must(budget.NewAdaptive(nil)).Wrap(nil), "is nil")
+	policytest.CheckInvalid(t, policytest.Must(budget.NewAdaptive(nil)).Wrap(retrypolicy.Backoff{Base: -1}),
+		"Base is negative")
 	policytest.CheckInvalid(t, (*budget.Adaptive)(nil).Wrap(retrypolicy.NoRetry{}), "Adaptive is nil")
-	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(retrypolicy.NoRetry{}), "")
+	policytest.CheckInvalid(t, policytest.Must(budget.NewAdaptive(nil)).Wrap(retrypolicy.NoRetry{}), "")
 }
 
 // closed is a policy whose series admit as d says and count the calls.
@@ -215,7 +217,7 @@ func (c *closed) End()                                            {}
 func TestAdaptiveTakesATokenOnlyForAnAttemptThatBegins(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
-	p := policytest.NewCrowd(l.Wrap(inside))
+	p := newCrowd(l.Wrap(inside))
 	p.Observe(outcome(.5, true))
 	if inside.got != 1 {
 		t.Error("the outcome did not reach the policy inside")
@@ -247,7 +249,7 @@ func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 		l := newLimiter(t, nil)
 		l.Admit(retrypolicy.Attempt{Now: time.Now()})
 		l.Observe(retrypolicy.Attempt{Now: time.Now(), Kind: transport.Throttled, Err: transport.Throttled}) // 0.5 a second
-		p := policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))
+		p := newCrowd(l.Wrap(retrypolicy.NoRetry{}))
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(300*time.Millisecond, cancel)
 		began := time.Now()
@@ -279,7 +281,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 		o.Attempts = 1000
 		o.Quota = nil
 		l := newLimiter(t, nil)
-		p := policytest.NewCrowd(l.Wrap(policytest.NewAWS(t, o)))
+		p := newCrowd(l.Wrap(policytest.Must(compat.NewAWS(o))))
 		service := &limitedService{perSecond: capacity}
 		began := time.Now()
 		var all sync.WaitGroup
@@ -372,7 +374,7 @@ func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 
 func TestAdaptiveAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, nil)
-	p := policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))
+	p := newCrowd(l.Wrap(retrypolicy.NoRetry{}))
 	n := 0
 	series := policytest.Series(p.Policy)
 	if allocs := testing.AllocsPerRun(200, func() {
@@ -386,8 +388,8 @@ func TestAdaptiveAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkAdaptive(b *testing.B) {
-	l := policytest.NewAdaptive(b, nil)
-	p := policytest.NewCrowd(l.Wrap(retrypolicy.NoRetry{}))
+	l := policytest.Must(budget.NewAdaptive(nil))
+	p := newCrowd(l.Wrap(retrypolicy.NoRetry{}))
 	p.Observe(outcome(1, true))
 	now := time.Now()
 	b.ReportAllocs()

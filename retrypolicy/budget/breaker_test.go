@@ -33,8 +33,8 @@ const (
 // playBreaker runs a script and compares the state after each step.
 func playBreaker(t *testing.T, o budget.BreakerOptions, script []breakerStep) {
 	t.Helper()
-	b := policytest.NewBreaker(t, &o)
-	p := policytest.NewCrowd(b.Wrap(always))
+	b := policytest.Must(budget.NewBreaker(&o))
+	p := newCrowd(b.Wrap(always))
 	for i, s := range script {
 		a := policytest.At(s.at)
 		switch s.do {
@@ -69,7 +69,8 @@ func TestBreaker(t *testing.T) {
 		{"opens after failures in a row, probes once, closes", options{Failures: 3, Cooldown: 10 * s}, steps{
 			{0, stepFail, "closed"}, {0, stepFail, "closed"}, {0, stepOK, "closed"},
 			{1 * s, stepFail, "closed"}, {1 * s, stepFail, "closed"}, {2 * s, stepFail, "open"},
-			{2 * s, stepRefuse, "open"}, {12*s - 1, stepRefuse, "open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepRefuse,
+			{2 * s, stepRefuse, "open"}, {12*s - 1, stepRefuse, "open"}, {12 * s, stepAdmit, "half-open"},
+			{12 * s, stepRefuse,
 				"half-open"},
 			{13 * s, stepOK, "closed"}, {13 * s, stepAdmit, "closed"}, {13 * s, stepAdmit, "closed"},
 			{13 * s, stepFail, "closed"}, {13 * s, stepFail, "closed"}, {13 * s, stepFail, "open"},
@@ -92,16 +93,20 @@ func TestBreaker(t *testing.T) {
 		}},
 		{"what was begun before it opened neither closes it nor makes room for a second probe",
 			options{Failures: 1, Cooldown: 10 * s, Successes: 3}, steps{
-				{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"},
+				{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit,
+					"closed"},
 				{0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
 				{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
 				{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
 			}},
-		{"successes before the last failure do not help to close it", options{Failures: 1, Cooldown: 10 * s, Successes: 2},
+		{"successes before the last failure do not help to close it", options{Failures: 1, Cooldown: 10 * s,
+			Successes: 2},
 			steps{
-				{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {10 * s, stepAdmit,
+				{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepOK, "half-open"}, {10 * s,
+					stepAdmit,
 					"half-open"}, {10 * s, stepFail, "open"},
-				{20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepOK,
+				{20 * s, stepAdmit, "half-open"}, {20 * s, stepOK, "half-open"}, {20 * s, stepAdmit,
+					"half-open"}, {20 * s, stepOK,
 					"closed"},
 			}},
 		{"a probe that outlasts a cooldown takes a place in the next round", options{Failures: 1, Cooldown: 10 * s,
@@ -110,15 +115,18 @@ func TestBreaker(t *testing.T) {
 			{11 * s, stepFail, "open"},
 			{21 * s, stepAdmit, "half-open"}, {21 * s, stepRefuse, "half-open"}, {22 * s, stepOK, "closed"},
 		}},
-		{"a probe that ends after it has closed takes no place in a later round", options{Failures: 1, Cooldown: 10 * s,
-			Probes: 2}, steps{
+		{"a probe that ends after it has closed takes no place in a later round", options{Failures: 1,
+			Cooldown: 10 * s,
+			Probes:   2}, steps{
 			{0, stepFail, "open"}, {10 * s, stepAdmit, "half-open"}, {10 * s, stepAdmit, "half-open"},
 			{10 * s, stepOK, "closed"},
-			{10 * s, stepAdmit, "closed"}, {10 * s, stepAdmit, "closed"}, {10 * s, stepOK, "closed"}, {10 * s, stepFail, "open"},
+			{10 * s, stepAdmit, "closed"}, {10 * s, stepAdmit, "closed"}, {10 * s, stepOK, "closed"}, {10 * s,
+				stepFail, "open"},
 			{20 * s, stepAdmit, "half-open"}, {20 * s, stepAdmit, "half-open"}, {20 * s, stepRefuse, "half-open"},
 		}},
 		{"a lost probe is replaced after a cooldown", options{Failures: 1, Cooldown: 10 * s}, steps{
-			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"}, {25 * s, stepAdmit,
+			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"},
+			{25 * s, stepAdmit,
 				"half-open"},
 			{25 * s, stepRefuse, "half-open"}, {26 * s, stepOK, "closed"},
 		}},
@@ -142,18 +150,22 @@ func TestBreakerInSpecialCases(t *testing.T) {
 		o      options
 		script steps
 	}{
-		{"an answer that no retry mends is one of a service that works", options{Failures: 2, Cooldown: 10 * s}, steps{
-			{0, stepFail, "closed"}, {0, stepWrong, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
-			{10 * s, stepAdmit, "half-open"}, {10 * s, stepWrong, "closed"},
-		}},
-		{"only the Kinds that count", options{Failures: 1, Kinds: retrypolicy.Kinds(transport.Throttled)}, steps{{0, stepFail,
-			"closed"}}},
+		{"an answer that no retry mends is one of a service that works", options{Failures: 2, Cooldown: 10 * s},
+			steps{
+				{0, stepFail, "closed"}, {0, stepWrong, "closed"}, {0, stepFail, "closed"}, {0, stepFail, "open"},
+				{10 * s, stepAdmit, "half-open"}, {10 * s, stepWrong, "closed"},
+			}},
+		{"only the Kinds that count", options{Failures: 1, Kinds: retrypolicy.Kinds(transport.Throttled)},
+			steps{{0, stepFail,
+				"closed"}}},
 		{"in a window, successes or not", options{Failures: 3, Window: 20 * s, Cooldown: 10 * s}, steps{
-			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail, "closed"},
+			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail,
+				"closed"},
 			{22 * s, stepOK,
 				"closed"}, {23 * s, stepFail, "open"},
 			// earlier ones are forgotten
-			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s, stepFail,
+			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s,
+				stepFail,
 				"closed"},
 		}},
 		{"in a window, and a share of all", options{Failures: 2, Window: 20 * s, Share: 0.5}, steps{
@@ -162,7 +174,8 @@ func TestBreakerInSpecialCases(t *testing.T) {
 				"open"},
 		}},
 		{"the clock is set back by a year", options{Failures: 1, Cooldown: 10 * s}, steps{
-			{0, stepFail, "open"}, {-8760 * time.Hour, stepRefuse, "open"}, {-8760*time.Hour + 10*s - 1, stepRefuse, "open"},
+			{0, stepFail, "open"}, {-8760 * time.Hour, stepRefuse, "open"}, {-8760*time.Hour + 10*s - 1,
+				stepRefuse, "open"},
 			{-8760*time.Hour + 10*s, stepAdmit, "half-open"},
 			{-9000 * time.Hour, stepRefuse, "half-open"}, {-9000*time.Hour + 10*s, stepAdmit, "half-open"},
 			{-9000*time.Hour + 11*s, stepOK, "closed"},
@@ -177,15 +190,17 @@ var ownFailures = map[string]struct {
 	err    error
 	silent bool
 }{
-	"own deadline":              {fmt.Errorf("read: %w", context.DeadlineExceeded), true},
-	"own context":               {errors.Join(errors.New("?"), context.Canceled), true},
-	"permanent":                 {retrypolicy.Permanent(errors.New("local")), true},
-	"permanent among several":   {fmt.Errorf("%w: %w", errors.New("?"), retrypolicy.Permanent(errors.New("local"))), true},
-	"client closed":             {&transport.Error{Kind: transport.Closed}, true},
-	"wrong input":               {&transport.Error{Kind: transport.Invalid}, true},
-	"an answer":                 {transport.NotFound, false},
-	"an answer with a status":   {fmt.Errorf("%w", &policytest.HTTPError{Status: 400, Err: errors.New("?")}), false},
-	"a status, permanent":       {retrypolicy.Permanent(&policytest.HTTPError{Status: 404, Err: errors.New("?")}), false},
+	"own deadline": {fmt.Errorf("read: %w", context.DeadlineExceeded), true},
+	"own context":  {errors.Join(errors.New("?"), context.Canceled), true},
+	"permanent":    {retrypolicy.Permanent(errors.New("local")), true},
+	"permanent among several": {fmt.Errorf("%w: %w", errors.New("?"),
+		retrypolicy.Permanent(errors.New("local"))), true},
+	"client closed":           {&transport.Error{Kind: transport.Closed}, true},
+	"wrong input":             {&transport.Error{Kind: transport.Invalid}, true},
+	"an answer":               {transport.NotFound, false},
+	"an answer with a status": {fmt.Errorf("%w", &policytest.HTTPError{Status: 400, Err: errors.New("?")}), false},
+	"a status, permanent": {retrypolicy.Permanent(&policytest.HTTPError{Status: 404,
+		Err: errors.New("?")}), false},
 	"an answer nobody can tell": {errors.New("?"), false},
 }
 
@@ -193,8 +208,8 @@ var ownFailures = map[string]struct {
 // the probe.
 func TestBreakerIgnoresUninformativeOutcomes(t *testing.T) {
 	for name, c := range ownFailures {
-		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
-		p := policytest.NewCrowd(b.Wrap(always))
+		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
+		p := newCrowd(b.Wrap(always))
 		p.Observe(policytest.As(policytest.At(0), transport.Network))
 		p.LetsIn(policytest.At(30 * time.Second))
 		a := policytest.As(policytest.At(30*time.Second), c.err)
@@ -214,8 +229,8 @@ func TestBreakerIgnoresUninformativeOutcomes(t *testing.T) {
 func TestBreakerCountsTimeouts(t *testing.T) {
 	for _, err := range []error{&transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded},
 		context.DeadlineExceeded} {
-		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
-		policytest.NewCrowd(b.Wrap(always)).Observe(policytest.As(policytest.At(0), err))
+		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
+		newCrowd(b.Wrap(always)).Observe(policytest.As(policytest.At(0), err))
 		if s := b.Status(policytest.Day); s.State != budget.BreakerOpen {
 			t.Errorf("%v: %+v", err, s)
 		}
@@ -223,8 +238,8 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 }
 
 func TestBreakerRefuses(t *testing.T) {
-	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
-	p := policytest.NewCrowd(breaker.Wrap(retrypolicy.Fixed{Delay: 5 * time.Second}))
+	breaker := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
+	p := newCrowd(breaker.Wrap(retrypolicy.Fixed{Delay: 5 * time.Second}))
 	p.Observe(policytest.As(policytest.At(0), transport.Network))
 	if d := p.Admit(policytest.At(10 * time.Second)); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonRejected,
 		Delay: 20 * time.Second}) {
@@ -246,8 +261,9 @@ func TestBreakerRefuses(t *testing.T) {
 }
 
 func TestBreakerWaits(t *testing.T) {
-	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true})
-	p := policytest.NewCrowd(b.Wrap(retrypolicy.Fixed{Delay: time.Second}))
+	b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second,
+		Wait: true}))
+	p := newCrowd(b.Wrap(retrypolicy.Fixed{Delay: time.Second}))
 	p.Observe(policytest.As(policytest.At(0), transport.Network))
 	for _, c := range []struct {
 		at, wait time.Duration
@@ -282,11 +298,13 @@ func TestBreakerSpreadsWaitingCallers(t *testing.T) {
 		{"half of half the cooldown", 0, 0, policytest.DrawHalf, 10 * time.Second, false},
 		{"later", 0, 7 * time.Second, policytest.DrawHalf, 3 * time.Second, false},
 		{"a spread of one's own", 10 * time.Second, 0, policytest.DrawHalf, 13 * time.Second, false},
-		{"the same while others probe", 10 * time.Second, 8 * time.Second, policytest.DrawHalf, 6 * time.Second, true},
+		{"the same while others probe", 10 * time.Second, 8 * time.Second, policytest.DrawHalf, 6 * time.Second,
+			true},
 	} {
-		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second, Wait: true,
-			Spread: c.spread})
-		p := policytest.NewCrowd(b.Wrap(always))
+		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second,
+			Wait:   true,
+			Spread: c.spread}))
+		p := newCrowd(b.Wrap(always))
 		p.Observe(policytest.As(policytest.At(0), transport.Network))
 		if c.halfOpened {
 			p.LetsIn(policytest.At(c.at))
@@ -297,8 +315,8 @@ func TestBreakerSpreadsWaitingCallers(t *testing.T) {
 			t.Errorf("%s: %+v, want a wait of %v", c.name, d, c.wait)
 		}
 	}
-	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: math.MaxInt64, Wait: true})
-	p := policytest.NewCrowd(b.Wrap(always))
+	b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: math.MaxInt64, Wait: true}))
+	p := newCrowd(b.Wrap(always))
 	p.Observe(policytest.As(policytest.At(0), transport.Network))
 	for _, draw := range []uint64{1, policytest.DrawHalf, policytest.DrawLast} {
 		a := policytest.At(time.Hour)
@@ -310,8 +328,8 @@ func TestBreakerSpreadsWaitingCallers(t *testing.T) {
 }
 
 func TestBreakerStatus(t *testing.T) {
-	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 3, Successes: 2})
-	p := policytest.NewCrowd(b.Wrap(always))
+	b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Successes: 2}))
+	p := newCrowd(b.Wrap(always))
 	check := func(d time.Duration, want budget.BreakerStatus) {
 		t.Helper()
 		if got := b.Status(policytest.Day.Add(d)); got != want {
@@ -343,9 +361,10 @@ func TestBreakerStatus(t *testing.T) {
 
 // An attempt that an inner gate refuses or delays is not a probe.
 func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
-		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
-		p := policytest.NewCrowd(b.Wrap(&closed{d: d}))
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true,
+		Delay: time.Second}} {
+		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
+		p := newCrowd(b.Wrap(&closed{d: d}))
 		p.Observe(policytest.As(policytest.At(0), transport.Network))
 		for range 3 {
 			if got := p.Admit(policytest.At(30 * time.Second)); got != d {
@@ -359,8 +378,8 @@ func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
 }
 
 func TestBreakerUnderDo(t *testing.T) {
-	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2, Cooldown: time.Hour})
-	p := policytest.NewCrowd(retrypolicy.MaxAttempts{Total: 10, Policy: b.Wrap(always)})
+	b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 2, Cooldown: time.Hour}))
+	p := newCrowd(retrypolicy.MaxAttempts{Total: 10, Policy: b.Wrap(always)})
 	runs := 0
 	err := retrypolicy.Do(context.Background(), p, func(context.Context) error {
 		runs++
@@ -385,8 +404,9 @@ func TestNewBreakerRefuses(t *testing.T) {
 		want string
 	}{
 		{o{}, ""},
-		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1, Successes: 1,
-			Wait: true, Spread: 1},
+		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1,
+			Successes: 1,
+			Wait:      true, Spread: 1},
 			""},
 		{o{Cooldown: math.MaxInt64}, ""},
 		{o{Failures: -1}, "BreakerOptions.Failures"},

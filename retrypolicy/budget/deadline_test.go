@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 )
 
 // A retry after the deadline costs nothing and does not fail with OutOfQuota.
@@ -41,7 +42,7 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 
 func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 10})
+		b := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 10}))
 		failing := func(context.Context) error { return errors.New("down") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -64,7 +65,11 @@ func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 		Classify: func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain} },
 	}
 	runs := 0
-	err := r.Do(t.Context(), func(context.Context) error { runs++; return retrypolicy.Permanent(errors.New("hopeless")) })
+	err := r.Do(t.Context(), func(context.Context) error {
+		runs++
+		return retrypolicy.Permanent(
+			errors.New("hopeless"))
+	})
 	require.ErrorIs(t, err, retrypolicy.ReasonNotRetryable)
 	require.Equal(t, 1, runs)
 }

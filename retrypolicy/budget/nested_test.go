@@ -14,17 +14,24 @@ import (
 func TestSharedStateTwiceCountsOnce(t *testing.T) {
 	curve := retrypolicy.Policy(retrypolicy.Fixed{Delay: time.Second})
 	rules := func(one, other retrypolicy.Policy) retrypolicy.Policy {
-		return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: one}},
+		return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled),
+			Policy: one}},
 			Default: other}
 	}
 	deep := func(wrap func(retrypolicy.Policy) retrypolicy.Policy, p retrypolicy.Policy) retrypolicy.Policy {
-		return wrap(retrypolicy.MaxElapsed{Limit: time.Hour, Policy: policytest.NewThrottle(t, nil).Wrap(
+		return wrap(retrypolicy.MaxElapsed{Limit: time.Hour, Policy: policytest.Must(budget.NewThrottle(nil)).Wrap(
 			retrypolicy.MaxAttempts{Total: 9, Policy: wrap(p)})})
 	}
 	for name, nest := range map[string]func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy{
-		"once":      func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return wrap(curve) },
-		"in itself": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return wrap(wrap(curve)) },
-		"deep":      func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return deep(wrap, curve) },
+		"once": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return wrap(curve) },
+		"in itself": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
+			return wrap(
+				wrap(curve))
+		},
+		"deep": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
+			return deep(
+				wrap, curve)
+		},
 		"in two rules": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
 			return rules(wrap(curve), wrap(curve))
 		},
@@ -32,10 +39,11 @@ func TestSharedStateTwiceCountsOnce(t *testing.T) {
 			return wrap(rules(wrap(curve), wrap(curve)))
 		},
 	} {
-		bucket := policytest.NewBucket(t, 100, 0, 0)
-		quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: bucket})
-		breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 3})
-		crowd, share := newConcurrencyBudget(t, nil), newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 9})
+		bucket := policytest.Must(budget.NewTokenBucket(100, 0, 0))
+		quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: bucket}))
+		breaker := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 3}))
+		crowd, share := policytest.Must(budget.NewConcurrencyBudget(nil)),
+			policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 9}))
 		p := nest(func(p retrypolicy.Policy) retrypolicy.Policy {
 			return quota.Wrap(breaker.Wrap(crowd.Wrap(share.Wrap(p))))
 		})
@@ -72,9 +80,9 @@ func TestSharedStateTwiceCountsOnce(t *testing.T) {
 
 // Two quotas charge each for itself.
 func TestTwoQuotasInOnePolicy(t *testing.T) {
-	one, other := policytest.NewBucket(t, 100, 0, 0), policytest.NewBucket(t, 100, 0, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: one, Retry: 3}).Wrap(
-		policytest.NewQuota(t, &budget.QuotaOptions{Bucket: other, Retry: 7}).Wrap(policytest.Again(0)))
+	one, other := policytest.Must(budget.NewTokenBucket(100, 0, 0)), policytest.Must(budget.NewTokenBucket(100, 0, 0))
+	p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: one, Retry: 3})).Wrap(
+		policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: other, Retry: 7})).Wrap(policytest.Again(0)))
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Network, 0)
 	if a, b := one.Tokens(policytest.Epoch), other.Tokens(policytest.Epoch); a != 97 || b != 93 {
@@ -90,8 +98,8 @@ func TestTwoQuotasInOnePolicy(t *testing.T) {
 // the caller gives up.
 func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 	again := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Unavailable}
-	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2})
-	share := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 1})
+	breaker := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 2}))
+	share := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 1}))
 	for _, c := range []struct {
 		name   string
 		policy func(q *budget.Quota) retrypolicy.Policy
@@ -118,7 +126,7 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 		}, func(s *retrypolicy.Operation) {
 			s.Admit(policytest.Epoch, 0)
 			s.Failure(policytest.Epoch, 0, again, transport.Unavailable)
-			others := policytest.NewCrowd(breaker.Wrap(retrypolicy.NoRetry{}))
+			others := newCrowd(breaker.Wrap(retrypolicy.NoRetry{}))
 			others.Observe(policytest.As(retrypolicy.Attempt{Now: policytest.Epoch}, transport.Unavailable))
 			if d, _ := s.Admit(policytest.Epoch.Add(time.Second), 0); d.Retry {
 				t.Error("the breaker let a try in")
@@ -148,8 +156,8 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 			s.End()
 		}, 0},
 	} {
-		b := policytest.NewBucket(t, 100, 0, 0)
-		p := c.policy(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}))
+		b := policytest.Must(budget.NewTokenBucket(100, 0, 0))
+		p := c.policy(policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b})))
 		policytest.CheckInvalid(t, p, "")
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		c.run(&s)
@@ -161,8 +169,8 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 
 // A retry budget uncounts a retry that is not made.
 func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
-	b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 3})
-	p := policytest.NewCrowd(b.Wrap(retrypolicy.Fixed{Delay: time.Second}))
+	b := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 3}))
+	p := newCrowd(b.Wrap(retrypolicy.Fixed{Delay: time.Second}))
 	for range 9 {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		s.Admit(policytest.Epoch, 0)
@@ -179,9 +187,9 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 
 // A negative cost means no cost.
 func TestQuotaWithoutACost(t *testing.T) {
-	b := policytest.NewBucket(t, 10, 1, 0)
-	quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: -1, Success: -1,
-		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 3}}})
+	b := policytest.Must(budget.NewTokenBucket(10, 1, 0))
+	quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, Retry: -1, Success: -1,
+		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 3}}}))
 	p := quota.Wrap(policytest.Again(time.Second))
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "free", &s, transport.Unavailable, time.Second)

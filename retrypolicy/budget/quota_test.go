@@ -19,7 +19,7 @@ import (
 )
 
 func TestTokenBucketTakeAndGive(t *testing.T) {
-	b := policytest.NewBucket(t, 50, 0, 0)
+	b := policytest.Must(budget.NewTokenBucket(50, 0, 0))
 	for _, c := range []struct {
 		take, give int
 		ok         bool
@@ -43,7 +43,7 @@ func TestTokenBucketTakeAndGive(t *testing.T) {
 
 // A clock that is set back stops the refill for at most the time that fills the bucket.
 func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
-	b := policytest.NewBucket(t, 10, 0, 5)
+	b := policytest.Must(budget.NewTokenBucket(10, 0, 5))
 	b.Take(policytest.Epoch, 10)
 	back := policytest.Epoch.AddDate(-1, 0, 0)
 	if n := b.Tokens(back); n != 0 {
@@ -63,7 +63,7 @@ func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
 // smithy-kotlin loses fractions of a token at each access: with a refill of 10 a second and an
 // access every 90 ms its bucket never refills.
 func TestTokenBucketCarriesFractionsOver(t *testing.T) {
-	b := policytest.NewBucket(t, 100, 100, 10)
+	b := policytest.Must(budget.NewTokenBucket(100, 100, 10))
 	now := policytest.Epoch
 	if got := b.Tokens(now); got != 0 {
 		t.Fatalf("%d at the start", got)
@@ -81,8 +81,9 @@ func TestTokenBucketCarriesFractionsOver(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for i := range 200 {
 		rate := 1 + i*rng.IntN(25) // the slowest first: it takes the largest time to fill the bucket
-		often, once := policytest.NewBucket(t, math.MaxInt32, math.MaxInt32, rate), policytest.NewBucket(t, math.MaxInt32,
-			math.MaxInt32, rate)
+		often, once := policytest.Must(budget.NewTokenBucket(math.MaxInt32, math.MaxInt32, rate)),
+			policytest.Must(budget.NewTokenBucket(math.MaxInt32,
+				math.MaxInt32, rate))
 		often.Tokens(policytest.Epoch)
 		once.Tokens(policytest.Epoch)
 		at := policytest.Epoch
@@ -93,14 +94,15 @@ func TestTokenBucketCarriesFractionsOver(t *testing.T) {
 		want := int(at.Sub(policytest.Epoch).Seconds() * float64(rate))
 		a, o := often.Tokens(at), once.Tokens(at)
 		if a != o || o < want-1 || o > want+1 {
-			t.Fatalf("seed %d: rate %d, %v: %d looking often, %d once, want %d", seed, rate, at.Sub(policytest.Epoch), a, o,
+			t.Fatalf("seed %d: rate %d, %v: %d looking often, %d once, want %d", seed, rate,
+				at.Sub(policytest.Epoch), a, o,
 				want)
 		}
 	}
 }
 
 func TestTokenBucketRefill(t *testing.T) {
-	b := policytest.NewBucket(t, 10, 10, 4)
+	b := policytest.Must(budget.NewTokenBucket(10, 10, 4))
 	if wait, ok := b.Take(policytest.Epoch, 3); ok || wait != 750*time.Millisecond {
 		t.Errorf("3 tokens at 4 a second: %v, %v", wait, ok)
 	}
@@ -129,7 +131,7 @@ func TestTokenBucketRefill(t *testing.T) {
 	if got := b.Tokens(policytest.Epoch.AddDate(5000, 0, 0).Add(200 * time.Millisecond)); got != 0 {
 		t.Errorf("%d out of nothing", got)
 	}
-	b = policytest.NewBucket(t, 10, 1, 4)
+	b = policytest.Must(budget.NewTokenBucket(10, 1, 4))
 	b.Tokens(policytest.Epoch)
 	if got := b.Tokens(policytest.Sec(.4)); got != 10 { // 1.6 tokens for one free place
 		t.Errorf("%d", got)
@@ -138,13 +140,14 @@ func TestTokenBucketRefill(t *testing.T) {
 	if got := b.Tokens(policytest.Sec(.6)); got != 0 {
 		t.Errorf("%d of what there was no room for", got)
 	}
-	if wait, ok := policytest.NewBucket(t, 10, 10, 3).Take(policytest.Epoch, 1); ok || wait != 333_333_334 {
+	if wait, ok := policytest.Must(budget.NewTokenBucket(10, 10, 3)).Take(policytest.Epoch,
+		1); ok || wait != 333_333_334 {
 		t.Errorf("a third of a second is rounded up: %d, %v", wait, ok)
 	}
 }
 
 func TestQuotaOptionsAreChecked(t *testing.T) {
-	b := policytest.NewBucket(t, 1, 0, 0)
+	b := policytest.Must(budget.NewTokenBucket(1, 0, 0))
 	beyond := int64(1) << 31 // negative where an int has 32 bits
 	for _, c := range []struct {
 		o    budget.QuotaOptions
@@ -172,9 +175,9 @@ func TestQuotaOptionsAreChecked(t *testing.T) {
 			t.Errorf("%+v: %v", c.o, err)
 		}
 	}
-	policytest.CheckInvalid(t, policytest.NewQuota(t, nil).Wrap(nil), "is nil")
+	policytest.CheckInvalid(t, policytest.Must(budget.NewQuota(nil)).Wrap(nil), "is nil")
 	policytest.CheckInvalid(t, (*budget.Quota)(nil).Wrap(retrypolicy.NoRetry{}), "Quota is nil")
-	policytest.CheckInvalid(t, policytest.NewQuota(t, nil).Wrap(retrypolicy.NoRetry{}), "")
+	policytest.CheckInvalid(t, policytest.Must(budget.NewQuota(nil)).Wrap(retrypolicy.NoRetry{}), "")
 }
 
 // smithy-kotlin: costs of 2 and 3 from 10 tokens.
@@ -184,11 +187,12 @@ func TestQuotaCostsByClass(t *testing.T) {
 		left int
 	}{{transport.Throttled, 7}, {transport.Network, 7}, {transport.Timeout, 7}, {transport.Conflict, 8},
 		{transport.Unavailable, 8}} {
-		b := policytest.NewBucket(t, 10, 0, 0)
+		b := policytest.Must(budget.NewTokenBucket(10, 0, 0))
 		// the first matching row counts
 		costs := []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network, transport.Timeout),
 			Tokens: 3}, {Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 9}}
-		p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 2, Costs: costs}).Wrap(policytest.Again(0))
+		p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, Retry: 2,
+			Costs: costs})).Wrap(policytest.Again(0))
 		s := policytest.Series(p)
 		costs[0].Tokens = 9 // the options were copied
 		d := s.Decide(retrypolicy.Attempt{Retry: 1, Kind: c.kind, Now: policytest.Epoch})
@@ -200,8 +204,9 @@ func TestQuotaCostsByClass(t *testing.T) {
 
 // A retry that the inner policy refuses costs nothing and keeps its own reason.
 func TestQuotaIsAskedLast(t *testing.T) {
-	b := policytest.NewBucket(t, 10, 0, 0)
-	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 1,
+	b := policytest.Must(budget.NewTokenBucket(10, 0, 0))
+	p := newCrowd(policytest.Must(budget.NewQuota(
+		&budget.QuotaOptions{Bucket: b})).Wrap(retrypolicy.MaxAttempts{Total: 1,
 		Policy: policytest.Again(0)}))
 	d := p.Decide(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch})
 	if d.Retry || d.Reason != retrypolicy.ReasonOutOfAttempts || b.Tokens(policytest.Epoch) != 10 {
@@ -219,7 +224,8 @@ func TestQuotaRefund(t *testing.T) {
 		want     int // of 100, after a success
 	}{
 		{"one failure", budget.QuotaOptions{}, 0, []transport.Kind{transport.Unavailable}, 100},
-		{"two failures", budget.QuotaOptions{}, 0, []transport.Kind{transport.Unavailable, transport.Unavailable}, 95},
+		{"two failures", budget.QuotaOptions{}, 0, []transport.Kind{transport.Unavailable,
+			transport.Unavailable}, 95},
 		{"two failures, late", budget.QuotaOptions{Late: true}, 0, []transport.Kind{transport.Unavailable,
 			transport.Unavailable}, 95},
 		{"the last cost, not the first", budget.QuotaOptions{
@@ -240,12 +246,14 @@ func TestQuotaRefund(t *testing.T) {
 		{"a free retry, 1 back", budget.QuotaOptions{MinRefund: 1,
 			Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 0}}}, 50,
 			[]transport.Kind{transport.Throttled}, 51},
-		{"less than the cost back: the cost", budget.QuotaOptions{MinRefund: 1}, 50, []transport.Kind{transport.Unavailable},
+		{"less than the cost back: the cost", budget.QuotaOptions{MinRefund: 1}, 50,
+			[]transport.Kind{transport.Unavailable},
 			50},
 	} {
-		b := policytest.NewBucket(t, 100, c.spent, 0)
+		b := policytest.Must(budget.NewTokenBucket(100, c.spent, 0))
 		c.o.Bucket = b
-		s := retrypolicy.Begin(policytest.NewQuota(t, &c.o).Wrap(policytest.Again(time.Second)), "", policytest.Epoch)
+		s := retrypolicy.Begin(policytest.Must(budget.NewQuota(&c.o)).Wrap(policytest.Again(time.Second)), "",
+			policytest.Epoch)
 		for _, k := range c.failures {
 			fails(t, c.name, &s, k, time.Second)
 		}
@@ -259,8 +267,9 @@ func TestQuotaRefund(t *testing.T) {
 // A failure returns nothing. A caller that gives up during the wait makes no retry, so its cost
 // returns.
 func TestQuotaKeepsTheCostOfFailedAttempts(t *testing.T) {
-	b := policytest.NewBucket(t, 100, 0, 0)
-	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2,
+	b := policytest.Must(budget.NewTokenBucket(100, 0, 0))
+	p := newCrowd(policytest.Must(budget.NewQuota(
+		&budget.QuotaOptions{Bucket: b})).Wrap(retrypolicy.MaxAttempts{Total: 2,
 		Policy: policytest.Again(time.Second)}))
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, time.Second)
@@ -283,8 +292,9 @@ func TestQuotaKeepsTheCostOfFailedAttempts(t *testing.T) {
 // smithy-kotlin: at most 10, refill 10 a second, 10 for a first attempt, no breaker.
 func TestQuotaWaitsForTheRefill(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		b := policytest.NewBucket(t, 10, 0, 10)
-		p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Wait: true}).Wrap(retrypolicy.NoRetry{})
+		b := policytest.Must(budget.NewTokenBucket(10, 0, 10))
+		p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, First: 10,
+			Wait: true})).Wrap(retrypolicy.NoRetry{})
 		for i, want := range []time.Duration{0, time.Second} {
 			s := retrypolicy.Begin(p, "", time.Now())
 			d, err := s.Admit(time.Now(), 0)
@@ -297,7 +307,8 @@ func TestQuotaWaitsForTheRefill(t *testing.T) {
 		runs := 0
 		for range 3 {
 			if err := retrypolicy.Do(context.Background(),
-				p, func(context.Context) error { runs++; return transport.Unavailable }); !errors.Is(err, transport.Unavailable) {
+				p, func(context.Context) error { runs++; return transport.Unavailable }); !errors.Is(err,
+				transport.Unavailable) {
 				t.Error(err)
 			}
 		}
@@ -310,8 +321,9 @@ func TestQuotaWaitsForTheRefill(t *testing.T) {
 // smithy-kotlin: first attempt 5, success +3: 10, 5, 8. And with the breaker a second acquire of 10
 // is refused.
 func TestQuotaOfFirstAttempts(t *testing.T) {
-	b := policytest.NewBucket(t, 10, 0, 0)
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 5, Success: 3}).Wrap(retrypolicy.NoRetry{})
+	b := policytest.Must(budget.NewTokenBucket(10, 0, 0))
+	p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, First: 5,
+		Success: 3})).Wrap(retrypolicy.NoRetry{})
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry || b.Tokens(policytest.Epoch) != 5 {
 		t.Errorf("%v, %v, %d left", d, err, b.Tokens(policytest.Epoch))
@@ -319,8 +331,8 @@ func TestQuotaOfFirstAttempts(t *testing.T) {
 	if err := s.Success(policytest.Epoch); err != nil || b.Tokens(policytest.Epoch) != 8 {
 		t.Errorf("%v, %d left", err, b.Tokens(policytest.Epoch))
 	}
-	b = policytest.NewBucket(t, 10, 0, 0)
-	p = policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10}).Wrap(retrypolicy.NoRetry{})
+	b = policytest.Must(budget.NewTokenBucket(10, 0, 0))
+	p = policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, First: 10})).Wrap(retrypolicy.NoRetry{})
 	for i, want := range []retrypolicy.Decision{{Retry: true}, {Reason: retrypolicy.ReasonOutOfQuota}} {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		if d, err := s.Admit(policytest.Epoch, 0); err != nil || d != want {
@@ -339,10 +351,12 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 		took   time.Duration
 	}{{false, 1, 1, 0}, {true, 1, 2, 10 * time.Second}, {true, 0, 1, 10 * time.Second}, {false, 0, 1, 0}} {
 		testkit.Bubble(t, func(t *testing.T) {
-			q := policytest.NewQuota(t, &budget.QuotaOptions{Size: 5, Spent: 5, Refill: c.refill, Late: c.late})
-			p := policytest.NewCrowd(q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: policytest.Again(10 * time.Second)}))
+			q := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Size: 5, Spent: 5, Refill: c.refill,
+				Late: c.late}))
+			p := newCrowd(q.Wrap(retrypolicy.MaxAttempts{Total: 2, Policy: policytest.Again(10 * time.Second)}))
 			began, tries := time.Now(), 0
-			err := retrypolicy.Do(context.Background(), p, func(context.Context) error { tries++; return transport.Unavailable })
+			err := retrypolicy.Do(context.Background(), p,
+				func(context.Context) error { tries++; return transport.Unavailable })
 			want := retrypolicy.ReasonOutOfQuota
 			if c.tries == 2 {
 				want = retrypolicy.ReasonOutOfAttempts
@@ -358,8 +372,9 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 // Only an attempt that begins costs a token.
 func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
-	b := policytest.NewBucket(t, 10, 0, 0)
-	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Late: true}).Wrap(inside))
+	b := policytest.Must(budget.NewTokenBucket(10, 0, 0))
+	p := newCrowd(policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, First: 10,
+		Late: true})).Wrap(inside))
 	for range 3 {
 		if d := p.Admit(retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
 			b.Tokens(policytest.Epoch) != 10 {
@@ -384,7 +399,8 @@ func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
 		t.Errorf("%+v; the gate inside was asked about a try that the quota refuses", d)
 	}
 	b.Give(policytest.Epoch, 5)
-	if d := p.Admit(retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || b.Tokens(policytest.Epoch) != 0 {
+	if d := p.Admit(retrypolicy.Attempt{Retry: 1,
+		Now: policytest.Epoch}); !d.Retry || b.Tokens(policytest.Epoch) != 0 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -404,7 +420,8 @@ func (f *fakeBucket) Give(_ time.Time, n int) { f.gives = append(f.gives, n) }
 
 func TestQuotaUsesAnyBucket(t *testing.T) {
 	f := &fakeBucket{ok: true}
-	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: f, Wait: true}).Wrap(policytest.Again(0)))
+	p := newCrowd(policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: f,
+		Wait: true})).Wrap(policytest.Again(0)))
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, 0)
 	succeeds(t, "second", &s)
@@ -425,8 +442,9 @@ func TestQuotaUsesAnyBucket(t *testing.T) {
 // Concurrent use neither creates nor loses tokens: the final balance is the sum of what was taken
 // and given.
 func TestQuotaConcurrentUse(t *testing.T) {
-	b := policytest.NewBucket(t, 500, 0, 0)
-	p := policytest.NewCrowd(policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 4,
+	b := policytest.Must(budget.NewTokenBucket(500, 0, 0))
+	p := newCrowd(policytest.Must(budget.NewQuota(
+		&budget.QuotaOptions{Bucket: b})).Wrap(retrypolicy.MaxAttempts{Total: 4,
 		Policy: policytest.Again(0)}))
 	var all sync.WaitGroup
 	for g := range 8 {
@@ -453,7 +471,7 @@ func TestQuotaConcurrentUse(t *testing.T) {
 }
 
 func TestTokenBucketConcurrentTakes(t *testing.T) {
-	b := policytest.NewBucket(t, 10_000, 0, 0)
+	b := policytest.Must(budget.NewTokenBucket(10_000, 0, 0))
 	var all sync.WaitGroup
 	got := make([]int, 8)
 	for g := range got {
@@ -477,7 +495,8 @@ func TestTokenBucketConcurrentTakes(t *testing.T) {
 }
 
 func TestQuotaDecisionsAllocateNothing(t *testing.T) {
-	p := policytest.NewQuota(t, &budget.QuotaOptions{Refill: 1, First: 1, Late: true}).Wrap(policytest.Again(0))
+	p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Refill: 1, First: 1,
+		Late: true})).Wrap(policytest.Again(0))
 	series := policytest.Series(p)
 	n := 0
 	if allocs := testing.AllocsPerRun(200, func() {

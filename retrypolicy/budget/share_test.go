@@ -11,15 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func newRetryBudget(t testing.TB, o *budget.RetryBudgetOptions) *budget.RetryBudget {
-	t.Helper()
-	b, err := budget.NewRetryBudget(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // grants returns the number of consecutive retries that p allows at a, at most 1000.
 func grants(p retrypolicy.Policy, a retrypolicy.Attempt) int {
 	for n := range 1000 {
@@ -48,8 +39,8 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 		{&budget.RetryBudgetOptions{MinRetries: 5}, 0, 5},
 		{&budget.RetryBudgetOptions{MinRetries: 5}, 1000, 100},
 	} {
-		b := newRetryBudget(t, c.o)
-		p := policytest.NewCrowd(b.Wrap(always))
+		b := policytest.Must(budget.NewRetryBudget(c.o))
+		p := newCrowd(b.Wrap(always))
 		for range c.requests {
 			if !p.LetsIn(policytest.At(0)) {
 				t.Fatal("a first try was refused")
@@ -68,7 +59,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 }
 
 func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
-	p := policytest.NewCrowd(newRetryBudget(t, nil).Wrap(retrypolicy.Fixed{Delay: 3 * time.Second}))
+	p := newCrowd(policytest.Must(budget.NewRetryBudget(nil)).Wrap(retrypolicy.Fixed{Delay: 3 * time.Second}))
 	got := p.Decide(policytest.Retried(policytest.At(0), 1))
 	if want := (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: 3 * time.Second}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -76,7 +67,7 @@ func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
 }
 
 func TestRetryBudgetCountsNoRetryThatIsNotWanted(t *testing.T) {
-	b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 5})
+	b := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 5}))
 	b.Wrap(retrypolicy.NoRetry{}).Decide(policytest.Retried(policytest.At(0), 1))
 	if _, n := b.Counts(policytest.Day); n != 0 {
 		t.Errorf("%d retries, want none", n)
@@ -84,7 +75,7 @@ func TestRetryBudgetCountsNoRetryThatIsNotWanted(t *testing.T) {
 }
 
 func TestRetryBudgetSlides(t *testing.T) {
-	p := policytest.NewCrowd(newRetryBudget(t, nil).Wrap(always))
+	p := newCrowd(policytest.Must(budget.NewRetryBudget(nil)).Wrap(always))
 	for range 10 {
 		p.LetsIn(policytest.At(0))
 	}
@@ -110,9 +101,10 @@ func TestRetryBudgetSlides(t *testing.T) {
 
 // An attempt that an inner gate refuses or delays is not a request.
 func TestRetryBudgetCountsAttemptsThatBegan(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
-		b := newRetryBudget(t, nil)
-		policytest.NewCrowd(b.Wrap(&closed{d: d})).Admit(policytest.At(0))
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true,
+		Delay: time.Second}} {
+		b := policytest.Must(budget.NewRetryBudget(nil))
+		newCrowd(b.Wrap(&closed{d: d})).Admit(policytest.At(0))
 		if n, _ := b.Counts(policytest.Day); n != 0 {
 			t.Errorf("%d requests, want none", n)
 		}
@@ -137,22 +129,13 @@ func TestNewRetryBudgetRefuses(t *testing.T) {
 	}
 }
 
-func newConcurrencyBudget(t testing.TB, o *budget.ConcurrencyBudgetOptions) *budget.ConcurrencyBudget {
-	t.Helper()
-	b, err := budget.NewConcurrencyBudget(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // A call is active from its first attempt to its end, including its waits for retries.
 func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 	// How many of the calls that fail at the same time are admitted for a retry: measured with
 	// failsafe-go.
 	for _, c := range []struct{ calls, want int }{{1, 1}, {3, 3}, {5, 3}, {20, 6}, {50, 13}} {
-		b := newConcurrencyBudget(t, nil)
-		p := policytest.NewCrowd(b.Wrap(policytest.Again(time.Second)))
+		b := policytest.Must(budget.NewConcurrencyBudget(nil))
+		p := newCrowd(b.Wrap(policytest.Again(time.Second)))
 		calls := make([]retrypolicy.Operation, c.calls)
 		for i := range calls {
 			calls[i] = retrypolicy.Begin(p, "", policytest.Epoch)
@@ -200,8 +183,8 @@ func admit(t *testing.T, s *retrypolicy.Operation, must bool) bool {
 }
 
 func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
-	b := newConcurrencyBudget(t, nil)
-	p := policytest.NewCrowd(b.Wrap(always))
+	b := policytest.Must(budget.NewConcurrencyBudget(nil))
+	p := newCrowd(b.Wrap(always))
 	retry := policytest.Retried(policytest.At(0), 2)
 	for i := range 4 {
 		if got := p.LetsIn(retry); got != (i < 3) {
@@ -231,9 +214,10 @@ func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 }
 
 func TestConcurrencyBudgetReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
-		b := newConcurrencyBudget(t, nil)
-		p := policytest.NewCrowd(b.Wrap(&closed{d: d}))
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true,
+		Delay: time.Second}} {
+		b := policytest.Must(budget.NewConcurrencyBudget(nil))
+		p := newCrowd(b.Wrap(&closed{d: d}))
 		for range 5 {
 			p.Admit(policytest.At(0))
 			p.Admit(policytest.Retried(policytest.At(0), 1))

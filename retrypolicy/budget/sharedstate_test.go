@@ -46,21 +46,26 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 	}
 	s := &sharedState{
 		probes: probes,
-		throttle: policytest.NewThrottle(t, &budget.ThrottleOptions{
-			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), MinRequests: rng.IntN(5), CountEnded: rng.IntN(2) == 0,
-			Refusals: retrypolicy.KindSet(rng.Uint32()),
-		}),
-		budget: newRetryBudget(t, &budget.RetryBudgetOptions{Share: pick(1e-6, 100), Window: length(),
-			MinRetries: rng.IntN(5)}),
-		crowd: newConcurrencyBudget(t, &budget.ConcurrencyBudgetOptions{Share: pick(1e-6, 1), MinRetries: rng.IntN(5)}),
-		ratio: policytest.NewRetryThrottle(t, 1+rng.IntN(1000), pick(0.001, 1000)),
-		breaker: policytest.NewBreaker(t, &budget.BreakerOptions{
-			Failures: rng.IntN(10), Window: window, Share: part, Kinds: retrypolicy.KindSet(rng.Uint32() & rng.Uint32()),
+		throttle: policytest.Must(budget.NewThrottle(&budget.ThrottleOptions{
+			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), MinRequests: rng.IntN(5),
+			CountEnded: rng.IntN(2) == 0,
+			Refusals:   retrypolicy.KindSet(rng.Uint32()),
+		})),
+		budget: policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{Share: pick(1e-6, 100),
+			Window:     length(),
+			MinRetries: rng.IntN(5)})),
+		crowd: policytest.Must(budget.NewConcurrencyBudget(&budget.ConcurrencyBudgetOptions{Share: pick(1e-6,
+			1), MinRetries: rng.IntN(5)})),
+		ratio: policytest.Must(budget.NewRetryThrottle(1+rng.IntN(1000), pick(0.001, 1000))),
+		breaker: policytest.Must(budget.NewBreaker(&budget.BreakerOptions{
+			Failures: rng.IntN(10), Window: window, Share: part,
+			Kinds:    retrypolicy.KindSet(rng.Uint32() & rng.Uint32()),
 			Cooldown: cooldown,
-			Growth:   pick(1, 1e6), MaxCooldown: cooldown + time.Duration(rng.Int64N(math.MaxInt64-int64(cooldown)+1)),
+			Growth:   pick(1, 1e6), MaxCooldown: cooldown + time.Duration(
+				rng.Int64N(math.MaxInt64-int64(cooldown)+1)),
 			Probes: probes, Successes: rng.IntN(4),
 			Wait: wait, Spread: spread,
-		}),
+		})),
 	}
 	curve := retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.JitterFull}
 	g := compat.GRPC{
@@ -68,9 +73,10 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 		Max: 1 + time.Duration(rng.Int64()>>1>>rng.IntN(63)), Multiplier: pick(1e-9, 1e9),
 	}
 	s.named = map[string]retrypolicy.Policy{
-		"Throttle": s.throttle.Wrap(curve), "RetryBudget": s.budget.Wrap(curve), "ConcurrencyBudget": s.crowd.Wrap(curve),
-		"RetryThrottle": s.ratio.Wrap(curve),
-		"Breaker":       s.breaker.Wrap(curve), "compat.GRPC": g,
+		"Throttle": s.throttle.Wrap(curve), "RetryBudget": s.budget.Wrap(curve),
+		"ConcurrencyBudget": s.crowd.Wrap(curve),
+		"RetryThrottle":     s.ratio.Wrap(curve),
+		"Breaker":           s.breaker.Wrap(curve), "compat.GRPC": g,
 		"all": s.breaker.Wrap(s.throttle.Wrap(s.crowd.Wrap(s.budget.Wrap(s.ratio.Wrap(g))))),
 	}
 	for name, p := range s.named {
@@ -161,7 +167,8 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 				series[name][which] = policytest.Series(p)
 			}
 			if fault := s.check(now); fault != "" {
-				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault, s.breaker.Status(now))
+				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault,
+					s.breaker.Status(now))
 			}
 		}
 	}
@@ -208,9 +215,9 @@ func TestBreakerWaitIsNeverLongerThanItsCooldown(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
-	b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2, Cooldown: time.Minute, Growth: 2,
-		MaxCooldown: 8 * time.Minute, Wait: true})
-	p := policytest.NewCrowd(b.Wrap(always))
+	b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 2, Cooldown: time.Minute, Growth: 2,
+		MaxCooldown: 8 * time.Minute, Wait: true}))
+	p := newCrowd(b.Wrap(always))
 	now := policytest.Day
 	for i := range 20_000 {
 		now = now.Add(time.Duration(rng.Int64N(int64(3*time.Minute))) - time.Minute)

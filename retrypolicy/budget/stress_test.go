@@ -139,29 +139,26 @@ func stress(t *testing.T, wait bool) bool {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	const users, calls, size, probes = 2000, 4, 300, 3
-	bucket, err := budget.NewTokenBucket(size, 0, 20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens := &meter{TokenBucket: bucket, size: size}
-	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: tokens})
-	if err != nil {
-		t.Fatal(err)
-	}
-	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{
+	tokens := &meter{TokenBucket: policytest.Must(budget.NewTokenBucket(size, 0, 20)), size: size}
+	quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: tokens}))
+	breaker := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{
 		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: probes,
 		Successes: 5, Wait: wait,
-	})
-	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Window: 5 * time.Second, Ceiling: 0.5, CountEnded: wait})
-	crowd := newConcurrencyBudget(t, nil)
-	budget := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 500})
-	ratio := policytest.NewRetryThrottle(t, 1000, 0.1)
+	}))
+	throttle := policytest.Must(budget.NewThrottle(&budget.ThrottleOptions{
+		Window: 5 * time.Second, Ceiling: 0.5, CountEnded: wait,
+	}))
+	crowd := policytest.Must(budget.NewConcurrencyBudget(nil))
+	shares := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 500}))
+	ratio := policytest.Must(budget.NewRetryThrottle(1000, 0.1))
 
-	curve := retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{Base: 50 * time.Millisecond, Max: time.Second,
+	curve := retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{Base: 50 * time.Millisecond,
+		Max:    time.Second,
 		Jitter: retrypolicy.JitterFull}}
 	guard := &warden{
-		Policy: breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(budget.Wrap(curve))))), breaker: breaker, mostProbes: probes,
-		probes: make(map[*warded]bool),
+		Policy: breaker.Wrap(throttle.Wrap(crowd.Wrap(ratio.Wrap(shares.Wrap(curve))))), breaker: breaker,
+		mostProbes: probes,
+		probes:     make(map[*warded]bool),
 	}
 	chain := quota.Wrap(guard)
 
@@ -202,7 +199,8 @@ func stress(t *testing.T, wait bool) bool {
 					time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Second))))
 					ctx, cancel := context.WithCancel(context.Background())
 					if rng.IntN(5) == 0 {
-						ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+rng.Int64N(int64(time.Second))))
+						ctx, cancel = context.WithTimeout(context.Background(),
+							time.Duration(1+rng.Int64N(int64(time.Second))))
 					}
 					err := r.Do(ctx, func(ctx context.Context) error { return serve(ctx, rng) })
 					cancel()
@@ -229,14 +227,14 @@ func stress(t *testing.T, wait bool) bool {
 		if requests, accepts := throttle.Counts(now.Add(5 * time.Second)); requests != 0 || accepts != 0 {
 			t.Errorf("seed %d: after the window the throttle counts %d, %d", seed, requests, accepts)
 		}
-		if requests, retries := budget.Counts(now.Add(2 * time.Minute)); requests != 0 || retries != 0 {
+		if requests, retries := shares.Counts(now.Add(2 * time.Minute)); requests != 0 || retries != 0 {
 			t.Errorf("seed %d: after the window the budget counts %d, %d", seed, requests, retries)
 		}
 	})
 	if tokens.fault.Load() != 0 {
 		t.Errorf("seed %d: the quota's tokens left their bounds", seed)
 	}
-	if n := bucket.Tokens(time.Now()); n != size {
+	if n := tokens.Tokens(time.Now()); n != size {
 		t.Errorf("seed %d: %d tokens after decades of refill, want %d", seed, n, size)
 	}
 	if len(guard.faults) > 0 || guard.inFlight != 0 || len(guard.probes) != 0 || guard.halfOpen == 0 {

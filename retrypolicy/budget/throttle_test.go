@@ -47,8 +47,8 @@ func TestThrottleProbability(t *testing.T) {
 		{"failsafe at its threshold", &late, 2, 0, 2.0 / 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			th := policytest.NewThrottle(t, c.o)
-			p := policytest.NewCrowd(th.Wrap(always))
+			th := policytest.Must(budget.NewThrottle(c.o))
+			p := newCrowd(th.Wrap(always))
 			for i := range c.n {
 				a := policytest.At(0)
 				a.Rand = math.MaxUint64 // the draw that is rejected last, as the largest
@@ -72,7 +72,7 @@ func TestThrottleProbability(t *testing.T) {
 }
 
 func TestThrottleDrawsByRand(t *testing.T) {
-	p := policytest.NewCrowd(policytest.NewThrottle(t, nil).Wrap(always))
+	p := newCrowd(policytest.Must(budget.NewThrottle(nil)).Wrap(always))
 	p.LetsIn(policytest.At(0)) // requests 1, accepts 0: one half; further calls raise it
 	a := policytest.At(0)
 	a.Rand = 1<<63 - 1024
@@ -80,7 +80,7 @@ func TestThrottleDrawsByRand(t *testing.T) {
 	if d.Retry || d.Reason != retrypolicy.ReasonRejected {
 		t.Errorf("a draw below one half: %+v, want Rejected", d)
 	}
-	q := policytest.NewCrowd(policytest.NewThrottle(t, nil).Wrap(always))
+	q := newCrowd(policytest.Must(budget.NewThrottle(nil)).Wrap(always))
 	q.LetsIn(policytest.At(0))
 	a.Rand = 1 << 63
 	if !q.LetsIn(a) {
@@ -91,8 +91,8 @@ func TestThrottleDrawsByRand(t *testing.T) {
 // The SRE throttle counts a rejected request, that of failsafe-go does not.
 func TestThrottleCountsItsRejections(t *testing.T) {
 	for _, ended := range []bool{false, true} {
-		th := policytest.NewThrottle(t, &budget.ThrottleOptions{CountEnded: ended})
-		p := policytest.NewCrowd(th.Wrap(always))
+		th := policytest.Must(budget.NewThrottle(&budget.ThrottleOptions{CountEnded: ended}))
+		p := newCrowd(th.Wrap(always))
 		p.LetsIn(policytest.At(0))
 		p.Observe(policytest.As(policytest.At(0), transport.Throttled))
 		if p.LetsIn(policytest.At(0)) { // a draw of 0
@@ -109,8 +109,8 @@ func TestThrottleCountsItsRejections(t *testing.T) {
 }
 
 func TestThrottleForgetsAfterTheWindow(t *testing.T) {
-	th := policytest.NewThrottle(t, nil)
-	p := policytest.NewCrowd(th.Wrap(always))
+	th := policytest.Must(budget.NewThrottle(nil))
+	p := newCrowd(th.Wrap(always))
 	for i := range 10 {
 		a := policytest.At(time.Duration(i) * 6 * time.Second)
 		a.Rand = math.MaxUint64
@@ -131,8 +131,8 @@ func TestThrottleForgetsAfterTheWindow(t *testing.T) {
 
 // After the clock is set back, old failures must still age out in time.
 func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
-	th := policytest.NewThrottle(t, nil)
-	p := policytest.NewCrowd(th.Wrap(always))
+	th := policytest.Must(budget.NewThrottle(nil))
+	p := newCrowd(th.Wrap(always))
 	p.LetsIn(policytest.At(0))
 	year := -365 * 24 * time.Hour
 	if n, _ := th.Counts(policytest.Day.Add(year)); n != 1 {
@@ -150,12 +150,13 @@ func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 // Every answer of the service counts as accepted.
 func TestThrottleAccepts(t *testing.T) {
 	// The last two are not answers.
-	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true,
+	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true,
+		transport.Network: true,
 		transport.Timeout: true, transport.Closed: true, transport.Cancelled: true}
 	for _, r := range errfilter.Rules() {
 		k := r.Kind
-		th := policytest.NewThrottle(t, nil)
-		policytest.NewCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), k))
+		th := policytest.Must(budget.NewThrottle(nil))
+		newCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), k))
 		if _, accepts := th.Counts(policytest.Day); accepts != 0 == refused[k] {
 			t.Errorf("%v: %d accepts", k, accepts)
 		}
@@ -169,9 +170,9 @@ func TestThrottleAccepts(t *testing.T) {
 		{"a deadline", context.DeadlineExceeded, 0},
 		{"a cancelled try", &retrypolicy.Error{Err: context.Canceled}, 0},
 	} {
-		th := policytest.NewThrottle(t, nil)
+		th := policytest.Must(budget.NewThrottle(nil))
 		for range 3 {
-			policytest.NewCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), c.err))
+			newCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), c.err))
 		}
 		if _, accepts := th.Counts(policytest.Day); accepts != c.want {
 			t.Errorf("%s: %d accepts, want %d", c.name, accepts, c.want)
@@ -182,9 +183,9 @@ func TestThrottleAccepts(t *testing.T) {
 // A failure that arose on this side is neither accepted nor refused.
 func TestThrottleIgnoresUninformativeOutcomes(t *testing.T) {
 	for name, c := range ownFailures {
-		th := policytest.NewThrottle(t, &budget.ThrottleOptions{CountEnded: true})
+		th := policytest.Must(budget.NewThrottle(&budget.ThrottleOptions{CountEnded: true}))
 		a := policytest.As(policytest.At(0), c.err)
-		policytest.NewCrowd(th.Wrap(always)).Fail(a)
+		newCrowd(th.Wrap(always)).Fail(a)
 		want := 1
 		if c.silent {
 			want = 0
@@ -197,10 +198,11 @@ func TestThrottleIgnoresUninformativeOutcomes(t *testing.T) {
 
 // An attempt that an inner gate refuses or delays is not a request.
 func TestThrottleReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true, Delay: time.Second}} {
+	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true,
+		Delay: time.Second}} {
 		inner := &closed{d: d}
-		th := policytest.NewThrottle(t, nil)
-		p := policytest.NewCrowd(th.Wrap(inner))
+		th := policytest.Must(budget.NewThrottle(nil))
+		p := newCrowd(th.Wrap(inner))
 		for range 5 {
 			if got := p.Admit(policytest.At(0)); got != d {
 				t.Fatalf("%+v, want the inner gate's %+v", got, d)
@@ -218,9 +220,10 @@ func TestSharedStatePassesOn(t *testing.T) {
 	ratio, _ := budget.NewRetryThrottle(10, 0.1)
 	breaker, _ := budget.NewBreaker(nil)
 	for name, wrap := range map[string]func(retrypolicy.Policy) retrypolicy.Policy{
-		"Throttle": policytest.NewThrottle(t, nil).Wrap, "RetryBudget": share.Wrap, "ConcurrencyBudget": crowd.Wrap,
-		"RetryThrottle": ratio.Wrap,
-		"Breaker":       breaker.Wrap,
+		"Throttle": policytest.Must(budget.NewThrottle(nil)).Wrap, "RetryBudget": share.Wrap,
+		"ConcurrencyBudget": crowd.Wrap,
+		"RetryThrottle":     ratio.Wrap,
+		"Breaker":           breaker.Wrap,
 	} {
 		inner := &closed{d: retrypolicy.Decision{Retry: true}}
 		p := wrap(inner)
@@ -253,7 +256,8 @@ func TestSharedStatePassesOn(t *testing.T) {
 func TestSharedStateThatWasNotMade(t *testing.T) {
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.Throttle)(nil).Wrap(always)), "NewThrottle")
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.RetryBudget)(nil).Wrap(always)), "NewRetryBudget")
-	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.ConcurrencyBudget)(nil).Wrap(always)), "NewConcurrencyBudget")
+	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.ConcurrencyBudget)(nil).Wrap(always)),
+		"NewConcurrencyBudget")
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.RetryThrottle)(nil).Wrap(always)), "NewRetryThrottle")
 	policytest.CheckRefusal(t, retrypolicy.Validate((*budget.Breaker)(nil).Wrap(always)), "NewBreaker")
 }

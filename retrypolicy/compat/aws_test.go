@@ -64,7 +64,7 @@ func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 		o := compat.AWSStandard.Options()
 		o.Attempts = 5
 		b := policytest.Bucketed(t, o, 500, 500)
-		p := policytest.NewAWS(t, o)
+		p := policytest.Must(compat.NewAWS(o))
 		series := map[rune]*retrypolicy.Operation{'A': ptr(retrypolicy.Begin(p, "", policytest.Epoch)),
 			'B': ptr(retrypolicy.Begin(p, "", policytest.Epoch))}
 		toFail := map[rune]int{'A': 2, 'B': 1}
@@ -88,7 +88,7 @@ func ptr[T any](v T) *T { return &v }
 func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
 	for _, preset := range compat.AWSPresets() {
 		o := preset.Options()
-		if err := retrypolicy.Validate(policytest.NewAWS(t, o)); err != nil {
+		if err := retrypolicy.Validate(policytest.Must(compat.NewAWS(o))); err != nil {
 			t.Errorf("%v: %v", preset, err)
 		}
 		if o.Quota == nil {
@@ -112,7 +112,8 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		{"no back-off", func(o *compat.AWSOptions) { o.Backoff = nil }, "AWSOptions.Backoff is nil"},
 		{"no attempts", func(o *compat.AWSOptions) { o.Attempts = 0 }, "Total is below 1"},
 		{"negative attempts", func(o *compat.AWSOptions) { o.Attempts = -1 }, "Total is below 1"},
-		{"negative base", func(o *compat.AWSOptions) { o.Backoff = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
+		{"negative base", func(o *compat.AWSOptions) { o.Backoff = retrypolicy.Backoff{Base: -1} },
+			"Base is negative"},
 		{"negative base after throttling",
 			func(o *compat.AWSOptions) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 		{"negative Over", func(o *compat.AWSOptions) { o.Over = -1 }, "Over is negative"},
@@ -159,7 +160,7 @@ func delays(p retrypolicy.Policy, kind transport.Kind, draw uint64, first, count
 func TestAWSRetryAfterIsApplied(t *testing.T) {
 	flat := func(o *compat.AWSOptions, base time.Duration) retrypolicy.Policy {
 		o.Backoff = retrypolicy.Backoff{Base: base}
-		return policytest.NewAWS(t, o)
+		return policytest.Must(compat.NewAWS(o))
 	}
 	for _, c := range []struct {
 		name        string
@@ -187,7 +188,7 @@ func TestAWSAttemptsAreTotal(t *testing.T) {
 		for _, preset := range []func() *compat.AWSOptions{compat.AWSPython.Options, compat.AWSPythonSimple.Options} {
 			o := preset()
 			o.Attempts = total
-			s := retrypolicy.Begin(policytest.NewAWS(t, o), "", policytest.Epoch)
+			s := retrypolicy.Begin(policytest.Must(compat.NewAWS(o)), "", policytest.Epoch)
 			for i := 1; i < total; i++ {
 				if d := failOnce(t, &s); !d.Retry {
 					t.Errorf("total %d: retry %d refused: %v", total, i, d)
@@ -218,7 +219,7 @@ func TestAWSDecisionsAllocateNothing(t *testing.T) {
 	for _, preset := range compat.AWSPresets() {
 		o := preset.Options()
 		o.Attempts = math.MaxInt32
-		p := policytest.NewAWS(t, o)
+		p := policytest.Must(compat.NewAWS(o))
 		n := 0
 		series := policytest.Series(p)
 		if allocs := testing.AllocsPerRun(200, func() {

@@ -168,7 +168,7 @@ func TestRetryThrottleTokens(t *testing.T) {
 		{"thousandths", 0.5466, []end{unavailable, unavailable, good}, 8.546},
 		{"exact where floating point is not", 1.001, []end{unavailable, unavailable, good}, 9.001},
 	} {
-		th := policytest.NewRetryThrottle(t, 10, c.ratio)
+		th := policytest.Must(budget.NewRetryThrottle(10, c.ratio))
 		for _, e := range c.seen {
 			policytest.Series(th.Wrap(retrypolicy.Immediately{})).Report(e.verdict, e.attempt)
 		}
@@ -199,7 +199,7 @@ func TestGRPCUnderDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	th := policytest.NewRetryThrottle(t, 10, 0.1)
+	th := policytest.Must(budget.NewRetryThrottle(10, 0.1))
 	r := retrypolicy.Retrier{Policy: th.Wrap(a6), Classify: judge}
 	runs := 0
 	call := func(code rpcCode) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
@@ -154,10 +155,10 @@ func (v *vector) build(t *testing.T) (p retrypolicy.Policy, tokens func() float6
 			v.set(t, reflect.ValueOf(o).Elem().FieldByName(name), text)
 		}
 		if v.Tokens == nil {
-			return policytest.NewAWS(t, o), nil
+			return policytest.Must(compat.NewAWS(o)), nil
 		}
 		b := policytest.Bucketed(t, o, 500, *v.Tokens)
-		return policytest.NewAWS(t, o), func() float64 { return float64(b.Tokens(policytest.Epoch)) }
+		return policytest.Must(compat.NewAWS(o)), func() float64 { return float64(b.Tokens(policytest.Epoch)) }
 	}
 	zero, ok := vectorPolicies[v.Policy]
 	if !ok {
@@ -170,7 +171,7 @@ func (v *vector) build(t *testing.T) (p retrypolicy.Policy, tokens func() float6
 	}
 	p = set.Interface().(retrypolicy.Policy)
 	if v.Throttle != nil {
-		th := policytest.NewRetryThrottle(t, int(v.Throttle[0]), v.Throttle[1])
+		th := policytest.Must(budget.NewRetryThrottle(int(v.Throttle[0]), v.Throttle[1]))
 		return th.Wrap(p), th.Tokens
 	}
 	return p, nil
@@ -249,7 +250,8 @@ func (v *vector) decide(t *testing.T) {
 			d := series.Decide(a)
 			off := d.Delay - time.Duration(step.Delay)
 			tolerance := max(time.Duration(v.Within), 1)
-			if d.Retry != (step.Stop == "") || !d.Retry && d.Reason.String() != step.Stop || max(off, -off) > tolerance {
+			if d.Retry != (step.Stop == "") || !d.Retry && d.Reason.String() != step.Stop || max(off,
+				-off) > tolerance {
 				t.Errorf("step %d: %v (delay %v), want %+v", i+1, d, d.Delay, step)
 			}
 			elapsed += max(min(d.Delay, math.MaxInt64-elapsed), 0)
@@ -306,7 +308,8 @@ func (v *vector) run(t *testing.T) {
 		}
 		return
 	}
-	if e, ok := err.(*retrypolicy.Error); !ok || e.Reason.String() != v.Stop || e.Err != list[min(calls, len(list))-1] {
+	if e, ok := err.(*retrypolicy.Error); !ok || e.Reason.String() != v.Stop || e.Err != list[min(calls,
+		len(list))-1] {
 		t.Errorf("%v, want %s with the last answer", err, v.Stop)
 	}
 }

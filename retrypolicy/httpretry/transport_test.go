@@ -118,7 +118,8 @@ func TestTransportRepeatsRequestsAsThePolicySays(t *testing.T) {
 		{"an answer that is final", httpretry.Transport{Policy: thrice()}, []int{503, 404}, "", 2, 404},
 		{"azcore: 408, 500, 200", azcore, []int{408, 500, 200}, "", 3, 200},
 		{"azcore: always 500", azcore, []int{500}, "", 4, 500},
-		{"azcore: without retries", httpretry.Transport{Policy: compat.Azcore{MaxRetries: -1}}, []int{408}, "", 1, 408},
+		{"azcore: without retries", httpretry.Transport{Policy: compat.Azcore{MaxRetries: -1}}, []int{408}, "",
+			1, 408},
 		{"azcore: 408, then final", azcore, []int{408, 403}, "", 2, 403},
 		{"azcore: 429 for longer than its limit", azcore, []int{429}, "300", 1, 429},
 	} {
@@ -149,7 +150,8 @@ func TestTransportWaitsAsTheServiceAsks(t *testing.T) {
 	} {
 		policy := retrypolicy.RetryAfter{Max: time.Minute, Policy: thrice()}
 		busy := service{statuses: []int{503, 200}, header: c.header}
-		if _, err := busy.do(t, httpretry.Transport{Policy: policy}, request("GET", "")); err != nil || len(busy.at) != 2 ||
+		if _, err := busy.do(t, httpretry.Transport{Policy: policy}, request("GET",
+			"")); err != nil || len(busy.at) != 2 ||
 			busy.at[1] != c.want {
 			t.Errorf("%v: attempts at %v, %v; want the second at %v", c.header, busy.at, err, c.want)
 		}
@@ -206,7 +208,8 @@ func TestTransportRepeatsOnlyIdempotentRequests(t *testing.T) {
 		down := service{statuses: []int{c.status}}
 		down.do(t, httpretry.Transport{Policy: thrice(), AnyMethod: c.any}, c.req)
 		if len(down.at) != c.attempts {
-			t.Errorf("%q with %d, any method %v: %d attempts, want %d", c.req.Method, c.status, c.any, len(down.at), c.attempts)
+			t.Errorf("%q with %d, any method %v: %d attempts, want %d", c.req.Method, c.status, c.any,
+				len(down.at), c.attempts)
 		}
 	}
 }
@@ -238,7 +241,10 @@ func TestTransportEndsWithTheContextOfTheRequest(t *testing.T) {
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	down := service{statuses: []int{503}}
-	_, err := down.do(t, httpretry.Transport{Policy: second, OnRetry: func(int, time.Duration, error) { cancel(gone) }},
+	_, err := down.do(t, httpretry.Transport{Policy: second, OnRetry: func(int, time.Duration,
+		error) {
+		cancel(gone)
+	}},
 		request("GET", "").WithContext(ctx))
 	if len(down.at) != 1 || !errors.Is(err, context.Canceled) || !errors.Is(err, gone) ||
 		!errors.Is(err, retrypolicy.ReasonCancelled) {
@@ -255,7 +261,7 @@ type closeNoter struct {
 func (c *closeNoter) Close() error { c.closed = true; return nil }
 
 func TestTransportClosesTheBodyOfARefusedRequest(t *testing.T) {
-	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
+	breaker := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
 	for name, tr := range map[string]*httpretry.Transport{
 		"a bad policy":    {},
 		"an open breaker": {Policy: breaker.Wrap(retrypolicy.NoRetry{}), Base: &service{statuses: []int{0}}},
@@ -276,7 +282,8 @@ func TestTransportClosesTheBodyOfARefusedRequest(t *testing.T) {
 func TestTransportIsFetchRetry(t *testing.T) {
 	fetch := func(f compat.FetchRetry, statuses ...int) (*service, int) {
 		down := service{statuses: statuses}
-		status, _ := down.do(t, httpretry.Transport{Policy: f, Classify: f.Classify, AnyMethod: true}, request("POST", "x"))
+		status, _ := down.do(t, httpretry.Transport{Policy: f, Classify: f.Classify, AnyMethod: true},
+			request("POST", "x"))
 		return &down, status
 	}
 	if down, _ := fetch(compat.FetchRetryDefaults(), 0); len(down.at) != 4 {
@@ -369,7 +376,7 @@ func TestTransportKeepsItsConnection(t *testing.T) {
 
 // The limiter starts from what the first answer announces.
 func TestTransportTellsTheLimitThatTheServiceAnnounces(t *testing.T) {
-	limiter := policytest.NewAdaptive(t, nil)
+	limiter := policytest.Must(budget.NewAdaptive(nil))
 	busy := service{statuses: []int{200}, header: http.Header{"Ratelimit-Policy": {`"a";q=120;w=60`}}}
 	tr := httpretry.Transport{Policy: limiter.Wrap(retrypolicy.NoRetry{}), Base: &busy, OnLimit: limiter.Announce}
 	synctest.Test(t, func(t *testing.T) {

@@ -52,19 +52,10 @@ func Bucketed(t testing.TB, o *compat.AWSOptions, size, tokens int) *budget.Toke
 	return b
 }
 
-// CheckInvalid expects an error of Kind Invalid that contains want, or no error if want is empty.
+// CheckInvalid is CheckRefusal for the parameters of p.
 func CheckInvalid(t *testing.T, p retrypolicy.Policy, want string) {
 	t.Helper()
-	err := retrypolicy.Validate(p)
-	if want == "" {
-		if err != nil {
-			t.Errorf("Validate: %v, want none", err)
-		}
-		return
-	}
-	if !errors.Is(err, transport.Invalid) || !strings.Contains(err.Error(), want) {
-		t.Errorf("Validate: %v, want Invalid with %q", err, want)
-	}
+	CheckRefusal(t, retrypolicy.Validate(p), want)
 }
 
 // CheckRefusal expects an error of Kind Invalid that contains want, or no error if want is empty.
@@ -107,74 +98,6 @@ func LetsIn(p retrypolicy.Policy, a retrypolicy.Attempt) (retrypolicy.Series, bo
 	s := Series(p)
 	d := s.Admit(a)
 	return s, d.Retry && d.Delay <= 0
-}
-
-// Crowd is many operations under one policy. Each first attempt, retry and decision is one of
-// another operation; outcomes are those of the attempts in flight, in order.
-type Crowd struct {
-	retrypolicy.Policy
-	inFlight [2][]retrypolicy.Series // first attempts, retries
-}
-
-// NewCrowd returns a crowd under p.
-func NewCrowd(p retrypolicy.Policy) *Crowd { return &Crowd{Policy: p} }
-
-// Begin begins a series of the policy.
-func (c *Crowd) Begin(s retrypolicy.Start) retrypolicy.Series {
-	return retrypolicy.BeginSeries(c.Policy, s)
-}
-
-// Decide asks about the failure of an operation, which makes the retry.
-func (c *Crowd) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return Series(c.Policy).Decide(a) }
-
-// Admit asks whether an attempt may begin.
-func (c *Crowd) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	s := Series(c.Policy)
-	d := s.Admit(a)
-	if d.Retry && d.Delay <= 0 {
-		of := c.of(a)
-		*of = append(*of, s)
-	} else {
-		s.End()
-	}
-	return d
-}
-
-// LetsIn reports whether an attempt may begin.
-func (c *Crowd) LetsIn(a retrypolicy.Attempt) bool {
-	d := c.Admit(a)
-	return d.Retry && d.Delay <= 0
-}
-
-func (c *Crowd) of(a retrypolicy.Attempt) *[]retrypolicy.Series {
-	if a.Retry > 0 {
-		return &c.inFlight[1]
-	}
-	return &c.inFlight[0]
-}
-
-// Observe ends an attempt with a.Err; nil is a success, and any other error may be repeated.
-func (c *Crowd) Observe(a retrypolicy.Attempt) {
-	if a.Err == nil {
-		c.report(retrypolicy.VerdictSucceed, a)
-		return
-	}
-	c.report(retrypolicy.VerdictAgain, a)
-}
-
-// Fail ends an attempt with a.Err, which is final.
-func (c *Crowd) Fail(a retrypolicy.Attempt) { c.report(retrypolicy.VerdictFail, a) }
-
-func (c *Crowd) report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	of := c.of(a)
-	s := Series(c.Policy)
-	if len(*of) > 0 {
-		s, *of = (*of)[0], (*of)[1:]
-	}
-	s.Report(v, a)
-	if v != retrypolicy.VerdictAgain {
-		s.End()
-	}
 }
 
 // Report reports the end of an attempt with err to s: nil is a success, and any other error may be
@@ -235,70 +158,15 @@ func CheckDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want tim
 	}
 }
 
+// Must returns v, the result of a constructor that must not fail.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func Contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
-
-func NewAWS(t testing.TB, o *compat.AWSOptions) retrypolicy.Policy {
-	t.Helper()
-	p, err := compat.NewAWS(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func NewAdaptive(t testing.TB, o *budget.AdaptiveOptions) *budget.Adaptive {
-	t.Helper()
-	l, err := budget.NewAdaptive(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func NewBreaker(t testing.TB, o *budget.BreakerOptions) *budget.Breaker {
-	t.Helper()
-	b, err := budget.NewBreaker(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func NewBucket(t testing.TB, size, spent, refill int) *budget.TokenBucket {
-	t.Helper()
-	b, err := budget.NewTokenBucket(size, spent, refill)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func NewQuota(t testing.TB, o *budget.QuotaOptions) *budget.Quota {
-	t.Helper()
-	q, err := budget.NewQuota(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
-}
-
-func NewRetryThrottle(t testing.TB, maxTokens int, ratio float64) *budget.RetryThrottle {
-	t.Helper()
-	th, err := budget.NewRetryThrottle(maxTokens, ratio)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return th
-}
-
-func NewThrottle(t testing.TB, o *budget.ThrottleOptions) *budget.Throttle {
-	t.Helper()
-	th, err := budget.NewThrottle(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return th
-}
 
 func Sec(s float64) time.Time { return Epoch.Add(time.Duration(math.Round(s * 1e9))) }
 
