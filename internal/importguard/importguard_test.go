@@ -215,8 +215,13 @@ var layers = []struct {
 	},
 	{
 		"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
-			"./retrypolicy/compat", "./retrypolicy/httpretry"},
+			"./retrypolicy/compat"},
 		[]string{"device", "testbroker", "transport", "twin"}, []string{"transport"},
+		"imports go one way",
+	},
+	{
+		"requests under a policy know the errors of package net, and no protocol", []string{"./retrypolicy/httpretry"},
+		[]string{"device", "testbroker", "transport", "twin"}, []string{"transport", "transport/neterr"},
 		"imports go one way",
 	},
 	{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport/neterr"
 )
 
 // Transport is an http.RoundTripper that repeats requests under a policy.
@@ -34,11 +35,13 @@ import (
 type Transport struct {
 	// Policy decides. Its key, for budget.PerKey, is the host of the request's URL.
 	Policy retrypolicy.Policy
-	// Base makes the attempts. Nil: http.DefaultTransport.
+	// Base makes the attempts. Nil: http.DefaultTransport. For a time-out of one attempt set
+	// ResponseHeaderTimeout there.
 	Base http.RoundTripper
 	// Classify judges failures, and answers as a *ResponseError; it must not read the body. Answers
-	// other than Again are results. retrypolicy.Classify judges failures that it leaves Undecided.
-	// Nil: the function Classify.
+	// other than Again are results. Failures that it leaves Undecided are judged by
+	// retrypolicy.Classify, and those of package neterr that are not retryable end the attempts, such
+	// as a certificate that does not verify. Nil: the function Classify.
 	Classify retrypolicy.Classifier
 	// AnyMethod repeats requests of every method, also if the service may have acted.
 	AnyMethod bool
@@ -148,6 +151,9 @@ func (x *exchange) next(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
+// ofNetwork fails an error such as a certificate that does not verify.
+var ofNetwork = retrypolicy.FromKind(neterr.Kind)
+
 // judge says whether another attempt may follow.
 func (x *exchange) judge(err error) retrypolicy.Info {
 	classify := x.t.Classify
@@ -160,7 +166,9 @@ func (x *exchange) judge(err error) retrypolicy.Info {
 	case answer && info.Verdict != retrypolicy.VerdictAgain:
 		return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed}
 	case info.Verdict == retrypolicy.VerdictUndecided:
-		info = retrypolicy.Classify(err)
+		if info = ofNetwork(err); info.Verdict != retrypolicy.VerdictFail {
+			info = retrypolicy.Classify(err)
+		}
 	}
 	body := x.req.Body != nil && x.req.Body != http.NoBody && x.req.GetBody == nil
 	if body || !x.safe && info.Safe == retrypolicy.SafeUnknown {

@@ -336,6 +336,18 @@ func TestTransportWithTruncatedBackoff(t *testing.T) {
 	}
 }
 
+func TestTransportDoesNotRepeatARefusedCertificate(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	retries := 0
+	client := http.Client{Transport: &httpretry.Transport{Base: &http.Transport{}, Policy: second,
+		OnRetry: func(int, time.Duration, error) { retries++ }}}
+	_, err := client.Get(server.URL)
+	if !errors.Is(err, retrypolicy.ReasonNotRetryable) || retries != 0 {
+		t.Errorf("%d retries, %v", retries, err)
+	}
+}
+
 // Answers that another attempt replaces give their connection back.
 func TestTransportKeepsItsConnection(t *testing.T) {
 	var mu sync.Mutex
