@@ -19,6 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
