@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -77,7 +76,6 @@ func (c *Client) HandleInput(input string, handle MessageHandler) error {
 	if e := c.lacks(transport.FeatureMessages, transport.OpSubscribe); e != nil && handle != nil {
 		return e
 	}
-	linked.SetInputs()
 	b := c.theInbox()
 	b.mu.Lock()
 	defer b.mu.Unlock()

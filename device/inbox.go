@@ -10,7 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -109,9 +108,7 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	p.msg.Redelivered = d.Redelivered
 	p.msg.Body = append(body[:0], d.Msg.Body...)
 	p.msg.Properties = append(props[:0], d.Msg.Properties...)
-	if linked.Hub() {
-		p.keepSystem()
-	}
+	p.keepSystem()
 	p.ref = append(p.ref[:0], d.Ref...)
 	if p.session, p.once = b.session, d.Once; p.once {
 		b.once = true
@@ -154,7 +151,7 @@ func (b *inbox) waitsLocked() bool {
 
 // handlesLocked reports whether there is any handler.
 func (b *inbox) handlesLocked() bool {
-	return b.handle != nil || linked.Inputs() && len(b.inputs) > 0
+	return b.handle != nil || len(b.inputs) > 0
 }
 
 // holdsLocked reports whether the live session has delivered d before, or for one with Once any
@@ -192,16 +189,13 @@ func (b *inbox) handleAll() {
 		}
 		p := b.deliveries[(b.first+b.answered)%len(b.deliveries)]
 		b.handling = true
-		handle := b.handle
-		if linked.Inputs() {
-			handle = b.handlerLocked(p)
-		}
+		handle := b.handlerLocked(p)
 		b.mu.Unlock()
 
 		outcome, panicked := transport.OutcomeAccept, false
 		switch {
 		case p.unasked:
-		case linked.Inputs() && p.unhandled:
+		case p.unhandled:
 			outcome = b.refuse(p)
 		default:
 			outcome, panicked = b.call(handle, &p.msg)
@@ -221,7 +215,7 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 	b.answered++
 	switch {
 	case p.unasked:
-	case linked.Inputs() && p.unhandled:
+	case p.unhandled:
 		b.totals.unhandled++
 	case outcome == transport.OutcomeAccept:
 		b.totals.accepted++
@@ -310,7 +304,7 @@ func (b *inbox) over(*loop) {
 	defer b.mu.Unlock()
 	b.session++
 	switch {
-	case b.once && linked.MQTT5():
+	case b.once:
 		b.keepLocked()
 	case b.handling:
 		b.first = (b.first + b.answered) % len(b.deliveries)

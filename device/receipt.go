@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -94,9 +93,7 @@ func (r *Receipt) await(ctx context.Context, late <-chan struct{}) bool {
 
 // set delivers the result; it does not block.
 func (r *Receipt) set(err error) {
-	if linked.Results() {
-		r.tell(err)
-	}
+	r.tell(err)
 	r.err = err
 	if r.state.Swap(receiptDone) == receiptAwaited {
 		r.signal <- struct{}{}
@@ -137,7 +134,6 @@ type Watched struct {
 
 // NewResults returns an empty Results.
 func NewResults() *Results {
-	linked.SetResults()
 	return &Results{bell: make(chan struct{}, 1)}
 }
 

@@ -3,7 +3,6 @@ package dialect
 import (
 	"strings"
 
-	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -17,7 +16,6 @@ type hubSession struct {
 }
 
 func (hub) Session(c *Config) (Session, Hello, error) {
-	linked.SetHub()
 	s, version := new(hubSession), apiVersion
 	if c.Certificates {
 		version = apiVersionCertificates

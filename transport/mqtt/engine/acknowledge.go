@@ -64,7 +64,7 @@ func (s *session) mayHave(tag uint16) (may bool) {
 	switch {
 	case tag == handshakeTag:
 		may = s.t.handshake
-	case s.t.newer() != nil:
+	case s.t.newer != nil:
 		may = s.t.inFlight.Has(tag)
 	default:
 		may = !s.t.unsent.Has(tag)

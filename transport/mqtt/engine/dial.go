@@ -40,7 +40,7 @@ func (t *core) check(creds *transport.Credentials) error {
 // dialect prepares a session of the dialect.
 func (t *core) dialect(creds *transport.Credentials, certificates bool) (dialect.Session, dialect.Hello, error) {
 	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
-		Will: t.opt.Will, Certificates: certificates, Properties: t.newer() != nil})
+		Will: t.opt.Will, Certificates: certificates, Properties: t.newer != nil})
 	if err != nil {
 		err = mqttwire.DialectError(err)
 	}
@@ -79,8 +79,8 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 	if err != nil {
 		return nil, err
 	}
-	if t.newer() != nil {
-		if err := t.newer().begin(ctx, t, cfg, &token); err != nil {
+	if t.newer != nil {
+		if err := t.newer.begin(ctx, t, cfg, &token); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +125,7 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 		return s, nil
 	}
 	s.fail(err)
-	if v := t.newer(); v != nil { // also after a handshake that ctx overtook
+	if v := t.newer; v != nil { // also after a handshake that ctx overtook
 		_ = v.end(err)
 	}
 	if x, ok := c.(Explainer); ok {
@@ -151,7 +151,7 @@ func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password s
 			g.Will.QoS = 0
 		}
 	}
-	if v := t.newer(); v != nil {
+	if v := t.newer; v != nil {
 		return v.connect(t.out[:0], &g, hello.Will.Msg)
 	}
 	if n := mqttwire.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
@@ -235,7 +235,7 @@ func (s *session) readMore(want int) error {
 // greeted handles the packet at the beginning of in, which is to be the CONNACK, and returns its
 // size; 0 if it is incomplete.
 func (s *session) greeted(in []byte) (used int, done bool, err error) {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.greeted(s, in)
 	}
 	switch h, ok, err := mqttwire.Next(in); {

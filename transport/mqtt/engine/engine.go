@@ -145,7 +145,7 @@ type core struct {
 	dial Dial
 	err  error // what Dial returns for wrong options
 
-	other version // of MQTT than 3.1.1; see newer
+	newer version // of MQTT than 3.1.1; nil: that
 
 	busy atomic.Bool // a session exists
 	in   []byte      // read buffer; owned by Dial, then by Run
@@ -180,7 +180,7 @@ func newCore(dial Dial, o *Options) *core {
 		return t
 	}
 	if p := t.opt.Protocol; p != nil {
-		t.other, t.err = p.version(&t.opt)
+		t.newer, t.err = p.version(&t.opt)
 	}
 	if dial == nil {
 		t.err = mqttwire.Invalid("engine.New needs a Dial; mqtt.Dialer has one")

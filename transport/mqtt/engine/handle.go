@@ -15,7 +15,7 @@ const maxSubackCodes = dialect.MaxFilters + 1
 // handle processes one packet. Some hubs send DISCONNECT before they close, though 3.1.1 allows it
 // to clients only.
 func (s *session) handle(h mqttwire.Header, body []byte) error {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.handle(s, h, body)
 	}
 	switch h.Type {
@@ -68,7 +68,7 @@ func (s *session) delivery(in *mqttwire.Incoming) *transport.Delivery {
 
 // passMessage passes a PUBLISH to the dialect. It is mqttwire.Backlog.Pass.
 func (s *session) passMessage(to *mqttwire.Tap, flags byte, body []byte, fresh bool) error {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.pass(s, to, flags, body, fresh)
 	}
 	in, err := mqttwire.ReadPublish(flags, body)

@@ -97,7 +97,7 @@ func (s *session) handleEarly(head mqttwire.Header, body []byte, mine func([]byt
 
 // readMessage reads a PUBLISH without any effect.
 func (s *session) readMessage(head mqttwire.Header, body []byte) ([]byte, *transport.Message, error) {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.read(s, head, body)
 	}
 	in, err := mqttwire.ReadPublish(head.Flags, body)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -73,7 +72,6 @@ func MQTT5(o *MQTT5Options) Protocol {
 	if o != nil {
 		opt = *o
 	}
-	linked.SetMQTT5()
 	return protocol5{&opt}
 }
 

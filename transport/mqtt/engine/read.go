@@ -163,7 +163,7 @@ func (s *session) handlePackets() (want int, err error) {
 // next reads the header of the packet at the beginning of in, and checks its size. It returns false
 // when in ends within the header.
 func (s *session) next(in []byte) (h mqttwire.Header, ok bool, err error) {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.next(in)
 	}
 	h, ok, err = mqttwire.Next(in)

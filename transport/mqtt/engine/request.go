@@ -44,7 +44,7 @@ func (s *session) replyUnsent(r *transport.Request) {
 	if r.Op == transport.OpRespond || r.Op == transport.OpIssue {
 		s.refuse(r, transport.Network, errClosed)
 	}
-	if v := s.t.newer(); v != nil && r.Op == transport.OpSettle && len(r.Ref) == onceRef {
+	if v := s.t.newer; v != nil && r.Op == transport.OpSettle && len(r.Ref) == onceRef {
 		v.appendSettled(s, nil, r.Ref, r.Outcome)
 	}
 }

@@ -21,7 +21,7 @@ const (
 // enter takes the write side's token. It returns false when the session has ended or is ending.
 // MQTT 3.1.1 has no other writer, so a token that is taken will not be given back.
 func (s *session) enter() bool {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.enter(s)
 	}
 	select {
@@ -83,7 +83,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
 	}
 	o.head = o.HeadSize()
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		if o, err = v.prepare(s, p, o); err != nil {
 			return p, o, err
 		}
@@ -123,7 +123,7 @@ func (s *session) publish(tag uint16, p *dialect.Publication, o *outgoing) bool 
 
 // appendHead appends a PUBLISH up to its payload.
 func (s *session) appendHead(dst []byte, id uint16, p *dialect.Publication, o *outgoing) []byte {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.appendHead(s, dst, id, *p, *o)
 	}
 	dst = append(mqttwire.AppendPublish(dst, &o.Outgoing), p.Topic...)
@@ -206,7 +206,7 @@ func (s *session) do(r *transport.Request) {
 			return
 		}
 	default:
-		if v := s.t.newer(); v != nil && r.Op == transport.OpRenew {
+		if v := s.t.newer; v != nil && r.Op == transport.OpRenew {
 			v.renew(s, r)
 			return
 		}
@@ -233,7 +233,7 @@ func (s *session) settle(r *transport.Request) {
 
 // appendSettled appends a PUBACK, MQTT's only outcome; without one the hub delivers again.
 func (s *session) appendSettled(dst, ref []byte, outcome transport.Outcome) []byte {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.appendSettled(s, dst, ref, outcome)
 	}
 	if outcome == transport.OutcomeRelease {
@@ -278,7 +278,7 @@ func (s *session) subscribe(r *transport.Request) bool {
 
 // appendSubscribe appends a SUBSCRIBE. The Kind belongs to the error.
 func (s *session) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) ([]byte, transport.Kind, error) {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.appendSubscribe(dst, id, filters)
 	}
 	dst, err := mqttwire.AppendSubscribe(dst, id, filters...) // a device id may make an invalid filter

@@ -118,7 +118,7 @@ func (s *session) Run(ctx context.Context) error {
 	err = s.failure()
 	ended := ctx.Err()
 	var why error
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		why = v.end(err)
 	}
 	s.t.busy.Store(false)
@@ -177,7 +177,7 @@ func (s *session) sayGoodbye(err error) {
 
 // goodbye returns the DISCONNECT for err; nil for none. Without it the peer would publish the will.
 func (s *session) goodbye(err error) []byte {
-	if v := s.t.newer(); v != nil {
+	if v := s.t.newer; v != nil {
 		return v.goodbye(s, err)
 	}
 	if errchain.Has(err, mqttwire.ErrBehind) {

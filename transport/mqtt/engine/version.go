@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 
-	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -14,15 +13,6 @@ import (
 type Protocol interface {
 	// version checks the options and returns what one Transport needs.
 	version(o *Options) (version, error)
-}
-
-// newer returns the version of MQTT if it is not 3.1.1, else nil. Boards without one link nothing
-// behind it.
-func (t *core) newer() version {
-	if t.other != nil && linked.MQTT5() {
-		return t.other
-	}
-	return nil
 }
 
 // A version is what sessions do differently in a version of MQTT newer than 3.1.1. It belongs to

@@ -1,5 +1,0 @@
-//go:build tinygo
-
-package linked
-
-const all = false
