@@ -76,10 +76,6 @@ func properties(name string, into *[]hubdata.Property) field {
 }
 
 func (c *control) sendC2D(r *call) (any, *refusal) {
-	id, problem := c.device(r)
-	if problem != nil {
-		return nil, problem
-	}
 	var m hubdata.C2D
 	acks := map[string]string{"none": "none", "positive": "positive", "negative": "negative", "full": "full"}
 	fields := []field{
@@ -95,26 +91,33 @@ func (c *control) sendC2D(r *call) (any, *refusal) {
 	if len(m.Body) > hubdata.MaxC2D {
 		return nil, bad("body", "has more than 64 KiB", "send less")
 	}
-	err := c.hub.SendC2D(id, m)
+	if err := c.hub.SendC2D(r.device(), m); err != nil {
+		wrong := bad("properties", "", "send less")
+		if m.Topic != "" || m.ResponseTopic != "" || m.Retain {
+			wrong = bad("topic", "", "give a topic name, and start testhub with -broker")
+		}
+		return nil, sendProblem(r.device(), err, wrong)
+	}
+	return map[string]any{"device": r.device()}, nil
+}
+
+// sendProblem converts an error of a message that the hub did not take. wrong is for a message that
+// does not fit.
+func sendProblem(id string, err error, wrong *refusal) *refusal {
 	switch {
 	case errors.Is(err, testbroker.ErrQueueFull):
-		return nil, &refusal{status: http.StatusTooManyRequests, Problem: "the device's queue is full",
-			Fix: "have the device take some, or DELETE the queue"}
+		return &refusal{status: http.StatusTooManyRequests, Problem: "the queue of " + id + " is full",
+			Fix: "have it take some, or DELETE its queue"}
 	case errors.Is(err, testbroker.ErrQuota):
-		return nil, &refusal{status: http.StatusForbidden, Problem: "the fault Quota has used up the messages of the day",
+		return &refusal{status: http.StatusForbidden, Problem: "the fault Quota has used up the messages of the day",
 			Fix: "remove it"}
 	case errors.Is(err, testbroker.ErrNotFound):
-		return nil, noDevice(id)
+		return noDevice(id)
 	case errors.Is(err, testbroker.ErrClosed):
-		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
-	case err != nil && (m.Topic != "" || m.ResponseTopic != "" || m.Retain):
-		return nil, bad("topic", strings.TrimPrefix(err.Error(), "testbroker: "),
-			"give a topic name, and start testhub with "+
-				"-broker")
-	case err != nil:
-		return nil, bad("properties", strings.TrimPrefix(err.Error(), "testbroker: "), "send less")
+		return ending()
 	}
-	return map[string]any{"device": id}, nil
+	wrong.Problem = strings.TrimPrefix(err.Error(), "testbroker: ")
+	return wrong
 }
 
 // readMessage reads a message with these fields and its body.
@@ -139,14 +142,10 @@ func readMessage(r *call, m *hubdata.C2D, fields ...field) *refusal {
 
 func (c *control) listC2D(r *call) (any, *refusal) {
 	count := 0
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.query(last(&count))
-	}
-	if problem != nil {
+	if problem := r.query(last(&count)); problem != nil {
 		return nil, problem
 	}
-	return map[string]any{"c2d": c.c2dLog(id, count)}, nil
+	return map[string]any{"c2d": c.c2dLog(r.device(), count)}, nil
 }
 
 func (c *control) c2dLog(id string, count int) []c2dMessage {
@@ -158,26 +157,16 @@ func (c *control) c2dLog(id string, count int) []c2dMessage {
 }
 
 func (c *control) waitC2D(r *call) (any, *refusal) {
-	state, count, limit := hubdata.Completed, 1, time.Duration(0)
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.query(choice("state", states, &state), whole("count", 1, 1<<20, &count), within(&limit))
-	}
-	if problem != nil {
-		return nil, problem
-	}
+	id, state, count := r.device(), hubdata.Completed, 1
 	have := func() any { return map[string]int{state.String(): c.hub.CountC2D(id, state)} }
-	problem = c.waits(r, limit, have, func(ctx context.Context) error { return c.hub.WaitC2D(ctx, id, state, count) })
+	wait := func(ctx context.Context) error { return c.hub.WaitC2D(ctx, id, state, count) }
+	problem := c.waits(r, have, wait, choice("state", states, &state), whole("count", 1, 1<<20, &count))
 	return map[string]any{"c2d": c.c2dLog(id, 0)}, problem
 }
 
 func (c *control) purgeC2D(r *call) (any, *refusal) {
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.read()
-	}
-	if problem != nil {
+	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
-	return map[string]any{"purged": c.hub.PurgeC2D(id)}, nil
+	return map[string]any{"purged": c.hub.PurgeC2D(r.device())}, nil
 }

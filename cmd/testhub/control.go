@@ -246,7 +246,12 @@ func (c *control) mux() *http.ServeMux {
 			} else if err != nil {
 				return // the client has disconnected
 			}
-			answer, problem := r.handle(c, &call{req, body})
+			one := &call{req, body}
+			var answer any
+			problem := c.missing(r.path, one)
+			if problem == nil {
+				answer, problem = r.handle(c, one)
+			}
 			if problem != nil {
 				refuse(w, problem)
 				return
@@ -310,12 +315,30 @@ func (r *call) read(fields ...field) *refusal {
 func (r *call) query(fields ...field) *refusal { return readQuery(r.URL.Query(), fields...) }
 
 // device returns the device or module in the path.
-func (c *control) device(r *call) (string, *refusal) {
-	id := r.PathValue("device")
-	if _, err := c.hub.Device(id); err != nil {
-		return "", noDevice(id)
+func (r *call) device() string { return r.PathValue("device") }
+
+// missing reports what the path of a route is about and this hub does not have.
+func (c *control) missing(path string, r *call) *refusal {
+	none := func(field, what, flag string) *refusal {
+		return &refusal{status: http.StatusNotFound, Field: field, Problem: "there is no " + what,
+			Fix: "start testhub with " + flag}
 	}
-	return id, nil
+	switch part := strings.Split(path, "/"); {
+	case part[1] == "gateway" && c.hub.GatewayName() == "":
+		return none("gateway", "gateway", "-gateway")
+	case part[1] == "workload" && c.daemon == nil:
+		return none("workload", "workload API", "-workload or -module")
+	case part[1] == "dps" && c.provider == nil:
+		return none("dps", "provisioning service", "-dps")
+	case len(part) > 3 && part[3] == "inputs" && !strings.Contains(r.device(), "/"):
+		return cmp.Or(c.selector(r.device()),
+			bad("device", r.device()+" is a device, which has no inputs", "name a module: device%2Fmodule"))
+	}
+	return c.selector(r.device())
+}
+
+func ending() *refusal {
+	return &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
 }
 
 func noDevice(id string) *refusal {
@@ -323,7 +346,7 @@ func noDevice(id string) *refusal {
 		Fix: "GET /devices lists those that are; a module is device%2Fmodule in a path"}
 }
 
-// selector checks the query parameter device: a registered device or module, or empty for all.
+// selector checks that a device or module is registered; empty is for all.
 func (c *control) selector(id string) *refusal {
 	if id == "" {
 		return nil
@@ -340,8 +363,17 @@ func within(into *time.Duration) field {
 	return span("within", 0, maxWait, into)
 }
 
-// waits runs a wait function with a time limit.
-func (c *control) waits(r *call, limit time.Duration, have func() any, wait func(ctx context.Context) error) *refusal {
+// waits parses the query parameters and the time limit, and runs a wait function. have says what
+// there is when the time is over.
+func (c *control) waits(r *call, have func() any, wait func(ctx context.Context) error, fields ...field) *refusal {
+	var limit time.Duration
+	if problem := r.query(append(fields, within(&limit))...); problem != nil {
+		return problem
+	}
+	return c.waitFor(r, limit, have, wait)
+}
+
+func (c *control) waitFor(r *call, limit time.Duration, have func() any, wait func(context.Context) error) *refusal {
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
 	err := wait(ctx)
@@ -349,9 +381,9 @@ func (c *control) waits(r *call, limit time.Duration, have func() any, wait func
 	case err == nil:
 		return nil
 	case c.ctx.Err() != nil, errors.Is(err, testbroker.ErrClosed):
-		return &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
+		return ending()
 	case errors.Is(err, testbroker.ErrNotFound):
-		return noDevice(r.PathValue("device"))
+		return noDevice(r.device())
 	}
 	raw, err := json.Marshal(have())
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -82,65 +81,46 @@ func registryProblem(id string, err error) *refusal {
 }
 
 func (c *control) removeDevice(r *call) (any, *refusal) {
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.read()
-	}
-	if problem != nil {
+	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
-	if c.hub.RemoveDevice(id) != nil {
-		return nil, noDevice(id) // removed meanwhile
+	if c.hub.RemoveDevice(r.device()) != nil {
+		return nil, noDevice(r.device()) // removed meanwhile
 	}
-	return map[string]any{"device": id}, nil
+	return map[string]any{"device": r.device()}, nil
 }
 
 func (c *control) cutDevice(r *call) (any, *refusal)   { return c.end(r, c.hub.Drop) }
 func (c *control) closeDevice(r *call) (any, *refusal) { return c.end(r, c.hub.CloseConnections) }
 
 func (c *control) end(r *call, how func(string) int) (any, *refusal) {
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.read()
-	}
-	if problem != nil {
+	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
-	return map[string]any{"connections": how(id)}, nil
+	return map[string]any{"connections": how(r.device())}, nil
 }
 
 func (c *control) enable(r *call) (any, *refusal)  { return c.setEnabled(r, true) }
 func (c *control) disable(r *call) (any, *refusal) { return c.setEnabled(r, false) }
 
 func (c *control) setEnabled(r *call, on bool) (any, *refusal) {
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.read()
-	}
-	if problem != nil {
+	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
-	if err := c.hub.SetEnabled(id, on); err != nil {
-		return nil, bad("device", id+" is a module, which has no status of its own", "name its device")
+	if err := c.hub.SetEnabled(r.device(), on); err != nil {
+		return nil, bad("device", r.device()+" is a module, which has no status of its own", "name its device")
 	}
 	return map[string]any{"enabled": on}, nil
 }
 
 func (c *control) waitConnections(r *call) (any, *refusal) {
-	want, limit := 1, time.Duration(0)
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.query(whole("connections", 0, 1000, &want), within(&limit))
-	}
-	if problem != nil {
-		return nil, problem
-	}
+	id, want := r.device(), 1
 	state := func() any { return deviceState{id, c.hub.Connections(id)} }
-	problem = c.waits(r, limit, state, func(ctx context.Context) error {
+	problem := c.waits(r, state, func(ctx context.Context) error {
 		return c.hub.Wait(ctx, func([]hubdata.Message) bool {
 			n := c.hub.Connections(id)
 			return n >= want && (want > 0 || n == 0)
 		})
-	})
+	}, whole("connections", 0, 1000, &want))
 	return state(), problem
 }

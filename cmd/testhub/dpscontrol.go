@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 )
@@ -43,19 +42,7 @@ func showEnrollment(e dpsdata.Enrollment) enrollment {
 	return enrollment{e.ID, e.Group, append([]string{}, e.Hubs...), e.Disabled, len(e.Certificates)}
 }
 
-// needDPS checks that there is a provisioning service.
-func (c *control) needDPS() *refusal {
-	if c.provider == nil {
-		return &refusal{status: http.StatusNotFound, Field: "dps", Problem: "there is no provisioning service",
-			Fix: "start testhub with -dps"}
-	}
-	return nil
-}
-
 func (c *control) aboutDPS(r *call) (any, *refusal) {
-	if problem := c.needDPS(); problem != nil {
-		return nil, problem
-	}
 	hubs := []readyHub{{Host: c.ready.Host, Addresses: c.ready.Addresses, Ports: c.ready.Ports}}
 	about := struct {
 		readyHub
@@ -67,9 +54,6 @@ func (c *control) aboutDPS(r *call) (any, *refusal) {
 }
 
 func (c *control) enrollments(r *call) (any, *refusal) {
-	if problem := c.needDPS(); problem != nil {
-		return nil, problem
-	}
 	all := []enrollment{}
 	for _, e := range c.provider.dps.Enrollments() {
 		all = append(all, showEnrollment(e))
@@ -92,20 +76,17 @@ func (c *control) changed(r *call, change func(*dpsdata.Enrollment)) (any, *refu
 
 func (c *control) move(r *call) (any, *refusal) {
 	var hubs []string
-	problem := c.needDPS()
-	if problem == nil {
-		problem = r.read(list("hubs", func(path string, raw json.RawMessage) *refusal {
-			var name string
-			if problem := text(path, &name).take(raw, path); problem != nil {
-				return problem
-			}
-			if !slices.ContainsFunc(c.hubNames(), func(n string) bool { return strings.EqualFold(n, name) }) {
-				return bad(path, "there is no hub named "+name, "give some of: "+strings.Join(c.hubNames(), ", "))
-			}
-			hubs = append(hubs, name)
-			return nil
-		}))
-	}
+	problem := r.read(list("hubs", func(path string, raw json.RawMessage) *refusal {
+		var name string
+		if problem := text(path, &name).take(raw, path); problem != nil {
+			return problem
+		}
+		if !slices.ContainsFunc(c.hubNames(), func(n string) bool { return strings.EqualFold(n, name) }) {
+			return bad(path, "there is no hub named "+name, "give some of: "+strings.Join(c.hubNames(), ", "))
+		}
+		hubs = append(hubs, name)
+		return nil
+	}))
 	if problem == nil && len(hubs) == 0 {
 		problem = bad("hubs", "is missing or empty", "give some of: "+strings.Join(c.hubNames(), ", "))
 	}
@@ -127,20 +108,13 @@ func (c *control) enableEnrollment(r *call) (any, *refusal)  { return c.setEnrol
 func (c *control) disableEnrollment(r *call) (any, *refusal) { return c.setEnrollment(r, false) }
 
 func (c *control) setEnrollment(r *call, on bool) (any, *refusal) {
-	problem := c.needDPS()
-	if problem == nil {
-		problem = r.read()
-	}
-	if problem != nil {
+	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
 	return c.changed(r, func(e *dpsdata.Enrollment) { e.Disabled = !on })
 }
 
 func (c *control) registrations(r *call) (any, *refusal) {
-	if problem := c.needDPS(); problem != nil {
-		return nil, problem
-	}
 	all := []registration{}
 	for _, one := range c.provider.dps.Registrations() {
 		all = append(all, showRegistration(one))
@@ -149,16 +123,9 @@ func (c *control) registrations(r *call) (any, *refusal) {
 }
 
 func (c *control) waitRegistration(r *call) (any, *refusal) {
-	hub, limit, id := "", time.Duration(0), r.PathValue("registration")
-	problem := c.needDPS()
-	if problem == nil {
-		problem = r.query(text("hub", &hub), within(&limit))
-	}
-	if problem != nil {
-		return nil, problem
-	}
+	hub, id := "", r.PathValue("registration")
 	var last registration
-	problem = c.waits(r, limit, func() any {
+	problem := c.waits(r, func() any {
 		if last.Status == "" {
 			return fmt.Sprintf("no registration of %s", id)
 		}
@@ -172,6 +139,6 @@ func (c *control) waitRegistration(r *call) (any, *refusal) {
 			last = showRegistration(one)
 			return one.Status == "assigned" && (hub == "" || strings.EqualFold(one.Hub, hub))
 		})
-	})
+	}, text("hub", &hub))
 	return last, problem
 }

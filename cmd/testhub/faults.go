@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -58,11 +57,7 @@ func (c *control) inject(r *call) (any, *refusal) {
 // injectDPS declares a fault of the provisioning service. Its device is a registration id, which
 // need not be known.
 func (c *control) injectDPS(r *call) (any, *refusal) {
-	problem := c.needDPS()
-	if problem == nil {
-		problem = r.query()
-	}
-	if problem != nil {
+	if problem := r.query(); problem != nil {
 		return nil, problem
 	}
 	f, problem := readFault(r.body)
@@ -125,17 +120,13 @@ func (c *control) fault(r *call) (any, *refusal) {
 }
 
 func (c *control) waitFault(r *call) (any, *refusal) {
-	count, limit := 1, time.Duration(0)
 	d, problem := c.find(r)
-	if problem == nil {
-		problem = r.query(whole("count", 1, 1<<30, &count), within(&limit))
-	}
 	if problem != nil {
 		return nil, problem
 	}
-	problem = c.waits(r, limit, func() any {
-		return d.snapshot()
-	}, func(ctx context.Context) error { return d.injected.WaitFired(ctx, count) })
+	count := 1
+	problem = c.waits(r, func() any { return d.snapshot() },
+		func(ctx context.Context) error { return d.injected.WaitFired(ctx, count) }, whole("count", 1, 1<<30, &count))
 	return d.snapshot(), problem
 }
 

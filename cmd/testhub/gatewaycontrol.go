@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
@@ -46,19 +45,7 @@ func (c *control) gatewayState() gatewayState {
 }
 
 func (c *control) aboutGateway(r *call) (any, *refusal) {
-	if problem := c.needGateway(); problem != nil {
-		return nil, problem
-	}
 	return c.gatewayState(), r.query()
-}
-
-// needGateway checks that there is a gateway.
-func (c *control) needGateway() *refusal {
-	if c.hub.GatewayName() == "" {
-		return &refusal{status: http.StatusNotFound, Field: "gateway", Problem: "there is no gateway",
-			Fix: "start testhub with -gateway"}
-	}
-	return nil
 }
 
 func (c *control) goOffline(r *call) (any, *refusal) {
@@ -74,11 +61,7 @@ func (c *control) startGateway(r *call) (any, *refusal) { return c.turn(r, c.hub
 
 // turn changes the state of the gateway.
 func (c *control) turn(r *call, how func() error) (any, *refusal) {
-	problem := c.needGateway()
-	if problem == nil {
-		problem = r.read()
-	}
-	if problem != nil {
+	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
 	if err := how(); err != nil {
@@ -89,16 +72,9 @@ func (c *control) turn(r *call, how func() error) (any, *refusal) {
 
 // waitGateway waits until at most so many messages are stored.
 func (c *control) waitGateway(r *call) (any, *refusal) {
-	stored, limit := 0, time.Duration(0)
-	problem := c.needGateway()
-	if problem == nil {
-		problem = r.query(whole("stored", 0, 1<<30, &stored), within(&limit))
-	}
-	if problem != nil {
-		return nil, problem
-	}
-	problem = c.waits(r, limit, func() any { return c.gatewayState() }, func(ctx context.Context) error {
+	stored := 0
+	problem := c.waits(r, func() any { return c.gatewayState() }, func(ctx context.Context) error {
 		return c.hub.Wait(ctx, func([]hubdata.Message) bool { return c.hub.Stored() <= stored })
-	})
+	}, whole("stored", 0, 1<<30, &stored))
 	return c.gatewayState(), problem
 }

@@ -215,7 +215,7 @@ func (c *control) waitMessages(r *call) (any, *refusal) {
 	}
 	var got page
 	matched := 0
-	problem := c.waits(r, limit, func() any {
+	problem := c.waitFor(r, limit, func() any {
 		return map[string]int{"messages": matched}
 	}, func(ctx context.Context) error {
 		return c.hub.Wait(ctx, func(log []hubdata.Message) bool {

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -11,13 +10,9 @@ import (
 )
 
 func (c *control) callMethod(r *call) (any, *refusal) {
-	id, problem := c.device(r)
-	if problem != nil {
-		return nil, problem
-	}
 	var m hubdata.MethodCall
 	var payload json.RawMessage
-	problem = r.read(text("name", &m.Name), raw("payload", &payload), span("responseTimeout", time.Second, 5*time.Minute,
+	problem := r.read(text("name", &m.Name), raw("payload", &payload), span("responseTimeout", time.Second, 5*time.Minute,
 		&m.ResponseTimeout),
 		span("connectTimeout", 0, 5*time.Minute, &m.ConnectTimeout))
 	if problem == nil && m.Name == "" {
@@ -27,14 +22,14 @@ func (c *control) callMethod(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	m.Payload = payload
-	result, err := c.hub.CallMethod(r.Context(), id, m)
+	result, err := c.hub.CallMethod(r.Context(), r.device(), m)
 	switch {
 	case err == nil:
 		return methodResult{result.Status, result.Payload}, nil
 	case errors.Is(err, testbroker.ErrNotFound):
-		return nil, noDevice(id)
+		return nil, noDevice(r.device())
 	case r.Context().Err() != nil, errors.Is(err, testbroker.ErrClosed):
-		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
+		return nil, ending()
 	}
 	return nil, methodProblem(err)
 }
@@ -79,15 +74,11 @@ type methodCall struct {
 
 func (c *control) listMethods(r *call) (any, *refusal) {
 	count := 0
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.query(last(&count))
-	}
-	if problem != nil {
+	if problem := r.query(last(&count)); problem != nil {
 		return nil, problem
 	}
 	all := []methodCall{}
-	for _, m := range lastOf(c.hub.MethodLog(id), count) {
+	for _, m := range lastOf(c.hub.MethodLog(r.device()), count) {
 		one := methodCall{Device: join(m.DeviceID, m.ModuleID), Name: m.Name, Payload: m.Payload, Deliveries: m.Deliveries,
 			Connection: m.Connection, Called: m.Called}
 		if m.Protocol != 0 {

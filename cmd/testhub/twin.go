@@ -32,9 +32,9 @@ func (c *control) twin(r *call) (any, *refusal) {
 	if problem := r.query(); problem != nil {
 		return nil, problem
 	}
-	t, err := c.hub.Twin(r.PathValue("device"))
+	t, err := c.hub.Twin(r.device())
 	if err != nil {
-		return nil, noDevice(r.PathValue("device"))
+		return nil, noDevice(r.device()) // removed meanwhile
 	}
 	return showTwin(t), nil
 }
@@ -57,10 +57,7 @@ func (c *control) setTags(r *call) (any, *refusal) {
 
 // changeTwin changes a twin. With the header If-Match, the twin must have that etag.
 func (c *control) changeTwin(r *call, change hubdata.TwinChange) (any, *refusal) {
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.query()
-	}
+	problem := r.query()
 	const fix = "give an object of JSON within the limits of the service"
 	if problem == nil && len(r.body) == 0 {
 		problem = bad("body", "is empty", fix)
@@ -69,7 +66,7 @@ func (c *control) changeTwin(r *call, change hubdata.TwinChange) (any, *refusal)
 		return nil, problem
 	}
 	change.ETag = strings.Trim(r.Header.Get("If-Match"), `"`)
-	t, err := c.hub.ChangeTwin(id, change)
+	t, err := c.hub.ChangeTwin(r.device(), change)
 	if err != nil {
 		problem := serviceProblem(err, "body", fix)
 		if problem.status == http.StatusPreconditionFailed {
@@ -96,10 +93,7 @@ func serviceProblem(err error, field, fix string) *refusal {
 func (c *control) waitTwin(r *call) (any, *refusal) {
 	var reported, desired, tags json.RawMessage
 	var limit time.Duration
-	id, problem := c.device(r)
-	if problem == nil {
-		problem = r.read(object("reported", &reported), object("desired", &desired), object("tags", &tags), within(&limit))
-	}
+	problem := r.read(object("reported", &reported), object("desired", &desired), object("tags", &tags), within(&limit))
 	if problem == nil && reported == nil && desired == nil && tags == nil {
 		problem = bad("reported", "is missing",
 			`give the members that must be there, such as {"fan":{"on":true}}, or desired, or tags`)
@@ -108,8 +102,8 @@ func (c *control) waitTwin(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	var last twin
-	problem = c.waits(r, limit, func() any { return last }, func(ctx context.Context) error {
-		return c.hub.WaitReported(ctx, id, func(t hubdata.Twin) bool {
+	problem = c.waitFor(r, limit, func() any { return last }, func(ctx context.Context) error {
+		return c.hub.WaitReported(ctx, r.device(), func(t hubdata.Twin) bool {
 			last = showTwin(t)
 			return hasMembers(t.Reported, reported) && hasMembers(t.Desired, desired) && hasMembers(t.Tags, tags)
 		})

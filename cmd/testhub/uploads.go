@@ -43,17 +43,14 @@ func (c *control) listUploads(r *call) (any, *refusal) {
 }
 
 func (c *control) waitUploads(r *call) (any, *refusal) {
-	count, limit := 1, time.Duration(0)
-	if problem := r.query(whole("count", 1, 1<<20, &count), within(&limit)); problem != nil {
-		return nil, problem
-	}
-	problem := c.waits(r, limit, func() any {
+	count := 1
+	problem := c.waits(r, func() any {
 		states := make(map[string]int) // the whole list may be long
 		for _, u := range c.hub.Uploads() {
 			states[u.State.String()]++
 		}
 		return states
-	}, func(ctx context.Context) error { return c.hub.WaitUploads(ctx, count) })
+	}, func(ctx context.Context) error { return c.hub.WaitUploads(ctx, count) }, whole("count", 1, 1<<20, &count))
 	return map[string]any{"uploads": c.uploads(0)}, problem
 }
 

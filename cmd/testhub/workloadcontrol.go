@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/workload"
 )
@@ -25,35 +24,16 @@ func (c *control) workloadState() workloadState {
 	return s
 }
 
-// needWorkload checks that there is a workload API.
-func (c *control) needWorkload() *refusal {
-	if c.daemon == nil {
-		return &refusal{status: http.StatusNotFound, Field: "workload", Problem: "there is no workload API",
-			Fix: "start testhub with -workload or -module"}
-	}
-	return nil
-}
-
 func (c *control) aboutWorkload(r *call) (any, *refusal) {
-	if problem := c.needWorkload(); problem != nil {
-		return nil, problem
-	}
 	return c.workloadState(), r.query()
 }
 
 // waitWorkload waits until there were so many requests for a call.
 func (c *control) waitWorkload(r *call) (any, *refusal) {
-	which, count, limit := workload.AnyCall, 1, time.Duration(0)
-	problem := c.needWorkload()
-	if problem == nil {
-		problem = r.query(choice("call", workloadCalls(), &which), whole("count", 1, 1<<30, &count), within(&limit))
-	}
-	if problem != nil {
-		return nil, problem
-	}
-	problem = c.waits(r, limit, func() any { return c.workloadState().Calls }, func(ctx context.Context) error {
+	which, count := workload.AnyCall, 1
+	problem := c.waits(r, func() any { return c.workloadState().Calls }, func(ctx context.Context) error {
 		return c.daemon.WaitCount(ctx, which, count)
-	})
+	}, choice("call", workloadCalls(), &which), whole("count", 1, 1<<30, &count))
 	return c.workloadState(), problem
 }
 
@@ -69,11 +49,7 @@ func (c *control) startWorkload(r *call) (any, *refusal) {
 }
 
 func (c *control) turnWorkload(r *call, how func() error) (any, *refusal) {
-	problem := c.needWorkload()
-	if problem == nil {
-		problem = r.read()
-	}
-	if problem != nil {
+	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
 	if err := how(); err != nil {
@@ -84,11 +60,7 @@ func (c *control) turnWorkload(r *call, how func() error) (any, *refusal) {
 
 // injectWorkload declares a fault of the workload API.
 func (c *control) injectWorkload(r *call) (any, *refusal) {
-	problem := c.needWorkload()
-	if problem == nil {
-		problem = r.query()
-	}
-	if problem != nil {
+	if problem := r.query(); problem != nil {
 		return nil, problem
 	}
 	f, problem := readWorkloadFault(r.body)
