@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"time"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -61,11 +62,19 @@ func (c *Conn) fill(size int) error {
 		return nil // the next read returns the error again
 	case errors.Is(err, io.EOF):
 		return ErrHubClosed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &silenceError{err}
 	case err != nil:
 		return err
 	}
 	return nil
 }
+
+// silenceError is a failure to read: the peer sent nothing within the idle time-out.
+type silenceError struct{ err error }
+
+func (e *silenceError) Error() string { return "the hub sent nothing in time: " + e.err.Error() }
+func (e *silenceError) Unwrap() error { return e.err }
 
 // nextFrame reads and checks a frame, whose type must be kind. It is valid until the next call. It
 // returns nil for an empty frame.

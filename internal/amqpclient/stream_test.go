@@ -105,6 +105,7 @@ func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
 			_, _ = far.Write(parts[i : i+1])
 		}
 		require.ErrorIs(t, c.Loss(), os.ErrDeadlineExceeded)
+		require.ErrorContains(t, c.Loss(), "the hub sent nothing in time")
 		require.Equal(t, 560*time.Minute, time.Since(began))
 	})
 }
