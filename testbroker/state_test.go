@@ -222,7 +222,7 @@ func TestTheStorageSurvives(t *testing.T) {
 	h := hubOn(t, s, testbroker.Options{})
 	_, err := h.ContainerURL("hub", "owned", time.Hour)
 	require.NoError(t, err)
-	store := newStorage(t, h)
+	store := hubtest.NewStorage(t, h)
 	const blocks = "<BlockList><Latest>AAAA</Latest><Latest>BBBB</Latest><Latest>AAAA</Latest></BlockList>"
 	for _, c := range []struct {
 		method, path, body string
@@ -243,31 +243,31 @@ func TestTheStorageSurvives(t *testing.T) {
 		{"PUT", "/store/c-2/x", "x", []string{"x-ms-blob-type", "BlockBlob"}, 201},
 		{"DELETE", "/store/c-2?restype=container", "", nil, 202},
 	} {
-		r := store.request(c.method, c.path, c.body, c.header...)
+		r := store.Request(c.method, c.path, c.body, c.header...)
 		require.Equal(t, c.status, r.StatusCode, "%s %s: %s", c.method, c.path, r.Text)
 		got := hubOn(t, s.killed(), testbroker.Options{})
 		require.Equal(t, h.StorageConnectionString("hub"), got.StorageConnectionString("hub"), "with the key")
-		require.Equal(t, store.all(), newStorage(t, got).all())
+		require.Equal(t, allOf(store), allOf(hubtest.NewStorage(t, got)))
 	}
-	got := newStorage(t, hubOn(t, s.killed(), testbroker.Options{}))
-	require.Equal(t, "firstsecondfirst", got.request("GET", "/store/c-1/l", "").Text)
-	got.request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Latest>CCCC</Latest></BlockList>").StoreRefused(t, 400,
+	got := hubtest.NewStorage(t, hubOn(t, s.killed(), testbroker.Options{}))
+	require.Equal(t, "firstsecondfirst", got.Request("GET", "/store/c-1/l", "").Text)
+	got.Request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Latest>CCCC</Latest></BlockList>").StoreRefused(t, 400,
 		"InvalidBlockList")
-	r := got.request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Committed>BBBB</Committed></BlockList>")
+	r := got.Request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Committed>BBBB</Committed></BlockList>")
 	require.Equal(t, 201, r.StatusCode, r.Text)
-	require.Equal(t, "second", got.request("GET", "/store/c-1/l", "").Text, "blocks of a file stay blocks")
+	require.Equal(t, "second", got.Request("GET", "/store/c-1/l", "").Text, "blocks of a file stay blocks")
 	h.Reset()
 	after := hubOn(t, s.killed(), testbroker.Options{})
-	require.Equal(t, store.all(), newStorage(t, after).all())
+	require.Equal(t, allOf(store), allOf(hubtest.NewStorage(t, after)))
 	after.Reset()
-	require.Contains(t, newStorage(t, after).all(), "<Name>owned</Name>")
+	require.Contains(t, allOf(hubtest.NewStorage(t, after)), "<Name>owned</Name>")
 }
 
-// all returns the lists of all containers and files, and the files.
-func (s *storageClient) all() (all string) {
+// allOf returns the lists of all containers and files, and the files.
+func allOf(s *hubtest.Storage) (all string) {
 	for _, path := range []string{"?comp=list&include=metadata", "/c-1?restype=container&comp=list&include=metadata",
 		"/c-2?restype=container&comp=list", "/owned?restype=container&comp=list", "/c-1/a/b", "/c-1/empty", "/c-1/l"} {
-		r := s.request("GET", "/store"+path, "")
+		r := s.Request("GET", "/store"+path, "")
 		body, _, _ := strings.Cut(r.Text, "RequestId") // of a refusal
 		all += fmt.Sprintln(path, r.Header.Get("Content-Type"), body)
 	}
@@ -281,7 +281,7 @@ func TestConfigurationsSurvive(t *testing.T) {
 		h := hubOn(t, s, testbroker.Options{})
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		for _, id := range []string{"ulm", "gone"} {
-			configure(p, id, `{"id":"`+id+`","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
+			hubtest.Configure(p, id, `{"id":"`+id+`","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
 				"content":{"deviceContent":{"properties.desired.x":1.50}},
 				"metrics":{"queries":{"fast":"SELECT deviceId FROM devices WHERE properties.desired.x = 7"}}}`)
 		}
@@ -294,16 +294,16 @@ func TestConfigurationsSurvive(t *testing.T) {
 		_, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm"}`))
-		applied()
-		require.JSONEq(t, `{"x":1.50}`, desiredOf(t, h, "dev-1"))
+		hubtest.Applied()
+		require.JSONEq(t, `{"x":1.50}`, hubtest.Desired(t, h, "dev-1"))
 		twin, err := h.Twin("dev-1")
 		require.NoError(t, err)
-		again := configure(p, "next", `{"id":"next"}`)
+		again := hubtest.Configure(p, "next", `{"id":"next"}`)
 		require.NotContains(t, made, again["etag"].(string))
 
 		// A configuration that has been applied writes nothing again after a start.
 		h = hubOn(t, s.killed(), testbroker.Options{})
-		applied()
+		hubtest.Applied()
 		got, err := h.Twin("dev-1")
 		require.NoError(t, err)
 		require.Equal(t, twin, got)
@@ -313,14 +313,14 @@ func TestConfigurationsSurvive(t *testing.T) {
 // A tag of an earlier run is not given again, even if the clock was set back.
 func TestTagsDifferFromThoseOfAnEarlierRun(t *testing.T) {
 	s := &memory{}
-	store := newStorage(t, hubOn(t, s, testbroker.Options{}))
-	require.Equal(t, 201, store.request("PUT", "/store/c-1?restype=container", "").StatusCode)
-	tag := store.put("a", "x").Header.Get("ETag")
+	store := hubtest.NewStorage(t, hubOn(t, s, testbroker.Options{}))
+	require.Equal(t, 201, store.Request("PUT", "/store/c-1?restype=container", "").StatusCode)
+	tag := store.Put("a", "x").Header.Get("ETag")
 	back := func() time.Time { return time.Now().Add(-time.Minute) }
-	store = newStorage(t, hubOn(t, s.killed(), testbroker.Options{Now: back}))
-	again := store.put("a", "y").Header.Get("ETag")
+	store = hubtest.NewStorage(t, hubOn(t, s.killed(), testbroker.Options{Now: back}))
+	again := store.Put("a", "y").Header.Get("ETag")
 	require.Greater(t, again, tag)
-	r := store.request("PUT", "/store/c-1/a", "z", "x-ms-blob-type", "BlockBlob", "If-Match", tag)
+	r := store.Request("PUT", "/store/c-1/a", "z", "x-ms-blob-type", "BlockBlob", "If-Match", tag)
 	r.StoreRefused(t, 412, "ConditionNotMet")
 }
 
