@@ -56,8 +56,9 @@ func refusalOf(a *hubhttp.Answer, poll bool, now time.Time) *refusal {
 		return nil
 	}
 	cause, verdict := hubhttp.ReadAnswer(a.Status, a.Header, a.Body)
-	if verdict.About == statuscode.Message && verdict.Kind != transport.TooLarge && !isWorded(cause) {
-		verdict = hubhttp.NoHub // a message that fails is gone
+	about := verdict.About == statuscode.Message && verdict.Kind != transport.TooLarge // it would end a message
+	if (about || verdict.Kind == transport.NotFound) && !isWorded(cause) {
+		verdict = hubhttp.NoHub
 		cause.Service, cause.Meaning = "peer", verdict.Reason
 	}
 	r := &refusal{Verdict: verdict, cause: cause}

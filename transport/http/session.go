@@ -246,11 +246,11 @@ func (s *session) proves(r *refusal) bool {
 		r.cause.Code == noMessages
 }
 
-// forLock returns the meaning of a refusal of a request that names a lock: a hub's 404 is about the
-// lock, unless the code says otherwise.
+// forLock returns the meaning of a refusal of a request that names a lock: a 404 is about the lock,
+// unless the hub's code says otherwise.
 func (r *refusal) forLock() *refusal {
-	if r.cause.Status != http.StatusNotFound || r.Kind != transport.NotFound || !isWorded(r.cause) ||
-		r.cause.Code != 0 && r.cause.Code != 404000 {
+	if r.cause.Status != http.StatusNotFound || r.Kind != transport.NotFound || r.cause.Code != 0 &&
+		r.cause.Code != 404000 {
 		return r
 	}
 	own := *r
