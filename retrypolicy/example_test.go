@@ -3,8 +3,10 @@
 package retrypolicy_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -87,4 +89,68 @@ func ExamplePolicy() {
 	// retry after 1m0s
 	// retry after 1s
 	// retry after 2s
+}
+
+// tickets is a quota of one's own: each retry takes a ticket, and one that succeeds returns it.
+type tickets struct {
+	retrypolicy.Policy
+	left atomic.Int64
+}
+
+// Begin begins the series of an operation, around that of the policy inside.
+func (q *tickets) Begin(start retrypolicy.Start) retrypolicy.Series {
+	return &ticketSeries{Series: retrypolicy.Inner(q.Policy, start), quota: q}
+}
+
+// Validate checks the policy inside.
+func (q *tickets) Validate() error { return retrypolicy.Validate(q.Policy) }
+
+// ticketSeries is an operation under a quota. What it does not override, the policy inside does.
+type ticketSeries struct {
+	retrypolicy.Series
+	quota   *tickets
+	pending bool // a retry was decided on and has not ended
+}
+
+// Decide takes a ticket for a retry that the policy inside wants.
+func (s *ticketSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := s.Series.Decide(a)
+	if !d.Retry {
+		return d
+	}
+	if s.quota.left.Add(-1) < 0 {
+		s.quota.left.Add(1)
+		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota}
+	}
+	s.pending = true
+	return d
+}
+
+// Report returns the ticket of a retry that succeeded.
+func (s *ticketSeries) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	if s.pending && v == retrypolicy.VerdictSucceed {
+		s.quota.left.Add(1)
+	}
+	s.pending = false
+	s.Series.Report(v, a)
+}
+
+// End returns the ticket of a retry that was not made.
+func (s *ticketSeries) End() {
+	if s.pending {
+		s.quota.left.Add(1)
+	}
+	s.Series.End()
+}
+
+// A quota that all operations share: each of them has a series, which takes tickets from it.
+func ExampleStateful() {
+	quota := &tickets{Policy: retrypolicy.Fixed{Delay: time.Millisecond}}
+	quota.left.Store(3)
+	for range 2 {
+		fmt.Println(retrypolicy.Do(context.Background(), quota, func(context.Context) error { return errors.New("down") }))
+	}
+	// Output:
+	// retry quota exceeded after 3 retries: down
+	// retry quota exceeded: down
 }
