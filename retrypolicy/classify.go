@@ -95,8 +95,10 @@ func (i *Info) ask(err error) {
 	errchain.Any(err, func(err error) bool {
 		if e, ok := err.(interface{ RetrySafe() (safe, known bool) }); ok && !told {
 			switch safe, known := e.RetrySafe(); {
-			case known && safe:
+			case known && safe && i.Safe == SafeUnknown:
 				i.Safe, told = SafeYes, true
+			case known && safe:
+				told = true
 			case known:
 				i.Safe, i.Verdict, told = SafeNo, VerdictFail, true
 			}

@@ -189,8 +189,11 @@ func TestClassifyAsksTheErrorItself(t *testing.T) {
 			t.Errorf("%+v: %+v, want %+v", c.err, got, c.want)
 		}
 	}
-	calls, _, err := policytest.Retries(t, retrypolicy.Retrier{Policy: second}, &sayer{known: true})
-	if calls != 1 || !errors.Is(err, retrypolicy.ReasonNotRetryable) {
-		t.Errorf("%d calls, %v", calls, err)
+	again := func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain} }
+	for _, own := range []retrypolicy.Classifier{nil, again} {
+		calls, _, err := policytest.Retries(t, retrypolicy.Retrier{Policy: second, Classify: own}, &sayer{known: true})
+		if calls != 1 || !errors.Is(err, retrypolicy.ReasonNotRetryable) {
+			t.Errorf("%d calls, %v", calls, err)
+		}
 	}
 }

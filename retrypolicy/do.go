@@ -34,7 +34,7 @@ type Retrier struct {
 	// is of Kind Invalid.
 	Policy Policy
 	// Classify judges errors. The function Classify judges those that it leaves Undecided. Nil: all of
-	// them.
+	// them. An error whose method RetrySafe says that a repetition is not safe is never retried.
 	Classify Classifier
 	// Once marks an operation that must not happen twice. It is repeated only after a failure that
 	// proves that the service did not act (SafeYes).
@@ -282,6 +282,7 @@ func (u *runner) judge(try context.Context, outcome error) Info {
 	}
 	if u.r.Classify != nil && !kit.IsPermanent(outcome) {
 		if info := u.r.Classify(outcome); info.Verdict != VerdictUndecided {
+			info.ask(outcome)
 			return info
 		}
 	}

@@ -88,7 +88,7 @@ func Chain(classifiers ...Classifier) Classifier {
 
 // FromKind makes a classifier from a function that finds the Kind of an error, such as neterr.Kind;
 // OfKind judges the Kind. Undecided are errors without a Kind, and those that Permanent
-// marked. The methods of the error that Classify asks apply too.
+// marked. A method RetryAfter() time.Duration of the error sets After.
 func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	return func(err error) Info {
 		if kit.IsPermanent(err) {
@@ -100,7 +100,6 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 		}
 		info := OfKind(kind)
 		info.After = kit.RetryAfter(err)
-		info.ask(err)
 		return info
 	}
 }
