@@ -282,9 +282,10 @@ func NewAWSClassifier(judge func(AWSFailure) retrypolicy.Info, of func(error) (A
 }
 
 // AWSFailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
-// HTTPStatusCode() int, anywhere in its chain. The errors of aws-sdk-go-v2 have them. It cannot
-// know the service, the model's traits and the service's delay; a function of the program can add
-// them.
+// HTTPStatusCode() int, anywhere in its chain. The errors of aws-sdk-go-v2 have them. Errors of
+// your own say the traits and the service's delay by the methods that retrypolicy.Classify asks. It
+// cannot know the service; a function of the program can add that. It returns false for an error
+// that says nothing.
 func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 	errchain.Any(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {
@@ -293,9 +294,20 @@ func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 		if e, is := err.(interface{ HTTPStatusCode() int }); is && f.Status == 0 {
 			f.Status = e.HTTPStatusCode()
 		}
-		return f.Code != "" && f.Status != 0
+		if e, is := err.(interface{ RetrySafe() (safe, known bool) }); is && !f.Retryable {
+			f.Retryable, _ = e.RetrySafe()
+		}
+		if e, is := err.(interface{ Throttling() bool }); is && !f.Throttling {
+			f.Throttling = e.Throttling()
+		}
+		if e, is := err.(interface{ Fault() retrypolicy.Fault }); is && f.Fault == retrypolicy.FaultUnknown {
+			f.Fault = e.Fault()
+		}
+		return false
 	})
-	return f, f.Code != "" || f.Status != 0
+	ok = f != AWSFailure{}
+	f.After = kit.RetryAfter(err)
+	return f, ok
 }
 
 // AWSRetryAfter reads the header x-amz-retry-after, a whole number of milliseconds. An invalid or

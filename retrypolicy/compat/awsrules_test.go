@@ -224,6 +224,26 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 	}
 }
 
+// told is an error that says its traits.
+type told struct{ error }
+
+func (told) RetrySafe() (safe, known bool) { return true, true }
+func (told) Fault() retrypolicy.Fault      { return retrypolicy.FaultServer }
+func (told) RetryAfter() time.Duration     { return time.Second }
+
+func TestAWSClassifierAsksTheErrorItself(t *testing.T) {
+	judge := compat.NewAWSClassifier(compat.AWSStandardRules().Judge, nil)
+	want := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: kServer, After: time.Second}
+	for _, err := range []error{told{errors.New("?")}, told{&policytest.HTTPError{Status: 404, Err: errors.New("?")}}} {
+		if got := judge(err); got != want {
+			t.Errorf("%v: %+v, want %+v", err, got, want)
+		}
+	}
+	if f, ok := compat.AWSFailureOf(told{errors.New("?")}); !ok || f.Fault != retrypolicy.FaultServer {
+		t.Errorf("%+v, %v", f, ok)
+	}
+}
+
 func TestAWSRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{
 		"": 0, "0": 0, "1500": 1500 * time.Millisecond, "-1": 0, "1.5": 0, "invalid": 0, "2 ": 0, "1e3": 0,
