@@ -34,9 +34,7 @@ func (i *instant) Do(*transport.Request) {}
 
 // Enqueue and Send allocate nothing, up to the result.
 func TestAMessageAllocatesNothing(t *testing.T) {
-	c, err := device.New(creds(), &instant{}, nil)
-	require.NoError(t, err)
-	defer c.Close()
+	c := made(t, creds(), &instant{}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, c.Open(ctx))

@@ -28,8 +28,7 @@ func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
 		var held []uint16
 		f := &fake{}
 		f.verdict = tags(&held)
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
@@ -50,14 +49,8 @@ func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
 // becomes Disconnected.
 func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(conn int, _ transport.Item) error {
-			if conn == 1 {
-				return errHold
-			}
-			return nil
-		}}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := &fake{verdict: holdFirst}
+		c := opened(t, f, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
@@ -83,8 +76,7 @@ func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
 			}
 			return nil
 		}
-		c, _ := client(t, f, &device.Options{MessagePolicy: constant(10 * time.Second)})
-		open(t, c)
+		c := opened(t, f, &device.Options{MessagePolicy: constant(10 * time.Second)})
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		synctest.Wait()
@@ -114,8 +106,7 @@ func TestAnAnswerForAMessageThatIsQueuedAgainIsIgnored(t *testing.T) {
 			}
 			return nil
 		}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second)})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: constant(10 * time.Second)})
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		synctest.Wait()
@@ -140,8 +131,7 @@ func TestARefusedMessageGoesAtOnceAfterTheNextOpen(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{MessagePolicy: constant(time.Hour)})
-		open(t, c)
+		c := opened(t, f, &device.Options{MessagePolicy: constant(time.Hour)})
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		synctest.Wait()
@@ -161,15 +151,9 @@ func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
 	for _, size := range []int{100, 40 << 10, 200 << 10} {
 		bubble(t, func(t *testing.T) {
 			var lostAfter time.Duration
-			f := &fake{verdict: func(conn int, _ transport.Item) error {
-				if conn == 1 {
-					return errHold
-				}
-				return nil
-			}}
-			c, _ := client(t, f, &device.Options{AckTimeout: 20 * time.Second,
+			f := &fake{verdict: holdFirst}
+			c := opened(t, f, &device.Options{AckTimeout: 20 * time.Second,
 				Trace: &device.Trace{SessionEnd: func(_ error, up time.Duration) { lostAfter = up }}})
-			open(t, c)
 			m := sized("1", size)
 			require.NoError(t, c.Send(t.Context(), m))
 			require.Equal(t, 20*time.Second+time.Duration(m.Size()/1024)*time.Second, lostAfter, size)
@@ -180,9 +164,8 @@ func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
 // A Send that waits for room ends with the failure that makes the client Disconnected.
 func TestASendThatWaitsForRoomEndsWithDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{MaxMessages: 1})
-		open(t, c)
+		f := &fake{verdict: hold}
+		c := opened(t, f, &device.Options{MaxMessages: 1})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		sent := make(chan error, 1)
 		go func() { sent <- c.Send(t.Context(), msg(2)) }()
@@ -199,9 +182,8 @@ func TestAFailedSendFindsTheClientDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const sends = 500
 		for range 10 {
-			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-			c, _ := client(t, f, &device.Options{Window: sends, MaxMessages: sends})
-			open(t, c)
+			f := &fake{verdict: hold}
+			c := opened(t, f, &device.Options{Window: sends, MaxMessages: sends})
 			states := make(chan device.State, sends)
 			for i := range sends {
 				go func() {
@@ -224,8 +206,7 @@ func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
 		var held []uint16
 		f := &fake{}
 		f.verdict = tags(&held)
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		flushed := make(chan error, 3)
 		for i := range 3 {
@@ -289,8 +270,7 @@ func TestANewPolicyEndsAHold(t *testing.T) {
 		w.admit = func(retrypolicy.Attempt) retrypolicy.Decision {
 			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
 		}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second), MessagePolicy: w})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Second), MessagePolicy: w})
 		start := time.Now()
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))

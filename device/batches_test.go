@@ -20,9 +20,8 @@ func TestAFullWindowOpensByEighths(t *testing.T) {
 			tags = append(tags, it.Tag)
 			return errHold
 		}}
-		c, _ := client(t, f, &device.Options{Window: 32,
+		c := opened(t, f, &device.Options{Window: 32,
 			Trace: &device.Trace{Sent: func(n int) { batches = append(batches, n) }}})
-		open(t, c)
 		enqueue := func(n int) {
 			for i := range n {
 				require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))

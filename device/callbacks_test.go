@@ -117,7 +117,7 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 		{name: "Trace.Settled", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
 			o.Trace = &device.Trace{Settled: func(transport.Outcome) { fail() }}
 		}, act: func(t *testing.T, f *fake, c *device.Client) {
-			c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+			c.HandleMessages(accept)
 			require.True(t, f.last().deliver("c2d"))
 		}},
 		{name: "Trace.ClockJump", set: func(o *device.Options, creds *transport.Credentials, fail func()) {
@@ -140,53 +140,51 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 				if again {
 					name += "/TryAgainAfter"
 				}
-				t.Run(name, func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						f := &fake{}
-						once := &failingOnce{how: fail}
-						limiter := device.NewDialLimiter(1, 0)
-						w := &watch{}
-						o := &device.Options{Dials: limiter, OnStatus: w.add}
-						own := creds()
-						tc.set(o, own, once.call)
-						if again {
-							o.TryAgainAfter = time.Hour
-						}
-						c, err := device.New(own, f, o)
-						require.NoError(t, err)
-						t.Cleanup(func() { _ = c.Close() })
-						if tc.before {
-							once.arm()
-							require.NoError(t, c.Start())
-						} else {
-							require.NoError(t, c.Open(t.Context()))
-							once.arm()
-							tc.act(t, f, c)
-						}
-						time.Sleep(40 * time.Second)
-						synctest.Wait()
-						require.Equal(t, 1, once.calls, "the callback was called")
-						s := c.Status()
-						require.ErrorContains(t, s.Err, "callback "+tc.name)
-						require.ErrorIs(t, s.Err, transport.Invalid)
-						require.Equal(t, device.ReasonNotRetryable, s.Reason)
-						if again {
-							require.Equal(t, device.StateDisconnectedRetrying, s.State)
-							time.Sleep(2 * time.Hour)
-						} else {
-							require.Equal(t, device.StateDisconnected, s.State)
-							require.NoError(t, c.Open(t.Context()))
-						}
-						require.Equal(t, device.StateConnected, c.Status().State)
-						// The slot of the limiter is free.
-						other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
-						require.NoError(t, other.Open(t.Context()))
+				run(t, name, func(t *testing.T) {
+					f := &fake{}
+					once := &failingOnce{how: fail}
+					limiter := device.NewDialLimiter(1, 0)
+					w := &watch{}
+					o := &device.Options{Dials: limiter, OnStatus: w.add}
+					own := creds()
+					tc.set(o, own, once.call)
+					if again {
+						o.TryAgainAfter = time.Hour
+					}
+					c, err := device.New(own, f, o)
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = c.Close() })
+					if tc.before {
+						once.arm()
+						require.NoError(t, c.Start())
+					} else {
+						require.NoError(t, c.Open(t.Context()))
+						once.arm()
+						tc.act(t, f, c)
+					}
+					time.Sleep(40 * time.Second)
+					synctest.Wait()
+					require.Equal(t, 1, once.calls, "the callback was called")
+					s := c.Status()
+					require.ErrorContains(t, s.Err, "callback "+tc.name)
+					require.ErrorIs(t, s.Err, transport.Invalid)
+					require.Equal(t, device.ReasonNotRetryable, s.Reason)
+					if again {
+						require.Equal(t, device.StateDisconnectedRetrying, s.State)
+						time.Sleep(2 * time.Hour)
+					} else {
+						require.Equal(t, device.StateDisconnected, s.State)
+						require.NoError(t, c.Open(t.Context()))
+					}
+					require.Equal(t, device.StateConnected, c.Status().State)
+					// The slot of the limiter is free.
+					other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
+					require.NoError(t, other.Open(t.Context()))
 
-						require.NoError(t, c.Enqueue(t.Context(), msg(77), nil))
-						require.NoError(t, c.Flush(t.Context()))
-						require.Contains(t, f.ids(), "77")
-						require.NoError(t, c.Close())
-					})
+					require.NoError(t, c.Enqueue(t.Context(), msg(77), nil))
+					require.NoError(t, c.Flush(t.Context()))
+					require.Contains(t, f.ids(), "77")
+					require.NoError(t, c.Close())
 				})
 			}
 		}
@@ -202,18 +200,12 @@ func sendOne(t *testing.T, _ *fake, c *device.Client) {
 // A message that was in flight when the loop's callback failed is sent again, once.
 func TestMessagesInFlightSurviveAFailedCallback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(conn int, _ transport.Item) error {
-			if conn == 1 {
-				return errHold
-			}
-			return nil
-		}}
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{Sent: func(int) {
+		f := &fake{verdict: holdFirst}
+		c := opened(t, f, &device.Options{Trace: &device.Trace{Sent: func(int) {
 			if len(f.dialTimes()) == 1 {
 				runtime.Goexit()
 			}
 		}}})
-		open(t, c)
 		var receipt device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &receipt))
 		time.Sleep(time.Second)
@@ -251,35 +243,33 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 		}, transport.Network},
 	} {
 		for how, fail := range bad {
-			t.Run(tc.name+"/"+how, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					f, once := &fake{}, &failingOnce{how: fail, armed: true}
-					limiter := device.NewDialLimiter(1, 0)
-					own := creds()
-					tc.set(own, f, once.call)
-					w := &watch{}
-					c, err := device.New(own, f, &device.Options{Dials: limiter, OnStatus: w.add})
-					require.NoError(t, err)
-					t.Cleanup(func() { _ = c.Close() })
-					require.NoError(t, c.Start())
-					time.Sleep(time.Minute)
-					if tc.kind == transport.Unauthorized {
-						require.Equal(t, device.StateDisconnected, c.Status().State)
-						require.NoError(t, c.Open(t.Context()))
+			run(t, tc.name+"/"+how, func(t *testing.T) {
+				f, once := &fake{}, &failingOnce{how: fail, armed: true}
+				limiter := device.NewDialLimiter(1, 0)
+				own := creds()
+				tc.set(own, f, once.call)
+				w := &watch{}
+				c, err := device.New(own, f, &device.Options{Dials: limiter, OnStatus: w.add})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = c.Close() })
+				require.NoError(t, c.Start())
+				time.Sleep(time.Minute)
+				if tc.kind == transport.Unauthorized {
+					require.Equal(t, device.StateDisconnected, c.Status().State)
+					require.NoError(t, c.Open(t.Context()))
+				}
+				require.Equal(t, device.StateConnected, c.Status().State)
+				var told error
+				for _, s := range w.list() {
+					if s.Err != nil && told == nil {
+						told = s.Err
 					}
-					require.Equal(t, device.StateConnected, c.Status().State)
-					var told error
-					for _, s := range w.list() {
-						if s.Err != nil && told == nil {
-							told = s.Err
-						}
-					}
-					require.ErrorContains(t, told, "callback "+tc.name)
-					require.ErrorIs(t, told, tc.kind)
-					other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
-					require.NoError(t, other.Open(t.Context()))
-					require.NoError(t, c.Close())
-				})
+				}
+				require.ErrorContains(t, told, "callback "+tc.name)
+				require.ErrorIs(t, told, tc.kind)
+				other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
+				require.NoError(t, other.Open(t.Context()))
+				require.NoError(t, c.Close())
 			})
 		}
 	}
@@ -288,20 +278,17 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 // A session whose Run panics or ends its goroutine counts as a lost connection.
 func TestARunThatDoesNotReturn(t *testing.T) {
 	for how, fail := range bad {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{verdict: func(conn int, _ transport.Item) error {
-					if conn == 1 {
-						fail()
-					}
-					return nil
-				}}
-				c, _ := client(t, f, nil)
-				open(t, c)
-				require.NoError(t, c.Send(t.Context(), msg(1)))
-				require.Len(t, f.dialTimes(), 2)
-				require.NoError(t, c.Close())
-			})
+		run(t, how, func(t *testing.T) {
+			f := &fake{verdict: func(conn int, _ transport.Item) error {
+				if conn == 1 {
+					fail()
+				}
+				return nil
+			}}
+			c := opened(t, f, nil)
+			require.NoError(t, c.Send(t.Context(), msg(1)))
+			require.Len(t, f.dialTimes(), 2)
+			require.NoError(t, c.Close())
 		})
 	}
 }
@@ -309,55 +296,53 @@ func TestARunThatDoesNotReturn(t *testing.T) {
 // A handler or hook that runs on its own goroutine and fails affects only its own call.
 func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	for how, fail := range bad {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h := newTwinHub()
-				var mu sync.Mutex
-				var statuses, messages, changes, calls, panics, answers int
-				count := func(n *int) {
-					mu.Lock()
-					*n++
-					mu.Unlock()
-					fail()
-				}
-				c, _ := client(t, h.f, &device.Options{
-					OnStatus: func(device.Status) { count(&statuses) },
-					Trace: &device.Trace{
-						HandlerPanic: func(any) { count(&panics) },
-						AnswerLost:   func(string) { count(&answers) },
-						TwinUnread:   func(error) { fail() },
-					},
-				})
-				c.HandleDesired(func(context.Context, device.Desired) { count(&changes) })
-				c.HandleMessages(func(context.Context, *transport.Message) error { count(&messages); return nil })
-				require.NoError(t, c.HandleMethod("",
-					func(context.Context, *device.MethodCall) (int, []byte) { count(&calls); return 200, nil }))
-				require.NoError(t, c.HandleMethod("slow",
-					func(context.Context, *device.MethodCall) (int, []byte) { time.Sleep(20 * time.Second); return 200, nil }))
-				open(t, c)
-				for range 2 {
-					s := h.f.last()
-					require.True(t, s.deliver("1"))
-					require.True(t, s.deliver("2"))
-					s.call("1", "x", "")
-					s.call("2", "slow", "")
-					synctest.Wait()
-					s.kill <- lost(transport.Network)
-					time.Sleep(time.Minute)
-					require.Equal(t, device.StateConnected, c.Status().State)
-				}
-				require.NoError(t, c.Send(t.Context(), msg(1)))
+		run(t, how, func(t *testing.T) {
+			h := newTwinHub()
+			var mu sync.Mutex
+			var statuses, messages, changes, calls, panics, answers int
+			count := func(n *int) {
 				mu.Lock()
-				require.Greater(t, statuses, 5)
-				require.Equal(t, 4, messages)
-				require.Positive(t, changes)
-				require.Equal(t, 2, calls)
-				require.Equal(t, 2, answers, "of the slow ones")
-				require.Equal(t, statuses+messages+changes+calls, panics)
-				require.EqualValues(t, panics, c.Stats().HandlerPanics)
+				*n++
 				mu.Unlock()
-				require.NoError(t, c.Close())
+				fail()
+			}
+			c, _ := client(t, h.f, &device.Options{
+				OnStatus: func(device.Status) { count(&statuses) },
+				Trace: &device.Trace{
+					HandlerPanic: func(any) { count(&panics) },
+					AnswerLost:   func(string) { count(&answers) },
+					TwinUnread:   func(error) { fail() },
+				},
 			})
+			c.HandleDesired(func(context.Context, device.Desired) { count(&changes) })
+			c.HandleMessages(func(context.Context, *transport.Message) error { count(&messages); return nil })
+			require.NoError(t, c.HandleMethod("",
+				func(context.Context, *device.MethodCall) (int, []byte) { count(&calls); return 200, nil }))
+			require.NoError(t, c.HandleMethod("slow",
+				func(context.Context, *device.MethodCall) (int, []byte) { time.Sleep(20 * time.Second); return 200, nil }))
+			open(t, c)
+			for range 2 {
+				s := h.f.last()
+				require.True(t, s.deliver("1"))
+				require.True(t, s.deliver("2"))
+				s.call("1", "x", "")
+				s.call("2", "slow", "")
+				synctest.Wait()
+				s.kill <- lost(transport.Network)
+				time.Sleep(time.Minute)
+				require.Equal(t, device.StateConnected, c.Status().State)
+			}
+			require.NoError(t, c.Send(t.Context(), msg(1)))
+			mu.Lock()
+			require.Greater(t, statuses, 5)
+			require.Equal(t, 4, messages)
+			require.Positive(t, changes)
+			require.Equal(t, 2, calls)
+			require.Equal(t, 2, answers, "of the slow ones")
+			require.Equal(t, statuses+messages+changes+calls, panics)
+			require.EqualValues(t, panics, c.Stats().HandlerPanics)
+			mu.Unlock()
+			require.NoError(t, c.Close())
 		})
 	}
 }

@@ -30,32 +30,30 @@ func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				held = device.Receipt{}
-				f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
-				c, _ := client(t, f, &device.Options{MaxMessages: 1})
-				require.NoError(t, c.Start())
-				require.NoError(t, c.Enqueue(t.Context(), msg(0), &held))
+		run(t, name, func(t *testing.T) {
+			held = device.Receipt{}
+			f := &fake{dial: down}
+			c, _ := client(t, f, &device.Options{MaxMessages: 1})
+			require.NoError(t, c.Start())
+			require.NoError(t, c.Enqueue(t.Context(), msg(0), &held))
 
-				ctx, cancel := context.WithCancelCause(t.Context())
-				result := make(chan error, 1)
-				go func() { result <- call(ctx, c) }()
-				synctest.Wait()
-				cancel(shutdown)
-				err := <-result
-				require.ErrorIs(t, err, transport.Cancelled)
-				require.ErrorIs(t, err, context.Canceled)
-				require.ErrorIs(t, err, shutdown)
-				require.False(t, errfilter.Retryable(err), "%v", err)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- call(ctx, c) }()
+			synctest.Wait()
+			cancel(shutdown)
+			err := <-result
+			require.ErrorIs(t, err, transport.Cancelled)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, shutdown)
+			require.False(t, errfilter.Retryable(err), "%v", err)
 
-				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-				defer stop()
-				err = call(ctx, c)
-				require.ErrorIs(t, err, transport.Cancelled)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.False(t, errfilter.Retryable(err), "%v", err)
-			})
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			err = call(ctx, c)
+			require.ErrorIs(t, err, transport.Cancelled)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.False(t, errfilter.Retryable(err), "%v", err)
 		})
 	}
 }
@@ -96,7 +94,7 @@ func TestTheEndOfAnotherContextIsATimeout(t *testing.T) {
 // An Open that gave up does not pass its context's end on to other calls.
 func TestOtherCallsDoNotFailWithTheContextOfOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		c, _ := client(t, f, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -36,8 +36,6 @@ func (c charges) wrap(delay time.Duration) retrypolicy.Policy {
 
 func (c charges) missing() int { return 500 - c.bucket.Tokens(time.Now()) }
 
-func never(int, context.Context) error { return lost(transport.Network) }
-
 func TestPolicyChangesDuringAWaitChargeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
@@ -62,9 +60,8 @@ func TestPolicyChangesDuringAWaitChargeOnce(t *testing.T) {
 func TestPolicyChangesDuringAPauseChargeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
-		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
-		open(t, c)
+		f := &fake{verdict: refuse(transport.Unavailable)}
+		c := opened(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		synctest.Wait()
 		require.Equal(t, 14, q.missing())
@@ -79,8 +76,7 @@ func TestPolicyChangesDuringAPauseChargeOnce(t *testing.T) {
 func TestPolicyChangesBeforeTheRetryOfATwinCallChargeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
-		c, _ := client(t, refusingTwin(), &device.Options{MessagePolicy: q.wrap(time.Hour)})
-		open(t, c)
+		c := opened(t, &fake{request: refusing(transport.Unavailable)}, &device.Options{MessagePolicy: q.wrap(time.Hour)})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { _, err := c.GetTwin(ctx); ended <- err }()
@@ -97,18 +93,11 @@ func TestPolicyChangesBeforeTheRetryOfATwinCallChargeOnce(t *testing.T) {
 	})
 }
 
-// refusingTwin is a fake that answers all twin requests with Unavailable.
-func refusingTwin() *fake {
-	return &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-		return transport.Reply{Err: refused(transport.Unavailable)}, true
-	}}
-}
-
 // A call or message that gives up while it waits for a retry gets the charge for it back.
 func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
-	for name, run := range map[string]func(t *testing.T, q charges) *device.Client{
+	for name, start := range map[string]func(t *testing.T, q charges) *device.Client{
 		"Close during the wait for an attempt": func(t *testing.T, q charges) *device.Client {
-			c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
+			c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
 			require.NoError(t, c.Start())
 			return c
 		},
@@ -120,34 +109,30 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 				}
 				return retrypolicy.Decision{Retry: true, Delay: time.Hour}
 			}
-			c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.quota.Wrap(held)})
+			c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: q.quota.Wrap(held)})
 			require.NoError(t, c.Start())
 			time.Sleep(time.Minute)
 			return c
 		},
 		"Close during a pause": func(t *testing.T, q charges) *device.Client {
-			f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-			c, _ := client(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
-			open(t, c)
+			f := &fake{verdict: refuse(transport.Unavailable)}
+			c := opened(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
 			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 			return c
 		},
 		"Close while a twin call rests": func(t *testing.T, q charges) *device.Client {
-			c, _ := client(t, refusingTwin(), &device.Options{MessagePolicy: q.wrap(time.Hour)})
-			open(t, c)
+			c := opened(t, &fake{request: refusing(transport.Unavailable)}, &device.Options{MessagePolicy: q.wrap(time.Hour)})
 			go func() { _, _ = c.GetTwin(context.Background()) }()
 			return c
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				q := newCharges(t)
-				c := run(t, q)
-				synctest.Wait()
-				require.Equal(t, 14, q.missing(), "during the wait")
-				require.NoError(t, c.Close())
-				require.Zero(t, q.missing(), "after it")
-			})
+		run(t, name, func(t *testing.T) {
+			q := newCharges(t)
+			c := start(t, q)
+			synctest.Wait()
+			require.Equal(t, 14, q.missing(), "during the wait")
+			require.NoError(t, c.Close())
+			require.Zero(t, q.missing(), "after it")
 		})
 	}
 }
@@ -155,7 +140,7 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) { // by OutageLimit
 		q := newCharges(t)
-		c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.wrap(time.Hour), OutageLimit: time.Minute,
+		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: q.wrap(time.Hour), OutageLimit: time.Minute,
 			TryAgainAfter: time.Hour})
 		require.NoError(t, c.Start())
 		synctest.Wait()
@@ -165,7 +150,7 @@ func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 		q := newCharges(t)
 		gate := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		gate.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{Retry: a.Retry == 0} }
-		c, _ := client(t, &fake{dial: never}, &device.Options{RetryPolicy: q.quota.Wrap(gate), TryAgainAfter: time.Hour})
+		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: q.quota.Wrap(gate), TryAgainAfter: time.Hour})
 		require.NoError(t, c.Start())
 		time.Sleep(time.Minute)
 		require.Zero(t, q.missing())
@@ -174,9 +159,8 @@ func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 		q := newCharges(t)
 		gate := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		gate.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{Retry: a.Retry == 0} }
-		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MessagePolicy: q.quota.Wrap(gate)})
-		open(t, c)
+		f := &fake{verdict: refuse(transport.Unavailable)}
+		c := opened(t, f, &device.Options{MessagePolicy: q.quota.Wrap(gate)})
 		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.RetryExpired)
 		require.Zero(t, q.missing())
 	})
@@ -187,9 +171,8 @@ func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 func TestAMessageThatIsWithdrawnDuringAPauseCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
-		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MessagePolicy: q.wrap(time.Minute)})
-		open(t, c)
+		f := &fake{verdict: refuse(transport.Unavailable)}
+		c := opened(t, f, &device.Options{MessagePolicy: q.wrap(time.Minute)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, c.Send(ctx, msg(1)), context.DeadlineExceeded)
@@ -207,8 +190,7 @@ func TestThePoliciesForConnectionsAndMessagesAreSetApart(t *testing.T) {
 			}
 			return refused(transport.Unavailable)
 		}}
-		c, _ := client(t, f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}})
-		open(t, c)
+		c := opened(t, f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}})
 
 		// SetRetryPolicy keeps the policy for messages.
 		require.NoError(t, c.SetRetryPolicy(constant(time.Minute)))

@@ -71,9 +71,8 @@ func TestOpenThatGaveUpKeepsTheCause(t *testing.T) {
 // with unknown outcome.
 func TestCloseEndsQueuedAndInFlightMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{Window: 1})
-		open(t, c)
+		f := &fake{verdict: hold}
+		c := opened(t, f, &device.Options{Window: 1})
 		var flying, queued device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &flying))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), &queued))
@@ -103,28 +102,18 @@ func TestARefusedMessageEndsAsItsKindAndThePolicySay(t *testing.T) {
 		{"refused for good", transport.Invalid, constant(3 * time.Second), transport.Invalid, 0},
 		{"the policy stops", transport.Unavailable, retrypolicy.NoRetry{}, transport.RetryExpired, 0},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				first := true
-				f := &fake{verdict: func(int, transport.Item) error {
-					if first {
-						first = false
-						return refused(tc.kind)
-					}
-					return nil
-				}}
-				c, _ := client(t, f, &device.Options{MessagePolicy: tc.policy})
-				open(t, c)
-				start := time.Now()
-				err := c.Send(t.Context(), msg(1))
-				if tc.want == nil {
-					require.NoError(t, err)
-				} else {
-					require.ErrorIs(t, err, tc.want)
-					require.ErrorIs(t, err, tc.kind)
-				}
-				require.Equal(t, tc.after, time.Since(start))
-			})
+		run(t, tc.name, func(t *testing.T) {
+			f := &fake{verdict: refuseOnce(tc.kind)}
+			c := opened(t, f, &device.Options{MessagePolicy: tc.policy})
+			start := time.Now()
+			err := c.Send(t.Context(), msg(1))
+			if tc.want == nil {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, tc.want)
+				require.ErrorIs(t, err, tc.kind)
+			}
+			require.Equal(t, tc.after, time.Since(start))
 		})
 	}
 }
@@ -134,9 +123,8 @@ func TestARefusedMessageEndsAsItsKindAndThePolicySay(t *testing.T) {
 func TestOperationTimeoutDuringAPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{delay: time.Hour}
-		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MessagePolicy: policy, OperationTimeout: time.Minute})
-		open(t, c)
+		f := &fake{verdict: refuse(transport.Unavailable)}
+		c := opened(t, f, &device.Options{MessagePolicy: policy, OperationTimeout: time.Minute})
 		start := time.Now()
 		err := c.Send(t.Context(), msg(1))
 		require.ErrorIs(t, err, transport.Timeout)
@@ -162,9 +150,7 @@ func TestRefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 		f := &fake{dial: refusing}
 		id := creds()
 		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("t")}, nil }
-		c, err := device.New(id, f, nil)
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, id, f, nil)
 		require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
 		require.Len(t, f.dialTimes(), 2)
 	})
@@ -174,9 +160,7 @@ func TestRefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 		id.Token = func(context.Context) (transport.Token, error) {
 			return transport.Token{Text: transport.Hide("t"), Fixed: true}, nil
 		}
-		c, err := device.New(id, f, nil)
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, id, f, nil)
 		require.NoError(t, c.Open(t.Context()))
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
@@ -230,9 +214,8 @@ func TestEachStepHasItsStateAndReason(t *testing.T) {
 // queue.
 func TestAQueuedMessageExpiresInTimeAndOneInFlightLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{Window: 1, AckTimeout: 30 * time.Second})
-		open(t, c)
+		f := &fake{verdict: hold}
+		c := opened(t, f, &device.Options{Window: 1, AckTimeout: 30 * time.Second})
 		var flying, queued device.Receipt
 		for i, r := range []*device.Receipt{&flying, &queued} {
 			m := msg(i)
@@ -270,8 +253,7 @@ func TestLongTokensAreRenewedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const life = 60 * 24 * time.Hour
 		f := &fake{expires: func() time.Time { return time.Now().Add(life) }}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		time.Sleep(life)
 		require.Equal(t, []time.Duration{life / 100 * 85}, gaps(f))
 	})
@@ -281,8 +263,7 @@ func TestLongTokensAreRenewedInTime(t *testing.T) {
 func TestShortTokensAreRenewedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time { return time.Now().Add(100 * time.Second) }}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		time.Sleep(200 * time.Second)
 		require.Equal(t, []time.Duration{85 * time.Second, 85 * time.Second}, gaps(f))
 	})
@@ -296,7 +277,7 @@ func TestEveryConnectionSubscribes(t *testing.T) {
 		f := &fake{}
 		f.subscribe = func(conn int) error { on = append(on, conn); return nil }
 		c, _ := client(t, f, nil)
-		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		c.HandleMessages(accept)
 		open(t, c)
 		for range 4 {
 			f.last().kill <- lost(transport.Network)
@@ -334,9 +315,7 @@ func TestClosedClientsLeaveNoMemory(t *testing.T) {
 // Connecting alone does not reset the retry count of a flapping link.
 func TestConnectingDoesNotResetTheCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f, c := connected(t, nil)
 		start := time.Now()
 		for time.Since(start) < time.Hour {
 			f.last().kill <- lost(transport.Network) // at once
@@ -359,9 +338,7 @@ func TestATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 			}
 			return transport.Token{Text: transport.Hide("t")}, nil
 		}
-		c, err := device.New(id, &fake{}, nil)
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, id, &fake{}, nil)
 		open(t, c)
 		require.Equal(t, 4, asked)
 		require.NoError(t, c.Reconnect())
@@ -388,20 +365,18 @@ func TestTheQueueIsBounded(t *testing.T) {
 // OperationTimeout has the same meaning in every state.
 func TestOperationTimeoutHoldsInEveryState(t *testing.T) {
 	for name, f := range map[string]*fake{
-		"connecting": {dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
-		"waiting":    {dial: func(int, context.Context) error { return lost(transport.Network) }},
-		"connected":  {verdict: func(int, transport.Item) error { return errHold }},
-		"paused":     {verdict: func(int, transport.Item) error { return refused(transport.Throttled) }},
+		"connecting": {dial: hang},
+		"waiting":    {dial: down},
+		"connected":  {verdict: hold},
+		"paused":     {verdict: refuse(transport.Throttled)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c, _ := client(t, f, &device.Options{OperationTimeout: 77 * time.Second, AckTimeout: time.Hour})
-				require.NoError(t, c.Start())
-				synctest.Wait()
-				start := time.Now()
-				require.ErrorIs(t, c.Send(context.Background(), msg(1)), transport.Timeout)
-				require.Equal(t, 77*time.Second, time.Since(start))
-			})
+		run(t, name, func(t *testing.T) {
+			c, _ := client(t, f, &device.Options{OperationTimeout: 77 * time.Second, AckTimeout: time.Hour})
+			require.NoError(t, c.Start())
+			synctest.Wait()
+			start := time.Now()
+			require.ErrorIs(t, c.Send(context.Background(), msg(1)), transport.Timeout)
+			require.Equal(t, 77*time.Second, time.Since(start))
 		})
 	}
 }
@@ -411,8 +386,7 @@ func TestOperationTimeoutHoldsInEveryState(t *testing.T) {
 func TestOpenRetriesOnlyRetryableFailures(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), lost(transport.Timeout))}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		require.Len(t, f.dialTimes(), 4)
 	})
 	bubble(t, func(t *testing.T) {
@@ -422,8 +396,7 @@ func TestOpenRetriesOnlyRetryableFailures(t *testing.T) {
 		require.Len(t, f.dialTimes(), 1)
 	})
 	bubble(t, func(t *testing.T) {
-		c, _ := client(t, &fake{}, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-		open(t, c)
+		opened(t, &fake{}, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 	})
 }
 
@@ -439,8 +412,7 @@ func TestConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: connections, MessagePolicy: messages})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: connections, MessagePolicy: messages})
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.Len(t, connections.asked, 1)
 		require.Len(t, messages.asked, 1)
@@ -452,7 +424,7 @@ func TestConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
 // The delays are capped, and the status reports each of them.
 func TestDelaysAreCappedAndReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		c, w := client(t, f, nil)
 		require.NoError(t, c.Start())
 		time.Sleep(24 * time.Hour)

@@ -26,27 +26,25 @@ func TestAClockThatSwingsDoesNotReconnectAllTheTime(t *testing.T) {
 	} {
 		for when, f := range map[string]*fake{
 			"connected":     {},
-			"without a hub": {dial: func(n int, _ context.Context) error { return lost(transport.Network) }},
+			"without a hub": {dial: down},
 		} {
-			t.Run(name+"/"+when, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					calls, start := 0, time.Now()
-					id := creds()
-					id.Now = func() time.Time {
-						calls++
-						return time.Now().Add(clock(calls, time.Since(start)))
-					}
-					c, err := device.New(id, f,
-						&device.Options{StableTime: time.Second, RetryPolicy: constant(time.Minute), Rand: func() uint64 { return 0 }})
-					require.NoError(t, err)
-					defer c.Close()
-					require.NoError(t, c.Start())
-					for range 3600 {
-						time.Sleep(time.Second)
-						_ = c.Enqueue(t.Context(), msg(1), nil)
-					}
-					require.LessOrEqual(t, len(f.dialTimes()), 121, "an hour")
-				})
+			run(t, name+"/"+when, func(t *testing.T) {
+				calls, start := 0, time.Now()
+				id := creds()
+				id.Now = func() time.Time {
+					calls++
+					return time.Now().Add(clock(calls, time.Since(start)))
+				}
+				c, err := device.New(id, f,
+					&device.Options{StableTime: time.Second, RetryPolicy: constant(time.Minute), Rand: func() uint64 { return 0 }})
+				require.NoError(t, err)
+				defer c.Close()
+				require.NoError(t, c.Start())
+				for range 3600 {
+					time.Sleep(time.Second)
+					_ = c.Enqueue(t.Context(), msg(1), nil)
+				}
+				require.LessOrEqual(t, len(f.dialTimes()), 121, "an hour")
 			})
 		}
 	}
@@ -131,27 +129,23 @@ func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 		"2000":                   {30 * 365 * 24 * time.Hour, 0},
 		"the image's build time": {90 * 24 * time.Hour, 89 * 24 * time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				testkit.StartClock()
-				id, k, dial := signing(t, row.late)
-				if row.earliest > 0 {
-					id.Earliest = time.Now().Add(-row.earliest)
-				}
-				f := &fake{dial: dial}
-				c, err := device.New(id, f, nil)
-				require.NoError(t, err)
-				defer c.Close()
-				require.NoError(t, c.Start())
-				time.Sleep(10 * time.Minute)
-				require.Equal(t, device.StateDisconnectedRetrying, c.Status().State, "%v", c.Status().Err)
-				require.ErrorIs(t, c.Status().Err, transport.ClockUnset)
-				require.Less(t, len(f.dialTimes()), 20, "slowly")
-				k.move(row.late)
-				set := time.Now()
-				open(t, c)
-				require.LessOrEqual(t, time.Since(set), 32*time.Second, "the step ends the wait")
-			})
+		run(t, name, func(t *testing.T) {
+			testkit.StartClock()
+			id, k, dial := signing(t, row.late)
+			if row.earliest > 0 {
+				id.Earliest = time.Now().Add(-row.earliest)
+			}
+			f := &fake{dial: dial}
+			c := made(t, id, f, nil)
+			require.NoError(t, c.Start())
+			time.Sleep(10 * time.Minute)
+			require.Equal(t, device.StateDisconnectedRetrying, c.Status().State, "%v", c.Status().Err)
+			require.ErrorIs(t, c.Status().Err, transport.ClockUnset)
+			require.Less(t, len(f.dialTimes()), 20, "slowly")
+			k.move(row.late)
+			set := time.Now()
+			open(t, c)
+			require.LessOrEqual(t, time.Since(set), 32*time.Second, "the step ends the wait")
 		})
 	}
 }
@@ -160,18 +154,14 @@ func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
 	for name, late := range map[string]time.Duration{"from 2000": 30 * 365 * 24 * time.Hour,
 		"from a plausible time": 90 * 24 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				testkit.StartClock()
-				id, k, dial := signing(t, late)
-				c, err := device.New(id, &fake{dial: dial}, nil)
-				require.NoError(t, err)
-				defer c.Close()
-				require.NoError(t, c.Start())
-				time.Sleep(500 * ms)
-				k.move(late)
-				open(t, c)
-			})
+		run(t, name, func(t *testing.T) {
+			testkit.StartClock()
+			id, k, dial := signing(t, late)
+			c := made(t, id, &fake{dial: dial}, nil)
+			require.NoError(t, c.Start())
+			time.Sleep(500 * ms)
+			k.move(late)
+			open(t, c)
 		})
 	}
 }
@@ -179,21 +169,17 @@ func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
 // A refusal is final if the clock may be right, or if the identity signs nothing.
 func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 	for name, key := range map[string]bool{"key": true, "certificate": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				id, _, _ := signing(t, 0)
-				if key {
-					testkit.StartClock()
-				} else {
-					id.Sign = nil
-				}
-				c, err := device.New(id, &fake{dial: failing(lost(transport.Unauthorized))}, nil)
-				require.NoError(t, err)
-				defer c.Close()
-				require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
-				synctest.Wait()
-				require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
-			})
+		run(t, name, func(t *testing.T) {
+			id, _, _ := signing(t, 0)
+			if key {
+				testkit.StartClock()
+			} else {
+				id.Sign = nil
+			}
+			c := made(t, id, &fake{dial: failing(lost(transport.Unauthorized))}, nil)
+			require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
+			synctest.Wait()
+			require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 		})
 	}
 }

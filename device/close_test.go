@@ -34,7 +34,7 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 // Close does not wait for a back-off or an attempt.
 func TestCloseEndsAWaitAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
 		require.NoError(t, c.Start())
 		time.Sleep(time.Second)
@@ -47,7 +47,7 @@ func TestCloseEndsAWaitAtOnce(t *testing.T) {
 // Close returns within its limit in every state, and no goroutine is left (the bubble
 // panics otherwise).
 func TestCloseIsPromptFromEveryState(t *testing.T) {
-	never := func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	never := hang
 	for _, tc := range []struct {
 		name  string
 		dial  func(int, context.Context) error
@@ -55,14 +55,14 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 	}{
 		{"new", nil, func(*testing.T, *device.Client, *fake) {}},
 		{"connecting", never, func(t *testing.T, c *device.Client, _ *fake) { require.NoError(t, c.Start()) }},
-		{"waiting", func(int, context.Context) error { return lost(transport.Network) },
+		{"waiting", down,
 			func(t *testing.T, c *device.Client, _ *fake) { require.NoError(t, c.Start()) }},
 		{"connected", nil, func(t *testing.T, c *device.Client, f *fake) {
-			f.verdict = func(int, transport.Item) error { return errHold }
+			f.verdict = hold
 			open(t, c)
 		}},
 		{"paused", nil, func(t *testing.T, c *device.Client, f *fake) {
-			f.verdict = func(int, transport.Item) error { return refused(transport.Throttled) }
+			f.verdict = refuse(transport.Throttled)
 			open(t, c)
 		}},
 		{"disconnected", failing(lost(transport.NotFound)),
@@ -80,31 +80,29 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 			t.Cleanup(func() { require.ErrorIs(t, <-opened, transport.Closed) })
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{dial: tc.dial}
-				c, w := client(t, f, nil)
-				tc.enter(t, c, f)
-				var r device.Receipt
-				require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
-				synctest.Wait()
+		run(t, tc.name, func(t *testing.T) {
+			f := &fake{dial: tc.dial}
+			c, w := client(t, f, nil)
+			tc.enter(t, c, f)
+			var r device.Receipt
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+			synctest.Wait()
 
-				start := time.Now()
-				require.NoError(t, c.Close())
-				require.Zero(t, time.Since(start))
-				require.ErrorIs(t, r.Wait(t.Context()), transport.Closed, "a message without a result is told so")
-				require.Equal(t, device.ReasonClientClosed, c.Status().Reason)
-				require.Equal(t, device.ReasonClientClosed, w.list()[len(w.list())-1].Reason,
-					"the last status is told before Close returns")
+			start := time.Now()
+			require.NoError(t, c.Close())
+			require.Zero(t, time.Since(start))
+			require.ErrorIs(t, r.Wait(t.Context()), transport.Closed, "a message without a result is told so")
+			require.Equal(t, device.ReasonClientClosed, c.Status().Reason)
+			require.Equal(t, device.ReasonClientClosed, w.list()[len(w.list())-1].Reason,
+				"the last status is told before Close returns")
 
-				require.NoError(t, c.Close(), "again")
-				require.ErrorIs(t, c.Send(t.Context(), msg(2)), transport.Closed)
-				require.ErrorIs(t, c.Enqueue(t.Context(), msg(2), nil), transport.Closed)
-				require.ErrorIs(t, c.Open(t.Context()), transport.Closed)
-				require.ErrorIs(t, c.Start(), transport.Closed)
-				require.ErrorIs(t, c.Reconnect(), transport.Closed)
-				require.NoError(t, c.Flush(t.Context()))
-			})
+			require.NoError(t, c.Close(), "again")
+			require.ErrorIs(t, c.Send(t.Context(), msg(2)), transport.Closed)
+			require.ErrorIs(t, c.Enqueue(t.Context(), msg(2), nil), transport.Closed)
+			require.ErrorIs(t, c.Open(t.Context()), transport.Closed)
+			require.ErrorIs(t, c.Start(), transport.Closed)
+			require.ErrorIs(t, c.Reconnect(), transport.Closed)
+			require.NoError(t, c.Flush(t.Context()))
 		})
 	}
 }
@@ -124,9 +122,8 @@ func TestCloseIsBoundedWhenTheTransportOrACallbackHangs(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
-		c, _ := client(t, &fake{}, &device.Options{CloseTimeout: 3 * time.Second,
+		c := opened(t, &fake{}, &device.Options{CloseTimeout: 3 * time.Second,
 			OnStatus: func(device.Status) { <-release }})
-		open(t, c)
 		start := time.Now()
 		require.ErrorIs(t, c.Close(), transport.Timeout)
 		require.Equal(t, 3*time.Second, time.Since(start))

@@ -33,8 +33,7 @@ func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
 			},
 			expires: func() time.Time { return time.Now().Add(time.Hour) }, // a planned reconnect is not a failure
 		}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		time.Sleep(3 * time.Hour)
 		require.GreaterOrEqual(t, len(f.dialTimes()), 3*(row+1))
 		require.NotEqual(t, device.StateDisconnected, c.Status().State, "%v", c.Status().Err)
@@ -44,9 +43,7 @@ func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
 // A session that ends with a refusal, as a second connection may, is replaced.
 func TestDamageDuringASessionIsRetried(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f, c := connected(t, nil)
 		f.last().kill <- damagedHello
 		time.Sleep(time.Minute)
 		require.Equal(t, device.StateConnected, c.Status().State)

@@ -140,8 +140,7 @@ func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 func TestADesiredHandlerThatComesLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
-		c, _ := client(t, h.f, nil)
-		open(t, c)
+		c := opened(t, h.f, nil)
 		c.HandleDesired(w.handle)
 		synctest.Wait()
 		require.Equal(t, []string{"full 1"}, w.list())
@@ -363,9 +362,7 @@ func TestDesiredHandlersThatPanic(t *testing.T) {
 // intervals.
 func TestATwinThatCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-			return transport.Reply{Err: refused(transport.Forbidden)}, true
-		}}
+		f := &fake{request: refusing(transport.Forbidden)}
 		var unread []error
 		begin := time.Now()
 		var at []time.Duration
@@ -405,29 +402,27 @@ func TestATwinThatCannotBeReadOnce(t *testing.T) {
 		"not found":    {Err: refused(transport.NotFound)}, "unknown": {Err: refused(transport.Unknown)},
 		"no retry": {Err: refused(transport.Unavailable)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h, w := newTwinHub(), &told{}
-				inner, bad := h.f.request, 1
-				h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-					if bad--; bad >= 0 {
-						return answer, true
-					}
-					return inner(s, r)
+		run(t, name, func(t *testing.T) {
+			h, w := newTwinHub(), &told{}
+			inner, bad := h.f.request, 1
+			h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+				if bad--; bad >= 0 {
+					return answer, true
 				}
-				c, _ := client(t, h.f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}, RetryPolicy: constant(time.Second)})
-				c.HandleDesired(w.handle)
-				open(t, c)
-				time.Sleep(11 * time.Second)
-				require.Equal(t, []string{"full 1"}, w.list())
-				bad = 2
-				h.change(false)
-				h.change(true) // a gap
-				time.Sleep(20 * time.Second)
-				h.change(true) // the twin is read at once
-				synctest.Wait()
-				require.Equal(t, []string{"full 1", "full 4"}, w.list())
-			})
+				return inner(s, r)
+			}
+			c, _ := client(t, h.f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}, RetryPolicy: constant(time.Second)})
+			c.HandleDesired(w.handle)
+			open(t, c)
+			time.Sleep(11 * time.Second)
+			require.Equal(t, []string{"full 1"}, w.list())
+			bad = 2
+			h.change(false)
+			h.change(true) // a gap
+			time.Sleep(20 * time.Second)
+			h.change(true) // the twin is read at once
+			synctest.Wait()
+			require.Equal(t, []string{"full 1", "full 4"}, w.list())
 		})
 	}
 }
@@ -548,8 +543,7 @@ func TestTheTwinIsReadAfterTheSubscriptionToChanges(t *testing.T) {
 			}
 			return nil
 		}
-		c, _ := client(t, h.f, nil)
-		open(t, c)
+		c := opened(t, h.f, nil)
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
 		held = true

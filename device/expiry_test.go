@@ -41,29 +41,21 @@ func TestAMessageExpiresHoweverItWaits(t *testing.T) {
 			f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
 		}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-				f.dial = func(n int, _ context.Context) error {
-					if n > 1 {
-						return lost(transport.Network)
-					}
-					return nil
-				}
-				c, _ := client(t, f, &device.Options{AckTimeout: time.Hour, RetryPolicy: constant(24 * time.Hour)})
-				open(t, c)
-				m := msg(1)
-				m.Expires = time.Now().Add(life)
-				var r device.Receipt
-				start := time.Now()
-				require.NoError(t, c.Enqueue(t.Context(), m, &r))
-				synctest.Wait()
-				tc.happen(t, f, c)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				require.ErrorIs(t, r.Wait(ctx), transport.Expired)
-				require.Equal(t, tc.after, time.Since(start))
-			})
+		run(t, tc.name, func(t *testing.T) {
+			f := &fake{verdict: hold}
+			f.dial = upOnce
+			c := opened(t, f, &device.Options{AckTimeout: time.Hour, RetryPolicy: constant(24 * time.Hour)})
+			m := msg(1)
+			m.Expires = time.Now().Add(life)
+			var r device.Receipt
+			start := time.Now()
+			require.NoError(t, c.Enqueue(t.Context(), m, &r))
+			synctest.Wait()
+			tc.happen(t, f, c)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			require.ErrorIs(t, r.Wait(ctx), transport.Expired)
+			require.Equal(t, tc.after, time.Since(start))
 		})
 	}
 }
@@ -96,8 +88,7 @@ func TestAnExpiredFirstMessageDoesNotResendThoseInFlight(t *testing.T) {
 			}
 			return errHold
 		}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), Window: 2, AckTimeout: time.Hour})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), Window: 2, AckTimeout: time.Hour})
 		m := msg(1)
 		m.Expires = time.Now().Add(10 * time.Second) // expires at the very moment of the resend
 		require.NoError(t, c.Enqueue(t.Context(), m, nil))

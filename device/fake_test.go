@@ -348,6 +348,11 @@ func (w *watch) reasons() (all []device.Reason) {
 	return all
 }
 
+// run runs a subtest in fake time.
+func run(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { testkit.Bubble(t, f) })
+}
+
 // bubble runs a test in fake time.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
@@ -376,10 +381,39 @@ func client(t *testing.T, f *fake, o *device.Options) (*device.Client, *watch) {
 	if own.ReconnectSpread == 0 {
 		own.ReconnectSpread = -1
 	}
-	c, err := device.New(creds(), f, &own)
+	return made(t, creds(), f, &own), w
+}
+
+// made makes a client and closes it at the end of the test.
+func made(t *testing.T, creds *transport.Credentials, tr transport.Transport, o *device.Options) *device.Client {
+	t.Helper()
+	c, err := device.New(creds, tr, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	return c, w
+	return c
+}
+
+// opened is client, connected.
+func opened(t *testing.T, f *fake, o *device.Options) *device.Client {
+	t.Helper()
+	c, _ := client(t, f, o)
+	open(t, c)
+	return c
+}
+
+// connected is opened with a fake that takes everything.
+func connected(t *testing.T, o *device.Options) (*fake, *device.Client) {
+	t.Helper()
+	f := &fake{}
+	return f, opened(t, f, o)
+}
+
+// enqueue enqueues the messages with these ids.
+func enqueue(t *testing.T, c *device.Client, from, to int) {
+	t.Helper()
+	for i := from; i <= to; i++ {
+		require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
+	}
 }
 
 func open(t *testing.T, c *device.Client) {
@@ -398,7 +432,74 @@ func ids(from, to int) (all []string) {
 	return all
 }
 
+// Scripts of dials.
+
 func down(int, context.Context) error { return lost(transport.Network) }
+
+func upOnce(n int, _ context.Context) error {
+	if n > 1 {
+		return lost(transport.Network)
+	}
+	return nil
+}
+
+func hang(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// Scripts of verdicts.
+
+func hold(int, transport.Item) error { return errHold }
+
+func holdFirst(conn int, _ transport.Item) error {
+	if conn == 1 {
+		return errHold
+	}
+	return nil
+}
+
+func refuse(k transport.Kind) func(int, transport.Item) error {
+	return func(int, transport.Item) error { return refused(k) }
+}
+
+func refuseOnce(k transport.Kind) func(int, transport.Item) error {
+	over := false
+	return func(int, transport.Item) error {
+		if over {
+			return nil
+		}
+		over = true
+		return refused(k)
+	}
+}
+
+// Scripts of requests.
+
+func silent(*fakeSession, *transport.Request) (transport.Reply, bool) {
+	return transport.Reply{}, false
+}
+
+func refusing(k transport.Kind) func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+	return func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+		return transport.Reply{Err: refused(k)}, true
+	}
+}
+
+// refusingTwin is a fake that refuses its first n requests and answers the others.
+func refusingTwin(n int, k transport.Kind) *fake {
+	f := &fake{}
+	f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+		if len(f.requests()) <= n {
+			return transport.Reply{Err: refused(k)}, true
+		}
+		return answering(s, r)
+	}
+	return f
+}
+
+// Handlers.
+
+func accept(context.Context, *transport.Message) error { return nil }
+
+func ok(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }
 
 // sized returns a message of n bytes.
 func sized(id string, n int) *transport.Message {

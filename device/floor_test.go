@@ -19,16 +19,14 @@ func TestAPolicyDoesNotMakeAClientSpinByAccident(t *testing.T) {
 		}),
 		"a forgotten unit": retrypolicy.Fixed{Delay: 5},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{dial: down}
-				c, _ := client(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: -1})
-				require.NoError(t, c.Start())
-				time.Sleep(10 * time.Second)
-				require.LessOrEqual(t, len(f.dialTimes()), 102)
-				require.Less(t, gaps(f)[0], time.Millisecond, "the first retry is at once")
-				require.GreaterOrEqual(t, gaps(f)[1], 100*time.Millisecond)
-			})
+		run(t, name, func(t *testing.T) {
+			f := &fake{dial: down}
+			c, _ := client(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: -1})
+			require.NoError(t, c.Start())
+			time.Sleep(10 * time.Second)
+			require.LessOrEqual(t, len(f.dialTimes()), 102)
+			require.Less(t, gaps(f)[0], time.Millisecond, "the first retry is at once")
+			require.GreaterOrEqual(t, gaps(f)[1], 100*time.Millisecond)
 		})
 	}
 }
@@ -55,10 +53,9 @@ func TestANegativeDelayIsAnErrorOfThePolicy(t *testing.T) {
 
 func TestARefusedMessageIsNotSentAgainWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MessagePolicy: retrypolicy.Func(
+		f := &fake{verdict: refuse(transport.Unavailable)}
+		c := opened(t, f, &device.Options{MessagePolicy: retrypolicy.Func(
 			func(int, error) (bool, time.Duration) { return true, 0 })})
-		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: []byte("x")}, nil))
 		time.Sleep(10 * time.Second)
 		require.LessOrEqual(t, c.Stats().Resent, uint64(101))

@@ -20,8 +20,7 @@ func TestFlushIsNotHeldByLaterMessages(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		}}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		done := make(chan error, 1)
 		go func() { done <- c.Flush(t.Context()) }()
@@ -35,9 +34,8 @@ func TestFlushIsNotHeldByLaterMessages(t *testing.T) {
 // A waiting Flush ends when the client becomes Disconnected.
 func TestFlushEndsWithDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := &fake{verdict: hold}
+		c := opened(t, f, nil)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		done := make(chan error, 1)
 		go func() { done <- c.Flush(t.Context()) }()

@@ -3,7 +3,6 @@ package device_test
 import (
 	"context"
 	"math/rand/v2"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,7 +21,7 @@ func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
 		start := time.Now()
 		f := &fake{}
 		f.expires = func() time.Time { return start.Add(100 * time.Second) }
-		f.verdict = func(conn int, it transport.Item) error { return errHold }
+		f.verdict = hold
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		n := 0
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -40,13 +39,10 @@ func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
 			}
 			return time.Now()
 		}
-		c, err := device.New(cr, f, &device.Options{Rand: func() uint64 { return 0 }, MessagePolicy: w})
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, cr, f, &device.Options{Rand: func() uint64 { return 0 }, MessagePolicy: w})
 		open(t, c)
 		time.Sleep(76 * time.Second)
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		enqueue(t, c, 1, 2)
 		time.Sleep(20 * time.Second)
 	})
 }
@@ -60,9 +56,8 @@ func TestACostIsGivenBackOnce(t *testing.T) {
 		require.NoError(t, err)
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network), lost(transport.Network),
 			lost(transport.Network))}
-		c, _ := client(t, f, &device.Options{RetryPolicy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}),
+		c := opened(t, f, &device.Options{RetryPolicy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}),
 			MessagePolicy: retrypolicy.NoRetry{}})
-		open(t, c)
 		require.Equal(t, 80, b.Tokens(time.Now()))
 		for range 4 {
 			require.NoError(t, c.Reconnect())
@@ -108,9 +103,8 @@ func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 			}
 			return errHold
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{},
+		c := opened(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{},
 			MessagePolicy: br.Wrap(retrypolicy.Fixed{Delay: time.Second})})
-		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(15 * time.Second)
 		require.Equal(t, budget.BreakerHalfOpen, br.Status(time.Now()).State)
@@ -140,8 +134,7 @@ func TestARetryInFlightWithItsSessionIsReportedAsOne(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{MessagePolicy: p})
-		open(t, c)
+		c := opened(t, f, &device.Options{MessagePolicy: p})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(1500 * time.Millisecond)
 		all, retries := cb.InFlight()
@@ -163,14 +156,9 @@ func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
 		for range 50 {
 			require.True(t, retrypolicy.Inner(p, retrypolicy.Start{}).Admit(retrypolicy.Attempt{}).Retry) // other clients
 		}
-		hold := atomic.Bool{}
-		hold.Store(true)
-		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: p})
-		open(t, c)
-		for i := range 20 {
-			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
-		}
+		f := &fake{verdict: hold}
+		c := opened(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: p})
+		enqueue(t, c, 0, 19)
 		synctest.Wait()
 		all, _ := cb.InFlight()
 		require.Equal(t, 70, all)
@@ -210,15 +198,13 @@ func (s *ackerSeries) Report(v retrypolicy.Verdict, x retrypolicy.Attempt) {
 
 func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
+		f := &fake{verdict: hold}
 		old := &acker{witness: newWitness(retrypolicy.Immediately{})}
 		var c *device.Client
 		entered, gone := make(chan struct{}), make(chan struct{})
 		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: old})
 		open(t, c)
-		for i := range 3 {
-			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
-		}
+		enqueue(t, c, 0, 2)
 		synctest.Wait()
 		// While the loop reports the end of message 0, the policy is replaced and message 1 is
 		// acknowledged. Message 2 is acknowledged while the end of message 1 is reported.
@@ -240,7 +226,7 @@ func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 // OutageLimit applies to a wait at a gate.
 func TestOutageLimitBoundsTheWaitAtAGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
 			if a.Retry == 0 {
@@ -261,7 +247,7 @@ func TestOutageLimitBoundsTheWaitAtAGate(t *testing.T) {
 // Decide is asked about a refused message while a gate holds others.
 func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
+		f := &fake{verdict: hold}
 		w := newWitness(retrypolicy.MaxAttempts{Total: 1, Policy: retrypolicy.Immediately{}})
 		n := 0
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -270,8 +256,7 @@ func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 			}
 			return retrypolicy.Decision{Retry: true}
 		}
-		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: w})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: w})
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
@@ -300,8 +285,7 @@ func TestASecondAnswerMeetsAMessageAtTheGate(t *testing.T) {
 		}
 		c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: w})
 		open(t, c)
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		enqueue(t, c, 1, 2)
 		require.NoError(t, c.Flush(t.Context()))
 	})
 }
@@ -309,7 +293,7 @@ func TestASecondAnswerMeetsAMessageAtTheGate(t *testing.T) {
 // A pause that ends while the gate still holds messages must not make the loop spin.
 func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
+		f := &fake{verdict: hold}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		n := 0
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -326,12 +310,9 @@ func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
 			}
 			return time.Now()
 		}
-		c, err := device.New(cr, f, &device.Options{RetryPolicy: retrypolicy.Fixed{Delay: time.Second}, MessagePolicy: w})
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, cr, f, &device.Options{RetryPolicy: retrypolicy.Fixed{Delay: time.Second}, MessagePolicy: w})
 		open(t, c)
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		enqueue(t, c, 1, 2)
 		synctest.Wait()
 		f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
 		f.last().kill <- lost(transport.Network)

@@ -87,35 +87,33 @@ func TestACauseThatThePeerNamesIsTheSuspect(t *testing.T) {
 		"a connection that had lasted": {{false, time.Hour, taken, device.SuspectSecondDevice},
 			{false, 0, silent, device.SuspectNone}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var dial error
-				f := &fake{dial: func(int, context.Context) error {
-					err := dial
-					dial = nil
-					return err
-				}}
-				c, w := client(t, f, nil)
-				var got, want []device.Suspect
-				for i, one := range failures {
-					want = append(want, one.want)
-					if one.dial {
-						continue // it follows the loss before
-					}
-					open(t, c)
-					time.Sleep(one.up)
-					if i+1 < len(failures) && failures[i+1].dial {
-						dial = failures[i+1].err
-					}
-					f.last().kill <- one.err
-					synctest.Wait()
-					open(t, c)
+		run(t, name, func(t *testing.T) {
+			var dial error
+			f := &fake{dial: func(int, context.Context) error {
+				err := dial
+				dial = nil
+				return err
+			}}
+			c, w := client(t, f, nil)
+			var got, want []device.Suspect
+			for i, one := range failures {
+				want = append(want, one.want)
+				if one.dial {
+					continue // it follows the loss before
 				}
-				for _, s := range losses(w) {
-					got = append(got, s.Suspect)
+				open(t, c)
+				time.Sleep(one.up)
+				if i+1 < len(failures) && failures[i+1].dial {
+					dial = failures[i+1].err
 				}
-				require.Equal(t, want, got)
-			})
+				f.last().kill <- one.err
+				synctest.Wait()
+				open(t, c)
+			}
+			for _, s := range losses(w) {
+				got = append(got, s.Suspect)
+			}
+			require.Equal(t, want, got)
 		})
 	}
 }

@@ -177,8 +177,7 @@ func TestThePolicyObservesTheEndOfEachAttemptToConnect(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), nil, nil, lost(transport.Unauthorized),
 			lost(transport.Unauthorized))}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
-		c, _ := client(t, f, &device.Options{RetryPolicy: w, StableTime: 10 * time.Second})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: w, StableTime: 10 * time.Second})
 		synctest.Wait()
 		require.Equal(t, []string{
 			"report connection 0: network failure", "decide connection 1", "report connection 1: service unavailable",
@@ -208,8 +207,7 @@ func TestAnAttemptThatCloseCutsShortIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
-		c, _ := client(t, f, &device.Options{RetryPolicy: w})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: w})
 		require.NoError(t, c.Close())
 		require.Equal(t, []string{"report connection 0: ok"}, w.take())
 		w.balanced(t)
@@ -233,9 +231,7 @@ func TestThePolicyObservesTheEndOfEachMessage(t *testing.T) {
 		}}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		c, _ := client(t, f, &device.Options{MessagePolicy: w})
-		for i := range 10 {
-			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
-		}
+		enqueue(t, c, 0, 9)
 		open(t, c)
 		synctest.Wait()
 		told := w.take()
@@ -274,8 +270,7 @@ func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
 			next = a.Now.Add(100 * time.Millisecond)
 			return retrypolicy.Decision{Retry: true}
 		}
-		c, _ := client(t, f, &device.Options{MessagePolicy: w})
-		open(t, c)
+		c := opened(t, f, &device.Options{MessagePolicy: w})
 		began := time.Now()
 		var want []string
 		for i := range 50 {
@@ -336,8 +331,7 @@ func TestAGateHoldsAttemptsToConnect(t *testing.T) {
 			return retrypolicy.Decision{Retry: true}
 		}
 		began := time.Now()
-		c, _ := client(t, f, &device.Options{RetryPolicy: w, MessagePolicy: retrypolicy.NoRetry{}})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: w, MessagePolicy: retrypolicy.NoRetry{}})
 		require.Equal(t, []time.Time{began.Add(5 * time.Second), began.Add(11 * time.Second)}, f.dialTimes())
 		require.NoError(t, c.Close())
 		w.balanced(t)
@@ -386,12 +380,9 @@ func TestANewPolicyTakesOverMessagesInFlight(t *testing.T) {
 			return nil
 		}}
 		old, next := newWitness(retrypolicy.Immediately{}), newWitness(retrypolicy.Immediately{})
-		c, _ := client(t, f, &device.Options{RetryPolicy: old, StableTime: time.Second})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: old, StableTime: time.Second})
 		time.Sleep(2 * time.Second)
-		for i := range 3 {
-			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
-		}
+		enqueue(t, c, 0, 2)
 		synctest.Wait()
 		require.NoError(t, c.SetRetryPolicy(next))
 		synctest.Wait()
@@ -444,9 +435,7 @@ func TestThrottlingSlowsTheWholePipeline(t *testing.T) {
 		}}
 		c, w := client(t, f, &device.Options{Window: 4})
 		open(t, c)
-		for i := range 20 {
-			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
-		}
+		enqueue(t, c, 0, 19)
 		synctest.Wait()
 		paused := len(f.ids())
 		require.Less(t, paused, 20, "nothing more is sent in the pause")

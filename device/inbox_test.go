@@ -272,7 +272,7 @@ func TestConnectedMeansSubscribed(t *testing.T) {
 			},
 		})
 		start := time.Now()
-		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		c.HandleMessages(accept)
 		open(t, c)
 		require.Equal(t, 10*time.Second+250*ms, time.Since(start), "refused, 100 ms, no answer for 10 s, 150 ms, granted")
 		f.last().kill <- lost(transport.Network)
@@ -327,8 +327,7 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 func TestWithoutAHandlerNothingIsTakenOrSubscribed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{subscribe: func(int) error { t.Error("subscribed"); return nil }}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		require.False(t, f.last().deliver("1"))
 	})
 }

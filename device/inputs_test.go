@@ -263,7 +263,7 @@ func TestCloseWaitsForTheHandlerOfAnInput(t *testing.T) {
 		require.True(t, ended)
 		require.Zero(t, c.Stats().InputsUnhandled, "the second was not begun")
 		c.HandleInput("in", nil)
-		c.HandleInput("late", func(context.Context, *transport.Message) error { return nil })
+		c.HandleInput("late", accept)
 		require.False(t, f.last().deliverInput("late", "3"))
 	})
 }
@@ -380,9 +380,7 @@ func TestAReceivedMessageAllocatesOnlyItsMemory(t *testing.T) {
 	creds.ModuleID = "mod-1"
 	const n = 64
 	tr := &settling{lot: n, done: make(chan struct{}, 1)}
-	c, err := device.New(creds, tr, &device.Options{Inbox: n})
-	require.NoError(t, err)
-	defer c.Close()
+	c := made(t, creds, tr, &device.Options{Inbox: n})
 	var gate sync.Mutex // keeps the first message of a lot from being settled before the last is there
 	handle := func(context.Context, *transport.Message) error {
 		gate.Lock()

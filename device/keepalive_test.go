@@ -11,8 +11,7 @@ import (
 func TestASessionWithAKeepAliveGetsPings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{keepAlive: time.Minute}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		time.Sleep(10*time.Minute + time.Second)
 		f.mu.Lock()
 		defer f.mu.Unlock()

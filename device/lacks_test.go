@@ -36,9 +36,9 @@ func (f *fake) lack(features transport.Features) {
 }
 
 func handleAll(t *testing.T, c *device.Client) {
-	require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+	require.NoError(t, c.HandleMessages(accept))
 	require.NoError(t, c.HandleDesired(func(context.Context, device.Desired) {}))
-	require.NoError(t, c.HandleMethod("a", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+	require.NoError(t, c.HandleMethod("a", ok))
 }
 
 func TestAFeatureThatOnlyThePeerKnowsToLackCostsNoConnection(t *testing.T) {
@@ -50,42 +50,40 @@ func TestAFeatureThatOnlyThePeerKnowsToLackCostsNoConnection(t *testing.T) {
 			transport.FeatureTwin,
 	} {
 		for _, late := range []bool{false, true} {
-			t.Run(name+map[bool]string{true: ", handlers on a live connection"}[late], func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					f := without(lacks)
-					c, w := client(t, f, nil)
-					if late {
-						open(t, c)
-						handleAll(t, c)
-					} else {
-						handleAll(t, c)
-						open(t, c)
-					}
-					time.Sleep(time.Second)
-					s := c.Status()
-					require.Equal(t, device.StateConnected, s.State)
-					require.ErrorIs(t, s.Err, transport.Unsupported)
-					require.ErrorContains(t, s.Err, "the peer has no "+strings.TrimSpace(name))
-					require.NotEmpty(t, s.Hint())
-					require.Contains(t, w.reasons(), device.ReasonConnectionOK)
+			run(t, name+map[bool]string{true: ", handlers on a live connection"}[late], func(t *testing.T) {
+				f := without(lacks)
+				c, w := client(t, f, nil)
+				if late {
+					open(t, c)
+					handleAll(t, c)
+				} else {
+					handleAll(t, c)
+					open(t, c)
+				}
+				time.Sleep(time.Second)
+				s := c.Status()
+				require.Equal(t, device.StateConnected, s.State)
+				require.ErrorIs(t, s.Err, transport.Unsupported)
+				require.ErrorContains(t, s.Err, "the peer has no "+strings.TrimSpace(name))
+				require.NotEmpty(t, s.Hint())
+				require.Contains(t, w.reasons(), device.ReasonConnectionOK)
 
-					subscribed := f.subscriptions()
-					require.NoError(t, c.Send(t.Context(), msg(1)))
-					statuses := len(w.reasons())
-					time.Sleep(29 * time.Minute)
-					require.Len(t, f.subscriptions(), len(subscribed))
-					time.Sleep(10 * time.Hour)
-					require.Len(t, f.subscriptions(), len(subscribed)+20*bits.OnesCount(uint(lacks)), "one each half an hour")
-					require.Len(t, f.dialTimes(), 1)
-					require.Len(t, w.reasons(), statuses, "the refusal is reported once")
-					if lacks&transport.FeatureMessages == 0 {
-						require.True(t, f.last().deliver("1"))
-					}
-					if lacks&transport.FeatureTwin != 0 {
-						_, err := c.GetTwin(t.Context())
-						require.ErrorIs(t, err, transport.Unsupported)
-					}
-				})
+				subscribed := f.subscriptions()
+				require.NoError(t, c.Send(t.Context(), msg(1)))
+				statuses := len(w.reasons())
+				time.Sleep(29 * time.Minute)
+				require.Len(t, f.subscriptions(), len(subscribed))
+				time.Sleep(10 * time.Hour)
+				require.Len(t, f.subscriptions(), len(subscribed)+20*bits.OnesCount(uint(lacks)), "one each half an hour")
+				require.Len(t, f.dialTimes(), 1)
+				require.Len(t, w.reasons(), statuses, "the refusal is reported once")
+				if lacks&transport.FeatureMessages == 0 {
+					require.True(t, f.last().deliver("1"))
+				}
+				if lacks&transport.FeatureTwin != 0 {
+					_, err := c.GetTwin(t.Context())
+					require.ErrorIs(t, err, transport.Unsupported)
+				}
 			})
 		}
 	}
@@ -112,7 +110,7 @@ func TestTheStatusFollowsAPeerThatTakesAFeatureBackAndGrantsItAgain(t *testing.T
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, w := client(t, f, nil)
-		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+		require.NoError(t, c.HandleMessages(accept))
 		open(t, c)
 		time.Sleep(time.Second)
 		for range 2 {
@@ -166,7 +164,7 @@ func TestAPeerThatTakesFeaturesBackIsAskedForEach(t *testing.T) {
 func TestAMissingFeatureIsNotTheCauseOfATimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := without(transport.FeatureMethods)
-		f.verdict = func(int, transport.Item) error { return errHold }
+		f.verdict = hold
 		c, _ := client(t, f, &device.Options{OperationTimeout: time.Second})
 		handleAll(t, c)
 		open(t, c)
@@ -177,19 +175,15 @@ func TestAMissingFeatureIsNotTheCauseOfATimeout(t *testing.T) {
 }
 
 func TestInputsWithoutAModuleOrATransportForThemAreRefusedAtTheCall(t *testing.T) {
-	handle := func(context.Context, *transport.Message) error { return nil }
-	c, err := device.New(creds(), &fake{}, nil)
-	require.NoError(t, err)
-	defer c.Close()
+	handle := accept
+	c := made(t, creds(), &fake{}, nil)
 	require.ErrorIs(t, c.HandleInput("in", handle), transport.Invalid)
 	require.ErrorContains(t, c.HandleInput("in", handle), "a device has no inputs")
 
 	module := creds()
 	module.ModuleID = "mod-1"
-	c, err = device.New(module, wireless{&fake{}}, nil)
-	require.NoError(t, err)
-	defer c.Close()
-	err = c.HandleInput("in", handle)
+	c = made(t, module, wireless{&fake{}}, nil)
+	err := c.HandleInput("in", handle)
 	require.ErrorIs(t, err, transport.Unsupported)
 	require.ErrorContains(t, err, "inputs of modules are not available over string and tin cans")
 	require.NoError(t, c.HandleInput("in", nil))

@@ -64,8 +64,7 @@ func TestRenewalIsJitteredAndCanBeOff(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			f := &fake{expires: func() time.Time { return time.Now().Add(100 * time.Minute) }}
-			c, _ := client(t, f, &device.Options{RenewAt: tc.at, Rand: func() uint64 { return tc.draw }})
-			open(t, c)
+			opened(t, f, &device.Options{RenewAt: tc.at, Rand: func() uint64 { return tc.draw }})
 			time.Sleep(99 * time.Minute)
 			if tc.want == 0 {
 				require.Len(t, f.dialTimes(), 1)
@@ -81,14 +80,8 @@ func TestRenewalDoesNotWaitForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time {
 			return time.Now().Add(time.Hour)
-		}, verdict: func(conn int, _ transport.Item) error {
-			if conn == 1 {
-				return errHold
-			}
-			return nil
-		}}
-		c, _ := client(t, f, &device.Options{AckTimeout: time.Minute})
-		open(t, c)
+		}, verdict: holdFirst}
+		c := opened(t, f, &device.Options{AckTimeout: time.Minute})
 		time.Sleep(51*time.Minute - time.Second)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.Equal(t, []time.Duration{51*time.Minute + 5*time.Second}, gaps(f))
@@ -101,8 +94,7 @@ func TestASourceThatCachesIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour)
 		f := &fake{expires: func() time.Time { return expires }}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		time.Sleep(24 * time.Hour)
 		require.Equal(t, []time.Duration{51 * time.Minute, 459 * time.Second, 68850 * ms, 10327500 * time.Microsecond},
 			gaps(f))
@@ -165,40 +157,9 @@ func TestAConnectionIsReplacedAfterSleep(t *testing.T) {
 	})
 }
 
-// A board that boots in 1970 keeps trying at a slow pace, and connects as soon as its clock is set.
-func TestABoardThatBootsIn1970ConnectsWhenItsClockIsSet(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		var c *device.Client
-		var k *skewed
-		id := creds()
-		k = &skewed{by: -30 * 365 * 24 * time.Hour}
-		id.Now = k.now
-		sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtZGV2aWNl")
-		require.NoError(t, err)
-		id.Sign = sign
-		f.dial = func(_ int, ctx context.Context) error {
-			_, err := id.NewToken(ctx)
-			return err
-		}
-		c, err = device.New(id, f, nil)
-		require.NoError(t, err)
-		defer c.Close()
-		require.NoError(t, c.Start())
-		time.Sleep(25 * time.Second)
-		require.Len(t, f.dialTimes(), 3, "at 0, 10 and 22.5 to 23.75 s")
-		require.ErrorIs(t, c.Status().Err, transport.ClockUnset)
-		k.move(30 * 365 * 24 * time.Hour)
-		set := time.Now()
-		open(t, c)
-		require.LessOrEqual(t, time.Since(set), 30*time.Second)
-	})
-}
-
 // A link that drops again soon after each success backs off, and the status names a
 // likely cause.
 func TestAFlappingConnectionHasASuspect(t *testing.T) {
-	hold := func(int, transport.Item) error { return errHold }
 	holdTwo := func(_ int, it transport.Item) error {
 		if it.Msg.ID == "2" {
 			return errHold
@@ -221,45 +182,43 @@ func TestAFlappingConnectionHasASuspect(t *testing.T) {
 		{"messages get through", holdTwo, []*transport.Message{msg(1), msg(2)}, device.SuspectUnstable,
 			[]time.Duration{0, 0, 0, 0, 0}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{verdict: tc.verdict}
-				c, w := client(t, f, &device.Options{AckTimeout: time.Hour})
-				open(t, c)
-				for range 5 {
-					for _, m := range tc.sent {
-						require.NoError(t, c.Enqueue(t.Context(), m, nil))
-					}
-					if tc.want == device.SuspectBadMessage { // the suspect is sent after a quiet time
-						for log := f.received(); len(log) == 0 || log[len(log)-1].conn != len(f.dialTimes()); log = f.received() {
-							time.Sleep(10 * ms)
-						}
-					} else {
-						time.Sleep(time.Second)
-					}
-					f.last().kill <- lost(transport.Network)
-					synctest.Wait()
-					open(t, c)
+		run(t, tc.name, func(t *testing.T) {
+			f := &fake{verdict: tc.verdict}
+			c, w := client(t, f, &device.Options{AckTimeout: time.Hour})
+			open(t, c)
+			for range 5 {
+				for _, m := range tc.sent {
+					require.NoError(t, c.Enqueue(t.Context(), m, nil))
 				}
-				synctest.Wait()
-				var flaps []int
-				var suspects []device.Suspect
-				var delays []time.Duration
-				for _, s := range w.list() {
-					if s.Reason == device.ReasonConnectionLost {
-						flaps, suspects, delays = append(flaps, s.Flaps), append(suspects, s.Suspect), append(delays, s.Delay)
+				if tc.want == device.SuspectBadMessage { // the suspect is sent after a quiet time
+					for log := f.received(); len(log) == 0 || log[len(log)-1].conn != len(f.dialTimes()); log = f.received() {
+						time.Sleep(10 * ms)
 					}
+				} else {
+					time.Sleep(time.Second)
 				}
-				require.Equal(t, []int{1, 2, 3, 4, 5}, flaps)
-				require.Equal(t, []device.Suspect{device.SuspectNone, device.SuspectNone, tc.want, tc.want, tc.want}, suspects)
-				require.Equal(t, tc.delays, delays)
-				require.NotEmpty(t, tc.want.String())
-
-				time.Sleep(time.Minute)
 				f.last().kill <- lost(transport.Network)
 				synctest.Wait()
-				require.Zero(t, c.Status().Flaps, "a connection that lasted ends the series")
-			})
+				open(t, c)
+			}
+			synctest.Wait()
+			var flaps []int
+			var suspects []device.Suspect
+			var delays []time.Duration
+			for _, s := range w.list() {
+				if s.Reason == device.ReasonConnectionLost {
+					flaps, suspects, delays = append(flaps, s.Flaps), append(suspects, s.Suspect), append(delays, s.Delay)
+				}
+			}
+			require.Equal(t, []int{1, 2, 3, 4, 5}, flaps)
+			require.Equal(t, []device.Suspect{device.SuspectNone, device.SuspectNone, tc.want, tc.want, tc.want}, suspects)
+			require.Equal(t, tc.delays, delays)
+			require.NotEmpty(t, tc.want.String())
+
+			time.Sleep(time.Minute)
+			f.last().kill <- lost(transport.Network)
+			synctest.Wait()
+			require.Zero(t, c.Status().Flaps, "a connection that lasted ends the series")
 		})
 	}
 }
@@ -285,7 +244,7 @@ func TestTryAgainAfterATerminalEnd(t *testing.T) {
 		require.Equal(t, time.Hour, w.list()[1].Delay)
 	})
 	bubble(t, func(t *testing.T) { // the end of the retries, and Close and Reconnect during the rest
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		c, w := client(t, f, &device.Options{TryAgainAfter: time.Hour, RetryPolicy: retrypolicy.NoRetry{}})
 		require.NoError(t, c.Start())
 		time.Sleep(time.Minute)
@@ -310,9 +269,7 @@ func TestReconnectSpread(t *testing.T) {
 			id := creds()
 			id.DeviceID = strconv.Itoa(i)
 			f := &fake{dial: failing(lost(transport.Network))}
-			c, err := device.New(id, f, &device.Options{ReconnectSpread: spread})
-			require.NoError(t, err)
-			defer c.Close()
+			c := made(t, id, f, &device.Options{ReconnectSpread: spread})
 			require.NoError(t, c.Start())
 			synctest.Wait()
 			delay := c.Status().Delay
@@ -335,9 +292,7 @@ func TestTheSecondRetryIsSpreadByDefault(t *testing.T) {
 			id := creds()
 			id.DeviceID = strconv.Itoa(i)
 			fakes[i] = &fake{dial: down}
-			c, err := device.New(id, fakes[i], nil)
-			require.NoError(t, err)
-			defer c.Close()
+			c := made(t, id, fakes[i], nil)
 			require.NoError(t, c.Start())
 			clients[i] = c
 		}

@@ -165,27 +165,25 @@ func TestAWaitBeforeTheRequestsTakesNoPlace(t *testing.T) {
 // Close ends such a wait, with the slot or without one, and the slot is there for the next client.
 func TestCloseDuringAWaitBeforeTheRequests(t *testing.T) {
 	for name, after := range map[string]time.Duration{"in the wait": 5 * time.Second, "for a place": 15 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				limiter := device.NewDialLimiter(1, 0)
-				c, err := device.New(creds(), waiting{&fake{}, 10 * time.Second}, &device.Options{Dials: limiter})
-				require.NoError(t, err)
-				require.NoError(t, c.Start())
-				time.Sleep(time.Second)
-				release := make(chan struct{})
-				slow, _ := limited(t, 1, limiter, func(int, context.Context) error { <-release; return nil })
-				require.NoError(t, slow.Start())
-				time.Sleep(after)
-				require.NoError(t, c.Close())
-				other, f := limited(t, 2, limiter, nil)
-				require.NoError(t, other.Start())
-				time.Sleep(time.Second)
-				require.Empty(t, f.dialTimes(), "the slot is the other client's")
-				close(release)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				require.NoError(t, other.Open(ctx))
-			})
+		run(t, name, func(t *testing.T) {
+			limiter := device.NewDialLimiter(1, 0)
+			c, err := device.New(creds(), waiting{&fake{}, 10 * time.Second}, &device.Options{Dials: limiter})
+			require.NoError(t, err)
+			require.NoError(t, c.Start())
+			time.Sleep(time.Second)
+			release := make(chan struct{})
+			slow, _ := limited(t, 1, limiter, func(int, context.Context) error { <-release; return nil })
+			require.NoError(t, slow.Start())
+			time.Sleep(after)
+			require.NoError(t, c.Close())
+			other, f := limited(t, 2, limiter, nil)
+			require.NoError(t, other.Start())
+			time.Sleep(time.Second)
+			require.Empty(t, f.dialTimes(), "the slot is the other client's")
+			close(release)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, other.Open(ctx))
 		})
 	}
 }

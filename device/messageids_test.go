@@ -40,8 +40,7 @@ func TestAMessageWithoutAnIDGetsOneThatItKeeps(t *testing.T) {
 			}
 			return nil
 		})}
-		c, _ := client(t, f, &device.Options{MessageIDPrefix: "p"})
-		open(t, c)
+		c := opened(t, f, &device.Options{MessageIDPrefix: "p"})
 		m := &transport.Message{Body: []byte("x")}
 		var receipt device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), m, &receipt))
@@ -61,8 +60,7 @@ func TestMessageIDsOfTwoClientsDifferAndCanBeOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := &idRecorder{}
 		for _, o := range []device.Options{{}, {}, {NoMessageIDs: true}, {NoMessageIDs: true, MessageIDPrefix: "p"}} {
-			c, _ := client(t, &fake{verdict: r.verdict(func(int) error { return nil })}, &o)
-			open(t, c)
+			c := opened(t, &fake{verdict: r.verdict(func(int) error { return nil })}, &o)
 			require.NoError(t, c.Send(t.Context(), &transport.Message{}))
 		}
 		require.True(t, strings.HasSuffix(r.ids[0], "-1"), r.ids[0])
@@ -75,8 +73,7 @@ func TestMessageIDsOfTwoClientsDifferAndCanBeOff(t *testing.T) {
 func TestAMessageAtTheHubsLimitGetsNoID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := &idRecorder{}
-		c, _ := client(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
-		open(t, c)
+		c := opened(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize)}))
 		require.Equal(t, []string{""}, r.ids)
 	})
@@ -86,8 +83,7 @@ func TestAMessageAtTheHubsLimitGetsNoID(t *testing.T) {
 func TestAMessageWithLargePropertiesGetsNoID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := &idRecorder{}
-		c, _ := client(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
-		open(t, c)
+		c := opened(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
 		large := []transport.Property{{Name: "p", Value: strings.Repeat("x", 65_490)}}
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Properties: large}))
 		require.Equal(t, []string{""}, r.ids)
@@ -104,9 +100,7 @@ func TestAMessageIDPrefixThatNoProtocolCarries(t *testing.T) {
 
 // The ids of 64 messages share one allocation, and the copies are reused.
 func TestAMessageWithoutAnIDAllocatesNextToNothing(t *testing.T) {
-	c, err := device.New(creds(), &instant{}, nil)
-	require.NoError(t, err)
-	defer c.Close()
+	c := made(t, creds(), &instant{}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, c.Open(ctx))

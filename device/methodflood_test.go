@@ -78,7 +78,7 @@ func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
 		f := &fake{}
 		deaf(f)
 		c, _ := client(t, f, &device.Options{MethodLimit: 2})
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		require.NoError(t, c.HandleMethod("", ok))
 		open(t, c)
 		for i := range 1000 {
 			f.last().call(fmt.Sprint(i), "x", "")
@@ -129,8 +129,7 @@ func TestRefusalsOfUnknownMethodsAreBounded(t *testing.T) {
 		f := &fake{}
 		deaf(f)
 		c, _ := client(t, f, nil)
-		require.NoError(t, c.HandleMethod("known",
-			func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		require.NoError(t, c.HandleMethod("known", ok))
 		open(t, c)
 		for i := range 1000 {
 			f.last().call(fmt.Sprint(i), "unknown", "")
@@ -174,7 +173,7 @@ func TestACallWithAnEndlessNameOrIdIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		require.NoError(t, c.HandleMethod("", ok))
 		open(t, c)
 		long := strings.Repeat("x", 1<<10)
 		require.True(t, f.last().call(long, long, ""))

@@ -197,8 +197,7 @@ func TestALongMethodCallThatComesTwice(t *testing.T) {
 		runs := 0
 		require.NoError(t, c.HandleMethod("long",
 			func(ctx context.Context, _ *device.MethodCall) (int, []byte) { runs++; <-ctx.Done(); return 200, nil }))
-		require.NoError(t, c.HandleMethod("quick",
-			func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		require.NoError(t, c.HandleMethod("quick", ok))
 		open(t, c)
 		f.last().call("0", "long", "")
 		for i := range 100 {
@@ -305,8 +304,7 @@ func TestCloseSendsTheAnswersThatWait(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := &fake{gate: make(chan struct{})}
 			c, _ := client(t, f, nil)
-			require.NoError(t, c.HandleMethod("stop",
-				func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+			require.NoError(t, c.HandleMethod("stop", ok))
 			open(t, c)
 			go func() { _ = c.Send(t.Context(), msg(1)) }()
 			synctest.Wait() // the loop is in Send
@@ -379,7 +377,7 @@ func TestAMethodCallThatComesTwiceAmongMessages(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
 		runs := 0
-		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		c.HandleMessages(accept)
 		require.NoError(t, c.HandleMethod("once",
 			func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
 		open(t, c)
@@ -440,7 +438,7 @@ func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 		c, _ := client(t, f, &device.Options{Trace: &device.Trace{AnswerLost: func(name string) {
 			lostAnswers = append(lostAnswers, name)
 		}}})
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		require.NoError(t, c.HandleMethod("", ok))
 		open(t, c)
 		for i := range 4 {
 			f.last().call(fmt.Sprint(i), fmt.Sprint("m", i), "")

@@ -61,8 +61,7 @@ func TestOrderSurvivesManyLosses(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{Window: 8, RetryPolicy: constant(time.Second), AckTimeout: 2 * time.Second})
-		open(t, c)
+		c := opened(t, f, &device.Options{Window: 8, RetryPolicy: constant(time.Second), AckTimeout: 2 * time.Second})
 		for i := 1; i <= 300; i++ {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
 		}
@@ -84,14 +83,8 @@ func TestOrderSurvivesManyLosses(t *testing.T) {
 // Messages that wait for the window when the connection is lost stay queued and do not fail.
 func TestMessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(conn int, _ transport.Item) error {
-			if conn == 1 {
-				return errHold
-			}
-			return nil
-		}}
-		c, _ := client(t, f, &device.Options{Window: 1})
-		open(t, c)
+		f := &fake{verdict: holdFirst}
+		c := opened(t, f, &device.Options{Window: 1})
 		results := make(chan error, 8)
 		for i := range 8 {
 			go func() { results <- c.Send(t.Context(), msg(i)) }()

@@ -19,9 +19,7 @@ import (
 // any number of earlier refusals.
 func TestEachExpiredTokenGetsItsFreshOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f, c := connected(t, nil)
 		for range 3 {
 			time.Sleep(30 * 24 * time.Hour)
 			f.last().kill <- lost(transport.Unauthorized)
@@ -56,43 +54,35 @@ func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
 // After TryAgainAfter everything starts again from scratch: the count of retries, the policy's
 // state, the start of the outage, and the one retry with a fresh token.
 func TestTryAgainAfterBeginsAnew(t *testing.T) {
-	t.Run("count and memory of the policy", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			p := &counting{max: 3}
-			c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: p, TryAgainAfter: time.Hour})
-			require.NoError(t, c.Start())
-			time.Sleep(2*time.Hour + time.Minute)
-			require.NoError(t, c.Close())
-			require.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, p.retries)
-			require.Equal(t, []time.Duration{0, second, 2 * second, 0, second, 2 * second, 0, second, 2 * second}, p.last)
-		})
+	run(t, "count and memory of the policy", func(t *testing.T) {
+		p := &counting{max: 3}
+		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: p, TryAgainAfter: time.Hour})
+		require.NoError(t, c.Start())
+		time.Sleep(2*time.Hour + time.Minute)
+		require.NoError(t, c.Close())
+		require.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, p.retries)
+		require.Equal(t, []time.Duration{0, second, 2 * second, 0, second, 2 * second, 0, second, 2 * second}, p.last)
 	})
-	t.Run("start of the outage", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{dial: down}
-			c, _ := client(t, f, &device.Options{RetryPolicy: constant(3 * time.Second), OutageLimit: 7 * time.Second,
-				TryAgainAfter: time.Hour})
-			require.NoError(t, c.Start())
-			time.Sleep(2*time.Hour + time.Minute)
-			require.NoError(t, c.Close())
-			require.Equal(t, []time.Duration{3 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, 3 * time.Second,
-				time.Hour, 3 * time.Second, 3 * time.Second}, gaps(f))
-		})
+	run(t, "start of the outage", func(t *testing.T) {
+		f := &fake{dial: down}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(3 * time.Second), OutageLimit: 7 * time.Second,
+			TryAgainAfter: time.Hour})
+		require.NoError(t, c.Start())
+		time.Sleep(2*time.Hour + time.Minute)
+		require.NoError(t, c.Close())
+		require.Equal(t, []time.Duration{3 * time.Second, 3 * time.Second, time.Hour, 3 * time.Second, 3 * time.Second,
+			time.Hour, 3 * time.Second, 3 * time.Second}, gaps(f))
 	})
-	t.Run("fresh token", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{dial: func(int, context.Context) error { return lost(transport.Unauthorized) }}
-			cr := creds()
-			cr.Token = func(context.Context) (transport.Token, error) {
-				return transport.Token{Text: transport.Hide("t"), Expires: time.Now().Add(time.Hour)}, nil
-			}
-			c, err := device.New(cr, f, &device.Options{TryAgainAfter: time.Hour})
-			require.NoError(t, err)
-			defer c.Close()
-			require.NoError(t, c.Start())
-			time.Sleep(time.Hour + time.Minute)
-			require.Equal(t, []time.Duration{0, time.Hour, 0}, gaps(f), "two attempts each time")
-		})
+	run(t, "fresh token", func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Unauthorized) }}
+		cr := creds()
+		cr.Token = func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("t"), Expires: time.Now().Add(time.Hour)}, nil
+		}
+		c := made(t, cr, f, &device.Options{TryAgainAfter: time.Hour})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Hour + time.Minute)
+		require.Equal(t, []time.Duration{0, time.Hour, 0}, gaps(f), "two attempts each time")
 	})
 }
 
@@ -128,16 +118,14 @@ func TestAClockJumpDoesNotShortenADelayOfTheService(t *testing.T) {
 	for kind, want := range map[transport.Kind]time.Duration{
 		transport.Network: 90 * time.Second, transport.Throttled: time.Hour, transport.Quota: time.Hour,
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{dial: failing(lost(kind))}
-				c, k, _ := skewedClient(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-				require.NoError(t, c.Start())
-				time.Sleep(70 * time.Second)
-				k.move(time.Minute)
-				time.Sleep(2 * time.Hour)
-				require.Equal(t, []time.Duration{want}, gaps(f))
-			})
+		run(t, kind.String(), func(t *testing.T) {
+			f := &fake{dial: failing(lost(kind))}
+			c, k, _ := skewedClient(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+			require.NoError(t, c.Start())
+			time.Sleep(70 * time.Second)
+			k.move(time.Minute)
+			time.Sleep(2 * time.Hour)
+			require.Equal(t, []time.Duration{want}, gaps(f))
 		})
 	}
 }
@@ -145,15 +133,8 @@ func TestAClockJumpDoesNotShortenADelayOfTheService(t *testing.T) {
 // A new policy is asked about twin calls that wait for their retry.
 func TestANewPolicyIsAskedAboutATwinCallThatWaitsForItsRetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-			if len(f.requests()) == 1 {
-				return transport.Reply{Err: refused(transport.Unavailable)}, true
-			}
-			return answering(s, r)
-		}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-		open(t, c)
+		f := refusingTwin(1, transport.Unavailable)
+		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
 		read := make(chan error, 1)
 		start := time.Now()
 		go func() { _, err := c.GetTwin(t.Context()); read <- err }()
@@ -170,9 +151,7 @@ func TestACallerGivesUpWhileThePolicyIsAsked(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		gone := make(chan error, 1)
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-			return transport.Reply{Err: refused(transport.Unavailable)}, true
-		}}
+		f := &fake{request: refusing(transport.Unavailable)}
 		policy := retrypolicy.Func(func(int, error) (bool, time.Duration) {
 			cancel()
 			time.Sleep(time.Second) // the caller returns meanwhile
@@ -208,16 +187,8 @@ func TestOutageLimitBearsAHugeDelay(t *testing.T) {
 // LastError covers connections and attempts, not messages.
 func TestLastErrorIsOfConnectionsOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		first := true
-		f := &fake{verdict: func(int, transport.Item) error {
-			if first {
-				first = false
-				return refused(transport.Throttled)
-			}
-			return nil
-		}}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := &fake{verdict: refuseOnce(transport.Throttled)}
+		c := opened(t, f, nil)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.NoError(t, c.Stats().LastError, "no connection or attempt failed")
 	})
@@ -227,14 +198,8 @@ func TestLastErrorIsOfConnectionsOnly(t *testing.T) {
 func TestOutageLimitCountsFromTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
-		f.dial = func(n int, _ context.Context) error {
-			if n > 1 {
-				return lost(transport.Network)
-			}
-			return nil
-		}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: 35 * time.Second})
-		open(t, c)
+		f.dial = upOnce
+		c := opened(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: 35 * time.Second})
 		time.Sleep(time.Hour)
 		f.last().kill <- lost(transport.Network)
 		start := time.Now()
@@ -268,9 +233,7 @@ func TestSpreadBearsAHugeDelay(t *testing.T) {
 // closed because of the old error.
 func TestReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f, c := connected(t, nil)
 		f.last().kill <- lost(transport.Unauthorized) // the token expired
 		synctest.Wait()
 		time.Sleep(time.Hour)
@@ -292,8 +255,7 @@ func TestReconnectsAfterALongOutage(t *testing.T) {
 			}
 			return nil
 		}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		f.last().kill <- lost(transport.Network)
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
@@ -312,8 +274,7 @@ func TestAttemptsLeaveNoGoroutines(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second)})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Second)})
 		synctest.Wait()
 		before := testkit.Goroutines()
 		for range 1000 {

@@ -22,8 +22,7 @@ func TestAPauseEndedByANewPolicyIsReportedAsOver(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-		open(t, c)
+		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		synctest.Wait()
 		require.Equal(t, device.ReasonPaused, c.Status().Reason)
@@ -37,16 +36,8 @@ func TestAPauseEndedByANewPolicyIsReportedAsOver(t *testing.T) {
 // A new policy decides about a pause that outlived its connection.
 func TestAPauseThatOutlivedItsConnectionCanBeDecidedAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		first := true
-		f := &fake{verdict: func(int, transport.Item) error {
-			if first {
-				first = false
-				return refused(transport.Unavailable)
-			}
-			return nil
-		}}
-		c, _ := client(t, f, &device.Options{MessagePolicy: constant(time.Hour), RetryPolicy: constant(time.Second)})
-		open(t, c)
+		f := &fake{verdict: refuseOnce(transport.Unavailable)}
+		c := opened(t, f, &device.Options{MessagePolicy: constant(time.Hour), RetryPolicy: constant(time.Second)})
 		start := time.Now()
 		time.AfterFunc(2*time.Second, func() { f.last().kill <- lost(transport.Network) })
 		time.AfterFunc(10*time.Second, func() { _ = c.SetMessagePolicy(constant(15 * time.Second)) })
@@ -60,9 +51,8 @@ func TestAPauseThatOutlivedItsConnectionCanBeDecidedAnew(t *testing.T) {
 // A policy's stop applies to a message whose pause outlived a planned reconnect.
 func TestAVetoCountsAfterAReconnectInAPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-		open(t, c)
+		f := &fake{verdict: refuse(transport.Unavailable)}
+		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		synctest.Wait()
@@ -127,9 +117,7 @@ func (d *dying) Do(*transport.Request) {}
 func TestRetryAfterOutlivesAConnectionThatDiesWithTheRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := &dying{}
-		c, err := device.New(creds(), d, nil)
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, creds(), d, nil)
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.GreaterOrEqual(t, d.at[1].Sub(d.at[0]), 30*time.Second)

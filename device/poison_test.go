@@ -49,27 +49,24 @@ func TestAMessageThatEndsEachConnectionIsRefusedAndTheQueueGoesOn(t *testing.T) 
 		"two, one behind the other":   {"3": true, "4": true},
 		"every other one of the last": {"13": true, "15": true, "17": true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c, _ := client(t, endsAt(func(id string) bool { return poisons[id] }), nil)
-				open(t, c)
-				all := results(t, c, 20)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				require.NoError(t, c.Flush(ctx))
-				for i := range all {
-					err := all[i].Wait(t.Context())
-					if !poisons[strconv.Itoa(i)] {
-						require.NoError(t, err, i)
-						continue
-					}
-					require.ErrorIs(t, err, transport.Poison, i)
-					require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
-					require.False(t, errors.Is(err, transport.Network), "it is not retried elsewhere")
-					require.ErrorContains(t, err, "connections in a row for this message")
+		run(t, name, func(t *testing.T) {
+			c := opened(t, endsAt(func(id string) bool { return poisons[id] }), nil)
+			all := results(t, c, 20)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			require.NoError(t, c.Flush(ctx))
+			for i := range all {
+				err := all[i].Wait(t.Context())
+				if !poisons[strconv.Itoa(i)] {
+					require.NoError(t, err, i)
+					continue
 				}
-				require.EqualValues(t, len(poisons), c.Stats().Refused)
-			})
+				require.ErrorIs(t, err, transport.Poison, i)
+				require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
+				require.False(t, errors.Is(err, transport.Network), "it is not retried elsewhere")
+				require.ErrorContains(t, err, "connections in a row for this message")
+			}
+			require.EqualValues(t, len(poisons), c.Stats().Refused)
 		})
 	}
 }
@@ -79,8 +76,7 @@ func TestNoMessageIsRefusedWhileNoneGetsThrough(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		used := false
 		f := endsAt(func(string) bool { return used })
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		require.NoError(t, c.Send(t.Context(), &transport.Message{ID: "before", Body: []byte("x")}))
 		used = true
 		all := results(t, c, 20)
@@ -96,8 +92,7 @@ func TestNoMessageIsRefusedWhileNoneGetsThrough(t *testing.T) {
 
 func TestAMessageWithoutAnotherOneBesideItIsSentAgainLikeAny(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, _ := client(t, endsAt(func(id string) bool { return id == "0" }), nil)
-		open(t, c)
+		c := opened(t, endsAt(func(id string) bool { return id == "0" }), nil)
 		all := results(t, c, 1)
 		time.Sleep(20 * time.Hour)
 		require.EqualValues(t, 1, c.Stats().Queued)
@@ -171,8 +166,7 @@ func newDraws(seed uint64) func() uint64 {
 func TestALossBeforeTheTrialOfAMessageDoesNotChangeTheSuspect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := endsAt(func(string) bool { return true })
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: make([]byte, 100<<10)}, nil))
 		wait := func(state device.State, flaps int) device.Status {
 			for {

@@ -24,30 +24,27 @@ func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
 		{"for a moment", 2 * time.Second, 32 * time.Second},
 		{"for longer than AckTimeout", 100 * time.Second, 130 * time.Second},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var began time.Time
-				f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-				f.progress = func() time.Time {
-					if began.IsZero() || row.moving == 0 {
-						return time.Time{}
-					}
-					return began.Add(min(time.Since(began).Truncate(time.Second), row.moving))
+		run(t, row.name, func(t *testing.T) {
+			var began time.Time
+			f := &fake{verdict: hold}
+			f.progress = func() time.Time {
+				if began.IsZero() || row.moving == 0 {
+					return time.Time{}
 				}
-				lost := make(chan time.Time, 10)
-				c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour), OnStatus: func(s device.Status) {
-					if s.Reason == device.ReasonConnectionLost {
-						lost <- time.Now()
-					}
-				}})
-				open(t, c)
-				time.Sleep(time.Minute)
-				began = time.Now()
-				require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-				time.Sleep(200 * time.Second)
-				require.Len(t, lost, 1)
-				require.Equal(t, row.cut, (<-lost).Sub(began))
-			})
+				return began.Add(min(time.Since(began).Truncate(time.Second), row.moving))
+			}
+			lost := make(chan time.Time, 10)
+			c := opened(t, f, &device.Options{RetryPolicy: constant(time.Hour), OnStatus: func(s device.Status) {
+				if s.Reason == device.ReasonConnectionLost {
+					lost <- time.Now()
+				}
+			}})
+			time.Sleep(time.Minute)
+			began = time.Now()
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			time.Sleep(200 * time.Second)
+			require.Len(t, lost, 1)
+			require.Equal(t, row.cut, (<-lost).Sub(began))
 		})
 	}
 }
@@ -70,7 +67,7 @@ func (p *successes) report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 func TestAConnectionThatAnswersNothingIsNotStable(t *testing.T) {
 	for _, ack := range []time.Duration{30 * time.Second, 2 * time.Minute} {
 		bubble(t, func(t *testing.T) {
-			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+			f := &fake{verdict: hold}
 			p := &successes{}
 			policy := hooked{Policy: retrypolicy.ExponentialBackoffWithJitter{}, report: p.report}
 			var delays []time.Duration

@@ -42,83 +42,71 @@ func TestOverflowRules(t *testing.T) {
 	}
 	for name, o := range limits {
 		t.Run(name, func(t *testing.T) {
-			t.Run("block waits for room", func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					c, f, _ := fill(t, &o)
-					done := make(chan error, 3)
-					for i := range 3 {
-						go func() { done <- c.Enqueue(t.Context(), msg(4+i), nil) }()
-					}
-					synctest.Wait()
-					require.Empty(t, done)
-					open(t, c)
-					for range 3 {
-						require.NoError(t, <-done)
-					}
-					require.NoError(t, c.Flush(t.Context()))
-					require.Len(t, f.ids(), 6)
-				})
+			run(t, "block waits for room", func(t *testing.T) {
+				c, f, _ := fill(t, &o)
+				done := make(chan error, 3)
+				for i := range 3 {
+					go func() { done <- c.Enqueue(t.Context(), msg(4+i), nil) }()
+				}
+				synctest.Wait()
+				require.Empty(t, done)
+				open(t, c)
+				for range 3 {
+					require.NoError(t, <-done)
+				}
+				require.NoError(t, c.Flush(t.Context()))
+				require.Len(t, f.ids(), 6)
 			})
-			t.Run("block ends with close", func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					c, _, _ := fill(t, &o)
-					done := make(chan error, 1)
-					go func() { done <- c.Enqueue(context.Background(), msg(4), nil) }()
-					synctest.Wait()
-					require.NoError(t, c.Close())
-					require.ErrorIs(t, <-done, transport.Closed)
-				})
+			run(t, "block ends with close", func(t *testing.T) {
+				c, _, _ := fill(t, &o)
+				done := make(chan error, 1)
+				go func() { done <- c.Enqueue(context.Background(), msg(4), nil) }()
+				synctest.Wait()
+				require.NoError(t, c.Close())
+				require.ErrorIs(t, <-done, transport.Closed)
 			})
-			t.Run("fail", func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					o := o
-					o.Overflow = device.OverflowFail
-					c, _, rs := fill(t, &o)
-					require.ErrorIs(t, c.Enqueue(t.Context(), msg(4), &rs[3]), transport.Dropped)
-					open(t, c)
-					require.NoError(t, c.Flush(t.Context()))
-					require.NoError(t, c.Enqueue(t.Context(), msg(5), &rs[3]), "the receipt is free")
-					require.NoError(t, rs[3].Wait(t.Context()))
-					require.Equal(t, uint64(4), c.Stats().Accepted)
-				})
+			run(t, "fail", func(t *testing.T) {
+				o := o
+				o.Overflow = device.OverflowFail
+				c, _, rs := fill(t, &o)
+				require.ErrorIs(t, c.Enqueue(t.Context(), msg(4), &rs[3]), transport.Dropped)
+				open(t, c)
+				require.NoError(t, c.Flush(t.Context()))
+				require.NoError(t, c.Enqueue(t.Context(), msg(5), &rs[3]), "the receipt is free")
+				require.NoError(t, rs[3].Wait(t.Context()))
+				require.Equal(t, uint64(4), c.Stats().Accepted)
 			})
-			t.Run("drop oldest", func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					o := o
-					o.Overflow = device.OverflowDropOldest
-					c, f, rs := fill(t, &o)
-					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
-					require.ErrorIs(t, rs[0].Wait(t.Context()), transport.Dropped)
-					open(t, c)
-					require.NoError(t, rs[3].Wait(t.Context()))
-					require.Equal(t, ids(2, 4), f.ids())
-					require.Equal(t, uint64(1), c.Stats().Dropped)
-				})
+			run(t, "drop oldest", func(t *testing.T) {
+				o := o
+				o.Overflow = device.OverflowDropOldest
+				c, f, rs := fill(t, &o)
+				require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
+				require.ErrorIs(t, rs[0].Wait(t.Context()), transport.Dropped)
+				open(t, c)
+				require.NoError(t, rs[3].Wait(t.Context()))
+				require.Equal(t, ids(2, 4), f.ids())
+				require.Equal(t, uint64(1), c.Stats().Dropped)
 			})
-			t.Run("drop oldest spares what is in flight", func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					o := o
-					o.Overflow = device.OverflowDropOldest
-					c, f, rs := fill(t, &o)
-					f.verdict = func(int, transport.Item) error { return errHold }
-					open(t, c)
-					synctest.Wait()
-					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
-					require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
-					require.Equal(t, 3, c.Stats().Queued)
-				})
+			run(t, "drop oldest spares what is in flight", func(t *testing.T) {
+				o := o
+				o.Overflow = device.OverflowDropOldest
+				c, f, rs := fill(t, &o)
+				f.verdict = hold
+				open(t, c)
+				synctest.Wait()
+				require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
+				require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
+				require.Equal(t, 3, c.Stats().Queued)
 			})
-			t.Run("drop newest", func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					o := o
-					o.Overflow = device.OverflowDropNewest
-					c, f, rs := fill(t, &o)
-					require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
-					require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
-					open(t, c)
-					require.NoError(t, c.Flush(t.Context()))
-					require.Equal(t, ids(1, 3), f.ids())
-				})
+			run(t, "drop newest", func(t *testing.T) {
+				o := o
+				o.Overflow = device.OverflowDropNewest
+				c, f, rs := fill(t, &o)
+				require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
+				require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
+				open(t, c)
+				require.NoError(t, c.Flush(t.Context()))
+				require.Equal(t, ids(1, 3), f.ids())
 			})
 		})
 	}
@@ -126,7 +114,7 @@ func TestOverflowRules(t *testing.T) {
 
 func TestMessagesExpireWhileTheyWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
 		var early, late, never device.Receipt
 		e := msg(1)
@@ -154,9 +142,7 @@ func TestExpiryGoesByTheCredentialsClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := creds()
 		k.Now = func() time.Time { return time.Now().Add(1000 * time.Hour) }
-		c, err := device.New(k, &fake{dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil)
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, k, &fake{dial: hang}, nil)
 		require.NoError(t, c.Start())
 		m := msg(1)
 		m.Expires = k.Now().Add(5 * time.Second)
@@ -176,8 +162,7 @@ func TestFlushWaitsForMessagesAcceptedBeforeIt(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		require.NoError(t, c.Flush(t.Context()), "nothing to wait for")
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		require.NoError(t, c.Flush(t.Context()))
@@ -264,13 +249,12 @@ func TestStatusesAreReportedInOrderAndASlowListenerMissesTheOldest(t *testing.T)
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second), OnStatus: func(s device.Status) {
+		opened(t, f, &device.Options{RetryPolicy: constant(time.Second), OnStatus: func(s device.Status) {
 			w.add(s)
 			if len(w.list()) == 1 {
 				time.Sleep(time.Hour)
 			}
 		}})
-		open(t, c)
 		time.Sleep(2 * time.Hour)
 		all := w.list()
 		require.Len(t, all, 17, "the one under way and the 16 latest")
@@ -285,7 +269,7 @@ func TestStatusesAreReportedInOrderAndASlowListenerMissesTheOldest(t *testing.T)
 
 func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		c, _ := client(t, f, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -309,9 +293,7 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 
 func TestOpenOfAnOpenClientDoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f, c := connected(t, nil)
 		open(t, c)
 		require.NoError(t, c.Start())
 		require.Len(t, f.dialTimes(), 1)
@@ -325,9 +307,7 @@ func TestAClientPrintsNoSecret(t *testing.T) {
 	var err error
 	k.Sign, err = transport.SharedKey(key)
 	require.NoError(t, err)
-	c, err := device.New(k, &fake{}, nil)
-	require.NoError(t, err)
-	defer c.Close()
+	c := made(t, k, &fake{}, nil)
 	for _, verb := range []string{"%v", "%+v", "%#v"} {
 		for _, v := range []any{k, *k, c} {
 			require.False(t, strings.Contains(sprintf(verb, v), key))
@@ -362,9 +342,7 @@ func TestASlowLinkBehindARefusedMessage(t *testing.T) {
 			return errHold
 		}}
 		c, _ := client(t, f, &device.Options{AckTimeout: 30 * time.Second, RetryPolicy: constant(time.Hour)})
-		for i := range 8 {
-			require.NoError(t, c.Enqueue(t.Context(), msg(i+1), nil))
-		}
+		enqueue(t, c, 1, 8)
 		open(t, c)
 		synctest.Wait()
 		require.Len(t, tags, 7)

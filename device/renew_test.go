@@ -46,26 +46,24 @@ func TestRenewalInPlaceThatFails(t *testing.T) {
 		answer bool
 		after  time.Duration
 	}{"refused": {true, 85 * time.Second}, "no answer": {false, 95 * time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				start := time.Now()
-				f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
-				f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-					return transport.Reply{Err: refused(transport.Unavailable)}, row.answer
-				}
-				failed := 0
-				c, w := client(t, f, &device.Options{AckTimeout: 10 * time.Second,
-					Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
-						require.Error(t, err)
-						failed++
-					}}})
-				open(t, c)
-				time.Sleep(97 * time.Second)
-				synctest.Wait()
-				require.Equal(t, 1, failed)
-				require.Equal(t, row.after, f.dialTimes()[1].Sub(start))
-				require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
-			})
+		run(t, name, func(t *testing.T) {
+			start := time.Now()
+			f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+			f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+				return transport.Reply{Err: refused(transport.Unavailable)}, row.answer
+			}
+			failed := 0
+			c, w := client(t, f, &device.Options{AckTimeout: 10 * time.Second,
+				Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
+					require.Error(t, err)
+					failed++
+				}}})
+			open(t, c)
+			time.Sleep(97 * time.Second)
+			synctest.Wait()
+			require.Equal(t, 1, failed)
+			require.Equal(t, row.after, f.dialTimes()[1].Sub(start))
+			require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
 		})
 	}
 }
@@ -94,9 +92,8 @@ func TestAClockAheadMakesNoRenewalStorm(t *testing.T) {
 func TestARenewalEndsWithTheLastAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		expires := time.Now().Add(100 * time.Minute)
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }, expires: func() time.Time { return expires }}
-		c, _ := client(t, f, &device.Options{RenewAt: 0.85, AckTimeout: time.Hour, Rand: func() uint64 { return 0 }})
-		open(t, c)
+		f := &fake{verdict: hold, expires: func() time.Time { return expires }}
+		c := opened(t, f, &device.Options{RenewAt: 0.85, AckTimeout: time.Hour, Rand: func() uint64 { return 0 }})
 		time.Sleep(85*time.Minute - 100*time.Millisecond)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		synctest.Wait()

@@ -37,13 +37,10 @@ func TestAPauseThatEndsWhileDrainingDoesNotSpin(t *testing.T) {
 			}
 			return time.Now()
 		}
-		c, err := device.New(cr, f, &device.Options{Rand: func() uint64 { return 0 }})
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, cr, f, &device.Options{Rand: func() uint64 { return 0 }})
 		open(t, c)
 		time.Sleep(76 * time.Second) // renewal at 85 s; a pause of 10 s begins here
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		enqueue(t, c, 1, 2)
 		time.Sleep(20 * time.Second)
 	})
 }
@@ -125,11 +122,8 @@ func TestASlowLinkIsNotDead(t *testing.T) {
 			tags = append(tags, it)
 			return errHold
 		}
-		c, _ := client(t, f, nil)
-		open(t, c)
-		for i := range 100 {
-			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
-		}
+		c := opened(t, f, nil)
+		enqueue(t, c, 0, 99)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -157,11 +151,10 @@ func TestASlowLinkIsNotDead(t *testing.T) {
 func TestAStatusHandlerThatEndsItsGoroutine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var told []device.State
-		c, _ := client(t, &fake{}, &device.Options{OnStatus: func(s device.Status) {
+		c := opened(t, &fake{}, &device.Options{OnStatus: func(s device.Status) {
 			told = append(told, s.State)
 			runtime.Goexit()
 		}})
-		open(t, c)
 		synctest.Wait()
 		require.Equal(t, device.StateConnected, told[len(told)-1])
 		require.NoError(t, c.Close())
@@ -322,8 +315,7 @@ func TestRetryAfterIsCapped(t *testing.T) {
 		e := lost(transport.Unavailable)
 		e.RetryAfter = 1 << 62
 		f := &fake{dial: failing(e)}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		require.Equal(t, []time.Duration{time.Hour}, gaps(f))
 	})
 }

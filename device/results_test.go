@@ -18,23 +18,16 @@ import (
 // No Send blocks for ever. A silent hub is detected by the missing answer; the context or
 // OperationTimeout also ends it.
 func TestEverySendEnds(t *testing.T) {
-	t.Run("a silent peer is replaced after AckTimeout", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{verdict: func(conn int, _ transport.Item) error {
-				if conn == 1 {
-					return errHold
-				}
-				return nil
-			}}
-			c, w := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
-			open(t, c)
-			time.Sleep(time.Minute)
-			start := time.Now()
-			require.NoError(t, c.Send(t.Context(), msg(1)))
-			require.Equal(t, 20*time.Second+100*ms, time.Since(start))
-			synctest.Wait()
-			require.ErrorIs(t, w.list()[2].Err, transport.Timeout)
-		})
+	run(t, "a silent peer is replaced after AckTimeout", func(t *testing.T) {
+		f := &fake{verdict: holdFirst}
+		c, w := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
+		open(t, c)
+		time.Sleep(time.Minute)
+		start := time.Now()
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Equal(t, 20*time.Second+100*ms, time.Since(start))
+		synctest.Wait()
+		require.ErrorIs(t, w.list()[2].Err, transport.Timeout)
 	})
 	t.Run("the session says how long answers take, unless the program does", func(t *testing.T) {
 		for _, row := range []struct{ option, session, want time.Duration }{
@@ -43,109 +36,86 @@ func TestEverySendEnds(t *testing.T) {
 			{time.Minute, time.Second, time.Minute},
 		} {
 			bubble(t, func(t *testing.T) {
-				f := &fake{ackTimeout: row.session, verdict: func(conn int, _ transport.Item) error {
-					if conn == 1 {
-						return errHold
-					}
-					return nil
-				}}
-				c, _ := client(t, f, &device.Options{AckTimeout: row.option})
-				open(t, c)
+				f := &fake{ackTimeout: row.session, verdict: holdFirst}
+				c := opened(t, f, &device.Options{AckTimeout: row.option})
 				start := time.Now()
 				require.NoError(t, c.Send(t.Context(), msg(1)))
 				require.Equal(t, row.want+100*ms, time.Since(start), row)
 			})
 		}
 	})
-	t.Run("the oldest message counts, not the latest", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{verdict: func(conn int, it transport.Item) error {
-				if conn == 1 && it.Msg.ID == "1" {
-					return errHold
-				}
-				return nil
-			}}
-			c, _ := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
-			open(t, c)
-			start := time.Now()
-			var r device.Receipt
-			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
-			for range 15 {
-				time.Sleep(time.Second)
-				require.NoError(t, c.Send(t.Context(), msg(2)))
+	run(t, "the oldest message counts, not the latest", func(t *testing.T) {
+		f := &fake{verdict: func(conn int, it transport.Item) error {
+			if conn == 1 && it.Msg.ID == "1" {
+				return errHold
 			}
-			require.NoError(t, r.Wait(t.Context()))
-			require.Equal(t, 20*time.Second+100*ms, time.Since(start))
-		})
+			return nil
+		}}
+		c := opened(t, f, &device.Options{AckTimeout: 20 * time.Second})
+		start := time.Now()
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		for range 15 {
+			time.Sleep(time.Second)
+			require.NoError(t, c.Send(t.Context(), msg(2)))
+		}
+		require.NoError(t, r.Wait(t.Context()))
+		require.Equal(t, 20*time.Second+100*ms, time.Since(start))
 	})
 }
 
 // A Send ends with its context, its time-out, or the client.
 func TestASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
-	t.Run("context, message still queued: withdrawn", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
-			c, _ := client(t, f, nil)
-			require.NoError(t, c.Start())
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			err := c.Send(ctx, msg(1))
-			require.ErrorIs(t, err, transport.Cancelled)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
-			require.ErrorIs(t, err, transport.Network, "what stood in the way is told")
-			require.Zero(t, c.Stats().Queued)
-		})
+	run(t, "context, message still queued: withdrawn", func(t *testing.T) {
+		f := &fake{dial: down}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.Start())
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		err := c.Send(ctx, msg(1))
+		require.ErrorIs(t, err, transport.Cancelled)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, transport.Network, "what stood in the way is told")
+		require.Zero(t, c.Stats().Queued)
 	})
-	t.Run("context, message in flight: unknown", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-			c, _ := client(t, f, nil)
-			open(t, c)
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Second, cancel)
-			err := c.Send(ctx, msg(1))
-			require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
-			require.ErrorIs(t, err, context.Canceled)
-			require.Equal(t, 1, c.Stats().Queued)
-		})
+	run(t, "context, message in flight: unknown", func(t *testing.T) {
+		f := &fake{verdict: hold}
+		c := opened(t, f, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		err := c.Send(ctx, msg(1))
+		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 1, c.Stats().Queued)
 	})
-	t.Run("operation time-out", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
-			c, _ := client(t, f, nil)
-			require.NoError(t, c.Start())
-			start := time.Now()
-			require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Timeout)
-			require.Equal(t, 4*time.Minute, time.Since(start))
-		})
+	run(t, "operation time-out", func(t *testing.T) {
+		f := &fake{dial: down}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.Start())
+		start := time.Now()
+		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Timeout)
+		require.Equal(t, 4*time.Minute, time.Since(start))
 	})
-	t.Run("a full queue ends with the context", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c, _ := client(t, &fake{}, &device.Options{MaxMessages: 1})
-			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			require.ErrorIs(t, c.Enqueue(ctx, msg(2), nil), transport.Cancelled)
-		})
+	run(t, "a full queue ends with the context", func(t *testing.T) {
+		c, _ := client(t, &fake{}, &device.Options{MaxMessages: 1})
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Enqueue(ctx, msg(2), nil), transport.Cancelled)
 	})
-	t.Run("a client that was not opened says so", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c, _ := client(t, &fake{}, nil)
-			require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Closed)
-		})
+	run(t, "a client that was not opened says so", func(t *testing.T) {
+		c, _ := client(t, &fake{}, nil)
+		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Closed)
 	})
-	t.Run("a Send under way when the client gives up", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-			c, _ := client(t, f, nil)
-			open(t, c)
-			sent := make(chan error, 1)
-			go func() { sent <- c.Send(t.Context(), msg(1)) }()
-			synctest.Wait()
-			f.last().kill <- lost(transport.Forbidden)
-			require.ErrorIs(t, <-sent, transport.Forbidden)
-		})
+	run(t, "a Send under way when the client gives up", func(t *testing.T) {
+		f := &fake{verdict: hold}
+		c := opened(t, f, nil)
+		sent := make(chan error, 1)
+		go func() { sent <- c.Send(t.Context(), msg(1)) }()
+		synctest.Wait()
+		f.last().kill <- lost(transport.Forbidden)
+		require.ErrorIs(t, <-sent, transport.Forbidden)
 	})
 }
 
@@ -184,8 +154,7 @@ func oneResultEach(t *testing.T, seed uint64) {
 		AckTimeout: 5 * time.Second,
 		Overflow:   device.Overflow(rnd.IntN(4)),
 	}
-	c, _ := client(t, f, o)
-	open(t, c)
+	c := opened(t, f, o)
 
 	const n = 400
 	var rs [n]device.Receipt

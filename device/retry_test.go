@@ -43,29 +43,27 @@ func TestReconnectDelaysAreTheFormulas(t *testing.T) {
 		{"draw just below 1", math.MaxUint64, []time.Duration{100 * ms, 175*ms - 1, 325*ms - 3, 625*ms - 7, 1225*ms - 15,
 			2425*ms - 31, 4825*ms - 63, 9625*ms - 127, 10000 * ms, 10000 * ms}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{dial: func(n int, _ context.Context) error {
-					if n <= len(tc.want) {
-						return lost(transport.Network)
-					}
-					return nil
-				}}
-				c, w := client(t, f, &device.Options{Rand: func() uint64 { return tc.draw }})
-				open(t, c)
-				require.Equal(t, tc.want, gaps(f))
-				synctest.Wait()
-				var told []time.Duration
-				for i, s := range w.list() {
-					if s.Reason == device.ReasonAttemptFailed {
-						told = append(told, s.Delay)
-						require.Equal(t, len(told), s.Retry)
-						require.Equal(t, device.ReasonConnecting, w.list()[i+1].Reason, "each wait is followed by its attempt")
-						require.Equal(t, s.Retry, w.list()[i+1].Retry)
-					}
+		run(t, tc.name, func(t *testing.T) {
+			f := &fake{dial: func(n int, _ context.Context) error {
+				if n <= len(tc.want) {
+					return lost(transport.Network)
 				}
-				require.Equal(t, tc.want, told, "the status tells the delay that was kept")
-			})
+				return nil
+			}}
+			c, w := client(t, f, &device.Options{Rand: func() uint64 { return tc.draw }})
+			open(t, c)
+			require.Equal(t, tc.want, gaps(f))
+			synctest.Wait()
+			var told []time.Duration
+			for i, s := range w.list() {
+				if s.Reason == device.ReasonAttemptFailed {
+					told = append(told, s.Delay)
+					require.Equal(t, len(told), s.Retry)
+					require.Equal(t, device.ReasonConnecting, w.list()[i+1].Reason, "each wait is followed by its attempt")
+					require.Equal(t, s.Retry, w.list()[i+1].Retry)
+				}
+			}
+			require.Equal(t, tc.want, told, "the status tells the delay that was kept")
 		})
 	}
 }
@@ -105,51 +103,49 @@ func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 			if rule.Kind == transport.Cancelled && when != "message" {
 				continue // the context was not the caller's: TestTheEndOfAnotherContextIsATimeout
 			}
-			t.Run(rule.Kind.String()+"/"+when, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					asked := 0
-					policy := retrypolicy.Func(func(_ int, last error) (bool, time.Duration) {
-						if errors.Is(last, rule.Kind) {
-							asked++
-						}
-						return true, time.Second
-					})
-					f := &fake{}
-					switch when {
-					case "first dial":
-						f.dial = failing(lost(rule.Kind))
-					case "redial":
-						f.dial = failing(lost(transport.Network), lost(rule.Kind))
-					case "message":
-						f.verdict = func(int, transport.Item) error { return refused(rule.Kind) }
+			run(t, rule.Kind.String()+"/"+when, func(t *testing.T) {
+				asked := 0
+				policy := retrypolicy.Func(func(_ int, last error) (bool, time.Duration) {
+					if errors.Is(last, rule.Kind) {
+						asked++
 					}
-					c, _ := client(t, f, &device.Options{RetryPolicy: policy})
-					err := c.Open(t.Context())
-					switch when {
-					case "live session":
-						require.NoError(t, err)
+					return true, time.Second
+				})
+				f := &fake{}
+				switch when {
+				case "first dial":
+					f.dial = failing(lost(rule.Kind))
+				case "redial":
+					f.dial = failing(lost(transport.Network), lost(rule.Kind))
+				case "message":
+					f.verdict = refuse(rule.Kind)
+				}
+				c, _ := client(t, f, &device.Options{RetryPolicy: policy})
+				err := c.Open(t.Context())
+				switch when {
+				case "live session":
+					require.NoError(t, err)
+					f.last().kill <- lost(rule.Kind)
+					synctest.Wait()
+					if rule.Kind == transport.Unauthorized {
+						// A live session's token may have expired: one fresh token is tried, without asking the
+						// policy.
+						require.Equal(t, device.StateConnected, c.Status().State)
 						f.last().kill <- lost(rule.Kind)
 						synctest.Wait()
-						if rule.Kind == transport.Unauthorized {
-							// A live session's token may have expired: one fresh token is tried, without asking the
-							// policy.
-							require.Equal(t, device.StateConnected, c.Status().State)
-							f.last().kill <- lost(rule.Kind)
-							synctest.Wait()
-						}
-						require.Equal(t, device.StateDisconnected, c.Status().State)
-						require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
-						require.ErrorIs(t, c.Status().Err, rule.Kind)
-					case "message":
-						require.NoError(t, err)
-						require.ErrorIs(t, c.Send(t.Context(), msg(1)), rule.Kind)
-						require.Equal(t, device.StateConnected, c.Status().State, "a message refused for good fails alone")
-					default:
-						require.ErrorIs(t, err, rule.Kind)
-						require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
 					}
-					require.Zero(t, asked)
-				})
+					require.Equal(t, device.StateDisconnected, c.Status().State)
+					require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
+					require.ErrorIs(t, c.Status().Err, rule.Kind)
+				case "message":
+					require.NoError(t, err)
+					require.ErrorIs(t, c.Send(t.Context(), msg(1)), rule.Kind)
+					require.Equal(t, device.StateConnected, c.Status().State, "a message refused for good fails alone")
+				default:
+					require.ErrorIs(t, err, rule.Kind)
+					require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
+				}
+				require.Zero(t, asked)
 			})
 		}
 	}
@@ -167,8 +163,7 @@ func TestPolicyGetsTheLatestErrorAndTheTrueCount(t *testing.T) {
 			}
 			return nil
 		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: policy})
-		open(t, c)
+		opened(t, f, &device.Options{RetryPolicy: policy})
 		require.Len(t, policy.asked, len(errs))
 		elapsed := time.Duration(0)
 		for i, a := range policy.asked {
@@ -209,21 +204,19 @@ func TestPolicyChangedWhileWaitingDecidesAnew(t *testing.T) {
 		{"longer", constant(300 * time.Second), 300 * time.Second},
 		{"stop", retrypolicy.NoRetry{}, -1},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{dial: failing(lost(transport.Network))}
-				c, _ := client(t, f, &device.Options{RetryPolicy: constant(100 * time.Second)})
-				require.NoError(t, c.Start())
-				time.Sleep(20 * time.Second)
-				require.NoError(t, c.SetRetryPolicy(tc.next))
-				if tc.want < 0 {
-					synctest.Wait()
-					require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
-					return
-				}
-				open(t, c)
-				require.Equal(t, []time.Duration{tc.want}, gaps(f))
-			})
+		run(t, tc.name, func(t *testing.T) {
+			f := &fake{dial: failing(lost(transport.Network))}
+			c, _ := client(t, f, &device.Options{RetryPolicy: constant(100 * time.Second)})
+			require.NoError(t, c.Start())
+			time.Sleep(20 * time.Second)
+			require.NoError(t, c.SetRetryPolicy(tc.next))
+			if tc.want < 0 {
+				synctest.Wait()
+				require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
+				return
+			}
+			open(t, c)
+			require.Equal(t, []time.Duration{tc.want}, gaps(f))
 		})
 	}
 }
@@ -245,8 +238,7 @@ func TestRetryAfterLongerThanTheDelayIsKept(t *testing.T) {
 		long, short := lost(transport.Unavailable), lost(transport.Unavailable)
 		long.RetryAfter, short.RetryAfter = 42*time.Second, time.Millisecond
 		f := &fake{dial: failing(long, short)}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		opened(t, f, nil)
 		require.Equal(t, []time.Duration{42 * time.Second, 150 * ms}, gaps(f))
 	})
 }
@@ -265,7 +257,7 @@ func TestANegativeRetryAfterEndsTheRetries(t *testing.T) {
 // up at 30 s.
 func TestOutageLimitLooksAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		f := &fake{dial: down}
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: 35 * time.Second})
 		start := time.Now()
 		err := c.Open(t.Context())
@@ -278,9 +270,7 @@ func TestOutageLimitLooksAhead(t *testing.T) {
 
 func TestRetryCountIsResetOnlyAfterAStableTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, &device.Options{StableTime: time.Minute})
-		open(t, c)
+		f, c := connected(t, &device.Options{StableTime: time.Minute})
 		var waits []time.Duration
 		for _, up := range []time.Duration{time.Second, time.Second, time.Second, 59 * time.Second, time.Minute,
 			time.Second} {
@@ -314,22 +304,17 @@ func TestThrottledConnectsArePaced(t *testing.T) {
 		{"own paced policy", device.Options{PacedPolicy: constant(time.Second)},
 			[]time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{dial: throttled}
-				c, _ := client(t, f, &tc.o)
-				open(t, c)
-				require.Equal(t, tc.want, gaps(f))
-			})
+		run(t, tc.name, func(t *testing.T) {
+			f := &fake{dial: throttled}
+			opened(t, f, &tc.o)
+			require.Equal(t, tc.want, gaps(f))
 		})
 	}
-	t.Run("a veto stays a veto", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c, _ := client(t, &fake{dial: throttled}, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-			err := c.Open(t.Context())
-			require.ErrorIs(t, err, transport.RetryExpired)
-			require.ErrorIs(t, err, transport.Throttled)
-		})
+	run(t, "a veto stays a veto", func(t *testing.T) {
+		c, _ := client(t, &fake{dial: throttled}, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		err := c.Open(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, transport.Throttled)
 	})
 }
 
@@ -396,16 +381,8 @@ func TestMessagePolicyThatStopsFailsThatMessageAlone(t *testing.T) {
 
 func TestPolicyChangedDuringAPauseDecidesAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		first := true
-		f := &fake{verdict: func(int, transport.Item) error {
-			if first {
-				first = false
-				return refused(transport.Unavailable)
-			}
-			return nil
-		}}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-		open(t, c)
+		f := &fake{verdict: refuseOnce(transport.Unavailable)}
+		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
 		start := time.Now()
 		time.AfterFunc(10*time.Second, func() { _ = c.SetRetryPolicy(constant(15 * time.Second)) })
 		require.NoError(t, c.Send(t.Context(), msg(1)))
@@ -416,16 +393,8 @@ func TestPolicyChangedDuringAPauseDecidesAnew(t *testing.T) {
 // A reconnect does not cut short a pause that the service asked for.
 func TestAPauseOutlivesTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		first := true
-		f := &fake{verdict: func(int, transport.Item) error {
-			if first {
-				first = false
-				return refused(transport.Throttled)
-			}
-			return nil
-		}}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := &fake{verdict: refuseOnce(transport.Throttled)}
+		c := opened(t, f, nil)
 		start := time.Now()
 		time.AfterFunc(2*time.Second, func() { f.last().kill <- lost(transport.Network) })
 		require.NoError(t, c.Send(t.Context(), msg(1)))

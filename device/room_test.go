@@ -29,9 +29,8 @@ func TestASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
 // A Send that waits for room ends when the client becomes Disconnected.
 func TestASendWaitingForRoomReportsDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{MaxMessages: 1})
-		open(t, c)
+		f := &fake{verdict: hold}
+		c := opened(t, f, &device.Options{MaxMessages: 1})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		done := make(chan error, 1)
 		go func() { done <- c.Send(context.Background(), msg(2)) }()
@@ -77,9 +76,8 @@ func (c *countingCtx) Done() <-chan struct{} { c.n.Add(1); return c.Context.Done
 // OverflowDropOldest drops nothing if that cannot make enough room.
 func TestDropOldestDropsNothingInVain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		c, _ := client(t, f, &device.Options{MaxBytes: 100, Overflow: device.OverflowDropOldest, Window: 1})
-		open(t, c)
+		f := &fake{verdict: hold}
+		c := opened(t, f, &device.Options{MaxBytes: 100, Overflow: device.OverflowDropOldest, Window: 1})
 		var rs [3]device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), sized("1", 80), &rs[0]))
 		synctest.Wait()
@@ -92,10 +90,9 @@ func TestDropOldestDropsNothingInVain(t *testing.T) {
 // A message refused for now is not in flight, so OverflowDropOldest may drop it.
 func TestDropOldestTakesRefusedMessagesToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
-		c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.OverflowDropOldest, Window: 1,
+		f := &fake{verdict: refuse(transport.Unavailable)}
+		c := opened(t, f, &device.Options{MaxMessages: 2, Overflow: device.OverflowDropOldest, Window: 1,
 			RetryPolicy: constant(time.Hour)})
-		open(t, c)
 		var rs [3]device.Receipt
 		for i := range rs {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i), &rs[i]))

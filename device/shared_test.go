@@ -26,27 +26,24 @@ func TestADelayEndsWhenTheCauseHasPassed(t *testing.T) {
 		{"during the delay, with a spread", 2 * time.Second, 7 * time.Second, 7 * time.Second},
 		{"after the spread", 9 * time.Second, 7 * time.Second, 9 * time.Second},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{dial: func(n int, _ context.Context) error {
-					if n > 1 {
-						return nil
-					}
-					passed := make(chan struct{})
-					if row.after == 0 {
-						close(passed)
-					} else if row.after > 0 {
-						time.AfterFunc(row.after, func() { close(passed) })
-					}
-					return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Passed: passed}
-				}}
-				c, _ := client(t, f, &device.Options{
-					RetryPolicy:     constant(time.Hour),
-					ReconnectSpread: 2 * row.spread, Rand: func() uint64 { return uint64(row.spread) },
-				})
-				open(t, c)
-				require.Equal(t, row.want, f.dials[1].Sub(f.dials[0]))
+		run(t, row.name, func(t *testing.T) {
+			f := &fake{dial: func(n int, _ context.Context) error {
+				if n > 1 {
+					return nil
+				}
+				passed := make(chan struct{})
+				if row.after == 0 {
+					close(passed)
+				} else if row.after > 0 {
+					time.AfterFunc(row.after, func() { close(passed) })
+				}
+				return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Passed: passed}
+			}}
+			opened(t, f, &device.Options{
+				RetryPolicy:     constant(time.Hour),
+				ReconnectSpread: 2 * row.spread, Rand: func() uint64 { return uint64(row.spread) },
 			})
+			require.Equal(t, row.want, f.dials[1].Sub(f.dials[0]))
 		})
 	}
 }

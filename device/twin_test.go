@@ -31,8 +31,7 @@ func answering(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
 func TestTwinGetAndPatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: answering}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		require.Empty(t, f.subscriptions(), "nobody asked for the twin yet")
 		twin, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
@@ -110,22 +109,20 @@ func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
 		transport.NotFound, transport.Invalid, transport.Unauthorized, transport.Protocol, transport.TooLarge,
 		transport.Forbidden, transport.Unknown,
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{subscribe: func(int) error { return refused(kind) }, request: answering}
-				c, w := client(t, f, nil)
-				open(t, c)
-				for range 2 {
-					_, err := c.GetTwin(t.Context())
-					require.Equal(t, kind, transport.KindOf(err))
-					require.Equal(t, transport.OpTwinGet, transport.Find(err).Op)
-					require.NotErrorIs(t, err, transport.ErrOutcomeUnknown, "nothing was handed over")
-				}
-				require.NoError(t, c.Send(t.Context(), msg(1)))
-				time.Sleep(time.Hour)
-				require.Len(t, f.subscriptions(), 2, "once for each call")
-				require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
-			})
+		run(t, kind.String(), func(t *testing.T) {
+			f := &fake{subscribe: func(int) error { return refused(kind) }, request: answering}
+			c, w := client(t, f, nil)
+			open(t, c)
+			for range 2 {
+				_, err := c.GetTwin(t.Context())
+				require.Equal(t, kind, transport.KindOf(err))
+				require.Equal(t, transport.OpTwinGet, transport.Find(err).Op)
+				require.NotErrorIs(t, err, transport.ErrOutcomeUnknown, "nothing was handed over")
+			}
+			require.NoError(t, c.Send(t.Context(), msg(1)))
+			time.Sleep(time.Hour)
+			require.Len(t, f.subscriptions(), 2, "once for each call")
+			require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
 		})
 	}
 }
@@ -182,8 +179,7 @@ func TestTwinCallsOutliveConnections(t *testing.T) {
 			}
 			return answering(s, r)
 		}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		results := make(chan error, 3)
 		go func() { _, err := c.GetTwin(t.Context()); results <- err }()
 		go func() { _, err := c.PatchReported(t.Context(), []byte(`{"a":1}`)); results <- err }()
@@ -203,11 +199,8 @@ func TestTwinCallsOutliveConnections(t *testing.T) {
 
 func TestAConditionalPatchIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-			return transport.Reply{}, false
-		}}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := &fake{request: silent}
+		c := opened(t, f, nil)
 		result := make(chan error, 1)
 		go func() { _, err := c.PatchReportedIf(t.Context(), []byte(`{"a":1}`), 3); result <- err }()
 		synctest.Wait()
@@ -229,8 +222,7 @@ func TestPatchesGoOneAfterAnother(t *testing.T) {
 			}
 			return answering(s, r)
 		}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		c := opened(t, f, nil)
 		results := make(chan int64, 2)
 		for i := range 2 {
 			go func() {
@@ -276,27 +268,18 @@ func TestRefusedTwinCalls(t *testing.T) {
 		{"retries end", transport.Unavailable, retrypolicy.MaxAttempts{Policy: retrypolicy.Backoff{Base: time.Second},
 			Total: 3}, 9, transport.RetryExpired, 0, 3},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{}
-				f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-					if len(f.requests()) <= row.refuses {
-						return transport.Reply{Err: refused(row.kind)}, true
-					}
-					return answering(s, r)
-				}
-				c, _ := client(t, f, &device.Options{MessagePolicy: row.policy})
-				open(t, c)
-				begin := time.Now()
-				_, err := c.GetTwin(t.Context())
-				if row.want == 0 {
-					require.NoError(t, err)
-					require.GreaterOrEqual(t, time.Since(begin), row.after)
-				} else {
-					require.Equal(t, row.want, transport.KindOf(err))
-				}
-				require.Len(t, f.requests(), row.tries)
-			})
+		run(t, row.name, func(t *testing.T) {
+			f := refusingTwin(row.refuses, row.kind)
+			c := opened(t, f, &device.Options{MessagePolicy: row.policy})
+			begin := time.Now()
+			_, err := c.GetTwin(t.Context())
+			if row.want == 0 {
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, time.Since(begin), row.after)
+			} else {
+				require.Equal(t, row.want, transport.KindOf(err))
+			}
+			require.Len(t, f.requests(), row.tries)
 		})
 	}
 }
@@ -318,7 +301,7 @@ func TestATwinAnswerThatIsLost(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 10*time.Second+100*time.Millisecond, time.Since(begin))
 
-		f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
+		f.request = silent
 		begin = time.Now()
 		_, err = c.PatchReported(t.Context(), []byte(`{}`))
 		require.ErrorIs(t, err, transport.Timeout)
@@ -336,11 +319,8 @@ func TestATwinAnswerThatIsLost(t *testing.T) {
 
 func TestTwinCallsEndWithTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-			return transport.Reply{}, false
-		}}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := &fake{request: silent}
+		c := opened(t, f, nil)
 		results := make(chan error, 20)
 		for range 20 { // 16 calls, and some that wait for their turn
 			go func() { _, err := c.PatchReported(t.Context(), []byte(`{}`)); results <- err }()
@@ -362,7 +342,7 @@ func TestTwinCallsEndWithTheClient(t *testing.T) {
 		open(t, c)
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err, "open again")
-		f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
+		f.request = silent
 		go func() { _, err := c.GetTwin(t.Context()); results <- err }()
 		synctest.Wait()
 		require.NoError(t, c.Close())
@@ -384,14 +364,13 @@ func TestTwinCallsAreShownToThePolicy(t *testing.T) {
 			return answering(s, r)
 		}
 		p := newWitness(retrypolicy.ExponentialBackoffWithJitter{})
-		c, _ := client(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{},
+		c := opened(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{},
 			AckTimeout: time.Second})
-		open(t, c)
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)
 		require.Len(t, f.requests(), 3)
 
-		f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
+		f.request = silent
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err = c.GetTwin(ctx) // its caller gives up
@@ -448,8 +427,7 @@ func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 				return transport.Reply{}, false
 			}
 			p := newWitness(retrypolicy.ExponentialBackoffWithJitter{})
-			c, _ := client(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}})
-			open(t, c)
+			c := opened(t, f, &device.Options{MessagePolicy: p, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}})
 			done := make(chan struct{})
 			inner := f.request
 			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
@@ -476,8 +454,7 @@ func TestAGateHoldsATwinCall(t *testing.T) {
 			}
 			return retrypolicy.Decision{Retry: true}
 		}}
-		c, _ := client(t, f, &device.Options{MessagePolicy: g, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}})
-		open(t, c)
+		c := opened(t, f, &device.Options{MessagePolicy: g, RetryPolicy: retrypolicy.ExponentialBackoffWithJitter{}})
 		begin := time.Now()
 		go func() {
 			time.Sleep(time.Second)

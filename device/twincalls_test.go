@@ -30,26 +30,23 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 		"retries end":      {retrypolicy.NoRetry{}, transport.Unavailable, transport.RetryExpired},
 		"caller gives up":  {constant(time.Hour), transport.Unavailable, transport.Timeout},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{}
-				f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-					if len(f.requests()) == 1 {
-						return transport.Reply{}, false // lost with its connection
-					}
-					return transport.Reply{Err: refused(row.later)}, true
+		run(t, name, func(t *testing.T) {
+			f := &fake{}
+			f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) {
+				if len(f.requests()) == 1 {
+					return transport.Reply{}, false // lost with its connection
 				}
-				c, _ := client(t, f, &device.Options{MessagePolicy: row.policy, RetryPolicy: constant(time.Second)})
-				open(t, c)
-				result := make(chan error, 1)
-				go func() { _, err := c.PatchReported(t.Context(), []byte(`{"a":1}`)); result <- err }()
-				synctest.Wait()
-				f.last().kill <- lost(transport.Network)
-				err := <-result
-				require.Equal(t, row.want, transport.KindOf(err))
-				require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
-				require.Len(t, f.requests(), 2)
-			})
+				return transport.Reply{Err: refused(row.later)}, true
+			}
+			c := opened(t, f, &device.Options{MessagePolicy: row.policy, RetryPolicy: constant(time.Second)})
+			result := make(chan error, 1)
+			go func() { _, err := c.PatchReported(t.Context(), []byte(`{"a":1}`)); result <- err }()
+			synctest.Wait()
+			f.last().kill <- lost(transport.Network)
+			err := <-result
+			require.Equal(t, row.want, transport.KindOf(err))
+			require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
+			require.Len(t, f.requests(), 2)
 		})
 	}
 }
@@ -65,8 +62,8 @@ func TestEveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 		f.subscribe = func(int) error { during = append(during, c.Status().State); return nil }
 		c, _ = client(t, f, nil)
 		c.HandleDesired(func(context.Context, device.Desired) {})
-		c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		c.HandleMessages(accept)
+		require.NoError(t, c.HandleMethod("", ok))
 		open(t, c)
 		for range 4 {
 			f.last().kill <- lost(transport.Network)
@@ -84,9 +81,7 @@ func TestEveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 // calls fail with it, and the client can be opened again.
 func TestWithoutRetriesALossFailsTwinCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-			return transport.Reply{}, false
-		}}
+		f := &fake{request: silent}
 		c, w := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}, MessagePolicy: constant(time.Second)})
 		open(t, c)
 		result := make(chan error, 1)
@@ -113,15 +108,8 @@ func TestWithoutRetriesALossFailsTwinCalls(t *testing.T) {
 // A patch that is refused for now is sent again with the same body.
 func TestARefusedPatchIsTriedAgainWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-			if len(f.requests()) <= 3 {
-				return transport.Reply{Err: refused(transport.Unavailable)}, true
-			}
-			return answering(s, r)
-		}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := refusingTwin(3, transport.Unavailable)
+		c := opened(t, f, nil)
 		patch := []byte(`{"readings":[1,2,3]}`)
 		_, err := c.PatchReported(t.Context(), patch)
 		require.NoError(t, err)
@@ -136,33 +124,29 @@ func TestARefusedPatchIsTriedAgainWhole(t *testing.T) {
 
 // Close ends all pending twin calls, whatever they wait for.
 func TestCloseEndsPendingTwinCalls(t *testing.T) {
-	silent := func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
+	silent := silent
 	for name, f := range map[string]*fake{
-		"connecting": {dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
-		"waiting":    {dial: func(int, context.Context) error { return lost(transport.Network) }},
-		"flying":     {request: silent},
-		"resting": {request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-			return transport.Reply{Err: refused(transport.Throttled)}, true
-		}},
+		"connecting":  {dial: hang},
+		"waiting":     {dial: down},
+		"flying":      {request: silent},
+		"resting":     {request: refusing(transport.Throttled)},
 		"subscribing": {subscribe: func(int) error { return errHold }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
-				require.NoError(t, c.Start())
-				synctest.Wait()
-				results := make(chan error, 20)
-				for range 20 { // some of them wait for their turn
-					go func() { _, err := c.GetTwin(t.Context()); results <- err }()
-				}
-				synctest.Wait()
-				begin := time.Now()
-				require.NoError(t, c.Close())
-				for range 20 {
-					require.ErrorIs(t, <-results, transport.Closed)
-				}
-				require.Less(t, time.Since(begin), time.Second)
-			})
+		run(t, name, func(t *testing.T) {
+			c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
+			require.NoError(t, c.Start())
+			synctest.Wait()
+			results := make(chan error, 20)
+			for range 20 { // some of them wait for their turn
+				go func() { _, err := c.GetTwin(t.Context()); results <- err }()
+			}
+			synctest.Wait()
+			begin := time.Now()
+			require.NoError(t, c.Close())
+			for range 20 {
+				require.ErrorIs(t, <-results, transport.Closed)
+			}
+			require.Less(t, time.Since(begin), time.Second)
 		})
 	}
 }
@@ -192,26 +176,17 @@ func TestTwinCallsAreRetriedByKind(t *testing.T) {
 		transport.Unauthorized: false,
 		transport.Untrusted:    false, transport.Invalid: false, transport.TooLarge: false, transport.Unsupported: false,
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{}
-				f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-					if len(f.requests()) == 1 {
-						return transport.Reply{Err: refused(kind)}, true
-					}
-					return answering(s, r)
-				}
-				c, _ := client(t, f, nil)
-				open(t, c)
-				_, err := c.GetTwin(t.Context())
-				if again {
-					require.NoError(t, err)
-					require.Len(t, f.requests(), 2)
-				} else {
-					require.Equal(t, kind, transport.KindOf(err))
-					require.Len(t, f.requests(), 1)
-				}
-			})
+		run(t, kind.String(), func(t *testing.T) {
+			f := refusingTwin(1, kind)
+			c := opened(t, f, nil)
+			_, err := c.GetTwin(t.Context())
+			if again {
+				require.NoError(t, err)
+				require.Len(t, f.requests(), 2)
+			} else {
+				require.Equal(t, kind, transport.KindOf(err))
+				require.Len(t, f.requests(), 1)
+			}
 		})
 	}
 }
@@ -231,29 +206,26 @@ func TestTwinCallsAreTriedAsOftenAsThePolicySays(t *testing.T) {
 			transport.Unavailable, transport.RetryExpired, 2},
 		"no retry": {retrypolicy.NoRetry{}, transport.Unavailable, transport.RetryExpired, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{}
-				f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-					if n := len(f.requests()); n <= 2 {
-						e := refused(row.refusal)
-						e.Err = errors.New("refusal " + strconv.Itoa(n))
-						return transport.Reply{Err: e}, true
-					}
-					return answering(s, r)
+		run(t, name, func(t *testing.T) {
+			f := &fake{}
+			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+				if n := len(f.requests()); n <= 2 {
+					e := refused(row.refusal)
+					e.Err = errors.New("refusal " + strconv.Itoa(n))
+					return transport.Reply{Err: e}, true
 				}
-				c, _ := client(t, f, &device.Options{MessagePolicy: row.policy})
-				open(t, c)
-				_, err := c.PatchReported(t.Context(), []byte(`{}`))
-				require.Len(t, f.requests(), row.tries)
-				if row.want == 0 {
-					require.NoError(t, err)
-					return
-				}
-				require.Equal(t, row.want, transport.KindOf(err))
-				require.ErrorIs(t, err, row.refusal)
-				require.ErrorContains(t, err, "refusal "+strconv.Itoa(row.tries), "the last error")
-			})
+				return answering(s, r)
+			}
+			c := opened(t, f, &device.Options{MessagePolicy: row.policy})
+			_, err := c.PatchReported(t.Context(), []byte(`{}`))
+			require.Len(t, f.requests(), row.tries)
+			if row.want == 0 {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, row.want, transport.KindOf(err))
+			require.ErrorIs(t, err, row.refusal)
+			require.ErrorContains(t, err, "refusal "+strconv.Itoa(row.tries), "the last error")
 		})
 	}
 }
@@ -290,9 +262,8 @@ func TestEachTwinCallGetsExactlyOneResult(t *testing.T) {
 				}
 				return reply, true
 			}
-			c, _ := client(t, f, &device.Options{AckTimeout: 5 * time.Second, OperationTimeout: time.Minute,
+			c := opened(t, f, &device.Options{AckTimeout: 5 * time.Second, OperationTimeout: time.Minute,
 				RetryPolicy: constant(time.Second)})
-			open(t, c)
 			const calls = 100
 			results := make(chan error, 2*calls)
 			for i := range calls {

@@ -37,92 +37,76 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 			refused(transport.Unavailable)},
 		"refused by a gate": {transport.RetryExpired, device.Options{MessagePolicy: oneGate()}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{verdict: func(conn int, _ transport.Item) error {
-					if conn == 1 {
-						return errHold
-					}
-					return c.again
-				}}
-				c.options.RetryPolicy = constant(time.Second)
-				client, _ := client(t, f, &c.options)
-				open(t, client)
-				var r device.Receipt
-				require.NoError(t, client.Enqueue(t.Context(), msg(1), &r))
-				synctest.Wait()
-				f.last().kill <- lost(transport.Network)
-				err := r.Wait(t.Context())
-				require.ErrorIs(t, err, c.kind)
-				require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
-			})
-		})
-	}
-	t.Run("dropped for another", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			f := &fake{verdict: func(int, transport.Item) error { return errHold }, dial: failing()}
-			c, _ := client(t, f, &device.Options{MaxMessages: 2, Overflow: device.OverflowDropOldest,
-				RetryPolicy: constant(time.Hour)})
-			open(t, c)
-			var r [4]device.Receipt
-			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r[0]))
+		run(t, name, func(t *testing.T) {
+			f := &fake{verdict: func(conn int, _ transport.Item) error {
+				if conn == 1 {
+					return errHold
+				}
+				return c.again
+			}}
+			c.options.RetryPolicy = constant(time.Second)
+			client, _ := client(t, f, &c.options)
+			open(t, client)
+			var r device.Receipt
+			require.NoError(t, client.Enqueue(t.Context(), msg(1), &r))
 			synctest.Wait()
 			f.last().kill <- lost(transport.Network)
-			synctest.Wait()
-			for i := range 3 {
-				require.NoError(t, c.Enqueue(t.Context(), msg(i+2), &r[i+1]))
-			}
-			err := r[0].Wait(t.Context())
-			require.ErrorIs(t, err, transport.Dropped)
+			err := r.Wait(t.Context())
+			require.ErrorIs(t, err, c.kind)
 			require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
-			err = r[1].Wait(t.Context())
-			require.ErrorIs(t, err, transport.Dropped)
-			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown, "it was never handed over")
 		})
+	}
+	run(t, "dropped for another", func(t *testing.T) {
+		f := &fake{verdict: hold, dial: failing()}
+		c := opened(t, f, &device.Options{MaxMessages: 2, Overflow: device.OverflowDropOldest,
+			RetryPolicy: constant(time.Hour)})
+		var r [4]device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r[0]))
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		synctest.Wait()
+		for i := range 3 {
+			require.NoError(t, c.Enqueue(t.Context(), msg(i+2), &r[i+1]))
+		}
+		err := r[0].Wait(t.Context())
+		require.ErrorIs(t, err, transport.Dropped)
+		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
+		err = r[1].Wait(t.Context())
+		require.ErrorIs(t, err, transport.Dropped)
+		require.NotErrorIs(t, err, transport.ErrOutcomeUnknown, "it was never handed over")
 	})
-	t.Run("refused at the first try", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			c, _ := client(t, &fake{verdict: func(int, transport.Item) error { return refused(transport.Invalid) }}, nil)
-			open(t, c)
-			err := c.Send(t.Context(), msg(1))
-			require.ErrorIs(t, err, transport.Invalid)
-			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
-		})
+	run(t, "refused at the first try", func(t *testing.T) {
+		c := opened(t, &fake{verdict: refuse(transport.Invalid)}, nil)
+		err := c.Send(t.Context(), msg(1))
+		require.ErrorIs(t, err, transport.Invalid)
+		require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
 	})
 }
 
 // The result of a message that the hub may have says so, whatever ends the message.
 func TestAnUnknownOutcomeIsReportedHoweverTheMessageEnds(t *testing.T) {
 	for _, how := range []string{"disconnected", "close", "expired"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-				f.dial = func(n int, _ context.Context) error {
-					if n > 1 {
-						return lost(transport.Network)
-					}
-					return nil
-				}
-				c, _ := client(t, f, nil)
-				open(t, c)
-				sent := make(chan error, 1)
-				m := msg(1)
-				if how == "expired" {
-					m.Expires = time.Now().Add(10 * time.Second)
-				}
-				go func() { sent <- c.Send(context.Background(), m) }()
-				synctest.Wait()
-				require.Len(t, f.received(), 1, "the hub has it")
-				switch how {
-				case "disconnected":
-					f.last().kill <- lost(transport.Forbidden)
-				case "close":
-					_ = c.Close()
-				case "expired":
-					f.last().kill <- lost(transport.Network)
-				}
-				require.ErrorIs(t, <-sent, transport.ErrOutcomeUnknown)
-			})
+		run(t, how, func(t *testing.T) {
+			f := &fake{verdict: hold}
+			f.dial = upOnce
+			c := opened(t, f, nil)
+			sent := make(chan error, 1)
+			m := msg(1)
+			if how == "expired" {
+				m.Expires = time.Now().Add(10 * time.Second)
+			}
+			go func() { sent <- c.Send(context.Background(), m) }()
+			synctest.Wait()
+			require.Len(t, f.received(), 1, "the hub has it")
+			switch how {
+			case "disconnected":
+				f.last().kill <- lost(transport.Forbidden)
+			case "close":
+				_ = c.Close()
+			case "expired":
+				f.last().kill <- lost(transport.Network)
+			}
+			require.ErrorIs(t, <-sent, transport.ErrOutcomeUnknown)
 		})
 	}
 }
@@ -130,15 +114,9 @@ func TestAnUnknownOutcomeIsReportedHoweverTheMessageEnds(t *testing.T) {
 // A message that was in flight on a lost connection is not withdrawn, because the hub may have it.
 func TestASendThatWasInFlightBeforeIsUnknownNotWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
-		f.dial = func(n int, _ context.Context) error {
-			if n > 1 {
-				return lost(transport.Network)
-			}
-			return nil
-		}
-		c, _ := client(t, f, nil)
-		open(t, c)
+		f := &fake{verdict: hold}
+		f.dial = upOnce
+		c := opened(t, f, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		time.AfterFunc(time.Second, func() { f.last().kill <- lost(transport.Network) })
@@ -159,8 +137,7 @@ func TestARefusalWithAnUnknownOutcome(t *testing.T) {
 				}
 				return e
 			}}
-			c, _ := client(t, f, nil)
-			open(t, c)
+			c := opened(t, f, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // its retry is due after 10 s
 			defer cancel()
 			err := c.Send(ctx, msg(1))

@@ -14,7 +14,7 @@ import (
 
 func TestATimeoutNamesTheOptionThatItComesFrom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+		f := &fake{verdict: hold}
 		c, w := client(t, f, &device.Options{OperationTimeout: time.Second, AckTimeout: time.Minute})
 		open(t, c)
 		err := c.Send(t.Context(), msg(1))
@@ -90,14 +90,12 @@ func (wireless) Lacks(*transport.Credentials, transport.Features) string {
 func TestWhatATransportLacksIsRefusedAtTheCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
-		c, err := device.New(creds(), wireless{f}, nil)
-		require.NoError(t, err)
-		defer c.Close()
+		c := made(t, creds(), wireless{f}, nil)
 		open(t, c)
-		err = c.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })
+		err := c.HandleMethod("reboot", ok)
 		require.ErrorIs(t, err, transport.Unsupported)
 		require.ErrorContains(t, err, "direct methods are not available over string and tin cans")
-		err = c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		err = c.HandleMessages(accept)
 		require.ErrorIs(t, err, transport.Unsupported)
 		require.ErrorContains(t, err, "cloud-to-device messages are not available over string and tin cans")
 		err = c.HandleDesired(func(context.Context, device.Desired) {})
@@ -120,36 +118,34 @@ func TestAProcessThatWasStoppedReadsAnswersBeforeItJudgesTheConnection(t *testin
 		after time.Duration // the wake-up
 		dials int
 	}{"the answer has arrived": {100 * time.Millisecond, 1}, "there is no answer": {time.Hour, 2}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{}
-				const stop = 45 * time.Second
-				f.verdict = func(conn int, it transport.Item) error {
-					if conn > 1 {
-						return nil
-					}
-					s := f.last()
-					time.AfterFunc(stop+c.after, func() {
-						select {
-						case <-s.dead:
-						default:
-							s.cfg.Sink.Done(it.Tag, nil)
-						}
-					})
-					return errHold
+		run(t, name, func(t *testing.T) {
+			f := &fake{}
+			const stop = 45 * time.Second
+			f.verdict = func(conn int, it transport.Item) error {
+				if conn > 1 {
+					return nil
 				}
-				once := false
-				client, _ := client(t, f, &device.Options{AckTimeout: 30 * time.Second,
-					Trace: &device.Trace{Sent: func(int) {
-						if !once { // the loop stands still as in a stopped process
-							once = true
-							time.Sleep(stop)
-						}
-					}}})
-				open(t, client)
-				require.NoError(t, client.Send(t.Context(), msg(1)))
-				require.Len(t, f.dialTimes(), c.dials)
-			})
+				s := f.last()
+				time.AfterFunc(stop+c.after, func() {
+					select {
+					case <-s.dead:
+					default:
+						s.cfg.Sink.Done(it.Tag, nil)
+					}
+				})
+				return errHold
+			}
+			once := false
+			client, _ := client(t, f, &device.Options{AckTimeout: 30 * time.Second,
+				Trace: &device.Trace{Sent: func(int) {
+					if !once { // the loop stands still as in a stopped process
+						once = true
+						time.Sleep(stop)
+					}
+				}}})
+			open(t, client)
+			require.NoError(t, client.Send(t.Context(), msg(1)))
+			require.Len(t, f.dialTimes(), c.dials)
 		})
 	}
 }
