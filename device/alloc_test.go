@@ -35,8 +35,7 @@ func (i *instant) Do(*transport.Request) {}
 // Enqueue and Send allocate nothing, up to the result.
 func TestAMessageAllocatesNothing(t *testing.T) {
 	c := made(t, creds(), &instant{}, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := within(t, time.Minute)
 	require.NoError(t, c.Open(ctx))
 
 	m := msg(1)

@@ -29,8 +29,7 @@ func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
 		f := &fake{}
 		f.verdict = tags(&held)
 		c := opened(t, f, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
 
 		sent := make(chan error, 1)
@@ -51,11 +50,9 @@ func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: holdFirst}
 		c := opened(t, f, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
-		f.last().kill <- lost(transport.NotFound)
-		synctest.Wait()
+		f.lose(transport.NotFound, 0)
 		require.Equal(t, device.StateDisconnected, c.Status().State)
 		require.Equal(t, 1, c.Stats().Queued)
 		open(t, c)
@@ -77,8 +74,7 @@ func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
 			return nil
 		}
 		c := opened(t, f, &device.Options{MessagePolicy: constant(10 * time.Second)})
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		synctest.Wait()
 		go f.last().cfg.Sink.Done(tag, nil) // a panic with the queue's lock held must not block Cleanup
 		synctest.Wait()
@@ -107,8 +103,7 @@ func TestAnAnswerForAMessageThatIsQueuedAgainIsIgnored(t *testing.T) {
 			return nil
 		}
 		c := opened(t, f, &device.Options{RetryPolicy: constant(10 * time.Second)})
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		synctest.Wait()
 		first := f.last()
 		first.kill <- lost(transport.Network)
@@ -132,11 +127,9 @@ func TestARefusedMessageGoesAtOnceAfterTheNextOpen(t *testing.T) {
 			return nil
 		}}
 		c := opened(t, f, &device.Options{MessagePolicy: constant(time.Hour)})
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		synctest.Wait()
-		f.last().kill <- lost(transport.NotFound)
-		synctest.Wait()
+		f.lose(transport.NotFound, 0)
 		require.Equal(t, device.StateDisconnected, c.Status().State)
 
 		start := time.Now()
@@ -211,8 +204,7 @@ func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
 		flushed := make(chan error, 3)
 		for i := range 3 {
 			// the second Flush gives up first
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10-9*(i%2))*time.Second)
-			defer cancel()
+			ctx := within(t, time.Duration(10-9*(i%2))*time.Second)
 			go func() { flushed <- c.Flush(ctx) }()
 			synctest.Wait()
 		}
@@ -234,8 +226,7 @@ func heap() int64 {
 // Flushes that gave up keep no memory while the message that they waited for stays.
 func TestFlushesThatGaveUpAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: constant(24 * time.Hour)})
-		require.NoError(t, c.Start())
+		c := started(t, &fake{dial: down}, &device.Options{RetryPolicy: constant(24 * time.Hour)})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -252,8 +243,7 @@ func TestFlushesThatGaveUpAreForgotten(t *testing.T) {
 func TestReconnectDuringAnAttemptIsAnsweredByThatAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { time.Sleep(5 * time.Second); return nil }}
-		c, _ := client(t, f, nil)
-		require.NoError(t, c.Start())
+		c := started(t, f, nil)
 		time.Sleep(2 * time.Second)
 		require.NoError(t, c.Reconnect())
 		time.Sleep(time.Hour)
@@ -272,8 +262,7 @@ func TestANewPolicyEndsAHold(t *testing.T) {
 		}
 		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Second), MessagePolicy: w})
 		start := time.Now()
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		time.Sleep(time.Second)
 		require.Empty(t, f.received())
 		require.NoError(t, c.SetMessagePolicy(constant(time.Second)))

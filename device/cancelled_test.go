@@ -33,8 +33,7 @@ func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 		run(t, name, func(t *testing.T) {
 			held = device.Receipt{}
 			f := &fake{dial: down}
-			c, _ := client(t, f, &device.Options{MaxMessages: 1})
-			require.NoError(t, c.Start())
+			c := started(t, f, &device.Options{MaxMessages: 1})
 			require.NoError(t, c.Enqueue(t.Context(), msg(0), &held))
 
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -66,7 +65,9 @@ func TestCloseNamesEveryStepThatDidNotEnd(t *testing.T) {
 			OnStatus: func(device.Status) { <-release }})
 		require.NoError(t, c.Start())
 		synctest.Wait()
+		start := time.Now()
 		err := c.Close()
+		require.Equal(t, 6*time.Second, time.Since(start), "CloseTimeout for each")
 		require.ErrorIs(t, err, transport.Timeout)
 		require.ErrorContains(t, err, "the transport did not end")
 		require.ErrorContains(t, err, "OnStatus did not return")
@@ -85,8 +86,7 @@ func TestTheEndOfAnotherContextIsATimeout(t *testing.T) {
 		c, _ := client(t, f, nil)
 		require.NoError(t, c.Open(t.Context()))
 		require.EqualValues(t, 3, c.Stats().Attempts)
-		f.last().kill <- lost(transport.Cancelled)
-		synctest.Wait()
+		f.lose(transport.Cancelled, 0)
 		require.NotEqual(t, device.StateDisconnected, c.Status().State)
 	})
 }
@@ -96,8 +96,7 @@ func TestOtherCallsDoNotFailWithTheContextOfOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: down}
 		c, _ := client(t, f, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		require.ErrorIs(t, c.Open(ctx), transport.Cancelled)
 		err := c.Send(t.Context(), msg(1))
 		require.ErrorIs(t, err, transport.Timeout)

@@ -39,8 +39,7 @@ func (c charges) missing() int { return 500 - c.bucket.Tokens(time.Now()) }
 func TestPolicyChangesDuringAWaitChargeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
-		c, _ := client(t, &fake{dial: failing(lost(transport.Network))}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
-		require.NoError(t, c.Start())
+		c := started(t, &fake{dial: failing(lost(transport.Network))}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
 		synctest.Wait()
 		for i := range 5 {
 			require.NoError(t, c.SetRetryPolicy(q.wrap(time.Duration(i+2)*time.Hour)))
@@ -97,8 +96,7 @@ func TestPolicyChangesBeforeTheRetryOfATwinCallChargeOnce(t *testing.T) {
 func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T, q charges) *device.Client{
 		"Close during the wait for an attempt": func(t *testing.T, q charges) *device.Client {
-			c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
-			require.NoError(t, c.Start())
+			c := started(t, &fake{dial: down}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
 			return c
 		},
 		"Close while a gate holds the attempt": func(t *testing.T, q charges) *device.Client {
@@ -109,8 +107,7 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 				}
 				return retrypolicy.Decision{Retry: true, Delay: time.Hour}
 			}
-			c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: q.quota.Wrap(held)})
-			require.NoError(t, c.Start())
+			c := started(t, &fake{dial: down}, &device.Options{RetryPolicy: q.quota.Wrap(held)})
 			time.Sleep(time.Minute)
 			return c
 		},
@@ -150,8 +147,7 @@ func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 		q := newCharges(t)
 		gate := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		gate.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{Retry: a.Retry == 0} }
-		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: q.quota.Wrap(gate), TryAgainAfter: time.Hour})
-		require.NoError(t, c.Start())
+		started(t, &fake{dial: down}, &device.Options{RetryPolicy: q.quota.Wrap(gate), TryAgainAfter: time.Hour})
 		time.Sleep(time.Minute)
 		require.Zero(t, q.missing())
 	})
@@ -173,8 +169,7 @@ func TestAMessageThatIsWithdrawnDuringAPauseCostsNothing(t *testing.T) {
 		q := newCharges(t)
 		f := &fake{verdict: refuse(transport.Unavailable)}
 		c := opened(t, f, &device.Options{MessagePolicy: q.wrap(time.Minute)})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		require.ErrorIs(t, c.Send(ctx, msg(1)), context.DeadlineExceeded)
 		time.Sleep(time.Hour)
 		require.Zero(t, q.missing())
@@ -206,8 +201,7 @@ func TestThePoliciesForConnectionsAndMessagesAreSetApart(t *testing.T) {
 		// SetMessagePolicy keeps the policy for connections.
 		require.NoError(t, c.SetMessagePolicy(retrypolicy.NoRetry{}))
 		dials := len(f.dialTimes())
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(2 * time.Minute)
+		f.lose(transport.Network, 2*time.Minute)
 		require.Len(t, f.dialTimes(), dials+1)
 		require.Equal(t, device.StateConnected, c.Status().State)
 		takes.Store(false)

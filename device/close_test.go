@@ -17,8 +17,7 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
-		c, _ := client(t, f, &device.Options{CloseTimeout: 3 * time.Second, OnStatus: func(device.Status) { <-release }})
-		require.NoError(t, c.Start())
+		c := started(t, f, &device.Options{CloseTimeout: 3 * time.Second, OnStatus: func(device.Status) { <-release }})
 		synctest.Wait()
 		first := make(chan error, 1)
 		go func() { first <- c.Close() }()
@@ -28,19 +27,6 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 		early := len(first) == 0
 		close(release)
 		require.False(t, early, "the second Close returned nil while the first was still at it")
-	})
-}
-
-// Close does not wait for a back-off or an attempt.
-func TestCloseEndsAWaitAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: down}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-		require.NoError(t, c.Start())
-		time.Sleep(time.Second)
-		start := time.Now()
-		require.NoError(t, c.Close())
-		require.Zero(t, time.Since(start))
 	})
 }
 
@@ -84,8 +70,7 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 			f := &fake{dial: tc.dial}
 			c, w := client(t, f, nil)
 			tc.enter(t, c, f)
-			var r device.Receipt
-			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+			r := pending(t, c, msg(1))
 			synctest.Wait()
 
 			start := time.Now()
@@ -105,28 +90,4 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 			require.NoError(t, c.Flush(t.Context()))
 		})
 	}
-}
-
-// A transport or callback that does not end cannot delay Close beyond its limit.
-func TestCloseIsBoundedWhenTheTransportOrACallbackHangs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		release := make(chan struct{})
-		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
-		c, _ := client(t, f, &device.Options{CloseTimeout: 3 * time.Second})
-		require.NoError(t, c.Start())
-		synctest.Wait()
-		start := time.Now()
-		require.ErrorIs(t, c.Close(), transport.Timeout)
-		require.Equal(t, 3*time.Second, time.Since(start))
-		close(release)
-	})
-	bubble(t, func(t *testing.T) {
-		release := make(chan struct{})
-		c := opened(t, &fake{}, &device.Options{CloseTimeout: 3 * time.Second,
-			OnStatus: func(device.Status) { <-release }})
-		start := time.Now()
-		require.ErrorIs(t, c.Close(), transport.Timeout)
-		require.Equal(t, 3*time.Second, time.Since(start))
-		close(release)
-	})
 }

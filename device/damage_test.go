@@ -76,8 +76,7 @@ func TestDamageWithoutEndEndsTheClient(t *testing.T) {
 	t.Run("TryAgainAfter", func(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			f := &fake{dial: always}
-			c, _ := client(t, f, &device.Options{TryAgainAfter: time.Hour})
-			require.NoError(t, c.Start())
+			started(t, f, &device.Options{TryAgainAfter: time.Hour})
 			time.Sleep(90 * time.Minute)
 			require.Len(t, f.dialTimes(), 2*(1+errfilter.MaxDamage))
 		})

@@ -96,13 +96,19 @@ func (w *told) list() []string {
 	return append([]string(nil), w.all...)
 }
 
+// watchedTwin returns a hub's twin, and what the handler of a connected client gets of it.
+func watchedTwin(t *testing.T) (*twinHub, *told, *device.Client) {
+	h, w := newTwinHub(), &told{}
+	c, _ := client(t, h.f, nil)
+	require.NoError(t, c.HandleDesired(w.handle))
+	open(t, c)
+	synctest.Wait()
+	return h, w, c
+}
+
 func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		c, _ := client(t, h.f, nil)
-		c.HandleDesired(w.handle)
-		open(t, c)
-		synctest.Wait()
+		h, w, c := watchedTwin(t)
 		require.Equal(t, []transport.Features{transport.FeatureTwin | transport.FeatureDesired}, h.f.subscriptions(),
 			"before it is connected")
 		require.Equal(t, []string{"full 1"}, w.list())
@@ -119,8 +125,7 @@ func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"full 1", "patch 2", "patch 3", "full 5"}, w.list(), "a gap is filled by reading")
 
-		h.f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		h.f.lose(transport.Network, time.Minute)
 		synctest.Wait()
 		require.Len(t, w.list(), 4, "nothing has changed meanwhile")
 		h.f.last().kill <- lost(transport.Network)
@@ -223,11 +228,7 @@ func TestASlowDesiredHandlerGetsTheNewest(t *testing.T) {
 // A twin that is older than a notification is read again.
 func TestAReadThatIsOlderThanANotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		c, _ := client(t, h.f, nil)
-		c.HandleDesired(w.handle)
-		open(t, c)
-		synctest.Wait()
+		h, w, _ := watchedTwin(t)
 		h.lag = 1
 		h.change(false)
 		h.change(true)
@@ -247,11 +248,7 @@ func TestAReadThatIsOlderThanANotification(t *testing.T) {
 // A version that the hub notified about and never has ends neither the reads nor the changes.
 func TestANotifiedVersionThatTheHubNeverHas(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		c, _ := client(t, h.f, nil)
-		c.HandleDesired(w.handle)
-		open(t, c)
-		synctest.Wait()
+		h, w, _ := watchedTwin(t)
 		h.notify(math.MaxInt64)
 		h.change(false)
 		time.Sleep(24 * time.Hour)
@@ -276,8 +273,7 @@ func TestATwinThatBeginsAgain(t *testing.T) {
 		h.mu.Lock()
 		h.version = 1
 		h.mu.Unlock()
-		h.f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		h.f.lose(transport.Network, time.Minute)
 		h.change(true)
 		synctest.Wait()
 		require.Equal(t, []string{"full 40", "full 1", "patch 2"}, w.list())
@@ -295,20 +291,17 @@ func TestAnotherTwinIsDeliveredAsAWhole(t *testing.T) {
 			c.HandleDesired(w.handle)
 			open(t, c)
 			synctest.Wait()
-			h.f.last().kill <- lost(transport.Network)
-			time.Sleep(time.Minute)
+			h.f.lose(transport.Network, time.Minute)
 			require.Equal(t, []string{"full 4"}, w.list(), "the same twin")
 			h.mu.Lock()
 			h.version = version
 			h.mu.Unlock()
-			h.f.last().kill <- lost(transport.Network)
-			time.Sleep(time.Minute)
+			h.f.lose(transport.Network, time.Minute)
 			require.Equal(t, []string{"full 4", fmt.Sprint("full ", version)}, w.list())
 			h.change(true)
 			synctest.Wait()
 			require.Equal(t, fmt.Sprint("patch ", version+1), w.list()[2])
-			h.f.last().kill <- lost(transport.Network)
-			time.Sleep(time.Minute)
+			h.f.lose(transport.Network, time.Minute)
 			require.Len(t, w.list(), 4, "the complete properties follow a change, once")
 		})
 	}
@@ -328,33 +321,8 @@ func TestAChangeOfAnotherTwinIsNotTheNextOne(t *testing.T) {
 			h.change(true) // before the answer to the subscription
 			return nil
 		}
-		h.f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		h.f.lose(transport.Network, time.Minute)
 		require.Equal(t, []string{"full 1", "full 2"}, w.list())
-	})
-}
-
-func TestDesiredHandlersThatPanic(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		var panics []any
-		c, _ := client(t, h.f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
-			panics = append(panics, v)
-		}}})
-		c.HandleDesired(func(ctx context.Context, d device.Desired) {
-			w.handle(ctx, d)
-			if d.Version == 2 {
-				panic("two")
-			}
-		})
-		open(t, c)
-		synctest.Wait()
-		h.change(true)
-		h.change(true)
-		synctest.Wait()
-		require.Equal(t, []string{"full 1", "patch 2", "patch 3"}, w.list())
-		require.Equal(t, []any{"two"}, panics)
-		require.EqualValues(t, 1, c.Stats().HandlerPanics)
 	})
 }
 
@@ -582,11 +550,7 @@ func TestChangesMissedWhileTheTwinIsRead(t *testing.T) {
 // A change that cannot be parsed makes the client read the twin.
 func TestAChangeThatCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		c, _ := client(t, h.f, nil)
-		c.HandleDesired(w.handle)
-		open(t, c)
-		synctest.Wait()
+		h, w, _ := watchedTwin(t)
 		h.change(false)
 		h.f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: 2,
 			Msg: &transport.Message{Body: []byte(`{"n":`)}})

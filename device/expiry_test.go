@@ -1,7 +1,6 @@
 package device_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +21,7 @@ func TestAMessageExpiresHoweverItWaits(t *testing.T) {
 		happen func(t *testing.T, f *fake, c *device.Client)
 	}{
 		{"disconnected", life, func(t *testing.T, f *fake, c *device.Client) {
-			f.last().kill <- lost(transport.NotFound)
-			synctest.Wait()
+			f.lose(transport.NotFound, 0)
 			require.Equal(t, device.StateDisconnected, c.Status().State)
 		}},
 		{"lost before it expires", life, func(_ *testing.T, f *fake, _ *device.Client) {
@@ -52,8 +50,7 @@ func TestAMessageExpiresHoweverItWaits(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), m, &r))
 			synctest.Wait()
 			tc.happen(t, f, c)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
+			ctx := within(t, time.Hour)
 			require.ErrorIs(t, r.Wait(ctx), transport.Expired)
 			require.Equal(t, tc.after, time.Since(start))
 		})
@@ -66,10 +63,8 @@ func TestMessagesExpireWhileTheClientIsNotOpen(t *testing.T) {
 		c, _ := client(t, &fake{}, nil)
 		m := msg(1)
 		m.Expires = time.Now().Add(time.Second)
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), m, &r))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		r := pending(t, c, m)
+		ctx := within(t, time.Hour)
 		require.ErrorIs(t, r.Wait(ctx), transport.Expired)
 	})
 }

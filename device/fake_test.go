@@ -142,6 +142,13 @@ func (f *fake) last() *fakeSession {
 	return f.sessions[len(f.sessions)-1]
 }
 
+// lose ends the newest session with a failure of kind k, and lets d pass.
+func (f *fake) lose(k transport.Kind, d time.Duration) {
+	f.last().kill <- lost(k)
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func (f *fake) received() []received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -401,11 +408,34 @@ func opened(t *testing.T, f *fake, o *device.Options) *device.Client {
 	return c
 }
 
+// started is client, started.
+func started(t *testing.T, f *fake, o *device.Options) *device.Client {
+	t.Helper()
+	c, _ := client(t, f, o)
+	require.NoError(t, c.Start())
+	return c
+}
+
 // connected is opened with a fake that takes everything.
 func connected(t *testing.T, o *device.Options) (*fake, *device.Client) {
 	t.Helper()
 	f := &fake{}
 	return f, opened(t, f, o)
+}
+
+// pending enqueues m and returns its receipt.
+func pending(t *testing.T, c *device.Client, m *transport.Message) *device.Receipt {
+	t.Helper()
+	r := new(device.Receipt)
+	require.NoError(t, c.Enqueue(t.Context(), m, r))
+	return r
+}
+
+// within returns a context of the test that ends after d.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // enqueue enqueues the messages with these ids.

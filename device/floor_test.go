@@ -21,8 +21,7 @@ func TestAPolicyDoesNotMakeAClientSpinByAccident(t *testing.T) {
 	} {
 		run(t, name, func(t *testing.T) {
 			f := &fake{dial: down}
-			c, _ := client(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: -1})
-			require.NoError(t, c.Start())
+			started(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: -1})
 			time.Sleep(10 * time.Second)
 			require.LessOrEqual(t, len(f.dialTimes()), 102)
 			require.Less(t, gaps(f)[0], time.Millisecond, "the first retry is at once")

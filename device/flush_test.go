@@ -40,8 +40,7 @@ func TestFlushEndsWithDisconnected(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- c.Flush(t.Context()) }()
 		synctest.Wait()
-		f.last().kill <- lost(transport.Forbidden)
-		synctest.Wait()
+		f.lose(transport.Forbidden, 0)
 		require.ErrorIs(t, <-done, transport.Forbidden)
 	})
 }

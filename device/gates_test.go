@@ -235,8 +235,7 @@ func TestOutageLimitBoundsTheWaitAtAGate(t *testing.T) {
 			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
 		}
 		c, _ := client(t, f, &device.Options{RetryPolicy: w, MessagePolicy: retrypolicy.NoRetry{}, OutageLimit: time.Minute})
-		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
-		defer cancel()
+		ctx := within(t, 24*time.Hour)
 		began := time.Now()
 		err := c.Open(ctx)
 		require.ErrorIs(t, err, transport.RetryExpired)
@@ -257,8 +256,7 @@ func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 			return retrypolicy.Decision{Retry: true}
 		}
 		c := opened(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: w})
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
 		synctest.Wait()
 		f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
@@ -315,8 +313,7 @@ func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
 		enqueue(t, c, 1, 2)
 		synctest.Wait()
 		f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(30 * time.Second)
+		f.lose(transport.Network, 30*time.Second)
 	})
 }
 

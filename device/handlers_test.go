@@ -48,8 +48,7 @@ func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
 		c.HandleDesired(nil)
 		require.True(t, h.f.last().deliver("3"), "it waits for a handler")
 		h.change(true)
-		h.f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		h.f.lose(transport.Network, time.Minute)
 		require.Equal(t, device.StateConnected, w.list()[len(w.list())-1].State)
 		require.Empty(t, got.list())
 		for _, want := range h.f.subscriptions()[2:] {
@@ -85,27 +84,6 @@ func TestMessagesWaitForTheNextHandler(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"1", "2", "3", "4"}, got.list())
 		require.Len(t, f.verdicts(), 4)
-	})
-}
-
-// Messages that wait when their connection ends are the hub's again.
-func TestMessagesThatWaitWithoutAHandlerEndWithTheirConnection(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		c.HandleMessages(nil)
-		open(t, c)
-		require.True(t, f.last().deliver("1"))
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
-		got := &handled{}
-		c.HandleMessages(func(_ context.Context, m *transport.Message) error { got.add(m.ID); return nil })
-		synctest.Wait()
-		require.Empty(t, got.list())
-		require.True(t, f.last().deliver("1"))
-		synctest.Wait()
-		require.Equal(t, []string{"1"}, got.list())
-		require.Equal(t, []settled{{2, "1", transport.OutcomeAccept}}, f.verdicts())
 	})
 }
 

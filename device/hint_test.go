@@ -32,8 +32,7 @@ func TestAStatusPrintsAsOneLine(t *testing.T) {
 		require.Equal(t, "disconnected (not opened)", fmt.Sprint(c.Status()))
 		open(t, c)
 		require.Equal(t, "connected (connection ok)", fmt.Sprintf("%v", c.Status()))
-		f.last().kill <- lost(transport.Network)
-		synctest.Wait()
+		f.lose(transport.Network, 0)
 		s := losses(w)[0]
 		require.Equal(t, "retrying (connection lost): "+s.Err.Error()+"; retry 1 in 100ms; connections come back", s.String())
 	})
@@ -54,8 +53,7 @@ func TestTheHintOfAClientThatWasNeverConnectedNamesWhatToCheck(t *testing.T) {
 		}}
 		c, w := client(t, f, nil)
 		open(t, c)
-		f.last().kill <- lost(transport.Network)
-		synctest.Wait()
+		f.lose(transport.Network, 0)
 		const never = "no connection has worked yet; check host name, port, proxy and firewall"
 		var hints []string
 		for _, s := range losses(w) {

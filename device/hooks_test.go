@@ -12,7 +12,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -192,8 +191,7 @@ func TestThePolicyObservesTheEndOfEachAttemptToConnect(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"report connection 3: ok"}, w.take())
 
-		f.last().kill <- lost(transport.Network)
-		synctest.Wait()
+		f.lose(transport.Network, 0)
 		require.Equal(t, []string{"decide connection 1"}, w.take(), "one that lasted was told already")
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -360,8 +358,7 @@ func TestCloseEndsAWaitAtTheGate(t *testing.T) {
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
 			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
 		}
-		c, _ := client(t, &fake{}, &device.Options{RetryPolicy: w})
-		require.NoError(t, c.Start())
+		c := started(t, &fake{}, &device.Options{RetryPolicy: w})
 		synctest.Wait()
 		began := time.Now()
 		require.NoError(t, c.Close())
@@ -395,56 +392,5 @@ func TestANewPolicyTakesOverMessagesInFlight(t *testing.T) {
 		require.NoError(t, c.Close())
 		old.balanced(t)
 		next.balanced(t)
-	})
-}
-
-// A quota shared by the clients of a process limits the sum of their reconnects.
-func TestAQuotaSharedByManyClients(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		q, err := budget.NewQuota(&budget.QuotaOptions{Size: 50, Retry: 5})
-		require.NoError(t, err)
-		shared := q.Wrap(retrypolicy.Fixed{Delay: time.Second})
-		dials := 0
-		for range 20 {
-			f := &fake{dial: failing(lost(transport.Network), lost(transport.Network), lost(transport.Network))}
-			c, _ := client(t, f, &device.Options{RetryPolicy: shared})
-			err := c.Open(t.Context())
-			if err != nil {
-				require.ErrorIs(t, err, retrypolicy.ReasonOutOfQuota)
-			}
-			dials += len(f.dialTimes())
-			require.NoError(t, c.Close())
-		}
-		// Each of the first three clients makes three retries and gives back the cost of its last one;
-		// the rest pays for a retry of the fourth.
-		require.Less(t, dials, 20+10+6)
-		require.Greater(t, dials, 20+9)
-	})
-}
-
-// The send-rate limiter slows down all messages of a client once one was throttled.
-func TestThrottlingSlowsTheWholePipeline(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		throttled := 0
-		f := &fake{verdict: func(_ int, it transport.Item) error {
-			if it.Msg.ID == "5" && throttled == 0 {
-				throttled++
-				return refused(transport.Throttled)
-			}
-			return nil
-		}}
-		c, w := client(t, f, &device.Options{Window: 4})
-		open(t, c)
-		enqueue(t, c, 0, 19)
-		synctest.Wait()
-		paused := len(f.ids())
-		require.Less(t, paused, 20, "nothing more is sent in the pause")
-		require.Equal(t, device.ReasonPaused, w.list()[len(w.list())-1].Reason)
-		require.Equal(t, 10*time.Second, w.list()[len(w.list())-1].Delay, "paced")
-		time.Sleep(10*time.Second - 1)
-		synctest.Wait()
-		require.Len(t, f.ids(), paused)
-		require.NoError(t, c.Flush(t.Context()))
-		require.Equal(t, "5", f.ids()[paused], "what was refused goes first")
 	})
 }

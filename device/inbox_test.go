@@ -161,8 +161,7 @@ func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
 		f.last().deliver("slow")
 		f.last().deliver("waiting")
 		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Second)
+		f.lose(transport.Network, time.Second)
 		require.Equal(t, device.StateConnected, c.Status().State)
 		f.last().deliver("slow 2")
 		time.Sleep(2 * time.Minute)
@@ -239,8 +238,7 @@ func TestADeliveryWithOnceWaitsBehindOneOfALostSession(t *testing.T) {
 		require.True(t, f.last().deliver("slow"))
 		require.True(t, f.last().deliverOnce("waiting", false))
 		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(2 * time.Minute)
+		f.lose(transport.Network, 2*time.Minute)
 		require.Equal(t, []string{"slow", "waiting"}, h.list())
 		require.Equal(t, []settled{{2, "waiting", transport.OutcomeAccept}}, f.verdicts())
 	})
@@ -275,8 +273,7 @@ func TestConnectedMeansSubscribed(t *testing.T) {
 		c.HandleMessages(accept)
 		open(t, c)
 		require.Equal(t, 10*time.Second+250*ms, time.Since(start), "refused, 100 ms, no answer for 10 s, 150 ms, granted")
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Second)
+		f.lose(transport.Network, time.Second)
 		require.Equal(t, device.StateConnected, c.Status().State)
 		require.Equal(t, 2, subscribed)
 		require.ErrorIs(t, states.list()[1].Err, transport.Unavailable)
@@ -305,6 +302,7 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 		require.True(t, ended)
 		require.Equal(t, uint64(1), c.Stats().MessagesReleased+c.Stats().MessagesAccepted, "the second was not begun")
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts(), "the answer is passed on")
 	})
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -321,13 +319,5 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 		require.ErrorIs(t, c.Close(), transport.Timeout)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		close(release)
-	})
-}
-
-func TestWithoutAHandlerNothingIsTakenOrSubscribed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{subscribe: func(int) error { t.Error("subscribed"); return nil }}
-		opened(t, f, nil)
-		require.False(t, f.last().deliver("1"))
 	})
 }

@@ -2,8 +2,6 @@ package device_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,67 +56,6 @@ func TestEachInputHasItsHandlerAndTheOthersTheDefault(t *testing.T) {
 		require.Len(t, f.verdicts(), 6)
 		s := c.Stats()
 		require.Equal(t, []uint64{6, 6, 0}, []uint64{s.Received, s.MessagesAccepted, s.InputsUnhandled})
-	})
-}
-
-// One handler at a time, in the order of delivery, also when a handler is slow.
-func TestMessagesKeepTheirOrderOverAllInputs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := &handled{}
-		f := &fake{}
-		c := module(t, f, nil)
-		running := 0
-		slow := func(d time.Duration) device.MessageHandler {
-			return func(_ context.Context, m *transport.Message) error {
-				running++
-				require.Equal(t, 1, running)
-				time.Sleep(d)
-				running--
-				h.add(m.ID)
-				return nil
-			}
-		}
-		c.HandleInput("slow", slow(time.Minute))
-		c.HandleInput("fast", slow(time.Millisecond))
-		open(t, c)
-		var want []settled
-		for i, id := range ids(1, 10) {
-			require.True(t, f.last().deliverInput([]string{"slow", "fast"}[i%2], id))
-			want = append(want, settled{1, id, transport.OutcomeAccept})
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		require.Equal(t, ids(1, 10), h.list())
-		require.Equal(t, want, f.verdicts())
-	})
-}
-
-func TestTheReturnValueSettlesTheMessageOfAnInput(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c := module(t, f, nil)
-		c.HandleInput("in", func(_ context.Context, m *transport.Message) error {
-			switch m.ID {
-			case "1":
-				return errors.New("not now")
-			case "2":
-				return fmt.Errorf("nonsense: %w", device.ErrReject)
-			case "3":
-				panic("boom")
-			}
-			return nil
-		})
-		open(t, c)
-		for _, id := range ids(1, 4) {
-			require.True(t, f.last().deliverInput("in", id))
-		}
-		synctest.Wait()
-		require.Equal(t, []settled{{1, "1", transport.OutcomeRelease}, {1, "2", transport.OutcomeReject},
-			{1, "3", transport.OutcomeRelease},
-			{1, "4", transport.OutcomeAccept}}, f.verdicts())
-		s := c.Stats()
-		require.Equal(t, []uint64{4, 1, 2, 1, 0, 1}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased,
-			s.MessagesRejected, s.InputsUnhandled, s.HandlerPanics})
 	})
 }
 
@@ -228,66 +165,6 @@ func TestTheLimitOfAGatewayBlocksNoInput(t *testing.T) {
 	})
 }
 
-func TestHandlersOfInputsAreForEveryConnection(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := &handled{}
-		f := &fake{}
-		c := module(t, f, nil)
-		c.HandleInput("in", h.handler("A"))
-		open(t, c)
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Second)
-		require.Equal(t, []transport.Features{transport.FeatureMessages, transport.FeatureMessages}, f.subscriptions())
-		require.True(t, f.last().deliverInput("in", "1"))
-		synctest.Wait()
-		require.Equal(t, []string{"A in 1"}, h.list())
-		require.Equal(t, []settled{{2, "1", transport.OutcomeAccept}}, f.verdicts())
-	})
-}
-
-func TestCloseWaitsForTheHandlerOfAnInput(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c := module(t, f, nil)
-		ended := false
-		c.HandleInput("in", func(ctx context.Context, _ *transport.Message) error {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			ended = true
-			return nil
-		})
-		open(t, c)
-		require.True(t, f.last().deliverInput("in", "1") && f.last().deliverInput("other", "2"))
-		synctest.Wait()
-		require.NoError(t, c.Close())
-		require.True(t, ended)
-		require.Zero(t, c.Stats().InputsUnhandled, "the second was not begun")
-		c.HandleInput("in", nil)
-		c.HandleInput("late", accept)
-		require.False(t, f.last().deliverInput("late", "3"))
-	})
-}
-
-// The credentials of a device have no inputs, so the handler of one must not make the client
-// subscribe, nor reject cloud-to-device messages.
-func TestADeviceHasNoInputs(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := &handled{}
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		c.HandleInput("in", h.handler("input"))
-		open(t, c)
-		require.Empty(t, f.subscriptions())
-		require.False(t, f.last().deliver("1"))
-		c.HandleMessages(h.handler("default"))
-		synctest.Wait()
-		require.True(t, f.last().deliver("2"))
-		synctest.Wait()
-		require.Equal(t, []string{"default  2"}, h.list())
-		require.Zero(t, c.Stats().InputsUnhandled)
-	})
-}
-
 // The transport reuses the memory of a delivery when Deliver has returned.
 func TestAHandlerHasItsOwnCopyOfTheSystemProperties(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -389,8 +266,7 @@ func TestAReceivedMessageAllocatesOnlyItsMemory(t *testing.T) {
 	}
 	c.HandleInput("a", handle)
 	c.HandleInput("b", handle)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := within(t, time.Minute)
 	require.NoError(t, c.Open(ctx))
 
 	for memory, system := range map[float64]*transport.SystemProperties{4: nil, 5: {UserID: "u"}} {

@@ -98,8 +98,7 @@ func TestAFeatureThatOnePeerLacksIsAskedForOnTheNextConnection(t *testing.T) {
 		open(t, c)
 		require.Error(t, c.Status().Err)
 		f.subscribe = nil
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		require.Equal(t, device.StateConnected, c.Status().State)
 		require.NoError(t, c.Status().Err)
 	})

@@ -197,8 +197,7 @@ func TestAFlappingConnectionHasASuspect(t *testing.T) {
 				} else {
 					time.Sleep(time.Second)
 				}
-				f.last().kill <- lost(transport.Network)
-				synctest.Wait()
+				f.lose(transport.Network, 0)
 				open(t, c)
 			}
 			synctest.Wait()
@@ -216,34 +215,15 @@ func TestAFlappingConnectionHasASuspect(t *testing.T) {
 			require.NotEmpty(t, tc.want.String())
 
 			time.Sleep(time.Minute)
-			f.last().kill <- lost(transport.Network)
-			synctest.Wait()
+			f.lose(transport.Network, 0)
 			require.Zero(t, c.Status().Flaps, "a connection that lasted ends the series")
 		})
 	}
 }
 
-// TryAgainAfter: every end is followed by a start from scratch.
-func TestTryAgainAfterATerminalEnd(t *testing.T) {
+// During the rest before TryAgainAfter, Reconnect begins at once, and Close ends it.
+func TestReconnectAndCloseEndTheRestBeforeTryAgainAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(n int, _ context.Context) error {
-			switch {
-			case n <= 2:
-				return lost(transport.Unauthorized)
-			case n <= 4:
-				return lost(transport.Network)
-			}
-			return nil
-		}}
-		c, w := client(t, f, &device.Options{TryAgainAfter: time.Hour})
-		open(t, c)
-		require.Equal(t, []time.Duration{time.Hour, time.Hour, 100 * ms, 150 * ms}, gaps(f))
-		synctest.Wait()
-		require.Equal(t, device.StateDisconnectedRetrying, w.list()[1].State)
-		require.Equal(t, device.ReasonNotRetryable, w.list()[1].Reason)
-		require.Equal(t, time.Hour, w.list()[1].Delay)
-	})
-	bubble(t, func(t *testing.T) { // the end of the retries, and Close and Reconnect during the rest
 		f := &fake{dial: down}
 		c, w := client(t, f, &device.Options{TryAgainAfter: time.Hour, RetryPolicy: retrypolicy.NoRetry{}})
 		require.NoError(t, c.Start())
@@ -360,22 +340,6 @@ func TestDialLimiter(t *testing.T) {
 	})
 }
 
-// Reconnect is for a program that detects a change of the network; see also the test of
-// the planned reconnect.
-func TestReconnectDialsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network))}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-		require.NoError(t, c.Start())
-		for range 2 {
-			time.Sleep(time.Second)
-			require.NoError(t, c.Reconnect())
-		}
-		open(t, c)
-		require.Equal(t, []time.Duration{time.Second, time.Second}, gaps(f))
-	})
-}
-
 func TestTraceReportsWhatStatusLeavesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var told []string
@@ -400,10 +364,10 @@ func TestTraceReportsWhatStatusLeavesOut(t *testing.T) {
 		synctest.Wait() // the answer may arrive before the loop has reported that it sent
 		f.last().deliver("1")
 		time.Sleep(time.Second)
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Second)
+		f.lose(transport.Network, time.Second)
 		synctest.Wait()
+		require.NoError(t, c.Close())
 		require.Equal(t, []string{"decision 1 100ms", "connected 0s", "sent 1", "panic boom", "settled 1", "end 1s",
-			"decision 1 100ms", "connected 0s"}, told)
+			"decision 1 100ms", "connected 0s", "end 1s"}, told)
 	})
 }

@@ -34,8 +34,7 @@ func TestAFailedDialGivesItsPlaceBack(t *testing.T) {
 		time.Sleep(time.Minute - 500*ms)
 		require.Len(t, f.dialTimes(), 60, "attempts of the client whose dials fail")
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := within(t, time.Minute)
 		other, _ := limited(t, 2, limiter, nil)
 		require.NoError(t, other.Open(ctx), "another client of the limiter")
 	})
@@ -45,8 +44,7 @@ func TestAFailedDialGivesItsPlaceBack(t *testing.T) {
 func TestCloseWhileWaitingForATurnGivesThePlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(1, time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
+		ctx := within(t, 10*time.Minute)
 		first, _ := limited(t, 1, limiter, nil)
 		require.NoError(t, first.Open(ctx))
 		second, f := limited(t, 2, limiter, nil)
@@ -75,8 +73,7 @@ func TestCloseWhileWaitingForAPlaceTakesNone(t *testing.T) {
 		require.Empty(t, f.dialTimes())
 		close(release)
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := within(t, time.Minute)
 		require.NoError(t, first.Open(ctx))
 		third, _ := limited(t, 3, limiter, nil)
 		require.NoError(t, third.Open(ctx))
@@ -137,8 +134,7 @@ func TestAWaitBeforeTheRequestsTakesNoPlace(t *testing.T) {
 			mu.Unlock()
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := within(t, time.Minute)
 		start := time.Now()
 		var all []*device.Client
 		for i := range 5 {
@@ -181,8 +177,7 @@ func TestCloseDuringAWaitBeforeTheRequests(t *testing.T) {
 			time.Sleep(time.Second)
 			require.Empty(t, f.dialTimes(), "the slot is the other client's")
 			close(release)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := within(t, time.Minute)
 			require.NoError(t, other.Open(ctx))
 		})
 	}

@@ -1,7 +1,6 @@
 package device_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -101,8 +100,7 @@ func TestAMessageIDPrefixThatNoProtocolCarries(t *testing.T) {
 // The ids of 64 messages share one allocation, and the copies are reused.
 func TestAMessageWithoutAnIDAllocatesNextToNothing(t *testing.T) {
 	c := made(t, creds(), &instant{}, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := within(t, time.Minute)
 	require.NoError(t, c.Open(ctx))
 	m := &transport.Message{Body: []byte("x")}
 	send := func() {

@@ -63,8 +63,7 @@ func TestCallsAndAnswersAreBoundedWhileTheHubReadsNothing(t *testing.T) {
 		require.EqualValues(t, calls, s.MethodCalls+s.MethodsRefused+s.AnswersLost)
 		require.EqualValues(t, lostAnswers.Load(), s.AnswersLost)
 
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		for i := range 60 {
 			f.last().call(fmt.Sprint("again ", i), "echo", body)
 			synctest.Wait()

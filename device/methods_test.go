@@ -181,8 +181,7 @@ func TestAMethodCallThatComesTwice(t *testing.T) {
 		require.Equal(t, 1, runs)
 		require.Len(t, f.answers(), 1)
 		require.EqualValues(t, 2, c.Stats().MethodsDoubled)
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		f.last().call("1", "once", "")
 		synctest.Wait()
 		require.Equal(t, 2, runs, "references belong to a session")
@@ -214,34 +213,6 @@ func TestALongMethodCallThatComesTwice(t *testing.T) {
 	})
 }
 
-// Calls that have ended are forgotten after 32 later ones, so that a session of years does not keep
-// them all.
-func TestEndedMethodCallsAreForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		runs := map[string]int{}
-		require.NoError(t, c.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) {
-			runs[string(m.Body)]++
-			return 200, nil
-		}))
-		open(t, c)
-		call := func(n int) {
-			f.last().call(fmt.Sprint(n), "any", fmt.Sprint(n))
-			synctest.Wait()
-		}
-		for n := range 32 {
-			call(n)
-		}
-		call(0)
-		require.Equal(t, 1, runs["0"], "known")
-		call(32)
-		call(0)
-		require.Equal(t, 2, runs["0"], "forgotten")
-		require.EqualValues(t, 1, c.Stats().MethodsDoubled)
-	})
-}
-
 // An answer belongs to the session that brought the call.
 func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -259,8 +230,7 @@ func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 		f.last().call("1", "running", "")
 		f.last().call("2", "waiting", "")
 		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		synctest.Wait()
 		require.Equal(t, 1, runs)
 		require.Equal(t, []string{"waiting", "running"}, lostAnswers)
@@ -368,26 +338,6 @@ func TestARenewalWaitsForAMethod(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"1 200 "}, f.answers())
 		require.Len(t, f.dialTimes(), 2)
-	})
-}
-
-// A call that comes twice is recognized also when a cloud-to-device message was settled in between.
-func TestAMethodCallThatComesTwiceAmongMessages(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		runs := 0
-		c.HandleMessages(accept)
-		require.NoError(t, c.HandleMethod("once",
-			func(context.Context, *device.MethodCall) (int, []byte) { runs++; return 200, nil }))
-		open(t, c)
-		f.last().call("ref-1", "once", "")
-		synctest.Wait()
-		require.True(t, f.last().deliver("cmd"))
-		synctest.Wait()
-		f.last().call("ref-1", "once", "")
-		synctest.Wait()
-		require.Equal(t, 1, runs)
 	})
 }
 

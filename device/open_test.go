@@ -55,8 +55,7 @@ func TestAStartIsNotUndoneByAnotherCallersContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: down}
 		c, _ := client(t, f, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
+		ctx := within(t, 5*time.Second)
 		a, b := make(chan error, 1), make(chan error, 1)
 		go func() { a <- c.Open(ctx) }()
 		synctest.Wait()
@@ -90,8 +89,7 @@ func TestOpenAfterDisconnectedIsLegal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unauthorized))}
 		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
 		require.ErrorIs(t, c.Send(t.Context(), msg(2)), transport.RetryExpired, "a call fails at once with the reason")
 		require.ErrorIs(t, c.Flush(t.Context()), transport.RetryExpired)

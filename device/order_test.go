@@ -79,20 +79,3 @@ func TestOrderSurvivesManyLosses(t *testing.T) {
 		require.Greater(t, len(newest), 10, "there were many losses")
 	})
 }
-
-// Messages that wait for the window when the connection is lost stay queued and do not fail.
-func TestMessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: holdFirst}
-		c := opened(t, f, &device.Options{Window: 1})
-		results := make(chan error, 8)
-		for i := range 8 {
-			go func() { results <- c.Send(t.Context(), msg(i)) }()
-		}
-		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		for range 8 {
-			require.NoError(t, <-results)
-		}
-	})
-}

@@ -22,8 +22,7 @@ func TestEachExpiredTokenGetsItsFreshOne(t *testing.T) {
 		f, c := connected(t, nil)
 		for range 3 {
 			time.Sleep(30 * 24 * time.Hour)
-			f.last().kill <- lost(transport.Unauthorized)
-			time.Sleep(time.Minute)
+			f.lose(transport.Unauthorized, time.Minute)
 			require.Equal(t, device.StateConnected, c.Status().State)
 		}
 		require.Len(t, f.dialTimes(), 4)
@@ -43,8 +42,7 @@ func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
 		start := time.Now()
 		open(t, c) // after 50 s
 		time.Sleep(time.Second)
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Hour)
+		f.lose(transport.Network, time.Hour)
 		require.Equal(t, device.StateDisconnected, c.Status().State)
 		dials := f.dialTimes()
 		require.Equal(t, 111*time.Second, dials[len(dials)-1].Sub(start), "the last attempt: a minute after the loss")
@@ -56,8 +54,7 @@ func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
 func TestTryAgainAfterBeginsAnew(t *testing.T) {
 	run(t, "count and memory of the policy", func(t *testing.T) {
 		p := &counting{max: 3}
-		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: p, TryAgainAfter: time.Hour})
-		require.NoError(t, c.Start())
+		c := started(t, &fake{dial: down}, &device.Options{RetryPolicy: p, TryAgainAfter: time.Hour})
 		time.Sleep(2*time.Hour + time.Minute)
 		require.NoError(t, c.Close())
 		require.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, p.retries)
@@ -177,8 +174,7 @@ func TestACallerGivesUpWhileThePolicyIsAsked(t *testing.T) {
 func TestOutageLimitBearsAHugeDelay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { time.Sleep(time.Second); return lost(transport.Network) }}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(math.MaxInt64), OutageLimit: time.Minute})
-		require.NoError(t, c.Start())
+		c := started(t, f, &device.Options{RetryPolicy: constant(math.MaxInt64), OutageLimit: time.Minute})
 		time.Sleep(time.Hour)
 		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
 	})
@@ -191,22 +187,6 @@ func TestLastErrorIsOfConnectionsOnly(t *testing.T) {
 		c := opened(t, f, nil)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
 		require.NoError(t, c.Stats().LastError, "no connection or attempt failed")
-	})
-}
-
-// OutageLimit counts from the loss of the connection.
-func TestOutageLimitCountsFromTheLoss(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		f.dial = upOnce
-		c := opened(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: 35 * time.Second})
-		time.Sleep(time.Hour)
-		f.last().kill <- lost(transport.Network)
-		start := time.Now()
-		time.Sleep(time.Minute)
-		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
-		require.Equal(t, 30*time.Second, c.Status().Since.Sub(start))
-		require.Len(t, f.dialTimes(), 4)
 	})
 }
 
@@ -229,20 +209,6 @@ func TestSpreadBearsAHugeDelay(t *testing.T) {
 	})
 }
 
-// A connection lost for a reason that would be terminal for a dial, and then made again, is not
-// closed because of the old error.
-func TestReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f, c := connected(t, nil)
-		f.last().kill <- lost(transport.Unauthorized) // the token expired
-		synctest.Wait()
-		time.Sleep(time.Hour)
-		require.Equal(t, device.StateConnected, c.Status().State)
-		require.NoError(t, c.Send(t.Context(), msg(1)))
-		require.Len(t, f.dialTimes(), 2)
-	})
-}
-
 // After an outage of any length the client reconnects within one capped delay, and no
 // queued message is lost.
 func TestReconnectsAfterALongOutage(t *testing.T) {
@@ -257,8 +223,7 @@ func TestReconnectsAfterALongOutage(t *testing.T) {
 		}
 		c := opened(t, f, nil)
 		f.last().kill <- lost(transport.Network)
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		require.NoError(t, r.Wait(t.Context()))
 		require.Less(t, time.Since(back), 10*time.Second)
 		require.Equal(t, 72*time.Hour, c.Stats().LongestOutage.Round(time.Minute))
@@ -278,8 +243,7 @@ func TestAttemptsLeaveNoGoroutines(t *testing.T) {
 		synctest.Wait()
 		before := testkit.Goroutines()
 		for range 1000 {
-			f.last().kill <- lost(transport.Network)
-			time.Sleep(10 * time.Second)
+			f.lose(transport.Network, 10*time.Second)
 		}
 		synctest.Wait()
 		require.Equal(t, device.StateConnected, c.Status().State)

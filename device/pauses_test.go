@@ -33,28 +33,12 @@ func TestAPauseEndedByANewPolicyIsReportedAsOver(t *testing.T) {
 	})
 }
 
-// A new policy decides about a pause that outlived its connection.
-func TestAPauseThatOutlivedItsConnectionCanBeDecidedAnew(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: refuseOnce(transport.Unavailable)}
-		c := opened(t, f, &device.Options{MessagePolicy: constant(time.Hour), RetryPolicy: constant(time.Second)})
-		start := time.Now()
-		time.AfterFunc(2*time.Second, func() { f.last().kill <- lost(transport.Network) })
-		time.AfterFunc(10*time.Second, func() { _ = c.SetMessagePolicy(constant(15 * time.Second)) })
-		time.AfterFunc(8*time.Second,
-			func() { t.Logf("status in the pause after the reconnect: %v %v", c.Status().State, c.Status().Reason) })
-		require.NoError(t, c.Send(t.Context(), msg(1)))
-		require.Equal(t, 15*time.Second, time.Since(start))
-	})
-}
-
 // A policy's stop applies to a message whose pause outlived a planned reconnect.
 func TestAVetoCountsAfterAReconnectInAPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: refuse(transport.Unavailable)}
 		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		pending(t, c, msg(1))
 		synctest.Wait()
 		require.NoError(t, c.Reconnect())
 		synctest.Wait()

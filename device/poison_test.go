@@ -52,8 +52,7 @@ func TestAMessageThatEndsEachConnectionIsRefusedAndTheQueueGoesOn(t *testing.T) 
 		run(t, name, func(t *testing.T) {
 			c := opened(t, endsAt(func(id string) bool { return poisons[id] }), nil)
 			all := results(t, c, 20)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
+			ctx := within(t, time.Hour)
 			require.NoError(t, c.Flush(ctx))
 			for i := range all {
 				err := all[i].Wait(t.Context())
@@ -141,8 +140,7 @@ func cutLink(t *testing.T, roundTrip, life time.Duration, random bool) {
 		})
 		return errHold
 	}
-	c, _ := client(t, f, nil)
-	require.NoError(t, c.Start())
+	c := started(t, f, nil)
 	all := results(t, c, 50)
 	time.Sleep(6 * time.Hour)
 	mended.Store(true)

@@ -154,25 +154,6 @@ func TestExpiryGoesByTheCredentialsClock(t *testing.T) {
 	})
 }
 
-func TestFlushWaitsForMessagesAcceptedBeforeIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: func(_ int, it transport.Item) error {
-			if it.Msg.ID == "2" {
-				return errHold
-			}
-			return nil
-		}}
-		c := opened(t, f, nil)
-		require.NoError(t, c.Flush(t.Context()), "nothing to wait for")
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		require.NoError(t, c.Flush(t.Context()))
-		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, c.Flush(ctx), transport.Cancelled)
-	})
-}
-
 func TestReceiptIsForOneMessageAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, nil)
@@ -271,8 +252,7 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: down}
 		c, _ := client(t, f, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
+		ctx := within(t, 5*time.Second)
 		err := c.Open(ctx)
 		require.ErrorIs(t, err, transport.Cancelled)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -288,15 +268,6 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 		defer cancel2()
 		require.ErrorIs(t, c.Open(ctx2), transport.Cancelled)
 		require.Equal(t, device.StateDisconnectedRetrying, c.Status().State)
-	})
-}
-
-func TestOpenOfAnOpenClientDoesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f, c := connected(t, nil)
-		open(t, c)
-		require.NoError(t, c.Start())
-		require.Len(t, f.dialTimes(), 1)
 	})
 }
 

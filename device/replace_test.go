@@ -5,7 +5,6 @@ package device_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,24 +68,6 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 	})
 }
 
-// Close waits for a running handler and settles its message before it hangs up.
-func TestCloseSettlesTheMessageOfARunningHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, nil)
-		c.HandleMessages(func(context.Context, *transport.Message) error {
-			time.Sleep(100 * time.Millisecond)
-			return nil
-		})
-		open(t, c)
-		f.last().deliver("1")
-		synctest.Wait()
-		require.NoError(t, c.Close())
-		require.EqualValues(t, 1, c.Stats().MessagesAccepted)
-		require.NotEmpty(t, f.verdicts(), "Close waited for the handler, counted its Accept and did not pass it")
-	})
-}
-
 // A renewal waits for a running message handler as it does for a message in flight.
 func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -147,67 +128,6 @@ func TestASlowLinkIsNotDead(t *testing.T) {
 	})
 }
 
-// OnStatus may end its goroutine, and still gets later statuses.
-func TestAStatusHandlerThatEndsItsGoroutine(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var told []device.State
-		c := opened(t, &fake{}, &device.Options{OnStatus: func(s device.Status) {
-			told = append(told, s.State)
-			runtime.Goexit()
-		}})
-		synctest.Wait()
-		require.Equal(t, device.StateConnected, told[len(told)-1])
-		require.NoError(t, c.Close())
-		require.Equal(t, device.StateDisconnected, told[len(told)-1])
-	})
-}
-
-// A handler that calls runtime.Goexit, as a failing test does, releases its message and does not
-// block others.
-func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		h := &handled{}
-		var traced []any
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
-			traced = append(traced, v)
-		}}})
-		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
-			h.add(m.ID)
-			if m.ID == "1" {
-				runtime.Goexit()
-			}
-			return nil
-		})
-		open(t, c)
-		f.last().deliver("1")
-		synctest.Wait()
-		f.last().deliver("2")
-		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
-		f.last().deliver("3")
-		synctest.Wait()
-		require.Equal(t, []string{"1", "2", "3"}, h.list())
-		require.Len(t, traced, 1)
-		require.ErrorContains(t, traced[0].(error), "runtime.Goexit")
-	})
-}
-
-// The trace reports the end of each session that it reported as connected.
-func TestTraceReportsTheEndOfEverySession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		ups, downs := 0, 0
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{Connected: func(transport.Info, time.Duration) {
-			ups++
-		}, SessionEnd: func(error, time.Duration) { downs++ }}})
-		open(t, c)
-		require.NoError(t, c.Close())
-		require.Equal(t, ups, downs)
-	})
-}
-
 // A pause that ended during an outage is published with delay 0, not a negative one.
 func TestDelaysAreNeverNegative(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -228,8 +148,7 @@ func TestDelaysAreNeverNegative(t *testing.T) {
 		open(t, c)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		time.Sleep(time.Second)
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		for _, s := range w.list() {
 			require.GreaterOrEqual(t, s.Delay, time.Duration(0), "%v", s)
 		}
@@ -244,16 +163,14 @@ func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
 		open(t, c)
 		for range 3 {
 			time.Sleep(time.Second)
-			f.last().kill <- lost(transport.Network)
-			time.Sleep(11 * time.Second)
+			f.lose(transport.Network, 11*time.Second)
 		}
 		time.Sleep(24 * time.Hour)
 		require.Zero(t, c.Status().Flaps)
 		require.Equal(t, device.SuspectNone, c.Status().Suspect)
 		require.NoError(t, c.Reconnect())
 		time.Sleep(time.Second)
-		f.last().kill <- lost(transport.Network)
-		synctest.Wait()
+		f.lose(transport.Network, 0)
 		l := w.list()
 		require.Equal(t, 1, l[len(l)-1].Flaps)
 	})

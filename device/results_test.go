@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,17 +17,6 @@ import (
 // No Send blocks for ever. A silent hub is detected by the missing answer; the context or
 // OperationTimeout also ends it.
 func TestEverySendEnds(t *testing.T) {
-	run(t, "a silent peer is replaced after AckTimeout", func(t *testing.T) {
-		f := &fake{verdict: holdFirst}
-		c, w := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
-		open(t, c)
-		time.Sleep(time.Minute)
-		start := time.Now()
-		require.NoError(t, c.Send(t.Context(), msg(1)))
-		require.Equal(t, 20*time.Second+100*ms, time.Since(start))
-		synctest.Wait()
-		require.ErrorIs(t, w.list()[2].Err, transport.Timeout)
-	})
 	t.Run("the session says how long answers take, unless the program does", func(t *testing.T) {
 		for _, row := range []struct{ option, session, want time.Duration }{
 			{0, 0, 30 * time.Second}, {0, 2 * time.Minute, 2 * time.Minute}, {0, time.Second, 30 * time.Second},
@@ -53,8 +41,7 @@ func TestEverySendEnds(t *testing.T) {
 		}}
 		c := opened(t, f, &device.Options{AckTimeout: 20 * time.Second})
 		start := time.Now()
-		var r device.Receipt
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		r := pending(t, c, msg(1))
 		for range 15 {
 			time.Sleep(time.Second)
 			require.NoError(t, c.Send(t.Context(), msg(2)))
@@ -68,10 +55,8 @@ func TestEverySendEnds(t *testing.T) {
 func TestASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 	run(t, "context, message still queued: withdrawn", func(t *testing.T) {
 		f := &fake{dial: down}
-		c, _ := client(t, f, nil)
-		require.NoError(t, c.Start())
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
+		c := started(t, f, nil)
+		ctx := within(t, 3*time.Second)
 		err := c.Send(ctx, msg(1))
 		require.ErrorIs(t, err, transport.Cancelled)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -91,31 +76,14 @@ func TestASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 	})
 	run(t, "operation time-out", func(t *testing.T) {
 		f := &fake{dial: down}
-		c, _ := client(t, f, nil)
-		require.NoError(t, c.Start())
+		c := started(t, f, nil)
 		start := time.Now()
 		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Timeout)
 		require.Equal(t, 4*time.Minute, time.Since(start))
 	})
-	run(t, "a full queue ends with the context", func(t *testing.T) {
-		c, _ := client(t, &fake{}, &device.Options{MaxMessages: 1})
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, c.Enqueue(ctx, msg(2), nil), transport.Cancelled)
-	})
 	run(t, "a client that was not opened says so", func(t *testing.T) {
 		c, _ := client(t, &fake{}, nil)
 		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Closed)
-	})
-	run(t, "a Send under way when the client gives up", func(t *testing.T) {
-		f := &fake{verdict: hold}
-		c := opened(t, f, nil)
-		sent := make(chan error, 1)
-		go func() { sent <- c.Send(t.Context(), msg(1)) }()
-		synctest.Wait()
-		f.last().kill <- lost(transport.Forbidden)
-		require.ErrorIs(t, <-sent, transport.Forbidden)
 	})
 }
 

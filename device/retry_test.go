@@ -81,18 +81,6 @@ func TestNoRetryEndsAtTheFirstFailure(t *testing.T) {
 	})
 }
 
-func TestPolicyCanVetoARetryableFailure(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		stop := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {
-			return !errors.Is(last, transport.Unavailable), time.Second
-		})
-		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable))}
-		c, _ := client(t, f, &device.Options{RetryPolicy: stop})
-		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
-		require.Equal(t, []time.Duration{time.Second}, gaps(f))
-	})
-}
-
 // The filter is asked first, in every loop. The policy is not asked about terminal errors.
 func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 	for _, rule := range errfilter.Rules() {
@@ -206,8 +194,7 @@ func TestPolicyChangedWhileWaitingDecidesAnew(t *testing.T) {
 	} {
 		run(t, tc.name, func(t *testing.T) {
 			f := &fake{dial: failing(lost(transport.Network))}
-			c, _ := client(t, f, &device.Options{RetryPolicy: constant(100 * time.Second)})
-			require.NoError(t, c.Start())
+			c := started(t, f, &device.Options{RetryPolicy: constant(100 * time.Second)})
 			time.Sleep(20 * time.Second)
 			require.NoError(t, c.SetRetryPolicy(tc.next))
 			if tc.want < 0 {
@@ -276,8 +263,7 @@ func TestRetryCountIsResetOnlyAfterAStableTime(t *testing.T) {
 			time.Second} {
 			time.Sleep(up)
 			lostAt := time.Now()
-			f.last().kill <- lost(transport.Network)
-			synctest.Wait()
+			f.lose(transport.Network, 0)
 			open(t, c)
 			times := f.dialTimes()
 			waits = append(waits, times[len(times)-1].Sub(lostAt))
@@ -351,6 +337,7 @@ func TestARefusedMessagePausesAllAndGoesAgainInOrder(t *testing.T) {
 		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK, device.ReasonPaused,
 			device.ReasonConnectionOK},
 			w.reasons())
+		require.Equal(t, 7*time.Second, w.list()[2].Delay)
 	})
 }
 

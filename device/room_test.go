@@ -16,8 +16,7 @@ import (
 // OperationTimeout limits a Send, also while the queue is full.
 func TestASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, _ := client(t, &fake{dial: down}, &device.Options{MaxMessages: 1, OperationTimeout: time.Minute})
-		require.NoError(t, c.Start())
+		c := started(t, &fake{dial: down}, &device.Options{MaxMessages: 1, OperationTimeout: time.Minute})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		done := make(chan error, 1)
 		go func() { done <- c.Send(context.Background(), msg(2)) }()
@@ -35,8 +34,7 @@ func TestASendWaitingForRoomReportsDisconnected(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- c.Send(context.Background(), msg(2)) }()
 		synctest.Wait()
-		f.last().kill <- lost(transport.Forbidden)
-		time.Sleep(time.Hour)
+		f.lose(transport.Forbidden, time.Hour)
 		require.Equal(t, device.StateDisconnected, c.Status().State)
 		require.NotEmpty(t, done, "Send still blocked 1 h after Disconnected")
 	})
@@ -98,8 +96,7 @@ func TestDropOldestTakesRefusedMessagesToo(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i), &rs[i]))
 			synctest.Wait()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		require.ErrorIs(t, rs[0].Wait(ctx), transport.Dropped, "oldest not in flight")
 	})
 }

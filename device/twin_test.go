@@ -51,8 +51,7 @@ func TestTwinGetAndPatch(t *testing.T) {
 		require.Equal(t, string(patch), string(asked[1].Body))
 		require.EqualValues(t, 10, asked[2].Version)
 
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		require.Equal(t, []transport.Features{transport.FeatureTwin, transport.FeatureTwin}, f.subscriptions(),
 			"subscribed again, before it is asked for")
 	})
@@ -85,29 +84,12 @@ func TestTwinCallsAreChecked(t *testing.T) {
 	})
 }
 
-// A transport without twins refuses the call, and nothing else is affected.
-func TestTwinCallsAreUnsupportedOverATransportWithoutTwins(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{subscribe: func(int) error { return refused(transport.Unsupported) }}
-		c, w := client(t, f, nil)
-		open(t, c)
-		for range 2 {
-			_, err := c.GetTwin(t.Context())
-			require.ErrorIs(t, err, transport.Unsupported)
-			require.Equal(t, transport.OpTwinGet, transport.Find(err).Op)
-		}
-		require.NoError(t, c.Send(t.Context(), msg(1)))
-		synctest.Wait()
-		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
-	})
-}
-
 // When the hub refuses the subscription to the twin, twin calls fail at once or as the message
 // policy says. This session and the next one stay up without it.
 func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
 	for _, kind := range []transport.Kind{
 		transport.NotFound, transport.Invalid, transport.Unauthorized, transport.Protocol, transport.TooLarge,
-		transport.Forbidden, transport.Unknown,
+		transport.Forbidden, transport.Unknown, transport.Unsupported,
 	} {
 		run(t, kind.String(), func(t *testing.T) {
 			f := &fake{subscribe: func(int) error { return refused(kind) }, request: answering}
@@ -149,8 +131,7 @@ func TestATwinThatIsRefusedForNow(t *testing.T) {
 
 		// A later session may refuse the twin although earlier ones granted it.
 		f.subscribe = func(int) error { return refused(transport.NotFound) }
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		_, err = c.GetTwin(t.Context())
 		require.ErrorIs(t, err, transport.NotFound)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
@@ -308,8 +289,7 @@ func TestATwinAnswerThatIsLost(t *testing.T) {
 		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
 		require.Equal(t, time.Minute, time.Since(begin))
 
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := within(t, time.Second)
 		_, err = c.GetTwin(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons(),
@@ -337,10 +317,12 @@ func TestTwinCallsEndWithTheClient(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, unknown, "the one that was handed over")
+		_, err := c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.Forbidden, "at once")
 
 		f.request = answering
 		open(t, c)
-		_, err := c.GetTwin(t.Context())
+		_, err = c.GetTwin(t.Context())
 		require.NoError(t, err, "open again")
 		f.request = silent
 		go func() { _, err := c.GetTwin(t.Context()); results <- err }()
@@ -371,16 +353,14 @@ func TestTwinCallsAreShownToThePolicy(t *testing.T) {
 		require.Len(t, f.requests(), 3)
 
 		f.request = silent
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		ctx := within(t, time.Millisecond)
 		_, err = c.GetTwin(ctx) // its caller gives up
 		require.Error(t, err)
 		go func() { _, _ = c.PatchReportedIf(t.Context(), []byte(`{}`), 1) }() // its connection is lost
 		go func() { _, _ = c.GetTwin(t.Context()) }()                          // its policy is replaced
 		synctest.Wait()
 		require.NoError(t, c.SetMessagePolicy(retrypolicy.ExponentialBackoffWithJitter{}))
-		f.last().kill <- lost(transport.Network)
-		time.Sleep(time.Minute)
+		f.lose(transport.Network, time.Minute)
 		p.balanced(t)
 	})
 }

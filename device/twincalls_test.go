@@ -5,9 +5,7 @@ package device_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,58 +64,12 @@ func TestEveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 		require.NoError(t, c.HandleMethod("", ok))
 		open(t, c)
 		for range 4 {
-			f.last().kill <- lost(transport.Network)
-			time.Sleep(time.Minute)
+			f.lose(transport.Network, time.Minute)
 		}
 		synctest.Wait()
 		require.Equal(t, []transport.Features{all, all, all, all, all}, f.subscriptions())
 		for _, state := range during {
 			require.Equal(t, device.StateDisconnectedRetrying, state)
-		}
-	})
-}
-
-// Without retries, the loss of a connection is reported as retrying and then as the end. Twin
-// calls fail with it, and the client can be opened again.
-func TestWithoutRetriesALossFailsTwinCalls(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{request: silent}
-		c, w := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}, MessagePolicy: constant(time.Second)})
-		open(t, c)
-		result := make(chan error, 1)
-		go func() { _, err := c.PatchReported(t.Context(), []byte(`{}`)); result <- err }()
-		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		err := <-result
-		require.ErrorIs(t, err, transport.RetryExpired)
-		require.ErrorIs(t, err, transport.Network)
-		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
-		synctest.Wait()
-		require.Equal(t, device.StateDisconnected, c.Status().State)
-		require.Equal(t, device.ReasonRetryExpired, c.Status().Reason)
-		_, err = c.GetTwin(t.Context())
-		require.ErrorIs(t, err, transport.RetryExpired, "at once")
-		require.Equal(t, device.ReasonConnecting, w.reasons()[0])
-		f.request = answering
-		open(t, c)
-		_, err = c.GetTwin(t.Context())
-		require.NoError(t, err)
-	})
-}
-
-// A patch that is refused for now is sent again with the same body.
-func TestARefusedPatchIsTriedAgainWhole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := refusingTwin(3, transport.Unavailable)
-		c := opened(t, f, nil)
-		patch := []byte(`{"readings":[1,2,3]}`)
-		_, err := c.PatchReported(t.Context(), patch)
-		require.NoError(t, err)
-		clear(patch) // the client has its own copy
-		asked := f.requests()
-		require.Len(t, asked, 4)
-		for _, r := range asked {
-			require.Equal(t, `{"readings":[1,2,3]}`, string(r.Body))
 		}
 	})
 }
@@ -133,8 +85,7 @@ func TestCloseEndsPendingTwinCalls(t *testing.T) {
 		"subscribing": {subscribe: func(int) error { return errHold }},
 	} {
 		run(t, name, func(t *testing.T) {
-			c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
-			require.NoError(t, c.Start())
+			c := started(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
 			synctest.Wait()
 			results := make(chan error, 20)
 			for range 20 { // some of them wait for their turn
@@ -147,85 +98,6 @@ func TestCloseEndsPendingTwinCalls(t *testing.T) {
 				require.ErrorIs(t, <-results, transport.Closed)
 			}
 			require.Less(t, time.Since(begin), time.Second)
-		})
-	}
-}
-
-// Open and every call report that the hub does not know the device.
-func TestEveryCallReportsAnUnknownDevice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(int, context.Context) error { return lost(transport.NotFound) }}
-		c, _ := client(t, f, nil)
-		require.ErrorIs(t, c.Open(t.Context()), transport.NotFound)
-		require.Equal(t, device.StateDisconnected, c.Status().State)
-		require.Equal(t, device.ReasonNotRetryable, c.Status().Reason)
-		_, err := c.GetTwin(t.Context())
-		require.ErrorIs(t, err, transport.NotFound)
-		_, err = c.PatchReported(t.Context(), []byte(`{}`))
-		require.ErrorIs(t, err, transport.NotFound)
-		require.Len(t, f.dialTimes(), 1)
-	})
-}
-
-// Which failures are retried and which are not.
-func TestTwinCallsAreRetriedByKind(t *testing.T) {
-	for kind, again := range map[transport.Kind]bool{
-		transport.Network: true, transport.Throttled: true, transport.Quota: true, transport.Unavailable: true,
-		transport.Timeout: true,
-		transport.Unknown: false, transport.NotFound: false, transport.Forbidden: false, transport.Conflict: false,
-		transport.Unauthorized: false,
-		transport.Untrusted:    false, transport.Invalid: false, transport.TooLarge: false, transport.Unsupported: false,
-	} {
-		run(t, kind.String(), func(t *testing.T) {
-			f := refusingTwin(1, kind)
-			c := opened(t, f, nil)
-			_, err := c.GetTwin(t.Context())
-			if again {
-				require.NoError(t, err)
-				require.Len(t, f.requests(), 2)
-			} else {
-				require.Equal(t, kind, transport.KindOf(err))
-				require.Len(t, f.requests(), 1)
-			}
-		})
-	}
-}
-
-// A request refused for now is retried; refused for good, it fails at once. After
-// MaxElapsed it fails with the last error. NoRetry makes one try.
-func TestTwinCallsAreTriedAsOftenAsThePolicySays(t *testing.T) {
-	for name, row := range map[string]struct {
-		policy  retrypolicy.Policy
-		refusal transport.Kind
-		want    transport.Kind // 0: none
-		tries   int
-	}{
-		"for now":  {constant(time.Second), transport.Unavailable, 0, 3},
-		"for good": {constant(time.Second), transport.Invalid, transport.Invalid, 1},
-		"past time": {retrypolicy.MaxElapsed{Policy: constant(time.Second), Limit: 999 * time.Millisecond},
-			transport.Unavailable, transport.RetryExpired, 2},
-		"no retry": {retrypolicy.NoRetry{}, transport.Unavailable, transport.RetryExpired, 1},
-	} {
-		run(t, name, func(t *testing.T) {
-			f := &fake{}
-			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-				if n := len(f.requests()); n <= 2 {
-					e := refused(row.refusal)
-					e.Err = errors.New("refusal " + strconv.Itoa(n))
-					return transport.Reply{Err: e}, true
-				}
-				return answering(s, r)
-			}
-			c := opened(t, f, &device.Options{MessagePolicy: row.policy})
-			_, err := c.PatchReported(t.Context(), []byte(`{}`))
-			require.Len(t, f.requests(), row.tries)
-			if row.want == 0 {
-				require.NoError(t, err)
-				return
-			}
-			require.Equal(t, row.want, transport.KindOf(err))
-			require.ErrorIs(t, err, row.refusal)
-			require.ErrorContains(t, err, "refusal "+strconv.Itoa(row.tries), "the last error")
 		})
 	}
 }
@@ -271,8 +143,7 @@ func TestEachTwinCallGetsExactlyOneResult(t *testing.T) {
 					mu.Lock()
 					patience := time.Duration(r.Int64N(int64(2 * time.Minute)))
 					mu.Unlock()
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
-					defer cancel()
+					ctx := within(t, patience)
 					var err error
 					switch i % 3 {
 					case 0:

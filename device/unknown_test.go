@@ -63,8 +63,7 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 		var r [4]device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r[0]))
 		synctest.Wait()
-		f.last().kill <- lost(transport.Network)
-		synctest.Wait()
+		f.lose(transport.Network, 0)
 		for i := range 3 {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i+2), &r[i+1]))
 		}
@@ -117,8 +116,7 @@ func TestASendThatWasInFlightBeforeIsUnknownNotWithdrawn(t *testing.T) {
 		f := &fake{verdict: hold}
 		f.dial = upOnce
 		c := opened(t, f, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
+		ctx := within(t, 10*time.Second)
 		time.AfterFunc(time.Second, func() { f.last().kill <- lost(transport.Network) })
 		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
 		require.Equal(t, 1, c.Stats().Queued)

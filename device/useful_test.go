@@ -84,13 +84,11 @@ func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
 				return true, time.Duration(retry) * time.Second
 			})})
 			open(t, c)
-			f.last().kill <- lost(transport.Network)
-			synctest.Wait()
+			f.lose(transport.Network, 0)
 			open(t, c)
 			require.NoError(t, c.Send(t.Context(), msg(1)))
 			time.Sleep(up)
-			f.last().kill <- lost(transport.Network)
-			synctest.Wait()
+			f.lose(transport.Network, 0)
 			require.Equal(t, again, c.Status().Delay, "up %v", up)
 		})
 	}
@@ -112,8 +110,7 @@ func TestAPeerThatHangsUpAfterAMessageIsNotHammered(t *testing.T) {
 			for start := time.Now(); time.Since(start) < time.Hour; {
 				require.NoError(t, c.Send(t.Context(), msg(1)))
 				time.Sleep(tc.up)
-				f.last().kill <- lost(transport.Network)
-				synctest.Wait()
+				f.lose(transport.Network, 0)
 				open(t, c)
 			}
 			require.Less(t, len(f.dialTimes()), tc.most, "up for %v each time, in an hour", tc.up)
