@@ -154,22 +154,6 @@ func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
 	}
 }
 
-// A Send that waits for room ends with the failure that makes the client Disconnected.
-func TestASendThatWaitsForRoomEndsWithDisconnected(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: hold}
-		c := opened(t, f, &device.Options{MaxMessages: 1})
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		sent := make(chan error, 1)
-		go func() { sent <- c.Send(t.Context(), msg(2)) }()
-		synctest.Wait()
-		start := time.Now()
-		f.last().kill <- lost(transport.NotFound)
-		require.ErrorIs(t, <-sent, transport.NotFound)
-		require.Zero(t, time.Since(start))
-	})
-}
-
 // A caller whose Send ended with the client's last failure finds the client Disconnected.
 func TestAFailedSendFindsTheClientDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {

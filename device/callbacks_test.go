@@ -21,18 +21,20 @@ var bad = map[string]func(){
 	"exit":  runtime.Goexit,
 }
 
-// failingOnce fails at its first call after arm.
+// failingOnce fails once, when the callback with its name is called after arm. Without a name it
+// is any callback.
 type failingOnce struct {
-	how func()
+	name string
+	how  func()
 
 	mu    sync.Mutex
 	armed bool
 	calls int
 }
 
-func (f *failingOnce) call() {
+func (f *failingOnce) call(name string) {
 	f.mu.Lock()
-	fail := f.armed
+	fail := f.armed && name == f.name
 	if fail {
 		f.armed = false
 		f.calls++
@@ -49,92 +51,65 @@ func (f *failingOnce) arm() {
 	f.armed = true
 }
 
-// loopCallback is a callback that the loop calls.
-type loopCallback struct {
-	name   string
-	set    func(o *device.Options, creds *transport.Credentials, fail func())
-	before bool // it fails during the first attempt, not once connected
-	act    func(t *testing.T, f *fake, c *device.Client)
-}
-
-// policyCallbacks are the methods of a retry policy.
-func policyCallbacks() []loopCallback {
-	everySecond := retrypolicy.Fixed{Delay: time.Second}
-	return []loopCallback{
-		{name: "Decide of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = retrypolicy.Func(func(int, error) (bool, time.Duration) { fail(); return true, time.Second })
-		}, act: cutOff},
-		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hooked{Policy: everySecond, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
-				fail()
-				return retrypolicy.Decision{Retry: true}
-			}}
-		}, before: true},
-		{name: "Admit of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hooked{Policy: everySecond, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
-				fail()
-				return retrypolicy.Decision{Retry: true}
-			}}
-		}, act: sendOne},
-		{name: "Begin of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hooked{Policy: everySecond, begin: fail}
-		}, before: true},
-		{name: "Report of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hooked{Policy: everySecond, report: func(retrypolicy.Verdict, retrypolicy.Attempt) { fail() }}
-		}, act: cutOff},
-		{name: "End of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.RetryPolicy = hooked{Policy: everySecond, end: fail}
-		}, act: sendOne},
+// callbacks returns options and credentials with all callbacks that the loop calls; f is called in
+// each of them. The clock jumps after 10 s if its jump is to be reported.
+func (f *failingOnce) callbacks() (*device.Options, *transport.Credentials) {
+	own, start := creds(), time.Now()
+	own.Now = func() time.Time {
+		f.call("Credentials.Now")
+		if f.name == "Trace.ClockJump" && time.Since(start) > 10*time.Second {
+			return time.Now().Add(time.Hour)
+		}
+		return time.Now()
 	}
+	everySecond := retrypolicy.Func(func(int, error) (bool, time.Duration) {
+		f.call("Decide of the retry policy")
+		return true, time.Second
+	})
+	return &device.Options{
+		RetryPolicy: hooked{
+			Policy: everySecond,
+			begin:  func() { f.call("Begin of the retry policy") },
+			admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+				f.call("Admit of the retry policy")
+				return retrypolicy.Decision{Retry: true}
+			},
+			report: func(retrypolicy.Verdict, retrypolicy.Attempt) { f.call("Report of the retry policy") },
+			end:    func() { f.call("End of the retry policy") },
+		},
+		Rand: func() uint64 { f.call("Options.Rand"); return 0 },
+		Trace: &device.Trace{
+			Connected:  func(transport.Info, time.Duration) { f.call("Trace.Connected") },
+			SessionEnd: func(error, time.Duration) { f.call("Trace.SessionEnd") },
+			Decision:   func(retrypolicy.Attempt, retrypolicy.Decision) { f.call("Trace.Decision") },
+			Sent:       func(int) { f.call("Trace.Sent") },
+			Settled:    func(transport.Outcome) { f.call("Trace.Settled") },
+			ClockJump:  func(time.Duration) { f.call("Trace.ClockJump") },
+		},
+	}, own
 }
 
 // A callback of the loop that fails ends the client with an error that names the callback. It leaks
 // no slot of the limiter, no goroutine and no message, and the client can be opened again; with
 // TryAgainAfter it starts over by itself.
 func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
-	for _, tc := range append(policyCallbacks(), []loopCallback{
-		{name: "Options.Rand", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.Rand = func() uint64 { fail(); return 0 }
-		}, act: cutOff},
-		{name: "Credentials.Now", set: func(_ *device.Options, creds *transport.Credentials, fail func()) {
-			creds.Now = func() time.Time { fail(); return time.Now() }
-		}, before: true},
-		{name: "Credentials.Now", set: func(_ *device.Options, creds *transport.Credentials, fail func()) {
-			creds.Now = func() time.Time { fail(); return time.Now() }
-		}, act: sendOne},
-		{name: "Trace.Connected", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.Trace = &device.Trace{Connected: func(transport.Info, time.Duration) { fail() }}
-		}, before: true},
-		{name: "Trace.SessionEnd", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.Trace = &device.Trace{SessionEnd: func(error, time.Duration) { fail() }}
-		}, act: cutOff},
-		{name: "Trace.Decision", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.Trace = &device.Trace{Decision: func(retrypolicy.Attempt, retrypolicy.Decision) { fail() }}
-		}, act: cutOff},
-		{name: "Trace.Sent", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.Trace = &device.Trace{Sent: func(int) { fail() }}
-		}, act: sendOne},
-		{name: "Trace.Settled", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
-			o.Trace = &device.Trace{Settled: func(transport.Outcome) { fail() }}
-		}, act: func(t *testing.T, f *fake, c *device.Client) {
+	for _, tc := range []struct {
+		name string
+		act  func(t *testing.T, f *fake, c *device.Client) // nil: it fails during the first attempt
+	}{
+		{"Decide of the retry policy", cutOff}, {"Admit of the retry policy", nil}, {"Admit of the retry policy", sendOne},
+		{"Begin of the retry policy", nil}, {"Report of the retry policy", cutOff}, {"End of the retry policy", sendOne},
+		{"Options.Rand", cutOff}, {"Credentials.Now", nil}, {"Credentials.Now", sendOne}, {"Trace.Connected", nil},
+		{"Trace.SessionEnd", cutOff}, {"Trace.Decision", cutOff}, {"Trace.Sent", sendOne}, {"Trace.ClockJump", sendOne},
+		{"Trace.Settled", func(t *testing.T, f *fake, c *device.Client) {
 			c.HandleMessages(accept)
 			require.True(t, f.last().deliver("c2d"))
 		}},
-		{name: "Trace.ClockJump", set: func(o *device.Options, creds *transport.Credentials, fail func()) {
-			start := time.Now()
-			creds.Now = func() time.Time {
-				if time.Since(start) > 10*time.Second {
-					return time.Now().Add(time.Hour)
-				}
-				return time.Now()
-			}
-			o.Trace = &device.Trace{ClockJump: func(time.Duration) { fail() }}
-		}, act: sendOne},
-	}...) {
+	} {
 		for how, fail := range bad {
 			for _, again := range []bool{false, true} {
 				name := tc.name + "/" + how
-				if tc.before {
+				if tc.act == nil {
 					name += "/before the connection"
 				}
 				if again {
@@ -142,19 +117,15 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 				}
 				run(t, name, func(t *testing.T) {
 					f := &fake{}
-					once := &failingOnce{how: fail}
+					once := &failingOnce{name: tc.name, how: fail}
+					o, own := once.callbacks()
 					limiter := device.NewDialLimiter(1, 0)
-					w := &watch{}
-					o := &device.Options{Dials: limiter, OnStatus: w.add}
-					own := creds()
-					tc.set(o, own, once.call)
+					o.Dials = limiter
 					if again {
 						o.TryAgainAfter = time.Hour
 					}
-					c, err := device.New(own, f, o)
-					require.NoError(t, err)
-					t.Cleanup(func() { _ = c.Close() })
-					if tc.before {
+					c := made(t, own, f, o)
+					if tc.act == nil {
 						once.arm()
 						require.NoError(t, c.Start())
 					} else {
@@ -247,7 +218,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 				f, once := &fake{}, &failingOnce{how: fail, armed: true}
 				limiter := device.NewDialLimiter(1, 0)
 				own := creds()
-				tc.set(own, f, once.call)
+				tc.set(own, f, func() { once.call("") })
 				w := &watch{}
 				c, err := device.New(own, f, &device.Options{Dials: limiter, OnStatus: w.add})
 				require.NoError(t, err)

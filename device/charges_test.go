@@ -36,19 +36,14 @@ func (c charges) wrap(delay time.Duration) retrypolicy.Policy {
 
 func (c charges) missing() int { return 500 - c.bucket.Tokens(time.Now()) }
 
-func TestPolicyChangesDuringAWaitChargeOnce(t *testing.T) {
+func TestARetryUnderAPolicyWithoutQuotaCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
 		c := started(t, &fake{dial: failing(lost(transport.Network))}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
 		synctest.Wait()
-		for i := range 5 {
-			require.NoError(t, c.SetRetryPolicy(q.wrap(time.Duration(i+2)*time.Hour)))
-			synctest.Wait()
-			require.Equal(t, 14, q.missing())
-		}
 		require.NoError(t, c.SetRetryPolicy(retrypolicy.Fixed{Delay: time.Hour}))
 		synctest.Wait()
-		require.Zero(t, q.missing(), "the retry is made under a policy without quota")
+		require.Zero(t, q.missing())
 		require.NoError(t, c.SetRetryPolicy(q.wrap(time.Second)))
 		time.Sleep(time.Hour)
 		require.Equal(t, device.StateConnected, c.Status().State)
@@ -56,78 +51,48 @@ func TestPolicyChangesDuringAWaitChargeOnce(t *testing.T) {
 	})
 }
 
-func TestPolicyChangesDuringAPauseChargeOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		q := newCharges(t)
-		f := &fake{verdict: refuse(transport.Unavailable)}
-		c := opened(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		synctest.Wait()
-		require.Equal(t, 14, q.missing())
-		for i := range 5 {
-			require.NoError(t, c.SetMessagePolicy(q.wrap(time.Duration(i+2)*time.Hour)))
-			synctest.Wait()
-			require.Equal(t, 14, q.missing())
+// Whatever waits for a retry is charged once, also under further policies, and gets the charge back
+// when it gives up.
+func TestARetryIsChargedOnceAndCostsNothingIfItIsNotMade(t *testing.T) {
+	held := newWitness(retrypolicy.Fixed{Delay: time.Second})
+	held.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
+		if a.Retry == 0 {
+			return retrypolicy.Decision{Retry: true}
 		}
-	})
-}
-
-func TestPolicyChangesBeforeTheRetryOfATwinCallChargeOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		q := newCharges(t)
-		c := opened(t, &fake{request: refusing(transport.Unavailable)}, &device.Options{MessagePolicy: q.wrap(time.Hour)})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { _, err := c.GetTwin(ctx); ended <- err }()
-		synctest.Wait()
-		for i := range 5 {
-			require.NoError(t, c.SetMessagePolicy(q.wrap(time.Duration(i+2)*time.Hour)))
-			synctest.Wait()
-			require.Equal(t, 14, q.missing())
-		}
-		cancel()
-		require.ErrorIs(t, <-ended, context.Canceled)
-		synctest.Wait()
-		require.Zero(t, q.missing())
-	})
-}
-
-// A call or message that gives up while it waits for a retry gets the charge for it back.
-func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
-	for name, start := range map[string]func(t *testing.T, q charges) *device.Client{
-		"Close during the wait for an attempt": func(t *testing.T, q charges) *device.Client {
-			c := started(t, &fake{dial: down}, &device.Options{RetryPolicy: q.wrap(time.Hour)})
-			return c
-		},
-		"Close while a gate holds the attempt": func(t *testing.T, q charges) *device.Client {
-			held := newWitness(retrypolicy.Fixed{Delay: time.Second})
-			held.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
-				if a.Retry == 0 {
-					return retrypolicy.Decision{Retry: true}
-				}
-				return retrypolicy.Decision{Retry: true, Delay: time.Hour}
-			}
-			c := started(t, &fake{dial: down}, &device.Options{RetryPolicy: q.quota.Wrap(held)})
-			time.Sleep(time.Minute)
-			return c
-		},
-		"Close during a pause": func(t *testing.T, q charges) *device.Client {
-			f := &fake{verdict: refuse(transport.Unavailable)}
-			c := opened(t, f, &device.Options{MessagePolicy: q.wrap(time.Hour)})
-			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-			return c
-		},
-		"Close while a twin call rests": func(t *testing.T, q charges) *device.Client {
-			c := opened(t, &fake{request: refusing(transport.Unavailable)}, &device.Options{MessagePolicy: q.wrap(time.Hour)})
+		return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+	}
+	refusing := &fake{verdict: refuse(transport.Unavailable), request: refusing(transport.Unavailable)}
+	for name, row := range map[string]struct {
+		f     *fake
+		inner retrypolicy.Policy                   // nil: an hour
+		begin func(t *testing.T, c *device.Client) // nil: an attempt
+	}{
+		"an attempt":                {f: &fake{dial: down}},
+		"an attempt held by a gate": {f: &fake{dial: down}, inner: held},
+		"a message":                 {f: refusing, begin: func(t *testing.T, c *device.Client) { enqueue(t, c, 1, 1) }},
+		"a twin call": {f: refusing, begin: func(_ *testing.T, c *device.Client) {
 			go func() { _, _ = c.GetTwin(context.Background()) }()
-			return c
-		},
+		}},
 	} {
 		run(t, name, func(t *testing.T) {
 			q := newCharges(t)
-			c := start(t, q)
-			synctest.Wait()
-			require.Equal(t, 14, q.missing(), "during the wait")
+			o := &device.Options{RetryPolicy: q.wrap(time.Hour)}
+			if row.inner != nil {
+				o.RetryPolicy = q.quota.Wrap(row.inner)
+			}
+			c := started(t, row.f, o)
+			if row.begin != nil {
+				row.begin(t, c)
+			}
+			time.Sleep(10 * time.Second)
+			require.Equal(t, 14, q.missing())
+			for i := range 5 {
+				if row.inner == nil {
+					require.NoError(t, c.SetRetryPolicy(q.wrap(time.Duration(i+2)*time.Hour)))
+				}
+				synctest.Wait()
+				require.Equal(t, 14, q.missing())
+			}
 			require.NoError(t, c.Close())
 			require.Zero(t, q.missing(), "after it")
 		})

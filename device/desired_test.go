@@ -141,25 +141,6 @@ func TestDesiredChangesComeInOrderAndOnce(t *testing.T) {
 	})
 }
 
-// A handler that is set while the client is connected is served on the live session.
-func TestADesiredHandlerThatComesLate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		c := opened(t, h.f, nil)
-		c.HandleDesired(w.handle)
-		synctest.Wait()
-		require.Equal(t, []string{"full 1"}, w.list())
-		c.HandleDesired(nil)
-		other := &told{}
-		c.HandleDesired(other.handle)
-		synctest.Wait()
-		h.change(true)
-		synctest.Wait()
-		require.Equal(t, []string{"full 1"}, w.list())
-		require.Equal(t, []string{"full 1", "patch 2"}, other.list(), "it knows nothing when it comes")
-	})
-}
-
 // A handler that replaces a busy one gets the complete properties instead of the waiting changes.
 // They are not older than those changes, also when the read of the twin is delayed.
 func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {

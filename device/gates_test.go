@@ -15,6 +15,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// spinGuard returns credentials whose clock panics when a loop spins.
+func spinGuard() *transport.Credentials {
+	reads := atomic.Int64{}
+	cr := creds()
+	cr.Now = func() time.Time {
+		if reads.Add(1) == 100000 {
+			panic("loop spins: 100000 looks at the clock")
+		}
+		return time.Now()
+	}
+	return cr
+}
+
+// holdSecond is a gate that delays the second attempt by d.
+func holdSecond(d time.Duration) func(retrypolicy.Attempt) retrypolicy.Decision {
+	n := 0
+	return func(retrypolicy.Attempt) retrypolicy.Decision {
+		if n++; n == 2 {
+			return retrypolicy.Decision{Retry: true, Delay: d}
+		}
+		return retrypolicy.Decision{Retry: true}
+	}
+}
+
 // A hold that ends while the session drains must not make the loop spin.
 func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -23,23 +47,8 @@ func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
 		f.expires = func() time.Time { return start.Add(100 * time.Second) }
 		f.verdict = hold
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
-		n := 0
-		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
-			n++
-			if n == 2 {
-				return retrypolicy.Decision{Retry: true, Delay: 10 * time.Second}
-			}
-			return retrypolicy.Decision{Retry: true}
-		}
-		reads := atomic.Int64{}
-		cr := creds()
-		cr.Now = func() time.Time {
-			if reads.Add(1) == 100000 {
-				panic("loop spins: 100000 looks at the clock")
-			}
-			return time.Now()
-		}
-		c := made(t, cr, f, &device.Options{Rand: func() uint64 { return 0 }, MessagePolicy: w})
+		w.admit = holdSecond(10 * time.Second)
+		c := made(t, spinGuard(), f, &device.Options{Rand: func() uint64 { return 0 }, MessagePolicy: w})
 		open(t, c)
 		time.Sleep(76 * time.Second)
 		enqueue(t, c, 1, 2)
@@ -248,13 +257,7 @@ func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: hold}
 		w := newWitness(retrypolicy.MaxAttempts{Total: 1, Policy: retrypolicy.Immediately{}})
-		n := 0
-		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
-			if n++; n == 2 {
-				return retrypolicy.Decision{Retry: true, Delay: time.Hour}
-			}
-			return retrypolicy.Decision{Retry: true}
-		}
+		w.admit = holdSecond(time.Hour)
 		c := opened(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: w})
 		r := pending(t, c, msg(1))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
@@ -293,22 +296,8 @@ func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: hold}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
-		n := 0
-		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
-			if n++; n == 2 {
-				return retrypolicy.Decision{Retry: true, Delay: time.Minute}
-			}
-			return retrypolicy.Decision{Retry: true}
-		}
-		reads := atomic.Int64{}
-		cr := creds()
-		cr.Now = func() time.Time {
-			if reads.Add(1) == 100000 {
-				panic("loop spins: 100000 looks at the clock")
-			}
-			return time.Now()
-		}
-		c := made(t, cr, f, &device.Options{RetryPolicy: retrypolicy.Fixed{Delay: time.Second}, MessagePolicy: w})
+		w.admit = holdSecond(time.Minute)
+		c := made(t, spinGuard(), f, &device.Options{RetryPolicy: retrypolicy.Fixed{Delay: time.Second}, MessagePolicy: w})
 		open(t, c)
 		enqueue(t, c, 1, 2)
 		synctest.Wait()

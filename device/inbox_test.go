@@ -304,20 +304,4 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 		require.Equal(t, uint64(1), c.Stats().MessagesReleased+c.Stats().MessagesAccepted, "the second was not begun")
 		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts(), "the answer is passed on")
 	})
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		release := make(chan struct{})
-		c, _ := client(t, f, nil)
-		c.HandleMessages(func(context.Context, *transport.Message) error {
-			<-release
-			return nil
-		})
-		open(t, c)
-		f.last().deliver("1")
-		synctest.Wait()
-		start := time.Now()
-		require.ErrorIs(t, c.Close(), transport.Timeout)
-		require.Equal(t, 5*time.Second, time.Since(start))
-		close(release)
-	})
 }

@@ -238,58 +238,42 @@ func TestReconnectAndCloseEndTheRestBeforeTryAgainAfter(t *testing.T) {
 	})
 }
 
-// ReconnectSpread keeps a fleet from reconnecting together: the first retries of 1,000 devices are
-// spread over the whole duration.
-func TestReconnectSpread(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const spread = 100 * time.Second
-		start := time.Now()
-		var tenths [10]int
-		for i := range 1000 {
-			id := creds()
-			id.DeviceID = strconv.Itoa(i)
-			f := &fake{dial: failing(lost(transport.Network))}
-			c := made(t, id, f, &device.Options{ReconnectSpread: spread})
-			require.NoError(t, c.Start())
+// The spread keeps a fleet from reconnecting together: the retries of 1,000 devices are spread over
+// the whole duration. By default the first retry is not spread, and the second is by 2 s.
+func TestRetriesOfAFleetAreSpread(t *testing.T) {
+	for _, row := range []struct {
+		option time.Duration
+		retry  int           // whose delay is looked at
+		from   time.Duration // its least delay
+		most   time.Duration // how much comes on top
+	}{{100 * time.Second, 1, 100 * ms, 100 * time.Second}, {0, 1, 100 * ms, 0}, {0, 2, 150 * ms, 2025 * ms}} {
+		bubble(t, func(t *testing.T) {
+			var tenths [10]int
+			clients := make([]*device.Client, 1000)
+			for i := range clients {
+				id := creds()
+				id.DeviceID = strconv.Itoa(i)
+				clients[i] = made(t, id, &fake{dial: down}, &device.Options{ReconnectSpread: row.option})
+				require.NoError(t, clients[i].Start())
+			}
+			time.Sleep(time.Duration(row.retry-1) * 120 * ms)
 			synctest.Wait()
-			delay := c.Status().Delay
-			require.GreaterOrEqual(t, delay, 100*ms)
-			require.Less(t, delay, 100*ms+spread)
-			tenths[(delay-100*ms)/(spread/10)]++
-		}
-		require.Equal(t, start, time.Now())
-		for _, n := range tenths {
-			require.InDelta(t, 100, n, 60)
-		}
-	})
-}
-
-// By default the first retry is not spread, and the second is by 2 s.
-func TestTheSecondRetryIsSpreadByDefault(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		fakes, clients := make([]*fake, 1000), make([]*device.Client, 1000)
-		for i := range clients {
-			id := creds()
-			id.DeviceID = strconv.Itoa(i)
-			fakes[i] = &fake{dial: down}
-			c := made(t, id, fakes[i], nil)
-			require.NoError(t, c.Start())
-			clients[i] = c
-		}
-		time.Sleep(120 * ms)
-		var tenths [10]int
-		for i, c := range clients {
-			require.Equal(t, []time.Duration{100 * ms}, gaps(fakes[i]))
-			at := c.Status()
-			require.Equal(t, 2, at.Retry)
-			require.GreaterOrEqual(t, at.Delay, 150*ms)
-			require.Less(t, at.Delay, 2175*ms)
-			tenths[min(9, (at.Delay-150*ms)/(200*ms))]++
-		}
-		for _, n := range tenths {
-			require.InDelta(t, 100, n, 60)
-		}
-	})
+			for _, c := range clients {
+				at := c.Status()
+				require.Equal(t, row.retry, at.Retry)
+				require.GreaterOrEqual(t, at.Delay, row.from)
+				require.LessOrEqual(t, at.Delay, row.from+row.most)
+				if row.most > 0 {
+					tenths[min(9, (at.Delay-row.from)*10/row.most)]++
+				}
+			}
+			for _, n := range tenths {
+				if row.most > 0 {
+					require.InDelta(t, 100, n, 60)
+				}
+			}
+		})
+	}
 }
 
 // A shared limiter allows at most two attempts at a time, which begin at least 10 ms apart. Clients

@@ -407,22 +407,3 @@ func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
-
-// An answer that comes when no session exists is lost at that moment.
-func TestAnAnswerIsLostWhenItComes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		var lostAnswers atomic.Int32
-		c, _ := client(t, f, &device.Options{Trace: &device.Trace{AnswerLost: func(string) { lostAnswers.Add(1) }}})
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
-			time.Sleep(10 * time.Second)
-			return 200, nil
-		}))
-		open(t, c)
-		f.last().call("1", "x", "")
-		f.last().kill <- lost(transport.Forbidden) // Disconnected
-		time.Sleep(20 * time.Second)
-		require.EqualValues(t, 1, lostAnswers.Load())
-		require.EqualValues(t, 1, c.Stats().AnswersLost)
-	})
-}

@@ -1,12 +1,9 @@
 package device_test
 
 import (
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,35 +44,5 @@ func TestInFlightMessagesGoAgainInOrder(t *testing.T) {
 			{2,
 				"8", false}, {2, "9", false}}
 		require.Equal(t, want, second)
-	})
-}
-
-// The order of a stream survives many losses. On each connection the numbers only grow,
-// and resent messages are marked.
-func TestOrderSurvivesManyLosses(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := rand.New(rand.NewPCG(16, 16))
-		f := &fake{verdict: func(int, transport.Item) error {
-			if r.IntN(4) == 0 {
-				return errHold
-			}
-			return nil
-		}}
-		c := opened(t, f, &device.Options{Window: 8, RetryPolicy: constant(time.Second), AckTimeout: 2 * time.Second})
-		for i := 1; i <= 300; i++ {
-			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
-		}
-		require.NoError(t, c.Flush(t.Context()))
-		newest, seen := map[int]int{}, map[string]bool{}
-		for _, m := range f.received() {
-			n, err := strconv.Atoi(m.id)
-			require.NoError(t, err)
-			require.Greater(t, n, newest[m.conn], "on connection %d", m.conn)
-			newest[m.conn] = n
-			require.Equal(t, seen[m.id], m.again, "message %s", m.id)
-			seen[m.id] = true
-		}
-		require.Len(t, seen, 300)
-		require.Greater(t, len(newest), 10, "there were many losses")
 	})
 }

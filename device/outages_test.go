@@ -4,13 +4,11 @@ import (
 	"context"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -227,28 +225,5 @@ func TestReconnectsAfterALongOutage(t *testing.T) {
 		require.NoError(t, r.Wait(t.Context()))
 		require.Less(t, time.Since(back), 10*time.Second)
 		require.Equal(t, 72*time.Hour, c.Stats().LongestOutage.Round(time.Minute))
-	})
-}
-
-// An attempt leaves no goroutine behind.
-func TestAttemptsLeaveNoGoroutines(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(n int, _ context.Context) error {
-			if n%2 == 0 {
-				return lost(transport.Network)
-			}
-			return nil
-		}}
-		c := opened(t, f, &device.Options{RetryPolicy: constant(time.Second)})
-		synctest.Wait()
-		before := testkit.Goroutines()
-		for range 1000 {
-			f.lose(transport.Network, 10*time.Second)
-		}
-		synctest.Wait()
-		require.Equal(t, device.StateConnected, c.Status().State)
-		require.Less(t, testkit.Goroutines(), before+10, "a leak would be one for each of 2,000 attempts")
-		require.Equal(t, uint64(2001), c.Stats().Attempts)
-		require.Equal(t, uint64(1001), c.Stats().Connections)
 	})
 }

@@ -65,49 +65,42 @@ func TestOverflowRules(t *testing.T) {
 				require.NoError(t, c.Close())
 				require.ErrorIs(t, <-done, transport.Closed)
 			})
-			run(t, "fail", func(t *testing.T) {
-				o := o
-				o.Overflow = device.OverflowFail
-				c, _, rs := fill(t, &o)
-				require.ErrorIs(t, c.Enqueue(t.Context(), msg(4), &rs[3]), transport.Dropped)
-				open(t, c)
-				require.NoError(t, c.Flush(t.Context()))
-				require.NoError(t, c.Enqueue(t.Context(), msg(5), &rs[3]), "the receipt is free")
-				require.NoError(t, rs[3].Wait(t.Context()))
-				require.Equal(t, uint64(4), c.Stats().Accepted)
-			})
-			run(t, "drop oldest", func(t *testing.T) {
-				o := o
-				o.Overflow = device.OverflowDropOldest
-				c, f, rs := fill(t, &o)
-				require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
-				require.ErrorIs(t, rs[0].Wait(t.Context()), transport.Dropped)
-				open(t, c)
-				require.NoError(t, rs[3].Wait(t.Context()))
-				require.Equal(t, ids(2, 4), f.ids())
-				require.Equal(t, uint64(1), c.Stats().Dropped)
-			})
-			run(t, "drop oldest spares what is in flight", func(t *testing.T) {
-				o := o
-				o.Overflow = device.OverflowDropOldest
-				c, f, rs := fill(t, &o)
-				f.verdict = hold
-				open(t, c)
-				synctest.Wait()
-				require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
-				require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
-				require.Equal(t, 3, c.Stats().Queued)
-			})
-			run(t, "drop newest", func(t *testing.T) {
-				o := o
-				o.Overflow = device.OverflowDropNewest
-				c, f, rs := fill(t, &o)
-				require.NoError(t, c.Enqueue(t.Context(), msg(4), &rs[3]))
-				require.ErrorIs(t, rs[3].Wait(t.Context()), transport.Dropped)
-				open(t, c)
-				require.NoError(t, c.Flush(t.Context()))
-				require.Equal(t, ids(1, 3), f.ids())
-			})
+			for name, row := range map[string]struct {
+				rule           device.Overflow
+				connected      bool  // the three are in flight
+				put, first, it error // results of the call, and for messages 1 and 4
+				sent           []string
+			}{
+				"fail":                                 {device.OverflowFail, false, transport.Dropped, nil, nil, ids(1, 3)},
+				"drop oldest":                          {device.OverflowDropOldest, false, nil, transport.Dropped, nil, ids(2, 4)},
+				"drop oldest spares what is in flight": {device.OverflowDropOldest, true, nil, nil, transport.Dropped, ids(1, 3)},
+				"drop newest":                          {device.OverflowDropNewest, false, nil, nil, transport.Dropped, ids(1, 3)},
+			} {
+				run(t, name, func(t *testing.T) {
+					o := o
+					o.Overflow = row.rule
+					c, f, rs := fill(t, &o)
+					f.gate = make(chan struct{})
+					if row.connected {
+						open(t, c)
+						synctest.Wait()
+					}
+					require.ErrorIs(t, c.Enqueue(t.Context(), msg(4), &rs[3]), row.put)
+					close(f.gate)
+					open(t, c)
+					require.ErrorIs(t, rs[0].Wait(t.Context()), row.first)
+					if row.put != nil {
+						require.NoError(t, c.Flush(t.Context()))
+						require.NoError(t, c.Enqueue(t.Context(), msg(5), &rs[3]), "the receipt is free")
+						row.sent = append(row.sent, "5")
+					}
+					require.ErrorIs(t, rs[3].Wait(t.Context()), row.it)
+					require.NoError(t, c.Flush(t.Context()))
+					require.Equal(t, row.sent, f.ids())
+					s := c.Stats()
+					require.Equal(t, s.Accepted, s.Acknowledged+s.Dropped)
+				})
+			}
 		})
 	}
 }

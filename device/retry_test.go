@@ -240,21 +240,6 @@ func TestANegativeRetryAfterEndsTheRetries(t *testing.T) {
 	})
 }
 
-// With delays of 10 s and a limit of 35 s the fourth retry would start at 40 s, so the client gives
-// up at 30 s.
-func TestOutageLimitLooksAhead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: down}
-		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: 35 * time.Second})
-		start := time.Now()
-		err := c.Open(t.Context())
-		require.ErrorIs(t, err, transport.RetryExpired)
-		require.ErrorIs(t, err, transport.Network)
-		require.Equal(t, 30*time.Second, time.Since(start))
-		require.Len(t, f.dialTimes(), 4)
-	})
-}
-
 func TestRetryCountIsResetOnlyAfterAStableTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, c := connected(t, &device.Options{StableTime: time.Minute})
@@ -411,22 +396,5 @@ func TestReconnectEndsTheWaitAndIsPlannedOnALiveConnection(t *testing.T) {
 		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonAttemptFailed, device.ReasonConnecting,
 			device.ReasonConnectionOK,
 			device.ReasonPlanned, device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
-	})
-}
-
-func TestDialThatHangsEndsWithDialTimeoutAndIsRetried(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: func(n int, ctx context.Context) error {
-			if n == 1 {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		}}
-		c, w := client(t, f, &device.Options{DialTimeout: 20 * time.Second})
-		open(t, c)
-		require.Equal(t, []time.Duration{20*time.Second + 100*ms}, gaps(f))
-		synctest.Wait()
-		require.ErrorIs(t, w.list()[1].Err, transport.Timeout)
 	})
 }

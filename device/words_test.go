@@ -57,8 +57,10 @@ func TestCloseInsideAHandlerSaysWhereToCallIt(t *testing.T) {
 			return nil
 		})
 		open(t, c)
+		start := time.Now()
 		require.True(t, f.last().deliver("m"))
 		require.ErrorContains(t, <-closed, "in another goroutine")
+		require.Equal(t, 5*time.Second, time.Since(start), "CloseTimeout")
 	})
 }
 
