@@ -37,38 +37,36 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 		"the failure has a slow pace": {s, 16, false, false, transport.Throttled,
 			[]time.Duration{10 * s, 12500 * ms, 17500 * ms}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := &fake{}
-				c, w := client(t, f, nil)
-				c.HandleMessages(func(context.Context, *transport.Message) error {
-					if tc.fails {
-						return errors.New("not now")
-					}
-					return nil
-				})
-				open(t, c)
-				for range 3 {
-					for range tc.send {
-						require.NoError(t, c.Send(t.Context(), msg(1)))
-					}
-					if tc.get {
-						require.True(t, f.last().deliver("1"))
-					}
-					time.Sleep(tc.up)
-					f.last().kill <- lost(tc.loss)
-					synctest.Wait()
-					open(t, c)
+		run(t, name, func(t *testing.T) {
+			f := &fake{}
+			c, w := client(t, f, nil)
+			c.HandleMessages(func(context.Context, *transport.Message) error {
+				if tc.fails {
+					return errors.New("not now")
 				}
-				synctest.Wait()
-				var delays []time.Duration
-				for _, s := range w.list() {
-					if s.Reason == device.ReasonConnectionLost {
-						delays = append(delays, s.Delay)
-					}
-				}
-				require.Equal(t, tc.delays, delays)
+				return nil
 			})
+			open(t, c)
+			for range 3 {
+				for range tc.send {
+					require.NoError(t, c.Send(t.Context(), msg(1)))
+				}
+				if tc.get {
+					require.True(t, f.last().deliver("1"))
+				}
+				time.Sleep(tc.up)
+				f.last().kill <- lost(tc.loss)
+				synctest.Wait()
+				open(t, c)
+			}
+			synctest.Wait()
+			var delays []time.Duration
+			for _, s := range w.list() {
+				if s.Reason == device.ReasonConnectionLost {
+					delays = append(delays, s.Delay)
+				}
+			}
+			require.Equal(t, tc.delays, delays)
 		})
 	}
 }
@@ -104,9 +102,7 @@ func TestAPeerThatHangsUpAfterAMessageIsNotHammered(t *testing.T) {
 		most   int
 	}{{0, nil, 380}, {400 * ms, nil, 370}, {600 * ms, nil, 6010}, {400 * ms, quick, 375}} {
 		bubble(t, func(t *testing.T) {
-			f := &fake{}
-			c, _ := client(t, f, &device.Options{RetryPolicy: tc.policy})
-			open(t, c)
+			f, c := connected(t, &device.Options{RetryPolicy: tc.policy})
 			for start := time.Now(); time.Since(start) < time.Hour; {
 				require.NoError(t, c.Send(t.Context(), msg(1)))
 				time.Sleep(tc.up)
