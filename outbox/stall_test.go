@@ -260,7 +260,11 @@ func TestACauseThatLooksLikeADiskError(t *testing.T) {
 			d := newDisk()
 			q := openOn(t, d, nil)
 			for n := range 5 {
-				require.NoError(t, q.Put(t.Context(), quarter(n)))
+				m := quarter(n)
+				if i%2 == 1 {
+					m.Body = make([]byte, 200<<10) // takes a second read
+				}
+				require.NoError(t, q.Put(t.Context(), m))
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var reads atomic.Int32
@@ -275,7 +279,7 @@ func TestACauseThatLooksLikeADiskError(t *testing.T) {
 			})
 			require.ErrorIs(t, q.Run(ctx, &taker{}), syscall.EIO)
 			synctest.Wait()
-			require.EqualValues(t, 1, reads.Load(), "it was read on")
+			require.LessOrEqual(t, int(reads.Load()), 1+i%2, "it was read on")
 			require.Equal(t, ids(0, 5), take(t, q))
 			require.NoError(t, q.Close())
 		})

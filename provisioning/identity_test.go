@@ -118,6 +118,10 @@ func TestWrongOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		require.ErrorIs(t, err, transport.TooLarge, field)
 		require.ErrorContains(t, err, field)
 	}
+	_, err := provisioning.New(identity(t), newScript(), &provisioning.Options{APIVersion: strings.Repeat("9", 32)})
+	require.NoError(t, err)
+	_, err = provisioning.New(identity(t), newScript(), &provisioning.Options{APIVersion: strings.Repeat("9", 33)})
+	require.ErrorIs(t, err, transport.Invalid)
 }
 
 // A device waits until its clock is set. Nothing is sent before.
