@@ -4,13 +4,19 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/paho"
@@ -48,4 +54,40 @@ func TestADeviceWithACertificateAnnouncesItsModel(t *testing.T) {
 
 	other, _ := certificate()
 	require.ErrorIs(t, open(other), transport.Unauthorized, "another certificate")
+}
+
+// A hub that kept the session delivers as soon as the device is back, here more than may wait for a
+// handler.
+func TestAHandlerRegisteredAfterOpenGetsWhatCameBefore(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := hubfixture.New(t)
+		o := &mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}}
+		got := make(chan string, 100)
+		handle := func(_ context.Context, m *transport.Message) error {
+			got <- string(m.Body)
+			return nil
+		}
+		first, err := device.New(h.CredsWith(t, ""), paho.New(o), nil)
+		require.NoError(t, err)
+		first.HandleMessages(handle)
+		require.NoError(t, first.Open(t.Context()))
+		require.NoError(t, first.Close())
+		const n = 2 * mqttwire.MaxBacklog / hubdata.MaxC2D
+		for i := range n {
+			body := strings.Repeat(string(rune('A'+i)), hubdata.MaxC2D-1000)
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(body)}))
+		}
+		c, err := device.New(h.CredsWith(t, ""), paho.New(o), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		synctest.Wait()
+		c.HandleMessages(handle)
+		time.Sleep(time.Minute)
+		require.Len(t, got, n)
+		for i := range n {
+			require.Equal(t, string(rune('A'+i)), (<-got)[:1])
+		}
+		require.EqualValues(t, 2, c.Stats().Connections, "the second brings what was beyond the bound")
+		require.NoError(t, c.Close())
+	})
 }
