@@ -27,8 +27,8 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 // encoding/hex and net/url are small themselves but import fmt, so they are not in it. Write the
 // four-line loop instead.
 var allowed = []string{
-	"bufio", "bytes", "cmp", "context", "crypto/hmac", "crypto/sha256", "crypto/subtle", "encoding/base64",
-	"encoding/binary", "errors", "io",
+	"bufio", "bytes", "cmp", "container/list", "context", "crypto/hmac", "crypto/sha256", "crypto/subtle",
+	"encoding/base64", "encoding/binary", "errors", "io",
 	"iter", "maps", "math/bits", "math/rand/v2", "slices", "strconv", "strings", "sync", "sync/atomic", "time",
 	"unicode/utf8",
 }

@@ -69,10 +69,7 @@ type Adaptive struct {
 
 // NewAdaptive returns a limiter. o may be nil. Errors are of Kind Invalid.
 func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
-	var set AdaptiveOptions
-	if o != nil {
-		set = *o
-	}
+	set := given(o)
 	for _, d := range []struct {
 		value   *float64
 		preset  float64

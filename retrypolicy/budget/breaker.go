@@ -134,10 +134,7 @@ type Breaker struct {
 
 // NewBreaker returns a closed breaker. o may be nil.
 func NewBreaker(o *BreakerOptions) (*Breaker, error) {
-	var set BreakerOptions
-	if o != nil {
-		set = *o
-	}
+	set := given(o)
 	fallback(&set.Failures, 5)
 	fallback(&set.Cooldown, 30*time.Second)
 	fallback(&set.Growth, 1)

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"container/list"
 	"strings"
 	"sync"
 
@@ -19,15 +20,14 @@ type PerKey struct {
 	build func(key string) retrypolicy.Policy
 	first retrypolicy.Policy // of the empty key
 
-	mu   sync.Mutex
-	keys map[string]*keyed
-	ring keyed // next is the most recently used key, prev the next to evict
+	mu     sync.Mutex
+	keys   map[string]*list.Element
+	recent *list.List // of *keyed, the most recently used key in front
 }
 
 type keyed struct {
-	key        string
-	policy     retrypolicy.Policy
-	prev, next *keyed
+	key    string
+	policy retrypolicy.Policy
 }
 
 // NewPerKey returns a PerKey for at most max keys. make returns the policy of a new key. It is
@@ -47,9 +47,8 @@ func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, erro
 	if err := retrypolicy.Validate(first); err != nil {
 		return nil, err
 	}
-	k := &PerKey{most: max, build: make, first: first, keys: map[string]*keyed{}}
-	k.ring.next, k.ring.prev = &k.ring, &k.ring
-	k.insert(&keyed{policy: first})
+	k := &PerKey{most: max, build: make, first: first, keys: map[string]*list.Element{}, recent: list.New()}
+	k.keys[""] = k.recent.PushFront(&keyed{policy: first})
 	return k, nil
 }
 
@@ -81,33 +80,19 @@ func (k *PerKey) of(key string) retrypolicy.Policy {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e, ok := k.keys[key]; ok {
-		if k.ring.next != e {
-			e.prev.next, e.next.prev = e.next, e.prev
-			k.link(e)
-		}
-		return e.policy
+		k.recent.MoveToFront(e)
+		return e.Value.(*keyed).policy
 	}
 	p := k.build(key)
 	if retrypolicy.Validate(p) != nil {
 		p = retrypolicy.NoRetry{}
 	}
 	if len(k.keys) >= k.most {
-		oldest := k.ring.prev
-		oldest.prev.next, oldest.next.prev = oldest.next, oldest.prev
-		delete(k.keys, oldest.key)
+		oldest := k.recent.Back()
+		delete(k.keys, k.recent.Remove(oldest).(*keyed).key)
 	}
 	// a clone: a key that is a substring of a long text must not keep that text in memory
-	k.insert(&keyed{key: strings.Clone(key), policy: p})
+	key = strings.Clone(key)
+	k.keys[key] = k.recent.PushFront(&keyed{key, p})
 	return p
-}
-
-func (k *PerKey) insert(e *keyed) {
-	k.keys[e.key] = e
-	k.link(e)
-}
-
-// link inserts e as the most recently used key.
-func (k *PerKey) link(e *keyed) {
-	e.prev, e.next = &k.ring, k.ring.next
-	e.prev.next, e.next.prev = e, e
 }

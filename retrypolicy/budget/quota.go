@@ -165,10 +165,7 @@ type Quota struct {
 
 // NewQuota returns a quota. o may be nil.
 func NewQuota(o *QuotaOptions) (*Quota, error) {
-	var set QuotaOptions
-	if o != nil {
-		set = *o
-	}
+	set := given(o)
 	set.Retry, set.Success = kit.OrDefault(set.Retry, 5), kit.OrDefault(set.Success, 1)
 	err := kit.Check("QuotaOptions.",
 		kit.Bad(badTokens(set.Retry),

@@ -45,10 +45,7 @@ type RetryBudget struct {
 
 // NewRetryBudget returns a budget. o may be nil.
 func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
-	var set RetryBudgetOptions
-	if o != nil {
-		set = *o
-	}
+	set := given(o)
 	fallback(&set.Share, 0.1)
 	fallback(&set.Window, 2*time.Minute)
 	if err := kit.Check("RetryBudgetOptions.",
@@ -151,10 +148,7 @@ type ConcurrencyBudget struct {
 
 // NewConcurrencyBudget returns a budget. o may be nil.
 func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, error) {
-	var set ConcurrencyBudgetOptions
-	if o != nil {
-		set = *o
-	}
+	set := given(o)
 	fallback(&set.Share, 0.2)
 	fallback(&set.MinRetries, 3)
 	if err := kit.Check("ConcurrencyBudgetOptions.",

@@ -175,3 +175,19 @@ func saysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
 	}
 	return a.Kind == transport.Invalid || kit.IsPermanent(a.Err)
 }
+
+// given returns the options that a constructor got; nil are the zero ones.
+func given[Options any](o *Options) (set Options) {
+	if o != nil {
+		set = *o
+	}
+	return set
+}
+
+// fallback sets a zero field to its default.
+func fallback[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -59,10 +59,7 @@ type Throttle struct {
 
 // NewThrottle returns a throttle. o may be nil.
 func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
-	var set ThrottleOptions
-	if o != nil {
-		set = *o
-	}
+	set := given(o)
 	fallback(&set.K, 2)
 	fallback(&set.Window, 2*time.Minute)
 	fallback(&set.Ceiling, 1)
@@ -78,14 +75,6 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 		return nil, err
 	}
 	return &Throttle{o: set, seen: newWindow(set.Window)}, nil
-}
-
-// fallback sets a zero field to its default.
-func fallback[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Wrap puts the throttle around p.
