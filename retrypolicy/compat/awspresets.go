@@ -58,8 +58,8 @@ const (
 	// AWSPythonSimple is the simple strategy of smithy-python. Its other back-offs are
 	// retrypolicy.Backoff with JitterNone, JitterFull and JitterDecorrelatedSmithy.
 	AWSPythonSimple
-	// AWSKotlin is smithy-kotlin since 2021. Before May 2026 it charged after the delay: set
-	// Quota.Late for that.
+	// AWSKotlin is smithy-kotlin since 2021. Before May 2026, and in its design document, it charges
+	// after the delay: set Quota.Late for that.
 	AWSKotlin
 	// AWSBotocore2025 is the standard mode of botocore before 2026. botocore's client option
 	// max_attempts counts retries; Attempts counts attempts, as total_max_attempts does.
