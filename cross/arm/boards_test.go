@@ -334,7 +334,7 @@ func TestTelemetryAloneHasNoTwinAndNoMQTT5(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "probe")
 			run(t, folder, nil, "go", "build", "-o", file, "./"+probe)
 			symbols := run(t, folder, nil, "go", "tool", "nm", file)
-			if !strings.Contains(symbols, "/device.(*outbox).") {
+			if !strings.Contains(symbols, "/device.(*queue).") {
 				t.Fatal("there are no names of package device in the program")
 			}
 			for part, want := range parts {
