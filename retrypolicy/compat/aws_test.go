@@ -88,8 +88,8 @@ func ptr[T any](v T) *T { return &v }
 func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
 	for _, preset := range compat.AWSPresets() {
 		o := preset.Options()
-		if err := retrypolicy.Validate(policytest.Must(compat.NewAWS(o))); err != nil {
-			t.Errorf("%v: %v", preset, err)
+		if p, err := compat.NewAWS(o); err != nil || !doesWait(p) {
+			t.Errorf("%v: %v, or no delays", preset, err)
 		}
 		if o.Quota == nil {
 			continue
@@ -112,6 +112,7 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		{"no back-off", func(o *compat.AWSOptions) { o.Backoff = nil }, "AWSOptions.Backoff is nil"},
 		{"no attempts", func(o *compat.AWSOptions) { o.Attempts = 0 }, "Total is below 1"},
 		{"negative attempts", func(o *compat.AWSOptions) { o.Attempts = -1 }, "Total is below 1"},
+		{"nothing but back-off", func(o *compat.AWSOptions) { o.Backoff = retrypolicy.Backoff{} }, "Backoff.Base"},
 		{"negative base", func(o *compat.AWSOptions) { o.Backoff = retrypolicy.Backoff{Base: -1} },
 			"Base is negative"},
 		{"negative base after throttling",

@@ -11,7 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// AWSPreset is the published retry behaviour of an AWS SDK:
+// AWSPreset is the published retry behaviour of an AWS SDK. The names of the constants begin with
+// AWS:
 //
 //	preset           tries  first delay    after      the service's  a retry costs, of
 //	                                       Throttled  delay          500 tokens
@@ -34,8 +35,9 @@ import (
 // 2^(n-1), 20 s), where U is a draw from 0 to 1. After Throttled another first delay may count. The
 // jitter "equal" is (0.5 + U/2), and "exact" is none. The delay that the service asks for is
 // ignored, or replaces a shorter one, by at most 5 s or by any time. A success returns 1 token, or
-// the cost of the last retry: Java and JS2025 return at least 1, Go2025 1 more. The SDKs truncate
-// delays to whole milliseconds; this package does not.
+// the cost of the last retry: the presets of Java and JS2025 return at least 1, Go2025 1 more.
+// Python and PythonSimple retry only failures that are known to be safe to repeat (SafeYes). The
+// SDKs truncate delays to whole milliseconds; this package does not.
 //
 // Standard is the default of botocore (boto3) 1.44, aws-sdk-go-v2 v1.48, the SDKs for JavaScript,
 // .NET (4.0.103), Rust, Ruby, PHP and C++, and the CLI, all since 10 November 2026. So Throttled,

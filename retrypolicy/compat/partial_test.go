@@ -4,7 +4,6 @@ package compat_test
 
 import (
 	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -246,20 +245,4 @@ func doesWait(p retrypolicy.Policy) bool {
 		}
 	}
 	return true
-}
-
-// Presets of AWS are valid, and wait.
-func TestAWSPresetsWait(t *testing.T) {
-	for _, preset := range compat.AWSPresets() {
-		p, err := compat.NewAWS(preset.Options())
-		if err != nil || !doesWait(p) {
-			t.Errorf("%v: %v, or no delays", preset, err)
-		}
-	}
-	_, err := compat.NewAWS(&compat.AWSOptions{Attempts: 3, Backoff: retrypolicy.Backoff{}})
-	policytest.CheckRefusal(t, err, "Backoff.Base")
-	if _, err := compat.NewAWS(&compat.AWSOptions{}); err == nil || !strings.Contains(fmt.Sprint(err),
-		"AWSOptions.Backoff") {
-		t.Error(err)
-	}
 }

@@ -93,13 +93,6 @@ func Series(p retrypolicy.Policy) retrypolicy.Series {
 	return retrypolicy.Inner(p, retrypolicy.Start{})
 }
 
-// LetsIn begins a series of p, and reports whether its first attempt, or the retry a, may begin.
-func LetsIn(p retrypolicy.Policy, a retrypolicy.Attempt) (retrypolicy.Series, bool) {
-	s := Series(p)
-	d := s.Admit(a)
-	return s, d.Retry && d.Delay <= 0
-}
-
 // Report reports the end of an attempt with err to s: nil is a success, and any other error may be
 // repeated.
 func Report(s retrypolicy.Series, a retrypolicy.Attempt, err error) {
