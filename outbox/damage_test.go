@@ -452,6 +452,26 @@ func TestADeletedFolder(t *testing.T) {
 	}
 }
 
+// A deleted lock file lets another process open the folder. From then on no message is taken that
+// the other one may not know.
+func TestADeletedLock(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("skipped: Windows does not delete files that are open")
+	}
+	for _, every := range []time.Duration{0, -1, time.Hour} {
+		o := &outbox.Options{SyncEvery: every}
+		folder := t.TempDir()
+		q := open(t, folder, o)
+		put(t, q, 0, 3)
+		require.NoError(t, os.Remove(filepath.Join(folder, "lock")))
+		other := open(t, folder, o)
+		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
+		require.Equal(t, ids(0, 3), take(t, other))
+		require.NoError(t, other.Close())
+		_ = q.Close()
+	}
+}
+
 // A system without locks is refused, because two processes could use the folder at the same time.
 func TestASystemWithoutLocksIsRefused(t *testing.T) {
 	_, err := outbox.OpenOn(unlocked{newDisk()}, folder, nil)

@@ -71,6 +71,15 @@ func linked(f file) error {
 	return err
 }
 
+// attached returns an error if f was deleted, or the file with the lock: another Queue may have the
+// folder then, and not know of a record that is written now.
+func (q *Queue) attached(f file) error {
+	if err := linked(q.lock); err != nil {
+		return err
+	}
+	return linked(f)
+}
+
 // newActive makes a new active segment.
 func (q *Queue) newActive() error {
 	q.mu.Lock()

@@ -82,7 +82,7 @@ func (q *Queue) syncFile(f file, named bool) error {
 			return err
 		}
 	}
-	return linked(f)
+	return q.attached(f)
 }
 
 // settleUnsyncedLocked settles the Puts of s that wait for an fsync, for records below upTo.

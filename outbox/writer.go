@@ -143,7 +143,7 @@ func (q *Queue) beginSegment() {
 	}
 }
 
-// write writes a batch. If no fsync follows, it checks that the file still has a name.
+// write writes a batch. If no fsync follows, it checks that the file is still attached.
 func (q *Queue) write(f file, batch []byte, at int64) error {
 	if _, err := f.WriteAt(batch, at); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (q *Queue) write(f file, batch []byte, at int64) error {
 	if q.opt.SyncEvery == 0 {
 		return nil
 	}
-	return linked(f)
+	return q.attached(f)
 }
 
 // writtenLocked settles a written batch, or leaves that to the syncer.
