@@ -120,8 +120,7 @@ func TestKeep(t *testing.T) {
 
 // A wait for a number of messages works even if the number exceeds Keep.
 func TestWaitForMoreThanIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
+	hubtest.InBubble(t, &testbroker.Options{Keep: 2}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		start := time.Now()
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -156,8 +155,7 @@ func TestConflictsOfWhatIsKept(t *testing.T) {
 		{"aX aX b_ c_ d_ aY aY", ""},
 		{"aX aY aZ aX", "XY XZ"}, // X is the first again, because the others differed
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 3})
+		hubtest.InBubble(t, &testbroker.Options{Keep: 3}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			w := hubtest.Login(t, h, d)
 			for m := range strings.FieldsSeq(c.messages) {
 				w.Publish(1, hubtest.Events+"%24.mid="+m[:1], m[1:])
@@ -222,8 +220,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // A call forgotten while open continues, and its data is dropped when it has ended.
 func TestForgottenCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 1})
+	hubtest.InBubble(t, &testbroker.Options{Keep: 1}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.MethodTopics)
 		first := hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: "m"})
@@ -248,8 +245,7 @@ func TestForgottenCalls(t *testing.T) {
 
 // A C2D message forgotten while waiting is still delivered and counted.
 func TestForgottenC2DMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
+	hubtest.InBubble(t, &testbroker.Options{Keep: 2}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		hubtest.Enqueue(t, h, "1", "2", "3", "4", "5")
 		require.Equal(t, 5, h.CountC2D("dev-1", hubdata.Enqueued))
 		require.Equal(t, 4, h.C2DLog("dev-1")[0].Sequence)
@@ -265,8 +261,7 @@ func TestForgottenC2DMessages(t *testing.T) {
 
 // A forgotten upload is over. Its file is dropped too, unless a newer upload has the same name.
 func TestForgottenUploads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{Keep: 2})
+	hubtest.InBubble(t, &testbroker.Options{Keep: 2}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		header := []string{"x-ms-blob-type", "BlockBlob"}
 		old := hubtest.BeginUpload(p, "a")

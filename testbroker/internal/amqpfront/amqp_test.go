@@ -18,8 +18,7 @@ import (
 )
 
 func TestTelemetryOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		require.Equal(t, 1, h.Connections("dev-1"))
 		l := p.Telemetry(d)
@@ -110,8 +109,7 @@ func TestAMQPOnEveryPort(t *testing.T) {
 func TestAMQPOnEveryPortInABubble(t *testing.T) {
 	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				stream, err := everyWay(t, h)[name]()
 				require.NoError(t, err)
 				bothWays(t, h, d, stream)
@@ -226,8 +224,7 @@ func TestCertificatesOverAMQP(t *testing.T) {
 	for name, sasl := range map[string]amqp.SASLType{"no SASL": nil, "external": amqp.SASLTypeExternal(""),
 		"external by name": amqp.SASLTypeExternal("x-1")} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				cert := testbroker.NewClientCert("x-1", time.Time{}, time.Time{})
 				other := testbroker.NewClientCert("x-2", time.Time{}, time.Time{})
 				_, err := h.AddDeviceX509("x-1", testbroker.Thumbprint(cert.Leaf))

@@ -293,8 +293,7 @@ func TestStrangeConditions(t *testing.T) {
 	for _, condition := range []amqpwire.Symbol{"", "x", "amqp:", "com.example:\x7f",
 		amqpwire.Symbol(strings.Repeat("long", 2000)),
 		"%s%n%!", "amqp:link:detach-forced"} {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			e := &amqpwire.Error{Condition: condition, Description: strings.Repeat("\x00é", 1000),
 				Info: amqpwire.Map{{Key: amqpwire.Symbol("k"), Value: amqpwire.List{nil, uint8(1)}}}}
 			p := hubtest.DialFrames(t, h)
@@ -326,8 +325,7 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 		mode   uint8
 	}{"window": {0, amqpwire.SendMixed}, "settlement": {1 << 30, amqpwire.SendUnsettled}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				n := newNeighbour(t, h)
 				p := hubtest.DialFrames(t, h)
 				p.Open(nil)
@@ -380,8 +378,7 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 func TestWhatWaitedGoesOn(t *testing.T) {
 	for name, mode := range map[string]uint8{"window": amqpwire.SendMixed, "settlement": amqpwire.SendUnsettled} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.DialFrames(t, h)
 				p.Open(nil)
 				p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})

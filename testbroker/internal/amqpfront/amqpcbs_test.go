@@ -21,8 +21,7 @@ import (
 
 // An answer has the request's id with the same type: some clients cast it, others compare it.
 func TestCorrelationIDsKeepTheirType(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		c := hubtest.DialPeer(t, h).CBS()
 		for _, id := range []any{"text", uint64(0), uint64(7), uint64(1 << 40), amqp.UUID{1, 15: 2}, []byte{1, 2}, nil} {
 			m := c.Ask(hubtest.TokenMessage(id, "x", hubtest.Token(d)))
@@ -230,8 +229,7 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 }
 
 func TestTokenOfSASLEndsTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 		require.NoError(t, err)
 		p := hubtest.NewPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))})
@@ -258,8 +256,7 @@ func TestTooManyTokens(t *testing.T) {
 }
 
 func TestDisabledAndRemovedOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		p := hubtest.DialPeer(t, h)

@@ -79,8 +79,7 @@ func TestFaultsOfMessages(t *testing.T) {
 			0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 				in := h.Inject(c.fault)
 				receipt, err := l.SendWithReceipt(hubtest.Soon(t), hubtest.Body("x"), nil)
@@ -144,8 +143,7 @@ func TestFaultsOfAnAttach(t *testing.T) {
 		"Absent":         {fault.Fault{Kind: fault.Absent, Device: "dev-1", After: 0}, "connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.LoginAMQP(t, h, d)
 				in := h.Inject(c.fault)
 				if c.fault.Kind == fault.Absent {
@@ -185,8 +183,7 @@ func TestFaultsOfAnAttach(t *testing.T) {
 }
 
 func TestCreditIsWithheld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.WithholdCredit})
 		require.Equal(t, "amqp:link:transfer-limit-exceeded",
@@ -202,8 +199,7 @@ func TestCreditIsWithheld(t *testing.T) {
 
 // An idle link is detached without any sign before.
 func TestIdleLinksAreDetached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D, Delay: time.Hour / 2})
 		l, r := p.Telemetry(d), p.C2dMessages(d, nil)
@@ -239,8 +235,7 @@ func TestIdleLinksAreDetached(t *testing.T) {
 }
 
 func TestFaultsOfTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		c := hubtest.DialPeer(t, h).CBS()
 		for _, status := range []int{400, 401, 403, 404, 429, 500, 503} {
 			in := h.Inject(fault.Fault{Kind: fault.RefuseToken, Device: "dev-1", Status: status})
@@ -286,8 +281,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 		"SlowConnack":       {fault.Fault{Kind: fault.SlowConnack, Delay: time.Second / 2}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				in := h.Inject(c.fault)
 				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 				var conn *amqp.Conn
@@ -324,8 +318,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 }
 
 func TestThrottleOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		in := h.Inject(fault.Fault{Kind: fault.Throttle, Rate: 2, Limit: 4})
 		start := time.Now()
@@ -390,8 +383,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 		"ShutDownMqtt":          {"none", "", func(l links) error { return send(l.telemetry) }, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.DialPeer(t, h)
 				tokens := p.CBS()
 				require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
@@ -439,8 +431,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 }
 
 func TestInvokedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		require.NoError(t, l.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "InvokeMaxMessageQuota", "AzIoTHub_FaultOperationCloseReason": "20",
@@ -453,8 +444,7 @@ func TestInvokedOnce(t *testing.T) {
 }
 
 func TestGracefulShutDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		require.NoError(t, p.Telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "ShutDownAmqp", "AzIoTHub_FaultOperationCloseReason": "byebye",
@@ -483,8 +473,7 @@ func TestNoFaultIsForgotten(t *testing.T) {
 
 // The outcome can be read before the end of the connection.
 func TestDropAfterTheOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		p := hubtest.DialFrames(t, h)
 		p.Login(d)
@@ -528,8 +517,7 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 			Description: "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				same := func(e *amqpwire.Error) {
 					t.Helper()
 					if e == nil {
@@ -575,8 +563,7 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 
 // A device that requested to be cut off is also recognized by its SASL user name.
 func TestKillTcpWithSASL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		open := func() (*amqp.Conn, error) {
 			stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
@@ -602,8 +589,7 @@ func TestKillTcpWithSASL(t *testing.T) {
 
 // A frame too large for the SASL handshake is not answered with AMQP frames.
 func TestSASLFramesAreShort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		header := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
 		p.Send(header[:])

@@ -54,8 +54,7 @@ func TestAddressesOfLinks(t *testing.T) {
 		{"", "amqp:invalid-field", "amqp:invalid-field"},
 	} {
 		t.Run(c.address, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				_, err = h.AddDevice("dev-2")
@@ -110,8 +109,7 @@ func TestLinksThatTheHubDoesNotHave(t *testing.T) {
 		"receiver, no address": {func(a *amqpwire.Attach) { a.Role = amqpwire.RoleReceiver }, amqpwire.InvalidField},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.DialFrames(t, h)
 				p.Login(d)
 				a := hubtest.SenderTo(hubtest.TelemetryAddress, 1)
@@ -176,8 +174,7 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 			"amqp:link:message-size-exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 				require.Equal(t, c.want, hubtest.Condition(t, l.Send(t.Context(), c.m, nil)))
 				require.Zero(t, h.Len())
@@ -202,8 +199,7 @@ func TestMaxMessageSizeOfALink(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		batch := &amqp.Message{Format: amqpwire.BatchFormat}
 		for i := range 500 {
@@ -223,8 +219,7 @@ func TestBatch(t *testing.T) {
 }
 
 func TestC2DMessagesOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{Seed: 7})
+	hubtest.InBubble(t, &testbroker.Options{Seed: 7}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		expiry := time.Now().Add(time.Minute)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{
 			MessageID: "m", CorrelationID: "c", UserID: "u", ContentType: "t", ContentEncoding: "e", Ack: "full", Expiry: expiry,
@@ -291,8 +286,7 @@ func TestOutcomesOfC2DMessages(t *testing.T) {
 		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
 				r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, c.o)
 				tags := make(map[string]bool)
@@ -318,8 +312,7 @@ func TestOutcomesOfC2DMessages(t *testing.T) {
 // A client that settles too late gets an error if it expects a state, and the C2D message is
 // delivered again.
 func TestTheLockOfAC2DMessageEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		p := hubtest.DialFrames(t, h)
 		p.Login(d)
@@ -354,8 +347,7 @@ func TestTheLockOfAC2DMessageEnds(t *testing.T) {
 
 // Dispositions of ranges, some without a state.
 func TestRangesOfDispositions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		for i := range 6 {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte{byte(i)}}))
 		}
@@ -391,8 +383,7 @@ func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 	}{"same connection": {false, "amqp:link:stolen"}, "another connection": {true,
 		"com.microsoft:link-creation-conflict"}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.LoginAMQP(t, h, d)
 				old, s := p.C2dMessages(d, &amqp.ReceiverOptions{Credit: 5}), p.Telemetry(d)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
@@ -417,8 +408,7 @@ func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 
 // MQTT and AMQP share the queue; the newest receiver gets the waiting messages.
 func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		m := hubtest.Login(t, h, d)
 		require.Equal(t, []byte{1}, m.Subscribe(1, "devices/dev-1/messages/devicebound/#"))
 		r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, nil)
@@ -438,8 +428,7 @@ func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
 // Some clients use the same link names in all sessions. Within a session a name identifies one
 // link.
 func TestNamesOfLinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Login(d)
 		p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
@@ -462,8 +451,7 @@ func TestNamesOfLinks(t *testing.T) {
 // The hub respects the client's max-message-size: a larger message waits for a link that can carry
 // it.
 func TestC2DMessagesTooLargeForALinkWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, 5000)}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("small")}))
 		p := hubtest.LoginAMQP(t, h, d)
@@ -478,8 +466,7 @@ func TestC2DMessagesTooLargeForALinkWait(t *testing.T) {
 
 // Every request is answered on the receiver paired with its sender, with an id of the same type.
 func TestLinksForTwins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		s1, r1 := hubtest.Pair(p, "/devices/dev-1/twin", "twin:1")
 		s2, r2 := hubtest.Pair(p, "/devices/dev-1/twin", "twin:2")
@@ -510,8 +497,7 @@ func TestLinksForTwins(t *testing.T) {
 
 // A second pair of method links replaces the first.
 func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		s1, r1 := hubtest.Pair(p, "/devices/dev-1/methods/devicebound", "methods:1")
 		require.Equal(t, "amqp:invalid-field", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("{}"), nil)),
@@ -536,8 +522,7 @@ func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
 
 // SendRaw and the log work as over MQTT, because the hub is the same.
 func TestBothProtocolsFeedOneLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
 		w.Publish(1, hubtest.Events+"%24.mid=a", "same")

@@ -170,8 +170,7 @@ func violations() map[string]violation {
 func TestViolationsAreAnswered(t *testing.T) {
 	for name, c := range violations() {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				if c.detaches == amqpwire.TransferLimitExceeded {
 					h.Inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkTelemetry})
 				}
@@ -216,8 +215,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 }
 
 func TestFramesOfAnUnknownLinkAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Login(d)
 		p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
@@ -294,8 +292,7 @@ func TestHeadersThatMakeNoSense(t *testing.T) {
 		"HTTP": {"GET / HTTP/1.1\r\n", amqpwire.ProtocolSASL}, "SASL twice": {"", amqpwire.ProtocolAMQP},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				p := hubtest.DialFrames(t, h)
 				if c.send == "" {
 					sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
@@ -333,8 +330,7 @@ func TestBeforeTheOpen(t *testing.T) {
 			"com.microsoft:iot-hub-not-found-error"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				p := hubtest.DialFrames(t, h)
 				header := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
 				p.Send(header[:])
@@ -352,8 +348,7 @@ func TestBeforeTheOpen(t *testing.T) {
 
 // A client need not wait for answers: some send the whole handshake at once.
 func TestPipelinedHandshake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		for size := range 40 {
 			var all []byte
 			add := func(channel uint16, body amqpwire.Performative, payload []byte) {
@@ -454,8 +449,7 @@ func TestSilentHandshake(t *testing.T) {
 		"half":    func(p *hubtest.RawPeer) { p.Send([]byte("AMQP")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				p := hubtest.DialFrames(t, h)
 				begin(p)
 				start := time.Now()
@@ -473,8 +467,7 @@ func TestSilentHandshake(t *testing.T) {
 }
 
 func TestAbortedAndPartialDeliveries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Login(d)
 		p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
@@ -505,8 +498,7 @@ func TestAbortedAndPartialDeliveries(t *testing.T) {
 
 // The answer to an echo has the hub's state.
 func TestEchoAndDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Login(d)
 		p.Say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(1)), IncomingWindow: 100, Echo: true})
@@ -536,8 +528,7 @@ func TestEchoAndDrain(t *testing.T) {
 
 // The client's window limits the hub's transfers, in addition to credit.
 func TestTheClientsWindowIsObeyed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
 		p.Say(0, &amqpwire.Begin{IncomingWindow: 3, OutgoingWindow: 100})
@@ -578,8 +569,7 @@ func TestTheClientsWindowIsObeyed(t *testing.T) {
 
 // A client cannot expect a transfer behind the next one of the hub.
 func TestANextIncomingIDDoesNotLead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Login(d) // with one transfer of the hub
 		p.Say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(1)), IncomingWindow: 100, Echo: true})
@@ -592,8 +582,7 @@ func TestANextIncomingIDDoesNotLead(t *testing.T) {
 
 // Ids and counts are serial numbers: zero follows the highest.
 func TestSerialNumbersWrap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Login(d)
 		p.Say(1, &amqpwire.Begin{NextOutgoingID: 1<<32 - 2, IncomingWindow: 100, OutgoingWindow: 100})
@@ -630,8 +619,7 @@ func TestSerialNumbersWrap(t *testing.T) {
 
 // A client may give credit before its attach is answered.
 func TestCreditBeforeTheAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkC2D, Delay: time.Minute})
 		p := hubtest.DialFrames(t, h)
@@ -647,8 +635,7 @@ func TestCreditBeforeTheAnswer(t *testing.T) {
 
 // A client can detach a link whose attach is unanswered.
 func TestGivingUpAnAttach(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		for _, kind := range []fault.Kind{fault.SwallowAttach, fault.SlowAttach} {
 			h.Inject(fault.Fault{Kind: kind, Link: fault.LinkTelemetry, Delay: time.Minute})
 			p := hubtest.DialFrames(t, h)
@@ -670,8 +657,7 @@ func TestGivingUpAnAttach(t *testing.T) {
 
 // Answers wait for credit up to a limit, and need a receiver.
 func TestAnswersWithoutCredit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.DialFrames(t, h)
 		p.Open(nil)
 		p.Begin(0)
@@ -712,8 +698,7 @@ func TestAnswersWithoutCredit(t *testing.T) {
 
 // Close is quick and leaves nothing behind, in every state of connections.
 func TestCloseOfAHubWithAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkTwinSender, Delay: time.Hour})
 		h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Hour})
 		hubtest.DialFrames(t, h)

@@ -138,8 +138,7 @@ func TestRightsOfPoliciesOverAMQP(t *testing.T) {
 		hubdata.RegistryRead:   {nil, 401, false, false},
 	} {
 		t.Run(fmt.Sprint(right), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				policy, err := h.AddPolicy("some", right)
 				require.NoError(t, err)
 				p := hubtest.DialPeer(t, h)
@@ -322,8 +321,7 @@ func TestTokensOfPoliciesEnd(t *testing.T) {
 // A token of fewer rights, or with an end, does not replace what another token or a key allows.
 func TestGrantsAreKeptApart(t *testing.T) {
 	t.Run("fewer rights", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, _ := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 			policy, err := h.AddPolicy("owner", hubdata.AllRights)
 			require.NoError(t, err)
 			p := hubtest.DialPeer(t, h)
@@ -364,8 +362,7 @@ func TestSlowAttachOutlivesTheToken(t *testing.T) {
 		fault.LinkFeedback: feedbackAddress, fault.LinkC2D: "/devices/dev-1/messages/devicebound",
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				policy, err := h.AddPolicy("owner", hubdata.AllRights)
 				require.NoError(t, err)
 				p := hubtest.DialPeer(t, h)

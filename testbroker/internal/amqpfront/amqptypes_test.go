@@ -2,7 +2,6 @@ package amqpfront_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -40,8 +39,7 @@ func TestTypesOfTelemetryOverAMQP(t *testing.T) {
 		"no value": {amqp.Message{Data: [][]byte{{}}}, hubdata.Message{Body: []byte{}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				require.NoError(t, hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), &c.m, nil))
 				got := h.Messages()[0]
 				require.Equal(t, string(c.want.Body), string(got.Body))

@@ -327,8 +327,7 @@ func TestRedirectFromTheHubsOwnAddress(t *testing.T) {
 }
 
 func TestRedirectNeedsTheRight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		policy, err := h.AddPolicy("devices", hubdata.DeviceConnect)
 		require.NoError(t, err)
 		_, err = loginService(t, h, policy).Session().NewReceiver(t.Context(), "messages/events/", nil)

@@ -10,13 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
@@ -222,8 +222,7 @@ func TestPropertiesOfContent(t *testing.T) {
 
 // A device compresses what it uploads, and back ends learn that.
 func TestAnUploadKeepsItsEncoding(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		l := hubtest.BeginUpload(p, "a")
 		r := hubtest.PutUpload(p, l, "", "content", "x-ms-blob-type", "BlockBlob", "x-ms-blob-content-encoding", "br")

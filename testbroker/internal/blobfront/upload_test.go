@@ -26,8 +26,7 @@ func blockOf(name string) string {
 }
 
 func TestUploadOfAFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		began := time.Now()
 		l := hubtest.BeginUpload(p, "logs/a b.txt")
@@ -77,8 +76,7 @@ func TestUploadOfAFile(t *testing.T) {
 }
 
 func TestTheEndOfAnUploadIsReportedInThreeForms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		for i, form := range []func(id string) hubtest.Reply{
 			func(id string) hubtest.Reply { return hubtest.EndUpload(p, hubtest.Ended(id)) },
@@ -158,8 +156,7 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 }
 
 func TestAnUploadCountsAsTwoMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.Quota, Limit: 4})
 		hubtest.BeginUpload(p, "a")
@@ -173,8 +170,7 @@ func TestAnUploadCountsAsTwoMessages(t *testing.T) {
 }
 
 func TestFilesOfBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		l := hubtest.BeginUpload(p, "a")
 		stage := func(id, body string) {
@@ -261,8 +257,7 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 }
 
 func TestAnUploadURIIsForOneFileAndOneHour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		l := hubtest.BeginUpload(p, "a")
 		try := func(change func(q url.Values, l *hubtest.Leave)) hubtest.Reply {
@@ -298,8 +293,7 @@ func TestAnUploadURIIsForOneFileAndOneHour(t *testing.T) {
 
 // A signature for an upload is none for a container, whatever the name of the upload is.
 func TestAnUploadURIIsForNoContainer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		s := hubtest.NewStorage(t, h)
 		require.Equal(t, 201, s.Request("PUT", "/store/c-1?restype=container", "").StatusCode)
 		s.Put("devices.txt", "all the keys")
@@ -377,8 +371,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 			RetryAfter: time.Second}, status: 503, code: "ServerBusy", stored: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.OverHTTP(t, h, d)
 				in := h.Inject(c.fault)
 				l := hubtest.BeginUpload(p, "a")

@@ -122,8 +122,7 @@ func TestHTTPAuthentication(t *testing.T) {
 }
 
 func TestCertificatesOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		_, err := h.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))
 		require.NoError(t, err)
@@ -150,8 +149,7 @@ func TestCertificatesOverHTTP(t *testing.T) {
 }
 
 func TestWhatHTTPRefuses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		const events = "/devices/dev-1/messages/events"
 		big := strings.Repeat("x", hubdata.MaxMessage)
@@ -260,8 +258,7 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 }
 
 func TestCloseEndsRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
 		p.Send("x")
 		r, w := io.Pipe()
@@ -287,8 +284,7 @@ func TestCloseEndsRequests(t *testing.T) {
 
 // Over HTTP/2 a missing body times out too, and does not delay other requests on the connection.
 func TestSlowStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
 		body, w := io.Pipe()
 		defer w.Close()
@@ -365,8 +361,7 @@ func TestBadHTTP2(t *testing.T) {
 		"nothing behind it": {preface + settings, 4 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				raw, err := h.Dial(testbroker.PortHTTPS)(t.Context(), "tcp", "hub:443")
 				require.NoError(t, err)
 				config := h.ClientTLS()

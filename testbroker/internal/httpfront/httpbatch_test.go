@@ -13,8 +13,7 @@ import (
 )
 
 func TestBatchOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		p.Send(`[
 			{"body":"eyJ0IjoyMX0=","base64Encoded":true,
@@ -38,8 +37,7 @@ func TestBatchOverHTTP(t *testing.T) {
 }
 
 func TestBatchIsAllOrNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		const good = `{"body":"eA=="}`
 		for name, c := range map[string]struct {
@@ -93,8 +91,7 @@ func TestStrictValues(t *testing.T) {
 
 // A repeated message id with another body is a conflict, also across protocols.
 func TestConflictOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		p.Send("one", "iothub-messageid", "1")
 		p.Send("one", "iothub-messageid", "1")

@@ -14,8 +14,7 @@ import (
 )
 
 func TestC2DMessagesOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		require.Equal(t, 204, p.Do("GET", hubtest.Inbound+hubtest.Version, "").StatusCode)
 
@@ -103,8 +102,7 @@ func TestAbandonedTooOften(t *testing.T) {
 
 // A lock over HTTP does not belong to a connection: other subscriptions do not end it.
 func TestC2DMessagesLockedOverHTTPAreNotPushed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.OverHTTP(t, h, d)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "1"}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "2"}))

@@ -321,8 +321,7 @@ func TestRetryAfter(t *testing.T) {
 func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 	for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
 		t.Run(over, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
 				p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(strings.Repeat("x", 1000))}))
@@ -371,8 +370,7 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 	for kind, code := range map[string]int{"InvokeThrottling": 429001, "InvokeMaxMessageQuota": 403002,
 		"InvokeAuthError": 401003} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				p := hubtest.OverHTTP(t, h, d)
 				r, err := ask(p, kind, delay, "2", duration, "5")
 				require.NoError(t, err)
@@ -399,8 +397,7 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 		})
 	}
 	t.Run("KillTcp", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			p := hubtest.OverHTTP(t, h, d)
 			r, err := ask(p, "killtcp", delay, "1", duration, "5")
 			require.NoError(t, err)
@@ -416,8 +413,7 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 		})
 	})
 	t.Run("of another protocol", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			p := hubtest.OverHTTP(t, h, d)
 			r, err := ask(p, "KillAmqpSession")
 			require.NoError(t, err)
@@ -442,8 +438,7 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 
 // Drop, SendRaw and HalfOpen select connections over HTTP by the devices that have used them.
 func TestConnectionsOverHTTPByDevice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		other, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		p := hubtest.OverHTTP(t, h, d)
@@ -582,8 +577,7 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 
 // A device's faults do not affect a back end's requests about it, unless the fault names them.
 func TestFaultsSpareBackEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		ask := func() int { return p.Do("GET", "/devices/dev-1"+hubtest.Version, "").StatusCode }
 		for _, k := range fault.Kinds() {

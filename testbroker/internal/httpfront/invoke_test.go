@@ -238,8 +238,7 @@ func TestTheTimeoutsOfACallAtAGateway(t *testing.T) {
 
 // The same holds for back ends.
 func TestACallOfABackEndMayTakeLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		began := time.Now()
 		p.Post("/twins/dev-1/methods"+hubtest.Version, `{"methodName":"a","connectTimeoutInSeconds":300}`).Refused(t, 404103)

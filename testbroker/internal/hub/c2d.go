@@ -68,7 +68,7 @@ func Writable(t time.Time) bool {
 	return true
 }
 
-// SendC2D queues a C2D message for a device, or for a module named "deviceID/moduleID".
+// SendC2D queues a C2D message for a device.
 func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	who := identity.SplitIdentity(id)
 	if err := checkC2D(m, hubdata.MaxC2D); err != nil {

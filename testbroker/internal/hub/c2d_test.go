@@ -20,8 +20,7 @@ import (
 )
 
 func TestC2DMessageIsDeliveredAndCompleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Receiver(t, h, d, 1)
 		start := time.Now()
 		sent := hubdata.C2D{
@@ -52,8 +51,7 @@ func TestC2DMessageIsDeliveredAndCompleted(t *testing.T) {
 }
 
 func TestEmptyC2DMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
@@ -88,8 +86,7 @@ func TestInvalidC2DMessagesAreRefused(t *testing.T) {
 }
 
 func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		for range 50 {
 			hubtest.Enqueue(t, h, "x")
 		}
@@ -125,8 +122,7 @@ func TestWindowOfUnacknowledgedC2DMessages(t *testing.T) {
 }
 
 func TestC2DMessagesWithQoS0(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Receiver(t, h, d, 0)
 		for range 50 {
 			hubtest.Enqueue(t, h, "x")
@@ -141,8 +137,7 @@ func TestC2DMessagesWithQoS0(t *testing.T) {
 }
 
 func TestC2DMessagesAreForSubscribersOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/twin/res/#")
 		hubtest.Enqueue(t, h, "a", "b")
@@ -166,8 +161,7 @@ func TestC2DMessagesToModules(t *testing.T) {
 	for _, filter := range []string{"devices/dev-1/modules/mod-1/messages/devicebound/#",
 		"devices/dev-1/modules/mod-1/#"} {
 		t.Run(filter, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				device, module := hubtest.Receiver(t, h, d, 1), hubtest.Login(t, h, mod)
@@ -188,8 +182,7 @@ func TestC2DMessagesToModules(t *testing.T) {
 }
 
 func TestTheHigherQoSOfTwoFiltersHolds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		mod, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
 		w := hubtest.Login(t, h, mod)
@@ -202,8 +195,7 @@ func TestTheHigherQoSOfTwoFiltersHolds(t *testing.T) {
 }
 
 func TestC2DMessageIsDeliveredAgainAfterItsLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Receiver(t, h, d, 1)
 		start := time.Now()
 		hubtest.Enqueue(t, h, "a", "b")
@@ -238,8 +230,7 @@ func TestC2DMessageIsDeliveredAgainToTheNextConnection(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				w := hubtest.Receiver(t, h, d, 1)
 				hubtest.Enqueue(t, h, "a", "b", "c")
 				require.Equal(t, []string{"a", "b", "c"}, hubtest.ReadBodies(w, 3))
@@ -261,8 +252,7 @@ func TestC2DMessageIsDeliveredAgainToTheNextConnection(t *testing.T) {
 }
 
 func TestC2DMessageIsDeadLettered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Receiver(t, h, d, 1)
 		start := time.Now()
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "negative", Body: []byte("x")}))
@@ -310,8 +300,7 @@ func TestC2DMessageExpires(t *testing.T) {
 }
 
 func TestFeedback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: ack}))
 		}
@@ -351,8 +340,7 @@ func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
 		"replaced": func(h *testbroker.Hub, w *hubtest.Wire) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				w, present := hubtest.Keeper(t, h, d)
 				require.Zero(t, present)
 				require.Equal(t, []byte{1, 1}, w.Subscribe(1, hubtest.DeviceBound, "$iothub/twin/res/#"))
@@ -375,8 +363,7 @@ func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
 }
 
 func TestUnsubscribedStaysSoInAKeptSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w, _ := hubtest.Keeper(t, h, d)
 		w.Subscribe(1, hubtest.DeviceBound)
 		w.Send(hubtest.Frame(0xa2, []byte{0, 9}, hubtest.Str(hubtest.DeviceBound)))
@@ -389,8 +376,7 @@ func TestUnsubscribedStaysSoInAKeptSession(t *testing.T) {
 }
 
 func TestCleanSessionForgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w, _ := hubtest.Keeper(t, h, d)
 		w.Subscribe(1, hubtest.DeviceBound)
 		w = hubtest.Login(t, h, d)
@@ -405,8 +391,7 @@ func TestCleanSessionForgets(t *testing.T) {
 }
 
 func TestRemoveDeviceForgetsAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		mod, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
 		w, _ := hubtest.Keeper(t, h, d)
@@ -432,8 +417,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 }
 
 func TestForgetSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.ForgetSession})
 		hubtest.Login(t, h, d)
 		w, _ := hubtest.Keeper(t, h, d)

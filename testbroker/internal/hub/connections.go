@@ -58,8 +58,8 @@ func (c *Conn) matchesLocked(selector string) bool {
 	return c.ID.Matches(selector)
 }
 
-// Drop cuts, with RST, the connections of a device, named as in [Hub.Connections]; empty means all,
-// including those without a CONNECT.
+// Drop cuts, with RST, the connections of a device; empty means all, including those without a
+// CONNECT.
 func (h *Hub) Drop(device string) int {
 	open := h.ConnsOf(device)
 	for _, c := range open {
@@ -68,8 +68,7 @@ func (h *Hub) Drop(device string) int {
 	return len(open)
 }
 
-// CloseConnections ends in order the connections of a device, named as in [Hub.Connections], and
-// returns their number.
+// CloseConnections ends in order the connections of a device, and returns their number.
 func (h *Hub) CloseConnections(device string) int {
 	open := h.ConnsOf(device)
 	h.Expel(open, device, ErrDropped, "amqp:connection:forced")
@@ -90,8 +89,8 @@ func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string
 	}
 }
 
-// SendRaw sends bytes unchanged to the established connections of a device, named as in
-// [Hub.Connections], between two packets of the hub.
+// SendRaw sends bytes unchanged to the established connections of a device, between two packets of
+// the hub.
 func (h *Hub) SendRaw(device string, p []byte) int {
 	h.mu.Lock()
 	var live []*Conn

@@ -101,8 +101,7 @@ func TestInputMessageHasTheTopicOfAGateway(t *testing.T) {
 }
 
 func TestC2DMessageHasAllSystemProperties(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", everyProperty()))
 		c := hubtest.ReadPublish(w)

@@ -8,13 +8,13 @@ import (
 	"net"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
@@ -245,8 +245,7 @@ func TestListenErrors(t *testing.T) {
 }
 
 func TestTLSInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		open := func() *hubtest.Wire {
 			raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 			require.NoError(t, err)

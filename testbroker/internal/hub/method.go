@@ -392,7 +392,7 @@ func (h *Hub) DisplaceCalls(c *Conn, id identity.Identity) {
 	}
 }
 
-// MethodLog returns the calls to a device, named as in [Hub.Connections], in order.
+// MethodLog returns the calls to a device, in order.
 func (h *Hub) MethodLog(device string) []hubdata.MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -407,8 +407,8 @@ func (h *Hub) MethodLog(device string) []hubdata.MethodRecord {
 	return all
 }
 
-// MethodAnswers returns the answers of a device, named as in [Hub.Connections], in order of
-// arrival, including answers that match no call.
+// MethodAnswers returns the answers of a device, in order of arrival, including answers that match
+// no call.
 func (h *Hub) MethodAnswers(device string) []hubdata.MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()

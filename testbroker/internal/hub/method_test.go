@@ -20,8 +20,7 @@ import (
 )
 
 func TestMethodsOverMQTT(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		d, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
 		w := hubtest.Login(t, h, d)
@@ -58,8 +57,7 @@ func TestMethodsOverMQTT(t *testing.T) {
 }
 
 func TestMethodsGoToTheNewestSubscriber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		offline := func(name string) {
 			t.Helper()
 			require.Equal(t, 404103, hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: name}).Code())
@@ -144,8 +142,7 @@ func TestRefusedCalls(t *testing.T) {
 }
 
 func TestIgnoredAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.MethodTopics)
 		began := time.Now()
@@ -183,8 +180,7 @@ func TestIgnoredAnswers(t *testing.T) {
 
 // An answer counts only on the connection of the request.
 func TestMethodsAndReconnects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.MethodTopics)
 		c := hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
@@ -207,8 +203,7 @@ func TestMethodsAndReconnects(t *testing.T) {
 }
 
 func TestMethodsOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{Seed: 1})
+	hubtest.InBubble(t, &testbroker.Options{Seed: 1}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		so, ro := hubtest.PairOptions("methods:1")
 		session := p.Session()
@@ -264,8 +259,7 @@ func TestMethodsOverAMQP(t *testing.T) {
 }
 
 func TestFaultsOfMethods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		var w *hubtest.Wire
 		again := func() {
 			synctest.Wait()
@@ -373,8 +367,7 @@ func TestFaultsOfMethods(t *testing.T) {
 
 // Close does not wait for calls, nor for delayed faults.
 func TestCloseDuringCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.MethodTopics, hubtest.DesiredTopics)
 		h.Inject(fault.Fault{Kind: fault.SlowMethod, Method: "a", Delay: time.Hour})

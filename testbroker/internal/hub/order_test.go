@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
@@ -81,8 +82,7 @@ func TestRequestedFaults(t *testing.T) {
 }
 
 func TestRequestedFaultsThatHappenOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		mod, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
 		w, other := hubtest.Login(t, h, d), hubtest.Login(t, h, mod)
@@ -100,8 +100,7 @@ func TestRequestedFaultsThatHappenOnce(t *testing.T) {
 }
 
 func TestFaultThatMeetsNoConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Publish(1, hubtest.FaultTopic("ShutDownMqtt", "", "10", "0"), "x")
 		w.Acked()
@@ -138,8 +137,7 @@ func TestSettingsOfFaultMessages(t *testing.T) {
 		})
 	})
 	t.Run("type not known", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			w := hubtest.Login(t, h, d)
 			w.Publish(1, hubtest.FaultTopic("KillAll", "", "0", ""), "x")
 			w.Acked()
@@ -151,8 +149,7 @@ func TestSettingsOfFaultMessages(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForRequestedFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Publish(1, hubtest.FaultTopic("KillTcp", "", "3600", ""), "x")
 		w.Acked()

@@ -15,8 +15,7 @@ type policy struct {
 	rights hubdata.Right
 }
 
-// AddPolicy makes an access policy with the given rights. Without rights it gets
-// [hubdata.DeviceConnect], with which any device can connect. A new hub has no policies.
+// AddPolicy makes an access policy with the given rights.
 func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, error) {
 	if name == "" {
 		return hubdata.Policy{}, errors.New("testbroker: policy without a name")

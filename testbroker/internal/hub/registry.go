@@ -49,8 +49,7 @@ func (h *Hub) AddDevice(id string) (hubdata.Device, error) {
 	return h.add(identity.Identity{Device: id}, Registration{})
 }
 
-// AddModule registers a module of a registered device. A module has its own keys and connections,
-// but not its own status. Other methods name it "deviceID/moduleID".
+// AddModule registers a module of a registered device.
 func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
 	if err := identity.CheckID("module", moduleID); err != nil {
 		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
@@ -130,7 +129,7 @@ func randomKey() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// Device returns the entry of a device, or of a module named "deviceID/moduleID".
+// Device returns the entry of a device.
 func (h *Hub) Device(id string) (hubdata.Device, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,8 +140,7 @@ func (h *Hub) Device(id string) (hubdata.Device, error) {
 	return h.deviceLocked(who), nil
 }
 
-// ConnectionString returns the connection string of a device, or of a module named
-// "deviceID/moduleID".
+// ConnectionString returns the connection string of a device.
 func (h *Hub) ConnectionString(id string) string {
 	d, err := h.Device(id)
 	if err != nil {
@@ -152,8 +150,7 @@ func (h *Hub) ConnectionString(id string) string {
 }
 
 // SetKeys replaces both keys, base64 of 16 to 64 bytes, of a device or of a module named
-// "deviceID/moduleID". Tokens signed with the old keys open no new connection; the present
-// connection stays open.
+// "deviceID/moduleID".
 func (h *Hub) SetKeys(id, primary, secondary string) error {
 	for _, key := range []string{primary, secondary} {
 		if err := CheckKeyText(key); err != nil {

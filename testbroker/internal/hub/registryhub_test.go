@@ -46,8 +46,7 @@ func TestDisabledDevice(t *testing.T) {
 }
 
 func TestRemovedDeviceWithACertificate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		root := testbroker.NewCertAuthority("root")
 		require.NoError(t, h.AddCA(root.Cert()))
 		d, err := h.AddDeviceCA("dev-ca")

@@ -16,8 +16,7 @@ import (
 
 // A Reset removes all earlier state, and the device can continue with its keys.
 func TestReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		cam, err := h.AddModule("dev-1", "cam")
 		require.NoError(t, err)
 		w := hubtest.Login(t, h, d)
@@ -65,8 +64,7 @@ func TestReset(t *testing.T) {
 
 // A Reset invalidates earlier upload URIs.
 func TestResetForgetsFiles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.Token(d))
 		place := hubtest.BeginUpload(p, "a.txt")
 		hubtest.PutBlob(p, place, "content")
@@ -85,8 +83,7 @@ func TestResetForgetsFiles(t *testing.T) {
 
 // Open calls of a back end or of the test do not delay a Reset. Two concurrent Resets count as one.
 func TestResetDuringCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/methods/POST/#")
@@ -114,8 +111,7 @@ func TestResetDuringCalls(t *testing.T) {
 }
 
 func TestCloseConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		other, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		w, stays := hubtest.Login(t, h, d), hubtest.Login(t, h, other)

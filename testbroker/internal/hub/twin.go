@@ -78,7 +78,7 @@ func (h *Hub) forgetTwinLocked(id identity.Identity) {
 	}
 }
 
-// Twin returns the twin of a device, or of a module named "deviceID/moduleID".
+// Twin returns the twin of a device.
 func (h *Hub) Twin(id string) (hubdata.Twin, error) {
 	t, err := h.TwinState(identity.SplitIdentity(id))
 	if err != nil {
@@ -137,8 +137,8 @@ func (h *Hub) PatchTags(id, patch string) error {
 	return err
 }
 
-// ChangeTwin changes the desired properties, the tags or both of a device, or of a module named
-// "deviceID/moduleID", completely or not at all, and returns the twin after the change.
+// ChangeTwin changes the desired properties, the tags or both of a device, completely or not at
+// all, and returns the twin after the change.
 func (h *Hub) ChangeTwin(id string, c hubdata.TwinChange) (hubdata.Twin, error) {
 	u := TwinUpdate{Replace: c.Replace, Etag: c.ETag}
 	for _, part := range []struct {
@@ -276,8 +276,7 @@ func (h *Hub) announce(t *TwinState) {
 	t.changes.Deliver(func(next Change) { h.tellChange(t.id, next) })
 }
 
-// WaitReported waits until ok returns true for the twin of a device, or of a module named
-// "deviceID/moduleID". It fails when the context ends, the hub is closed, or there is no such twin.
+// WaitReported waits until ok returns true for the twin of a device.
 func (h *Hub) WaitReported(ctx context.Context, id string, ok func(hubdata.Twin) bool) error {
 	var failed error
 	err := h.Until(ctx, func() bool {
@@ -291,8 +290,7 @@ func (h *Hub) WaitReported(ctx context.Context, id string, ok func(hubdata.Twin)
 	return err
 }
 
-// TwinLog returns the twin requests of a device, or of a module named "deviceID/moduleID", in order
-// of arrival.
+// TwinLog returns the twin requests of a device, in order of arrival.
 func (h *Hub) TwinLog(id string) []hubdata.TwinRequest {
 	t, err := h.TwinState(identity.SplitIdentity(id))
 	if err != nil {

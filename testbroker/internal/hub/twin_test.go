@@ -23,8 +23,7 @@ import (
 func TestTwinOverMQTT(t *testing.T) {
 	for _, module := range []string{"", "mod-1"} {
 		t.Run("module "+module, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				name := "dev-1"
 				if module != "" {
 					var err error
@@ -86,8 +85,7 @@ func TestTwinOverMQTT(t *testing.T) {
 
 // With QoS 1 there is a PUBACK before the answer.
 func TestTwinWithQoS1(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, hubtest.TwinResults)
 		w.Publish(7, hubtest.TwinPatch+"1", `{"a":1}`)
@@ -98,8 +96,7 @@ func TestTwinWithQoS1(t *testing.T) {
 }
 
 func TestSubscribersReceiveDesiredProperties(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		kept := hubtest.ConnectOf(d)
 		kept.Flags = 0 // CleanSession=0
 		w := hubtest.Dial(t, h)
@@ -380,8 +377,7 @@ func TestTopicsThatEndAConnection(t *testing.T) {
 }
 
 func TestWaitReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.TwinResults)
 		at := func(version int64) func(hubdata.Twin) bool {
@@ -427,8 +423,7 @@ func (l twinAMQP) next() *amqp.Message {
 }
 
 func TestTwinOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		s, r := hubtest.Pair(p, "/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
@@ -489,8 +484,7 @@ func TestTwinOverAMQP(t *testing.T) {
 
 // Notifications end with the links, and every subscribed pair gets them.
 func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		var pairs []twinAMQP
 		for i := range 2 {
@@ -516,8 +510,7 @@ func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 }
 
 func TestFaultsOfTwins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.TwinResults)
 		inject := func(f fault.Fault) *testbroker.Injected {
@@ -581,8 +574,7 @@ func TestFaultsOfTwins(t *testing.T) {
 }
 
 func TestFaultsOfNotifications(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.DesiredTopics)
 		patch := func() {
@@ -632,8 +624,7 @@ func TestNotificationsInOrder(t *testing.T) {
 
 // Faults of answers and notifications work over AMQP too; ids keep their types.
 func TestFaultsOfTwinsOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.LoginAMQP(t, h, d)
 		s, r := hubtest.Pair(p, "/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}

@@ -8,11 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
 )
 
-// Wait waits until ok returns true. It calls ok at once, and again after each change: a stored
-// message, a connection that began or ended, a fault that happened, a twin request, a method call
-// or answer. ok may call methods of the hub that do not block. It must not modify the log, which
-// holds the kept messages; [hubdata.Message.Sequence] is the position of a message among all. Wait
-// fails when the context ends or the hub is closed.
+// Wait waits until ok returns true.
 func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
 	var r telemetry.Reading
 	return h.Until(ctx, func() bool { return ok(r.Update(&h.Telemetry)) })

@@ -14,9 +14,7 @@ import (
 )
 
 // AddDeviceX509 registers a device, or a module "deviceID/moduleID" of a registered device, that
-// authenticates with a certificate. Its thumbprints, a primary and an optional secondary one, are
-// the SHA-1 or SHA-256 of the certificate in hexadecimal, with or without colons. See [Thumbprint].
-// It has no keys.
+// authenticates with a certificate.
 func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (hubdata.Device, error) {
 	if len(thumbprints) < 1 || len(thumbprints) > 2 {
 		return hubdata.Device{}, fmt.Errorf("testbroker: %d thumbprints, want 1 or 2", len(thumbprints))

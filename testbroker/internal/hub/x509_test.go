@@ -120,8 +120,7 @@ func TestCertificatesOfDevices(t *testing.T) {
 }
 
 func TestCertificateOfAModule(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		root := testbroker.NewCertAuthority("root")
 		require.NoError(t, h.AddCA(root.Cert()))
 		m, err := h.AddDeviceCA("dev-1/m")
@@ -135,8 +134,7 @@ func TestCertificateOfAModule(t *testing.T) {
 }
 
 func TestCertificateWithoutTLS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		d, err := h.AddDeviceCA("dev-ca")
 		require.NoError(t, err)
 		require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(hubtest.Certified(d)))
@@ -272,8 +270,7 @@ func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 	for _, k := range []fault.Kind{fault.NotTLS, fault.CutHandshake, fault.OldTLS,
 		fault.ExpiredCertificate} {
 		t.Run(k.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				in := h.Inject(fault.Fault{Kind: k})
 				h.Inject(fault.Fault{Kind: k, Device: "dev-1", Times: -1})
 				hubtest.Login(t, h, d)
@@ -291,8 +288,7 @@ func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 }
 
 func TestOldTLSServesOldClients(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.OldTLS})
 		config := h.ClientTLS()
 		config.MinVersion = tls.VersionTLS10
@@ -302,8 +298,7 @@ func TestOldTLSServesOldClients(t *testing.T) {
 }
 
 func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.CutHandshake})
 		dialer := websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTPS), TLSClientConfig: h.ClientTLS(),
 			Subprotocols: []string{"mqtt"}}

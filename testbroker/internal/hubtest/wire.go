@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -291,4 +292,12 @@ func Enqueue(t testing.TB, h *testbroker.Hub, bodies ...string) {
 	for _, b := range bodies {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(b)}))
 	}
+}
+
+// InBubble runs a test with a hub that has the device dev-1, in a bubble of fake time.
+func InBubble(t *testing.T, o *testbroker.Options, test func(t *testing.T, h *testbroker.Hub, d hubdata.Device)) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := NewHub(t, o)
+		test(t, h, d)
+	})
 }

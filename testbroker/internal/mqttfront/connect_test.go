@@ -312,8 +312,7 @@ func TestClosedWithoutAnswer(t *testing.T) {
 }
 
 func TestConnectionWithoutConnectIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		start := time.Now()
 		w := hubtest.Dial(t, h)
 		require.Equal(t, io.EOF, w.End())
@@ -322,8 +321,7 @@ func TestConnectionWithoutConnectIsClosed(t *testing.T) {
 }
 
 func TestSecondConnectPacketCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Send(hubtest.ConnectOf(d).Bytes())
 		require.Equal(t, io.EOF, w.End())
@@ -356,8 +354,7 @@ func TestNewerConnectionClosesTheOlder(t *testing.T) {
 }
 
 func TestConnectionsOfOneDeviceFightOrderly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
@@ -375,8 +372,7 @@ func TestConnectionsOfOneDeviceFightOrderly(t *testing.T) {
 }
 
 func TestRefusedConnectDoesNotDisturbTheLiveOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		bad := hubtest.ConnectOf(d)
 		bad.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", hubtest.GoldenKey, time.Now().Add(time.Hour).Unix())
@@ -391,8 +387,7 @@ func TestRegistryCutsConnections(t *testing.T) {
 		"removed":  func(h *testbroker.Hub) error { return h.RemoveDevice("dev-1") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				other, err := h.AddDevice("dev-10")
@@ -408,8 +403,7 @@ func TestRegistryCutsConnections(t *testing.T) {
 }
 
 func TestEnabledAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		require.NoError(t, h.SetEnabled("dev-1", false))
 		require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
 		require.NoError(t, h.SetEnabled("dev-1", true))
@@ -462,8 +456,7 @@ func TestKeepAlive(t *testing.T) {
 		65535: 1767 * time.Second,
 	} {
 		t.Run(fmt.Sprint(keepAlive), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				c := hubtest.ConnectOf(d)
 				c.KeepAlive = keepAlive
 				w := hubtest.Dial(t, h)
@@ -480,8 +473,7 @@ func TestKeepAlive(t *testing.T) {
 
 // A message counts as a sign of life, but not the beginning of one.
 func TestKeepAliveOfAPublishingClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		c := hubtest.ConnectOf(d)
 		c.KeepAlive = 10
 		w := hubtest.Dial(t, h)
@@ -503,8 +495,7 @@ func TestKeepAliveOfAPublishingClient(t *testing.T) {
 // Messages that arrive together are acknowledged together, in order, whatever the pieces. Other
 // packets between them are answered in their turn.
 func TestMessagesInPieces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		var all []byte
 		const n = 200
@@ -533,8 +524,7 @@ func TestMessagesInPieces(t *testing.T) {
 }
 
 func TestKeptSessionIsPresent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		c := hubtest.ConnectOf(d)
 		c.Flags = 0
 		w := hubtest.Dial(t, h)
@@ -625,8 +615,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestCloseIsHarmlessTwiceAndEndsWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w, mute := hubtest.Login(t, h, d), hubtest.Dial(t, h)
 		waiting := make(chan error, 1)
 		go func() { waiting <- h.WaitMessages(t.Context(), 1) }()

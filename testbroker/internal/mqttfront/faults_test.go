@@ -35,8 +35,7 @@ func TestEveryFaultHasAName(t *testing.T) {
 }
 
 func TestRefuseConnectWithAnyCode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		for code := 1; code <= 255; code++ {
 			in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: byte(code)})
 			w := hubtest.Dial(t, h)
@@ -54,8 +53,7 @@ func TestRefuseConnectWithAnyCode(t *testing.T) {
 }
 
 func TestSelectorsOfFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
 		two, err := h.AddDevice("dev-2")
@@ -75,8 +73,7 @@ func TestSelectorsOfFaults(t *testing.T) {
 }
 
 func TestAfterTimesAndForOfFaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		codes := func(n int) (all []byte) {
 			for range n {
 				all = append(all, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d))[1])
@@ -126,8 +123,7 @@ func TestProbabilityRepeatsWithTheSeed(t *testing.T) {
 }
 
 func TestWaitFired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: 2})
 		go func() {
 			for range 2 {
@@ -146,8 +142,7 @@ func TestWaitFired(t *testing.T) {
 }
 
 func TestSlowConnack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.SlowConnack, Delay: 20 * time.Second})
 		start := time.Now()
 		hubtest.Login(t, h, d)
@@ -159,8 +154,7 @@ func TestSlowConnack(t *testing.T) {
 }
 
 func TestSwallowConnack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.SwallowConnack})
 		w := hubtest.Dial(t, h)
 		w.Send(hubtest.ConnectOf(d).Bytes())
@@ -176,8 +170,7 @@ func TestCloseDoesNotWaitForFaults(t *testing.T) {
 	for _, k := range []fault.Kind{fault.SlowConnack, fault.SwallowConnack, fault.SlowPuback,
 		fault.HalfOpen, fault.Throttle} {
 		t.Run(k.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				if k == fault.SlowPuback || k == fault.Throttle {
 					w := hubtest.Login(t, h, d)
 					h.Inject(fault.Fault{Kind: k, Delay: time.Hour, Rate: 0.001, Times: -1})
@@ -197,8 +190,7 @@ func TestCloseDoesNotWaitForFaults(t *testing.T) {
 }
 
 func TestDropConnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.DropConnect})
 		w := hubtest.Dial(t, h)
 		w.Send(hubtest.ConnectOf(d).Bytes())
@@ -229,8 +221,7 @@ func TestMessageFaults(t *testing.T) {
 				name += " in a burst"
 			}
 			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					h, d := hubtest.NewHub(t, nil)
+				hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 					in := h.Inject(fault.Fault{Kind: c.kind, After: 2})
 					w := hubtest.Login(t, h, d)
 					if burst { // all in one write, so that the hub has read more when it handles the third
@@ -363,8 +354,7 @@ func endHalfOpen(t *testing.T, broker *testbroker.BrokerOptions, more []byte, wa
 }
 
 func TestMessageFaultsCountAcrossConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 1, Times: 2, Device: "dev-1"})
 		for _, cut := range []bool{false, true, true, false} {
 			w := hubtest.Login(t, h, d)
@@ -381,8 +371,7 @@ func TestMessageFaultsCountAcrossConnections(t *testing.T) {
 }
 
 func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		var unfit []*testbroker.Injected
 		for _, k := range []fault.Kind{fault.Forget, fault.SwallowPuback, fault.SlowPuback,
 			fault.DropAfterPuback} {
@@ -403,8 +392,7 @@ func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 }
 
 func TestDelayedPubackKeepsOrderAndLetsOthersFlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 10 * time.Second, After: 1})
 		w := hubtest.Login(t, h, d)
 		start := time.Now()
@@ -427,8 +415,7 @@ func TestDelayedPubackKeepsOrderAndLetsOthersFlow(t *testing.T) {
 }
 
 func TestDropAfterADelayedPuback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Second})
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		w := hubtest.Login(t, h, d)
@@ -441,8 +428,7 @@ func TestDropAfterADelayedPuback(t *testing.T) {
 }
 
 func TestHalfOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
@@ -470,8 +456,7 @@ func TestHalfOpen(t *testing.T) {
 }
 
 func TestHalfOpenOfOneDeviceFromAMessageOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, Device: "dev-1", After: 1})
@@ -495,8 +480,7 @@ func TestHalfOpenOfOneDeviceFromAMessageOn(t *testing.T) {
 }
 
 func TestHalfOpenSwallowsWhatWasAlreadyRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, After: 1})
 		w := hubtest.Login(t, h, d)
 		var all []byte
@@ -513,8 +497,7 @@ func TestHalfOpenSwallowsWhatWasAlreadyRead(t *testing.T) {
 }
 
 func TestThrottle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.Throttle, Rate: 2, Limit: 5, For: time.Minute})
 		start := time.Now()
@@ -544,8 +527,7 @@ func TestThrottle(t *testing.T) {
 }
 
 func TestAbsent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w, mute := hubtest.Login(t, h, d), hubtest.Dial(t, h)
 		in := h.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
 		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
@@ -565,8 +547,7 @@ func TestAbsent(t *testing.T) {
 }
 
 func TestAbsentForOneDeviceFromAMessageOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
@@ -587,8 +568,7 @@ func TestAbsentForOneDeviceFromAMessageOn(t *testing.T) {
 }
 
 func TestDrop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		w, w2, mute := hubtest.Login(t, h, d), hubtest.Login(t, h, two), hubtest.Dial(t, h)
@@ -606,8 +586,7 @@ func TestDrop(t *testing.T) {
 }
 
 func TestDropDuringPublishWithoutABody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.DropDuringPublish})
 		w := hubtest.Login(t, h, d)
 		w.Send([]byte{0x30, 0})
@@ -624,8 +603,7 @@ func TestNoFaultHitsAConnectionThatHasEnded(t *testing.T) {
 		want  error
 	}{{fault.Fault{Kind: fault.HalfOpen}, os.ErrDeadlineExceeded}, {fault.Fault{Kind: fault.DropAfterPuback}, io.EOF}} {
 		t.Run(c.first.Kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				w := hubtest.Login(t, h, d)
 				c.first.After = 1
 				first, tear := h.Inject(c.first), h.Inject(fault.Fault{Kind: fault.DropDuringPublish, After: 2})

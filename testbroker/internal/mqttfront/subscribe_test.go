@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func TestRefuseSubscribe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.RefuseSubscribe, After: 1})
 		odd := h.Inject(fault.Fault{Kind: fault.RefuseSubscribe, After: 2, Code: 2})
 		w := hubtest.Login(t, h, d)
@@ -31,8 +32,7 @@ func TestRefuseSubscribe(t *testing.T) {
 }
 
 func TestDropOnSubscribe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.DropOnSubscribe})
 		w, _ := hubtest.Keeper(t, h, d)
 		w.Send(hubtest.SubscribeBytes(7, hubtest.DeviceBound))
@@ -46,8 +46,7 @@ func TestDropOnSubscribe(t *testing.T) {
 }
 
 func TestSwallowSuback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.SwallowSuback})
 		w := hubtest.Login(t, h, d)
 		hubtest.Enqueue(t, h, "x")
@@ -59,8 +58,7 @@ func TestSwallowSuback(t *testing.T) {
 }
 
 func TestSlowSuback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.SlowSuback, Delay: 20 * time.Second, Times: 2})
 		w := hubtest.Login(t, h, d)
 		hubtest.Enqueue(t, h, "x")
@@ -83,8 +81,7 @@ func TestSlowSuback(t *testing.T) {
 }
 
 func TestSubacksWithWrongCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		long := h.Inject(fault.Fault{Kind: fault.LongSuback})
 		w := hubtest.Login(t, h, d)
 		require.Equal(t, []byte{1, 1}, w.Subscribe(1, hubtest.DeviceBound))
@@ -96,8 +93,7 @@ func TestSubacksWithWrongCounts(t *testing.T) {
 }
 
 func TestUnsolicitedPubacks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		stray := h.Inject(fault.Fault{Kind: fault.StrayPuback, Times: 2})
 		w := hubtest.Login(t, h, d)
 		w.Publish(1, hubtest.Events, "x")
@@ -115,8 +111,7 @@ func TestUnsolicitedPubacks(t *testing.T) {
 }
 
 func TestSwallowPingresp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		in := h.Inject(fault.Fault{Kind: fault.SwallowPingresp, After: 1})
 		w := hubtest.Login(t, h, d)
 		w.Ping()
@@ -129,8 +124,7 @@ func TestSwallowPingresp(t *testing.T) {
 }
 
 func TestGarbage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		connects := h.Inject(fault.Fault{Kind: fault.GarbageOnConnect, Bytes: []byte{0xd0, 1, 7}})
 		w := hubtest.Login(t, h, d)
 		require.Equal(t, []byte{7}, w.Expect(hubtest.Pingresp))

@@ -15,8 +15,7 @@ import (
 )
 
 func TestTelemetryIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
 		w, m := hubtest.Login(t, h, d), hubtest.Login(t, h, mod)
@@ -74,8 +73,7 @@ func TestTelemetryIsLogged(t *testing.T) {
 }
 
 func TestConflicts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
@@ -97,8 +95,7 @@ func TestConflicts(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		go func() {
 			w := hubtest.Login(t, h, d)
 			for i := range uint16(5) {
@@ -126,8 +123,7 @@ func TestSizeLimit(t *testing.T) {
 		ok   bool
 	}{"fits": {body, true}, "one byte too many": {body + "x", false}, "far too many": {strings.Repeat(body, 2), false}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				w := hubtest.Login(t, h, d)
 				w.Publish(1, hubtest.Events+bag, c.body)
 				if c.ok {
@@ -167,8 +163,7 @@ func TestPacketsThatCloseTheConnection(t *testing.T) {
 		"overlong length":            {0x30, 0x80, 0x80, 0x80, 0x80, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				w := hubtest.Login(t, h, d)
 				w.Send(p)
 				require.Equal(t, io.EOF, w.End(), "and no packet before")
@@ -179,8 +174,7 @@ func TestPacketsThatCloseTheConnection(t *testing.T) {
 }
 
 func TestMessageBeforeABadOneIsAcknowledged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		w.Send(append(hubtest.PublishBytes(2, 1, hubtest.Events, "x"), hubtest.PublishBytes(2, 2, "a/b", "x")...))
 		require.Equal(t, uint16(1), w.Acked())
@@ -218,8 +212,7 @@ func TestSubscribe(t *testing.T) {
 			[]byte{refused, refused, refused, refused, refused, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				mod, err := h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)
 				if c.module {
@@ -234,8 +227,7 @@ func TestSubscribe(t *testing.T) {
 }
 
 func TestUnsubscribeMakesRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w := hubtest.Login(t, h, d)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			require.Equal(t, []byte{1}, w.Subscribe(1, "$iothub/methods/POST/"+name+"/#"))
@@ -248,8 +240,7 @@ func TestUnsubscribeMakesRoom(t *testing.T) {
 }
 
 func TestTelemetryReachesNoSubscriber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		mod, err := h.AddModule("dev-1", "mod-1")
 		require.NoError(t, err)
 		w := hubtest.Login(t, h, mod)
@@ -284,8 +275,7 @@ func TestWill(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 				con := hubtest.ConnectOf(d)
 				con.Will = &hubtest.Will{Topic: hubtest.Events + "%24.mid=w&a=b", Text: "gone", Qos: 1}
 				w := hubtest.Dial(t, h)
@@ -308,8 +298,7 @@ func TestWill(t *testing.T) {
 }
 
 func TestWillMayBeEmpty(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		con := hubtest.ConnectOf(d)
 		con.Will = &hubtest.Will{Topic: hubtest.Events}
 		w := hubtest.Dial(t, h)

@@ -4,17 +4,16 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 func TestADigitalTwinShowsPropertiesAndComponents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		w := hubtest.Dial(t, h)
 		c := hubtest.ConnectOf(d)
@@ -92,8 +91,7 @@ func TestAJSONPatchChangesDesiredProperties(t *testing.T) {
 }
 
 func TestCommandsAreMethods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/methods/POST/#")

@@ -194,8 +194,7 @@ func TestAJobHasATimeLimit(t *testing.T) {
 }
 
 func TestJobsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, &testbroker.Options{Keep: 10})
+	hubtest.InBubble(t, &testbroker.Options{Keep: 10}, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		for i := range 20 {
 			schedule(p, fmt.Sprint("job-", i),

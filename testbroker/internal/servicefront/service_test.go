@@ -19,8 +19,7 @@ import (
 )
 
 func TestRegistryOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		key := strings.Repeat("QUFB", 8)
 		made := p.Do("PUT", "/devices/dev-2"+hubtest.Version,
@@ -118,8 +117,7 @@ func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 }
 
 func TestTwinsOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.DesiredTopics, hubtest.TwinResults)
@@ -166,8 +164,7 @@ func TestTwinsOverHTTP(t *testing.T) {
 }
 
 func TestMethodsOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		p.Post("/twins/dev-1/methods"+hubtest.Version, `{"methodName":"a"}`).Refused(t, 404103)
 		w := hubtest.Login(t, h, d)
@@ -275,8 +272,7 @@ func TestFaultsAndBackEnds(t *testing.T) {
 // A body that is not a single JSON object changes nothing, and the error uses terms of the
 // protocol.
 func TestBodiesThatAreNoObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		before, err := h.Twin("dev-1")
 		require.NoError(t, err)
@@ -309,8 +305,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 
 // An empty patch is accepted if the ETag is right, and makes neither a version nor an ETag.
 func TestAPatchOfNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		state := func() (string, int64) {
 			twin, err := h.Twin("dev-1")
@@ -334,8 +329,7 @@ func TestAPatchOfNothing(t *testing.T) {
 
 // The twin has the model that a device announced last over MQTT or AMQP.
 func TestTheModelIsInTheTwin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		is := func(want string) {
 			t.Helper()

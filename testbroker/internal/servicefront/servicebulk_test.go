@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -150,8 +149,7 @@ func TestBulkOperationsWriteTwins(t *testing.T) {
 }
 
 func TestDevicesWithAnEdgeGateway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
 		edge := `{"deviceId":"gw","capabilities":{"iotEdge":true}}`
 		made := p.Do("PUT", "/devices/gw"+hubtest.Version, edge).Object(t)

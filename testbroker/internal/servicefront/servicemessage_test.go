@@ -61,8 +61,7 @@ func TestBackEndsSendC2DOverHTTP(t *testing.T) {
 
 // Feedback over HTTPS is locked until it is completed, abandoned, or its lock ends.
 func TestFeedbackOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		require.Equal(t, 204, p.Do("GET", feedbackPath+hubtest.Version, "").StatusCode)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "m-1", Ack: "full"}))
@@ -91,8 +90,7 @@ func TestFeedbackOverHTTP(t *testing.T) {
 }
 
 func TestFileNotificationsOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		device := hubtest.OverHTTP(t, h, d)
 		l := hubtest.BeginUpload(device, "a.txt")
 		hubtest.PutBlob(device, l, "content")

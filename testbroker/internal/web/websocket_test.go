@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
@@ -25,8 +26,7 @@ import (
 func TestWebSocketsForEvents(t *testing.T) {
 	for url, name := range map[string]string{"/$servicebus/websocket": "AMQPWSB10", "/$servicebus/websocket/": "amqpwsb10",
 		"/%24servicebus/websocket": "amqp"} {
-		synctest.Test(t, func(t *testing.T) {
-			h, _ := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 			ws, _, err := hubtest.WebDialer(h, "mqtt", name).Dial("ws://hub"+url, nil)
 			require.NoError(t, err, url)
 			require.Equal(t, name, ws.Subprotocol())
@@ -97,8 +97,7 @@ func TestNotARequestForAWebSocket(t *testing.T) {
 		"end":          {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, nil)
+			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:443")
 				require.NoError(t, err)
 				defer conn.Close()
@@ -144,8 +143,7 @@ func TestFramesMeanNothing(t *testing.T) {
 }
 
 func TestFragmentedMessageOfAWebSocket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		conn := hubtest.DialWeb(t, h)
 		w := hubtest.NewWire(t, conn)
 		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
@@ -162,8 +160,7 @@ func TestFragmentedMessageOfAWebSocket(t *testing.T) {
 }
 
 func TestTextIsNotAccepted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		conn := hubtest.DialWeb(t, h)
 		w := hubtest.NewWire(t, conn)
 		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
@@ -174,8 +171,7 @@ func TestTextIsNotAccepted(t *testing.T) {
 
 func TestEndsOfAWebSocket(t *testing.T) {
 	t.Run("refusal can be read", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
 			w := hubtest.NewWire(t, hubtest.DialWeb(t, h))
 			require.Equal(t, []byte{0, 3}, w.Connect(hubtest.ConnectOf(d)))
@@ -183,8 +179,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 		})
 	})
 	t.Run("cut", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			w := hubtest.NewWire(t, hubtest.DialWeb(t, h))
 			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
 			h.Drop("")
@@ -192,8 +187,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 		})
 	})
 	t.Run("client says goodbye", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			conn := hubtest.DialWeb(t, h)
 			w := hubtest.NewWire(t, conn)
 			con := hubtest.ConnectOf(d)
@@ -205,8 +199,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 		})
 	})
 	t.Run("half-open", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			conn := hubtest.DialWeb(t, h)
 			w := hubtest.NewWire(t, conn)
 			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
@@ -228,8 +221,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 		})
 	})
 	t.Run("nobody asks", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, _ := hubtest.NewHub(t, nil)
+		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 			start := time.Now()
 			conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
 			require.NoError(t, err)
@@ -242,8 +234,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 }
 
 func TestWebSocketOverTLSInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, nil)
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		dialer := websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTPS), TLSClientConfig: h.ClientTLS(),
 			Subprotocols: []string{"mqtt"}}
 		ws, _, err := dialer.Dial("wss://hub/$iothub/websocket", http.Header{"Origin": {"https://elsewhere"}})
