@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
-	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 var dpsLinkProperties = map[string]any{
@@ -242,23 +240,6 @@ func TestRegistrationOverAMQPWithACertificate(t *testing.T) {
 		require.Equal(t, "grp", a.State.X509.EnrollmentGroupID)
 	}
 	require.Len(t, hubs["hub-a.example.test"].Devices(), 2)
-}
-
-func TestRegistrationOverAMQPAndWebSocket(t *testing.T) {
-	d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
-	e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-	dialer := websocket.Dialer{
-		NetDialContext: d.Dial(testbroker.PortHTTPS), Subprotocols: []string{"AMQPWSB10"}, TLSClientConfig: d.ClientTLS(),
-	}
-	ws, _, err := dialer.DialContext(t.Context(), "wss://"+d.HostName()+"/$iothub/websocket", nil)
-	require.NoError(t, err)
-	conn, err := amqp.NewConn(t.Context(), &hubtest.WebConn{Conn: ws},
-		&amqp.ConnOptions{HostName: d.HostName(), SASLType: dpsUser(d, "reg-1", e.PrimaryKey)})
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	l, err := attachDPS(t, conn, d.IDScope()+"/registrations/reg-1")
-	require.NoError(t, err)
-	require.Equal(t, "assigned", l.request(dpsRegisterMessage("")).Status)
 }
 
 func TestConnectFaultsOfTheDPSOverAMQP(t *testing.T) {

@@ -1,8 +1,6 @@
 package dps_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -13,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -228,43 +225,6 @@ func TestConnectFaultsOfTheDPSOverMQTT(t *testing.T) {
 		w.Conn.SetReadDeadline(time.Now().Add(time.Hour))
 		require.ErrorContains(t, w.End(), "timeout")
 	})
-}
-
-func TestRegistrationOverWebSocket(t *testing.T) {
-	d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
-	e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-	dialer := websocket.Dialer{
-		NetDialContext: d.Dial(testbroker.PortHTTPS), Subprotocols: []string{"mqtt"}, TLSClientConfig: d.ClientTLS(),
-	}
-	conn, _, err := dialer.DialContext(t.Context(), "wss://"+d.HostName()+"/$iothub/websocket", nil)
-	require.NoError(t, err)
-	w := hubtest.NewWire(t, &hubtest.WebConn{Conn: conn})
-	require.Equal(t, []byte{0, 0}, w.Connect(dpsConnect(d, "reg-1", e.PrimaryKey)))
-	require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
-	w.Publish(1, dpsRegister+"1", "{}")
-	w.Acked()
-	_, a := readDPS(w)
-	require.Equal(t, "assigned", a.Status)
-}
-
-func TestRegistrationOverMQTTWithACertificate(t *testing.T) {
-	d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
-	cert := testbroker.NewClientCert("reg-1", time.Time{}, time.Time{})
-	enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Certificates: []*x509.Certificate{cert.Leaf}})
-	raw, err := d.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "dps:8883")
-	require.NoError(t, err)
-	config := d.ClientTLS()
-	config.Certificates = []tls.Certificate{cert}
-	w := hubtest.NewWire(t, tls.Client(raw, config))
-	hello := dpsConnect(d, "reg-1", dpsdata.DeriveKey("", "x"))
-	hello.Password = ""
-	require.Equal(t, []byte{0, 0}, w.Connect(hello))
-	require.Equal(t, []byte{1}, w.Subscribe(1, dpsAnswers+"#"))
-	w.Publish(1, dpsRegister+"1", "{}")
-	w.Acked()
-	_, a := readDPS(w)
-	require.Equal(t, testbroker.Thumbprint(cert.Leaf), a.State.X509.CertificateInfo.SHA256Thumbprint)
-	require.Len(t, hubs["hub-a.example.test"].Devices(), 1)
 }
 
 func TestRegistrationsOnARealPort(t *testing.T) {
