@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -254,7 +253,7 @@ func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome trans
 		switch err := handle(b.ctx, m); {
 		case err == nil:
 			outcome = transport.OutcomeAccept
-		case errchain.Has(err, ErrReject): // calls Unwrap of the handler's error
+		case errors.Is(err, ErrReject): // calls methods of the handler's error
 			outcome = transport.OutcomeReject
 		}
 	}, b.trace.handlerPanic)

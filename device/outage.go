@@ -1,10 +1,10 @@
 package device
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -105,7 +105,7 @@ func (f *flapping) begin(e evidence) {
 func (f *flapping) name(failure *transport.Error, wasUp bool) {
 	named := SuspectNone
 	switch {
-	case errchain.Has(failure, transport.ErrTakenOver):
+	case errors.Is(failure, transport.ErrTakenOver):
 		named = SuspectSecondDevice
 	case failure.Kind == transport.Quota || failure.Kind == transport.Throttled:
 		named = SuspectQuotaUsedUp

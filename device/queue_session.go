@@ -1,10 +1,10 @@
 package device
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
@@ -75,7 +75,7 @@ func (q *queue) done(tag uint16, err error) {
 			s.refusal = &refusal{since: time.Now()}
 		}
 		s.refusal.count++
-		s.resent = s.resent || errchain.Has(err, transport.ErrOutcomeUnknown)
+		s.resent = s.resent || errors.Is(err, transport.ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
 		q.returnCopyLocked(s)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
@@ -178,7 +177,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 		if k.state == callInFlight && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
 			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil &&
-				(k.handedBefore || errchain.Has(r.Err, transport.ErrOutcomeUnknown))
+				(k.handedBefore || errors.Is(r.Err, transport.ErrOutcomeUnknown))
 			t.poke()
 			break
 		}

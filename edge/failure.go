@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/neterr"
@@ -70,7 +69,7 @@ func failure(what string, cause error) *transport.Error {
 	switch kind := transport.KindOf(cause); {
 	case given != nil:
 		*e = *given
-		if errchain.Same(given, cause) && given.Err != nil {
+		if own, _ := cause.(*transport.Error); own == given && given.Err != nil {
 			cause = given.Err
 		}
 	case kind != transport.Unknown:

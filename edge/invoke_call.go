@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/reconnect"
@@ -156,7 +155,7 @@ func (c *methodCall) run(ctx context.Context) (result Result, err error) {
 func judgeCall(err error) retrypolicy.Info {
 	info := retrypolicy.Classify(err)
 	info.Safe = retrypolicy.SafeYes
-	if errchain.Has(err, transport.ErrOutcomeUnknown) {
+	if errors.Is(err, transport.ErrOutcomeUnknown) {
 		info.Safe = retrypolicy.SafeNo
 	}
 	return info
@@ -229,7 +228,7 @@ func (c *methodCall) exchange(ctx context.Context, authorization string) (Result
 // lost returns the error of an attempt without an answer. It is ctx's if the caller's context
 // ended.
 func (c *methodCall) lost(ctx context.Context, op transport.Op, err error) error {
-	if ctx.Err() != nil && !errchain.Same(context.Cause(ctx), errSlowCall) {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSlowCall) {
 		return ctx.Err()
 	}
 	var e *transport.Error

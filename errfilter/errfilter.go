@@ -7,6 +7,7 @@ package errfilter
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
@@ -92,7 +93,7 @@ func Of(err error) Rule {
 	rule := OfKind(kind)
 	e := transport.Find(err)
 	switch {
-	case kind == transport.Protocol && errchain.Has(err, transport.ErrViolation):
+	case kind == transport.Protocol && errors.Is(err, transport.ErrViolation):
 		rule = violation
 	case kind == transport.Unknown && e == nil:
 		if errchain.Has(err, context.Canceled) || errchain.Has(err, context.DeadlineExceeded) {
@@ -111,8 +112,7 @@ func Of(err error) Rule {
 }
 
 // classifies reports whether err itself has a Kind: its own, or Cancelled by a method
-// EndedByContext, which an error of retrypolicy has. A method Is instead would link errors.Is, and
-// reflection with it, into a board's program: 4 KB.
+// EndedByContext, which an error of retrypolicy has.
 func classifies(err error) bool {
 	switch e := err.(type) {
 	case *transport.Error, transport.Kind:
@@ -145,7 +145,7 @@ type Damage struct{ row uint8 }
 // failure keeps its Kind. Any other err, nil included, is returned unchanged and resets the count.
 func (d *Damage) Judge(err error) error {
 	e := transport.Find(err)
-	if e == nil || !errchain.Has(err, transport.ErrMaybeDamaged) {
+	if e == nil || !errors.Is(err, transport.ErrMaybeDamaged) {
 		d.row = 0
 		return err
 	}

@@ -1,9 +1,9 @@
 package retrypolicy
 
 import (
+	"errors"
 	"strconv"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -64,11 +64,14 @@ func (e *Error) Is(target error) bool {
 			return true
 		}
 	}
-	return e.ended != nil && errchain.Same(e.ended, target) || e.Cause != nil && isCause(e.Cause, target)
+	return e.ended != nil && e.ended == target || e.Cause != nil && errors.Is(e.Cause, target)
 }
 
+// As looks for an error in the context's cause; errors.As itself searches the failure, by Unwrap.
+func (e *Error) As(target any) bool { return e.Cause != nil && errors.As(e.Cause, target) }
+
 // EndedByContext reports whether the caller's context or its deadline ended the series. Package
-// errfilter asks it, because errors.Is needs reflection.
+// errfilter asks it.
 func (e *Error) EndedByContext() bool {
 	return e.Reason == ReasonCancelled || e.Reason == ReasonPastDeadline
 }

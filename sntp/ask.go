@@ -2,10 +2,10 @@ package sntp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -45,7 +45,7 @@ func (c *Clock) exchange(ctx context.Context, conn Conn) (a answer, began, ended
 			return answer{}, began, ended, err
 		}
 		a, err = parse(c.in[:n], nonce, &c.earliest)
-		if errchain.Same(err, errStray) {
+		if errors.Is(err, errStray) {
 			continue
 		}
 		if trip := ended.Sub(began); err == nil && (trip > c.opt.MaxRoundTrip || a.held > trip) {

@@ -2,10 +2,10 @@ package sntp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -176,10 +176,10 @@ func (c *Clock) attempt(ctx context.Context) error {
 // learn obeys a server that wants fewer requests, or none.
 func (s *server) learn(err error) {
 	switch {
-	case errchain.Same(err, errDenied):
+	case errors.Is(err, errDenied):
 		s.denied = true
 		s.spacing = maxSpacing
-	case errchain.Same(err, errRate):
+	case errors.Is(err, errRate):
 		s.spacing = min(2*s.spacing, maxSpacing)
 	}
 }

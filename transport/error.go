@@ -91,7 +91,7 @@ var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
 // another one has the same identity. device.Status then names that as the suspect.
 var ErrTakenOver = errors.New("another connection has the same identity")
 
-// Find returns the outermost *Error in err's chain, or nil. It is errors.As without reflection.
+// Find returns the outermost *Error in err's chain, or nil.
 func Find(err error) *Error {
 	e, _ := errchain.First(err, isError).(*Error)
 	return e

@@ -1,4 +1,4 @@
-// Package errchain walks the chain of an error without reflection and without allocation.
+// Package errchain walks the chain of an error, asking several things of each link.
 package errchain
 
 // Any reports whether visit returns true for err or an error that it wraps, including several
@@ -29,7 +29,8 @@ func First(err error, wanted func(error) bool) error {
 	return nil
 }
 
-// Has reports whether target is err or an error that it wraps, by Same. errors.Is needs reflection.
+// Has reports whether target is err or an error that it wraps. Unlike errors.Is it asks no method
+// Is: errors of package net match the errors of contexts by theirs.
 func Has(err, target error) bool {
-	return Any(err, func(e error) bool { return Same(e, target) })
+	return Any(err, func(e error) bool { return e == target }) //nolint:errorlint // Any walks
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -18,7 +17,7 @@ import (
 func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, state error) *transport.Error {
 	var causes list
 	causes.add(ctx.Err())
-	if cause := context.Cause(ctx); !errchain.Same(cause, ctx.Err()) {
+	if cause := context.Cause(ctx); cause != ctx.Err() { //nolint:errorlint // one that wraps it says more
 		causes.add(cause)
 	}
 	causes.add(state)

@@ -1,13 +1,14 @@
 package operr
 
 import (
-	"github.com/hubline-iot/hubline/internal/errchain"
+	"errors"
+
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // OutcomeUnknown returns e with transport.ErrOutcomeUnknown once in its chain.
 func OutcomeUnknown(e *transport.Error) *transport.Error {
-	if errchain.Has(e, transport.ErrOutcomeUnknown) {
+	if errors.Is(e, transport.ErrOutcomeUnknown) {
 		return e
 	}
 	own := *e

@@ -2,8 +2,8 @@ package reconnect
 
 import (
 	"context"
+	"errors"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -31,7 +31,7 @@ func RequestEnded(ctx context.Context, err, closed error) *transport.Error {
 	case retrypolicy.ReasonNotRetryable, retrypolicy.ReasonUnsafe:
 		if inner := transport.Find(why.Err); inner != nil {
 			e.Kind, e.Scope, e.Op, e.RetryAfter, e.Err = inner.Kind, inner.Scope, inner.Op, inner.RetryAfter, why.Err
-			if errchain.Same(inner, why.Err) {
+			if own, _ := why.Err.(*transport.Error); own == inner {
 				e.Err = inner.Err
 			}
 		}
@@ -43,11 +43,11 @@ func RequestEnded(ctx context.Context, err, closed error) *transport.Error {
 // RequestCancelled returns the error of a request that ctx ended. failure is its last failure,
 // which may be nil. The Kind is Closed if closed is the cause of the end.
 func RequestCancelled(ctx context.Context, failure, closed error) *transport.Error {
-	if errchain.Same(failure, ctx.Err()) {
+	if failure == ctx.Err() { //nolint:errorlint // a failure that wraps it says more
 		failure = nil
 	}
 	e := operr.Cancelled(ctx, transport.OpSend, transport.ScopeOperation, failure)
-	if errchain.Same(context.Cause(ctx), closed) {
+	if errors.Is(context.Cause(ctx), closed) {
 		e.Kind = transport.Closed
 	}
 	return e

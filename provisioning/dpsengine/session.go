@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/operr"
@@ -222,7 +221,7 @@ func (s *session) write(packet []byte) error {
 // handshake, and the write may fail before the alert was read.
 func (s *session) reason(err error) error {
 	_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
-	if _, readErr := s.conn.Read(make([]byte, 1)); readErr != nil && !errchain.Has(readErr, io.EOF) {
+	if _, readErr := s.conn.Read(make([]byte, 1)); readErr != nil && !errors.Is(readErr, io.EOF) {
 		if t, ok := readErr.(interface{ Timeout() bool }); !ok || !t.Timeout() {
 			return readErr
 		}
@@ -232,7 +231,7 @@ func (s *session) reason(err error) error {
 
 // explain lets the connection name the kind of the error of a handshake, such as a TLS alert.
 func (s *session) explain(err error) error {
-	if x, ok := s.conn.(engine.Explainer); ok && transport.Find(err) == nil && !errchain.Has(err, errClosed) &&
+	if x, ok := s.conn.(engine.Explainer); ok && transport.Find(err) == nil && !errors.Is(err, errClosed) &&
 		!s.closed.Load() {
 		return x.Explain(err)
 	}
@@ -266,7 +265,7 @@ func (s *session) next() (h mqttwire.Header, body []byte, err error) {
 		s.unread += n
 		switch {
 		case n > 0:
-		case errchain.Has(err, io.EOF):
+		case errors.Is(err, io.EOF):
 			return h, nil, errClosed
 		case err != nil:
 			return h, nil, err

@@ -48,17 +48,13 @@ func IsPermanent(err error) bool {
 }
 
 // Cancelled reports whether err is, or wraps, context.Canceled.
-func Cancelled(err error) bool { return wraps(err, context.Canceled) }
+func Cancelled(err error) bool { return errchain.Has(err, context.Canceled) }
 
 // EndedByContext reports whether err is, or wraps, the error of a context, which means that there
 // was no answer.
 func EndedByContext(err error) bool {
-	return Cancelled(err) || wraps(err, context.DeadlineExceeded)
+	return Cancelled(err) || errchain.Has(err, context.DeadlineExceeded)
 }
-
-// wraps is errors.Is without the methods Is. Errors of package net match a context's error by such
-// a method, but are not context errors.
-func wraps(err, target error) bool { return errchain.Has(err, target) }
 
 // StatusError is an error with the HTTP status of an answer.
 type StatusError interface {

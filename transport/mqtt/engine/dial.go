@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
@@ -187,7 +186,7 @@ func (s *session) greet(connect []byte) error {
 		// the alert was read.
 		_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
 		_, readErr := s.conn.Read(s.readSpace(1))
-		if readErr != nil && !errchain.Same(readErr, io.EOF) && !mqttwire.TimedOut(readErr) {
+		if readErr != nil && !errors.Is(readErr, io.EOF) && !mqttwire.TimedOut(readErr) {
 			err = readErr
 		}
 		return err
@@ -224,7 +223,7 @@ func (s *session) readMore(want int) error {
 	switch {
 	case n > 0:
 		return nil
-	case errchain.Same(err, io.EOF):
+	case errors.Is(err, io.EOF):
 		return mqttwire.HubClosed{}
 	case err != nil:
 		return err

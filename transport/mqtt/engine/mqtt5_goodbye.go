@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 )
 
@@ -28,7 +27,7 @@ func (v *five) goodbye(s *session, err error) []byte {
 	switch {
 	case ok:
 		code = codeOf(broken)
-	case !errchain.Has(err, mqttwire.ErrBehind):
+	case !errors.Is(err, mqttwire.ErrBehind):
 		return nil
 	default:
 		s.mu.Lock()

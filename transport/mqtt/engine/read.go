@@ -1,11 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"io"
 	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
@@ -36,7 +36,7 @@ func (s *session) read() error {
 			switch {
 			case err == nil:
 				return io.ErrNoProgress
-			case errchain.Same(err, io.EOF):
+			case errors.Is(err, io.EOF):
 				return mqttwire.HubClosed{}
 			case mqttwire.TimedOut(err):
 				if s.mayAnswer() || s.wasStopped() {

@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
@@ -127,7 +127,7 @@ func (s *session) Run(ctx context.Context) error {
 		return mqttwire.Loss(transport.Network, ended)
 	case why != nil:
 		return why
-	case mqttwire.TimedOut(err) || errchain.Same(err, mqttwire.ErrNoPong):
+	case mqttwire.TimedOut(err) || errors.Is(err, mqttwire.ErrNoPong):
 		return mqttwire.Loss(transport.Timeout, err)
 	}
 	return mqttwire.Loss(transport.Network, err)
@@ -180,7 +180,7 @@ func (s *session) goodbye(err error) []byte {
 	if v := s.t.newer; v != nil {
 		return v.goodbye(s, err)
 	}
-	if errchain.Has(err, mqttwire.ErrBehind) {
+	if errors.Is(err, mqttwire.ErrBehind) {
 		return mqttwire.AppendDisconnect(nil)
 	}
 	return nil
