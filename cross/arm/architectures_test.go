@@ -50,7 +50,7 @@ func (a *architecture) env() []string {
 // suites are the packages whose tests must pass on every processor: the core and both MQTT engines.
 var suites = []string{
 	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/texts", "./internal/times",
-	"./internal/errchain", "./sntp", "./update", "./update/edsign",
+	"./sntp", "./update", "./update/edsign",
 	"./update/httprange", "./cross/arm/board/wifi", "./cross/arm/board/flashlog",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/engine/...",
 }

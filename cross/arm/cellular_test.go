@@ -78,7 +78,7 @@ func TestFirmwareWithACellularModemOnACortexM3(t *testing.T) {
 	if cellular.Dials() <= kills {
 		t.Errorf("%d connections for %d losses", cellular.Dials(), kills)
 	}
-	checkHeap(t, all, cellularHeapLimit, cellularHeapPeak)
+	checkRAM(t, m, all)
 	checkStacks(t, m)
 	t.Logf("%+v; at the hub %d, %d duplicates; %d connections", last, len(seen), duplicates, cellular.Dials())
 }

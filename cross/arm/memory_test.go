@@ -33,14 +33,19 @@ type layout struct {
 	metadata                     uint64 // address of the pointer to the states of the blocks
 }
 
-// layoutOf reads the symbols of a firmware.
-func layoutOf(t *testing.T, path string) (l layout) {
+// layoutOf reads the symbols of a firmware, and how many bytes of RAM its sections take.
+func layoutOf(t *testing.T, path string) (l layout, static int) {
 	t.Helper()
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	for _, s := range f.Sections {
+		if s.Flags&(elf.SHF_ALLOC|elf.SHF_WRITE) == elf.SHF_ALLOC|elf.SHF_WRITE {
+			static += int(s.Size)
+		}
+	}
 	symbols, err := f.Symbols()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +61,7 @@ func layoutOf(t *testing.T, path string) (l layout) {
 	if len(wanted) > 0 {
 		t.Fatalf("the firmware lacks symbols: %v", wanted)
 	}
-	return l
+	return l, static
 }
 
 // inspect accepts QEMU's control connection.

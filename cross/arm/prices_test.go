@@ -227,27 +227,3 @@ func TestPrices(t *testing.T) {
 		write(t, guide, []byte(string(before)+"<!-- prices -->"+table+"<!-- end -->"+string(after)))
 	}
 }
-
-// staticLimit is the limit of static RAM of the firmware that the emulated chips run.
-const staticLimit = 8 * kb
-
-// The guide's table of RAM has the limits of the tests that run the firmware.
-func TestTheGuideTellsTheRAM(t *testing.T) {
-	page, err := os.ReadFile(guide)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := bytes.Cut(page, []byte("<!-- ram -->\n"))
-	table, _, _ = bytes.Cut(table, []byte("<!-- end -->"))
-	rows := strings.Split(strings.TrimSpace(string(table)), "\n")[2:]
-	peaks := []int{heapPeak, provisionedHeapPeak, cellularHeapPeak}
-	if len(rows) != len(peaks) {
-		t.Fatalf("%d rows, want %d", len(rows), len(peaks))
-	}
-	for i, peak := range peaks {
-		want := fmt.Sprintf(" | %d | %d | %d |", staticLimit/kb, peak/kb, (staticLimit+peak)/kb)
-		if !strings.HasSuffix(rows[i], want) {
-			t.Errorf("row %q does not end with %q", rows[i], want)
-		}
-	}
-}
