@@ -360,31 +360,3 @@ func dialFive(t testing.TB, a account, got func(*paho5.Publish)) *paho5.Client {
 	t.Cleanup(func() { _ = c.Disconnect(&paho5.Disconnect{}) })
 	return c
 }
-
-// A client certificate authenticates the device; without one it is refused.
-func TestMosquittoWithClientCertificates(t *testing.T) {
-	devices := newAuthority(t)
-	b := startBroker(t, settings{clientCerts: devices})
-	cert := devices.client(t, "device-1")
-	for _, m := range []mqttClient{hublinePaho, hublineMQTT, hublineMQTT5} {
-		t.Run(m.name, func(t *testing.T) {
-			creds := brokerCreds("device-1", "", "")
-			topics := &dialect.Topics{Telemetry: "up/{device}"}
-			network := netopt.Options{Addr: b.secure, TLS: b.trust(),
-				Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil }}
-			c, err := device.New(creds, m.make(network, topics, nil), nil)
-			require.NoError(t, err)
-			require.NoError(t, c.Open(soon(t)))
-			require.NoError(t, c.Send(soon(t), &transport.Message{Body: []byte("x")}))
-			require.NoError(t, c.Close())
-
-			network.Certificate, network.Anonymous = nil, true
-			c, err = device.New(creds, m.make(network, topics, nil), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-			require.NoError(t, err)
-			err = c.Open(soon(t))
-			require.Error(t, err)
-			seen(t, "without a certificate: %v", err)
-			require.NoError(t, c.Close())
-		})
-	}
-}

@@ -1,9 +1,6 @@
 package interop
 
 import (
-	"bufio"
-	"encoding/binary"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -123,36 +120,6 @@ func (r *relay) connections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.made
-}
-
-// newConnectSpy listens, and sends the user name of the first CONNECT to user.
-func newConnectSpy(t testing.TB, user chan<- string) (addr string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() { // ends with the listener or the first connection
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		r := bufio.NewReader(c)
-		_, _ = r.Discard(1)
-		size, _ := binary.ReadUvarint(r) // the remaining length has the same form
-		packet := make([]byte, size)
-		if _, err := io.ReadFull(r, packet); err != nil {
-			close(user)
-			return
-		}
-		rest := packet[10:] // after protocol, level, flags and keep-alive
-		var field []byte
-		for range 2 { // client id, user name
-			n := int(binary.BigEndian.Uint16(rest))
-			field, rest = rest[2:2+n], rest[2+n:]
-		}
-		user <- string(field)
-	}()
-	return l.Addr().String()
 }
 
 // recorder keeps the data read through it.
