@@ -18,7 +18,6 @@ type DeskSettings struct {
 	Devices int
 	Senders int  // how many of them send
 	AMQP    bool // these are connected over AMQP, where messages share transfers
-	Encoded bool // these have no client: they write packets encoded beforehand
 	Keep    int  // messages that the hub keeps
 	Body    int  // bytes of a message
 	Secure  bool
@@ -150,12 +149,8 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), o.For+5*time.Minute)
 	defer cancel()
 	overMQTT, overAMQP := o.Access.mqtt(), o.AMQP.amqpOptions()
-	devices, limits := make([]*device.Client, o.Devices), make([]Sender, o.Devices)
+	devices := make([]*device.Client, o.Devices)
 	err := each(0, o.Devices, func(i int) (err error) {
-		if i < o.Senders && o.Encoded {
-			limits[i], err = o.Access.limit(i, deskWindow, o.Body, true)
-			return err
-		}
 		creds, err := o.Access.creds(i)
 		if err != nil {
 			return err
@@ -187,16 +182,10 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 		if o.Rate > 0 {
 			due.next, due.each = began, time.Second*time.Duration(o.Senders)/time.Duration(o.Rate)
 		}
-		if o.Encoded {
-			return sendEncoded(ctx, limits[i], &due)
-		}
 		return sendUntil(ctx, devices[i], &transport.Message{Body: make([]byte, o.Body)}, &due)
 	})
 	return deskSent{acknowledged, time.Since(began), cpuTime() - cpu}, err
 }
-
-// deskWindow is how many messages a sender without a client has in flight.
-const deskWindow = 256
 
 // sendAll lets n devices send, and returns how many messages were acknowledged.
 func sendAll(ctx context.Context, n int, send func(ctx context.Context, i int) (int, error)) (int, error) {
@@ -243,13 +232,4 @@ func sendUntil(ctx context.Context, c *device.Client, m *transport.Message, due 
 	}
 	err := c.Flush(ctx)
 	return int(c.Stats().Acknowledged - before), err
-}
-
-// sendEncoded is sendUntil without a client.
-func sendEncoded(ctx context.Context, s Sender, due *pace) (n int, err error) {
-	const some = 4 * deskWindow
-	for ; err == nil && due.wait(some); n += some {
-		err = s.Send(ctx, some)
-	}
-	return n, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -16,12 +15,7 @@ const limitWrite = 64 << 10
 // Limit is a minimal sender: it writes packets encoded beforehand, in chunks of up to half the
 // window, and counts PUBACKs. No client can be much faster.
 func Limit(p *Peer, window, size int) (Sender, error) {
-	return p.access.limit(0, window, size, false)
-}
-
-// limit is Limit for a device. With ids, each message has a different message id.
-func (a *access) limit(device, window, size int, ids bool) (Sender, error) {
-	creds, err := a.creds(device)
+	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
 	}
@@ -35,22 +29,8 @@ func (a *access) limit(device, window, size int, ids bool) (Sender, error) {
 	for _, field := range []string{creds.DeviceID, userName(creds), token.Text.Reveal()} {
 		b = appendText(b, field)
 	}
-	topic := telemetryTopic(creds)
-	if ids {
-		topic += messageID + strings.Repeat("0", idDigits)
-	}
-	l, err := openLimit(ctx, a, b, topic, nil, window, size)
-	if err == nil && ids {
-		l.ids = true
-	}
-	return l, err
+	return openLimit(ctx, &p.access, b, telemetryTopic(creds), nil, window, size)
 }
-
-// The property of a topic with the id of a message, which is a number.
-const (
-	messageID = "%24.mid="
-	idDigits  = 10
-)
 
 // Limit5 is Limit over MQTT 5.
 func Limit5(p *Peer, window, size int) (Sender, error) {
@@ -111,10 +91,6 @@ type limitSender struct {
 	size    int    // of a packet
 	acks    []byte // read buffer
 	next    int    // offset in packets of the next one to send
-
-	ids   bool // each message gets the next number as its id
-	id    int  // offset in a packet of the end of its topic
-	count uint64
 }
 
 func newLimit(c net.Conn, topic string, properties []byte, window, size int) *limitSender {
@@ -123,7 +99,7 @@ func newLimit(c net.Conn, topic string, properties []byte, window, size int) *li
 		b := appendText(nil, topic)
 		b = append(binary.BigEndian.AppendUint16(b, uint16(id)), properties...)
 		packet := frame(0x32, append(b, make([]byte, size)...))
-		l.size, l.id = len(packet), len(packet)-size-len(properties)-2
+		l.size = len(packet)
 		l.packets = append(l.packets, packet...)
 	}
 	return l
@@ -140,7 +116,6 @@ func (l *limitSender) Send(ctx context.Context, n int) error {
 				break
 			}
 			k = min(k, l.window-l.next)
-			l.number(k)
 			if _, err := l.conn.Write(l.packets[l.next*l.size : (l.next+k)*l.size]); err != nil {
 				return err
 			}
@@ -169,21 +144,6 @@ func (l *limitSender) Send(ctx context.Context, n int) error {
 		return fmt.Errorf("%d PUBACKs and %d bytes for %d messages", acked, part, sent)
 	}
 	return nil
-}
-
-// number gives the next k packets their ids.
-func (l *limitSender) number(k int) {
-	if !l.ids {
-		return
-	}
-	for i := l.next; i < l.next+k; i++ {
-		l.count++
-		end := i*l.size + l.id
-		for left, at := l.count, end-1; at >= end-idDigits; at-- {
-			l.packets[at] = byte('0' + left%10)
-			left /= 10
-		}
-	}
 }
 
 func (l *limitSender) Close() {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"runtime"
@@ -18,7 +17,6 @@ func desk(args []string) error {
 	flags.IntVar(&s.Devices, "devices", 10_000, "connected devices")
 	flags.IntVar(&s.Senders, "senders", 100, "how many of them send")
 	flags.BoolVar(&s.AMQP, "amqp", false, "the senders are connected over AMQP, the others over MQTT")
-	flags.BoolVar(&s.Encoded, "encoded", false, "the senders have no client: they write packets encoded beforehand")
 	flags.IntVar(&s.Keep, "keep", 100_000, "messages that the hub keeps")
 	flags.IntVar(&s.Body, "body", 100, "bytes of a message")
 	flags.BoolVar(&s.Secure, "tls", false, "over TLS")
@@ -26,11 +24,8 @@ func desk(args []string) error {
 	flags.IntVar(&s.Rate, "rate", 0, "messages a second of all senders; 0 = as fast as the hub acknowledges")
 	flags.StringVar(&s.Profile, "profile", "", "a directory for CPU profiles of the three processes")
 	_ = flags.Parse(args) // exits on an error
-	switch {
-	case s.Senders > s.Devices:
+	if s.Senders > s.Devices {
 		return fmt.Errorf("-senders %d is more than -devices %d", s.Senders, s.Devices)
-	case s.Encoded && s.AMQP:
-		return errors.New("-encoded and -amqp: packets are encoded beforehand for MQTT alone")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.For+10*time.Minute)
 	defer cancel()
