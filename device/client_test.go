@@ -5,7 +5,6 @@ package device_test
 
 import (
 	"context"
-	"runtime"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -131,17 +130,8 @@ func TestClosedClientsLeaveNoMemory(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 	}
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	cycle(100)
-	before := heap()
-	cycle(10_000)
-	require.Less(t, heap()-before, int64(1<<20), "a leak of 100 bytes each would be as much")
+	require.Less(t, heapGrowth(func() { cycle(10_000) }), int64(1<<20), "a leak of 100 bytes each would be as much")
 }
 
 // The queue is bounded; see also the tests of the overflow rules.

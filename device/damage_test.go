@@ -10,7 +10,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -22,7 +21,7 @@ var damagedHello = &transport.Error{
 
 // Each connection resets the count of consecutive failures that may be damage.
 func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		const row = errfilter.MaxDamage
 		f := &fake{
 			dial: func(n int, _ context.Context) error {
@@ -42,7 +41,7 @@ func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
 
 // A session that ends with a refusal, as a second connection may, is replaced.
 func TestDamageDuringASessionIsRetried(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		f, c := connected(t, nil)
 		f.last().kill <- damagedHello
 		time.Sleep(time.Minute)
@@ -54,38 +53,34 @@ func TestDamageDuringASessionIsRetried(t *testing.T) {
 // Endless refusals end the client with their Kind; TryAgainAfter starts from scratch.
 func TestDamageWithoutEndEndsTheClient(t *testing.T) {
 	always := func(int, context.Context) error { return damagedHello }
-	t.Run("Open", func(t *testing.T) {
-		testkit.Bubble(t, func(t *testing.T) {
-			f := &fake{dial: always}
-			c, w := client(t, f, nil)
-			err := c.Open(t.Context())
-			require.ErrorIs(t, err, transport.Unsupported)
-			require.False(t, errfilter.Retryable(err))
-			require.Len(t, f.dialTimes(), 1+errfilter.MaxDamage)
-			retried := 0
-			for _, s := range w.list() {
-				if s.Reason == device.ReasonAttemptFailed {
-					require.ErrorIs(t, s.Err, transport.Network)
-					require.True(t, errors.Is(s.Err, transport.ErrMaybeDamaged))
-					retried++
-				}
+	run(t, "Open", func(t *testing.T) {
+		f := &fake{dial: always}
+		c, w := client(t, f, nil)
+		err := c.Open(t.Context())
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.False(t, errfilter.Retryable(err))
+		require.Len(t, f.dialTimes(), 1+errfilter.MaxDamage)
+		retried := 0
+		for _, s := range w.list() {
+			if s.Reason == device.ReasonAttemptFailed {
+				require.ErrorIs(t, s.Err, transport.Network)
+				require.True(t, errors.Is(s.Err, transport.ErrMaybeDamaged))
+				retried++
 			}
-			require.Equal(t, errfilter.MaxDamage, retried)
-		})
+		}
+		require.Equal(t, errfilter.MaxDamage, retried)
 	})
-	t.Run("TryAgainAfter", func(t *testing.T) {
-		testkit.Bubble(t, func(t *testing.T) {
-			f := &fake{dial: always}
-			started(t, f, &device.Options{TryAgainAfter: time.Hour})
-			time.Sleep(90 * time.Minute)
-			require.Len(t, f.dialTimes(), 2*(1+errfilter.MaxDamage))
-		})
+	run(t, "TryAgainAfter", func(t *testing.T) {
+		f := &fake{dial: always}
+		started(t, f, &device.Options{TryAgainAfter: time.Hour})
+		time.Sleep(90 * time.Minute)
+		require.Len(t, f.dialTimes(), 2*(1+errfilter.MaxDamage))
 	})
 }
 
 // So does the start after a callback that panicked.
 func TestDamageBeforeAPanicIsNotCountedAfterIt(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return damagedHello }}
 		decisions := 0
 		c, _ := client(t, f, &device.Options{TryAgainAfter: time.Hour, Trace: &device.Trace{

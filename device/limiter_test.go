@@ -26,20 +26,6 @@ func limited(t *testing.T, id int, limiter *device.DialLimiter, dial func(int, c
 	return c, f
 }
 
-func TestAFailedDialGivesItsPlaceBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		limiter := device.NewDialLimiter(1, 0)
-		failing, f := limited(t, 1, limiter, down)
-		require.NoError(t, failing.Start())
-		time.Sleep(time.Minute - 500*ms)
-		require.Len(t, f.dialTimes(), 60, "attempts of the client whose dials fail")
-
-		ctx := within(t, time.Minute)
-		other, _ := limited(t, 2, limiter, nil)
-		require.NoError(t, other.Open(ctx), "another client of the limiter")
-	})
-}
-
 // Close ends the wait of a client that has a slot and waits for its turn.
 func TestCloseWhileWaitingForATurnGivesThePlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {

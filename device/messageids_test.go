@@ -69,24 +69,18 @@ func TestMessageIDsOfTwoClientsDifferAndCanBeOff(t *testing.T) {
 	})
 }
 
-func TestAMessageAtTheHubsLimitGetsNoID(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := &idRecorder{}
-		c := opened(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
-		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize)}))
-		require.Equal(t, []string{""}, r.ids)
-	})
-}
-
-// Over MQTT properties and id share a topic of at most 65,535 bytes.
-func TestAMessageWithLargePropertiesGetsNoID(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		r := &idRecorder{}
-		c := opened(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
-		large := []transport.Property{{Name: "p", Value: strings.Repeat("x", 65_490)}}
-		require.NoError(t, c.Send(t.Context(), &transport.Message{Properties: large}))
-		require.Equal(t, []string{""}, r.ids)
-	})
+// An id must not make a message too large: for the hub, or over MQTT for a topic of 65,535 bytes, in
+// which properties and id are.
+func TestAMessageWithoutRoomForAnIDGetsNone(t *testing.T) {
+	for _, m := range []*transport.Message{{Body: make([]byte, transport.MaxMessageSize)},
+		{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x", 65_490)}}}} {
+		bubble(t, func(t *testing.T) {
+			r := &idRecorder{}
+			c := opened(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
+			require.NoError(t, c.Send(t.Context(), m))
+			require.Equal(t, []string{""}, r.ids)
+		})
+	}
 }
 
 func TestAMessageIDPrefixThatNoProtocolCarries(t *testing.T) {

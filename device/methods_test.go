@@ -321,26 +321,6 @@ func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {
 	})
 }
 
-// A session that is replaced waits for a running method, whose answer would be lost.
-func TestARenewalWaitsForAMethod(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		start := time.Now()
-		f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
-		c, _ := client(t, f, nil)
-		require.NoError(t, c.HandleMethod("work", func(context.Context, *device.MethodCall) (int, []byte) {
-			time.Sleep(3 * time.Second)
-			return 200, nil
-		}))
-		open(t, c)
-		time.Sleep(84 * time.Second)
-		f.last().call("1", "work", "")
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		require.Equal(t, []string{"1 200 "}, f.answers())
-		require.Len(t, f.dialTimes(), 2)
-	})
-}
-
 // Close ends the contexts of all handlers at once: a handler that ignores its context does not
 // delay the end of others.
 func TestCloseEndsAllHandlersAtOnce(t *testing.T) {

@@ -13,19 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEnqueueBeforeTheFirstConnectionIsSentInOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		c, _ := client(t, f, &device.Options{Window: 7})
-		for i := 1; i <= 500; i++ {
-			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
-		}
-		open(t, c)
-		require.NoError(t, c.Flush(t.Context()))
-		require.Equal(t, ids(1, 500), f.ids())
-	})
-}
-
 func TestOverflowRules(t *testing.T) {
 	fill := func(t *testing.T, o *device.Options) (*device.Client, *fake, []device.Receipt) {
 		f := &fake{}

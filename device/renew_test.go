@@ -87,25 +87,52 @@ func TestAClockAheadMakesNoRenewalStorm(t *testing.T) {
 	})
 }
 
-// A session that is being replaced ends as soon as no message is in flight.
-func TestARenewalEndsWithTheLastAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		expires := time.Now().Add(100 * time.Minute)
-		f := &fake{verdict: hold, expires: func() time.Time { return expires }}
-		c := opened(t, f, &device.Options{RenewAt: 0.85, AckTimeout: time.Hour, Rand: func() uint64 { return 0 }})
-		time.Sleep(85*time.Minute - 100*time.Millisecond)
-		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		synctest.Wait()
-		require.Equal(t, 1, c.Stats().InFlight)
-		time.Sleep(200 * time.Millisecond) // the renewal is due, the message in flight
-		require.Len(t, f.dialTimes(), 1)
-		s := f.last()
-		s.cfg.Sink.Done(0, nil)
-		answered := time.Now()
-		synctest.Wait()
-		require.Zero(t, c.Stats().InFlight)
-		time.Sleep(time.Minute)
-		require.Len(t, f.dialTimes(), 2)
-		require.Zero(t, f.dialTimes()[1].Sub(answered), "replaced as soon as nothing is in flight")
-	})
+// A session that is replaced waits for what its end would lose: a running handler, the answer to a
+// method, a twin call.
+func TestARenewalWaitsForWorkInFlight(t *testing.T) {
+	for name, begin := range map[string]func(f *fake, c *device.Client){
+		"message": func(f *fake, _ *device.Client) { f.last().deliver("1") },
+		"method":  func(f *fake, _ *device.Client) { f.last().call("1", "work", "") },
+		"twin":    func(_ *fake, c *device.Client) { go func() { _, _ = c.GetTwin(context.Background()) }() },
+	} {
+		run(t, name, func(t *testing.T) {
+			start := time.Now()
+			var f *fake
+			done := time.Duration(0)
+			end := func() { done = time.Since(start) }
+			f = &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+				if r.Op == transport.OpTwinGet {
+					time.AfterFunc(2*time.Second, func() {
+						s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200, Body: []byte(twinDoc)})
+						end()
+					})
+					return transport.Reply{}, false
+				}
+				return transport.Reply{Err: refused(transport.Unsupported)}, r.Op == transport.OpRenew
+			}
+			c, w := client(t, f, nil)
+			require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error {
+				time.Sleep(2 * time.Second)
+				end()
+				return nil
+			}))
+			require.NoError(t, c.HandleMethod("work", func(context.Context, *device.MethodCall) (int, []byte) {
+				time.Sleep(2 * time.Second)
+				end()
+				return 200, nil
+			}))
+			open(t, c)
+			time.Sleep(84 * time.Second)
+			begin(f, c)
+			time.Sleep(10 * time.Second)
+			require.Equal(t, 86*time.Second, done)
+			require.Equal(t, done, f.dialTimes()[1].Sub(start), "replaced at its end")
+			require.Len(t, f.dialTimes(), 2)
+			require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
+			require.Len(t, f.verdicts(), map[string]int{"message": 1}[name])
+			require.Len(t, f.answers(), map[string]int{"method": 1}[name])
+			require.Len(t, f.requests(), map[string]int{"message": 1, "method": 2, "twin": 2}[name], "each once")
+		})
+	}
 }

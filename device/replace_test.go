@@ -5,7 +5,6 @@ package device_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,66 +55,6 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 			}
 		}
 		require.NotEmpty(t, f.verdicts())
-	})
-}
-
-// A renewal waits for a running message handler as it does for a message in flight.
-func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		f.expires = func() time.Time { return time.Now().Add(100 * time.Second) }
-		c, _ := client(t, f, nil)
-		c.HandleMessages(func(context.Context, *transport.Message) error {
-			time.Sleep(time.Second)
-			return nil
-		})
-		open(t, c)
-		time.Sleep(84500 * time.Millisecond)
-		f.last().deliver("1")
-		time.Sleep(5 * time.Second)
-		require.NotEmpty(t, f.verdicts(), "a renewal that drains what is sent does not wait for a command of 1 s")
-	})
-}
-
-// A peer that slowly answers one message after the other is alive, even if the last of them waits
-// longer than AckTimeout.
-func TestASlowLinkIsNotDead(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		var mu sync.Mutex
-		var tags []transport.Item
-		cur := 0
-		f.verdict = func(conn int, it transport.Item) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if conn != cur {
-				cur, tags = conn, nil
-			}
-			tags = append(tags, it)
-			return errHold
-		}
-		c := opened(t, f, nil)
-		enqueue(t, c, 0, 99)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for c.Stats().Queued > 0 {
-				time.Sleep(time.Second)
-				mu.Lock()
-				var it *transport.Item
-				if len(tags) > 0 {
-					x := tags[0]
-					it = &x
-					tags = tags[1:]
-				}
-				mu.Unlock()
-				if it != nil {
-					f.last().cfg.Sink.Done(it.Tag, nil)
-				}
-			}
-		}()
-		<-done
-		require.Len(t, f.received(), 100)
 	})
 }
 

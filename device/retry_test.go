@@ -26,46 +26,33 @@ func gaps(f *fake) (all []time.Duration) {
 	return all
 }
 
-// The delays between dials follow the documented formula, to the nanosecond, for the smallest,
-// largest and middle random draws.
+// The delays between dials follow the documented formula, to the nanosecond. Package retrypolicy
+// tests the formula for other draws.
 func TestReconnectDelaysAreTheFormulas(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		draw uint64
-		want []time.Duration
-	}{
-		{"draw 0", 0, []time.Duration{100 * ms, 150 * ms, 250 * ms, 450 * ms, 850 * ms, 1650 * ms, 3250 * ms, 6450 * ms,
-			10000 * ms, 10000 * ms}},
-		{"draw one half", 1 << 63, []time.Duration{100 * ms, 162500 * time.Microsecond, 287500 * time.Microsecond,
-			537500 * time.Microsecond,
-			1037500 * time.Microsecond, 2037500 * time.Microsecond, 4037500 * time.Microsecond, 8037500 * time.Microsecond,
-			10000 * ms, 10000 * ms}},
-		{"draw just below 1", math.MaxUint64, []time.Duration{100 * ms, 175*ms - 1, 325*ms - 3, 625*ms - 7, 1225*ms - 15,
-			2425*ms - 31, 4825*ms - 63, 9625*ms - 127, 10000 * ms, 10000 * ms}},
-	} {
-		run(t, tc.name, func(t *testing.T) {
-			f := &fake{dial: func(n int, _ context.Context) error {
-				if n <= len(tc.want) {
-					return lost(transport.Network)
-				}
-				return nil
-			}}
-			c, w := client(t, f, &device.Options{Rand: func() uint64 { return tc.draw }})
-			open(t, c)
-			require.Equal(t, tc.want, gaps(f))
-			synctest.Wait()
-			var told []time.Duration
-			for i, s := range w.list() {
-				if s.Reason == device.ReasonAttemptFailed {
-					told = append(told, s.Delay)
-					require.Equal(t, len(told), s.Retry)
-					require.Equal(t, device.ReasonConnecting, w.list()[i+1].Reason, "each wait is followed by its attempt")
-					require.Equal(t, s.Retry, w.list()[i+1].Retry)
-				}
+	bubble(t, func(t *testing.T) {
+		want := []time.Duration{100 * ms, 175*ms - 1, 325*ms - 3, 625*ms - 7, 1225*ms - 15, 2425*ms - 31, 4825*ms - 63,
+			9625*ms - 127, 10000 * ms, 10000 * ms}
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n <= len(want) {
+				return lost(transport.Network)
 			}
-			require.Equal(t, tc.want, told, "the status tells the delay that was kept")
-		})
-	}
+			return nil
+		}}
+		c, w := client(t, f, &device.Options{Rand: func() uint64 { return math.MaxUint64 }})
+		open(t, c)
+		require.Equal(t, want, gaps(f))
+		synctest.Wait()
+		var told []time.Duration
+		for i, s := range w.list() {
+			if s.Reason == device.ReasonAttemptFailed {
+				told = append(told, s.Delay)
+				require.Equal(t, len(told), s.Retry)
+				require.Equal(t, device.ReasonConnecting, w.list()[i+1].Reason, "each wait is followed by its attempt")
+				require.Equal(t, s.Retry, w.list()[i+1].Retry)
+			}
+		}
+		require.Equal(t, want, told, "the status tells the delay that was kept")
+	})
 }
 
 func TestNoRetryEndsAtTheFirstFailure(t *testing.T) {

@@ -365,35 +365,6 @@ func TestTwinCallsAreShownToThePolicy(t *testing.T) {
 	})
 }
 
-// The replacement of a connection waits for the answer.
-func TestARenewalWaitsForTheTwin(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{request: func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
-			if r.Op == transport.OpRenew {
-				return transport.Reply{Err: refused(transport.Unsupported)}, true
-			}
-			time.AfterFunc(2*time.Second, func() { s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200, Body: []byte(twinDoc)}) })
-			return transport.Reply{}, false
-		}}
-		start := time.Now()
-		f.expires = func() time.Time { return start.Add(100 * time.Second) }
-		c, w := client(t, f, nil)
-		open(t, c)
-		time.Sleep(84 * time.Second)
-		_, err := c.GetTwin(t.Context())
-		require.NoError(t, err)
-		synctest.Wait()
-		require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
-		n := 0
-		for _, r := range f.requests() {
-			if r.Op == transport.OpTwinGet {
-				n++
-			}
-		}
-		require.Equal(t, 1, n)
-	})
-}
-
 // A policy gets one report of a try whose caller gives up at the moment of the answer, with that
 // answer.
 func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
