@@ -70,7 +70,8 @@ func TestCloseNamesEveryStepThatDidNotEnd(t *testing.T) {
 		require.Equal(t, 6*time.Second, time.Since(start), "CloseTimeout for each")
 		require.ErrorIs(t, err, transport.Timeout)
 		require.ErrorContains(t, err, "the transport did not end")
-		require.ErrorContains(t, err, "OnStatus did not return")
+		require.ErrorContains(t, err, "OnStatus did not return within CloseTimeout; if it calls Close, do so in another "+
+			"goroutine")
 		close(release)
 	})
 }

@@ -15,44 +15,32 @@ import (
 // loss of its session, after a refusal for now. In flight it does not expire.
 func TestAMessageExpiresHoweverItWaits(t *testing.T) {
 	const life = time.Minute
+	kill := func(k transport.Kind) func(f *fake) { return func(f *fake) { f.last().kill <- lost(k) } }
+	refuse := func(f *fake) { f.last().cfg.Sink.Done(0, refused(transport.Unavailable)) }
 	for _, tc := range []struct {
 		name   string
-		after  time.Duration // from acceptance to the result
-		happen func(t *testing.T, f *fake, c *device.Client)
+		flight time.Duration // how long it is in flight
+		end    func(f *fake)
 	}{
-		{"disconnected", life, func(t *testing.T, f *fake, c *device.Client) {
-			f.lose(transport.NotFound, 0)
-			require.Equal(t, device.StateDisconnected, c.Status().State)
-		}},
-		{"lost before it expires", life, func(_ *testing.T, f *fake, _ *device.Client) {
-			f.last().kill <- lost(transport.Network)
-		}},
-		{"lost later", 2 * life, func(_ *testing.T, f *fake, _ *device.Client) {
-			time.Sleep(2 * life)
-			f.last().kill <- lost(transport.Network)
-		}},
-		{"refused before it expires", life, func(_ *testing.T, f *fake, _ *device.Client) {
-			f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
-		}},
-		{"refused later", 2 * life, func(_ *testing.T, f *fake, _ *device.Client) {
-			time.Sleep(2 * life)
-			f.last().cfg.Sink.Done(0, refused(transport.Unavailable))
-		}},
+		{"disconnected", 0, kill(transport.NotFound)},
+		{"lost before it expires", 0, kill(transport.Network)},
+		{"lost later", 2 * life, kill(transport.Network)},
+		{"refused before it expires", 0, refuse},
+		{"refused later", 2 * life, refuse},
 	} {
 		run(t, tc.name, func(t *testing.T) {
-			f := &fake{verdict: hold}
-			f.dial = upOnce
+			f := &fake{verdict: hold, dial: upOnce}
 			c := opened(t, f, &device.Options{AckTimeout: time.Hour, RetryPolicy: constant(24 * time.Hour)})
 			m := msg(1)
 			m.Expires = time.Now().Add(life)
-			var r device.Receipt
 			start := time.Now()
-			require.NoError(t, c.Enqueue(t.Context(), m, &r))
+			r := pending(t, c, m)
+			time.Sleep(tc.flight)
 			synctest.Wait()
-			tc.happen(t, f, c)
-			ctx := within(t, time.Hour)
-			require.ErrorIs(t, r.Wait(ctx), transport.Expired)
-			require.Equal(t, tc.after, time.Since(start))
+			require.False(t, r.Ready(), "in flight it does not expire")
+			tc.end(f)
+			require.ErrorIs(t, r.Wait(within(t, time.Hour)), transport.Expired)
+			require.Equal(t, max(life, tc.flight), time.Since(start))
 		})
 	}
 }

@@ -156,32 +156,6 @@ func TestARetryInFlightWithItsSessionIsReportedAsOne(t *testing.T) {
 	})
 }
 
-// SetRetryPolicy with a policy over the same budget must not count twice.
-func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		cb, err := budget.NewConcurrencyBudget(nil)
-		require.NoError(t, err)
-		p := cb.Wrap(retrypolicy.Fixed{Delay: time.Second})
-		for range 50 {
-			require.True(t, retrypolicy.Inner(p, retrypolicy.Start{}).Admit(retrypolicy.Attempt{}).Retry) // other clients
-		}
-		f := &fake{verdict: hold}
-		c := opened(t, f, &device.Options{RetryPolicy: retrypolicy.Immediately{}, MessagePolicy: p})
-		enqueue(t, c, 0, 19)
-		synctest.Wait()
-		all, _ := cb.InFlight()
-		require.Equal(t, 70, all)
-		require.NoError(t, c.SetMessagePolicy(p))
-		synctest.Wait()
-		for i := range 20 {
-			f.last().cfg.Sink.Done(uint16(i), nil)
-		}
-		synctest.Wait()
-		all, _ = cb.InFlight()
-		require.GreaterOrEqual(t, all, 50)
-	})
-}
-
 // acker calls once while it is told how a message ended.
 type acker struct {
 	*witness

@@ -84,6 +84,13 @@ func TestMessagesWaitForTheNextHandler(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"1", "2", "3", "4"}, got.list())
 		require.Len(t, f.verdicts(), 4)
+
+		c.HandleMessages(nil)
+		require.True(t, f.last().deliver("6"))
+		f.lose(transport.Network, time.Minute)
+		c.HandleMessages(handle)
+		time.Sleep(time.Minute)
+		require.Len(t, got.list(), 4, "what waits when its connection ends is the hub's again")
 	})
 }
 

@@ -302,6 +302,6 @@ func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(start))
 		require.True(t, ended)
 		require.Equal(t, uint64(1), c.Stats().MessagesReleased+c.Stats().MessagesAccepted, "the second was not begun")
-		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts(), "the answer is passed on")
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts())
 	})
 }

@@ -69,8 +69,8 @@ func TestMessageIDsOfTwoClientsDifferAndCanBeOff(t *testing.T) {
 	})
 }
 
-// An id must not make a message too large: for the hub, or over MQTT for a topic of 65,535 bytes, in
-// which properties and id are.
+// An id must not make a message too large: for the hub, or over MQTT for a topic of 65,535 bytes,
+// in which properties and id are.
 func TestAMessageWithoutRoomForAnIDGetsNone(t *testing.T) {
 	for _, m := range []*transport.Message{{Body: make([]byte, transport.MaxMessageSize)},
 		{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x", 65_490)}}}} {

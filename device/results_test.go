@@ -64,16 +64,6 @@ func TestASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 		require.ErrorIs(t, err, transport.Network, "what stood in the way is told")
 		require.Zero(t, c.Stats().Queued)
 	})
-	run(t, "context, message in flight: unknown", func(t *testing.T) {
-		f := &fake{verdict: hold}
-		c := opened(t, f, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		err := c.Send(ctx, msg(1))
-		require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
-		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, 1, c.Stats().Queued)
-	})
 	run(t, "operation time-out", func(t *testing.T) {
 		f := &fake{dial: down}
 		c := started(t, f, nil)

@@ -84,7 +84,7 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 
 // The result of a message that the hub may have says so, whatever ends the message.
 func TestAnUnknownOutcomeIsReportedHoweverTheMessageEnds(t *testing.T) {
-	for _, how := range []string{"disconnected", "close", "expired"} {
+	for _, how := range []string{"disconnected", "close", "expired", "given up"} {
 		run(t, how, func(t *testing.T) {
 			f := &fake{verdict: hold}
 			f.dial = upOnce
@@ -94,7 +94,8 @@ func TestAnUnknownOutcomeIsReportedHoweverTheMessageEnds(t *testing.T) {
 			if how == "expired" {
 				m.Expires = time.Now().Add(10 * time.Second)
 			}
-			go func() { sent <- c.Send(context.Background(), m) }()
+			ctx := within(t, 20*time.Second)
+			go func() { sent <- c.Send(ctx, m) }()
 			synctest.Wait()
 			require.Len(t, f.received(), 1, "the hub has it")
 			switch how {
@@ -102,25 +103,15 @@ func TestAnUnknownOutcomeIsReportedHoweverTheMessageEnds(t *testing.T) {
 				f.last().kill <- lost(transport.Forbidden)
 			case "close":
 				_ = c.Close()
-			case "expired":
+			case "expired", "given up":
 				f.last().kill <- lost(transport.Network)
 			}
 			require.ErrorIs(t, <-sent, transport.ErrOutcomeUnknown)
+			if how == "given up" {
+				require.Equal(t, 1, c.Stats().Queued)
+			}
 		})
 	}
-}
-
-// A message that was in flight on a lost connection is not withdrawn, because the hub may have it.
-func TestASendThatWasInFlightBeforeIsUnknownNotWithdrawn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{verdict: hold}
-		f.dial = upOnce
-		c := opened(t, f, nil)
-		ctx := within(t, 10*time.Second)
-		time.AfterFunc(time.Second, func() { f.last().kill <- lost(transport.Network) })
-		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
-		require.Equal(t, 1, c.Stats().Queued)
-	})
 }
 
 // A refusal with unknown outcome is remembered: a caller that gives up later learns that the hub

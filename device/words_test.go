@@ -64,24 +64,6 @@ func TestCloseInsideAHandlerSaysWhereToCallIt(t *testing.T) {
 	})
 }
 
-func TestCloseInsideOnStatusSaysThatItBelongsInAnotherGoroutine(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var c *device.Client
-		closed := make(chan error, 1)
-		c, err := device.New(creds(), &fake{}, &device.Options{OnStatus: func(s device.Status) {
-			if s.State == device.StateConnected {
-				closed <- c.Close()
-			}
-		}})
-		require.NoError(t, err)
-		_ = c.Open(t.Context()) // Close may come first
-		err = <-closed
-		require.ErrorIs(t, err, transport.Timeout)
-		require.ErrorContains(t, err, "OnStatus did not return within CloseTimeout; if it calls Close, do so in another "+
-			"goroutine")
-	})
-}
-
 // wireless is a transport that knows that it only sends.
 type wireless struct{ *fake }
 
