@@ -166,7 +166,7 @@ func (x *connection) open(ctx context.Context, s *session) error {
 	if last := s.Stats().LastError; last != nil {
 		return fmt.Errorf("%s: %w", what, last)
 	}
-	return &exitError{status, errors.New(what + ", and no answer from the service yet")}
+	return &exitError{status, errors.New(what + ", and no answer from the service yet" + askDoctor)}
 }
 
 // cause returns the error with which the client gave up; nil if it did not.

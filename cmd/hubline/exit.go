@@ -101,6 +101,9 @@ func statusOfKind(kind transport.Kind) int {
 	return exitFailed
 }
 
+// askDoctor follows an error that does not say where the connection ends.
+const askDoctor = "\n  hubline doctor finds out how far a connection gets"
+
 // describe returns an error with the sentence that the filter has about it.
 func describe(err error) string {
 	text := err.Error()
@@ -111,7 +114,7 @@ func describe(err error) string {
 		return text + "\n  " + advice
 	}
 	if kindOf(err) == transport.Protocol || passing(err) {
-		return text + "\n  hubline doctor finds out how far a connection gets"
+		return text + askDoctor
 	}
 	return text + "\n  " + errfilter.OfKind(kindOf(err)).Hint()
 }

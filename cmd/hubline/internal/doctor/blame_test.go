@@ -30,7 +30,7 @@ import (
 )
 
 // behindProxy puts a proxy before the hub, which answers status to CONNECT unless the address ends
-// so.
+// so. Status 0 is none: the proxy closes the connection.
 func (p *patient) behindProxy(status int, except string) {
 	open := p.dial
 	p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -45,6 +45,9 @@ func (p *patient) behindProxy(status int, except string) {
 				return
 			}
 			if except == "" || !strings.HasSuffix(r.Host, except) {
+				if status == 0 {
+					return
+				}
 				_, _ = io.WriteString(far, "HTTP/1.1 "+strconv.Itoa(status)+" no\r\n\r\n")
 				return
 			}
@@ -69,6 +72,7 @@ func (p *patient) behindProxy(status int, except string) {
 func TestAProxyThatRefusesIsTheCause(t *testing.T) {
 	for status, hint := range map[int]string{
 		407: "http://USER:PASSWORD@HOST:PORT", 403: "ask who runs it", 405: "ask who runs it",
+		302: "check host and port of the proxy", 0: "closed the connection",
 	} {
 		examine(t, nil, func(p *patient) {
 			p.behindProxy(status, "")

@@ -68,6 +68,8 @@ func runPort(ctx context.Context, p *Probe, s subject) []Row {
 		switch {
 		case ofProxy:
 			rows[0].Hint = s.site.elsewhere() + rows[0].Hint
+		case p.proxied(s.site):
+			rows[0].Hint = "the proxy gives no answer for this port; " + err.Error()
 		case rows[0].Kind == transport.Network || rows[0].Kind == transport.Timeout:
 			rows[0].Hint = "a firewall, or no server; " + s.site.elsewhere() + err.Error()
 		}

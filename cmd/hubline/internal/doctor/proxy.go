@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -58,21 +59,29 @@ func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
 	defer cancel()
 	conn, err := p.direct()(ctx, "tcp", proxyAddress(proxy))
 	if err != nil {
-		rows := bad(err)
-		rows[0].Hint = "the proxy " + proxy.Host + " of " + variable + " does not answer; correct it, or give -no-proxy; " +
-			err.Error()
-		return rows
+		return silentProxy(proxy, variable, "does not answer", err)
 	}
 	if err := conn.Close(); err != nil {
 		return bad(err)
 	}
-	return p.passage(ctx, proxy)
+	return p.passage(ctx, proxy, variable)
 }
 
+// silentProxy returns the row of a proxy that gives no answer.
+func silentProxy(proxy *url.URL, variable, what string, err error) []Row {
+	rows := bad(err)
+	rows[0].Hint = "the proxy " + proxy.Host + " of " + variable + " " + what + "; correct it, or give -no-proxy; " +
+		err.Error()
+	return rows
+}
+
+// refusals are the kinds of answers that show that the proxy does not serve this device.
+var refusals = []transport.Kind{transport.Unauthorized, transport.Forbidden, transport.Protocol}
+
 // passage returns the row of a proxy that answers: for which ports of the service it connects.
-func (p *Probe) passage(ctx context.Context, proxy *url.URL) []Row {
+func (p *Probe) passage(ctx context.Context, proxy *url.URL, variable string) []Row {
 	var open, closed []string
-	var refusal error
+	var refusal, silence error
 	for _, s := range append(provisioningSites(p), sites(p)...) {
 		if s.site.host == "" || !p.proxied(s.site) {
 			continue
@@ -81,14 +90,18 @@ func (p *Probe) passage(ctx context.Context, proxy *url.URL) []Row {
 		if err == nil {
 			_ = conn.Close() // nothing was written
 			open = append(open, s.name)
-		} else if _, ok := OfProxy(err); ok && (kindOf(err) == transport.Unauthorized || kindOf(err) == transport.Forbidden) {
+		} else if _, answered := OfProxy(err); !answered {
+			silence = err
+		} else if slices.Contains(refusals, kindOf(err)) {
 			closed, refusal = append(closed, s.name), err
 		}
 	}
 	figure := proxy.Scheme + "://" + proxy.Host
 	switch {
-	case refusal == nil:
+	case refusal == nil && (silence == nil || len(open) > 0):
 		return fine(figure)
+	case refusal == nil:
+		return silentProxy(proxy, variable, "takes connections and does not answer as a proxy does", silence)
 	case len(open) == 0:
 		return bad(refusal)
 	}
