@@ -372,21 +372,6 @@ func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 	}
 }
 
-func TestAdaptiveAllocatesNothing(t *testing.T) {
-	l := newLimiter(t, nil)
-	p := newCrowd(l.Wrap(retrypolicy.NoRetry{}))
-	n := 0
-	series := policytest.Series(p.Policy)
-	if allocs := testing.AllocsPerRun(200, func() {
-		n++
-		a := outcome(float64(n), n%7 == 0)
-		policytest.Report(series, a, a.Err)
-		sink = series.Admit(a)
-	}); allocs != 0 {
-		t.Errorf("%v allocations", allocs)
-	}
-}
-
 func BenchmarkAdaptive(b *testing.B) {
 	l := policytest.Must(budget.NewAdaptive(nil))
 	p := newCrowd(l.Wrap(retrypolicy.NoRetry{}))

@@ -494,22 +494,6 @@ func TestTokenBucketConcurrentTakes(t *testing.T) {
 	}
 }
 
-func TestQuotaDecisionsAllocateNothing(t *testing.T) {
-	p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Refill: 1, First: 1,
-		Late: true})).Wrap(policytest.Again(0))
-	series := policytest.Series(p)
-	n := 0
-	if allocs := testing.AllocsPerRun(200, func() {
-		n++
-		a := retrypolicy.Attempt{Retry: n & 1, Now: policytest.Sec(float64(n))}
-		sink = series.Admit(a)
-		sink = series.Decide(a)
-		series.Report(retrypolicy.VerdictAgain, a)
-	}); allocs != 0 {
-		t.Errorf("%v allocations", allocs)
-	}
-}
-
 // fails plays an attempt that fails and is retried after delay.
 func fails(t *testing.T, what string, s *retrypolicy.Operation, kind transport.Kind, delay time.Duration) {
 	t.Helper()

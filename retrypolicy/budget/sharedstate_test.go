@@ -238,6 +238,10 @@ func TestBreakerWaitIsNeverLongerThanItsCooldown(t *testing.T) {
 func TestSharedStateAllocatesNothing(t *testing.T) {
 	s := newSharedState(t, rand.New(rand.NewPCG(1, 1)))
 	lost := &transport.Error{Kind: transport.Network}
+	s.named["Quota"] = policytest.Must(budget.NewQuota(&budget.QuotaOptions{Refill: 1, First: 1,
+		Late: true})).Wrap(policytest.Again(0))
+	s.named["Adaptive"] = policytest.Must(budget.NewAdaptive(&budget.AdaptiveOptions{
+		Kinds: retrypolicy.Kinds(transport.Network)})).Wrap(policytest.Again(0))
 	for name, p := range s.named {
 		now, x := policytest.Day, 0
 		series := policytest.Series(p)
