@@ -452,6 +452,51 @@ func TestADeletedFolder(t *testing.T) {
 	}
 }
 
+// A sector that was unreadable for one process and is readable for the next shows messages whose
+// numbers went to newer ones. These are sent, the others are counted, and the queue runs empty.
+func TestASectorThatRecovers(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		const n = 200
+		o := &outbox.Options{SyncEvery: -1}
+		d := newDisk()
+		q := openOn(t, d, o)
+		put(t, q, 0, n)
+		bad := d.kill()
+		require.NoError(t, q.Close())
+		segment := bad.segments(folder)[0]
+		bad.spoil(segment, bad.size(segment)-1, bad.size(segment))
+		q = openOn(t, bad, o)
+		put(t, q, n, n+3)
+		good := bad.kill()
+		require.NoError(t, q.Close())
+		q = openOn(t, good, o)
+		got := take(t, q)
+		require.Subset(t, got, ids(n, n+3))
+		require.EqualValues(t, n+3-len(got), q.Stats().Damaged)
+		require.NoError(t, q.Close())
+	})
+}
+
+// A segment of another folder may have numbers of this one. Messages that this hides are counted.
+func TestASegmentOfAnotherFolder(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		o := &outbox.Options{SyncEvery: -1}
+		mine, theirs := t.TempDir(), t.TempDir()
+		for folder, n := range map[string]int{mine: 3, theirs: 5} {
+			q := open(t, folder, o)
+			put(t, q, 0, n)
+			require.NoError(t, q.Close())
+		}
+		files, err := filepath.Glob(filepath.Join(theirs, "*.messages"))
+		require.NoError(t, err)
+		require.NoError(t, os.Rename(files[0], filepath.Join(mine, filepath.Base(files[0]))))
+		q := open(t, mine, o)
+		got := take(t, q)
+		require.EqualValues(t, 8-len(got), q.Stats().Damaged, "%v", got)
+		require.NoError(t, q.Close())
+	})
+}
+
 // A deleted lock file lets another process open the folder. From then on no message is taken that
 // the other one may not know.
 func TestADeletedLock(t *testing.T) {

@@ -163,14 +163,17 @@ func (q *Queue) putAway(f found) error {
 const damaged = ".damaged"
 
 // arrange makes the readable segments those of the queue, and counts missing messages: gaps in the
-// numbers, also before the first file and behind the last one by what the mark says, and unreadable
-// ends, whose messages have no known number.
+// numbers, also before the first file and behind the last one by what the mark says, unreadable
+// ends, whose messages have no known number, and ends with the numbers of the next segment, from a
+// sector that recovered or from another folder.
 func (q *Queue) arrange(readable, junk []found) {
-	ended := uint64(0) // messages behind the last readable one, if the mark does not know of them
+	ended := uint64(0)  // messages behind the last readable one, if the mark does not know of them
+	hidden := uint64(0) // messages whose numbers the next segment has, too
 	for i, f := range readable {
 		next := max(f.next, q.marked.known)
 		if i+1 < len(readable) {
 			next = readable[i+1].first
+			hidden += span{next, f.next}.overlap(span{q.done, f.next})
 		} else {
 			ended = f.tail()
 		}
@@ -178,7 +181,7 @@ func (q *Queue) arrange(readable, junk []found) {
 		for _, h := range append(f.holes, span{f.next, next}) {
 			q.holes = append(q.holes, span{h.from, min(h.to, next)})
 		}
-		q.next = max(q.next, f.next)
+		q.next = max(q.next, min(f.next, next))
 		f.next = next
 	}
 	if len(readable) == 0 && len(junk) > 0 {
@@ -208,7 +211,7 @@ func (q *Queue) arrange(readable, junk []found) {
 		q.holes = append(q.holes, span{q.next, q.known})
 	}
 	q.next = q.known
-	q.stats.Damaged = q.holesIn(q.done, q.next) + ended
+	q.stats.Damaged = q.holesIn(q.done, q.next) + ended + hidden
 	if len(readable) == 0 {
 		q.done = q.next // nothing is left
 	}
