@@ -94,19 +94,19 @@ func (h *State) PutConfiguration(c Configuration, etag string) (*Configuration, 
 	old := s.all[c.ID]
 	switch {
 	case old == nil && etag != "" && etag != "*":
-		return nil, h.ServiceError(codeConfigurationNotFound, "configuration %s does not exist", c.ID)
+		return nil, h.hub.ServiceError(codeConfigurationNotFound, "configuration %s does not exist", c.ID)
 	case old == nil && len(s.all) >= maxConfigurations:
-		return nil, h.ServiceError(codeTooManyConfigurations, "the hub has %d configurations already; remove one",
+		return nil, h.hub.ServiceError(codeTooManyConfigurations, "the hub has %d configurations already; remove one",
 			len(s.all))
 	case old != nil && etag == "":
-		return nil, h.ServiceError(codeConfigurationExists, "configuration %s exists; name its etag", c.ID)
+		return nil, h.hub.ServiceError(codeConfigurationExists, "configuration %s exists; name its etag", c.ID)
 	case old != nil && etag != "*" && etag != old.ETag():
-		return nil, h.ServiceError(hub.CodePreconditionFailed, "the etag of configuration %s is another", c.ID)
+		return nil, h.hub.ServiceError(hub.CodePreconditionFailed, "the etag of configuration %s is another", c.ID)
 	case old != nil && len(c.Raw) > 0 && !reflect.DeepEqual(c.Content, old.Content):
-		return nil, h.ServiceError(codeConfigurationImmutable,
+		return nil, h.hub.ServiceError(codeConfigurationImmutable,
 			"the content of configuration %s cannot change; add another configuration", c.ID)
 	}
-	c.Updated = h.Now()
+	c.Updated = h.hub.Now()
 	c.Created = c.Updated
 	if old != nil {
 		c.Created, c.Raw, c.Content = old.Created, old.Raw, old.Content
@@ -114,7 +114,7 @@ func (h *State) PutConfiguration(c Configuration, etag string) (*Configuration, 
 	s.changes++
 	c.Changes = s.changes
 	s.all[c.ID] = &c
-	h.Records.Touch(TableConfigurations, c.ID)
+	h.hub.Records.Touch(TableConfigurations, c.ID)
 	return &c, nil
 }
 
@@ -129,7 +129,7 @@ func (h *State) Configuration(id string) (*Configuration, error) {
 	if c := s.all[id]; c != nil {
 		return c, nil
 	}
-	return nil, h.ServiceError(codeConfigurationNotFound, "configuration %s does not exist", id)
+	return nil, h.hub.ServiceError(codeConfigurationNotFound, "configuration %s does not exist", id)
 }
 
 // Configurations returns the configurations by id.
@@ -151,10 +151,10 @@ func (h *State) RemoveConfiguration(id, etag string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if etag != "*" && etag != c.ETag() || s.all[id] != c {
-		return h.ServiceError(hub.CodePreconditionFailed, "the etag of configuration %s is another", id)
+		return h.hub.ServiceError(hub.CodePreconditionFailed, "the etag of configuration %s is another", id)
 	}
 	delete(s.all, id)
-	h.Records.Touch(TableConfigurations, id)
+	h.hub.Records.Touch(TableConfigurations, id)
 	return nil
 }
 

@@ -33,10 +33,10 @@ type layer struct {
 
 // configureAll applies the configurations to all twins. It runs in the goroutine of a timer.
 func (h *State) configureAll() {
-	if !h.Enter() {
+	if !h.hub.Enter() {
 		return
 	}
-	defer h.Wg.Done()
+	defer h.hub.Wg.Done()
 	s := &h.configurations
 	s.round.Lock()
 	defer s.round.Unlock()
@@ -54,23 +54,23 @@ func (h *State) configureAll() {
 	s.mu.Lock()
 	s.states = states
 	s.mu.Unlock()
-	h.Hub.Changed.Wake()
+	h.hub.Changed.Wake()
 }
 
 // layers returns the layers of each twin, the lowest priority first. A targeted twin without
 // layers, such as a gateway whose modules are configured, enters states.
-func (h *State) layers(all []*Configuration,
+func (s *State) layers(all []*Configuration,
 	states map[identity.Identity]map[string]string) map[identity.Identity][]layer {
 	out := make(map[identity.Identity][]layer)
 	if len(all) == 0 {
 		return out
 	}
-	for _, id := range h.Identities() {
-		doc := h.documents(h.Hub, id)
+	for _, id := range s.hub.Identities() {
+		doc := s.documents(s.hub, id)
 		if doc == nil { // removed meanwhile
 			continue
 		}
-		r, _, _ := h.Registration(id)
+		r, _, _ := s.hub.Registration(id)
 		for _, c := range all {
 			if c.Modules != (id.Module != "") || c.Content.Modules != nil && !r.IoTEdge || !c.Accepts(doc) {
 				continue
@@ -79,8 +79,8 @@ func (h *State) layers(all []*Configuration,
 			out[id] = append(out[id], layer{c, slices.Concat(c.Content.Device, c.Content.Module)})
 			for name, settings := range c.Content.Modules {
 				m := identity.Identity{Device: id.Device, Module: name}
-				if !h.Registered(m) {
-					_ = h.Register(m, hub.Registration{}, MaxModules) // on failure the module is left out
+				if !s.hub.Registered(m) {
+					_ = s.hub.Register(m, hub.Registration{}, MaxModules) // on failure the module is left out
 				}
 				out[m] = append(out[m], layer{c, settings})
 			}
@@ -105,12 +105,12 @@ func note(states map[identity.Identity]map[string]string, id identity.Identity, 
 }
 
 // configure writes layers into a twin, and records their states.
-func (h *State) configure(id identity.Identity, layers []layer, states map[identity.Identity]map[string]string) {
+func (s *State) configure(id identity.Identity, layers []layer, states map[identity.Identity]map[string]string) {
 	var settings []Setting
 	for _, l := range layers {
 		settings = append(settings, l.settings...)
 	}
-	if err := h.WriteSettings(id, settings, ""); err != nil {
+	if err := s.WriteSettings(id, settings, ""); err != nil {
 		return // the twin would be too large, or has been removed: the configurations stay as targeted
 	}
 	for i, l := range layers {
@@ -141,22 +141,22 @@ const settingTries = 10
 
 // WriteSettings writes settings into the desired properties of a twin with an ETag; "*" and the
 // empty one are any. An unchanged twin gets no new version.
-func (h *State) WriteSettings(id identity.Identity, all []Setting, etag string) error {
+func (s *State) WriteSettings(id identity.Identity, all []Setting, etag string) error {
 	var err error
 	for range settingTries {
 		var t *hub.TwinState
-		if t, err = h.TwinState(id); err != nil || len(all) == 0 {
+		if t, err = s.hub.TwinState(id); err != nil || len(all) == 0 {
 			return err
 		}
 		v := t.View()
 		if etag != "" && etag != "*" && etag != v.Etag {
-			return h.ServiceError(hub.CodePreconditionFailed, "the etag of the twin of %s is another", id)
+			return s.hub.ServiceError(hub.CodePreconditionFailed, "the etag of the twin of %s is another", id)
 		}
 		patch := document.Difference(v.Desired.Tree, written(v.Desired.Tree, all))
 		if len(patch) == 0 {
 			return nil
 		}
-		_, err = h.Update(id, hub.TwinUpdate{Desired: patch, Etag: v.Etag})
+		_, err = s.hub.Update(id, hub.TwinUpdate{Desired: patch, Etag: v.Etag})
 		if e := (*hubdata.ServiceError)(nil); !errors.As(err, &e) || e.Code != hub.CodePreconditionFailed {
 			return err
 		}
@@ -169,27 +169,27 @@ const MaxModules = 50
 
 // ApplyContent writes a content into a device, or into the modules of a device with an edge
 // gateway, at once. Modules that the device lacks are registered.
-func (h *State) ApplyContent(device string, c ConfigurationContent) error {
+func (s *State) ApplyContent(device string, c ConfigurationContent) error {
 	id := identity.Identity{Device: device}
-	if _, err := h.TwinState(id); err != nil {
+	if _, err := s.hub.TwinState(id); err != nil {
 		return err
 	}
-	r, _, _ := h.Registration(id)
+	r, _, _ := s.hub.Registration(id)
 	switch {
 	case c.Module != nil:
-		return h.ServiceError(CodeConfigurationContent, "%s is for modules, %s is a device", moduleContent, device)
+		return s.hub.ServiceError(CodeConfigurationContent, "%s is for modules, %s is a device", moduleContent, device)
 	case c.Modules != nil && !r.IoTEdge:
-		return h.ServiceError(CodeConfigurationContent, "%s is for devices with the capability iotEdge, which %s has not",
+		return s.hub.ServiceError(CodeConfigurationContent, "%s is for devices with the capability iotEdge, which %s has not",
 			modulesContent, device)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Modules)) {
 		m := identity.Identity{Device: device, Module: name}
-		if err := h.Register(m, hub.Registration{}, MaxModules); err != nil && !errors.Is(err, hub.ErrIdentityExists) {
+		if err := s.hub.Register(m, hub.Registration{}, MaxModules); err != nil && !errors.Is(err, hub.ErrIdentityExists) {
 			return err
 		}
-		if err := h.WriteSettings(m, c.Modules[name], ""); err != nil {
+		if err := s.WriteSettings(m, c.Modules[name], ""); err != nil {
 			return err
 		}
 	}
-	return h.WriteSettings(id, c.Device, "")
+	return s.WriteSettings(id, c.Device, "")
 }

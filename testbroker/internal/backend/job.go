@@ -105,50 +105,50 @@ type job struct {
 }
 
 // ScheduleJob adds a job. It runs in its own goroutine.
-func (h *State) ScheduleJob(r JobRequest) (Job, error) {
-	if err := h.checkJob(&r); err != nil {
+func (s *State) ScheduleJob(r JobRequest) (Job, error) {
+	if err := s.checkJob(&r); err != nil {
 		return Job{}, err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	j := &job{cancel: cancel, done: make(chan struct{})}
-	j.JobRequest, j.Created, j.Status = r, h.Now(), JobQueued
+	j.JobRequest, j.Created, j.Status = r, s.hub.Now(), JobQueued
 	if r.Start.After(j.Created) {
 		j.Status = JobScheduled
 	}
-	if err := h.addJob(j); err != nil {
+	if err := s.addJob(j); err != nil {
 		cancel(err)
 		return Job{}, err
 	}
-	if !h.Enter() { // Close cancels the jobs that it finds
+	if !s.hub.Enter() { // Close cancels the jobs that it finds
 		cancel(hub.ErrClosed)
 		close(j.done)
 		return Job{}, hub.ErrClosed
 	}
-	state := h.jobs.view(j)
-	go h.runJob(ctx, j)
+	state := s.jobs.view(j)
+	go s.runJob(ctx, j)
 	return state, nil
 }
 
 // checkJob returns why no device can serve a job.
-func (h *State) checkJob(r *JobRequest) error {
+func (s *State) checkJob(r *JobRequest) error {
 	if err := identity.CheckID("job", r.ID); err != nil {
-		return h.ServiceError(hub.CodeArgumentInvalid, "%v", err)
+		return s.hub.ServiceError(hub.CodeArgumentInvalid, "%v", err)
 	}
 	if !hub.Writable(r.Start) {
-		return h.ServiceError(hub.CodeArgumentInvalid, "startTime in the year %d, 1 to 9999 are allowed",
+		return s.hub.ServiceError(hub.CodeArgumentInvalid, "startTime in the year %d, 1 to 9999 are allowed",
 			r.Start.UTC().Year())
 	}
 	if r.Update == nil {
-		return h.CheckMethod(*r.Method)
+		return s.hub.CheckMethod(*r.Method)
 	}
 	if r.Update.Desired == nil && !r.Update.ChangesTags() {
-		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin changes nothing; give tags or properties.desired")
+		return s.hub.ServiceError(hub.CodeArgumentInvalid, "updateTwin changes nothing; give tags or properties.desired")
 	}
 	if err := document.Check(r.Update.Desired); err != nil {
-		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin.properties.desired: %v", err)
+		return s.hub.ServiceError(hub.CodeArgumentInvalid, "updateTwin.properties.desired: %v", err)
 	}
 	if err := document.Check(r.Update.Tags); err != nil {
-		return h.ServiceError(hub.CodeArgumentInvalid, "updateTwin.tags: %v", err)
+		return s.hub.ServiceError(hub.CodeArgumentInvalid, "updateTwin.tags: %v", err)
 	}
 	return nil
 }
@@ -160,14 +160,14 @@ func (h *State) addJob(j *job) error {
 	active := 0
 	for _, other := range s.all {
 		if other.ID == j.ID {
-			return h.ServiceError(codeJobExists, "job %s exists", j.ID)
+			return h.hub.ServiceError(codeJobExists, "job %s exists", j.ID)
 		}
 		if other.Ended.IsZero() {
 			active++
 		}
 	}
 	if active >= maxActiveJobs {
-		return h.ServiceError(codeTooManyJobs, "%d jobs have not ended; wait, or cancel one", active)
+		return h.hub.ServiceError(codeTooManyJobs, "%d jobs have not ended; wait, or cancel one", active)
 	}
 	s.number++
 	j.Number = s.number
@@ -177,25 +177,25 @@ func (h *State) addJob(j *job) error {
 
 // CancelJob cancels a job that has not ended. Devices that are served meanwhile may still be
 // changed.
-func (h *State) CancelJob(id string) (Job, error) {
-	j, err := h.job(id)
+func (s *State) CancelJob(id string) (Job, error) {
+	j, err := s.job(id)
 	if err != nil {
 		return Job{}, err
 	}
-	if !h.jobs.end(j, JobCancelled, errJobCancelled.Error(), h.Now()) {
-		return Job{}, h.ServiceError(codeJobEnded, "job %s has ended", id)
+	if !s.jobs.end(j, JobCancelled, errJobCancelled.Error(), s.hub.Now()) {
+		return Job{}, s.hub.ServiceError(codeJobEnded, "job %s has ended", id)
 	}
 	j.cancel(errJobCancelled)
-	return h.jobs.view(j), nil
+	return s.jobs.view(j), nil
 }
 
 // Job returns the state of a job.
-func (h *State) Job(id string) (Job, error) {
-	j, err := h.job(id)
+func (s *State) Job(id string) (Job, error) {
+	j, err := s.job(id)
 	if err != nil {
 		return Job{}, err
 	}
-	return h.jobs.view(j), nil
+	return s.jobs.view(j), nil
 }
 
 func (h *State) job(id string) (*job, error) {
@@ -204,7 +204,7 @@ func (h *State) job(id string) (*job, error) {
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.all, func(j *job) bool { return j.ID == id })
 	if i < 0 {
-		return nil, h.ServiceError(codeJobNotFound, "job %.128s does not exist", id)
+		return nil, h.hub.ServiceError(codeJobNotFound, "job %.128s does not exist", id)
 	}
 	return s.all[i], nil
 }

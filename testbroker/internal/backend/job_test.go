@@ -36,6 +36,6 @@ func TestAJobAddedDuringAResetStays(t *testing.T) {
 		job, err := h.Job("new")
 		require.NoError(t, err)
 		require.Equal(t, JobScheduled, job.Status)
-		require.NoError(t, h.Close())
+		require.NoError(t, h.hub.Close())
 	})
 }

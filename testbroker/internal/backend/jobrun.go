@@ -11,17 +11,17 @@ import (
 )
 
 // runJob is the goroutine of a job.
-func (h *State) runJob(ctx context.Context, j *job) {
-	defer h.Wg.Done()
+func (s *State) runJob(ctx context.Context, j *job) {
+	defer s.hub.Wg.Done()
 	defer close(j.done)
 	defer j.cancel(nil)
-	defer h.Hub.Changed.Wake()
-	defer h.jobs.forget()
-	if err := pause(ctx, j.Start.Sub(h.Now())); err != nil {
-		h.endJob(j, err)
+	defer s.hub.Changed.Wake()
+	defer s.jobs.forget()
+	if err := pause(ctx, j.Start.Sub(s.hub.Now())); err != nil {
+		s.endJob(j, err)
 		return
 	}
-	devices := h.startJob(j)
+	devices := s.startJob(j)
 	ctx, stop := context.WithTimeoutCause(ctx, j.Limit, errJobTime)
 	defer stop()
 	var workers sync.WaitGroup
@@ -29,12 +29,12 @@ func (h *State) runJob(ctx context.Context, j *job) {
 	for range min(jobWorkers, len(devices)) {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(devices)); i = next.Add(1) - 1 {
-				h.serveDevice(ctx, j, devices[i])
+				s.serveDevice(ctx, j, devices[i])
 			}
 		})
 	}
 	workers.Wait()
-	h.endJob(j, context.Cause(ctx))
+	s.endJob(j, context.Cause(ctx))
 }
 
 // pause waits, and returns the cause if the context ends first.
@@ -54,7 +54,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // startJob finds the devices of a job.
 func (h *State) startJob(j *job) []*DeviceJob {
-	targets, now := j.Targets(), h.Now()
+	targets, now := j.Targets(), h.hub.Now()
 	s := &h.jobs
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,44 +71,44 @@ func (h *State) startJob(j *job) []*DeviceJob {
 }
 
 // endJob records the end of a job. cause says why it ended before all devices had been served.
-func (h *State) endJob(j *job, cause error) {
+func (s *State) endJob(j *job, cause error) {
 	switch {
 	case cause == nil:
-		h.jobs.end(j, JobCompleted, "", h.Now())
+		s.jobs.end(j, JobCompleted, "", s.hub.Now())
 	case errors.Is(cause, errJobTime):
-		h.jobs.end(j, JobFailed, cause.Error(), h.Now())
+		s.jobs.end(j, JobFailed, cause.Error(), s.hub.Now())
 	default:
-		h.jobs.end(j, JobCancelled, cause.Error(), h.Now())
+		s.jobs.end(j, JobCancelled, cause.Error(), s.hub.Now())
 	}
 }
 
 // serveDevice does what a job does for one device.
-func (h *State) serveDevice(ctx context.Context, j *job, d *DeviceJob) {
+func (s *State) serveDevice(ctx context.Context, j *job, d *DeviceJob) {
 	if ctx.Err() == nil {
-		h.jobs.note(func() { d.Status, d.Started = DeviceJobRunning, h.Now() })
+		s.jobs.note(func() { d.Status, d.Started = DeviceJobRunning, s.hub.Now() })
 	}
 	result := *d // only this goroutine changes it
 	result.Status, result.Err = DeviceJobCompleted, context.Cause(ctx)
 	switch {
 	case result.Err != nil:
 	case j.Update != nil:
-		_, result.Err = h.Update(d.ID, *j.Update)
+		_, result.Err = s.hub.Update(d.ID, *j.Update)
 	default:
-		answer, err := h.InvokeMethod(ctx, d.ID, *j.Method)
+		answer, err := s.hub.InvokeMethod(ctx, d.ID, *j.Method)
 		if result.Err = err; err == nil {
 			result.Result = &answer
 		}
 	}
 	switch {
 	case errors.Is(result.Err, errJobTime):
-		result.Status, result.Err = DeviceJobFailed, h.ServiceError(codeJobTimeout, "%v", errJobTime)
+		result.Status, result.Err = DeviceJobFailed, s.hub.ServiceError(codeJobTimeout, "%v", errJobTime)
 	case errors.Is(result.Err, errJobCancelled), errors.Is(result.Err, hub.ErrClosed):
-		result.Status, result.Err = DeviceJobCanceled, h.ServiceError(codeJobTerminated, "%v", result.Err)
+		result.Status, result.Err = DeviceJobCanceled, s.hub.ServiceError(codeJobTerminated, "%v", result.Err)
 	case result.Err != nil:
 		result.Status = DeviceJobFailed
 	}
-	result.Ended = h.Now()
-	h.jobs.note(func() { *d = result })
+	result.Ended = s.hub.Now()
+	s.jobs.note(func() { *d = result })
 }
 
 // note changes the state of a job for one device.

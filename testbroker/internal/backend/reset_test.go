@@ -17,7 +17,7 @@ import (
 // An import and a job change the hub until they end. Nothing of that is left after a reset.
 func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 	changes := func(h *State) {
-		if err := h.RemoveDevice("d"); err != nil {
+		if err := h.hub.RemoveDevice("d"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -44,8 +44,8 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newState(t, &hub.Options{Events: hubdata.EventOptions{Partitions: 1,
 					Sources: []hubdata.EventSource{hubdata.DeviceLifecycleEvents}}})
-				defer h.Close()
-				_, err := h.AddDevice("d")
+				defer h.hub.Close()
+				_, err := h.hub.AddDevice("d")
 				require.NoError(t, err)
 				ending := make(chan struct{})
 				require.NoError(t, start(h, ending))
@@ -53,12 +53,12 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 				through := make(chan struct{})
 				go func() {
 					defer close(through)
-					h.Reset()
+					h.hub.Reset()
 				}()
 				synctest.Wait()
 				close(ending)
 				<-through
-				all, _, _ := h.Telemetry.Read(nil, 0, 0, 1000)
+				all, _, _ := h.hub.Telemetry.Read(nil, 0, 0, 1000)
 				require.Empty(t, all)
 			})
 		})

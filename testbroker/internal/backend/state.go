@@ -11,7 +11,7 @@ import (
 // State is what only back ends see of a hub: its jobs, its configurations, and its imports and
 // exports. It plugs into the hub.
 type State struct {
-	*hub.Hub
+	hub       *hub.Hub
 	documents func(*hub.Hub, identity.Identity) document.Tree
 
 	jobs           jobs
@@ -24,7 +24,7 @@ var _ hub.Plug = (*State)(nil)
 // New plugs the state of back ends into a hub. documents returns a twin as they see it; nil for an
 // unknown identity.
 func New(h *hub.Hub, documents func(*hub.Hub, identity.Identity) document.Tree) *State {
-	s := &State{Hub: h, documents: documents}
+	s := &State{hub: h, documents: documents}
 	s.jobs.keep = h.Keep
 	s.configurations.init()
 	h.SetPlug(s)
@@ -35,16 +35,16 @@ func New(h *hub.Hub, documents func(*hub.Hub, identity.Identity) document.Tree) 
 func Of(h *hub.Hub) *State { return h.Plugged().(*State) }
 
 // Stop cancels all jobs, imports and exports.
-func (h *State) Stop(cause error) {
-	h.jobs.stop(cause)
-	h.transfers.stop(cause, "")
+func (s *State) Stop(cause error) {
+	s.jobs.stop(cause)
+	s.transfers.stop(cause, "")
 }
 
 // Clear ends all jobs, imports and exports, waits for them, and forgets them and the
 // configurations.
-func (h *State) Clear() {
-	h.transfers.clear()
-	h.jobs.clear()
-	h.configurations.clear()
-	h.Records.Clear(TableConfigurations)
+func (s *State) Clear() {
+	s.transfers.clear()
+	s.jobs.clear()
+	s.configurations.clear()
+	s.hub.Records.Clear(TableConfigurations)
 }

@@ -58,16 +58,16 @@ type transfer struct {
 func (h *State) StartTransfer(r TransferRequest) (Transfer, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	t := &transfer{cancel: cancel, done: make(chan struct{})}
-	t.TransferRequest, t.ID, t.Started, t.Status = r, newTransferID(), h.Now(), TransferEnqueued
+	t.TransferRequest, t.ID, t.Started, t.Status = r, newTransferID(), h.hub.Now(), TransferEnqueued
 	s := &h.transfers
 	if !s.add(t) {
 		cancel(nil)
-		return Transfer{}, h.ServiceError(codeTransferRuns, "another import or export runs; wait until it has ended")
+		return Transfer{}, h.hub.ServiceError(codeTransferRuns, "another import or export runs; wait until it has ended")
 	}
 	state := t.Transfer
-	if !h.Enter() { // Close cancels the transfers that it finds
+	if !h.hub.Enter() { // Close cancels the transfers that it finds
 		cancel(hub.ErrClosed)
-		s.end(t, hub.ErrClosed, h.Now())
+		s.end(t, hub.ErrClosed, h.hub.Now())
 		close(t.done)
 		return Transfer{}, hub.ErrClosed
 	}
@@ -98,18 +98,18 @@ func (s *transfers) add(t *transfer) bool {
 
 // runTransfer is the goroutine of an import or export.
 func (h *State) runTransfer(ctx context.Context, t *transfer) {
-	defer h.Wg.Done()
+	defer h.hub.Wg.Done()
 	defer close(t.done)
 	defer t.cancel(nil)
-	defer h.Hub.Changed.Wake()
+	defer h.hub.Changed.Wake()
 	s := &h.transfers
 	s.note(func() { t.Status = JobRunning })
 	err := t.Run(ctx, func(done, all int) { s.note(func() { t.Progress = done * 100 / max(all, 1) }) })
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	h.Records.Saved()
-	s.end(t, err, h.Now())
+	h.hub.Records.Saved()
+	s.end(t, err, h.hub.Now())
 }
 
 // end records the end of a transfer.
@@ -147,22 +147,22 @@ func (h *State) Transfers() []Transfer {
 }
 
 // Transfer returns the state of an import or export.
-func (h *State) Transfer(id string) (Transfer, error) {
-	all := h.Transfers()
+func (s *State) Transfer(id string) (Transfer, error) {
+	all := s.Transfers()
 	i := slices.IndexFunc(all, func(t Transfer) bool { return t.ID == id })
 	if i < 0 {
-		return Transfer{}, h.ServiceError(codeJobNotFound, "job %.128s does not exist", id)
+		return Transfer{}, s.hub.ServiceError(codeJobNotFound, "job %.128s does not exist", id)
 	}
 	return all[i], nil
 }
 
 // CancelTransfer cancels an import or export, and waits until it has ended. Identities that it has
 // changed before stay so. An ended one stays as it is.
-func (h *State) CancelTransfer(id string) error {
-	if _, err := h.Transfer(id); err != nil {
+func (s *State) CancelTransfer(id string) error {
+	if _, err := s.Transfer(id); err != nil {
 		return err
 	}
-	for _, t := range h.transfers.stop(errJobCancelled, id) {
+	for _, t := range s.transfers.stop(errJobCancelled, id) {
 		<-t.done
 	}
 	return nil

@@ -30,7 +30,7 @@ var endless = TransferRequest{Kind: "export", Run: func(ctx context.Context, pro
 func TestOneTransferRunsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newState(t, &hub.Options{})
-		defer h.Close()
+		defer h.hub.Close()
 		first, err := h.StartTransfer(endless)
 		require.NoError(t, err)
 		_, err = h.StartTransfer(endless)
@@ -70,7 +70,7 @@ func TestTheHubEndsItsTransfers(t *testing.T) {
 		h := newState(t, &hub.Options{})
 		_, err := h.StartTransfer(endless)
 		require.NoError(t, err)
-		h.Reset()
+		h.hub.Reset()
 		require.Empty(t, h.Transfers())
 		for i := range maxTransfers + 1 {
 			_, err := h.StartTransfer(TransferRequest{Kind: strconv.Itoa(i), Run: func(context.Context, func(int, int)) error {
@@ -83,7 +83,7 @@ func TestTheHubEndsItsTransfers(t *testing.T) {
 		require.Equal(t, "1", h.Transfers()[0].Kind)
 		_, err = h.StartTransfer(endless)
 		require.NoError(t, err)
-		require.NoError(t, h.Close(), "it waits for the transfer")
+		require.NoError(t, h.hub.Close(), "it waits for the transfer")
 		all := h.Transfers()
 		require.Equal(t, JobCancelled, all[len(all)-1].Status)
 		_, err = h.StartTransfer(endless)

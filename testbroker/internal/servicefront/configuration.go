@@ -18,18 +18,18 @@ import (
 )
 
 var configurationRoutes = []web.Route{
-	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "configurations", Open: true,
-		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, listConfigurations)},
-	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "configurations/{configuration}", Open: true,
-		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, getConfiguration)},
-	{Kind: fault.RouteRegistry, Method: http.MethodPut, Path: "configurations/{configuration}", Open: true,
-		Do: asService(hubdata.RegistryWrite, putConfiguration)},
-	{Kind: fault.RouteRegistry, Method: http.MethodDelete, Path: "configurations/{configuration}", Open: true,
-		Do: asService(hubdata.RegistryWrite, deleteConfiguration)},
-	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "configurations/testQueries", Open: true,
-		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, testQueries)},
-	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "devices/{device}/applyConfigurationContent", Open: true,
-		Do: asService(hubdata.RegistryWrite, applyContent)},
+	serviceRoute(fault.RouteRegistry, http.MethodGet, "configurations",
+		hubdata.RegistryRead|hubdata.RegistryWrite, listConfigurations),
+	serviceRoute(fault.RouteRegistry, http.MethodGet, "configurations/{configuration}",
+		hubdata.RegistryRead|hubdata.RegistryWrite, getConfiguration),
+	serviceRoute(fault.RouteRegistry, http.MethodPut, "configurations/{configuration}",
+		hubdata.RegistryWrite, putConfiguration),
+	serviceRoute(fault.RouteRegistry, http.MethodDelete, "configurations/{configuration}",
+		hubdata.RegistryWrite, deleteConfiguration),
+	serviceRoute(fault.RouteRegistry, http.MethodPost, "configurations/testQueries",
+		hubdata.RegistryRead|hubdata.RegistryWrite, testQueries),
+	serviceRoute(fault.RouteRegistry, http.MethodPost, "devices/{device}/applyConfigurationContent",
+		hubdata.RegistryWrite, applyContent),
 }
 
 // The limits of a configuration.

@@ -13,15 +13,12 @@ import (
 )
 
 var digitalTwinRoutes = []web.Route{
-	{Kind: fault.RouteTwin, Method: http.MethodGet, Path: "digitaltwins/{device}", Open: true,
-		Do: asService(hubdata.ServiceConnect, getDigitalTwin)},
-	{Kind: fault.RouteTwin, Method: http.MethodPatch, Path: "digitaltwins/{device}", Open: true,
-		Do: asService(hubdata.ServiceConnect, patchDigitalTwin)},
-	{Kind: fault.RouteMethod, Method: http.MethodPost, Path: "digitaltwins/{device}/commands/{command}", Open: true,
-		Do: asService(hubdata.ServiceConnect, postCommand)},
-	{Kind: fault.RouteMethod, Method: http.MethodPost,
-		Path: "digitaltwins/{device}/components/{component}/commands/{command}", Open: true,
-		Do: asService(hubdata.ServiceConnect, postCommand)},
+	serviceRoute(fault.RouteTwin, http.MethodGet, "digitaltwins/{device}", hubdata.ServiceConnect, getDigitalTwin),
+	serviceRoute(fault.RouteTwin, http.MethodPatch, "digitaltwins/{device}", hubdata.ServiceConnect, patchDigitalTwin),
+	serviceRoute(fault.RouteMethod, http.MethodPost, "digitaltwins/{device}/commands/{command}",
+		hubdata.ServiceConnect, postCommand),
+	serviceRoute(fault.RouteMethod, http.MethodPost, "digitaltwins/{device}/components/{component}/commands/{command}",
+		hubdata.ServiceConnect, postCommand),
 }
 
 func getDigitalTwin(q *web.Request) (web.Answer, error) {

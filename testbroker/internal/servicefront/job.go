@@ -18,14 +18,14 @@ import (
 )
 
 var jobRoutes = []web.Route{
-	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "jobs/v2/query", Open: true,
-		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, queryJobs)},
-	{Kind: fault.RouteRegistry, Method: http.MethodPut, Path: "jobs/v2/{job}", Open: true,
-		Do: asService(hubdata.RegistryWrite|hubdata.ServiceConnect, putJob)},
-	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "jobs/v2/{job}", Open: true,
-		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, getJob)},
-	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "jobs/v2/{job}/cancel", Open: true,
-		Do: asService(hubdata.RegistryWrite|hubdata.ServiceConnect, cancelJob)},
+	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs/v2/query",
+		hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, queryJobs),
+	serviceRoute(fault.RouteRegistry, http.MethodPut, "jobs/v2/{job}",
+		hubdata.RegistryWrite|hubdata.ServiceConnect, putJob),
+	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs/v2/{job}",
+		hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, getJob),
+	serviceRoute(fault.RouteRegistry, http.MethodPost, "jobs/v2/{job}/cancel",
+		hubdata.RegistryWrite|hubdata.ServiceConnect, cancelJob),
 }
 
 // The time limits of a job, in seconds.

@@ -42,8 +42,7 @@ func noticeRoutes(name string, kind notices.Kind) []web.Route {
 }
 
 func messageRoute(method, path string, do func(q *web.Request) (web.Answer, error)) web.Route {
-	return web.Route{Kind: fault.RouteServiceMessage, Method: method, Path: path, Open: true,
-		Do: asService(hubdata.ServiceConnect, do)}
+	return serviceRoute(fault.RouteServiceMessage, method, path, hubdata.ServiceConnect, do)
 }
 
 // getNotice locks the next notice and returns it, with the lock token as its ETag.

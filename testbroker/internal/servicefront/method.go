@@ -12,16 +12,9 @@ import (
 )
 
 var methodRoutes = []web.Route{
-	{
-		Kind:   fault.RouteMethod,
-		Method: http.MethodPost,
-		Path:   "twins/{device}/methods",
-		Open:   true,
-		Do: asService(hubdata.ServiceConnect,
-			postMethod),
-	},
-	{Kind: fault.RouteMethod, Method: http.MethodPost, Path: "twins/{device}/modules/{module}/methods", Open: true,
-		Do: asService(hubdata.ServiceConnect, postMethod)},
+	serviceRoute(fault.RouteMethod, http.MethodPost, "twins/{device}/methods", hubdata.ServiceConnect, postMethod),
+	serviceRoute(fault.RouteMethod, http.MethodPost, "twins/{device}/modules/{module}/methods",
+		hubdata.ServiceConnect, postMethod),
 }
 
 // Limits of the timeouts of a call, in seconds.

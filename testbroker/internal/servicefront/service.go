@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
@@ -14,6 +15,12 @@ import (
 // Routes are the routes of back ends.
 var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes, messageRoutes, configurationRoutes, jobRoutes,
 	transferRoutes, digitalTwinRoutes)
+
+// serviceRoute returns a route of back ends with one of the rights.
+func serviceRoute(kind fault.RouteKind, method, path string, need hubdata.Right,
+	do func(q *web.Request) (web.Answer, error)) web.Route {
+	return web.Route{Kind: kind, Method: method, Path: path, Open: true, Do: asService(need, do)}
+}
 
 // asService wraps the handler of a back end's request: the request must name an API version, and
 // have a token of a policy with one of the rights.

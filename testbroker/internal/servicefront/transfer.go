@@ -16,14 +16,12 @@ import (
 )
 
 var transferRoutes = []web.Route{
-	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "jobs/create", Open: true,
-		Do: asService(hubdata.RegistryWrite, createTransfer)},
-	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "jobs", Open: true,
-		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, listTransfers)},
-	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "jobs/{job}", Open: true,
-		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, getTransfer)},
-	{Kind: fault.RouteRegistry, Method: http.MethodDelete, Path: "jobs/{job}", Open: true,
-		Do: asService(hubdata.RegistryWrite, cancelTransfer)},
+	serviceRoute(fault.RouteRegistry, http.MethodPost, "jobs/create", hubdata.RegistryWrite, createTransfer),
+	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs",
+		hubdata.RegistryRead|hubdata.RegistryWrite, listTransfers),
+	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs/{job}",
+		hubdata.RegistryRead|hubdata.RegistryWrite, getTransfer),
+	serviceRoute(fault.RouteRegistry, http.MethodDelete, "jobs/{job}", hubdata.RegistryWrite, cancelTransfer),
 }
 
 // The types of imports and exports, and how the hub may access their containers.

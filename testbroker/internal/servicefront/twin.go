@@ -13,29 +13,13 @@ import (
 )
 
 var twinRoutes = []web.Route{
-	{
-		Kind:   fault.RouteTwin,
-		Method: http.MethodGet,
-		Path:   "twins/{device}",
-		Open:   true,
-		Do:     asService(hubdata.ServiceConnect, getTwin),
-	},
-	{Kind: fault.RouteTwin, Method: http.MethodGet, Path: "twins/{device}/modules/{module}", Open: true,
-		Do: asService(hubdata.ServiceConnect, getTwin)},
-	{Kind: fault.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}", Open: true,
-		Do: asService(hubdata.ServiceConnect,
-			patchTwin)},
-	{Kind: fault.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}/modules/{module}", Open: true,
-		Do: asService(hubdata.ServiceConnect, patchTwin)},
-	{
-		Kind:   fault.RouteTwin,
-		Method: http.MethodPut,
-		Path:   "twins/{device}",
-		Open:   true,
-		Do:     asService(hubdata.ServiceConnect, putTwin),
-	},
-	{Kind: fault.RouteTwin, Method: http.MethodPut, Path: "twins/{device}/modules/{module}", Open: true,
-		Do: asService(hubdata.ServiceConnect, putTwin)},
+	serviceRoute(fault.RouteTwin, http.MethodGet, "twins/{device}", hubdata.ServiceConnect, getTwin),
+	serviceRoute(fault.RouteTwin, http.MethodGet, "twins/{device}/modules/{module}", hubdata.ServiceConnect, getTwin),
+	serviceRoute(fault.RouteTwin, http.MethodPatch, "twins/{device}", hubdata.ServiceConnect, patchTwin),
+	serviceRoute(fault.RouteTwin, http.MethodPatch, "twins/{device}/modules/{module}",
+		hubdata.ServiceConnect, patchTwin),
+	serviceRoute(fault.RouteTwin, http.MethodPut, "twins/{device}", hubdata.ServiceConnect, putTwin),
+	serviceRoute(fault.RouteTwin, http.MethodPut, "twins/{device}/modules/{module}", hubdata.ServiceConnect, putTwin),
 }
 
 // A twinDocument is the part of a twin that a back end can change. Other members are ignored.
