@@ -27,6 +27,7 @@ type sizer struct {
 	}
 	fixed float64 // seconds
 	rate  float64 // bytes a second; 0: not known
+	alike int     // requests since two of them measured it
 }
 
 const (
@@ -37,6 +38,9 @@ const (
 	slowBatch    = 12 * time.Second
 	// ownHeaders is about what the headers of a request take more than those of a batch entry.
 	ownHeaders = 400
+	// measureAgain is after how many requests of one size the rate is measured again. They cannot
+	// contradict it: a request that was slow by chance would decide for as long as all are alone.
+	measureAgain = 64
 )
 
 // batch returns the largest body of a batch.
@@ -80,8 +84,12 @@ func (z *sizer) measure(size int, took time.Duration) {
 		z.rate = 0
 	}
 	if before.size == 0 || max(size, before.size) < 2*min(size, before.size) {
+		if z.alike++; z.alike > measureAgain {
+			z.rate = 0
+		}
 		return
 	}
+	z.alike = 0
 	if rate := float64(size-before.size) / (took - before.took).Seconds(); rate > 0 { // false for NaN
 		z.rate, z.fixed = rate, max(seconds-float64(size)/rate, 0)
 	}
