@@ -97,8 +97,8 @@ func (s staggered) race(ctx context.Context, network string, addrs []string) (wo
 	defer next.Stop()
 	started, running := 0, 0
 	start := func() {
-		if won != nil || started == len(addrs) || ctx.Err() != nil {
-			return
+		if won != nil || started == len(addrs) || started > 0 && ctx.Err() != nil {
+			return // the first attempt also says why there is none
 		}
 		at := started
 		started, running = started+1, running+1

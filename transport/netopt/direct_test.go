@@ -166,6 +166,15 @@ func TestDirectBeginsNoAttemptAfterItsContext(t *testing.T) {
 	})
 }
 
+func TestDirectSaysThatItsContextEndedDuringTheLookup(t *testing.T) {
+	h := &host{addresses: []string{"192.0.2.1", "192.0.2.2"}, silent: set("192.0.2.1", "192.0.2.2")}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := h.connect(ctx, "hub.example.test:8883")
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []string{"192.0.2.1:8883"}, h.dialed)
+}
+
 func TestDirectTriesSixteenAddressesOfBothFamiliesAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &host{}
