@@ -25,7 +25,7 @@ var hubClients = []struct{ row, tests string }{
 	{"npm azure-iothub: Registry", `^TestServiceSDK(Registry|Bulk|Queries|Twin|Methods)`},
 	{"npm azure-iothub: Client", `^TestServiceSDK.*OverAMQP`},
 	{"amenzhinsky/iothub", `^TestAmenzhinsky`},
-	{"azeventhubs for Go", `^TestGoEventHubs(Client|ProcessorContinues)`},
+	{"azeventhubs for Go", `^TestGoEventHubsClient`},
 	{"@azure/event-hubs for Node.js", `^TestEventHubsSDK`},
 	{"azeventhubs/v2/checkpoints", `^TestGoEventHubs(ProcessorKeeps|Ownership|ProcessorsShare)`},
 	{"@azure/eventhubs-checkpointstore-blob", `^TestEventHubsSDK(KeepsCheckpoints|ProcessorSurvives)`},

@@ -2,75 +2,13 @@ package interop
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
 	"github.com/stretchr/testify/require"
 )
-
-// A checkpointMemory is a store for processors in memory.
-type checkpointMemory struct {
-	mu          sync.Mutex
-	changes     int
-	owned       map[string]azeventhubs.Ownership // by partition
-	checkpoints map[string]azeventhubs.Checkpoint
-}
-
-func newCheckpointMemory() *checkpointMemory {
-	return &checkpointMemory{owned: map[string]azeventhubs.Ownership{}, checkpoints: map[string]azeventhubs.Checkpoint{}}
-}
-
-func (m *checkpointMemory) ClaimOwnership(_ context.Context, all []azeventhubs.Ownership,
-	_ *azeventhubs.ClaimOwnershipOptions) ([]azeventhubs.Ownership, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var got []azeventhubs.Ownership
-	for _, o := range all {
-		if old, ok := m.owned[o.PartitionID]; ok && (o.ETag == nil || *o.ETag != *old.ETag) {
-			continue
-		}
-		m.changes++
-		tag := azcore.ETag(fmt.Sprint(m.changes))
-		o.ETag, o.LastModifiedTime = &tag, time.Now()
-		m.owned[o.PartitionID] = o
-		got = append(got, o)
-	}
-	return got, nil
-}
-
-func (m *checkpointMemory) ListOwnership(context.Context, string, string, string,
-	*azeventhubs.ListOwnershipOptions) ([]azeventhubs.Ownership, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []azeventhubs.Ownership
-	for _, o := range m.owned {
-		all = append(all, o)
-	}
-	return all, nil
-}
-
-func (m *checkpointMemory) ListCheckpoints(context.Context, string, string, string,
-	*azeventhubs.ListCheckpointsOptions) ([]azeventhubs.Checkpoint, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var all []azeventhubs.Checkpoint
-	for _, c := range m.checkpoints {
-		all = append(all, c)
-	}
-	return all, nil
-}
-
-func (m *checkpointMemory) SetCheckpoint(_ context.Context, c azeventhubs.Checkpoint,
-	_ *azeventhubs.SetCheckpointOptions) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.checkpoints[c.PartitionID] = c
-	return nil
-}
 
 // newProcessor makes a processor that reads from the beginning where it has no checkpoint.
 func newProcessor(t *testing.T, h *eventsHub, store azeventhubs.CheckpointStore) *azeventhubs.Processor {
@@ -138,14 +76,4 @@ func process(t *testing.T, h *eventsHub, store azeventhubs.CheckpointStore, n in
 	readers.Wait()
 	require.Empty(t, read)
 	return all
-}
-
-func TestGoEventHubsProcessorContinuesAtItsCheckpoint(t *testing.T) {
-	h := newEventsHub(t, nil)
-	store := newCheckpointMemory()
-	h.send(20)
-	require.Equal(t, bodiesFrom(0, 20), process(t, h, store, 20))
-	h.send(5)
-	require.Equal(t, bodiesFrom(20, 25), process(t, h, store, 5))
-	seen(t, "processor of azeventhubs v2: 20 events, then 5 more from the checkpoint")
 }

@@ -26,9 +26,9 @@ func startEventsScript(t testing.TB, h *eventsHub) *eventsScript {
 }
 
 // open makes a client for a connection string and a group.
-func (s *eventsScript) open(name, connection, group string, checkpoints bool) {
+func (s *eventsScript) open(name, connection, group string) {
 	s.t.Helper()
-	s.openWith(name, map[string]any{"connectionString": connection, "group": group, "checkpoints": checkpoints})
+	s.openWith(name, map[string]any{"connectionString": connection, "group": group})
 }
 
 // openWith makes a client with fields of the command open. The group is $Default unless they say
@@ -109,7 +109,7 @@ func TestEventHubsSDKReadsFromEveryPosition(t *testing.T) {
 	h.send(30)
 	s := startEventsScript(t, h)
 	for way, connection := range map[string]string{"plain": h.plain, "TLS": h.tls, "WebSocket": h.web} {
-		s.open(way, connection, "$Default", false)
+		s.open(way, connection, "$Default")
 		found, e := s.describe(way, nil)
 		require.Empty(t, e.Text)
 		require.Equal(t, []any{"0", "1", "2", "3"}, found["partitionIds"])
@@ -141,7 +141,7 @@ func TestEventHubsSDKShowsWholeEvents(t *testing.T) {
 	h := newEventsHub(t, nil)
 	h.send(1)
 	s := startEventsScript(t, h)
-	s.open("c", h.plain, "$Default", false)
+	s.open("c", h.plain, "$Default")
 	p := s.find("c")
 	s.read("new", "c", p, "latest", map[string]any{"metrics": true})
 	require.NoError(t, h.hub.Wait(soon(t), func([]hubdata.Message) bool { return h.readers() == 1 }))
@@ -167,7 +167,7 @@ func TestEventHubsSDKReadsNotices(t *testing.T) {
 	require.NoError(t, err)
 	h.send(1)
 	s := startEventsScript(t, h)
-	s.open("c", h.plain, "$Default", false)
+	s.open("c", h.plain, "$Default")
 	s.read("all", "c", "0", "earliest", nil)
 	var got []string
 	for range 4 {
@@ -188,15 +188,15 @@ func TestEventHubsSDKLosesAPartition(t *testing.T) {
 	h := newEventsHub(t, nil)
 	h.send(2)
 	s := startEventsScript(t, h)
-	s.open("c", h.plain, "$Default", false)
+	s.open("c", h.plain, "$Default")
 	p := s.find("c")
 	s.read("old", "c", p, "earliest", map[string]any{"epoch": 1})
 	require.Equal(t, bodiesFrom(0, 2), s.bodies("old", 2))
-	s.open("d", h.plain, "$Default", false)
+	s.open("d", h.plain, "$Default")
 	s.read("new", "d", p, "earliest", map[string]any{"epoch": 2})
 	require.Equal(t, bodiesFrom(0, 2), s.bodies("new", 2))
 	require.Equal(t, "ReceiverDisconnectedError", s.next("failed", "old").Condition)
-	s.open("e", h.plain, "$Default", false)
+	s.open("e", h.plain, "$Default")
 	s.read("low", "e", p, "earliest", map[string]any{"epoch": 1})
 	require.Equal(t, "ReceiverDisconnectedError", s.next("failed", "low").Condition)
 	s.stop("new")
@@ -207,27 +207,10 @@ func TestEventHubsSDKIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newEventsHub(t, nil)
 	s := startEventsScript(t, h)
-	s.open("good", h.plain, "$Default", false)
+	s.open("good", h.plain, "$Default")
 	_, e := s.describe("good", "9")
 	require.Contains(t, e.Text, "between 0 and 3")
-	s.open("group", h.plain, "third", false)
+	s.open("group", h.plain, "third")
 	s.read("group", "group", "0", "earliest", nil)
 	require.Equal(t, "MessagingEntityNotFoundError", s.next("failed", "group").Condition)
-}
-
-func TestEventHubsSDKProcessorContinuesAtItsCheckpoint(t *testing.T) {
-	t.Parallel()
-	h := newEventsHub(t, nil)
-	h.send(20)
-	s := startEventsScript(t, h)
-	s.open("first", h.plain, "$Default", true)
-	s.read("all", "first", "", "earliest", nil)
-	require.Equal(t, bodiesFrom(0, 20), s.bodies("all", 20))
-	s.stop("all")
-	h.send(5)
-	s.open("second", h.web, "$Default", true)
-	s.read("rest", "second", "", "earliest", nil)
-	require.Equal(t, bodiesFrom(20, 25), s.bodies("rest", 5))
-	s.stop("rest")
-	seen(t, "event processor of @azure/event-hubs: 20 events, then 5 more from the checkpoint")
 }

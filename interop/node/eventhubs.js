@@ -14,23 +14,6 @@ const readers = new Map() // subscriptions by name
 // start makes a start position of a command's field.
 const start = (at) => (at === 'earliest' ? earliestEventPosition : at === 'latest' ? latestEventPosition : at)
 
-// A store of checkpoints in memory, for all clients of this process.
-const owned = new Map()
-const checkpoints = new Map()
-let changes = 0
-const store = {
-  async listOwnership() { return [...owned.values()] },
-  async claimOwnership(all) {
-    return all.filter((o) => !owned.has(o.partitionId) || owned.get(o.partitionId).etag === o.etag).map((o) => {
-      const mine = { ...o, etag: String(++changes), lastModifiedTimeInMs: Date.now() }
-      owned.set(o.partitionId, mine)
-      return mine
-    })
-  },
-  async updateCheckpoint(c) { checkpoints.set(c.partitionId, c) },
-  async listCheckpoints() { return [...checkpoints.values()] },
-}
-
 // shown is an event of the hub as an event of this script.
 const shown = (name, partition, e) => ({
   on: 'event', name, topic: partition, payload: JSON.stringify(e.body), id: text(e.messageId), contentType: text(e.contentType),
@@ -43,15 +26,14 @@ const containerOf = ({ account, container }) => (account ? BlobServiceClient.fro
   : new ContainerClient(container))
 
 const commands = {
-  // open makes a client, over WebSocket and with a store of checkpoints if the command says so: that in memory, or one in a container.
+  // open makes a client, over WebSocket and with a store of checkpoints in a container if the command says so.
   // Partitions of a processor that says nothing for so many milliseconds of ownership are free.
-  open({ name, connectionString, group, checkpoints: kept, account, container, webSocket, ownership }) {
+  open({ name, connectionString, group, account, container, webSocket, ownership }) {
     const options = { retryOptions: { maxRetries: 0 }, loadBalancingOptions: { updateIntervalInMs: 500 } }
     if (ownership) options.loadBalancingOptions.partitionOwnershipExpirationIntervalInMs = ownership
     if (webSocket) options.webSocketOptions = { webSocket: WebSocket }
-    const own = container ? new BlobCheckpointStore(containerOf({ account, container })) : store
-    clients.set(name, kept || container ? new EventHubConsumerClient(group, connectionString, own, options)
-      : new EventHubConsumerClient(group, connectionString, options))
+    const store = container ? [new BlobCheckpointStore(containerOf({ account, container }))] : []
+    clients.set(name, new EventHubConsumerClient(group, connectionString, ...store, options))
     say({ on: 'opened', name })
   },
   // blobs does with a container of an account what a back end does, and tells each result.
