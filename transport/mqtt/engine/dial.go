@@ -17,18 +17,16 @@ import (
 // Dial makes a session as transport.Transport says: token, connection, CONNECT. The Sink is not
 // called before Run. The package documentation lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
-	s, err := t.own().session(ctx, cfg)
+	s, err := t.session(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return s.hidden(), nil
+	return s, nil
 }
 
 // Check reports wrong options and credentials that the dialect cannot carry. It calls
 // Dialect.Session.
-func (t *Transport) Check(creds *transport.Credentials) error { return t.own().check(creds) }
-
-func (t *core) check(creds *transport.Credentials) error {
+func (t *Transport) Check(creds *transport.Credentials) error {
 	if t.err != nil {
 		return t.err
 	}
@@ -37,7 +35,7 @@ func (t *core) check(creds *transport.Credentials) error {
 }
 
 // dialect prepares a session of the dialect.
-func (t *core) dialect(creds *transport.Credentials, certificates bool) (dialect.Session, dialect.Hello, error) {
+func (t *Transport) dialect(creds *transport.Credentials, certificates bool) (dialect.Session, dialect.Hello, error) {
 	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
 		Will: t.opt.Will, Certificates: certificates, Properties: t.newer != nil})
 	if err != nil {
@@ -47,7 +45,7 @@ func (t *core) dialect(creds *transport.Credentials, certificates bool) (dialect
 }
 
 // session does the work of Dial.
-func (t *core) session(ctx context.Context, cfg *transport.Config) (*session, error) {
+func (t *Transport) session(ctx context.Context, cfg *transport.Config) (*session, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -69,7 +67,7 @@ func (t *core) session(ctx context.Context, cfg *transport.Config) (*session, er
 }
 
 // connect makes the connection, from the token to the end of the handshake.
-func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
+func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
 	d, hello, err := t.dialect(cfg.Creds, cfg.Certificates)
 	if err != nil {
 		return nil, err
@@ -134,7 +132,7 @@ func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, er
 }
 
 // connectPacket encodes the CONNECT into the write buffer.
-func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
+func (t *Transport) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
 	if len(password) > mqttwire.MaxText {
 		return nil, mqttwire.Invalid("the token has " + strconv.Itoa(len(password)) +
 			" bytes; a password of MQTT has 65535 at " +

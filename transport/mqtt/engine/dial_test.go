@@ -88,7 +88,7 @@ func TestTheFieldsOfCONNECT(t *testing.T) {
 					require.Equal(t, token.Text.Reveal(), password)
 				}
 				require.Empty(t, rest)
-				require.NotContains(t, string(tr.own().out[:cap(tr.own().out)]), "SharedAccessSignature",
+				require.NotContains(t, string(tr.out[:cap(tr.out)]), "SharedAccessSignature",
 					"the token does not stay in the buffer")
 				cancel()
 				require.Error(t, s.Run(ctx))
@@ -98,7 +98,7 @@ func TestTheFieldsOfCONNECT(t *testing.T) {
 }
 
 func TestCredentialsWithAFixedTokenDoNotExpire(t *testing.T) {
-	s := newSession(newCore(nil, nil), &transport.Config{}, transport.Token{Expires: time.Now(), Fixed: true}, nil,
+	s := newSession(New(nil, nil), &transport.Config{}, transport.Token{Expires: time.Now(), Fixed: true}, nil,
 		nil)
 	require.True(t, s.Info().Expires.IsZero())
 }
@@ -319,7 +319,7 @@ func TestFixedBuffersSurviveReconnects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		tr := New(h.dial, &Options{ReadBuffer: 300, WriteBuffer: 600})
-		in, out := &tr.own().in[0], &tr.own().out[:1][0]
+		in, out := &tr.in[0], &tr.out[:1][0]
 		for range 3 {
 			r, l := start(t, h, tr)
 			r.send(strings.Repeat("x", 2000))
@@ -329,10 +329,10 @@ func TestFixedBuffersSurviveReconnects(t *testing.T) {
 			require.Equal(t, []uint16{0}, r.sink.tags())
 			require.NoError(t, l.Close())
 			<-r.ran
-			require.Same(t, in, &tr.own().in[0])
-			require.Same(t, out, &tr.own().out[:1][0])
-			require.Len(t, tr.own().in, 300)
-			require.Equal(t, 600, cap(tr.own().out))
+			require.Same(t, in, &tr.in[0])
+			require.Same(t, out, &tr.out[:1][0])
+			require.Len(t, tr.in, 300)
+			require.Equal(t, 600, cap(tr.out))
 		}
 	})
 }

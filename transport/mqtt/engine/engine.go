@@ -136,11 +136,6 @@ type ReasonError = mqttwire.ReasonError
 
 // Transport makes sessions, one at a time.
 type Transport struct {
-	own func() *core // hides the core as live.own hides the session
-}
-
-// A core is what a Transport owns.
-type core struct {
 	opt  Options
 	dial Dial
 	err  error // what Dial returns for wrong options
@@ -167,15 +162,7 @@ type core struct {
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
 // options are reported by Check, which device.New calls, and by Dial, with Kind Invalid.
 func New(dial Dial, o *Options) *Transport {
-	return newCore(dial, o).hidden()
-}
-
-func (t *core) hidden() *Transport { return &Transport{own: t.self} }
-
-func (t *core) self() *core { return t }
-
-func newCore(dial Dial, o *Options) *core {
-	t := &core{dial: dial}
+	t := &Transport{dial: dial}
 	if t.opt, t.err = o.resolve(); t.err != nil {
 		return t
 	}

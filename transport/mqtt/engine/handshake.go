@@ -16,7 +16,7 @@ func (s *session) handshake() error {
 	if plan == nil {
 		return nil
 	}
-	err := plan.Perform(s.hidden())
+	err := plan.Perform(s)
 	if err != nil {
 		s.sayGoodbye(err)
 	}
@@ -26,21 +26,19 @@ func (s *session) handshake() error {
 // The methods of dialect.Engine, on Dial's goroutine. Messages that are not part of a handshake
 // stay in the read buffer, for Run.
 
-func (l *live) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, transport.Sink) {
-	s := l.own()
+func (s *session) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, transport.Sink) {
 	dialectBefore, sinkBefore := s.dialect, s.sink
 	s.dialect, s.sink, s.backlog.Sink = d, k, k
 	return dialectBefore, sinkBefore
 }
 
-func (l *live) Request(r *transport.Request) { l.Do(r) }
+func (s *session) Request(r *transport.Request) { s.Do(r) }
 
-func (l *live) Publish(m *transport.Message) {
-	l.own().Send([]transport.Item{{Tag: handshakeTag, Resent: true, Msg: m}}) // again only if it was written
+func (s *session) Publish(m *transport.Message) {
+	s.Send([]transport.Item{{Tag: handshakeTag, Resent: true, Msg: m}}) // again only if it was written
 }
 
-func (l *live) Packet(mine func(topic []byte, m *transport.Message) bool) error {
-	s := l.own()
+func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool) error {
 	for {
 		if err := s.failure(); err != nil {
 			return err

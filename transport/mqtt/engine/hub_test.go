@@ -292,7 +292,7 @@ func begin(t testing.TB, tr *Transport, script func() *link) (*running, *link) {
 	var l *link
 	s, k, ctx, cancel, err := dialed(t, tr, func() { l = script() })
 	require.NoError(t, err)
-	r := &running{s.(*live).own(), k, make(chan error, 1), cancel}
+	r := &running{s.(*session), k, make(chan error, 1), cancel}
 	ended := make(chan struct{})
 	go func() {
 		err := s.Run(ctx)

@@ -6,7 +6,7 @@ var _ transport.Limited = (*Transport)(nil)
 
 // Lacks says what the dialect does not have.
 func (t *Transport) Lacks(_ *transport.Credentials, feature transport.Features) string {
-	if d, ok := t.own().opt.Dialect.(interface {
+	if d, ok := t.opt.Dialect.(interface {
 		Lacks(feature transport.Features) string
 	}); ok {
 		return d.Lacks(feature)

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func (v *five) begin(ctx context.Context, t *core, cfg *transport.Config, token *transport.Token) error {
+func (v *five) begin(ctx context.Context, t *Transport, cfg *transport.Config, token *transport.Token) error {
 	v.ctx, v.life, v.over = ctx, lifetime.New(), make(chan struct{})
 	v.window, v.receiveMaximum = cfg.Window, v.opt.ReceiveMaximum
 	if v.receiveMaximum == 0 {

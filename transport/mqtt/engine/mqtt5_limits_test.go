@@ -37,8 +37,8 @@ func TestMQTT5OptionsAreChecked(t *testing.T) {
 			all.Dialect = &dialect.Topics{Telemetry: "t"}
 		}
 		tr := New(newHub(t).dial, &all)
-		require.ErrorIs(t, tr.own().err, transport.Invalid, want)
-		require.ErrorContains(t, tr.own().err, want)
+		require.ErrorIs(t, tr.err, transport.Invalid, want)
+		require.ErrorContains(t, tr.err, want)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // resume ends a session and starts the next one of its Transport.
 func resume(t testing.TB, h *hub, r *running, present byte, properties string) (*running, *link) {
 	t.Helper()
-	tr := r.t.hidden()
+	tr := r.t
 	r.cancel()
 	<-r.ran
 	return begin(t, tr, func() *link {
@@ -178,7 +178,7 @@ func TestAVerdictOnQoS2CountsAlthoughItsConnectionHasEnded(t *testing.T) {
 		<-r.ran
 		settle(0, transport.OutcomeAccept)
 		settle(1, transport.OutcomeRelease)
-		r, l = begin(t, r.t.hidden(), func() *link {
+		r, l = begin(t, r.t, func() *link {
 			l, _ := h.welcome5(1, "")
 			return l
 		})
@@ -217,7 +217,7 @@ func TestTheReceiveMaximumHolds(t *testing.T) {
 		// On the next connection the broker may begin with PUBLISH, and PUBREL of 2 follows.
 		r.cancel()
 		<-r.ran
-		r, l = begin(t, r.t.hidden(), func() *link {
+		r, l = begin(t, r.t, func() *link {
 			l, _ := h.welcome5(1, "")
 			return l
 		})

@@ -12,24 +12,10 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
-// live is a session as its client holds it. The compiler for boards links a description of each
-// type that an interface holds, with the types of its fields, and all of their methods count as
-// used. A function hides them.
-type live struct{ own func() *session }
-
 var (
-	_ transport.Session    = (*live)(nil)
-	_ transport.Progressor = (*live)(nil)
+	_ transport.Session    = (*session)(nil)
+	_ transport.Progressor = (*session)(nil)
 )
-
-func (s *session) hidden() *live  { return &live{own: s.self} }
-func (s *session) self() *session { return s }
-
-func (l *live) Info() transport.Info                 { return l.own().Info() }
-func (l *live) Run(ctx context.Context) error        { return l.own().Run(ctx) }
-func (l *live) Send(batch []transport.Item)          { l.own().Send(batch) }
-func (l *live) Do(r *transport.Request)              { l.own().Do(r) }
-func (l *live) Progress() (at time.Time, waits bool) { return l.own().Progress() }
 
 // A session is one connection.
 //
@@ -39,7 +25,7 @@ func (l *live) Progress() (at time.Time, waits bool) { return l.own().Progress()
 // touched, afterwards. The Sink may be called with the token held: no Sink waits for anything that
 // needs it.
 type session struct {
-	t       *core
+	t       *Transport
 	conn    Conn
 	sink    transport.Sink
 	info    transport.Info
@@ -71,7 +57,7 @@ type session struct {
 	subs             [maxSubs]subscription
 }
 
-func newSession(t *core, cfg *transport.Config, token transport.Token, d dialect.Session, c Conn) *session {
+func newSession(t *Transport, cfg *transport.Config, token transport.Token, d dialect.Session, c Conn) *session {
 	s := &session{
 		t: t, conn: c, sink: cfg.Sink, dialect: d,
 		writing: make(chan struct{}, 1), disconnected: make(chan struct{}), lastID: transport.MaxTags,

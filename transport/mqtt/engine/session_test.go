@@ -471,7 +471,7 @@ func TestLargeMessagesArriveAndGiveTheirMemoryBack(t *testing.T) {
 		l.send(publishBytes("devices/dev-1/messages/devicebound/", 2, "small")...)
 		synctest.Wait()
 		require.Len(t, r.sink.messages, 2)
-		require.Equal(t, maxRead, len(tr.own().in))
+		require.Equal(t, maxRead, len(tr.in))
 		l.send(publishBytes("devices/dev-1/messages/devicebound/", 3, strings.Repeat("x", maxIncoming))...)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "bytes")
 	})
@@ -527,7 +527,7 @@ func TestTheStreamDoesNotDependOnTheBuffer(t *testing.T) {
 	for _, o := range []*Options{nil, {WriteBuffer: 600}, {WriteBuffer: 601}, {WriteBuffer: 777}, {WriteBuffer: 4096},
 		{WriteBuffer: 65536}} {
 		c := &recorder{}
-		s := newSession(newCore(nil, o), &transport.Config{Sink: new(sink)}, transport.Token{}, hubSession(t), c)
+		s := newSession(New(nil, o), &transport.Config{Sink: new(sink)}, transport.Token{}, hubSession(t), c)
 		if o == nil {
 			o = new(Options)
 		}
@@ -627,7 +627,7 @@ func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 				require.ErrorContains(t, r.sink.done[i].err, says[i])
 				require.Equal(t, transport.ScopeOperation, transport.Find(r.sink.done[i].err).Scope)
 			}
-			require.LessOrEqual(t, cap(tr.own().out), 2*flushSize, "what a long topic took was given back")
+			require.LessOrEqual(t, cap(tr.out), 2*flushSize, "what a long topic took was given back")
 		})
 	}
 }

@@ -37,7 +37,7 @@ func (p *pieces) Close() error                    { return nil }
 // play feeds a stream to a session, and returns its sink and why it ended.
 func play(t testing.TB, stream []byte, size int, o *Options) (*sink, string) {
 	k := new(sink)
-	s := newSession(newCore(func(context.Context, *transport.Credentials) (Conn, error) {
+	s := newSession(New(func(context.Context, *transport.Credentials) (Conn, error) {
 		return nil, errPulled
 	}, o), &transport.Config{Sink: k}, transport.Token{}, hubSession(t), &pieces{stream, size})
 	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})

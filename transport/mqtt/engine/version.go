@@ -19,7 +19,7 @@ type Protocol interface {
 // one Transport and keeps its state between the connections of that.
 type version interface {
 	// begin prepares a connection. It may take over the token.
-	begin(ctx context.Context, t *core, cfg *transport.Config, token *transport.Token) error
+	begin(ctx context.Context, t *Transport, cfg *transport.Config, token *transport.Token) error
 	// connect appends CONNECT.
 	connect(dst []byte, g *mqttwire.Greeting, will *transport.Message) ([]byte, error)
 	// greeted handles the packet at the beginning of in, up to CONNACK, and returns its size; 0 if it
