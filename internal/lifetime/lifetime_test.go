@@ -26,7 +26,7 @@ func TestContextsEndWithTheirParentsAndInTime(t *testing.T) {
 
 		endOther()
 		require.ErrorIs(t, other.Err(), context.Canceled)
-		require.Len(t, l.own().after, 2, "the child that ended is forgotten")
+		require.Len(t, l.after, 2, "the child that ended is forgotten")
 
 		timed, cancel := context.WithTimeout(child, time.Hour) // a child made by the standard library ends with it
 		defer cancel()
@@ -52,7 +52,7 @@ func TestContextsEndWithTheirParentsAndInTime(t *testing.T) {
 		require.ErrorIs(t, short.Err(), context.DeadlineExceeded)
 		endShort()
 		require.ErrorIs(t, short.Err(), context.DeadlineExceeded)
-		require.Empty(t, l.own().after)
+		require.Empty(t, l.after)
 		_, ok = l.Deadline()
 		require.False(t, ok)
 		long, endLong := WithinTime(l, time.Hour)
