@@ -59,11 +59,18 @@ func TestAFaultThatCannotMeanWhatItSaysIsRefused(t *testing.T) {
 		"For 10m0s ends nothing: RefuseConnect happens once; give Times too, negative for as long as For")
 }
 
-// The fields of a kind are fields of Fault, and its defaults are of fields that it uses.
+// A kind has a name, its fields are fields of Fault, and its defaults are of fields that it uses.
 func TestTheRowsOfKinds(t *testing.T) {
 	all := slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(), fault.BrokerKinds(),
 		fault.GatewayKinds())
+	require.Len(t, fault.Kinds(), 89)
+	require.Len(t, fault.CertificateKinds(), 10)
+	require.Equal(t, "Kind(99)", fault.Kind(99).String())
+	names := make(map[string]bool)
 	for _, k := range all {
+		require.NotContains(t, k.String(), "(")
+		require.NotZero(t, k.Protocols(), k)
+		names[k.String()] = true
 		plain, resolved := reflect.ValueOf(fault.Fault{Kind: k, Times: 1}), reflect.ValueOf(fault.Fault{Kind: k}.Resolved())
 		uses := k.Fields()
 		for i := range plain.NumField() {
@@ -75,4 +82,5 @@ func TestTheRowsOfKinds(t *testing.T) {
 		}
 		require.Empty(t, uses, "%s has fields that Fault lacks", k)
 	}
+	require.Len(t, names, len(all), "each kind is of one group, and has a name of its own")
 }

@@ -27,15 +27,6 @@ const (
 	issuedAnswers = "$iothub/credentials/res/#"
 )
 
-func TestEveryCertificateFaultHasAName(t *testing.T) {
-	for _, k := range fault.CertificateKinds() {
-		require.NotContains(t, k.String(), "(")
-		require.Equal(t, hubdata.MQTT, k.Protocols())
-		require.NotContains(t, fault.Kinds(), k)
-	}
-	require.Len(t, fault.CertificateKinds(), 10)
-}
-
 // certifiedDevice is a hub with the device dev-x, which has a certificate.
 type certifiedDevice struct {
 	t   *testing.T
