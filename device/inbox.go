@@ -59,7 +59,9 @@ type inbox struct {
 	totals     inboxTotals
 }
 
-type inboxTotals struct{ received, accepted, released, rejected, unhandled, panics uint64 }
+// inboxTotals are counts of messages. settled are those whose verdict a session took and that need
+// not come again.
+type inboxTotals struct{ received, accepted, released, rejected, unhandled, panics, settled uint64 }
 
 // delivery is a slot. With reuseDeliveries it keeps its memory for further messages.
 type delivery struct {
@@ -293,6 +295,9 @@ func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 	b.ref = b.ref[:0]
 	if p.session == b.session || p.once {
 		b.ref = append(b.ref, p.ref...)
+		if !p.unasked && p.outcome != transport.OutcomeRelease {
+			b.totals.settled++
+		}
 	}
 	return p.outcome, true
 }
@@ -354,11 +359,12 @@ func (b *inbox) wants() (always, now transport.Features) {
 	return always, 0
 }
 
-// settled does not count released messages, which come again: they are no progress.
+// settled does not count messages that were released or answered too late, which come again: they
+// are no progress.
 func (b *inbox) settled() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.totals.accepted + b.totals.rejected + b.totals.unhandled
+	return b.totals.settled
 }
 
 func (b *inbox) fill(s *Stats) {

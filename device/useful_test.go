@@ -22,25 +22,28 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 		send   int  // messages, which are acknowledged
 		get    bool // a cloud-to-device message
 		fails  bool // its handler
+		takes  time.Duration
 		loss   transport.Kind
 		delays []time.Duration
 	}{
-		"a message acknowledged":     {s, 1, false, false, transport.Network, anew},
-		"a command received":         {s, 0, true, false, transport.Network, anew},
-		"a command released":         {s, 0, true, true, transport.Network, goesOn},
-		"nothing acknowledged":       {s, 0, false, false, transport.Network, goesOn},
-		"half a second":              {500 * ms, 1, false, false, transport.Network, anew},
-		"less than half a second":    {499 * ms, 15, false, false, transport.Network, goesOn},
-		"many messages in the delay": {100 * ms, 16, false, false, transport.Network, anew},
-		"many messages in less": {40 * ms, 16, false, false, transport.Network,
+		"a message acknowledged":     {s, 1, false, false, 0, transport.Network, anew},
+		"a command received":         {s, 0, true, false, 0, transport.Network, anew},
+		"a command released":         {s, 0, true, true, 0, transport.Network, goesOn},
+		"a command handled too late": {s, 0, true, false, 1500 * ms, transport.Network, goesOn},
+		"nothing acknowledged":       {s, 0, false, false, 0, transport.Network, goesOn},
+		"half a second":              {500 * ms, 1, false, false, 0, transport.Network, anew},
+		"less than half a second":    {499 * ms, 15, false, false, 0, transport.Network, goesOn},
+		"many messages in the delay": {100 * ms, 16, false, false, 0, transport.Network, anew},
+		"many messages in less": {40 * ms, 16, false, false, 0, transport.Network,
 			[]time.Duration{60 * ms, 60 * ms, 60 * ms}},
-		"the failure has a slow pace": {s, 16, false, false, transport.Throttled,
+		"the failure has a slow pace": {s, 16, false, false, 0, transport.Throttled,
 			[]time.Duration{10 * s, 12500 * ms, 17500 * ms}},
 	} {
 		run(t, name, func(t *testing.T) {
 			f := &fake{}
 			c, w := client(t, f, nil)
 			c.HandleMessages(func(context.Context, *transport.Message) error {
+				time.Sleep(tc.takes)
 				if tc.fails {
 					return errors.New("not now")
 				}
