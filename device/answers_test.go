@@ -31,8 +31,7 @@ func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
 		ctx := within(t, time.Second)
 		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
 
-		sent := make(chan error, 1)
-		go func() { sent <- c.Send(t.Context(), msg(2)) }()
+		sent := async(func() error { return c.Send(t.Context(), msg(2)) })
 		synctest.Wait()
 		require.Len(t, held, 2)
 		f.last().cfg.Sink.Done(held[0], refused(transport.Invalid))
@@ -57,29 +56,6 @@ func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
 		open(t, c)
 		require.NoError(t, c.Flush(t.Context()))
 		require.Equal(t, []received{{1, "1", false}, {2, "1", true}}, f.received())
-	})
-}
-
-// An acknowledgement of a message that was refused and waits for its retry is ignored.
-func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var tag uint16
-		f := &fake{}
-		f.verdict = func(_ int, it transport.Item) error {
-			tag = it.Tag
-			if len(f.received()) == 1 {
-				return refused(transport.Unavailable)
-			}
-			return nil
-		}
-		c := opened(t, f, &device.Options{MessagePolicy: constant(10 * time.Second)})
-		r := pending(t, c, msg(1))
-		synctest.Wait()
-		go f.last().cfg.Sink.Done(tag, nil) // a panic with the queue's lock held must not block Cleanup
-		synctest.Wait()
-		require.Equal(t, 1, c.Stats().Queued, "it waits for its next try")
-		require.NoError(t, r.Wait(t.Context()))
-		require.Len(t, f.received(), 2)
 	})
 }
 

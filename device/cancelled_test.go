@@ -37,8 +37,7 @@ func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), msg(0), &held))
 
 			ctx, cancel := context.WithCancelCause(t.Context())
-			result := make(chan error, 1)
-			go func() { result <- call(ctx, c) }()
+			result := async(func() error { return call(ctx, c) })
 			synctest.Wait()
 			cancel(shutdown)
 			err := <-result

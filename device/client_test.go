@@ -15,21 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Open while retrying. The Java SDK refuses; here a second Open joins the running attempts,
-// because its caller wants a connection, no matter which caller started them.
-func TestOpenWhileRetryingJoins(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: failing(lost(transport.Network))}
-		c := started(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
-		synctest.Wait()
-		require.Equal(t, device.StateDisconnectedRetrying, c.Status().State)
-		start := time.Now()
-		open(t, c)
-		require.Equal(t, time.Minute, time.Since(start))
-		require.Len(t, f.dialTimes(), 2, "no attempt more than the policy's")
-	})
-}
-
 // Open while connected has no effect.
 func TestOpenWhileConnectedDoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -19,8 +19,7 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
 		c := started(t, f, &device.Options{CloseTimeout: 3 * time.Second, OnStatus: func(device.Status) { <-release }})
 		synctest.Wait()
-		first := make(chan error, 1)
-		go func() { first <- c.Close() }()
+		first := async(func() error { return c.Close() })
 		synctest.Wait()
 		require.NoError(t, c.Close())
 		synctest.Wait()
@@ -61,8 +60,7 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 			<-stuck
 		}},
 		{"open under way", never, func(t *testing.T, c *device.Client, _ *fake) {
-			opened := make(chan error, 1)
-			go func() { opened <- c.Open(context.Background()) }()
+			opened := async(func() error { return c.Open(context.Background()) })
 			t.Cleanup(func() { require.ErrorIs(t, <-opened, transport.Closed) })
 		}},
 	} {

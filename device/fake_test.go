@@ -431,6 +431,13 @@ func pending(t *testing.T, c *device.Client, m *transport.Message) *device.Recei
 	return r
 }
 
+// async calls f on another goroutine and returns a channel for its result.
+func async(f func() error) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	return result
+}
+
 // within returns a context of the test that ends after d.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)

@@ -22,8 +22,7 @@ func TestFlushIsNotHeldByLaterMessages(t *testing.T) {
 		}}
 		c := opened(t, f, nil)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		done := make(chan error, 1)
-		go func() { done <- c.Flush(t.Context()) }()
+		done := async(func() error { return c.Flush(t.Context()) })
 		synctest.Wait()
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
 		time.Sleep(2 * time.Second)
@@ -37,8 +36,7 @@ func TestFlushEndsWithDisconnected(t *testing.T) {
 		f := &fake{verdict: hold}
 		c := opened(t, f, nil)
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		done := make(chan error, 1)
-		go func() { done <- c.Flush(t.Context()) }()
+		done := async(func() error { return c.Flush(t.Context()) })
 		synctest.Wait()
 		f.lose(transport.Forbidden, 0)
 		require.ErrorIs(t, <-done, transport.Forbidden)

@@ -351,22 +351,6 @@ func TestAGateThatRefusesEndsTheAttempts(t *testing.T) {
 	})
 }
 
-// Close ends a wait at a gate.
-func TestCloseEndsAWaitAtTheGate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWitness(retrypolicy.NoRetry{})
-		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision {
-			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
-		}
-		c := started(t, &fake{}, &device.Options{RetryPolicy: w})
-		synctest.Wait()
-		began := time.Now()
-		require.NoError(t, c.Close())
-		require.Zero(t, time.Since(began))
-		w.balanced(t)
-	})
-}
-
 func TestANewPolicyTakesOverMessagesInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hold := true

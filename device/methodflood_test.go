@@ -123,22 +123,6 @@ func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
 	})
 }
 
-func TestRefusalsOfUnknownMethodsAreBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
-		deaf(f)
-		c, _ := client(t, f, nil)
-		require.NoError(t, c.HandleMethod("known", ok))
-		open(t, c)
-		for i := range 1000 {
-			f.last().call(fmt.Sprint(i), "unknown", "")
-			synctest.Wait()
-		}
-		require.EqualValues(t, 1+32, c.Stats().MethodsRefused)
-		require.EqualValues(t, 1000-33, c.Stats().AnswersLost)
-	})
-}
-
 // An id is remembered while its call is pending, and for 32 calls after that.
 func TestTheIdsOfOldCallsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {

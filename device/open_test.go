@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -69,18 +68,6 @@ func TestAStartIsNotUndoneByAnotherCallersContext(t *testing.T) {
 		default:
 		}
 		require.NotEqual(t, device.StateDisconnected, c.Status().State, "Start returned nil and nothing tries")
-	})
-}
-
-// Open returns the failure itself, whose hint agrees with the decision.
-func TestOpenKeepsTheCauseAndItsHint(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		cause := lost(transport.Unauthorized)
-		c, _ := client(t, &fake{dial: failing(cause)}, nil)
-		err := c.Open(t.Context())
-		require.Same(t, cause, err)
-		require.False(t, errfilter.Retryable(err))
-		require.Contains(t, c.Status().Hint(), "check key")
 	})
 }
 

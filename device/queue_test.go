@@ -46,8 +46,7 @@ func TestOverflowRules(t *testing.T) {
 			})
 			run(t, "block ends with close", func(t *testing.T) {
 				c, _, _ := fill(t, &o)
-				done := make(chan error, 1)
-				go func() { done <- c.Enqueue(context.Background(), msg(4), nil) }()
+				done := async(func() error { return c.Enqueue(context.Background(), msg(4), nil) })
 				synctest.Wait()
 				require.NoError(t, c.Close())
 				require.ErrorIs(t, <-done, transport.Closed)

@@ -55,19 +55,6 @@ func TestReconnectDelaysAreTheFormulas(t *testing.T) {
 	})
 }
 
-func TestNoRetryEndsAtTheFirstFailure(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{dial: failing(lost(transport.Unavailable))}
-		c, w := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-		err := c.Open(t.Context())
-		require.ErrorIs(t, err, transport.RetryExpired)
-		require.ErrorIs(t, err, transport.Unavailable, "the cause is kept")
-		require.Equal(t, 1, len(f.dialTimes()))
-		synctest.Wait()
-		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonRetryExpired}, w.reasons())
-	})
-}
-
 // The filter is asked first, in every loop. The policy is not asked about terminal errors.
 func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 	for _, rule := range errfilter.Rules() {

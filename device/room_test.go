@@ -18,8 +18,7 @@ func TestASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := started(t, &fake{dial: down}, &device.Options{MaxMessages: 1, OperationTimeout: time.Minute})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		done := make(chan error, 1)
-		go func() { done <- c.Send(context.Background(), msg(2)) }()
+		done := async(func() error { return c.Send(context.Background(), msg(2)) })
 		time.Sleep(time.Hour)
 		require.NotEmpty(t, done, "Send still blocked after 1 h with OperationTimeout 1 min")
 	})
@@ -31,8 +30,7 @@ func TestASendWaitingForRoomReportsDisconnected(t *testing.T) {
 		f := &fake{verdict: hold}
 		c := opened(t, f, &device.Options{MaxMessages: 1})
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
-		done := make(chan error, 1)
-		go func() { done <- c.Send(context.Background(), msg(2)) }()
+		done := async(func() error { return c.Send(context.Background(), msg(2)) })
 		synctest.Wait()
 		f.lose(transport.Forbidden, time.Hour)
 		require.Equal(t, device.StateDisconnected, c.Status().State)

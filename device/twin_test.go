@@ -182,8 +182,7 @@ func TestAConditionalPatchIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: silent}
 		c := opened(t, f, nil)
-		result := make(chan error, 1)
-		go func() { _, err := c.PatchReportedIf(t.Context(), []byte(`{"a":1}`), 3); result <- err }()
+		result := async(func() error { _, err := c.PatchReportedIf(t.Context(), []byte(`{"a":1}`), 3); return err })
 		synctest.Wait()
 		f.last().kill <- lost(transport.Network)
 		err := <-result

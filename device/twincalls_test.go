@@ -37,8 +37,7 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 				return transport.Reply{Err: refused(row.later)}, true
 			}
 			c := opened(t, f, &device.Options{MessagePolicy: row.policy, RetryPolicy: constant(time.Second)})
-			result := make(chan error, 1)
-			go func() { _, err := c.PatchReported(t.Context(), []byte(`{"a":1}`)); result <- err }()
+			result := async(func() error { _, err := c.PatchReported(t.Context(), []byte(`{"a":1}`)); return err })
 			synctest.Wait()
 			f.last().kill <- lost(transport.Network)
 			err := <-result
