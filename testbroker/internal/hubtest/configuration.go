@@ -27,6 +27,7 @@ func Configure(p *Poster, id, body string, header ...string) map[string]any {
 	return v
 }
 
+// Desired returns the desired properties of a device.
 func Desired(t *testing.T, h *testbroker.Hub, id string) string {
 	twin, err := h.Twin(id)
 	require.NoError(t, err)

@@ -77,6 +77,7 @@ func ReadBodies(w *Wire, n int) (all []string) {
 	return all
 }
 
+// Ack acknowledges a message.
 func Ack(w *Wire, id uint16) {
 	w.T.Helper()
 	w.Send([]byte{0x40, 2, byte(id >> 8), byte(id)})
@@ -137,6 +138,7 @@ func Asked(w *Wire, name string) (rid, payload string) {
 	return rid, payload
 }
 
+// AnswerCall answers the request of a method.
 func AnswerCall(w *Wire, status int, rid, payload string) {
 	w.T.Helper()
 	w.Send(PublishBytes(0, 0, fmt.Sprintf("%s%d/?$rid=%s", MethodAnswer, status, rid), payload))
@@ -150,6 +152,7 @@ type Calling struct {
 	Err    error
 }
 
+// Result waits for the result of the call, which must succeed.
 func (c *Calling) Result() hubdata.MethodResult {
 	c.t.Helper()
 	<-c.Done
@@ -164,6 +167,7 @@ func (c *Calling) Code() int {
 	return CodeOf(c.t, c.Err)
 }
 
+// Call begins a call of a method.
 func Call(t testing.TB, h *testbroker.Hub, id string, m hubdata.MethodCall) *Calling {
 	c := &Calling{t: t, Done: make(chan struct{})}
 	go func() {
@@ -173,6 +177,7 @@ func Call(t testing.TB, h *testbroker.Hub, id string, m hubdata.MethodCall) *Cal
 	return c
 }
 
+// CodeOf returns the service's code of an error.
 func CodeOf(t testing.TB, err error) int {
 	t.Helper()
 	var e *hubdata.ServiceError
@@ -180,6 +185,7 @@ func CodeOf(t testing.TB, err error) int {
 	return e.Code
 }
 
+// Fates returns the fates of all answers to methods.
 func Fates(h *testbroker.Hub) []string {
 	all := []string{}
 	for _, a := range h.MethodAnswers("") {
@@ -194,12 +200,14 @@ type Recorder struct {
 	all []event.Event
 }
 
+// Event records an event. It is for Options.OnEvent.
 func (r *Recorder) Event(e event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, e)
 }
 
+// Text returns the events as texts.
 func (r *Recorder) Text() (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -288,6 +296,7 @@ func TwoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubda
 	}
 }
 
+// DialWeb connects over WebSocket for MQTT.
 func DialWeb(t testing.TB, h *testbroker.Hub) *WebConn {
 	conn, _, err := WebDialer(h, "mqtt").DialContext(t.Context(), "ws://"+h.HostName()+"/$iothub/websocket", nil)
 	require.NoError(t, err)

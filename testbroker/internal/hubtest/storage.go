@@ -27,6 +27,7 @@ type Storage struct {
 	Key []byte
 }
 
+// NewStorage returns a client of the storage account of a hub.
 func NewStorage(t testing.TB, h *testbroker.Hub) *Storage {
 	_, key, _ := strings.Cut(h.StorageConnectionString("hub"), "AccountKey=")
 	key, _, _ = strings.Cut(key, ";")
@@ -107,6 +108,7 @@ func InStorage(t *testing.T, test func(t *testing.T, h *testbroker.Hub, s *Stora
 	})
 }
 
+// MD5 returns the checksum of a body as headers have it.
 func MD5(body string) string {
 	sum := md5.Sum([]byte(body))
 	return base64.StdEncoding.EncodeToString(sum[:])
