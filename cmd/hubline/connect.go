@@ -138,7 +138,7 @@ func (x *connection) report(s device.Status) {
 }
 
 func (x *connection) hint(s device.Status) {
-	if text, ok := doctor.OfProxy(s.Err); ok && s.Retry <= 1 {
+	if text, ok := doctor.Advice(s.Err); ok && s.Retry <= 1 {
 		x.say("  %s", text)
 	} else if text := s.Hint(); s.Suspect != device.SuspectNone {
 		guess := s.Suspect == device.SuspectQuotaUsedUp || s.Suspect == device.SuspectBadMessage

@@ -110,7 +110,7 @@ func describe(err error) string {
 	if transport.Find(err) == nil || errors.Is(err, context.Canceled) {
 		return text
 	}
-	if advice, ok := doctor.OfProxy(err); ok {
+	if advice, ok := doctor.Advice(err); ok {
 		return text + "\n  " + advice
 	}
 	if kindOf(err) == transport.Protocol || passing(err) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
 // The page says the same about the exit statuses as the help does.
@@ -33,6 +34,15 @@ func TestARefusalOfAProxyIsNotTheServices(t *testing.T) {
 		require.Contains(t, describe(refusal("proxy")), "the proxy ")
 		require.NotContains(t, describe(refusal("proxy")), "check key")
 		require.NotContains(t, describe(refusal("proxy")), "on the hub")
+	}
+}
+
+// MQTT 3.1.1 has one answer for a restart, throttling and a quota.
+func TestAnAnswerWithSeveralMeaningsNamesThemAll(t *testing.T) {
+	for code, quota := range map[byte]bool{3: true, 5: false} {
+		refused := &mqtt.ConnackError{Code: code}
+		text := describe(&transport.Error{Kind: refused.Kind(), Op: transport.OpDial, Err: refused})
+		require.Equal(t, quota, strings.Contains(text, "or a quota is used up"), text)
 	}
 }
 

@@ -50,6 +50,16 @@ func TestABrokersURLWithoutADeviceSaysWhereToWriteIt(t *testing.T) {
 }
 
 // A broker with AMQP gets user name and password, and has its addresses in the URL.
+// A file that is neither a connection string nor a URL may hold a secret in front of "://".
+func TestTextOfAWrongFileIsNotShown(t *testing.T) {
+	for _, text := range []string{"password hunter2\nurl mqtts://broker", "hunter2hunter2hunter2://x", "hunter2\n://"} {
+		s := newShell(t, nil)
+		s.env[target.EnvConnect] = text
+		require.Equal(t, exitUsage, s.run("send", "-body", "up"))
+		require.NotContains(t, s.log.String(), "hunter2")
+	}
+}
+
 func TestABrokerWithAMQP(t *testing.T) {
 	s := newShell(t, nil)
 	creds, err := device.ParseConnectionString(s.env[target.EnvConnect])

@@ -106,7 +106,11 @@ func Connect(ctx context.Context, outer, socket net.Conn, o *Options) (*Conn, er
 		err = first
 	}
 	if ctx.Err() == nil && c.Received().IsZero() {
-		err = dialer.First{Err: err, Want: "AMQP"}
+		unanswered := dialer.First{Err: err, Want: "AMQP"}
+		if outer == socket {
+			unanswered.TLS = "amqps"
+		}
+		err = unanswered
 	}
 	return nil, err
 }

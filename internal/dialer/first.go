@@ -11,6 +11,8 @@ import (
 type First struct {
 	Err  error
 	Want string // the protocol that the server should speak, such as "HTTP"
+	// TLS is the scheme of URLs to use if the port expects TLS, such as "wss"; empty with TLS.
+	TLS string
 }
 
 func (f First) Error() string { return f.Err.Error() }
@@ -32,5 +34,9 @@ func firstHint(err error) string {
 	if !closed {
 		return ""
 	}
-	return " in place of the first answer; this port may speak another protocol than " + first.Want
+	hint := " in place of the first answer; this port may speak another protocol than " + first.Want
+	if first.TLS != "" {
+		hint += "; if it expects TLS, use " + first.TLS + ":// or leave netopt.Options.Plaintext unset"
+	}
+	return hint
 }

@@ -18,8 +18,8 @@ func TestAPortThatSpeaksAnotherProtocolIsNamed(t *testing.T) {
 		network netopt.Options
 		want    string
 	}{
-		"AMQP":      {netopt.Options{}, "AMQP"},
-		"WebSocket": {netopt.Options{Tunnel: websocket.AMQP(nil)}, "HTTP"},
+		"AMQP":      {netopt.Options{}, "AMQP; if it expects TLS, use amqps://"},
+		"WebSocket": {netopt.Options{Tunnel: websocket.AMQP(nil)}, "HTTP; if it expects TLS, use wss://"},
 	} {
 		for how, reset := range map[string]bool{"closed": false, "reset": true} {
 			t.Run(name+", "+how, func(t *testing.T) {

@@ -29,6 +29,7 @@ package websocket
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -148,7 +149,11 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Co
 	case answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
 		return nil, refusal(answer)
 	case readErr != nil:
-		return nil, dialer.First{Err: &handshakeError{readErr}, Want: "HTTP"}
+		unanswered := dialer.First{Err: &handshakeError{readErr}, Want: "HTTP"}
+		if _, secure := c.(*tls.Conn); !secure {
+			unanswered.TLS = "wss"
+		}
+		return nil, unanswered
 	case writeErr != nil:
 		return nil, &handshakeError{writeErr}
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/neterr"
 )
 
@@ -31,6 +32,20 @@ func bad(err error) []Row {
 		hint += "; " + errfilter.OfKind(kind).Hint()
 	}
 	return []Row{{Mark: Bad, Figure: kind.String(), Hint: hint, Kind: kind}}
+}
+
+// Advice returns what helps after a failure where the client's sentence about its kind would
+// mislead: one of a proxy, and an answer of MQTT 3.1.1 that has several meanings.
+func Advice(err error) (hint string, ok bool) {
+	if hint, ok := OfProxy(err); ok {
+		return hint, true
+	}
+	var refused *mqtt.ConnackError
+	const unavailable = 3
+	if errors.As(err, &refused) && refused.Code == unavailable {
+		return strings.Replace(ambiguous, "(http says", "(at a hub, -transport http says", 1), true
+	}
+	return "", false
 }
 
 // substitute is the hint about an answer that the service never gives.

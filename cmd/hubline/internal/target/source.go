@@ -74,6 +74,13 @@ func (f *Flags) connection(w *World) (s Secret, ok bool, err error) {
 	return s, false, nil
 }
 
+// mayBeScheme reports whether text in front of "://" may be shown as a scheme [RFC 3986, 3.1].
+// Other text is a part of something else, such as a key.
+func mayBeScheme(text string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-."
+	return len(text) <= 16 && strings.Trim(text, letters) == ""
+}
+
 // isOpen reports whether text is a broker's URL without user name and password.
 func isOpen(text string) bool {
 	scheme, rest, ok := strings.Cut(text, "://")

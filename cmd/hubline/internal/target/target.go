@@ -111,8 +111,7 @@ func (f *Flags) device(t *Target, w *World) error {
 			", or -id-scope and -registration-id for a device that registers; see hubline help credentials")
 	}
 	t.Key = s
-	if scheme, _, isURL := strings.Cut(strings.Trim(s.Text.Reveal(), "\"' \t\r\n"), "://"); isURL &&
-		!strings.ContainsAny(scheme, "=;") {
+	if scheme, _, isURL := strings.Cut(strings.Trim(s.Text.Reveal(), "\"' \t\r\n"), "://"); isURL && mayBeScheme(scheme) {
 		t.URL, t.scheme = s.Text, strings.ToLower(scheme)
 		t.Creds, err = t.parseURL()
 	} else {
