@@ -184,7 +184,7 @@ func (s *session) greet(connect []byte) error {
 		// the alert was read.
 		_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
 		_, readErr := s.conn.Read(s.readSpace(1))
-		if readErr != nil && !errors.Is(readErr, io.EOF) && !mqttwire.TimedOut(readErr) {
+		if readErr != nil && readErr != io.EOF && !mqttwire.TimedOut(readErr) { //nolint:errorlint // as in readMore
 			err = readErr
 		}
 		return err
@@ -221,7 +221,7 @@ func (s *session) readMore(want int) error {
 	switch {
 	case n > 0:
 		return nil
-	case errors.Is(err, io.EOF):
+	case err == io.EOF: //nolint:errorlint // a tunnel's error around it says more
 		return mqttwire.HubClosed{}
 	case err != nil:
 		return err

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"io"
 	"strconv"
 	"time"
@@ -36,7 +35,7 @@ func (s *session) read() error {
 			switch {
 			case err == nil:
 				return io.ErrNoProgress
-			case errors.Is(err, io.EOF):
+			case err == io.EOF: //nolint:errorlint // a tunnel's error around it says more
 				return mqttwire.HubClosed{}
 			case mqttwire.TimedOut(err):
 				if s.mayAnswer() || s.wasStopped() {
