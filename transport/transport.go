@@ -32,8 +32,8 @@ type Config struct {
 	Queue int
 	Sink  Sink
 	// DialTimeout is the time after which the caller gives the attempt up. The context of the
-	// network's dial gets it as a deadline, which net.Dialer divides among the addresses of a name:
-	// one that swallows connections leaves time for the others. 0: not known.
+	// network's dial gets it as a deadline, for a dial that shares its time among the addresses of a
+	// name, as a net.Dialer does. 0: not known.
 	DialTimeout time.Duration
 	// Certificates: the caller may send OpIssue. MQTT then announces a version of the hub's API
 	// that has it.

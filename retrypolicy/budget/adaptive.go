@@ -186,12 +186,12 @@ func (l *Adaptive) learn(now time.Time, throttled bool) {
 // is reported: as the method OnLimit of an httpretry.Transport does. The limit starts from that
 // rate: it applies at once, and the curve continues from it with the first attempt that ends
 // without an announcement. Once the service has throttled an attempt, only announcements below the
-// limit count. A rate that is not above 0 is ignored.
+// limit count. A rate that is not above 0, or not finite, is ignored.
 func (l *Adaptive) Announce(perSecond float64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.at(now)
-	if !(perSecond > 0) || l.enabled && l.announced == 0 && perSecond >= l.tokens.rate {
+	if !(perSecond > 0 && perSecond <= math.MaxFloat64) || l.enabled && l.announced == 0 && perSecond >= l.tokens.rate {
 		return
 	}
 	l.enabled, l.announced, l.fresh = true, perSecond, true

@@ -21,11 +21,11 @@ func TestAdaptiveStartsFromTheAnnouncedRate(t *testing.T) {
 			t.Errorf("%s: not limiting", what)
 		}
 	}
-	for _, bad := range []float64{0, -1, math.NaN()} {
+	for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		l.Announce(bad, policytest.Sec(0))
 	}
 	if _, on := l.Rate(); on {
-		t.Error("a rate that is not above 0 limits")
+		t.Error("a rate that is not above 0, or not finite, limits")
 	}
 	l.Announce(4, policytest.Sec(1))
 	rate("at once", 4)
