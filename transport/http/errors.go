@@ -66,8 +66,9 @@ func refusalOf(a *hubhttp.Answer, poll bool, now time.Time) *refusal {
 	return r
 }
 
-// isWorded reports whether a refusal has anything of a hub besides its status: a name, a code, a
-// text or a tracking id. A proxy on the way has none of them.
+// isWorded reports whether a refusal has anything of a hub besides its status: a name, a code or a
+// tracking id. A proxy on the way has none of them. A text is not enough: gateways of other APIs
+// answer with a "message" too.
 func isWorded(e *transport.StatusError) bool {
-	return e.Name != "" || e.Code != 0 || e.Message != "" || e.TrackingID != ""
+	return e.Name != "" || e.Code != 0 || e.TrackingID != ""
 }

@@ -101,6 +101,17 @@ func TestRetryAfterInBothForms(t *testing.T) {
 	}
 }
 
+// A gateway in place of the hub, with a text but no code or id of one, ends neither the client nor
+// a message.
+func TestTheTextOfAnotherGatewayIsNoHubsRefusal(t *testing.T) {
+	for _, status := range []int{400, 404, 410, 412} {
+		r := refusalOf(&hubhttp.Answer{Status: status, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: []byte(`{"message":"no Route matched with those values"}`)}, false, time.Time{})
+		require.Equal(t, hubhttp.NoHub, r.Verdict, status)
+		require.ErrorContains(t, r.operation(transport.OpSend), "no Route matched")
+	}
+}
+
 // The C# SDK takes 204 for a device that does not exist, and the Java SDK takes 200 for an
 // acknowledgement.
 func TestOnlyTheHubsAnswersAreSuccesses(t *testing.T) {

@@ -114,7 +114,7 @@
 // The Kind follows from the hub's error code if it is a known one, else from the status; each has a
 // row in a table. *transport.StatusError is reachable with errors.As. A hub acknowledges with 204,
 // and with 200 only a poll, by a message with a lock and the hub's headers. Any other success, a
-// redirection, a web page, and a 404 or a refusal of a message without a code, text or id of a hub
+// redirection, a web page, and a 404 or a refusal of a message without a code, name or id of a hub
 // come from a peer that is no hub, such as an intercepting proxy or a captive portal: they
 // acknowledge and refuse no message and are Protocol. Errors of network, TLS and certificates are
 // as in package mqtt. The hub's text is shown with signatures removed.
