@@ -115,7 +115,6 @@ type BreakerStatus struct {
 // It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
 // "Release It!"; the parameters of failsafe-go and Polly.
 type Breaker struct {
-	passive
 	o BreakerOptions // with its defaults
 
 	mu       sync.Mutex

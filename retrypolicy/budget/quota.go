@@ -159,7 +159,6 @@ type QuotaOptions struct {
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).
 type Quota struct {
-	passive
 	o QuotaOptions // with its defaults
 }
 

@@ -136,7 +136,6 @@ type ConcurrencyBudgetOptions struct {
 //
 // Source: the retry budget of failsafe-go.
 type ConcurrencyBudget struct {
-	passive
 	share share
 	least int64
 

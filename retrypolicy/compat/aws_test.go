@@ -33,7 +33,6 @@ type step struct {
 	safe    retrypolicy.Safe
 	stop    retrypolicy.Reason // no retry; ByPolicy (0) stands for a retry
 	delay   time.Duration
-	quota   int // after the step; -1: there is none
 }
 
 func try(t *testing.T, what string, s *retrypolicy.Operation, now time.Time, draw uint64, st step) {
@@ -146,16 +145,6 @@ func endless(o *compat.AWSOptions) retrypolicy.Policy {
 		panic(err)
 	}
 	return p
-}
-
-// delays returns the delays of consecutive retries of one series.
-func delays(p retrypolicy.Policy, kind transport.Kind, draw uint64, first, count int) []time.Duration {
-	var out []time.Duration
-	series := policytest.Series(p)
-	for n := first; n < first+count; n++ {
-		out = append(out, series.Decide(retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw}).Delay)
-	}
-	return out
 }
 
 func TestAWSRetryAfterIsApplied(t *testing.T) {

@@ -177,6 +177,7 @@ func (p AWSPreset) Options() *AWSOptions {
 			q.MinRefund = 1
 		case AWSGo2025:
 			q.ExtraRefund = 1
+		default: // the others refund what they took
 		}
 		o.Quota = &q
 	}

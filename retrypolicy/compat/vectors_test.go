@@ -4,6 +4,7 @@ package compat_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -308,8 +309,8 @@ func (v *vector) run(t *testing.T) {
 		}
 		return
 	}
-	if e, ok := err.(*retrypolicy.Error); !ok || e.Reason.String() != v.Stop || e.Err != list[min(calls,
-		len(list))-1] {
+	last := list[min(calls, len(list))-1]
+	if e, ok := err.(*retrypolicy.Error); !ok || e.Reason.String() != v.Stop || !errors.Is(e.Err, last) {
 		t.Errorf("%v, want %s with the last answer", err, v.Stop)
 	}
 }
