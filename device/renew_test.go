@@ -97,10 +97,9 @@ func TestARenewalWaitsForWorkInFlight(t *testing.T) {
 	} {
 		run(t, name, func(t *testing.T) {
 			start := time.Now()
-			var f *fake
-			done := time.Duration(0)
+			var done time.Duration
 			end := func() { done = time.Since(start) }
-			f = &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+			f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
 			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 				if r.Op == transport.OpTwinGet {
 					time.AfterFunc(2*time.Second, func() {
@@ -126,6 +125,7 @@ func TestARenewalWaitsForWorkInFlight(t *testing.T) {
 			time.Sleep(84 * time.Second)
 			begin(f, c)
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			require.Equal(t, 86*time.Second, done)
 			require.Equal(t, done, f.dialTimes()[1].Sub(start), "replaced at its end")
 			require.Len(t, f.dialTimes(), 2)
