@@ -97,3 +97,23 @@ func TestNoResumptionAgainstTheProgramsWill(t *testing.T) {
 		})
 	}
 }
+
+// A session does not carry the trust of the connection that it began on: neither other roots nor
+// none.
+func TestAResumptionVerifiesWithItsOwnRoots(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := hubfixture.New(t)
+		creds := h.CredsWith(t, "")
+		open := func(config *tls.Config) error {
+			tr := stacks[0].make(creds, netopt.Options{TLS: config, Dial: h.Dial(stacks[0].port)})
+			c, err := device.New(creds, tr, nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, c.Close()) }()
+			return c.Open(t.Context())
+		}
+		for name, first := range map[string]*tls.Config{"verified": h.ClientTLS(), "unverified": {InsecureSkipVerify: true}} {
+			require.NoError(t, open(first), name)
+			require.ErrorContains(t, open(&tls.Config{RootCAs: x509.NewCertPool()}), "certificate", name)
+		}
+	})
+}
