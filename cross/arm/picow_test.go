@@ -10,7 +10,7 @@ import (
 )
 
 // The Pico W's driver has 231 KB of firmware for the chip.
-const picoFlash, picoRAM = 580 * kb, 24 * kb
+const picoFlash, picoRAM = 620 * kb, 24 * kb
 
 // picoModule copies the firmware of the Pico W, which is a module of its own, because its driver is
 // one: with a Go version that TinyGo accepts, and with its files changed. It downloads the driver.
