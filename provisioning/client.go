@@ -126,7 +126,7 @@ func (c *Client) resolve() error {
 		o.Policy, c.paced = reconnect.Register, true
 		return nil
 	}
-	return validate(o.Policy)
+	return retrypolicy.Validate(o.Policy)
 }
 
 // validVersion reports whether s has the characters of a date, with "-preview" after it. It goes
