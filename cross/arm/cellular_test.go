@@ -78,7 +78,7 @@ func TestFirmwareWithACellularModemOnACortexM3(t *testing.T) {
 	if cellular.Dials() <= kills {
 		t.Errorf("%d connections for %d losses", cellular.Dials(), kills)
 	}
-	checkRAM(t, m, all)
+	checkRAM(t, m, all, ramBudget+4<<10) // the driver of the modem has a stack of its own
 	checkStacks(t, m)
 	t.Logf("%+v; at the hub %d, %d duplicates; %d connections", last, len(seen), duplicates, cellular.Dials())
 }

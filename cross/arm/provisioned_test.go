@@ -91,7 +91,7 @@ func TestProvisionedFirmwareOnACortexM3(t *testing.T) {
 			t.Errorf("the board was not assigned to %s", host)
 		}
 	}
-	checkRAM(t, m, all)
+	checkRAM(t, m, all, ramBudget)
 	checkStacks(t, m)
 	// Both while connected: a registration in between leaves nothing behind. Stacks are not compared,
 	// because the collector finds them by chance.
