@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,9 +112,10 @@ func TestFaultsOnRequest(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				var got []string
 				creds := *h.CredsWith(t, "")
-				tokens, sign := 0, creds.Sign
+				var tokens atomic.Int32
+				sign := creds.Sign
 				creds.Sign = func(ctx context.Context, text []byte) ([]byte, error) {
-					tokens++
+					tokens.Add(1)
 					return sign(ctx, text)
 				}
 				c, err := device.New(&creds, amqp.New(h.options()), nil)
@@ -148,9 +150,9 @@ func TestFaultsOnRequest(t *testing.T) {
 				}}))
 				time.Sleep(15 * time.Second) // an idle sending link is probed every 10 s
 				useAll(1)
-				before := tokens
+				before := tokens.Load()
 				time.Sleep(3 * time.Hour)
-				require.GreaterOrEqual(t, tokens, before+3, "a token lasts for an hour")
+				require.GreaterOrEqual(t, tokens.Load(), before+3, "a token lasts for an hour")
 				useAll(2)
 				require.Equal(t, []string{"0", "1", "2"}, got)
 				requireAll(t, h, "dev-1", 3)
