@@ -25,11 +25,13 @@ const (
 func (s *Session) transfer(t *wire.Transfer, payload []byte) error {
 	c := s.conn
 	c.mu.Lock()
-	if s.window == 0 {
+	switch {
+	case s.window > 0:
+		s.window--
+	case !c.cfg.OmitNextIncomingID: // else the client cannot know how much of the window is used
 		c.mu.Unlock()
 		return broken(wire.WindowViolation, "transfer beyond the window")
 	}
-	s.window--
 	s.nextIncoming++
 	if s.window <= c.cfg.SessionWindow/2 && !s.renew {
 		s.renew = true
