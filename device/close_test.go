@@ -89,3 +89,50 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 		})
 	}
 }
+
+// A verdict counts only while the session lives. So Close waits until the session has it, also when
+// the loop is held up by a slow Send.
+func TestCloseWaitsUntilTheSessionHasTheVerdict(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate, finish := make(chan struct{}), make(chan struct{})
+		f := &fake{gate: gate}
+		c, _ := client(t, f, &device.Options{CloseTimeout: time.Minute})
+		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { <-finish; return nil }))
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		require.NoError(t, c.Enqueue(t.Context(), msg(0), nil))
+		synctest.Wait() // in the handler, and in Send
+		closed := async(func() error { return c.Close() })
+		synctest.Wait()
+		close(finish)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		close(gate)
+		require.NoError(t, <-closed)
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts())
+	})
+}
+
+// No session can take the verdict on a message of a lost connection: Close does not wait for one.
+func TestCloseWaitsForNoVerdictOfALostConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n > 1 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{CloseTimeout: time.Minute})
+		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { <-finish; return nil }))
+		open(t, c)
+		require.True(t, f.last().deliverOnce("1", false))
+		synctest.Wait()
+		f.lose(transport.Network, time.Second)
+		close(finish)
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(start))
+	})
+}

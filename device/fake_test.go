@@ -262,6 +262,11 @@ func (s *fakeSession) Do(r *transport.Request) {
 		if len(r.Ref) == 0 {
 			return // there may be room for a delivery
 		}
+		select {
+		case <-s.dead:
+			return // too late
+		default:
+		}
 		s.f.mu.Lock()
 		s.f.settled = append(s.f.settled, settled{s.conn, string(r.Ref), r.Outcome})
 		s.f.mu.Unlock()

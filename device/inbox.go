@@ -55,7 +55,7 @@ type inbox struct {
 	handling   bool          // the handler runs with the first slot without a verdict
 	running    bool          // the handler's goroutine runs
 	once       bool          // there was a delivery with Once
-	ended      chan struct{} // closed when it has ended
+	ended      chan struct{} // Close waits for it: closed when the session has all verdicts; else nil
 	totals     inboxTotals
 }
 
@@ -139,8 +139,7 @@ func (p *delivery) keepSystem() {
 func (b *inbox) startLocked() {
 	if !b.running && b.waitsLocked() {
 		b.running = true
-		b.ended = make(chan struct{})
-		go b.run(b.ended)
+		go b.run()
 	}
 }
 
@@ -168,13 +167,12 @@ func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 }
 
 // run calls the handler until no message waits for it, and ends. One runs at a time; startLocked
-// starts it, Close joins it.
-func (b *inbox) run(ended chan struct{}) {
+// starts it, Close waits for it.
+func (b *inbox) run() {
 	callback.Watch(b.handleAll, func(returned bool) {
 		if !returned {
 			b.rescue()
 		}
-		close(ended)
 	})
 }
 
@@ -185,6 +183,7 @@ func (b *inbox) handleAll() {
 		b.mu.Lock()
 		if !b.waitsLocked() {
 			b.running = false
+			b.endLocked()
 			b.mu.Unlock()
 			return
 		}
@@ -235,8 +234,7 @@ func (b *inbox) rescue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answerLocked(transport.OutcomeRelease, true)
-	b.ended = make(chan struct{})
-	go b.run(b.ended)
+	go b.run()
 	b.poke()
 }
 
@@ -266,7 +264,10 @@ func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome trans
 func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 	for {
 		outcome, ok := b.verdict()
-		if !ok {
+		if !ok { // the session has them
+			b.mu.Lock()
+			b.endLocked()
+			b.mu.Unlock()
 			return time.Time{}
 		}
 		l.conn.do(transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome})
@@ -316,6 +317,7 @@ func (b *inbox) over(*loop) {
 	default:
 		b.first, b.n, b.answered = 0, 0, 0
 	}
+	b.endLocked()
 }
 
 // keepLocked discards the session's deliveries, except the one with the handler and those with
@@ -344,10 +346,25 @@ func (b *inbox) end() <-chan struct{} {
 	b.ctx.End()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.running {
-		return nil
+	ended := make(chan struct{})
+	b.ended = ended
+	b.endLocked()
+	return ended
+}
+
+// endLocked lets Close go on when it need not wait for the handler, nor for the live session to
+// take a verdict. A verdict on an earlier session's message can wait for no session any more.
+func (b *inbox) endLocked() {
+	if b.ended == nil || b.running {
+		return
 	}
-	return b.ended
+	for i := range b.answered {
+		if b.deliveries[(b.first+i)%len(b.deliveries)].session == b.session {
+			return
+		}
+	}
+	close(b.ended)
+	b.ended = nil
 }
 
 func (b *inbox) wants() (always, now transport.Features) {
