@@ -16,7 +16,7 @@ type attachment struct {
 	// attach returns.
 	attach func(ctx context.Context, on *amqpclient.Session, detached func(error)) (detach func(), err error)
 	// Called with session.mu held; report is called without. Each may be nil.
-	opened  func()                          // the links are attached
+	opened  func() (report func())          // the links are attached
 	lost    func() (report func())          // the links are lost
 	refused func(err error) (report func()) // the links cannot be attached
 
@@ -98,17 +98,17 @@ func (a *attachment) run(first bool) {
 		e := lossOf(err)
 		refusal = failed(transport.OpSubscribe, e.Kind, e.Err)
 	}
+	var report func()
 	s.mu.Lock()
 	if refusal == nil {
 		l.since = time.Now()
 		a.attached, a.life = true, l
 		if a.opened != nil {
-			a.opened()
+			report = a.opened()
 		}
 	}
 	waiting := a.waiting
 	a.waiting = nil
-	var report func()
 	if refusal != nil {
 		a.started = false // the next OpSubscribe tries again
 		if a.refused != nil {

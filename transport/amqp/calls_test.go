@@ -283,6 +283,17 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 	})
 }
 
+// The hub's limit is known when the links are attached, which the first request asks for.
+func TestAFirstRequestThatIsTooLargeForItsLink(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		large := []byte(`"` + strings.Repeat("x", 1200<<10) + `"`)
+		reply := r.ask(&transport.Request{ID: 16, Op: transport.OpTwinPatch, Body: large})
+		require.ErrorIs(t, reply.Err, transport.TooLarge)
+		require.NoError(t, r.ask(&transport.Request{ID: 17, Op: transport.OpTwinGet}).Err)
+	})
+}
+
 // When one link of a pair is refused, the other one is detached, at each attempt.
 func TestAPairWithOneLinkRefused(t *testing.T) {
 	for refused, other := range map[fault.LinkKind]fault.LinkKind{

@@ -25,7 +25,12 @@ func (c *methods) init(s *session) {
 	c.opened, c.lost, c.refused = c.flushAnswers, c.unsent, func(error) func() { return c.unsent() }
 }
 
-func (c *methods) flushAnswers() { c.flushLocked() } // none waits before the first call
+// flushAnswers sends the answers that came while the links were lost. session.mu is held for
+// flushAnswers, and must not be held for report.
+func (c *methods) flushAnswers() (report func()) {
+	refused := c.flushLocked()
+	return func() { c.refuse(refused) }
+}
 
 // The Ref of a call is its correlation id: a byte for its type, and the id.
 const (

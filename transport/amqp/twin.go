@@ -82,42 +82,49 @@ func (t *twin) tooLarge(id uint32, err error) {
 func (t *twin) watch(sub *subscription) {
 	t.s.mu.Lock()
 	granted := t.granted
+	var refused []unsent
 	if !granted {
 		t.waiters = append(t.waiters, sub)
 		if t.desired = true; t.attached {
-			t.subscribeLocked()
+			refused = t.subscribeLocked()
 		} else {
 			t.startLocked()
 		}
 	}
 	t.s.mu.Unlock()
 	t.s.flush()
+	t.refuse(refused)
 	if granted {
 		t.s.subscribed(sub, nil)
 	}
 }
 
-// subscribeLocked queues the subscription to changes. session.mu is held.
-func (t *twin) subscribeLocked() {
+// subscribeLocked queues the subscription to changes, and sends what can be sent. It returns what
+// flushLocked does. session.mu is held.
+func (t *twin) subscribeLocked() (refused []unsent) {
 	m := bodyMessage([]byte{' '}, desiredID)
 	m.MessageAnnotations = operation("PUT", "/notifications/twin/properties/desired")
-	t.sendLocked(0, m)
+	refused = t.sendLocked(0, m)
 	if t.answer == nil {
 		t.answer = time.AfterFunc(t.s.opt.OperationTimeout, t.unanswered)
 	} else {
 		t.answer.Reset(t.s.opt.OperationTimeout)
 	}
+	return refused
 }
 
 // unanswered ends the session, which would miss changes.
 func (t *twin) unanswered() { t.s.fail(lost(transport.Timeout, errNoAnswer)) }
 
-// subscribeAgain subscribes to changes on new links. session.mu is held.
-func (t *twin) subscribeAgain() {
+// subscribeAgain subscribes to changes on new links, and sends the requests that wait for them.
+// session.mu is held for subscribeAgain, and must not be held for report.
+func (t *twin) subscribeAgain() (report func()) {
+	var refused []unsent
 	if t.desired {
-		t.subscribeLocked()
+		refused = t.subscribeLocked()
 	}
-	t.flushLocked()
+	refused = append(refused, t.flushLocked()...)
+	return func() { t.refuse(refused) }
 }
 
 // message handles an answer or a change.
