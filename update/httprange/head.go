@@ -15,9 +15,10 @@ import (
 // head is what counts of the head of an answer.
 type head struct {
 	status          int
-	length          int64 // -1: not given
-	from, to, total int64 // of Content-Range; total -1: not given
-	etag            string
+	length          int64  // -1: not given
+	from, to, total int64  // of Content-Range; total -1: not given
+	etag            string // if it is strong
+	tagged          bool   // there is an ETag
 	after, date     string
 	chunked         bool
 }
@@ -139,6 +140,7 @@ func (h *head) field(line string) bool {
 	case texts.EqualFold(name, "Transfer-Encoding"):
 		h.chunked = true
 	case texts.EqualFold(name, "ETag"):
+		h.tagged = value != ""
 		if strong(value) {
 			h.etag = value
 		}
@@ -192,10 +194,10 @@ func (s *Source) accept(h *head, off int64) error {
 	switch h.status {
 	case 206:
 	case 200:
-		if s.etag != "" {
+		if s.etag != "" && h.tagged && h.etag != s.etag {
 			return update.ErrChanged // If-Range
 		}
-		return errNoRanges
+		return errNoRanges // nor is it known that the image has changed
 	case 412, 416:
 		return update.ErrChanged // If-Match; an image that is shorter than that of the manifest
 	default:

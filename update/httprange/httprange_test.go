@@ -212,6 +212,25 @@ func TestAReplacedImageIsNoticed(t *testing.T) {
 	}
 }
 
+// A page of a portal, or a server that ignores Range, is no new image: its manifest stays right.
+func TestAWholeAnswerIsNotTakenForAReplacedImage(t *testing.T) {
+	for name, header := range map[string]string{"a page": "Content-Type: text/html\r\n", "no ranges": "ETag: \"v1\"\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				server := &script{answers: []string{part(image, 0, 8, `"v1"`),
+					"HTTP/1.1 200 OK\r\nContent-Length: 36\r\n" + header + "\r\n" + image}}
+				s := newSource(t, server.dial)
+				p := make([]byte, 8)
+				require.NoError(t, s.ReadAt(t.Context(), p, 0))
+				err := s.ReadAt(t.Context(), p, 8)
+				require.ErrorIs(t, err, transport.Unsupported)
+				require.ErrorContains(t, err, "captive portal")
+				require.NoError(t, s.Close())
+			})
+		})
+	}
+}
+
 func TestTheContextEndsARead(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		s := newSource(t, (&script{}).dial)
