@@ -113,6 +113,22 @@ func TestCloseWaitsUntilTheSessionHasTheVerdict(t *testing.T) {
 	})
 }
 
+// A hub may deliver, by a subscription that it remembers, before the connection is up.
+func TestCloseWaitsForNoVerdictOfAConnectionThatIsNotUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{subscribe: func(int) error { return errHold }}
+		c, _ := client(t, f, &device.Options{CloseTimeout: time.Minute})
+		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		require.True(t, f.last().deliver("1"))
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(start))
+	})
+}
+
 // No session can take the verdict on a message of a lost connection: Close does not wait for one.
 func TestCloseWaitsForNoVerdictOfALostConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {

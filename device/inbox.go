@@ -52,6 +52,7 @@ type inbox struct {
 	answered   int         // number of slots from first that have their verdict
 	n          int         // number of slots in use
 	session    uint32
+	up         bool          // the session counts as up: the loop takes verdicts
 	handling   bool          // the handler runs with the first slot without a verdict
 	running    bool          // the handler's goroutine runs
 	once       bool          // there was a delivery with Once
@@ -80,8 +81,14 @@ func newInbox(c *Client) *inbox {
 }
 
 func (b *inbox) feature() *feature {
-	return &feature{wants: b.wants, serve: b.serve, busy: b.busy, over: b.over, end: b.end, deliver: b.deliver,
-		settled: b.settled, fill: b.fill}
+	return &feature{wants: b.wants, begin: b.begin, serve: b.serve, busy: b.busy, over: b.over, end: b.end,
+		deliver: b.deliver, settled: b.settled, fill: b.fill}
+}
+
+func (b *inbox) begin(transport.Session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.up = true
 }
 
 // deliver takes a copy of d, if there is a free slot. Without a handler the copy waits for one, so
@@ -308,6 +315,7 @@ func (b *inbox) over(*loop) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.session++
+	b.up = false
 	switch {
 	case b.once:
 		b.keepLocked()
@@ -352,14 +360,14 @@ func (b *inbox) end() <-chan struct{} {
 	return ended
 }
 
-// endLocked lets Close go on when it need not wait for the handler, nor for the live session to
-// take a verdict. A verdict on an earlier session's message can wait for no session any more.
+// endLocked lets Close go on when it need not wait for the handler, nor for the session to get a
+// verdict. It gets none before it is up, nor one on an earlier session's message.
 func (b *inbox) endLocked() {
 	if b.ended == nil || b.running {
 		return
 	}
 	for i := range b.answered {
-		if b.deliveries[(b.first+i)%len(b.deliveries)].session == b.session {
+		if b.up && b.deliveries[(b.first+i)%len(b.deliveries)].session == b.session {
 			return
 		}
 	}
