@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"math/big"
+	"strings"
 )
 
 // decodeJSON decodes one JSON value.
@@ -110,13 +111,20 @@ func equalJSON(a, b any) bool {
 }
 
 // maxDigits is the length of the longest number that is compared by value; 128 bits hold it.
-const maxDigits = 36
+// maxExponent is that of its exponent, with the sign: a longer one may lead beyond a big.Float,
+// where all numbers are infinite, or zero.
+const maxDigits, maxExponent = 36, 6
 
 func sameNumber(a, b string) bool {
-	if len(a) > maxDigits || len(b) > maxDigits {
+	if !isComparable(a) || !isComparable(b) {
 		return false
 	}
 	x, _, errX := big.ParseFloat(a, 10, 128, big.ToNearestEven)
 	y, _, errY := big.ParseFloat(b, 10, 128, big.ToNearestEven)
 	return errX == nil && errY == nil && x.Cmp(y) == 0
+}
+
+func isComparable(number string) bool {
+	e := strings.IndexAny(number, "eE")
+	return len(number) <= maxDigits && (e < 0 || len(number)-e-1 <= maxExponent)
 }

@@ -71,6 +71,16 @@ func TestTheDifferenceOfTwoObjects(t *testing.T) {
 	}
 }
 
+// All of them are infinite as a big.Float, or zero.
+func TestNumbersBeyondBigFloatsDiffer(t *testing.T) {
+	numbers := []json.Number{"0", "1e-888888888", "1e-999999999", "1E888888888", "1e999999999", "-1e999999999"}
+	for i, a := range numbers {
+		for j, b := range numbers {
+			require.Equal(t, i == j, equalJSON(a, b), "%s and %s", a, b)
+		}
+	}
+}
+
 func TestOnlyOneObjectIsDecoded(t *testing.T) {
 	for _, text := range []string{``, `null`, `[]`, `1`, `{} {}`, `{}x`, `{`} {
 		_, err := decodeObject([]byte(text))
