@@ -105,9 +105,9 @@ func (c *Client) theInbox() *inbox {
 //
 //   - 404, when there is no handler;
 //   - 503, when 16 calls wait already, or the call's time ended while it waited;
-//   - 500, when the handler panicked, or its answer is not JSON in UTF-8, is larger than 128 KiB or
-//     has a status that does not fit into 32 bits. That is reported to Trace.HandlerPanic and
-//     counted.
+//   - 500, when the handler panicked, or its answer is not JSON in UTF-8, is nested deeper than 64
+//     arrays and objects, is larger than 128 KiB or has a status that does not fit into 32 bits.
+//     That is reported to Trace.HandlerPanic and counted.
 //
 // Each call is run at most once. It is not run again when its answer could not be sent because the
 // connection ended (Trace.AnswerLost). Answers that were sent and then lost are not detected,

@@ -258,7 +258,7 @@ func (m *methods) run(r *methodRun) {
 	case len(body) > maxPayload:
 		status, body = m.badAnswer(r, "is larger than 128 KiB")
 	case len(body) > 0 && !jsonscan.Valid(body):
-		status, body = m.badAnswer(r, "is not JSON in UTF-8")
+		status, body = m.badAnswer(r, "is not JSON in UTF-8, nested 64 deep at most")
 	}
 	done = true
 }

@@ -57,14 +57,14 @@ func TestMethods(t *testing.T) {
 		}
 		require.Equal(t, []string{
 			`0 200 {"a":1}`,
-			`1 500 {"message":"the method's answer is not JSON in UTF-8"}`,
+			`1 500 {"message":"the method's answer is not JSON in UTF-8, nested 64 deep at most"}`,
 			`2 500 {"message":"the method's answer is larger than 128 KiB"}`,
 			`3 500 {"message":"the method failed"}`,
 			`4 500 {"message":"the method failed"}`,
 			`5 404 {"message":"the device has no such method"}`,
 		}, f.answers())
 		require.Len(t, panics, 4)
-		require.EqualError(t, panics[0].(error), "the answer of method bad is not JSON in UTF-8")
+		require.EqualError(t, panics[0].(error), "the answer of method bad is not JSON in UTF-8, nested 64 deep at most")
 		require.EqualError(t, panics[1].(error), "the answer of method big is larger than 128 KiB")
 		require.Equal(t, "oh", panics[2])
 		require.ErrorContains(t, panics[3].(error), "runtime.Goexit")
