@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -286,6 +287,30 @@ func TestABrokenTokenAnswerEndsItsSession(t *testing.T) {
 		mine.requireSends("z")
 		require.EqualValues(t, 1, ends.Load(), "ends of sessions")
 		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// An answer to a token without a status refuses nothing, so the dial may be tried again.
+func TestATokenAnswerWithoutAStatus(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		for what, change := range map[string]func([]byte){
+			"name": func(payload []byte) { payload[bytes.Index(payload, []byte("status-code"))] = 'S' },
+			"zero": func(payload []byte) {
+				at := bytes.Index(payload, []byte("status-code")) + len("status-code")
+				copy(payload[at:], []byte{0x71, 0, 0, 0, 0})
+			},
+		} {
+			o := h.faulty(new(atomic.Int32), map[string]spoiler{"status-code": func(payload []byte) [][]byte {
+				payload = slices.Clone(payload)
+				change(payload)
+				return [][]byte{payload}
+			}})
+			_, err := tryStart(t, amqp.New(o), h.device(t, what))
+			require.ErrorIs(t, err, transport.Protocol)
+			require.True(t, errfilter.Retryable(err), "%v", err)
+			require.ErrorContains(t, err, "no status-code")
+			require.NotContains(t, err.Error(), "refused")
+		}
 	})
 }
 

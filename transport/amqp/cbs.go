@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
@@ -50,7 +51,7 @@ func (l *tokenLinks) end() {
 }
 
 type tokenAnswer struct {
-	status int
+	status int // 0: none
 	text   string
 }
 
@@ -63,6 +64,9 @@ const (
 
 // errNoAnswer ends a wait after Options.OperationTimeout.
 var errNoAnswer = &timeoutError{"the hub did not answer within Options.OperationTimeout"}
+
+// errNoStatus is an answer to a token that neither takes nor refuses it.
+var errNoStatus = operr.Violation("the hub's answer to the token has no status-code that is a number")
 
 // timeoutError is a time-out of this package.
 type timeoutError struct{ text string }
@@ -91,6 +95,8 @@ func (t *tokens) put(ctx context.Context, audience, token string, progress func(
 		return context.Cause(bounded)
 	case err != nil:
 		return err
+	case answer.status == 0:
+		return errNoStatus
 	case answer.status != 200 && answer.status != 202:
 		return &TokenError{answer.status, answer.text}
 	}
