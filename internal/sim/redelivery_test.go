@@ -75,3 +75,30 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 		}
 	})
 }
+
+// Close comes while a handler runs: the hub gets the verdict, and does not deliver the message
+// again to the next process.
+func TestAVerdictIsNotLostWhenTheClientCloses(t *testing.T) {
+	withEachEngine(t, func(t *testing.T, e engine) {
+		synctest.Test(t, func(t *testing.T) {
+			h, creds := e.openHub(t)
+			for range 10 { // the order of goroutines differs
+				c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), nil)
+				require.NoError(t, err)
+				started := make(chan struct{}, 10)
+				require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error {
+					started <- struct{}{}
+					time.Sleep(time.Second)
+					return nil
+				}))
+				require.NoError(t, c.Open(t.Context()))
+				require.NoError(t, e.sendC2D(h, "dev-1", hubdata.C2D{Body: []byte("x")}))
+				<-started
+				require.NoError(t, c.Close())
+				time.Sleep(5 * time.Minute) // over HTTPS the hub's lock expires
+				require.Empty(t, started)
+			}
+			require.Equal(t, 10, h.CountC2D("dev-1", hubdata.Completed))
+		})
+	})
+}
