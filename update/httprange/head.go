@@ -21,6 +21,7 @@ type head struct {
 	tagged          bool   // there is an ETag
 	after, date     string
 	chunked         bool
+	encoded         bool // these are other bytes than the image's
 }
 
 const (
@@ -139,6 +140,8 @@ func (h *head) field(line string) bool {
 		return h.contentRange(value)
 	case texts.EqualFold(name, "Transfer-Encoding"):
 		h.chunked = true
+	case texts.EqualFold(name, "Content-Encoding"):
+		h.encoded = value != "" && !texts.EqualFold(value, "identity")
 	case texts.EqualFold(name, "ETag"):
 		h.tagged = value != ""
 		if strong(value) {
@@ -205,7 +208,7 @@ func (s *Source) accept(h *head, off int64) error {
 	}
 	changed := s.etag != "" && h.etag != s.etag || s.total != 0 && h.total != s.total
 	switch {
-	case h.chunked || h.total < 0 || h.from != off || h.length != h.to-h.from+1:
+	case h.chunked || h.encoded || h.total < 0 || h.from != off || h.length != h.to-h.from+1:
 		return errRange
 	case changed:
 		return update.ErrChanged

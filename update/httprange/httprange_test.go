@@ -149,6 +149,8 @@ func TestWhatAServerAnswers(t *testing.T) {
 		"shorter":                 {"HTTP/1.1 416 Range\r\nContent-Range: bytes */5\r\n\r\n", transport.Conflict, false},
 		"replaced":                {"HTTP/1.1 412 Precondition Failed\r\n\r\n", transport.Conflict, false},
 		"chunks":                  {with("ETag", "Transfer-Encoding: chunked\r\nETag"), transport.Protocol, true},
+		"an encoding":             {with("ETag", "Content-Encoding: gzip\r\nETag"), transport.Protocol, true},
+		"the encoding identity":   {with("ETag", "Content-Encoding: identity\r\nETag"), 0, true},
 		"another part":            {part(image, 1, 36, `"v1"`), transport.Protocol, true},
 		"no range":                {with("Content-Range", "X"), transport.Protocol, true},
 		"no length":               {with("Content-Length", "X"), transport.Protocol, true},
