@@ -32,7 +32,8 @@ import (
 // copy the message, do long work elsewhere, and return.
 //
 // A handler may call the client's methods, but Close only in another goroutine, because Close waits
-// for the handler. A client with a handler subscribes before each connection counts as Connected.
+// for the handler, and until the session has its result, for CloseTimeout at most. A client with a
+// handler subscribes before each connection counts as Connected.
 // Over a transport that is known to have no messages for the device, HandleMessages fails with
 // Unsupported. Where only the peer knows, Status.Err says so, and the connection stays.
 func (c *Client) HandleMessages(handle MessageHandler) error {
