@@ -92,7 +92,8 @@ func TestAnAnswerThatNoHubTakesIsReported(t *testing.T) {
 		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
 			reported = append(reported, v.(error).Error())
 		}}})
-		const badStatus, badText = "has a status that is no number of 32 bits", "is not JSON in UTF-8"
+		const badStatus = "has a status that is no number of 32 bits"
+		const badText = "is not JSON in UTF-8, nested 64 deep at most"
 		for i, row := range []struct {
 			status    int64
 			body, why string
@@ -100,6 +101,8 @@ func TestAnAnswerThatNoHubTakesIsReported(t *testing.T) {
 			{1<<31 - 1, "", ""}, {-1 << 31, "", ""}, {200, "\"\u00e4\"", ""},
 			{1 << 31, "", badStatus}, {-1<<31 - 1, "", badStatus}, {1 << 40, "", badStatus},
 			{200, "\"\xe4\"", badText}, {200, "{\"\xed\xa0\x80\":1}", badText},
+			{200, strings.Repeat("[", 64) + strings.Repeat("]", 64), ""},
+			{200, strings.Repeat("[", 65) + strings.Repeat("]", 65), badText},
 		} {
 			if int64(int(row.status)) != row.status {
 				continue // this processor's int is as small as a status
