@@ -35,12 +35,21 @@ func (l *loop) newSeries(p retrypolicy.Policy) (s retrypolicy.Series) {
 	return s
 }
 
+// leastHold is the shortest delay of an attempt that was delayed before: a policy that always
+// returns a few nanoseconds, such as a number without a unit, must not make the loop spin.
+const leastHold = time.Millisecond
+
 // admit asks whether an attempt may begin. It is the only place that asks.
 func (l *loop) admit(s *series, a retrypolicy.Attempt) retrypolicy.Decision {
 	l.calls("Admit of the retry policy")
 	d := s.main.Admit(a)
 	l.called()
 	s.inFlight = d.Retry && d.Delay <= 0
+	if delayed := d.Retry && d.Delay > 0; delayed && s.delayed {
+		d.Delay = max(d.Delay, leastHold)
+	} else {
+		s.delayed = delayed
+	}
 	return d
 }
 

@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,34 @@ func TestAPolicyDoesNotMakeAClientSpinByAccident(t *testing.T) {
 			require.GreaterOrEqual(t, gaps(f)[1], 100*time.Millisecond)
 		})
 	}
+}
+
+func TestAPolicyThatHoldsAttemptsDoesNotMakeAClientSpin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		asked := 0
+		f := &fake{}
+		p := hooked{Policy: retrypolicy.Fixed{Delay: time.Second}, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+			asked++
+			return retrypolicy.Decision{Retry: true, Delay: 5} // a forgotten unit
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: -1})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.NoError(t, c.SetRetryPolicy(retrypolicy.NoRetry{}))
+		require.LessOrEqual(t, asked, 3)
+		synctest.Wait()
+		require.Equal(t, device.StateConnected, c.Status().State)
+
+		asked = 0
+		require.NoError(t, c.SetMessagePolicy(p))
+		require.NoError(t, c.Enqueue(t.Context(), msg(0), nil))
+		_ = async(func() error { _, err := c.GetTwin(t.Context()); return err })
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.LessOrEqual(t, asked, 6)
+		require.NoError(t, c.SetMessagePolicy(nil))
+	})
 }
 
 func TestImmediatelyHasNoLeastDelay(t *testing.T) {

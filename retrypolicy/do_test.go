@@ -626,6 +626,39 @@ func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 	})
 }
 
+// A limiter that always returns a few nanoseconds, such as a number without a unit, makes no loop
+// spin.
+func TestDoAsksAGateAtMostOnceInAMillisecond(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		began, asked := time.Now(), 100
+		gate := &gateOf{Fixed: second, admit: func() time.Duration { asked--; return time.Duration(min(max(asked, 0), 5)) }}
+		op := perform(nil)
+		if err := retrypolicy.Do(bg, gate, op.run); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 98*time.Millisecond || took > 100*time.Millisecond {
+			t.Error("asked 100 times in", took)
+		}
+	})
+}
+
+// gateOf is a policy that delays an attempt as admit says.
+type gateOf struct {
+	retrypolicy.Fixed
+	admit func() time.Duration
+}
+
+func (g *gateOf) Begin(retrypolicy.Start) retrypolicy.Series { return gateSeries{gateOf: g} }
+
+type gateSeries struct {
+	*gateOf
+	retrypolicy.Free
+}
+
+func (g gateSeries) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Decision{Retry: true, Delay: g.admit()}
+}
+
 // The series of an operation that panics or calls Goexit ends, so a policy that counts attempts in
 // flight stays correct. Its contexts are released.
 func TestDoEndsTheSeriesOfAnAttemptThatPanics(t *testing.T) {

@@ -30,6 +30,8 @@ type Operation struct {
 	info   Info
 	err    error
 	state  operationState
+	// delayed: the series has delayed the next attempt.
+	delayed bool
 }
 
 type operationState uint8
@@ -85,7 +87,11 @@ func (o *Operation) Admit(now time.Time, rand uint64) (Decision, error) {
 	case !d.Retry:
 		o.End()
 	case d.Delay <= 0:
-		o.state, o.retry = operationInFlight, o.next
+		o.state, o.retry, o.delayed = operationInFlight, o.next, false
+	case o.delayed:
+		d.Delay = max(d.Delay, leastDelay)
+	default:
+		o.delayed = true
 	}
 	return d, nil
 }
@@ -133,7 +139,8 @@ func (o *Operation) decide(now time.Time, rand uint64) Decision {
 	return Decide(o.policy, o.attempt(min(o.retry, maxRetry)+1, now, rand), leastDelay)
 }
 
-// leastDelay is the shortest delay of an Operation from its second retry on.
+// leastDelay is the shortest delay of an Operation from its second retry on, and of an attempt that
+// was delayed before.
 const leastDelay = time.Millisecond
 
 // Success reports that the attempt succeeded.
