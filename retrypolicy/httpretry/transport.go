@@ -22,8 +22,8 @@ import (
 // service did not act, such as 429 or a refused connection; see AnyMethod.
 //
 // The service's Retry-After counts if the policy is or contains a retrypolicy.RetryAfter. Waits end
-// with the request's context. The body of an answer is read to its end, up to 64 KB, and closed
-// before the next attempt, so that the connection is used again.
+// with the request's context. The body of an answer is read to its end, up to 64 KB and for
+// 250 ms, and closed before the next attempt, so that the connection is used again.
 //
 // After the last attempt RoundTrip returns its response, whatever the status, with the body to
 // read. If there is none, it returns a *retrypolicy.Error, which gives the reason for the end and
@@ -177,13 +177,20 @@ func (x *exchange) judge(err error) retrypolicy.Info {
 	return info
 }
 
+// drainTime is how long the rest of an answer may take. A connection that takes longer is not worth
+// the wait.
+const drainTime = 250 * time.Millisecond
+
 // discard frees the connection of an answer that another attempt replaces.
 func (x *exchange) discard() {
 	if x.response == nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, x.response.Body, 64<<10)
-	x.response.Body.Close()
+	body := x.response.Body
+	late := time.AfterFunc(drainTime, func() { body.Close() }) // which ends the read
+	_, _ = io.CopyN(io.Discard, body, 64<<10)
+	late.Stop()
+	body.Close()
 	x.response = nil
 }
 

@@ -405,3 +405,28 @@ func TestTransportTellsTheLimitThatTheServiceAnnounces(t *testing.T) {
 		t.Errorf("ten requests at 2 a second took %v", took)
 	}
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A service in trouble may send the head of an answer and nothing more.
+func TestTransportDoesNotWaitForTheRestOfAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, attempts := time.Now(), 0
+		tr := httpretry.Transport{Policy: thrice(), Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			if attempts++; attempts > 1 {
+				return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			}
+			rest, _ := io.Pipe()
+			return &http.Response{StatusCode: 503, Body: rest}, nil
+		})}
+		answer, err := tr.RoundTrip(request("GET", ""))
+		if err != nil || answer.StatusCode != 200 {
+			t.Fatal(answer, err)
+		}
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Error("it took", took)
+		}
+	})
+}
