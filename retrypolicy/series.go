@@ -33,8 +33,8 @@ type Series interface {
 	// Decide says whether and when the failed attempt is repeated, as Policy does.
 	Policy
 	// Admit says whether the next attempt may begin, the first included. Retry without a Delay
-	// admits it. Retry with a Delay asks the caller to wait that long and to call Admit again.
-	// Retry false refuses it.
+	// admits it. Retry with a Delay asks the caller to wait that long and to call Admit again; if the
+	// attempt was delayed before, for at least a millisecond. Retry false refuses it.
 	Admit(a Attempt) Decision
 	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict.
 	Report(v Verdict, a Attempt)
