@@ -113,15 +113,17 @@ func TestCloseWaitsUntilTheSessionHasTheVerdict(t *testing.T) {
 	})
 }
 
-// A hub may deliver, by a subscription that it remembers, before the connection is up.
-func TestCloseWaitsForNoVerdictOfAConnectionThatIsNotUp(t *testing.T) {
+// A hub may deliver and call, by a subscription that it remembers, before the connection is up.
+func TestCloseWaitsForNoResultOfAConnectionThatIsNotUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{subscribe: func(int) error { return errHold }}
 		c, _ := client(t, f, &device.Options{CloseTimeout: time.Minute})
 		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+		require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
 		require.NoError(t, c.Start())
 		synctest.Wait()
 		require.True(t, f.last().deliver("1"))
+		require.True(t, f.last().call("2", "m", ""))
 		synctest.Wait()
 		start := time.Now()
 		require.NoError(t, c.Close())

@@ -74,6 +74,7 @@ type methods struct {
 	mu       sync.Mutex
 	handlers []handler
 	session  uint32
+	up       bool   // the session counts as up: the loop takes answers
 	id       uint32 // of the latest answer, without the methodIDs bit
 	waiting  []*methodRun
 	running  int
@@ -81,7 +82,7 @@ type methods struct {
 	unsent   int           // answers of handlers in answers; the others are refusals
 	bytes    int           // of the bodies in waiting, in running calls and in answers
 	known    []*methodRef  // of the session: all pending ones, and the latest that ended
-	ended    chan struct{} // Close waits for it: closed when no handler runs and no answer waits; else nil
+	ended    chan struct{} // Close waits for it: closed when no handler runs and no answer can go; else nil
 	totals   struct{ calls, refused, lost, doubled, panics uint64 }
 }
 
@@ -295,8 +296,14 @@ func (m *methods) nextLocked(now time.Time) *methodRun {
 }
 
 func (m *methods) feature() *feature {
-	return &feature{wants: m.wants, serve: m.serve, busy: m.busy, over: m.over, end: m.end, reply: m.reply,
+	return &feature{wants: m.wants, begin: m.begin, serve: m.serve, busy: m.busy, over: m.over, end: m.end, reply: m.reply,
 		deliver: m.deliver, fill: m.fill}
+}
+
+func (m *methods) begin(transport.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.up = true
 }
 
 func (m *methods) wants() (always, now transport.Features) {
@@ -369,6 +376,7 @@ func (m *methods) busy() bool {
 func (m *methods) over(*loop) {
 	m.mu.Lock()
 	m.session++
+	m.up = false
 	answers, waiting := m.answers, m.waiting
 	m.answers, m.waiting, m.known, m.unsent = nil, nil, nil, 0
 	m.endLocked()
@@ -397,9 +405,10 @@ func (m *methods) end() <-chan struct{} {
 	return ended
 }
 
-// endLocked lets Close go on when it need not wait for handlers and answers.
+// endLocked lets Close go on when it need not wait for handlers and answers. A session gets none
+// before it is up.
 func (m *methods) endLocked() {
-	if m.ended != nil && m.running == 0 && len(m.answers) == 0 {
+	if m.ended != nil && m.running == 0 && (len(m.answers) == 0 || !m.up) {
 		close(m.ended)
 		m.ended = nil
 	}
