@@ -101,6 +101,9 @@ func (d *jobRequest) read(h *hub.Hub) (r backend.JobRequest, err error) {
 		if r.Start, err = time.Parse(time.RFC3339Nano, *d.StartTime); err != nil {
 			return bad("startTime %.40q, want a time such as 2030-01-31T12:00:00Z", *d.StartTime)
 		}
+		if r.Start.IsZero() { // of a client that sends the fields it does not set
+			r.Start = h.Now()
+		}
 	}
 	switch {
 	case strings.EqualFold(d.Type, methodJob):

@@ -51,6 +51,9 @@ func TestAJobChangesTwins(t *testing.T) {
 		require.Equal(t, "queued", made["status"])
 		require.Equal(t, "tags.site = 'Ulm'", made["queryCondition"])
 		require.EqualValues(t, 3600, made["maxExecutionTimeInSeconds"])
+		zero := schedule(p, "j0", `{"type":"scheduleUpdateTwin","queryCondition":"tags.site = 'none'",
+			"updateTwin":{"tags":{"seen":true}},"startTime":"0001-01-01T00:00:00Z"}`)
+		require.Equal(t, made["startTime"], zero["startTime"])
 		synctest.Wait()
 		status, counts := job(p, "j1")
 		require.Equal(t, "completed", status)
