@@ -141,18 +141,22 @@ func (s *siege) send(l *load) {
 	wg.Wait()
 }
 
+// siegeLimit bounds the wait for a result. A broker that swallows a message during an election is
+// found out by AckTimeout, 30 s, and may swallow the next attempt too.
+const siegeLimit = 3 * waitLimit
+
 // reached waits until each sender has results for that many messages. A sender that is only
 // compared may lag: it is not waited for longer than the limit.
 func (s *siege) reached(what string, limit time.Duration, n func(l *load) int) {
 	s.t.Helper()
-	end, compared := time.Now().Add(waitLimit), time.Now().Add(limit)
+	end, compared := time.Now().Add(siegeLimit), time.Now().Add(limit)
 	for _, l := range s.loads {
 		for want := int64(n(l)); l.done.Load() < want; time.Sleep(time.Millisecond) {
 			if !l.must && time.Now().After(compared) {
 				break
 			}
 			if time.Now().After(end) {
-				s.t.Fatalf("%s: %s has %d results within %v, want %d", what, l.name, l.done.Load(), waitLimit, want)
+				s.t.Fatalf("%s: %s has %d results within %v, want %d", what, l.name, l.done.Load(), siegeLimit, want)
 			}
 		}
 	}
