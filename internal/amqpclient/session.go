@@ -146,12 +146,15 @@ func (s *Session) Ended() bool {
 	return s.ended || s.ending
 }
 
-// End ends the session and waits for the peer's answer.
+// End ends the session and waits for the peer's answer, unless the peer has not even begun it.
 func (s *Session) End(ctx context.Context) {
 	s.c.mu.Lock()
 	s.endLocked()
+	begun := isClosed(s.begun)
 	s.c.mu.Unlock()
-	_ = s.c.waitFor(ctx, s.done)
+	if begun {
+		_ = s.c.waitFor(ctx, s.done)
+	}
 }
 
 // endLocked ends the session unless that has happened. mu is held.
