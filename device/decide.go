@@ -45,11 +45,11 @@ func (l *loop) admit(s *series, a retrypolicy.Attempt) retrypolicy.Decision {
 	d := s.main.Admit(a)
 	l.called()
 	s.inFlight = d.Retry && d.Delay <= 0
-	if delayed := d.Retry && d.Delay > 0; delayed && s.delayed {
+	delayed := d.Retry && d.Delay > 0
+	if delayed && s.delayed {
 		d.Delay = max(d.Delay, leastHold)
-	} else {
-		s.delayed = delayed
 	}
+	s.delayed = delayed
 	return d
 }
 

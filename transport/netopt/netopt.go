@@ -6,9 +6,8 @@
 //	overMQTT := mqtt.New(&mqtt.Options{Network: network})
 //	overHTTPS := http.New(&http.Options{Network: network})
 //
-// A refused setting makes the first dial fail with Kind Invalid, and Open of the client returns
-// that error. http and fileupload refuse Tunnel and WriteTimeout. So
-// leave these unset in an Options that is for every transport.
+// A refused setting has Kind Invalid: device.New returns the error. http and fileupload refuse
+// Tunnel and WriteTimeout, so leave these unset in an Options that is for every transport.
 package netopt
 
 import (
