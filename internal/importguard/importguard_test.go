@@ -17,7 +17,8 @@ const module = "github.com/hubline-iot/hubline"
 
 // core are the packages that run on boards, as far as they exist.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
-	"./device", "./transport/mqtt/engine", "./internal/mqttwire", "./transport/mqtt/dialect",
+	"./device", "./transport/mqtt/engine", "./internal/mqttwire", "./internal/nextwire",
+	"./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
 	"./update/httprange")
