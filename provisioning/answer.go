@@ -29,8 +29,9 @@ type reading struct {
 // maxOperation bounds the id of an operation, which goes into topics and paths.
 const maxOperation = 1024
 
-// read interprets an answer. An error is a *transport.Error of Scope Operation.
-func read(a *Answer) (reading, error) {
+// read interprets an answer. mqttv5 is Options.MQTTv5. An error is a *transport.Error of Scope
+// Operation.
+func read(a *Answer, mqttv5 bool) (reading, error) {
 	after := min(max(a.RetryAfter, 0), times.MaxRetryAfter)
 	r := reading{after: after}
 	switch {
@@ -61,7 +62,7 @@ func read(a *Answer) (reading, error) {
 		return r, nil
 	case texts.EqualFold(status, "assigned"):
 		var err error
-		r.assignment, err = readAssignment(state)
+		r.assignment, err = readAssignment(state, mqttv5)
 		return r, err
 	}
 	r.over = true
@@ -76,14 +77,31 @@ func read(a *Answer) (reading, error) {
 		Message: quoted("registration status ", status)})
 }
 
-// readAssignment reads the registration state of an assigned device.
-func readAssignment(state []byte) (*Assignment, error) {
-	if profile := valueMember(state, "connectionProfile"); profile != nil && jsonscan.Text(profile) != "classic" {
-		return nil, refused(transport.Unsupported, 0, &transport.StatusError{Status: 200,
-			Message: quoted("the hub has the connection profile ", string(profile))})
+// unsupported returns the error for a hub with which the program cannot speak. Another answer would
+// name the same hub: the error is final.
+func unsupported(profile []byte, advice string) *transport.Error {
+	text := jsonscan.Text(profile)
+	if text == "" { // it may be no string
+		text = string(profile)
 	}
+	return refused(transport.Unsupported, 0, &transport.StatusError{Status: 200, Hint: advice,
+		Message: quoted("the hub has the connection profile ", text)})
+}
+
+// readAssignment reads the registration state of an assigned device. The profile of its hub comes
+// in any letter case; a missing one is classic.
+func readAssignment(state []byte, mqttv5 bool) (*Assignment, error) {
+	profile := valueMember(state, "connectionProfile")
 	a := &Assignment{Hub: stringMember(state, "assignedHub"), DeviceID: stringMember(state, "deviceId"),
-		Substatus: stringMember(state, "substatus"), Payload: append([]byte(nil), valueMember(state, "payload")...)}
+		ConnectionProfile: jsonscan.Text(profile), Substatus: stringMember(state, "substatus"),
+		Payload: append([]byte(nil), valueMember(state, "payload")...)}
+	switch {
+	case profile == nil, texts.EqualFold(a.ConnectionProfile, "classic"), a.MQTTv5() && mqttv5:
+	case a.MQTTv5():
+		return nil, unsupported(profile, hint("set Options.MQTTv5 if the program has a transport for such hubs"))
+	default:
+		return nil, unsupported(profile, hint("a newer version of the module may know it"))
+	}
 	if (&transport.Credentials{Host: a.Hub, DeviceID: "d"}).Validate() != nil {
 		return nil, violation("the assignment names no hub" + quoted(": ", a.Hub))
 	}

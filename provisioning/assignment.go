@@ -11,6 +11,9 @@ type Assignment struct {
 	Hub string
 	// DeviceID is the device's id at the hub. It may differ from the registration id.
 	DeviceID string
+	// ConnectionProfile is the kind of the hub in the service's words, "classic" or "mqttV5" in any
+	// letter case. Empty: the service told none, which means classic. MQTTv5 compares it.
+	ConnectionProfile string
 	// Substatus says what the service did, in its words: "initialAssignment", "deviceDataMigrated",
 	// "deviceDataReset", "reprovisionedToInitialAssignment", or one that is not known yet.
 	Substatus string
@@ -23,19 +26,24 @@ type Assignment struct {
 	SecondKey bool
 }
 
+// MQTTv5 reports whether the hub has the connection profile mqttV5: it takes MQTT 5 and
+// certificates only, and speaks another dialect than a classic hub. See package
+// transport/mqtt/nexthub.
+func (a *Assignment) MQTTv5() bool { return texts.EqualFold(a.ConnectionProfile, "mqttV5") }
+
 // DataReset reports whether the twin at the hub began anew.
 func (a *Assignment) DataReset() bool { return texts.EqualFold(a.Substatus, "deviceDataReset") }
 
 // Credentials returns the credentials for the assigned hub, with the key that the service accepted.
-// With an issued certificate, or without keys, they have no Sign: the certificate in the options of
-// the transport proves the identity. Their clock is the Identity's, corrected by the service's as
+// With an issued certificate, for a hub of the profile mqttV5, or without keys, they have no Sign:
+// the certificate in the options of the transport proves the identity. Their clock is the Identity's, corrected by the service's as
 // far as the carrier knows it (Timekeeper).
 func (c *Client) Credentials(a *Assignment) *transport.Credentials {
 	creds := &transport.Credentials{Host: a.Hub, DeviceID: a.DeviceID, Now: c.id.Now, Earliest: c.id.Earliest}
 	if c.keeper != nil {
 		creds.Now = c.now
 	}
-	if len(a.Chain) == 0 {
+	if len(a.Chain) == 0 && !a.MQTTv5() {
 		creds.Sign = c.id.signer(a.SecondKey)
 	}
 	return creds

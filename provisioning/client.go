@@ -22,9 +22,12 @@ type Options struct {
 	// The service issues a certificate for it if the enrollment allows that: Assignment.Chain. Empty:
 	// none.
 	CSR []byte
-	// APIVersion is the version of the service's API to ask for, such as a preview. Empty:
-	// "2019-03-31", which every service has, and with a CSR "2026-11-01", the first stable version
-	// with requests for certificates.
+	// MQTTv5 says that the program speaks with hubs of the connection profile mqttV5, too: see
+	// Assignment.MQTTv5. Otherwise an assignment to such a hub fails with Kind Unsupported.
+	MQTTv5 bool
+	// APIVersion is the version of the service's API to ask for. Empty: "2019-03-31", which every
+	// service has. With a CSR "2026-11-01", the first stable version with requests for certificates.
+	// With MQTTv5 "2026-11-02-preview", the first one that tells the hub's connection profile.
 	APIVersion string
 
 	// Policy decides about retries. Nil: delays from 1 s, doubling to 60 s, with jitter, for as long
@@ -57,10 +60,12 @@ const (
 	maxBody = 96 << 10
 )
 
-// Versions of the service's API: the common one, and the first stable one with signing requests.
+// Versions of the service's API: the common one, the first stable one with signing requests, and
+// the first one with connection profiles.
 const (
-	apiVersion    = "2019-03-31"
-	apiVersionCSR = "2026-11-01"
+	apiVersion        = "2019-03-31"
+	apiVersionCSR     = "2026-11-01"
+	apiVersionProfile = "2026-11-02-preview"
 )
 
 // Client registers one device. It may be used any number of times, and concurrently. Make it with
@@ -146,6 +151,8 @@ func (c *Client) encode() error {
 	switch {
 	case !validVersion(c.version):
 		return invalid("options: APIVersion is no version" + hint(`; give one such as "2026-11-01"`))
+	case c.version == "" && c.opt.MQTTv5:
+		c.version = apiVersionProfile
 	case c.version == "" && len(c.opt.CSR) > 0:
 		c.version = apiVersionCSR
 	case c.version == "":

@@ -21,7 +21,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(429, int64(1<<62), []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, after int64, body []byte) {
-		r, err := read(&Answer{Status: status, RetryAfter: time.Duration(after), Body: body})
+		r, err := read(&Answer{Status: status, RetryAfter: time.Duration(after), Body: body}, len(body)%2 == 0)
 		if err != nil {
 			e := transport.Find(err)
 			if e == nil || e.Scope != transport.ScopeOperation || e.RetryAfter < 0 || len(err.Error()) > 16<<10 {

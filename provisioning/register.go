@@ -169,7 +169,7 @@ func (r *registration) step() (reading, *transport.Error) {
 	answer, err := r.exchange(request)
 	if err == nil {
 		var got reading
-		if got, err = read(answer); err == nil {
+		if got, err = read(answer, r.c.opt.MQTTv5); err == nil {
 			err = r.activateAssigned(answer, &got)
 		}
 		if err == nil {
