@@ -56,7 +56,7 @@
 //
 // If the hub refuses the newest certificate and the previous one has not ended, that is used again,
 // and another one is requested an hour later. If the hub refuses that too, the provisioning service
-// is asked, once. Then the refusal is passed on.
+// is asked, once. All this is one attempt to connect. Then the refusal is passed on.
 //
 // # Keys
 //

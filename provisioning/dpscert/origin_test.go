@@ -187,3 +187,28 @@ func TestAHubThatRefusesEveryCertificateAfterTheConnect(t *testing.T) {
 		}
 	})
 }
+
+// The certificates of a device are tried in their order within one attempt, without a delay: the
+// newest one, the one before, and one that the service issues for the bootstrap credential.
+func TestCertificatesAreTriedWithinOneAttempt(t *testing.T) {
+	for previous, steps := range map[bool][]step{true: {dpscert.StepPreviousUsed},
+		false: {dpscert.StepRequesting, dpscert.StepRenewed}} {
+		inBubble(t, func(t *testing.T) {
+			w := newWorld(t, nil)
+			defer w.close()
+			w.enroll()
+			newer := dpscert.Issued{Chain: w.issue("dev-1", w.key, 29*day)} // the hub does not know it
+			w.store.record.Certificates = append([]dpscert.Issued{newer}, w.store.record.Certificates...)
+			if !previous {
+				w.store.record.Certificates = w.store.record.Certificates[:1]
+			}
+			c := w.open("mqtt", w.renewer(dpscert.Options{}))
+			synctest.Wait()
+			require.Equal(t, steps, w.steps())
+			for _, s := range w.statuses() {
+				require.Zero(t, s.Retry, "%v", s)
+			}
+			require.NoError(t, c.Close())
+		})
+	}
+}

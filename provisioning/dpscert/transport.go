@@ -56,7 +56,8 @@ func withCertificate(creds *transport.Credentials) *transport.Credentials {
 }
 
 // Dial connects with the certificate in use. If there is none, or it has ended, it asks the
-// provisioning service for one first.
+// provisioning service for one first. If the hub refuses the certificate, it tries the others at
+// once.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (s transport.Session, err error) {
 	if !t.busy.CompareAndSwap(false, true) {
 		return nil, invalid("this Transport serves a client already; make one for each client with Renewer.Around")
@@ -81,13 +82,27 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 			return nil, err
 		}
 	}
-	h := r.held()
-	if !h.validAt(r.now()) && r.opt.Registrar != nil {
+	if !r.held().validAt(r.now()) && r.opt.Registrar != nil {
 		if err := t.register(ctx, cfg); err != nil {
 			return nil, err
 		}
-		h = r.held()
 	}
+	for {
+		s, err := t.connect(ctx, cfg)
+		e := transport.Find(err)
+		if ctx.Err() != nil || e == nil || !r.refuses(e) {
+			return s, err
+		}
+		if changed, err := t.change(ctx, cfg, e); !changed {
+			return nil, err
+		}
+	}
+}
+
+// connect connects with the certificate in use.
+func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	r := t.r
+	h := r.held()
 	if h == nil {
 		return nil, dialError(errNone)
 	}
@@ -98,7 +113,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	own.Creds, own.Sink, own.Certificates = withCertificate(cfg.Creds), &sink{s.sink, s}, !r.opt.ServiceOnly
 	var err error
 	if s.Session, err = t.inner.Dial(ctx, &own); err != nil {
-		return nil, t.refused(ctx, cfg, err)
+		return nil, err
 	}
 	if p, ok := s.Session.(transport.Progressor); ok {
 		return &progressor{s, p}, nil
@@ -140,20 +155,6 @@ func (e *noCertificateError) Error() string {
 }
 
 func (e *noCertificateError) Unwrap() error { return e.err }
-
-// refused handles a failed connection. If the hub refused the certificate, the next Dial uses
-// another one if there is one, and the result is retryable.
-func (t *Transport) refused(ctx context.Context, cfg *transport.Config, err error) error {
-	e := transport.Find(err)
-	if ctx.Err() != nil || e == nil || !t.r.refuses(e) {
-		return err
-	}
-	changed, err := t.change(ctx, cfg, e)
-	if !changed {
-		return err
-	}
-	return otherCertificate(e)
-}
 
 // refuses reports whether e is the hub's refusal of the certificate.
 func (r *Renewer) refuses(e *transport.Error) bool {

@@ -15,7 +15,7 @@
 //
 //   - Without an assignment, in memory or in Options.Store. So a restart does not ask.
 //   - When the hub refuses the identity: Unauthorized, Forbidden, NotFound. If the device has two
-//     keys, the other one is tried first.
+//     keys, the other one is tried first, at once.
 //   - When the hub's name was not found 5 times in a row.
 //   - After Options.MaxFailures failed connections in a row.
 //
@@ -146,7 +146,8 @@ var (
 	_ transport.Twinned   = progressor{}
 )
 
-// Inner makes the transport for an assignment, with its credentials. It is called for each one.
+// Inner makes the transport for an assignment, with its credentials. It is called for each one, so
+// a device may move to a hub of another kind: provisioning.Assignment.MQTTv5 tells which.
 type Inner func(creds *transport.Credentials, a *provisioning.Assignment) transport.Transport
 
 // New returns a Transport around those that inner makes. The error is of Kind Invalid.
@@ -205,6 +206,19 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 			return nil, err
 		}
 	}
+	record := t.record
+	s, err := t.connect(ctx, cfg)
+	if err != nil && t.record != nil && t.record != record { // the other key takes no delay
+		if cfg.Progress != nil {
+			cfg.Progress()
+		}
+		return t.connect(ctx, cfg)
+	}
+	return s, err
+}
+
+// connect connects to the assigned hub, once.
+func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	creds := t.registrar.Credentials(&t.record.Assignment)
 	if t.transport == nil {
 		if failed := callback.Run("Inner",

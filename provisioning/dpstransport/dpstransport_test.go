@@ -268,19 +268,18 @@ func TestAConnectionResetsTheCount(t *testing.T) {
 	})
 }
 
+// The keys of a device are tried within one attempt: no policy is asked between them.
 func TestTheOtherKeyIsTriedAtTheHubFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, h, store := &service{}, &hubs{}, &memory{}
 		tr := setup(t, s, h, 2, &dpstransport.Options{Store: store})
 		h.errs = []error{refuse(transport.Unauthorized)}
-		require.True(t, errfilter.Retryable(dial(t, tr)))
 		require.NoError(t, dial(t, tr))
 		require.Equal(t, []bool{true, false}, h.keys)
 		require.Equal(t, 1, s.asked)
 		require.True(t, store.record.Assignment.SecondKey, "the next start begins with it")
 
 		h.errs = []error{refuse(transport.Unauthorized), refuse(transport.Unauthorized)}
-		require.True(t, errfilter.Retryable(dial(t, tr)))
 		require.True(t, errfilter.Retryable(dial(t, tr)))
 		require.NoError(t, dial(t, tr))
 		require.Equal(t, 2, s.asked, "both keys were refused")
