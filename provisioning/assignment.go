@@ -36,8 +36,8 @@ func (a *Assignment) DataReset() bool { return texts.EqualFold(a.Substatus, "dev
 
 // Credentials returns the credentials for the assigned hub, with the key that the service accepted.
 // With an issued certificate, for a hub of the profile mqttV5, or without keys, they have no Sign:
-// the certificate in the options of the transport proves the identity. Their clock is the Identity's, corrected by the service's as
-// far as the carrier knows it (Timekeeper).
+// the certificate in the options of the transport proves the identity. Their clock is the
+// Identity's, corrected by the service's as far as the carrier knows it (Timekeeper).
 func (c *Client) Credentials(a *Assignment) *transport.Credentials {
 	creds := &transport.Credentials{Host: a.Hub, DeviceID: a.DeviceID, Now: c.id.Now, Earliest: c.id.Earliest}
 	if c.keeper != nil {
