@@ -217,6 +217,7 @@ func TestFirmwareThatSleepsBringsWhatWaits(t *testing.T) {
 			if err := f.Cycle(10 * time.Second); err != nil {
 				failed++
 			}
+			synctest.Wait() // the hub reads the end of the connection
 			if n := b.hub.Connections(boardID); n != 0 {
 				t.Fatalf("%d connections while the board sleeps", n)
 			}
@@ -352,7 +353,7 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 func TestFirmwareDropsTheOldestReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		slow := b.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Times: -1, Delay: 25 * time.Second})
+		slow := b.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Times: -1, Delay: 24700 * time.Millisecond})
 		c := b.config(1)
 		c.Slots = 16
 		f, err := board.New(c)

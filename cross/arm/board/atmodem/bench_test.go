@@ -41,7 +41,6 @@ type setup struct {
 	secure bool
 	modem  func(*atemulator.Config)
 	config func(*atmodem.Config)
-	poll   time.Duration // of the board; default 1 ms
 }
 
 // bench is a hub, an emulated modem, and the driver at the board's end of its line.
@@ -97,9 +96,6 @@ func newBench(t *testing.T, s setup) *bench {
 	require.NoError(t, err)
 	near, far := memconn.Pair("board", "modem")
 	b := &bench{hub: hub, key: board.Key(dev.PrimaryKey), port: atemulator.NewPort(near)}
-	if s.poll > 0 {
-		b.port.Poll = s.poll
-	}
 	port := testbroker.PortMQTT
 	if s.secure {
 		port = testbroker.PortMQTTS

@@ -44,7 +44,7 @@ func TestALostByteCostsAConnectionAtMost(t *testing.T) {
 		session := func(t *testing.T, change func(*atemulator.Config)) {
 			in(t, func(t *testing.T) {
 				s := k.setup
-				s.modem, s.poll = change, 10*time.Millisecond
+				s.modem = change
 				b := newBench(t, s)
 				b.writeCA(t, s)
 				if change == nil {
@@ -90,7 +90,7 @@ func TestAChangedByteCostsAConnectionAtMost(t *testing.T) {
 		session := func(t *testing.T, noise int, bits byte) {
 			in(t, func(t *testing.T) {
 				s := k.setup
-				s.modem, s.poll = func(c *atemulator.Config) { c.NoiseOut, c.NoiseBits = noise, bits }, 10*time.Millisecond
+				s.modem = func(c *atemulator.Config) { c.NoiseOut, c.NoiseBits = noise, bits }
 				b := newBench(t, s)
 				b.begin(t, s)
 				b.runFor(t, b.config(10*time.Second), func() {
@@ -176,7 +176,6 @@ func TestAModemThatDoesNotAnswer(t *testing.T) {
 // A hub that is away costs few restarts of the modem.
 func TestTheLadder(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
-		s.poll = 10 * time.Millisecond
 		away := true
 		s.modem = func(c *atemulator.Config) {
 			dial := c.Dial

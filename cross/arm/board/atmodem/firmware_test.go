@@ -113,7 +113,6 @@ func nameOf(command string) string {
 
 func oneFault(t *testing.T, s setup, name string, action atemulator.Action) {
 	seen := 0
-	s.poll = 10 * time.Millisecond
 	s.modem = func(c *atemulator.Config) {
 		c.Fault = func(_ int, command string) atemulator.Action {
 			if nameOf(command) == name {

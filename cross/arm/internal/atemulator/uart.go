@@ -8,14 +8,12 @@ import (
 
 // Port is one end of a serial line, a board.Port on a connection.
 type Port struct {
-	// Poll is how long Pause waits; default 1 ms. It is set before the first Pause.
-	Poll time.Duration
-
 	conn  net.Conn
 	ended chan struct{}
 
-	mu  sync.Mutex
-	got []byte
+	mu      sync.Mutex
+	got     []byte
+	arrived chan struct{} // closed and replaced when bytes come
 }
 
 // fifo is how many bytes one Read returns at most, as a UART.
@@ -23,7 +21,7 @@ const fifo = 16
 
 // NewPort returns the port of the board's end. Its goroutine ends with the connection.
 func NewPort(c net.Conn) *Port {
-	p := &Port{Poll: time.Millisecond, conn: c, ended: make(chan struct{})}
+	p := &Port{conn: c, ended: make(chan struct{}), arrived: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		for {
@@ -31,6 +29,8 @@ func NewPort(c net.Conn) *Port {
 			n, err := c.Read(buf[:])
 			p.mu.Lock()
 			p.got = append(p.got, buf[:n]...)
+			close(p.arrived)
+			p.arrived = make(chan struct{})
 			p.mu.Unlock()
 			if err != nil {
 				return
@@ -61,5 +61,19 @@ func (p *Port) Write(b []byte) int {
 	return n
 }
 
-// Pause implements board.Port. Tests run in fake time.
-func (p *Port) Pause() { time.Sleep(p.Poll) }
+// tick is the longest Pause: an hour of silence consists of it.
+const tick = 50 * time.Millisecond
+
+// Pause implements board.Port: as on a board that sleeps until its UART interrupts, or its timer.
+// Tests run in fake time.
+func (p *Port) Pause() {
+	p.mu.Lock()
+	arrived := p.arrived
+	p.mu.Unlock()
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	select {
+	case <-arrived:
+	case <-timer.C:
+	}
+}
