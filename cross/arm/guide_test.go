@@ -125,76 +125,100 @@ func awaitReadings(t *testing.T, hub *testbroker.Hub, n int) {
 	}
 }
 
-// The guide's program, built as the guide says in a folder beside a clone, sends its reading.
+// The guide's program, built as the guide says in a folder beside a clone, sends its reading
+// through a modem in memory, and at the stand-in for one with TLS. Both changes of the guide fit
+// into it.
 func TestTheGuidesProgramRuns(t *testing.T) {
 	watch(t)
-	folder := guideModule(t, clone(t))
 	hub := newHub(t, testbroker.DefaultHostName)
 	dev, err := hub.AddDevice(boardID)
 	if err != nil {
 		t.Fatal(err)
 	}
+	folder := guideModule(t, clone(t))
+	program := buildSensor(t, folder, hub.HostName(), dev.PrimaryKey)
 	run(t, folder, literal, "go", "vet", ".")
-	program := filepath.Join(folder, "sensor")
-	run(t, folder, literal, "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
-		"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey))
-	m, stop := startSensor(t, program, func(line net.Conn) error {
-		return (&linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
+	t.Run("with a modem", func(t *testing.T) {
+		m, stop := startSensor(t, program, func(line net.Conn) error {
+			return (&linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
+		})
+		defer stop()
+		if !m.awaitLine(t, time.Minute, func() bool { return m.said("connected connection ok") > 0 }) {
+			t.Fatalf("the console says %q", m.console())
+		}
+		awaitReadings(t, hub, 1)
+		checkNumbers(t, hub, 1)
 	})
-	defer stop()
-	if !m.awaitLine(t, time.Minute, func() bool { return m.said("connected connection ok") > 0 }) {
-		t.Fatalf("the console says %q", m.console())
+	t.Run("at the stand-in", func(t *testing.T) {
+		served, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, roots := hub.Len(), filepath.Join(folder, "ca.pem")
+		write(t, roots, hub.CAPEM())
+		startAtStandIn(t, program, "-hub", served.String(), "-roots", roots)
+		awaitReadings(t, hub, before+1)
+	})
+	main, err := os.ReadFile(filepath.Join(folder, "main.go"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	awaitReadings(t, hub, 1)
-	checkNumbers(t, hub, 1)
+	for change, edit := range map[string]func(*testing.T, string){
+		"change for a cellular modem": changeForAT, "change for the clock": changeForClock,
+	} {
+		t.Run(change, func(t *testing.T) {
+			write(t, filepath.Join(folder, "main.go"), main)
+			edit(t, folder)
+			run(t, folder, literal, "go", "vet", ".")
+		})
+	}
 }
 
-// The guide's program also runs at the stand-in for a modem, with TLS to a hub on this machine.
-func TestTheGuidesProgramRunsAtTheStandIn(t *testing.T) {
-	watch(t)
-	hub := newHub(t, testbroker.DefaultHostName)
-	dev, err := hub.AddDevice(boardID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	served, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := guideModule(t, clone(t))
-	roots := filepath.Join(folder, "ca.pem")
-	write(t, roots, hub.CAPEM())
-	modem, program := filepath.Join(folder, "standin"), filepath.Join(folder, "sensor")
+// buildSensor builds the guide's program for a hub.
+func buildSensor(t *testing.T, folder, host, key string, env ...string) string {
+	t.Helper()
+	program := filepath.Join(folder, "sensor")
+	run(t, folder, append(env, literal...), "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
+		"-X main.host=%s -X main.deviceID=%s -X main.key=%s", host, boardID, key))
+	return program
+}
+
+// startAtStandIn starts the stand-in for a modem, and the guide's program at its line, until the
+// test ends.
+func startAtStandIn(t *testing.T, program string, args ...string) {
+	t.Helper()
+	modem := filepath.Join(t.TempDir(), "standin")
 	run(t, root, nil, "go", "build", "-o", modem, "./cross/arm/standin")
-	run(t, folder, literal, "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
-		"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey))
-	standIn := exec.CommandContext(t.Context(), modem, "-listen", "127.0.0.1:0", "-hub", served.String(), "-roots", roots)
+	standIn := exec.Command(modem, append(args, "-listen", "127.0.0.1:0")...)
 	out, err := standIn.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	stopLater := func(c *exec.Cmd) {
+		t.Cleanup(func() {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		})
+	}
 	if err := standIn.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewReader(out)
-	first, err := lines.ReadString('\n')
+	stopLater(standIn)
+	first, err := bufio.NewReader(out).ReadString('\n')
 	line, ok := strings.CutPrefix(strings.TrimSpace(first), "the line is at ")
 	if !ok {
 		t.Fatalf("it says %q, %v", first, err)
 	}
-	sensor := exec.CommandContext(t.Context(), program)
+	sensor := exec.Command(program)
 	sensor.Env = append(os.Environ(), "LINE="+line)
 	if err := sensor.Start(); err != nil {
 		t.Fatal(err)
 	}
-	awaitReadings(t, hub, 1)
-	_ = sensor.Process.Kill()
-	_ = sensor.Wait()
-	_ = standIn.Process.Kill()
-	_ = standIn.Wait()
+	stopLater(sensor)
 }
 
 // literal is the environment of a reader who has no settings of their own and needs no download.
+// Without the paths in it, what one clone has built is not built again in another.
 var literal = []string{"GOWORK=", "GOFLAGS=", "GOPROXY=off", "CGO_ENABLED=0"}
 
 // The guide's table has each field of board.Config.
@@ -251,18 +275,9 @@ func changeForAT(t *testing.T, folder string) {
 	write(t, filepath.Join(folder, "main.go"), []byte(text))
 }
 
-// The guide's change for a cellular modem fits into its program.
-func TestTheGuidesChangeForACellularModemFits(t *testing.T) {
-	watch(t)
-	folder := guideModule(t, clone(t))
-	changeForAT(t, folder)
-	run(t, folder, literal, "go", "vet", ".")
-}
-
-// The guide's change that sets the clock before each connection fits into its program.
-func TestTheGuidesChangeForTheClockFits(t *testing.T) {
-	watch(t)
-	folder := guideModule(t, clone(t))
+// changeForClock makes the guide's change that sets the clock before each connection.
+func changeForClock(t *testing.T, folder string) {
+	t.Helper()
 	page, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +296,6 @@ func TestTheGuidesChangeForTheClockFits(t *testing.T) {
 	text = strings.Replace(text, device, device+"\t\"github.com/hubline-iot/hubline/transport\"\n"+
 		"\t\"github.com/hubline-iot/hubline/transport/mqtt/engine\"\n", 1)
 	write(t, path, []byte(text))
-	run(t, folder, literal, "go", "vet", ".")
 }
 
 // The guide's program, and that with its change for a cellular modem, need 4 KB of stack at most
@@ -323,9 +337,7 @@ func TestTheGuidesProgramRunsInSmallStacks(t *testing.T) {
 			write(t, path, bytes.Replace(text, []byte("Interval: time.Minute"), []byte("Interval: 50*time.Millisecond"), 1))
 			write(t, filepath.Join(folder, "stack.go"), fmt.Appendf(nil,
 				"package main\n\nimport \"runtime/debug\"\n\nfunc init() { debug.SetMaxStack(%d) }\n", c.stack))
-			program := filepath.Join(folder, "sensor")
-			run(t, folder, append([]string{"GOARCH=386"}, literal...), "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
-				"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey))
+			program := buildSensor(t, folder, hub.HostName(), dev.PrimaryKey, "GOARCH=386")
 			m, stop := startSensor(t, program, func(line net.Conn) error {
 				if c.cellular {
 					return atemulator.New(atemulator.Config{Family: atemulator.Quectel, Line: line, Now: time.Now,
