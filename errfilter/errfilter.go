@@ -63,6 +63,8 @@ var table = [...]Rule{
 var (
 	forbidden = Rule{exception: stopAsked}
 	violation = Rule{Kind: transport.Protocol, Retry: true, exception: violated}
+	lifted    = Rule{Kind: transport.Unauthorized, Retry: true, Pace: PaceSlow, exception: mayBeLifted}
+	rival     = Rule{Kind: transport.Conflict, exception: takenOver}
 	success   = Rule{exception: noError}
 )
 
@@ -73,7 +75,7 @@ var (
 //     Kind. The chain contains it as the Kind Cancelled, as context.Canceled in a Timeout, as a
 //     context error in an error without a Kind, or as the *retrypolicy.Error of a series that its
 //     context ended, unless an *transport.Error wraps that.
-//   - transport.ErrViolation makes Protocol retryable.
+//   - transport.ErrViolation makes Protocol retryable, and transport.ErrMayBeLifted Unauthorized.
 //   - A negative RetryAfter makes a retryable Kind not retryable.
 //   - transport.ErrMaybeDamaged has no effect here: loops that connect pass failures through a
 //     Damage first.
@@ -95,6 +97,10 @@ func Of(err error) Rule {
 	switch {
 	case kind == transport.Protocol && errors.Is(err, transport.ErrViolation):
 		rule = violation
+	case kind == transport.Unauthorized && errors.Is(err, transport.ErrMayBeLifted):
+		rule = lifted
+	case kind == transport.Conflict && errors.Is(err, transport.ErrTakenOver):
+		rule = rival
 	case kind == transport.Unknown && e == nil:
 		if errchain.Has(err, context.Canceled) || errchain.Has(err, context.DeadlineExceeded) {
 			return table[transport.Cancelled]

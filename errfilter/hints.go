@@ -9,6 +9,8 @@ const (
 	none exception = iota
 	stopAsked
 	violated
+	mayBeLifted
+	takenOver
 	noError
 )
 
@@ -23,6 +25,9 @@ func (r Rule) Hint() string {
 var exceptionHints = [...]string{
 	stopAsked: "the service asked for no further attempt",
 	violated:  "the peer broke the protocol on a connection that had worked; another connection may do better",
+	mayBeLifted: "the hub refuses the identity; check the client certificate, and that the device is enabled: it " +
+		"is tried again, less and less often",
+	takenOver: "two devices with one identity would end each other's connections for ever; give each its own",
 	noError:   "there is no error",
 }
 

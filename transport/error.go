@@ -91,6 +91,11 @@ var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
 // another one has the same identity. device.Status then names that as the suspect.
 var ErrTakenOver = errors.New("another connection has the same identity")
 
+// ErrMayBeLifted is the cause of an *Error of Kind Unauthorized that a service may lift without a
+// change at the device, such as for a device that is disabled for a while. Package errfilter makes
+// it retryable; RetryAfter says how soon.
+var ErrMayBeLifted = errors.New("the service may lift the refusal")
+
 // Find returns the outermost *Error in err's chain, or nil.
 func Find(err error) *Error {
 	e, _ := errchain.First(err, isError).(*Error)

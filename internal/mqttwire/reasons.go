@@ -20,9 +20,24 @@ type ReasonError struct {
 	// Reason is the broker's reason string: 1 KB at most, without secrets and control characters.
 	// Empty if there is none, and on boards.
 	Reason string
-	// Server is where the broker sends the client, its server reference, bounded like Reason. It is
-	// not followed.
+	// Server is where the broker sends the client, its server reference, bounded like Reason. Only
+	// dialects follow it.
 	Server string
+
+	own *verdict // nil: the table's
+}
+
+// verdict is what a code means to one service.
+type verdict struct {
+	kind  transport.Kind
+	after time.Duration
+	cause error
+}
+
+// Mean makes kind what the code means here, with the delay before the next attempt, 0 for none, and
+// the cause that errors.Is finds, nil for none.
+func (e *ReasonError) Mean(kind transport.Kind, after time.Duration, cause error) {
+	e.own = &verdict{kind, after, cause}
 }
 
 // Packets that have reason codes.
@@ -64,13 +79,20 @@ func (e *ReasonError) Error() string {
 }
 
 // Kind returns the Kind of the refusal.
-func (e *ReasonError) Kind() transport.Kind { return e.meaning().Kind }
+func (e *ReasonError) Kind() transport.Kind {
+	if e.own != nil {
+		return e.own.kind
+	}
+	return e.meaning().Kind
+}
 
 // Unwrap returns transport.ErrViolation when a connection that worked ended because one side broke
 // the protocol, so that the client connects again, and transport.ErrTakenOver when another client
 // took the session over.
 func (e *ReasonError) Unwrap() error {
 	switch {
+	case e.own != nil && e.own.cause != nil:
+		return e.own.cause
 	case e.Packet == PacketDisconnect && e.Kind() == transport.Protocol:
 		return transport.ErrViolation
 	case e.Code == takenOver:
@@ -92,10 +114,22 @@ const TakenOverDelay = 10 * time.Second
 // Ended returns the error of a session that the broker ended with a DISCONNECT.
 func Ended(e *ReasonError) *transport.Error {
 	loss := Loss(e.Kind(), e)
-	if e.Code == takenOver {
+	switch {
+	case e.own != nil:
+		loss.RetryAfter = e.own.after
+	case e.Code == takenOver:
 		loss.RetryAfter = TakenOverDelay
 	}
 	return loss
+}
+
+// Denied returns the error of a dial that a CONNACK ended.
+func Denied(e *ReasonError) *transport.Error {
+	denied := DialError(e)
+	if e.own != nil {
+		denied.RetryAfter = e.own.after
+	}
+	return denied
 }
 
 // Accepted reports whether a reason code is no failure.

@@ -14,6 +14,8 @@
 package dialect
 
 import (
+	"time"
+
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -39,6 +41,9 @@ type Config struct {
 	Certificates bool
 	// Properties: packets have a place for properties, as in MQTT 5.
 	Properties bool
+	// Kept is a place for what a dialect keeps from one session of the transport to the next. Nil when
+	// the session is only checked.
+	Kept *any
 }
 
 // Hello is what CONNECT says, in addition to the token, which is the password.
@@ -50,6 +55,9 @@ type Hello struct {
 	Will Publication
 	// MaxSize is the largest message that the service takes, as transport.Message.Size counts it.
 	MaxSize int
+	// Host is the host to connect to and to verify instead of the credentials'. Empty, and over MQTT
+	// 3.1.1: those.
+	Host string
 }
 
 // A Session is the dialect of one connection. An engine calls Publication, AppendSuffix, Filters
@@ -93,6 +101,8 @@ type Publication struct {
 	Topic              string
 	Suffix             int
 	Retain, AtMostOnce bool
+	// Names are the user properties for the fields of Msg, over MQTT 5. Nil: those of most brokers.
+	Names *Names
 }
 
 // A Handshaker is a Session with something to do before the connection counts as connected.
@@ -117,8 +127,11 @@ type Handshake struct {
 	// Message is published when they are granted, with QoS 1 unless AtMostOnce is set, here or in the
 	// engine's options. Msg is nil if there is none.
 	Message Publication
-	// Answer gets each message that comes before it says done. With mine the engine acknowledges the
-	// message; without, the message waits for the session and is delivered as any other. An error ends
+	// Limit is the time for each step. 0: what the context of the Dial leaves.
+	Limit time.Duration
+	// Answer gets each message that comes after Message was written and before Answer says done. With
+	// mine the engine acknowledges the message. Without, the message waits for the session, as those
+	// that came before, and is delivered as any other. An error ends
 	// the Dial. An *transport.Error keeps its Kind; any other error is Unavailable. Nil: the handshake
 	// is done when Message is acknowledged, or with QoS 0 when it is written.
 	Answer func(topic []byte, m *transport.Message) (mine, done bool, err error)

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"time"
+
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -13,8 +15,9 @@ type Engine interface {
 	Request(r *transport.Request)
 	Publish(m *transport.Message)
 	// Packet reads and handles one packet, or returns why there is none. A PUBLISH is handled only if
-	// mine says so; any other waits until the session runs. mine is not called when it is nil.
-	Packet(mine func(topic []byte, m *transport.Message) bool) error
+	// mine says so; any other waits until the session runs. mine is not called when it is nil. The
+	// error is a Timeout when there is no packet until then, unless that is zero.
+	Packet(mine func(topic []byte, m *transport.Message) bool, until time.Time) error
 }
 
 // performance is a Handshake that is performed. It stands in the session for the dialect and for
@@ -25,6 +28,7 @@ type performance struct {
 	e    Engine
 
 	granted, published, done bool  // the steps that are complete
+	asked                    bool  // Message was written, or there is none: answers count
 	err                      error // why one failed
 	ref                      []byte
 	taken                    bool // an answer waits for its acknowledgement
@@ -35,7 +39,7 @@ type performance struct {
 func (h *Handshake) Perform(e Engine) error {
 	p := &performance{plan: h, e: e}
 	inner, sink := e.StandIn(p, p)
-	p.Session = inner
+	p.Session, p.asked = inner, h.Message.Msg == nil
 	defer e.StandIn(inner, sink)
 	if len(h.Filters) > 0 {
 		e.Request(&transport.Request{Op: transport.OpSubscribe, Want: transport.FeatureMessages})
@@ -45,6 +49,7 @@ func (h *Handshake) Perform(e Engine) error {
 	}
 	if h.Message.Msg != nil {
 		e.Publish(h.Message.Msg)
+		p.asked = true
 		if h.Answer == nil {
 			return p.wait(&p.published)
 		}
@@ -57,12 +62,16 @@ func (h *Handshake) Perform(e Engine) error {
 
 // wait handles packets until a step is complete.
 func (p *performance) wait(step *bool) error {
-	mine := p.mine
-	if p.plan.Answer == nil {
-		mine = nil
+	var mine func(topic []byte, m *transport.Message) bool
+	if p.plan.Answer != nil && p.asked {
+		mine = p.mine
+	}
+	var until time.Time
+	if limit := p.plan.Limit; limit > 0 {
+		until = time.Now().Add(limit)
 	}
 	for !*step && p.err == nil {
-		if err := p.e.Packet(mine); err != nil {
+		if err := p.e.Packet(mine, until); err != nil {
 			return err
 		}
 		if p.taken {

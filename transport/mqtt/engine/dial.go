@@ -30,14 +30,15 @@ func (t *Transport) Check(creds *transport.Credentials) error {
 	if t.err != nil {
 		return t.err
 	}
-	_, _, err := t.dialect(creds, false)
+	_, _, err := t.dialect(creds, false, nil)
 	return err
 }
 
 // dialect prepares a session of the dialect.
-func (t *Transport) dialect(creds *transport.Credentials, certificates bool) (dialect.Session, dialect.Hello, error) {
+func (t *Transport) dialect(creds *transport.Credentials, certificates bool, kept *any) (dialect.Session,
+	dialect.Hello, error) {
 	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
-		Will: t.opt.Will, Certificates: certificates, Properties: t.newer != nil})
+		Will: t.opt.Will, Certificates: certificates, Properties: t.newer != nil, Kept: kept})
 	if err != nil {
 		err = mqttwire.DialectError(err)
 	}
@@ -68,7 +69,7 @@ func (t *Transport) session(ctx context.Context, cfg *transport.Config) (*sessio
 
 // connect makes the connection, from the token to the end of the handshake.
 func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
-	d, hello, err := t.dialect(cfg.Creds, cfg.Certificates)
+	d, hello, err := t.dialect(cfg.Creds, cfg.Certificates, &t.kept)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +77,12 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if err != nil {
 		return nil, err
 	}
+	creds := cfg.Creds
 	if t.newer != nil {
-		if err := t.newer.begin(ctx, t, cfg, &token); err != nil {
+		if err := t.newer.begin(ctx, t, cfg, &token, d); err != nil {
 			return nil, err
 		}
+		creds = t.newer.dialed(creds, &hello)
 	}
 	connectPacket, err := t.connectPacket(&hello, d, token.Text.Reveal())
 	if err != nil {
@@ -93,7 +96,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if cfg.DialTimeout > 0 {
 		limited, cancel = lifetime.WithinTime(ctx, cfg.DialTimeout)
 	}
-	connect := func() { c, err = t.dial(limited, cfg.Creds) }
+	connect := func() { c, err = t.dial(limited, creds) }
 	if failed := callback.Run("the dial function of engine.New", connect); failed != nil {
 		err = failed
 	}
@@ -149,7 +152,7 @@ func (t *Transport) connectPacket(hello *dialect.Hello, d dialect.Session, passw
 		}
 	}
 	if v := t.newer; v != nil {
-		return v.connect(t.out[:0], &g, hello.Will.Msg)
+		return v.connect(t.out[:0], &g, hello.Will)
 	}
 	if n := mqttwire.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
 		return nil, t.opt.tooLongConnect(n)

@@ -146,6 +146,7 @@ type Transport struct {
 	in   []byte      // read buffer; owned by Dial, then by Run
 	out  []byte      // write buffer; owned by Dial, then by the holder of session.writing
 
+	kept    any               // of the dialect; owned by it
 	message *mqttwire.Inbound // owned by Run; nil before the first message
 	topic   []byte            // of a request; owned by the holder of session.writing
 	// unacked are the tags of the messages written with QoS 1 on this connection and not
@@ -165,6 +166,9 @@ func New(dial Dial, o *Options) *Transport {
 	t := &Transport{dial: dial}
 	if t.opt, t.err = o.resolve(); t.err != nil {
 		return t
+	}
+	if d, ok := t.opt.Dialect.(protocolled); ok && t.opt.Protocol == nil {
+		t.opt.Protocol = d.Protocol()
 	}
 	if p := t.opt.Protocol; p != nil {
 		t.newer, t.err = p.version(&t.opt)

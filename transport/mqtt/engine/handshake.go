@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"errors"
+	"time"
+
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -38,7 +41,7 @@ func (s *session) Publish(m *transport.Message) {
 	s.Send([]transport.Item{{Tag: handshakeTag, Resent: true, Msg: m}}) // again only if it was written
 }
 
-func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool) error {
+func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, until time.Time) error {
 	for {
 		if err := s.failure(); err != nil {
 			return err
@@ -68,8 +71,36 @@ func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool) err
 				return s.skipFirst(size)
 			}
 		}
-		if err := s.readMore(want); err != nil {
+		if err := s.readUntil(want, until); err != nil {
 			return err
+		}
+	}
+}
+
+// reportEvery is how often a step of a handshake with a limit reports that it goes on. The time-out
+// of the attempt is longer.
+const reportEvery = 5 * time.Second
+
+var errNoStep = errors.New("the peer did not answer a step of the handshake in time")
+
+// readUntil is readMore with the time at which a step of the handshake ends, zero for none.
+func (s *session) readUntil(want int, until time.Time) error {
+	if until.IsZero() {
+		return s.readMore(want)
+	}
+	for {
+		if s.progress != nil {
+			s.progress()
+		}
+		now := time.Now()
+		_ = s.conn.SetReadDeadline(now.Add(min(reportEvery, until.Sub(now))))
+		err := s.readMore(want)
+		if !mqttwire.TimedOut(err) {
+			return err
+		}
+		if !time.Now().Before(until) {
+			return &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Op: transport.OpDial,
+				Proto: mqttwire.Proto, Err: errNoStep}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
 // MQTT5Options are the settings of MQTT 5. The zero value and nil mean all defaults.
@@ -103,6 +104,7 @@ type five struct {
 	window         int           // transport.Config.Window
 	receiveMaximum int
 	peer           limits
+	judge          dialect.Judge // nil: codes mean what they mean elsewhere
 	authExpires    time.Time
 
 	// Owned by the holder of the write side's token.
@@ -120,7 +122,9 @@ type five struct {
 	ending      *time.Timer   // ends the connection when all of them were
 	exceeded    bool          // the broker sent more than receiveMaximum
 	control     []byte        // packets that answer the broker
+	wanted      bool          // an Active dialect may have something to publish
 	controlling bool          // a goroutine writes them
+	wake        *time.Timer   // when the dialect may have something next
 	auth        authState
 
 	helpers sync.WaitGroup

@@ -7,9 +7,12 @@ import (
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
-func (v *five) begin(ctx context.Context, t *Transport, cfg *transport.Config, token *transport.Token) error {
+func (v *five) begin(ctx context.Context, t *Transport, cfg *transport.Config, token *transport.Token,
+	d dialect.Session) error {
+	v.judge, _ = d.(dialect.Judge)
 	v.ctx, v.life, v.over = ctx, lifetime.New(), make(chan struct{})
 	v.window, v.receiveMaximum = cfg.Window, v.opt.ReceiveMaximum
 	if v.receiveMaximum == 0 {
@@ -20,6 +23,7 @@ func (v *five) begin(ctx context.Context, t *Transport, cfg *transport.Config, t
 	clear(v.unsettled)
 	v.waiting, v.pending, v.declined, v.exceeded = 0, 0, 0, false
 	v.control, v.controlling, v.ending = v.control[:0], false, nil
+	v.wanted, v.wake = false, nil
 	v.auth = authState{creds: cfg.Creds}
 	if v.opt.Auth == nil {
 		return nil
@@ -27,7 +31,16 @@ func (v *five) begin(ctx context.Context, t *Transport, cfg *transport.Config, t
 	return v.startAuth(ctx, token)
 }
 
-func (v *five) connect(dst []byte, g *mqttwire.Greeting, will *transport.Message) ([]byte, error) {
+func (v *five) dialed(creds *transport.Credentials, hello *dialect.Hello) *transport.Credentials {
+	if hello.Host == "" {
+		return creds
+	}
+	other := *creds
+	other.GatewayHost = hello.Host
+	return &other
+}
+
+func (v *five) connect(dst []byte, g *mqttwire.Greeting, will dialect.Publication) ([]byte, error) {
 	if refused := v.complete(g, will); refused != nil {
 		return nil, invalidConnect(refused)
 	}
@@ -44,7 +57,7 @@ func (v *five) connect(dst []byte, g *mqttwire.Greeting, will *transport.Message
 }
 
 // complete adds the properties to a CONNECT.
-func (v *five) complete(g *mqttwire.Greeting, will *transport.Message) *transport.Error {
+func (v *five) complete(g *mqttwire.Greeting, will dialect.Publication) *transport.Error {
 	if v.opt.AssignClientID {
 		g.ClientID = v.clientID
 	}
@@ -66,14 +79,14 @@ func (v *five) complete(g *mqttwire.Greeting, will *transport.Message) *transpor
 		p = mqttwire.AppendPair(p, v.opt.UserProperties[i].Name, v.opt.UserProperties[i].Value)
 	}
 	v.block, g.Properties = p, p
-	if will == nil {
+	if will.Msg == nil {
 		return nil
 	}
 	var w []byte
 	if v.opt.WillDelay > 0 {
 		w = mqttwire.AppendNumber(w, mqttwire.WillDelay, seconds(v.opt.WillDelay))
 	}
-	w, refused := appendProperties(w, will)
+	w, refused := appendProperties(w, will.Msg, will.Names)
 	if refused != nil {
 		return refused
 	}
@@ -112,7 +125,7 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 	case err != nil:
 		return 0, false, mqttwire.Violation{Err: err}
 	case !mqttwire.Accepted(c.Reason):
-		return 0, false, refusedBy(mqttwire.PacketConnack, c.Reason, c.Properties)
+		return 0, false, mqttwire.Denied(v.refusedBy(mqttwire.PacketConnack, c.Reason, c.Properties))
 	case c.Reason != 0:
 		return 0, false, mqttwire.NewViolation("the broker's CONNACK has a reason code that is neither success nor failure")
 	case c.Session && v.all.CleanSession:
@@ -175,6 +188,10 @@ func (v *five) accepted(s *session, c *mqttwire.Connack5) {
 }
 
 // refusedBy returns the error for a code in a packet.
-func refusedBy(packet string, code byte, p mqttwire.Properties) *ReasonError {
-	return mqttwire.NewReasonError(packet, code, p.Text(mqttwire.ReasonString), p.Text(mqttwire.ServerReference))
+func (v *five) refusedBy(packet string, code byte, p mqttwire.Properties) *ReasonError {
+	e := mqttwire.NewReasonError(packet, code, p.Text(mqttwire.ReasonString), p.Text(mqttwire.ServerReference))
+	if v.judge != nil {
+		v.judge.Judge(e)
+	}
+	return e
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
-// Names of the user properties for fields of a Message that MQTT 5 has no property for. An
-// application cannot use them: Message.Validate reserves them.
+// Names of the user properties for fields of a Message that MQTT 5 has no property for, unless a
+// dialect has others. An application cannot use them: Message.Validate reserves them.
 const (
 	nameID       = "message-id"
 	nameCreated  = "creation-time"
@@ -18,12 +19,20 @@ const (
 	nameSubject  = "dt-subject"
 )
 
+var names = dialect.Names{ID: nameID, Created: nameCreated, Encoding: nameEncoding, Component: nameSubject}
+
 // utf8Encoding is the ContentEncoding that is sent as the payload format indicator.
 const utf8Encoding = "utf-8"
 
 // appendProperties appends the properties of m, or returns an error about m alone. It allocates
 // only when dst must grow.
-func appendProperties(dst []byte, m *transport.Message) ([]byte, *transport.Error) {
+func appendProperties(dst []byte, m *transport.Message, by *dialect.Names) ([]byte, *transport.Error) {
+	if by == nil {
+		by = &names
+	}
+	if by.Type != "" {
+		dst = mqttwire.AppendPair(dst, "type", by.Type)
+	}
 	if m.ContentEncoding == utf8Encoding {
 		dst = mqttwire.AppendNumber(dst, mqttwire.PayloadFormat, 1)
 	}
@@ -35,6 +44,9 @@ func appendProperties(dst []byte, m *transport.Message) ([]byte, *transport.Erro
 			return dst, noText("ContentType")
 		}
 		dst = mqttwire.AppendString(dst, mqttwire.ContentType, m.ContentType)
+		if by.ContentType != "" {
+			dst = mqttwire.AppendPair(dst, by.ContentType, m.ContentType)
+		}
 	}
 	if m.ResponseTopic != "" {
 		if !mqttwire.ValidText(m.ResponseTopic) {
@@ -52,23 +64,23 @@ func appendProperties(dst []byte, m *transport.Message) ([]byte, *transport.Erro
 		if !mqttwire.ValidText(m.ID) {
 			return dst, noText("ID")
 		}
-		dst = mqttwire.AppendPair(dst, nameID, m.ID)
+		dst = mqttwire.AppendPair(dst, by.ID, m.ID)
 	}
 	if !m.Created.IsZero() {
-		dst = append(mqttwire.AppendPairName(dst, nameCreated), 0, byte(times.ISOSize))
+		dst = append(mqttwire.AppendPairName(dst, by.Created), 0, byte(times.ISOSize))
 		dst = times.AppendISO(dst, m.Created)
 	}
-	if m.ContentEncoding != "" && m.ContentEncoding != utf8Encoding {
+	if m.ContentEncoding != "" && (by.EncodingToo || m.ContentEncoding != utf8Encoding) {
 		if !mqttwire.ValidText(m.ContentEncoding) {
 			return dst, noText("ContentEncoding")
 		}
-		dst = mqttwire.AppendPair(dst, nameEncoding, m.ContentEncoding)
+		dst = mqttwire.AppendPair(dst, by.Encoding, m.ContentEncoding)
 	}
 	if m.Component != "" {
 		if !mqttwire.ValidText(m.Component) {
 			return dst, noText("Component")
 		}
-		dst = mqttwire.AppendPair(dst, nameSubject, m.Component)
+		dst = mqttwire.AppendPair(dst, by.Component, m.Component)
 	}
 	for i := range m.Properties {
 		p := &m.Properties[i]

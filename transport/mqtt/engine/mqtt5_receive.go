@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
 func (v *five) next(in []byte) (h mqttwire.Header, ok bool, err error) {
@@ -59,7 +60,7 @@ func (v *five) take(s *session, h mqttwire.Header, body []byte) error {
 		if err != nil {
 			return err
 		}
-		return mqttwire.Ended(refusedBy(mqttwire.PacketDisconnect, r.Code, r.Properties))
+		return mqttwire.Ended(v.refusedBy(mqttwire.PacketDisconnect, r.Code, r.Properties))
 	case mqttwire.Auth:
 		r, err := mqttwire.ReadReason(h.Type, body)
 		if err != nil {
@@ -79,7 +80,7 @@ func (v *five) puback(s *session, a *mqttwire.Ack) error {
 	tag := a.ID - 1
 	var refused *ReasonError
 	if !mqttwire.Accepted(a.Reason) {
-		refused = refusedBy(mqttwire.PacketPuback, a.Reason, a.Properties)
+		refused = v.refusedBy(mqttwire.PacketPuback, a.Reason, a.Properties)
 	}
 	ours := s.answeredMessage(tag) // a refusal acknowledges it, too: [MQTT-4.4.0-2]
 	switch {
@@ -102,7 +103,7 @@ func (v *five) suback(s *session, c *mqttwire.Codes) error {
 	var reply transport.Reply
 	for i, code := range c.Reasons {
 		if !mqttwire.Granted(code) {
-			e := refusedBy(mqttwire.PacketSuback, code, c.Properties)
+			e := v.refusedBy(mqttwire.PacketSuback, code, c.Properties)
 			e.Filter = filters[i].Topic
 			reply.Err = mqttwire.Refused(transport.OpSubscribe, e.Kind(), e)
 			break
@@ -138,24 +139,28 @@ func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh
 		d.Ref = v.ref[:]
 	}
 	s.dialect.Take(to, in.Topic, d)
+	if _, active := s.dialect.(dialect.Active); active {
+		return v.taken(s, &in)
+	}
 	if in.QoS > 0 && !to.Called {
-		return v.refuse(s, &in)
+		return v.settled(s, &in, notForUs)
 	}
 	return nil
 }
 
-// refuse settles a message on a topic without a subscription, such as one that an earlier program
-// of the device had. It would hold its place among the messages without a verdict for ever.
-func (v *five) refuse(s *session, in *mqttwire.Incoming) error {
+// settled settles a message for which nobody will: one for the dialect alone, or one on a topic
+// without a subscription, such as an earlier program of the device had. It would hold its place
+// among the messages without a verdict for ever.
+func (v *five) settled(s *session, in *mqttwire.Incoming, reason byte) error {
 	s.mu.Lock()
 	if v.unsettled.Remove(in.ID) {
 		v.waiting--
 	}
 	s.mu.Unlock()
 	if in.QoS == 2 {
-		return v.answer(s, mqttwire.Pubrec, in.ID, notForUs)
+		return v.answer(s, mqttwire.Pubrec, in.ID, reason)
 	}
-	return v.answer(s, mqttwire.Puback, in.ID, notForUs)
+	return v.answer(s, mqttwire.Puback, in.ID, reason)
 }
 
 // notForUs is the reason code "implementation specific error".
@@ -219,19 +224,23 @@ const (
 func (v *five) answer(s *session, t mqttwire.Type, id uint16, reason byte) error {
 	s.mu.Lock()
 	full := len(v.control)+ackSize > v.maxControl()
-	start := !full && !v.controlling
 	if !full {
 		v.control = mqttwire.AppendAck(v.control, t, id, reason)
-		v.controlling = true
+		v.writeLocked(s)
 	}
 	s.mu.Unlock()
-	switch {
-	case full:
+	if full {
 		return mqttwire.NewViolation("the broker sends PUBREL or PUBLISH and reads no answers")
-	case start:
-		v.help(func() { v.writeAnswers(s) })
 	}
 	return nil
+}
+
+// writeLocked starts the goroutine that writes answers, unless it runs or the session has failed.
+func (v *five) writeLocked(s *session) {
+	if !v.controlling && s.err == nil {
+		v.controlling = true
+		v.help(func() { v.writeAnswers(s) })
+	}
 }
 
 // writeAnswers writes answers until there are none.
@@ -242,14 +251,19 @@ func (v *five) writeAnswers(s *session) {
 		if v.control = v.control[:0]; cap(v.control) > keptControl {
 			v.control = nil
 		}
-		v.controlling = len(answers) > 0
+		wanted := v.wanted
+		v.wanted, v.controlling = false, len(answers) > 0 || v.wanted
+		more := v.controlling
 		s.mu.Unlock()
+		s.t.out, s.writeBegan = answers, time.Now()
 		if len(answers) > 0 {
-			s.t.out, s.writeBegan = answers, time.Now()
 			s.flush()
 		}
+		if wanted {
+			v.publishOwn(s)
+		}
 		s.leave()
-		if len(answers) == 0 {
+		if !more {
 			return
 		}
 	}
@@ -275,8 +289,10 @@ func (v *five) enter(s *session) bool {
 
 func (v *five) end(err error) error {
 	close(v.over)
-	if v.ending != nil { // not set after the session's failure
-		v.ending.Stop()
+	for _, t := range [...]*time.Timer{v.ending, v.wake} { // not set after the session's failure
+		if t != nil {
+			t.Stop()
+		}
 	}
 	v.life.End()
 	v.helpers.Wait()

@@ -24,7 +24,7 @@ func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing,
 	case o.QoS > 0 && v.peer.onlyQoS0: // [MQTT-3.2.2-11]
 		return o, mqttwire.Refused(transport.OpSend, transport.Unsupported, errOnlyQoS0)
 	}
-	block, refused := appendProperties(v.block[:0], p.Msg)
+	block, refused := appendProperties(v.block[:0], p.Msg, p.Names)
 	if v.alias = v.aliasOf(p); v.alias > 0 && refused == nil {
 		block = mqttwire.AppendNumber(block, mqttwire.TopicAlias, uint32(v.alias))
 		if int(v.alias) <= len(v.aliases) {

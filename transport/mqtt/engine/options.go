@@ -45,9 +45,13 @@ type Options struct {
 	// dialect.Hub, but dialect.HubMessages in programs built by TinyGo, which have the twin and
 	// methods with dialect.HubTwinAndMethods.
 	Dialect dialect.Dialect
-	// Protocol is the version of MQTT. Nil: MQTT 3.1.1. MQTT5 returns the other one.
+	// Protocol is the version of MQTT. Nil: MQTT 3.1.1, or what the Dialect needs. MQTT5 returns the
+	// other one.
 	Protocol Protocol
 }
+
+// protocolled is a dialect that chooses the version of MQTT.
+type protocolled interface{ Protocol() Protocol }
 
 const (
 	defaultKeepAlive   = 60 * time.Second

@@ -192,6 +192,9 @@ func (s *session) Do(r *transport.Request) {
 
 func (s *session) do(r *transport.Request) {
 	s.writeBegan = time.Now()
+	if v := s.t.newer; v != nil && v.do(s, r) {
+		return
+	}
 	switch r.Op {
 	case transport.OpPing:
 		s.t.out = mqttwire.AppendPingreq(s.t.out[:0])
@@ -206,10 +209,6 @@ func (s *session) do(r *transport.Request) {
 			return
 		}
 	default:
-		if v := s.t.newer; v != nil && r.Op == transport.OpRenew {
-			v.renew(s, r)
-			return
-		}
 		s.refuse(r, transport.Unsupported, errUnsupported)
 		return
 	}

@@ -19,9 +19,11 @@ type Protocol interface {
 // one Transport and keeps its state between the connections of that.
 type version interface {
 	// begin prepares a connection. It may take over the token.
-	begin(ctx context.Context, t *Transport, cfg *transport.Config, token *transport.Token) error
+	begin(ctx context.Context, t *Transport, cfg *transport.Config, token *transport.Token, d dialect.Session) error
+	// dialed returns the credentials of the host to connect to.
+	dialed(creds *transport.Credentials, hello *dialect.Hello) *transport.Credentials
 	// connect appends CONNECT.
-	connect(dst []byte, g *mqttwire.Greeting, will *transport.Message) ([]byte, error)
+	connect(dst []byte, g *mqttwire.Greeting, will dialect.Publication) ([]byte, error)
 	// greeted handles the packet at the beginning of in, up to CONNACK, and returns its size; 0 if it
 	// is incomplete. done is true behind the CONNACK.
 	greeted(s *session, in []byte) (size int, done bool, err error)
@@ -47,8 +49,8 @@ type version interface {
 	appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) ([]byte, transport.Kind, error)
 	// appendSettled appends the answer to an incoming PUBLISH, if there is one for the outcome.
 	appendSettled(s *session, dst, ref []byte, outcome transport.Outcome) []byte
-	// renew authenticates again, and replies.
-	renew(s *session, r *transport.Request)
+	// do does a request that is different in this version, and reports whether it is.
+	do(s *session, r *transport.Request) bool
 
 	// enter is session.enter for a session with several writers.
 	enter(s *session) bool
