@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/texts"
@@ -96,7 +97,7 @@ func readAssignment(state []byte, mqttv5 bool) (*Assignment, error) {
 		ConnectionProfile: jsonscan.Text(profile), Substatus: stringMember(state, "substatus"),
 		Payload: append([]byte(nil), valueMember(state, "payload")...)}
 	switch {
-	case profile == nil, texts.EqualFold(a.ConnectionProfile, "classic"), a.MQTTv5() && mqttv5:
+	case profile == nil, texts.EqualFold(a.ConnectionProfile, nextwire.ProfileClassic), a.MQTTv5() && mqttv5:
 	case a.MQTTv5():
 		return nil, unsupported(profile, hint("set Options.MQTTv5 if the program has a transport for such hubs"))
 	default:

@@ -1,6 +1,7 @@
 package provisioning
 
 import (
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -29,7 +30,9 @@ type Assignment struct {
 // MQTTv5 reports whether the hub has the connection profile mqttV5: it takes MQTT 5 and
 // certificates only, and speaks another dialect than a classic hub. See package
 // transport/mqtt/nexthub.
-func (a *Assignment) MQTTv5() bool { return texts.EqualFold(a.ConnectionProfile, "mqttV5") }
+func (a *Assignment) MQTTv5() bool {
+	return texts.EqualFold(a.ConnectionProfile, nextwire.ProfileMQTTv5)
+}
 
 // DataReset reports whether the twin at the hub began anew.
 func (a *Assignment) DataReset() bool { return texts.EqualFold(a.Substatus, "deviceDataReset") }

@@ -22,7 +22,9 @@
 // Throttled, Unavailable, Quota and ClockUnset do not count: they say nothing about the assignment.
 // Neither does a failure of the device's own key, which no hub has refused: the service is asked
 // once, since it gives a TPM another key, and then the failure is passed on to the client. When
-// three assignments in a row are refused, the refusal is passed on to the client, which ends.
+// three assignments in a row are refused, the refusal is passed on to the client, which ends. A hub
+// that may lift its refusal (transport.ErrMayBeLifted) is an exception: the service is asked again
+// and again, at once after the first refusal, and then with the hub's delays, doubling to an hour.
 //
 // Failed connections say less than a refusal: the network may be at fault. So the assignment stays
 // if the service then fails or refuses, and the hub is tried again.
@@ -65,6 +67,9 @@ const (
 	maxNameFailures    = 5
 	// maxRefusals is the number of assignments in a row that hubs may refuse.
 	maxRefusals = 3
+	// maxPause is the longest pause between refused assignments that a hub may accept later.
+	maxPause     = time.Hour
+	maxDoublings = 6
 	// stable is how long a connection lasts that ends such a row: a hub may let a device connect, and
 	// refuse it then.
 	stable = time.Minute
@@ -427,12 +432,34 @@ func (t *Transport) refuse(e *transport.Error) error {
 		return again(e)
 	}
 	t.refused, t.attempts = true, nil
-	if t.refusals++; t.refusals >= maxRefusals {
+	end := t.ends(e)
+	t.refusals++
+	if end {
 		t.refusals = 0
 		t.record, t.reason = nil, e
 		return e
 	}
-	return t.ask(e)
+	return t.ask(t.paced(e))
+}
+
+// ends reports whether the refusal e is the one that ends the client.
+func (t *Transport) ends(e *transport.Error) bool {
+	return t.refusals+1 >= maxRefusals && !errors.Is(e, transport.ErrMayBeLifted)
+}
+
+// paced returns the refusal of a hub that may lift it with the delay that it asks for. The first
+// refusal may be due to a move, so the service is asked without that delay. The hub's delays begin
+// anew with each assignment, so a row of refusals doubles them here.
+func (t *Transport) paced(e *transport.Error) *transport.Error {
+	if !errors.Is(e, transport.ErrMayBeLifted) {
+		return e
+	}
+	own := *e
+	own.RetryAfter = 0
+	if n := t.refusals - 2; n >= 0 {
+		own.RetryAfter = min(max(e.RetryAfter, 0)<<min(n, maxDoublings), maxPause)
+	}
+	return &own
 }
 
 // flips reports whether the refusal e makes the device try its other key.

@@ -299,6 +299,25 @@ func TestThreeRefusedAssignmentsAreTheEnd(t *testing.T) {
 	})
 }
 
+// A hub that may lift its refusal does not end the device. The service is asked at once, because
+// the device may have been moved, and then ever less often.
+func TestARefusalThatMayBeLiftedAsksTheServiceEverLessOften(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{}, &hubs{}
+		tr := setup(t, s, h, 1, nil)
+		const asked = 5 * time.Minute
+		for i, want := range []time.Duration{0, asked, 2 * asked, 4 * asked, 8 * asked, time.Hour, time.Hour} {
+			h.errs = []error{&transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection,
+				Op: transport.OpDial, RetryAfter: asked, Err: transport.ErrMayBeLifted}}
+			err := dial(t, tr)
+			require.True(t, errfilter.Retryable(err))
+			require.ErrorIs(t, err, transport.ErrMayBeLifted)
+			require.Equal(t, want, transport.Find(err).RetryAfter)
+			require.Equal(t, i+1, s.asked)
+		}
+	})
+}
+
 func TestAHubThatDropsTheDeviceLeadsBackToTheService(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{ends: refuse(transport.NotFound)}

@@ -33,7 +33,7 @@ func (s session) refusedLater(e *transport.Error) error {
 		return e
 	}
 	s.refused.Store(e)
-	if !s.t.flips(s.t.otherKey(), e) && s.t.refusals+1 >= maxRefusals {
+	if !s.t.flips(s.t.otherKey(), e) && s.t.ends(e) {
 		return e
 	}
 	return again(e)
