@@ -77,10 +77,12 @@ func uuidOf(rid string) (id wire.UUID) {
 }
 
 // Request sends a request with one data section.
-func (t methodTarget) Request(rid, name string, payload []byte) bool {
+func (methodTarget) Asks() bool { return false }
+
+func (t methodTarget) Request(r hub.MethodRequest) bool {
 	return t.pair.answer(&wire.Message{
-		Properties:            &wire.Properties{CorrelationID: uuidOf(rid)},
-		ApplicationProperties: wire.Map{{Key: "IoThub-methodname", Value: name}},
-		Data:                  [][]byte{payload},
+		Properties:            &wire.Properties{CorrelationID: uuidOf(r.ID)},
+		ApplicationProperties: wire.Map{{Key: "IoThub-methodname", Value: r.Name}},
+		Data:                  [][]byte{r.Payload},
 	})
 }

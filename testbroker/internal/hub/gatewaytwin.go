@@ -54,7 +54,7 @@ func (h *Hub) joinTwin(t *TwinState) bool {
 		return false
 	}
 	patch := document.Difference(c.desired.Tree, t.Desired.Tree)
-	t.changes.Add(Change{t.Desired.Version, t.Desired.Notification(patch, false)})
+	t.changes.Add(Change{t.Desired.Version, t.Desired.Notification(patch, false), patch})
 	return true
 }
 

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -42,6 +43,10 @@ type methodCall struct {
 	ended chan struct{} // closed when it has ended
 
 	local bool // by a module of the gateway
+
+	// Of a call about which the client is asked first; agreed is nil for others.
+	payload []byte        // what the client gets when it has agreed
+	agreed  chan struct{} // closed when it has agreed
 
 	returned, forgotten bool // the caller has the result; the log has dropped the call
 }
@@ -145,13 +150,30 @@ func (h *Hub) perform(ctx context.Context, call *methodCall) error {
 			return err
 		}
 	}
-	timeout := time.NewTimer(call.ResponseTimeout)
+	if call.agreed != nil {
+		// Decision: a device that does not answer the question counts as one that is not there.
+		err := h.await(ctx, call, call.agreed, codeDeviceNotOnline, call.connectTimeout())
+		if err != nil {
+			return err
+		}
+	}
+	return h.await(ctx, call, nil, codeGatewayTimeout, call.ResponseTimeout)
+}
+
+// await waits until a call has ended, or the client has agreed to it. late is the code of the error
+// when neither happens in time.
+func (h *Hub) await(
+	ctx context.Context, call *methodCall, agreed <-chan struct{}, late int, limit time.Duration,
+) error {
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	select {
 	case <-call.ended:
 		return nil
+	case <-agreed:
+		return nil
 	case <-timeout.C:
-		return h.ServiceError(codeGatewayTimeout, "%s gave no answer within %s", call.id, call.ResponseTimeout)
+		return h.ServiceError(late, "%s gave no answer within %s", call.id, limit)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-h.Done:
@@ -180,13 +202,25 @@ func (h *Hub) endCallLocked(call *methodCall, r hubdata.MethodResult, err error)
 // A MethodTarget is a client that accepts calls.
 type MethodTarget interface {
 	// Request sends a request; false when it cannot be sent.
-	Request(rid, name string, payload []byte) bool
+	Request(r MethodRequest) bool
+	// Asks reports whether the request only asks whether the client takes the call. Then [Hub.Agreed]
+	// or [Hub.Declined] follows, and the call survives the connection.
+	Asks() bool
 	// NewID returns the request id of the n-th request in the protocol's form.
 	NewID(n uint64) string
 	// OtherID returns a different id of the same form.
 	OtherID(rid string) string
 	Protocol() hubdata.Protocol
 	Client() *Conn
+}
+
+// A MethodRequest is what a client learns of a call.
+type MethodRequest struct {
+	ID, Name string
+	Payload  []byte
+	// ConnectTimeout is how long the client may take to agree, if it is asked; ResponseTimeout how
+	// long to answer.
+	ConnectTimeout, ResponseTimeout time.Duration
 }
 
 // methodTarget returns the client that accepts calls of a method, the newest if there are several;
@@ -214,6 +248,9 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	h.calls.named[callName{call.id, rid}] = call
 	call.RequestID, call.to = rid, c
 	call.Protocol, call.Connection = to.Protocol(), c.Number
+	if to.Asks() {
+		call.agreed = make(chan struct{})
+	}
 	h.calls.mu.Unlock()
 
 	take := func(kind fault.Kind) *faults.Injected { return h.takeMethod(kind, call, c) }
@@ -235,6 +272,9 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	if in := take(fault.GarbleMethod); in != nil {
 		payload = garbled(in)
 	}
+	h.calls.mu.Lock()
+	call.payload = payload
+	h.calls.mu.Unlock()
 	times := 1
 	if take(fault.DuplicateMethod) != nil {
 		times = 2
@@ -246,7 +286,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	if !h.sendCall(call, to, rid, payload, times) {
 		h.calls.mu.Lock()
 		delete(h.calls.named, callName{call.id, call.RequestID})
-		call.RequestID, call.to, call.Protocol, call.Connection = "", nil, 0, 0
+		call.RequestID, call.to, call.agreed, call.Protocol, call.Connection = "", nil, nil, 0, 0
 		h.calls.mu.Unlock()
 		return false
 	}
@@ -281,7 +321,7 @@ func (h *Hub) sendCall(call *methodCall, to MethodTarget, rid string, payload []
 		}
 		call.Deliveries++
 		h.calls.mu.Unlock()
-		if to.Request(rid, call.Name, payload) {
+		if to.Request(MethodRequest{rid, call.Name, payload, call.connectTimeout(), call.ResponseTimeout}) {
 			continue
 		}
 		h.calls.mu.Lock()
@@ -292,6 +332,54 @@ func (h *Hub) sendCall(call *methodCall, to MethodTarget, rid string, payload []
 	}
 	return true
 }
+
+// connectTimeout is how long a client may take to agree to a call.
+func (call *methodCall) connectTimeout() time.Duration {
+	return cmp.Or(max(call.ConnectTimeout, 0), defaultResponseTimeout)
+}
+
+// Agreed notes that a client agrees to a call, and returns what it gets now; false when there is no
+// such call, or it has ended, or a client has agreed before.
+func (h *Hub) Agreed(id identity.Identity, rid string) (r MethodRequest, ok bool) {
+	h.calls.mu.Lock()
+	defer h.calls.mu.Unlock()
+	call := h.calls.named[callName{id, rid}]
+	if call == nil || call.agreed == nil || !call.Ended.IsZero() || call.hasAgreed() {
+		return r, false
+	}
+	close(call.agreed)
+	return MethodRequest{ID: rid, Name: call.Name, Payload: call.payload, ResponseTimeout: call.ResponseTimeout}, true
+}
+
+func (call *methodCall) hasAgreed() bool {
+	select {
+	case <-call.agreed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Declined ends a call that a client does not take. It is ignored if there is no such call.
+func (h *Hub) Declined(id identity.Identity, rid string, why Decline, text string) {
+	h.calls.mu.Lock()
+	call := h.calls.named[callName{id, rid}]
+	asked := call != nil && call.agreed != nil
+	h.calls.mu.Unlock()
+	if asked {
+		h.endCall(call, hubdata.MethodResult{}, h.ServiceError(int(why), "%s: %s", id, text))
+	}
+}
+
+// A Decline is why a client does not take a call, as the code that the caller gets.
+type Decline int
+
+// Decision: the service does not document what the caller gets.
+const (
+	DeclinedUnknown Decline = codeBadDeviceResponse // the client has no such method
+	DeclinedTime    Decline = codeGatewayTimeout    // the time is too short, or over
+	DeclinedBusy    Decline = codeThrottled
+)
 
 // Answered handles an answer of a client. Its packet was checked before.
 func (h *Hub) Answered(c *Conn, a hubdata.MethodAnswer) {
@@ -362,9 +450,9 @@ func (h *Hub) noteAnswer(c *Conn, call *methodCall, a *hubdata.MethodAnswer, ref
 	defer h.calls.mu.Unlock()
 	switch {
 	case a.Fate == hubdata.AnswerLost:
-	case call == nil:
+	case call == nil, call.agreed != nil && !call.hasAgreed():
 		a.Fate = hubdata.AnswerUnknown
-	case call.to != c:
+	case call.to != c && call.agreed == nil:
 		a.Fate = hubdata.AnswerElsewhere
 	case refused != nil && h.endCallLocked(call, hubdata.MethodResult{}, refused):
 		a.Fate = hubdata.AnswerRefused
@@ -386,7 +474,7 @@ func (h *Hub) DisplaceCalls(c *Conn, id identity.Identity) {
 	defer h.Changed.Wake()
 	defer h.calls.mu.Unlock()
 	for call := range h.calls.open {
-		if call.to == c && call.id == id {
+		if call.to == c && call.id == id && call.agreed == nil {
 			h.endCallLocked(call, hubdata.MethodResult{}, err)
 		}
 	}

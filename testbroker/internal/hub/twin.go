@@ -33,7 +33,8 @@ type TwinState struct {
 // A Change is a change of desired properties, as sent to clients.
 type Change struct {
 	Version int64
-	Body    []byte
+	Body    []byte        // the patch or the new document, with the version
+	Patch   document.Tree // the patch; of a new document, what makes it of the previous one
 }
 
 // TwinState returns the twin of a registered identity.
@@ -224,7 +225,11 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	t.Etag++
 	h.touchTwin(t)
 	if u.Desired != nil && t.apart == nil {
-		t.changes.Add(Change{desired.Version, desired.Notification(u.Desired, u.Replace)})
+		patch := u.Desired
+		if u.Replace {
+			patch = document.Difference(before.Desired.Tree, desired.Tree)
+		}
+		t.changes.Add(Change{desired.Version, desired.Notification(u.Desired, u.Replace), patch})
 	}
 	h.notifyUpdateLocked(t, u)
 	h.notifyDigitalTwinLocked(t, before)

@@ -29,6 +29,7 @@ type TwinAnswer struct {
 	Version    int64 // zero = none
 	RetryAfter time.Duration
 	Body       []byte
+	Garbled    bool // Body is that of the fault GarbleTwin
 }
 
 // A twinCase is a twin request in progress.
@@ -133,7 +134,7 @@ func (q *twinCase) deliver(a TwinAnswer) {
 		return
 	}
 	if in := q.take(fault.GarbleTwin); in != nil {
-		a.Body = garbled(in)
+		a.Body, a.Garbled = garbled(in), true
 	}
 	wrong := q.take(fault.MisnameTwin) != nil
 	times := 1

@@ -21,9 +21,11 @@ func (methodTarget) OtherID(rid string) string { return "f" + rid }
 
 // Request publishes a request. The query has only the id, because some clients take the rest of the
 // query as part of it.
-func (t methodTarget) Request(rid, name string, payload []byte) bool {
-	return t.c.notify(methodTopic+methodSegment(name)+"/?$rid="+rid, payload)
+func (t methodTarget) Request(r hub.MethodRequest) bool {
+	return t.c.notify(methodTopic+methodSegment(r.Name)+"/?$rid="+r.ID, r.Payload)
 }
+
+func (methodTarget) Asks() bool { return false }
 
 // methodSegment escapes a method name for a topic, in which wildcard characters are not allowed.
 func methodSegment(name string) string {
