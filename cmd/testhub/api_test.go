@@ -90,6 +90,7 @@ var samples = map[string][2]string{
 		`"uploaddone"`},
 	"blob": {`"put-block-list"`, `""`},
 	"skew": {`"-1h"`, `"h"`}, "operation": {`"patch"`, `"PATCH"`}, "method": {`"reboot"`, `null`},
+	"message":           {`"exec"`, `1`},
 	"link":              {`"twin-sender"`, `"sender"`},
 	"unclosed":          {`true`, `"yes"`},
 	"undeliverableHere": {`true`, `0`}, "delay": {`"1ms"`, `"-1ms"`}, "rate": {`2.5`, `0`}, "limit": {`7`, `0.5`},

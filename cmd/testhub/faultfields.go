@@ -19,7 +19,7 @@ import (
 var faultKinds = sync.OnceValue(func() map[string]fault.Kind {
 	m := make(map[string]fault.Kind)
 	for _, k := range slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(),
-		fault.BrokerKinds(), fault.GatewayKinds()) {
+		fault.BrokerKinds(), fault.GatewayKinds(), fault.MQTTv5Kinds()) {
 		m[k.String()] = k
 	}
 	return m
@@ -89,6 +89,7 @@ var faultFields = []faultField{
 	{"Skew", nil, nil, func(f *fault.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
 	{"Operation", nil, nil, func(f *fault.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
 	{"Method", nil, nil, func(f *fault.Fault) field { return text("method", &f.Method) }},
+	{"Message", nil, nil, func(f *fault.Fault) field { return text("message", &f.Message) }},
 	{"Link", nil, nil, func(f *fault.Fault) field { return choice("link", linkKinds, &f.Link) }},
 	{"Unclosed", nil, nil, func(f *fault.Fault) field { return flagField("unclosed", &f.Unclosed) }},
 	{"UndeliverableHere", nil, nil, func(f *fault.Fault) field {

@@ -70,6 +70,10 @@ type Fault struct {
 	Operation hubdata.TwinOperation
 	// Method is the name of the method to which method faults happen.
 	Method string
+	// Message is the type of messages, without a version, to which the faults of a dispatch happen:
+	// "birth-ack", "twin-push", "get-response", "reported-patch-response", "desired-patch", "probe" or
+	// "exec".
+	Message string
 	// Link is the kind of links to which attach faults happen, and those of messages over AMQP.
 	Link LinkKind
 	// Unclosed makes the fault detach a link without closing it. Clients treat such a detach in
@@ -92,8 +96,9 @@ type Fault struct {
 	// frame that is too short, over HTTP/1.1 a line that is not a status line, over HTTP/2 a PING
 	// without its eight bytes. It is also the body of GarbleTwin, GarbleMethod, GarbleProvisioning and
 	// GarbleCertificate, the certificate of WrongChain and WrongCertificate, and the key of
-	// WrongChallenge and WrongAuthenticationKey.
+	// WrongChallenge and WrongAuthenticationKey, and what GarbleDispatch and MisnameDispatch send.
 	Bytes []byte
-	// Text is what WrongRetryAfter, WrongStatus, WrongDeviceID, WrongHub and WrongProfile send.
+	// Text is what WrongRetryAfter, WrongStatus, WrongDeviceID, WrongHub, WrongProfile and
+	// RetypeDispatch send.
 	Text string
 }

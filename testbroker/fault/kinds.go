@@ -151,7 +151,7 @@ var kinds = map[Kind]row{
 }
 
 // Kinds returns every kind of fault that happens at a hub, in a fixed order, except for those of
-// CertificateKinds, BrokerKinds and GatewayKinds.
+// CertificateKinds, BrokerKinds, GatewayKinds and MQTTv5Kinds.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
 
 // String returns the name of the constant.
@@ -198,7 +198,7 @@ func (f Fault) Resolved() Fault {
 }
 
 func (k Kind) row() (row, bool) {
-	for _, other := range []map[Kind]row{provisioningKinds, certificateKinds, brokerKinds, gatewayKinds} {
+	for _, other := range []map[Kind]row{provisioningKinds, certificateKinds, brokerKinds, gatewayKinds, mqttv5Kinds} {
 		if r, ok := other[k]; ok {
 			return r, true
 		}
