@@ -28,7 +28,7 @@ type Hub struct {
 
 // New makes a hub without devices and without listeners. Nil options mean all defaults.
 func New(o *Options) (*Hub, error) {
-	settings, broker, err := o.forHub()
+	settings, dialect, err := o.forHub()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func New(o *Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	mqtt := mqttfront.New(h, broker)
+	mqtt := mqttfront.New(h, dialect)
 	backend.New(h, servicefront.TwinOf)
 	servicefront.AddTables(h)
 	amqp := amqpfront.New(h)

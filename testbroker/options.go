@@ -46,6 +46,9 @@ type Options struct {
 	// Broker, unless nil, makes the hub a plain MQTT broker: see [BrokerOptions]. Its other protocols
 	// stay those of the service.
 	Broker *BrokerOptions
+	// MQTTv5, unless nil, gives the hub the MQTT v5 connection profile: see [MQTTv5Options]. It
+	// excludes Broker and Gateway.
+	MQTTv5 *MQTTv5Options
 	// Gateway, unless nil, puts an edge gateway in front of the hub: see [GatewayOptions]. It excludes
 	// Broker.
 	Gateway *GatewayOptions
@@ -102,6 +105,8 @@ type (
 	HTTPOptions = hubdata.HTTPOptions
 	// BrokerOptions make a hub a plain MQTT broker.
 	BrokerOptions = hubdata.BrokerOptions
+	// MQTTv5Options give a hub the MQTT v5 connection profile.
+	MQTTv5Options = hubdata.MQTTv5Options
 	// GatewayOptions put an edge gateway in front of a hub.
 	GatewayOptions = hubdata.GatewayOptions
 	// UploadOptions are the settings of file uploads.
@@ -114,27 +119,30 @@ type (
 	Store = hubdata.Store
 )
 
-// forHub returns the settings as the hub and the front of a plain broker take them. broker is nil
-// unless the hub is a plain broker.
-func (o *Options) forHub() (all *hub.Options, broker *mqttfront.Options, err error) {
+// forHub returns the settings as the hub and the front of MQTT take them.
+func (o *Options) forHub() (all *hub.Options, mqtt mqttfront.Dialect, err error) {
 	if o == nil {
-		return nil, nil, nil
+		return nil, mqtt, nil
 	}
-	if o.Gateway != nil && o.Broker != nil {
-		return nil, nil, errors.New("testbroker: Options.Gateway and Options.Broker exclude each other; set one")
+	if o.Gateway != nil && o.Broker != nil || o.MQTTv5 != nil && (o.Gateway != nil || o.Broker != nil) {
+		return nil, mqtt, errors.New("testbroker: Options.Gateway, Options.Broker and Options.MQTTv5 exclude each other; " +
+			"set one")
 	}
 	all = &hub.Options{
 		HostName: o.HostName, Now: o.Now, TokenGrace: o.TokenGrace, ConnectionGrace: o.ConnectionGrace,
 		C2D: o.C2D, Inputs: o.Inputs, Limits: o.Limits, FaultMessages: o.FaultMessages, AMQP: o.AMQP, HTTP: o.HTTP,
 		Gateway: o.Gateway, Uploads: o.Uploads, Events: o.Events, Certificates: o.Certificates,
 		WebSocketFrame: o.WebSocketFrame, Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent, Store: o.Store,
-		Names: o.Names, Authority: o.Authority,
+		Names: o.Names, Authority: o.Authority, MQTTv5: o.MQTTv5 != nil,
 	}
-	if o.Broker != nil {
-		if broker, err = mqttfront.Options(*o.Broker).WithDefaults(); err != nil {
-			return nil, nil, err
+	switch {
+	case o.Broker != nil:
+		if mqtt.Broker, err = mqttfront.Options(*o.Broker).WithDefaults(); err != nil {
+			return nil, mqtt, err
 		}
-		all.C2D, all.PlainTopic = mqttfront.Queues(all.C2D), broker.Topic
+		all.C2D, all.PlainTopic = mqttfront.Queues(all.C2D), mqtt.Broker.Topic
+	case o.MQTTv5 != nil:
+		mqtt.Profile, err = mqttfront.ProfileOf(*o.MQTTv5)
 	}
-	return all, broker, nil
+	return all, mqtt, err
 }

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"amqp":         {module + "internal/amqpwire"},
 	"amqpfront":    {rooms + "hub", rooms + "eventhub", rooms + "amqp", module + "internal/amqpwire"},
 	"mqtt":         {},
-	"mqttfront":    {rooms + "hub", rooms + "mqtt"},
+	"mqttfront":    {rooms + "hub", rooms + "keep", rooms + "mqtt"},
 	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
 	"httpfront":    {rooms + "hub", rooms + "files", rooms + "web", "net/http"},
 	"blobfront":    {rooms + "hub", rooms + "files", rooms + "web", "net/http"},

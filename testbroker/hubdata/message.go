@@ -63,8 +63,10 @@ type Message struct {
 	// Dup is the DUP flag of MQTT: the sender marks the message as a repetition.
 	Dup bool
 	// Retain is the RETAIN flag of MQTT, and Will reports that the message is a will. Both are false
-	// unless the hub is a plain broker.
+	// at a classic hub.
 	Retain, Will bool
+	// Unrouted reports that no route of [MQTTv5Options] takes the message: back ends do not see it.
+	Unrouted bool
 	// Connection is the number of the connection of the message, counted from 1 over the life of the
 	// hub.
 	Connection uint64

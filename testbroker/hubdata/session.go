@@ -21,6 +21,9 @@ type Session struct {
 	Properties []Property
 	// Authentications is how often the device has authenticated itself on its last connection.
 	Authentications int
+	// Nonce is that of the last birth message of the present connection, in hexadecimal, at a hub with
+	// the MQTT v5 connection profile. It is empty before the birth: the hub sends nothing yet.
+	Nonce string
 	// Filters are its subscriptions, sorted by topic filter.
 	Filters []Filter
 }

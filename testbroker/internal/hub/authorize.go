@@ -21,8 +21,14 @@ func (h *Hub) Known(id identity.Identity) error {
 	return err
 }
 
+// errProfile refuses the credentials of devices that do not use the profile.
+var errProfile = errors.New("devices of this hub speak MQTT 5 and have certificates: it has the MQTT v5 profile")
+
 // Authorize checks the identity that a client states against its token.
 func (h *Hub) Authorize(host string, id identity.Identity, t identity.Token) error {
+	if h.MQTTv5 {
+		return errProfile
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.authorizeLocked(host, id, t)
@@ -37,9 +43,19 @@ func (h *Hub) AuthorizePolicy(t identity.Token, need hubdata.Right) error {
 
 // Certified checks the identity that a client states against its certificates.
 func (h *Hub) Certified(host string, id identity.Identity, chain []*x509.Certificate) error {
+	if h.MQTTv5 {
+		return errProfile
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.certifiedLocked(host, id, chain)
+}
+
+// CertifiedMQTTv5 is Certified for clients that use the MQTT v5 connection profile.
+func (h *Hub) CertifiedMQTTv5(id identity.Identity, chain []*x509.Certificate) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.certifiedLocked(h.Host, id, chain)
 }
 
 // CertifiesAny reports whether the certificates are those of a registered identity with that name;

@@ -57,6 +57,7 @@ type Hub struct {
 	C2D              hubdata.C2DOptions
 	Inputs           hubdata.C2DOptions
 	PlainTopic       func(m hubdata.C2D, id identity.Identity) (string, error) // of C2D messages at a plain broker
+	MQTTv5           bool                                                      // the profile of the hub
 	Gateway          *Gateway                                                  // nil = none
 	AMQP             hubdata.AMQPOptions
 	HTTP             hubdata.HTTPOptions
@@ -114,6 +115,7 @@ func New(o *Options) (*Hub, error) {
 	}
 	h := &Hub{
 		PlainTopic:       o.PlainTopic,
+		MQTTv5:           o.MQTTv5,
 		Host:             cmp.Or(o.HostName, DefaultHostName),
 		Now:              o.Now,
 		grace:            max(cmp.Or(o.TokenGrace, defaultTokenGrace), 0),

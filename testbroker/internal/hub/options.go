@@ -43,6 +43,7 @@ type Options struct {
 	Seed            uint64
 	OnEvent         func(event.Event)
 	PlainTopic      func(m hubdata.C2D, id identity.Identity) (string, error) // nil: topics of the service
+	MQTTv5          bool                                                      // the profile of the hub
 	Gateway         *hubdata.GatewayOptions                                   // nil: none
 	Store           hubdata.Store                                             // nil: nothing survives
 	Names           []string                                                  // of the certificate, besides HostName

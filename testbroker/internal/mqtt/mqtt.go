@@ -34,6 +34,7 @@ const (
 const (
 	Success               = 0x00
 	WithWill              = 0x04 // DISCONNECT that publishes the will
+	NoSubscribers         = 0x10
 	NoSubscription        = 0x11
 	ContinueAuth          = 0x18
 	ReAuthenticate        = 0x19

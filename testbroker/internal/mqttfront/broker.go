@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
@@ -150,3 +151,7 @@ func (p plain) published(c *client, k *mqtt.PublishPacket) error {
 	c.publish(m)
 	return nil
 }
+
+func (plain) methodTarget(*client, string) hub.MethodTarget { return nil }
+
+func (plain) desiredListener(*client) hub.DesiredListener { return nil }

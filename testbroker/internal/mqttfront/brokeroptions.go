@@ -80,7 +80,7 @@ func (o *Options) Topic(m hubdata.C2D, id identity.Identity) (string, error) {
 // URL returns the URL of a plain broker for a device; empty at other hubs. A placeholder for a
 // module is written as clients write it.
 func (f *Front) URL(d hubdata.Device, scheme, addr string) string {
-	if !f.broker {
+	if _, ok := f.dialect.(plain); !ok {
 		return ""
 	}
 	u := url.URL{Scheme: scheme, Host: addr, Path: "/"}

@@ -118,7 +118,7 @@ func (c *client) connectFaults() error {
 func (c *client) refuse(code byte, why error, about *fault.Fault) error {
 	h := c.Hub
 	c.answered = true
-	if about == nil || c.front.broker {
+	if about == nil || c.front.hasCodes() {
 		code = connackCode(c.version, code)
 	}
 	text, reference := why.Error(), ""
@@ -165,6 +165,10 @@ func (c *client) accept() error {
 	c.Establish()
 	h.Event(event.Event{Kind: event.Connected}, c.Conn)
 	h.Changed.Wake()
+	if in := c.brokerFault(fault.WrongSessionPresent); in != nil {
+		h.Happened(in, c.Conn)
+		present = !present
+	}
 	connack := mqtt.EncodeConnack(c.version, present, 0, c.announcement(clientID, expiry))
 	if c.spent != nil {
 		c.Write(connack)
@@ -193,9 +197,9 @@ func (c *client) accept() error {
 	return nil
 }
 
-// brokerFault takes a fault of a kind that happens only at a plain broker; the caller applies it.
+// brokerFault takes a fault of a kind that needs MQTT 5; the caller applies it.
 func (c *client) brokerFault(kind fault.Kind) *faults.Injected {
-	if !c.front.broker {
+	if !c.front.hasCodes() {
 		return nil
 	}
 	return c.Hub.Faults.Take(kind, c.ID)

@@ -1,5 +1,6 @@
-// Package mqttfront serves MQTT: 3.1.1 as the service speaks it, or 3.1.1 and 5 as a plain broker
-// on topics of a template. The log, the queues and the faults of the hub are the same for both.
+// Package mqttfront serves MQTT in three dialects: 3.1.1 as the service speaks it, 5 as a hub with
+// the MQTT v5 connection profile does, and both as a plain broker on topics of a template. The log,
+// the queues and the faults of the hub are the same for all.
 package mqttfront
 
 import (
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -40,14 +42,24 @@ type dialect interface {
 	acknowledged(c *client, typ byte, a mqtt.AckPacket) error
 	// published handles a PUBLISH. An error ends the connection.
 	published(c *client, k *mqtt.PublishPacket) error
+	// methodTarget and desiredListener return the present connection of an identity if it takes a
+	// method, or changes of desired properties; otherwise nil. Front.mu is held.
+	methodTarget(c *client, name string) hub.MethodTarget
+	desiredListener(c *client) hub.DesiredListener
+}
+
+// A Dialect says which dialect a front speaks: by default that of the service.
+type Dialect struct {
+	Broker  *Options // of a plain broker
+	Profile *Profile // MQTT v5
 }
 
 // A Front serves MQTT.
 type Front struct {
 	hub     *hub.Hub
 	dialect dialect
-	broker  bool     // a plain broker
-	options *Options // of a plain broker; all zero for the service
+	options *Options // what a broker announces and enforces; all zero for the service
+	expiry  uint32   // session expiry interval of clients that ask for none, in seconds
 
 	mu       sync.Mutex                     // guards the fields below, the sessions and client.heard
 	current  map[identity.Identity]*client  // the newest connection of each identity
@@ -56,16 +68,24 @@ type Front struct {
 
 var _ hub.Front = (*Front)(nil)
 
-// New makes the front of a hub. broker is nil for the service; otherwise it has defaults.
-func New(h *hub.Hub, broker *Options) *Front {
+// New makes the front of a hub.
+func New(h *hub.Hub, d Dialect) *Front {
 	f := &Front{hub: h, current: make(map[identity.Identity]*client), sessions: make(map[identity.Identity]*session)}
-	if f.options, f.broker = broker, broker != nil; f.broker {
-		f.dialect = plain{f}
-	} else {
+	switch {
+	case d.Broker != nil:
+		f.dialect, f.options = plain{f}, d.Broker
+	case d.Profile != nil:
+		f.dialect, f.options = next{f, d.Profile}, d.Profile.limits()
+		// Decision: the hub announces it in the CONNACK, as the standard requires.
+		f.expiry = uint32(hub.Seconds(min(nextwire.DefaultSessionExpiry, f.options.SessionExpiry)))
+	default:
 		f.dialect, f.options = service{f}, &Options{}
 	}
 	return f
 }
+
+// hasCodes reports whether clients may speak MQTT 5, which has codes for every refusal.
+func (f *Front) hasCodes() bool { return f.dialect.speaks(mqtt.V5) }
 
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
@@ -106,6 +126,7 @@ type client struct {
 	aliases    map[uint32]string   // topic aliases of the client
 	spent      *faults.Injected    // an exhausted quota that closes the connection right after its CONNACK
 	challenged bool                // the client was asked for its secret
+	next       nextClient          // of a hub with the MQTT v5 profile
 	will       *hubdata.Message
 	delay      time.Duration // of the will
 	late       bool          // the session publishes the will
@@ -141,4 +162,26 @@ func (c *client) Present(id identity.Identity, live bool) bool {
 	c.front.mu.Lock()
 	defer c.front.mu.Unlock()
 	return live && c.front.current[id] == c
+}
+
+// MethodTarget returns the present connection if it takes the method.
+func (f *Front) MethodTarget(id identity.Identity, name string) hub.MethodTarget {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.current[id]; c != nil {
+		return f.dialect.methodTarget(c, name)
+	}
+	return nil
+}
+
+// DesiredListeners returns the present connection if it takes changes of desired properties.
+func (f *Front) DesiredListeners(id identity.Identity) []hub.DesiredListener {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.current[id]; c != nil {
+		if l := f.dialect.desiredListener(c); l != nil {
+			return []hub.DesiredListener{l}
+		}
+	}
+	return nil
 }

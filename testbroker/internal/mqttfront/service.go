@@ -135,22 +135,16 @@ func telemetryOf(c *client, k *mqtt.PublishPacket) (hubdata.Message, error) {
 	return m, err
 }
 
-// MethodTarget returns the present connection if it has subscribed to the method.
-func (f *Front) MethodTarget(id identity.Identity, name string) hub.MethodTarget {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c := f.current[id]; c != nil && c.hearsLocked(methodFilter, methodTopic+methodSegment(name)+"/#") {
+func (service) methodTarget(c *client, name string) hub.MethodTarget {
+	if c.hearsLocked(methodFilter, methodTopic+methodSegment(name)+"/#") {
 		return methodTarget{c}
 	}
 	return nil
 }
 
-// DesiredListeners returns the present connection if it has subscribed to desired properties.
-func (f *Front) DesiredListeners(id identity.Identity) []hub.DesiredListener {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c := f.current[id]; c != nil && c.hearsLocked(desiredFilter) {
-		return []hub.DesiredListener{desiredListener{c}}
+func (service) desiredListener(c *client) hub.DesiredListener {
+	if c.hearsLocked(desiredFilter) {
+		return desiredListener{c}
 	}
 	return nil
 }

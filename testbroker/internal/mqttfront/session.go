@@ -24,6 +24,7 @@ type session struct {
 	until    time.Time      // when it ends; zero while connected, and for ever
 	delayed  *hubdata.Message
 	seen     hubdata.Session // what tests see, without subscriptions
+	queue    nextQueue       // of a hub with the MQTT v5 profile
 }
 
 type subscription struct {
@@ -70,7 +71,7 @@ func (f *Front) expiryOf(k *mqtt.ConnectPacket) uint32 {
 		}
 		return forever
 	}
-	asked := k.Properties.Number(mqtt.SessionExpiry, 0)
+	asked := k.Properties.Number(mqtt.SessionExpiry, f.expiry)
 	if longest := f.options.SessionExpiry; longest > 0 {
 		return min(asked, uint32(hub.Seconds(longest)))
 	}

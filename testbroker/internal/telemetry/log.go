@@ -97,7 +97,9 @@ func (l *Log) addLocked(m hubdata.Message, from Origin) {
 		}
 		l.touchMessage(old.Sequence)
 	}
-	l.addEventLocked(kept.DeviceID, kept.Received, event{telemetry: kept})
+	if !kept.Unrouted {
+		l.addEventLocked(kept.DeviceID, kept.Received, event{telemetry: kept})
+	}
 }
 
 // compareLocked compares a message with the first one of the same id.
