@@ -20,7 +20,7 @@ func TestDevicesOfTheControlAPI(t *testing.T) {
 	for _, v := range []any{made["connectionString"], module["connectionString"]} {
 		creds, err := device.ParseConnectionString(v.(string))
 		require.NoError(t, err)
-		c, err := device.New(creds, transports["mqtt"](p), nil)
+		c, err := device.New(creds, transports["mqtt"](p), quick())
 		require.NoError(t, err)
 		require.NoError(t, c.Open(soon(t)))
 		require.NoError(t, c.Close())

@@ -250,6 +250,7 @@ func TestLinesAboutModules(t *testing.T) {
 // A module of Hubline needs only its environment: over a real socket it gets tokens and the trust
 // bundle, again after a rotation, and it calls a method of another module.
 func TestAModuleFromItsEnvironment(t *testing.T) {
+	t.Parallel() // a module does not fetch its roots again within five seconds
 	p := start(t, append([]string{"-workload", "unix://" + filepath.Join(t.TempDir(), "w.sock")}, behind...)...)
 	ctx := soon(t)
 	module := func(i int) *edge.Module {
@@ -260,7 +261,7 @@ func TestAModuleFromItsEnvironment(t *testing.T) {
 	open := func(m *edge.Module) *device.Client {
 		network := m.Network
 		network.Addr = p.ready.Addresses["mqtt"]
-		c, err := device.New(m.Credentials, mqtt.New(&mqtt.Options{Network: network}), nil)
+		c, err := device.New(m.Credentials, mqtt.New(&mqtt.Options{Network: network}), quick())
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return c

@@ -35,6 +35,7 @@ func accountKey(text string) string {
 // Everything that the hub has acknowledged before it is killed is there when it starts again: over
 // each protocol, with several devices that send at the same time.
 func TestStateSurvivesAKill(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	args := []string{"-state", dir, "-device", "dev-mqtt", "-device", "dev-amqp", "-device", "dev-https", "-device", "off",
 		"-enroll", "sensor-1"}

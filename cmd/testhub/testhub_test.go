@@ -22,6 +22,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -194,9 +195,17 @@ var transports = map[string]func(p *program) transport.Transport{
 	},
 }
 
-// client makes a client of a device that the program has printed.
+// quick makes a client reconnect at once: these tests are not about its delays.
+func quick() *device.Options {
+	return &device.Options{RetryPolicy: retrypolicy.Fixed{Delay: 20 * time.Millisecond}, ReconnectSpread: -1}
+}
+
+// client makes a client of a device that the program has printed, a quick one without options.
 func (p *program) client(id, over string, o *device.Options) *device.Client {
 	p.t.Helper()
+	if o == nil {
+		o = quick()
+	}
 	c, err := device.New(p.creds(id), transports[over](p), o)
 	require.NoError(p.t, err)
 	p.t.Cleanup(func() { require.NoError(p.t, c.Close()) })
@@ -329,8 +338,7 @@ func TestTwinsAndMethods(t *testing.T) {
 func TestALineForEachEvent(t *testing.T) {
 	p := start(t)
 	ctx := soon(t)
-	c := p.client("dev-1", "mqtt",
-		nil)
+	c := p.client("dev-1", "mqtt", nil)
 	c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
 	require.NoError(t, c.HandleMethod("reboot",
 		func(context.Context, *device.MethodCall) (int, []byte) { return 202, nil }))
