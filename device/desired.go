@@ -15,9 +15,9 @@ type Desired struct {
 	// Version is that of the desired properties after the change.
 	Version int64
 	// Full: JSON is the complete set of desired properties and replaces what came before. Otherwise
-	// JSON is a merge patch (RFC 7396) as the hub sent it: a null member was removed. A hub also sends
-	// properties that a back end replaced as a whole in this form, and does not name the ones that
-	// were left out; see HandleDesired.
+	// JSON is a merge patch (RFC 7396) as the hub sent it: a null member was removed. A hub also
+	// sends properties that a back end replaced as a whole in this form, and does not name the ones
+	// that were left out; see HandleDesired.
 	Full bool
 	// JSON is an object, with "$version". It is valid until the handler returns.
 	JSON []byte
@@ -33,8 +33,8 @@ const (
 	// rereadAfter is the delay before the next read when the hub answers with an older twin than it
 	// notified about. It doubles.
 	rereadAfter = time.Second
-	// maxRereads is the number of reads, within 4 minutes, after which an older twin counts: the hub
-	// has no newer one.
+	// maxRereads is the number of reads, within 4 minutes, after which an older twin counts: the
+	// hub has no newer one.
 	maxRereads = 8
 )
 
@@ -55,7 +55,8 @@ func (t *twin) catchUpLocked(now time.Time) time.Time {
 		return d.nextRead
 	}
 	d.reading, d.readOutdated = true, false
-	t.addLocked(transport.Request{Op: transport.OpTwinGet}, func(r transport.Reply) { t.caughtUpLocked(r) })
+	read := transport.Request{Op: transport.OpTwinGet, Want: transport.FeatureDesired, Version: d.held()}
+	t.addLocked(read, func(r transport.Reply) { t.caughtUpLocked(r) })
 	return time.Time{}
 }
 
@@ -65,7 +66,11 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 	d.reading = false
 	var doc *Twin
 	err := r.Err
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(r.Body) == 0 && r.Version != 0 && r.Version == d.held():
+		doc = &Twin{DesiredVersion: r.Version}
+	default:
 		doc, err = parseTwin(r.Body)
 	}
 	switch {
@@ -85,10 +90,25 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 		d.rereads++
 		return
 	}
+	t.caughtUpToLocked(doc.DesiredVersion, doc.Desired)
+}
+
+// caughtUpToLocked passes on all properties, unless the handler has them.
+func (t *twin) caughtUpToLocked(version int64, all []byte) {
+	d := t.changes
 	d.stale, d.seen, d.failedReads, d.rereads = false, 0, 0, 0
-	if !d.latestValid || doc.DesiredVersion != d.latest || d.patched {
-		t.queueChangeLocked(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
+	if !d.latestValid || version != d.latest || d.patched {
+		t.queueChangeLocked(Desired{Version: version, Full: true, JSON: all})
 	}
+}
+
+// replacesLocked reports whether pushed properties are as new as all that is known. The first ones
+// of a connection may have a lower version than the latest: those of a twin that was made anew.
+func (d *desired) replacesLocked(version int64) bool {
+	if d.stale {
+		return version >= d.seen
+	}
+	return version > d.latest
 }
 
 // deliver handles a notification.
@@ -104,6 +124,12 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 	}
 	version := n.Version
 	switch {
+	case n.Full && d.replacesLocked(version) && len(d.queue) < desiredQueue && jsonscan.IsObject(n.Msg.Body):
+		d.readOutdated = d.reading
+		t.caughtUpToLocked(version, append([]byte(nil), n.Msg.Body...))
+	case n.Full && version < d.latest && !d.stale: // the twin may be another one
+		d.stale = true
+		t.poke()
 	case version <= d.latest && d.latestValid && version != 0:
 		d.skipped++
 	case d.stale || version != d.latest+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body):

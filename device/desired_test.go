@@ -436,6 +436,8 @@ func TestDesiredLedger(t *testing.T) {
 					h.notify(max(1, h.version-int64(r.IntN(4))))
 				case 3:
 					time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
+				case 4:
+					h.push(h.version)
 				default:
 					h.change(true)
 				}

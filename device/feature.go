@@ -36,6 +36,8 @@ type feature struct {
 
 	reply   func(id uint32, r transport.Reply)
 	deliver func(d *transport.Delivery) bool
+	// held returns the version of the desired properties that the client has, 0 for none.
+	held func() int64
 	// settled returns how many messages of the hub need not come again.
 	settled func() uint64
 	fill    func(s *Stats)
@@ -141,6 +143,15 @@ func (l features) settled() (n uint64) {
 		}
 	}
 	return n
+}
+
+func (l features) held() (version int64) {
+	for _, x := range l {
+		if x.held != nil {
+			version = x.held()
+		}
+	}
+	return version
 }
 
 func (l features) refused(loop *loop, why *transport.Error) {

@@ -51,8 +51,10 @@ func (l *loop) session(ctx context.Context) {
 			l.reportEnd(err, v)
 		}
 	}()
+	want, _ := c.features().wants()
 	cfg := &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink,
-		DialTimeout: c.set.DialTimeout, Refused: c.queue.anyRefused, Progress: c.progressed}
+		DialTimeout: c.set.DialTimeout, Refused: c.queue.anyRefused, Progress: c.progressed,
+		Want: want, DesiredVersion: c.features().held()}
 	if slot.held {
 		cfg.Wait = slot.wait
 	}

@@ -46,8 +46,10 @@ func (a attempts) run(l *loop) {
 // session is one attempt: it dials, serves and reports. end waits for it.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
+	want, _ := c.features().wants()
 	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
-		Sink: &c.sink, DialTimeout: c.set.DialTimeout, Progress: c.progressed}) // Wait is for many clients in a process
+		Sink: &c.sink, DialTimeout: c.set.DialTimeout, Progress: c.progressed, // Wait is for many clients in a process
+		Want: want, DesiredVersion: c.features().held()})
 	if c.set.Dials != nil {
 		<-c.set.Dials.slots
 	}

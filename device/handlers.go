@@ -167,7 +167,8 @@ func validMethod(name string) bool {
 }
 
 // HandleDesired registers handle for changes of the twin's desired properties, which come in the
-// order of their versions: first the complete properties, then each change, once. It may be called
+// order of their versions: first the complete properties, unless Options.DesiredVersion is theirs,
+// then each change, once. It may be called
 // at any time, also before Open. Another call replaces the handler, and the new one begins with the
 // complete properties; nil removes it. Changes queued for the previous handler are discarded.
 //
@@ -197,14 +198,15 @@ func (c *Client) HandleDesired(handle DesiredHandler) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.changes == nil {
-		t.changes = &desired{ctx: lifetime.New()}
+		t.changes = &desired{ctx: lifetime.New(), latest: c.set.DesiredVersion, latestValid: c.set.DesiredVersion > 0}
 		if t.ended {
 			t.changes.ctx.End()
 		}
 		t.changes.begin()
+	} else {
+		t.changes.resetForHandler()
 	}
 	t.changes.handle = handle
-	t.changes.resetForHandler()
 	c.poke()
 	return nil
 }

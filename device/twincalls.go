@@ -153,6 +153,15 @@ func (t *twin) wants() (always, now transport.Features) {
 	return always, now
 }
 
+func (t *twin) held() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.changes == nil {
+		return 0
+	}
+	return t.changes.held()
+}
+
 func (t *twin) begin(s transport.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,6 +248,14 @@ type desired struct {
 	rereads      int       // number of reads in a row that were older than seen
 
 	changes, panics, skipped uint64
+}
+
+// held returns the version that the handler has, nothing left out, or will have; 0 for none.
+func (d *desired) held() int64 {
+	if !d.latestValid || d.patched {
+		return 0
+	}
+	return d.latest
 }
 
 func (d *desired) begin() {

@@ -291,5 +291,5 @@ func (t *twin) over(l *loop) {
 
 func (t *twin) feature() *feature {
 	return &feature{wants: t.wants, refused: t.refused, begin: t.begin, serve: t.serve, busy: t.busy, over: t.over,
-		resume: t.resume, halt: t.halt, end: t.end, reply: t.reply, deliver: t.deliver, fill: t.fill}
+		resume: t.resume, halt: t.halt, end: t.end, reply: t.reply, deliver: t.deliver, fill: t.fill, held: t.held}
 }

@@ -31,6 +31,10 @@ type Config struct {
 	// Queue is the maximum number of unsettled deliveries (AMQP link credit, HTTP polls).
 	Queue int
 	Sink  Sink
+	// Want are the features that the caller will subscribe to at once.
+	Want Features
+	// DesiredVersion is the version of the desired properties that the caller has, 0 for none.
+	DesiredVersion int64
 	// DialTimeout is the time after which the caller gives the attempt up. The context of the
 	// network's dial gets it as a deadline, for a dial that shares its time among the addresses of a
 	// name, as a net.Dialer does. 0: not known.
@@ -160,17 +164,20 @@ type Sink interface {
 type Request struct {
 	ID      uint32
 	Op      Op
-	Want    Features // OpSubscribe
+	Want    Features // OpSubscribe; OpTwinGet: FeatureDesired if the others are not needed
 	Ref     []byte   // OpRespond, OpSettle: from the Delivery; OpIssue: the id of the request
 	Outcome Outcome  // OpSettle
 	Status  int      // OpRespond: an int32
-	Version int64    // OpTwinPatch: expected version, 0 for any
+	Version int64    // OpTwinPatch: expected version, 0 for any; OpTwinGet: see Reply
 	Body    []byte   // OpTwinPatch, OpRespond, OpIssue
 }
 
 // Reply answers a Request.
 type Reply struct {
-	Status  int
+	Status int
+	// Version is that of the reported properties after OpTwinPatch. After OpTwinGet for FeatureDesired
+	// it is the Version of the Request if the hub has no other desired properties; there is no Body
+	// then.
 	Version int64
 	Body    []byte
 	Expires time.Time // OpRenew
@@ -243,6 +250,9 @@ type Delivery struct {
 	// Version is the version of the desired properties. 0: changes may have been missed, and the twin
 	// must be read.
 	Version int64
+	// Full: the body has all desired properties, and not a change of them. A session delivers those
+	// that it got at its begin.
+	Full bool
 	// Redelivered: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
 	Redelivered bool
 	// Once: the transport delivers it once over all its connections, as with MQTT's QoS 2. So it is
