@@ -91,7 +91,9 @@ func Filter(deviceID string) string { return Down(deviceID, "#") }
 type ID [16]byte
 
 // ParseID reads Correlation Data.
-func ParseID(b []byte) (id ID, ok bool) { return id, copy(id[:], b) == len(id) && len(b) == len(id) }
+func ParseID[T string | []byte](b T) (id ID, ok bool) {
+	return id, copy(id[:], b) == len(id) && len(b) == len(id)
+}
 
 // NewID makes a UUID of version 4 from 16 random bytes.
 func NewID(random ID) ID {
