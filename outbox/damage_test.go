@@ -452,6 +452,48 @@ func TestADeletedFolder(t *testing.T) {
 	}
 }
 
+// A folder that was renamed is not the one that the next process opens. From then on no message is
+// taken, also if another process has a new folder of that name.
+func TestARenamedFolder(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("skipped: Windows does not rename a folder with open files")
+	}
+	for _, every := range []time.Duration{0, -1, time.Hour} {
+		o := &outbox.Options{SyncEvery: every}
+		folder := filepath.Join(t.TempDir(), "outbox")
+		q := open(t, folder, o)
+		put(t, q, 0, 3)
+		require.NoError(t, os.Rename(folder, folder+".old"))
+		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
+		other := open(t, folder, o)
+		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
+		require.Empty(t, take(t, other))
+		require.NoError(t, other.Close())
+		_ = q.Close()
+		back := open(t, folder+".old", o)
+		require.Subset(t, take(t, back), ids(0, 3))
+		require.NoError(t, back.Close())
+	}
+}
+
+// A relative name is that of the folder at Open, whatever the program's folder is later.
+func TestARelativeFolderAfterAChangeOfDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	at, err := filepath.Abs("outbox")
+	require.NoError(t, err)
+	q := open(t, "outbox", &outbox.Options{MaxBytes: 1 << 20})
+	t.Chdir(t.TempDir())
+	big := numbered(0)
+	big.Body = make([]byte, 100<<10)
+	for range 3 { // a segment each
+		require.NoError(t, q.Put(t.Context(), big))
+	}
+	require.NoError(t, q.Close())
+	q = open(t, at, nil)
+	require.EqualValues(t, 3, q.Stats().Waiting)
+	require.NoError(t, q.Close())
+}
+
 // A sector that was unreadable for one process and is readable for the next shows messages whose
 // numbers went to newer ones. These are sent, the others are counted, and the queue runs empty.
 func TestASectorThatRecovers(t *testing.T) {

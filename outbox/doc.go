@@ -60,8 +60,8 @@
 //     transport.ErrOutcomeUnknown in its chain.
 //   - Failing: if a write or an fsync fails, the Puts that wait for it return the error. If the
 //     state of the file is in doubt, the next message goes into another file.
-//   - Gone: when the folder or its file "lock" is deleted, Put fails until the Queue is closed and
-//     opened again.
+//   - Gone: when the folder or its file "lock" is deleted or moved, Put fails until the Queue is
+//     closed and opened again.
 //
 // # Files
 //

@@ -34,7 +34,8 @@ type file interface {
 	Sync() error
 	Close() error
 	Size() (int64, error)
-	// Linked reports whether the file has a name. A deleted file accepts data and loses it.
+	// Linked reports whether the file still has the name by which it was opened. A file that was
+	// deleted, or moved with its folder, accepts data that the next Open does not find.
 	Linked() (bool, error)
 }
 
@@ -44,12 +45,8 @@ type entry struct {
 	Regular bool // not a folder, a symbolic link or a device
 }
 
-// makeFolder is os.MkdirAll and makes the names of the new folders durable.
+// makeFolder is os.MkdirAll for an absolute path, and makes the names of the new folders durable.
 func makeFolder(fs fileSystem, folder string) error {
-	folder, err := filepath.Abs(folder)
-	if err != nil {
-		return err
-	}
 	parent := filepath.Dir(folder)
 	if fs.Exists(folder) {
 		// A killed process may have made the folder without syncing its name. Errors are ignored, because
@@ -84,7 +81,7 @@ func (osFS) Open(path string, flag int) (file, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	return osFile{f}, nil
+	return osFile{f, info}, nil
 }
 
 func (osFS) Remove(path string) error     { return os.Remove(path) }
@@ -120,7 +117,10 @@ func (osFS) SyncFolder(path string) error {
 	return f.Sync()
 }
 
-type osFile struct{ *os.File }
+type osFile struct {
+	*os.File
+	info os.FileInfo // of the open file
+}
 
 func (f osFile) Size() (int64, error) {
 	info, err := f.Stat()

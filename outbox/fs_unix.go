@@ -15,11 +15,15 @@ func openNoFollow(path string, flag int) (*os.File, error) {
 }
 
 func (f osFile) Linked() (bool, error) {
-	var st syscall.Stat_t
-	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
-		return false, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
+	var named syscall.Stat_t
+	switch err := syscall.Lstat(f.Name(), &named); {
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, &os.PathError{Op: "lstat", Path: f.Name(), Err: err}
 	}
-	return st.Nlink > 0, nil
+	opened := f.info.Sys().(*syscall.Stat_t)
+	return named.Dev == opened.Dev && named.Ino == opened.Ino, nil
 }
 
 // isFull reports whether err means that the disk, or the user's quota, is full.

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// Linked returns true: Windows does not delete a file that is open without FILE_SHARE_DELETE.
+// Linked returns true: Windows neither deletes nor renames a file that is open without
+// FILE_SHARE_DELETE, nor its folder.
 func (f osFile) Linked() (bool, error) { return true, nil }
 
 // The numbers are from winerror.h; package syscall lacks them.

@@ -105,7 +105,7 @@ var (
 
 	errSlow     = errors.New("the disk does not answer; the message was not written")
 	errDamaged  = errors.New("the record is damaged")
-	errDeleted  = errors.New("a file of the outbox was deleted under it; close the Queue and open it anew")
+	errDeleted  = errors.New("a file of the outbox was deleted or moved under it; close the Queue and open it anew")
 	errNumbers  = errors.New("the folder has a file with a number that is too high; remove it, and \"done\"")
 	errNoReturn = errors.New("outbox: the client panicked or ended the goroutine of Run")
 	errNoLock   = errors.New("outbox: this system has no file locks, so two processes could use the folder; " +

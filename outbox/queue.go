@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -125,6 +126,10 @@ func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	}
 	if folder == "" {
 		return nil, invalid("open: the folder's name is empty; give each outbox a folder of its own")
+	}
+	folder, err = filepath.Abs(folder) // the program may change its own folder later
+	if err != nil {
+		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	q := &Queue{fs: fs, folder: folder, opt: opt, gone: make(chan struct{}), ids: messageid.NewSource(opt.MessageIDPrefix)}
 	q.running, q.reading = make(chan struct{}, 1), make(chan struct{}, 1)

@@ -62,7 +62,7 @@ func createSegment(fs fileSystem, folder string, first uint64) (*segment, error)
 	return &segment{path: path, salt: salt, first: first, next: first, synced: first, file: f}, nil
 }
 
-// linked returns an error if f was deleted.
+// linked returns an error if f was deleted or moved.
 func linked(f file) error {
 	ok, err := f.Linked()
 	if err == nil && !ok {
@@ -71,8 +71,8 @@ func linked(f file) error {
 	return err
 }
 
-// attached returns an error if f was deleted, or the file with the lock: another Queue may have the
-// folder then, and not know of a record that is written now.
+// attached returns an error if f was deleted or moved, or the file with the lock: another Queue may
+// have the folder then, and not know of a record that is written now.
 func (q *Queue) attached(f file) error {
 	if err := linked(q.lock); err != nil {
 		return err
