@@ -163,6 +163,9 @@ func (u *Updater) Confirm() error {
 	}
 	return u.exclusive(func() error {
 		s := u.j.now
+		if s.phase != PhaseTrying {
+			return nil // another Confirm or Reject was first, and the other slot is not the running one
+		}
 		s.next().Confirmed = true
 		s.active, s.phase, s.outcome, s.tries, s.done = s.other(), PhaseIdle, OutcomeUpdated, 0, 0
 		return u.j.write(s)

@@ -406,3 +406,23 @@ func TestAFailedWriteKeepsTheState(t *testing.T) {
 		require.LessOrEqual(t, m.now.number, j.now.number)
 	}
 }
+
+// Two calls of Confirm may both have seen the image on trial. The second one must not confirm the
+// slot that the first one left.
+func TestConfirmChecksThePhaseAsTheOnlyWriter(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.download(r.open()))
+	require.Equal(t, r.new, r.boot())
+	u := r.open()
+	seen := u.Status()
+	require.NoError(t, u.Confirm())
+	u.status = seen // as the second call read it
+	require.NoError(t, u.Confirm())
+	require.Equal(t, r.new, r.boot())
+
+	require.Error(t, u.Reject())
+	require.Equal(t, PhaseIdle, u.Status().Phase)
+	u.status = seen
+	require.NoError(t, u.Confirm())
+	require.EqualValues(t, 2, u.Status().Running)
+}
