@@ -68,7 +68,7 @@ var (
 	success   = Rule{exception: noError}
 )
 
-// Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. Four
+// Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. Five
 // causes change that rule:
 //
 //   - The end of the caller's context is Cancelled, which is not retryable, even inside a retryable
@@ -77,6 +77,7 @@ var (
 //     context ended, unless an *transport.Error wraps that.
 //   - transport.ErrViolation makes Protocol retryable, and transport.ErrMayBeLifted Unauthorized.
 //   - A negative RetryAfter makes a retryable Kind not retryable.
+//   - transport.ErrProxy changes the hint: the hub was not reached.
 //   - transport.ErrMaybeDamaged has no effect here: loops that connect pass failures through a
 //     Damage first.
 //
@@ -113,6 +114,9 @@ func Of(err error) Rule {
 		r := forbidden
 		r.Kind = kind
 		return r
+	}
+	if e != nil && errors.Is(err, transport.ErrProxy) {
+		rule.exception = proxyRefused
 	}
 	return rule
 }

@@ -11,6 +11,7 @@ const (
 	violated
 	mayBeLifted
 	takenOver
+	proxyRefused
 	noError
 )
 
@@ -28,7 +29,9 @@ var exceptionHints = [...]string{
 	mayBeLifted: "the hub refuses the identity; check the client certificate, and that the device is enabled: it " +
 		"is tried again, less and less often",
 	takenOver: "two devices with one identity would end each other's connections for ever; give each its own",
-	noError:   "there is no error",
+	proxyRefused: "the proxy on the way does not connect to the hub; check its URL, user name and password, and that it " +
+		"allows the hub's name and port",
+	noError: "there is no error",
 }
 
 var hints = [len(table)]string{

@@ -96,6 +96,10 @@ var ErrTakenOver = errors.New("another connection has the same identity")
 // it retryable; RetryAfter says how soon.
 var ErrMayBeLifted = errors.New("the service may lift the refusal")
 
+// ErrProxy is the cause of an *Error for the answer of a proxy that does not connect to the hub. It
+// says nothing about the hub and the device's credentials.
+var ErrProxy = errors.New("a proxy on the way refused")
+
 // Find returns the outermost *Error in err's chain, or nil.
 func Find(err error) *Error {
 	e, _ := errchain.First(err, isError).(*Error)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -25,15 +26,16 @@ func TestThePageHasTheExitStatuses(t *testing.T) {
 // reached.
 func TestARefusalOfAProxyIsNotTheServices(t *testing.T) {
 	for status, kind := range map[int]transport.Kind{407: transport.Unauthorized, 403: transport.Forbidden} {
-		refusal := func(service string) error {
+		of := func(service string, cause error) error {
 			answer := &transport.StatusError{Service: service, Status: status}
-			return &transport.Error{Kind: kind, Op: transport.OpDial, Err: answer}
+			return &transport.Error{Kind: kind, Op: transport.OpDial, Err: errors.Join(answer, cause)}
 		}
-		require.Equal(t, exitNetwork, statusOf(refusal("proxy")))
-		require.Equal(t, exitRefused, statusOf(refusal("hub")))
-		require.Contains(t, describe(refusal("proxy")), "the proxy ")
-		require.NotContains(t, describe(refusal("proxy")), "check key")
-		require.NotContains(t, describe(refusal("proxy")), "on the hub")
+		proxys := of("proxy", transport.ErrProxy)
+		require.Equal(t, exitNetwork, statusOf(proxys))
+		require.Equal(t, exitRefused, statusOf(of("hub", nil)))
+		require.Contains(t, describe(proxys), "the proxy ")
+		require.NotContains(t, describe(proxys), "check key")
+		require.NotContains(t, describe(proxys), "on the hub")
 	}
 }
 

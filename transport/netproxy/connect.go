@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,8 +75,14 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 	case !ok:
 		return nil, p.failed(transport.Protocol, errors.New("the answer is not HTTP; check host and port of the proxy"))
 	case status/100 != 2:
-		e := p.failed(statuscode.Of(status, statuscode.Proxy).Kind, &transport.StatusError{
-			Service: "proxy", Status: status, Meaning: statusTexts[status]})
+		kind, hint := statuscode.Of(status, statuscode.Proxy).Kind, ""
+		if offered := challenges(header); status == 407 && len(offered) > 0 && !slices.Contains(offered, basic) {
+			kind = transport.Unsupported
+			hint = "it wants " + strings.Join(offered, " or ") + ", but only Basic is supported; use another proxy, or one " +
+				"on this machine that logs in there"
+		}
+		e := p.failed(kind, &transport.StatusError{
+			Service: "proxy", Status: status, Meaning: statusTexts[status], Hint: hint})
 		e.RetryAfter, _ = times.RetryAfterHeaders(header.Get, time.Now())
 		return nil, e
 	}
@@ -91,11 +98,39 @@ type secured struct {
 
 func (s *secured) Close() error { return s.socket.Close() }
 
-// readHead reads up to the empty line and not beyond: the bytes after it are the hub's.
+const basic = "Basic"
+
+// schemes are names of ways to log in. Others are not repeated: they are texts of the peer.
+var schemes = []string{basic, "Digest", "NTLM", "Negotiate", "Kerberos", "Bearer"}
+
+// challenges returns the ways to log in that a 407 offers, "another scheme" for unknown ones.
+func challenges(header textproto.MIMEHeader) (offered []string) {
+	for _, value := range header.Values("Proxy-Authenticate") {
+		known := false
+		for challenge := range strings.SplitSeq(value, ",") { // or a parameter
+			name, _, _ := strings.Cut(strings.TrimSpace(challenge), " ")
+			at := slices.IndexFunc(schemes, func(s string) bool { return strings.EqualFold(s, name) })
+			if at >= 0 {
+				known, offered = true, append(offered, schemes[at])
+			}
+		}
+		if !known {
+			offered = append(offered, "another scheme")
+		}
+	}
+	return offered
+}
+
+// readHead reads up to the empty line and not beyond: the bytes after it are the hub's. It stops at
+// the first byte that HTTP does not have: another protocol may wait for its turn then.
 func readHead(c net.Conn) ([]byte, error) {
+	const begin = "HTTP/1."
 	var head []byte
 	var b [1]byte
 	for len(head) < maxHead && !bytes.HasSuffix(head, []byte("\r\n\r\n")) && !bytes.HasSuffix(head, []byte("\n\n")) {
+		if n := min(len(head), len(begin)); string(head[:n]) != begin[:n] {
+			break
+		}
 		if _, err := io.ReadFull(c, b[:]); err != nil {
 			if err == io.EOF {
 				err = errProxyClosed

@@ -11,8 +11,8 @@
 //
 // # Errors
 //
-// A refusal by a proxy is a *transport.StatusError (HTTP) or a *ReplyError (SOCKS5) within an
-// *transport.Error of this Kind:
+// A refusal by a proxy is a *transport.StatusError (HTTP) or a *ReplyError (SOCKS5), with
+// transport.ErrProxy in its chain, within an *transport.Error of this Kind:
 //
 //   - Unauthorized: HTTP 401 and 407; SOCKS5 rejects the user or requires one.
 //   - Forbidden: HTTP 403, 405 and 451; SOCKS5 "not allowed".
@@ -20,7 +20,8 @@
 //   - Throttled: HTTP 429.
 //   - Unavailable: HTTP 500, 502, 503 and most other 5xx; a general failure of SOCKS5.
 //   - Network: HTTP 511; SOCKS5 cannot reach the hub.
-//   - Unsupported: HTTP 501 and 505; SOCKS5 commands and addresses that are not supported.
+//   - Unsupported: HTTP 407 that does not offer Basic; HTTP 501 and 505; SOCKS5 commands and
+//     addresses that are not supported.
 //   - Protocol: HTTP 400, 404, redirections and the like; peers that are not proxies.
 //
 // Other HTTP statuses have the Kind that they have for all transports.
@@ -146,8 +147,8 @@ func (p *proxy) viaProxy(err error) error { return &proxyError{p.addr, err} }
 
 // failed returns the error for a failure that the proxy reports.
 func (p *proxy) failed(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Err: &proxyError{p.addr,
-		scrub.Cause(cause)}}
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial,
+		Err: &refusal{proxyError{p.addr, scrub.Cause(cause)}}}
 }
 
 func invalid(what string) *transport.Error {
@@ -162,3 +163,8 @@ type proxyError struct {
 
 func (e *proxyError) Error() string { return "proxy " + e.addr + ": " + e.err.Error() }
 func (e *proxyError) Unwrap() error { return e.err }
+
+// refusal is an answer of the proxy.
+type refusal struct{ proxyError }
+
+func (e *refusal) Unwrap() []error { return []error{e.err, transport.ErrProxy} }

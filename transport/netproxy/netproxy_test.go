@@ -170,6 +170,33 @@ func TestKindsOfHTTPRefusals(t *testing.T) {
 	}
 }
 
+// A proxy whose ways to log in do not include Basic is not blamed on user name and password.
+func TestAProxyThatWantsAnotherLoginSaysWhich(t *testing.T) {
+	for challenges, c := range map[string]struct {
+		kind transport.Kind
+		text string
+	}{
+		"":                                  {transport.Unauthorized, ""},
+		"Proxy-Authenticate: Basic\r\n":     {transport.Unauthorized, ""},
+		"proxy-authenticate: BASIC x=1\r\n": {transport.Unauthorized, ""},
+		"Proxy-Authenticate: Digest realm=\"a\", nonce=\"b\", Basic realm=\"a\"\r\n": {
+			transport.Unauthorized, ""},
+		"Proxy-Authenticate: Negotiate\r\nProxy-Authenticate: ntlm\r\n": {transport.Unsupported,
+			"it wants Negotiate or NTLM, but only Basic is supported"},
+		"Proxy-Authenticate: p@ss:w/rd?\r\n": {transport.Unsupported, "it wants another scheme, but"},
+	} {
+		testkit.Bubble(t, func(t *testing.T) {
+			p := &httpProxy{answer: "HTTP/1.1 407 no\r\n" + challenges + "\r\n"}
+			d, _ := inMemory(t, "http://"+userInfo+"proxy.local:3128", p.serve)
+			_, err := d(t.Context(), "tcp", "hub:8883")
+			require.Equal(t, c.kind, transport.KindOf(err), challenges)
+			require.ErrorContains(t, err, c.text)
+			require.ErrorIs(t, err, transport.ErrProxy)
+			requireNoSecret(t, err)
+		})
+	}
+}
+
 func requireClosed(t *testing.T, n *memconn.Network) {
 	t.Helper()
 	_, err := n.Last().Write([]byte{0})
@@ -222,13 +249,18 @@ func TestKindsOfSOCKS5Replies(t *testing.T) {
 
 func TestPeersThatAreNoProxies(t *testing.T) {
 	closeAfterRead := func(c net.Conn) { _, _ = c.Read(make([]byte, 1)); _ = c.Close() }
+	banner := func(c net.Conn) {
+		go func() { _, _ = io.WriteString(c, "SSH-2.0-x\r\n") }()
+		_, _ = io.Copy(io.Discard, c)
+	}
 	for name, c := range map[string]struct {
 		url   string
 		serve func(net.Conn)
 		kind  transport.Kind
 		text  string
 	}{
-		"HTTP, mail": {"http://p", (&httpProxy{answer: "220 hello\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
+		"HTTP, mail":  {"http://p", (&httpProxy{answer: "220 hello\r\n\r\n"}).serve, transport.Protocol, "not HTTP"},
+		"HTTP, waits": {"http://p", banner, transport.Protocol, "not HTTP"},
 		"HTTP, no number": {"http://p", (&httpProxy{answer: "HTTP/1.1 abc\r\n\r\n"}).serve, transport.Protocol,
 			"not HTTP"},
 		"HTTP, four digits": {"http://p", (&httpProxy{answer: "HTTP/1.1 2000 OK\r\n\r\n"}).serve, transport.Protocol,

@@ -56,7 +56,7 @@ const substitute = "a captive portal or a proxy on the way answers in place of t
 // page, a redirection, or status 511.
 func isPortal(err error) bool {
 	var status *transport.StatusError
-	return errors.As(err, &status) && status.Service != proxyService && substituted(status.Status)
+	return errors.As(err, &status) && !errors.Is(err, transport.ErrProxy) && substituted(status.Status)
 }
 
 func substituted(status int) bool {

@@ -10,18 +10,12 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/netproxy"
 )
-
-// proxyService is the Service of a proxy's answers.
-const proxyService = "proxy"
 
 // OfProxy reports whether err is an answer of a proxy, which says nothing about the service, and
 // what helps.
 func OfProxy(err error) (hint string, ok bool) {
-	var status *transport.StatusError
-	var reply *netproxy.ReplyError
-	if !errors.As(err, &reply) && (!errors.As(err, &status) || status.Service != proxyService) {
+	if !errors.Is(err, transport.ErrProxy) {
 		return "", false
 	}
 	switch kindOf(err) {
@@ -30,6 +24,8 @@ func OfProxy(err error) (hint string, ok bool) {
 			"variable that names it", true
 	case transport.Forbidden:
 		return "the proxy does not allow this connection: ask who runs it to allow the service's name and port", true
+	case transport.Unsupported:
+		return "ask who runs the proxy for one that serves this device, or for a way around it", true
 	case transport.Protocol:
 		return "check host and port of the proxy", true
 	default:
