@@ -15,53 +15,53 @@ import (
 
 // Options tune a Client. Nil, and the zero value of each field, select the stated default.
 type Options struct {
-	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set.
-	// Default: ExponentialBackoffWithJitter{}.
+	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set. Default:
+	// ExponentialBackoffWithJitter{}.
 	//
-	// Reconnects of any policy get a random part on top, ReconnectSpread: with Fixed{Delay: 1 s}
-	// they come after 1 s, and from the second retry on after 1 s to 3 s. A negative
-	// ReconnectSpread leaves the delays as the policy says.
+	// Reconnects of any policy get a random part on top, ReconnectSpread: with Fixed{Delay: 1 s} they
+	// come after 1 s, and from the second retry on after 1 s to 3 s. A negative ReconnectSpread leaves
+	// the delays as the policy says.
 	//
-	// A policy that is retrypolicy.Stateful has a Series for each outage, message and twin call. It
-	// is asked before each attempt to connect, and for each message before it is handed over. If it
-	// delays one, everything behind it waits. A refusal ends the attempts, or that message alone,
-	// with RetryExpired. It learns how each of them ended; an attempt to connect has succeeded once
-	// the connection is up for StableTime. Start.Key is the hub's host name. Clients of one process
-	// may share a policy.
+	// A policy that is retrypolicy.Stateful has a Series for each outage, message and twin call. It is
+	// asked before each attempt to connect, and for each message before it is handed over. If it
+	// delays one, everything behind it waits. A refusal ends the attempts, or that message alone, with
+	// RetryExpired. It learns how each of them ended; an attempt to connect has succeeded once the
+	// connection is up for StableTime. Start.Key is the hub's host name. Clients of one process may
+	// share a policy.
 	//
-	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a breaker) applies to connections
-	// and messages: when it stops for a connection, the client becomes Disconnected; when it stops
-	// for a message, the message fails with RetryExpired. If only connections shall be given up,
-	// set MessagePolicy to a policy that does not stop.
+	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a breaker) applies to
+	// connections and messages: when it stops for a connection, the client becomes Disconnected; when
+	// it stops for a message, the message fails with RetryExpired. If only connections shall be given
+	// up, set MessagePolicy to a policy that does not stop.
 	RetryPolicy retrypolicy.Policy
-	// MessagePolicy decides about repeating operations on a live connection: messages that the
-	// service refused for now, and twin calls that it refused or did not answer. Default:
-	// RetryPolicy. A message that was in flight when the connection was lost is not a refused
-	// message: it is resent without asking.
+	// MessagePolicy decides about repeating operations on a live connection: messages that the service
+	// refused for now, and twin calls that it refused or did not answer. Default: RetryPolicy. A
+	// message that was in flight when the connection was lost is not a refused message: it is resent
+	// without asking.
 	MessagePolicy retrypolicy.Policy
-	// PacedPolicy alone decides about failures with a slow pace (errfilter.PaceSlow: Throttled,
-	// Quota, ClockUnset). Default: the policies above decide whether to retry, and the delay is at
-	// least that of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is not
-	// asked before attempts, so breakers and limiters belong in the policies above.
+	// PacedPolicy alone decides about failures with a slow pace (errfilter.PaceSlow: Throttled, Quota,
+	// ClockUnset). Default: the policies above decide whether to retry, and the delay is at least that
+	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is not asked before
+	// attempts, so breakers and limiters belong in the policies above.
 	PacedPolicy retrypolicy.Policy
 
 	// OnStatus is called with each Status, in order, by one goroutine at a time. It may call the
-	// client's methods, but Close only in another goroutine (Close waits for OnStatus). While it
-	// runs, up to 16 further statuses wait; beyond that the oldest is dropped and counted in
-	// Status.Missed. Default: none.
+	// client's methods, but Close only in another goroutine (Close waits for OnStatus). While it runs,
+	// up to 16 further statuses wait; beyond that the oldest is dropped and counted in Status.Missed.
+	// Default: none.
 	OnStatus func(Status)
 
-	// Inbox is how many cloud-to-device messages may wait for their handler, or after its removal
-	// for another one (Client.HandleMessages). The hub keeps further ones and delivers them again
-	// later. Default 64, which is more than a hub keeps for a device; at most 4,096.
+	// Inbox is how many cloud-to-device messages may wait for their handler, or after its removal for
+	// another one (Client.HandleMessages). The hub keeps further ones and delivers them again later.
+	// Default 64, which is more than a hub keeps for a device; at most 4,096.
 	Inbox int
 	// DesiredVersion is the version of the desired properties that the program kept from an earlier
-	// run: of the latest Desired that its first handler (Client.HandleDesired) has handled. The
-	// handler then gets no properties before there are others. A program that moves to another hub
-	// starts with 0. Default 0: the handler begins with the complete properties.
+	// run: of the latest Desired that its first handler (Client.HandleDesired) has handled. It gets
+	// no properties then before there are others. A program that moves to another hub starts with 0.
+	// Default 0: the handler begins with the complete properties.
 	DesiredVersion int64
-	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time.
-	// Default 4; at most 1,024.
+	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default
+	// 4; at most 1,024.
 	MethodLimit int
 	// MethodTimeout is the time after which the context of a direct method's handler ends. Default
 	// 30 s, the time that a hub waits unless the caller of the method sets another.
@@ -69,8 +69,8 @@ type Options struct {
 	// Trace has callbacks for details that Status leaves out. Default: none.
 	Trace *Trace
 
-	// Window is the maximum number of messages in flight. Default 128; at most 61,440. A session
-	// may allow fewer.
+	// Window is the maximum number of messages in flight. Default 128; at most 61,440. A session may
+	// allow fewer.
 	Window int
 	// MaxMessages limits the number of messages in the queue. Default 4,096; at most 61,440. Boards
 	// have the same defaults: set MaxMessages, MaxBytes and Window there.
@@ -80,12 +80,12 @@ type Options struct {
 	// Overflow selects what happens to a message when the queue is full. Default Block.
 	Overflow Overflow
 
-	// MessageIDPrefix begins the ids that the client gives to messages without one, so that a
-	// consumer can detect a message that was sent twice. An id is the prefix, "-" and a counter.
-	// The prefix has at most 64 ASCII letters, digits and "-._~". It must differ each time the
-	// program starts, because messages with the same id count as the same message. Default: eight
-	// random characters. TinyGo builds, which may lack a source of entropy, give no ids by default.
-	// A message gets no id if that could make it too large for the hub or for an MQTT topic.
+	// MessageIDPrefix begins the ids that the client gives to messages without one, so that a consumer
+	// can detect a message that was sent twice. An id is the prefix, "-" and a counter. The prefix has
+	// at most 64 ASCII letters, digits and "-._~". It must differ each time the program starts,
+	// because messages with the same id count as the same message. Default: eight random characters.
+	// TinyGo builds, which may lack a source of entropy, give no ids by default. A message gets no id
+	// if that could make it too large for the hub or for an MQTT topic.
 	MessageIDPrefix string
 	// NoMessageIDs sends messages without an id as they are. It saves some 20 bytes a message.
 	NoMessageIDs bool
@@ -94,19 +94,19 @@ type Options struct {
 	// waits for its turn on a shared connection that is slow but makes progress. Default 30 s.
 	DialTimeout time.Duration
 	// AckTimeout is how long the oldest message in flight may wait for its answer before the
-	// connection counts as dead. It runs from the latest of three times: the message was handed
-	// over, the message before it was answered, or a slow connection last accepted bytes that had
-	// waited (transport.Progressor). A message has one second more for each KiB of its size, for a
-	// slow hop that took it all at once, unless bytes are stuck on this side. A twin request
-	// without an answer fails after the same time: MessagePolicy decides whether it is repeated,
-	// but PatchReportedIf fails with transport.ErrOutcomeUnknown. Default 30 s, or the session's
-	// transport.Info.AckTimeout if that is longer; over HTTPS that follows http.Options.Timeout.
+	// connection counts as dead. It runs from the latest of three times: the message was handed over,
+	// the message before it was answered, or a slow connection last accepted bytes that had waited
+	// (transport.Progressor). A message has one second more for each KiB of its size, for a slow hop
+	// that took it all at once, unless bytes are stuck on this side. A twin request without an answer
+	// fails after the same time: MessagePolicy decides whether it is repeated, but PatchReportedIf
+	// fails with transport.ErrOutcomeUnknown. Default 30 s, or the session's transport.Info.AckTimeout
+	// if that is longer; over HTTPS that follows http.Options.Timeout.
 	AckTimeout time.Duration
-	// OperationTimeout limits the duration of a Send and of a twin call. Default 4 minutes;
-	// negative: only the context limits it.
+	// OperationTimeout limits the duration of a Send and of a twin call. Default 4 minutes; negative:
+	// only the context limits it.
 	OperationTimeout time.Duration
-	// CloseTimeout limits each step of Close: the end of running handlers, of the transport, and of
-	// a running OnStatus. Default 5 s.
+	// CloseTimeout limits each step of Close: the end of running handlers, of the transport, and of a
+	// running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
 	// StableTime is how long a connection must stay up to reset the count of retries. After a
 	// connection that was lost earlier the count continues, so a flapping link backs off. The
@@ -123,34 +123,33 @@ type Options struct {
 	StableTime time.Duration
 	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this
 	// after the loss of the connection, or after Open or Start. Each lost connection restarts this
-	// time, however short it was up, and the time of a retrypolicy.MaxElapsed for connections as
-	// well. Default 0: no limit.
+	// time, however short it was up, and the time of a retrypolicy.MaxElapsed for connections as well.
+	// Default 0: no limit.
 	OutageLimit time.Duration
 	// TryAgainAfter makes every failure retryable: where the client would become Disconnected
 	// (ReasonNotRetryable, RetryExpired), it waits this long, or longer if the service asked for
-	// it, and starts over with the count of retries at 0. Only Close is final. Open then waits
-	// until it is connected or its context ends. For devices that no technician can reach. Default
-	// 0: Disconnected.
+	// it, and starts over with the count of retries at 0. Only Close is final. Open then waits until
+	// it is connected or its context ends. For devices that no technician can reach. Default 0:
+	// Disconnected.
 	TryAgainAfter time.Duration
 	// ReconnectSpread adds a random part of up to this duration to the delay before each retry of a
-	// connection, so that a fleet that lost its hub together does not reconnect together. Default
-	// 0: 2 s, but not before the first retry, for devices that are alone or some hundred. Negative:
-	// none.
+	// connection, so that a fleet that lost its hub together does not reconnect together. Default 0:
+	// 2 s, but not before the first retry, for devices that are alone or some hundred. Negative: none.
 	ReconnectSpread time.Duration
 	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not
 	// bounded by DialTimeout or OutageLimit. Default: no limit.
 	Dials *DialLimiter
 	// RenewAt is the fraction of a token's life after which the client renews it; up to 5 % of the
 	// life is subtracted at random. Over AMQP with tokens (amqp.AuthCBS) the token is renewed in
-	// place. Otherwise, or if that fails, the client makes a new connection, with Reason
-	// TokenRenewal. It has no effect over HTTPS, where each request renews the token at 85 % of its
-	// life. From 0.1 to less than 1; 0: 0.85; negative: never, and the hub ends the connection when
-	// the token expires.
+	// place. Otherwise, or if that fails, the client makes a new connection, with Reason TokenRenewal.
+	// It has no effect over HTTPS, where each request renews the token at 85 % of its life. From 0.1
+	// to less than 1; 0: 0.85; negative: never, and the hub ends the connection when the token
+	// expires.
 	RenewAt float64
 
-	// Rand is the source of random numbers for the policies, called by one goroutine of each
-	// client. Default: a generator per client, seeded from the identity and the time, so that no
-	// two devices draw the same numbers.
+	// Rand is the source of random numbers for the policies, called by one goroutine of each client.
+	// Default: a generator per client, seeded from the identity and the time, so that no two devices
+	// draw the same numbers.
 	Rand func() uint64
 }
 
@@ -158,8 +157,8 @@ type Options struct {
 type Overflow uint8
 
 const (
-	// OverflowBlock: the call waits until there is room, its context ends or Close is called. A
-	// Send waits for at most OperationTimeout.
+	// OverflowBlock: the call waits until there is room, its context ends or Close is called. A Send
+	// waits for at most OperationTimeout.
 	OverflowBlock Overflow = iota
 	// OverflowFail: the call returns an error of Kind Dropped.
 	OverflowFail
@@ -289,8 +288,8 @@ type Trace struct {
 	// Decision: a policy was asked, or asked again after SetRetryPolicy. d is the decision that the
 	// client executes; it includes RetryAfter, the minimum delay of a slow pace and the spread.
 	Decision func(a retrypolicy.Attempt, d retrypolicy.Decision)
-	// Renewed: the session's credentials were renewed in place and expire at that time. With err,
-	// the renewal failed and the session will be replaced. Not called for sessions that are always
+	// Renewed: the session's credentials were renewed in place and expire at that time. With err, the
+	// renewal failed and the session will be replaced. Not called for sessions that are always
 	// replaced (MQTT).
 	Renewed func(expires time.Time, err error)
 	// Sent: n messages were handed to the session.
@@ -304,17 +303,17 @@ type Trace struct {
 	// InputUnhandled: a message came by an input of the module that no handler is for, and was
 	// rejected; see Client.HandleInput. Called on the handlers' goroutine.
 	InputUnhandled func(input string)
-	// AnswerLost: the answer to a direct method could not be sent. The session that brought the
-	// call has ended, and the hub has given up the call; or the session cannot send it; or the hub
-	// calls methods faster than it takes answers (see Client.HandleMethod). Answers that were sent
-	// and then lost are not detected, because a hub does not confirm answers.
+	// AnswerLost: the answer to a direct method could not be sent. The session that brought the call
+	// has ended, and the hub has given up the call; or the session cannot send it; or the hub calls
+	// methods faster than it takes answers (see Client.HandleMethod). Answers that were sent and then
+	// lost are not detected, because a hub does not confirm answers.
 	AnswerLost func(method string)
-	// TwinUnread: the twin could not be read to catch up with desired properties, and the failure
-	// is not retryable. It is read again after 10 s, then at growing intervals of up to 10 minutes,
-	// on the next change and on the next connection.
+	// TwinUnread: the twin could not be read to catch up with desired properties, and the failure is
+	// not retryable. It is read again after 10 s, then at growing intervals of up to 10 minutes, on
+	// the next change and on the next connection.
 	TwinUnread func(err error)
-	// ClockJump: the credentials' clock moved by this much relative to elapsed time, ahead or back
-	// by 5 s or more, because the device slept or the clock was set. Called at most every 30 s.
+	// ClockJump: the credentials' clock moved by this much relative to elapsed time, ahead or back by
+	// 5 s or more, because the device slept or the clock was set. Called at most every 30 s.
 	ClockJump func(by time.Duration)
 }
 
