@@ -517,7 +517,11 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 	}
 	// A refusal by the quota carries the delay of its class.
 	o = compat.AWSStandard.Options()
-	o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
+	empty, err := budget.NewTokenBucket(500, 500, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Quota = &budget.QuotaOptions{Bucket: empty, Retry: 14}
 	if p, err = compat.NewAWS(o); err != nil {
 		t.Fatal(err)
 	}

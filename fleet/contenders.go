@@ -56,11 +56,7 @@ func Contenders() []Rules {
 	spread.ReconnectSpread = time.Minute
 	adaptive := ours("adaptive", nil)
 	adaptive.Policy = func() (retrypolicy.Policy, error) {
-		a, err := budget.NewAdaptive(nil)
-		if err != nil {
-			return nil, err
-		}
-		return a.Wrap(standard), nil
+		return budget.NewAdaptive().Wrap(standard), nil
 	}
 	breaker := ours("breaker", nil)
 	breaker.Policy = func() (retrypolicy.Policy, error) {

@@ -10,48 +10,35 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// AdaptiveOptions configures an Adaptive. The zero value has the published constants.
-type AdaptiveOptions struct {
-	// Beta is the share of the rate that remains after an attempt is throttled, above 0 and below 1.
-	// Default: 0.7.
-	Beta float64
-	// Scale is the speed at which the rate grows again, in attempts per second^4. Default: 0.4.
-	Scale float64
-	// Smoothing is the weight of the newest half-second in the measured rate, above 0 and at most 1.
-	// Default: 0.8.
-	Smoothing float64
-	// Growth is the limit's upper bound, as a multiple of the measured rate. Default: 2.
-	Growth float64
-	// MinRate is the lowest limit, in attempts a second. Default: 0.5.
-	MinRate float64
-	// Kinds are the failures that reduce the rate. Default: Throttled.
-	Kinds retrypolicy.KindSet
-	// Start is when measuring begins. Zero: at the first call.
-	Start time.Time
-}
+// The published constants of Adaptive.
+const (
+	beta      = 0.7 // the share of the rate that remains after an attempt is throttled
+	scale     = 0.4 // how fast the rate grows again, in attempts per second^4
+	smoothing = 0.8 // the weight of the newest half-second in the measured rate
+	ceiling   = 2   // the highest limit, as a multiple of the measured rate
+	minRate   = 0.5 // the lowest limit, in attempts a second
+)
 
 // Adaptive limits the rate of attempts, first ones included, to what the service accepts: each
 // attempt costs one token. It admits every attempt until one is throttled. From then on its limit
 // follows a cubic curve, like the window of TCP CUBIC:
 //
-//	throttled:  wmax = min(measured, limit), limit = Beta * wmax
-//	otherwise:  limit = Scale * (t - K)^3 + wmax, K = cbrt(wmax * (1-Beta) / Scale),
+//	throttled:  wmax = min(measured, limit), limit = 0.7 * wmax
+//	otherwise:  limit = 0.4 * (t - K)^3 + wmax, K = cbrt(wmax * 0.3 / 0.4),
 //	            t is the time since the last throttled attempt, in seconds
 //
-// The limit never exceeds Growth times the measured rate and never falls below MinRate, unless the
-// service announces another one (Announce). The measured rate counts every attempt that ended, in
+// The limit is at most twice the measured rate and at least 0.5 a second, unless the service
+// announces another one (Announce). The measured rate counts every attempt that ended, in
 // half-seconds, smoothed. Tokens arrive at the limit's rate; the bucket holds as many as arrive in
 // one second, at least one. An attempt without a token waits and then asks again; it reserves
-// nothing.
+// nothing. Only Kind Throttled is throttling; other failures count like successes.
 //
-// Put one around the policy of all operations of a client (Wrap). Safe for concurrent use; never
-// sleeps; allocates nothing.
+// Put one around the policy of all operations of a client (Wrap). Safe for concurrent use.
 //
 // Source: botocore retries/adaptive.py, bucket.py, throttling.py; also in smithy-kotlin,
 // aws-sdk-go-v2, -java-v2 and -js-v3.
 type Adaptive struct {
 	passive
-	kinds retrypolicy.KindSet
 
 	mu      sync.Mutex
 	epoch   time.Time     // the start, rounded down to a whole second; all times here are relative to it
@@ -59,7 +46,6 @@ type Adaptive struct {
 	meter   rateMeter
 	curve   cubic
 	tokens  fillBucket
-	growth  float64
 	enabled bool
 	// announced is the rate that the service announced, 0 for none or since it throttled an attempt.
 	announced float64
@@ -67,45 +53,8 @@ type Adaptive struct {
 	waiting   int  // callers that were sent to wait since the last token was taken
 }
 
-// NewAdaptive returns a limiter. o may be nil. Errors are of Kind Invalid.
-func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
-	set := given(o)
-	for _, d := range []struct {
-		value   *float64
-		preset  float64
-		below   float64
-		message string
-	}{
-		{&set.Beta, 0.7, 1, "AdaptiveOptions.Beta is out of range; give more than 0 and less than 1"},
-		{&set.Scale, 0.4, math.MaxFloat64, "AdaptiveOptions.Scale is out of range; give more than 0"},
-		{&set.Smoothing, 0.8, math.Nextafter(1, 2),
-			"AdaptiveOptions.Smoothing is out of range; give more than 0 and at most 1"},
-		{&set.Growth, 2, math.MaxFloat64, "AdaptiveOptions.Growth is out of range; give more than 1"},
-		{&set.MinRate, 0.5, math.MaxFloat64, "AdaptiveOptions.MinRate is out of range; give more than 0 attempts a second"},
-	} {
-		if *d.value == 0 {
-			*d.value = d.preset
-		}
-		if !(*d.value > 0 && *d.value < d.below) {
-			return nil, kit.Invalid(d.message)
-		}
-	}
-	if set.Growth <= 1 {
-		return nil, kit.Invalid("AdaptiveOptions.Growth is out of range; give more than 1")
-	}
-	if set.Kinds == 0 {
-		set.Kinds = retrypolicy.Kinds(transport.Throttled)
-	}
-	l := &Adaptive{
-		kinds: set.Kinds, growth: set.Growth,
-		meter: rateMeter{smoothing: set.Smoothing}, curve: cubic{beta: set.Beta, scale: set.Scale},
-		tokens: fillBucket{least: set.MinRate},
-	}
-	if !set.Start.IsZero() {
-		l.at(set.Start)
-	}
-	return l, nil
-}
+// NewAdaptive returns a limiter that measures from its first call on.
+func NewAdaptive() *Adaptive { return new(Adaptive) }
 
 // at returns the time since the epoch. The first call sets the epoch. mu held.
 func (l *Adaptive) at(now time.Time) time.Duration {
@@ -149,17 +98,7 @@ func (l *Adaptive) take(now time.Time) time.Duration {
 	return wait + min(turn, time.Second)
 }
 
-// giveBack returns the token of an attempt that did not begin.
-func (l *Adaptive) giveBack() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.enabled {
-		l.tokens.give(1)
-	}
-}
-
-// learn measures the rate at the end of an attempt and recomputes the limit. Failures other than
-// Kinds count like successes.
+// learn measures the rate at the end of an attempt and recomputes the limit.
 func (l *Adaptive) learn(now time.Time, throttled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +116,7 @@ func (l *Adaptive) learn(now time.Time, throttled bool) {
 		rate = l.curve.passed(t)
 	}
 	if !l.fresh || l.announced == 0 {
-		l.tokens.setRate(t, min(rate, l.growth*measured))
+		l.tokens.setRate(t, min(rate, ceiling*measured))
 	}
 	l.fresh = false
 }
@@ -214,58 +153,63 @@ func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 }
 
 // Wrap puts the limiter around p: every attempt takes a token first, and its end is measured.
-func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Adaptive", l, p) }
+func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return shared{l, l != nil, "Adaptive", p}
+}
 
 func (l *Adaptive) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: l.take(a.Now)}
 }
 
-func (l *Adaptive) undo(*ticket, retrypolicy.Attempt) { l.giveBack() }
+func (l *Adaptive) undo(*ticket, retrypolicy.Attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.enabled {
+		l.tokens.tokens = min(l.tokens.size, l.tokens.tokens+1)
+	}
+}
 
 func (l *Adaptive) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	l.learn(a.Now, v != retrypolicy.VerdictSucceed && l.kinds.Has(a.Kind))
+	l.learn(a.Now, v != retrypolicy.VerdictSucceed && a.Kind == transport.Throttled)
 }
 
 // rateMeter measures the attempts that end per second, over whole half-seconds.
 type rateMeter struct {
-	smoothing float64
-	since     int64 // the half-second in which the count began
-	count     int
-	rate      float64
+	since int64 // the half-second in which the count began
+	count int
+	rate  float64
 }
 
 func (m *rateMeter) record(half int64) float64 {
 	m.count++
 	if half > m.since {
-		m.rate = float64(m.count)/(float64(half-m.since)/2)*m.smoothing + m.rate*(1-m.smoothing)
+		m.rate = float64(m.count)/(float64(half-m.since)/2)*smoothing + m.rate*(1-smoothing)
 		m.count, m.since = 0, half
 	}
 	return m.rate
 }
 
-// cubic is the curve. most is the rate at the last throttled attempt, before beta.
+// cubic is the curve.
 type cubic struct {
-	beta, scale float64
-	most        float64
+	most        float64 // the rate at the last throttled attempt, before beta
 	throttledAt time.Duration
 }
 
 func (c *cubic) throttled(t time.Duration, rate float64) float64 {
 	c.most, c.throttledAt = rate, t
-	return rate * c.beta
+	return rate * beta
 }
 
 // window returns the time in seconds after which the rate reaches most again.
-func (c *cubic) window() float64 { return math.Cbrt(c.most * (1 - c.beta) / c.scale) }
+func (c *cubic) window() float64 { return math.Cbrt(c.most * (1 - beta) / scale) }
 
 func (c *cubic) passed(t time.Duration) float64 {
 	d := (t - c.throttledAt).Seconds() - c.window()
-	return c.scale*d*d*d + c.most
+	return scale*d*d*d + c.most
 }
 
 // fillBucket is a token bucket whose rate changes.
 type fillBucket struct {
-	least  float64 // lowest rate
 	rate   float64 // tokens per second
 	size   float64
 	tokens float64
@@ -290,11 +234,9 @@ func (b *fillBucket) take(t time.Duration, n float64) time.Duration {
 	return max(1, kit.OfFloat(math.Ceil((n-b.tokens)/b.rate*float64(time.Second))))
 }
 
-func (b *fillBucket) give(n float64) { b.tokens = min(b.size, b.tokens+n) }
-
 func (b *fillBucket) setRate(t time.Duration, rate float64) {
 	b.fill(t)
-	b.rate = max(rate, b.least)
+	b.rate = max(rate, minRate)
 	b.size = max(rate, 1)
 	b.tokens = min(b.tokens, b.size)
 }

@@ -22,10 +22,7 @@ func secs(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
 
 // A clock that is set back stops neither the tokens nor the growth.
 func TestAdaptiveGoesOnAlthoughTheClockWasSetBack(t *testing.T) {
-	l, err := NewAdaptive(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := NewAdaptive()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	l.learn(now, true)
 	for l.take(now) == 0 {
@@ -46,7 +43,7 @@ func TestAdaptiveGoesOnAlthoughTheClockWasSetBack(t *testing.T) {
 }
 
 func TestCubicVectors(t *testing.T) {
-	c := cubic{beta: 0.7, scale: 0.4, most: 10}
+	c := cubic{most: 10}
 	near(t, "K for wmax 10", c.window(), 1.9574338205844317)
 	near(t, "rate at K", c.passed(secs(c.window())), 10)
 	near(t, "rate at 0", c.passed(0), 7)
@@ -57,11 +54,11 @@ func TestCubicVectors(t *testing.T) {
 	near(t, "rate right after", c.passed(time.Second), 5.6)
 
 	for at, want := range map[int]float64{5: .112, 6: .09333333, 7: .08} { // the first answer is throttled
-		m := rateMeter{smoothing: 0.8}
-		near(t, "first throttle", (&cubic{beta: 0.7, scale: 0.4}).throttled(0, m.record(int64(2*at))), want)
+		m := rateMeter{}
+		near(t, "first throttle", (&cubic{}).throttled(0, m.record(int64(2*at))), want)
 	}
 
-	c = cubic{beta: 0.7, scale: 0.4, most: 10, throttledAt: 5 * time.Second}
+	c = cubic{most: 10, throttledAt: 5 * time.Second}
 	for i, want := range []float64{7, 9.64893600966, 10.000030849917364, 10.453284520772092, 13.408697022224185,
 		21.26626835427364, 36.425998516920465} {
 		near(t, "success at "+(time.Duration(5+i)*time.Second).String(),
@@ -71,10 +68,10 @@ func TestCubicVectors(t *testing.T) {
 
 func TestRateMeterVectors(t *testing.T) {
 	half := func(at time.Duration) int64 { return int64(at / (500 * time.Millisecond)) }
-	m := rateMeter{smoothing: 0.8}
+	m := rateMeter{}
 	near(t, "one record at 1 s", m.record(half(time.Second)), 0.8)
 
-	m = rateMeter{smoothing: 0.8}
+	m = rateMeter{}
 	for _, at := range []float64{.1, .2, .3, .4, .49} {
 		near(t, "before the first half-second is over", m.record(half(secs(at))), 0)
 	}
@@ -82,7 +79,7 @@ func TestRateMeterVectors(t *testing.T) {
 }
 
 func TestFillBucketVectors(t *testing.T) {
-	b := fillBucket{least: 0.1}
+	b := fillBucket{}
 	b.setRate(0, 10)
 	for i := 1; i <= 5; i++ {
 		if wait := b.take(time.Duration(i)*time.Second, 1); wait != 0 {
@@ -90,7 +87,7 @@ func TestFillBucketVectors(t *testing.T) {
 		}
 	}
 
-	b = fillBucket{least: 0.1}
+	b = fillBucket{}
 	b.setRate(0, 10)
 	if wait := b.take(time.Second, 100); wait != 9*time.Second || b.tokens != 10 {
 		t.Errorf("100 of 10: wait %v, %v left; nothing may be taken in advance", wait, b.tokens)
@@ -101,29 +98,29 @@ func TestFillBucketVectors(t *testing.T) {
 		t.Errorf("rate set to .5: rate %v, size %v, tokens %v", b.rate, b.size, b.tokens)
 	}
 	b.setRate(time.Second, 0.01)
-	if b.rate != 0.1 || b.size != 1 {
+	if b.rate != 0.5 || b.size != 1 {
 		t.Errorf("below the least: rate %v, size %v", b.rate, b.size)
 	}
 
-	b = fillBucket{least: 0.1}
+	b = fillBucket{}
 	b.setRate(0, 10)
 	for _, c := range []struct{ at, wait float64 }{{.1, 0}, {.15, .05}, {.2, 0}, {.300001, 0}} {
 		near(t, "wait at "+secs(c.at).String(), b.take(secs(c.at), 1).Seconds(), c.wait)
 	}
 
-	b = fillBucket{least: 0.1}
+	b = fillBucket{}
 	b.setRate(0, 10)
 	b.setRate(time.Second, 0.5)
 	near(t, "what the old rate brought counts", b.tokens, 1)
 
-	b = fillBucket{rate: 1, size: 10, least: 0.5}
+	b = fillBucket{rate: 1, size: 10}
 	if wait := b.take(0, 5); wait != 5*time.Second {
 		t.Errorf("5 tokens at 1 a second: wait %v", wait)
 	}
 	// After exactly the returned wait there is a token, at any rate: rounding makes no caller wait
 	// twice.
 	for _, rate := range []float64{0.5, 0.56, 1.0 / 3, math.Pi, 777.77} {
-		b := fillBucket{least: 0.5}
+		b := fillBucket{}
 		b.setRate(0, rate)
 		wait := b.take(time.Millisecond, 1)
 		if again := b.take(time.Millisecond+wait, 1); again > 1 {
@@ -135,10 +132,8 @@ func TestFillBucketVectors(t *testing.T) {
 func TestRateMeterKeepsToWholeHalfSeconds(t *testing.T) {
 	// Half-seconds are aligned to the clock, not to the start: a start at 0.3 s has its first edge at
 	// 0.5 s.
-	l, err := NewAdaptive(&AdaptiveOptions{Start: time.Unix(100, 300_000_000)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := NewAdaptive()
+	l.take(time.Unix(100, 300_000_000))
 	l.learn(time.Unix(100, 499_999_999), false)
 	near(t, "before the edge", l.meter.rate, 0)
 	l.learn(time.Unix(100, 500_000_000), false)

@@ -35,8 +35,10 @@ type limiter struct {
 	*crowd
 }
 
-func newLimiter(t testing.TB, o *budget.AdaptiveOptions) limiter {
-	l := policytest.Must(budget.NewAdaptive(o))
+// newLimiter returns a limiter that begins at start, or at its first use if that is zero.
+func newLimiter(start time.Time) limiter {
+	l := budget.NewAdaptive()
+	policytest.Series(l.Wrap(retrypolicy.NoRetry{})).Admit(retrypolicy.Attempt{Now: start})
 	return limiter{l, newCrowd(l.Wrap(retrypolicy.NoRetry{}))}
 }
 
@@ -55,7 +57,7 @@ func wantNear(t *testing.T, what string, got, want float64) {
 
 // The SDKs for Kotlin, Go, Java and JavaScript share this sequence.
 func TestAdaptivePublishedSequence(t *testing.T) {
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(policytest.Epoch)
 	for i, want := range []float64{.5, .5, .5, .5, .5, .6912, 1.0976, 1.6384, 2.3328, 3.02848} {
 		at := float64(i+1) / 5
 		last := i == 9
@@ -72,7 +74,7 @@ func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
 	for _, c := range []struct{ at, wait, rate float64 }{
 		{.5, .892857143, 1.12}, {1, 1.785714286, .56}, {5, 2, .5}, {6, 2, .5}, {7, 2, .5},
 	} {
-		l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+		l := newLimiter(policytest.Epoch)
 		if d := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(0)}); !d.Retry || d.Delay != 0 {
 			t.Errorf("before the first throttle: %v", d)
 		}
@@ -99,7 +101,7 @@ func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
 
 // Growth limits the rate to twice the measured rate, with the default constants.
 func TestAdaptiveLimitIsBoundedByTheMeasuredRate(t *testing.T) {
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(policytest.Epoch)
 	l.observe(9, outcome(.4, false))
 	l.Observe(outcome(.5, true)) // 10 in half a second: measured 16
 	wantNear(t, "after beta", rateOf(l), 16*.7)
@@ -114,7 +116,7 @@ func TestAdaptiveLimitIsBoundedByTheMeasuredRate(t *testing.T) {
 // Before the first throttled attempt the curve counts from the start, not from the whole second
 // before it.
 func TestAdaptiveCurveBeginsAtTheStart(t *testing.T) {
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Sec(.5)})
+	l := newLimiter(policytest.Sec(.5))
 	l.observe(999, outcome(.9, false))
 	l.Observe(outcome(2.5, false))
 	wantNear(t, "rate after 2 s", rateOf(l), .4*8)
@@ -126,7 +128,7 @@ func rateOf(l limiter) float64 {
 }
 
 func TestAdaptiveThrottlesByKind(t *testing.T) {
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(policytest.Epoch)
 	for _, r := range errfilter.Rules() {
 		k := r.Kind
 		l.Observe(retrypolicy.Attempt{Now: policytest.Sec(1), Kind: k, Err: transport.Network})
@@ -134,17 +136,12 @@ func TestAdaptiveThrottlesByKind(t *testing.T) {
 			t.Errorf("after %v: limiting %v", k, on)
 		}
 	}
-	l = newLimiter(t, &budget.AdaptiveOptions{Kinds: retrypolicy.Kinds(transport.Quota)})
-	l.Observe(outcome(1, true))
-	if _, on := l.Rate(); on {
-		t.Error("Throttled turned it on though Kinds has only Quota")
-	}
 }
 
 // Clocks: the first call sets the start. An older time, the zero time, and a jump of centuries have
 // no bad effect.
 func TestAdaptiveOddTimes(t *testing.T) {
-	l := newLimiter(t, nil)
+	l := newLimiter(time.Time{})
 	if d := l.Admit(retrypolicy.Attempt{}); d != (retrypolicy.Decision{Retry: true}) {
 		t.Errorf("without a time: %v", d)
 	}
@@ -169,35 +166,6 @@ func TestAdaptiveOddTimes(t *testing.T) {
 	}
 }
 
-func TestAdaptiveOptionsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		o    budget.AdaptiveOptions
-		want string
-	}{
-		{budget.AdaptiveOptions{Beta: 1}, "Beta"}, {budget.AdaptiveOptions{Beta: -.1}, "Beta"},
-		{budget.AdaptiveOptions{Beta: math.NaN()},
-			"Beta"},
-		{budget.AdaptiveOptions{Scale: -1}, "Scale"}, {budget.AdaptiveOptions{Scale: math.Inf(1)}, "Scale"},
-		{budget.AdaptiveOptions{Smoothing: 1.1}, "Smoothing"}, {budget.AdaptiveOptions{Smoothing: -1}, "Smoothing"},
-		{budget.AdaptiveOptions{Growth: 1}, "Growth"}, {budget.AdaptiveOptions{Growth: math.NaN()}, "Growth"},
-		{budget.AdaptiveOptions{MinRate: -1}, "MinRate"},
-	} {
-		if l, err := budget.NewAdaptive(&c.o); l != nil || !errors.Is(err,
-			transport.Invalid) || !policytest.Contains(err,
-			"AdaptiveOptions."+c.want) {
-			t.Errorf("%+v: %v", c.o, err)
-		}
-	}
-	if _, err := budget.NewAdaptive(&budget.AdaptiveOptions{Smoothing: 1}); err != nil {
-		t.Error(err)
-	}
-	policytest.CheckInvalid(t, policytest.Must(budget.NewAdaptive(nil)).Wrap(nil), "is nil")
-	policytest.CheckInvalid(t, policytest.Must(budget.NewAdaptive(nil)).Wrap(retrypolicy.Backoff{Base: -1}),
-		"Base is negative")
-	policytest.CheckInvalid(t, (*budget.Adaptive)(nil).Wrap(retrypolicy.NoRetry{}), "Adaptive is nil")
-	policytest.CheckInvalid(t, policytest.Must(budget.NewAdaptive(nil)).Wrap(retrypolicy.NoRetry{}), "")
-}
-
 // closed is a policy whose series admit as d says and count the calls.
 type closed struct {
 	d          retrypolicy.Decision
@@ -216,7 +184,7 @@ func (c *closed) End()                                            {}
 // not asked.
 func TestAdaptiveTakesATokenOnlyForAnAttemptThatBegins(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(policytest.Epoch)
 	p := newCrowd(l.Wrap(inside))
 	p.Observe(outcome(.5, true))
 	if inside.got != 1 {
@@ -246,7 +214,7 @@ func TestAdaptiveTakesATokenOnlyForAnAttemptThatBegins(t *testing.T) {
 
 func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		l := newLimiter(t, nil)
+		l := newLimiter(time.Time{})
 		l.Admit(retrypolicy.Attempt{Now: time.Now()})
 		l.Observe(retrypolicy.Attempt{Now: time.Now(), Kind: transport.Throttled, Err: transport.Throttled}) // 0.5 a second
 		p := newCrowd(l.Wrap(retrypolicy.NoRetry{}))
@@ -280,7 +248,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 		o := compat.AWSStandard.Options()
 		o.Attempts = 1000
 		o.Quota = nil
-		l := newLimiter(t, nil)
+		l := newLimiter(time.Time{})
 		p := newCrowd(l.Wrap(policytest.Must(compat.NewAWS(o))))
 		service := &limitedService{perSecond: capacity}
 		began := time.Now()
@@ -345,7 +313,7 @@ func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(policytest.Epoch)
 	now, budget := 1.0, 0.0
 	l.Observe(outcome(now, true))
 	for range 50_000 {
@@ -373,7 +341,7 @@ func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 }
 
 func BenchmarkAdaptive(b *testing.B) {
-	l := policytest.Must(budget.NewAdaptive(nil))
+	l := budget.NewAdaptive()
 	p := newCrowd(l.Wrap(retrypolicy.NoRetry{}))
 	p.Observe(outcome(1, true))
 	now := time.Now()

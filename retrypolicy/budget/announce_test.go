@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 )
 
 func TestAdaptiveStartsFromTheAnnouncedRate(t *testing.T) {
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(policytest.Epoch)
 	rate := func(what string, want float64) {
 		t.Helper()
 		got, on := l.Rate()
@@ -48,7 +47,7 @@ func TestAdaptiveStartsFromTheAnnouncedRate(t *testing.T) {
 
 // A service that throttles below the rate that it announces is not believed.
 func TestAdaptiveDoesNotBelieveAnAnnouncementAfterThrottling(t *testing.T) {
-	l := newLimiter(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
+	l := newLimiter(policytest.Epoch)
 	l.Announce(4, policytest.Sec(0))
 	l.observe(4, outcome(.9, false))
 	l.Announce(4, policytest.Sec(1))

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"time"
@@ -32,11 +33,9 @@ type BreakerOptions struct {
 	// StableTime and DialTimeout together, which are 60 s unless set. Default: 30 s, which suits short
 	// operations.
 	Cooldown time.Duration
-	// Growth multiplies the cooldown each time probing fails, until the breaker closes. Default: 1, no
-	// growth.
+	// Growth multiplies the cooldown each time probing fails, up to ten times Cooldown, until the
+	// breaker closes. Default: 1, no growth.
 	Growth float64
-	// MaxCooldown is the longest cooldown. Default: ten times Cooldown.
-	MaxCooldown time.Duration
 	// Probes is the number of attempts that can be in flight while the breaker is half-open. Default:
 	// 1.
 	Probes int
@@ -45,9 +44,6 @@ type BreakerOptions struct {
 	// Wait makes an attempt wait until the cooldown is over instead of refusing it. For a loop that
 	// has nothing else to do, such as that of a connection.
 	Wait bool
-	// Spread is the longest random addition to each wait, so that callers do not all return at once
-	// when the breaker closes. It requires Wait. Default: half of Cooldown.
-	Spread time.Duration
 }
 
 // BreakerState is the state of a Breaker.
@@ -95,22 +91,17 @@ type BreakerStatus struct {
 //	closed     all attempts begin; Failures in a row, or in Window, open it
 //	open       none begins until Cooldown is over; outcomes of older attempts do not count
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again,
-//	           for Cooldown*Growth up to MaxCooldown
+//	           for Cooldown*Growth
 //
 // A refused attempt ends its series with Rejected and carries the remaining cooldown. Without Wait,
 // a retry whose delay ends before the cooldown is refused before that delay. With Wait, an attempt
-// waits for the cooldown, and while others probe, for an eighth of it at a time; a random part of
-// Spread is added to each wait.
+// waits for the cooldown, and while others probe, for an eighth of it at a time. Each wait has a
+// random addition of up to half of Cooldown, so that callers do not all return at once.
 //
-// These outcomes say nothing about the service and do not count:
-//
-//   - an attempt that the caller abandoned or cancelled
-//   - the end of an operation's own context (Terminal)
-//   - Kind Closed, and errors marked by Permanent
-//   - Kind Invalid without an HTTP status
-//
-// A probe whose end is not reported within a cooldown is considered lost, and another takes its
-// place.
+// An outcome that says nothing about the service does not count: a cancelled or abandoned attempt,
+// the end of an operation's own context, Kind Closed, errors marked by Permanent, and Kind Invalid
+// without an HTTP status. A probe whose end is not reported within a cooldown is considered lost,
+// and another takes its place.
 //
 // It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
 // "Release It!"; the parameters of failsafe-go and Polly.
@@ -131,14 +122,11 @@ type Breaker struct {
 	openings int
 }
 
-// NewBreaker returns a closed breaker. o may be nil.
+// NewBreaker returns a closed breaker. o may be nil. Errors are of Kind Invalid.
 func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	set := given(o)
-	fallback(&set.Failures, 5)
-	fallback(&set.Cooldown, 30*time.Second)
-	fallback(&set.Growth, 1)
-	fallback(&set.Probes, 1)
-	fallback(&set.Successes, 1)
+	set.Failures, set.Probes, set.Successes = cmp.Or(set.Failures, 5), cmp.Or(set.Probes, 1), cmp.Or(set.Successes, 1)
+	set.Cooldown, set.Growth = cmp.Or(set.Cooldown, 30*time.Second), cmp.Or(set.Growth, 1)
 	if err := kit.Check("BreakerOptions.",
 		kit.Bad(set.Failures < 1 || set.Failures > math.MaxInt32, "Failures is out of range; give 1 or more"),
 		kit.Bad(set.Window != 0 && set.Window < shortestWindow,
@@ -147,21 +135,18 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 		kit.Bad(set.Share > 0 && set.Window == 0, "Share needs Window; failures in a row are all there is"),
 		kit.Bad(set.Cooldown < 0, "Cooldown is negative; give the time to stay open"),
 		kit.Bad(!(set.Growth >= 1 && set.Growth <= math.MaxFloat64), "Growth is below 1 or not finite; give 1 or more"),
-		kit.Bad(set.MaxCooldown < 0 || set.MaxCooldown > 0 && set.MaxCooldown < set.Cooldown,
-			"MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it"),
 		kit.Bad(set.Probes < 1 || set.Probes > math.MaxInt32, "Probes is out of range; give 1 or more"),
 		kit.Bad(set.Successes < 1 || set.Successes > math.MaxInt32, "Successes is out of range; give 1 or more"),
-		kit.Bad(set.Spread < 0, "Spread is negative; give a duration, 0 for half of Cooldown"),
-		kit.Bad(set.Spread > 0 && !set.Wait, "Spread needs Wait; without it no attempt waits")); err != nil {
+	); err != nil {
 		return nil, err
 	}
-	fallback(&set.Spread, set.Cooldown/2)
-	fallback(&set.MaxCooldown, kit.OfFloat(10*float64(set.Cooldown)))
 	return &Breaker{o: set, seen: newWindow(set.Window), cooldown: set.Cooldown, epoch: 1}, nil
 }
 
 // Wrap puts the breaker around p.
-func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Breaker", b, p) }
+func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return shared{b, b != nil, "Breaker", p}
+}
 
 // Status returns the status at now.
 func (b *Breaker) Status(now time.Time) BreakerStatus {
@@ -171,10 +156,7 @@ func (b *Breaker) Status(now time.Time) BreakerStatus {
 	s := BreakerStatus{State: b.state, InFlight: b.inFlight, Openings: b.openings}
 	switch b.state {
 	case BreakerClosed:
-		s.Failures = b.row
-		if b.o.Window > 0 {
-			s.Failures = whole(b.seen.sum.marked)
-		}
+		s.Failures = b.failures()
 	case BreakerOpen:
 		s.Cooldown = b.until.Sub(now)
 	default:
@@ -183,20 +165,27 @@ func (b *Breaker) Status(now time.Time) BreakerStatus {
 	return s
 }
 
+// failures returns the number of failures that count towards opening. mu held.
+func (b *Breaker) failures() int {
+	if b.o.Window > 0 {
+		return whole(b.seen.sum.marked)
+	}
+	return b.row
+}
+
 // settle applies the state changes that are due at now. mu held.
 func (b *Breaker) settle(now time.Time) {
 	if b.o.Window > 0 {
 		b.seen.advance(now)
 	}
-	if b.state == BreakerOpen {
-		if b.until.Sub(now) > b.cooldown { // the clock was set back
-			b.until = now.Add(b.cooldown)
-		}
-		if now.Before(b.until) {
-			return
-		}
-		b.state = BreakerHalfOpen
-		b.good = 0
+	if b.state != BreakerOpen {
+		return
+	}
+	if b.until.Sub(now) > b.cooldown { // the clock was set back
+		b.until = now.Add(b.cooldown)
+	}
+	if !now.Before(b.until) {
+		b.state, b.good = BreakerHalfOpen, 0
 	}
 }
 
@@ -206,87 +195,116 @@ func (b *Breaker) forget() {
 	b.epoch++
 }
 
-// enter admits an attempt, or returns how long it should wait. probe is 0, or identifies a probe.
-func (b *Breaker) enter(now time.Time) (probe int64, wait time.Duration, ok bool) {
+func (b *Breaker) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.settle(now)
-	switch b.state {
-	case BreakerOpen:
-		return 0, b.until.Sub(now), false
-	case BreakerHalfOpen:
-		if b.probing >= b.o.Probes {
-			since := now.Sub(b.probed)
-			if since < -b.cooldown {
-				b.probed, since = now, 0 // the clock was set back
-			}
-			if since < b.cooldown {
-				return 0, max(min(b.cooldown-max(since, 0), b.cooldown/8), 1), false
-			}
-			b.forget()
+	b.leave(t)
+	b.settle(a.Now)
+	wait := b.hold(a.Now)
+	switch {
+	case wait <= 0:
+		t.inFlight, t.probe = true, 0
+		b.inFlight++
+		if b.state == BreakerHalfOpen {
+			t.probe = b.epoch
+			b.probing++
+			b.probed = a.Now
 		}
-		b.probing++
-		b.probed, probe = now, b.epoch
-	case BreakerClosed:
+		return admitted
+	case b.o.Wait:
+		more := min(kit.OfFloat(kit.Unit(a.Rand)*float64(b.o.Cooldown/2)), kit.Longest-wait)
+		return retrypolicy.Decision{Retry: true, Delay: wait + more}
 	}
-	b.inFlight++
-	return probe, 0, true
+	return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
 }
 
-func (b *Breaker) learn(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+// hold returns how long an attempt should wait, 0 if it may begin. mu held.
+func (b *Breaker) hold(now time.Time) time.Duration {
+	switch {
+	case b.state == BreakerOpen:
+		return b.until.Sub(now)
+	case b.state == BreakerClosed || b.probing < b.o.Probes:
+		return 0
+	}
+	since := now.Sub(b.probed)
+	if since < -b.cooldown { // the clock was set back
+		b.probed, since = now, 0
+	}
+	if since < b.cooldown {
+		return max(min(b.cooldown-max(since, 0), b.cooldown/8), 1)
+	}
+	b.forget()
+	return 0
+}
+
+// leave ends the attempt in flight. mu held.
+func (b *Breaker) leave(t *ticket) {
+	if !t.inFlight {
+		return
+	}
+	t.inFlight = false
+	b.inFlight--
+	if t.probe == b.epoch {
+		b.probing--
+	}
+}
+
+func (b *Breaker) undo(t *ticket, _ retrypolicy.Attempt) { b.release(t) }
+
+func (b *Breaker) release(t *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.leave(t)
+}
+
+func (b *Breaker) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leave(t)
 	b.settle(a.Now)
 	switch {
 	case saysNothing(v, a):
-	case b.bad(v, a.Kind):
+	case b.counts(v, a.Kind):
 		b.failed(a.Now)
 	default:
 		b.succeeded()
 	}
 }
 
-func (b *Breaker) bad(v retrypolicy.Verdict, kind transport.Kind) bool {
-	switch {
-	case v == retrypolicy.VerdictSucceed:
-		return false
-	case b.o.Kinds != 0:
+// counts reports whether an outcome is a failure of the service.
+func (b *Breaker) counts(v retrypolicy.Verdict, kind transport.Kind) bool {
+	if v != retrypolicy.VerdictSucceed && b.o.Kinds != 0 {
 		return b.o.Kinds.Has(kind)
 	}
 	return v == retrypolicy.VerdictAgain
 }
 
+// failed counts a failure. mu held.
 func (b *Breaker) failed(now time.Time) {
 	switch b.state {
+	case BreakerOpen:
+		return
 	case BreakerHalfOpen:
-		b.cooldown = min(kit.OfFloat(float64(b.cooldown)*b.o.Growth), b.o.MaxCooldown)
+		b.cooldown = kit.OfFloat(min(float64(b.cooldown)*b.o.Growth, 10*float64(b.o.Cooldown)))
 	case BreakerClosed:
 		b.row = min(b.row+1, math.MaxInt32)
-		reached := b.row >= b.o.Failures
-		if b.o.Window > 0 {
-			b.seen.add(tally{all: 1, marked: 1})
-			reached = b.seen.sum.marked >= int64(b.o.Failures) && !shareOf(b.o.Share).below(b.seen.sum.marked, b.seen.sum.all)
-		}
-		if !reached {
+		b.seen.add(tally{all: 1, marked: 1})
+		if b.failures() < b.o.Failures || shareOf(b.o.Share).below(b.seen.sum.marked, b.seen.sum.all) {
 			return
 		}
 		b.cooldown = b.o.Cooldown
-	default:
-		return
 	}
-	b.state = BreakerOpen
-	b.until = now.Add(b.cooldown)
+	b.state, b.until = BreakerOpen, now.Add(b.cooldown)
 	b.seen.clear()
 	b.openings = min(b.openings+1, math.MaxInt32)
 }
 
+// succeeded counts a success. mu held.
 func (b *Breaker) succeeded() {
 	b.row = 0
 	switch b.state {
 	case BreakerClosed:
-		if b.o.Window > 0 {
-			b.seen.add(tally{all: 1})
-		}
+		b.seen.add(tally{all: 1})
 	case BreakerHalfOpen:
 		if b.good++; b.good >= b.o.Successes {
 			b.state = BreakerClosed
@@ -304,40 +322,4 @@ func (b *Breaker) charge(_ *ticket, a retrypolicy.Attempt, d retrypolicy.Decisio
 		}
 	}
 	return d
-}
-
-func (b *Breaker) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
-	b.release(t)
-	probe, wait, ok := b.enter(a.Now)
-	switch {
-	case !ok && b.o.Wait:
-		room := min(b.o.Spread, kit.Longest-wait)
-		more := min(kit.OfFloat(kit.Unit(a.Rand)*float64(room)), room)
-		return retrypolicy.Decision{Retry: true, Delay: wait + more}
-	case !ok:
-		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
-	}
-	t.inFlight, t.probe = true, probe
-	return admitted
-}
-
-func (b *Breaker) undo(t *ticket, _ retrypolicy.Attempt) { b.release(t) }
-
-// release ends the attempt in flight.
-func (b *Breaker) release(t *ticket) {
-	if !t.inFlight {
-		return
-	}
-	t.inFlight = false
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.inFlight--
-	if t.probe == b.epoch {
-		b.probing--
-	}
-}
-
-func (b *Breaker) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	b.release(t)
-	b.learn(v, a)
 }

@@ -75,14 +75,14 @@ func TestBreaker(t *testing.T) {
 			{13 * s, stepOK, "closed"}, {13 * s, stepAdmit, "closed"}, {13 * s, stepAdmit, "closed"},
 			{13 * s, stepFail, "closed"}, {13 * s, stepFail, "closed"}, {13 * s, stepFail, "open"},
 		}},
-		{"a probe that fails opens it for longer, up to the most; closing forgets that",
-			options{Failures: 1, Cooldown: 10 * s, Growth: 3, MaxCooldown: 50 * s}, steps{
+		{"a probe that fails opens it for longer, up to ten times; closing forgets that",
+			options{Failures: 1, Cooldown: 10 * s, Growth: 5}, steps{
 				{0, stepFail, "open"}, {10*s - 1, stepRefuse, "open"},
-				{10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"}, {40*s - 1, stepRefuse, "open"}, // 30 s
-				{40 * s, stepAdmit, "half-open"}, {40 * s, stepFail, "open"}, {90*s - 1, stepRefuse, "open"}, // 50 s
-				{90 * s, stepAdmit, "half-open"}, {90 * s, stepFail, "open"}, {140*s - 1, stepRefuse, "open"}, // 50 s
-				{140 * s, stepAdmit, "half-open"}, {140 * s, stepOK, "closed"},
-				{140 * s, stepFail, "open"}, {150*s - 1, stepRefuse, "open"}, {150 * s, stepAdmit, "half-open"}, // 10 s
+				{10 * s, stepAdmit, "half-open"}, {10 * s, stepFail, "open"}, {60*s - 1, stepRefuse, "open"}, // 50 s
+				{60 * s, stepAdmit, "half-open"}, {60 * s, stepFail, "open"}, {160*s - 1, stepRefuse, "open"}, // 100 s
+				{160 * s, stepAdmit, "half-open"}, {160 * s, stepFail, "open"}, {260*s - 1, stepRefuse, "open"}, // 100 s
+				{260 * s, stepAdmit, "half-open"}, {260 * s, stepOK, "closed"},
+				{260 * s, stepFail, "open"}, {270*s - 1, stepRefuse, "open"}, {270 * s, stepAdmit, "half-open"}, // 10 s
 			}},
 		{"several successes close it, several probes at a time", options{Failures: 1, Cooldown: 10 * s, Probes: 2,
 			Successes: 3}, steps{
@@ -284,26 +284,22 @@ func TestBreakerWaits(t *testing.T) {
 	}
 }
 
-// Spread adds a random part to a wait.
+// A random part of half the cooldown is added to a wait.
 func TestBreakerSpreadsWaitingCallers(t *testing.T) {
 	for _, c := range []struct {
 		name       string
-		spread     time.Duration
 		at         time.Duration
 		rand       uint64
 		wait       time.Duration
 		halfOpened bool
 	}{
-		{"none drawn", 0, 0, 0, 8 * time.Second, false},
-		{"half of half the cooldown", 0, 0, policytest.DrawHalf, 10 * time.Second, false},
-		{"later", 0, 7 * time.Second, policytest.DrawHalf, 3 * time.Second, false},
-		{"a spread of one's own", 10 * time.Second, 0, policytest.DrawHalf, 13 * time.Second, false},
-		{"the same while others probe", 10 * time.Second, 8 * time.Second, policytest.DrawHalf, 6 * time.Second,
-			true},
+		{"none drawn", 0, 0, 8 * time.Second, false},
+		{"half of half the cooldown", 0, policytest.DrawHalf, 10 * time.Second, false},
+		{"later", 7 * time.Second, policytest.DrawHalf, 3 * time.Second, false},
+		{"the same while others probe", 8 * time.Second, policytest.DrawHalf, 3 * time.Second, true},
 	} {
 		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 8 * time.Second,
-			Wait:   true,
-			Spread: c.spread}))
+			Wait: true}))
 		p := newCrowd(b.Wrap(always))
 		p.Observe(policytest.As(policytest.At(0), transport.Network))
 		if c.halfOpened {
@@ -404,15 +400,10 @@ func TestNewBreakerRefuses(t *testing.T) {
 		want string
 	}{
 		{o{}, ""},
-		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, MaxCooldown: 1, Probes: 1,
-			Successes: 1,
-			Wait:      true, Spread: 1},
-			""},
+		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, Probes: 1, Successes: 1, Wait: true}, ""},
 		{o{Cooldown: math.MaxInt64}, ""},
 		{o{Failures: -1}, "BreakerOptions.Failures"},
 		{o{Window: -1}, "BreakerOptions.Window"},
-		{o{Wait: true, Spread: -1}, "BreakerOptions.Spread is negative"},
-		{o{Spread: 1}, "BreakerOptions.Spread needs Wait"},
 		{o{Window: 1}, "BreakerOptions.Window"},
 		{o{Window: time.Minute, Share: 1.1}, "BreakerOptions.Share"},
 		{o{Window: time.Minute, Share: math.NaN()}, "BreakerOptions.Share"},
@@ -421,8 +412,6 @@ func TestNewBreakerRefuses(t *testing.T) {
 		{o{Growth: 0.5}, "BreakerOptions.Growth"},
 		{o{Growth: math.NaN()}, "BreakerOptions.Growth"},
 		{o{Growth: math.Inf(1)}, "BreakerOptions.Growth"},
-		{o{MaxCooldown: -1}, "BreakerOptions.MaxCooldown"},
-		{o{MaxCooldown: time.Second}, "BreakerOptions.MaxCooldown"},
 		{o{Probes: -1}, "BreakerOptions.Probes"},
 		{o{Successes: -1}, "BreakerOptions.Successes"},
 	} {

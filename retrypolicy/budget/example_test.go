@@ -68,7 +68,7 @@ func ExampleConcurrencyBudget() {
 	for range 4 { // then retries of others
 		fmt.Println(retrypolicy.Inner(p, retrypolicy.Start{}).Admit(retrypolicy.Attempt{Retry: 1}))
 	}
-	fmt.Println(budget.InFlight())
+	fmt.Println(budget.Counts())
 	// Output:
 	// retry after 0s
 	// stop: retry quota exceeded

@@ -55,7 +55,7 @@ func TestSharedStateTwiceCountsOnce(t *testing.T) {
 			if d := s.Admit(a); !d.Retry {
 				t.Errorf("%s: attempt %d: %v", name, i, d)
 			}
-			if all, _ := crowd.InFlight(); all != 1 {
+			if all, _ := crowd.Counts(); all != 1 {
 				t.Errorf("%s: %d in flight", name, all)
 			}
 			s.Report(retrypolicy.VerdictAgain, a)

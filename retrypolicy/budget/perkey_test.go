@@ -91,7 +91,7 @@ func TestPerKeyKeepsQuotasApart(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p, err := budget.NewPerKey(10, func(string) retrypolicy.Policy {
 			o := compat.AWSJava.Options()
-			o.Quota.Size, o.Attempts = 10, 10
+			o.Quota.Bucket, o.Attempts = policytest.Must(budget.NewTokenBucket(10, 0, 0)), 10
 			q, err := compat.NewAWS(o)
 			if err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,101 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
-
-// Bucket holds the tokens of a Quota. Its methods must be safe for concurrent use and must not
-// block.
-type Bucket interface {
-	// Take takes n tokens and returns ok. If there are fewer, it returns the time until n are
-	// available, or a negative duration if they never will be.
-	Take(now time.Time, n int) (wait time.Duration, ok bool)
-	// Give returns n tokens, up to the size of the bucket.
-	Give(now time.Time, n int)
-}
-
-// TokenBucket is a Bucket in memory that refills over time. Fractions of a token carry over.
-type TokenBucket struct {
-	mu     sync.Mutex
-	size   int
-	tokens int
-	refill int // tokens per second
-	mark   time.Time
-	rest   int64 // nanoseconds times refill that do not make a whole token yet
-}
-
-// NewTokenBucket returns a bucket for size tokens that starts with size-spent of them. It gains
-// refill tokens per second, from the first method call on.
-func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
-	if err := kit.Check("TokenBucket ",
-		kit.Bad(size < 0 || size > math.MaxInt32, "size is out of range; give 0 to 2^31-1 tokens"),
-		kit.Bad(spent < 0 || spent > size, "spent is out of range; give 0 to size"),
-		kit.Bad(refill < 0 || refill > 1_000_000, "refill is out of range; give 0 to 1000000 tokens a second")); err != nil {
-		return nil, err
-	}
-	return &TokenBucket{size: size, tokens: size - spent, refill: refill}, nil
-}
-
-// Take implements Bucket.
-func (b *TokenBucket) Take(now time.Time, n int) (time.Duration, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now)
-	if n <= b.tokens {
-		b.tokens -= n
-		return 0, true
-	}
-	if b.refill == 0 || n > b.size {
-		return -1, false
-	}
-	missing := int64(n-b.tokens)*int64(time.Second) - b.rest
-	return time.Duration((missing + int64(b.refill) - 1) / int64(b.refill)), false
-}
-
-// Give implements Bucket.
-func (b *TokenBucket) Give(now time.Time, n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now)
-	b.tokens += min(max(n, 0), b.size-b.tokens)
-}
-
-// Tokens returns the number of tokens at now.
-func (b *TokenBucket) Tokens(now time.Time) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now)
-	return b.tokens
-}
-
-func (b *TokenBucket) fill(now time.Time) {
-	if b.refill == 0 {
-		return
-	}
-	// After this time the bucket is full in any case, and the product below cannot overflow.
-	enough := (time.Duration(b.size/b.refill) + 1) * time.Second
-	passed := now.Sub(b.mark)
-	switch {
-	case b.mark.IsZero():
-		passed = 0
-	case passed < -enough: // the clock was set back; without this, nothing refills until it catches up
-		passed = 0
-	case passed < 0:
-		return // a caller's clock reading that is older than the last one
-	}
-	b.mark = now
-	if passed > enough {
-		b.tokens, b.rest = b.size, 0
-		return
-	}
-	whole, rest := int64(passed/time.Second), int64(passed%time.Second)
-	b.rest += rest * int64(b.refill)
-	gained := whole*int64(b.refill) + b.rest/int64(time.Second)
-	b.rest %= int64(time.Second)
-	if gained >= int64(b.size-b.tokens) {
-		b.tokens, b.rest = b.size, 0
-		return
-	}
-	b.tokens += int(gained)
-}
 
 // Cost is the number of tokens that a retry after one of Kinds takes from a Quota.
 type Cost struct {
@@ -117,15 +23,9 @@ type Cost struct {
 // their higher cost of time-outs: 500 tokens, 5 for a retry, 1 back for a success at the first
 // attempt.
 type QuotaOptions struct {
-	// Bucket holds the tokens. Nil: a TokenBucket of Size, Spent and Refill.
-	Bucket Bucket
-	// Size is the capacity in tokens. Default: 500.
-	Size int
-	// Spent is the number of tokens missing at the start.
-	Spent int
-	// Refill is the number of tokens that return each second. Default: none, tokens return only with
-	// successes.
-	Refill int
+	// Bucket holds the tokens; quotas can share one. Nil: a bucket of its own, of 500 tokens that
+	// return only with successes.
+	Bucket *TokenBucket
 	// Retry is the cost of a retry for Kinds that Costs does not list. Default: 5. Negative: none.
 	Retry int
 	// Costs lists Kinds with other costs; the first match counts.
@@ -142,19 +42,17 @@ type QuotaOptions struct {
 	// ExtraRefund is the number of tokens that return in addition to the cost when a retry succeeds.
 	// Default: none. aws-sdk-go-v2 before 2026: 1.
 	ExtraRefund int
-	// Late charges after the delay, right before the retry, instead of before the delay. So tokens
-	// refilled during the delay count, and the retry may be refused after it. This is the order of
-	// smithy-kotlin before May 2026.
+	// Late charges right before the retry, instead of before its delay. So tokens refilled during the
+	// delay count, and the retry may be refused after it: smithy-kotlin before May 2026.
 	Late bool
-	// Wait makes an attempt wait for the refill if tokens are missing, instead of refusing it. It
-	// needs Refill and charges as Late does.
+	// Wait makes a retry wait for the refill if tokens are missing, instead of refusing it. It needs
+	// a Bucket that refills, and charges as Late does.
 	Wait bool
 }
 
 // Quota limits the retries of all operations that share it: each retry costs tokens, and a success
 // returns the cost of its last retry. Without tokens there are no retries. First attempts are free,
-// unless First says otherwise. A policy holds at most one Quota; Validate checks this. Safe for
-// concurrent use.
+// unless First says otherwise. Safe for concurrent use.
 //
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).
@@ -162,56 +60,45 @@ type Quota struct {
 	o QuotaOptions // with its defaults
 }
 
-// NewQuota returns a quota. o may be nil.
+// NewQuota returns a quota. o may be nil. Errors are of Kind Invalid.
 func NewQuota(o *QuotaOptions) (*Quota, error) {
 	set := given(o)
 	set.Retry, set.Success = kit.OrDefault(set.Retry, 5), kit.OrDefault(set.Success, 1)
-	err := kit.Check("QuotaOptions.",
-		kit.Bad(badTokens(set.Retry),
-			"Retry is out of range; give 1 to 65535 tokens, 0 for 5, a negative number for none"),
-		kit.Bad(badTokens(set.First), "First is out of range; give 0 to 65535 tokens"),
-		kit.Bad(badTokens(set.Success),
-			"Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative number for none"),
-		kit.Bad(badTokens(set.MinRefund), "MinRefund is out of range; give 0 to 65535 tokens"),
-		kit.Bad(badTokens(set.ExtraRefund), "ExtraRefund is out of range; give 0 to 65535 tokens"),
-		kit.Bad(set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0),
-			"Size, Spent and Refill belong to the built-in bucket; leave them 0 with a Bucket"),
-		kit.Bad(set.Wait && set.Bucket == nil && set.Refill == 0, "Wait needs Refill; tokens would never come back"))
-	if err != nil {
-		return nil, err
+	set.Costs = slices.Clone(set.Costs)
+	if set.Bucket == nil {
+		set.Bucket = &TokenBucket{size: 500, have: 500 * token}
+	}
+	rules := []kit.Rule{
+		kit.Bad(set.Wait && set.Bucket.refill == 0, "Wait needs a Bucket with a refill; tokens would never come back"),
+		tokens(set.Retry, "Retry"), tokens(set.First, "First"), tokens(set.Success, "Success"),
+		tokens(set.MinRefund, "MinRefund"), tokens(set.ExtraRefund, "ExtraRefund"),
 	}
 	for _, c := range set.Costs {
-		if err := kit.Check("QuotaOptions.",
-			kit.Bad(badTokens(c.Tokens), "Costs.Tokens is out of range; give 0 to 65535"),
-			kit.Bad(c.Kinds == 0, "Costs has a row without Kinds; it would never apply")); err != nil {
-			return nil, err
-		}
+		rules = append(rules, tokens(c.Tokens, "Costs.Tokens"),
+			kit.Bad(c.Kinds == 0, "Costs has a row without Kinds; it would never apply"))
 	}
-	if set.Bucket == nil {
-		fallback(&set.Size, 500)
-		b, err := NewTokenBucket(set.Size, set.Spent, set.Refill)
-		if err != nil {
-			return nil, err
-		}
-		set.Bucket = b
+	if err := kit.Check("QuotaOptions.", rules...); err != nil {
+		return nil, err
 	}
-	set.Costs = append([]Cost(nil), set.Costs...)
 	return &Quota{o: set}, nil
 }
 
-func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
+func tokens(n int, field string) kit.Rule {
+	return kit.Bad(n < 0 || n > math.MaxUint16, field+" is out of range; give at most 65535 tokens")
+}
 
 // Wrap puts the quota around p: p decides first, and the quota charges only for a retry that p
 // wants. A refusal is OutOfQuota and carries the retry's delay.
-func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Quota", q, p) }
+func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return shared{q, q != nil, "Quota", p}
+}
 
 // late reports whether a retry is charged when it begins, instead of before its delay.
 func (q *Quota) late() bool { return q.o.Late || q.o.Wait }
 
 func (q *Quota) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
 	if q.late() {
-		// Sets the clock of an unused bucket, so that the delay counts for its refill.
-		q.o.Bucket.Give(a.Now, 0)
+		q.o.Bucket.Tokens(a.Now) // sets the clock of an unused bucket, so that it refills during the delay
 		return d
 	}
 	cost := q.cost(a.Kind)
@@ -230,7 +117,7 @@ func (q *Quota) release(t *ticket) {
 	}
 }
 
-// atAdmit is the cost that admit charges: that of a first attempt, and of a Late quota's retry.
+// atAdmit is the cost that admit charges: that of a first attempt, and of a late quota's retry.
 func (q *Quota) atAdmit(a retrypolicy.Attempt) int {
 	switch {
 	case a.Retry <= 0:
@@ -243,13 +130,11 @@ func (q *Quota) atAdmit(a retrypolicy.Attempt) int {
 
 func (q *Quota) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	cost := q.atAdmit(a)
-	if cost > 0 {
-		if wait, ok := q.o.Bucket.Take(a.Now, cost); !ok {
-			if q.o.Wait && wait >= 0 {
-				return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
-			}
-			return stop(retrypolicy.ReasonOutOfQuota)
+	if wait, ok := q.o.Bucket.Take(a.Now, cost); !ok {
+		if q.o.Wait && wait >= 0 {
+			return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
 		}
+		return stop(retrypolicy.ReasonOutOfQuota)
 	}
 	if a.Retry > 0 && q.late() {
 		t.cost = cost
@@ -283,4 +168,79 @@ func (q *Quota) cost(k transport.Kind) int {
 		}
 	}
 	return q.o.Retry
+}
+
+// TokenBucket holds the tokens of quotas and refills over time. Fractions of a token carry over. Its
+// methods are safe for concurrent use.
+type TokenBucket struct {
+	size, refill int // tokens, tokens per second
+
+	mu   sync.Mutex
+	have int64     // in billionths of a token, so that a nanosecond brings refill of them
+	mark time.Time // when have was computed
+}
+
+// token is a token in billionths.
+const token = int64(time.Second)
+
+// NewTokenBucket returns a bucket for size tokens that starts with size-spent of them. It gains
+// refill tokens per second, from the first method call on. Errors are of Kind Invalid.
+func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
+	if err := kit.Check("TokenBucket ",
+		kit.Bad(size < 0 || size > math.MaxInt32, "size is out of range; give 0 to 2^31-1 tokens"),
+		kit.Bad(spent < 0 || spent > size, "spent is out of range; give 0 to size"),
+		kit.Bad(refill < 0 || refill > 1_000_000, "refill is out of range; give 0 to 1000000 tokens a second")); err != nil {
+		return nil, err
+	}
+	return &TokenBucket{size: size, refill: refill, have: int64(size-spent) * token}, nil
+}
+
+// Take takes n tokens and returns ok. If there are fewer, it returns the time until n are
+// available, or a negative duration if they never will be.
+func (b *TokenBucket) Take(now time.Time, n int) (wait time.Duration, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	missing := min(int64(n), int64(b.size)+1)*token - b.have
+	switch {
+	case missing <= 0:
+		b.have = -missing
+		return 0, true
+	case b.refill == 0 || n > b.size:
+		return -1, false
+	}
+	return time.Duration((missing + int64(b.refill) - 1) / int64(b.refill)), false
+}
+
+// Give returns n tokens, up to the size of the bucket.
+func (b *TokenBucket) Give(now time.Time, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.have = min(b.have+int64(min(max(n, 0), b.size))*token, int64(b.size)*token)
+}
+
+// Tokens returns the number of tokens at now.
+func (b *TokenBucket) Tokens(now time.Time) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	return int(b.have / token)
+}
+
+// fill adds what has come since the last call. mu held.
+func (b *TokenBucket) fill(now time.Time) {
+	if b.refill == 0 {
+		return
+	}
+	full := time.Duration(b.size/b.refill+1) * time.Second // fills any bucket, and the product below fits
+	passed := now.Sub(b.mark)
+	switch {
+	case b.mark.IsZero() || passed < -full: // the first call, or the clock was set back
+		passed = 0
+	case passed < 0:
+		return // a caller's clock reading that is older than the last one
+	}
+	b.mark = now
+	b.have = min(b.have+int64(min(passed, full))*int64(b.refill), int64(b.size)*token)
 }

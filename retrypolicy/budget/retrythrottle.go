@@ -40,7 +40,7 @@ func NewRetryThrottle(maxTokens int, ratio float64) (*RetryThrottle, error) {
 
 // Wrap puts the throttle around p: p decides first.
 func (t *RetryThrottle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap("RetryThrottle", t, p)
+	return shared{t, t != nil, "RetryThrottle", p}
 }
 
 // Tokens returns the current number of tokens.
@@ -48,12 +48,6 @@ func (t *RetryThrottle) Tokens() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return float64(t.tokens) / 1000
-}
-
-func (t *RetryThrottle) open() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return 2*t.tokens > t.most
 }
 
 func (t *RetryThrottle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
@@ -71,7 +65,9 @@ func (t *RetryThrottle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.A
 }
 
 func (t *RetryThrottle) charge(_ *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
-	if !t.open() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if 2*t.tokens <= t.most {
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
 	}
 	return d

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"time"
@@ -43,11 +44,10 @@ type RetryBudget struct {
 	seen window // all: requests, marked: retries
 }
 
-// NewRetryBudget returns a budget. o may be nil.
+// NewRetryBudget returns a budget. o may be nil. Errors are of Kind Invalid.
 func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	set := given(o)
-	fallback(&set.Share, 0.1)
-	fallback(&set.Window, 2*time.Minute)
+	set.Share, set.Window = cmp.Or(set.Share, 0.1), cmp.Or(set.Window, 2*time.Minute)
 	if err := kit.Check("RetryBudgetOptions.",
 		kit.Bad(!(set.Share >= 1e-6 && set.Share <= 100),
 			"Share is out of range; give retries for each request, a millionth to 100"),
@@ -59,7 +59,9 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 }
 
 // Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
-func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("RetryBudget", b, p) }
+func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return shared{b, b != nil, "RetryBudget", p}
+}
 
 // Counts returns the requests and the retries in the window at now.
 func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
@@ -92,7 +94,7 @@ func (b *RetryBudget) release(t *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.advance(t.at)
-	b.seen.unmark()
+	b.seen.takeBack(tally{marked: 1})
 }
 
 // admit counts a request.
@@ -110,7 +112,7 @@ func (b *RetryBudget) undo(_ *ticket, a retrypolicy.Attempt) {
 	if a.Retry <= 0 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.seen.takeBack()
+		b.seen.takeBack(tally{all: 1})
 	}
 }
 
@@ -125,8 +127,8 @@ type ConcurrencyBudgetOptions struct {
 }
 
 // ConcurrencyBudget limits the number of retries in flight, as a share of the active calls. A call
-// is active while its attempt is in flight or it waits for a retry. A retry is refused when, as
-// counted before it,
+// is active while an attempt is in flight or it waits for one. A retry is refused when, as counted
+// before it,
 //
 //	retries in flight >= MinRetries  and  retries in flight > Share * (calls + retries in flight)
 //
@@ -140,16 +142,14 @@ type ConcurrencyBudget struct {
 	least int64
 
 	mu      sync.Mutex
-	all     int64 // attempts in flight
-	retries int64 // those of them that are retries
-	queued  int64 // retries that were decided on and have not begun
+	calls   int64 // active ones
+	retries int64 // in flight
 }
 
-// NewConcurrencyBudget returns a budget. o may be nil.
+// NewConcurrencyBudget returns a budget. o may be nil. Errors are of Kind Invalid.
 func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, error) {
 	set := given(o)
-	fallback(&set.Share, 0.2)
-	fallback(&set.MinRetries, 3)
+	set.Share, set.MinRetries = cmp.Or(set.Share, 0.2), cmp.Or(set.MinRetries, 3)
 	if err := kit.Check("ConcurrencyBudgetOptions.",
 		kit.Bad(!(set.Share >= 1e-6 && set.Share <= 1), "Share is out of range; give a millionth to 1"),
 		kit.Bad(set.MinRetries < 1 || set.MinRetries > math.MaxInt32,
@@ -161,79 +161,72 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 
 // Wrap puts the budget around p.
 func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return wrap("ConcurrencyBudget", b, p)
+	return shared{b, b != nil, "ConcurrencyBudget", p}
 }
 
-// InFlight returns the number of attempts in flight, and of retries among them.
-func (b *ConcurrencyBudget) InFlight() (all, retries int) {
+// Counts returns the number of active calls, and of retries in flight.
+func (b *ConcurrencyBudget) Counts() (calls, retries int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return int(b.all), int(b.retries)
+	return int(b.calls), int(b.retries)
 }
 
 func (b *ConcurrencyBudget) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
-	b.leave(t)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.leave(t)
 	if a.Retry > 0 {
-		// A call whose retry is in flight counts in addition to that retry.
-		if b.retries >= b.least && b.share.above(b.retries, b.all+b.retries+b.queued) {
+		if b.retries >= b.least && b.share.above(b.retries, b.calls+b.retries) {
 			return stop(retrypolicy.ReasonOutOfQuota)
 		}
 		b.retries++
+		t.inFlight = true
 	}
-	if t.pending {
-		b.queued--
-	}
-	b.all++
-	t.inFlight, t.retry = true, a.Retry > 0
+	b.enter(t)
 	return admitted
 }
 
-// leave ends the attempt in flight.
-func (b *ConcurrencyBudget) leave(t *ticket) {
-	if !t.inFlight {
-		return
+// enter counts the call. mu held.
+func (b *ConcurrencyBudget) enter(t *ticket) {
+	if !t.active {
+		t.active = true
+		b.calls++
 	}
-	t.inFlight = false
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.all--
-	if t.retry {
+}
+
+// leave ends the retry in flight. mu held.
+func (b *ConcurrencyBudget) leave(t *ticket) {
+	if t.inFlight {
+		t.inFlight = false
 		b.retries--
 	}
 }
 
 func (b *ConcurrencyBudget) undo(t *ticket, _ retrypolicy.Attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.leave(t)
-	if t.pending {
-		b.queue(1)
-	}
 }
 
 func (b *ConcurrencyBudget) report(t *ticket, _ retrypolicy.Verdict, _ retrypolicy.Attempt) {
-	b.leave(t)
+	b.release(t)
 }
 
-// charge counts a pending retry.
+// charge counts a call that waits for its retry.
 func (b *ConcurrencyBudget) charge(t *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
-	b.queue(1)
-	t.pending = true
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.enter(t)
 	return d
 }
 
-// release ends the attempt in flight, and uncounts a pending retry.
+// release ends the call.
 func (b *ConcurrencyBudget) release(t *ticket) {
-	b.leave(t)
-	if t.pending {
-		b.queue(-1)
-		t.pending = false
-	}
-}
-
-// queue adds n to the count of pending retries.
-func (b *ConcurrencyBudget) queue(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queued += n
+	b.leave(t)
+	if t.active {
+		t.active = false
+		b.calls--
+	}
 }

@@ -160,7 +160,7 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 		for i := range calls {
 			calls[i].End()
 		}
-		if all, retries := b.InFlight(); all != 0 || retries != 0 {
+		if all, retries := b.Counts(); all != 0 || retries != 0 {
 			t.Errorf("%d calls, at the end: %d in flight, %d retries", c.calls, all, retries)
 		}
 		// Ended calls do not count: after all this, exactly three retries are admitted.
@@ -208,7 +208,7 @@ func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 	for range 334 {
 		p.Observe(policytest.As(retry, nil))
 	}
-	if all, retries := b.InFlight(); all != 0 || retries != 0 {
+	if all, retries := b.Counts(); all != 0 || retries != 0 {
 		t.Errorf("at the end %d in flight, %d retries", all, retries)
 	}
 }
@@ -222,7 +222,7 @@ func TestConcurrencyBudgetReleasesAttemptsThatDidNotBegin(t *testing.T) {
 			p.Admit(policytest.At(0))
 			p.Admit(policytest.Retried(policytest.At(0), 1))
 		}
-		if all, retries := b.InFlight(); all != 0 || retries != 0 {
+		if all, retries := b.Counts(); all != 0 || retries != 0 {
 			t.Errorf("%d in flight, %d retries, want none", all, retries)
 		}
 	}

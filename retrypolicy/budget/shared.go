@@ -28,9 +28,9 @@ type ticket struct {
 	pending  bool      // a retry was decided on and has not begun
 	at       time.Time // when that was
 	cost     int       // of the latest retry, while its outcome is open
-	inFlight bool
-	retry    bool  // what is in flight is a retry
-	probe    int64 // what is in flight is a probe of this epoch
+	active   bool      // the operation counts as a call
+	inFlight bool      // an attempt, or only a retry where first ones do not count
+	probe    int64     // what is in flight is a probe of this epoch
 }
 
 // passive is embedded by budgets that have nothing to say at some of the steps.
@@ -48,25 +48,17 @@ var admitted = retrypolicy.Decision{Retry: true}
 
 // shared is a policy with a budget around it.
 type shared struct {
-	budget limiter // nil: it was not made
-	name   string  // of the budget's type
+	budget limiter
+	made   bool   // budget is not a nil pointer
+	name   string // of the budget's type
 	inner  retrypolicy.Policy
-}
-
-// wrap puts a budget around p.
-func wrap[B any, Budget interface {
-	*B
-	limiter
-}](name string, budget Budget, p retrypolicy.Policy) retrypolicy.Policy {
-	s := shared{name: name, inner: p}
-	if budget != nil {
-		s.budget = budget
-	}
-	return s
 }
 
 // Decide is the inner policy, without the budget.
 func (p shared) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return p.inner.Decide(a) }
+
+// Unwrap returns the inner policy.
+func (p shared) Unwrap() retrypolicy.Policy { return p.inner }
 
 // Begin begins a series. A budget that is around the policy already acts there.
 func (p shared) Begin(start retrypolicy.Start) retrypolicy.Series {
@@ -83,7 +75,7 @@ func (p shared) Begin(start retrypolicy.Start) retrypolicy.Series {
 
 // Validate checks the inner policy, and that the constructor made the budget.
 func (p shared) Validate() error {
-	if p.budget == nil {
+	if !p.made {
 		return kit.Invalid(p.name + " is nil; make one with New" + p.name)
 	}
 	if p.inner == nil { // joins strings only here: Do validates its policy in each call
@@ -148,17 +140,10 @@ func stop(reason retrypolicy.Reason) retrypolicy.Decision {
 	return retrypolicy.Decision{Reason: reason}
 }
 
-// saysNothing reports whether the failure a, which is final or not, gives no information about the
-// service:
-//
-//   - The caller cancelled the attempt, or the client was closed.
-//   - The failure arose on this side: from the operation's own context, from Permanent, or from
-//     invalid input.
-//
-// An answer with an HTTP status is always information about the service.
-//
-// A deadline that passed while the service was expected to answer is information too: it arrives as
-// a retryable failure.
+// saysNothing reports whether an attempt gives no information about the service: the caller
+// cancelled it, the client was closed, or the failure arose on this side (the operation's own
+// context, Permanent, invalid input). An answer with an HTTP status is always information, and so is
+// a retryable failure: a deadline that passed while the service was expected to answer.
 func saysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
 	switch {
 	case v == retrypolicy.VerdictSucceed:
@@ -182,12 +167,4 @@ func given[Options any](o *Options) (set Options) {
 		set = *o
 	}
 	return set
-}
-
-// fallback sets a zero field to its default.
-func fallback[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

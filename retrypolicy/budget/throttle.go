@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"time"
@@ -57,14 +58,12 @@ type Throttle struct {
 	seen window // marked: accepted
 }
 
-// NewThrottle returns a throttle. o may be nil.
+// NewThrottle returns a throttle. o may be nil. Errors are of Kind Invalid.
 func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	set := given(o)
-	fallback(&set.K, 2)
-	fallback(&set.Window, 2*time.Minute)
-	fallback(&set.Ceiling, 1)
-	fallback(&set.Refusals, retrypolicy.Kinds(transport.Throttled, transport.Unavailable, transport.Network,
-		transport.Timeout))
+	set.K, set.Window, set.Ceiling = cmp.Or(set.K, 2), cmp.Or(set.Window, 2*time.Minute), cmp.Or(set.Ceiling, 1)
+	set.Refusals = cmp.Or(set.Refusals,
+		retrypolicy.Kinds(transport.Throttled, transport.Unavailable, transport.Network, transport.Timeout))
 	if err := kit.Check("ThrottleOptions.",
 		kit.Bad(!(set.K >= 1 && set.K <= math.MaxInt32),
 			"K is below 1; give 1 or more, it is the requests sent for each that is accepted"),
@@ -78,7 +77,9 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 }
 
 // Wrap puts the throttle around p.
-func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return wrap("Throttle", t, p) }
+func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return shared{t, t != nil, "Throttle", p}
+}
 
 // Probability returns the probability of a rejection at now, from 0 to below 1.
 func (t *Throttle) Probability(now time.Time) float64 {
@@ -127,7 +128,7 @@ func (t *Throttle) undo(*ticket, retrypolicy.Attempt) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.seen.takeBack()
+	t.seen.takeBack(tally{all: 1})
 }
 
 func (t *Throttle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {

@@ -17,10 +17,14 @@ type window struct {
 	sum   tally
 	head  int       // the latest part
 	since time.Time // start of the latest part
-	begun bool
 }
 
 type tally struct{ all, marked int64 }
+
+func (t *tally) add(n tally, times int64) {
+	t.all += times * n.all
+	t.marked += times * n.marked
+}
 
 // shortestWindow makes a part longer than the resolution of coarse clocks.
 const shortestWindow = windowParts * time.Millisecond
@@ -31,8 +35,6 @@ func newWindow(length time.Duration) window { return window{part: length / windo
 func (w *window) advance(now time.Time) {
 	passed := now.Sub(w.since)
 	switch {
-	case !w.begun:
-		w.begun, w.since = true, now
 	case passed <= -windowParts*w.part:
 		// the clock was set back; without this, nothing ages until it catches up
 		w.since = now
@@ -43,8 +45,7 @@ func (w *window) advance(now time.Time) {
 		for ; passed >= w.part; passed -= w.part {
 			w.head = (w.head + 1) % windowParts
 			old := &w.parts[w.head]
-			w.sum.all -= old.all
-			w.sum.marked -= old.marked
+			w.sum.add(*old, -1)
 			*old = tally{}
 			w.since = w.since.Add(w.part)
 		}
@@ -53,26 +54,17 @@ func (w *window) advance(now time.Time) {
 
 // add counts t at the time of the latest advance.
 func (w *window) add(t tally) {
-	p := &w.parts[w.head]
-	p.all += t.all
-	p.marked += t.marked
-	w.sum.all += t.all
-	w.sum.marked += t.marked
+	w.parts[w.head].add(t, 1)
+	w.sum.add(t, 1)
 }
 
-// takeBack uncounts one event that was added at the same time, if it is still in the latest part.
-func (w *window) takeBack() {
-	if w.parts[w.head].all > 0 {
-		w.add(tally{all: -1})
-	}
-}
-
-// unmark removes the newest event that was added as marked only, without counting in all.
-func (w *window) unmark() {
+// takeBack uncounts t: the newest events like it, unless they have left the window.
+func (w *window) takeBack(t tally) {
 	for i := range windowParts {
-		if p := &w.parts[(w.head-i+windowParts)%windowParts]; p.marked > 0 {
-			p.marked--
-			w.sum.marked--
+		p := &w.parts[(w.head-i+windowParts)%windowParts]
+		if p.all >= t.all && p.marked >= t.marked {
+			p.add(t, -1)
+			w.sum.add(t, -1)
 			return
 		}
 	}

@@ -96,9 +96,5 @@ func AWSMode(mode string, attempts int) (retrypolicy.Policy, error) {
 	if err != nil || mode != "adaptive" {
 		return p, err
 	}
-	limiter, err := budget.NewAdaptive(nil)
-	if err != nil {
-		return nil, err
-	}
-	return limiter.Wrap(p), nil
+	return budget.NewAdaptive().Wrap(p), nil
 }

@@ -62,7 +62,7 @@ func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
 		o := compat.AWSStandard.Options()
 		o.Attempts = 5
-		b := policytest.Bucketed(t, o, 500, 500)
+		b := policytest.Bucketed(o, 500, 500)
 		p := policytest.Must(compat.NewAWS(o))
 		series := map[rune]*retrypolicy.Operation{'A': ptr(retrypolicy.Begin(p, "", policytest.Epoch)),
 			'B': ptr(retrypolicy.Begin(p, "", policytest.Epoch))}
@@ -93,7 +93,7 @@ func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
 		if o.Quota == nil {
 			continue
 		}
-		if o.Quota.Size != 0 || o.Quota.Success != 0 || o.Quota.First != 0 || o.Quota.Refill != 0 {
+		if o.Quota.Bucket != nil || o.Quota.Success != 0 || o.Quota.First != 0 {
 			t.Errorf("%v: %+v: want the common 500 tokens, 1 for a success, no refill", preset, o.Quota)
 		}
 		if again := preset.Options(); again.Quota == o.Quota || &again.Quota.Costs[0] == &o.Quota.Costs[0] {
@@ -118,8 +118,8 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 			func(o *compat.AWSOptions) { o.Throttled = retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 		{"negative Over", func(o *compat.AWSOptions) { o.Over = -1 }, "Over is negative"},
 		{"bad quota", func(o *compat.AWSOptions) {
-			o.Quota = &budget.QuotaOptions{Size: -1}
-		}, "size is out of range"},
+			o.Quota = &budget.QuotaOptions{Retry: 65536}
+		}, "Retry is out of range"},
 		{"bad MinRefund", func(o *compat.AWSOptions) {
 			o.Quota = &budget.QuotaOptions{MinRefund: -1}
 		}, "MinRefund is out of range"},

@@ -388,7 +388,7 @@ func TestTransportKeepsItsConnection(t *testing.T) {
 
 // The limiter starts from what the first answer announces.
 func TestTransportTellsTheLimitThatTheServiceAnnounces(t *testing.T) {
-	limiter := policytest.Must(budget.NewAdaptive(nil))
+	limiter := budget.NewAdaptive()
 	busy := service{statuses: []int{200}, header: http.Header{"Ratelimit-Policy": {`"a";q=120;w=60`}}}
 	tr := httpretry.Transport{Policy: limiter.Wrap(retrypolicy.NoRetry{}), Base: &busy, OnLimit: limiter.Announce}
 	synctest.Test(t, func(t *testing.T) {

@@ -42,14 +42,9 @@ func As(a retrypolicy.Attempt, err error) retrypolicy.Attempt {
 func At(d time.Duration) retrypolicy.Attempt { return retrypolicy.Attempt{Now: Day.Add(d)} }
 
 // Bucketed gives o a bucket that the test can inspect, of the given size and with the given tokens.
-func Bucketed(t testing.TB, o *compat.AWSOptions, size, tokens int) *budget.TokenBucket {
-	t.Helper()
-	b, err := budget.NewTokenBucket(size, size-tokens, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Quota.Bucket = b
-	return b
+func Bucketed(o *compat.AWSOptions, size, tokens int) *budget.TokenBucket {
+	o.Quota.Bucket = Must(budget.NewTokenBucket(size, size-tokens, 0))
+	return o.Quota.Bucket
 }
 
 // CheckInvalid is CheckRefusal for the parameters of p.
