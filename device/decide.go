@@ -35,21 +35,12 @@ func (l *loop) newSeries(p retrypolicy.Policy) (s retrypolicy.Series) {
 	return s
 }
 
-// leastHold is the shortest delay of an attempt that was delayed before: a policy that always
-// returns a few nanoseconds, such as a number without a unit, must not make the loop spin.
-const leastHold = time.Millisecond
-
 // admit asks whether an attempt may begin. It is the only place that asks.
 func (l *loop) admit(s *series, a retrypolicy.Attempt) retrypolicy.Decision {
 	l.calls("Admit of the retry policy")
-	d := s.main.Admit(a)
+	d := retrypolicy.Admit(s.main, a, &s.held)
 	l.called()
 	s.inFlight = d.Retry && d.Delay <= 0
-	delayed := d.Retry && d.Delay > 0
-	if delayed && s.delayed {
-		d.Delay = max(d.Delay, leastHold)
-	}
-	s.delayed = delayed
 	return d
 }
 

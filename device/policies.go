@@ -40,7 +40,7 @@ type series struct {
 	main     retrypolicy.Series // nil: the policy has no memory
 	paced    retrypolicy.Series // of PacedPolicy, from its first decision on
 	inFlight bool               // main admitted an attempt whose end was not reported
-	delayed  bool               // main delayed the attempt that it was asked about last
+	held     bool               // main delayed the attempt that it was asked about last
 }
 
 // question is a failure put to a policy. It is kept so that it can be asked again.

@@ -32,7 +32,7 @@ const (
 	// v8.
 	JitterDecorrelatedV2
 	// JitterProportional draws a whole number of nanoseconds from v*Backoff.Low to v*Backoff.High. The
-	// result may exceed Max, unless Hard is set. Source: gRPC A6 (0.8 to 1.2), cenkalti/backoff.
+	// result may exceed Max. Source: gRPC A6 (0.8 to 1.2), cenkalti/backoff.
 	JitterProportional
 
 	jitters // number of kinds
@@ -52,44 +52,36 @@ type Backoff struct {
 	Jitter Jitter
 	// Low and High are the bounds of JitterProportional, as factors.
 	Low, High float64
-	// Hard applies Max after the jitter too.
-	Hard bool
 }
 
 // Decide always retries.
 func (b Backoff) Decide(a Attempt) Decision {
-	if a.Retry < 1 {
-		return Decision{Retry: true}
-	}
 	d := Decision{Retry: true}
-	u := kit.Unit(a.Rand)
-	most := b.most()
-	switch b.Jitter {
-	case JitterDecorrelated, JitterDecorrelatedSmithy, JitterDecorrelatedV2:
+	if a.Retry < 1 {
+		return d
+	}
+	if b.remembers() {
 		return (&decorrelated{Backoff: b}).Decide(a)
+	}
+	v, u := kit.Exponential(b.Base, b.Factor, a.Retry, b.most()), kit.Unit(a.Rand)
+	switch b.Jitter {
 	case JitterFull:
-		v := b.plain(a.Retry, most)
 		d.Delay = min(kit.OfFloat(u*float64(v)), v)
 	case JitterEqual:
-		v := b.plain(a.Retry, most)
 		half := float64(v) / 2
 		d.Delay = min(kit.OfFloat(half+u*half), v)
 	case JitterProportional:
-		v := float64(b.plain(a.Retry, most))
-		low, high := v*b.Low, v*b.High
+		low, high := float64(v)*b.Low, float64(v)*b.High
 		d.Delay = kit.OfFloat(min(low+u*(high-low+1), high))
-		if b.Hard {
-			d.Delay = min(d.Delay, most)
-		}
 	default:
-		d.Delay = b.plain(a.Retry, most)
+		d.Delay = v
 	}
 	return d
 }
 
-// plain returns v, the delay without jitter.
-func (b Backoff) plain(n int, most time.Duration) time.Duration {
-	return kit.Exponential(b.Base, b.Factor, n, most)
+// remembers reports whether the jitter depends on the previous delay.
+func (b Backoff) remembers() bool {
+	return b.Jitter >= JitterDecorrelated && b.Jitter <= JitterDecorrelatedV2
 }
 
 func (b Backoff) most() time.Duration {
@@ -101,12 +93,10 @@ func (b Backoff) most() time.Duration {
 
 // Begin begins a series for the kinds of jitter that depend on the previous delay.
 func (b Backoff) Begin(Start) Series {
-	switch b.Jitter {
-	case JitterDecorrelated, JitterDecorrelatedSmithy, JitterDecorrelatedV2:
-		return &decorrelated{Backoff: b}
-	default:
+	if !b.remembers() {
 		return nil
 	}
+	return &decorrelated{Backoff: b}
 }
 
 // decorrelated is a series of a Backoff.

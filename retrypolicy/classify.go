@@ -91,29 +91,35 @@ func (i *Info) ask(err error) {
 	if i.Verdict != VerdictAgain {
 		return
 	}
-	told, unknown := false, i.Kind == transport.Unknown
+	var safe, known, throttling bool
+	var fault Fault
 	errchain.Any(err, func(err error) bool {
-		if e, ok := err.(interface{ RetrySafe() (safe, known bool) }); ok && !told {
-			switch safe, known := e.RetrySafe(); {
-			case known && safe && i.Safe == SafeUnknown:
-				i.Safe, told = SafeYes, true
-			case known && safe:
-				told = true
-			case known:
-				i.Safe, i.Verdict, told = SafeNo, VerdictFail, true
-			}
+		if e, ok := err.(interface{ RetrySafe() (safe, known bool) }); ok && !known {
+			safe, known = e.RetrySafe()
 		}
-		if !unknown {
-			return told
-		}
-		if e, ok := err.(interface{ Fault() Fault }); ok && i.Kind == transport.Unknown {
-			i.Kind = e.Fault().kind()
+		if e, ok := err.(interface{ Fault() Fault }); ok && fault == FaultUnknown {
+			fault = e.Fault()
 		}
 		if e, ok := err.(interface{ Throttling() bool }); ok && e.Throttling() {
-			i.Kind = transport.Throttled
+			throttling = true
 		}
 		return false
 	})
+	switch {
+	case known && !safe:
+		i.Safe, i.Verdict = SafeNo, VerdictFail
+	case known && i.Safe == SafeUnknown:
+		i.Safe = SafeYes
+	}
+	switch {
+	case i.Kind != transport.Unknown:
+	case throttling:
+		i.Kind = transport.Throttled
+	case fault == FaultServer:
+		i.Kind = transport.Unavailable
+	case fault == FaultClient:
+		i.Kind = transport.Conflict
+	}
 }
 
 // kindOf is transport.KindOf that also reports whether err has a Kind.

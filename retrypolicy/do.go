@@ -14,7 +14,7 @@ import (
 // Validate refuses p, an error of Kind Invalid. op receives ctx and runs at least once, unless a
 // series of p refuses it. An error marked by Permanent, or one that Classify fails, ends the
 // series. Do never sleeps past ctx's deadline. Without a deadline it makes no retry after 4 minutes
-// (DefaultTimeout), unless p is a MaxAttempts or a MaxElapsed; see Retrier.Timeout.
+// (DefaultTimeout), unless p has a MaxAttempts or a MaxElapsed; see Retrier.Timeout.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)
@@ -33,8 +33,8 @@ type Retrier struct {
 	// Policy decides. If it is nil or Validate refuses it, the operation is not run and the error
 	// is of Kind Invalid.
 	Policy Policy
-	// Classify judges errors. The function Classify judges those that it leaves Undecided. Nil: all of
-	// them. An error whose method RetrySafe says that a repetition is not safe is never retried.
+	// Classify judges errors. The function Classify judges those that it leaves Undecided. Nil: all
+	// of them. An error whose method RetrySafe says that a repetition is not safe is never retried.
 	Classify Classifier
 	// Once marks an operation that must not happen twice. It is repeated only after a failure that
 	// proves that the service did not act (SafeYes).
@@ -44,8 +44,8 @@ type Retrier struct {
 	LongPoll bool
 	// Timeout is the time for all attempts and waits together. After it, Do cancels a running
 	// attempt and returns the failure before it with ReasonOutOfTime. Negative: no limit. 0: if ctx
-	// has no deadline and Policy is neither a MaxAttempts nor a MaxElapsed, no retry begins later than
-	// DefaultTimeout after the first attempt, Do returns ReasonOutOfTime, and a running attempt is not
+	// has no deadline, and no MaxAttempts, MaxElapsed or NoRetry decides about every failure, no
+	// retry begins later than DefaultTimeout after the first attempt; a running attempt is not
 	// cancelled.
 	Timeout time.Duration
 	// AttemptTimeout is the time for one attempt. An attempt that exceeds it counts as a Timeout.
@@ -74,11 +74,21 @@ func (r *Retrier) Validate() error {
 // the operation time-out of the Azure device SDKs.
 const DefaultTimeout = 4 * time.Minute
 
-// limited reports whether p limits the retries itself, so that DefaultTimeout does not.
+// limited reports whether p limits the retries of every failure itself, so that DefaultTimeout does
+// not. A limit may stand inside other policies.
 func limited(p Policy) bool {
-	switch p.(type) {
-	case MaxAttempts, MaxElapsed:
+	switch p := p.(type) {
+	case MaxAttempts, MaxElapsed, NoRetry:
 		return true
+	case ByKind:
+		for _, r := range p.Rules {
+			if !limited(r.Policy) {
+				return false
+			}
+		}
+		return limited(p.Default)
+	case interface{ Unwrap() Policy }:
+		return limited(p.Unwrap())
 	}
 	return false
 }
@@ -127,8 +137,8 @@ type runner struct {
 	untry  context.CancelFunc // releases the context of the running attempt
 	op     Operation
 	last   error     // the last real failure
-	until  time.Time // DefaultTimeout ends the retries; zero: it does not
-	early  bool      // the context's deadline ends the retries ahead of time
+	until  time.Time // no retry begins later; zero: no limit
+	late   Reason    // why none does: the deadline of the caller, or a time-out
 	timer  *time.Timer
 	draws  rand.PCG
 	seeded bool
@@ -143,8 +153,15 @@ func (u *runner) begin() error {
 		u.ctx, u.cancel = context.WithTimeout(u.caller, r.Timeout)
 	}
 	u.op = Begin(r.Policy, r.Key, time.Now())
-	if _, ok := u.ctx.Deadline(); !ok && r.Timeout == 0 && !limited(r.Policy) {
-		u.until = u.op.began.Add(DefaultTimeout)
+	deadline, has := u.ctx.Deadline()
+	own, callers := u.caller.Deadline()
+	switch {
+	case has && callers && !own.After(deadline):
+		u.until, u.late = own, ReasonPastDeadline
+	case has:
+		u.until, u.late = deadline, ReasonOutOfTime
+	case r.Timeout == 0 && !limited(r.Policy):
+		u.until, u.late = u.op.began.Add(DefaultTimeout), ReasonOutOfTime
 	}
 	return nil
 }
@@ -176,13 +193,12 @@ func (u *runner) admit() error {
 			if d.Reason == ReasonPolicy {
 				d.Reason = ReasonRejected
 			}
-			u.slowDown(now, d)
-			return u.failed(d.Reason)
+			return u.refused(now, d)
 		case d.Delay <= 0:
 			return nil
 		}
-		if reason, ok := u.pause(now, u.op.next, d.Delay); !ok {
-			return u.failed(reason)
+		if err := u.pause(now, d.Delay); err != nil {
+			return err
 		}
 	}
 }
@@ -212,11 +228,7 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 	}
 	u.tried()
 	if info.Verdict == VerdictSucceed {
-		var now time.Time
-		if u.op.series != nil {
-			now = time.Now()
-		}
-		return true, u.op.Success(now)
+		return true, u.op.Success(time.Now())
 	}
 	now := time.Now()
 	if cause := u.ctx.Err(); cause != nil {
@@ -227,31 +239,14 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		info.Safe = SafeNo
 	}
 	d, err := u.op.Failure(now, u.draw(), info, failure)
-	if err != nil {
-		return true, err
+	switch {
+	case err != nil:
+	case !d.Retry:
+		err = u.refused(now, d)
+	default:
+		err = u.pause(now, d.Delay)
 	}
-	if !d.Retry {
-		u.slowDown(now, d)
-		if d.Reason == ReasonPastDeadline {
-			d.Reason = u.deadline()
-		}
-		return true, u.failed(d.Reason)
-	}
-	if reason, ok := u.pause(now, u.op.next, d.Delay); !ok {
-		return true, u.failed(reason)
-	}
-	return false, nil
-}
-
-// pause calls OnRetry for a wait before the attempt with number retry, then waits.
-func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool) {
-	if reason, ok := u.reaches(now, d); !ok {
-		return reason, false
-	}
-	if u.r.OnRetry != nil {
-		u.r.OnRetry(retry, d, u.last)
-	}
-	return u.sleep(now, d)
+	return err != nil, err
 }
 
 // cutShort processes the outcome of an attempt during which the context ended. The failure may only
@@ -289,60 +284,58 @@ func (u *runner) judge(try context.Context, outcome error) Info {
 	return Classify(outcome)
 }
 
-// reaches reports whether the context lasts until now+d, and the Reason if it does not.
-func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
+// refused ends the series after a refusal d. With LongPoll it sleeps first, if there is time.
+func (u *runner) refused(now time.Time, d Decision) error {
+	if u.r.LongPoll && d.Delay > 0 && u.reaches(now, d.Delay) == nil {
+		_ = u.sleep(d.Delay)
+	}
+	return u.failed(d.Reason)
+}
+
+// pause calls OnRetry for a wait before the next attempt, then waits. It returns the error that
+// ends the series if the context has ended, or would end during the wait, in which case it does not
+// wait.
+func (u *runner) pause(now time.Time, d time.Duration) error {
+	if err := u.reaches(now, d); err != nil {
+		return err
+	}
+	if u.r.OnRetry != nil {
+		u.r.OnRetry(u.op.next, d, u.last)
+	}
+	return u.sleep(d)
+}
+
+// reaches returns nil if the time lasts until now+d.
+func (u *runner) reaches(now time.Time, d time.Duration) error {
 	if u.ctx.Err() != nil {
-		return u.ending(), false
+		return u.failed(u.ending())
 	}
-	if !u.until.IsZero() && d >= u.until.Sub(now) {
-		return ReasonOutOfTime, false
+	if u.until.IsZero() || d < u.until.Sub(now) {
+		return nil
 	}
-	if d <= 0 {
-		return 0, true
+	e := u.failed(u.late)
+	if _, has := u.ctx.Deadline(); has {
+		e.ended = context.DeadlineExceeded
 	}
-	if deadline, ok := u.ctx.Deadline(); ok && d >= deadline.Sub(now) {
-		return u.deadline(), false
-	}
-	return 0, true
+	return e
 }
 
-// deadline returns the Reason for the deadline that ends the retries ahead of time.
-func (u *runner) deadline() Reason {
-	deadline, ok := u.ctx.Deadline()
-	if !ok {
-		return ReasonOutOfTime // DefaultTimeout
+func (u *runner) sleep(d time.Duration) error {
+	if d > 0 {
+		if u.timer == nil {
+			u.timer = time.NewTimer(d)
+		} else {
+			u.timer.Reset(d)
+		}
+		select {
+		case <-u.timer.C:
+		case <-u.ctx.Done():
+		}
 	}
-	u.early = true
-	if own, ok := u.caller.Deadline(); ok && !own.After(deadline) {
-		return ReasonPastDeadline
+	if u.ctx.Err() != nil {
+		return u.failed(u.ending())
 	}
-	return ReasonOutOfTime
-}
-
-// slowDown sleeps for the refusal's delay if LongPoll is set.
-func (u *runner) slowDown(now time.Time, refusal Decision) {
-	if u.r.LongPoll && refusal.Delay > 0 {
-		u.sleep(now, refusal.Delay)
-	}
-}
-
-// sleep waits until now+d. It returns false and the Reason if the context has ended or would end
-// earlier, in which case it does not wait at all.
-func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
-	if reason, ok := u.reaches(now, d); !ok || d <= 0 {
-		return reason, ok
-	}
-	if u.timer == nil {
-		u.timer = time.NewTimer(d)
-	} else {
-		u.timer.Reset(d)
-	}
-	select {
-	case <-u.timer.C:
-		return 0, true
-	case <-u.ctx.Done():
-		return u.ending(), false
-	}
+	return nil
 }
 
 // ending returns the Reason why u.ctx has ended.
@@ -353,15 +346,14 @@ func (u *runner) ending() Reason {
 	return ReasonCancelled
 }
 
-func (u *runner) failed(reason Reason) error {
+func (u *runner) failed(reason Reason) *Error {
 	e := &Error{Reason: reason, Retries: u.op.Retries(), Err: u.last}
-	if reason != ReasonCancelled && reason != ReasonOutOfTime && reason != ReasonPastDeadline {
-		return e
-	}
-	if u.early {
-		e.ended = context.DeadlineExceeded
-	} else if e.ended = u.ctx.Err(); e.ended != nil {
-		e.Cause = context.Cause(u.ctx)
+	switch reason {
+	case ReasonCancelled, ReasonOutOfTime, ReasonPastDeadline:
+		if e.ended = u.ctx.Err(); e.ended != nil {
+			e.Cause = context.Cause(u.ctx)
+		}
+	default: // the context has no part in it
 	}
 	return e
 }

@@ -152,7 +152,8 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 
 func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 	curve := retrypolicy.Backoff{Base: time.Second, Max: 10 * time.Second}
-	quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Size: 100000}))
+	bucket := policytest.Must(budget.NewTokenBucket(100000, 0, 0))
+	quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: bucket}))
 	kinds := retrypolicy.Kinds(transport.Throttled)
 	for _, c := range []struct {
 		name    string
@@ -169,7 +170,12 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		{"a device's", compat.AzureJava{}, 0, true},
 		{"by name", curve, -1, false},
 		{"a limit of its own", retrypolicy.MaxAttempts{Total: 100, Policy: curve}, 0, false},
-		{"a limit inside", quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve}), 0, true},
+		{"a limit inside a quota", quota.Wrap(retrypolicy.RetryAfter{Policy: retrypolicy.MaxAttempts{Total: 100,
+			Policy: curve}}), 0, false},
+		{"a limit inside others", budget.NewAdaptive().Wrap(quota.Wrap(
+			retrypolicy.MaxElapsed{Limit: time.Hour, Policy: curve})), 0, false},
+		{"a limit of each kind", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds,
+			Policy: retrypolicy.NoRetry{}}}, Default: retrypolicy.MaxAttempts{Total: 100, Policy: curve}}, 0, false},
 		{"a function of the caller's",
 			retrypolicy.Func(func(n int, _ error) (bool, time.Duration) { return n < 100, 10 * time.Second }),
 			0, true},

@@ -326,7 +326,8 @@ func TestRetrierLongPoll(t *testing.T) {
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			o := c.preset()
-			o.Attempts, o.Quota.Spent = c.total, c.spent
+			o.Attempts = c.total
+			policytest.Bucketed(o, 500, 500-c.spent)
 			r := retrypolicy.Retrier{
 				Policy: policytest.Must(compat.NewAWS(o)), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
 				Classify: func(err error) retrypolicy.Info {
@@ -352,7 +353,7 @@ func TestRetrierLongPoll(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond) // the poller's own end comes first
 		defer cancel()
 		o := compat.AWSStandard.Options()
-		o.Quota.Spent = 500
+		policytest.Bucketed(o, 500, 0)
 		r.Policy = policytest.Must(compat.NewAWS(o))
 		began := time.Now()
 		policytest.WantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.ReasonOutOfQuota, 0,
@@ -467,7 +468,7 @@ func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 			t.Errorf("%s: told %v, %+v", c.name, rec.verdicts, rec.report)
 		}
 	}
-	a := policytest.Must(budget.NewAdaptive(nil))
+	a := budget.NewAdaptive()
 	ctx, cancel := context.WithCancel(bg)
 	_ = retrypolicy.Do(ctx, a.Wrap(retrypolicy.Immediately{}),
 		func(context.Context) error { cancel(); return transport.Throttled })
@@ -535,15 +536,12 @@ func TestDoDrawsItsOwnNumbers(t *testing.T) {
 func TestRetrierClassifyFallsThrough(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		odd := errors.New("odd")
-		r := retrypolicy.Retrier{Policy: every(3), Classify: retrypolicy.Chain(
-			func(err error) retrypolicy.Info { // overrides single errors
-				if errors.Is(err, odd) {
-					return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
-				}
-				return retrypolicy.Info{}
-			},
-			compat.NewAWSClassifier(compat.AWSStandardRules().Judge, nil),
-		)}
+		r := retrypolicy.Retrier{Policy: every(3), Classify: func(err error) retrypolicy.Info {
+			if errors.Is(err, odd) { // overrides single errors
+				return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
+			}
+			return compat.NewAWSClassifier(compat.AWSStandardRules().Judge, nil)(err)
+		}}
 		for _, c := range []struct {
 			err    error
 			reason retrypolicy.Reason
@@ -687,7 +685,7 @@ func TestDoEndsTheSeriesOfAnAttemptThatPanics(t *testing.T) {
 func TestRetrierIsForManyGoroutines(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		o := compat.AWSStandard.Options()
-		b := policytest.Bucketed(t, o, 500, 500)
+		b := policytest.Bucketed(o, 500, 500)
 		r := retrypolicy.Retrier{Policy: policytest.Must(compat.NewAWS(o))}
 		var all sync.WaitGroup
 		var failed atomic.Int64
@@ -722,7 +720,7 @@ func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 	ctx := context.Background()
 	op := func(context.Context) error { return nil }
 	p := policytest.Must(compat.NewAWS(compat.AWSStandard.Options()))
-	adaptive := policytest.Must(budget.NewAdaptive(nil)).Wrap(p)
+	adaptive := budget.NewAdaptive().Wrap(p)
 	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
 	for name, c := range map[string]struct {
 		f      func()

@@ -87,43 +87,27 @@ type RetryAfter struct {
 	// Max is the longest wait that the service can ask for. 0: no limit, so that one answer can make a
 	// device sleep for days.
 	Max time.Duration
-	// StopOverMax stops with ReasonPushback if the service asks for more than Max, instead of waiting
-	// for Max. azcore. It needs a Max.
-	StopOverMax bool
-	// Exact applies the service's wait even if the delay of Policy is longer.
-	Exact bool
-	// Over is by how much the service's wait may exceed the delay of Policy. 0: no limit. The AWS SDKs
-	// of 2026: 5 s. It excludes Exact.
-	Over time.Duration
-	// Only are the Kinds after which the service's wait is applied. 0: all.
-	Only   KindSet
+	// Over is by how much the service's wait may exceed the delay of Policy. 0: no limit.
+	Over   time.Duration
 	Policy Policy
 }
 
-// Decide takes the inner policy's decision and changes its delay.
+// Decide takes the inner policy's decision and extends its delay.
 func (r RetryAfter) Decide(a Attempt) Decision {
-	if a.After == 0 || r.Only != 0 && !r.Only.Has(a.Kind) {
-		return r.Policy.Decide(a)
-	}
-	if a.After < 0 || r.StopOverMax && r.Max > 0 && a.After > r.Max {
+	if a.After < 0 {
 		return stop(ReasonPushback)
 	}
 	d := r.Policy.Decide(a)
-	if !d.Retry {
-		return d
-	}
 	asked := a.After
 	if r.Max > 0 {
 		asked = min(asked, r.Max)
 	}
-	switch {
-	case r.Exact:
-		d.Delay = asked
-	case asked <= d.Delay:
-	case r.Over > 0:
-		d.Delay += min(asked-d.Delay, r.Over)
-	default:
-		d.Delay = asked
+	if d.Retry && asked > d.Delay {
+		more := asked - d.Delay
+		if r.Over > 0 {
+			more = min(more, r.Over)
+		}
+		d.Delay += more
 	}
 	return d
 }
@@ -131,13 +115,14 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 // Begin begins a series of Policy.
 func (r RetryAfter) Begin(start Start) Series { return Around(&r, &r.Policy, start) }
 
+// Unwrap returns Policy.
+func (r RetryAfter) Unwrap() Policy { return r.Policy }
+
 // Validate reports the first invalid parameter.
 func (r RetryAfter) Validate() error {
 	if err := kit.Check("RetryAfter.",
 		kit.Bad(r.Max < 0, "Max is negative; give a duration, 0 for no limit"),
-		kit.Bad(r.StopOverMax && r.Max == 0, "StopOverMax needs a Max above 0; set one, or clear StopOverMax"),
-		kit.Bad(r.Over < 0, "Over is negative; give 0 or more"),
-		kit.Bad(r.Over > 0 && r.Exact, "Over does not go with Exact; set one of them")); err != nil {
+		kit.Bad(r.Over < 0, "Over is negative; give 0 or more")); err != nil {
 		return err
 	}
 	return within("RetryAfter.Policy", r.Policy)
@@ -154,6 +139,9 @@ func (s SafeOnly) Decide(a Attempt) Decision {
 	}
 	return s.Policy.Decide(a)
 }
+
+// Unwrap returns Policy.
+func (s SafeOnly) Unwrap() Policy { return s.Policy }
 
 // Begin begins a series of Policy.
 func (s SafeOnly) Begin(start Start) Series { return Around(&s, &s.Policy, start) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 var second = retrypolicy.Fixed{Delay: s}
@@ -67,49 +66,36 @@ func TestMaxElapsedModes(t *testing.T) {
 
 func TestRetryAfterModes(t *testing.T) {
 	const most = math.MaxInt64
-	only := retrypolicy.Kinds(transport.Throttled)
 	backoff := retrypolicy.Backoff{Base: s, Max: s}
 	kotlin := retrypolicy.Backoff{Base: 50 * msec}
 	for _, c := range []struct {
 		name  string
 		p     retrypolicy.RetryAfter
-		kind  transport.Kind
 		after time.Duration
 		want  time.Duration // negative: stop with Pushback
 	}{
-		{"floor: none asked", retrypolicy.RetryAfter{Policy: backoff}, 0, 0, s},
-		{"floor: longer", retrypolicy.RetryAfter{Policy: backoff}, 0, 3 * s, 3 * s},
-		{"floor: shorter", retrypolicy.RetryAfter{Policy: backoff}, 0, msec, s},
-		{"floor: days, limited", retrypolicy.RetryAfter{Max: time.Hour, Policy: backoff}, 0, 99 * time.Hour, time.Hour},
-		{"floor: days, not limited", retrypolicy.RetryAfter{Policy: backoff}, 0, 99 * time.Hour, 99 * time.Hour},
-		{"exact: shorter", retrypolicy.RetryAfter{Exact: true, Policy: backoff}, 0, msec, msec},
-		{"exact: longer", retrypolicy.RetryAfter{Exact: true, Policy: backoff}, 0, time.Hour, time.Hour},
-		{"exact: limited", retrypolicy.RetryAfter{Exact: true, Max: time.Minute, Policy: backoff}, 0, time.Hour,
-			time.Minute},
-		{"smithy-kotlin: 1500", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 0, 1500 * msec,
+		{"floor: none asked", retrypolicy.RetryAfter{Policy: backoff}, 0, s},
+		{"floor: longer", retrypolicy.RetryAfter{Policy: backoff}, 3 * s, 3 * s},
+		{"floor: shorter", retrypolicy.RetryAfter{Policy: backoff}, msec, s},
+		{"floor: days, limited", retrypolicy.RetryAfter{Max: time.Hour, Policy: backoff}, 99 * time.Hour, time.Hour},
+		{"floor: days, not limited", retrypolicy.RetryAfter{Policy: backoff}, 99 * time.Hour, 99 * time.Hour},
+		{"smithy-kotlin: 1500", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 1500 * msec,
 			1500 * msec},
-		{"smithy-kotlin: 10000", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 0, 10 * s,
+		{"smithy-kotlin: 10000", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 10 * s,
 			5050 * msec},
-		{"smithy-kotlin: none", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 0, 0,
+		{"smithy-kotlin: none", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 0,
 			50 * msec},
-		{"smithy-python: 3", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 0, 3 * s, 3 * s},
-		{"smithy-python: 10", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 0, 10 * s,
+		{"smithy-python: 3", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 3 * s, 3 * s},
+		{"smithy-python: 10", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 10 * s,
 			6 * s},
-		{"over: shorter", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 0, msec, s},
+		{"over: shorter", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, msec, s},
 		{"over: no overflow", retrypolicy.RetryAfter{Over: most,
-			Policy: retrypolicy.Fixed{Delay: most}}, 0, most, most},
-		{"stop if over: at most Max", retrypolicy.RetryAfter{Exact: true, StopOverMax: true, Max: time.Minute,
-			Policy: backoff},
-			0, time.Minute, time.Minute},
-		{"stop if over: above", retrypolicy.RetryAfter{Exact: true, StopOverMax: true, Max: time.Minute, Policy: backoff}, 0,
-			time.Minute + 1, -1},
-		{"told not to", retrypolicy.RetryAfter{Policy: backoff}, 0, -1, -1},
-		{"only: named", retrypolicy.RetryAfter{Only: only, Policy: backoff}, transport.Throttled, time.Hour, time.Hour},
-		{"only: not named", retrypolicy.RetryAfter{Only: only, Policy: backoff}, transport.Network, time.Hour, s},
+			Policy: retrypolicy.Fixed{Delay: most}}, most, most},
+		{"told not to", retrypolicy.RetryAfter{Policy: backoff}, -1, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkInvalid(t, c.p, "")
-			a := retrypolicy.Attempt{Retry: 1, Kind: c.kind, After: c.after}
+			a := retrypolicy.Attempt{Retry: 1, After: c.after}
 			if c.want < 0 {
 				policytest.WantStop(t, c.p, a, retrypolicy.ReasonPushback)
 				return
@@ -213,9 +199,7 @@ func TestWrappersValidate(t *testing.T) {
 		{retrypolicy.MaxElapsed{Limit: 1}, "MaxElapsed.Policy is nil"},
 		{retrypolicy.MaxElapsed{Limit: 1, Policy: bad}, "Fixed.Delay"},
 		{retrypolicy.RetryAfter{Max: -1, Policy: second}, "RetryAfter.Max"},
-		{retrypolicy.RetryAfter{StopOverMax: true, Policy: second}, "RetryAfter.StopOverMax needs a Max"},
 		{retrypolicy.RetryAfter{Over: -1, Policy: second}, "RetryAfter.Over is negative"},
-		{retrypolicy.RetryAfter{Over: 1, Exact: true, Policy: second}, "RetryAfter.Over does not go with Exact"},
 		{retrypolicy.RetryAfter{}, "RetryAfter.Policy is nil"},
 		{retrypolicy.RetryAfter{Policy: bad}, "Fixed.Delay"},
 		{retrypolicy.SafeOnly{}, "SafeOnly.Policy is nil"},

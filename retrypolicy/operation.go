@@ -30,8 +30,7 @@ type Operation struct {
 	info   Info
 	err    error
 	state  operationState
-	// delayed: the series has delayed the next attempt.
-	delayed bool
+	held   bool // the series has delayed the next attempt
 }
 
 type operationState uint8
@@ -81,17 +80,13 @@ func (o *Operation) Admit(now time.Time, rand uint64) (Decision, error) {
 	}
 	d := Decision{Retry: true}
 	if o.series != nil {
-		d = o.series.Admit(o.attempt(o.next, now, rand))
+		d = Admit(o.series, o.attempt(o.next, now, rand), &o.held)
 	}
 	switch {
 	case !d.Retry:
 		o.End()
 	case d.Delay <= 0:
-		o.state, o.retry, o.delayed = operationInFlight, o.next, false
-	case o.delayed:
-		d.Delay = max(d.Delay, leastDelay)
-	default:
-		o.delayed = true
+		o.state, o.retry = operationInFlight, o.next
 	}
 	return d, nil
 }
@@ -138,10 +133,6 @@ func (o *Operation) decide(now time.Time, rand uint64) Decision {
 	}
 	return Decide(o.policy, o.attempt(min(o.retry, maxRetry)+1, now, rand), leastDelay)
 }
-
-// leastDelay is the shortest delay of an Operation from its second retry on, and of an attempt that
-// was delayed before.
-const leastDelay = time.Millisecond
 
 // Success reports that the attempt succeeded.
 func (o *Operation) Success(now time.Time) error {

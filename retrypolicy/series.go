@@ -1,6 +1,8 @@
 package retrypolicy
 
 import (
+	"time"
+
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
@@ -33,8 +35,8 @@ type Series interface {
 	// Decide says whether and when the failed attempt is repeated, as Policy does.
 	Policy
 	// Admit says whether the next attempt may begin, the first included. Retry without a Delay
-	// admits it. Retry with a Delay asks the caller to wait that long and to call Admit again; if the
-	// attempt was delayed before, for at least a millisecond. Retry false refuses it.
+	// admits it. Retry with a Delay asks the caller to wait that long and to call Admit again (see the
+	// function Admit). Retry false refuses it.
 	Admit(a Attempt) Decision
 	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict.
 	Report(v Verdict, a Attempt)
@@ -62,6 +64,21 @@ func BeginSeries(p Policy, s Start) Series {
 // Inner returns the series of p for a series around it. It is never nil: for a policy without
 // memory it admits every attempt and forwards Decide.
 func Inner(p Policy, s Start) Series { return orPlain(BeginSeries(p, s), p) }
+
+// Admit asks s whether an attempt may begin, for a caller that must not spin: an attempt that s has
+// delayed before (held) is delayed by at least a millisecond. It sets held for the next call.
+func Admit(s Series, a Attempt, held *bool) Decision {
+	d := s.Admit(a)
+	again := *held
+	if *held = d.Retry && d.Delay > 0; *held && again {
+		d.Delay = max(d.Delay, leastDelay)
+	}
+	return d
+}
+
+// leastDelay is the shortest delay of an attempt that was delayed before, and of an Operation from
+// its second retry on.
+const leastDelay = time.Millisecond
 
 // orPlain returns s, or for nil a series that only forwards Decide to p.
 func orPlain(s Series, p Policy) Series {

@@ -45,18 +45,6 @@ const (
 	FaultServer
 )
 
-// kind returns the Kind of a retryable failure without another one.
-func (f Fault) kind() transport.Kind {
-	switch f {
-	case FaultClient:
-		return transport.Conflict
-	case FaultServer:
-		return transport.Unavailable
-	case FaultUnknown:
-	}
-	return transport.Unknown
-}
-
 // Info is a classifier's answer about the outcome of an attempt. The zero Info is Undecided.
 type Info struct {
 	Verdict Verdict
@@ -69,22 +57,6 @@ type Info struct {
 
 // Classifier judges a non-nil error. It must be safe for concurrent use if the Retrier is shared.
 type Classifier func(err error) Info
-
-// Chain calls the classifiers in order and returns the first answer that is not Undecided. It skips
-// nil ones.
-func Chain(classifiers ...Classifier) Classifier {
-	return func(err error) Info {
-		for _, c := range classifiers {
-			if c == nil {
-				continue
-			}
-			if info := c(err); info.Verdict != VerdictUndecided {
-				return info
-			}
-		}
-		return Info{}
-	}
-}
 
 // FromKind makes a classifier from a function that finds the Kind of an error, such as neterr.Kind;
 // OfKind judges the Kind. Undecided are errors without a Kind, and those that Permanent

@@ -12,25 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func TestChainAsksInTurn(t *testing.T) {
-	asked := ""
-	say := func(name string, v retrypolicy.Verdict) retrypolicy.Classifier {
-		return func(error) retrypolicy.Info {
-			asked += name
-			return retrypolicy.Info{Verdict: v}
-		}
-	}
-	got := retrypolicy.Chain(say("a", retrypolicy.VerdictUndecided), nil, say("b", retrypolicy.VerdictSucceed),
-		say("c", retrypolicy.VerdictFail))(transport.Network)
-	if got.Verdict != retrypolicy.VerdictSucceed || asked != "ab" {
-		t.Errorf("%+v, asked %s", got, asked)
-	}
-	undecided := retrypolicy.Chain(nil, say("d", retrypolicy.VerdictUndecided))
-	if got := undecided(transport.Network); got != (retrypolicy.Info{}) {
-		t.Errorf("nobody decided, and yet %+v", got)
-	}
-}
-
 func TestFromKindJudgesByTheFilter(t *testing.T) {
 	c := retrypolicy.FromKind(func(err error) (transport.Kind, bool) {
 		return transport.Untrusted, errors.Is(err, os.ErrPermission)

@@ -33,20 +33,20 @@ type QuotaOptions struct {
 	// First is the cost of a first attempt. Default: none, because a quota should not hinder
 	// operations that have not failed.
 	First int
-	// Success is the number of tokens that return when a first attempt succeeds. Default: 1. Negative:
-	// none. After a successful retry its cost returns.
+	// Success is the number of tokens that return when a first attempt succeeds. Default: 1.
+	// Negative: none. After a successful retry its cost returns.
 	Success int
 	// MinRefund is the least number of tokens that return when a retry succeeds. Default: none. The
 	// SDKs for Java and JavaScript: 1.
 	MinRefund int
-	// ExtraRefund is the number of tokens that return in addition to the cost when a retry succeeds.
-	// Default: none. aws-sdk-go-v2 before 2026: 1.
+	// ExtraRefund is the number of tokens that return in addition to the cost when a retry
+	// succeeds. Default: none. aws-sdk-go-v2 before 2026: 1.
 	ExtraRefund int
-	// Late charges right before the retry, instead of before its delay. So tokens refilled during the
-	// delay count, and the retry may be refused after it: smithy-kotlin before May 2026.
+	// Late charges right before the retry, instead of before its delay. So tokens refilled during
+	// the delay count, and the retry may be refused after it: smithy-kotlin before May 2026.
 	Late bool
-	// Wait makes a retry wait for the refill if tokens are missing, instead of refusing it. It needs
-	// a Bucket that refills, and charges as Late does.
+	// Wait makes a retry wait for the refill if tokens are missing, instead of refusing it. It
+	// needs a Bucket that refills, and charges as Late does.
 	Wait bool
 }
 
@@ -170,8 +170,8 @@ func (q *Quota) cost(k transport.Kind) int {
 	return q.o.Retry
 }
 
-// TokenBucket holds the tokens of quotas and refills over time. Fractions of a token carry over. Its
-// methods are safe for concurrent use.
+// TokenBucket holds the tokens of quotas and refills over time. Fractions of a token carry over.
+// Its methods are safe for concurrent use.
 type TokenBucket struct {
 	size, refill int // tokens, tokens per second
 

@@ -142,8 +142,8 @@ func stop(reason retrypolicy.Reason) retrypolicy.Decision {
 
 // saysNothing reports whether an attempt gives no information about the service: the caller
 // cancelled it, the client was closed, or the failure arose on this side (the operation's own
-// context, Permanent, invalid input). An answer with an HTTP status is always information, and so is
-// a retryable failure: a deadline that passed while the service was expected to answer.
+// context, Permanent, invalid input). An answer with an HTTP status is always information. So is a
+// retryable failure: a deadline that passed while the service was expected to answer.
 func saysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
 	switch {
 	case v == retrypolicy.VerdictSucceed:

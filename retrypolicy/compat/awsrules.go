@@ -1,7 +1,7 @@
 package compat
 
 import (
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
@@ -27,7 +27,8 @@ type AWSFailure struct {
 	// Origin and Fault are for AWSKotlinJudge and AWSKotlinDocumentJudge.
 	Origin AWSOrigin
 	Fault  retrypolicy.Fault
-	// After is the wait that the service asked for; see AWSRetryAfter.
+	// After is the wait that the service asked for, in the header x-amz-retry-after: see
+	// httpretry.RetryAfterHeaders.
 	After time.Duration
 }
 
@@ -45,8 +46,9 @@ const (
 // AWSRule is one row of AWSRules. Empty and zero fields match everything.
 type AWSRule struct {
 	Service string
-	Code    string
-	Status  int
+	// Codes and Statuses match if one of them is the failure's.
+	Codes    []string
+	Statuses []int
 	// Checksum matches only answers with a wrong checksum.
 	Checksum bool
 	// Unmodeled matches only errors that the service's model does not have.
@@ -57,78 +59,36 @@ type AWSRule struct {
 // AWSRules list the answers that are retried, with their Kind; the first matching row counts.
 type AWSRules []AWSRule
 
-// throttlingCodes mean throttling at any status. botocore, Go, Java and JavaScript share them.
-// PriorRequestNotComplete is in botocore's list of transient codes too.
-var throttlingCodes = [...]string{
-	"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "TooManyRequestsException",
-	"ProvisionedThroughputExceededException",
-	"TransactionInProgressException", "RequestLimitExceeded", "BandwidthLimitExceeded", "LimitExceededException",
-	"RequestThrottled", "SlowDown",
-	"PriorRequestNotComplete", "EC2ThrottledException",
-}
-
-// transientCodes are transient at any status. They are answers, not local time-outs, so their Kind
-// is not Timeout and they cost less.
-var transientCodes = [...]string{"RequestTimeout", "RequestTimeoutException"}
-
-// socketCodes are error codes of the JavaScript runtime.
-var socketCodes = [...]string{
-	"TimeoutError", "ECONNRESET", "ECONNREFUSED", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND",
-	"EAI_AGAIN",
-}
-
-var transientStatus = [...]int{500, 502, 503, 504}
-
-// legacyThrottling are the codes that the legacy mode retries at status 400.
-var legacyThrottling = [...]string{
-	"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException",
-	"ProvisionedThroughputExceededException",
-}
-
-// legacyPairs are the rows of single services in the legacy mode.
-var legacyPairs = [...]AWSRule{
-	{Service: "ec2", Code: "RequestLimitExceeded", Status: 503, Kind: transport.Throttled},
-	{Service: "ec2", Code: "EC2ThrottledException", Status: 503, Kind: transport.Throttled},
-	{Service: "kinesis", Code: "LimitExceededException", Status: 400, Kind: transport.Throttled},
-	{Service: "sqs", Code: "RequestThrottled", Status: 403, Kind: transport.Throttled},
-	{Service: "s3", Code: "RequestTimeout", Status: 400, Kind: transport.Unavailable},
-	{Service: "s3", Code: "BadDigest", Status: 400, Kind: transport.Unavailable},
-	{Service: "glacier", Code: "RequestTimeoutException", Status: 408, Kind: transport.Unavailable},
-	{Service: "route53", Code: "Throttling", Status: 400, Kind: transport.Throttled},
-	{Service: "route53", Code: "PriorRequestNotComplete", Status: 400, Kind: transport.Throttled},
-	{Service: "dynamodb", Code: "TransactionInProgressException", Status: 400, Kind: transport.Throttled},
-	{Service: "dynamodb", Code: "ReplicatedWriteConflictException", Status: 409, Kind: transport.Conflict},
-	{Service: "dynamodb", Checksum: true, Kind: transport.Unavailable},
-	{Service: "cloudsearch", Code: "BandwidthLimitExceeded", Status: 509, Kind: transport.Throttled},
-	{Service: "sts", Code: "IDPCommunicationError", Status: 400, Kind: transport.Unavailable},
-	{Service: "organizations", Code: "TooManyRequestsException", Status: 400, Kind: transport.Throttled},
-}
+// The rows that several lists share. throttlingRule means throttling at any status: botocore, Go,
+// Java and JavaScript have these codes, PriorRequestNotComplete also as transient. transientRule
+// has answers, not local time-outs, so their Kind is not Timeout and they cost less.
+var (
+	throttlingRule = AWSRule{Kind: transport.Throttled, Codes: []string{
+		"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "TooManyRequestsException",
+		"ProvisionedThroughputExceededException", "TransactionInProgressException", "RequestLimitExceeded",
+		"BandwidthLimitExceeded", "LimitExceededException", "RequestThrottled", "SlowDown", "PriorRequestNotComplete",
+		"EC2ThrottledException"}}
+	transientRule = AWSRule{Kind: transport.Unavailable, Codes: []string{"RequestTimeout", "RequestTimeoutException"}}
+	brokenRule    = AWSRule{Kind: transport.Unavailable, Statuses: []int{500, 502, 503, 504}}
+	checksumRule  = AWSRule{Kind: transport.Unavailable, Service: "dynamodb", Checksum: true}
+)
 
 // AWSStandardRules are the rules of the standard and adaptive modes: AWSBotocoreRules, and status
 // 429 as throttling, whatever the error code, unless the service's model has the error.
 //
 // Source: aws-sdk-go-v2 v1.48, aws/retry.
 func AWSStandardRules() AWSRules {
-	return append(AWSRules{{Status: 429, Unmodeled: true, Kind: transport.Throttled}}, AWSBotocoreRules()...)
+	return append(AWSRules{{Statuses: []int{429}, Unmodeled: true, Kind: transport.Throttled}}, AWSBotocoreRules()...)
 }
 
-// AWSBotocoreRules are the rules of botocore's standard and adaptive modes:
-//
-//   - throttling by error code at any status
-//   - transient by error code, or by status 500, 502, 503 and 504
-//   - an error of STS
-//   - DynamoDB's checksum
-//
-// Status 429 alone is not among them.
+// AWSBotocoreRules are the rules of botocore's standard and adaptive modes: throttling and
+// transient error codes at any status, status 500, 502, 503 and 504, an error of STS, and the
+// checksum of DynamoDB. Status 429 alone is not among them.
 //
 // Source: botocore, retries/standard.py.
 func AWSBotocoreRules() AWSRules {
-	r := codes(nil, throttlingCodes[:], 0, transport.Throttled)
-	r = codes(r, transientCodes[:], 0, transport.Unavailable)
-	r = statuses(r, transientStatus[:], transport.Unavailable)
-	return append(r,
-		AWSRule{Service: "sts", Code: "IDPCommunicationError", Kind: transport.Unavailable},
-		AWSRule{Service: "dynamodb", Checksum: true, Kind: transport.Unavailable})
+	return AWSRules{throttlingRule, transientRule, brokenRule,
+		{Service: "sts", Codes: []string{"IDPCommunicationError"}, Kind: transport.Unavailable}, checksumRule}
 }
 
 // AWSLegacyRules are the rules of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429,
@@ -136,10 +96,31 @@ func AWSBotocoreRules() AWSRules {
 //
 // Source: botocore, data/_retry.json.
 func AWSLegacyRules() AWSRules {
-	r := codes(nil, legacyThrottling[:], 400, transport.Throttled)
-	r = append(r, legacyPairs[:]...)
-	r = statuses(r, []int{429, 509}, transport.Throttled)
-	return statuses(r, transientStatus[:], transport.Unavailable)
+	rules := AWSRules{{Kind: transport.Throttled, Statuses: []int{400}, Codes: []string{"Throttling",
+		"ThrottlingException", "ThrottledException", "RequestThrottledException", "ProvisionedThroughputExceededException"}}}
+	for _, r := range []struct {
+		service, code string
+		status        int
+		kind          transport.Kind
+	}{
+		{"ec2", "RequestLimitExceeded", 503, transport.Throttled},
+		{"ec2", "EC2ThrottledException", 503, transport.Throttled},
+		{"kinesis", "LimitExceededException", 400, transport.Throttled},
+		{"sqs", "RequestThrottled", 403, transport.Throttled},
+		{"s3", "RequestTimeout", 400, transport.Unavailable},
+		{"s3", "BadDigest", 400, transport.Unavailable},
+		{"glacier", "RequestTimeoutException", 408, transport.Unavailable},
+		{"route53", "Throttling", 400, transport.Throttled},
+		{"route53", "PriorRequestNotComplete", 400, transport.Throttled},
+		{"dynamodb", "TransactionInProgressException", 400, transport.Throttled},
+		{"dynamodb", "ReplicatedWriteConflictException", 409, transport.Conflict},
+		{"cloudsearch", "BandwidthLimitExceeded", 509, transport.Throttled},
+		{"sts", "IDPCommunicationError", 400, transport.Unavailable},
+		{"organizations", "TooManyRequestsException", 400, transport.Throttled},
+	} {
+		rules = append(rules, AWSRule{Service: r.service, Codes: []string{r.code}, Statuses: []int{r.status}, Kind: r.kind})
+	}
+	return append(rules, checksumRule, AWSRule{Statuses: []int{429, 509}, Kind: transport.Throttled}, brokenRule)
 }
 
 // AWSJSRules are the rules of aws-sdk-js-v3: the codes and statuses of the standard mode, status
@@ -148,25 +129,9 @@ func AWSLegacyRules() AWSRules {
 //
 // Source: smithy-typescript, service-error-classification.
 func AWSJSRules() AWSRules {
-	r := codes(nil, throttlingCodes[:], 0, transport.Throttled)
-	r = statuses(r, []int{429}, transport.Throttled)
-	r = codes(r, transientCodes[:], 0, transport.Unavailable)
-	r = codes(r, socketCodes[:], 0, transport.Network)
-	return statuses(r, transientStatus[:], transport.Unavailable)
-}
-
-func codes(r AWSRules, list []string, status int, kind transport.Kind) AWSRules {
-	for _, code := range list {
-		r = append(r, AWSRule{Code: code, Status: status, Kind: kind})
-	}
-	return r
-}
-
-func statuses(r AWSRules, list []int, kind transport.Kind) AWSRules {
-	for _, status := range list {
-		r = append(r, AWSRule{Status: status, Kind: kind})
-	}
-	return r
+	return AWSRules{throttlingRule, {Statuses: []int{429}, Kind: transport.Throttled}, transientRule,
+		{Kind: transport.Network, Codes: []string{"TimeoutError", "ECONNRESET", "ECONNREFUSED", "EPIPE", "ETIMEDOUT",
+			"EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"}}, brokenRule}
 }
 
 // Judge applies the rules to f. It returns Again with the Kind of the first matching row, or with
@@ -177,7 +142,7 @@ func (r AWSRules) Judge(f AWSFailure) retrypolicy.Info {
 		return f.again(transport.Throttled)
 	}
 	for i := range r {
-		if r[i].fits(f) {
+		if r[i].fits(&f) {
 			return f.again(r[i].Kind)
 		}
 	}
@@ -187,9 +152,9 @@ func (r AWSRules) Judge(f AWSFailure) retrypolicy.Info {
 	return retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
 }
 
-func (r *AWSRule) fits(f AWSFailure) bool {
-	return (r.Service == "" || r.Service == f.Service) && (r.Code == "" || r.Code == f.Code) &&
-		(r.Status == 0 || r.Status == f.Status) && (!r.Checksum || f.BadChecksum) &&
+func (r *AWSRule) fits(f *AWSFailure) bool {
+	return (r.Service == "" || r.Service == f.Service) && (r.Codes == nil || slices.Contains(r.Codes, f.Code)) &&
+		(r.Statuses == nil || slices.Contains(r.Statuses, f.Status)) && (!r.Checksum || f.BadChecksum) &&
 		(!r.Unmodeled || !f.Modeled)
 }
 
@@ -237,12 +202,11 @@ func AWSKotlinDocumentJudge(hook func(AWSFailure) retrypolicy.Info) func(AWSFail
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
 func AWSKotlinJudge(f AWSFailure) retrypolicy.Info {
+	service := f.Origin == AWSFromService && f.Retryable
 	switch {
-	case f.Retryable && f.Origin == AWSFromService && f.Fault == retrypolicy.FaultServer:
+	case service && f.Fault == retrypolicy.FaultServer:
 		return f.again(transport.Unavailable)
-	case f.Retryable && f.Origin == AWSFromService && f.Fault == retrypolicy.FaultClient:
-		return f.again(transport.Conflict)
-	case f.Retryable && f.Origin == AWSFromLibrary:
+	case service && f.Fault == retrypolicy.FaultClient, f.Origin == AWSFromLibrary && f.Retryable:
 		return f.again(transport.Conflict)
 	case f.Throttling:
 		return f.again(transport.Throttled)
@@ -253,23 +217,20 @@ func AWSKotlinJudge(f AWSFailure) retrypolicy.Info {
 }
 
 func (f AWSFailure) again(kind transport.Kind) retrypolicy.Info {
-	return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: kind, Safe: safeAfter(kind), After: f.After}
-}
-
-// safeAfter reports whether an operation that failed with kind is safe to repeat.
-func safeAfter(kind transport.Kind) retrypolicy.Safe {
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: kind, After: f.After}
 	if kit.NotActed(kind) {
-		return retrypolicy.SafeYes
+		info.Safe = retrypolicy.SafeYes
 	}
-	return retrypolicy.SafeUnknown
+	return info
 }
 
 // NewAWSClassifier makes a classifier from judge, which is AWSKotlinJudge, the result of
 // AWSKotlinDocumentJudge or the method Judge of some AWSRules. of returns the properties of an
 // error. It returns false for an error that it does not know, such as a lost connection, which is
 // then Undecided. A nil of means AWSFailureOf.
-func NewAWSClassifier(judge func(AWSFailure) retrypolicy.Info, of func(error) (AWSFailure,
-	bool)) retrypolicy.Classifier {
+func NewAWSClassifier(
+	judge func(AWSFailure) retrypolicy.Info, of func(error) (f AWSFailure, ok bool),
+) retrypolicy.Classifier {
 	if of == nil {
 		of = AWSFailureOf
 	}
@@ -308,17 +269,4 @@ func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 	ok = f != AWSFailure{}
 	f.After = kit.RetryAfter(err)
 	return f, ok
-}
-
-// AWSRetryAfter reads the header x-amz-retry-after, a whole number of milliseconds. An invalid or
-// negative value returns 0, which means none.
-func AWSRetryAfter(header string) time.Duration {
-	ms, err := strconv.ParseInt(header, 10, 64)
-	if err != nil || ms < 0 {
-		return 0
-	}
-	if ms > int64(kit.Longest/time.Millisecond) {
-		return kit.Longest
-	}
-	return time.Duration(ms) * time.Millisecond
 }

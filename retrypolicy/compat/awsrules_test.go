@@ -100,8 +100,8 @@ func TestAWSRulesHaveEveryThrottlingCode(t *testing.T) {
 	for _, rules := range []compat.AWSRules{compat.AWSStandardRules(), compat.AWSJSRules()} {
 		var got []string
 		for _, r := range rules {
-			if r.Kind == transport.Throttled && r.Code != "" {
-				got = append(got, r.Code)
+			if r.Kind == transport.Throttled {
+				got = append(got, r.Codes...)
 			}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(listed) {
@@ -205,21 +205,19 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 			t.Errorf("%v: %+v", c.err, got)
 		}
 	}
-	// A callback adds properties that the error lacks; an error that it does not know goes to the next
-	// classifier.
+	// A callback adds properties that the error lacks; an error that it does not know is left open.
 	dynamo := compat.NewAWSClassifier(compat.AWSLegacyRules().Judge, func(err error) (compat.AWSFailure,
 		bool) {
 		f, ok := compat.AWSFailureOf(err)
-		f.Service, f.After = "dynamodb", compat.AWSRetryAfter("20")
+		f.Service, f.After = "dynamodb", 20*time.Millisecond
 		return f, ok
 	})
-	both := retrypolicy.Chain(nil, dynamo, retrypolicy.Classify)
 	conflict := &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
-	if got := both(conflict); got.Verdict != retrypolicy.VerdictAgain || got.Kind != kClient ||
+	if got := dynamo(conflict); got.Verdict != retrypolicy.VerdictAgain || got.Kind != kClient ||
 		got.After != 20*time.Millisecond {
 		t.Errorf("conflict: %+v", got)
 	}
-	if got := both(transport.Forbidden); got.Verdict != retrypolicy.VerdictFail || got.Kind != transport.Forbidden {
+	if got := dynamo(transport.Forbidden); got != (retrypolicy.Info{}) {
 		t.Errorf("fall-through: %+v", got)
 	}
 }
@@ -241,17 +239,6 @@ func TestAWSClassifierAsksTheErrorItself(t *testing.T) {
 	}
 	if f, ok := compat.AWSFailureOf(told{errors.New("?")}); !ok || f.Fault != retrypolicy.FaultServer {
 		t.Errorf("%+v, %v", f, ok)
-	}
-}
-
-func TestAWSRetryAfter(t *testing.T) {
-	for header, want := range map[string]time.Duration{
-		"": 0, "0": 0, "1500": 1500 * time.Millisecond, "-1": 0, "1.5": 0, "invalid": 0, "2 ": 0, "1e3": 0,
-		"9223372036854": 9223372036854 * time.Millisecond, "9223372036855": 1<<63 - 1, "99999999999999999999": 0,
-	} {
-		if got := compat.AWSRetryAfter(header); got != want {
-			t.Errorf("%q: %v, want %v", header, got, want)
-		}
 	}
 }
 

@@ -58,8 +58,6 @@ var policyRows = []policyRow{
 	{name: "Backoff proportional", policy: retrypolicy.Backoff{Base: s, Max: time.Minute,
 		Jitter: retrypolicy.JitterProportional,
 		Low:    0.8, High: 1.2}, most: 72 * s},
-	{name: "Backoff hard", policy: retrypolicy.Backoff{Base: s, Max: time.Minute, Jitter: retrypolicy.JitterProportional,
-		Low: 0.8, High: 1.2, Hard: true}, most: time.Minute},
 
 	{name: "AzureJava", policy: compat.AzureJava{}, most: 10 * s},
 	{name: "AzureJava resend", policy: compat.AzureJava{Resend: true}, most: 10 * s},
@@ -278,8 +276,8 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		b := retrypolicy.Backoff{Base: p.d1, Max: p.d2, Factor: p.f3, Jitter: retrypolicy.Jitter(p.choice % 8), Low: p.f1,
-			High: p.f2, Hard: p.flag}
-		if p.d2 == 0 || b.Jitter == retrypolicy.JitterProportional && !b.Hard {
+			High: p.f2}
+		if p.d2 == 0 || b.Jitter == retrypolicy.JitterProportional {
 			return b, longest
 		}
 		return b, p.d2

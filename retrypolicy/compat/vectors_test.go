@@ -158,7 +158,7 @@ func (v *vector) build(t *testing.T) (p retrypolicy.Policy, tokens func() float6
 		if v.Tokens == nil {
 			return policytest.Must(compat.NewAWS(o)), nil
 		}
-		b := policytest.Bucketed(t, o, 500, *v.Tokens)
+		b := policytest.Bucketed(o, 500, *v.Tokens)
 		return policytest.Must(compat.NewAWS(o)), func() float64 { return float64(b.Tokens(policytest.Epoch)) }
 	}
 	zero, ok := vectorPolicies[v.Policy]
