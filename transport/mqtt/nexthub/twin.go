@@ -139,13 +139,6 @@ func change(newest uint64, payload []byte, d *transport.Delivery) report {
 	return report{deliver: true}
 }
 
-// missed is take for a message that was too large for the engine, so that its version is not known.
-func (t *twin) missed(d *transport.Delivery) report {
-	t.desired, t.pushing, t.held = 0, false, 0
-	d.Kind, d.Ref, d.Version, d.Msg.Body = transport.FeatureDesired, nil, 0, nil
-	return report{deliver: true}
-}
-
 var (
 	errUnreadable = operr.Violation("the service's answer is unreadable")
 	errWrongType  = operr.Violation("the service's answer has the type of another one")

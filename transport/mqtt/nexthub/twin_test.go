@@ -175,11 +175,7 @@ func TestAReadAfterAGapIsAMessage(t *testing.T) {
 	require.Equal(t, &transport.Reply{Status: 200, Version: 7,
 		Body: []byte(`{"desired":{"a":1,"$version":7},"reported":{"$version":3}}`)}, r.reply)
 
-	tw = twinAt(5, 1, 5)
-	d := &transport.Delivery{Ref: []byte{0}, Msg: &transport.Message{}}
-	require.Equal(t, report{deliver: true}, tw.missed(d)) // it had no room for a patch
-	require.Equal(t, transport.FeatureDesired, d.Kind)
-	require.Zero(t, d.Version)
+	tw.take(incoming(nextwire.TypeDesiredPatch, nonce, &nextwire.DesiredPatch{Version: 8})) // without payload
 	m, reply = tw.request(readOf(8, 5))
 	id = published(t, nextwire.TypeTwinGet, want, m, reply)
 	r = tw.take(incoming(nextwire.TypeGetResponse, id, &nextwire.GetResponse{DesiredVersion: 5, ReportedVersion: 1}))
