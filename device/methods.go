@@ -22,8 +22,8 @@ type MethodCall struct {
 
 // MethodHandler runs a direct method and returns its answer: a status of its choice, an int32 (200
 // is usual for success), and a JSON value, or nothing. The handler may keep and change m. ctx ends
-// when the client is closed, or Options.MethodTimeout after the call came, because the hub does not
-// say how long it waits. A later answer is still sent, though the hub has given up.
+// when the client is closed or the caller gives up; a hub of the classic kind does not say when that
+// is, and Options.MethodTimeout after the call came counts. A later answer is still sent there.
 type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []byte)
 
 const (
@@ -100,6 +100,7 @@ type methodRef struct {
 	text  []byte
 	name  string
 	ended bool
+	once  bool   // its answer goes to any session
 	sent  uint32 // the request id of its answer; 0: not handed over, or reported lost
 }
 
@@ -122,6 +123,10 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	m.mu.Lock()
+	if d.Probe != nil {
+		defer m.mu.Unlock()
+		return m.wouldRunLocked(d)
+	}
 	taken, answered := m.takeLocked(d)
 	m.mu.Unlock()
 	if !answered {
@@ -146,9 +151,7 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 		status, why = statusTooLarge, `{"message":"the device has no room for a call of that size"}`
 	case handle == nil:
 		status, why = statusNoMethod, `{"message":"the device has no such method"}`
-	case m.bytes+len(d.Msg.Body) > methodsBytes,
-		m.running+len(m.waiting)+m.unsent >= m.set.MethodLimit+methodsWaiting+methodsUnsent,
-		m.running == m.set.MethodLimit && len(m.waiting) == methodsWaiting:
+	case m.fullLocked(len(d.Msg.Body)):
 		status, why = statusBusy, tooManyCalls
 	}
 	if status != 0 && !m.roomToRefuseLocked() {
@@ -158,7 +161,10 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 		call: MethodCall{Name: string(d.Name)}, session: m.session, handle: handle,
 		until: time.Now().Add(m.set.MethodTimeout),
 	}
-	r.ref = &methodRef{text: append([]byte(nil), d.Ref...), name: r.call.Name}
+	if d.Msg != nil && !d.Msg.Expires.IsZero() {
+		r.until = d.Msg.Expires
+	}
+	r.ref = &methodRef{text: append([]byte(nil), d.Ref...), name: r.call.Name, once: d.Once}
 	m.rememberLocked(r.ref)
 	if status != 0 {
 		m.refuseLocked(r, status, why)
@@ -175,6 +181,26 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 		m.waiting = append(m.waiting, r)
 	}
 	return true, true
+}
+
+// wouldRunLocked answers a probe.
+func (m *methods) wouldRunLocked(d *transport.Delivery) bool {
+	switch {
+	case m.handlerOfLocked(string(d.Name)) == nil:
+		*d.Probe = transport.NotFound
+	case m.ctx.Err() != nil || m.fullLocked(0):
+		*d.Probe = transport.Throttled
+	default:
+		return true
+	}
+	return false
+}
+
+// fullLocked reports whether there is no room for a call with a body of size bytes.
+func (m *methods) fullLocked(size int) bool {
+	return m.bytes+size > methodsBytes ||
+		m.running+len(m.waiting)+m.unsent >= m.set.MethodLimit+methodsWaiting+methodsUnsent ||
+		m.running == m.set.MethodLimit && len(m.waiting) == methodsWaiting
 }
 
 func (m *methods) roomToRefuseLocked() bool { return len(m.answers)-m.unsent < methodsUnsent }
@@ -234,7 +260,7 @@ func (m *methods) run(r *methodRun) {
 			m.totals.panics++
 			status, body = statusFailed, []byte(`{"message":"the method failed"}`)
 		}
-		if r.session == m.session {
+		if r.session == m.session || r.ref.once {
 			m.answerLocked(methodAnswer{r.ref, status, body, false})
 		} else {
 			m.mu.Unlock()
@@ -372,20 +398,36 @@ func (m *methods) busy() bool {
 }
 
 // over discards the waiting calls and answers, because the hub gives up a session's calls when it
-// ends. Running handlers continue.
+// ends, unless they outlive it. Running handlers continue.
 func (m *methods) over(*loop) {
 	m.mu.Lock()
 	m.session++
 	m.up = false
-	answers, waiting := m.answers, m.waiting
-	m.answers, m.waiting, m.known, m.unsent = nil, nil, nil, 0
-	m.endLocked()
+	var answers []methodAnswer
+	var waiting []*methodRun
+	m.answers = slices.DeleteFunc(m.answers, func(a methodAnswer) bool {
+		if !a.ref.once {
+			answers = append(answers, a)
+		}
+		return !a.ref.once
+	})
+	m.waiting = slices.DeleteFunc(m.waiting, func(r *methodRun) bool {
+		if !r.ref.once {
+			waiting = append(waiting, r)
+		}
+		return !r.ref.once
+	})
+	m.known = slices.DeleteFunc(m.known, func(ref *methodRef) bool { return !ref.once })
 	for _, a := range answers {
 		m.bytes -= len(a.body)
+		if !a.refusal {
+			m.unsent--
+		}
 	}
 	for _, r := range waiting {
 		m.bytes -= r.size
 	}
+	m.endLocked()
 	m.mu.Unlock()
 	for _, a := range answers {
 		m.lost(a.ref.name)

@@ -253,13 +253,16 @@ type Delivery struct {
 	// Full: the body has all desired properties, and not a change of them. A session delivers those
 	// that it got at its begin.
 	Full bool
+	// Probe, unless nil, makes this a question: would a call of the method Name run? There is no call.
+	// If Deliver returns false, *Probe is NotFound or Throttled.
+	Probe *Kind
 	// Redelivered: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
 	Redelivered bool
 	// Once: the transport delivers it once over all its connections, as with MQTT's QoS 2. So it is
-	// kept when its session ends, and its verdict goes to the session that is live then. When the hub
-	// repeats it, it has Redelivered and the same Ref.
+	// kept when its session ends, and its verdict or answer goes to the session that is live then. When
+	// the hub repeats a message, it has Redelivered and the same Ref.
 	Once bool
-	// Msg has the body, and for Messages the properties. Nil: the body of a method call did not fit
-	// into the session's buffer.
+	// Msg has the body, for Messages the properties, and for Methods in Expires when the caller gives
+	// up, if that is known. Nil: the body of a method call did not fit into the session's buffer.
 	Msg *Message
 }

@@ -28,9 +28,10 @@ type Names struct {
 // Take.
 type Active interface {
 	Session
-	// Request says how OpTwinGet, OpTwinPatch or OpRespond is published. An error is the reply. The
-	// result is valid until the next call of Request or Next.
-	Request(r *transport.Request) (Publication, *transport.Error)
+	// Request says how OpTwinGet, OpTwinPatch or OpRespond is published; its Msg is nil if there is
+	// nothing to publish. The reply, unless nil, is passed on at once. The result is valid until the
+	// next call of Request or Next.
+	Request(r *transport.Request) (Publication, *transport.Reply)
 	// Next returns what the session publishes by itself, one at a time. Without one, ok is false and
 	// at is when to call Next again, zero for after the next Take. Next is called after each Take and
 	// Request, too.

@@ -41,6 +41,9 @@ type Config struct {
 	Certificates bool
 	// Properties: packets have a place for properties, as in MQTT 5.
 	Properties bool
+	// Want and DesiredVersion are those of transport.Config.
+	Want           transport.Features
+	DesiredVersion int64
 	// Kept is a place for what a dialect keeps from one session of the transport to the next. Nil when
 	// the session is only checked.
 	Kept *any

@@ -30,15 +30,15 @@ func (t *Transport) Check(creds *transport.Credentials) error {
 	if t.err != nil {
 		return t.err
 	}
-	_, _, err := t.dialect(creds, false, nil)
+	_, _, err := t.dialect(&transport.Config{Creds: creds}, nil)
 	return err
 }
 
 // dialect prepares a session of the dialect.
-func (t *Transport) dialect(creds *transport.Credentials, certificates bool, kept *any) (dialect.Session,
-	dialect.Hello, error) {
-	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
-		Will: t.opt.Will, Certificates: certificates, Properties: t.newer != nil, Kept: kept})
+func (t *Transport) dialect(cfg *transport.Config, kept *any) (dialect.Session, dialect.Hello, error) {
+	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: cfg.Creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
+		Will: t.opt.Will, Certificates: cfg.Certificates, Properties: t.newer != nil, Want: cfg.Want,
+		DesiredVersion: cfg.DesiredVersion, Kept: kept})
 	if err != nil {
 		err = mqttwire.DialectError(err)
 	}
@@ -69,7 +69,7 @@ func (t *Transport) session(ctx context.Context, cfg *transport.Config) (*sessio
 
 // connect makes the connection, from the token to the end of the handshake.
 func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
-	d, hello, err := t.dialect(cfg.Creds, cfg.Certificates, &t.kept)
+	d, hello, err := t.dialect(cfg, &t.kept)
 	if err != nil {
 		return nil, err
 	}

@@ -24,24 +24,31 @@ func (v *five) do(s *session, r *transport.Request) bool {
 	case transport.OpSubscribe:
 		s.sink.Reply(r.ID, v.granted(s, r))
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
-		p, refused := d.Request(r)
-		sent := true
-		if refused == nil {
-			sent, refused = v.publish(s, &p)
+		p, reply := d.Request(r)
+		if reply != nil {
+			s.sink.Reply(r.ID, *reply)
 		}
-		switch {
-		case refused != nil:
-			own := *refused
-			own.Op = r.Op
-			s.sink.Reply(r.ID, transport.Reply{Err: &own})
-		case !sent:
-			s.replyUnsent(r)
+		if p.Msg != nil {
+			v.publishRequest(s, r, &p)
 		}
 		v.publishOwn(s)
 	default:
 		return false
 	}
 	return true
+}
+
+// publishRequest writes a request, or replies that it was not sent.
+func (v *five) publishRequest(s *session, r *transport.Request, p *dialect.Publication) {
+	sent, refused := v.publish(s, p)
+	switch {
+	case refused != nil:
+		own := *refused
+		own.Op = r.Op
+		s.sink.Reply(r.ID, transport.Reply{Err: &own})
+	case !sent:
+		s.replyUnsent(r)
+	}
 }
 
 // granted is the reply to OpSubscribe: the handshake has subscribed to all that there is.
