@@ -22,8 +22,8 @@ type MethodCall struct {
 
 // MethodHandler runs a direct method and returns its answer: a status of its choice, an int32 (200
 // is usual for success), and a JSON value, or nothing. The handler may keep and change m. ctx ends
-// when the client is closed or the caller gives up; a hub of the classic kind does not say when that
-// is, and Options.MethodTimeout after the call came counts. A later answer is still sent there.
+// when the client is closed or the caller gives up. A classic hub does not say when that is, and
+// Options.MethodTimeout after the call came counts. A later answer is still sent there.
 type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []byte)
 
 const (

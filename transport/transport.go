@@ -259,8 +259,8 @@ type Delivery struct {
 	// Redelivered: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
 	Redelivered bool
 	// Once: the transport delivers it once over all its connections, as with MQTT's QoS 2. So it is
-	// kept when its session ends, and its verdict or answer goes to the session that is live then. When
-	// the hub repeats a message, it has Redelivered and the same Ref.
+	// kept when its session ends, and its verdict or answer goes to the session that is live then.
+	// When the hub repeats a message, it has Redelivered and the same Ref.
 	Once bool
 	// Msg has the body, for Messages the properties, and for Methods in Expires when the caller gives
 	// up, if that is known. Nil: the body of a method call did not fit into the session's buffer.

@@ -36,6 +36,8 @@ const (
 	PropertyContentType = "content-type"
 	PropertyMessageID   = "$.mid"
 	PropertyEncoding    = "$.ce"
+	PropertyComponent   = "$.sub"
+	PropertyCreated     = "$.ctime"
 )
 
 // ContentType is the content type of twin and method messages. Receivers do not check it.
@@ -86,6 +88,12 @@ func Down(deviceID, feature string) string { return "ih/" + deviceID + "/dev/" +
 
 // Filter is the one subscription of a device.
 func Filter(deviceID string) string { return Down(deviceID, "#") }
+
+// Reserved reports whether a topic is of the profile or of brokers themselves, and so no custom
+// one.
+func Reserved(topic string) bool {
+	return strings.HasPrefix(topic, "ih/") || strings.HasPrefix(topic, "$")
+}
 
 // An ID is a UUID, as Correlation Data has it: the nonce of a connection, or a request.
 type ID [16]byte

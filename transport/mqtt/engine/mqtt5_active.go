@@ -23,6 +23,7 @@ func (v *five) do(s *session, r *transport.Request) bool {
 	switch r.Op {
 	case transport.OpSubscribe:
 		s.sink.Reply(r.ID, v.granted(s, r))
+		v.publishOwn(s) // what has waited since the connection before
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
 		p, reply := d.Request(r)
 		if reply != nil {

@@ -1,0 +1,93 @@
+package nexthub
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/hubline-iot/hubline/internal/mqttwire"
+	"github.com/hubline-iot/hubline/internal/nextwire"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+)
+
+// Names of the user properties. Decision: a message on a custom topic has those of telemetry but
+// the type, so that a consumer detects repetitions by the message id there, too.
+var (
+	telemetryNames = names(nextwire.TypeTelemetry)
+	customNames    = names("")
+)
+
+func names(typ string) dialect.Names {
+	return dialect.Names{Type: typ, ID: nextwire.PropertyMessageID, Encoding: nextwire.PropertyEncoding,
+		Component: nextwire.PropertyComponent, Created: nextwire.PropertyCreated,
+		ContentType: nextwire.PropertyContentType, EncodingToo: true}
+}
+
+// Publication refuses fields that this kind of hub has no place for.
+func (s *session) Publication(m *transport.Message) (dialect.Publication, *transport.Error) {
+	p := dialect.Publication{Msg: m, Topic: s.telemetry, Names: &telemetryNames, AtMostOnce: m.AtMostOnce}
+	switch field := unsent(m); {
+	case field != "":
+		return p, refusedMessage(transport.Unsupported, "message "+field+
+			" has no place in a hub with the MQTT v5 profile; leave it unset")
+	case m.Topic == "":
+		return p, nil
+	}
+	p.Names = &customNames
+	topic, refused := s.topic.fill(m.Topic, s.id)
+	p.Topic = topic
+	if refused == nil && m.AtMostOnce {
+		refused = refusedMessage(transport.Unsupported, "message AtMostOnce: custom topics take QoS 1; leave it unset")
+	}
+	return p, refused
+}
+
+// unsent returns the name of a field of m that the hub has no place for, empty for none.
+func unsent(m *transport.Message) string {
+	switch {
+	case m.Output != "":
+		return "Output"
+	case m.System != nil:
+		return "System"
+	case m.ResponseTopic != "":
+		return "ResponseTopic"
+	case m.Retain:
+		return "Retain"
+	}
+	return ""
+}
+
+func refusedMessage(kind transport.Kind, text string) *transport.Error {
+	return mqttwire.Refused(transport.OpSend, kind, errors.New(text))
+}
+
+// AppendSuffix has nothing to append.
+func (s *session) AppendSuffix(dst []byte, _ *transport.Message) []byte { return dst }
+
+// filled is the latest custom topic, most often that of the next message, too.
+type filled struct{ template, topic string }
+
+const placeholder = "{deviceId}"
+
+// fill puts the device's id in place of "{deviceId}". Other topics than custom ones are not for
+// messages: those of the profile and those of brokers themselves.
+func (f *filled) fill(template, id string) (string, *transport.Error) {
+	if f.template == template {
+		return f.topic, nil
+	}
+	topic := strings.ReplaceAll(template, placeholder, id)
+	switch {
+	case strings.ContainsAny(strings.ReplaceAll(template, placeholder, ""), "{}"):
+		return "", refusedMessage(transport.Invalid, "message Topic "+texts.Quote(template)+
+			" has a placeholder other than {deviceId}, the only one of custom topics")
+	case strings.ContainsAny(topic, "+#"):
+		return "", refusedMessage(transport.Invalid, "message Topic "+texts.Quote(template)+
+			" has '+' or '#': the hub takes no wildcards in a topic to publish to")
+	case nextwire.Reserved(topic):
+		return "", refusedMessage(transport.Unsupported, "message Topic "+texts.Quote(template)+
+			" is no custom topic; leave Topic empty for telemetry")
+	}
+	*f = filled{template, topic}
+	return topic, nil
+}
