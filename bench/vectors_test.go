@@ -46,7 +46,7 @@ type answer struct {
 func (a answer) Error() string       { return "status " + strconv.Itoa(a.status) }
 func (a answer) HTTPStatusCode() int { return a.status }
 func (a answer) RetryAfter() time.Duration {
-	d, _ := httpretry.ParseRetryAfter(a.after, time.Now())
+	d, _ := httpretry.RetryAfterHeaders(http.Header{"Retry-After": {a.after}}.Get, time.Now())
 	return d
 }
 

@@ -131,10 +131,8 @@ func wantResolved(t *testing.T, s *retrypolicy.Operation) {
 	t.Helper()
 	_, admit := s.Admit(policytest.Epoch, 0)
 	_, failure := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network)
-	for i, err := range []error{admit, failure, s.Success(policytest.Epoch)} {
-		if !errors.Is(err, transport.Invalid) || !policytest.Contains(err, "Operation is over") {
-			t.Errorf("call %d of an operation that is over: %v", i, err)
-		}
+	for _, err := range []error{admit, failure, s.Success(policytest.Epoch)} {
+		policytest.CheckRefusal(t, err, "Operation is over")
 	}
 }
 
@@ -183,30 +181,20 @@ func TestOperationRefusesCallsOutOfOrder(t *testing.T) {
 	r := open()
 	s := retrypolicy.Begin(r, "", policytest.Epoch)
 	for range 2 { // before the first attempt, and before the second
-		if _, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) ||
-			!policytest.Contains(err,
-				"no attempt in flight") {
-			t.Errorf("Failure without a try: %v", err)
-		}
-		if err := s.Success(policytest.Epoch); !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
-			"no attempt in flight") {
-			t.Errorf("Success without a try: %v", err)
-		}
+		_, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network)
+		policytest.CheckRefusal(t, err, "no attempt in flight")
+		policytest.CheckRefusal(t, s.Success(policytest.Epoch), "no attempt in flight")
 		r.entry.Delay = time.Second
 		if _, err := s.Admit(policytest.Epoch, 0); err != nil {
 			t.Error(err)
 		}
-		if err := s.Success(policytest.Epoch); !policytest.Contains(err, "no attempt in flight") {
-			t.Errorf("Success while a gate has it wait: %v", err)
-		}
+		policytest.CheckRefusal(t, s.Success(policytest.Epoch), "no attempt in flight") // a gate has it wait
 		r.entry.Delay = 0
 		if _, err := s.Admit(policytest.Epoch, 0); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Admit(policytest.Epoch, 0); !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
-			"has an attempt in flight") {
-			t.Errorf("Admit twice: %v", err)
-		}
+		_, err = s.Admit(policytest.Epoch, 0)
+		policytest.CheckRefusal(t, err, "has an attempt in flight")
 		if d, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); err != nil || !d.Retry {
 			t.Error(d, err)
 		}
@@ -309,6 +297,21 @@ func TestErrorText(t *testing.T) {
 	} {
 		if got := c.err.Error(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// wantError expects an *Error with reason. errors.Is must match reason and all of is.
+func wantError(t *testing.T, err error, reason retrypolicy.Reason, retries int, is ...error) {
+	t.Helper()
+	var e *retrypolicy.Error
+	if !errors.As(err, &e) || e.Reason != reason || e.Retries != retries || !errors.Is(err, reason) {
+		t.Errorf("%v; want %v after %d retries", err, reason, retries)
+		return
+	}
+	for _, target := range is {
+		if !errors.Is(err, target) {
+			t.Errorf("%v: errors.Is does not find %v", err, target)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestUntil(t *testing.T) {
 				}
 				return
 			}
-			policytest.WantError(t, err, c.reason, n-1, c.is)
+			wantError(t, err, c.reason, n-1, c.is)
 		})
 	}
 }

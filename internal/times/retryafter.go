@@ -12,7 +12,11 @@ const MaxRetryAfter = time.Hour
 // longest replaces larger values.
 const longest time.Duration = 1<<63 - 1
 
-// ParseRetryAfter implements httpretry.ParseRetryAfter.
+// ParseRetryAfter parses an HTTP Retry-After header: seconds, also with a fraction, or a date in
+// one of the three forms of RFC 9110, from which now is subtracted. A date in the past is 0. It
+// returns false for anything else. If the header was sent twice, a comma and another value may
+// follow a date. Seconds then take precedence, since they need no clock. Numbers are capped at the
+// longest Duration.
 func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	value = strings.Trim(value, " \t")
 	if d, ok := decimal(value, time.Second); ok {
@@ -54,7 +58,9 @@ func isDay(s string) bool {
 	return s != ""
 }
 
-// ParseRetryAfterAt implements httpretry.ParseRetryAfterAt.
+// ParseRetryAfterAt is ParseRetryAfter for a response with the header Date: it compares a date with
+// the clock of the service, so a wrong clock does not matter. If date is missing or invalid, it
+// compares with now.
 func ParseRetryAfterAt(value, date string, now time.Time) (time.Duration, bool) {
 	if at, ok := httpDate(strings.Trim(date, " \t"), now); ok {
 		now = at

@@ -231,7 +231,7 @@ func TestBreakerCountsTimeouts(t *testing.T) {
 		context.DeadlineExceeded} {
 		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
 		newCrowd(b.Wrap(always)).Observe(policytest.As(policytest.At(0), err))
-		if s := b.Status(policytest.Day); s.State != budget.BreakerOpen {
+		if s := b.Status(policytest.Epoch); s.State != budget.BreakerOpen {
 			t.Errorf("%v: %+v", err, s)
 		}
 	}
@@ -328,7 +328,7 @@ func TestBreakerStatus(t *testing.T) {
 	p := newCrowd(b.Wrap(always))
 	check := func(d time.Duration, want budget.BreakerStatus) {
 		t.Helper()
-		if got := b.Status(policytest.Day.Add(d)); got != want {
+		if got := b.Status(policytest.Epoch.Add(d)); got != want {
 			t.Errorf("at %v: %+v, want %+v", d, got, want)
 		}
 	}
@@ -367,7 +367,7 @@ func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
 				t.Errorf("%+v, want the inner gate's %+v", got, d)
 			}
 		}
-		if s := b.Status(policytest.Day.Add(30 * time.Second)); s.InFlight != 0 || s.Probes != 0 {
+		if s := b.Status(policytest.Epoch.Add(30 * time.Second)); s.InFlight != 0 || s.Probes != 0 {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -74,3 +74,13 @@ func (c *crowd) report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
 		s.End()
 	}
 }
+
+// report reports the end of an attempt with a.Err to s: nil is a success, and any other error may
+// be repeated.
+func report(s retrypolicy.Series, a retrypolicy.Attempt) {
+	v := retrypolicy.VerdictAgain
+	if a.Err == nil {
+		v = retrypolicy.VerdictSucceed
+	}
+	s.Report(v, policytest.As(a, a.Err))
+}

@@ -63,16 +63,16 @@ func TestSharedStateTwiceCountsOnce(t *testing.T) {
 				t.Errorf("%s: retry %d: %v", name, i+1, d)
 			}
 		}
-		requests, retries := share.Counts(policytest.Day)
-		if left := bucket.Tokens(policytest.Day); left != 90 || requests != 1 || retries != 2 ||
-			breaker.Status(policytest.Day).Failures != 2 {
+		requests, retries := share.Counts(policytest.Epoch)
+		if left := bucket.Tokens(policytest.Epoch); left != 90 || requests != 1 || retries != 2 ||
+			breaker.Status(policytest.Epoch).Failures != 2 {
 			t.Errorf("%s: %d tokens left, %d requests, %d retries, %+v", name, left, requests, retries,
-				breaker.Status(policytest.Day))
+				breaker.Status(policytest.Epoch))
 		}
 		s.Admit(policytest.Retried(policytest.At(0), 2))
 		s.Report(retrypolicy.VerdictSucceed, policytest.Retried(policytest.At(0), 2))
 		s.End()
-		if left := bucket.Tokens(policytest.Day); left != 95 {
+		if left := bucket.Tokens(policytest.Epoch); left != 95 {
 			t.Errorf("%s: %d tokens left at the end, want 95", name, left)
 		}
 	}

@@ -132,10 +132,8 @@ func TestPerKeyRefusesBadArguments(t *testing.T) {
 		{1, func(string) retrypolicy.Policy { return nil }, "returned by PerKey's make is nil"},
 		{1, func(string) retrypolicy.Policy { return retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 	} {
-		if p, err := budget.NewPerKey(c.max, c.make); p != nil || !errors.Is(err, transport.Invalid) ||
-			!policytest.Contains(err, c.want) {
-			t.Errorf("want %q: %v", c.want, err)
-		}
+		_, err := budget.NewPerKey(c.max, c.make)
+		policytest.CheckRefusal(t, err, c.want)
 	}
 	policytest.CheckInvalid(t, new(budget.PerKey), "use NewPerKey")
 	policytest.CheckInvalid(t, (*budget.PerKey)(nil), "use NewPerKey")

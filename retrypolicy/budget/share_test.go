@@ -52,7 +52,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 		for range c.want { // admitted retries are not requests
 			p.LetsIn(policytest.Retried(policytest.At(0), 1))
 		}
-		if requests, retries := b.Counts(policytest.Day); requests != c.requests || retries != c.want {
+		if requests, retries := b.Counts(policytest.Epoch); requests != c.requests || retries != c.want {
 			t.Errorf("counts %d, %d, want %d, %d", requests, retries, c.requests, c.want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
 func TestRetryBudgetCountsNoRetryThatIsNotWanted(t *testing.T) {
 	b := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 5}))
 	b.Wrap(retrypolicy.NoRetry{}).Decide(policytest.Retried(policytest.At(0), 1))
-	if _, n := b.Counts(policytest.Day); n != 0 {
+	if _, n := b.Counts(policytest.Epoch); n != 0 {
 		t.Errorf("%d retries, want none", n)
 	}
 }
@@ -105,7 +105,7 @@ func TestRetryBudgetCountsAttemptsThatBegan(t *testing.T) {
 		Delay: time.Second}} {
 		b := policytest.Must(budget.NewRetryBudget(nil))
 		newCrowd(b.Wrap(&closed{d: d})).Admit(policytest.At(0))
-		if n, _ := b.Counts(policytest.Day); n != 0 {
+		if n, _ := b.Counts(policytest.Epoch); n != 0 {
 			t.Errorf("%d requests, want none", n)
 		}
 	}

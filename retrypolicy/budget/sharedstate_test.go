@@ -120,7 +120,7 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 		context.DeadlineExceeded,
 		transport.Closed, transport.Invalid, errors.Join(transport.Timeout, context.DeadlineExceeded),
 		retrypolicy.Permanent(transport.Network)}
-	now := policytest.Day
+	now := policytest.Epoch
 	series := map[string][]retrypolicy.Series{}
 	for name, p := range s.named {
 		for range 3 {
@@ -214,7 +214,7 @@ func TestBreakerWaitIsNeverLongerThanItsCooldown(t *testing.T) {
 	b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 2, Cooldown: time.Minute, Growth: 2,
 		Wait: true}))
 	p := newCrowd(b.Wrap(always))
-	now := policytest.Day
+	now := policytest.Epoch
 	for i := range 20_000 {
 		now = now.Add(time.Duration(rng.Int64N(int64(3*time.Minute))) - time.Minute)
 		a := retrypolicy.Attempt{Now: now}
@@ -238,7 +238,7 @@ func TestSharedStateAllocatesNothing(t *testing.T) {
 		Bucket: policytest.Must(budget.NewTokenBucket(500, 0, 1))})).Wrap(policytest.Again(0))
 	s.named["Adaptive"] = budget.NewAdaptive().Wrap(policytest.Again(0))
 	for name, p := range s.named {
-		now, x := policytest.Day, 0
+		now, x := policytest.Epoch, 0
 		series := policytest.Series(p)
 		allocs := testing.AllocsPerRun(500, func() {
 			x++
@@ -248,7 +248,7 @@ func TestSharedStateAllocatesNothing(t *testing.T) {
 			if x%3 > 0 {
 				a.Err, a.Kind = lost, transport.Throttled
 			}
-			policytest.Report(series, a, a.Err)
+			report(series, a)
 			sink = series.Decide(a)
 		})
 		if allocs != 0 {
@@ -268,7 +268,7 @@ func BenchmarkSharedState(b *testing.B) {
 		p := s.named[name]
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			now := policytest.Day
+			now := policytest.Epoch
 			for b.Loop() {
 				now = now.Add(time.Millisecond)
 				a := retrypolicy.Attempt{Now: now, Rand: math.MaxUint64}

@@ -61,10 +61,10 @@ func TestThrottleProbability(t *testing.T) {
 					p.Observe(policytest.As(policytest.At(0), transport.Unavailable))
 				}
 			}
-			if got := th.Probability(policytest.Day); math.Abs(got-c.want) > 5e-7 {
+			if got := th.Probability(policytest.Epoch); math.Abs(got-c.want) > 5e-7 {
 				t.Errorf("probability %v, want %v", got, c.want)
 			}
-			if n, accept := th.Counts(policytest.Day); n != c.n || accept != c.accept {
+			if n, accept := th.Counts(policytest.Epoch); n != c.n || accept != c.accept {
 				t.Errorf("counts %d, %d, want %d, %d", n, accept, c.n, c.accept)
 			}
 		})
@@ -102,7 +102,7 @@ func TestThrottleCountsItsRejections(t *testing.T) {
 		if ended {
 			want = 1
 		}
-		if n, _ := th.Counts(policytest.Day); n != want {
+		if n, _ := th.Counts(policytest.Epoch); n != want {
 			t.Errorf("CountEnded %v: %d requests, want %d", ended, n, want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestThrottleForgetsAfterTheWindow(t *testing.T) {
 		{54 * time.Second, 10}, {120*time.Second - 1, 10}, {120 * time.Second, 9}, {126 * time.Second, 8},
 		{173 * time.Second, 1}, {174 * time.Second, 0}, {time.Hour, 0},
 	} {
-		if n, _ := th.Counts(policytest.Day.Add(c.after)); n != c.want {
+		if n, _ := th.Counts(policytest.Epoch.Add(c.after)); n != c.want {
 			t.Errorf("after %v: %d requests, want %d", c.after, n, c.want)
 		}
 	}
@@ -135,13 +135,13 @@ func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 	p := newCrowd(th.Wrap(always))
 	p.LetsIn(policytest.At(0))
 	year := -365 * 24 * time.Hour
-	if n, _ := th.Counts(policytest.Day.Add(year)); n != 1 {
+	if n, _ := th.Counts(policytest.Epoch.Add(year)); n != 1 {
 		t.Fatalf("%d requests right after the step, want 1", n)
 	}
-	if n, _ := th.Counts(policytest.Day.Add(year + 2*time.Minute)); n != 0 {
+	if n, _ := th.Counts(policytest.Epoch.Add(year + 2*time.Minute)); n != 0 {
 		t.Errorf("%d requests two minutes after the step, want 0", n)
 	}
-	if n, _ := th.Counts(policytest.Day.Add(year + 2*time.Minute - time.Second)); n != 0 {
+	if n, _ := th.Counts(policytest.Epoch.Add(year + 2*time.Minute - time.Second)); n != 0 {
 		// slightly older than the latest
 		t.Errorf("%d requests, want 0", n)
 	}
@@ -157,7 +157,7 @@ func TestThrottleAccepts(t *testing.T) {
 		k := r.Kind
 		th := policytest.Must(budget.NewThrottle(nil))
 		newCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), k))
-		if _, accepts := th.Counts(policytest.Day); accepts != 0 == refused[k] {
+		if _, accepts := th.Counts(policytest.Epoch); accepts != 0 == refused[k] {
 			t.Errorf("%v: %d accepts", k, accepts)
 		}
 	}
@@ -174,7 +174,7 @@ func TestThrottleAccepts(t *testing.T) {
 		for range 3 {
 			newCrowd(th.Wrap(always)).Observe(policytest.As(policytest.At(0), c.err))
 		}
-		if _, accepts := th.Counts(policytest.Day); accepts != c.want {
+		if _, accepts := th.Counts(policytest.Epoch); accepts != c.want {
 			t.Errorf("%s: %d accepts, want %d", c.name, accepts, c.want)
 		}
 	}
@@ -190,7 +190,7 @@ func TestThrottleIgnoresUninformativeOutcomes(t *testing.T) {
 		if c.silent {
 			want = 0
 		}
-		if requests, accepts := th.Counts(policytest.Day); requests != want || accepts != want {
+		if requests, accepts := th.Counts(policytest.Epoch); requests != want || accepts != want {
 			t.Errorf("%s: %d requests, %d accepts, want %d", name, requests, accepts, want)
 		}
 	}
@@ -208,7 +208,7 @@ func TestThrottleReleasesAttemptsThatDidNotBegin(t *testing.T) {
 				t.Fatalf("%+v, want the inner gate's %+v", got, d)
 			}
 		}
-		if n, _ := th.Counts(policytest.Day); n != 0 || inner.asked != 5 {
+		if n, _ := th.Counts(policytest.Epoch); n != 0 || inner.asked != 5 {
 			t.Errorf("%d requests, gate asked %d times", n, inner.asked)
 		}
 	}

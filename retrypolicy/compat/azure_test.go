@@ -191,7 +191,7 @@ func TestAzureNodeCodeAndDocument(t *testing.T) {
 			a.Kind = k
 			set := retrypolicy.ExponentialBackoffWithJitter{}
 			if k == transport.Throttled {
-				set = policytest.Throttled
+				set = throttled
 			}
 			if got, want := compat.AzureNodeDocumented().Decide(a).Delay, set.Decide(a).Delay; got != want {
 				t.Errorf("document, %v, n = %d: %v, want %v", k, a.Retry, got, want)

@@ -73,7 +73,7 @@ func TestFetchRetryFunctions(t *testing.T) {
 	if want := []int{0, 1, 2, 3, 4, 5}; !reflect.DeepEqual(told, want) || !reflect.DeepEqual(delayed, want[:5]) {
 		t.Errorf("OnFunc was told %v, DelayFunc %v", told, delayed)
 	}
-	policytest.CheckDelay(t, compat.FetchRetry{Retries: 1,
+	checkDelay(t, compat.FetchRetry{Retries: 1,
 		DelayFunc: func(int, error) time.Duration { return -1 }}, 1, policytest.DrawZero, 0)
 }
 
@@ -205,3 +205,16 @@ const (
 	msec = time.Millisecond
 	s    = time.Second
 )
+
+// throttled has the constants for a service that asks for fewer requests.
+var throttled = retrypolicy.ExponentialBackoffWithJitter{
+	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
+}
+
+func checkDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want time.Duration) {
+	t.Helper()
+	got := p.Decide(retrypolicy.Attempt{Retry: x, Rand: draw})
+	if got != (retrypolicy.Decision{Retry: true, Delay: want}) {
+		t.Errorf("F(%d) with draw %#x = %+v (%d ns), want a retry after %v (%d ns)", x, draw, got, got.Delay, want, want)
+	}
+}

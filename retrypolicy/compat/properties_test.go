@@ -31,7 +31,7 @@ type policyRow struct {
 
 var policyRows = []policyRow{
 	{name: "documented", policy: retrypolicy.ExponentialBackoffWithJitter{}, most: 10 * s},
-	{name: "documented throttled", policy: policytest.Throttled, most: time.Minute},
+	{name: "documented throttled", policy: throttled, most: time.Minute},
 	{name: "NoRetry", policy: retrypolicy.NoRetry{}},
 	{name: "Fixed", policy: retrypolicy.Fixed{Delay: s, Jitter: 0.25}, most: 1250 * time.Millisecond},
 	{name: "Fixed longest", policy: retrypolicy.Fixed{Delay: longest, Jitter: 1}, most: longest},

@@ -270,7 +270,7 @@ func (v *vector) attempt(step vectorStep) retrypolicy.Attempt {
 		"Timeout": transport.Timeout, "Unavailable": transport.Unavailable, "Throttled": transport.Throttled,
 		"Conflict": transport.Conflict}
 	safe := map[string]retrypolicy.Safe{"yes": retrypolicy.SafeYes, "no": retrypolicy.SafeNo}
-	a := retrypolicy.Attempt{Now: policytest.Epoch, Rand: policytest.Draw(*v.U), After: time.Duration(v.After),
+	a := retrypolicy.Attempt{Now: policytest.Epoch, Rand: drawOf(*v.U), After: time.Duration(v.After),
 		Kind: kinds[v.Kind], Safe: safe[v.Safe]}
 	if step.Kind != "" {
 		a.Kind = kinds[step.Kind]
@@ -296,7 +296,7 @@ func (v *vector) run(t *testing.T) {
 	for _, a := range v.Answers {
 		list = append(list, a.err())
 	}
-	draw := func() uint64 { return policytest.Draw(*v.U) }
+	draw := func() uint64 { return drawOf(*v.U) }
 	calls, took, err := policytest.Retries(t, retrypolicy.Retrier{Policy: p, Classify: judges[v.Policy], Rand: draw},
 		list...)
 	off := took - time.Duration(v.Took)
@@ -313,4 +313,16 @@ func (v *vector) run(t *testing.T) {
 	if e, ok := err.(*retrypolicy.Error); !ok || e.Reason.String() != v.Stop || !errors.Is(e.Err, last) {
 		t.Errorf("%v, want %s with the last answer", err, v.Stop)
 	}
+}
+
+// drawOf returns the smallest draw whose fraction is u or more, for u from 0 to 1. It takes u as
+// its shortest decimal form.
+func drawOf(u float64) uint64 {
+	if u >= 1 {
+		return policytest.DrawLast
+	}
+	const digits = 1_000_000_000
+	n := big.NewInt(int64(math.Round(u * digits)))
+	n.Lsh(n, 64).Add(n, big.NewInt(digits-1)).Div(n, big.NewInt(digits))
+	return n.Uint64()
 }

@@ -57,9 +57,10 @@ func ExampleStatus() {
 }
 
 // The response's Date header keeps a device whose clock is wrong from waiting for days.
-func ExampleParseRetryAfterAt() {
+func ExampleRetryAfterHeaders() {
 	wrongClock := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
-	wait, ok := httpretry.ParseRetryAfterAt("Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:29 GMT", wrongClock)
+	answer := http.Header{"Retry-After": {"Fri, 31 Dec 1999 23:59:59 GMT"}, "Date": {"Fri, 31 Dec 1999 23:59:29 GMT"}}
+	wait, ok := httpretry.RetryAfterHeaders(answer.Get, wrongClock)
 	fmt.Println(wait, ok)
 	// Output: 30s true
 }

@@ -3,6 +3,7 @@ package httpretry
 import (
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,111 +64,46 @@ func rate(n, seconds int64) float64 { return float64(max(n, 1)) / float64(second
 // quota is an item of either field.
 type quota struct {
 	name   string
-	number map[string]int64 // the parameters that are whole numbers
+	number map[string]int64 // the parameters q, r, t and w
 	unit   string
 }
 
 func (q quota) ofRequests() bool { return q.unit == "" || q.unit == "requests" }
 
-// parseQuotas parses a list of items (RFC 9651, 3.1) whose values are strings and that have a
-// parameter required, a whole number from 0. It returns nil for a malformed list.
+// A field is a list of strings with parameters (RFC 9651, 3.1). The values of unknown parameters
+// are not parsed further.
+var (
+	quotedText = `"((?:[^"\\]|\\["\\])*)"`
+	fieldParam = regexp.MustCompile(`;[ \t]*([^\s;,="]+)(?:=(?:` + quotedText + `|([^\s;,"]+)))?`)
+	fieldItem  = regexp.MustCompile(quotedText + `((?:` + fieldParam.String() + `)*)`)
+	fieldList  = regexp.MustCompile(`^[ \t]*` + fieldItem.String() + `(?:[ \t]*,[ \t]*` + fieldItem.String() + `)*[ \t]*$`)
+)
+
+// parseQuotas returns the items of a field that all have the parameter required, nil if the field
+// is malformed.
 func parseQuotas(fields []string, required string) (list []quota) {
-	p := fieldParser{rest: strings.Join(fields, ",")}
-	for p.space(); p.rest != "" && !p.bad; {
-		q := quota{number: map[string]int64{}}
-		q.name = p.text()
-		for p.take(';') {
-			p.space()
-			p.parameter(&q)
+	text := strings.Join(fields, ",")
+	if !fieldList.MatchString(text) {
+		return nil
+	}
+	for _, item := range fieldItem.FindAllStringSubmatch(text, -1) {
+		q := quota{name: item[1], number: map[string]int64{}}
+		for _, p := range fieldParam.FindAllStringSubmatch(item[2], -1) {
+			switch key, quoted, value := p[1], p[2], p[3]; key {
+			case "qu":
+				q.unit = quoted
+			case "q", "r", "t", "w":
+				n, err := strconv.ParseUint(value, 10, 63)
+				if err != nil || len(value) > 15 { // RFC 9651, 3.3.1
+					return nil
+				}
+				q.number[key] = int64(n)
+			}
 		}
-		if n, has := q.number[required]; !has || n < 0 || q.number["t"] < 0 || q.number["w"] < 0 {
+		if _, has := q.number[required]; !has {
 			return nil
 		}
 		list = append(list, q)
-		if p.space(); p.rest != "" {
-			p.must(',')
-			p.space()
-			p.bad = p.bad || p.rest == "" // a comma at the end
-		}
-	}
-	if p.bad {
-		return nil
 	}
 	return list
-}
-
-// fieldParser parses structured fields (RFC 9651, 4.2). bad says that the field is malformed.
-type fieldParser struct {
-	rest string
-	bad  bool
-}
-
-func (p *fieldParser) space() { p.rest = strings.TrimLeft(p.rest, " \t") }
-
-func (p *fieldParser) take(c byte) bool {
-	if p.rest == "" || p.rest[0] != c {
-		return false
-	}
-	p.rest = p.rest[1:]
-	return true
-}
-
-func (p *fieldParser) must(c byte) { p.bad = !p.take(c) || p.bad }
-
-// until takes everything before the first of the bytes in ends.
-func (p *fieldParser) until(ends string) (s string) {
-	at := strings.IndexAny(p.rest, ends)
-	if at < 0 {
-		at = len(p.rest)
-	}
-	s, p.rest = p.rest[:at], p.rest[at:]
-	return s
-}
-
-// text parses a quoted string.
-func (p *fieldParser) text() string {
-	var b strings.Builder
-	for p.must('"'); !p.bad; {
-		b.WriteString(p.until(`"\`))
-		if p.take('"') {
-			return b.String()
-		}
-		p.must('\\')
-		if p.bad || p.rest == "" || p.rest[0] != '"' && p.rest[0] != '\\' {
-			break
-		}
-		b.WriteByte(p.rest[0])
-		p.rest = p.rest[1:]
-	}
-	p.bad = true
-	return ""
-}
-
-// parameter parses a key and its value. The values of unknown parameters are comments.
-func (p *fieldParser) parameter(q *quota) {
-	key := p.until(" \t;,=\"")
-	p.bad = p.bad || key == ""
-	if !p.take('=') {
-		return
-	}
-	if strings.HasPrefix(p.rest, `"`) {
-		if text := p.text(); key == "qu" {
-			q.unit = text
-		}
-		return
-	}
-	value := p.until(" \t;,")
-	n, ok := whole(value)
-	switch {
-	case ok:
-		q.number[key] = n
-	case value == "" || strings.Contains("q r t w", key):
-		p.bad = true
-	}
-}
-
-// whole parses an integer of at most 15 digits (RFC 9651, 3.3.1).
-func whole(s string) (n int64, ok bool) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil && s[0] != '+' && len(strings.TrimPrefix(s, "-")) <= 15
 }

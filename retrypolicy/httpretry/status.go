@@ -2,46 +2,31 @@ package httpretry
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// rule says how to judge a status. Its Kind is in package statuscode.
-type rule struct {
-	status  int
+// rules has the statuses that differ from their class. Source: RFC 9110, RFC 6585, RFC 4918, RFC
+// 8470. Package statuscode has the Kinds.
+var rules = map[int]struct {
 	verdict retrypolicy.Verdict
 	safe    retrypolicy.Safe
-}
-
-// rules has the statuses that differ from their class. Source: RFC 9110, RFC 6585, RFC 4918, RFC
-// 8470.
-var rules = [...]rule{
-	{408, retrypolicy.VerdictAgain, retrypolicy.SafeUnknown},
-	{421, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	{425, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	{429, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	{501, retrypolicy.VerdictFail, retrypolicy.SafeYes},
-	{505, retrypolicy.VerdictFail, retrypolicy.SafeYes},
-	{507, retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
-	{508, retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
-	{509, retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	{511, retrypolicy.VerdictFail, retrypolicy.SafeYes},
-}
-
-// ruleOf returns the rule for a status from 400 on.
-func ruleOf(status int) rule {
-	for _, r := range rules {
-		if r.status == status {
-			return r
-		}
-	}
-	if status < 500 {
-		return rule{status, retrypolicy.VerdictFail, retrypolicy.SafeYes}
-	}
-	return rule{status, retrypolicy.VerdictAgain, retrypolicy.SafeUnknown}
+}{
+	408: {retrypolicy.VerdictAgain, retrypolicy.SafeUnknown},
+	421: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	425: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	429: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	501: {retrypolicy.VerdictFail, retrypolicy.SafeYes},
+	505: {retrypolicy.VerdictFail, retrypolicy.SafeYes},
+	507: {retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
+	508: {retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
+	509: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
+	511: {retrypolicy.VerdictFail, retrypolicy.SafeYes},
 }
 
 // Status judges an HTTP status in general. The verdict is Again for 408, 421, 425, 429 and all from
@@ -56,13 +41,20 @@ func Status(status int) retrypolicy.Info {
 	case status < 400:
 		return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed}
 	}
-	r := ruleOf(status)
-	kind := statuscode.Of(min(status, 599), statuscode.Web).Kind
-	return retrypolicy.Info{Verdict: r.verdict, Kind: kind, Safe: r.safe}
+	info := retrypolicy.Info{Kind: statuscode.Of(min(status, 599), statuscode.Web).Kind}
+	switch r, listed := rules[status]; {
+	case listed:
+		info.Verdict, info.Safe = r.verdict, r.safe
+	case status < 500:
+		info.Verdict, info.Safe = retrypolicy.VerdictFail, retrypolicy.SafeYes
+	default:
+		info.Verdict = retrypolicy.VerdictAgain
+	}
+	return info
 }
 
 // StatusError is an error that knows the HTTP status of the answer. It may also have a method
-// RetryAfter() time.Duration with the wait that the service asked for; see ParseRetryAfter.
+// RetryAfter() time.Duration with the wait that the service asked for; see RetryAfterHeaders.
 type StatusError interface {
 	error
 	// HTTPStatusCode returns the status.
@@ -71,12 +63,32 @@ type StatusError interface {
 
 // Classify judges an error that is or wraps a StatusError by Status. Other errors are Undecided. So
 // are errors marked by Permanent, and a status below 400, which cannot be the cause of the error.
-func Classify(err error) retrypolicy.Info {
+func Classify(err error) retrypolicy.Info { return judge(err, Status) }
+
+// ClassifyStatuses returns a classifier that retries exactly the given HTTP statuses. Otherwise it
+// is like Classify.
+func ClassifyStatuses(statuses ...int) retrypolicy.Classifier {
+	listed := slices.Clone(statuses)
+	of := func(status int) retrypolicy.Info {
+		info := Status(status)
+		switch {
+		case slices.Contains(listed, status):
+			info.Verdict = retrypolicy.VerdictAgain
+		case info.Verdict == retrypolicy.VerdictAgain:
+			info.Verdict = retrypolicy.VerdictFail
+		}
+		return info
+	}
+	return func(err error) retrypolicy.Info { return judge(err, of) }
+}
+
+// judge judges the status of err by of.
+func judge(err error, of func(status int) retrypolicy.Info) retrypolicy.Info {
 	s, ok := kit.Status(err)
 	if !ok || kit.IsPermanent(err) {
 		return retrypolicy.Info{}
 	}
-	info := Status(s.HTTPStatusCode())
+	info := of(s.HTTPStatusCode())
 	if info.Verdict == retrypolicy.VerdictSucceed {
 		return retrypolicy.Info{}
 	}
@@ -84,26 +96,15 @@ func Classify(err error) retrypolicy.Info {
 	return info
 }
 
-// ClassifyStatuses returns a classifier that retries exactly the given HTTP statuses. Otherwise it
-// is like Classify.
-func ClassifyStatuses(statuses ...int) retrypolicy.Classifier {
-	own := append([]int(nil), statuses...)
-	return func(err error) retrypolicy.Info {
-		s, ok := kit.Status(err)
-		if !ok || kit.IsPermanent(err) {
-			return retrypolicy.Info{}
-		}
-		status := s.HTTPStatusCode()
-		info := Status(status)
-		switch {
-		case slices.Contains(own, status):
-			info.Verdict = retrypolicy.VerdictAgain
-			info.After = kit.RetryAfter(err)
-		case info.Verdict == retrypolicy.VerdictSucceed:
-			return retrypolicy.Info{}
-		default:
-			info.Verdict = retrypolicy.VerdictFail
-		}
-		return info
-	}
+// RetryAfterHeaders reads the delay that a service asked for from the headers of its answer:
+// retry-after-ms, x-ms-retry-after-ms and x-amz-retry-after in milliseconds, then Retry-After:
+// whole or fractional seconds, or a date in one of the three forms of RFC 9110. A date is compared
+// with the header Date, so that a wrong clock does not matter, or else with now; one in the past is
+// 0. The first valid header counts. get is the Get of an http.Header; it must ignore case. Numbers
+// are capped at the longest Duration; retrypolicy.RetryAfter.Max limits the service's wait.
+//
+// azcore differs: there the first header that is present decides, so an invalid one hides the
+// others.
+func RetryAfterHeaders(get func(name string) string, now time.Time) (time.Duration, bool) {
+	return times.RetryAfterHeaders(get, now)
 }
