@@ -53,8 +53,9 @@ type Enrollment struct {
 	// CertificatePolicy names the policy by which the service issues certificates. Back ends see it
 	// from the API version 2026-11-01 on; the emulator issues with Issue.
 	CertificatePolicy CertificatePolicy
-	// ConnectionProfile, unless empty, is sent to clients whose API version knows connection profiles.
-	ConnectionProfile string
+	// DeviceTypeRefs name the type of the devices, at most one. Back ends see them in the API version
+	// 2026-11-02-preview. Devices do not.
+	DeviceTypeRefs []string
 }
 
 // String returns the kind and the id without the keys.

@@ -68,6 +68,9 @@ func (s *Service) place(reg *dpsdata.Registration, m *match, payload json.RawMes
 		return bad
 	}
 	auth, bad := s.authentication(m, csr, chain)
+	if bad == nil && to.hub.MQTTv5 && !auth.X509 {
+		bad = Errorf(CodeBadRequest, "hub %s takes certificates only; register with a csr", to.hub.Host)
+	}
 	if bad != nil {
 		return bad
 	}

@@ -272,7 +272,7 @@ func TestIssuedCertificates(t *testing.T) {
 		h := hubs["hub-a.example.test"]
 		root := testbroker.NewCertAuthority("root")
 		sub := root.NewAuthority("sub")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Issue: sub.Issuer(time.Hour), ConnectionProfile: "classic"})
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Issue: sub.Issuer(time.Hour)})
 		plain := enroll(t, d, dpsdata.Enrollment{ID: "reg-2"})
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		require.NoError(t, err)

@@ -359,6 +359,35 @@ func TestARegistrationWithoutAHubNamesThem(t *testing.T) {
 	})
 }
 
+// A device type exists only in the preview. Older back ends do not see it, and so do not remove it.
+func TestTheDeviceTypeOfAnEnrollment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		p := dpsBackEnd(t, d)
+		put := func(version, refs string) hubtest.Reply {
+			return p.Do("PUT", "/enrollments/reg-1?api-version="+version, `{"registrationId":"reg-1",`+
+				`"attestation":{"type":"symmetricKey"}`+refs+`}`, "If-Match", "*")
+		}
+		const refs = `,"deviceTypeRefs":["urn:example:thermometer:1"]`
+		for _, row := range []struct{ version, sent, shown, kept string }{
+			{"2026-11-02-preview", refs, refs[1:], "[urn:example:thermometer:1]"},
+			{"2026-11-01", `,"deviceTypeRefs":["urn:other"]`, "", "[urn:example:thermometer:1]"},
+			{"2026-11-02-preview", "", "", "[]"},
+		} {
+			r := put(row.version, row.sent)
+			require.Equal(t, 200, r.StatusCode, r.Text)
+			require.Contains(t, r.Text, row.shown)
+			require.Equal(t, row.shown != "", strings.Contains(r.Text, "deviceTypeRefs"))
+			e, err := d.Enrollment("reg-1")
+			require.NoError(t, err)
+			require.Equal(t, row.kept, fmt.Sprint(e.DeviceTypeRefs))
+		}
+		r := put("2026-11-02-preview", `,"deviceTypeRefs":["a","b"]`)
+		require.Equal(t, 400, r.StatusCode)
+		require.Contains(t, r.Text, "deviceTypeRefs: there are 2; give one, or none")
+	})
+}
+
 // The names of a certificate policy exist from the stable version on.
 func TestTheCertificatePolicyOfAnEnrollment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

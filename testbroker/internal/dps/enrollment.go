@@ -25,6 +25,9 @@ var (
 // maxGroups is how many groups a service has at most, as the real one.
 const maxGroups = 100
 
+// maxTypes is how many device types an enrollment has at most.
+const maxTypes = 1
+
 // An enrollment is the service's entry of an enrollment. Guarded by Service.mu; data is replaced,
 // never modified.
 type enrollment struct {
@@ -76,7 +79,7 @@ func (s *Service) newKeys(id string) (primary, secondary string) {
 
 func cloneEnrollment(e dpsdata.Enrollment) dpsdata.Enrollment {
 	e.Certificates, e.Hubs = slices.Clone(e.Certificates), slices.Clone(e.Hubs)
-	e.EndorsementKey = slices.Clone(e.EndorsementKey)
+	e.EndorsementKey, e.DeviceTypeRefs = slices.Clone(e.EndorsementKey), slices.Clone(e.DeviceTypeRefs)
 	return e
 }
 
@@ -133,6 +136,9 @@ func checkEnrollment(e dpsdata.Enrollment) error {
 		if name.text != "" && !name.form.MatchString(name.text) {
 			return bad(name.field, fmt.Sprintf("%.100q has another form", name.text), name.fix)
 		}
+	}
+	if n := len(e.DeviceTypeRefs); n > maxTypes {
+		return bad("DeviceTypeRefs", fmt.Sprintf("there are %d", n), "give one, or none")
 	}
 	for _, section := range []struct{ field, text string }{{"Tags", e.Tags}, {"Desired", e.Desired}} {
 		if _, err := parseSection(section.text); err != nil {
@@ -248,9 +254,12 @@ func (s *Service) Replace(e dpsdata.Enrollment, etag string, v Version) error {
 	if len(e.Certificates) == 0 && e.PrimaryKey == "" && e.SecondaryKey == "" {
 		e.PrimaryKey, e.SecondaryKey = entry.data.PrimaryKey, entry.data.SecondaryKey
 	}
-	e.ID, e.Issue, e.ConnectionProfile = entry.data.ID, entry.data.Issue, entry.data.ConnectionProfile
+	e.ID, e.Issue = entry.data.ID, entry.data.Issue
 	if !v.Policy {
 		e.CertificatePolicy = entry.data.CertificatePolicy
+	}
+	if !v.Types {
+		e.DeviceTypeRefs = entry.data.DeviceTypeRefs
 	}
 	switch {
 	case e.Allocation == dpsdata.Custom:

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -63,6 +64,14 @@ func (d stateDocument) as(version string) stateDocument {
 	return d
 }
 
+// profileOf returns the connection profile of a hub.
+func profileOf(h *hub.Hub) string {
+	if h.MQTTv5 {
+		return nextwire.ProfileMQTTv5
+	}
+	return nextwire.ProfileClassic
+}
+
 // stateOf returns the document of a registration.
 func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) stateDocument {
 	d := stateDocument{
@@ -74,7 +83,9 @@ func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) st
 		return d
 	}
 	d.AssignedHub, d.DeviceID, d.Substatus, d.Payload = reg.Hub, reg.DeviceID, reg.Substatus, reg.Payload
-	d.ConnectionProfile = m.data.ConnectionProfile
+	if h := s.linked(reg.Hub); h != nil {
+		d.ConnectionProfile = profileOf(h)
+	}
 	var group *string
 	if m.data.Group {
 		group = &m.data.ID

@@ -10,6 +10,7 @@ import (
 type Version struct {
 	CSR     bool // signing requests of devices
 	Policy  bool // the certificate policy of an enrollment, in its namespace and authority
+	Types   bool // the device types of an enrollment
 	profile bool // connection profiles in answers
 }
 
@@ -23,7 +24,7 @@ var versions = map[string]Version{
 	"2026-07-01-preview": {CSR: true},
 	"2026-08-31":         {},
 	"2026-11-01":         {CSR: true, Policy: true},
-	"2026-11-02-preview": {CSR: true, Policy: true, profile: true},
+	"2026-11-02-preview": {CSR: true, Policy: true, Types: true, profile: true},
 }
 
 // FindVersion returns what a version has. An unknown version is refused.

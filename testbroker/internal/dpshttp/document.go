@@ -35,6 +35,9 @@ type enrollment struct {
 	CertificateAuthorityName string `json:"certificateAuthorityName,omitempty"`
 	CertificatePolicyName    string `json:"certificatePolicyName,omitempty"`
 
+	// DeviceTypeRefs are there in versions of the API that have them.
+	DeviceTypeRefs []string `json:"deviceTypeRefs,omitempty"`
+
 	// RegistrationState is there for the enrollment of a device that has registered.
 	RegistrationState json.RawMessage `json:"registrationState,omitempty"`
 
@@ -95,6 +98,9 @@ func (d *enrollment) enrollment(group bool, v dps.Version) (dpsdata.Enrollment, 
 	if v.Policy {
 		e.CertificatePolicy = dpsdata.CertificatePolicy{Namespace: d.NamespaceName, Authority: d.CertificateAuthorityName,
 			Name: d.CertificatePolicyName}
+	}
+	if v.Types {
+		e.DeviceTypeRefs = d.DeviceTypeRefs
 	}
 	switch d.ProvisioningStatus {
 	case "", "enabled":
@@ -218,6 +224,9 @@ func (b backEnd) document(q *web.Request, e dps.Stored, keys bool) enrollment {
 	if version(q).Policy {
 		p := e.CertificatePolicy
 		d.NamespaceName, d.CertificateAuthorityName, d.CertificatePolicyName = p.Namespace, p.Authority, p.Name
+	}
+	if version(q).Types {
+		d.DeviceTypeRefs = e.DeviceTypeRefs
 	}
 	if len(e.Hubs) > 0 {
 		d.IotHubHostName = e.Hubs[0]

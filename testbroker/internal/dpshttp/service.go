@@ -81,7 +81,7 @@ var members = map[string]string{
 	"Allocate": "allocationPolicy", "Reprovision": "reprovisionPolicy", "Tags": "initialTwin.tags",
 	"Desired": "initialTwin.properties.desired", "EndorsementKey": "attestation.tpm.endorsementKey",
 	"CertificatePolicy.Namespace": "namespaceName", "CertificatePolicy.Authority": "certificateAuthorityName",
-	"CertificatePolicy.Name": "certificatePolicyName",
+	"CertificatePolicy.Name": "certificatePolicyName", "DeviceTypeRefs": "deviceTypeRefs",
 }
 
 // refusal returns an error as back ends receive it, with the service's code.
