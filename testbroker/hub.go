@@ -52,6 +52,10 @@ func New(o *Options) (*Hub, error) {
 // HostName returns the hub's name.
 func (h *Hub) HostName() string { return h.hub.Host }
 
+// ConnectionProfile returns the hub's connection profile: "mqttV5" with [Options.MQTTv5], otherwise
+// "classic".
+func (h *Hub) ConnectionProfile() string { return h.hub.Profile() }
+
 // Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log
 // stays readable. The error joins those of closing the listeners. A second Close waits for the
 // first and returns nil.

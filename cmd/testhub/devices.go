@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
@@ -23,13 +24,38 @@ type deviceEntry struct {
 	Enabled bool `json:"enabled"`
 	// Authentication is "key" or "certificate".
 	Authentication string `json:"authentication"`
+	// Session is that of a connected device at a hub with the profile mqttV5.
+	Session *sessionState `json:"session,omitempty"`
+}
+
+// A sessionState is what a hub with the profile mqttV5 knows of a connection.
+type sessionState struct {
+	// Born: the device has sent its birth message, and the hub may send. Nonce is that of the message.
+	Born  bool   `json:"born"`
+	Nonce string `json:"nonce,omitempty"`
+	// Expiry is how long the session outlives the connection.
+	Expiry string   `json:"sessionExpiry"`
+	Topics []string `json:"topics"` // its subscriptions
+}
+
+// sessionOf returns the session of a connected device; nil at a classic hub.
+func sessionOf(hub *testbroker.Hub, id string) *sessionState {
+	s, ok := hub.Session(id)
+	if !ok || !s.Connected || hub.ConnectionProfile() != nextwire.ProfileMQTTv5 {
+		return nil
+	}
+	state := &sessionState{Born: s.Nonce != "", Nonce: s.Nonce, Expiry: s.Expiry.String(), Topics: []string{}}
+	for _, f := range s.Filters {
+		state.Topics = append(state.Topics, f.Filter)
+	}
+	return state
 }
 
 func (c *control) devices(r *call) (any, *refusal) {
 	all := []deviceEntry{}
 	for _, d := range c.hub.Devices() {
 		id := join(d.ID, d.ModuleID)
-		e := deviceEntry{deviceState{id, c.hub.Connections(id)}, !d.Disabled, "key"}
+		e := deviceEntry{deviceState{id, c.hub.Connections(id)}, !d.Disabled, "key", sessionOf(c.hub, id)}
 		if d.PrimaryKey == "" {
 			e.Authentication = "certificate"
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -24,8 +25,9 @@ const dpsOwner = "provisioningserviceowner"
 type provider struct {
 	dps      *testbroker.DPS
 	hubs     []*testbroker.Hub
-	enrolled []dpsdata.Enrollment // as declared, with their keys
-	hand     []handOver           // what devices need
+	issue    func(*x509.CertificateRequest) ([][]byte, error) // nil: no certificates are issued
+	enrolled []dpsdata.Enrollment                             // as declared, with their keys
+	hand     []handOver                                       // what devices need
 }
 
 // A handOver is what a device needs to register, or a factory to make devices of a group. It is
@@ -39,6 +41,9 @@ type handOver struct {
 // provider even if there is an error.
 func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *state) (*provider, error) {
 	d := &provider{}
+	if s.profile.any() { // a hub with the profile takes no keys
+		d.issue = testbroker.NewCertAuthority("testhub devices").Issuer(0)
+	}
 	told := func(of string) func(event.Event) {
 		return func(e event.Event) {
 			l := hubLine(e)
@@ -67,7 +72,7 @@ func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *sta
 	}
 	for _, h := range s.dps.hubs {
 		hub, err := testbroker.New(&testbroker.Options{
-			HostName: h.name, Seed: s.seed, Keep: s.keep, OnEvent: told(h.name),
+			HostName: h.name, MQTTv5: s.profile.forLinked(h.name), Seed: s.seed, Keep: s.keep, OnEvent: told(h.name),
 			Store: kept.part(linkedPart + strings.ToLower(h.name)), Names: s.certs.names, Authority: s.certs.read,
 		})
 		if err != nil {
@@ -148,6 +153,10 @@ func (d *provider) resume(e enrolled) (dpsdata.Enrollment, error) {
 	if err == nil && known.Group != e.group {
 		err = testbroker.ErrEnrolled
 	}
+	if err == nil && d.issue != nil { // it was not kept
+		known.Issue = d.issue
+		err = d.dps.Change(e.id, func(e *dpsdata.Enrollment) { e.Issue = d.issue })
+	}
 	if err == nil {
 		d.enrolled = append(d.enrolled, known)
 	}
@@ -165,6 +174,7 @@ func (d *provider) add(e enrolled) (dpsdata.Enrollment, error) {
 	// Every device goes to the first hub, until a test moves its enrollment.
 	made, err := d.dps.Enroll(dpsdata.Enrollment{
 		ID: e.id, Group: e.group, Certificates: certs, EndorsementKey: e.tpm, Allocation: dpsdata.Fixed,
+		Issue: d.issue,
 	})
 	if err == nil {
 		d.enrolled = append(d.enrolled, made)
@@ -195,6 +205,7 @@ func (d *provider) reset() error {
 // A readyHub is a hub, or the provisioning service, in the first line with -json.
 type readyHub struct {
 	Host      string            `json:"host"`
+	Profile   string            `json:"profile,omitempty"` // empty = classic
 	Addresses map[string]string `json:"addresses"`
 	Ports     map[string]int    `json:"ports"`
 	Notes     []string          `json:"notes,omitempty"` // what a person should know about them
@@ -257,6 +268,9 @@ func (d *provider) listen(r *readyObject, s *settings) error {
 		at, err := open(hub, &s.dps.hubs[i].ports, func(string) string { return "link" })
 		if err != nil {
 			return err
+		}
+		if s.profile.forLinked(at.Host) != nil {
+			at.Profile = nextwire.ProfileMQTTv5
 		}
 		r.Hubs = append(r.Hubs, at)
 	}

@@ -27,7 +27,8 @@ const defaultWorkload = "127.0.0.1:0"
 func (s *edgeSettings) flags(f *flag.FlagSet) {
 	f.StringVar(&s.gateway, "gateway", "", "put an edge gateway of this host `name` in front of the hub; all devices and "+
 		"modules connect to it")
-	f.Func("route", "a `route` of the gateway, such as 'FROM /messages/* INTO $upstream'; repeatable (default that one)",
+	f.Func("route", "a `route` of the gateway, such as 'FROM /messages/* INTO $upstream'; repeatable (default that one); "+
+		"with -profile mqttV5 a topic filter of what goes to the event hub, such as 'ih/+/srv/telemetry' (default all)",
 		func(v string) error {
 			s.routes = append(s.routes, v)
 			return nil
@@ -46,13 +47,14 @@ func (s *edgeSettings) flags(f *flag.FlagSet) {
 }
 
 // complete sets defaults and checks the settings as far as possible without opening anything.
-func (s *edgeSettings) complete(broker bool) error {
+func (s *edgeSettings) complete(broker, mqttv5 bool) error {
 	if len(s.modules) > 0 && s.workload == "" {
 		s.workload = defaultWorkload
 	}
 	switch {
-	case s.gateway == "" && len(s.routes) > 0:
-		return errors.New("flag -route: routes are those of a gateway; give -gateway too")
+	case s.gateway == "" && len(s.routes) > 0 && !mqttv5:
+		return errors.New("flag -route: routes are those of a gateway, or of a hub with the MQTT v5 profile; give -gateway " +
+			"or -profile mqttV5 too")
 	case s.gateway != "" && broker:
 		return errors.New("flag -gateway: a plain broker has no gateway; leave out -broker or -gateway")
 	}
@@ -133,6 +135,10 @@ func hubError(err error) error {
 		return fmt.Errorf("flag -state: %w", err)
 	case strings.Contains(err.Error(), "GatewayOptions.Routes"):
 		return misused("flag -route: %w", err)
+	case strings.Contains(err.Error(), "MQTTv5Options.Topics"):
+		return misused("flag -topic: %w", err)
+	case strings.Contains(err.Error(), "MQTTv5Options.Routes"):
+		return misused("flag -route: %w; give one such as ih/+/srv/telemetry", err)
 	case strings.Contains(err.Error(), "GatewayOptions.Name"):
 		return misused("flag -gateway: %w; give a name of letters, digits, dots and hyphens", err)
 	}

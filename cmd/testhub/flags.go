@@ -40,6 +40,7 @@ type settings struct {
 	certs   certSettings
 	dps     dpsSettings
 	edge    edgeSettings
+	profile profileSettings
 	events  eventsSettings
 	limits  limitSettings
 }
@@ -79,6 +80,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	s.state.flags(f)
 	s.dps.flags(f)
 	s.edge.flags(f)
+	s.profile.flags(f)
 	s.events.flags(f)
 	s.limits.flags(f)
 	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if "+
@@ -147,7 +149,10 @@ func (s *settings) complete(free bool) error {
 	if err := s.state.complete(); err != nil {
 		return err
 	}
-	if err := s.edge.complete(s.broker); err != nil {
+	if err := s.profile.complete(s); err != nil {
+		return err
+	}
+	if err := s.edge.complete(s.broker, s.profile.mqttv5); err != nil {
 		return err
 	}
 	if err := s.limits.complete(s.broker); err != nil {

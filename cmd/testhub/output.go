@@ -198,6 +198,9 @@ func (p *printer) end() error {
 // text returns the name and the addresses in one line.
 func (r *readyHub) text() string {
 	text := r.Host
+	if r.Profile != "" {
+		text += ", profile " + r.Profile
+	}
 	for _, name := range []string{"mqtt", "amqp", "https"} {
 		if at, ok := r.Addresses[name]; ok {
 			text += ", " + name + " " + at
@@ -240,6 +243,9 @@ func (p *printer) ready(r *readyObject) error {
 	var b strings.Builder
 	row := func(what, v string) { fmt.Fprintf(&b, "%-8s %s\n", what, v) }
 	row("host", r.Host)
+	if r.Profile != "" {
+		row("profile", r.Profile)
+	}
 	for _, name := range []string{"mqtt", "amqp", "https"} {
 		if at, ok := r.Addresses[name]; ok {
 			row(name, at)
@@ -260,6 +266,9 @@ func (p *printer) ready(r *readyObject) error {
 		row("device", d.ConnectionString)
 		if d.BrokerURL != "" {
 			row("broker", d.BrokerURL)
+		}
+		if d.Certificate != "" {
+			row("cert", d.Certificate)
 		}
 	}
 	if r.Gateway != "" {

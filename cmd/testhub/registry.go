@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -21,7 +22,8 @@ type entry struct {
 	id                 string // "device" or "device/module"
 	primary, secondary string // keys; empty: the hub makes them
 	thumbprints        []string
-	authority          bool // an authority signs its certificate
+	authority          bool             // an authority signs its certificate
+	cert               *tls.Certificate // that testhub made for it; nil = none
 	disabled           bool
 	from               string // where it is declared, for errors
 }
@@ -60,6 +62,8 @@ func register(hub *testbroker.Hub, s *settings) (*registry, error) {
 		add := e.register
 		if slices.Contains(r.earlier, e.id) {
 			add = e.resume
+		} else if s.profile.mqttv5 {
+			e.certify()
 		}
 		if err := add(hub); err != nil {
 			if s.file == "" || !strings.Contains(e.from, s.file) { // not the content of the file

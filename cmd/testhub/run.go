@@ -74,7 +74,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		out.offer(l)
 		lines.offer(l)
 	}
-	o := &testbroker.Options{HostName: s.host, Gateway: s.edge.forHub(),
+	o := &testbroker.Options{HostName: s.host, Gateway: s.edge.forHub(), MQTTv5: s.profile.forHub(s.edge.routes),
 		Seed: s.seed, Keep: s.keep, Events: s.events.options, Store: kept.part(hubPart), Limits: s.limits.options(),
 		OnEvent: func(e event.Event) { tell(hubLine(e)) }}
 	o.AMQP.StrictTypes = s.strict
@@ -108,6 +108,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	ready := newReady(hub, reg, owner)
+	ready.Profile = s.profile.about(s.edge.routes)
 	at, err := open(hub, &s.ports, func(port string) string { return port })
 	if err != nil {
 		return err
@@ -153,6 +154,12 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	}
 	if ready.CA, err = writeCA(); err != nil {
 		return err
+	}
+	for i := range ready.Devices {
+		r := &ready.Devices[i]
+		if r.Certificate, err = reg.writeCertificate(r.Device, s.ca); err != nil {
+			return err
+		}
 	}
 	if s.env != "" {
 		if _, err := writeFile("env", s.env, ready.shell(), 0o600); err != nil {
@@ -210,6 +217,8 @@ func writeFile(flag, name string, content []byte, mode os.FileMode) (string, err
 type readyObject struct {
 	Event string `json:"event"`
 	Host  string `json:"host"`
+	// Profile says that the hub has the MQTT v5 profile, and what goes to the event hub.
+	Profile string `json:"profile,omitempty"`
 	// Addresses and Ports have the keys mqtt, amqp and https, except those that are off.
 	Addresses map[string]string `json:"addresses"`
 	Ports     map[string]int    `json:"ports"`
@@ -242,6 +251,8 @@ type readyDevice struct {
 	Device           string `json:"device"`
 	ConnectionString string `json:"connectionString"`
 	BrokerURL        string `json:"brokerURL,omitempty"`
+	// Certificate is a file with the certificate that testhub made for the device, and its key.
+	Certificate string `json:"certificate,omitempty"`
 }
 
 type readyPolicy struct {

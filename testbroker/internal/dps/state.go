@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
-	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -64,14 +63,6 @@ func (d stateDocument) as(version string) stateDocument {
 	return d
 }
 
-// profileOf returns the connection profile of a hub.
-func profileOf(h *hub.Hub) string {
-	if h.MQTTv5 {
-		return nextwire.ProfileMQTTv5
-	}
-	return nextwire.ProfileClassic
-}
-
 // stateOf returns the document of a registration.
 func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) stateDocument {
 	d := stateDocument{
@@ -84,7 +75,7 @@ func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) st
 	}
 	d.AssignedHub, d.DeviceID, d.Substatus, d.Payload = reg.Hub, reg.DeviceID, reg.Substatus, reg.Payload
 	if h := s.linked(reg.Hub); h != nil {
-		d.ConnectionProfile = profileOf(h)
+		d.ConnectionProfile = h.Profile()
 	}
 	var group *string
 	if m.data.Group {

@@ -6,12 +6,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // IsName reports whether a host name is the hub's own or its other one.
 func (h *Hub) IsName(host string) bool {
 	return strings.EqualFold(host, h.Host) || host != "" && strings.EqualFold(host, identity.OtherName(h.Host))
+}
+
+// Profile returns the hub's connection profile, as a provisioning service tells it.
+func (h *Hub) Profile() string {
+	if h.MQTTv5 {
+		return nextwire.ProfileMQTTv5
+	}
+	return nextwire.ProfileClassic
 }
 
 // Knows reports whether a host name, with or without a port, is a name of this hub, of its gateway,

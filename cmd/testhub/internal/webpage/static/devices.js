@@ -28,6 +28,12 @@ function words(d) {
   return d.connections === 0 ? "not connected" : d.connections === 1 ? "connected" : `${d.connections} connections`;
 }
 
+// session says what a hub of the profile mqttV5 knows of a connected device.
+function session(s) {
+  return `${s.born ? `born with the nonce ${s.nonce}` : "not born yet"}, session kept for ${s.sessionExpiry}, ` +
+    `topics: ${s.topics.join(", ") || "none"}`;
+}
+
 function show() {
   const wanted = byID("device-filter").value.toLowerCase();
   const fits = all.filter((d) => d.device.toLowerCase().includes(wanted));
@@ -67,15 +73,18 @@ const actions = [
 
 const heading = el("h2", {id: "chosen-title"});
 const kind = el("span", {class: "note"});
+const about = el("p", {class: "note"});
 const buttons = actions.map((a) => el("button", {type: "button", class: a.danger ? "danger" : "", title: a.title,
   onclick: () => act(a)}, a.name));
 const result = el("p", {class: "result", role: "status"});
 byID("chosen").append(el("div", {class: "row"}, heading, kind, el("div", {class: "row end", role: "group",
-  "aria-labelledby": "chosen-title"}, ...buttons)), result);
+  "aria-labelledby": "chosen-title"}, ...buttons)), about, result);
 
 function showChosen() {
   const d = all.find((one) => one.device === state.device());
   fill(heading, d ? el("bdi", {}, d.device) : "No device");
+  about.hidden = !d?.session;
+  setText(about, d?.session ? session(d.session) : "");
   setText(kind, d ? `${words(d)}, by ${d.authentication}` : "Add one at the left.");
   actions.forEach((a, i) => {
     buttons[i].hidden = !d || (a.fits && !a.fits(d)) || (a.whole && d.device.includes("/"));

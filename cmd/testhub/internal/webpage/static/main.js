@@ -57,7 +57,7 @@ function live(how, words) {
 setInterval(() => devices.topic.touch(), 5000);
 
 api.ask("GET", "/hub").then((hub) => {
-  setText(byID("host"), [hub.host, ...Object.entries(hub.ports).map(([name, port]) => `${name} ${port}`)].join(" · "));
+  setText(byID("host"), [hub.host, ...(hub.profile ? [hub.profile] : []), ...Object.entries(hub.ports).map(([name, port]) => `${name} ${port}`)].join(" · "));
   document.title = `testhub ${hub.host}`;
 }).catch((e) => setText(byID("host"), e.message));
 
