@@ -75,7 +75,7 @@ func TestErrorsNameTheWrongInput(t *testing.T) {
 		"no such profile":        {[]string{"-profile", "v5"}, 2, []string{"-profile", "want classic or mqttV5"}},
 		"a profile of no hub":    {[]string{"-profile", "b=mqttV5", "-dps"}, 2, []string{"-profile", "add -link b"}},
 		"a profile and a broker": {[]string{"-profile", "mqttV5", "-broker"}, 2, []string{"leave out -broker or -profile"}},
-		"a profile and modules":  {[]string{"-profile", "mqttV5", "-module", "a/b"}, 2, []string{"leave out -gateway, -module"}},
+		"a profile and modules":  {[]string{"-profile", "mqttV5", "-module", "a/b"}, 2, []string{"leave out -gateway"}},
 		"topics without one":     {[]string{"-topic", "a/b"}, 2, []string{"-topic", "add -profile mqttV5"}},
 		"a reserved topic":       {[]string{"-profile", "mqttV5", "-topic", "ih/b"}, 2, []string{"-topic", `"ih/b"`}},
 		"a route of no filter":   {[]string{"-profile", "mqttV5", "-route", "a#"}, 2, []string{"-route", `"a#"`}},

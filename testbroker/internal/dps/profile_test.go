@@ -48,8 +48,8 @@ func registerAt(p *hubtest.Poster, id, version, body string) dpsAnswer {
 	return provision(p, "PUT", "/"+testScope+"/registrations/"+id+"/register?api-version="+version, body)
 }
 
-// A device with a certificate goes from the hub of one kind to the other and back, and its twin goes
-// along. Only the preview tells it the kind; both versions are served side by side.
+// A device with a certificate goes from the hub of one kind to the other and back, and its twin
+// goes along. Only the preview tells it the kind; both versions are served side by side.
 func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, hubs := newBoth(t)
