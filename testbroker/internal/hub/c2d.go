@@ -74,6 +74,9 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	if err := checkC2D(m, hubdata.MaxC2D); err != nil {
 		return fmt.Errorf("testbroker: C2D message: %w", err)
 	}
+	if h.MQTTv5 {
+		return h.lacks("cloud-to-device messages")
+	}
 	topic, err := h.topicOf(m, who)
 	if err != nil {
 		return err

@@ -16,6 +16,9 @@ func (h *Hub) Register(id identity.Identity, r Registration, maxModules int) err
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id.Module != "" {
+		if h.MQTTv5 {
+			return h.lacks("modules")
+		}
 		if h.registry[identity.Identity{Device: id.Device}] == nil {
 			return h.ServiceError(CodeDeviceNotFound, "%s is not registered", id.Device)
 		}

@@ -58,6 +58,9 @@ func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
 }
 
 func (h *Hub) add(id identity.Identity, r Registration) (hubdata.Device, error) {
+	if h.MQTTv5 && id.Module != "" {
+		return hubdata.Device{}, h.lacks("modules")
+	}
 	defer h.Records.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()

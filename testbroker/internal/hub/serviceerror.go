@@ -26,6 +26,11 @@ const (
 	codeGatewayTimeout     = 504101
 )
 
+// lacks refuses what a hub with the MQTT v5 connection profile does not have.
+func (h *Hub) lacks(what string) error {
+	return h.ServiceError(CodeInvalidOperation, "the hub has the MQTT v5 connection profile, and no %s", what)
+}
+
 // declared returns the error of a fault that refuses.
 func (h *Hub) declared(f *fault.Fault) *hubdata.ServiceError {
 	code := f.ErrorCode

@@ -1,9 +1,11 @@
 package servicefront
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -70,6 +72,24 @@ type identityDocument struct {
 	} `json:"authentication"`
 	Capabilities capabilities `json:"capabilities"`
 	DeviceScope  string       `json:"deviceScope,omitempty"` // of a device with an edge gateway
+	// At a hub with the MQTT v5 connection profile. Back ends cannot change them.
+	ADR *adrProperties `json:"adrDeviceProperties,omitempty"`
+}
+
+// adrProperties are those of a device in the device registry of Azure.
+type adrProperties struct {
+	UUID       string   `json:"uuid"`
+	Name       string   `json:"name"`
+	ETag       string   `json:"etag"`
+	SystemData struct{} `json:"systemData"`
+}
+
+// adrOf returns the properties of an entry. Its UUID stays the same as long as the entry exists.
+func adrOf(h *hub.Hub, id identity.Identity, r *hub.Registration) *adrProperties {
+	u := sha256.Sum256([]byte(h.Host + "/" + id.String() + "/" + r.Generation))
+	return &adrProperties{
+		UUID: fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16]), Name: id.String(), ETag: etagFor(r),
+	}
 }
 
 type capabilities struct {
@@ -113,6 +133,9 @@ func documentOf(h *hub.Hub, id identity.Identity) (identityDocument, error) {
 	}
 	if connected {
 		d.ConnectionState = "Connected"
+	}
+	if h.MQTTv5 {
+		d.ADR = adrOf(h, id, &r)
 	}
 	if r.Disabled {
 		d.Status = "disabled"

@@ -18,6 +18,25 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
+// Back ends see the device registry of Azure at a hub with the MQTT v5 connection profile.
+func TestRegistryOfAHubWithTheMQTTv5Profile(t *testing.T) {
+	o := &testbroker.Options{MQTTv5: &testbroker.MQTTv5Options{}}
+	hubtest.InBubble(t, o, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		p := hubtest.BackEnd(t, h, hubdata.AllRights)
+		doc := p.Do("GET", "/devices/dev-1"+hubtest.Version, "").Object(t)
+		adr := doc["adrDeviceProperties"].(map[string]any)
+		require.Regexp(t, `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, adr["uuid"])
+		require.Equal(t, []any{"dev-1", doc["etag"], map[string]any{}}, []any{adr["name"], adr["etag"], adr["systemData"]})
+		doc = p.Do("PUT", "/devices/dev-1"+hubtest.Version,
+			`{"deviceId":"dev-1","adrDeviceProperties":{"uuid":"x"}}`, "If-Match", "*").Object(t)
+		require.Equal(t, adr["uuid"], doc["adrDeviceProperties"].(map[string]any)["uuid"])
+
+		p.Do("PUT", "/devices/dev-1/modules/m"+hubtest.Version,
+			`{"deviceId":"dev-1","moduleId":"m"}`).RefusedOldForm(t, 400003)
+		hubtest.OverHTTP(t, h, d).Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, 401003)
+	})
+}
+
 func TestRegistryOverHTTP(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
