@@ -3,6 +3,7 @@ package testbroker
 import (
 	"crypto/tls"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -143,6 +144,7 @@ func (o *Options) forHub() (all *hub.Options, mqtt mqttfront.Dialect, err error)
 		all.C2D, all.PlainTopic = mqttfront.Queues(all.C2D), mqtt.Broker.Topic
 	case o.MQTTv5 != nil:
 		mqtt.Profile, err = mqttfront.ProfileOf(*o.MQTTv5)
+		all.C2D.Window = math.MaxUint16 // the receive maximum of the client alone limits messages of the hub
 	}
 	return all, mqtt, err
 }

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -92,6 +93,9 @@ func NewSection(at time.Time, limit int) Section {
 	return Section{Tree{}, &stamp{at: at, version: 1, members: make(map[string]*stamp)}, 1, limit}
 }
 
+// ErrTooLarge is the error for a section above its limit.
+var ErrTooLarge = errors.New("too large")
+
 // Merge returns the section with a patch merged into it, or replaced by it. The patch was checked
 // before. A nil patch changes nothing.
 func (s Section) Merge(patch Tree, replace bool, at time.Time) (Section, error) {
@@ -104,7 +108,7 @@ func (s Section) Merge(patch Tree, replace bool, at time.Time) (Section, error) 
 	}
 	mergeTree(next.Tree, next.Stamp, patch, at, next.Version)
 	if n := treeSize(next.Tree); n > s.limit {
-		return s, fmt.Errorf("%d bytes, at most %d are allowed", n, s.limit)
+		return s, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, s.limit)
 	}
 	return next, nil
 }

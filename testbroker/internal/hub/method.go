@@ -360,13 +360,14 @@ func (call *methodCall) hasAgreed() bool {
 	}
 }
 
-// Declined ends a call that a client does not take. It is ignored if there is no such call.
-func (h *Hub) Declined(id identity.Identity, rid string, why Decline, text string) {
+// Declined ends a call that a client does not take, or gives up after it has agreed. It is ignored
+// if there is no such call, or the client has agreed and does not give up.
+func (h *Hub) Declined(id identity.Identity, rid string, why Decline, text string, givesUp bool) {
 	h.calls.mu.Lock()
 	call := h.calls.named[callName{id, rid}]
-	asked := call != nil && call.agreed != nil
+	ends := call != nil && call.agreed != nil && (givesUp || !call.hasAgreed())
 	h.calls.mu.Unlock()
-	if asked {
+	if ends {
 		h.endCall(call, hubdata.MethodResult{}, h.ServiceError(int(why), "%s: %s", id, text))
 	}
 }

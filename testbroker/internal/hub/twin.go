@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 
@@ -255,7 +256,7 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	}
 	reported, err = reported.Merge(patch, false, now)
 	if err != nil {
-		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
+		return 0, errors.Join(h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err), err)
 	}
 	before := t.stateLocked()
 	t.reportLocked(reported)

@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -30,6 +31,7 @@ type TwinAnswer struct {
 	RetryAfter time.Duration
 	Body       []byte
 	Garbled    bool // Body is that of the fault GarbleTwin
+	TooLarge   bool // the twin would be too large, which has no status of its own
 }
 
 // A twinCase is a twin request in progress.
@@ -121,7 +123,7 @@ func (h *Hub) refusal(err error) TwinAnswer {
 	if !errors.As(err, &e) {
 		e = h.ServiceError(CodeServerError, "%v", err)
 	}
-	return TwinAnswer{Status: e.Status(), Body: h.errorBody(e)}
+	return TwinAnswer{Status: e.Status(), Body: h.errorBody(e), TooLarge: errors.Is(err, document.ErrTooLarge)}
 }
 
 // deliver sends an answer, subject to faults.

@@ -39,7 +39,7 @@ func nextConnect(id string, nonce nextwire.ID) packets.Packet {
 	pk := packets.Packet{
 		FixedHeader: packets.FixedHeader{Type: packets.Connect}, ProtocolVersion: 5,
 		Connect: packets.ConnectParams{
-			ProtocolName: []byte("MQTT"), ClientIdentifier: id, Keepalive: 60,
+			ProtocolName: []byte("MQTT"), ClientIdentifier: id,
 			UsernameFlag: true, Username: []byte(nextwire.UserName(nonce, "test/1")),
 		},
 	}

@@ -107,7 +107,7 @@ func (n next) method(c *client, typ string, id nextwire.ID, k *mqtt.PublishPacke
 			if !ok {
 				why = hub.DeclinedUnknown
 			}
-			n.hub.Declined(c.ID, rid, why, fmt.Sprintf("rejected with reason %d", p.Rejected.Reason))
+			n.hub.Declined(c.ID, rid, why, fmt.Sprintf("rejected with reason %d", p.Rejected.Reason), false)
 		case p.Ready != nil && len(p.Ready.ID) == len(id):
 			if r, ok := n.hub.Agreed(c.ID, rid); ok {
 				c.exec(r, p.Ready.ID)
@@ -120,7 +120,7 @@ func (n next) method(c *client, typ string, id nextwire.ID, k *mqtt.PublishPacke
 			return err
 		}
 		if ack() {
-			n.hub.Declined(c.ID, rid, hub.DeclinedTime, fmt.Sprintf("abandoned with reason %d", a.Reason))
+			n.hub.Declined(c.ID, rid, hub.DeclinedTime, fmt.Sprintf("abandoned with reason %d", a.Reason), true)
 		}
 		return nil
 	case nextwire.TypeResult:

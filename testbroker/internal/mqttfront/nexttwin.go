@@ -1,13 +1,13 @@
 package mqttfront
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 
 	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
@@ -27,10 +27,11 @@ func (n next) twin(c *client, typ string, id nextwire.ID, k *mqtt.PublishPacket,
 		}
 		r.Operation = hubdata.TwinGet
 	case nextwire.TypeReportedPatch:
-		if err := nextwire.Decode(k.Payload, &a.patch); err != nil {
+		var p nextwire.ReportedPatch
+		if err := nextwire.Decode(k.Payload, &p); err != nil {
 			return err
 		}
-		r.Operation, r.Body, r.Base = hubdata.TwinPatch, a.patch.Payload, signed(a.patch.IfMatch)
+		r.Operation, r.Body, r.Base = hubdata.TwinPatch, p.Payload, signed(p.IfMatch)
 		// Decision: 0 matches any version, as the service's own tests expect and its schema denies.
 		if r.Base == 0 && c.Fault(fault.StrictIfMatch) != nil {
 			r.Base = -1
@@ -44,11 +45,10 @@ func (n next) twin(c *client, typ string, id nextwire.ID, k *mqtt.PublishPacket,
 
 // A nextAsker is a client that has sent a request about its twin.
 type nextAsker struct {
-	c     *client
-	id    nextwire.ID
-	ack   func() bool
-	get   *nextwire.TwinGet // nil for a patch
-	patch nextwire.ReportedPatch
+	c   *client
+	id  nextwire.ID
+	ack func() bool
+	get *nextwire.TwinGet // nil for a patch
 }
 
 func (a nextAsker) Taken() bool { return a.ack() }
@@ -70,11 +70,7 @@ func (a nextAsker) Answer(ans hub.TwinAnswer, wrong bool) bool {
 		}
 		d.typ, d.message = nextwire.TypeGetResponse, getResponse(a.get, t)
 	} else {
-		d.typ = nextwire.TypePatchResponse
-		d.message = &nextwire.PatchResponse{Result: a.result(ans.Status), Version: uint64(max(ans.Version, 0))}
-		if ans.Version == 0 {
-			d.message = &nextwire.PatchResponse{Result: a.result(ans.Status), Version: uint64(t.ReportedVersion)}
-		}
+		d.typ, d.message = nextwire.TypePatchResponse, patchResponse(ans, t)
 	}
 	if ans.Garbled {
 		d.body = ans.Body
@@ -98,20 +94,20 @@ func getResponse(get *nextwire.TwinGet, t hubdata.Twin) *nextwire.GetResponse {
 	return r
 }
 
-// result returns the outcome of a patch for the status that other protocols have.
-func (a nextAsker) result(status int) nextwire.PatchResult {
+// results has the outcome of a patch for the status that other protocols have.
+var results = map[int]nextwire.PatchResult{
+	204: nextwire.PatchOK, 400: nextwire.PatchPayloadInvalid, 412: nextwire.PatchVersionMismatch,
+	413: nextwire.PatchPayloadTooLarge,
+}
+
+// patchResponse returns the answer to a patch: with the new version, or the one that stays.
+func patchResponse(ans hub.TwinAnswer, t hubdata.Twin) *nextwire.PatchResponse {
+	r := &nextwire.PatchResponse{Result: results[ans.Status], Version: uint64(cmp.Or(ans.Version, t.ReportedVersion))}
 	switch {
-	case status < 300:
-		return nextwire.PatchOK
-	case status == 412:
-		return nextwire.PatchVersionMismatch
-	case status == 413:
-		return nextwire.PatchPayloadTooLarge
-	case status != 400:
-		return nextwire.PatchInternalError
+	case ans.TooLarge:
+		r.Result = nextwire.PatchPayloadTooLarge
+	case r.Result == 0:
+		r.Result = nextwire.PatchInternalError
 	}
-	if tree, err := document.Parse(a.patch.Payload); err == nil && document.Check(tree) == nil {
-		return nextwire.PatchPayloadTooLarge // nothing else is wrong with it
-	}
-	return nextwire.PatchPayloadInvalid
+	return r
 }
