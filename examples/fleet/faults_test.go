@@ -55,6 +55,7 @@ func TestConnectionsAreCut(t *testing.T) {
 
 // Cuts lose no message. The hub counts connects, so the process ends after 20 cuts at least.
 func TestCutsLoseNothing(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be asked to end")
 	}

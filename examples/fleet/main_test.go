@@ -180,6 +180,7 @@ func (w *worker) end(t *testing.T) (c counts, ids []string) {
 // Four processes share a fleet and know nothing of each other. The hub leaves the network in the
 // middle. Each message that a process accepted is acknowledged, and at the hub.
 func TestFourProcessesLoseNothing(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be asked to end")
 	}
@@ -260,6 +261,7 @@ func TestDurationAndUnknownDevices(t *testing.T) {
 
 // Devices of a group that no hub knows register by the key of the group, and send.
 func TestDevicesRegisterFirst(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	hub := startTesthub(t, "-group", "fleet", "-dps-retry-after", "0s")
 	c := command(t, "HUBLINE_GROUP_KEY="+hub.DPS.Enrolled[0].Key, "-hub", hub.Control, "-provision", hub.DPS.IDScope,
 		"-count", "20", "-rate", "20", "-duration", "3s")
