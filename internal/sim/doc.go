@@ -18,7 +18,7 @@
 // and to the hub, verdicts, both parts of the twins, and calls of methods. TestMatrixOfGateways
 // runs every operation under everything that can befall the gateway and the daemon.
 //
-// 6 seeds for each engine and a third of the matrices' cells, with all other tests; 2000 seeds for
+// 2 seeds for each engine and a ninth of the matrices' cells, with all other tests; 2000 seeds for
 // each engine and its variants, which take about 20 minutes on two cores; one seed again:
 //
 //	go test ./internal/sim

@@ -41,6 +41,7 @@ func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 			}},
 		} {
 			t.Run(with.name+"/"+name, func(t *testing.T) {
+				with.skipVariant(t)
 				testkit.Bubble(t, func(t *testing.T) { floodWithoutReading(t, with, flood) })
 			})
 		}
