@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/fleet"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // The same seed gives the same result on any number of workers, whatever the rules share.
@@ -23,11 +24,11 @@ func TestTheNumberOfWorkersDoesNotMatter(t *testing.T) {
 		{fleet.FlappingCells(devices), fleet.Recommended(devices)},
 		{fleet.FirstStart(devices), contender(t, "adaptive")},
 	} {
-		c.scenario.Duration = 3 * time.Minute
-		workers := []int{2, 7}
-		if testing.Short() {
-			c.scenario.Duration = 5 * time.Second
-			workers = workers[1:]
+		c.scenario.Duration = 5 * time.Second
+		workers := []int{7}
+		if testkit.Long() {
+			c.scenario.Duration = 3 * time.Minute
+			workers = []int{2, 7}
 		}
 		for i := range c.scenario.Faults {
 			f := &c.scenario.Faults[i]
@@ -80,10 +81,10 @@ func TestEveryScenarioWithEveryContender(t *testing.T) {
 	for i, scenario := range fleet.Scenarios() {
 		s := scenario(100)
 		for j, rules := range append(fleet.Contenders(), fleet.Recommended(100)) {
-			if testing.Short() && (i+j)%4 != 0 {
+			if !testkit.Long() && (i+j)%4 != 0 {
 				continue
 			}
-			if testing.Short() && s.Duration > 3*time.Hour {
+			if !testkit.Long() && s.Duration > 3*time.Hour {
 				s.Hub.RTT = time.Second // fewer steps
 			}
 			t.Run(s.Name+" "+rules.Name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/fleet"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -20,12 +21,12 @@ func run(t *testing.T, s fleet.Scenario, r fleet.Rules, o *fleet.Options) *fleet
 	return result
 }
 
-// figures skips a test that compares figures of many runs. The short tests, with the race detector,
-// have smaller runs of the same code.
+// figures skips a test that compares figures of many runs. Other tests have smaller runs of the
+// same code.
 func figures(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("figures are compared by the tests that are not short")
+	if !testkit.Long() {
+		t.Skip("SKIPPED: HUBLINE_LONG=1 compares figures")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/fleet"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // requireNear checks that what was seen in each second is what was predicted for that second, or
@@ -74,8 +75,8 @@ func TestAHubWithLimitsDoesWhatTheSimulatorPredicts(t *testing.T) {
 		{messages, fleet.Recommended(messages.Devices), 3, 4, 4},
 	} {
 		s, rules := c.scenario, c.rules
-		if testing.Short() && rules.Name == "default" {
-			continue // two of the four take as long as all other short tests
+		if !testkit.Long() && rules.Name == "default" {
+			continue // two of the four take as long as all other tests
 		}
 		t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
 			predicted, seen := run(t, s, rules, nil), live(t, s, rules)

@@ -179,10 +179,7 @@ func (w *world) client(t *testing.T, i int, rules fleet.Rules,
 // which is at most that of two Poisson counts, and by a thousandth of the fleet, because a count
 // may fall on either side of a second. HUBLINE_FLEET=10000 takes half a minute.
 func TestRealClientsDoWhatTheSimulatorPredicts(t *testing.T) {
-	devices := 1_000
-	if testing.Short() {
-		devices = 250
-	}
+	devices := 250
 	if text := os.Getenv("HUBLINE_FLEET"); text != "" {
 		var err error
 		devices, err = strconv.Atoi(text)

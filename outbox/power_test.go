@@ -120,9 +120,9 @@ func (w *powered) before(o op) error {
 	}
 	w.turn <- struct{}{}
 	synctest.Wait()
-	ways := powerCuts[:]
-	if testing.Short() {
-		ways = powerCuts[w.calls%len(powerCuts):][:1]
+	ways := powerCuts[w.calls%len(powerCuts):][:1]
+	if testkit.Long() {
+		ways = powerCuts[:]
 	}
 	w.calls++
 	for _, a := range ways {

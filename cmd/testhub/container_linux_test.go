@@ -87,9 +87,6 @@ func TestTheImageNeedsNoOtherFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may change the root directory of a process")
 	}
-	if testing.Short() {
-		t.Skip("builds the binary of the image")
-	}
 	root := t.TempDir()
 	require.NoError(t, os.Chmod(root, 0o755))
 	imageBinary(t, filepath.Join(root, "testhub"))

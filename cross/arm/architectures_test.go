@@ -87,9 +87,6 @@ func TestSuites(t *testing.T) {
 			if a.skip != "" {
 				args = append(args, "-skip", a.skip)
 			}
-			if !*all {
-				args = append(args, "-short")
-			}
 			packages := suites
 			if a.few && !*all {
 				t.Log("SKIPPED: all but the formulas, which 386 and MIPS have; -all tries it here, too")

@@ -72,7 +72,7 @@ func TestFaultsAtTheHub(t *testing.T) {
 			transport.Protocol, []step{q, y, q, n}, 0},
 		"another key": {fault.Fault{Kind: fault.WrongCertificate}, transport.Protocol, []step{q, y, q, n}, 0},
 	} {
-		if testing.Short() && len(name)/2%2 == 0 { // every other row
+		if !testkit.Long() && len(name)/2%2 == 0 { // every other row
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -21,9 +22,9 @@ func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
 		r := w.renewer(dpscert.Options{})
 		c := w.open("mqtt", r)
 		ends := map[time.Time]bool{}
-		months := 4
-		if testing.Short() {
-			months = 2
+		months := 2
+		if testkit.Long() {
+			months = 4
 		}
 		for i := range months * 30 {
 			require.NoError(t, c.Send(t.Context(), &transport.Message{ID: fmt.Sprint(i), Body: fmt.Append(nil, i)}))
@@ -60,7 +61,7 @@ func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
 // The provisioning service renews where the hub has no topics for it.
 func TestMonthsOnCertificatesOfTheService(t *testing.T) {
 	engines := []string{"mqtt", "amqp", "http"}
-	if testing.Short() {
+	if !testkit.Long() {
 		engines = engines[:1] // TestTheCertificateGoesBeforeTheKey has a renewal over each
 	}
 	for _, name := range engines {

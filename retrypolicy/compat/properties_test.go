@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
@@ -149,9 +150,9 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
-	retries := 1200
-	if testing.Short() {
-		retries = 100
+	retries := 100
+	if testkit.Long() {
+		retries = 1200
 	}
 	for i := range policyRows {
 		r := &policyRows[i]
@@ -192,8 +193,8 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 // TestPoliciesBackOff compares the mean of many series, each with its own draws: it must not fall
 // from one retry to the next.
 func TestPoliciesBackOff(t *testing.T) {
-	if testing.Short() {
-		t.Skip("5 million decisions")
+	if !testkit.Long() {
+		t.Skip("SKIPPED: 5 million decisions; HUBLINE_LONG=1 makes them")
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

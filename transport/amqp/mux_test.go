@@ -52,12 +52,12 @@ func each(all []*device.Client, f func(i int, c *device.Client)) {
 	wg.Wait()
 }
 
-// A thousand devices share a connection, lose it and get it back.
-func TestAThousandDevices(t *testing.T) {
+// Hundreds of devices share a connection, lose it and get it back.
+func TestHundredsOfDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		n, messages := 1000, 3
-		if testing.Short() {
-			n = 300
+		n, messages := 300, 3
+		if testkit.Long() {
+			n = 1000
 		}
 		var before, after runtime.MemStats
 		runtime.GC()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 func TestSitesAreFoundInTheSyntaxTree(t *testing.T) {
@@ -70,8 +72,8 @@ func writeModule(t *testing.T) {
 }
 
 func TestBugsAreCaughtByTestsOfImporters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the go command")
+	if !testkit.Long() {
+		t.Skip("SKIPPED: runs the go command; HUBLINE_LONG=1 does it")
 	}
 	writeModule(t)
 	results, err := mutate(t.Context(), []string{"./..."}, 1, 100, 2, time.Minute)
@@ -93,8 +95,8 @@ func TestBugsAreCaughtByTestsOfImporters(t *testing.T) {
 }
 
 func TestATestThatFailsWithoutABugEndsTheRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs the go command")
+	if !testkit.Long() {
+		t.Skip("SKIPPED: runs the go command; HUBLINE_LONG=1 does it")
 	}
 	writeModule(t)
 	t.Setenv("FAIL", "1")

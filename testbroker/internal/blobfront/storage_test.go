@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -471,8 +472,8 @@ func TestTheStoreRefusesBadRequests(t *testing.T) {
 
 // No client makes the hub grow without limit.
 func TestContainersAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: some 700 MB of blobs; go test ./testbroker/internal/blobfront -run TestContainersAreBounded")
+	if !testkit.Long() {
+		t.Skip("SKIPPED: some 700 MB of blobs; HUBLINE_LONG=1 has them")
 	}
 	hubtest.InStorage(t, func(t *testing.T, _ *testbroker.Hub, s *hubtest.Storage) {
 		for i := range 99 {
@@ -502,8 +503,8 @@ func TestContainersAreBounded(t *testing.T) {
 }
 
 func TestAContainerHasSoManyBlobs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: 10,000 blobs; go test ./testbroker/internal/blobfront -run TestAContainerHasSoManyBlobs")
+	if !testkit.Long() {
+		t.Skip("SKIPPED: 10,000 blobs; HUBLINE_LONG=1 has them")
 	}
 	hubtest.InStorage(t, func(t *testing.T, _ *testbroker.Hub, s *hubtest.Storage) {
 		for i := range 10_000 {

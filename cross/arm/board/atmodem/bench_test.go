@@ -24,15 +24,15 @@ const boardID = "board-1"
 // all enables every fault at every place.
 var all = flag.Bool("all", false, "test every fault at every place, not only a sample")
 
-// sampleOf returns n, a quarter of it with -short, or many with -all.
+// sampleOf returns a quarter of n, n in a long run, or many with -all.
 func sampleOf(n int) int {
 	switch {
 	case *all:
 		return 1 << 20
-	case testing.Short():
-		return max(1, n/4)
+	case testkit.Long():
+		return n
 	}
-	return n
+	return max(1, n/4)
 }
 
 // setup is what a test changes of a bench.

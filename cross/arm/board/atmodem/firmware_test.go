@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 func TestFirmwareSendsEveryReadingOverAModem(t *testing.T) {
@@ -64,12 +65,12 @@ var faults = map[string]atemulator.Action{
 
 // Each command of a session goes wrong once, in each way, and no reading is lost.
 func TestEachCommandMayFail(t *testing.T) {
-	every := 5
+	every := 20
 	switch {
 	case *all:
 		every = 1
-	case testing.Short():
-		every = 20
+	case testkit.Long():
+		every = 5
 	}
 	for _, k := range kinds {
 		commands := map[string]bool{}

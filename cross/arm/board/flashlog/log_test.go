@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hubline-iot/hubline/cross/arm/board/flashlog"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // body is the reading with a number: 20 to 59 bytes that differ by number.
@@ -207,13 +208,13 @@ var narrow = flashlog.Options{MaxBody: 64}
 
 func newLedger() *ledger { return &ledger{bodies: map[uint32][]byte{}, forgotten: map[uint32]bool{}} }
 
-// The power fails at every single word and erase in turn, in several ways, and once more at random
-// after that. No reading is lost that Keep has accepted.
+// The power fails at every single word and erase in turn, or at a sample of them, in several ways,
+// and once more at random after that. No reading is lost that Keep has accepted.
 func TestPowerFailsAtEveryWrite(t *testing.T) {
 	const readings, seeds = 48, 2
-	step := 1
-	if testing.Short() {
-		step = 13
+	step := 13
+	if testkit.Long() {
+		step = 1
 	}
 	for _, geometry := range []struct{ blocks, block, write int }{
 		{6, 512, 4}, {4, 1024, 8}, {10, 512, 2}, {12, 1024, 256},
