@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Thousands of messages of 4 KB in each direction, concurrently, over real TCP with full socket buffers,
-// while the handler of cloud-to-device messages sends telemetry itself: there is no deadlock.
+// Thousands of messages of 4 KB in each direction, concurrently, over real TCP with full socket
+// buffers, while the handler of cloud-to-device messages sends telemetry itself: there is no
+// deadlock.
 func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
 
 func twoWay(t *testing.T, with engine) {
