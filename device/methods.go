@@ -123,14 +123,19 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	m.mu.Lock()
+	taken, answered := true, true
 	if d.Probe != nil {
-		defer m.mu.Unlock()
-		return m.wouldRunLocked(d)
+		taken = m.wouldRunLocked(d)
+	} else {
+		taken, answered = m.takeLocked(d)
 	}
-	taken, answered := m.takeLocked(d)
 	m.mu.Unlock()
 	if !answered {
 		m.lost(string(d.Name))
+	}
+	if t := m.set.Trace; d.Probe != nil && !taken && t != nil && t.MethodRefused != nil {
+		name, why := string(d.Name), *d.Probe
+		_ = callback.Run("Trace.MethodRefused", func() { t.MethodRefused(name, why) })
 	}
 	return taken
 }
@@ -183,9 +188,13 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 	return true, true
 }
 
-// wouldRunLocked answers a probe.
+// wouldRunLocked answers a question about a call, or counts what the session has refused.
 func (m *methods) wouldRunLocked(d *transport.Delivery) bool {
 	switch {
+	case *d.Probe == transport.Conflict:
+		m.totals.doubled++
+		return false
+	case *d.Probe == transport.Expired:
 	case m.handlerOfLocked(string(d.Name)) == nil:
 		*d.Probe = transport.NotFound
 	case m.ctx.Err() != nil || m.fullLocked(0):
@@ -193,6 +202,7 @@ func (m *methods) wouldRunLocked(d *transport.Delivery) bool {
 	default:
 		return true
 	}
+	m.totals.refused++
 	return false
 }
 

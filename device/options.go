@@ -308,6 +308,11 @@ type Trace struct {
 	// methods faster than it takes answers (see Client.HandleMethod). Answers that were sent and then
 	// lost are not detected, because a hub does not confirm answers.
 	AnswerLost func(method string)
+	// MethodRefused: a call that the hub has announced is not run. why is NotFound for a method
+	// without a handler, Throttled if there is no room, Expired if too little time is left, and
+	// Conflict if the call came again, too late or without an announcement; the method is not always
+	// known then. Only hubs with the MQTT v5 profile announce calls.
+	MethodRefused func(method string, why transport.Kind)
 	// TwinUnread: the twin could not be read to catch up with desired properties, and the failure is
 	// not retryable. It is read again after 10 s, then at growing intervals of up to 10 minutes, on
 	// the next change and on the next connection.

@@ -274,9 +274,9 @@ type Stats struct {
 	// that were not newer than those.
 	DesiredChanges, DesiredSkipped uint64
 	// MethodCalls counts the calls of direct methods that were taken. MethodsRefused counts those
-	// answered without being run, because there was no handler, no room or, after they were taken, no
-	// time left. AnswersLost counts the answers that could not be sent (see Trace.AnswerLost).
-	// MethodsDoubled counts the calls that came twice and were run once.
+	// refused without being run, because there was no handler, no room or no time left. AnswersLost
+	// counts the answers that could not be sent (see Trace.AnswerLost). MethodsDoubled counts the
+	// calls that came again and were not run again.
 	MethodCalls, MethodsRefused, AnswersLost, MethodsDoubled uint64
 
 	// Attempts counts attempts to connect, Connections the successful ones.

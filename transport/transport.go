@@ -253,8 +253,12 @@ type Delivery struct {
 	// Full: the body has all desired properties, and not a change of them. A session delivers those
 	// that it got at its begin.
 	Full bool
-	// Probe, unless nil, makes this a question: would a call of the method Name run? There is no call.
-	// If Deliver returns false, *Probe is NotFound or Throttled.
+	// Probe, unless nil, means that there is no call of the method Name. Its value is
+	//
+	//   - Unknown for a question: would a call run? If Deliver returns false, it becomes NotFound or
+	//     Throttled.
+	//   - Expired for news: a call is not run, because too little time is left for it.
+	//   - Conflict for news: a call came that was not announced, or came before, and is not run.
 	Probe *Kind
 	// Redelivered: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
 	Redelivered bool

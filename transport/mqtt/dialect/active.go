@@ -35,7 +35,7 @@ type Active interface {
 	// Next returns what the session publishes by itself, one at a time. Without one, ok is false and
 	// at is when to call Next again, zero for after the next Take. Next is called after each Take and
 	// Request, too.
-	Next(now time.Time) (p Publication, at time.Time, ok bool)
+	Next(sink transport.Sink, now time.Time) (p Publication, at time.Time, ok bool)
 }
 
 // A Judge is a Session over MQTT 5 for a service whose reason codes have another meaning. The

@@ -89,7 +89,7 @@ func (v *five) publish(s *session, p *dialect.Publication) (sent bool, refused *
 func (v *five) publishOwn(s *session) {
 	d, ok := s.dialect.(dialect.Active)
 	for ok {
-		p, at, more := d.Next(time.Now())
+		p, at, more := d.Next(s.sink, time.Now())
 		if !more {
 			v.wakeAt(s, at)
 			return

@@ -28,7 +28,7 @@ type outcome struct {
 	send   *transport.Message // nil: nothing is sent
 	run    bool               // the application runs the method
 	method string
-	event  event
+	event  transport.Kind // for transport.Delivery.Probe; 0: nothing
 }
 
 // call is a token, or a method that runs.
@@ -39,15 +39,6 @@ type call struct {
 	running   bool
 	until     time.Time // end of the token or of the budget; zero: none
 }
-
-// event is what the application does not see by itself; 0 for nothing.
-type event uint8
-
-const (
-	eventNoTime   event = iota + 1 // too little time is left: the call was refused or given up
-	eventExpired                   // a token ended before its Exec came
-	eventRepeated                  // an Exec without a token: it came again, or too late
-)
 
 // maxCalls bounds the tokens and the methods that run.
 const maxCalls = 16
@@ -97,7 +88,7 @@ func (m *methods) probe(now time.Time, id nextwire.ID, p *nextwire.Probe, expire
 	}
 	o := outcome{method: p.Method}
 	if remaining < enough || reason == nextwire.RejectInsufficientTime {
-		o.event = eventNoTime
+		o.event = transport.Expired
 	}
 	if remaining < enough {
 		return o
@@ -120,7 +111,7 @@ func (m *methods) exec(now time.Time, id nextwire.ID, e *nextwire.Exec, expires 
 	i := m.find(id)
 	if i < 0 || m.calls[i].running || string(m.calls[i].ready[:]) != string(e.ReadyID) ||
 		m.calls[i].ended(now) {
-		return outcome{event: eventRepeated}
+		return outcome{event: transport.Conflict}
 	}
 	c := &m.calls[i]
 	// Decision: an expiry of 0 is no time, not the lack of an expiry.
@@ -169,15 +160,11 @@ func (c *call) ended(now time.Time) bool { return !c.until.IsZero() && !now.Befo
 func (m *methods) abandon(i int, now time.Time, reason nextwire.AbandonReason) outcome {
 	c := m.calls[i]
 	m.calls = slices.Delete(m.calls, i, i+1)
-	what := eventExpired
-	if reason == nextwire.AbandonInsufficientTime {
-		what = eventNoTime
-	}
 	var expires time.Time
 	if c.timeout > 0 {
 		expires = now.Add(c.timeout)
 	}
-	return outcome{method: c.name, event: what,
+	return outcome{method: c.name, event: transport.Expired,
 		send: envelope(nextwire.TypeAbandon, c.id, &nextwire.Abandon{ReadyID: c.ready[:], Reason: reason}, expires)}
 }
 

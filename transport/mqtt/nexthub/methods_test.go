@@ -94,7 +94,7 @@ func TestAMethodRunsOnceForItsToken(t *testing.T) {
 	o := b.execute(1, token, b.in(30))
 	require.True(t, o.run)
 	require.Equal(t, "m", o.method)
-	require.Equal(t, eventRepeated, b.execute(1, token, b.in(30)).event) // QoS 1 repeats it
+	require.Equal(t, transport.Conflict, b.execute(1, token, b.in(30)).event) // QoS 1 repeats it
 	ack, _ := b.probed(1, 30, b.in(20))
 	require.Nil(t, ack) // of a method that runs
 	m, err := b.result(b.now.Add(10*time.Second), id(1), -1, []byte("x"))
@@ -104,7 +104,7 @@ func TestAMethodRunsOnceForItsToken(t *testing.T) {
 	require.Equal(t, b.in(30), m.Expires) // the rest of the exec's
 	_, err = b.result(b.now, id(1), 200, nil)
 	require.ErrorIs(t, err, errTooLate) // a second answer
-	require.Equal(t, outcome{event: eventRepeated}, b.execute(1, token, b.in(30)))
+	require.Equal(t, outcome{event: transport.Conflict}, b.execute(1, token, b.in(30)))
 	require.Empty(t, b.calls)
 }
 
@@ -119,14 +119,14 @@ func TestARepeatedProbeKeepsTheFirstToken(t *testing.T) {
 
 func TestAnExecWithoutItsTokenIsIgnored(t *testing.T) {
 	b := newBench(t)
-	require.Equal(t, outcome{event: eventRepeated}, b.execute(1, make([]byte, 16), b.in(30))) // no probe
+	require.Equal(t, outcome{event: transport.Conflict}, b.execute(1, make([]byte, 16), b.in(30))) // no probe
 	token := b.ready(1, 30, b.in(20))
 	other := b.ready(2, 30, b.in(20))
 	for _, wrong := range [][]byte{nil, token[:15], other, append([]byte{0}, token...)} {
-		require.Equal(t, outcome{event: eventRepeated}, b.execute(1, wrong, b.in(30)))
+		require.Equal(t, outcome{event: transport.Conflict}, b.execute(1, wrong, b.in(30)))
 	}
-	require.Equal(t, outcome{event: eventRepeated}, b.execute(2, token, b.in(30))) // of another request
-	require.True(t, b.execute(1, token, b.in(30)).run)                             // it stayed
+	require.Equal(t, outcome{event: transport.Conflict}, b.execute(2, token, b.in(30))) // of another request
+	require.True(t, b.execute(1, token, b.in(30)).run)                                  // it stayed
 }
 
 func TestMargins(t *testing.T) {
@@ -157,7 +157,7 @@ func TestProbesAreRefusedWithTheirReason(t *testing.T) {
 	require.Equal(t, b.in(7), o.send.Expires) // the rest of the probe's
 	require.Empty(t, b.calls)
 	_, o = b.probed(1, 1, b.in(7))
-	require.Equal(t, eventNoTime, o.event)
+	require.Equal(t, transport.Expired, o.event)
 }
 
 func TestAFullDeviceIsBusyUntilACallEnds(t *testing.T) {
@@ -183,7 +183,7 @@ func TestAProbeWithoutTimeIsNotAnswered(t *testing.T) {
 	for _, expires := range []time.Time{b.in(0), b.in(-5), b.now.Add(400 * time.Millisecond)} {
 		ack, o := b.probed(1, 30, expires)
 		require.Nil(t, ack)
-		require.Equal(t, outcome{method: "m", event: eventNoTime}, o)
+		require.Equal(t, outcome{method: "m", event: transport.Expired}, o)
 		require.Empty(t, b.calls) // its place is free
 	}
 	b.ready(1, 30, b.in(1))
@@ -213,8 +213,8 @@ func TestAnExecNeedsMoreTimeThanTheMargin(t *testing.T) {
 			require.Equal(t, c.run, o.run)
 			if !c.run {
 				b.abandoned(o, nextwire.AbandonInsufficientTime, token, time.Duration(c.timeout)*time.Second)
-				require.Equal(t, eventNoTime, o.event)
-				require.Equal(t, eventRepeated, b.execute(1, token, b.in(30)).event) // the token is gone
+				require.Equal(t, transport.Expired, o.event)
+				require.Equal(t, transport.Conflict, b.execute(1, token, b.in(30)).event) // the token is gone
 			}
 		})
 	}
@@ -240,10 +240,10 @@ func TestATokenThatEndsIsGivenUp(t *testing.T) {
 	require.Nil(t, o.send)
 	require.Equal(t, b.in(53), at)
 	b.now = at
-	require.Equal(t, outcome{event: eventRepeated}, b.execute(1, early, b.in(30))) // at its end, too
+	require.Equal(t, outcome{event: transport.Conflict}, b.execute(1, early, b.in(30))) // at its end, too
 	o, _ = b.next(b.now)
 	b.abandoned(o, nextwire.AbandonReadyWaitTimeout, early, 30*time.Second)
-	require.Equal(t, eventExpired, o.event)
+	require.Equal(t, transport.Expired, o.event)
 	require.False(t, b.knows(id(1)))
 	o, at = b.next(b.now)
 	require.Equal(t, outcome{}, o)

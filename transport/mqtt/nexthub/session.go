@@ -26,6 +26,9 @@ func (s *session) Take(sink transport.Sink, topic []byte, d *transport.Delivery)
 	case nextwire.Down(s.id, nextwire.FeatureTwin):
 		s.mu.Lock()
 		r := s.twin.take(d)
+		if r.send != nil {
+			s.out = append(s.out, s.request(r.send))
+		}
 		s.mu.Unlock()
 		s.report(sink, r, d)
 	case nextwire.Down(s.id, nextwire.FeatureMethods):
@@ -87,8 +90,10 @@ func (s *session) probe(sink transport.Sink, id nextwire.ID, p *nextwire.Probe, 
 		}
 	}
 	s.mu.Lock()
-	s.send(s.methods.probe(time.Now(), id, p, d.Msg.Expires, reason))
+	o := s.methods.probe(time.Now(), id, p, d.Msg.Expires, reason)
+	s.send(o)
 	s.mu.Unlock()
+	o.tell(sink)
 }
 
 // exec has the application run a method.
@@ -98,6 +103,7 @@ func (s *session) exec(sink transport.Sink, id nextwire.ID, e *nextwire.Exec, d 
 	s.send(o)
 	s.mu.Unlock()
 	if !o.run {
+		o.tell(sink)
 		return
 	}
 	d.Kind, d.Name, d.Ref, d.Once = transport.FeatureMethods, []byte(o.method), id[:], true
@@ -107,6 +113,10 @@ func (s *session) exec(sink transport.Sink, id nextwire.ID, e *nextwire.Exec, d 
 		s.methods.drop(id)
 		s.mu.Unlock()
 	}
+}
+
+func (s *session) request(m *transport.Message) dialect.Publication {
+	return dialect.Publication{Msg: m, Topic: nextwire.Up(s.id, nextwire.FeatureTwin), AtMostOnce: true}
 }
 
 // send queues the message of an outcome. mu is held.
@@ -120,19 +130,27 @@ func (s *session) method(m *transport.Message) dialect.Publication {
 	return dialect.Publication{Msg: m, Topic: nextwire.Up(s.id, nextwire.FeatureMethods)}
 }
 
+// tell reports what the application does not see otherwise.
+func (o *outcome) tell(sink transport.Sink) {
+	if o.event != 0 {
+		sink.Deliver(&transport.Delivery{Kind: transport.FeatureMethods, Name: []byte(o.method), Probe: &o.event})
+	}
+}
+
 // Next returns an answer to a probe, or gives up a method whose time has passed.
-func (s *session) Next(now time.Time) (p dialect.Publication, at time.Time, ok bool) {
+func (s *session) Next(sink transport.Sink, now time.Time) (p dialect.Publication, at time.Time, ok bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	var o outcome
 	if len(s.out) == 0 {
-		var o outcome
-		if o, at = s.methods.next(now); o.send == nil {
-			return p, at, false
-		}
+		o, at = s.methods.next(now)
 		s.send(o)
 	}
-	p, s.out = s.out[0], s.out[1:]
-	return p, at, true
+	if ok = len(s.out) > 0; ok {
+		p, s.out = s.out[0], s.out[1:]
+	}
+	s.mu.Unlock()
+	o.tell(sink)
+	return p, at, ok
 }
 
 var errRef = errors.New("the call has no reference of this hub")
@@ -143,7 +161,7 @@ func (s *session) Request(r *transport.Request) (dialect.Publication, *transport
 	defer s.mu.Unlock()
 	if r.Op != transport.OpRespond {
 		m, reply := s.twin.request(r)
-		return dialect.Publication{Msg: m, Topic: nextwire.Up(s.id, nextwire.FeatureTwin), AtMostOnce: true}, reply
+		return s.request(m), reply
 	}
 	id, ok := nextwire.ParseID(string(r.Ref))
 	m, err := (*transport.Message)(nil), errRef

@@ -26,7 +26,20 @@ type twin struct {
 	reported uint64 // the version that the service named last; 0: not known
 	pushing  bool   // the service will push the desired properties
 	held     uint32 // the read that waits for the push; 0: none
+	patch    patch  // the latest one on no condition
 }
+
+// patch is a patch on no condition. It goes with the version that was known, and again with the one
+// that the service names. Decision: if_match 0 is not sent, as it may mean any version or no
+// version.
+type patch struct {
+	id    uint32
+	body  []byte
+	tries int
+}
+
+// maxTries bounds the tries of a patch against others that patch the same twin.
+const maxTries = 4
 
 // correlation of a request: random bytes of the connection, a byte for the operation, and the
 // request's id. So an answer of the wrong type is noticed without a table of pending requests.
@@ -55,11 +68,12 @@ func (t *twin) begin(ack *nextwire.BirthAck, held uint64, push bool) {
 func (t *twin) request(r *transport.Request) (*transport.Message, *transport.Reply) {
 	switch {
 	case r.Op == transport.OpTwinPatch:
-		m, op := nextwire.ReportedPatch{IfMatch: t.reported, Payload: r.Body}, byte(opPatch)
-		if r.Version != 0 {
-			m.IfMatch, op = uint64(r.Version), opPatchIf
+		if r.Version == 0 {
+			t.patch = patch{id: r.ID, body: append([]byte(nil), r.Body...)}
+			return t.tryPatch(), nil
 		}
-		return t.message(nextwire.TypeReportedPatch, op, r.ID, &m), nil
+		m := nextwire.ReportedPatch{IfMatch: uint64(r.Version), Payload: r.Body}
+		return t.message(nextwire.TypeReportedPatch, opPatchIf, r.ID, &m), nil
 	case r.Want != transport.FeatureDesired:
 		return t.message(nextwire.TypeTwinGet, opGet, r.ID, &nextwire.TwinGet{Sections: nextwire.SectionBoth}), nil
 	case t.pushing && t.held == 0:
@@ -73,6 +87,12 @@ func (t *twin) request(r *transport.Request) (*transport.Message, *transport.Rep
 	return t.message(nextwire.TypeTwinGet, opGetDesired, r.ID, &get), nil
 }
 
+func (t *twin) tryPatch() *transport.Message {
+	t.patch.tries++
+	m := nextwire.ReportedPatch{IfMatch: t.reported, Payload: t.patch.body}
+	return t.message(nextwire.TypeReportedPatch, opPatch, t.patch.id, &m)
+}
+
 func (t *twin) message(typ string, op byte, id uint32, m nextwire.Message) *transport.Message {
 	var correlation nextwire.ID
 	copy(correlation[:], t.random[:])
@@ -81,10 +101,11 @@ func (t *twin) message(typ string, op byte, id uint32, m nextwire.Message) *tran
 	return envelope(typ, correlation, m, time.Time{})
 }
 
-// report is what a message of the service means for package device: first deliver the message, then
-// reply to the request id, each unless unset.
+// report is what a message of the service means: deliver it to package device, reply to the request
+// id, or send a message, in this order and each unless unset.
 type report struct {
 	deliver bool
+	send    *transport.Message
 	id      uint32
 	reply   *transport.Reply
 }
@@ -109,8 +130,7 @@ func (t *twin) take(d *transport.Delivery) report {
 			return change(m.Version, m.Payload, d)
 		}
 	case bytes.Equal(correlation[:correlationOp], t.random[:]):
-		reply := t.answer(typ, correlation[correlationOp], d.Msg.Body)
-		return report{id: binary.BigEndian.Uint32(correlation[correlationID:]), reply: &reply}
+		return t.answered(binary.BigEndian.Uint32(correlation[correlationID:]), typ, correlation[correlationOp], d.Msg.Body)
 	}
 	return report{}
 }
@@ -144,6 +164,18 @@ var (
 	errWrongType  = operr.Violation("the service's answer has the type of another one")
 )
 
+// answered takes an answer. A patch on no condition is sent again if the version was another one.
+func (t *twin) answered(id uint32, typ string, op byte, body []byte) report {
+	reply := t.answer(typ, op, body)
+	if op == opPatch && id == t.patch.id {
+		if transport.KindOf(reply.Err) == transport.Conflict && t.patch.tries < maxTries {
+			return report{send: t.tryPatch()}
+		}
+		t.patch = patch{}
+	}
+	return report{id: id, reply: &reply}
+}
+
 // answer returns the reply to a request.
 func (t *twin) answer(typ string, op byte, body []byte) transport.Reply {
 	get := op == opGet || op == opGetDesired
@@ -159,7 +191,7 @@ func (t *twin) answer(typ string, op byte, body []byte) transport.Reply {
 	case typ == nextwire.TypePatchResponse:
 		var m nextwire.PatchResponse
 		if nextwire.Decode(body, &m) == nil {
-			return t.patched(&m, op)
+			return t.patched(&m)
 		}
 	}
 	cause := errWrongType
@@ -199,9 +231,8 @@ var patchResults = [...]struct {
 	nextwire.PatchInternalError:   {transport.Unavailable, errors.New("the service failed")},
 }
 
-// patched is the reply to a patch. A patch on no condition goes with the version that was known:
-// with another one it is sent again, with the version that the answer has.
-func (t *twin) patched(m *nextwire.PatchResponse, op byte) transport.Reply {
+// patched is the reply to a patch.
+func (t *twin) patched(m *nextwire.PatchResponse) transport.Reply {
 	t.reported = m.Version
 	if m.Result == nextwire.PatchOK {
 		return transport.Reply{Status: 204, Version: version(m.Version)}
@@ -212,9 +243,6 @@ func (t *twin) patched(m *nextwire.PatchResponse, op byte) transport.Reply {
 	}
 	if cause == nil {
 		cause = errors.New("the service answered with result " + strconv.Itoa(int(m.Result)) + ", which is not defined")
-	}
-	if m.Result == nextwire.PatchVersionMismatch && op == opPatch {
-		kind = transport.Unavailable
 	}
 	r := refused(transport.OpTwinPatch, kind, cause)
 	r.Version = version(m.Version)

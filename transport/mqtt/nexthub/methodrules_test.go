@@ -1,0 +1,226 @@
+package nexthub_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
+)
+
+// worker is a device with the method "m", which takes a while.
+type worker struct {
+	*device.Client
+	t    *testing.T
+	h    *testbroker.Hub
+	runs atomic.Int64
+	lost atomic.Int64 // answers
+
+	mu      sync.Mutex
+	refused []string // the calls that were not run, and why
+}
+
+func work(t *testing.T, h *testbroker.Hub, takes time.Duration, o *device.Options) *worker {
+	w := &worker{t: t, h: h}
+	if o == nil {
+		o = &device.Options{}
+	}
+	o.Trace = &device.Trace{
+		AnswerLost: func(string) { w.lost.Add(1) },
+		MethodRefused: func(method string, why transport.Kind) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.refused = append(w.refused, fmt.Sprint(method, ": ", why))
+		},
+	}
+	w.Client = client(t, h, &nexthub.Hub{}, o)
+	require.NoError(t, w.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) {
+		w.runs.Add(1)
+		time.Sleep(takes)
+		return 200, []byte(`"ok"`)
+	}))
+	open(t, w.Client)
+	return w
+}
+
+// call calls the method, and returns 200 or the code of the service's error.
+func (w *worker) call(m hubdata.MethodCall) int {
+	m.Name = "m"
+	r, err := w.h.CallMethod(w.t.Context(), "dev-1", m)
+	if e, ok := errors.AsType[*hubdata.ServiceError](err); ok {
+		return e.Code
+	}
+	require.NoError(w.t, err)
+	return r.Status
+}
+
+// Codes of the service's errors.
+const (
+	notFound    = 502000
+	noTime      = 504101
+	busy        = 429001
+	unreachable = 404103
+)
+
+func TestAMethodRunsOnceUnderEachFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault   fault.Fault
+		code    int
+		runs    int64
+		refused uint64
+		doubled uint64
+	}{
+		"the probe comes twice":   {fault.Fault{Kind: fault.DuplicateDispatch, Message: "probe"}, 200, 1, 0, 0},
+		"the exec comes twice":    {fault.Fault{Kind: fault.DuplicateDispatch, Message: "exec"}, 200, 1, 0, 1},
+		"an exec without a probe": {fault.Fault{Kind: fault.ExecWithoutProbe}, unreachable, 0, 0, 1},
+		"the exec is for another request": {fault.Fault{Kind: fault.MisnameDispatch, Message: "exec"},
+			noTime, 0, 1, 1},
+		"the exec is unreadable":    {fault.Fault{Kind: fault.GarbleDispatch, Message: "exec"}, noTime, 0, 1, 0},
+		"the probe is unreadable":   {fault.Fault{Kind: fault.GarbleDispatch, Message: "probe"}, unreachable, 0, 0, 0},
+		"the probe is of version 2": {fault.Fault{Kind: fault.RetypeDispatch, Message: "probe"}, unreachable, 0, 0, 0},
+		"the exec is lost":          {fault.Fault{Kind: fault.SwallowDispatch, Message: "exec"}, noTime, 0, 1, 0},
+		"the exec has no time": {fault.Fault{Kind: fault.WrongExpiry, Message: "exec"},
+			noTime, 0, 1, 0},
+		"the exec has a second": {fault.Fault{Kind: fault.WrongExpiry, Message: "exec", Delay: time.Second},
+			noTime, 0, 1, 0},
+		"the exec has the margin": {fault.Fault{Kind: fault.WrongExpiry, Message: "exec", Delay: 3 * time.Second},
+			noTime, 0, 1, 0},
+		"the exec has more": {fault.Fault{Kind: fault.WrongExpiry, Message: "exec", Delay: 4 * time.Second},
+			200, 1, 0, 0},
+		"the exec has no expiry":  {fault.Fault{Kind: fault.OmitExpiry, Message: "exec"}, 200, 1, 0, 0},
+		"the probe has no expiry": {fault.Fault{Kind: fault.OmitExpiry, Message: "probe"}, 200, 1, 0, 0},
+		"the probe has no time":   {fault.Fault{Kind: fault.WrongExpiry, Message: "probe"}, unreachable, 0, 1, 0},
+		"the probe has a second": {fault.Fault{Kind: fault.WrongExpiry, Message: "probe", Delay: time.Second},
+			200, 1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+				w := work(t, h, time.Millisecond, nil)
+				in := h.Inject(c.fault)
+				require.Equal(t, c.code, w.call(hubdata.MethodCall{}))
+				time.Sleep(time.Hour) // tokens end
+				require.Equal(t, 1, in.Fired())
+				require.Equal(t, c.runs, w.runs.Load())
+				s := w.Stats()
+				require.Equal(t, c.refused, s.MethodsRefused, "refused")
+				require.Equal(t, c.doubled, s.MethodsDoubled, "doubled")
+				require.Zero(t, w.lost.Load())
+				require.Equal(t, 200, w.call(hubdata.MethodCall{}), "the next one")
+			})
+		})
+	}
+}
+
+func TestCallsThatTheDeviceDoesNotTake(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		w := work(t, h, time.Minute, &device.Options{MethodLimit: 1})
+		_, err := h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "other"})
+		e, _ := errors.AsType[*hubdata.ServiceError](err)
+		require.Equal(t, notFound, e.Code)
+		require.Equal(t, noTime, w.call(hubdata.MethodCall{ResponseTimeout: time.Second}))
+		require.EqualValues(t, 2, w.Stats().MethodsRefused)
+		require.Equal(t, []string{"other: not found", "m: message expired"}, w.refused)
+
+		codes := make(chan int, 40)
+		for range cap(codes) {
+			go func() { codes <- w.call(hubdata.MethodCall{ResponseTimeout: 5 * time.Minute}) }()
+		}
+		synctest.Wait()
+		count := map[int]int{}
+		for len(codes) > 0 { // refused at once
+			count[<-codes]++
+		}
+		require.Equal(t, map[int]int{busy: 40 - 16}, count)
+		for range 16 {
+			count[<-codes]++
+		}
+		require.Positive(t, count[200])
+		require.EqualValues(t, 16, count[200]+count[noTime])
+		require.Equal(t, 200, w.call(hubdata.MethodCall{ResponseTimeout: 5 * time.Minute}), "there is room again")
+	})
+}
+
+func TestALateAnswerIsDroppedAndSeen(t *testing.T) {
+	for takes, late := range map[time.Duration]bool{29 * time.Second: false, 30 * time.Second: true, time.Hour: true} {
+		t.Run(fmt.Sprint(takes), func(t *testing.T) {
+			inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+				w := work(t, h, takes, nil)
+				code := w.call(hubdata.MethodCall{})
+				time.Sleep(2 * time.Hour)
+				if late {
+					require.Equal(t, noTime, code)
+					require.EqualValues(t, 1, w.lost.Load())
+					require.EqualValues(t, 1, w.Stats().AnswersLost)
+				} else {
+					require.Equal(t, 200, code)
+					require.Zero(t, w.lost.Load())
+				}
+				require.EqualValues(t, 1, w.runs.Load())
+			})
+		})
+	}
+}
+
+// Tokens and methods outlive a connection: the hub sends the exec again, and takes the answer on
+// the next one.
+func TestCallsOutliveAConnection(t *testing.T) {
+	for name, after := range map[string]time.Duration{
+		"while the exec is on its way": time.Second, "while the method runs": 3 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+				w := work(t, h, 10*time.Second, nil)
+				h.Inject(fault.Fault{Kind: fault.SlowDispatch, Message: "exec", Delay: 2 * time.Second})
+				code := make(chan int)
+				go func() { code <- w.call(hubdata.MethodCall{ResponseTimeout: time.Minute}) }()
+				time.Sleep(after)
+				require.NoError(t, w.Reconnect())
+				if name == "while the exec is on its way" {
+					<-code // the emulator loses a slow message with its connection
+					return
+				}
+				require.Equal(t, 200, <-code)
+				require.EqualValues(t, 1, w.runs.Load())
+				require.Zero(t, w.lost.Load())
+				require.EqualValues(t, 2, w.Stats().Connections)
+			})
+		})
+	}
+}
+
+// A token that nobody uses is given up with a word to the hub, also on another connection.
+func TestATokenIsGivenUpWithAWord(t *testing.T) {
+	for _, reconnect := range []bool{false, true} {
+		t.Run(fmt.Sprint("another connection ", reconnect), func(t *testing.T) {
+			inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+				w := work(t, h, time.Second, nil)
+				h.Inject(fault.Fault{Kind: fault.SwallowDispatch, Message: "exec"})
+				begin := time.Now()
+				code := make(chan int)
+				go func() { code <- w.call(hubdata.MethodCall{ResponseTimeout: 10 * time.Minute}) }()
+				if reconnect {
+					time.Sleep(time.Minute)
+					h.Drop("dev-1")
+				}
+				require.Equal(t, noTime, <-code)
+				// 30 s to answer the probe, 10 minutes to run, 10 s margin. The caller waits less.
+				require.Equal(t, 10*time.Minute, time.Since(begin))
+				require.Zero(t, w.Stats().MethodsRefused)
+				time.Sleep(41 * time.Second)
+				require.EqualValues(t, 1, w.Stats().MethodsRefused)
+			})
+		})
+	}
+}
