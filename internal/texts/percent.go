@@ -9,15 +9,14 @@ const upperHex = "0123456789ABCDEF"
 // AppendEscaped appends s, escaped, to dst and returns the longer slice. It allocates only to grow
 // dst.
 func AppendEscaped(dst []byte, s string) []byte {
+	start := 0 // of the bytes that are appended as they are, in one copy
 	for i := 0; i < len(s); i++ {
-		b := s[i]
-		if unreserved(b) {
-			dst = append(dst, b)
-		} else {
-			dst = append(dst, '%', upperHex[b>>4], upperHex[b&15])
+		if b := s[i]; !unreserved(b) {
+			dst = append(append(dst, s[start:i]...), '%', upperHex[b>>4], upperHex[b&15])
+			start = i + 1
 		}
 	}
-	return dst
+	return append(dst, s[start:]...)
 }
 
 // EscapedSize returns the number of bytes that AppendEscaped appends.

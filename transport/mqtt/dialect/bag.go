@@ -12,29 +12,19 @@ import (
 // The property bag of a hub is the last level of a message's topic, with properties in the form of
 // a URL's query, percent-encoded, and system properties under names that begin with "$.".
 
-// text is a system property that is a string, as the bag has it; moment is one that is a time.
-// Empty and zero ones are not sent.
-type (
-	text struct {
-		key   string // includes the "="
-		value string
-	}
-	moment struct {
-		key string
-		at  *time.Time
-	}
+// textKeys and systemTexts are the system properties that are strings, in the order in which they are
+// sent; momentKeys and moments are those that are times. Empty and zero ones are not sent.
+var (
+	textKeys   = [...]string{"%24.mid=", "%24.cid=", "%24.ct=", "%24.ce=", "%24.sub="}
+	momentKeys = [...]string{"%24.ctime=", "%24.exp="}
 )
 
-// systemTexts and moments are the system properties of m, in the order in which they are sent.
-func systemTexts(m *transport.Message) [5]text {
-	return [5]text{
-		{"%24.mid=", m.ID}, {"%24.cid=", m.CorrelationID}, {"%24.ct=", m.ContentType}, {"%24.ce=", m.ContentEncoding},
-		{"%24.sub=", m.Component},
-	}
+func systemTexts(m *transport.Message) [len(textKeys)]*string {
+	return [...]*string{&m.ID, &m.CorrelationID, &m.ContentType, &m.ContentEncoding, &m.Component}
 }
 
-func moments(m *transport.Message) [2]moment {
-	return [2]moment{{"%24.ctime=", &m.Created}, {"%24.exp=", &m.Expires}}
+func moments(m *transport.Message) [len(momentKeys)]*time.Time {
+	return [...]*time.Time{&m.Created, &m.Expires}
 }
 
 // appendBag appends m's bag to dst, without what System and Output hold; appendBagAll is for those.
@@ -43,14 +33,14 @@ func appendBag(dst []byte, m *transport.Message) []byte { return appendFrom(dst,
 
 // appendFrom is appendBag to a bag that begins at start.
 func appendFrom(dst []byte, start int, m *transport.Message) []byte {
-	for _, f := range systemTexts(m) {
-		if f.value != "" {
-			dst = texts.AppendEscaped(append(pair(dst, start), f.key...), f.value)
+	for i, value := range systemTexts(m) {
+		if *value != "" {
+			dst = texts.AppendEscaped(append(pair(dst, start), textKeys[i]...), *value)
 		}
 	}
-	for _, f := range moments(m) {
-		if !f.at.IsZero() {
-			dst = appendTime(append(pair(dst, start), f.key...), *f.at)
+	for i, at := range moments(m) {
+		if !at.IsZero() {
+			dst = appendTime(append(pair(dst, start), momentKeys[i]...), *at)
 		}
 	}
 	for i := range m.Properties {
@@ -65,15 +55,15 @@ func appendFrom(dst []byte, start int, m *transport.Message) []byte {
 // bagSize returns the number of bytes that appendBag appends; 0 for a message without properties.
 func bagSize(m *transport.Message) int {
 	n, pairs := 0, len(m.Properties)
-	for _, f := range systemTexts(m) {
-		if f.value != "" {
-			n += len(f.key) + texts.EscapedSize(f.value)
+	for i, value := range systemTexts(m) {
+		if *value != "" {
+			n += len(textKeys[i]) + texts.EscapedSize(*value)
 			pairs++
 		}
 	}
-	for _, f := range moments(m) {
-		if !f.at.IsZero() {
-			n += len(f.key) + timeSize
+	for i, at := range moments(m) {
+		if !at.IsZero() {
+			n += len(momentKeys[i]) + timeSize
 			pairs++
 		}
 	}

@@ -26,8 +26,14 @@ func rare(m *transport.Message, p *transport.SystemProperties) [9]rareField {
 
 const systemPrefix = "%24."
 
+// plain reports whether m has no rare property, as most messages.
+func plain(m *transport.Message) bool { return m.System == nil && m.Output == "" }
+
 // appendBagAll is appendBag for a message with all its properties.
 func appendBagAll(dst []byte, m *transport.Message) []byte {
+	if plain(m) {
+		return appendBag(dst, m)
+	}
 	start := len(dst)
 	for _, f := range rare(m, systemOf(m)) {
 		if *f.value != "" {
@@ -40,6 +46,9 @@ func appendBagAll(dst []byte, m *transport.Message) []byte {
 
 // bagSizeAll returns the number of bytes that appendBagAll appends.
 func bagSizeAll(m *transport.Message) int {
+	if plain(m) {
+		return bagSize(m)
+	}
 	n, pairs := 0, 0
 	for _, f := range rare(m, systemOf(m)) {
 		if *f.value != "" {
