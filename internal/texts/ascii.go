@@ -5,7 +5,7 @@ func EqualFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	for i := range len(a) {
+	for i := len(a) - 1; i >= 0; i-- { // names of one program often begin alike
 		if lower(a[i]) != lower(b[i]) {
 			return false
 		}
