@@ -54,25 +54,14 @@ func appendApplication(dst []byte, m *transport.Message, hub bool) []byte {
 		}
 	}
 	for i := range m.Properties {
-		if p := &m.Properties[i]; !again(m.Properties, i) {
-			f.String(p.Name)
-			f.String(p.Value)
-		}
+		p := &m.Properties[i] // Message.Validate has refused names that repeat
+		f.String(p.Name)
+		f.String(p.Value)
 	}
 	if dst = f.End(); !some {
 		return dst[:before]
 	}
 	return dst
-}
-
-// again reports whether a later property has the name of property i.
-func again(all []transport.Property, i int) bool {
-	for j := i + 1; j < len(all); j++ {
-		if all[j].Name == all[i].Name {
-			return true
-		}
-	}
-	return false
 }
 
 // appendProperties appends the section of AMQP's own properties, if m has any. A hub gets the
