@@ -22,6 +22,7 @@ type access struct {
 	Addr, Host string
 	Devices    []identity
 	CA         []byte // of a hub with TLS; nil without
+	Bare       bool   // the responder that only acknowledges
 }
 
 type identity struct{ ID, Key string }
@@ -36,7 +37,11 @@ func (a *access) over(name string) func() transport.Transport {
 		shared := hublinepaho.New(&mqtt.Options{Network: a.network()})
 		return func() transport.Transport { return shared }
 	case "amqp":
-		shared := amqp.New(a.amqpOptions())
+		o := a.amqpOptions()
+		if a.Bare {
+			o.Auth = amqp.AuthPlain
+		}
+		shared := amqp.New(o)
 		return func() transport.Transport { return shared }
 	}
 	return nil

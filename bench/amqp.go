@@ -7,6 +7,7 @@ import (
 
 	goamqp "github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -20,13 +21,22 @@ func (a *access) amqpOptions() *amqp.Options {
 
 // OverAMQP is the device client over the AMQP transport, with receipts in a ring. Messages that are
 // ready at the same time share a transfer.
-func OverAMQP(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 0) }
+func OverAMQP(p *Peer, l Load) (Sender, error) { return overAMQP(p, l, 0) }
 
 // OverAMQPAlone is OverAMQP with one transfer per message, as in the raw library.
-func OverAMQPAlone(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 1) }
+func OverAMQPAlone(p *Peer, l Load) (Sender, error) { return overAMQP(p, l, 1) }
 
-func overAMQP(p *Peer, window, size, batch int) (Sender, error) {
-	return newHubline(p, window, size, func() transport.Transport {
+// OverAMQPWithIDs is OverAMQP as a program has it by default: each message gets an id.
+func OverAMQPWithIDs(p *Peer, l Load) (Sender, error) {
+	creds, err := p.access.creds(0)
+	if err != nil {
+		return nil, err
+	}
+	return open(creds, p.access.over("amqp")(), l, device.Options{})
+}
+
+func overAMQP(p *Peer, l Load, batch int) (Sender, error) {
+	return newHubline(p, l, func() transport.Transport {
 		o := p.access.amqpOptions()
 		o.Auth, o.Batch = amqp.AuthPlain, batch // as in the raw library, so that the bare responder stays simple
 		return amqp.New(o)
@@ -38,7 +48,7 @@ func overAMQP(p *Peer, window, size, batch int) (Sender, error) {
 const MoreAllocs = 2
 
 // GoAMQP is the raw library in its fastest use: one goroutine, receipts in a ring.
-func GoAMQP(p *Peer, window, size int) (Sender, error) {
+func GoAMQP(p *Peer, l Load) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
@@ -59,7 +69,15 @@ func GoAMQP(p *Peer, window, size int) (Sender, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	return &goAMQPSender{conn, sender, goamqp.NewMessage(make([]byte, size)), make([]goamqp.SendReceipt, window)}, nil
+	m := goamqp.NewMessage(make([]byte, l.Size))
+	if l.Properties > 0 {
+		m.ApplicationProperties = map[string]any{}
+		for name, values := range l.properties() {
+			m.ApplicationProperties[name] = values[0]
+		}
+	}
+	// With more in flight the library may fail: "credit limit exceeded for sending link".
+	return &goAMQPSender{conn, sender, m, make([]goamqp.SendReceipt, min(l.ring(), bareCredit/2))}, nil
 }
 
 // openGoAMQP opens a connection of the raw library and authenticates one device by SASL PLAIN.

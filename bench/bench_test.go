@@ -25,7 +25,7 @@ func BenchmarkSend(b *testing.B) {
 				}
 				for _, s := range p.Senders {
 					b.Run(way+"/"+strings.NewReplacer(" ", "-", ",", "").Replace(s.Name), func(b *testing.B) {
-						sender, err := s.Open(openPeer(b, p, name, secure), window, size)
+						sender, err := s.Open(openPeer(b, p, name, secure), Load{Window: window, Size: size})
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -78,7 +78,7 @@ func TestSendersSendTheSame(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer hub.Close()
-					sender, err := s.Open(&Peer{access: *a}, window, size)
+					sender, err := s.Open(&Peer{access: *a}, Load{Window: window, Size: size})
 					if err != nil {
 						t.Fatal(s.Name, secure, window, err)
 					}
@@ -147,7 +147,7 @@ func TestPeers(t *testing.T) {
 func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n int) {
 	raw := 0.0
 	for i, s := range p.Senders {
-		sender, err := s.Open(peer, window, 100)
+		sender, err := s.Open(peer, Load{Window: window, Size: 100})
 		if err != nil {
 			t.Fatal(s.Name, secure, err)
 		}
@@ -184,7 +184,7 @@ func TestBareAllocatesNothing(t *testing.T) {
 	}
 	defer listener.Close()
 	const window, size = 16, 100
-	s, err := Limit(&Peer{access: *a}, window, size)
+	s, err := Limit(&Peer{access: *a}, Load{Window: window, Size: size})
 	if err != nil {
 		t.Fatal(err)
 	}

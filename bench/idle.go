@@ -31,7 +31,7 @@ type idleCase struct {
 // goroutines with stacks of 4 KB instead of 2.
 var idleBudgets = map[idleCase]struct{ goroutines, kb float64 }{
 	{"mqtt", false, false}: {3, 16}, {"mqtt", true, false}: {3, 32},
-	{"mqtt", false, true}: {3, 26}, {"mqtt", true, true}: {3, 40},
+	{"mqtt", false, true}: {3, 22}, {"mqtt", true, true}: {3, 36},
 	{"amqp", false, false}: {3, 31}, {"amqp", true, false}: {3, 48},
 	{"amqp", false, true}: {3, 34}, {"amqp", true, true}: {3, 57},
 	{"paho", false, false}: {13, 68}, {"paho", true, false}: {13, 91}, {"paho", false, true}: {13, 77},
@@ -46,6 +46,8 @@ type IdleReport struct {
 	RSS, Anon float64
 	// Heap and Stacks are the parts that the Go runtime counts, in KB per client.
 	Heap, Stacks float64
+	// CPU is the processor time of a client's minute, over Rest.
+	CPU time.Duration
 }
 
 // Over returns an error with the budget if it is exceeded. Clients that have sent something, and
@@ -62,11 +64,13 @@ func (r *IdleReport) Over() error {
 // IdleSettings configure the measurement.
 type IdleSettings struct {
 	Clients   int
-	Transport string // "mqtt", "amqp", or "paho" for MQTT on that client
-	Secure    bool   // over TLS
-	Raw       bool   // clients of the raw library instead, for comparison
-	Sent      bool   // each has sent a message before; this has no memory budget
-	Outage    bool   // after an outage of 3 s; not with Raw
+	Transport string        // "mqtt", "amqp", or "paho" for MQTT on that client; with Raw also "autopaho"
+	Secure    bool          // over TLS
+	Raw       bool          // clients of the raw library instead, for comparison
+	Sent      bool          // each has sent a message before; this has no memory budget
+	Outage    bool          // after an outage of 3 s; not with Raw, nor Bare
+	Bare      bool          // connected to the responder that only acknowledges, not to a hub
+	Rest      time.Duration // how long the processor time is measured
 }
 
 // idleOrder is the input of the child.
@@ -78,12 +82,24 @@ type idleOrder struct {
 // Idle opens clients in a child process, each with its own connection to a hub in this one, and
 // measures their cost.
 func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
-	if s.Raw && s.Outage {
-		return nil, errors.New("idle: raw clients have no outage; leave one of the two away")
+	if (s.Raw || s.Bare) && s.Outage {
+		return nil, errors.New("idle: raw clients and the bare responder have no outage; leave one of the two away")
 	}
 	protocol := MQTT
 	if s.Transport == "amqp" {
 		protocol = AMQP
+	}
+	if s.Bare {
+		l, a, err := listenBare(protocol, s.Secure)
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		for i := range s.Clients {
+			a.Devices = append(a.Devices, identity{fmt.Sprintf("dev-%d", i+1), a.Devices[0].Key})
+		}
+		r := new(IdleReport)
+		return r, inChild(ctx, "idle", idleOrder{*a, s}, r, nil)
 	}
 	hub, a, err := newHub(protocol, s.Clients+1, s.Secure, keepFew)
 	if err != nil {
@@ -110,7 +126,7 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 		return nil, err
 	}
 	over := o.Access.over(o.Transport)
-	if over == nil {
+	if over == nil && !o.Raw {
 		return nil, fmt.Errorf("idle: no transport %q; give mqtt, amqp or paho", o.Transport)
 	}
 	clients := make([]idler, o.Clients+1)
@@ -122,7 +138,7 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if o.Raw {
-			clients[i], err = openRaw(ctx, &o.Access, creds, o.Sent)
+			clients[i], err = openRaw(ctx, &o, creds)
 			return err
 		}
 		c, err := device.New(creds, over(), nil)
@@ -166,7 +182,11 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 		}
 	}
 	n := float64(len(clients) - 1)
+	cpu := cpuTime()
+	time.Sleep(o.Rest)
+	cpu = cpuTime() - cpu
 	return &IdleReport{
+		CPU:          time.Duration(float64(cpu) / n / max(o.Rest.Minutes(), 1e-9)),
 		IdleSettings: o.IdleSettings, Goroutines: float64(after.goroutines-before.goroutines) / n,
 		RSS: (after.rss - before.rss) / n, Anon: (after.anon - before.anon) / n,
 		Heap: (after.heap - before.heap) / n, Stacks: (after.stackMem - before.stackMem) / n,
@@ -185,26 +205,49 @@ func (c idleClient) idle(connection uint64) bool {
 	return c.Stats().Connections == connection && c.Status().State == device.StateConnected
 }
 
-type idlePaho struct{ paho.Client }
+// idleRaw is a client of a raw library.
+type idleRaw func() (up bool)
 
-func (c idlePaho) idle(uint64) bool { return c.IsConnectionOpen() }
+func (c idleRaw) idle(uint64) bool { return c() }
 
-// openRaw makes a client of the raw library with a connection to the same hub.
-func openRaw(ctx context.Context, a *access, creds *transport.Credentials, sent bool) (idler, error) {
-	o, err := a.rawOptions(ctx, creds)
+// openRaw makes a client of the raw library with a connection to the same peer.
+func openRaw(ctx context.Context, o *idleOrder, creds *transport.Credentials) (idler, error) {
+	switch o.Transport {
+	case "amqp":
+		conn, err := openGoAMQP(ctx, &o.Access, creds)
+		if err != nil {
+			return nil, err
+		}
+		session, err := conn.NewSession(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = session.NewSender(ctx, eventsAddress(creds), nil); err != nil {
+			return nil, err
+		}
+		return idleRaw(func() bool { return conn.Err() == nil }), nil
+	case "autopaho":
+		c, _, err := connectAutopaho(&o.Access, creds.DeviceID, nil, nil) // ends with the process
+		return idleRaw(func() bool {
+			ctx, cancel := opening()
+			defer cancel()
+			return c.AwaitConnection(ctx) == nil
+		}), err
+	}
+	options, err := o.Access.rawOptions(ctx, creds)
 	if err != nil {
 		return nil, err
 	}
-	c := paho.NewClient(o.SetCleanSession(false))
+	c := paho.NewClient(options.SetCleanSession(false))
 	if t := c.Connect(); t.Wait() && t.Error() != nil {
 		return nil, t.Error()
 	}
-	if sent {
+	if o.Sent {
 		if t := c.Publish(telemetryTopic(creds), 1, false, make([]byte, 100)); t.Wait() && t.Error() != nil {
 			return nil, t.Error()
 		}
 	}
-	return idlePaho{c}, nil
+	return idleRaw(c.IsConnectionOpen), nil
 }
 
 // measure releases garbage and the stacks that grew during a handshake, then measures.

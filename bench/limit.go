@@ -14,7 +14,7 @@ const limitWrite = 64 << 10
 
 // Limit is a minimal sender: it writes packets encoded beforehand, in chunks of up to half the
 // window, and counts PUBACKs. No client can be much faster.
-func Limit(p *Peer, window, size int) (Sender, error) {
+func Limit(p *Peer, l Load) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
@@ -29,15 +29,15 @@ func Limit(p *Peer, window, size int) (Sender, error) {
 	for _, field := range []string{creds.DeviceID, userName(creds), token.Text.Reveal()} {
 		b = appendText(b, field)
 	}
-	return openLimit(ctx, &p.access, b, telemetryTopic(creds), nil, window, size)
+	return openLimit(ctx, &p.access, b, telemetryTopic(creds), nil, l)
 }
 
 // Limit5 is Limit over MQTT 5.
-func Limit5(p *Peer, window, size int) (Sender, error) {
+func Limit5(p *Peer, l Load) (Sender, error) {
 	ctx, cancel := opening()
 	defer cancel()
 	const connect = "\x00\x04MQTT\x05\x02\x00\x3C\x00" // clean start; keep-alive of 60 s; no properties
-	return openLimit(ctx, &p.access, appendText([]byte(connect), "dev-0"), brokerTopic, []byte{0}, window, size)
+	return openLimit(ctx, &p.access, appendText([]byte(connect), "dev-0"), brokerTopic, []byte{0}, l)
 }
 
 func appendText(b []byte, text string) []byte {
@@ -45,7 +45,7 @@ func appendText(b []byte, text string) []byte {
 }
 
 // openLimit connects with this CONNECT. properties are those of each message, as MQTT 5 has them.
-func openLimit(ctx context.Context, a *access, connect []byte, topic string, properties []byte, window, size int) (
+func openLimit(ctx context.Context, a *access, connect []byte, topic string, properties []byte, l Load) (
 	*limitSender, error) {
 	c, err := a.dial(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func openLimit(ctx context.Context, a *access, connect []byte, topic string, pro
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Time{})
-	return newLimit(c, topic, properties, window, size), nil
+	return newLimit(c, topic, properties, l.Window, l.Size), nil
 }
 
 // greet sends CONNECT and reads the CONNACK.

@@ -35,7 +35,7 @@ func TestSendersToBrokersSendTheSame(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				sender, err := s.Open(&Peer{access: *a}, window, size)
+				sender, err := s.Open(&Peer{access: *a}, Load{Window: window, Size: size})
 				if err != nil {
 					t.Fatal(s.Name, secure, window, err)
 				}

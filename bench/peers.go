@@ -160,7 +160,9 @@ func listenBare(p *Protocol, secure bool) (net.Listener, *access, error) {
 			}()
 		}
 	}()
-	return l, foreign(addr, ca), nil
+	a := foreign(addr, ca)
+	a.Bare = true
+	return l, a, nil
 }
 
 // answerMQTT gives every packet the shortest answer that its version of MQTT allows. It allocates

@@ -19,7 +19,7 @@ type Protocol struct {
 // Contender is one of the compared senders.
 type Contender struct {
 	Name string
-	Open func(p *Peer, window, size int) (Sender, error)
+	Open func(p *Peer, l Load) (Sender, error)
 }
 
 // MQTT compares clients at QoS 1. The peers are the in-process hub, a responder that only

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/url"
 	"runtime"
+	"strconv"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
@@ -22,8 +25,24 @@ type Sender interface {
 	Close()
 }
 
+// Load is what a sender sends: messages of Size bytes with so many properties, with Window of them
+// in flight. Senders with a queue have up to Queue messages in it; others have as many in flight.
+type Load struct{ Window, Size, Properties, Queue int }
+
+// ring is the number of messages that a sender waits for at a time.
+func (l Load) ring() int { return max(l.Window, l.Queue) }
+
+// properties are names and values as programs have them, which no protocol needs to escape.
+func (l Load) properties() url.Values {
+	all := url.Values{}
+	for i := range l.Properties {
+		all.Set("property-"+strconv.Itoa(i), "value-"+strconv.Itoa(i))
+	}
+	return all
+}
+
 // Paho is the raw library in its fastest use: one goroutine, tokens in a ring.
-func Paho(p *Peer, window, size int) (Sender, error) {
+func Paho(p *Peer, l Load) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
@@ -38,14 +57,15 @@ func Paho(p *Peer, window, size int) (Sender, error) {
 	if t := c.Connect(); t.Wait() && t.Error() != nil {
 		return nil, t.Error()
 	}
-	return &pahoSender{c, telemetryTopic(creds), make([]byte, size), make([]paho.Token, window)}, nil
+	return &pahoSender{c, telemetryTopic(creds), l.properties(), make([]byte, l.Size), make([]paho.Token, l.ring())}, nil
 }
 
 type pahoSender struct {
-	client paho.Client
-	topic  string
-	body   []byte
-	ring   []paho.Token
+	client     paho.Client
+	topic      string
+	properties url.Values
+	body       []byte
+	ring       []paho.Token
 }
 
 func (p *pahoSender) Send(ctx context.Context, n int) error {
@@ -64,7 +84,7 @@ func (p *pahoSender) Send(ctx context.Context, n int) error {
 			*slot = nil
 		}
 		if i < n {
-			*slot = p.client.Publish(p.topic, 1, false, p.body)
+			*slot = p.client.Publish(p.topic+p.properties.Encode(), 1, false, p.body)
 		}
 	}
 	return nil
@@ -74,54 +94,52 @@ func (p *pahoSender) Close() { p.client.Disconnect(250) }
 
 // OverPaho is the device client over the MQTT transport on the raw library, with receipts in a
 // ring.
-func OverPaho(p *Peer, window, size int) (Sender, error) {
-	return newHubline(p, window, size, p.access.over("paho"))
+func OverPaho(p *Peer, l Load) (Sender, error) {
+	return newHubline(p, l, p.access.over("paho"))
 }
 
 // OverMQTT is the device client over Hubline's own MQTT engine.
-func OverMQTT(p *Peer, window, size int) (Sender, error) {
-	return newHubline(p, window, size, p.access.mqtt())
+func OverMQTT(p *Peer, l Load) (Sender, error) {
+	return newHubline(p, l, p.access.mqtt())
 }
 
 // OverMQTTWithIDs is OverMQTT as a program has it by default: each message gets an id.
-func OverMQTTWithIDs(p *Peer, window, size int) (Sender, error) {
+func OverMQTTWithIDs(p *Peer, l Load) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
 	}
-	return open(creds, p.access.mqtt()(), size, device.Options{Window: window})
+	return open(creds, p.access.mqtt()(), l, device.Options{})
 }
 
 // OverTopics is the device client over Hubline's own MQTT engine and MQTT 3.1.1, with a topic map
 // in place of a hub's topics.
-func OverTopics(p *Peer, window, size int) (Sender, error) { return overTopics(p, nil, window, size) }
+func OverTopics(p *Peer, l Load) (Sender, error) { return overTopics(p, nil, l) }
 
 // OverMQTT5 is OverTopics over MQTT 5.
-func OverMQTT5(p *Peer, window, size int) (Sender, error) {
-	return overTopics(p, mqtt.MQTT5(nil), window, size)
+func OverMQTT5(p *Peer, l Load) (Sender, error) {
+	return overTopics(p, mqtt.MQTT5(nil), l)
 }
 
-func overTopics(p *Peer, protocol mqtt.Protocol, window, size int) (Sender, error) {
+func overTopics(p *Peer, protocol mqtt.Protocol, l Load) (Sender, error) {
 	creds := &transport.Credentials{Host: p.access.Host, DeviceID: "dev-0"} // anonymous
-	return open(creds, p.access.overTopics(protocol), size, withoutIDs(window))
+	return open(creds, p.access.overTopics(protocol), l, withoutIDs)
 }
 
-func newHubline(p *Peer, window, size int, over func() transport.Transport) (Sender,
-	error) {
+func newHubline(p *Peer, l Load, over func() transport.Transport) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
 	}
-	return open(creds, over(), size, withoutIDs(window))
+	return open(creds, over(), l, withoutIDs)
 }
 
 // withoutIDs are options for a comparison with raw libraries, which send no message ids.
-func withoutIDs(window int) device.Options {
-	return device.Options{Window: window, NoMessageIDs: true}
-}
+var withoutIDs = device.Options{NoMessageIDs: true}
 
 // open opens the device client.
-func open(creds *transport.Credentials, t transport.Transport, size int, o device.Options) (Sender, error) {
+func open(creds *transport.Credentials, t transport.Transport, l Load, o device.Options) (Sender, error) {
+	o.Window, o.MaxMessages, o.MaxBytes = l.Window, max(l.Queue, 4096), math.MaxInt32
 	c, err := device.New(creds, t, &o)
 	if err != nil {
 		return nil, err
@@ -131,7 +149,11 @@ func open(creds *transport.Credentials, t transport.Transport, size int, o devic
 	if err := c.Open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &hublineSender{c, &transport.Message{Body: make([]byte, size)}, make([]device.Receipt, o.Window)}, nil
+	m := &transport.Message{Body: make([]byte, l.Size)}
+	for name, values := range l.properties() {
+		m.Properties = append(m.Properties, transport.Property{Name: name, Value: values[0]})
+	}
+	return &hublineSender{c, m, make([]device.Receipt, l.ring())}, nil
 }
 
 // openTime is the time limit for a sender to connect.

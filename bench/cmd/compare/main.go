@@ -68,7 +68,7 @@ func run(args []string) error {
 	if p.windows, err = numbers("windows", *windows, 1024); err != nil {
 		return err
 	}
-	if p.sizes, err = numbers("sizes", *sizes, 128<<10); err != nil {
+	if p.sizes, err = numbers("sizes", *sizes, 255<<10); err != nil {
 		return err
 	}
 	if p.peers = p.suite.protocol.Peers; *peers != "" {
@@ -110,7 +110,11 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.suite.page, err)
 	}
-	return errors.Join(os.WriteFile(r.suite.picture, r.draw(), 0o644), os.WriteFile(r.suite.page, text, 0o644))
+	picture, err := bench.DrawCharts(r.charts())
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(r.suite.picture, picture, 0o644), os.WriteFile(r.suite.page, text, 0o644))
 }
 
 // numbers parses a list of numbers from 1 to most.

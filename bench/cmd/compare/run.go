@@ -133,13 +133,13 @@ func (c *comparison) round(ctx context.Context, protocol *bench.Protocol, round 
 const turnLimit = time.Minute
 
 // opener opens a sender.
-type opener func(p *bench.Peer, window, size int) (bench.Sender, error)
+type opener func(p *bench.Peer, l bench.Load) (bench.Sender, error)
 
 // turn lets one sender warm up and send.
 func (c *comparison) turn(ctx context.Context, i int, open opener, p *bench.Peer, length time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, turnLimit)
 	defer cancel()
-	s, err := open(p, c.Window, c.Size)
+	s, err := open(p, bench.Load{Window: c.Window, Size: c.Size})
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ type suite struct {
 	cpu      *goal  // about settings of cpuSize, which are measured for it; nil: none
 	page     string // with the tables
 	picture  string
-	lines    []line // of the picture
-	legend   string
+	curves   []int  // of the picture, by sender
+	legend   string // of the tables
 }
 
 var suites = []*suite{
@@ -27,6 +27,8 @@ var suites = []*suite{
 			{"over mqtt, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(engine), 10,
 				false},
 			{"over paho, everywhere: times raw paho", nil, 1, throughput(paho), 0.95, false},
+			{"over mqtt, bare responder, window 128 and more: CPU time with ids, as a part of that without", []string{"bare"},
+				128, func(c *comparison) float64 { return c.of(withIDs, cpu).median() / c.of(engine, cpu).median() }, 1.1, true},
 			{"over mqtt, everywhere: allocations for a message",
 				nil, 1, func(c *comparison) float64 { return c.of(engine, allocated).median() }, 0, true},
 		},
@@ -34,9 +36,9 @@ var suites = []*suite{
 			func(c *comparison) float64 { return c.ratio(engine, cpu).median() }, 0.47, true},
 		page:    "results/mqtt.md",
 		picture: "../docs/mqtt-throughput.svg",
-		lines:   []line{{limit, grey}, {paho, orange}, {engine, blue}},
+		curves:  []int{limit, paho, engine, withIDs},
 		legend: "over mqtt, over paho: Hubline’s device client on either engine, without message ids, as raw paho. " +
-			"ids: with those that it gives by default. limit: packets encoded beforehand, acknowledgements only counted.",
+			"ids: with those that a client gives by default. limit: packets encoded beforehand, acknowledgements only counted.",
 	},
 	{
 		flag:     "mqtt5",
@@ -49,7 +51,7 @@ var suites = []*suite{
 		},
 		page:    "results/mqtt5.md",
 		picture: "../docs/mqtt5-throughput.svg",
-		lines:   []line{{limit, grey}, {four, orange}, {five, blue}},
+		curves:  []int{limit, four, five},
 		legend: "Hubline 3.1.1, Hubline 5: the device client over mqtt. limit: packets encoded beforehand, " +
 			"acknowledgements only counted.",
 	},
@@ -65,7 +67,7 @@ var suites = []*suite{
 		},
 		page:    "results/amqp.md",
 		picture: "../docs/amqp-throughput.svg",
-		lines:   []line{{alone, orange}, {batches, blue}},
+		curves:  []int{alone, batches},
 		legend: "Hubline: the device client, in which messages that wait at the same moment share a transfer. no batches: " +
 			"a transfer for each, as the raw library has it.",
 	},
@@ -73,9 +75,9 @@ var suites = []*suite{
 
 // The senders, by their index in the suite's protocol. The raw library is the first.
 const (
-	limit, paho, engine = 1, 2, 3 // of MQTT
-	four, five          = 2, 3    // of MQTT 5, after limit
-	batches, alone      = 1, 2    // of AMQP
+	limit, paho, engine, withIDs = 1, 2, 3, 4 // of MQTT
+	four, five                   = 2, 3       // of MQTT 5, after limit
+	batches, alone               = 1, 2       // of AMQP
 )
 
 func throughput(sender int) func(*comparison) float64 {

@@ -144,6 +144,7 @@ func (r *results) text() string {
 	var b strings.Builder
 	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
 	p("%s. %d rounds, in each of which each sender sends for about %v in turn.", r.Machine, r.Rounds, r.Length)
+	p("%s", r.suite.legend)
 	for _, peer := range r.Missing {
 		p("\n**Left out, because not installed: %s.**", peer)
 	}
