@@ -46,8 +46,8 @@ func needFiles(t *testing.T, n int) {
 	if openFiles() >= n {
 		return
 	}
-	t.Skipf("SKIPPED: a process may have %d files open here, and this needs %d: NOT measured (raise ulimit -n)", openFiles(),
-		n)
+	t.Skipf("SKIPPED: a process may have %d files open here, and this needs %d: NOT measured (raise ulimit -n)",
+		openFiles(), n)
 }
 
 func TestADeviceOnASharedConnectionKeepsToItsBudget(t *testing.T) {

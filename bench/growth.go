@@ -31,7 +31,8 @@ var (
 	growingAMQP = []Contender{{"raw go-amqp", GoAMQP}, {"Hubline", OverAMQPWithIDs}}
 	// growingQueues take a burst of messages before they are acknowledged.
 	growingQueues = []Contender{{"raw paho, in flight", Paho}, {"autopaho, in memory", AutopahoQueue},
-		{"autopaho, in files", AutopahoFiles}, {"Hubline, outbox in files", OverOutbox}, {"Hubline, in memory", OverMQTTWithIDs}}
+		{"autopaho, in files", AutopahoFiles}, {"Hubline, outbox in files", OverOutbox},
+		{"Hubline, in memory", OverMQTTWithIDs}}
 )
 
 // Growth measures how throughput and costs grow, against the responder that only acknowledges.
@@ -168,8 +169,10 @@ func (s *GrowthSettings) devices(ctx context.Context) ([]Chart, error) {
 			name string
 			IdleSettings
 		}{
-			{"raw paho", IdleSettings{Transport: "mqtt", Raw: true}}, {"autopaho", IdleSettings{Transport: "autopaho", Raw: true}},
-			{"raw go-amqp", IdleSettings{Transport: "amqp", Raw: true}}, {"Hubline, AMQP", IdleSettings{Transport: "amqp"}},
+			{"raw paho", IdleSettings{Transport: "mqtt", Raw: true}},
+			{"autopaho", IdleSettings{Transport: "autopaho", Raw: true}},
+			{"raw go-amqp", IdleSettings{Transport: "amqp", Raw: true}},
+			{"Hubline, AMQP", IdleSettings{Transport: "amqp"}},
 			{"Hubline, MQTT", IdleSettings{Transport: "mqtt"}},
 		} {
 			c.Clients, c.Bare, c.Rest = n, true, 10*s.Turn

@@ -12,8 +12,8 @@ import (
 // The property bag of a hub is the last level of a message's topic, with properties in the form of
 // a URL's query, percent-encoded, and system properties under names that begin with "$.".
 
-// textKeys and systemTexts are the system properties that are strings, in the order in which they are
-// sent; momentKeys and moments are those that are times. Empty and zero ones are not sent.
+// textKeys and systemTexts are the system properties that are strings, in the order in which they
+// are sent; momentKeys and moments are those that are times. Empty and zero ones are not sent.
 var (
 	textKeys   = [...]string{"%24.mid=", "%24.cid=", "%24.ct=", "%24.ce=", "%24.sub="}
 	momentKeys = [...]string{"%24.ctime=", "%24.exp="}
