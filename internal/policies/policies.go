@@ -91,7 +91,7 @@ func fixed(name, help string, p retrypolicy.Policy) Named {
 // presets returns the presets of the AWS SDKs. Each policy has a quota of its own.
 func presets() (all []Named) {
 	for _, p := range compat.AWSPresets() {
-		all = append(all, Named{p.String(), "the AWS SDKs: " + strings.ReplaceAll(p.String()[len("aws-"):], "-", " "), nil,
+		all = append(all, Named{string(p), "the AWS SDKs: " + strings.ReplaceAll(string(p[len("aws-"):]), "-", " "), nil,
 			func(*values) (retrypolicy.Policy, error) { return compat.NewAWS(p.Options()) }})
 	}
 	return all

@@ -31,10 +31,8 @@ type AWSOptions struct {
 	Backoff retrypolicy.Policy
 	// Throttled computes the delays after Throttled. Nil: Backoff.
 	Throttled retrypolicy.Policy
-	// ReadAfter applies the service's delay if it is longer than the computed one. Without it only a
-	// negative delay has an effect: it always ends the series.
-	ReadAfter bool
-	// Over is by how much the service's delay may exceed the computed one. 0: no limit.
+	// Over is by how much the service's delay may exceed the computed one, which it replaces if it is
+	// longer; math.MaxInt64: any. 0: it is ignored, except that a negative one always ends the series.
 	Over time.Duration
 	// Quota is shared by all operations under the policy. Nil: none.
 	Quota *budget.QuotaOptions
@@ -57,7 +55,7 @@ func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 	if o.Throttled != nil {
 		p = retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: throttling, Policy: o.Throttled}}, Default: p}
 	}
-	if o.ReadAfter {
+	if o.Over != 0 {
 		p = retrypolicy.RetryAfter{Over: o.Over, Policy: p}
 	}
 	if o.Quota != nil {

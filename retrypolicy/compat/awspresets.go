@@ -48,71 +48,66 @@ import (
 // Sources: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py, quota.py,
 // retryhandler.py and data/_retry.json; smithy-python, retries.py; aws-sdk-go-v2, aws/retry;
 // aws-sdk-java-v2, DefaultRetryStrategy, LegacyRetryStrategy; smithy-typescript, util-retry.
-type AWSPreset uint8
+type AWSPreset string
 
 const (
-	AWSStandard AWSPreset = iota
+	AWSStandard AWSPreset = "aws-standard"
 	// AWSDynamoDB is AWSStandard with the settings for DynamoDB and its streams.
-	AWSDynamoDB
+	AWSDynamoDB AWSPreset = "aws-dynamodb"
 	// AWSPython is AWSStandard, but smithy-python retries only failures that are known to be safe
 	// to repeat (SafeYes). It accepts scopes and ignores them; budget.PerKey separates them.
-	AWSPython
+	AWSPython AWSPreset = "aws-python"
 	// AWSPythonSimple is the simple strategy of smithy-python. Its other back-offs are
 	// retrypolicy.Backoff with JitterNone, JitterFull and JitterDecorrelatedSmithy.
-	AWSPythonSimple
+	AWSPythonSimple AWSPreset = "aws-python-simple"
 	// AWSKotlin is smithy-kotlin since 2021. Before May 2026, and in its design document, it charges
 	// after the delay: set Quota.Late for that.
-	AWSKotlin
+	AWSKotlin AWSPreset = "aws-kotlin"
 	// AWSBotocore2025 is the standard mode of botocore before 2026. botocore's client option
 	// max_attempts counts retries; Attempts counts attempts, as total_max_attempts does.
-	AWSBotocore2025
+	AWSBotocore2025 AWSPreset = "aws-botocore-2025"
 	// AWSLegacy is the first mode of botocore, its default until 2026. AWSLegacyRules are its
 	// rules.
-	AWSLegacy
+	AWSLegacy AWSPreset = "aws-legacy"
 	// AWSLegacyDynamoDB is AWSLegacy for DynamoDB.
-	AWSLegacyDynamoDB
+	AWSLegacyDynamoDB AWSPreset = "aws-legacy-dynamodb"
 	// AWSGo2025 is aws-sdk-go-v2 before 2026. Its delays are 0 to 2, 0 to 4, 0 to 8, 0 to 16 and
 	// then 20 s without jitter.
-	AWSGo2025
+	AWSGo2025 AWSPreset = "aws-go-2025"
 	// AWSJava is aws-sdk-java-v2, which trusts the service with any delay. If that is too much, set
-	// ReadAfter to false. Its quotas are per scope: see budget.PerKey.
-	AWSJava
-	AWSJava2026
+	// Over. Its quotas are per scope: see budget.PerKey.
+	AWSJava     AWSPreset = "aws-java"
+	AWSJava2026 AWSPreset = "aws-java-2026"
 	// AWSJavaLegacy is the legacy mode of aws-sdk-java-v2.
-	AWSJavaLegacy
+	AWSJavaLegacy AWSPreset = "aws-java-legacy"
 	// AWSJS2025 is aws-sdk-js-v3 before 2026.
-	AWSJS2025
-
-	awsPresets // number of presets
+	AWSJS2025 AWSPreset = "aws-js-2025"
 )
 
-// awsRows is the table above. after is by how much the service's delay may exceed the computed one;
-// 0: it is ignored.
-var awsRows = [awsPresets]struct {
-	name             string
+// awsRows is the table above. after is AWSOptions.Over.
+var awsRows = []struct {
+	name             AWSPreset
 	tries            int
 	delay, throttled retrypolicy.Policy
 	after            time.Duration
 	quota            *budget.QuotaOptions
 }{
-	AWSStandard:       {"aws-standard", 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
-	AWSDynamoDB:       {"aws-dynamodb", 4, full(25 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
-	AWSPython:         {"aws-python", 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
-	AWSPythonSimple:   {"aws-python-simple", 5, equal(25 * ms), nil, 0, nil},
-	AWSKotlin:         {"aws-kotlin", 3, byHalf(10 * ms), byHalf(sec), 5 * sec, cost(5, 10, throttling|network|timeout)},
-	AWSBotocore2025:   {"aws-botocore-2025", 3, full(sec), nil, 0, cost(5, 10, timeout)},
-	AWSLegacy:         {"aws-legacy", 5, uncapped(sec, retrypolicy.JitterFull), nil, 0, nil},
-	AWSLegacyDynamoDB: {"aws-legacy-dynamodb", 10, uncapped(50*ms, retrypolicy.JitterNone), nil, 0, nil},
-	AWSGo2025:         {"aws-go-2025", 3, AWSGoBackoff{maxDelay}, nil, 0, cost(5, 10, timeout)},
-	AWSJava:           {"aws-java", 3, full(100 * ms), full(sec), kit.Longest, cost(5, 5, throttling)},
-	AWSJava2026:       {"aws-java-2026", 3, full(50 * ms), full(sec), kit.Longest, cost(14, 5, throttling)},
-	AWSJavaLegacy:     {"aws-java-legacy", 4, full(100 * ms), equal(500 * ms), kit.Longest, cost(5, 0, throttling)},
-	AWSJS2025:         {"aws-js-2025", 3, full(100 * ms), full(500 * ms), 5 * sec, cost(10, 5, throttling)},
+	{AWSStandard, 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
+	{AWSDynamoDB, 4, full(25 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
+	{AWSPython, 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
+	{AWSPythonSimple, 5, equal(25 * ms), nil, 0, nil},
+	{AWSKotlin, 3, byHalf(10 * ms), byHalf(sec), 5 * sec, cost(5, 10, throttling|network|timeout)},
+	{AWSBotocore2025, 3, full(sec), nil, 0, cost(5, 10, timeout)},
+	{AWSLegacy, 5, uncapped(sec, retrypolicy.JitterFull), nil, 0, nil},
+	{AWSLegacyDynamoDB, 10, uncapped(50*ms, retrypolicy.JitterNone), nil, 0, nil},
+	{AWSGo2025, 3, AWSGoBackoff{maxDelay}, nil, 0, cost(5, 10, timeout)},
+	{AWSJava, 3, full(100 * ms), full(sec), kit.Longest, cost(5, 5, throttling)},
+	{AWSJava2026, 3, full(50 * ms), full(sec), kit.Longest, cost(14, 5, throttling)},
+	{AWSJavaLegacy, 4, full(100 * ms), equal(500 * ms), kit.Longest, cost(5, 0, throttling)},
+	{AWSJS2025, 3, full(100 * ms), full(500 * ms), 5 * sec, cost(10, 5, throttling)},
 }
 
 const (
-	ms       = time.Millisecond
-	sec      = time.Second
 	maxDelay = 20 * sec
 
 	network = retrypolicy.KindSet(1 << transport.Network)
@@ -142,32 +137,22 @@ func cost(retry, after int, kinds retrypolicy.KindSet) *budget.QuotaOptions {
 
 // AWSPresets returns all presets.
 func AWSPresets() (all []AWSPreset) {
-	for p := range awsPresets {
-		all = append(all, p)
+	for i := range awsRows {
+		all = append(all, awsRows[i].name)
 	}
 	return all
 }
 
-// String returns the preset's name, such as "aws-standard".
-func (p AWSPreset) String() string {
-	if p >= awsPresets {
-		return "undefined preset"
-	}
-	return awsRows[p].name
-}
-
 // Options returns the preset as options for NewAWS. The caller may change them.
 func (p AWSPreset) Options() *AWSOptions {
-	if p >= awsPresets {
+	at := slices.Index(AWSPresets(), p)
+	if at < 0 {
 		return &AWSOptions{} // which NewAWS refuses
 	}
-	row := &awsRows[p]
+	row := &awsRows[at]
 	o := &AWSOptions{
-		Attempts: row.tries, Backoff: row.delay, Throttled: row.throttled, ReadAfter: row.after > 0,
+		Attempts: row.tries, Backoff: row.delay, Throttled: row.throttled, Over: row.after,
 		SafeOnly: p == AWSPython || p == AWSPythonSimple,
-	}
-	if row.after < kit.Longest {
-		o.Over = row.after
 	}
 	if row.quota != nil {
 		q := *row.quota

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -55,26 +56,25 @@ type AzureC struct {
 
 // Decide stops with OutOfTime where the SDK would wait for the limit and then stop.
 func (c AzureC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	return (&cSeries{AzureC: c}).Decide(a)
+	return (&azureC{AzureC: c}).Decide(a)
 }
 
 // Begin begins a series, which remembers when the latest attempt began.
-func (c AzureC) Begin(retrypolicy.Start) retrypolicy.Series { return &cSeries{AzureC: c} }
+func (c AzureC) Begin(retrypolicy.Start) retrypolicy.Series { return &azureC{AzureC: c} }
 
-// cSeries is a series of a C.
-type cSeries struct {
+// azureC is a series of an AzureC.
+type azureC struct {
 	AzureC
 	retrypolicy.Free
 	try attemptTime
 }
 
-func (c *cSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	switch c.Curve {
-	case AzureCNone:
+func (c *azureC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	switch {
+	case c.Curve == AzureCNone:
 		return retrypolicy.Decision{}
-	case AzureCImmediate:
+	case c.Curve == AzureCImmediate:
 		return retrypolicy.Decision{Retry: true}
-	case AzureCExponentialJitter, AzureCExponential, AzureCLinear, AzureCInterval, AzureCRandom:
 	}
 	var delay time.Duration
 	if a.Retry > 1 {
@@ -89,10 +89,7 @@ func (c *cSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 
 // wait returns the time from the beginning of the previous attempt, for n >= 2.
 func (c AzureC) wait(n int, draw uint64) time.Duration {
-	initial, most := c.initial(), c.Max
-	if most == 0 {
-		most = 30 * time.Second
-	}
+	initial, most := c.initial(), cmp.Or(c.Max, 30*sec)
 	var wait time.Duration
 	switch c.Curve {
 	case AzureCLinear:
@@ -100,28 +97,21 @@ func (c AzureC) wait(n int, draw uint64) time.Duration {
 	case AzureCInterval:
 		wait = min(initial, most)
 	case AzureCRandom:
-		wait = min(time.Duration(kit.Below(uint64(max(initial, 0)/time.Second), draw))*time.Second, most)
+		wait = min(time.Duration(kit.Below(uint64(max(initial, 0)/sec), draw))*sec, most)
 	default:
 		wait = kit.Exponential(initial, 2, n-1, most)
 	}
 	if c.Curve == AzureCExponentialJitter {
-		percent := c.Jitter
-		if percent == 0 {
-			percent = 5
-		}
-		wait = kit.OfFloat(float64(wait) * (1 + float64(percent)/100*kit.Unit(draw)))
+		wait = kit.OfFloat(float64(wait) * (1 + float64(cmp.Or(c.Jitter, 5))/100*kit.Unit(draw)))
 	}
-	return wait.Truncate(time.Second)
+	return wait.Truncate(sec)
 }
 
 func (c AzureC) initial() time.Duration {
-	switch {
-	case c.Initial != 0:
-		return c.Initial
-	case c.Curve <= AzureCExponential:
-		return time.Second
+	if c.Initial == 0 && c.Curve > AzureCExponential {
+		return 5 * sec
 	}
-	return 5 * time.Second
+	return cmp.Or(c.Initial, sec)
 }
 
 // Validate reports the first invalid parameter.

@@ -9,6 +9,52 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
+// AzureCSharpV1 is the retry policy of the Azure IoT device SDK 1.x for .NET: the delays of
+// AzureJava without its fast first retry, but attempts begin at least one second apart, a second
+// that includes the duration of the attempt. If all numbers are zero, the defaults are those of
+// AzureJava. With attempts that fail at once that gives 1 s, 1 s, 1 s, 1 s, 1.3 to 1.885 s and so
+// on.
+//
+// Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
+type AzureCSharpV1 struct {
+	// Count is the number of retries.
+	Count           int
+	Min, Max, Delta time.Duration
+}
+
+func (v AzureCSharpV1) settings() AzureJava {
+	return AzureJava{Count: v.Count, Min: v.Min, Max: v.Max, Delta: v.Delta, NoFastRetry: true}.settings()
+}
+
+// Decide stops with OutOfAttempts after Count retries.
+func (v AzureCSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	return (&csharpV1{java: v.settings()}).Decide(a)
+}
+
+// Begin begins a series, which remembers when the latest attempt began.
+func (v AzureCSharpV1) Begin(retrypolicy.Start) retrypolicy.Series {
+	return &csharpV1{java: v.settings()}
+}
+
+// csharpV1 is a series of an AzureCSharpV1.
+type csharpV1 struct {
+	java AzureJava
+	retrypolicy.Free
+	try attemptTime
+}
+
+func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := v.java.Decide(a)
+	if d.Retry {
+		d.Delay = max(d.Delay, sec-v.try.since(a))
+		v.try.next(a, d.Delay)
+	}
+	return d
+}
+
+// Validate reports the first invalid parameter.
+func (v AzureCSharpV1) Validate() error { return v.settings().check("AzureCSharpV1.") }
+
 // AzureCSharpCurve names a retry policy of the Azure IoT device SDK 2.x for .NET.
 type AzureCSharpCurve uint8
 
@@ -24,10 +70,8 @@ const (
 )
 
 // AzureCSharp is a retry policy of the Azure IoT device SDK 2.x (preview) for .NET, with n = 1 for
-// the first retry. As in the SDK, MaxRetries N allows N-1 retries, because the SDK increments
-// before it compares: 1 allows none, and 0 any number. The jitter is a whole number of percent from
-// -5 to 5, and none for delays below 50 ms. It is added after the limit, so a delay may exceed Max
-// by 5 %.
+// the first retry. The jitter is a whole number of percent from -5 to 5, and none for delays below
+// 50 ms. It is added after the limit, so a delay may exceed Max by 5 %.
 //
 // The zero value is the SDK's default: exponential, for ever, at most 12 hours, with jitter. The
 // SDK's policies refuse permanent failures themselves. Here the classifier does so before it asks a
@@ -37,7 +81,8 @@ const (
 // -IncrementalDelayRetryPolicy.
 type AzureCSharp struct {
 	Curve AzureCSharpCurve
-	// MaxRetries is one more than the number of retries. 0: no limit.
+	// MaxRetries is one more than the number of retries, because the SDK increments before it
+	// compares. 0: no limit.
 	MaxRetries int
 	// Delay is for the curves other than AzureCSharpExponential.
 	Delay time.Duration
@@ -56,7 +101,7 @@ func (c AzureCSharp) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	delay := c.Delay
 	switch c.Curve {
 	case AzureCSharpExponential:
-		delay = time.Millisecond << (min(n, 26) + 6)
+		delay = ms << (min(n, 26) + 6)
 		if most == 0 {
 			most = 12 * time.Hour
 		}
@@ -67,7 +112,7 @@ func (c AzureCSharp) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if most > 0 {
 		delay = min(delay, most)
 	}
-	if !c.NoJitter && delay >= 50*time.Millisecond {
+	if !c.NoJitter && delay >= 50*ms {
 		delay = percent(delay, 95+kit.Below(11, a.Rand))
 	}
 	return retrypolicy.Decision{Retry: true, Delay: delay}

@@ -17,11 +17,8 @@ import (
 //	min(Min + (2^c - 1) * a whole number in [0.8*Delta, 1.2*Delta), Max)
 //
 // If all numbers are zero, the SDK's defaults apply: Count 2^31-1, Min 100 ms, Max 10 s, Delta 100
-// ms. They give 0, 180 to 219 ms, 340 to 457 ms, 660 to 933 ms and so on, and 10 s from the eighth
-// retry. Otherwise no default applies. Fractions of a millisecond are truncated.
-//
-// The SDK also limits an outage, and a message, to 4 minutes: MaxElapsed{Limit: 4 * time.Minute,
-// Policy: Java{}}.
+// ms. Otherwise no default applies. Fractions of a millisecond are truncated. The SDK also limits
+// an outage, and a message, to 4 minutes: MaxElapsed{Limit: 4 * time.Minute, Policy: AzureJava{}}.
 //
 // Source: the SDK's code, ExponentialBackoffWithJitter and IotHubTransport.
 type AzureJava struct {
@@ -41,7 +38,7 @@ type AzureJava struct {
 
 func (j AzureJava) settings() AzureJava {
 	if j.Count == 0 && j.Min == 0 && j.Max == 0 && j.Delta == 0 {
-		j.Count, j.Min, j.Max, j.Delta = math.MaxInt32, 100*time.Millisecond, 10*time.Second, 100*time.Millisecond
+		j.Count, j.Min, j.Max, j.Delta = math.MaxInt32, 100*ms, 10*sec, 100*ms
 	}
 	return j
 }
@@ -59,38 +56,14 @@ func (j AzureJava) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case c >= j.Count:
 		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
-	return retrypolicy.Decision{Retry: true, Delay: javaDelay(c, j.Min, j.Max, j.Delta, a.Rand)}
+	return retrypolicy.Decision{Retry: true, Delay: j.delay(c, a.Rand)}
 }
 
-// Validate reports the first invalid parameter.
-func (j AzureJava) Validate() error {
-	set := j.settings()
-	if err := javaRange("AzureJava.", set.Count, set.Min, set.Max, set.Delta); err != nil {
-		return err
-	}
-	return kit.Check("AzureJava.", kit.Bad(set.Min < time.Millisecond && set.Delta < time.Millisecond && set.Count > 1,
-		"Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}"))
-}
-
-func javaRange(prefix string, count int, least, most, delta time.Duration) error {
-	return kit.Check(prefix,
-		kit.Bad(count < 1, "Count is below 1; give the number of retries, NoRetry{} for none"),
-		kit.Bad(least < 0, "Min is negative; give 0 or more"),
-		kit.Bad(delta < 0, "Delta is negative; give 0 or more"),
-		kit.Bad(most < least, "Max is below Min; give Min or more"),
-		kit.Bad(most < time.Millisecond, "Max is below 1 ms, so every delay would be 0; give the longest delay"),
-		kit.Bad(most > longest32 || delta > longest32, "Max or Delta is above 2^31-1 ms; give less than 24 days"))
-}
-
-// longest32 is the longest time that Java's 32-bit milliseconds hold.
-const longest32 = math.MaxInt32 * time.Millisecond
-
-// javaDelay returns min(least + (2^c-1)*[0.8*delta, 1.2*delta), most) in milliseconds, where the
-// product is at most 2^31-1. For an empty range, for which the SDK throws, it uses the lower bound.
-func javaDelay(c int, least, most, delta time.Duration, draw uint64) time.Duration {
-	d := float64(delta / time.Millisecond)
-	low := uint64(max(d*0.8, 0))
-	high := uint64(max(d*1.2, 0))
+// delay computes the formula, where the product is at most 2^31-1. For an empty range, for which
+// the SDK throws, it uses the lower bound.
+func (j AzureJava) delay(c int, draw uint64) time.Duration {
+	d := float64(j.Delta / ms)
+	low, high := uint64(max(d*0.8, 0)), uint64(max(d*1.2, 0))
 	r := low + kit.Below(high-low, draw)
 	product := uint64(math.MaxInt32)
 	switch {
@@ -99,5 +72,26 @@ func javaDelay(c int, least, most, delta time.Duration, draw uint64) time.Durati
 	case c < 31 && r <= product/(1<<c-1):
 		product = (1<<c - 1) * r
 	}
-	return max(min(least/time.Millisecond+time.Duration(product), most/time.Millisecond), 0) * time.Millisecond
+	return max(min(j.Min/ms+time.Duration(product), j.Max/ms), 0) * ms
+}
+
+// Validate reports the first invalid parameter.
+func (j AzureJava) Validate() error {
+	j = j.settings()
+	if err := j.check("AzureJava."); err != nil {
+		return err
+	}
+	return kit.Check("AzureJava.", kit.Bad(j.Min < ms && j.Delta < ms && j.Count > 1,
+		"Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}"))
+}
+
+func (j AzureJava) check(prefix string) error {
+	const longest = math.MaxInt32 * ms // that Java's 32-bit milliseconds hold
+	return kit.Check(prefix,
+		kit.Bad(j.Count < 1, "Count is below 1; give the number of retries, NoRetry{} for none"),
+		kit.Bad(j.Min < 0, "Min is negative; give 0 or more"),
+		kit.Bad(j.Delta < 0, "Delta is negative; give 0 or more"),
+		kit.Bad(j.Max < j.Min, "Max is below Min; give Min or more"),
+		kit.Bad(j.Max < ms, "Max is below 1 ms, so every delay would be 0; give the longest delay"),
+		kit.Bad(j.Max > longest || j.Delta > longest, "Max or Delta is above 2^31-1 ms; give less than 24 days"))
 }

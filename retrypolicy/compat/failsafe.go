@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -57,11 +58,7 @@ type failsafe struct {
 }
 
 func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	n := max(a.Retry, 1)
-	retries := f.Retries
-	if retries == 0 {
-		retries = 2
-	}
+	n, retries := max(a.Retry, 1), cmp.Or(f.Retries, 2)
 	if retries > 0 && n > retries {
 		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
@@ -72,11 +69,7 @@ func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		d.Delay = a.After
 	case f.Max > 0:
 		if n > 1 && f.before > 0 {
-			factor := f.Factor
-			if factor == 0 {
-				factor = 2
-			}
-			d.Delay = max(min(kit.OfFloat(float64(f.before)*factor), f.Max), 0)
+			d.Delay = max(min(kit.OfFloat(float64(f.before)*cmp.Or(f.Factor, 2)), f.Max), 0)
 		}
 		f.before = d.Delay
 	case f.RandomMax > 0 && f.Delay > 0:

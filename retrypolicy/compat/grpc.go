@@ -14,12 +14,10 @@ import (
 //
 //	min(Initial * Multiplier^(n-1), Max) * rand(0.8, 1.2)
 //
-// which can exceed Max by a fifth. A wait that the server asked for (Attempt.After; see Pushback)
-// replaces the delay exactly, and the retry after it has the delay of a first one. A negative wait
-// stops with retrypolicy.ReasonPushback. There are no defaults: set every field. It has no state;
-// put a Throttle around it as gRPC does.
-//
-// It excludes hedging, and gRPC's transparent retries of calls that never left the client.
+// which can exceed Max by a fifth. A wait that the server asked for (see GRPCPushback) replaces the
+// delay exactly, and the retry after it has the delay of a first one. A negative wait stops with
+// Pushback. There are no defaults: set every field. Put a budget.RetryThrottle around it as gRPC
+// does. It excludes hedging, and transparent retries of calls that never left the client.
 //
 // Source: gRFC A6.
 type GRPC struct {
@@ -32,9 +30,6 @@ type GRPC struct {
 	// Multiplier is the growth per retry; above 0.
 	Multiplier float64
 }
-
-// mostAttempts is the client's own limit of attempts.
-const mostAttempts = 5
 
 // Decide stops with OutOfAttempts even if the server asked for a wait.
 func (g GRPC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -53,7 +48,7 @@ type grpcSeries struct {
 
 func (s *grpcSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch {
-	case a.Retry >= min(s.Attempts, mostAttempts):
+	case a.Retry >= min(s.Attempts, 5):
 		return stop(retrypolicy.ReasonOutOfAttempts)
 	case a.After < 0:
 		return stop(retrypolicy.ReasonPushback)
@@ -103,25 +98,20 @@ func GRPCPushback(header string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// grpcKinds holds the Kinds of gRPC's status codes, OK to UNAUTHENTICATED.
-var grpcKinds = [...]transport.Kind{
-	transport.Unknown, // OK
-	transport.Unknown, // CANCELLED
-	transport.Unknown,
-	transport.Invalid,   // INVALID_ARGUMENT
-	transport.Timeout,   // DEADLINE_EXCEEDED
-	transport.NotFound,  // NOT_FOUND
-	transport.Conflict,  // ALREADY_EXISTS
-	transport.Forbidden, // PERMISSION_DENIED
-	transport.Throttled, // RESOURCE_EXHAUSTED
-	transport.Conflict,  // FAILED_PRECONDITION
-	transport.Conflict,  // ABORTED
-	transport.Invalid,   // OUT_OF_RANGE
-	transport.Unsupported,
-	transport.Unknown, // INTERNAL
-	transport.Unavailable,
-	transport.Unknown, // DATA_LOSS
-	transport.Unauthorized,
+// grpcKinds holds the Kinds of gRPC's status codes. The others are Unknown.
+var grpcKinds = [17]transport.Kind{
+	3:  transport.Invalid,   // INVALID_ARGUMENT
+	4:  transport.Timeout,   // DEADLINE_EXCEEDED
+	5:  transport.NotFound,  // NOT_FOUND
+	6:  transport.Conflict,  // ALREADY_EXISTS
+	7:  transport.Forbidden, // PERMISSION_DENIED
+	8:  transport.Throttled, // RESOURCE_EXHAUSTED
+	9:  transport.Conflict,  // FAILED_PRECONDITION
+	10: transport.Conflict,  // ABORTED
+	11: transport.Invalid,   // OUT_OF_RANGE
+	12: transport.Unsupported,
+	14: transport.Unavailable,
+	16: transport.Unauthorized,
 }
 
 const grpcUnknown = 2

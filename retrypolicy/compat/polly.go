@@ -22,17 +22,16 @@ const (
 	pollyCurves // number of curves
 )
 
-// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. Max applies
-// after jitter. If all numbers are zero, the library's defaults apply: three retries, 2 s.
-// Otherwise no default applies. The library's delay generator, which overrides all of them, is
-// retrypolicy.RetryAfter with Exact around it.
+// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. If all numbers
+// are zero, the library's defaults apply: three retries, 2 s. Otherwise no default applies. The
+// library's delay generator, which overrides all of them, is a retrypolicy.Func.
 //
 // Source: the library's code, RetryHelper.
 type Polly struct {
 	// Retries is the number of retries, 1 or more. math.MaxInt32: no limit.
 	Retries int
 	Delay   time.Duration
-	// Max is the longest delay. 0: no limit.
+	// Max is the longest delay, after jitter. 0: no limit.
 	Max   time.Duration
 	Curve PollyCurve
 	// Jitter adds 25 % in both directions, or DecorrelatedV2 with PollyExponential.
@@ -41,7 +40,7 @@ type Polly struct {
 
 func (p Polly) settings() Polly {
 	if p.Retries == 0 && p.Delay == 0 && p.Max == 0 {
-		p.Retries, p.Delay = 3, 2*time.Second
+		p.Retries, p.Delay = 3, 2*sec
 	}
 	return p
 }
@@ -50,29 +49,11 @@ func (p Polly) settings() Polly {
 func (p Polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	p = p.settings()
 	a.Retry = max(a.Retry, 1)
-	return p.decide(p.backoff().Decide(a), a)
+	return p.decide(p.exponential().Decide(a), a)
 }
 
-// Begin begins a series for DecorrelatedV2.
-func (p Polly) Begin(start retrypolicy.Start) retrypolicy.Series {
-	p = p.settings()
-	w := polly{p, p.backoff()}
-	return retrypolicy.Around(&w, &w.backoff, start)
-}
-
-// polly is a Polly whose exponential back-off may be a series.
-type polly struct {
-	Polly
-	backoff retrypolicy.Policy
-}
-
-func (p polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	a.Retry = max(a.Retry, 1)
-	return p.Polly.decide(p.backoff.Decide(a), a)
-}
-
-// backoff returns the curve of PollyExponential.
-func (p Polly) backoff() retrypolicy.Backoff {
+// exponential returns the curve of PollyExponential.
+func (p Polly) exponential() retrypolicy.Backoff {
 	b := retrypolicy.Backoff{Base: p.Delay}
 	if p.Jitter && p.Curve == PollyExponential {
 		b.Jitter = retrypolicy.JitterDecorrelatedV2
@@ -80,8 +61,8 @@ func (p Polly) backoff() retrypolicy.Backoff {
 	return b
 }
 
-// decide applies the limits and the other curves; exponential is the decision of PollyExponential.
-func (p Polly) decide(exponential retrypolicy.Decision, a retrypolicy.Attempt) retrypolicy.Decision {
+// decide applies the other curves and the limits; d is the decision of PollyExponential.
+func (p Polly) decide(d retrypolicy.Decision, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry > p.Retries && p.Retries != math.MaxInt32 {
 		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
@@ -89,7 +70,6 @@ func (p Polly) decide(exponential retrypolicy.Decision, a retrypolicy.Attempt) r
 	if p.Jitter {
 		quarter = 0.25
 	}
-	d := exponential
 	switch p.Curve {
 	case PollyConstant:
 		d = retrypolicy.Fixed{Delay: p.Delay, Jitter: quarter}.Decide(a)
@@ -103,6 +83,26 @@ func (p Polly) decide(exponential retrypolicy.Decision, a retrypolicy.Attempt) r
 	return d
 }
 
+// Begin begins a series for DecorrelatedV2.
+func (p Polly) Begin(start retrypolicy.Start) retrypolicy.Series {
+	p = p.settings()
+	series := retrypolicy.BeginSeries(p.exponential(), start)
+	if series == nil {
+		return nil
+	}
+	return &pollySeries{series, p}
+}
+
+type pollySeries struct {
+	retrypolicy.Series // of the exponential curve
+	p                  Polly
+}
+
+func (s *pollySeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	a.Retry = max(a.Retry, 1)
+	return s.p.decide(s.Series.Decide(a), a)
+}
+
 // Validate reports the first invalid parameter.
 func (p Polly) Validate() error {
 	p = p.settings()
@@ -112,6 +112,5 @@ func (p Polly) Validate() error {
 		kit.Bad(p.Delay < 0, "Delay is negative; give the delay"),
 		kit.Bad(p.Max < 0, "Max is negative; give a duration, 0 for no limit"),
 		kit.Bad(p.Curve >= pollyCurves, "Curve is not one of the constants; use PollyConstant"),
-		kit.Bad(p.Delay == 0,
-			"Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none"))
+		kit.Bad(p.Delay == 0, "Delay is 0; give the delay, or use Immediately{} in MaxAttempts for none"))
 }

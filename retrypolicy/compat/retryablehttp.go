@@ -5,7 +5,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // RetryableHTTP is the policy of go-retryablehttp: min(2^(n-1) * Min, Max) before the n-th retry,
@@ -36,7 +35,7 @@ func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.After > 0 && overloaded(a) {
 		return retrypolicy.Decision{Retry: true, Delay: a.After}
 	}
-	least, most := kit.OrDefault(r.Min, time.Second), kit.OrDefault(r.Max, 30*time.Second)
+	least, most := r.bounds()
 	if !r.Linear {
 		return retrypolicy.Decision{Retry: true, Delay: kit.Exponential(least, 2, n, most)}
 	}
@@ -47,21 +46,15 @@ func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Incremental{Step: step}.Decide(retrypolicy.Attempt{Retry: n})
 }
 
-// overloaded reports whether the failure was a 429 or 503. Without a status it compares the Kinds
-// of these.
-func overloaded(a retrypolicy.Attempt) bool {
-	if s, ok := kit.Status(a.Err); ok {
-		status := s.HTTPStatusCode()
-		return status == 429 || status == 503
-	}
-	return a.Kind == transport.Throttled || a.Kind == transport.Unavailable
+func (r RetryableHTTP) bounds() (least, most time.Duration) {
+	return kit.OrDefault(r.Min, sec), kit.OrDefault(r.Max, 30*sec)
 }
 
 // Validate reports the first invalid parameter.
 func (r RetryableHTTP) Validate() error {
+	least, most := r.bounds()
 	return kit.Check("RetryableHTTP.",
 		kit.Bad(r.Min < 0, "Min is negative; give a duration, 0 for 1 s"),
 		kit.Bad(r.Max < 0, "Max is negative; give a duration, 0 for 30 s"),
-		kit.Bad(kit.OrDefault(r.Max, 30*time.Second) < kit.OrDefault(r.Min, time.Second),
-			"Max is below Min; give Min or more"))
+		kit.Bad(most < least, "Max is below Min; give Min or more"))
 }

@@ -148,7 +148,7 @@ func (v *vector) set(t *testing.T, field reflect.Value, text json.RawMessage) {
 func (v *vector) build(t *testing.T) (p retrypolicy.Policy, tokens func() float64) {
 	t.Helper()
 	for _, preset := range compat.AWSPresets() {
-		if v.Policy != preset.String() {
+		if v.Policy != string(preset) {
 			continue
 		}
 		o := preset.Options()
@@ -222,7 +222,7 @@ func TestPublishedVectors(t *testing.T) {
 		}
 	}
 	for _, preset := range compat.AWSPresets() {
-		if !seen[preset.String()] {
+		if !seen[string(preset)] {
 			t.Errorf("%v has no vector", preset)
 		}
 	}
