@@ -15,13 +15,14 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/hubline-iot/hubline/fleet"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -97,7 +97,8 @@ var table = [...]row{
 	{405, Proxy, Meaning{transport.Forbidden, Identity}},  // a proxy that does not allow CONNECT
 	{406, anywhere, Meaning{transport.Unsupported, Identity}},
 	{406, Upgrade | Proxy, Meaning{transport.Protocol, Identity}}, // as 400
-	{407, anywhere, Meaning{transport.Unauthorized, Identity}},
+	{407, anywhere, Meaning{transport.Protocol, Identity}},        // a proxy on the way answers in place of the service
+	{407, Proxy | Web, Meaning{transport.Unauthorized, Identity}},
 	{408, anywhere, Meaning{transport.Timeout, Moment}},
 	{409, anywhere, Meaning{transport.Conflict, Message}},
 	{410, anywhere, Meaning{transport.NotFound, Identity}},

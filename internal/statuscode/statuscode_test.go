@@ -84,6 +84,7 @@ func TestStatusesThatDifferBySender(t *testing.T) {
 		404: {5: protocol},
 		405: {4: protocol, 5: forbidden},
 		406: {4: protocol, 5: protocol},
+		407: {5: transport.Unauthorized, 6: transport.Unauthorized},
 		423: {6: transport.Conflict},
 		424: {6: invalid},
 		499: {6: invalid},

@@ -4,25 +4,23 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// kindOf returns the Kind of an answer to the upgrade.
-func kindOf(status int) transport.Kind {
-	m := statuscode.Of(status, statuscode.Upgrade)
-	if m.About == statuscode.Fine {
-		return transport.Protocol // a success without WebSocket
-	}
-	return m.Kind
-}
-
 // refusal returns the error for a refused upgrade.
 func refusal(answer *http.Response) *transport.Error {
 	status := answer.StatusCode
-	e := failed(kindOf(status), &transport.StatusError{Service: "WebSocket server", Status: status,
-		Meaning: http.StatusText(status)})
+	meant, text := statuscode.Of(status, statuscode.Upgrade), http.StatusText(status)
+	if hubhttp.IsPage(answer.Header) {
+		text += ", a web page: a captive portal or a proxy may have answered in place of the service"
+		if meant.About == statuscode.Identity {
+			meant.Kind = transport.Protocol
+		}
+	}
+	e := failed(meant.Kind, &transport.StatusError{Service: "WebSocket server", Status: status, Meaning: text})
 	e.RetryAfter, _ = times.RetryAfterHeaders(answer.Header.Get, time.Now())
 	return e
 }

@@ -225,7 +225,7 @@ func TestKindsOfRefusedUpgrades(t *testing.T) {
 		101: transport.Protocol, 200: transport.Protocol, 301: transport.Protocol, 302: transport.Protocol,
 		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden,
 		404: transport.NotFound, 405: transport.Protocol,
-		406: transport.Protocol, 407: transport.Unauthorized, 408: transport.Timeout, 410: transport.NotFound,
+		406: transport.Protocol, 407: transport.Protocol, 408: transport.Timeout, 410: transport.NotFound,
 		426: transport.Unsupported, 429: transport.Throttled,
 		451: transport.Forbidden, 418: transport.Unknown, 500: transport.Unavailable, 501: transport.Unsupported,
 		502: transport.Unavailable, 503: transport.Unavailable,
@@ -260,6 +260,30 @@ func TestKindsOfRefusedUpgrades(t *testing.T) {
 				kind == transport.Network,
 				errfilter.Retryable(err))
 			require.NotContains(t, err.Error(), "Whatever")
+		})
+	}
+}
+
+// A web page is no answer of a service, so it blames neither the device's key nor its rights.
+func TestAWebPageIsNoRefusalByTheService(t *testing.T) {
+	for status, kind := range map[int]transport.Kind{
+		200: transport.Protocol, 302: transport.Protocol, 401: transport.Protocol, 403: transport.Protocol,
+		404: transport.Protocol, 451: transport.Protocol, 429: transport.Throttled, 503: transport.Unavailable,
+		511: transport.Network,
+	} {
+		testkit.Bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			go func() {
+				c := h.accept()
+				w, err := readRequest(c)
+				require.NoError(t, err)
+				fmt.Fprintf(w.Conn, "HTTP/1.1 %d No\r\nContent-Type: text/HTML; charset=utf-8\r\nContent-Length: 6\r\n\r\n<html>",
+					status)
+				_, _ = io.Copy(io.Discard, c)
+			}()
+			_, _, err := dial(t.Context(), h.options(nil))
+			require.ErrorIs(t, err, kind, "%d: %v", status, err)
+			require.ErrorContains(t, err, "a web page: a captive portal or a proxy may have answered in place of the service")
 		})
 	}
 }

@@ -12,14 +12,14 @@
 // A response other than the upgrade is a *transport.StatusError within the *transport.Error of the
 // failed Dial. Its Retry-After is kept. Kind is
 //
-//   - Unauthorized for 401 and 407;
+//   - Unauthorized for 401;
 //   - Forbidden for 402, 403 and 451;
 //   - NotFound for 404 and 410;
 //   - Timeout for 408 and 504;
 //   - Throttled for 429;
 //   - Unsupported for 426, 501 and 505;
-//   - Protocol for 400, 405, 406, redirections, which are not followed, and all other codes
-//     below 400;
+//   - Protocol for 400, 405, 406, 407, redirections, which are not followed, and all other codes
+//     below 400, and for a web page with a code that is not retryable;
 //   - Unknown for all other codes from 400 to 499;
 //   - Unavailable for 500, 502, 503 and all other codes from 500.
 //
