@@ -3,6 +3,9 @@ package hub_test
 import (
 	"crypto/tls"
 	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +212,37 @@ func TestAnOfflineGatewayStoresAndForwards(t *testing.T) {
 		require.NoError(t, e.SetOffline(false))
 		require.NoError(t, e.WaitMessages(t.Context(), 4))
 	})
+}
+
+// The gateway goes off-line, or stops, just before a message reaches the hub's log.
+func TestAGatewayLooksAgainBeforeItForwards(t *testing.T) {
+	for name, change := range map[string]func(e *edgeSite){
+		"off-line": func(e *edgeSite) { require.NoError(t, e.SetOffline(true)) },
+		"stopped":  func(e *edgeSite) { require.NoError(t, e.StopGateway()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var e *edgeSite
+				var once atomic.Bool
+				now := func() time.Time {
+					var stack [8 << 10]byte
+					if strings.Contains(string(stack[:runtime.Stack(stack[:], false)]), ".forward(") && !once.Swap(true) {
+						change(e)
+					}
+					return time.Now()
+				}
+				e = newEdge(t, &testbroker.Options{Now: now})
+				sendAcked(hubtest.Login(t, e.Hub, e.source), sourceTopic, "1")
+				synctest.Wait()
+				require.True(t, once.Load())
+				require.Zero(t, e.Len())
+				require.Equal(t, 1, e.Stored())
+				require.NoError(t, e.SetOffline(false))
+				require.NoError(t, e.StartGateway())
+				require.NoError(t, e.WaitMessages(t.Context(), 1))
+			})
+		})
+	}
 }
 
 func TestAnOfflineGatewayHasCopiesOfTwins(t *testing.T) {

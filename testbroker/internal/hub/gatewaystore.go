@@ -102,7 +102,7 @@ func (h *Hub) headLocked(l *line) *stored {
 func (g *Gateway) expireLocked() {
 	now, l := time.Now(), &g.upstream
 	for len(l.items) > 0 && now.Sub(l.items[0].since) >= g.TTL {
-		l.dropLocked(l.items[0])
+		l.dropLocked()
 		g.counts.Expired++
 	}
 }
@@ -125,16 +125,16 @@ func (h *Hub) move(l *line, idle chan struct{}) bool {
 	default:
 		h.toInput(head)
 		h.mu.Lock()
-		l.dropLocked(head)
+		l.dropLocked()
 		h.mu.Unlock()
 	}
 	h.Changed.Wake()
 	return true
 }
 
-// dropLocked removes the first message, unless a reset has.
-func (l *line) dropLocked(head *stored) {
-	if len(l.items) > 0 && l.items[0] == head {
+// dropLocked removes the first message, unless a reset has; nothing is added before that has ended.
+func (l *line) dropLocked() {
+	if len(l.items) > 0 {
 		l.items[0] = nil // its memory is free
 		l.items = l.items[1:]
 	}
@@ -181,7 +181,7 @@ func (h *Hub) forward(s *stored) {
 		h.Telemetry.Add(m, h.originLocked(sender))
 		h.Gateway.counts.Forwarded++
 		if twice == nil {
-			h.Gateway.upstream.dropLocked(s)
+			h.Gateway.upstream.dropLocked()
 		}
 	}
 	h.mu.Unlock()
