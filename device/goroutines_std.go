@@ -112,8 +112,6 @@ func (l *loop) abort(failure *transport.Error) {
 	l.worker.join()
 	l.worker.discard()
 	l.conn = nil
-	l.pause.end()
-	l.gate.open()
 	l.c.queue.rewind()
 	_ = callback.Run("", func() { l.endSeries(&l.outage.series) })
 	_ = callback.Run("", func() { l.reportOutcomes(time.Now()) })

@@ -15,6 +15,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The context of a session ends with the session, however that ended: a client that reconnects for
+// years keeps none.
+func TestTheContextOfASessionEndsWithIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var contexts []context.Context
+		f := &fake{dial: func(n int, ctx context.Context) error {
+			contexts = append(contexts, ctx)
+			if n == 2 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c := opened(t, f, nil)
+		f.lose(transport.Network, time.Minute)
+		require.Len(t, contexts, 3)
+		require.Error(t, contexts[0].Err(), "it was lost")
+		require.Error(t, contexts[1].Err(), "the attempt failed")
+		require.NoError(t, contexts[2].Err())
+		require.NoError(t, c.Reconnect())
+		synctest.Wait()
+		require.Error(t, contexts[2].Err(), "it was replaced")
+	})
+}
+
 // A token is renewed before it expires, by a planned reconnect that waits for the messages
 // in flight: no failure, no policy asked, nothing sent twice.
 func TestTokenRenewalIsPlanned(t *testing.T) {

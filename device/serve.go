@@ -112,11 +112,9 @@ func (l *loop) turn() (next phase, idle bool) {
 	return connected, idle
 }
 
-// closeSession ends serve when the client closes.
+// closeSession ends serve when the client closes. The session has ended or ends, by the same
+// context, so it takes no results of handlers; Close has waited for those.
 func (l *loop) closeSession() phase {
-	if x := l.c.features(); x != nil {
-		l.serveFeatures(x, time.Now())
-	}
 	l.down(l.end(), nil, errfilter.PaceNormal)
 	return ended
 }
