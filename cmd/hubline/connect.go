@@ -59,8 +59,16 @@ func (x *connection) resolve(ctx context.Context) (*target.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.say("registered: %s at %s", assignment.DeviceID, assignment.Hub)
+	x.say("registered: %s at %s%s", assignment.DeviceID, assignment.Hub, profileOf(assignment))
 	return to, nil
+}
+
+// profileOf returns what to say of the hub's connection profile; nothing for a classic one.
+func profileOf(a *provisioning.Assignment) string {
+	if !a.MQTTv5() {
+		return ""
+	}
+	return ", a hub of the profile " + a.ConnectionProfile
 }
 
 // limited returns a context with a time limit; 0 is none.

@@ -114,7 +114,7 @@ func TestADeviceWithACertificate(t *testing.T) {
 		if p.Port == "" {
 			continue
 		}
-		s := newShell(t, nil)
+		s := newShell(t, optionsFor(p.Name))
 		s.tool = &tool{lookup: func(context.Context, string) ([]string, error) { return []string{"192.0.2.17"}, nil }}
 		pair := testbroker.NewClientCert("pump-x", time.Now().Add(-time.Hour), time.Now().Add(30*24*time.Hour))
 		_, err := s.hub.AddDeviceX509("pump-x", testbroker.Thumbprint(pair.Leaf))
@@ -132,6 +132,16 @@ func TestADeviceWithACertificate(t *testing.T) {
 	}
 }
 
+// optionsFor are those of a hub for the transport of that name.
+func optionsFor(name string) *testbroker.Options {
+	if !isMQTTv5(name) {
+		return nil
+	}
+	return &testbroker.Options{Seed: 1, MQTTv5: &testbroker.MQTTv5Options{Topics: []string{"site/{deviceId}/up"}}}
+}
+
+func isMQTTv5(name string) bool { return strings.HasPrefix(name, "mqtt5") }
+
 // The model id goes with the login over each transport that has a place for it.
 func TestTheModelIsAnnounced(t *testing.T) {
 	for _, p := range target.Transports {
@@ -139,11 +149,11 @@ func TestTheModelIsAnnounced(t *testing.T) {
 			continue
 		}
 		t.Run(p.Name, func(t *testing.T) {
-			s := newShell(t, nil)
+			s := newShell(t, optionsFor(p.Name))
 			status := s.run("send", "-body", "x", "-transport", p.Name, "-model-id", "dtmi:com:example:Tank;1")
 			twin, err := s.hub.Twin("pump-1")
 			require.NoError(t, err)
-			if p.Name == "http" {
+			if p.Name == "http" || isMQTTv5(p.Name) {
 				require.Equal(t, exitUsage, status)
 				return
 			}

@@ -289,14 +289,14 @@ func sessions(p *Probe) []subject {
 	return []subject{*first}
 }
 
-// quiet is MQTT, if a connection is to be left without traffic. Without it the subject has no
-// protocol.
+// quiet is MQTT over TCP, if a connection is to be left without traffic. Without it the subject has
+// no protocol.
 func quiet(p *Probe) []subject {
 	if p.Options.Idle <= 0 {
 		return nil
 	}
 	for _, s := range protocols(p) {
-		if s.protocol.Name == "mqtt" {
+		if p.Target.IsQuiet(s.protocol) {
 			return []subject{s}
 		}
 	}

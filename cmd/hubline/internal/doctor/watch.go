@@ -101,7 +101,7 @@ const keepAliveMargin = 2 * time.Minute
 // connections after some minutes, without a word to either end.
 func runIdle(ctx context.Context, p *Probe, s subject) []Row {
 	if s.protocol == nil {
-		return []Row{{Mark: Skipped, Figure: "not tried", Hint: "the transport mqtt alone is left quiet, and " +
+		return []Row{{Mark: Skipped, Figure: "not tried", Hint: "MQTT over TCP alone is left quiet, and " +
 			"it is not among the ones here"}}
 	}
 	idle := p.Options.Idle

@@ -3,6 +3,7 @@ package target
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -114,8 +115,27 @@ func (f *Flags) registration(t *Target, w *World) error {
 	return asUsage("registration", id.Validate())
 }
 
-// Register asks the provisioning service for the hub, and fills in the credentials.
+// Register asks the provisioning service for the hub, and fills in the credentials. A service that
+// does not know the version of its API that tells the hub's profile is asked without.
 func (t *Target) Register(ctx context.Context, o *provisioning.Options) (*provisioning.Assignment, error) {
+	own := *o
+	own.MQTTv5 = true
+	assignment, err := t.register(ctx, &own)
+	if refusal, ok := errors.AsType[*transport.StatusError](err); ok && refusal.Status == 400 && !t.mqttv5 {
+		own.MQTTv5 = false
+		assignment, err = t.register(ctx, &own)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.mqttv5, t.issued = assignment.MQTTv5(), len(assignment.Chain) > 0
+	if t.name != "" {
+		_, err = t.find(t.name)
+	}
+	return assignment, err
+}
+
+func (t *Target) register(ctx context.Context, o *provisioning.Options) (*provisioning.Assignment, error) {
 	network := t.Network
 	network.Addr = t.addresses["dps"]
 	client, err := provisioning.New(t.Identity, dpshttp.New(&network), o)
@@ -123,17 +143,16 @@ func (t *Target) Register(ctx context.Context, o *provisioning.Options) (*provis
 		return nil, err
 	}
 	assignment, err := client.Register(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		t.Creds = client.Credentials(assignment)
 	}
-	t.Creds = client.Credentials(assignment)
-	return assignment, nil
+	return assignment, err
 }
 
 // ConnectionString returns that of a device that has registered.
 func (t *Target) ConnectionString() (transport.Secret, error) {
 	proof := "x509=true"
-	if t.Identity.Sign != nil {
+	if t.Identity.Sign != nil && !t.issued {
 		key := t.Key.Text.Reveal()
 		if t.group {
 			var err error

@@ -30,8 +30,10 @@ type Target struct {
 	Network netopt.Options
 
 	name      string            // of the transport
+	mqttv5    bool              // the hub has the connection profile mqttV5
 	model     string            // of Plug and Play; empty: none
 	group     bool              // Key is that of the registration's group
+	issued    bool              // the registration got a certificate
 	addresses map[string]string // by transport; "" is for all
 	scheme    string            // of URL
 	preset    *Preset           // of -dialect; nil: none
@@ -40,7 +42,7 @@ type Target struct {
 
 // Resolve returns the target that flags, environment and prompt name.
 func (f *Flags) Resolve(w *World) (*Target, error) {
-	t := &Target{name: f.Transport, model: f.ModelID}
+	t := &Target{name: f.Transport, mqttv5: forMQTTv5(f.Transport), model: f.ModelID}
 	registers := f.registers(w)
 	err := f.misplaced(registers)
 	if err != nil {
@@ -90,7 +92,7 @@ func (t *Target) modeled() error {
 		return nil
 	case !strings.HasPrefix(t.model, "dtmi:"):
 		return usage("-model-id: it does not begin with dtmi:; give one such as dtmi:com:example:Thermostat;1")
-	case t.URL != nil || t.name == "http":
+	case t.URL != nil || t.name == "http" || t.mqttv5:
 		return usage("-model-id: a login to a hub over MQTT or AMQP has a place for it, and no other one; leave it out")
 	}
 	return nil

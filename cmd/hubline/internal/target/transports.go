@@ -10,9 +10,9 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/websocket"
 )
@@ -22,6 +22,9 @@ type Protocol struct {
 	Name, Help string
 	// Port is the TCP port at a hub. Empty: no hub has the protocol.
 	Port string
+	// mqttv5: the hubs that have the protocol are those of the connection profile mqttV5, and have no
+	// other one.
+	mqttv5 bool
 	// Schemes are those of brokers' URLs. Empty: no broker has the protocol.
 	Schemes string
 
@@ -48,7 +51,20 @@ var Transports = []Protocol{
 			return mqtt.New(&mqtt.Options{Network: n, ModelID: model})
 		},
 	},
-	{Name: "mqtt5", Help: "MQTT 5, for brokers", Schemes: mqttSchemes, broker: brokerMQTT(mqtt.MQTT5(nil))},
+	{
+		Name: "mqtt5", Help: "MQTT 5, at hubs of the profile mqttV5", Port: "8883", mqttv5: true, Schemes: mqttSchemes,
+		broker: brokerMQTT(mqtt.MQTT5(nil)),
+		hub: func(_ *transport.Credentials, n netopt.Options, _ string) transport.Transport {
+			return mqtt.New(&mqtt.Options{Network: n, Dialect: nextHub()})
+		},
+	},
+	{
+		Name: "mqtt5-ws", Help: "the same over WebSocket", Port: "443", mqttv5: true,
+		hub: func(_ *transport.Credentials, n netopt.Options, _ string) transport.Transport {
+			n.Tunnel = websocket.MQTT(nil)
+			return mqtt.New(&mqtt.Options{Network: n, Dialect: nextHub()})
+		},
+	},
 	{
 		Name: "amqp", Help: "AMQP 1.0", Port: "5671", Schemes: "amqp amqps", broker: brokerAMQP,
 		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
@@ -69,6 +85,10 @@ var Transports = []Protocol{
 		},
 	},
 }
+
+// nextHub returns the dialect of hubs of the profile mqttV5. A refused identity ends the command,
+// as at a classic hub.
+func nextHub() *nexthub.Hub { return &nexthub.Hub{Reprovision: true} }
 
 // errNoDevice is about a URL from which no id follows.
 var errNoDevice = usage("the broker's URL names no device; write its id at the end, such as mqtts://HOST?device=ID")
@@ -153,7 +173,7 @@ func Names() (all []string) {
 // serves reports whether the target's service has the protocol.
 func (t *Target) serves(p *Protocol) bool {
 	if t.URL == nil {
-		return p.hub != nil
+		return p.hub != nil && p.mqttv5 == t.mqttv5
 	}
 	for scheme := range strings.FieldsSeq(p.Schemes) {
 		if scheme == t.scheme {
@@ -186,7 +206,16 @@ func (t *Target) find(name string) (*Protocol, error) {
 		}
 		have = append(have, p.Name)
 	}
-	return nil, usage("-transport: " + name + " does not fit the target, which has " + strings.Join(have, ", "))
+	what := "the target"
+	if t.mqttv5 {
+		what = "a hub of the profile mqttV5"
+	}
+	return nil, usage("-transport: " + name + " does not fit " + what + ", which has " + strings.Join(have, ", "))
+}
+
+// forMQTTv5 reports whether the transport of that name is for hubs of the profile mqttV5.
+func forMQTTv5(name string) bool {
+	return slices.ContainsFunc(Transports, func(p Protocol) bool { return p.Name == name && p.mqttv5 })
 }
 
 // Address returns the address for a transport. Empty: that of the service.
@@ -207,6 +236,10 @@ func (t *Target) Transport() (transport.Transport, *transport.Credentials, error
 
 // proven returns an error for a hub's device that nothing proves to be it.
 func (t *Target) proven() error {
+	if t.URL == nil && t.mqttv5 && t.Network.Certificate == nil {
+		return usage("a hub of the profile mqttV5 takes certificates alone: give -cert and -cert-key; hubline provision " +
+			"-issue FILE gets one")
+	}
 	if t.URL == nil && t.Creds.Sign == nil && t.Creds.Token == nil && t.Network.Certificate == nil {
 		return usage("the connection string says x509=true: give -cert and -cert-key")
 	}
@@ -289,6 +322,9 @@ func (t *Target) HTTPS() (*transport.Credentials, netopt.Options, error) {
 	if t.URL != nil {
 		return nil, netopt.Options{}, usage("this needs a hub, and a broker's URL is given")
 	}
+	if t.mqttv5 {
+		return nil, netopt.Options{}, usage("a hub of the profile mqttV5 has no file uploads; use storage of your own")
+	}
 	if err := t.proven(); err != nil {
 		return nil, netopt.Options{}, err
 	}
@@ -301,10 +337,20 @@ func (t *Target) HTTPS() (*transport.Credentials, netopt.Options, error) {
 	return t.Creds, n, nil
 }
 
-// Quiet returns the transport "mqtt" with this keep-alive.
+// IsQuiet reports whether the transport is the one that Quiet returns.
+func (t *Target) IsQuiet(p *Protocol) bool { return p.Name == t.quiet() }
+
+func (t *Target) quiet() string {
+	if t.URL == nil && t.mqttv5 {
+		return "mqtt5"
+	}
+	return "mqtt"
+}
+
+// Quiet returns the transport over MQTT and TCP with this keep-alive.
 func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport.Credentials, error) {
 	n := t.Network
-	p, err := t.find("mqtt")
+	p, err := t.find(t.quiet())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -313,7 +359,11 @@ func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport
 		n.Dial = (&net.Dialer{KeepAlive: -1}).DialContext // TCP's own probes, every 15 s, are traffic too
 	}
 	if t.URL == nil {
-		return mqtt.New(&mqtt.Options{Network: n, KeepAlive: keepAlive, ModelID: t.model}), t.Creds, nil
+		o := &mqtt.Options{Network: n, KeepAlive: keepAlive, ModelID: t.model}
+		if t.mqttv5 {
+			o.Dialect = nextHub()
+		}
+		return mqtt.New(o), t.Creds, nil
 	}
 	_, o, err := mqtt.ParseBroker(t.URL.Reveal())
 	if err != nil {
