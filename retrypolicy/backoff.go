@@ -8,39 +8,38 @@ import (
 )
 
 // Jitter names a published way to randomize delays. Take JitterFull, which spreads many clients
-// best, or JitterEqual if no delay may be near 0; the others are for programs that must behave like
-// the named library. Below, v is the delay without jitter, min(Base*Factor^(n-1), Max) for the n-th
-// retry, and U is a uniform draw from 0 to 1.
+// best, or JitterEqual if no delay may be near 0; the others are what the named library does. v is
+// the delay without jitter, min(Base*Factor^(n-1), Max) for the n-th retry, and U a uniform draw
+// from 0 to 1.
 type Jitter uint8
 
 const (
-	// JitterNone uses v.
+	// JitterNone: v.
 	JitterNone Jitter = iota
-	// JitterFull uses U*v, which can be 0. Source: Brooker, "Exponential Backoff And Jitter", AWS
+	// JitterFull: U*v, which can be 0. Source: Brooker, "Exponential Backoff And Jitter", AWS
 	// Architecture Blog, 2015; the AWS SDKs.
 	JitterFull
-	// JitterEqual uses v/2 + U*v/2. Source: Brooker.
+	// JitterEqual: v/2 + U*v/2. Source: Brooker.
 	JitterEqual
-	// JitterDecorrelated uses the smaller of Max and a draw between Base and three times the previous
-	// delay. The first retry takes Base as the previous delay. Source: Brooker.
+	// JitterDecorrelated: the smaller of Max and a draw between Base and three times the previous
+	// delay, at first Base. Source: Brooker.
 	JitterDecorrelated
-	// JitterDecorrelatedSmithy uses the smaller of Max and Base + U*3*(previous delay). The first
-	// retry takes Base as the previous delay. Source: the code of smithy-python.
+	// JitterDecorrelatedSmithy: the smaller of Max and Base + U*3*(previous delay, at first Base).
+	// Source: the code of smithy-python.
 	JitterDecorrelatedSmithy
-	// JitterDecorrelatedV2 spreads delays smoothly around v. With t = n-1+U and f(t) = 2^t *
-	// tanh(sqrt(4t)), the delay is (f(t) - previous f)/1.4 * Base. Factor is ignored. Source: Polly
-	// v8.
+	// JitterDecorrelatedV2: (f(t) - previous f)/1.4 * Base with t = n-1+U and f(t) = 2^t *
+	// tanh(sqrt(4t)), smoothly around v. Factor is ignored. Source: Polly v8.
 	JitterDecorrelatedV2
-	// JitterProportional draws a whole number of nanoseconds from v*Backoff.Low to v*Backoff.High. The
-	// result may exceed Max. Source: gRPC A6 (0.8 to 1.2), cenkalti/backoff.
+	// JitterProportional: whole nanoseconds from v*Low to v*High, which may exceed Max. Source: gRPC
+	// A6 (0.8 to 1.2), cenkalti/backoff.
 	JitterProportional
 
 	jitters // number of kinds
 )
 
-// Backoff is exponential back-off with one of the published kinds of jitter: the delay before the
-// n-th retry is v = min(Base*Factor^(n-1), Max), to which the jitter is applied. It never stops. A
-// Retry below 1 has no delay. Delays are capped at the longest Duration.
+// Backoff is exponential back-off with a published jitter: the delay before the n-th retry is v =
+// min(Base*Factor^(n-1), Max), to which the jitter is applied. It never stops. A Retry below 1 has
+// no delay. Delays are capped at the longest Duration.
 type Backoff struct {
 	// Base is the first delay before jitter, above 0.
 	Base time.Duration

@@ -1,17 +1,16 @@
 package retrypolicy
 
 import (
-	"github.com/hubline-iot/hubline/transport"
-
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // ByKind selects a policy by the class of failure. The first rule whose Kinds contain the failure's
 // Kind decides; Default decides if there is none.
 //
-// Each attempt belongs to one of the policies: the first attempt to Default, a retry to the policy
-// that granted it. That policy admits the attempt and learns how it ended. What should see all
-// attempts, such as a breaker, belongs around ByKind.
+// The first attempt belongs to Default, a retry to the policy that granted it: that policy admits
+// the attempt and learns how it ended. What should see all attempts, such as a breaker, belongs
+// around ByKind.
 type ByKind struct {
 	Rules []Rule
 	// Default decides about Kinds that no rule names.
@@ -25,57 +24,56 @@ type Rule struct {
 	// Policy decides about them.
 	Policy Policy
 	// OwnCount numbers the retries for the policy by how often this rule has applied in the series,
-	// instead of by all retries. The rule then has its own limit and growth. Without a series, the
-	// policy is asked about the first such retry.
+	// so the rule has its own limit and growth. Without a series, each counts as the first.
 	OwnCount bool
 }
 
 // Decide calls the policy of the matching rule.
 func (b ByKind) Decide(a Attempt) Decision {
-	i := b.rule(a.Kind)
-	if i < 0 {
-		return b.Default.Decide(a)
-	}
-	if b.Rules[i].OwnCount {
+	r := b.rule(b.find(a.Kind))
+	if r.OwnCount {
 		a.Retry = 1
 	}
-	return b.Rules[i].Policy.Decide(a)
+	return r.Policy.Decide(a)
 }
 
-// rule returns the index of the rule for k, or -1 if Default decides.
-func (b ByKind) rule(k transport.Kind) int {
+// find returns the index of the rule for k.
+func (b ByKind) find(k transport.Kind) int {
 	for i := range b.Rules {
 		if b.Rules[i].Kinds.Has(k) {
 			return i
 		}
 	}
-	return -1
+	return len(b.Rules)
+}
+
+// rule returns rule i; the one after the last is Default's.
+func (b ByKind) rule(i int) Rule {
+	if i < len(b.Rules) {
+		return b.Rules[i]
+	}
+	return Rule{Policy: b.Default}
 }
 
 // Begin begins a series if a rule counts, or a policy has memory.
 func (b ByKind) Begin(start Start) Series {
-	def := BeginSeries(b.Default, start)
 	var rows []row
-	for i, r := range b.Rules {
+	for i := range len(b.Rules) + 1 {
+		r := b.rule(i)
 		series := BeginSeries(r.Policy, start)
-		if series == nil && !r.OwnCount {
-			continue
-		}
-		if rows == nil {
+		if rows == nil && (series != nil || r.OwnCount) {
 			rows = make([]row, len(b.Rules)+1)
 		}
-		rows[i].series = series
-	}
-	if def == nil && rows == nil {
-		return nil
+		if rows != nil {
+			rows[i].series = series
+		}
 	}
 	if rows == nil {
-		rows = make([]row, len(b.Rules)+1)
+		return nil
 	}
-	for i, r := range b.Rules {
-		rows[i].series = orPlain(rows[i].series, r.Policy)
+	for i := range rows {
+		rows[i].series = orPlain(rows[i].series, b.rule(i).Policy)
 	}
-	rows[len(b.Rules)].series = orPlain(def, b.Default)
 	return &byKind{policy: b, rows: rows, current: len(b.Rules)}
 }
 
@@ -97,13 +95,10 @@ func (s *byKind) Decide(a Attempt) Decision {
 			s.rows[i].count = 0
 		}
 	}
-	if s.current = s.policy.rule(a.Kind); s.current < 0 {
-		s.current = len(s.policy.Rules)
-		return s.rows[s.current].series.Decide(a)
-	}
+	s.current = s.policy.find(a.Kind)
 	r := &s.rows[s.current]
 	r.count = min(r.count, maxRetry) + 1
-	if s.policy.Rules[s.current].OwnCount {
+	if s.policy.rule(s.current).OwnCount {
 		a.Retry = r.count
 	}
 	return r.series.Decide(a)

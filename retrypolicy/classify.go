@@ -9,21 +9,18 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Classify judges an error for Do: whether it is retried, and its Kind. A Retrier asks its own
-// classifier first. Classify applies these rules in order:
+// Classify judges an error for Do: whether it is retried, and its Kind. It applies these rules in
+// order:
 //
 //  1. An error marked by Permanent fails.
 //  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. It fails
 //     if it wraps the end of the caller's context.
 //  3. A context error fails, and so does the *Error of a Do that its context ended. Exception: an
 //     error whose method Timeout returns true is a Timeout, even if it wraps a context error. So
-//     the *url.Error of an HTTP client that timed out is retried, and a bare
-//     context.DeadlineExceeded is not.
+//     the *url.Error of an HTTP client that timed out is retried.
 //  4. A connection that was refused, reset or could not be made, a name that was not found, and a
-//     truncated answer are Network, also inside errors of package net and of an http.Client. So
-//     the policies of package budget count them as failures of the service.
-//  5. Any other error is retried, with Kind Unknown: an operation under a policy is repeated unless
-//     there is a reason not to.
+//     truncated answer are Network, also inside errors of package net and of an http.Client.
+//  5. Any other error is retried, with Kind Unknown.
 //
 // An error that is retried by these rules can say more by methods, as smithy-python's
 // ErrorRetryInfo does. The Kind changes only if it is Unknown:
@@ -33,12 +30,9 @@ import (
 //	Throttling() bool               true: Kind Throttled
 //	Fault() retrypolicy.Fault       FaultServer: Kind Unavailable; FaultClient: Kind Conflict
 //
-// Classify does not import package net, which is too large for boards. Certificate errors, TLS
-// alerts and invalid addresses are therefore Unknown to it. FromKind(neterr.Kind) as
-// the Retrier's classifier gives them their Kinds and fails the permanent ones.
-//
-// Classify walks the whole tree of wrapped errors, in the order of errors.Is. Within a rule the
-// first match counts.
+// Certificate errors, TLS alerts and invalid addresses are Unknown to it, because it does not
+// import package net; FromKind(neterr.Kind) knows them and fails the permanent ones. Classify walks
+// the whole tree of wrapped errors, in the order of errors.Is; the first match counts.
 func Classify(err error) Info {
 	if err == nil {
 		return Info{Verdict: VerdictSucceed}

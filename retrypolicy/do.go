@@ -53,12 +53,10 @@ type Retrier struct {
 	AttemptTimeout time.Duration
 	// Key names the target, for policies with a state per key.
 	Key string
-	// Rand returns random draws; all goroutines that use the Retrier call it. Nil: each call of Do
-	// uses its own generator.
+	// Rand returns random draws, concurrently. Nil: each call of Do uses its own generator.
 	Rand func() uint64
-	// OnRetry, if not nil, is called before the delay of each retry and before each wait that a
-	// gate asks for. For a gate, retry is the number of the waiting attempt (0 for the first), and
-	// err is the latest failure, nil before the first attempt.
+	// OnRetry, if not nil, is called before each wait, for a retry or at a gate, with the number of
+	// the attempt that waits (0 for the first) and the latest failure (nil before the first).
 	OnRetry func(retry int, delay time.Duration, err error)
 }
 

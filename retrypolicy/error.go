@@ -12,10 +12,9 @@ import (
 // the context's error and its cause. errors.As and transport.KindOf look into the failure.
 //
 // After the end of the caller's context errors.Is matches transport.Cancelled too, errors.As finds
-// the cause of context.WithCancelCause, and neither errfilter nor an outer Do retries the error. As
-// the cause of a *transport.Error it has no such effect: the Kind of that error counts.
-//
-// In programs built by TinyGo errors.As does not look into the context's cause.
+// the cause of context.WithCancelCause (not with TinyGo), and neither errfilter nor an outer Do
+// retries the error. As the cause of a *transport.Error it has no such effect: that error's Kind
+// counts.
 type Error struct {
 	Reason Reason
 	// Retries is the number of retries made.
@@ -50,11 +49,9 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether target is the Reason, the context's error or its cause. If the series stopped
-// because of a deadline still ahead (ReasonPastDeadline, or ReasonOutOfTime by Retrier.Timeout),
-// context.DeadlineExceeded matches too. If the caller's context or its deadline ended the series
-// (ReasonCancelled, ReasonPastDeadline), the Kind transport.Cancelled matches, so errfilter does
-// not let the error be retried.
+// Is reports whether target is the Reason, the context's error or its cause:
+// context.DeadlineExceeded also for a deadline still ahead. If the caller's context or its deadline
+// ended the series, the Kind transport.Cancelled matches too.
 func (e *Error) Is(target error) bool {
 	switch t := target.(type) {
 	case Reason:

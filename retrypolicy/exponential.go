@@ -13,16 +13,14 @@ import (
 //
 // with x = 1 for the first retry and rand uniform in [C*(1-Jd), C*(1-Ju)).
 //
-// A zero field has the documented constant: C = Cmin = 100 ms, Cmax = 10 s, and, if both are 0, Jd
-// = 0.5 and Ju = 0.25. So the zero value gives 100 ms, 150 to 175 ms, 250 to 325 ms, 450 to 625 ms
-// and so on, and 10 s from the ninth retry at the latest; {Cmax: time.Minute} gives the same up to
-// a minute. A negative Jd means no jitter. For an almost immediate first retry set Cmin to 1 ns.
+// A zero field has the documented constant. So the zero value gives 100 ms, 150 to 175 ms, 250 to
+// 325 ms, 450 to 625 ms and so on, and 10 s from the ninth retry at the latest; {Cmax: time.Minute}
+// gives the same up to a minute. For an almost immediate first retry set Cmin to 1 ns.
 //
 // The first retry comes after exactly Cmin, and retries at the cap after exactly Cmax, so the
 // formula alone does not spread a fleet. It never stops.
 //
-// Source: the SDKs' retry document; the Java SDK's code computes something else
-// (compat.AzureJava).
+// Source: the SDKs' retry document. compat.AzureJava is what the Java SDK's code computes.
 type ExponentialBackoffWithJitter struct {
 	// C scales the growth. 0: 100 ms.
 	C time.Duration
@@ -30,9 +28,8 @@ type ExponentialBackoffWithJitter struct {
 	Cmin time.Duration
 	// Cmax is the longest delay. 0: 10 s.
 	Cmax time.Duration
-	// Jd and Ju are the lower and the upper bound of rand, as fractions below C: rand is drawn from
-	// C*(1-Jd) to C*(1-Ju). 0 <= Ju <= Jd <= 1. Both 0: 0.5 and 0.25. A negative Jd with Ju 0: no
-	// jitter, rand is C.
+	// Jd and Ju are the bounds of rand, 0 <= Ju <= Jd <= 1. Both 0: 0.5 and 0.25. A negative Jd with
+	// Ju 0: no jitter, rand is C.
 	Jd, Ju float64
 }
 

@@ -33,8 +33,7 @@ func (m MaxAttempts) Validate() error {
 }
 
 // MaxElapsed stops when Limit has passed since the series began (Attempt.Elapsed). Policy decides
-// within that limit. By default only the elapsed time counts, as in the Azure device SDKs, so the
-// last delay may end after Limit.
+// within that limit. The last delay may end after Limit, as in the Azure device SDKs.
 type MaxElapsed struct {
 	// Limit is above 0.
 	Limit time.Duration
@@ -79,10 +78,8 @@ func (m MaxElapsed) Validate() error {
 
 // RetryAfter applies the wait that the service asked for (Attempt.After): the delay is that wait,
 // or the delay of Policy if it is longer. If Attempt.After is negative, "do not try again",
-// RetryAfter stops with ReasonPushback.
-//
-// The device client needs no RetryAfter: it applies the service's wait itself, in the same way, up
-// to an hour.
+// RetryAfter stops with ReasonPushback. The device client applies the service's wait itself, in the
+// same way, up to an hour.
 type RetryAfter struct {
 	// Max is the longest wait that the service can ask for. 0: no limit, so that one answer can make a
 	// device sleep for days.

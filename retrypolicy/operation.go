@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // Operation is one operation and its retries, for a caller with a loop of its own; Do is such a
@@ -44,11 +43,9 @@ const (
 // Begin begins an operation under p at the time now. Begin does not check p: see Validate. key is
 // for budget.PerKey.
 func Begin(p Policy, key string, now time.Time) Operation {
-	o := Operation{policy: p, began: now}
-	if stateful, ok := p.(Stateful); ok {
-		if o.series = stateful.Begin(Start{Key: key}); o.series != nil {
-			o.policy = o.series
-		}
+	o := Operation{policy: p, began: now, series: BeginSeries(p, Start{Key: key})}
+	if o.series != nil {
+		o.policy = o.series
 	}
 	return o
 }
@@ -71,12 +68,8 @@ func (o *Operation) attempt(retry int, now time.Time, rand uint64) Attempt {
 // Retry with a Delay: wait that long and call Admit again. Retry false: the attempt is refused and
 // the Operation is over.
 func (o *Operation) Admit(now time.Time, rand uint64) (Decision, error) {
-	switch o.state {
-	case operationOver:
-		return Decision{}, errOver
-	case operationInFlight:
-		return Decision{}, errOneAttempt
-	case operationIdle:
+	if err := o.expect(operationIdle); err != nil {
+		return Decision{}, err
 	}
 	d := Decision{Retry: true}
 	if o.series != nil {
@@ -91,19 +84,17 @@ func (o *Operation) Admit(now time.Time, rand uint64) (Decision, error) {
 	return d, nil
 }
 
-// Failure reports that the attempt failed with err, which info describes, and returns the decision.
+// Failure reports that the attempt failed, as info describes it, and returns the decision.
 // If info rules out a retry, the policy is not asked.
-func (o *Operation) Failure(now time.Time, rand uint64, info Info, err error) (Decision, error) {
-	if e := o.ended(); e != nil {
-		return Decision{}, e
+func (o *Operation) Failure(now time.Time, rand uint64, info Info, failure error) (Decision, error) {
+	if err := o.expect(operationInFlight); err != nil {
+		return Decision{}, err
 	}
-	o.failed(now, info, err)
+	o.failed(now, info, failure)
 	d := o.decide(now, rand)
-	if !d.Retry {
+	if o.next = min(o.retry, maxRetry) + 1; !d.Retry {
 		o.End()
-		return d, nil
 	}
-	o.state, o.next = operationIdle, min(o.retry, maxRetry)+1
 	return d, nil
 }
 
@@ -136,11 +127,11 @@ func (o *Operation) decide(now time.Time, rand uint64) Decision {
 
 // Success reports that the attempt succeeded.
 func (o *Operation) Success(now time.Time) error {
-	if e := o.ended(); e != nil {
-		return e
+	if err := o.expect(operationInFlight); err != nil {
+		return err
 	}
 	if o.series != nil {
-		o.err, o.info = nil, Info{Verdict: VerdictSucceed, Kind: transport.Unknown}
+		o.err, o.info = nil, Info{}
 		o.series.Report(VerdictSucceed, o.attempt(o.retry, now, 0))
 	}
 	o.End()
@@ -162,13 +153,15 @@ func (o *Operation) End() {
 // Retries returns the number of retries made so far.
 func (o *Operation) Retries() int { return o.retry }
 
-func (o *Operation) ended() error {
+// expect returns the error for a call in another state.
+func (o *Operation) expect(state operationState) error {
 	switch o.state {
+	case state:
+		return nil
 	case operationOver:
 		return errOver
 	case operationIdle:
 		return errNoAttempt
-	case operationInFlight:
 	}
-	return nil
+	return errOneAttempt
 }

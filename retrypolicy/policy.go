@@ -24,8 +24,8 @@ type Attempt struct {
 	Safe Safe
 	// After is the wait that the service asked for. 0: none. Negative: the service asked not to retry.
 	After time.Duration
-	// Elapsed is the time since the beginning: since the connection was lost, since the first refusal
-	// of the message, or since the first attempt of Do.
+	// Elapsed is the time since the connection was lost, since the first refusal of the message, or
+	// since the first attempt of Do.
 	Elapsed time.Duration
 	// Now is the time of the call.
 	Now time.Time
@@ -35,8 +35,7 @@ type Attempt struct {
 
 // Decision is the output of a Policy. The zero Decision stops.
 type Decision struct {
-	// Retry: try again, after Delay. From the second retry on the caller waits for a time of its own
-	// if Delay is less, unless the decision is Immediately's; see the function Decide.
+	// Retry: try again, after Delay. The caller may wait longer; see the function Decide.
 	Retry bool
 	// Reason says why there is no retry.
 	Reason Reason
@@ -54,8 +53,8 @@ func (d Decision) String() string {
 }
 
 // Policy decides about retries. The caller calls Decide once for each attempt that failed and may
-// be repeated. Decide must be safe for concurrent use if several clients share the value. A policy
-// that remembers something, or shares a budget, is Stateful too.
+// be repeated. Decide must be safe for concurrent use if clients share the value. A policy that
+// remembers something, or shares a budget, is Stateful too.
 type Policy interface {
 	Decide(a Attempt) Decision
 }
@@ -97,9 +96,8 @@ func (f Func) Validate() error {
 	return nil
 }
 
-// Immediately always retries without a delay: a caller's least delay does not apply. Validate
-// refuses every other policy whose delays would all be 0, because that usually means a forgotten
-// field. Put a limit around it, such as MaxAttempts.
+// Immediately always retries without a delay: a caller's least delay does not apply. Put a limit
+// around it, such as MaxAttempts.
 type Immediately struct{}
 
 // Decide retries at once.

@@ -17,10 +17,9 @@ type Stateful interface {
 	Begin(s Start) Series
 }
 
-// Series is the memory of a policy for one outage, message or operation: the retry token of the AWS
-// SDKs. Begin acquires it, Decide refreshes it by the class of the failure (scheduleRetry), Report
-// records the success (notifySuccess), and an End without one is the failure (notifyFailure). The
-// order of calls is
+// Series is the memory of a policy for one outage, message or operation: the retry token of the
+// smithy documents, which Begin acquires, Decide refreshes (scheduleRetry), Report returns after a
+// success (notifySuccess), and End otherwise (notifyFailure). The order of calls is
 //
 //	for {
 //		Admit, until it returns Retry without Delay
@@ -106,7 +105,7 @@ func (Free) End() {}
 
 // Around begins a series of *inner, the policy inside wrapper, which has no memory of its own. In
 // the returned series wrapper decides, with that series in *inner, and all else is the inner one's.
-// It is nil if the inner policy has nothing to remember.
+// Around returns nil if the inner policy has nothing to remember.
 func Around[P Policy](wrapper *P, inner *Policy, start Start) Series {
 	series := BeginSeries(*inner, start)
 	if series == nil {

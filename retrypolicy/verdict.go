@@ -59,8 +59,8 @@ type Info struct {
 type Classifier func(err error) Info
 
 // FromKind makes a classifier from a function that finds the Kind of an error, such as neterr.Kind;
-// OfKind judges the Kind. Undecided are errors without a Kind, and those that Permanent
-// marked. A method RetryAfter() time.Duration of the error sets After.
+// OfKind judges the Kind, and a method RetryAfter() time.Duration of the error sets After. Errors
+// without a Kind, and those that Permanent marked, are Undecided.
 func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	return func(err error) Info {
 		if kit.IsPermanent(err) {
