@@ -113,6 +113,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	})
 	err = s.greet(connectPacket)
 	if err == nil {
+		s.connackAt = time.Now()
 		err = s.handshake()
 	}
 	if !stop() {

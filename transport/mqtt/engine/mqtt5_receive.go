@@ -133,6 +133,9 @@ func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh
 	}
 	d := s.delivery(&in)
 	readProperties(d.Msg, in.Properties)
+	if fresh && !d.Msg.Expires.IsZero() {
+		d.Msg.Expires = d.Msg.Expires.Add(-s.waited)
+	}
 	if in.QoS == 2 {
 		d.Once = true
 		v.ref = [onceRef]byte{byte(in.ID >> 8), byte(in.ID), byte(v.generation >> 8), byte(v.generation)}

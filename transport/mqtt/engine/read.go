@@ -21,11 +21,13 @@ const (
 
 // read reads and handles packets until the connection ends, and returns why it ended.
 func (s *session) read() error {
+	s.waited = time.Since(s.connackAt) // during the handshake
 	for {
 		want, err := s.handlePackets()
 		if err != nil {
 			return err
 		}
+		s.waited = 0
 		space := s.readSpace(want)
 		if at := s.nextReadDeadline(); !at.IsZero() {
 			_ = s.conn.SetReadDeadline(at)

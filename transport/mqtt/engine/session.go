@@ -38,12 +38,14 @@ type session struct {
 	disconnected chan struct{} // closed when disconnect has ended
 
 	// Owned by the reading goroutine: Dial's, then Run's.
-	unread      int       // bytes in the read buffer that are not handled yet
-	kept        int       // bytes of whole packets among them that waited for Run
-	skip        int       // bytes still to read of a packet that does not fit
-	filled      bool      // the latest read filled the read buffer
-	deadlineSet time.Time // when the read deadline was last moved
-	excused     bool      // there was more time for the answer to a ping, see mayAnswer
+	unread      int           // bytes in the read buffer that are not handled yet
+	kept        int           // bytes of whole packets among them that waited for Run
+	skip        int           // bytes still to read of a packet that does not fit
+	filled      bool          // the latest read filled the read buffer
+	deadlineSet time.Time     // when the read deadline was last moved
+	excused     bool          // there was more time for the answer to a ping, see mayAnswer
+	connackAt   time.Time     // when CONNACK came
+	waited      time.Duration // how long the packets that are handled may have waited in the read buffer
 
 	// Owned by the holder of the write side's token.
 	lastID        uint16

@@ -38,6 +38,9 @@ func (s *session) acknowledged(topic []byte, m *transport.Message) (mine, done b
 		return true, false, errBirthAck
 	}
 	s.twin.begin(&ack, s.held, s.push)
+	s.mu.Lock()
+	s.methods.connection++
+	s.mu.Unlock()
 	s.connected()
 	return true, true, nil
 }

@@ -173,31 +173,48 @@ func TestALateAnswerIsDroppedAndSeen(t *testing.T) {
 	}
 }
 
-// Tokens and methods outlive a connection: the hub sends the exec again, and takes the answer on
-// the next one.
-func TestCallsOutliveAConnection(t *testing.T) {
-	for name, after := range map[string]time.Duration{
-		"while the exec is on its way": time.Second, "while the method runs": 3 * time.Second,
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
-				w := work(t, h, 10*time.Second, nil)
-				h.Inject(fault.Fault{Kind: fault.SlowDispatch, Message: "exec", Delay: 2 * time.Second})
-				code := make(chan int)
-				go func() { code <- w.call(hubdata.MethodCall{ResponseTimeout: time.Minute}) }()
-				time.Sleep(after)
-				require.NoError(t, w.Reconnect())
-				if name == "while the exec is on its way" {
-					<-code // the emulator loses a slow message with its connection
-					return
-				}
-				require.Equal(t, 200, <-code)
-				require.EqualValues(t, 1, w.runs.Load())
-				require.Zero(t, w.lost.Load())
-				require.EqualValues(t, 2, w.Stats().Connections)
-			})
-		})
-	}
+// A method outlives its connection: the hub takes the answer on the next one.
+func TestAMethodOutlivesItsConnection(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		w := work(t, h, 10*time.Second, nil)
+		code := make(chan int)
+		go func() { code <- w.call(hubdata.MethodCall{ResponseTimeout: time.Minute}) }()
+		time.Sleep(time.Second)
+		require.NoError(t, w.Reconnect())
+		require.Equal(t, 200, <-code)
+		require.EqualValues(t, 1, w.runs.Load())
+		require.Zero(t, w.lost.Load())
+		require.EqualValues(t, 2, w.Stats().Connections)
+	})
+}
+
+// A message that waits for the end of the handshake has no more time than before.
+func TestExpiriesCountFromTheArrival(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		w := work(t, h, time.Second, nil)
+		h.Inject(fault.Fault{Kind: fault.HalfOpen, For: time.Second}) // the probe comes on the next connection
+		code := make(chan int)
+		go func() { code <- w.call(hubdata.MethodCall{ConnectTimeout: 10 * time.Second}) }()
+		time.Sleep(2 * time.Second)
+		h.Inject(fault.Fault{Kind: fault.SlowDispatch, Message: "birth-ack", Delay: 20 * time.Second})
+		require.NoError(t, w.Reconnect())
+		require.Equal(t, unreachable, <-code)
+		time.Sleep(25 * time.Second)
+		require.Equal(t, device.StateConnected, w.Status().State)
+		require.Equal(t, []string{"m: message expired"}, w.refused)
+	})
+}
+
+// What says that the device is ready may be lost with its connection, and is said again.
+func TestReadinessIsRepeatedOnAnotherConnection(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		w := work(t, h, time.Second, nil)
+		in := h.Inject(fault.Fault{Kind: fault.DropOnReceipt})
+		require.Equal(t, 200, w.call(hubdata.MethodCall{}))
+		require.Equal(t, 1, in.Fired())
+		require.EqualValues(t, 1, w.runs.Load())
+		require.EqualValues(t, 2, w.Stats().Connections)
+	})
 }
 
 // A token that nobody uses is given up with a word to the hub, also on another connection.

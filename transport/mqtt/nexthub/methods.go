@@ -19,8 +19,9 @@ import (
 //	   ^                       |                       |
 //	   +--- end of the token, Exec too late: Abandon --+--- Result, end of the budget
 type methods struct {
-	calls []call
-	newID func() nextwire.ID
+	calls      []call
+	newID      func() nextwire.ID
+	connection int // the number of the connection
 }
 
 // outcome is what follows from a message or from the time.
@@ -36,6 +37,8 @@ type call struct {
 	id, ready nextwire.ID
 	name      string
 	timeout   time.Duration // to answer, by the probe
+	answerBy  time.Time     // until when the service waits for Ready
+	connected int           // the connection on which Ready was sent
 	running   bool
 	until     time.Time // end of the token or of the budget; zero: none
 }
@@ -93,16 +96,22 @@ func (m *methods) probe(now time.Time, id nextwire.ID, p *nextwire.Probe, expire
 	if remaining < enough {
 		return o
 	}
-	ack := nextwire.ProbeAck{Rejected: &nextwire.Rejected{Reason: reason}}
 	if reason == 0 {
 		timeout := responseTimeout(p)
-		c := call{id: id, ready: m.newID(), name: p.Method, timeout: timeout,
-			until: now.Add(remaining + timeout + margin(timeout))}
-		m.calls = append(m.calls, c)
-		ack = nextwire.ProbeAck{Ready: &nextwire.Ready{ID: c.ready[:]}}
+		m.calls = append(m.calls, call{id: id, ready: m.newID(), name: p.Method, timeout: timeout,
+			answerBy: now.Add(remaining), until: now.Add(remaining + timeout + margin(timeout))})
+		o.send = m.ready(&m.calls[len(m.calls)-1])
+		return o
 	}
-	o.send = envelope(nextwire.TypeProbeAck, id, &ack, expires)
+	refusal := nextwire.ProbeAck{Rejected: &nextwire.Rejected{Reason: reason}}
+	o.send = envelope(nextwire.TypeProbeAck, id, &refusal, expires)
 	return o
+}
+
+// ready says on this connection that the token may be used.
+func (m *methods) ready(c *call) *transport.Message {
+	c.connected = m.connection
+	return envelope(nextwire.TypeProbeAck, c.id, &nextwire.ProbeAck{Ready: &nextwire.Ready{ID: c.ready[:]}}, c.answerBy)
 }
 
 // exec takes an Exec that expires at that time, zero for never. It uses the token before the method
@@ -139,14 +148,17 @@ func (m *methods) result(now time.Time, id nextwire.ID, status int32, body []byt
 	return envelope(nextwire.TypeResult, id, &nextwire.Result{Status: status, Body: body}, until), nil
 }
 
-// next gives up a token that has ended, if there is one, and else says when to call it again, zero
-// for after another call. A method that runs longer than its budget loses its place without a word.
+// next gives up a token that has ended, or offers one again whose connection has ended while the
+// service may have waited for it. Otherwise it says when to call it again, zero for after another
+// call. A method that runs longer than its budget loses its place without a word.
 func (m *methods) next(now time.Time) (o outcome, at time.Time) {
 	m.calls = slices.DeleteFunc(m.calls, func(c call) bool { return c.running && c.ended(now) })
 	for i := range m.calls {
 		switch c := &m.calls[i]; {
 		case c.ended(now):
 			return m.abandon(i, now, nextwire.AbandonReadyWaitTimeout), time.Time{}
+		case !c.running && c.connected != m.connection && c.answerBy.Sub(now) >= enough:
+			return outcome{send: m.ready(c)}, time.Time{}
 		case !c.until.IsZero() && (at.IsZero() || c.until.Before(at)):
 			at = c.until
 		}

@@ -250,6 +250,22 @@ func TestATokenThatEndsIsGivenUp(t *testing.T) {
 	require.Equal(t, b.in(77), at)
 }
 
+func TestATokenIsOfferedAgainOnAnotherConnection(t *testing.T) {
+	b := newBench(t)
+	token := b.ready(1, 30, b.in(20))
+	require.True(t, b.execute(2, b.ready(2, 30, b.in(20)), b.in(30)).run)
+	b.connection++
+	o, _ := b.next(b.now.Add(10 * time.Second))
+	require.Equal(t, &nextwire.ProbeAck{Ready: &nextwire.Ready{ID: token}}, read(t, o.send, &nextwire.ProbeAck{}))
+	require.Equal(t, b.in(20), o.send.Expires)
+	o, _ = b.next(b.now)
+	require.Nil(t, o.send) // once
+	b.connection++
+	o, at := b.next(b.now.Add(20 * time.Second)) // the service has given up
+	require.Nil(t, o.send)
+	require.Equal(t, b.in(30), at)
+}
+
 func TestALateResultIsDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration
@@ -323,6 +339,7 @@ func TestNoOrderOfMessagesRunsAMethodTwice(t *testing.T) {
 			case 3:
 				b.now = b.now.Add(time.Duration(random.IntN(5000)) * time.Millisecond)
 			case 4:
+				b.connection += random.IntN(2)
 				b.next(b.now)
 			}
 			require.LessOrEqual(t, len(b.calls), maxCalls)
