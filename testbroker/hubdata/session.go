@@ -2,7 +2,7 @@ package hubdata
 
 import "time"
 
-// Session is the session of a device on a plain broker, with what its last CONNECT said.
+// Session is the MQTT session of a device, with what its last CONNECT said.
 type Session struct {
 	// DeviceID and ModuleID name the device.
 	DeviceID, ModuleID string

@@ -69,3 +69,15 @@ func TestReadingsFollowTheLog(t *testing.T) {
 		require.Equal(t, bodies(l.Messages()), bodies(r.Update(l)), "after %d messages", number)
 	}
 }
+
+// A message without a route is in the log, and no back end sees it.
+func TestUnroutedMessagesAreNoEvents(t *testing.T) {
+	l := newLog(t, 3)
+	for i, unrouted := range []bool{true, false, true, false, true} {
+		l.Add(hubdata.Message{DeviceID: "dev-1", Body: []byte{byte('a' + i)}, Unrouted: unrouted}, Origin{})
+	}
+	require.Len(t, l.Messages(), 3)
+	all, _, _ := l.Read(nil, l.PartitionOf("dev-1"), 0, 10)
+	require.Len(t, all, 1, "b is forgotten")
+	require.Equal(t, "d", string(all[0].Message.Body))
+}
