@@ -128,6 +128,9 @@ func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 	case q.makeRoomLocked(size):
 		q.pending = append(q.pending, p)
 		q.pendingBytes += size
+		if len(q.pending) >= q.expected {
+			wake(&q.complete)
+		}
 		q.kickLocked()
 		return nil, nil
 	case q.opt.Overflow == device.OverflowBlock || q.opt.Overflow == device.OverflowDropOldest && q.pendingBytes > 0:

@@ -69,7 +69,11 @@ type Queue struct {
 	taken        []*entrant // writer only: buffer of busy
 	batch        []byte     // writer only: the bytes to write
 
-	expected int // callers that may put at once: those that an fsync has released, and the pending ones
+	// Callers that may put at once: those that the last fsync released, and the pending ones.
+	expected  int
+	released  time.Time     // when that was, or the last of them put
+	fsyncTook time.Duration // how long it took
+	complete  chan struct{} // closed when all of them have put
 
 	syncing  bool // the syncer runs
 	fsyncing bool // it syncs the active segment

@@ -58,9 +58,11 @@ func (q *Queue) syncActive() {
 	}
 	f, named, upTo := s.file, s.named, s.next
 	q.mu.Unlock()
+	began := time.Now()
 	err := q.syncFile(f, named)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.fsyncTook = time.Since(began)
 	if err != nil {
 		q.stats.SyncErrors++
 		s.lost = diskError(err)
@@ -95,7 +97,7 @@ func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 		q.settleLocked(p, err)
 		return true
 	})
-	q.expected = before - len(q.unsynced) + len(q.pending)
+	q.expected, q.released = before-len(q.unsynced)+len(q.pending), time.Now()
 }
 
 // syncMark syncs the mark, unless Options.SyncEvery is negative.
