@@ -8,6 +8,7 @@
 //	https                       single requests against batches
 //	provisioning                registrations over each protocol
 //	retries                     decisions and runs of retry libraries
+//	outbox                      stores of messages in files
 //	plots                       how throughput and costs grow, into pictures in ../docs
 //
 // For example:
@@ -42,7 +43,7 @@ func run(args []string) error {
 	measurements := map[string]func(args []string) error{
 		"idle": client, "outage": client, "fleet": client, "desk": named(desk),
 		"https": named(https), "provisioning": named(provisioning), "retries": named(retries),
-		"plots": named(plots),
+		"plots": named(plots), "outbox": named(stores),
 	}
 	if len(args) > 0 && measurements[args[0]] != nil {
 		return measurements[args[0]](args)
