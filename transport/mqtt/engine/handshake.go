@@ -77,9 +77,9 @@ func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, unt
 	}
 }
 
-// reportEvery is how often a step of a handshake with a limit reports that it goes on. The time-out
-// of the attempt is longer.
-const reportEvery = 5 * time.Second
+// stepEvery is how often a step of a handshake with a limit reports that it goes on, as the time-out
+// of the attempt is shorter, and sends a ping, as it may last longer than the keep-alive.
+const stepEvery = 5 * time.Second
 
 var errNoStep = errors.New("the peer did not answer a step of the handshake in time")
 
@@ -93,7 +93,7 @@ func (s *session) readUntil(want int, until time.Time) error {
 			s.progress()
 		}
 		now := time.Now()
-		_ = s.conn.SetReadDeadline(now.Add(min(reportEvery, until.Sub(now))))
+		_ = s.conn.SetReadDeadline(now.Add(min(stepEvery, s.info.KeepAlive, until.Sub(now))))
 		err := s.readMore(want)
 		if !mqttwire.TimedOut(err) {
 			return err
@@ -102,6 +102,7 @@ func (s *session) readUntil(want int, until time.Time) error {
 			return &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Op: transport.OpDial,
 				Proto: mqttwire.Proto, Err: errNoStep}
 		}
+		s.Do(&transport.Request{Op: transport.OpPing})
 	}
 }
 

@@ -19,7 +19,15 @@
 // the hub has answered the birth of this connection, within a minute after it was sent. So a hub
 // that accepts connections and answers no birth is tried with growing delays.
 //
-// Telemetry goes to the hub's routes, or with Message.Topic to a custom topic of the hub, in which
+// A refused identity is tried again after 5 minutes, and then less and less often, up to an hour:
+// somebody may enable the device. Package dpstransport asks the provisioning service meanwhile.
+// When another connection takes over the session, two devices have one identity: the client ends,
+// with a Conflict. A server to which the hub sends the device is connected to if its certificate is
+// valid for that name.
+//
+// # Telemetry
+//
+// It goes to the hub's routes, or with Message.Topic to a custom topic of the hub, in which
 // "{deviceId}" stands for the own id. A hub of this kind has no endpoint for messages that no route
 // takes.
 package nexthub
@@ -47,10 +55,6 @@ type Hub struct {
 	SessionExpiry time.Duration
 	// MaxSize is the largest message in bytes, as Message.Size counts them. 0: 255,000.
 	MaxSize int
-	// Reprovision makes the hub's refusal of the identity final for this hub, so that package
-	// dpstransport asks the provisioning service for another one. Otherwise the same hub is tried
-	// again, after 5 minutes and then less and less often, up to an hour.
-	Reprovision bool
 	// Random fills p with random bytes that nobody can guess. Nil: crypto/rand.
 	Random func(p []byte) error
 }

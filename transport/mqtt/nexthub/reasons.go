@@ -78,10 +78,6 @@ func (s *session) Judge(e *dialect.ReasonError) {
 	case spread:
 		e.Mean(transport.Throttled, 10*time.Second+s.hub.upTo(20*time.Second), nil)
 	case identity:
-		if s.hub.Reprovision {
-			e.Mean(transport.Unauthorized, 0, nil)
-			return
-		}
 		s.refusals++
 		e.Mean(transport.Unauthorized, s.hub.identityDelay(s.refusals), transport.ErrMayBeLifted)
 	case rival:

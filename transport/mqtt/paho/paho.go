@@ -83,9 +83,9 @@ var (
 
 // Check implements transport.Checker.
 func (t *Transport) Check(creds *transport.Credentials) error {
-	if t.opt.Protocol != nil {
-		return mqttwire.Invalid("options: Protocol is set, and paho speaks MQTT 3.1.1 alone; leave it nil, or use " +
-			"package mqtt")
+	if _, chooses := t.opt.Dialect.(interface{ Protocol() mqtt.Protocol }); chooses || t.opt.Protocol != nil {
+		return mqttwire.Invalid("options: Protocol is set, or the Dialect needs MQTT 5, and paho speaks MQTT 3.1.1 alone; " +
+			"leave it nil, or use package mqtt")
 	}
 	return t.same.Check(creds)
 }
