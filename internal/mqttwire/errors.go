@@ -92,6 +92,13 @@ func Kept(e *transport.Error) *transport.Error {
 	return &kept
 }
 
+// Unreached returns the error of a dial to another host than that of the credentials. It is worth a
+// retry, whatever err is.
+func Unreached(err error) *transport.Error {
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: Proto,
+		Err: Hint(err, "; the hub has named this server in place of its own")}
+}
+
 // A Refusal is an error with a Kind of its own: *ConnackError or *ReasonError. The interface keeps
 // the table of MQTT 5 from programs that do not speak it.
 type Refusal interface{ Kind() transport.Kind }

@@ -101,7 +101,10 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		err = failed
 	}
 	cancel()
-	if err != nil {
+	switch {
+	case err != nil && creds != cfg.Creds: // the next dial goes to the host of the credentials
+		return nil, mqttwire.Unreached(err)
+	case err != nil:
 		return nil, err
 	}
 	s := newSession(t, cfg, token, d, c)

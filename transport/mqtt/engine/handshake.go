@@ -77,7 +77,7 @@ func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, unt
 	}
 }
 
-// stepEvery is how often a step of a handshake with a limit reports that it goes on, as the time-out
+// stepEvery is how often a step of a handshake with a limit reports that it goes on, as the limit
 // of the attempt is shorter, and sends a ping, as it may last longer than the keep-alive.
 const stepEvery = 5 * time.Second
 

@@ -129,13 +129,15 @@ func TestOnlyTheAckOfThisBirthCounts(t *testing.T) {
 		faults []fault.Fault
 		fails  transport.Kind // 0: the ack counts
 	}{
-		"none":                  {},
-		"any version":           {[]fault.Fault{{Kind: fault.RetypeDispatch, Message: ack, Text: "birth-ack:7"}}, 0},
-		"no version":            {[]fault.Fault{{Kind: fault.RetypeDispatch, Message: ack, Text: "birth-ack"}}, 0},
-		"another type":          {[]fault.Fault{{Kind: fault.RetypeDispatch, Message: ack, Text: "hello:1"}}, transport.Timeout},
-		"twice":                 {[]fault.Fault{{Kind: fault.DuplicateDispatch, Message: ack}}, 0},
-		"late":                  {[]fault.Fault{{Kind: fault.SlowDispatch, Message: ack, Delay: 59 * time.Second}}, 0},
-		"too late":              {[]fault.Fault{{Kind: fault.SlowDispatch, Message: ack, Delay: 61 * time.Second}}, transport.Timeout},
+		"none":        {},
+		"any version": {[]fault.Fault{{Kind: fault.RetypeDispatch, Message: ack, Text: "birth-ack:7"}}, 0},
+		"no version":  {[]fault.Fault{{Kind: fault.RetypeDispatch, Message: ack, Text: "birth-ack"}}, 0},
+		"another type": {[]fault.Fault{{Kind: fault.RetypeDispatch, Message: ack, Text: "hello:1"}},
+			transport.Timeout},
+		"twice": {[]fault.Fault{{Kind: fault.DuplicateDispatch, Message: ack}}, 0},
+		"late":  {[]fault.Fault{{Kind: fault.SlowDispatch, Message: ack, Delay: 59 * time.Second}}, 0},
+		"too late": {[]fault.Fault{{Kind: fault.SlowDispatch, Message: ack, Delay: 61 * time.Second}},
+			transport.Timeout},
 		"of another connection": {[]fault.Fault{{Kind: fault.MisnameDispatch, Message: ack}}, transport.Timeout},
 		"unreadable":            {[]fault.Fault{{Kind: fault.GarbleDispatch, Message: ack}}, transport.Unavailable},
 		"before the SUBACK":     {[]fault.Fault{{Kind: fault.EarlyBirthAck}}, 0},
