@@ -96,7 +96,8 @@ func TestServerReferences(t *testing.T) {
 	for reference, want := range map[string]string{
 		"other.example.test": "other.example.test", "other.example.test:8883": "other.example.test",
 		"Other-1.example.test [fe80::1]:8883": "Other-1.example.test",
-		"":                                    "", "other.example.test:1883": "", "10.1.2.3": "", "[fe80::1]:8883": "", "localhost": "",
+		"":                                    "", "other.example.test:1883": "",
+		"10.1.2.3": "", "[fe80::1]:8883": "", "localhost": "",
 		"a..b": "", ".example.test": "", "exämple.test": "",
 		"a/b.c": "", "user@b.c": "",
 		strings.Repeat("a.", 127) + "b": "",
