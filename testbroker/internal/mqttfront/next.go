@@ -135,31 +135,33 @@ func (n next) published(c *client, k *mqtt.PublishPacket) error {
 	switch {
 	case own && feature == nextwire.FeatureTelemetry:
 		return n.telemetry(c, k)
+	case n.profile.custom(c.ID, k.Topic):
+		n.store(c, k)
+		return nil
+	case k.QoS > 0 && n.declared(c, k):
+		return nil
 	case own && nextFeatures[feature] != nil:
 		return n.feature(c, k, nextFeatures[feature])
 	case own && !strings.Contains(feature, "/"):
 		// Decision: the device may publish there, and nobody listens.
 		return c.ignore(k, mqtt.NoSubscribers, errors.New("no such feature"))
-	case !n.profile.custom(c.ID, k.Topic):
-		return n.refuse(c, k)
 	}
-	n.store(c, k)
-	return nil
+	// Decision: a PUBACK with 0x87 refuses a topic without a template.
+	return c.ignore(k, mqtt.NotAuthorized, fmt.Errorf("%s may not publish to %q", c.ID, k.Topic))
 }
 
-// refuse refuses a message on a topic without a template. Decision: by a PUBACK with 0x87.
-func (n next) refuse(c *client, k *mqtt.PublishPacket) error {
-	why := fmt.Errorf("%s may not publish to %q", c.ID, k.Topic)
+// declared applies the faults of a PUBLISH with QoS 1 that is no telemetry.
+func (n next) declared(c *client, k *mqtt.PublishPacket) bool {
 	if in := c.brokerFault(fault.DisconnectOnPublish); in != nil {
 		n.hub.Happened(in, c.Conn)
-		c.end(in.Fault.Code, why, &in.Fault)
-		return nil
+		c.end(in.Fault.Code, hub.FaultError(fault.DisconnectOnPublish), &in.Fault)
+		return true
 	}
-	code := byte(mqtt.NotAuthorized)
-	if in := c.Fault(fault.RefusePublish); in != nil {
-		code = in.Fault.Code
+	in := c.Fault(fault.RefusePublish)
+	if in != nil {
+		c.acknowledge(k.ID, time.Time{}, in.Fault.Code, c.reason(in.Fault.Description, ""))
 	}
-	return c.ignore(k, code, why)
+	return in != nil
 }
 
 // ignore answers a PUBLISH that nobody handles with a code, and reports why.

@@ -155,6 +155,8 @@ func TestReasonCodesOfTheProfile(t *testing.T) {
 			require.Equal(t, code, d.publish(2, "ih/dev-1/srv/telemetry", "x"))
 		}
 		require.Empty(t, h.Messages())
+		h.Inject(fault.Fault{Kind: fault.RefusePublish, Code: 0x97})
+		require.Equal(t, byte(0x97), d.publish(2, "ih/dev-1/srv/methods", "x"))
 		for _, code := range []byte{0x87, 0x89, 0x8b, 0x8d, 0x8e, 0x93, 0x96, 0x98, 0x9c, 0x9d, 0x9f, 0xa0} {
 			d := loginNext(t, h, 1)
 			h.Inject(fault.Fault{Kind: fault.DisconnectOnPublish, Code: code, ServerReference: "other.example.test"})

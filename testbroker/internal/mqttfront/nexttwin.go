@@ -12,8 +12,11 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
-// twin handles a request about the twin.
+// twin handles a request about the twin. Decision: before the birth the hub answers none.
 func (n next) twin(c *client, typ string, id nextwire.ID, k *mqtt.PublishPacket, ack func() bool) error {
+	if !c.next.born.Load() {
+		return errors.New("request about the twin before the birth")
+	}
 	r := hubdata.TwinRequest{DeviceID: c.ID.Device, RequestID: hex.EncodeToString(id[:]), Protocol: hubdata.MQTT}
 	a := nextAsker{c: c, id: id, ack: ack}
 	switch typ {

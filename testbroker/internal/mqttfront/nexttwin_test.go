@@ -110,6 +110,9 @@ func TestChangesOfDesiredPropertiesFollowTheBirth(t *testing.T) {
 		d, _ := dialNext(t, h, 1, nil)
 		change(`{"a":1}`) // before the subscription
 		d.listen()
+		d.say("twin", nextwire.TypeReportedPatch, d.request(), &nextwire.ReportedPatch{Payload: []byte(`{"a":1}`)})
+		d.ping()
+		require.Empty(t, h.TwinLog("dev-1"), "requests before the birth are ignored")
 		change(`{"a":2}`) // before the birth
 		require.Equal(t, uint64(3), d.born(nextwire.Birth{}).DesiredVersion)
 		change(`{"a":3,"b":{"c":1,"d":2}}`)
