@@ -79,7 +79,10 @@ func TestSuites(t *testing.T) {
 		}
 		t.Run(a.name, func(t *testing.T) {
 			watch(t)
-			args := []string{"test", "-timeout", "600s"}
+			args, env := []string{"test", "-timeout", "600s"}, a.env()
+			if *all {
+				env = append(env, "HUBLINE_LONG=1")
+			}
 			if a.emulator != "" {
 				need(t, "HUBLINE_REQUIRE_ARM", a.name, a.emulator)
 				args = append(args, "-exec", a.emulator)
@@ -92,14 +95,14 @@ func TestSuites(t *testing.T) {
 				t.Log("SKIPPED: all but the formulas, which 386 and MIPS have; -all tries it here, too")
 				packages = formulas
 			}
-			t.Log("\n" + run(t, root, a.env(), "go", append(args, packages...)...))
+			t.Log("\n" + run(t, root, env, "go", append(args, packages...)...))
 			if a.few && !*all {
 				return
 			}
 			if a.emulator != "" {
 				args = append(args, "-run", emulatedModems)
 			}
-			t.Log("\n" + run(t, root, a.env(), "go", append(args, modems)...))
+			t.Log("\n" + run(t, root, env, "go", append(args, modems)...))
 		})
 	}
 }

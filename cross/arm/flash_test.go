@@ -1,7 +1,6 @@
 package arm
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
@@ -13,69 +12,12 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/cross/arm/board/flashlog"
+	"github.com/hubline-iot/hubline/internal/flashsim"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
-// nor is flash memory in RAM. The power fails in the middle of a chosen write or erase; nothing
-// works after that until the next life. The tests of package flashlog tear words, too.
-type nor struct {
-	memory [6 * 512]byte
-	left   int // writes and erases until the power fails; below 0: it does not
-	off    bool
-	writes int
-}
-
-func (m *nor) ReadAt(p []byte, off int64) (int, error) {
-	if m.off {
-		return 0, errPower
-	}
-	return copy(p, m.memory[off:]), nil
-}
-
-// fails counts a write or an erase, and reports whether the power fails in it.
-func (m *nor) fails() bool {
-	m.left--
-	m.off = m.off || m.left == 0
-	return m.off
-}
-
-func (m *nor) WriteAt(p []byte, off int64) (int, error) {
-	if m.off {
-		return 0, errPower
-	}
-	m.writes++
-	if m.fails() {
-		p = p[:len(p)/2]
-	}
-	n := copy(m.memory[off:], p)
-	if m.off {
-		return n, errPower
-	}
-	return n, nil
-}
-
-func (m *nor) EraseBlocks(start, length int64) error {
-	if m.off {
-		return errPower
-	}
-	block := m.memory[start*512 : (start+length)*512]
-	if m.fails() {
-		block = block[:200]
-	}
-	for i := range block {
-		block[i] = 0xff
-	}
-	if m.off {
-		return errPower
-	}
-	return nil
-}
-
-func (*nor) WriteBlockSize() int64 { return 4 }
-func (*nor) EraseBlockSize() int64 { return 512 }
-func (m *nor) Size() int64         { return int64(len(m.memory)) }
-
-var errPower = errors.New("no power")
+// newFlash returns a chip with six blocks.
+func newFlash() *flashsim.Flash { return flashsim.New(6*512, 4, 512) }
 
 // A firmware lives many lives. Each ends by a reboot between two readings, or by a loss of power
 // during a write or an erase of its flash. The hub is away in many of them. The ledger: whatever
@@ -85,15 +27,15 @@ func TestNoReadingThatTheFlashAcceptedIsLost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
 			random := rand.New(rand.NewPCG(seed, 2))
-			memory := &nor{left: -1}
+			memory := newFlash()
 			accepted := map[int]bool{}
-			const lives = 40
+			const lives, words = 40, 10 // of a reading
 			taken, cuts := uint32(0), 0
 			for life := range lives {
-				memory.off, memory.left = false, -1
+				memory.Restore()
 				last := life == lives-1
 				if !last && random.IntN(2) == 0 {
-					memory.left = 1 + random.IntN(4)
+					memory.CutAt(1+random.IntN(2*words), flashsim.Tears[random.IntN(len(flashsim.Tears))], seed)
 				}
 				if !last && random.IntN(3) != 0 {
 					b.hub.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
@@ -115,7 +57,7 @@ func TestNoReadingThatTheFlashAcceptedIsLost(t *testing.T) {
 						_ = log.Sync()
 					}
 				}
-				if memory.off {
+				if memory.Off() {
 					cuts++
 				}
 				if n := f.Counts().Lost + log.Dropped(); n != 0 {
@@ -138,7 +80,7 @@ func TestNoReadingThatTheFlashAcceptedIsLost(t *testing.T) {
 				t.Errorf("seed %d: %d losses of power, %d duplicates, %d readings", seed, cuts, duplicates, len(accepted))
 			}
 			t.Logf("seed %d: %d lives, %d losses of power during a write; %d readings taken, %d accepted by the flash with %d "+
-				"writes, %d arrived, %d of them again", seed, lives, cuts, taken, len(accepted), memory.writes, len(arrived),
+				"writes of a word, %d arrived, %d of them again", seed, lives, cuts, taken, len(accepted), memory.Operations(), len(arrived),
 				duplicates)
 		})
 	}

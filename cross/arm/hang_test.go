@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/cross/arm/board/flashlog"
+	"github.com/hubline-iot/hubline/internal/flashsim"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
@@ -18,10 +19,10 @@ import (
 func TestAFirmwareThatHangsIsResetAndLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hangs, watchdog = 6, 8 * time.Second
-		b, memory, accepted := newBench(t), &nor{left: -1}, map[int]bool{}
+		b, memory, accepted := newBench(t), newFlash(), map[int]bool{}
 		resets := 0
 		for life := range hangs + 1 {
-			memory.off = false
+			memory.Restore()
 			log, err := flashlog.New(memory, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -49,7 +50,7 @@ func TestAFirmwareThatHangsIsResetAndLosesNothing(t *testing.T) {
 			c.Read = func(p []byte) []byte {
 				if readings++; life < hangs && readings == 10+life {
 					<-ctx.Done()
-					memory.off = true
+					memory.CutAt(1, flashsim.Nothing, 0) // the chip writes no more
 					resets++
 					if silent := time.Since(fed); silent != watchdog {
 						t.Errorf("life %d: reset after %v without food, want %v", life, silent, watchdog)
