@@ -233,7 +233,7 @@ func (b *TokenBucket) fill(now time.Time) {
 	if b.refill == 0 {
 		return
 	}
-	full := time.Duration(b.size/b.refill+1) * time.Second // fills any bucket, and the product below fits
+	full := (time.Duration(b.size/b.refill) + 1) * time.Second // fills any bucket, and the product below fits
 	passed := now.Sub(b.mark)
 	switch {
 	case b.mark.IsZero() || passed < -full: // the first call, or the clock was set back
