@@ -68,7 +68,7 @@ func (t nextTarget) Request(r hub.MethodRequest) bool {
 	return t.c.dispatch(dispatch{
 		feature: nextwire.FeatureMethods, typ: nextwire.TypeProbe, id: methodID(r.ID), expiry: r.ConnectTimeout,
 		message: &nextwire.Probe{
-			Method: r.Name, ResponseTimeout: uint32(min(hub.Seconds(r.ResponseTimeout), math.MaxUint32)),
+			Method: r.Name, ResponseTimeout: uint32(min(int64(hub.Seconds(r.ResponseTimeout)), math.MaxUint32)),
 		},
 	})
 }
@@ -142,5 +142,5 @@ func (n next) method(c *client, typ string, id nextwire.ID, k *mqtt.PublishPacke
 
 // seconds returns a duration as a message expiry interval: whole seconds, at least one.
 func seconds(d time.Duration) uint32 {
-	return uint32(min(max(hub.Seconds(d), 1), math.MaxUint32))
+	return uint32(min(max(int64(hub.Seconds(d)), 1), math.MaxUint32))
 }
