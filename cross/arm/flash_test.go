@@ -79,9 +79,9 @@ func TestNoReadingThatTheFlashAcceptedIsLost(t *testing.T) {
 			if cuts < lives/5 || duplicates == 0 || len(accepted) < lives {
 				t.Errorf("seed %d: %d losses of power, %d duplicates, %d readings", seed, cuts, duplicates, len(accepted))
 			}
-			t.Logf("seed %d: %d lives, %d losses of power during a write; %d readings taken, %d accepted by the flash with %d "+
-				"writes of a word, %d arrived, %d of them again", seed, lives, cuts, taken, len(accepted), memory.Operations(), len(arrived),
-				duplicates)
+			t.Logf("seed %d: %d lives, %d losses of power during a write; %d readings taken, %d accepted by the flash "+
+				"with %d writes of a word, %d arrived, %d of them again", seed, lives, cuts, taken, len(accepted),
+				memory.Operations(), len(arrived), duplicates)
 		})
 	}
 }
