@@ -12,6 +12,9 @@
 // TestSimulationOfRestarts adds processes that end and begin, with the outbox on the disk. In every
 // other run the device has certificates, and the run takes hours of fake time.
 //
+// TestSimulationOfKinds does that with certificates and hubs of both connection profiles: each move
+// may lead to a hub of the other kind.
+//
 // TestSimulationOfGateways has an edge device: a gateway with routes, the daemon that signs for
 // modules, two modules and a leaf device. The gateway restarts, also with another certificate,
 // loses the hub, or starts after the modules. The ledger follows messages from outputs to inputs

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -20,6 +21,7 @@ type movePlan struct {
 	group     bool // the enrollment is that of a group
 	secondKey bool // the device has both keys
 	stored    bool // the assignment is stored
+	kinds     bool // every other hub has the profile mqttV5
 	// life is that of certificates, with which the device connects; 0: it connects with its key.
 	life        time.Duration
 	reprovision dpsdata.Reprovision
@@ -32,9 +34,18 @@ type movePlan struct {
 }
 
 func (p *movePlan) String() string {
-	return fmt.Sprintf("carrier %s, %d hubs, group %v, second key %v, stored %v, certificates %v, %v, %d failures; "+
-		"polls %d, assigning %v, retry after %v, %d a minute; %v", p.carrier.name, p.hubs, p.group, p.secondKey,
-		p.stored, p.life, p.reprovision, p.maxFailures, p.polls, p.assigning, p.retryAfter, p.perMinute, &p.plan)
+	return fmt.Sprintf("carrier %s, %d hubs, group %v, second key %v, stored %v, kinds %v, certificates %v, %v, "+
+		"%d failures; polls %d, assigning %v, retry after %v, %d a minute; %v", p.carrier.name, p.hubs, p.group,
+		p.secondKey, p.stored, p.kinds, p.life, p.reprovision, p.maxFailures, p.polls, p.assigning, p.retryAfter,
+		p.perMinute, &p.plan)
+}
+
+// profile returns the settings of a hub with the profile mqttV5, nil for a classic one.
+func (p *movePlan) profile(hub int) *testbroker.MQTTv5Options {
+	if !p.kinds || hub%2 == 0 {
+		return nil
+	}
+	return &testbroker.MQTTv5Options{}
 }
 
 // hubName returns the name of a hub.

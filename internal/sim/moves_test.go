@@ -30,8 +30,11 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
 )
 
 // TestSimulationOfMoves is the simulation with several hubs and a provisioning service. While the
@@ -239,7 +242,7 @@ func (j *journey) makeServices(t *testing.T) {
 		OnEvent: func(e event.Event) { j.event("dps    %v", e) }})
 	require.NoError(t, err)
 	for i := range p.hubs {
-		h, err := testbroker.New(&testbroker.Options{Seed: p.seed + 1, HostName: hubName(i),
+		h, err := testbroker.New(&testbroker.Options{Seed: p.seed + 1, HostName: hubName(i), MQTTv5: p.profile(i),
 			Certificates: testbroker.CertificateOptions{Life: p.life},
 			OnEvent:      func(e event.Event) { j.event("hub%d   %v", i, e) }})
 		require.NoError(t, err)
@@ -266,7 +269,7 @@ func (j *journey) makeClient(t *testing.T) {
 		id.SecondSign = j.signer(t, j.identity.secondary)
 	}
 	registrar, err := provisioning.New(id, p.carrier.make(p.carrier.options(j.dps, p.tls)), &provisioning.Options{
-		CSR: j.request(t), Rand: rand.NewPCG(p.seed, 5).Uint64,
+		CSR: j.request(t), MQTTv5: p.kinds, Rand: rand.NewPCG(p.seed, 5).Uint64,
 		OnEvent: func(e provisioning.Event) { j.event("dps    %v", e) }})
 	require.NoError(t, err)
 	o := &dpstransport.Options{MaxFailures: p.maxFailures, OnEvent: func(e dpstransport.Event) {
@@ -303,7 +306,15 @@ func (j *journey) inner(creds *transport.Credentials, a *provisioning.Assignment
 	if i := j.hub(a.Hub); i >= 0 {
 		w = j.plan.engine.inMemory(j.hubs[i], j.plan.tls)
 	}
-	return witness{j.certified(j.plan.engine, creds, a, w), j}
+	e := j.plan.engine
+	if a.MQTTv5() {
+		e.make = func(_ *transport.Credentials, w *way) transport.Transport {
+			o := w.mqtt()
+			o.Dialect = &nexthub.Hub{}
+			return mqtt.New(o)
+		}
+	}
+	return witness{j.certified(e, creds, a, w), j}
 }
 
 // hub returns the index of a hub, -1 if there is none.
@@ -409,8 +420,12 @@ func (j *journey) step(s *step) {
 		if s.count < 0 && where != nil {
 			at = where
 		}
-		j.event("inject at %s %+v", at.HostName(), s.fault)
-		j.faults = append(j.faults, at.Inject(s.fault))
+		f := s.fault
+		if f.Kind == fault.RefuseConnect && at.ConnectionProfile() != "classic" {
+			f.Code = 0x88 // what 3 is over MQTT 3.1.1
+		}
+		j.event("inject at %s %+v", at.HostName(), f)
+		j.faults = append(j.faults, at.Inject(f))
 	case drop:
 		j.event("drop")
 		for _, h := range j.hubs {

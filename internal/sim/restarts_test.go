@@ -155,37 +155,51 @@ func drawRestarts(seed uint64, e engine) *movePlan {
 // stored assignment and certificates. Processes end and begin at any time. What the outbox took
 // arrives, and a restart alone is no reason to ask the service.
 func TestSimulationOfRestarts(t *testing.T) {
-	from, to := seedRange()
 	for _, e := range engines {
 		if e.variant || e.shared || e.plain {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {
-			total, renewed, restarts := moveCounts{}, 0, 0
-			for seed := from; seed <= to; seed++ {
-				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-					p := drawRestarts(seed, e)
-					folder := t.TempDir()
-					testkit.Bubble(t, func(t *testing.T) {
-						j := relive(t, p, folder)
-						if err := j.checkRestarts(); err != nil {
-							t.Errorf("seed %d: %v\n%v\n%s", seed, err, p, strings.Join(j.events, "\n"))
-						} else if *oneSeed != 0 {
-							t.Logf("%v\n%s", p, strings.Join(j.events, "\n"))
-						}
-						total.add(j.journey)
-						renewed += j.identity.renewed
-						restarts += j.restarts
-					})
-				})
-			}
-			t.Logf("%+v, %d restarts, %d certificates", total, restarts, renewed)
-			if to-from >= 19 {
-				require.Greater(t, total.moved, 5)
-				require.Greater(t, restarts, 20)
-				require.Greater(t, renewed, 10)
-			}
+			simulateRestarts(t, func(seed uint64) *movePlan { return drawRestarts(seed, e) })
 		})
+	}
+}
+
+// TestSimulationOfKinds is the same with hubs of both connection profiles: a device with
+// certificates goes from a classic hub to one of the profile mqttV5 and back, with its outbox.
+func TestSimulationOfKinds(t *testing.T) {
+	simulateRestarts(t, func(seed uint64) *movePlan {
+		p := drawRestarts(2*seed, engines[0]) // with certificates
+		p.kinds = true
+		return p
+	})
+}
+
+func simulateRestarts(t *testing.T, draw func(seed uint64) *movePlan) {
+	from, to := seedRange()
+	total, renewed, restarts := moveCounts{}, 0, 0
+	for seed := from; seed <= to; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			p := draw(seed)
+			folder := t.TempDir()
+			testkit.Bubble(t, func(t *testing.T) {
+				j := relive(t, p, folder)
+				if err := j.checkRestarts(); err != nil {
+					t.Errorf("seed %d: %v\n%v\n%s", seed, err, p, strings.Join(j.events, "\n"))
+				} else if *oneSeed != 0 {
+					t.Logf("%v\n%s", p, strings.Join(j.events, "\n"))
+				}
+				total.add(j.journey)
+				renewed += j.identity.renewed
+				restarts += j.restarts
+			})
+		})
+	}
+	t.Logf("%+v, %d restarts, %d certificates", total, restarts, renewed)
+	if to-from >= 19 {
+		require.Greater(t, total.moved, 5)
+		require.Greater(t, restarts, 20)
+		require.Greater(t, renewed, 10)
 	}
 }
 

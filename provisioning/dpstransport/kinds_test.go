@@ -1,0 +1,142 @@
+package dpstransport_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpshttp"
+	"github.com/hubline-iot/hubline/provisioning/dpstransport"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+const (
+	classic = "hub1.example.test"
+	next    = "hub2.example.test"
+)
+
+// newKinds returns a provisioning service with a hub of each connection profile. They are closed
+// with the test.
+func newKinds(t *testing.T) (*testbroker.DPS, map[string]*testbroker.Hub) {
+	d, err := testbroker.NewDPS(nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	hubs := map[string]*testbroker.Hub{}
+	for name, profile := range map[string]*testbroker.MQTTv5Options{classic: nil, next: {}} {
+		hubs[name], err = testbroker.New(&testbroker.Options{HostName: name, MQTTv5: profile})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, hubs[name].Close()) })
+		require.NoError(t, d.Link(hubs[name]))
+	}
+	return d, hubs
+}
+
+// One program text serves both kinds of hub, and a device goes from one to the other and back while
+// it sends. What its outbox on the disk took is at one of the hubs, and the twin and the methods
+// work at each.
+func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
+	folder := t.TempDir()
+	inBubble(t, func(t *testing.T) {
+		d, hubs := newKinds(t)
+		cert := testbroker.NewClientCert("reg-0001", time.Time{}, time.Time{})
+		_, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", Certificates: []*x509.Certificate{cert.Leaf},
+			Hubs: []string{classic}})
+		require.NoError(t, err)
+		certificate := func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+
+		registrar, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
+			RegistrationID: "reg-0001"}, dpshttp.New(&netopt.Options{Dial: d.Dial(testbroker.PortHTTPS),
+			TLS: d.ClientTLS(), Certificate: certificate}), &provisioning.Options{MQTTv5: true})
+		require.NoError(t, err)
+		var kinds []string
+		tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
+			a *provisioning.Assignment) transport.Transport {
+			kinds = append(kinds, a.ConnectionProfile)
+			h := hubs[creds.Host]
+			o := &mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
+				Certificate: certificate}}
+			if a.MQTTv5() {
+				o.Dialect = &nexthub.Hub{}
+			}
+			return mqtt.New(o)
+		}, nil)
+		require.NoError(t, err)
+		c, err := device.New(tr.Credentials(), tr, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.HandleMethod("where", func(context.Context, *device.MethodCall) (int, []byte) {
+			return 200, []byte(`"here"`)
+		}))
+		require.NoError(t, c.Open(t.Context()))
+		q, err := outbox.Open(folder, nil)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		running := make(chan error, 1)
+		go func() { running <- q.Run(ctx, c) }()
+
+		n := 0
+		for i, to := range []string{classic, next, classic} {
+			if i > 0 {
+				from := tr.Assignment().Hub
+				require.NoError(t, d.Move("reg-0001", to))
+				require.NoError(t, hubs[from].RemoveDevice("reg-0001"))
+			}
+			for range 20 {
+				n++
+				m := &transport.Message{ID: fmt.Sprint(n), Body: fmt.Append(nil, n)}
+				require.NoError(t, q.Put(t.Context(), m))
+				time.Sleep(100 * time.Millisecond)
+			}
+			require.NoError(t, q.Flush(t.Context()))
+			require.Equal(t, to, tr.Assignment().Hub)
+			_, err = c.PatchReported(t.Context(), fmt.Appendf(nil, `{"n":%d}`, n))
+			require.NoError(t, err)
+			twin, err := hubs[to].Twin("reg-0001")
+			require.NoError(t, err)
+			require.Contains(t, string(twin.Reported), fmt.Sprintf(`"n":%d`, n))
+			answer, err := hubs[to].CallMethod(t.Context(), "reg-0001", hubdata.MethodCall{Name: "where"})
+			require.NoError(t, err)
+			require.Equal(t, `"here"`, string(answer.Payload))
+		}
+		require.Equal(t, []string{"classic", "mqttV5", "classic"}, kinds)
+		require.NoError(t, c.Close())
+		stop()
+		require.ErrorIs(t, <-running, transport.Cancelled)
+		require.NoError(t, q.Close())
+
+		seen := map[string]bool{}
+		for _, h := range hubs {
+			for _, m := range h.Messages() {
+				seen[string(m.Body)] = true
+			}
+			require.NotZero(t, h.Len())
+		}
+		require.Len(t, seen, n)
+	})
+}
+
+// A program that does not say that it speaks with hubs of the new kind is not sent there to fail.
+// It learns why, by name.
+func TestAHubOfAnotherKindIsRefusedByName(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &service{refusal: &provisioning.Answer{Status: 200, Body: []byte(`{"status":"assigned","registrationState":` +
+			`{"assignedHub":"h","deviceId":"d","connectionProfile":"mqttV5"}}`)}}
+		tr := setup(t, s, &hubs{}, 1, nil)
+		err := dial(t, tr)
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, `the hub has the connection profile "mqttV5"; set Options.MQTTv5`)
+	})
+}
