@@ -130,12 +130,12 @@ const base, most = 50 * time.Millisecond, 20 * time.Second
 func policies() []retrypolicy.Policy {
 	all := []retrypolicy.Policy{
 		retrypolicy.Fixed{Delay: base, Jitter: 0.3}, retrypolicy.Incremental{Step: 7 * base, Max: most, Jitter: 0.1},
-		compat.TruncatedExponential{Base: base, Random: base, Max: most}, compat.Azcore{MaxRetries: 30},
+		compat.TruncatedExponential{}, compat.Azcore{MaxRetries: 30},
 		compat.AzureC{}, compat.AzureCSharpV1{Count: 30, Min: base, Max: most, Delta: 3 * base},
 		compat.AzureCSharp{MaxRetries: 35, Max: most},
 		compat.AzureCSharp{Curve: compat.AzureCSharpFixed, MaxRetries: 9, Delay: base},
 		compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, MaxRetries: 30, Delay: base, Max: most},
-		compat.AzureJava{}, compat.AzureNode{}, compat.AWSGoBackoff{Max: most}, compat.Cenkalti(),
+		compat.AzureJava{}, compat.AzureNode(), compat.AWSGoBackoff{Max: most}, compat.Cenkalti(),
 		compat.Failsafe{Retries: -1, Delay: base, Max: most, Factor: 1.7, JitterFactor: 0.25},
 		compat.FetchRetry{Retries: 20, Delay: base}, compat.Polly{Retries: 30, Delay: base},
 		compat.RetryableHTTP{Retries: 30, Min: base, Max: most}, compat.AzureIoTOperations(),

@@ -60,7 +60,7 @@ var All = slices.Concat([]Named{
 	fixed("none", "no retry", retrypolicy.NoRetry{}),
 	fixed("azure-java", "the code of the Azure device SDK for Java", compat.AzureJava{}),
 	fixed("azure-java-messages", "the same for messages, without a fast first retry", compat.AzureJava{Resend: true}),
-	fixed("azure-node", "the code of the Azure device SDK for Node", compat.AzureNode{}),
+	fixed("azure-node", "the code of the Azure device SDK for Node", compat.AzureNode()),
 	fixed("azure-node-document", "what that SDK documents", compat.AzureNodeDocumented()),
 	fixed("azure-csharp", "the code of the Azure device SDK 2.x for C#", compat.AzureCSharp{}),
 	fixed("azure-csharp-1", "the code of the Azure device SDK 1.x for C#", compat.AzureCSharpV1{}),

@@ -183,7 +183,7 @@ func TestAzureCSubtractsTheAttemptFromTheDelay(t *testing.T) {
 func TestAzureNodeCodeAndDocument(t *testing.T) {
 	for i, want := range []time.Duration{100, 125, 175, 275, 475, 875, 1675, 3275, 6475} {
 		a := retrypolicy.Attempt{Retry: i + 1, Kind: transport.Network, Rand: policytest.DrawLast}
-		got := compat.AzureNode{}.Decide(a).Delay
+		got := compat.AzureNode().Decide(a).Delay
 		if got > want*time.Millisecond || got < want*time.Millisecond-time.Microsecond {
 			t.Errorf("code, n = %d: %v, want just below %v", a.Retry, got, want*time.Millisecond)
 		}
@@ -222,7 +222,7 @@ func TestAzureNodeFilterOverride(t *testing.T) {
 		}{{nil, c.plain}, {override, c.override}} {
 			testkit.Bubble(t, func(t *testing.T) {
 				tries := 0
-				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: compat.AzureNode{}},
+				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: compat.AzureNode()},
 					Classify: v.judge}
 				err := r.Do(t.Context(), func(context.Context) error { tries++; return &transport.Error{Kind: c.kind} })
 				if tries != v.want || !errors.Is(err, c.kind) {
@@ -267,7 +267,7 @@ func TestAzureValidate(t *testing.T) {
 		{compat.AzureC{Max: 1500 * time.Millisecond}, "AzureC.Max"},
 		{compat.AzureC{Jitter: 101}, "AzureC.Jitter"},
 		{compat.AzureC{Limit: -1}, "AzureC.Limit"},
-		{compat.AzureNode{}, ""},
+		{compat.AzureNode(), ""},
 		{compat.AzureNodeDocumented(), ""},
 	} {
 		policytest.CheckInvalid(t, c.policy, c.want)

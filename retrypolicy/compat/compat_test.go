@@ -152,12 +152,6 @@ func TestSystemsValidate(t *testing.T) {
 		policy retrypolicy.Policy
 		want   string
 	}{
-		{compat.TruncatedExponential{}, ""},
-		{compat.TruncatedExponential{Base: -1}, "TruncatedExponential.Base"},
-		{compat.TruncatedExponential{Random: -1}, "TruncatedExponential.Random"},
-		{compat.TruncatedExponential{Base: 2, Max: 1}, "TruncatedExponential.Max"},
-		{compat.TruncatedExponential{Max: s}, "TruncatedExponential.Base is 0"},
-		{compat.TruncatedExponential{Random: s}, "TruncatedExponential.Max is not positive"},
 		{compat.Truncated(), ""},
 		{compat.FetchRetryDefaults(), ""},
 		{compat.FetchRetry{Retries: -1}, "FetchRetry.Retries"},

@@ -28,7 +28,7 @@ var partial = map[string]retrypolicy.Policy{
 	"compat.AzureC":                            compat.AzureC{},
 	"compat.AzureCSharpV1":                     compat.AzureCSharpV1{},
 	"compat.AzureJava":                         compat.AzureJava{},
-	"compat.AzureNode":                         compat.AzureNode{},
+	"compat.AzureNode":                         compat.AzureNode(),
 	"compat.AzureNodeDocumented":               compat.AzureNodeDocumented(),
 	"compat.Azcore":                            compat.Azcore{},
 	"retrypolicy.Backoff":                      retrypolicy.Backoff{},

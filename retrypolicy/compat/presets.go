@@ -36,46 +36,19 @@ func CenkaltiV4() retrypolicy.MaxElapsed {
 // AzureNodeDocumented is the documented policy of the Azure IoT device SDK for Node.js:
 // ExponentialBackoffWithJitter with its usual constants, and with C = 5 s, Cmin = 10 s, Cmax = 60 s
 // after a failure of Kind Throttled. Source: the SDK's document and the comments in its code.
-func AzureNodeDocumented() retrypolicy.ByKind {
+func AzureNodeDocumented() retrypolicy.ByKind { return azureNode(0.5, 0.25) }
+
+// AzureNode has the delays of the code of the Azure IoT device SDK for Node.js, which differs from
+// the document: it draws rand from 0 to C*(Jd-Ju). It never stops; the SDK ends an operation after 4
+// minutes. Source: the SDK's code, retry_policy.
+func AzureNode() retrypolicy.ByKind { return azureNode(1, 0.75) }
+
+func azureNode(jd, ju float64) retrypolicy.ByKind {
 	return retrypolicy.ByKind{
-		Rules:   []retrypolicy.Rule{{Kinds: throttling, Policy: documentedThrottled}},
-		Default: retrypolicy.ExponentialBackoffWithJitter{},
+		Rules: []retrypolicy.Rule{{Kinds: throttling, Policy: retrypolicy.ExponentialBackoffWithJitter{
+			C: 5 * sec, Cmin: 10 * sec, Cmax: time.Minute, Jd: jd, Ju: ju}}},
+		Default: retrypolicy.ExponentialBackoffWithJitter{Jd: jd, Ju: ju},
 	}
-}
-
-// documented and documentedThrottled hold the constants of the Azure IoT device SDK for Node.js.
-var (
-	documented = retrypolicy.ExponentialBackoffWithJitter{C: 100 * ms, Cmin: 100 * ms, Cmax: 10 * sec, Jd: 0.5, Ju: 0.25}
-
-	documentedThrottled = retrypolicy.ExponentialBackoffWithJitter{C: 5 * sec, Cmin: 10 * sec, Cmax: time.Minute,
-		Jd: 0.5, Ju: 0.25}
-)
-
-// AzureNode computes the delays of the code of the Azure IoT device SDK for Node.js:
-//
-//	min(Cmin + (2^(n-1) - 1) * rand(0, C*(Jd-Ju)), Cmax)
-//
-// with the constants of AzureNodeDocumented, and n = 1 for the first retry. It differs from that
-// document: it drops the lower bound of rand. A Retry below 1, which the SDK never has, is computed
-// as n = 0: no delay, or after Throttled Cmin minus half of rand. It never stops; the SDK ends an
-// operation after 4 minutes. Source: the SDK's code, retry_policy.
-type AzureNode struct{}
-
-// Decide always retries.
-func (AzureNode) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	set := &documented
-	if a.Kind == transport.Throttled {
-		set = &documentedThrottled
-	}
-	r := kit.Below(uint64(set.C/4), a.Rand) // Jd - Ju is a quarter in both sets
-	d := retrypolicy.Decision{Retry: true}
-	switch {
-	case a.Retry >= 1:
-		d.Delay = kit.Growth(a.Retry, r, set.Cmin, set.Cmax)
-	case set == &documentedThrottled:
-		d.Delay = set.Cmin - time.Duration(r/2)
-	}
-	return d
 }
 
 // Truncated is the policy of the note on truncated exponential back-off with fetch-retry, for use
@@ -118,38 +91,13 @@ func ClassifyTruncated(err error) retrypolicy.Info {
 	return info
 }
 
-// TruncatedExponential waits min(Base*2^(n-1) + random, Max) before the n-th retry, where random is
-// a whole number of milliseconds from 1 to Random. It never stops. The zero value has the numbers
-// of the note behind Truncated: Base 1 s, Random 1 s, Max 15 s. Otherwise no default applies.
-type TruncatedExponential struct {
-	Base, Random, Max time.Duration
-}
-
-func (t TruncatedExponential) settings() TruncatedExponential {
-	if t == (TruncatedExponential{}) {
-		t = TruncatedExponential{Base: sec, Random: sec, Max: 15 * sec}
-	}
-	return t
-}
+// TruncatedExponential is the curve of the first row of Truncated, without its limit; 1..1000 are
+// whole milliseconds.
+type TruncatedExponential struct{}
 
 // Decide always retries.
-func (t TruncatedExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	t = t.settings()
-	d := kit.Exponential(t.Base, 2, max(a.Retry, 1), t.Max)
-	if limit := uint64(max(t.Random, 0) / ms); limit > 0 {
-		d += min(time.Duration(1+kit.Below(limit, a.Rand))*ms, t.Max-d)
-	}
-	return retrypolicy.Decision{Retry: true, Delay: max(d, 0)}
-}
-
-// Validate reports the first invalid parameter.
-func (t TruncatedExponential) Validate() error {
-	t = t.settings()
-	return kit.Check("TruncatedExponential.",
-		kit.Bad(t.Base < 0, "Base is negative; give 0 or more"),
-		kit.Bad(t.Random < 0, "Random is negative; give 0 or more"),
-		kit.Bad(t.Base == 0 && t.Random < ms,
-			"Base is 0 and Random below 1 ms, so every delay would be 0; give one of them"),
-		kit.Bad(t.Max <= 0, "Max is not positive, so every delay would be 0; give the longest delay"),
-		kit.Bad(t.Max < t.Base, "Max is below Base; give Base or more"))
+func (TruncatedExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	const longest = 15 * sec
+	d := kit.Exponential(sec, 2, max(a.Retry, 1), longest) + time.Duration(1+kit.Below(1000, a.Rand))*ms
+	return retrypolicy.Decision{Retry: true, Delay: min(d, longest)}
 }

@@ -79,7 +79,7 @@ var policyRows = []policyRow{
 	{name: "AzureC random", policy: compat.AzureC{Curve: compat.AzureCRandom}, most: 4 * s},
 	{name: "AzureC immediate", policy: compat.AzureC{Curve: compat.AzureCImmediate}},
 	{name: "AzureC none", policy: compat.AzureC{Curve: compat.AzureCNone}},
-	{name: "AzureNode", policy: compat.AzureNode{}, most: time.Minute},
+	{name: "AzureNode", policy: compat.AzureNode(), most: time.Minute},
 	{name: "AzureNodeDocumented", policy: compat.AzureNodeDocumented(), most: time.Minute},
 
 	{name: "TruncatedExponential", policy: compat.TruncatedExponential{}, most: 15 * s},
@@ -308,9 +308,6 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 		c := compat.AzureC{Curve: compat.AzureCCurve(p.choice % 8), Initial: p.d1.Truncate(s), Max: p.d2.Truncate(s),
 			Jitter: p.n, Limit: p.d3}
 		return c, twice(max(c.Max, 30*s))
-	},
-	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return compat.TruncatedExponential{Base: p.d1, Random: p.d2, Max: p.d3}, max(p.d3, 15*s)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		return compat.FetchRetry{Retries: p.n, Delay: p.d1, On: []int{503}}, p.d1

@@ -102,7 +102,7 @@ var vectorPolicies = map[string]retrypolicy.Policy{
 	"AzureCSharp":                  compat.AzureCSharp{},
 	"AzureCSharpV1":                compat.AzureCSharpV1{},
 	"AzureJava":                    compat.AzureJava{},
-	"AzureNode":                    compat.AzureNode{},
+	"AzureNode":                    compat.AzureNode(),
 	"Failsafe":                     compat.Failsafe{},
 	"GRPC":                         compat.GRPC{},
 	"Polly":                        compat.Polly{},
