@@ -2,7 +2,6 @@ package budget
 
 import (
 	"math"
-	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -38,9 +37,7 @@ const (
 // Source: botocore retries/adaptive.py, bucket.py, throttling.py; also in smithy-kotlin,
 // aws-sdk-go-v2, -java-v2 and -js-v3.
 type Adaptive struct {
-	passive
-
-	mu      sync.Mutex
+	state
 	epoch   time.Time     // the start, rounded down to a whole second; all times here are relative to it
 	latest  time.Duration // the latest time seen: a slow caller's clock reading may be older
 	meter   rateMeter
@@ -78,12 +75,10 @@ func (l *Adaptive) at(now time.Time) time.Duration {
 // means the former. Time then continues from the latest one, since it would otherwise stand still.
 const setBack = 10 * time.Second
 
-// take takes a token. Without one it returns the time until the next token. Further callers get the
-// times of the tokens after that one, at most a second later, so that a thousand waiting callers do
-// not all return for the same token. A caller that finds no token waits again.
+// take takes a token, or returns the time until the next one. Further callers get the times of the
+// tokens after that one, at most a second later, so that a thousand waiting callers do not all
+// return for the same token.
 func (l *Adaptive) take(now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	t := l.at(now)
 	if !l.enabled {
 		return 0
@@ -100,8 +95,6 @@ func (l *Adaptive) take(now time.Time) time.Duration {
 
 // learn measures the rate at the end of an attempt and recomputes the limit.
 func (l *Adaptive) learn(now time.Time, throttled bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	t := l.at(now)
 	measured := l.meter.record(int64(t / (time.Second / 2)))
 	var rate float64
@@ -122,10 +115,10 @@ func (l *Adaptive) learn(now time.Time, throttled bool) {
 }
 
 // Announce tells the limiter the rate that the service announced with an answer, before the answer
-// is reported: as the method OnLimit of an httpretry.Transport does. The limit starts from that
-// rate: it applies at once, and the curve continues from it with the first attempt that ends
-// without an announcement. Once the service has throttled an attempt, only announcements below the
-// limit count. A rate that is not above 0, or not finite, is ignored.
+// is reported, as the OnLimit of an httpretry.Transport. The limit applies at once, and the curve
+// continues from it with the first attempt that ends without an announcement. Once the service has
+// throttled an attempt, only announcements below the limit count. A rate that is not above 0, or
+// not finite, is ignored.
 func (l *Adaptive) Announce(perSecond float64, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,8 +155,6 @@ func (l *Adaptive) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision 
 }
 
 func (l *Adaptive) undo(*ticket, retrypolicy.Attempt) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.enabled {
 		l.tokens.tokens = min(l.tokens.size, l.tokens.tokens+1)
 	}

@@ -3,7 +3,6 @@ package budget
 import (
 	"cmp"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -14,7 +13,7 @@ import (
 // BreakerOptions configures a Breaker. The zero value opens after 5 failures in a row, for 30 s,
 // and refuses attempts meanwhile.
 type BreakerOptions struct {
-	// Failures is the number of failures that open the breaker: in a row, or within Window. Default:
+	// Failures is the number of failures in a row, or within Window, that open the breaker. Default:
 	// 5.
 	Failures int
 	// Window counts the failures within this time, whether or not successes come between them.
@@ -23,25 +22,21 @@ type BreakerOptions struct {
 	// Share is the share of failures among all outcomes in Window that opening requires in addition,
 	// from 0 to 1 in steps of a millionth. Default: none.
 	Share float64
-	// Kinds are the failures that count; every other outcome that says something about the service is
-	// a success. Default: all retryable failures. A permanent failure is the answer of a service that
-	// works.
+	// Kinds are the failures that count. Default: all retryable ones; a permanent failure is the
+	// answer of a service that works.
 	Kinds retrypolicy.KindSet
 	// Cooldown is how long the breaker stays open, and the time after which a probe without an outcome
-	// is considered lost. So it should be longer than an attempt and the report of its end. The device
-	// client reports a connection only when it has been stable, so for connections set more than its
-	// StableTime and DialTimeout together, which are 60 s unless set. Default: 30 s, which suits short
-	// operations.
+	// is considered lost. So it should be longer than an attempt; for the connections of device
+	// clients, longer than StableTime and DialTimeout together (60 s unless set). Default: 30 s.
 	Cooldown time.Duration
 	// Growth multiplies the cooldown each time probing fails, up to ten times Cooldown, until the
 	// breaker closes. Default: 1, no growth.
 	Growth float64
-	// Probes is the number of attempts that can be in flight while the breaker is half-open. Default:
-	// 1.
+	// Probes is how many attempts can be in flight while the breaker is half-open. Default: 1.
 	Probes int
 	// Successes is the number of successes that close a half-open breaker. Default: 1.
 	Successes int
-	// Wait makes an attempt wait until the cooldown is over instead of refusing it. For a loop that
+	// Wait makes an attempt wait until the cooldown is over instead of refusing it, for a loop that
 	// has nothing else to do, such as that of a connection.
 	Wait bool
 }
@@ -72,17 +67,12 @@ func (s BreakerState) String() string {
 
 // BreakerStatus is a snapshot of a Breaker.
 type BreakerStatus struct {
-	State BreakerState
-	// Failures counts towards opening, while the breaker is closed.
-	Failures int
-	// InFlight is the number of admitted attempts that have not ended.
-	InFlight int
-	// Probes is the number of probes among them, while the breaker is half-open.
-	Probes int
-	// Cooldown is the remaining cooldown, while the breaker is open.
-	Cooldown time.Duration
-	// Openings is the number of times that the breaker opened.
-	Openings int
+	State    BreakerState
+	Failures int           // that count towards opening, while closed
+	InFlight int           // admitted attempts that have not ended
+	Probes   int           // among them, while half-open
+	Cooldown time.Duration // the remaining one, while open
+	Openings int           // how often the breaker opened
 }
 
 // Breaker stops all attempts, first ones included, after too many failures, and admits a few probes
@@ -106,10 +96,10 @@ type BreakerStatus struct {
 // It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
 // "Release It!"; the parameters of failsafe-go and Polly.
 type Breaker struct {
+	state
 	o BreakerOptions // with its defaults
 
-	mu       sync.Mutex
-	state    BreakerState
+	is       BreakerState
 	row      int           // failures in a row
 	seen     window        // marked: failures
 	cooldown time.Duration // the current one
@@ -153,8 +143,8 @@ func (b *Breaker) Status(now time.Time) BreakerStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settle(now)
-	s := BreakerStatus{State: b.state, InFlight: b.inFlight, Openings: b.openings}
-	switch b.state {
+	s := BreakerStatus{State: b.is, InFlight: b.inFlight, Openings: b.openings}
+	switch b.is {
 	case BreakerClosed:
 		s.Failures = b.failures()
 	case BreakerOpen:
@@ -165,7 +155,7 @@ func (b *Breaker) Status(now time.Time) BreakerStatus {
 	return s
 }
 
-// failures returns the number of failures that count towards opening. mu held.
+// failures returns the number of failures that count towards opening.
 func (b *Breaker) failures() int {
 	if b.o.Window > 0 {
 		return whole(b.seen.sum.marked)
@@ -173,39 +163,37 @@ func (b *Breaker) failures() int {
 	return b.row
 }
 
-// settle applies the state changes that are due at now. mu held.
+// settle applies the state changes that are due at now.
 func (b *Breaker) settle(now time.Time) {
 	if b.o.Window > 0 {
 		b.seen.advance(now)
 	}
-	if b.state != BreakerOpen {
+	if b.is != BreakerOpen {
 		return
 	}
 	if b.until.Sub(now) > b.cooldown { // the clock was set back
 		b.until = now.Add(b.cooldown)
 	}
 	if !now.Before(b.until) {
-		b.state, b.good = BreakerHalfOpen, 0
+		b.is, b.good = BreakerHalfOpen, 0
 	}
 }
 
-// forget stops waiting for the probes in flight. mu held.
+// forget stops waiting for the probes in flight.
 func (b *Breaker) forget() {
 	b.probing = 0
 	b.epoch++
 }
 
 func (b *Breaker) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leave(t)
+	b.release(t)
 	b.settle(a.Now)
 	wait := b.hold(a.Now)
 	switch {
 	case wait <= 0:
 		t.inFlight, t.probe = true, 0
 		b.inFlight++
-		if b.state == BreakerHalfOpen {
+		if b.is == BreakerHalfOpen {
 			t.probe = b.epoch
 			b.probing++
 			b.probed = a.Now
@@ -218,12 +206,12 @@ func (b *Breaker) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
 }
 
-// hold returns how long an attempt should wait, 0 if it may begin. mu held.
+// hold returns how long an attempt should wait, 0 if it may begin.
 func (b *Breaker) hold(now time.Time) time.Duration {
 	switch {
-	case b.state == BreakerOpen:
+	case b.is == BreakerOpen:
 		return b.until.Sub(now)
-	case b.state == BreakerClosed || b.probing < b.o.Probes:
+	case b.is == BreakerClosed || b.probing < b.o.Probes:
 		return 0
 	}
 	since := now.Sub(b.probed)
@@ -237,8 +225,8 @@ func (b *Breaker) hold(now time.Time) time.Duration {
 	return 0
 }
 
-// leave ends the attempt in flight. mu held.
-func (b *Breaker) leave(t *ticket) {
+// release ends the attempt in flight.
+func (b *Breaker) release(t *ticket) {
 	if !t.inFlight {
 		return
 	}
@@ -251,16 +239,8 @@ func (b *Breaker) leave(t *ticket) {
 
 func (b *Breaker) undo(t *ticket, _ retrypolicy.Attempt) { b.release(t) }
 
-func (b *Breaker) release(t *ticket) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leave(t)
-}
-
 func (b *Breaker) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leave(t)
+	b.release(t)
 	b.settle(a.Now)
 	switch {
 	case saysNothing(v, a):
@@ -279,9 +259,9 @@ func (b *Breaker) counts(v retrypolicy.Verdict, kind transport.Kind) bool {
 	return v == retrypolicy.VerdictAgain
 }
 
-// failed counts a failure. mu held.
+// failed counts a failure.
 func (b *Breaker) failed(now time.Time) {
-	switch b.state {
+	switch b.is {
 	case BreakerOpen:
 		return
 	case BreakerHalfOpen:
@@ -294,20 +274,20 @@ func (b *Breaker) failed(now time.Time) {
 		}
 		b.cooldown = b.o.Cooldown
 	}
-	b.state, b.until = BreakerOpen, now.Add(b.cooldown)
+	b.is, b.until = BreakerOpen, now.Add(b.cooldown)
 	b.seen.clear()
 	b.openings = min(b.openings+1, math.MaxInt32)
 }
 
-// succeeded counts a success. mu held.
+// succeeded counts a success.
 func (b *Breaker) succeeded() {
 	b.row = 0
-	switch b.state {
+	switch b.is {
 	case BreakerClosed:
 		b.seen.add(tally{all: 1})
 	case BreakerHalfOpen:
 		if b.good++; b.good >= b.o.Successes {
-			b.state = BreakerClosed
+			b.is = BreakerClosed
 			b.forget()
 		}
 	case BreakerOpen:
@@ -316,10 +296,9 @@ func (b *Breaker) succeeded() {
 
 // charge refuses a retry whose delay ends before the cooldown, which saves the wait.
 func (b *Breaker) charge(_ *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
-	if !b.o.Wait {
-		if now := b.Status(a.Now); now.State == BreakerOpen && now.Cooldown > d.Delay {
-			return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: now.Cooldown}
-		}
+	b.settle(a.Now)
+	if left := b.until.Sub(a.Now); b.is == BreakerOpen && left > d.Delay && !b.o.Wait {
+		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: left}
 	}
 	return d
 }

@@ -7,8 +7,7 @@
 //	...
 //	policy := quota.Wrap(retrypolicy.Backoff{Base: time.Second, Max: time.Minute})
 //
-// Give that policy to all operations that share the state. The values are safe for concurrent use,
-// never sleep, and allocate nothing for a decision.
+// Give that policy to all operations that share the state. The values are safe for concurrent use.
 //
 //	type               bounds                                first attempts    source
 //	Quota              retries, by tokens of various cost    free              AWS

@@ -13,8 +13,8 @@ import (
 // tenant, a device (Retrier.Key; the device client's is its hub). Keys do not affect each other.
 //
 // It remembers a limited number of keys. A new key evicts the least recently used one, which starts
-// again when it returns. So the limit should exceed the number of keys in use at a time. Safe for
-// concurrent use; the lock is not held during calls of a key's policy.
+// again when it returns, so the limit should exceed the number of keys in use. Safe for concurrent
+// use.
 type PerKey struct {
 	most  int
 	build func(key string) retrypolicy.Policy
@@ -30,10 +30,9 @@ type keyed struct {
 	policy retrypolicy.Policy
 }
 
-// NewPerKey returns a PerKey for at most max keys. make returns the policy of a new key. It is
-// called under a lock, so it must not call the PerKey. NewPerKey calls it once, for the empty key,
-// and validates the result. If make later returns a policy that Validate refuses, that key does not
-// retry.
+// NewPerKey returns a PerKey for at most max keys. make returns the policy of a new key; it must
+// not call the PerKey. NewPerKey calls it for the empty key and validates the result. If make later
+// returns a policy that Validate refuses, that key does not retry.
 func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, error) {
 	if err := kit.Check("PerKey ",
 		kit.Bad(max < 1, "max is below 1; give how many keys to remember"),

@@ -57,6 +57,7 @@ type QuotaOptions struct {
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).
 type Quota struct {
+	state
 	o QuotaOptions // with its defaults
 }
 

@@ -1,8 +1,6 @@
 package budget
 
 import (
-	"sync"
-
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
@@ -17,12 +15,8 @@ import (
 //
 // Source: gRFC A6.
 type RetryThrottle struct {
-	passive
-	most  int64 // all in thousandths
-	ratio int64
-
-	mu     sync.Mutex
-	tokens int64
+	state
+	most, ratio, tokens int64 // in thousandths
 }
 
 // NewRetryThrottle returns a throttle of 1 to 1000 tokens. ratio is truncated to thousandths, as in
@@ -59,14 +53,10 @@ func (t *RetryThrottle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.A
 	default:
 		change = -1000
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.tokens = min(max(t.tokens+change, 0), t.most)
 }
 
 func (t *RetryThrottle) charge(_ *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if 2*t.tokens <= t.most {
 		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
 	}

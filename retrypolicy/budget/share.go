@@ -3,7 +3,6 @@ package budget
 import (
 	"cmp"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -17,9 +16,8 @@ type RetryBudgetOptions struct {
 	Share float64
 	// Window is the time over which requests and retries are counted. Default: two minutes.
 	Window time.Duration
-	// MinRetries is the number of retries in the window that are always allowed. It helps a client
-	// with few requests: with Share alone it can retry once, and then not until ten requests later.
-	// Default: 0.
+	// MinRetries is the number of retries in the window that are always allowed, for a client with few
+	// requests. Default: 0.
 	MinRetries int
 }
 
@@ -29,19 +27,16 @@ type RetryBudgetOptions struct {
 //	retries < Share * requests, or retries < MinRetries
 //
 // in Window, as counted before it. So a failing service gets at most 1 + Share times the load of a
-// healthy one (and one retry more). A request is a first attempt that the gates admit; it is
-// counted when it begins and never refused. A retry is counted when it is decided on, and uncounted
-// if it does not begin. A refused retry ends its series with OutOfQuota and carries its delay. Safe
-// for concurrent use.
+// healthy one (and one retry more). A request is a first attempt that the gates admit. A retry is
+// counted when it is decided on, and uncounted if it does not begin. A refused retry ends its
+// series with OutOfQuota and carries its delay. Safe for concurrent use.
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", per-client retry budget.
 type RetryBudget struct {
-	passive
+	state
 	share share
 	least int64
-
-	mu   sync.Mutex
-	seen window // all: requests, marked: retries
+	seen  window // all: requests, marked: retries
 }
 
 // NewRetryBudget returns a budget. o may be nil. Errors are of Kind Invalid.
@@ -73,8 +68,6 @@ func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
 
 // charge counts a retry.
 func (b *RetryBudget) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.seen.advance(a.Now)
 	n := b.seen.sum
 	if n.marked >= b.least && !b.share.below(n.marked, n.all) {
@@ -87,21 +80,16 @@ func (b *RetryBudget) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Dec
 
 // release uncounts a retry that has not begun, unless it has already left the window.
 func (b *RetryBudget) release(t *ticket) {
-	if !t.pending {
-		return
+	if t.pending {
+		t.pending = false
+		b.seen.advance(t.at)
+		b.seen.takeBack(tally{marked: 1})
 	}
-	t.pending = false
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.seen.advance(t.at)
-	b.seen.takeBack(tally{marked: 1})
 }
 
 // admit counts a request.
 func (b *RetryBudget) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry <= 0 {
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.seen.advance(a.Now)
 		b.seen.add(tally{all: 1})
 	}
@@ -110,8 +98,6 @@ func (b *RetryBudget) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decisi
 
 func (b *RetryBudget) undo(_ *ticket, a retrypolicy.Attempt) {
 	if a.Retry <= 0 {
-		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.seen.takeBack(tally{all: 1})
 	}
 }
@@ -132,16 +118,14 @@ type ConcurrencyBudgetOptions struct {
 //
 //	retries in flight >= MinRetries  and  retries in flight > Share * (calls + retries in flight)
 //
-// It decides right before the retry, after its delay, and ends the series with OutOfQuota. It keeps
-// no history, so it needs no clock. Safe for concurrent use. It is exact, where failsafe-go may
-// admit a few more.
+// It decides right before the retry, after its delay, and ends the series with OutOfQuota. Safe for
+// concurrent use.
 //
-// Source: the retry budget of failsafe-go.
+// Source: the retry budget of failsafe-go, which may admit a few more.
 type ConcurrencyBudget struct {
-	share share
-	least int64
-
-	mu      sync.Mutex
+	state
+	share   share
+	least   int64
 	calls   int64 // active ones
 	retries int64 // in flight
 }
@@ -171,42 +155,33 @@ func (b *ConcurrencyBudget) Counts() (calls, retries int) {
 	return int(b.calls), int(b.retries)
 }
 
-func (b *ConcurrencyBudget) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leave(t)
-	if a.Retry > 0 {
-		if b.retries >= b.least && b.share.above(b.retries, b.calls+b.retries) {
-			return stop(retrypolicy.ReasonOutOfQuota)
-		}
-		b.retries++
-		t.inFlight = true
+// hold gives t a place among the active calls, and among the retries in flight, or takes it away.
+func (b *ConcurrencyBudget) hold(t *ticket, call, retry bool) {
+	b.calls += change(t.active, call)
+	b.retries += change(t.inFlight, retry)
+	t.active, t.inFlight = call, retry
+}
+
+func change(from, to bool) int64 {
+	switch {
+	case from == to:
+		return 0
+	case to:
+		return 1
 	}
-	b.enter(t)
+	return -1
+}
+
+func (b *ConcurrencyBudget) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
+	b.hold(t, t.active, false)
+	if a.Retry > 0 && b.retries >= b.least && b.share.above(b.retries, b.calls+b.retries) {
+		return stop(retrypolicy.ReasonOutOfQuota)
+	}
+	b.hold(t, true, a.Retry > 0)
 	return admitted
 }
 
-// enter counts the call. mu held.
-func (b *ConcurrencyBudget) enter(t *ticket) {
-	if !t.active {
-		t.active = true
-		b.calls++
-	}
-}
-
-// leave ends the retry in flight. mu held.
-func (b *ConcurrencyBudget) leave(t *ticket) {
-	if t.inFlight {
-		t.inFlight = false
-		b.retries--
-	}
-}
-
-func (b *ConcurrencyBudget) undo(t *ticket, _ retrypolicy.Attempt) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leave(t)
-}
+func (b *ConcurrencyBudget) undo(t *ticket, _ retrypolicy.Attempt) { b.hold(t, t.active, false) }
 
 func (b *ConcurrencyBudget) report(t *ticket, _ retrypolicy.Verdict, _ retrypolicy.Attempt) {
 	b.release(t)
@@ -214,19 +189,8 @@ func (b *ConcurrencyBudget) report(t *ticket, _ retrypolicy.Verdict, _ retrypoli
 
 // charge counts a call that waits for its retry.
 func (b *ConcurrencyBudget) charge(t *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.enter(t)
+	b.hold(t, true, false)
 	return d
 }
 
-// release ends the call.
-func (b *ConcurrencyBudget) release(t *ticket) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leave(t)
-	if t.active {
-		t.active = false
-		b.calls--
-	}
-}
+func (b *ConcurrencyBudget) release(t *ticket) { b.hold(t, false, false) }

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -8,9 +9,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// limiter is a budget: the state that operations share. A series asks it at each step, and keeps
-// what its operation holds of the budget in a ticket.
+// limiter is a budget: the state that operations share. A series asks it at each step, with its
+// mutex held, and keeps what its operation holds of the budget in a ticket.
 type limiter interface {
+	mutex() *sync.Mutex
 	// admit says whether an attempt may begin.
 	admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision
 	// undo takes back admit: a policy inside does not let the attempt begin.
@@ -33,14 +35,15 @@ type ticket struct {
 	probe    int64     // what is in flight is a probe of this epoch
 }
 
-// passive is embedded by budgets that have nothing to say at some of the steps.
-type passive struct{}
+// state is embedded by every budget: its lock, and the steps at which it has nothing to say.
+type state struct{ mu sync.Mutex }
 
-func (passive) admit(*ticket, retrypolicy.Attempt) retrypolicy.Decision  { return admitted }
-func (passive) undo(*ticket, retrypolicy.Attempt)                        {}
-func (passive) report(*ticket, retrypolicy.Verdict, retrypolicy.Attempt) {}
-func (passive) release(*ticket)                                          {}
-func (passive) charge(_ *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
+func (s *state) mutex() *sync.Mutex                                     { return &s.mu }
+func (*state) admit(*ticket, retrypolicy.Attempt) retrypolicy.Decision  { return admitted }
+func (*state) undo(*ticket, retrypolicy.Attempt)                        {}
+func (*state) report(*ticket, retrypolicy.Verdict, retrypolicy.Attempt) {}
+func (*state) release(*ticket)                                          {}
+func (*state) charge(_ *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
 	return d
 }
 
@@ -65,7 +68,7 @@ func (p shared) Begin(start retrypolicy.Start) retrypolicy.Series {
 	if start.Outer.Contains(p.budget) {
 		return retrypolicy.BeginSeries(p.inner, start)
 	}
-	s := &series{budget: p.budget, policy: p.inner}
+	s := &series{budget: p.budget, mu: p.budget.mutex(), policy: p.inner}
 	start.Outer = s.link.Add(p.budget, start.Outer)
 	if s.inner = retrypolicy.BeginSeries(p.inner, start); s.inner != nil {
 		s.policy = s.inner
@@ -85,31 +88,39 @@ func (p shared) Validate() error {
 }
 
 // series is an operation under a budget. The policy inside decides first, so that the budget
-// charges only for a retry that is wanted, and admits last, because it may count attempts.
+// charges only for a retry that is wanted, and admits last, because it may count attempts. The
+// budget's lock is not held while it does.
 type series struct {
 	ticket
 	budget limiter
+	mu     *sync.Mutex        // the budget's
 	policy retrypolicy.Policy // the one inside: its series, if there is one
 	inner  retrypolicy.Series // nil: it has no memory
 	link   kit.Link
 }
 
 func (s *series) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	s.budget.release(&s.ticket)
+	s.release()
 	d := s.policy.Decide(a)
 	if !d.Retry {
 		return d
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.budget.charge(&s.ticket, a, d)
 }
 
 func (s *series) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	s.mu.Lock()
 	d := s.budget.admit(&s.ticket, a)
+	s.mu.Unlock()
 	if !begins(d) {
 		return d
 	}
 	if s.inner != nil {
 		if d = s.inner.Admit(a); !begins(d) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.budget.undo(&s.ticket, a)
 			return d
 		}
@@ -119,17 +130,25 @@ func (s *series) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 func (s *series) Report(v retrypolicy.Verdict, a retrypolicy.Attempt) {
+	s.mu.Lock()
 	s.budget.report(&s.ticket, v, a)
+	s.mu.Unlock()
 	if s.inner != nil {
 		s.inner.Report(v, a)
 	}
 }
 
 func (s *series) End() {
-	s.budget.release(&s.ticket)
+	s.release()
 	if s.inner != nil {
 		s.inner.End()
 	}
+}
+
+func (s *series) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.budget.release(&s.ticket)
 }
 
 // begins reports whether d lets the attempt begin at once.

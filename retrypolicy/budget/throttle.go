@@ -3,7 +3,6 @@ package budget
 import (
 	"cmp"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -11,14 +10,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ThrottleOptions configures a Throttle. The zero value is the one of the SRE book: K = 2 over two
-// minutes.
-//
-// The adaptive throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9,
+// ThrottleOptions configures a Throttle. The zero value is the one of the SRE book. The adaptive
+// throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9,
 // CountEnded: true, Refusals: ^KindSet(0)}.
 type ThrottleOptions struct {
-	// K is the number of requests sent per accepted one before any is rejected: 1 or more. The closer
-	// to 1, the sooner it rejects. For a success rate of s set 1/s. Default: 2.
+	// K is the number of requests sent per accepted one before any is rejected: 1 or more, 1/s for a
+	// success rate of s. Default: 2.
 	K float64
 	// Window is the time over which requests are counted. It must be longer than the longest attempt.
 	// Default: two minutes.
@@ -28,14 +25,13 @@ type ThrottleOptions struct {
 	Ceiling float64
 	// MinRequests is the number of requests in the window below which none is rejected. Default: 0.
 	MinRequests int
-	// CountEnded counts a request when it ends, instead of at Admit. Requests that are in flight or
-	// were rejected here then do not count. Without CountEnded, an initial burst of unanswered
-	// requests looks like a service that accepts none, so set it for high concurrency.
+	// CountEnded counts a request when it ends, instead of at Admit, so that those in flight or
+	// rejected here do not count. Set it for high concurrency: otherwise an initial burst of
+	// unanswered requests looks like a service that accepts none.
 	CountEnded bool
 	// Refusals are the Kinds that mean that the service did not accept the request. Default:
-	// Throttled, Unavailable, Network, Timeout. Any other answer of the service counts as accepted,
-	// even an unwanted one. An attempt ended by its context does not, nor one that failed on this
-	// side: abandoned, closed, marked by Permanent, Invalid.
+	// Throttled, Unavailable, Network, Timeout. Any other answer counts as accepted. An attempt that
+	// its context ended does not, and one that failed on this side does not count at all.
 	Refusals retrypolicy.KindSet
 }
 
@@ -51,11 +47,9 @@ type ThrottleOptions struct {
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", client-side throttling.
 type Throttle struct {
-	passive
-	o ThrottleOptions // with its defaults
-
-	mu   sync.Mutex
-	seen window // marked: accepted
+	state
+	o    ThrottleOptions // with its defaults
+	seen window          // marked: accepted
 }
 
 // NewThrottle returns a throttle. o may be nil. Errors are of Kind Invalid.
@@ -109,8 +103,6 @@ func (t *Throttle) probability() float64 {
 
 // admit counts a request and draws whether to admit it.
 func (t *Throttle) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.seen.advance(a.Now)
 	reject := kit.Unit(a.Rand) < t.probability()
 	if !t.o.CountEnded {
@@ -123,12 +115,9 @@ func (t *Throttle) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision 
 }
 
 func (t *Throttle) undo(*ticket, retrypolicy.Attempt) {
-	if t.o.CountEnded {
-		return
+	if !t.o.CountEnded {
+		t.seen.takeBack(tally{all: 1})
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.seen.takeBack(tally{all: 1})
 }
 
 func (t *Throttle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
@@ -142,8 +131,6 @@ func (t *Throttle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attemp
 	if t.o.CountEnded {
 		seen.all = 1
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.seen.advance(a.Now)
 	t.seen.add(seen)
 }

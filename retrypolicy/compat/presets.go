@@ -39,8 +39,8 @@ func CenkaltiV4() retrypolicy.MaxElapsed {
 func AzureNodeDocumented() retrypolicy.ByKind { return azureNode(0.5, 0.25) }
 
 // AzureNode has the delays of the code of the Azure IoT device SDK for Node.js, which differs from
-// the document: it draws rand from 0 to C*(Jd-Ju). It never stops; the SDK ends an operation after 4
-// minutes. Source: the SDK's code, retry_policy.
+// the document: it draws rand from 0 to C*(Jd-Ju). It never stops; the SDK ends an operation after
+// 4 minutes. Source: the SDK's code, retry_policy.
 func AzureNode() retrypolicy.ByKind { return azureNode(1, 0.75) }
 
 func azureNode(jd, ju float64) retrypolicy.ByKind {
