@@ -51,8 +51,9 @@ func (l *tokenLinks) end() {
 }
 
 type tokenAnswer struct {
-	status int // 0: none
-	text   string
+	status   int // 0: none
+	text     string
+	rejected error // the peer rejected the message with the token: it gives no other answer
 }
 
 const (
@@ -95,6 +96,8 @@ func (t *tokens) put(ctx context.Context, audience, token string, progress func(
 		return context.Cause(bounded)
 	case err != nil:
 		return err
+	case answer.rejected != nil:
+		return answer.rejected
 	case answer.status == 0:
 		return errNoStatus
 	case answer.status != 200 && answer.status != 202:
@@ -116,7 +119,7 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 	}
 	id, answered := t.expect()
 	defer t.forget(id)
-	links, err := t.send(ctx, &wire.Message{
+	links, err := t.send(ctx, tokenDelivery{t, id}, &wire.Message{
 		Properties: &wire.Properties{MessageID: id, To: wire.Some(cbsAddress), ReplyTo: wire.Some(cbsReplyTo)},
 		ApplicationProperties: wire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: tokenType},
 			{Key: "name", Value: audience}},
@@ -138,13 +141,21 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 	}
 }
 
-// ignored is the outcome of a token's message: the answer counts.
-type ignored struct{}
+// tokenDelivery is the message with a token. An answer follows, unless the message is rejected.
+type tokenDelivery struct {
+	t  *tokens
+	id string
+}
 
-func (ignored) Settled(wire.DeliveryState) {}
+// Settled passes a rejection to the waiter. The reading goroutine calls it.
+func (d tokenDelivery) Settled(state wire.DeliveryState) {
+	if r, ok := state.(*wire.Rejected); ok {
+		d.t.answer(d.id, tokenAnswer{rejected: amqpclient.ConditionOf("token", r.Error)})
+	}
+}
 
 // send sends m, and attaches the links if there are none. gate is held.
-func (t *tokens) send(ctx context.Context, m *wire.Message) (*tokenLinks, error) {
+func (t *tokens) send(ctx context.Context, d amqpclient.Delivery, m *wire.Message) (*tokenLinks, error) {
 	if t.links != nil {
 		select {
 		case <-t.links.dead:
@@ -164,7 +175,7 @@ func (t *tokens) send(ctx context.Context, m *wire.Message) (*tokenLinks, error)
 		return nil, protocol.Invalid("credentials: the token is not valid UTF-8")
 	}
 	for l := t.links; ; {
-		switch l.sender.Send(0, ignored{}, b) {
+		switch l.sender.Send(0, d, b) {
 		case amqpclient.NotBlocked:
 			t.c.Kick()
 			return l, nil
@@ -230,7 +241,7 @@ func (t *tokens) message(l *tokenLinks, r *amqpclient.Receiver, m amqpclient.Inc
 	}
 	r.Settle(&m, &wire.Accepted{})
 	if m.Properties != nil {
-		t.answer(message.IDText(m.Properties.CorrelationID), m.ApplicationProperties)
+		t.answer(message.IDText(m.Properties.CorrelationID), readAnswer(m.ApplicationProperties))
 	}
 }
 
@@ -253,18 +264,22 @@ func (t *tokens) forget(id string) {
 	delete(t.waiting, id)
 }
 
-func (t *tokens) answer(id string, p wire.Map) {
+// answer passes an answer to its waiter. Without one it is late, or was never requested.
+func (t *tokens) answer(id string, a tokenAnswer) {
 	t.mu.Lock()
 	ch := t.waiting[id]
 	delete(t.waiting, id)
 	t.mu.Unlock()
-	if ch == nil {
-		return // late, or never requested
+	if ch != nil {
+		ch <- a
 	}
+}
+
+func readAnswer(p wire.Map) tokenAnswer {
 	status, ok := p.Get("status-code")
 	if !ok {
 		status, _ = p.Get("statusCode")
 	}
 	n, _ := strconv.Atoi(message.ValueText(status))
-	ch <- tokenAnswer{n, scrub.Peer(p.Text("status-description"))}
+	return tokenAnswer{status: n, text: scrub.Peer(p.Text("status-description"))}
 }

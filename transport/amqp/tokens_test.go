@@ -84,6 +84,26 @@ func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 	})
 }
 
+// A peer that rejects the message with the token gives no answer: its reason counts at once.
+func TestARejectedTokenIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, c, _ := connected(t)
+		audience, text := token(t, h, "dev-a", "")
+		h.Inject(hubfault.Fault{Kind: hubfault.SwallowToken})
+		answered := make(chan error, 1)
+		go func() { answered <- c.tokens.put(t.Context(), audience, text, nil) }()
+		synctest.Wait()
+		began := time.Now()
+		tokenDelivery{c.tokens, "put-token-1"}.Settled(&wire.Rejected{Error: &wire.Error{
+			Condition: "amqp:unauthorized-access", Description: "no"}})
+		err := <-answered
+		require.Zero(t, time.Since(began))
+		require.EqualError(t, err, "token ended or refused by the hub: amqp:unauthorized-access (no)")
+		kind, _, _ := protocolKind(err)
+		require.Equal(t, transport.Unauthorized, kind)
+	})
+}
+
 // A device that leaves while its token is being sent does not close the links on which other
 // devices wait.
 func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
@@ -100,7 +120,7 @@ func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 		leave()
 		for range 20 { // it may still be sent
 			c.tokens.gate <- struct{}{}
-			_, err := c.tokens.send(gone, &wire.Message{Value: "x", HasValue: true})
+			_, err := c.tokens.send(gone, tokenDelivery{c.tokens, "other"}, &wire.Message{Value: "x", HasValue: true})
 			<-c.tokens.gate
 			if err == nil {
 				continue
