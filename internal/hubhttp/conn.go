@@ -225,7 +225,9 @@ func (l *Conn) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if cause := l.socket.loss(); cause != nil && !errors.Is(cause, io.EOF) {
+	cause := l.socket.loss()
+	ours := errors.Is(err, net.ErrClosed) // net/http closes the connection at the hub's end of it
+	if cause != nil && (ours || !errors.Is(cause, io.EOF)) {
 		return cause
 	}
 	return err
