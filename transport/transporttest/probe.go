@@ -351,6 +351,8 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	switch {
 	case d.Kind == 0 && d.Msg != nil && len(d.Ref) > 0:
 		return true // no subscription asks for it
+	case d.Probe != nil:
+		return true
 	case d.Msg == nil || d.Kind&k.p.Features == 0:
 		k.faultLocked("Sink.Deliver got kind %b, which cannot be subscribed to, or no message", d.Kind)
 		return false

@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 	"testing/synctest"
@@ -233,9 +234,10 @@ func topicsAreObeyed(p *probe) {
 	for tag := range m {
 		results := s.sink.doneErrors(uint16(tag))
 		refused := p.Topic == "" && tag == 1
-		if len(results) != 1 || refused != (transport.KindOf(results[0]) == transport.Unsupported) ||
+		kind := transport.KindOf(errors.Join(results...))
+		if len(results) != 1 || refused != (kind == transport.Unsupported || kind == transport.Forbidden) ||
 			refused == (results[0] == nil) {
-			p.Errorf("tag %d got %v, with unsupported expected: %v", tag, results, refused)
+			p.Errorf("tag %d got %v, with a refusal expected: %v", tag, results, refused)
 		}
 	}
 	if p.Topic == "" {

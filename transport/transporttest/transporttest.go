@@ -41,8 +41,10 @@ type Pair struct {
 	WholeSeconds bool
 	// Topic is a topic to which the device may publish besides that of its telemetry. The transport
 	// takes messages with a Topic, RETAIN and QoS 0. Empty: it refuses messages with a Topic as
-	// Unsupported.
+	// Unsupported, or the hub does as Forbidden.
 	Topic string
+	// Unasked: changes of desired properties come without a subscription to them.
+	Unasked bool
 	// System: Message.Output and the fields of Message.System are checked, except those in Lacks.
 	System bool
 	// Lacks are the fields that the protocol has no place for: "Output", "System.To" and so on, or

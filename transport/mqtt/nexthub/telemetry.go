@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/nextwire"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -27,10 +28,15 @@ func names(typ string) dialect.Names {
 // Publication refuses fields that this kind of hub has no place for.
 func (s *session) Publication(m *transport.Message) (dialect.Publication, *transport.Error) {
 	p := dialect.Publication{Msg: m, Topic: s.telemetry, Names: &telemetryNames, AtMostOnce: m.AtMostOnce}
-	switch field := unsent(m); {
-	case field != "":
-		return p, refusedMessage(transport.Unsupported, "message "+field+
-			" has no place in a hub with the MQTT v5 profile; leave it unset")
+	if err := operr.NoPlaceOutsideHubs(m, "MQTT 5"); err != nil {
+		err.Proto = mqttwire.Proto
+		return p, err
+	}
+	switch {
+	case m.ResponseTopic != "":
+		return p, noPlace("ResponseTopic")
+	case m.Retain:
+		return p, noPlace("Retain")
 	case m.Topic == "":
 		return p, nil
 	}
@@ -43,19 +49,9 @@ func (s *session) Publication(m *transport.Message) (dialect.Publication, *trans
 	return p, refused
 }
 
-// unsent returns the name of a field of m that the hub has no place for, empty for none.
-func unsent(m *transport.Message) string {
-	switch {
-	case m.Output != "":
-		return "Output"
-	case m.System != nil:
-		return "System"
-	case m.ResponseTopic != "":
-		return "ResponseTopic"
-	case m.Retain:
-		return "Retain"
-	}
-	return ""
+func noPlace(field string) *transport.Error {
+	return refusedMessage(transport.Unsupported, "message "+field+
+		" has no place in a hub with the MQTT v5 profile; leave it unset")
 }
 
 func refusedMessage(kind transport.Kind, text string) *transport.Error {

@@ -154,8 +154,9 @@ func TestCustomTopics(t *testing.T) {
 			require.ErrorContains(t, err, c2.text)
 		}
 		for name, m := range map[string]transport.Message{
-			"Output": {Output: "o"}, "System": {System: new(transport.SystemProperties)}, "ResponseTopic": {ResponseTopic: "a"},
-			"Retain": {Retain: true}, "AtMostOnce": {Topic: "site/{deviceId}/up", AtMostOnce: true},
+			"Output": {Output: "o"}, "System.UserID": {System: &transport.SystemProperties{UserID: "u"}},
+			"ResponseTopic": {ResponseTopic: "a"}, "Retain": {Retain: true},
+			"AtMostOnce": {Topic: "site/{deviceId}/up", AtMostOnce: true},
 		} {
 			err := c.Send(t.Context(), &m)
 			require.ErrorIs(t, err, transport.Unsupported, name)
