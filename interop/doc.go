@@ -18,6 +18,8 @@
 //   - The hub of package testbroker over MQTT against the client MQTT.js, over TLS and WebSocket,
 //     and against MQTT 5 clients, which it refuses. The hub as a plain broker against the MQTT 5
 //     client eclipse/paho.golang.
+//   - The hub with the MQTT v5 connection profile against a client of its own, on MQTT.js and
+//     protobufjs, over TLS and WebSocket.
 //   - The hub over AMQP against the libraries Azure/go-amqp (with batches, and renewal of tokens)
 //     and rhea (over WebSocket too) as plain clients: CBS and SASL, telemetry, cloud-to-device
 //     messages with all outcomes in both settle modes, detached links, closed and reset

@@ -130,6 +130,8 @@ type event struct {
 	Properties, Annotations                                                             map[string]string
 	Connection, Delivery, Count                                                         int
 	Durable                                                                             bool
+
+	Desired, Reported int64 // versions of a twin, of the client of the MQTT v5 profile only
 }
 
 // is reports whether an event has this kind and is about this client, for script.next.
