@@ -12,7 +12,7 @@ import (
 
 // kindsOf returns the decisions of p about failures of these Kinds, in order.
 func kindsOf(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decision {
-	return decisions(p, drawLast, kinds...)
+	return decisions(p, policytest.DrawLast, kinds...)
 }
 
 func decisions(p retrypolicy.Policy, draw uint64, kinds ...transport.Kind) (all []retrypolicy.Decision) {
@@ -60,7 +60,7 @@ func TestByKindOwnCounts(t *testing.T) {
 		},
 		Default: retrypolicy.Incremental{Step: msec},
 	}
-	checkInvalid(t, p, "")
+	policytest.CheckInvalid(t, p, "")
 	got := kindsOf(p, N, T, U, N, T, U, N, T)
 	want := []int{1, 1000, 10000, 4, 2000, 20000, 7, -1} // ms
 	for i, d := range got {
@@ -82,7 +82,7 @@ func TestByKindInsideByKind(t *testing.T) {
 			{Kinds: retrypolicy.Kinds(k), OwnCount: true, Policy: retrypolicy.Incremental{Step: step}}}}
 	}
 	p := own(T, s, own(U, msec, retrypolicy.Incremental{Step: 1}))
-	checkInvalid(t, p, "")
+	policytest.CheckInvalid(t, p, "")
 	want := []time.Duration{s, msec, 3, 2 * s, 2 * msec, 6}
 	for i, d := range kindsOf(p, T, U, N, T, U, N) {
 		if d.Delay != want[i] {
@@ -101,8 +101,8 @@ func TestByKindKeepsStepsApart(t *testing.T) {
 			Policy: retrypolicy.Fixed{Delay: 7 * s}}},
 		Default: v2,
 	}
-	mixed := decisions(p, drawHalf, N, T, T, U, T, N, N)
-	alone := decisions(decorrelated, drawHalf, T, T, T) // 2, 3.5, 5.75 s
+	mixed := decisions(p, policytest.DrawHalf, N, T, T, U, T, N, N)
+	alone := decisions(decorrelated, policytest.DrawHalf, T, T, T) // 2, 3.5, 5.75 s
 	for i, n := range []int{1, 2, 4} {
 		if mixed[n].Delay != alone[i].Delay {
 			t.Errorf("retry %d after %v, want %v: what others do between is no reason to forget", n+1, mixed[n].Delay,
@@ -111,7 +111,7 @@ func TestByKindKeepsStepsApart(t *testing.T) {
 	}
 	other := policytest.Series(v2)
 	for _, n := range []int{1, 6, 7} {
-		if d := other.Decide(retrypolicy.Attempt{Retry: n, Rand: drawHalf}); d != mixed[n-1] {
+		if d := other.Decide(retrypolicy.Attempt{Retry: n, Rand: policytest.DrawHalf}); d != mixed[n-1] {
 			t.Errorf("the other curve: retry %d %+v, want %+v", n, mixed[n-1], d)
 		}
 	}
@@ -156,6 +156,6 @@ func TestByKindValidate(t *testing.T) {
 			Default: second},
 			"Fixed.Jitter"},
 	} {
-		checkInvalid(t, c.policy, c.want)
+		policytest.CheckInvalid(t, c.policy, c.want)
 	}
 }

@@ -330,7 +330,7 @@ func TestRetrierLongPoll(t *testing.T) {
 			o.Attempts = c.total
 			policytest.Bucketed(o, 500, 500-c.spent)
 			r := retrypolicy.Retrier{
-				Policy: policytest.Must(compat.NewAWS(o)), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
+				Policy: policytest.Must(compat.NewAWS(o)), LongPoll: c.poll, Rand: func() uint64 { return policytest.DrawLast },
 				Classify: func(err error) retrypolicy.Info {
 					info := retrypolicy.Classify(err)
 					info.Safe = retrypolicy.SafeYes
@@ -346,7 +346,7 @@ func TestRetrierLongPoll(t *testing.T) {
 	}
 	testkit.Bubble(t, func(t *testing.T) { // N19, and a success: no delay
 		r := retrypolicy.Retrier{Policy: policytest.Must(compat.NewAWS(compat.AWSStandard.Options())),
-			LongPoll: true, Rand: func() uint64 { return drawLast }}
+			LongPoll: true, Rand: func() uint64 { return policytest.DrawLast }}
 		op := perform(transport.Unavailable, nil)
 		if err := r.Do(bg, op.run); err != nil || time.Since(op.began) != 50*time.Millisecond {
 			t.Errorf("%v after %v", err, time.Since(op.began))

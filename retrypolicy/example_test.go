@@ -41,8 +41,9 @@ func ExampleValidate() {
 	fmt.Println(retrypolicy.Validate(slow))
 	slow.Cmax = time.Second
 	fmt.Println(retrypolicy.Validate(slow))
-	// Output: <nil> invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin
-	// or more (0 is 100 ms for Cmin and 10 s for Cmax)
+	// Output:
+	// <nil>
+	// invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)
 }
 
 // A function of the number of the retry and the latest error is a policy.

@@ -11,6 +11,12 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 )
 
+// Shorthands of the tables.
+const (
+	msec = time.Millisecond
+	s    = time.Second
+)
+
 var second = retrypolicy.Fixed{Delay: s}
 
 func TestMaxAttemptsCountsTheFirst(t *testing.T) {
@@ -22,7 +28,7 @@ func TestMaxAttemptsCountsTheFirst(t *testing.T) {
 		}
 	}
 	most := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: second}
-	checkDelay(t, most, math.MaxInt32-1, drawZero, s)
+	checkDelay(t, most, math.MaxInt32-1, policytest.DrawZero, s)
 	policytest.WantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.ReasonOutOfAttempts)
 }
 
@@ -94,7 +100,7 @@ func TestRetryAfterModes(t *testing.T) {
 		{"told not to", retrypolicy.RetryAfter{Policy: backoff}, -1, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			checkInvalid(t, c.p, "")
+			policytest.CheckInvalid(t, c.p, "")
 			a := retrypolicy.Attempt{Retry: 1, After: c.after}
 			if c.want < 0 {
 				policytest.WantStop(t, c.p, a, retrypolicy.ReasonPushback)
@@ -162,8 +168,8 @@ func TestWrappersHaveTheSeriesOfTheInnerPolicy(t *testing.T) {
 		inner := &noter{name: "inner", calls: &calls,
 			gate: retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: s}}
 		p := wrap(inner)
-		checkInvalid(t, p, "")
-		a := retrypolicy.Attempt{Retry: 7, Safe: retrypolicy.SafeYes, Err: lost}
+		policytest.CheckInvalid(t, p, "")
+		a := retrypolicy.Attempt{Retry: 7, Safe: retrypolicy.SafeYes, Err: policytest.Lost}
 		series := retrypolicy.BeginSeries(p, retrypolicy.Start{})
 		if d := series.Admit(a); d != inner.gate {
 			t.Errorf("%T: the inner policy's answer became %+v", p, d)
@@ -208,6 +214,6 @@ func TestWrappersValidate(t *testing.T) {
 			Policy: bad}}},
 			"Fixed.Delay"},
 	} {
-		checkInvalid(t, c.policy, c.want)
+		policytest.CheckInvalid(t, c.policy, c.want)
 	}
 }

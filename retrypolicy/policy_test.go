@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -38,7 +39,7 @@ func TestFuncGetsCountAndErrorAndItsAnswerIsTaken(t *testing.T) {
 func TestNoRetryNeverRetries(t *testing.T) {
 	for _, x := range []int{-1, 0, 1, 11, 1 << 30} {
 		got := retrypolicy.NoRetry{}.Decide(retrypolicy.Attempt{Retry: x, Kind: transport.Network, Err: transport.Network,
-			Rand: drawLast})
+			Rand: policytest.DrawLast})
 		if got != (retrypolicy.Decision{}) {
 			t.Errorf("retry %d: %+v, want the zero Decision", x, got)
 		}
@@ -66,6 +67,6 @@ func TestValidate(t *testing.T) {
 		{"bad parameters", bad, "C is negative"},
 		{"bad parameters behind a pointer", &bad, "C is negative"},
 	} {
-		t.Run(c.name, func(t *testing.T) { checkInvalid(t, c.policy, c.want) })
+		t.Run(c.name, func(t *testing.T) { policytest.CheckInvalid(t, c.policy, c.want) })
 	}
 }

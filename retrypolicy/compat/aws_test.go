@@ -123,9 +123,6 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		{"bad MinRefund", func(o *compat.AWSOptions) {
 			o.Quota = &budget.QuotaOptions{MinRefund: -1}
 		}, "MinRefund is out of range"},
-		{"negative Max of Go", func(o *compat.AWSOptions) {
-			o.Backoff = compat.AWSGoBackoff{Max: -1}
-		}, "AWSGoBackoff.Max is not positive"},
 	} {
 		o := compat.AWSPython.Options()
 		c.change(o)

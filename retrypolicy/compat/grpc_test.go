@@ -51,31 +51,6 @@ func TestPushback(t *testing.T) {
 	}
 }
 
-func TestGRPCValidate(t *testing.T) {
-	change := func(f func(*compat.GRPC)) compat.GRPC {
-		g := a6
-		f(&g)
-		return g
-	}
-	for _, c := range []struct {
-		g    compat.GRPC
-		want string
-	}{
-		{a6, ""},
-		{change(func(g *compat.GRPC) { g.Attempts = 100 }), ""},
-		{change(func(g *compat.GRPC) { g.Initial = time.Hour }), ""},
-		{change(func(g *compat.GRPC) { g.Multiplier = 0.1 }), ""},
-		{change(func(g *compat.GRPC) { g.Attempts = 1 }), "GRPC.Attempts"},
-		{change(func(g *compat.GRPC) { g.Initial = 0 }), "GRPC.Initial"},
-		{change(func(g *compat.GRPC) { g.Max = 0 }), "GRPC.Max"},
-		{change(func(g *compat.GRPC) { g.Multiplier = 0 }), "GRPC.Multiplier"},
-		{change(func(g *compat.GRPC) { g.Multiplier = math.NaN() }), "GRPC.Multiplier"},
-		{change(func(g *compat.GRPC) { g.Multiplier = math.Inf(1) }), "GRPC.Multiplier"},
-	} {
-		policytest.CheckInvalid(t, c.g, c.want)
-	}
-}
-
 // rpcCode stands for codes.Code.
 type rpcCode uint32
 

@@ -10,6 +10,8 @@ import (
 	"math/big"
 	"os"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +30,7 @@ type vector struct {
 	Tokens       *int
 	Throttle     []float64
 	Within       millis
+	Invalid      *string
 	vectorStep
 	Retry  *int
 	Delays []millis
@@ -96,6 +99,7 @@ var vectorPolicies = map[string]retrypolicy.Policy{
 	"ExponentialBackoffWithJitter": retrypolicy.ExponentialBackoffWithJitter{},
 	"Backoff":                      retrypolicy.Backoff{},
 	"Fixed":                        retrypolicy.Fixed{},
+	"Incremental":                  retrypolicy.Incremental{},
 	"AWSGoBackoff":                 compat.AWSGoBackoff{},
 	"Azcore":                       compat.Azcore{},
 	"AzureC":                       compat.AzureC{},
@@ -132,12 +136,19 @@ func (v *vector) set(t *testing.T, field reflect.Value, text json.RawMessage) {
 	switch to := field.Addr().Interface().(type) {
 	case *time.Duration:
 		err = json.Unmarshal(text, (*millis)(to))
-	case *int, *bool, *float64:
+	case *int, *bool:
 		err = json.Unmarshal(text, to)
+	case *float64: // also "NaN" and "+Inf"
+		*to, err = strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
 	default:
 		var name string
-		err = json.Unmarshal(text, &name)
-		field.SetUint(vectorNames[name])
+		if json.Unmarshal(text, &name) == nil {
+			field.SetUint(vectorNames[name])
+			return
+		}
+		var number uint64 // of no constant
+		err = json.Unmarshal(text, &number)
+		field.SetUint(number)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -209,9 +220,13 @@ func TestPublishedVectors(t *testing.T) {
 	for i, v := range all {
 		seen[v.Policy] = true
 		t.Run(fmt.Sprintf("%s, entry %d %s", v.Policy, i+1, v.Name), func(t *testing.T) {
-			if v.Answers != nil {
+			switch {
+			case v.Invalid != nil:
+				p, _ := v.build(t)
+				policytest.CheckInvalid(t, p, *v.Invalid)
+			case v.Answers != nil:
 				v.run(t)
-			} else {
+			default:
 				v.decide(t)
 			}
 		})
@@ -250,9 +265,8 @@ func (v *vector) decide(t *testing.T) {
 			a.Retry = number
 			d := series.Decide(a)
 			off := d.Delay - time.Duration(step.Delay)
-			tolerance := max(time.Duration(v.Within), 1)
-			if d.Retry != (step.Stop == "") || !d.Retry && d.Reason.String() != step.Stop || max(off,
-				-off) > tolerance {
+			if d.Retry != (step.Stop == "") || !d.Retry && d.Reason.String() != step.Stop ||
+				max(off, -off) > time.Duration(v.Within) {
 				t.Errorf("step %d: %v (delay %v), want %+v", i+1, d, d.Delay, step)
 			}
 			elapsed += max(min(d.Delay, math.MaxInt64-elapsed), 0)
