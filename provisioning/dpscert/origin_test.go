@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -211,4 +212,28 @@ func TestCertificatesAreTriedWithinOneAttempt(t *testing.T) {
 			require.NoError(t, c.Close())
 		})
 	}
+}
+
+// A hub of the profile mqttV5 issues no certificates. The service is asked in its place, at once,
+// and the connection is replaced with the new one in time.
+func TestTheServiceIssuesTheCertificatesOfAHubOfTheProfileMQTTv5(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, &testbroker.Options{MQTTv5: &testbroker.MQTTv5Options{}})
+		defer w.close()
+		w.enroll()
+		r := w.renewer(dpscert.Options{})
+		c := w.open("mqtt5", r)
+		first := w.leaf(r)
+		time.Sleep(near)
+		require.Equal(t, []step{dpscert.StepRequesting, dpscert.StepRequesting, dpscert.StepRenewed}, w.steps())
+		require.NotEqual(t, first.Raw, w.leaf(r).Raw)
+		for range 20 { // months
+			time.Sleep(10 * day)
+			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+		}
+		require.NoError(t, c.Close())
+		for _, s := range w.statuses() {
+			require.NotEqual(t, device.ReasonConnectionLost, s.Reason, "%v", s)
+		}
+	})
 }

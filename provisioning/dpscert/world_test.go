@@ -28,6 +28,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -164,12 +165,14 @@ func (w *world) renewer(o dpscert.Options) *dpscert.Renewer {
 
 // engines are the transports, each with the certificates of a Renewer.
 func (w *world) transport(name string, r *dpscert.Renewer) transport.Transport {
-	ports := map[string]testbroker.Port{"mqtt": testbroker.PortMQTTS,
+	ports := map[string]testbroker.Port{"mqtt": testbroker.PortMQTTS, "mqtt5": testbroker.PortMQTTS,
 		"amqp": testbroker.PortAMQPS, "http": testbroker.PortHTTPS}
 	network := netopt.Options{Dial: w.hub.Dial(ports[name]), TLS: w.hub.ClientTLS(), Certificate: r.Certificate}
 	switch name {
 	case "mqtt":
 		return mqtt.New(&mqtt.Options{Network: network, KeepAlive: 1170 * time.Second})
+	case "mqtt5":
+		return mqtt.New(&mqtt.Options{Network: network, KeepAlive: 1170 * time.Second, Dialect: &nexthub.Hub{}})
 	case "amqp":
 		return amqp.New(&amqp.Options{Network: network})
 	default:
