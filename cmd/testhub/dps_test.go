@@ -57,7 +57,8 @@ func (p *program) registrarOf(id *provisioning.Identity, over string, cert *tls.
 		"mqtt": dpsmqtt.New(o), "amqp": dpsamqp.New(o), "https": dpshttp.New(o),
 	}[over]
 	c, err := provisioning.New(id, carrier, &provisioning.Options{
-		PollInterval: 10 * time.Millisecond, Policy: retrypolicy.Backoff{Base: 10 * time.Millisecond, Max: time.Second},
+		MQTTv5: true, PollInterval: 10 * time.Millisecond,
+		Policy: retrypolicy.Backoff{Base: 10 * time.Millisecond, Max: time.Second},
 	})
 	require.NoError(p.t, err)
 	return c
