@@ -52,7 +52,7 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 		far.SetBuffer(1 << 10)
 		c.put(make([]byte, HighWater))
 		called := false
-		require.True(t, c.Full(func() { called = true }))
+		require.True(t, c.Full(1, func() { called = true }))
 		c.put(make([]byte, 1<<20))
 		began := time.Now()
 		c.Flush()
@@ -65,15 +65,15 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 	})
 }
 
-// Full calls back when there is room.
+// Full calls back when there is room. A message of any size has room when nothing is pending.
 func TestRoomIsReported(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		c, far := open(t)
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		called := false
-		require.False(t, c.Full(func() { t.Fail() }))
+		require.False(t, c.Full(2*HighWater, func() { t.Fail() }))
 		c.put(make([]byte, HighWater))
-		require.True(t, c.Full(func() { called = true }))
+		require.True(t, c.Full(1, func() { called = true }))
 		c.Flush()
 		synctest.Wait()
 		require.True(t, called)

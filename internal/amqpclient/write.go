@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// HighWater is how many bytes may be pending before telemetry must wait.
+	// HighWater is how many bytes may be pending, unless it is a single message, before telemetry
+	// must wait.
 	HighWater = 256 << 10
 	// writeChunk is the most bytes in one write over a tunnel or TLS: a tunnel makes one frame of it.
 	writeChunk = 16 << 10
@@ -64,12 +65,12 @@ func (c *Conn) soonLocked(f func()) {
 	c.kickLocked()
 }
 
-// Full reports whether so much is pending that telemetry must wait. If so, it calls f, as Soon
-// does, when there is room.
-func (c *Conn) Full(f func()) bool {
+// Full reports whether so much is pending that a message of n bytes must wait. If so, it calls f,
+// as Soon does, when there is room.
+func (c *Conn) Full(n int, f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.out.pending) < HighWater || c.err != nil {
+	if len(c.out.pending) == 0 || len(c.out.pending)+n <= HighWater || c.err != nil {
 		return false
 	}
 	c.out.stalled = append(c.out.stalled, f)

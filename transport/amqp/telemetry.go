@@ -157,7 +157,7 @@ func (t *telemetry) report(items []transport.Item, err error) {
 func (t *telemetry) pumpLocked() {
 	for t.nextLocked() {
 		x, l := t.next, t.link
-		if !t.s.conn.window.take(&x.exchange, t, t.buf.size) || t.s.conn.Full(t.wake) {
+		if !t.s.conn.window.take(&x.exchange, t, t.buf.size) || t.s.conn.Full(t.buf.size, t.wake) {
 			return
 		}
 		t.blocked = l.sender.Send(t.buf.format, x, t.buf.parts()...)
