@@ -14,6 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // connection has the flags of commands that connect.
@@ -118,7 +120,9 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 	var cancel context.CancelCauseFunc
 	s.ctx, cancel = context.WithCancelCause(ctx)
 	context.AfterFunc(s.alive, func() { cancel(context.Cause(s.alive)) })
-	o.RetryPolicy = policy
+	// A hub may lift a refusal in some minutes, for which no command waits.
+	o.RetryPolicy = retrypolicy.ByKind{Default: policy, Rules: []retrypolicy.Rule{
+		{Kinds: retrypolicy.Kinds(transport.Unauthorized), Policy: retrypolicy.NoRetry{}}}}
 	o.OnStatus = func(status device.Status) {
 		x.report(status)
 		if status.State == device.StateDisconnected && status.Err != nil {

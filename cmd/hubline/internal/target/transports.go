@@ -55,14 +55,14 @@ var Transports = []Protocol{
 		Name: "mqtt5", Help: "MQTT 5, at hubs of the profile mqttV5", Port: "8883", mqttv5: true, Schemes: mqttSchemes,
 		broker: brokerMQTT(mqtt.MQTT5(nil)),
 		hub: func(_ *transport.Credentials, n netopt.Options, _ string) transport.Transport {
-			return mqtt.New(&mqtt.Options{Network: n, Dialect: nextHub()})
+			return mqtt.New(&mqtt.Options{Network: n, Dialect: &nexthub.Hub{}})
 		},
 	},
 	{
 		Name: "mqtt5-ws", Help: "the same over WebSocket", Port: "443", mqttv5: true,
 		hub: func(_ *transport.Credentials, n netopt.Options, _ string) transport.Transport {
 			n.Tunnel = websocket.MQTT(nil)
-			return mqtt.New(&mqtt.Options{Network: n, Dialect: nextHub()})
+			return mqtt.New(&mqtt.Options{Network: n, Dialect: &nexthub.Hub{}})
 		},
 	},
 	{
@@ -85,10 +85,6 @@ var Transports = []Protocol{
 		},
 	},
 }
-
-// nextHub returns the dialect of hubs of the profile mqttV5. A refused identity ends the command,
-// as at a classic hub.
-func nextHub() *nexthub.Hub { return &nexthub.Hub{Reprovision: true} }
 
 // errNoDevice is about a URL from which no id follows.
 var errNoDevice = usage("the broker's URL names no device; write its id at the end, such as mqtts://HOST?device=ID")
@@ -361,7 +357,7 @@ func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport
 	if t.URL == nil {
 		o := &mqtt.Options{Network: n, KeepAlive: keepAlive, ModelID: t.model}
 		if t.mqttv5 {
-			o.Dialect = nextHub()
+			o.Dialect = &nexthub.Hub{}
 		}
 		return mqtt.New(o), t.Creds, nil
 	}
