@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/cmd/testhub/internal/webpage"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/workload"
 )
@@ -208,13 +207,13 @@ func (c *control) handler() http.Handler {
 		refuse(w, &refusal{status: http.StatusNotFound, Field: "hub", Problem: "there is no other hub named " + name,
 			Fix: "GET /dps lists the hubs; the first one is at /"})
 	})
-	own := webpage.Handler()
+	own := pageHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		webpage.Protect(w.Header())
+		protect(w.Header())
 		switch problem := c.guard.check(r); {
 		case problem != nil:
 			refuse(w, problem)
-		case webpage.Wants(r):
+		case wantsPage(r):
 			own.ServeHTTP(w, r)
 		default:
 			mux.ServeHTTP(w, r)

@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-
-	"github.com/hubline-iot/hubline/cmd/testhub/internal/webpage"
 )
 
 // A guard decides which requests reach the control API. A web page of another site can send
@@ -38,7 +36,7 @@ func (g *guard) check(r *http.Request) *refusal {
 			"send it to 127.0.0.1, [::1] or localhost")
 	}
 	// The files of the page are no secret, and a browser cannot send a token with its first request.
-	if g.token != "" && !webpage.Wants(r) && !g.knows(r) {
+	if g.token != "" && !wantsPage(r) && !g.knows(r) {
 		return &refusal{status: http.StatusUnauthorized, Field: "Authorization", Problem: "the token is missing or wrong",
 			Fix: "send Authorization: Bearer and the token of the flag -control-token, which testhub prints at its start"}
 	}
@@ -52,7 +50,7 @@ func (g *guard) ownSite(r *http.Request) bool {
 	case "", "none", "same-origin":
 		return true
 	}
-	return webpage.Wants(r) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	return wantsPage(r) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // knows reports whether the request has the token. It compares digests, whose time tells nothing.
