@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -105,7 +105,7 @@ func TestTheServiceTellsTheProfile(t *testing.T) {
 	require.NoError(t, err)
 	keyed, err := dps.Enroll(dpsdata.Enrollment{ID: "pump-k", Issue: testbroker.NewCertAuthority("root").Issuer(0)})
 	require.NoError(t, err)
-	toHub, toDPS := s.dial, rig.Dial(dps)
+	toHub, toDPS := s.dial, hubfixture.AtPorts(dps)
 	s.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if strings.HasPrefix(address, dps.HostName()) {
 			return toDPS(ctx, network, address)

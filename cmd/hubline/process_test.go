@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -28,7 +28,7 @@ type built struct {
 
 func build(t *testing.T) *built {
 	folder := t.TempDir()
-	b := &built{path: filepath.Join(folder, "hubline"), hub: rig.Hub(t, nil)}
+	b := &built{path: filepath.Join(folder, "hubline"), hub: hubfixture.Open(t, nil, "pump-1")}
 	if runtime.GOOS == "windows" {
 		b.path += ".exe"
 	}

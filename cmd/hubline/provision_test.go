@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 )
@@ -27,7 +27,7 @@ func (s *shell) service() (dps *testbroker.DPS, keys map[string]string, dialed *
 		keys[e.ID] = e.PrimaryKey
 	}
 	delete(s.env, target.EnvConnect)
-	toHub, toDPS := s.dial, rig.Dial(dps)
+	toHub, toDPS := s.dial, hubfixture.AtPorts(dps)
 	dialed = new([]string)
 	s.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		*dialed = append(*dialed, address)

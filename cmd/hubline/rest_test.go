@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -54,7 +54,7 @@ func TestProvision(t *testing.T) {
 	require.NoError(t, err)
 	defer dps.Close()
 	require.NoError(t, dps.Link(s.hub))
-	toHub, toDPS := s.dial, rig.Dial(dps)
+	toHub, toDPS := s.dial, hubfixture.AtPorts(dps)
 	s.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if strings.HasPrefix(address, dps.HostName()) {
 			return toDPS(ctx, network, address)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -28,7 +28,7 @@ type shell struct {
 	hub      *testbroker.Hub
 	env      map[string]string
 	in       io.Reader
-	dial     rig.Dialer
+	dial     hubfixture.Dialer
 	out, log buffer
 	tool     *tool
 	// change changes the target, besides its network. Nil: nothing.
@@ -83,8 +83,8 @@ func (b *buffer) String() string {
 
 // newShell has the connection string of pump-1 in its environment.
 func newShell(t *testing.T, o *testbroker.Options) *shell {
-	s := &shell{t: t, hub: rig.Hub(t, o), env: map[string]string{}, in: strings.NewReader("")}
-	s.dial = rig.Dial(s.hub)
+	s := &shell{t: t, hub: hubfixture.Open(t, o, "pump-1"), env: map[string]string{}, in: strings.NewReader("")}
+	s.dial = hubfixture.AtPorts(s.hub)
 	s.env[target.EnvConnect] = s.hub.ConnectionString("pump-1")
 	return s
 }

@@ -21,8 +21,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -219,7 +219,7 @@ func TestARedirectionOverTrustedTLSIsAPortals(t *testing.T) {
 }
 
 // overTLS returns a network with a server that has the hub's certificate and gives one answer.
-func overTLS(t *testing.T, hub *testbroker.Hub, answer string) rig.Dialer {
+func overTLS(t *testing.T, hub *testbroker.Hub, answer string) hubfixture.Dialer {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	leaf, err := hub.IssueCertificate(&x509.Certificate{

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -90,11 +90,11 @@ func TestTokens(t *testing.T) {
 // difference to the other ports.
 func TestTwoAuthoritiesForOneName(t *testing.T) {
 	examine(t, nil, func(p *patient) {
-		other := rig.Hub(p.t, nil)
+		other := hubfixture.Open(p.t, nil, "pump-1")
 		roots := x509.NewCertPool()
 		require.True(p.t, roots.AppendCertsFromPEM(p.hub.CAPEM()) && roots.AppendCertsFromPEM(other.CAPEM()))
 		p.probe.Target.Network.TLS = &tls.Config{RootCAs: roots}
-		open, opened := p.dial, rig.Dial(other)
+		open, opened := p.dial, hubfixture.AtPorts(other)
 		p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if strings.HasSuffix(address, ":443") {
 				return opened(ctx, network, address)
@@ -133,7 +133,7 @@ func TestAProxyThatWorks(t *testing.T) {
 }
 
 // forward is a proxy for one connection. It ends with either side.
-func forward(client net.Conn, dial rig.Dialer) {
+func forward(client net.Conn, dial hubfixture.Dialer) {
 	defer client.Close()
 	in := bufio.NewReader(client)
 	request, err := http.ReadRequest(in)

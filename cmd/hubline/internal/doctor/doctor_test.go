@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 )
@@ -22,7 +22,7 @@ type patient struct {
 	hub   *testbroker.Hub
 	probe *Probe
 	// dial reaches the network; tests wrap it.
-	dial rig.Dialer
+	dial hubfixture.Dialer
 }
 
 // examine runs f in fake time with the device pump-1 of a new hub.
@@ -36,8 +36,8 @@ func examine(t *testing.T, o *testbroker.Options, f func(p *patient)) {
 
 // newPatient returns the device pump-1 of a new hub.
 func newPatient(t *testing.T, o *testbroker.Options) *patient {
-	p := &patient{t: t, hub: rig.Hub(t, o)}
-	p.dial = rig.Dial(p.hub)
+	p := &patient{t: t, hub: hubfixture.Open(t, o, "pump-1")}
+	p.dial = hubfixture.AtPorts(p.hub)
 	p.use(target.Flags{}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
 	return p
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
@@ -301,7 +301,7 @@ func TestAProxyIsChosenByTheServicesName(t *testing.T) {
 					flags.Addresses = []string{c.address}
 				}
 				p.use(flags, env)
-				p.dial = func(open rig.Dialer) rig.Dialer {
+				p.dial = func(open hubfixture.Dialer) hubfixture.Dialer {
 					return func(ctx context.Context, network, address string) (net.Conn, error) {
 						if address == proxy.Host {
 							return nil, &net.OpError{Op: "dial", Net: network, Err: io.ErrClosedPipe}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -30,7 +30,7 @@ func examineRegistration(t *testing.T, f func(p *patient, dps *testbroker.DPS)) 
 		require.NoError(p.t, dps.Link(p.hub))
 		enrollment, err := dps.Enroll(dpsdata.Enrollment{ID: "pump-2"})
 		require.NoError(p.t, err)
-		toHub, toDPS := p.dial, rig.Dial(dps)
+		toHub, toDPS := p.dial, hubfixture.AtPorts(dps)
 		p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if strings.HasPrefix(address, dps.HostName()) {
 				return toDPS(ctx, network, address)
@@ -65,7 +65,7 @@ func TestAProvisioningServiceOfTheHubsName(t *testing.T) {
 		require.NoError(p.t, err)
 		ca := filepath.Join(p.t.TempDir(), "ca.pem")
 		require.NoError(p.t, os.WriteFile(ca, append(p.hub.CAPEM(), dps.CAPEM()...), 0o600))
-		toHub, toDPS := p.dial, rig.Dial(dps)
+		toHub, toDPS := p.dial, hubfixture.AtPorts(dps)
 		p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == "dps.example:443" {
 				return toDPS(ctx, network, address)
