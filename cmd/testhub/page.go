@@ -13,8 +13,8 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// pagePolicy lets a browser load only files of this server, and run no script but those: none in the
-// HTML, and none that a text from a device could become.
+// pagePolicy lets a browser load only files of this server, and run no script but those: none in
+// the HTML, and none that a text from a device could become.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -30,8 +30,8 @@ func protect(h http.Header) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 }
 
-// wantsPage reports whether a request is for the page: for one of its files, or from a browser for /,
-// which lists the API to programs.
+// wantsPage reports whether a request is for the page: for one of its files, or from a browser for
+// /, which lists the API to programs.
 func wantsPage(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
