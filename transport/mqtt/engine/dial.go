@@ -135,8 +135,17 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if x, ok := c.(Explainer); ok {
 		err = x.Explain(err)
 	}
+	if v, ok := err.(mqttwire.Violation); ok && !s.connackAt.IsZero() { //nolint:errorlint // not wrapped
+		err = &transport.Error{Kind: transport.Protocol, Err: lateViolation{v}}
+	}
 	return nil, err
 }
+
+// A lateViolation is a violation during the handshake. With its CONNACK the peer has shown that it
+// speaks MQTT, so that another attempt may succeed.
+type lateViolation struct{ error }
+
+func (lateViolation) Unwrap() error { return transport.ErrViolation }
 
 // connectPacket encodes the CONNECT into the write buffer.
 func (t *Transport) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {

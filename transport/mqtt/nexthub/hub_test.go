@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -93,4 +94,18 @@ func TestOneProgramServesBothKindsOfHub(t *testing.T) {
 		_, err = h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "other"})
 		require.Error(t, err)
 	})
+}
+
+// A hub that breaks MQTT between CONNACK and birth-ack is tried again: it has shown that it speaks
+// it.
+func TestAViolationBeforeTheBirthAckIsRetried(t *testing.T) {
+	kinds := []fault.Kind{fault.GarbageOnConnect, fault.LongSuback, fault.ShortSuback, fault.GarbageOnSubscribe}
+	for _, kind := range kinds {
+		inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+			in := h.Inject(fault.Fault{Kind: kind})
+			c := client(t, h, &nexthub.Hub{}, nil)
+			open(t, c)
+			require.Equal(t, 1, in.Fired(), kind)
+		})
+	}
 }
