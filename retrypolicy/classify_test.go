@@ -112,7 +112,7 @@ func TestClassifyFollowsErrfilter(t *testing.T) {
 		k := r.Kind
 		got := retrypolicy.Classify(&transport.Error{Kind: k})
 		if (got.Verdict == retrypolicy.VerdictAgain) != errfilter.OfKind(k).Retry || got.Kind != k ||
-			got.Safe == retrypolicy.SafeNo {
+			got.Safe == retrypolicy.SafeNo || got != retrypolicy.OfKind(k) {
 			t.Errorf("%v: %+v", k, got)
 		}
 	}

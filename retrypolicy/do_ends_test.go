@@ -133,10 +133,13 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if err := run(t.Context()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err,
-				transport.Network) ||
+			err := run(t.Context())
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, transport.Network) ||
 				errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", name, err)
+			}
+			if name != "Timeout" {
+				wantNotRetryable(t, name, err)
 			}
 		})
 	}

@@ -46,29 +46,6 @@ func ExampleValidate() {
 	// invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)
 }
 
-// A function of the number of the retry and the latest error is a policy.
-func ExampleFunc() {
-	p := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {
-		if errors.Is(last, transport.Throttled) {
-			return true, 30 * time.Second
-		}
-		return retry <= 5, time.Second
-	})
-	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 5, Err: transport.Network}).Retry)
-	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 6, Err: transport.Network}).Retry)
-	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 6, Err: transport.Throttled}).Delay)
-	// Output:
-	// true
-	// false
-	// 30s
-}
-
-func ExampleNoRetry() {
-	d := retrypolicy.NoRetry{}.Decide(retrypolicy.Attempt{Retry: 1, Err: transport.Network})
-	fmt.Println(d.Retry)
-	// Output: false
-}
-
 // patient retries a lost connection for a day and a refused message three times.
 type patient struct{}
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -25,16 +24,5 @@ func TestFromKindJudgesByTheFilter(t *testing.T) {
 	}
 	if info := c(retrypolicy.Permanent(os.ErrPermission)); info != (retrypolicy.Info{}) {
 		t.Errorf("%+v", info)
-	}
-}
-
-func TestOfKindIsTheJudgementOfTheFilter(t *testing.T) {
-	for _, r := range errfilter.Rules() {
-		got := retrypolicy.OfKind(r.Kind)
-		if (got.Verdict == retrypolicy.VerdictAgain) != errfilter.OfKind(r.Kind).Retry ||
-			got.Verdict == retrypolicy.VerdictUndecided ||
-			got.Kind != r.Kind || got.Safe == retrypolicy.SafeNo {
-			t.Errorf("%v: %+v", r.Kind, got)
-		}
 	}
 }

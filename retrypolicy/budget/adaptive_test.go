@@ -174,7 +174,7 @@ type closed struct {
 
 func (c *closed) Begin(retrypolicy.Start) retrypolicy.Series { return c }
 func (c *closed) Decide(retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Decision{Retry: true, Delay: time.Second}
+	return retrypolicy.Decision{Retry: true, Delay: 30 * time.Second}
 }
 func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision  { c.asked++; return c.d }
 func (c *closed) Report(retrypolicy.Verdict, retrypolicy.Attempt) { c.got++ }

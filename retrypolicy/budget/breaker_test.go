@@ -355,24 +355,6 @@ func TestBreakerStatus(t *testing.T) {
 	}
 }
 
-// An attempt that an inner gate refuses or delays is not a probe.
-func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true,
-		Delay: time.Second}} {
-		b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 1}))
-		p := newCrowd(b.Wrap(&closed{d: d}))
-		p.Observe(policytest.As(policytest.At(0), transport.Network))
-		for range 3 {
-			if got := p.Admit(policytest.At(30 * time.Second)); got != d {
-				t.Errorf("%+v, want the inner gate's %+v", got, d)
-			}
-		}
-		if s := b.Status(policytest.Epoch.Add(30 * time.Second)); s.InFlight != 0 || s.Probes != 0 {
-			t.Errorf("%+v", s)
-		}
-	}
-}
-
 func TestBreakerUnderDo(t *testing.T) {
 	b := policytest.Must(budget.NewBreaker(&budget.BreakerOptions{Failures: 2, Cooldown: time.Hour}))
 	p := newCrowd(retrypolicy.MaxAttempts{Total: 10, Policy: b.Wrap(always)})
@@ -390,32 +372,5 @@ func TestBreakerUnderDo(t *testing.T) {
 	})
 	if !errors.Is(err, retrypolicy.ReasonRejected) {
 		t.Error(err)
-	}
-}
-
-func TestNewBreakerRefuses(t *testing.T) {
-	type o = budget.BreakerOptions
-	for _, c := range []struct {
-		o    o
-		want string
-	}{
-		{o{}, ""},
-		{o{Failures: 1, Window: time.Minute, Share: 1, Cooldown: 1, Growth: 1, Probes: 1, Successes: 1, Wait: true}, ""},
-		{o{Cooldown: math.MaxInt64}, ""},
-		{o{Failures: -1}, "BreakerOptions.Failures"},
-		{o{Window: -1}, "BreakerOptions.Window"},
-		{o{Window: 1}, "BreakerOptions.Window"},
-		{o{Window: time.Minute, Share: 1.1}, "BreakerOptions.Share"},
-		{o{Window: time.Minute, Share: math.NaN()}, "BreakerOptions.Share"},
-		{o{Share: 0.5}, "BreakerOptions.Share needs Window"},
-		{o{Cooldown: -1}, "BreakerOptions.Cooldown"},
-		{o{Growth: 0.5}, "BreakerOptions.Growth"},
-		{o{Growth: math.NaN()}, "BreakerOptions.Growth"},
-		{o{Growth: math.Inf(1)}, "BreakerOptions.Growth"},
-		{o{Probes: -1}, "BreakerOptions.Probes"},
-		{o{Successes: -1}, "BreakerOptions.Successes"},
-	} {
-		_, err := budget.NewBreaker(&c.o)
-		policytest.CheckRefusal(t, err, c.want)
 	}
 }

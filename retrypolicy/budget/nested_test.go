@@ -12,32 +12,22 @@ import (
 
 // A budget that is nested in itself acts once, and one in two rules counts each attempt once.
 func TestSharedStateTwiceCountsOnce(t *testing.T) {
+	type wrap = func(retrypolicy.Policy) retrypolicy.Policy
 	curve := retrypolicy.Policy(retrypolicy.Fixed{Delay: time.Second})
 	rules := func(one, other retrypolicy.Policy) retrypolicy.Policy {
 		return retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled),
 			Policy: one}},
 			Default: other}
 	}
-	deep := func(wrap func(retrypolicy.Policy) retrypolicy.Policy, p retrypolicy.Policy) retrypolicy.Policy {
-		return wrap(retrypolicy.MaxElapsed{Limit: time.Hour, Policy: policytest.Must(budget.NewThrottle(nil)).Wrap(
-			retrypolicy.MaxAttempts{Total: 9, Policy: wrap(p)})})
-	}
-	for name, nest := range map[string]func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy{
-		"once": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy { return wrap(curve) },
-		"in itself": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
-			return wrap(
-				wrap(curve))
+	for name, nest := range map[string]func(w wrap) retrypolicy.Policy{
+		"once":      func(w wrap) retrypolicy.Policy { return w(curve) },
+		"in itself": func(w wrap) retrypolicy.Policy { return w(w(curve)) },
+		"deep": func(w wrap) retrypolicy.Policy {
+			return w(retrypolicy.MaxElapsed{Limit: time.Hour, Policy: policytest.Must(budget.NewThrottle(nil)).Wrap(
+				retrypolicy.MaxAttempts{Total: 9, Policy: w(curve)})})
 		},
-		"deep": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
-			return deep(
-				wrap, curve)
-		},
-		"in two rules": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
-			return rules(wrap(curve), wrap(curve))
-		},
-		"around both": func(wrap func(retrypolicy.Policy) retrypolicy.Policy) retrypolicy.Policy {
-			return wrap(rules(wrap(curve), wrap(curve)))
-		},
+		"in two rules": func(w wrap) retrypolicy.Policy { return rules(w(curve), w(curve)) },
+		"around both":  func(w wrap) retrypolicy.Policy { return w(rules(w(curve), w(curve))) },
 	} {
 		bucket := policytest.Must(budget.NewTokenBucket(100, 0, 0))
 		quota := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: bucket}))

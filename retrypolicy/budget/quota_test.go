@@ -146,39 +146,6 @@ func TestTokenBucketRefill(t *testing.T) {
 	}
 }
 
-func TestQuotaOptionsAreChecked(t *testing.T) {
-	beyond := int64(1) << 31 // negative where an int has 32 bits
-	for _, c := range []struct {
-		size, spent, refill int
-		want                string
-	}{
-		{-1, 0, 0, "size"}, {int(beyond), 0, 0, "size"}, {500, -1, 0, "spent"}, {5, 6, 0, "spent"},
-		{500, 0, -1, "refill"}, {500, 0, 1_000_001, "refill"},
-	} {
-		_, err := budget.NewTokenBucket(c.size, c.spent, c.refill)
-		policytest.CheckRefusal(t, err, c.want)
-	}
-	for _, c := range []struct {
-		o    budget.QuotaOptions
-		want string
-	}{
-		{budget.QuotaOptions{Retry: 65536}, "Retry"},
-		{budget.QuotaOptions{First: -1}, "First"}, {budget.QuotaOptions{First: 65536}, "First"},
-		{budget.QuotaOptions{Success: 65536}, "Success"},
-		{budget.QuotaOptions{MinRefund: -1}, "MinRefund"}, {budget.QuotaOptions{MinRefund: 65536}, "MinRefund"},
-		{budget.QuotaOptions{Wait: true}, "Wait needs"},
-		{budget.QuotaOptions{Costs: []budget.Cost{{Tokens: 1}}}, "without Kinds"},
-		{budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Unavailable), Tokens: -1}}},
-			"Costs.Tokens"},
-	} {
-		_, err := budget.NewQuota(&c.o)
-		policytest.CheckRefusal(t, err, c.want)
-	}
-	policytest.CheckInvalid(t, policytest.Must(budget.NewQuota(nil)).Wrap(nil), "is nil")
-	policytest.CheckInvalid(t, (*budget.Quota)(nil).Wrap(retrypolicy.NoRetry{}), "Quota is nil")
-	policytest.CheckInvalid(t, policytest.Must(budget.NewQuota(nil)).Wrap(retrypolicy.NoRetry{}), "")
-}
-
 // smithy-kotlin: costs of 2 and 3 from 10 tokens.
 func TestQuotaCostsByClass(t *testing.T) {
 	for _, c := range []struct {
@@ -402,37 +369,6 @@ func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
 		Now: policytest.Epoch}); !d.Retry || b.Tokens(policytest.Epoch) != 0 {
 		t.Errorf("%+v", d)
 	}
-}
-
-// Concurrent use neither creates nor loses tokens: the final balance is the sum of what was taken
-// and given.
-func TestQuotaConcurrentUse(t *testing.T) {
-	b := policytest.Must(budget.NewTokenBucket(500, 0, 0))
-	p := newCrowd(policytest.Must(budget.NewQuota(
-		&budget.QuotaOptions{Bucket: b})).Wrap(retrypolicy.MaxAttempts{Total: 4,
-		Policy: policytest.Again(0)}))
-	var all sync.WaitGroup
-	for g := range 8 {
-		all.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g), 1))
-			for range 2000 {
-				left := rng.IntN(3)
-				err := retrypolicy.Do(context.Background(), p, func(context.Context) error {
-					if left--; left >= 0 {
-						return transport.Unavailable
-					}
-					return nil
-				})
-				if err != nil && !errors.Is(err, retrypolicy.ReasonOutOfQuota) {
-					t.Error(err)
-				}
-				if n := b.Tokens(policytest.Epoch); n < 0 || n > 500 {
-					t.Errorf("%d tokens", n)
-				}
-			}
-		})
-	}
-	all.Wait()
 }
 
 func TestTokenBucketConcurrentTakes(t *testing.T) {

@@ -1,7 +1,6 @@
 package budget_test
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -99,36 +98,6 @@ func TestRetryBudgetSlides(t *testing.T) {
 	}
 }
 
-// An attempt that an inner gate refuses or delays is not a request.
-func TestRetryBudgetCountsAttemptsThatBegan(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true,
-		Delay: time.Second}} {
-		b := policytest.Must(budget.NewRetryBudget(nil))
-		newCrowd(b.Wrap(&closed{d: d})).Admit(policytest.At(0))
-		if n, _ := b.Counts(policytest.Epoch); n != 0 {
-			t.Errorf("%d requests, want none", n)
-		}
-	}
-}
-
-func TestNewRetryBudgetRefuses(t *testing.T) {
-	for _, c := range []struct {
-		o    budget.RetryBudgetOptions
-		want string
-	}{
-		{budget.RetryBudgetOptions{}, ""},
-		{budget.RetryBudgetOptions{Share: -0.1}, "RetryBudgetOptions.Share"},
-		{budget.RetryBudgetOptions{Share: 1e-7}, "RetryBudgetOptions.Share"},
-		{budget.RetryBudgetOptions{Share: math.NaN()}, "RetryBudgetOptions.Share"},
-		{budget.RetryBudgetOptions{Share: 101}, "RetryBudgetOptions.Share"},
-		{budget.RetryBudgetOptions{Window: 1}, "RetryBudgetOptions.Window"},
-		{budget.RetryBudgetOptions{MinRetries: -1}, "RetryBudgetOptions.MinRetries"},
-	} {
-		_, err := budget.NewRetryBudget(&c.o)
-		policytest.CheckRefusal(t, err, c.want)
-	}
-}
-
 // A call is active from its first attempt to its end, including its waits for retries.
 func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 	// How many of the calls that fail at the same time are admitted for a retry: measured with
@@ -210,37 +179,5 @@ func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 	}
 	if all, retries := b.Counts(); all != 0 || retries != 0 {
 		t.Errorf("at the end %d in flight, %d retries", all, retries)
-	}
-}
-
-func TestConcurrencyBudgetReleasesAttemptsThatDidNotBegin(t *testing.T) {
-	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.ReasonRejected}, {Retry: true,
-		Delay: time.Second}} {
-		b := policytest.Must(budget.NewConcurrencyBudget(nil))
-		p := newCrowd(b.Wrap(&closed{d: d}))
-		for range 5 {
-			p.Admit(policytest.At(0))
-			p.Admit(policytest.Retried(policytest.At(0), 1))
-		}
-		if all, retries := b.Counts(); all != 0 || retries != 0 {
-			t.Errorf("%d in flight, %d retries, want none", all, retries)
-		}
-	}
-}
-
-func TestNewConcurrencyBudgetRefuses(t *testing.T) {
-	for _, c := range []struct {
-		o    budget.ConcurrencyBudgetOptions
-		want string
-	}{
-		{budget.ConcurrencyBudgetOptions{}, ""},
-		{budget.ConcurrencyBudgetOptions{Share: 1, MinRetries: math.MaxInt32}, ""},
-		{budget.ConcurrencyBudgetOptions{Share: 1.01}, "ConcurrencyBudgetOptions.Share"},
-		{budget.ConcurrencyBudgetOptions{Share: -1}, "ConcurrencyBudgetOptions.Share"},
-		{budget.ConcurrencyBudgetOptions{Share: math.NaN()}, "ConcurrencyBudgetOptions.Share"},
-		{budget.ConcurrencyBudgetOptions{MinRetries: -1}, "ConcurrencyBudgetOptions.MinRetries"},
-	} {
-		_, err := budget.NewConcurrencyBudget(&c.o)
-		policytest.CheckRefusal(t, err, c.want)
 	}
 }

@@ -14,23 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// With Count N the SDK allows N retries of a connection and N-1 of a message.
-func TestAzureJavaCountsMessagesFromOne(t *testing.T) {
-	for count := 1; count < 5; count++ {
-		p := compat.AzureJava{Count: count, Max: s, Delta: time.Millisecond}
-		for _, c := range []struct {
-			resend  bool
-			retries int
-		}{{false, count}, {true, count - 1}} {
-			p.Resend = c.resend
-			got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
-			if last := got[len(got)-1]; len(got)-1 != c.retries || last.Reason != retrypolicy.ReasonOutOfAttempts {
-				t.Errorf("%+v: %d retries, then %v; want %d", p, len(got)-1, last, c.retries)
-			}
-		}
-	}
-}
-
 // The first 30 waits of the SDK's reconnect loop fill its operation timeout of 4 minutes.
 func TestAzureJavaThirtyAttemptsInFourMinutes(t *testing.T) {
 	p := retrypolicy.MaxElapsed{Limit: 4 * time.Minute, Policy: compat.AzureJava{}}
@@ -56,14 +39,6 @@ func TestAzureJavaThirtyAttemptsInFourMinutes(t *testing.T) {
 		}
 		if n != 30 || a.Elapsed != c.want {
 			t.Errorf("draw %#x: %d retries in %v, want 30 in %v", c.draw, n, a.Elapsed, c.want)
-		}
-	}
-}
-
-func TestAzureNoRetry(t *testing.T) { // P11, P25
-	for _, n := range []int{0, 1, -1, 42, 9999} {
-		for _, err := range []error{nil, policytest.Lost, io.EOF} {
-			policytest.WantStop(t, retrypolicy.NoRetry{}, retrypolicy.Attempt{Retry: n, Err: err}, retrypolicy.ReasonPolicy)
 		}
 	}
 }
@@ -102,21 +77,6 @@ func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The SDK increments before it compares.
-func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
-	for limit := 1; limit < 5; limit++ {
-		for _, p := range []retrypolicy.Policy{
-			compat.AzureCSharp{MaxRetries: limit}, compat.AzureCSharp{Curve: compat.AzureCSharpFixed, MaxRetries: limit},
-			compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, MaxRetries: limit, Delay: s},
-		} {
-			got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
-			if last := got[len(got)-1]; len(got) != limit || last.Reason != retrypolicy.ReasonOutOfAttempts {
-				t.Errorf("%+v: %d retries, then %v; want %d", p, len(got)-1, last, limit-1)
-			}
-		}
 	}
 }
 
@@ -176,27 +136,6 @@ func TestAzureCSubtractsTheAttemptFromTheDelay(t *testing.T) {
 		}
 		a.Elapsed += d.Delay
 		a.Retry++
-	}
-}
-
-// The highest delays of the code, from the table of the SDKs, and those of the document.
-func TestAzureNodeCodeAndDocument(t *testing.T) {
-	for i, want := range []time.Duration{100, 125, 175, 275, 475, 875, 1675, 3275, 6475} {
-		a := retrypolicy.Attempt{Retry: i + 1, Kind: transport.Network, Rand: policytest.DrawLast}
-		got := compat.AzureNode().Decide(a).Delay
-		if got > want*time.Millisecond || got < want*time.Millisecond-time.Microsecond {
-			t.Errorf("code, n = %d: %v, want just below %v", a.Retry, got, want*time.Millisecond)
-		}
-		for _, k := range []transport.Kind{transport.Network, transport.Throttled} {
-			a.Kind = k
-			set := retrypolicy.ExponentialBackoffWithJitter{}
-			if k == transport.Throttled {
-				set = throttled
-			}
-			if got, want := compat.AzureNodeDocumented().Decide(a).Delay, set.Decide(a).Delay; got != want {
-				t.Errorf("document, %v, n = %d: %v, want %v", k, a.Retry, got, want)
-			}
-		}
 	}
 }
 

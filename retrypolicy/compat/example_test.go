@@ -4,12 +4,10 @@ package compat_test
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // Each class of failure has its own count: a 408 has its one retry after any number of 5xx.
@@ -28,18 +26,4 @@ func ExampleTruncated() {
 	// 408 retry after 1s
 	// 429 retry after 2.001s
 	// 408 stop: out of attempts
-}
-
-func ExampleFetchRetry() {
-	p := compat.FetchRetry{
-		Retries:   2,
-		DelayFunc: func(attempt int, err error) time.Duration { return time.Second << attempt },
-	}
-	for n := 1; n <= 3; n++ {
-		fmt.Println(p.Decide(retrypolicy.Attempt{Retry: n, Err: transport.Network}))
-	}
-	// Output:
-	// retry after 1s
-	// retry after 2s
-	// stop: out of attempts
 }

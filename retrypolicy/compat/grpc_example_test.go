@@ -13,26 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The delays of the four retries, with the middle draw. The server asks for a wait before the
-// third, and the growth starts again.
-func ExampleGRPC() {
-	p := compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
-	series := p.Begin(retrypolicy.Start{})
-	for n := 1; n <= 5; n++ {
-		a := retrypolicy.Attempt{Retry: n, Rand: 1 << 63}
-		if n == 3 {
-			a.After = compat.GRPCPushback("1500")
-		}
-		fmt.Println(series.Decide(a))
-	}
-	// Output:
-	// retry after 100ms
-	// retry after 200ms
-	// retry after 1.5s
-	// retry after 100ms
-	// stop: out of attempts
-}
-
 // One throttle per server: once half of the tokens are spent, there are no retries until enough
 // calls succeed.
 func ExampleGRPC_throttle() {

@@ -3,7 +3,6 @@ package compat_test
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -150,20 +149,6 @@ func TestRetryThrottleTokens(t *testing.T) {
 		if th.Tokens() != c.tokens {
 			t.Errorf("%s: %v tokens, want %v", c.name, th.Tokens(), c.tokens)
 		}
-	}
-}
-
-func TestNewRetryThrottleRefuses(t *testing.T) {
-	for _, c := range []struct {
-		tokens int
-		ratio  float64
-		want   string
-	}{
-		{1, 0.001, ""}, {1000, 1000, ""}, {0, 0.1, "maxTokens"}, {1001, 0.1, "maxTokens"}, {-1, 0.1, "maxTokens"},
-		{10, 0, "ratio"}, {10, 0.0009, "ratio"}, {10, -1, "ratio"}, {10, math.NaN(), "ratio"}, {10, math.Inf(1), "ratio"},
-	} {
-		_, err := budget.NewRetryThrottle(c.tokens, c.ratio)
-		policytest.CheckRefusal(t, err, c.want)
 	}
 }
 

@@ -107,6 +107,7 @@ var vectorPolicies = map[string]retrypolicy.Policy{
 	"AzureCSharpV1":                compat.AzureCSharpV1{},
 	"AzureJava":                    compat.AzureJava{},
 	"AzureNode":                    compat.AzureNode(),
+	"AzureNodeDocumented":          compat.AzureNodeDocumented(),
 	"Failsafe":                     compat.Failsafe{},
 	"GRPC":                         compat.GRPC{},
 	"Polly":                        compat.Polly{},

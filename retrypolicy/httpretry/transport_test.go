@@ -103,6 +103,7 @@ func thrice() retrypolicy.Policy { return retrypolicy.MaxAttempts{Total: 3, Poli
 func TestTransportRepeatsRequestsAsThePolicySays(t *testing.T) {
 	azcore := httpretry.Transport{Policy: compat.Azcore{},
 		Classify: httpretry.ClassifyStatuses(compat.AzcoreStatuses()...)}
+	truncated := httpretry.Transport{Policy: compat.Truncated(), Classify: compat.ClassifyTruncated}
 	for _, c := range []struct {
 		name      string
 		transport httpretry.Transport
@@ -122,6 +123,7 @@ func TestTransportRepeatsRequestsAsThePolicySays(t *testing.T) {
 			1, 408},
 		{"azcore: 408, then final", azcore, []int{408, 403}, "", 2, 403},
 		{"azcore: 429 for longer than its limit", azcore, []int{429}, "300", 1, 429},
+		{"truncated", truncated, []int{408, 503, 500, 429, 503}, "", 5, 503},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := service{statuses: c.statuses, header: http.Header{"Retry-After": {c.after}}}
@@ -278,22 +280,13 @@ func TestTransportClosesTheBodyOfARefusedRequest(t *testing.T) {
 	}
 }
 
-// The library's own tests: the attempts of its defaults, and what its functions get.
+// The library's own tests: retries by status, and what its functions get.
 func TestTransportIsFetchRetry(t *testing.T) {
 	fetch := func(f compat.FetchRetry, statuses ...int) (*service, int) {
 		down := service{statuses: statuses}
 		status, _ := down.do(t, httpretry.Transport{Policy: f, Classify: f.Classify, AnyMethod: true},
 			request("POST", "x"))
 		return &down, status
-	}
-	if down, _ := fetch(compat.FetchRetryDefaults(), 0); len(down.at) != 4 {
-		t.Errorf("always a network error: %d calls, want 4", len(down.at))
-	}
-	if down, _ := fetch(compat.FetchRetry{Retries: 1, Delay: s}, 0); len(down.at) != 2 {
-		t.Errorf("one retry: %d calls, want 2", len(down.at))
-	}
-	if down, status := fetch(compat.FetchRetryDefaults(), 503); len(down.at) != 1 || status != 503 {
-		t.Errorf("an answer: %d calls, %d; want the answer of the first", len(down.at), status)
 	}
 	if down, status := fetch(compat.FetchRetry{Retries: 3, Delay: s, On: []int{503}}, 503, 500); len(down.at) != 2 ||
 		status != 500 {
@@ -311,28 +304,6 @@ func TestTransportIsFetchRetry(t *testing.T) {
 	if !slices.Equal(seen, []int{0, 503, 1, 404, 2, 302, 3, 200}) || status != 200 ||
 		!slices.Equal(down.at, []time.Duration{0, s, 3 * s, 7 * s}) {
 		t.Errorf("by function: saw %v, %d at %v", seen, status, down.at)
-	}
-}
-
-// The note on truncated back-off: 3 retries for 429 and 5xx, one for 408, none for the rest.
-func TestTransportWithTruncatedBackoff(t *testing.T) {
-	for _, c := range []struct {
-		statuses    []int
-		status      int
-		least, most time.Duration
-	}{
-		{[]int{503, 429, 500, 200}, 200, 7003 * msec, 10 * s},
-		{[]int{503}, 503, 7003 * msec, 10 * s},
-		{[]int{408}, 408, s, s},
-		{[]int{408, 503, 200}, 200, 2001 * msec, 3 * s},
-		{[]int{404}, 404, 0, 0},
-	} {
-		down := service{statuses: c.statuses}
-		status, err := down.do(t, httpretry.Transport{Policy: compat.Truncated(), Classify: compat.ClassifyTruncated},
-			request("GET", ""))
-		if took := down.at[len(down.at)-1]; status != c.status || err != nil || took < c.least || took > c.most {
-			t.Errorf("%v: %d after %v, %v", c.statuses, status, took, err)
-		}
 	}
 }
 
