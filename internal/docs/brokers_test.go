@@ -30,15 +30,17 @@ func TestEachTriedBrokerHasATest(t *testing.T) {
 	}
 }
 
-// Each feature of MQTT 5 names its tests.
+// Each feature of MQTT 5, and of hubs with the MQTT v5 profile, names its tests.
 func TestEachFeatureOfMQTT5HasATest(t *testing.T) {
 	tests := &tree{files: map[string]map[string]bool{}}
-	rows := table(t, read(t, "docs/features.md"), "| feature of MQTT 5 | held by |")
-	require.GreaterOrEqual(t, len(rows), 8)
-	for _, row := range rows {
-		require.Len(t, row, 2)
-		for _, c := range strings.Split(row[1], ", ") {
-			tests.check(t, row[0], c)
+	for _, of := range []string{"MQTT 5", "the MQTT v5 profile"} {
+		rows := table(t, read(t, "docs/features.md"), "| feature of "+of+" | held by |")
+		require.GreaterOrEqual(t, len(rows), 8)
+		for _, row := range rows {
+			require.Len(t, row, 2)
+			for _, c := range strings.Split(row[1], ", ") {
+				tests.check(t, row[0], c)
+			}
 		}
 	}
 }
