@@ -52,7 +52,9 @@ type Options struct {
 	// Interval is the time between two calls of Sync by Run, shortened by up to a quarter at random.
 	// Default: 6 h. At least 15 s.
 	Interval time.Duration
-	// Now is the board's own clock, which runs evenly. Default: time.Now.
+	// Now is the board's own clock, which runs evenly. Default: time.Now. The time in which the system
+	// was suspended counts if the date of this clock was right within Tolerance when it was last
+	// compared with the servers'.
 	Now func() time.Time
 	// OnAttempt is called after each attempt, by the goroutine of Sync. Default: none.
 	OnAttempt func(Attempt)
@@ -88,9 +90,10 @@ type Clock struct {
 	alarm   chan struct{} // capacity 1
 	timer   *time.Timer
 
-	mu   sync.Mutex
-	real time.Time // the time when the own clock was own; zero: never set
-	own  time.Time
+	mu    sync.Mutex
+	real  time.Time // the time when the own clock was own; zero: never set
+	own   time.Time
+	right bool // the own clock's date agreed with real
 }
 
 const (
@@ -177,7 +180,11 @@ func (c *Clock) Now() time.Time {
 	if c.real.IsZero() {
 		return now
 	}
-	return c.real.Add(now.Sub(c.own))
+	passed := now.Sub(c.own) // a monotonic clock may stand still while the system is suspended
+	if date := now.Round(0).Sub(c.own); c.right && date > passed {
+		passed = date
+	}
+	return c.real.Add(passed)
 }
 
 // IsSet reports whether a server has set the clock.
@@ -191,5 +198,6 @@ func (c *Clock) IsSet() bool {
 func (c *Clock) set(t, own time.Time) {
 	c.mu.Lock()
 	c.real, c.own = t, own
+	c.right = t.Sub(own.Round(0)).Abs() <= c.opt.Tolerance
 	c.mu.Unlock()
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +42,35 @@ func TestTheClockIsSetToTheMiddleOfTheRoundTrip(t *testing.T) {
 		require.WithinDuration(t, c.Now().Add(-time.Hour), seen[0].Time, time.Microsecond)
 		require.InDelta(t, time.Until(truth()).Seconds(), seen[0].Step.Seconds(), 1)
 	})
+}
+
+// asleep returns now as time.Now does after the system was suspended for d: the wall clock went on,
+// and the monotonic one stood still.
+func asleep(now time.Time, d time.Duration) time.Time {
+	const secondsBit = 30 // of the wall clock in a Time with a monotonic reading
+	*(*uint64)(unsafe.Pointer(&now)) += uint64(d/time.Second) << secondsBit
+	return now
+}
+
+// The time asleep counts if the system's date is known to be right. A date that is set meanwhile
+// moves in the same way. A bubble has no monotonic clock, so this is real time.
+func TestADateThatIsRightTellsTheTimeAsleep(t *testing.T) {
+	for name, c := range map[string]struct{ off, want time.Duration }{
+		"right": {time.Second, 8 * time.Hour},
+		"wrong": {-time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slept := time.Duration(0)
+			system := func() time.Time { return asleep(time.Now(), slept) }
+			clock := newClock(t, nil, Options{Now: system})
+			clock.set(time.Now().Add(c.off).Round(0), system())
+			before := clock.Now()
+			slept = 8 * time.Hour
+			require.WithinDuration(t, before.Add(c.want), clock.Now(), time.Minute)
+			slept = -8 * time.Hour
+			require.WithinDuration(t, before, clock.Now(), time.Minute)
+		})
+	}
 }
 
 func TestAnAnswerThatIsNotAcceptedLeavesTheClock(t *testing.T) {
