@@ -144,6 +144,22 @@ func TestCallsSurviveConnections(t *testing.T) {
 	})
 }
 
+// A lost acknowledgement makes the broker send the message again on the next connection.
+func TestALostAcknowledgementRepeatsAProbe(t *testing.T) {
+	inNextBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		d := loginNext(t, h, 1)
+		h.Inject(fault.Fault{Kind: fault.DropOnReceipt})
+		call := hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: "m"})
+		d.probed(nextwire.Probe{Method: "m", ResponseTimeout: 30}, 30)
+		d.ended()
+		d, _ = dialNext(t, h, 2, nil)
+		pk := d.expect(packets.Publish)
+		require.True(t, pk.FixedHeader.Dup)
+		d.ack(packets.Puback, pk.PacketID, 0)
+		require.Equal(t, 404103, call.Code())
+	})
+}
+
 // A message waits for the client's window, and its expiry runs meanwhile.
 func TestMessagesWaitForTheWindow(t *testing.T) {
 	inNextBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
