@@ -37,6 +37,7 @@ type message struct {
 	Topic         string    `json:"topic"`
 	Retain        bool      `json:"retain,omitempty"`
 	Will          bool      `json:"will,omitempty"`
+	Unrouted      bool      `json:"unrouted,omitempty"`
 	Protocol      string    `json:"protocol"`
 	QoS           byte      `json:"qos"`
 	Dup           bool      `json:"dup,omitempty"`
@@ -97,8 +98,8 @@ func showMessage(m *hubdata.Message) message {
 		ContentEncoding: m.ContentEncoding, Component: m.Component, CreationTime: m.CreationTime, Expiry: m.Expiry,
 		System: showProperties(m.System), Properties: showProperties(m.Properties),
 		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Topic: m.Topic,
-		ResponseTopic: m.ResponseTopic, Retain: m.Retain, Will: m.Will, Connection: m.Connection,
-		Received: m.Received,
+		ResponseTopic: m.ResponseTopic, Retain: m.Retain, Will: m.Will, Unrouted: m.Unrouted,
+		Connection: m.Connection, Received: m.Received,
 	}
 }
 
