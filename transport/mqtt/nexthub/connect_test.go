@@ -102,24 +102,19 @@ func TestWhatThisKindOfHubLacksIsRefusedByName(t *testing.T) {
 func TestAHubThatAnswersNoBirthIsTriedWithGrowingDelays(t *testing.T) {
 	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
 		h.Inject(fault.Fault{Kind: fault.SwallowDispatch, Message: "birth-ack", Times: -1})
-		var delays []time.Duration
-		began := time.Now()
-		c := client(t, h, &nexthub.Hub{}, &device.Options{OnStatus: func(s device.Status) {
-			if s.State == device.StateDisconnectedRetrying && s.Delay > 0 {
-				delays = append(delays, s.Delay)
-				require.ErrorIs(t, s.Err, transport.Timeout)
-			}
-			require.NotEqual(t, device.StateConnected, s.State)
-		}})
+		seen, began := new(statuses), time.Now()
+		c := client(t, h, &nexthub.Hub{}, &device.Options{OnStatus: seen.add})
 		require.NoError(t, c.Start())
 		time.Sleep(30 * time.Second)
-		require.Empty(t, delays, "a step has a minute, whatever DialTimeout is")
+		require.Empty(t, seen.delays(), "a step has a minute, whatever DialTimeout is")
 		time.Sleep(time.Until(began.Add(time.Minute + time.Second)))
-		require.Len(t, delays, 1)
+		require.Len(t, seen.delays(), 1)
 		time.Sleep(15 * time.Minute)
+		delays := seen.delays()
 		require.Greater(t, len(delays), 8)
 		require.Greater(t, delays[7], 10*delays[0])
 		require.Greater(t, delays[7], 5*time.Second)
+		require.Zero(t, c.Stats().Connections, "no connection counted")
 	})
 }
 

@@ -200,6 +200,7 @@ func TestExpiriesCountFromTheArrival(t *testing.T) {
 		require.NoError(t, w.Reconnect())
 		require.Equal(t, unreachable, <-code)
 		time.Sleep(25 * time.Second)
+		synctest.Wait()
 		require.Equal(t, device.StateConnected, w.Status().State)
 		require.Equal(t, []string{"m: message expired"}, w.refused)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,11 +21,20 @@ import (
 )
 
 // statuses collects what a client publishes.
-type statuses struct{ all []device.Status }
+type statuses struct {
+	mu  sync.Mutex
+	all []device.Status
+}
 
-func (s *statuses) add(status device.Status) { s.all = append(s.all, status) }
+func (s *statuses) add(status device.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, status)
+}
 
 func (s *statuses) delays() (all []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, status := range s.all {
 		if status.Delay > 0 {
 			all = append(all, status.Delay)
