@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -45,6 +46,33 @@ func newKinds(t *testing.T) (*testbroker.DPS, map[string]*testbroker.Hub) {
 	return d, hubs
 }
 
+// newKindsTransport enrolls the device reg-0001 with a certificate at a hub, and returns its
+// Transport, which speaks with both kinds.
+func newKindsTransport(t *testing.T, d *testbroker.DPS, hubs map[string]*testbroker.Hub, hub string,
+	o *dpstransport.Options) *dpstransport.Transport {
+	cert := testbroker.NewClientCert("reg-0001", time.Time{}, time.Time{})
+	_, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", Certificates: []*x509.Certificate{cert.Leaf},
+		Hubs: []string{hub}})
+	require.NoError(t, err)
+	certificate := func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+	registrar, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
+		RegistrationID: "reg-0001"}, dpshttp.New(&netopt.Options{Dial: d.Dial(testbroker.PortHTTPS),
+		TLS: d.ClientTLS(), Certificate: certificate}), &provisioning.Options{MQTTv5: true})
+	require.NoError(t, err)
+	tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
+		a *provisioning.Assignment) transport.Transport {
+		h := hubs[creds.Host]
+		o := &mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
+			Certificate: certificate}}
+		if a.MQTTv5() {
+			o.Dialect = &nexthub.Hub{}
+		}
+		return mqtt.New(o)
+	}, o)
+	require.NoError(t, err)
+	return tr
+}
+
 // One program text serves both kinds of hub, and a device goes from one to the other and back while
 // it sends. What its outbox on the disk took is at one of the hubs, and the twin and the methods
 // work at each.
@@ -52,29 +80,7 @@ func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
 	folder := t.TempDir()
 	inBubble(t, func(t *testing.T) {
 		d, hubs := newKinds(t)
-		cert := testbroker.NewClientCert("reg-0001", time.Time{}, time.Time{})
-		_, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", Certificates: []*x509.Certificate{cert.Leaf},
-			Hubs: []string{classic}})
-		require.NoError(t, err)
-		certificate := func(context.Context) (*tls.Certificate, error) { return &cert, nil }
-
-		registrar, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
-			RegistrationID: "reg-0001"}, dpshttp.New(&netopt.Options{Dial: d.Dial(testbroker.PortHTTPS),
-			TLS: d.ClientTLS(), Certificate: certificate}), &provisioning.Options{MQTTv5: true})
-		require.NoError(t, err)
-		var kinds []string
-		tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
-			a *provisioning.Assignment) transport.Transport {
-			kinds = append(kinds, a.ConnectionProfile)
-			h := hubs[creds.Host]
-			o := &mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS(),
-				Certificate: certificate}}
-			if a.MQTTv5() {
-				o.Dialect = &nexthub.Hub{}
-			}
-			return mqtt.New(o)
-		}, nil)
-		require.NoError(t, err)
+		tr := newKindsTransport(t, d, hubs, classic, nil)
 		c, err := device.New(tr.Credentials(), tr, nil)
 		require.NoError(t, err)
 		require.NoError(t, c.HandleMethod("where", func(context.Context, *device.MethodCall) (int, []byte) {
@@ -102,6 +108,7 @@ func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
 			}
 			require.NoError(t, q.Flush(t.Context()))
 			require.Equal(t, to, tr.Assignment().Hub)
+			require.Equal(t, hubs[to].ConnectionProfile(), tr.Assignment().ConnectionProfile)
 			_, err = c.PatchReported(t.Context(), fmt.Appendf(nil, `{"n":%d}`, n))
 			require.NoError(t, err)
 			twin, err := hubs[to].Twin("reg-0001")
@@ -111,7 +118,6 @@ func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, `"here"`, string(answer.Payload))
 		}
-		require.Equal(t, []string{"classic", "mqttV5", "classic"}, kinds)
 		require.NoError(t, c.Close())
 		stop()
 		require.ErrorIs(t, <-running, transport.Cancelled)
@@ -138,5 +144,24 @@ func TestAHubOfAnotherKindIsRefusedByName(t *testing.T) {
 		err := dial(t, tr)
 		require.ErrorIs(t, err, transport.Unsupported)
 		require.ErrorContains(t, err, `the hub has the connection profile "mqttV5"; set Options.MQTTv5`)
+	})
+}
+
+// A hub that accepts connections and answers no birth fails like one that nobody reaches. After a
+// row of such failures the service is asked, which has moved the device.
+func TestAHubThatAnswersNoBirthLeadsBackToTheService(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, hubs := newKinds(t)
+		in := hubs[next].Inject(fault.Fault{Kind: fault.SwallowDispatch, Message: "birth-ack", Times: -1})
+		tr := newKindsTransport(t, d, hubs, next, &dpstransport.Options{MaxFailures: 3})
+		c, err := device.New(tr.Credentials(), tr, nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Start())
+		time.Sleep(90 * time.Second)
+		require.NoError(t, d.Move("reg-0001", classic))
+		require.NoError(t, c.Send(t.Context(), &transport.Message{ID: "one"}))
+		require.Equal(t, 3, in.Fired())
+		require.Equal(t, 1, hubs[classic].Len())
+		require.NoError(t, c.Close())
 	})
 }
