@@ -20,9 +20,18 @@ import (
 
 // withEachTwin runs f in fake time, once for each engine with twin and methods.
 func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
+	withTwins(t, func(engine) bool { return true }, f)
+}
+
+// classic reports whether twin and methods have subscriptions, and answers end with their
+// connection.
+func classic(e engine) bool { return !e.next }
+
+// withTwins is withEachTwin for some of the engines.
+func withTwins(t *testing.T, some func(e engine) bool, f func(t *testing.T, e *env)) {
 	withEachEngine(t, func(t *testing.T, e engine) {
-		if !e.twins {
-			t.Skip("there are no twins")
+		if !e.twins || !some(e) {
+			t.Skip("there are no twins, or none of that kind")
 		}
 		testkit.Bubble(t, func(t *testing.T) {
 			v := newEnv(t, e)
@@ -108,7 +117,7 @@ func TestTheHubSaysHowLargeATwinMayBe(t *testing.T) {
 
 // If the hub denies a device its twin, twin calls fail. Telemetry continues on the same connection.
 func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
-	withEachTwin(t, func(t *testing.T, e *env) {
+	withTwins(t, classic, func(t *testing.T, e *env) {
 		require.NoError(t, e.dev.reconnected())
 		switch e.with.protocol {
 		case hubdata.AMQP:
@@ -132,7 +141,7 @@ func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
 // The device learns that an answer was not sent, because its connection or its link was lost while
 // the method ran.
 func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
-	withEachTwin(t, func(t *testing.T, e *env) {
+	withTwins(t, classic, func(t *testing.T, e *env) {
 		p := e.dev
 		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
 		cut := map[string]func(){"connection": func() { e.hub.Drop("") }}

@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	mqttengine "github.com/hubline-iot/hubline/transport/mqtt/engine"
+	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
 	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,8 @@ type way struct {
 	RootCAs func(ctx context.Context, refused error) (*x509.CertPool, error)
 	// Certificate authenticates the device. Nil: its token does.
 	Certificate func(ctx context.Context) (*tls.Certificate, error)
+	// devices makes a certificate for the device. Nil: see Certificate.
+	devices *testbroker.CertAuthority
 	// KeepAlive and PingTimeout are for MQTT.
 	KeepAlive, PingTimeout time.Duration
 	// WriteTimeout is for all but HTTP.
@@ -56,6 +59,7 @@ type engine struct {
 	plain   bool // speaks with a plain broker, by a topic map
 	five    bool // MQTT 5
 	auth    bool // enhanced authentication of MQTT 5
+	next    bool // a hub with the MQTT v5 profile: without tokens and C2D messages
 	boxed   bool // messages are in an envelope, because the protocol has no place for their fields
 	// unmarked: messages that are sent again have no DUP.
 	unmarked bool
@@ -95,6 +99,16 @@ var engines = []engine{
 		make: mqtt5(mqtt.MQTT5Options{ExactlyOnce: true})},
 	{name: "mqtt, MQTT 5, enhanced authentication", protocol: hubdata.MQTT, plain: true, five: true, auth: true,
 		make: mqtt5(mqtt.MQTT5Options{Auth: &mqttengine.Auth{Method: testbroker.AuthMethod}})},
+	{name: "mqtt, MQTT v5 profile", protocol: hubdata.MQTT, twins: true, five: true, next: true,
+		make: func(creds *transport.Credentials, w *way) transport.Transport {
+			o := w.mqtt()
+			o.Dialect = &nexthub.Hub{}
+			if w.devices != nil {
+				cert := w.devices.NewClientCert(creds.DeviceID, time.Time{}, time.Time{})
+				o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+			}
+			return mqtt.New(o)
+		}},
 	{name: "amqp", protocol: hubdata.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		return amqp.New(w.amqp())
@@ -174,15 +188,41 @@ var ports = map[hubdata.Protocol]struct{ plain, secure testbroker.Port }{
 // inMemory connects to the hub without sockets.
 func (e engine) inMemory(h *testbroker.Hub, secure bool) *way {
 	if secure {
-		return &way{TLS: h.ClientTLS(), Dial: h.Dial(ports[e.protocol].secure)}
+		return e.trusting(h, way{Dial: h.Dial(ports[e.protocol].secure)})
 	}
 	return &way{Plaintext: true, Dial: h.Dial(ports[e.protocol].plain)}
 }
 
+// trusting returns w with the hub's roots, and with certificates for devices without tokens.
+func (e engine) trusting(h *testbroker.Hub, w way) *way {
+	w.TLS = h.ClientTLS()
+	if e.next {
+		w.devices = testbroker.NewCertAuthority("devices")
+		if err := h.AddCA(w.devices.Cert()); err != nil {
+			panic(err)
+		}
+	}
+	return &w
+}
+
+// add adds a device.
+func (e engine) add(t *testing.T, h *testbroker.Hub, id string) {
+	t.Helper()
+	add := h.AddDevice
+	if e.next {
+		add = h.AddDeviceCA
+	}
+	_, err := add(id)
+	require.NoError(t, err)
+}
+
 // options returns the settings of the engine's hub: o, and for a topic map a plain broker.
 func (e engine) options(o testbroker.Options) *testbroker.Options {
-	if e.plain {
+	switch {
+	case e.plain:
 		o.Broker = &testbroker.BrokerOptions{CommandQoS: e.commandQoS}
+	case e.next:
+		o.MQTTv5 = &testbroker.MQTTv5Options{}
 	}
 	return &o
 }
@@ -198,11 +238,21 @@ func (e engine) creds(t *testing.T, connectionString string) *transport.Credenti
 	return creds
 }
 
+// credsOf returns the credentials of one of the hub's devices.
+func (e engine) credsOf(t *testing.T, h *testbroker.Hub, id string) *transport.Credentials {
+	t.Helper()
+	if e.next {
+		return &transport.Credentials{Host: h.HostName(), DeviceID: id}
+	}
+	return e.creds(t, h.ConnectionString(id))
+}
+
 // openHub returns a hub with the device dev-1, closed by t.Cleanup, and the device's credentials.
 func (e engine) openHub(t *testing.T) (*testbroker.Hub, *transport.Credentials) {
 	t.Helper()
-	hub := hubfixture.Open(t, e.options(testbroker.Options{}), "dev-1")
-	return hub, e.creds(t, hub.ConnectionString("dev-1"))
+	hub := hubfixture.Open(t, e.options(testbroker.Options{}))
+	e.add(t, hub, "dev-1")
+	return hub, e.credsOf(t, hub, "dev-1")
 }
 
 // messages returns the hub's log, with messages out of their envelopes.
@@ -231,6 +281,14 @@ func withEachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 			e.skipVariant(t)
 			f(t, e)
 		})
+	}
+}
+
+// needsMessages skips a test of messages to the device.
+func (e engine) needsMessages(t *testing.T) {
+	t.Helper()
+	if e.next {
+		t.Skip("there are no messages to the device")
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 // siteEngines are the engines that modules can use.
 func siteEngines() (some []engine) {
 	for _, e := range engines {
-		if e.twins && !e.shared {
+		if e.twins && !e.shared && !e.next {
 			some = append(some, e)
 		}
 	}

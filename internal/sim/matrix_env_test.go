@@ -62,15 +62,15 @@ func newEnv(t *testing.T, with engine) *env {
 // join adds a device.
 func (e *env) join(id string) *party {
 	p := &party{env: e, id: id, got: map[string]int{}, settled: map[hubdata.C2DState]int{}}
-	_, err := e.hub.AddDevice(id)
-	require.NoError(e.t, err)
-	creds := e.with.creds(e.t, e.hub.ConnectionString(id))
+	e.with.add(e.t, e.hub, id)
+	creds := e.with.credsOf(e.t, e.hub, id)
 	creds.TokenLife = 10 * time.Minute
 	if e.tr == nil || !e.with.shared {
 		w := e.with.inMemory(e.hub, true)
 		w.KeepAlive, w.PingTimeout = 20*time.Second, 5*time.Second
 		e.tr = e.with.make(creds, w)
 	}
+	var err error
 	p.client, err = device.New(creds, e.tr, &device.Options{
 		AckTimeout: 25 * time.Second, DialTimeout: 10 * time.Second, StableTime: time.Second,
 		OnStatus: func(s device.Status) {
@@ -80,7 +80,9 @@ func (e *env) join(id string) *party {
 		},
 	})
 	require.NoError(e.t, err)
-	p.client.HandleMessages(p.handle)
+	if !e.with.next {
+		require.NoError(e.t, p.client.HandleMessages(p.handle))
+	}
 	e.all = append(e.all, p)
 	return p
 }

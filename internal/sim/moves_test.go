@@ -44,7 +44,7 @@ func TestSimulationOfMoves(t *testing.T) {
 	from, to := seedRange()
 	t.Setenv("GODEBUG", "tracebacklabels=1,"+os.Getenv("GODEBUG")) // see TestSimulation
 	for _, e := range engines {
-		if e.variant || e.shared || e.plain {
+		if e.variant || e.shared || e.plain || e.next {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {

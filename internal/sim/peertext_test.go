@@ -48,7 +48,7 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 			all = append(five, all...)
 		}
 		for _, fault := range all {
-			if !with.has(fault.Kind) {
+			if !with.has(fault.Kind) || with.next && fault.Status != 0 { // no status there
 				continue
 			}
 			fault.Description, fault.Times = evil, -1

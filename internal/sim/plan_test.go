@@ -131,6 +131,9 @@ func drawPlan(seed uint64, e engine) *plan {
 	if e.five {
 		drawFive(p, rand.New(rand.NewPCG(seed, 5)))
 	}
+	if e.next {
+		drawNext(p, rand.New(rand.NewPCG(seed, 6)))
+	}
 	if e.twins {
 		drawTwin(p, rand.New(rand.NewPCG(seed, 3)))
 	}
@@ -286,6 +289,32 @@ func drawFive(p *plan, r *rand.Rand) {
 	}
 }
 
+// drawNext adds faults of the MQTT v5 profile. There are no messages to the device.
+func drawNext(p *plan, r *rand.Rand) {
+	between := durations(r)
+	p.steps = slices.DeleteFunc(p.steps, func(s step) bool { return s.what == message })
+	kinds := fault.MQTTv5Kinds()
+	messages := []string{"", "birth-ack", "twin-push", "desired-patch", "get-response", "reported-patch-response",
+		"probe", "probe", "exec", "exec"}
+	for range r.IntN(16) {
+		p.steps = append(p.steps, step{at: between(0, p.length), what: inject, fault: fault.Fault{
+			Kind: kinds[r.IntN(len(kinds))], Message: messages[r.IntN(len(messages))], After: r.IntN(3), Times: 1 + r.IntN(3),
+			Delay: between(time.Millisecond, 10*time.Second),
+		}})
+	}
+}
+
+// swallowsDesired reports whether f makes notifications of desired properties useless.
+func swallowsDesired(f fault.Fault) bool {
+	switch f.Kind {
+	case fault.SwallowDesired:
+		return true
+	case fault.SwallowDispatch, fault.MisnameDispatch, fault.RetypeDispatch, fault.GarbleDispatch, fault.SlowDispatch:
+		return f.Message == "" || f.Message == "desired-patch"
+	}
+	return false
+}
+
 // drawHTTP adds faults of requests.
 func drawHTTP(p *plan, r *rand.Rand) {
 	between := durations(r)
@@ -362,7 +391,7 @@ func (p *plan) trials() bool {
 // message is answered or the session ends.
 func (p *plan) marks() bool {
 	return p.engine.protocol == hubdata.MQTT && !p.engine.unmarked && !p.has(fault.ForgetSession) &&
-		!p.has(fault.RefusePublish)
+		!p.has(fault.RefusePublish) && !p.has(fault.WrongSessionPresent)
 }
 
 // lies reports whether the hub accepts requests and then refuses them over HTTP, with an

@@ -38,7 +38,7 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 	defer cancel()
 	cycle := func(n int) {
 		for i := range n {
-			c, err := device.New(creds, with.make(creds, &way{Addr: addr.String(), TLS: hub.ClientTLS()}),
+			c, err := device.New(creds, with.make(creds, with.trusting(hub, way{Addr: addr.String()})),
 				&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			if i%2 == 0 {

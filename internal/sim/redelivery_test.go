@@ -19,6 +19,7 @@ import (
 // the connection was lost before its verdict arrived. A first delivery is not marked.
 func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
+		e.needsMessages(t)
 		for name, lose := range map[string]bool{"released": false, "the verdict was lost": true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -80,6 +81,7 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 // again to the next process.
 func TestAVerdictIsNotLostWhenTheClientCloses(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
+		e.needsMessages(t)
 		synctest.Test(t, func(t *testing.T) {
 			h, creds := e.openHub(t)
 			for range 10 { // the order of goroutines differs

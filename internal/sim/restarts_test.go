@@ -156,7 +156,7 @@ func drawRestarts(seed uint64, e engine) *movePlan {
 // arrives, and a restart alone is no reason to ask the service.
 func TestSimulationOfRestarts(t *testing.T) {
 	for _, e := range engines {
-		if e.variant || e.shared || e.plain {
+		if e.variant || e.shared || e.plain || e.next {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {
@@ -362,7 +362,7 @@ func (l *lives) checkRestarts() error {
 // The ledger detects a message that the hub lost.
 func TestTheLedgerOfRestartsNoticesASabotage(t *testing.T) {
 	for _, e := range engines {
-		if e.protocol != hubdata.MQTT || e.variant || e.plain {
+		if e.protocol != hubdata.MQTT || e.variant || e.plain || e.next {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {

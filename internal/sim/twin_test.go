@@ -152,18 +152,15 @@ func (w *world) desire(n int) {
 		if replace {
 			change = w.hub.SetDesired
 		}
-		before := w.swallowed()
+		before, connections := w.swallowed(), w.client.Stats().Connections
 		version, err := change("dev-1", text)
 		if err != nil {
 			w.fail(err)
 			return
 		}
-		hushed, connections := w.swallowed() > before, w.client.Stats().Connections
 		w.mu.Lock()
 		w.twin.wanted(version, text, replace)
-		if hushed {
-			w.twin.hushed, w.twin.hushedIn = version, connections
-		}
+		w.twin.hushedBefore, w.twin.changedIn = before, connections
 		w.mu.Unlock()
 	}
 }
@@ -293,7 +290,7 @@ func (w *world) blind() bool {
 	connections := w.client.Stats().Connections
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.p.hidden && w.twin.hushed == w.twin.desired && w.twin.hushedIn == connections
+	return !w.p.hidden && w.swallowed() > w.twin.hushedBefore && w.twin.changedIn == connections
 }
 
 // untilTold waits until the handler has received the latest change.

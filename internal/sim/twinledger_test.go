@@ -26,13 +26,13 @@ type twinLedger struct {
 	docs     map[int64]map[string]any // desired properties, by version
 	replaced map[int64]bool           // versions whose notification omits the removed properties
 	seen     []device.Desired
-	// hushed is the latest version whose notification the hub swallowed, hushedIn the number of
-	// connections at that time.
-	hushed   int64
-	hushedIn uint64
-	calls    map[string]*methodCall
-	patches  []*twinPatch
-	reads    []*twinRead
+	// hushedBefore is the number of notifications that the hub had swallowed before the latest change,
+	// and changedIn the number of connections at that time.
+	hushedBefore int
+	changedIn    uint64
+	calls        map[string]*methodCall
+	patches      []*twinPatch
+	reads        []*twinRead
 	// reportedVersion is the newest version that a patch returned.
 	reportedVersion int64
 	// The final state at the hub: the reported properties, and how often it applied each patch.

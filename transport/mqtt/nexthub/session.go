@@ -119,9 +119,12 @@ func (s *session) request(m *transport.Message) dialect.Publication {
 	return dialect.Publication{Msg: m, Topic: nextwire.Up(s.id, nextwire.FeatureTwin), AtMostOnce: true}
 }
 
+// maxOut bounds the messages that wait for a hub that reads nothing. Further ones are lost.
+const maxOut = 64
+
 // send queues the message of an outcome. mu is held.
 func (s *session) send(o outcome) {
-	if o.send != nil {
+	if o.send != nil && len(s.out) < maxOut {
 		s.out = append(s.out, s.method(o.send))
 	}
 }

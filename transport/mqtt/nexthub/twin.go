@@ -35,7 +35,7 @@ type twin struct {
 type patch struct {
 	id    uint32
 	body  []byte
-	tries int
+	tries byte
 }
 
 // maxTries bounds the tries of a patch against others that patch the same twin.
@@ -48,12 +48,13 @@ const (
 	correlationID = 12
 )
 
-// Operations in a correlation.
+// Operations in a correlation. opPatch plus a number is a try of a patch on no condition, so that a
+// repeated answer to one try is not taken for that to the next.
 const (
 	opGet = iota
 	opGetDesired
-	opPatch
 	opPatchIf
+	opPatch
 )
 
 // begin adopts the versions of a birth-ack. held is the desired version in the birth, and push
@@ -90,7 +91,7 @@ func (t *twin) request(r *transport.Request) (*transport.Message, *transport.Rep
 func (t *twin) tryPatch() *transport.Message {
 	t.patch.tries++
 	m := nextwire.ReportedPatch{IfMatch: t.reported, Payload: t.patch.body}
-	return t.message(nextwire.TypeReportedPatch, opPatch, t.patch.id, &m)
+	return t.message(nextwire.TypeReportedPatch, opPatch+t.patch.tries, t.patch.id, &m)
 }
 
 func (t *twin) message(typ string, op byte, id uint32, m nextwire.Message) *transport.Message {
@@ -166,8 +167,11 @@ var (
 
 // answered takes an answer. A patch on no condition is sent again if the version was another one.
 func (t *twin) answered(id uint32, typ string, op byte, body []byte) report {
+	if op >= opPatch && (id != t.patch.id || op != opPatch+t.patch.tries) {
+		return report{} // to an earlier try
+	}
 	reply := t.answer(typ, op, body)
-	if op == opPatch && id == t.patch.id {
+	if op >= opPatch {
 		if transport.KindOf(reply.Err) == transport.Conflict && t.patch.tries < maxTries {
 			return report{send: t.tryPatch()}
 		}
