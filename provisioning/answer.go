@@ -90,7 +90,7 @@ func unsupported(profile []byte, advice string) *transport.Error {
 }
 
 // readAssignment reads the registration state of an assigned device. The profile of its hub comes
-// in any letter case; a missing one is classic.
+// in any letter case; a missing one is classic. Decision: one that is no text is unknown.
 func readAssignment(state []byte, mqttv5 bool) (*Assignment, error) {
 	profile := valueMember(state, "connectionProfile")
 	a := &Assignment{Hub: stringMember(state, "assignedHub"), DeviceID: stringMember(state, "deviceId"),

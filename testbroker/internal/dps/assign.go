@@ -68,6 +68,7 @@ func (s *Service) place(reg *dpsdata.Registration, m *match, payload json.RawMes
 		return bad
 	}
 	auth, bad := s.authentication(m, csr, chain)
+	// Decision: the documents ask for a certificate, and do not name the code without one.
 	if bad == nil && to.hub.MQTTv5 && !auth.X509 {
 		bad = Errorf(CodeBadRequest, "hub %s takes certificates only; register with a csr", to.hub.Host)
 	}
