@@ -28,9 +28,8 @@ const (
 //
 // The limit is at most twice the measured rate and at least 0.5 a second, unless the service
 // announces another one (Announce). The measured rate counts every attempt that ended, in
-// half-seconds, smoothed. Tokens arrive at the limit's rate; the bucket holds as many as arrive in
-// one second, at least one. An attempt without a token waits and then asks again; it reserves
-// nothing. Only Kind Throttled is throttling; other failures count like successes.
+// half-seconds, smoothed. Tokens arrive at the limit's rate; the bucket holds those of one second,
+// at least one. An attempt without a token waits and asks again. Only Kind Throttled is throttling.
 //
 // Put one around the policy of all operations of a client (Wrap). Safe for concurrent use.
 //

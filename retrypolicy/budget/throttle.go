@@ -42,8 +42,7 @@ type ThrottleOptions struct {
 //	max(0, (requests - K*accepts) / (requests + 1)), at most Ceiling
 //
 // A request counts at Admit, even if it is rejected here, so the probability rises until the
-// callers slow down. A rejected attempt ends its series with Rejected. Admit draws with
-// Attempt.Rand. Safe for concurrent use.
+// callers slow down. A rejected attempt ends its series with Rejected. Safe for concurrent use.
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", client-side throttling.
 type Throttle struct {

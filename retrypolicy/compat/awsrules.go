@@ -165,8 +165,7 @@ func (r *AWSRule) fits(f *AWSFailure) bool {
 //  2. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict).
 //  3. An error of the client library is Conflict, retryable or not.
 //  4. All other errors are left to hook, the document's evaluateOtherExceptions, if it is not nil.
-//  5. After that, errors from elsewhere are Undecided, for the next classifier: the document does
-//     not say how it recognizes lost connections. All others fail.
+//  5. After that, errors from elsewhere, such as lost connections, are Undecided; all others fail.
 //
 // Source: smithy-kotlin, docs/design/retries.md.
 func AWSKotlinDocumentJudge(hook func(AWSFailure) retrypolicy.Info) func(AWSFailure) retrypolicy.Info {
@@ -243,10 +242,9 @@ func NewAWSClassifier(
 }
 
 // AWSFailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
-// HTTPStatusCode() int, anywhere in its chain. The errors of aws-sdk-go-v2 have them. Errors of
-// your own say the traits and the service's delay by the methods that retrypolicy.Classify asks. It
-// cannot know the service; a function of the program can add that. It returns false for an error
-// that says nothing.
+// HTTPStatusCode() int, anywhere in its chain, as errors of aws-sdk-go-v2 have them, and the traits
+// and the delay from the methods that retrypolicy.Classify asks. It cannot know the service. It
+// returns false for an error that says nothing.
 func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 	errchain.Any(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {

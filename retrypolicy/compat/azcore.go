@@ -10,13 +10,13 @@ import (
 
 // Azcore is the retry policy of the Azure SDK for Go: min((2^n - 1) * Delay * [0.8, 1.3), Max)
 // before the n-th retry. If the service asked for a wait, that replaces the delay exactly; if it
-// exceeds Max, the policy stops with Pushback. The zero value has the SDK's defaults. As in the
-// SDK, a negative number turns a field off.
+// exceeds Max, the policy stops with Pushback. The zero value has the SDK's defaults. A negative
+// number turns a field off; a negative Delay is no delay, where the SDK takes a product of 0 for an
+// overflow and waits for Max.
 //
 // The SDK retries the statuses AzcoreStatuses and every error without a status: Retrier{Policy:
 // Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is
-// Retrier.AttemptTimeout. Unlike in the SDK, a negative Delay really means no delay: the SDK takes
-// a product of 0 for an overflow and waits for Max.
+// Retrier.AttemptTimeout.
 //
 // Source: the SDK's code, sdk/azcore/runtime/policy_retry.
 type Azcore struct {

@@ -13,9 +13,9 @@ import (
 // delay, even above Max; after other answers it is ignored. The zero value has the library's
 // defaults.
 //
-// The classifier selects the answers that are retried. httpretry.Classify comes close to the
-// library, which retries 429 and all 5xx except 501. Linear is the library's
-// RateLimitLinearJitterBackoff; its LinearJitterBackoff ignores the service's wait.
+// httpretry.Classify comes close to the library, which retries 429 and all 5xx except 501. Linear
+// is the library's RateLimitLinearJitterBackoff; its LinearJitterBackoff ignores the service's
+// wait.
 //
 // Source: the library's code.
 type RetryableHTTP struct {

@@ -32,8 +32,7 @@ var rules = map[int]struct {
 // Status judges an HTTP status in general. The verdict is Again for 408, 421, 425, 429 and all from
 // 500 on except 501, 505, 507, 508 and 511; Succeed for 100 to 399; Fail for the rest. 429 and 509
 // are Throttled, 408 and 504 are a Timeout, most other 5xx are Unavailable. A number below 100
-// means no answer: Again, Network. An IoT hub has its own rules (403 is its quota); its transports
-// report errors with a Kind, which need no status.
+// means no answer: Again, Network. An IoT hub has its own rules, which its transports apply.
 func Status(status int) retrypolicy.Info {
 	switch {
 	case status < 100:

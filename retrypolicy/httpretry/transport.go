@@ -15,23 +15,18 @@ import (
 // Transport is an http.RoundTripper that repeats requests under a policy.
 //
 // A request is repeated if three things hold: Classify says Again for its failure or answer; its
-// body can be sent again (there is none, or the request has GetBody, as http.NewRequest sets it for
-// bytes and strings); and its method may be repeated. As in package net/http these are GET, HEAD,
-// OPTIONS, TRACE, and any request with a header Idempotency-Key or X-Idempotency-Key; here PUT and
-// DELETE too (RFC 9110, 9.2.2). Others are repeated only after a failure that proves that the
-// service did not act, such as 429 or a refused connection; see AnyMethod.
+// body can be sent again (there is none, or the request has GetBody); and its method is idempotent
+// (RFC 9110, 9.2.2), or the request has a header Idempotency-Key or X-Idempotency-Key. Others are
+// repeated only after a failure that proves that the service did not act, such as 429 or a refused
+// connection; see AnyMethod.
 //
-// The service's Retry-After counts if the policy is or contains a retrypolicy.RetryAfter. Waits end
-// with the request's context. The body of an answer is read to its end, up to 64 KB and for
-// 250 ms, and closed before the next attempt, so that the connection is used again.
+// The service's Retry-After counts if the policy has a retrypolicy.RetryAfter. Waits end with the
+// request's context. The body of an answer is read to its end, up to 64 KB and for 250 ms, and
+// closed before the next attempt, so that the connection is used again.
 //
 // After the last attempt RoundTrip returns its response, whatever the status, with the body to
-// read. If there is none, it returns a *retrypolicy.Error, which gives the reason for the end and
-// wraps the failure. It is safe for concurrent use; the fields must not change meanwhile.
-//
-// With a compat.FetchRetry as Policy, its method Classify and AnyMethod it is the library
-// fetch-retry: retries by status, or by a function of attempt and error, which is a *ResponseError
-// for an answer.
+// read, or else a *retrypolicy.Error. It is safe for concurrent use; the fields must not change
+// meanwhile.
 type Transport struct {
 	// Policy decides. Its key, for budget.PerKey, is the host of the request's URL.
 	Policy retrypolicy.Policy
@@ -40,8 +35,7 @@ type Transport struct {
 	Base http.RoundTripper
 	// Classify judges failures, and answers as a *ResponseError; it must not read the body. Answers
 	// other than Again are results. Failures that it leaves Undecided are judged by
-	// retrypolicy.Classify, and those of package neterr that are not retryable end the attempts, such
-	// as a certificate that does not verify. Nil: the function Classify.
+	// retrypolicy.Classify and package neterr. Nil: the function Classify.
 	Classify retrypolicy.Classifier
 	// AnyMethod repeats requests of every method, also if the service may have acted.
 	AnyMethod bool
