@@ -204,8 +204,7 @@ func TestDoEndsDuringAnAttempt(t *testing.T) {
 		}
 		// Without an earlier failure Do returns the attempt's own error.
 		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error {
-			return fmt.Errorf("read: %w",
-				ctx.Err())
+			return fmt.Errorf("read: %w", ctx.Err())
 		})
 		wantError(t, err, retrypolicy.ReasonCancelled, 0, context.DeadlineExceeded)
 		// A success counts even if the context has ended.
@@ -239,8 +238,7 @@ func TestRetrierTimeoutEndsARunningAttempt(t *testing.T) {
 		// The earlier of the two counts: the caller's deadline keeps its own reason.
 		ctx, cancel := context.WithTimeout(bg, 1500*time.Millisecond)
 		defer cancel()
-		wantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.ReasonPastDeadline, 1,
-			transport.Network)
+		wantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.ReasonPastDeadline, 1, transport.Network)
 	})
 }
 

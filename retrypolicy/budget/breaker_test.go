@@ -70,8 +70,7 @@ func TestBreaker(t *testing.T) {
 			{0, stepFail, "closed"}, {0, stepFail, "closed"}, {0, stepOK, "closed"},
 			{1 * s, stepFail, "closed"}, {1 * s, stepFail, "closed"}, {2 * s, stepFail, "open"},
 			{2 * s, stepRefuse, "open"}, {12*s - 1, stepRefuse, "open"}, {12 * s, stepAdmit, "half-open"},
-			{12 * s, stepRefuse,
-				"half-open"},
+			{12 * s, stepRefuse, "half-open"},
 			{13 * s, stepOK, "closed"}, {13 * s, stepAdmit, "closed"}, {13 * s, stepAdmit, "closed"},
 			{13 * s, stepFail, "closed"}, {13 * s, stepFail, "closed"}, {13 * s, stepFail, "open"},
 		}},
@@ -93,8 +92,7 @@ func TestBreaker(t *testing.T) {
 		}},
 		{"what was begun before it opened neither closes it nor makes room for a second probe",
 			options{Failures: 1, Cooldown: 10 * s, Successes: 3}, steps{
-				{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit,
-					"closed"},
+				{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"},
 				{0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
 				{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
 				{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
@@ -126,15 +124,13 @@ func TestBreaker(t *testing.T) {
 		}},
 		{"a lost probe is replaced after a cooldown", options{Failures: 1, Cooldown: 10 * s}, steps{
 			{0, stepFail, "open"}, {15 * s, stepAdmit, "half-open"}, {25*s - 1, stepRefuse, "half-open"},
-			{25 * s, stepAdmit,
-				"half-open"},
+			{25 * s, stepAdmit, "half-open"},
 			{25 * s, stepRefuse, "half-open"}, {26 * s, stepOK, "closed"},
 		}},
 		{"cancelled tries count neither way", options{Failures: 2, Cooldown: 10 * s}, steps{
 			{0, stepFail, "closed"}, {0, stepCancel, "closed"}, {0, stepCancel, "closed"}, {0, stepFail, "open"},
 			{10 * s, stepAdmit, "half-open"}, {10 * s, stepRefuse, "half-open"}, {11 * s, stepCancel, "half-open"},
-			{11 * s, stepAdmit,
-				"half-open"},
+			{11 * s, stepAdmit, "half-open"},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { playBreaker(t, c.o, c.script) })
@@ -159,10 +155,8 @@ func TestBreakerInSpecialCases(t *testing.T) {
 			steps{{0, stepFail,
 				"closed"}}},
 		{"in a window, successes or not", options{Failures: 3, Window: 20 * s, Cooldown: 10 * s}, steps{
-			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail,
-				"closed"},
-			{22 * s, stepOK,
-				"closed"}, {23 * s, stepFail, "open"},
+			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail, "closed"},
+			{22 * s, stepOK, "closed"}, {23 * s, stepFail, "open"},
 			// earlier ones are forgotten
 			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s,
 				stepFail,
@@ -170,8 +164,7 @@ func TestBreakerInSpecialCases(t *testing.T) {
 		}},
 		{"in a window, and a share of all", options{Failures: 2, Window: 20 * s, Share: 0.5}, steps{
 			{0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepOK, "closed"}, {0, stepFail, "closed"},
-			{0, stepFail, "closed"}, {0, stepFail,
-				"open"},
+			{0, stepFail, "closed"}, {0, stepFail, "open"},
 		}},
 		{"the clock is set back by a year", options{Failures: 1, Cooldown: 10 * s}, steps{
 			{0, stepFail, "open"}, {-8760 * time.Hour, stepRefuse, "open"}, {-8760*time.Hour + 10*s - 1,
@@ -344,8 +337,7 @@ func TestBreakerStatus(t *testing.T) {
 	check(time.Second, budget.BreakerStatus{State: budget.BreakerOpen, InFlight: 1, Cooldown: 29 * time.Second,
 		Openings: 1})
 	p.LetsIn(policytest.At(30 * time.Second))
-	check(30*time.Second, budget.BreakerStatus{State: budget.BreakerHalfOpen, InFlight: 2, Probes: 1,
-		Openings: 1})
+	check(30*time.Second, budget.BreakerStatus{State: budget.BreakerHalfOpen, InFlight: 2, Probes: 1, Openings: 1})
 	for range 2 {
 		p.Observe(policytest.As(policytest.At(30*time.Second), nil))
 	}

@@ -67,8 +67,7 @@ func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	runs := 0
 	err := r.Do(t.Context(), func(context.Context) error {
 		runs++
-		return retrypolicy.Permanent(
-			errors.New("hopeless"))
+		return retrypolicy.Permanent(errors.New("hopeless"))
 	})
 	require.ErrorIs(t, err, retrypolicy.ReasonNotRetryable)
 	require.Equal(t, 1, runs)

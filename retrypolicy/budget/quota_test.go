@@ -82,8 +82,7 @@ func TestTokenBucketCarriesFractionsOver(t *testing.T) {
 	for i := range 200 {
 		rate := 1 + i*rng.IntN(25) // the slowest first: it takes the largest time to fill the bucket
 		often, once := policytest.Must(budget.NewTokenBucket(math.MaxInt32, math.MaxInt32, rate)),
-			policytest.Must(budget.NewTokenBucket(math.MaxInt32,
-				math.MaxInt32, rate))
+			policytest.Must(budget.NewTokenBucket(math.MaxInt32, math.MaxInt32, rate))
 		often.Tokens(policytest.Epoch)
 		once.Tokens(policytest.Epoch)
 		at := policytest.Epoch

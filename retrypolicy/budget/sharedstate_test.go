@@ -163,8 +163,7 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 				series[name][which] = policytest.Series(p)
 			}
 			if fault := s.check(now); fault != "" {
-				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault,
-					s.breaker.Status(now))
+				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault, s.breaker.Status(now))
 			}
 		}
 	}

@@ -179,8 +179,7 @@ func stress(t *testing.T, wait bool) bool {
 					time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Second))))
 					ctx, cancel := context.WithCancel(context.Background())
 					if rng.IntN(5) == 0 {
-						ctx, cancel = context.WithTimeout(context.Background(),
-							time.Duration(1+rng.Int64N(int64(time.Second))))
+						ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+rng.Int64N(int64(time.Second))))
 					}
 					err := r.Do(ctx, func(ctx context.Context) error { return serve(ctx, rng) })
 					cancel()

@@ -4,10 +4,8 @@ package compat_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
@@ -20,41 +18,9 @@ import (
 const (
 	kServer   = transport.Unavailable // status 500, 502, ...
 	kThrottle = transport.Throttled   // "Throttling"
-	kTimeout  = transport.Timeout
 	kNetwork  = transport.Network
 	kClient   = transport.Conflict
 )
-
-// step is one line of a published vector: an outcome and the decision about it.
-type step struct {
-	kind    transport.Kind // of the failure
-	success bool
-	after   time.Duration
-	safe    retrypolicy.Safe
-	stop    retrypolicy.Reason // no retry; ByPolicy (0) stands for a retry
-	delay   time.Duration
-}
-
-func try(t *testing.T, what string, s *retrypolicy.Operation, now time.Time, draw uint64, st step) {
-	t.Helper()
-	if d, err := s.Admit(now, draw); err != nil || !d.Retry || d.Delay != 0 {
-		t.Fatalf("%s: Admit: %v, %v", what, d, err)
-	}
-	if st.success {
-		if err := s.Success(now); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		return
-	}
-	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: st.kind, After: st.after, Safe: st.safe}
-	d, err := s.Failure(now, draw, info, st.kind)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	if d.Retry != (st.stop == 0) || d.Reason != st.stop || d.Delay != st.delay {
-		t.Errorf("%s: %v (delay %v), want retry %v, %v, delay %v", what, d, d.Delay, st.stop == 0, st.stop, st.delay)
-	}
-}
 
 // Two operations share one quota (vector N14). In any order, only the cost of A's first retry
 // remains spent.
@@ -64,25 +30,30 @@ func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 		o.Attempts = 5
 		b := policytest.Bucketed(o, 500, 500)
 		p := policytest.Must(compat.NewAWS(o))
-		series := map[rune]*retrypolicy.Operation{'A': ptr(retrypolicy.Begin(p, "", policytest.Epoch)),
-			'B': ptr(retrypolicy.Begin(p, "", policytest.Epoch))}
+		series := map[rune]retrypolicy.Series{'A': policytest.Series(p), 'B': policytest.Series(p)}
 		toFail := map[rune]int{'A': 2, 'B': 1}
 		failed := map[rune]int{}
 		for i, who := range order {
-			st := step{success: true}
-			if failed[who] < toFail[who] {
-				st = step{kind: kServer, delay: 50 * ms << failed[who]}
-				failed[who]++
+			a := policytest.Retried(policytest.At(0), failed[who])
+			if d := series[who].Admit(a); !d.Retry || d.Delay != 0 {
+				t.Fatalf("%s step %d: Admit: %v", order, i+1, d)
 			}
-			try(t, fmt.Sprintf("%s step %d", order, i+1), series[who], policytest.Epoch, policytest.DrawLast, st)
+			if failed[who] == toFail[who] {
+				series[who].Report(retrypolicy.VerdictSucceed, a)
+				continue
+			}
+			series[who].Report(retrypolicy.VerdictAgain, policytest.As(a, kServer))
+			failed[who]++
+			a.Rand = policytest.DrawLast
+			if d := series[who].Decide(policytest.Retried(policytest.As(a, kServer), failed[who])); !d.Retry {
+				t.Errorf("%s step %d: %v", order, i+1, d)
+			}
 		}
 		if got := b.Tokens(policytest.Epoch); got != 486 {
 			t.Errorf("%s: quota %d at the end, want 486", order, got)
 		}
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func TestAWSPresetsAreValidAndLeaveTheQuotaTheirSize(t *testing.T) {
 	for _, preset := range compat.AWSPresets() {

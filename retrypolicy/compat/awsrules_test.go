@@ -3,8 +3,10 @@
 package compat_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,79 +17,38 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// The entries of testdata/awsfailures.json, judged by the rules of each mode.
 func TestAWSRules(t *testing.T) {
+	text, err := os.ReadFile("testdata/awsfailures.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct {
+		Name                         string
+		Failure                      compat.AWSFailure
+		Standard, Legacy, JavaScript string // a Kind; empty: not retried
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
 	standard, legacy, js := compat.AWSStandardRules(), compat.AWSLegacyRules(), compat.AWSJSRules()
-	const no = transport.Unknown
-	type f = compat.AWSFailure
-	for _, c := range []struct {
-		name                 string
-		failure              f
-		standard, legacy, js transport.Kind // no: not retried
-	}{
-		{"throttled", f{Status: 400, Code: "Throttling"}, kThrottle, kThrottle, kThrottle},
-		{"throttled", f{Status: 400, Code: "ThrottledException"}, kThrottle, kThrottle, kThrottle},
-		{"throttled", f{Status: 400, Code: "TooManyRequestsException"}, kThrottle, no, kThrottle},
-		{"throttled", f{Status: 400, Code: "TransactionInProgressException"}, kThrottle, no, kThrottle},
-		{"throttled", f{Status: 509, Code: "BandwidthLimitExceeded"}, kThrottle, kThrottle, kThrottle},
-		{"throttled", f{Status: 403, Code: "RequestThrottled"}, kThrottle, no, kThrottle},
-		{"throttled", f{Status: 503, Code: "SlowDown"}, kThrottle, kServer, kThrottle},
-		{"throttled", f{Status: 502, Code: "EC2ThrottledException"}, kThrottle, kServer, kThrottle},
-		{"not throttled", f{Status: 400, Code: "NotAThrottlingError"}, no, no, no},
-		{"not throttled, transient", f{Status: 500}, kServer, kServer, kServer},
-		{"transient", f{Status: 400, Code: "RequestTimeout"}, kServer, no, kServer},
-		{"transient", f{Status: 400, Code: "RequestTimeoutException"}, kServer, no, kServer},
-		{"transient and throttling", f{Status: 400, Code: "PriorRequestNotComplete"}, kThrottle, no, kThrottle},
-		{"transient", f{Status: 500, Code: "InternalServiceError"}, kServer, kServer, kServer},
-		{"transient", f{Status: 502}, kServer, kServer, kServer},
-		{"transient", f{Status: 503}, kServer, kServer, kServer},
-		{"transient", f{Status: 504}, kServer, kServer, kServer},
-		{"neither", f{Status: 501}, no, no, no},
-		{"success", f{Status: 200}, no, no, no},
-		{"429 alone", f{Status: 429}, kThrottle, kThrottle, kThrottle},
-		{"509 alone", f{Status: 509}, no, kThrottle, no},
-		{"legacy code at another status", f{Status: 413, Code: "Throttling"}, kThrottle, no, kThrottle},
-		{"a socket's failure", f{Code: "ECONNRESET"}, no, no, kNetwork},
-		{"a failed look-up", f{Code: "EAI_AGAIN"}, no, no, kNetwork},
-		{"sts", f{Service: "sts", Status: 400, Code: "IDPCommunicationError"}, kServer, kServer, no},
-		{"not sts", f{Service: "s3", Status: 400, Code: "IDPCommunicationError"}, no, no, no},
-		{"checksum", f{Service: "dynamodb", Status: 200, BadChecksum: true}, kServer, kServer, no},
-		{"checksum elsewhere", f{Service: "s3", Status: 200, BadChecksum: true}, no, no, no},
-		{"ec2", f{Service: "ec2", Status: 503, Code: "RequestLimitExceeded"}, kThrottle, kThrottle, kThrottle},
-		{"kinesis", f{Service: "kinesis", Status: 400, Code: "LimitExceededException"}, kThrottle, kThrottle, kThrottle},
-		{"not kinesis", f{Service: "iam", Status: 400, Code: "LimitExceededException"}, kThrottle, no, kThrottle},
-		{"sqs", f{Service: "sqs", Status: 403, Code: "RequestThrottled"}, kThrottle, kThrottle, kThrottle},
-		{"s3", f{Service: "s3", Status: 400, Code: "BadDigest"}, no, kServer, no},
-		{"s3", f{Service: "s3", Status: 400, Code: "RequestTimeout"}, kServer, kServer, kServer},
-		{"glacier", f{Service: "glacier", Status: 408, Code: "RequestTimeoutException"}, kServer, kServer, kServer},
-		{"glacier, other status", f{Service: "glacier", Status: 400, Code: "RequestTimeoutException"}, kServer, no, kServer},
-		{"route53", f{Service: "route53", Status: 400, Code: "PriorRequestNotComplete"}, kThrottle, kThrottle, kThrottle},
-		{"dynamodb conflict", f{Service: "dynamodb", Status: 409, Code: "ReplicatedWriteConflictException"}, no, kClient, no},
-		{"dynamodb transaction", f{Service: "dynamodb", Status: 400, Code: "TransactionInProgressException"}, kThrottle,
-			kThrottle, kThrottle},
-		{"cloudsearch", f{Service: "cloudsearch", Status: 509, Code: "BandwidthLimitExceeded"}, kThrottle, kThrottle,
-			kThrottle},
-		{"organizations", f{Service: "organizations", Status: 400, Code: "TooManyRequestsException"}, kThrottle, kThrottle,
-			kThrottle},
-		{"modelled", f{Status: 400, Code: "Odd", Retryable: true}, kServer, kServer, kServer},
-		{"modelled as throttling", f{Status: 400, Code: "Odd", Retryable: true, Throttling: true}, kThrottle, kThrottle,
-			kThrottle},
-		{"the mark throttling alone", f{Status: 400, Code: "Odd", Throttling: true}, no, no, no},
-	} {
+	for _, c := range all {
 		for _, r := range []struct {
 			name  string
 			rules compat.AWSRules
-			want  transport.Kind
-		}{{"standard", standard, c.standard}, {"legacy", legacy, c.legacy}, {"JavaScript", js, c.js}} {
-			info := r.rules.Judge(c.failure)
-			verdict := retrypolicy.VerdictAgain
-			if r.want == no {
-				verdict = retrypolicy.VerdictFail
+			want  string
+		}{{"standard", standard, c.Standard}, {"legacy", legacy, c.Legacy}, {"JavaScript", js, c.JavaScript}} {
+			want := retrypolicy.Info{Verdict: retrypolicy.VerdictFail}
+			if r.want != "" {
+				want.Verdict, want.Kind = retrypolicy.VerdictAgain, vectorKinds[r.want]
 			}
-			if info.Verdict != verdict || info.Kind != r.want {
-				t.Errorf("%s, %s %+v: verdict %d, %v; want %d, %v", r.name, c.name, c.failure, info.Verdict, info.Kind, verdict,
-					r.want)
+			if info := r.rules.Judge(c.Failure); info.Verdict != want.Verdict || info.Kind != want.Kind {
+				t.Errorf("%s, %s %+v: %+v, want %+v", r.name, c.Name, c.Failure, info, want)
 			}
 		}
+	}
+	if len(all) < 40 {
+		t.Errorf("only %d entries", len(all))
 	}
 }
 

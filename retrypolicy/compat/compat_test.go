@@ -171,9 +171,8 @@ func TestFetchRetryAndPresetsValidate(t *testing.T) {
 
 // Shorthands of the tables.
 const (
-	ms   = time.Millisecond
-	msec = time.Millisecond
-	s    = time.Second
+	ms = time.Millisecond
+	s  = time.Second
 )
 
 // throttled has the constants for a service that asks for fewer requests.

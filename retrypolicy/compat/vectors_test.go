@@ -130,6 +130,10 @@ var vectorNames = map[string]uint64{
 	"JitterProportional":       uint64(retrypolicy.JitterProportional),
 }
 
+var vectorKinds = map[string]transport.Kind{"": transport.Network, "Network": transport.Network,
+	"Timeout": transport.Timeout, "Unavailable": transport.Unavailable, "Throttled": transport.Throttled,
+	"Conflict": transport.Conflict}
+
 // set sets a field of a policy.
 func (v *vector) set(t *testing.T, field reflect.Value, text json.RawMessage) {
 	t.Helper()
@@ -281,14 +285,11 @@ func (v *vector) decide(t *testing.T) {
 
 // attempt returns the failure of a step, with what all steps of the vector have in common.
 func (v *vector) attempt(step vectorStep) retrypolicy.Attempt {
-	kinds := map[string]transport.Kind{"": transport.Network, "Network": transport.Network,
-		"Timeout": transport.Timeout, "Unavailable": transport.Unavailable, "Throttled": transport.Throttled,
-		"Conflict": transport.Conflict}
 	safe := map[string]retrypolicy.Safe{"yes": retrypolicy.SafeYes, "no": retrypolicy.SafeNo}
 	a := retrypolicy.Attempt{Now: policytest.Epoch, Rand: drawOf(*v.U), After: time.Duration(v.After),
-		Kind: kinds[v.Kind], Safe: safe[v.Safe]}
+		Kind: vectorKinds[v.Kind], Safe: safe[v.Safe]}
 	if step.Kind != "" {
-		a.Kind = kinds[step.Kind]
+		a.Kind = vectorKinds[step.Kind]
 	}
 	if step.After != 0 {
 		a.After = time.Duration(step.After)

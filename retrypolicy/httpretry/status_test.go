@@ -147,8 +147,7 @@ func TestClassifyHTTPBringsTheWaitToThePolicy(t *testing.T) {
 
 // Shorthands of the tables.
 const (
-	msec = time.Millisecond
-	s    = time.Second
+	s = time.Second
 )
 
 var second = retrypolicy.Fixed{Delay: s}
