@@ -290,11 +290,10 @@ func (p *party) works() error {
 	if err := p.flushed(); err != nil {
 		return fmt.Errorf("afterwards: %w", err)
 	}
-	if err := p.message(1); err != nil {
-		return fmt.Errorf("afterwards: %w", err)
-	}
-	if err := p.received(transport.OutcomeAccept); err != nil {
-		return fmt.Errorf("afterwards: %w", err)
+	if !p.with.next {
+		if err := errors.Join(p.message(1), p.received(transport.OutcomeAccept)); err != nil {
+			return fmt.Errorf("afterwards: %w", err)
+		}
 	}
 	if p.calling.on {
 		if err := p.callsWork(); err != nil {

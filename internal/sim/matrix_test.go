@@ -107,7 +107,7 @@ type matrix struct {
 	rowless map[fault.Kind]string
 }
 
-var matrices = []matrix{mqttMatrix, brokerMatrix, fiveMatrix, amqpMatrix, httpMatrix}
+var matrices = []matrix{mqttMatrix, brokerMatrix, fiveMatrix, profileMatrix, amqpMatrix, httpMatrix}
 
 // noOperation is the first of the faults for which no matrix has operations yet. Move it when you
 // add operations.
@@ -143,6 +143,12 @@ func TestMatrixIsComplete(t *testing.T) {
 			if k.Protocols()&m.protocol != 0 && !covered[k] && m.rowless[k] == "" {
 				t.Errorf("%v: the hub's fault %v has no row", m.protocol, k)
 			}
+		}
+	}
+	for _, k := range fault.MQTTv5Kinds() {
+		if !slices.ContainsFunc(profileMatrix.rows, func(r row) bool { return r.fault.Kind == k }) &&
+			profileMatrix.rowless[k] == "" {
+			t.Errorf("the fault %v has no row", k)
 		}
 	}
 	for _, e := range engines {
