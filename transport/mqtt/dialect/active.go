@@ -29,8 +29,8 @@ type Names struct {
 type Active interface {
 	Session
 	// Request says how OpTwinGet, OpTwinPatch or OpRespond is published; its Msg is nil if there is
-	// nothing to publish. The reply, unless nil, is passed on at once. The result is valid until the
-	// next call of Request or Next.
+	// nothing to publish. The reply, unless nil, is passed on at once. Msg is not changed afterwards,
+	// as it may wait for the acknowledgement of another one.
 	Request(r *transport.Request) (Publication, *transport.Reply)
 	// Next returns what the session publishes by itself, one at a time. Without one, ok is false and
 	// at is when to call Next again, zero for after the next Take. Next is called after each Take and

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
@@ -39,17 +40,58 @@ func (v *five) do(s *session, r *transport.Request) bool {
 	return true
 }
 
-// publishRequest writes a request, or replies that it was not sent.
+// maxOwn is the most messages of the dialect that wait for their PUBACK at a time. A broker that
+// takes one message at a time gets them with QoS 0.
+const maxOwn = 16
+
+// A request is one for the dialect, with what it publishes.
+type request struct {
+	dialect.Publication
+	r transport.Request // ID and Op
+}
+
+// publishRequest writes a request, or holds it until there is room.
 func (v *five) publishRequest(s *session, r *transport.Request, p *dialect.Publication) {
-	sent, refused := v.publish(s, p)
+	q := request{*p, transport.Request{ID: r.ID, Op: r.Op}}
+	if !p.AtMostOnce && (len(v.held) > 0 || v.full(s)) {
+		v.held = append(v.held, q)
+		return
+	}
+	v.write(s, &q)
+}
+
+// write writes a request, or replies that it was not sent.
+func (v *five) write(s *session, q *request) {
+	sent, refused := v.publish(s, &q.Publication)
 	switch {
 	case refused != nil:
 		own := *refused
-		own.Op = r.Op
-		s.sink.Reply(r.ID, transport.Reply{Err: &own})
+		own.Op = q.r.Op
+		s.sink.Reply(q.r.ID, transport.Reply{Err: &own})
 	case !sent:
-		s.replyUnsent(r)
+		s.replyUnsent(&q.r)
 	}
+}
+
+// full reports whether a message with QoS 1 must wait for the PUBACK of another one.
+func (v *five) full(s *session) bool {
+	s.mu.Lock()
+	full := v.ownWindow > 0 && len(v.own) >= v.ownWindow
+	s.mu.Unlock()
+	return full
+}
+
+// ownAcknowledged records the PUBACK for a message of the dialect.
+func (v *five) ownAcknowledged(s *session, id uint16) (known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(v.own, id)
+	if i >= 0 {
+		v.own = slices.Delete(v.own, i, i+1)
+		v.wanted = true
+		v.writeLocked(s)
+	}
+	return i >= 0
 }
 
 // granted is the reply to OpSubscribe: the handshake has subscribed to all that there is.
@@ -64,20 +106,26 @@ func (v *five) granted(s *session, r *transport.Request) (reply transport.Reply)
 	return reply
 }
 
-// publish writes one publication. A PUBACK for it is ignored. sent is false when the connection has
-// failed; the error is about the message alone.
+// publish writes one publication. sent is false when the connection has failed; the error is about
+// the message alone.
 func (v *five) publish(s *session, p *dialect.Publication) (sent bool, refused *transport.Error) {
 	o := outgoing{Outgoing: mqttwire.Outgoing{QoS: 1, Retain: p.Retain, Topic: len(p.Topic), Body: len(p.Msg.Body)}}
-	if p.AtMostOnce {
+	if p.AtMostOnce || v.ownWindow == 0 {
 		o.QoS = 0
 	}
 	o, err := v.prepare(s, *p, o)
 	if err != nil {
 		return false, transport.Find(err)
 	}
+	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.head > fixed {
+		return false, mqttwire.TooLarge(o.head, o.Body, fixed)
+	}
 	id := uint16(0)
 	if o.QoS > 0 {
 		id = s.nextID()
+		s.mu.Lock()
+		v.own = append(v.own, id)
+		s.mu.Unlock()
 	}
 	s.t.out = v.appendHead(s, s.t.out[:0], id, *p, o)
 	n := max(0, min(len(p.Msg.Body), s.writeLimit()-len(s.t.out)))
@@ -88,7 +136,12 @@ func (v *five) publish(s *session, p *dialect.Publication) (sent bool, refused *
 // publishOwn writes what the dialect publishes by itself, with the write side's token.
 func (v *five) publishOwn(s *session) {
 	d, ok := s.dialect.(dialect.Active)
-	for ok {
+	for ok && !v.full(s) {
+		if len(v.held) > 0 {
+			v.write(s, &v.held[0])
+			v.held = v.held[1:]
+			continue
+		}
 		p, at, more := d.Next(s.sink, time.Now())
 		if !more {
 			v.wakeAt(s, at)

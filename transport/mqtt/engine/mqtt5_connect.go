@@ -23,7 +23,7 @@ func (v *five) begin(ctx context.Context, t *Transport, cfg *transport.Config, t
 	clear(v.unsettled)
 	v.waiting, v.pending, v.declined, v.exceeded = 0, 0, 0, false
 	v.control, v.controlling, v.ending = v.control[:0], false, nil
-	v.wanted, v.wake = false, nil
+	v.wanted, v.wake, v.own, v.held = false, nil, v.own[:0], nil
 	v.auth = authState{creds: cfg.Creds}
 	if v.opt.Auth == nil {
 		return nil
@@ -174,6 +174,10 @@ func (v *five) accepted(s *session, c *mqttwire.Connack5) {
 			v.clientID = string(p.Text)
 		default: // what a client may ignore
 		}
+	}
+	if _, ok := s.dialect.(dialect.Active); ok {
+		v.ownWindow = min(maxOwn, window/2)
+		window -= v.ownWindow
 	}
 	if window < v.window {
 		s.info.Window = window

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -248,5 +249,33 @@ func TestPublicationsAllocateNothing(t *testing.T) {
 				t.Error(p, refused)
 			}
 		}))
+	}
+}
+
+// Answers of methods count among the messages that may wait for their PUBACK, too.
+func TestAReceiveMaximumHoldsForEverything(t *testing.T) {
+	for _, most := range []uint16{1, 2, 3, 20} {
+		inBubble(t, testbroker.MQTTv5Options{ReceiveMaximum: most}, func(t *testing.T, h *testbroker.Hub) {
+			h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 100 * time.Millisecond, Times: -1})
+			c := client(t, h, &nexthub.Hub{}, nil)
+			require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+			open(t, c)
+			for range 200 {
+				require.NoError(t, c.Enqueue(t.Context(), &transport.Message{}, nil))
+			}
+			calls := make(chan error)
+			for range 8 {
+				go func() {
+					_, err := h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "m"})
+					calls <- err
+				}()
+			}
+			for range 8 {
+				require.NoError(t, <-calls, "%d", most)
+			}
+			require.NoError(t, c.Flush(t.Context()))
+			require.Len(t, h.Messages(), 200)
+			require.EqualValues(t, 1, c.Stats().Connections, "%d", most)
+		})
 	}
 }
