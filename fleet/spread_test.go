@@ -54,6 +54,7 @@ func TestTheFiguresOfTheDefaultSpread(t *testing.T) {
 		rules fleet.Rules
 	}{
 		{"none", fleet.Rules{ReconnectSpread: -1}},
+		{"0.5 s, not before the first retry", lateBy(late{most: time.Second / 2})},
 		{"1 s, not before the first retry", lateBy(late{most: time.Second})},
 		{"2 s, not before the first retry", fleet.Rules{}},
 		{"3 s, not before the first retry", lateBy(late{most: 3 * time.Second})},
