@@ -31,7 +31,7 @@ type idleCase struct {
 // goroutines with stacks of 4 KB instead of 2.
 var idleBudgets = map[idleCase]struct{ goroutines, kb float64 }{
 	{"mqtt", false, false}: {3, 16}, {"mqtt", true, false}: {3, 32},
-	{"mqtt", false, true}: {3, 22}, {"mqtt", true, true}: {3, 36},
+	{"mqtt", false, true}: {3, 26}, {"mqtt", true, true}: {3, 40},
 	{"amqp", false, false}: {3, 31}, {"amqp", true, false}: {3, 48},
 	{"amqp", false, true}: {3, 34}, {"amqp", true, true}: {3, 57},
 	{"paho", false, false}: {13, 68}, {"paho", true, false}: {13, 91}, {"paho", false, true}: {13, 77},
