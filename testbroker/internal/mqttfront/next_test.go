@@ -2,6 +2,7 @@ package mqttfront_test
 
 import (
 	"crypto/tls"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -338,4 +339,62 @@ func TestTemplatesThatTheHubRefuses(t *testing.T) {
 		MQTTv5: &testbroker.MQTTv5Options{}, Broker: &testbroker.BrokerOptions{},
 	})
 	require.ErrorContains(t, err, "exclude each other")
+}
+
+// A will is a message as any other, on the topic of telemetry or of a template.
+func TestWillsOfTheProfile(t *testing.T) {
+	o := testbroker.MQTTv5Options{Topics: []string{"lost/{deviceId}"}}
+	inNextBubble(t, o, func(t *testing.T, h *testbroker.Hub) {
+		for i, topic := range []string{"ih/dev-1/srv/telemetry", "lost/dev-1"} {
+			dialNext(t, h, 1, func(pk *packets.Packet) {
+				pk.Connect.WillFlag, pk.Connect.WillTopic, pk.Connect.WillPayload = true, topic, []byte("gone")
+			})
+			h.Drop("dev-1")
+			require.NoError(t, h.WaitMessages(t.Context(), i+1))
+			m := h.Messages()[i]
+			require.Equal(t, []any{topic, "gone", true}, []any{m.Topic, string(m.Body), m.Will})
+		}
+	})
+}
+
+// Properties without a native place become system properties, as those of the classic hub.
+func TestPropertiesOfMessagesOfTheProfile(t *testing.T) {
+	o := testbroker.MQTTv5Options{Topics: []string{"site/up"}}
+	inNextBubble(t, o, func(t *testing.T, h *testbroker.Hub) {
+		d, _ := dialNext(t, h, 1, nil)
+		pk := message(3, "site/up", "x")
+		pk.Properties.MessageExpiryInterval, pk.Properties.ResponseTopic = 60, "answers"
+		pk.Properties.User = []packets.UserProperty{
+			{Key: "content-type", Val: "text/plain"}, {Key: "type", Val: "mine"}, {Key: "$.cid", Val: "c"},
+		}
+		d.send(pk)
+		require.Zero(t, d.expect(packets.Puback).ReasonCode)
+		m := h.Messages()[0]
+		require.Equal(t, []string{"text/plain", "c", "answers", "2000-01-01T00:01:00Z"},
+			[]string{m.ContentType, m.CorrelationID, m.ResponseTopic, m.Expiry})
+		require.Equal(t, []hubdata.Property{{Name: "type", Value: "mine"}}, m.Properties)
+
+		pk = message(4, "ih/dev-1/srv/telemetry", "\xff")
+		pk.Properties.PayloadFormat, pk.Properties.PayloadFormatFlag = 1, true
+		d.send(pk)
+		require.Equal(t, byte(0x99), d.expect(packets.Puback).ReasonCode)
+		d.send(message(5, "ih/dev-1/srv/telemetry", string(make([]byte, hubdata.MaxMessage+1))))
+		require.Equal(t, byte(0x95), d.disconnected().ReasonCode)
+	})
+}
+
+// What is larger than the client's maximum packet size is not sent.
+func TestPacketsThatTheClientCannotTake(t *testing.T) {
+	inNextBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		d, _ := dialNext(t, h, 1, func(pk *packets.Packet) { pk.Properties.MaximumPacketSize = 150 })
+		d.listen()
+		d.born(nextwire.Birth{})
+		_, err := h.PatchDesired("dev-1", `{"a":"`+strings.Repeat("x", 200)+`"}`)
+		require.NoError(t, err)
+		require.Equal(t, 404103,
+			hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: strings.Repeat("m", 200)}).Code())
+		_, err = h.PatchDesired("dev-1", `{"a":1}`)
+		require.NoError(t, err)
+		require.Equal(t, uint64(3), d.patched().Version)
+	})
 }
