@@ -28,8 +28,9 @@ const failoverLimit = 5 * time.Second
 // rather than Options.Proxy. The address that the transport passes is ignored, so Options.Addr has
 // no effect. Every node's certificate must be valid for Credentials.DialHost, or for the ServerName
 // of Options.TLS. An address that is not host:port makes each dial fail with Kind Invalid. When all
-// addresses fail, the error wraps the error of each. The function is safe for concurrent use;
-// clients that share it share the rotation.
+// addresses fail, the error wraps the error of each. If their Kinds differ, its own is Network: an
+// address that refuses for good, as a proxy may, does not end a client that another one may take.
+// The function is safe for concurrent use; clients that share it share the rotation.
 func Failover(dial DialFunc, addrs ...string) DialFunc {
 	if dial == nil {
 		dial = Direct
@@ -81,6 +82,11 @@ func (f *failover) connect(ctx context.Context, network, _ string) (net.Conn, er
 		failed = append(failed, err)
 		if ctx.Err() != nil {
 			break
+		}
+	}
+	for _, err := range failed {
+		if transport.KindOf(err) != transport.KindOf(failed[0]) {
+			return nil, &transport.Error{Kind: transport.Network, Err: failed}
 		}
 	}
 	return nil, failed

@@ -91,6 +91,31 @@ func TestFailoverReportsTheErrorOfEachAddress(t *testing.T) {
 	require.ErrorContains(t, err, "no route")
 }
 
+// One node that refuses for good, as a proxy on the way may, does not end a client whose other
+// nodes may come back.
+func TestFailoverIsTerminalOnlyIfEachAddressIs(t *testing.T) {
+	forbidden := &transport.Error{Kind: transport.Forbidden, Err: errors.New("not this one")}
+	unavailable := &transport.Error{Kind: transport.Unavailable, Err: errors.New("restarting")}
+	down := errors.New("no route")
+	for _, c := range []struct {
+		dead []error
+		kind transport.Kind
+	}{
+		{[]error{forbidden, forbidden}, transport.Forbidden},
+		{[]error{forbidden, unavailable}, transport.Network},
+		{[]error{forbidden, down}, transport.Network},
+		{[]error{down, down}, transport.Unknown}, // which transports take for a network failure
+	} {
+		n := &nodes{dead: map[string]error{"a:1": c.dead[0], "b:1": c.dead[1]}}
+		for range 20 { // each begins with either
+			_, err := Failover(n.dial, "a:1", "b:1")(t.Context(), "tcp", "ignored:1")
+			require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
+			require.ErrorContains(t, err, c.dead[0].Error())
+			require.ErrorContains(t, err, c.dead[1].Error())
+		}
+	}
+}
+
 func TestFailoverGivesASilentAddressItsShareOnly(t *testing.T) {
 	silent := map[string]error{"a:1": nil, "b:1": nil, "c:1": nil}
 	for name, c := range map[string]struct {
