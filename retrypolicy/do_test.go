@@ -593,30 +593,14 @@ func TestGateBeforeTheFirstAttempt(t *testing.T) {
 	})
 }
 
-// waits admits an attempt after a number of calls.
-type waits struct {
-	retrypolicy.Fixed
-	left int
-}
-
-func (w *waits) Begin(retrypolicy.Start) retrypolicy.Series { return waitsSeries{waits: w} }
-
-type waitsSeries struct {
-	*waits
-	retrypolicy.Free
-}
-
-func (w waitsSeries) Admit(retrypolicy.Attempt) retrypolicy.Decision {
-	if w.left--; w.left < 0 {
-		return retrypolicy.Decision{Retry: true}
-	}
-	return retrypolicy.Decision{Retry: true, Delay: 100 * time.Millisecond}
-}
-
 func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		op := perform(transport.Network, nil)
-		if err := retrypolicy.Do(bg, &waits{Fixed: second, left: 3}, op.run); err != nil {
+		op, left := perform(transport.Network, nil), 3
+		gate := &gateOf{Fixed: second, admit: func() time.Duration {
+			left--
+			return time.Duration(min(max(left+1, 0), 1)) * 100 * time.Millisecond
+		}}
+		if err := retrypolicy.Do(bg, gate, op.run); err != nil {
 			t.Error(err)
 		}
 		op.want(t, 300*time.Millisecond, 1300*time.Millisecond)
