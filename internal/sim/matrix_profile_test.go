@@ -31,13 +31,12 @@ func profileRowless() map[fault.Kind]string {
 	return all
 }
 
-// profileOps returns the operations. There are no tokens and no messages to the device, and calls
-// outlive connections.
+// profileOps returns the operations. There are no tokens and no messages to the device.
 func profileOps() []op {
 	var all []op
 	for _, o := range append(mqttOps(), callOps()...) {
 		switch o.name {
-		case "receive", "renew", "method race":
+		case "receive", "renew":
 			continue
 		case "subscribe":
 			o.run = profileSubscribeOp
@@ -127,6 +126,16 @@ func profileRows() []row {
 		row{name: "desired-patch with another nonce", fault: F{Kind: fault.MisnameDispatch, Message: "desired-patch"},
 			class: atDesired, unsaid: true},
 
+		row{name: "no desired-patch", fault: F{Kind: fault.SwallowDispatch, Message: "desired-patch"}, class: atDesired,
+			unsaid: true},
+		row{name: "unreadable desired-patch", fault: F{Kind: fault.GarbleDispatch, Message: "desired-patch"},
+			class: atDesired, unsaid: true},
+
+		row{name: "no exec", fault: F{Kind: fault.SwallowDispatch, Message: "exec"}, class: atMethod, uncalled: true},
+		row{name: "exec of another request", fault: F{Kind: fault.MisnameDispatch, Message: "exec"}, class: atMethod,
+			uncalled: true},
+		row{name: "exec without an expiry", fault: F{Kind: fault.OmitExpiry, Message: "exec"}, class: atMethod},
+		row{name: "probe twice", fault: F{Kind: fault.DuplicateDispatch, Message: "probe"}, class: atMethod},
 		row{name: "probe without an expiry", fault: F{Kind: fault.OmitExpiry, Message: "probe"}, class: atMethod},
 		row{name: "probe with an expiry of 0", fault: F{Kind: fault.WrongExpiry, Message: "probe"}, class: atMethod,
 			uncalled: true},
