@@ -340,12 +340,6 @@ func TestREADMERunsTheExamples(t *testing.T) {
 			e.end()
 			require.Contains(t, p.good("GET", "/files/dev-1/README.md", "")["body"], "# testhub")
 		},
-		"twin": func(p *program, e *example) {
-			e.until("change")
-			p.good("PATCH", "/devices/dev-1/twin/desired", `{"interval":60}`)
-			p.good("POST", "/devices/dev-1/twin/wait", `{"reported":{"interval":{"value":60}}}`)
-			e.interrupt()
-		},
 		"config": func(p *program, e *example) {
 			e.until("change")
 			p.good("PATCH", "/devices/dev-1/twin/desired", `{"interval":5,"level":"loud"}`)

@@ -28,7 +28,6 @@ func TestExitStatus(t *testing.T) {
 		args   []string
 	}{
 		{2, `"more"`, []string{"telemetry", "more"}},
-		{2, `"more"`, []string{"twin", "more"}},
 		{2, `"more"`, []string{"config", "more"}},
 		{2, `"more"`, []string{"module", "more"}},
 		{2, "mqtt", []string{"module", "-transport", "pigeon"}},
@@ -37,7 +36,7 @@ func TestExitStatus(t *testing.T) {
 		{2, `"more"`, []string{"fileupload", "one", "more"}},
 		{2, "azure or none", []string{"telemetry", "-policy", "hope"}},
 		{2, "rate up to", []string{"telemetry", "-rate", "0"}},
-		{2, "mqtt", []string{"twin", "-transport", "pigeon"}},
+		{2, "mqtt", []string{"config", "-transport", "pigeon"}},
 		{2, "HUBLINE_CONNECTION_STRING", []string{"fan", "-hub", "http://127.0.0.1:1"}},
 		{2, "-transport", []string{"fan", "-nothing"}},
 		{2, `"more"`, []string{"fleet", "more"}},
