@@ -93,8 +93,9 @@ type session struct {
 	*device.Client
 	ctx, alive context.Context
 	giveUp     context.CancelCauseFunc
-	// hub: the service is a hub. twin: it is one, over a transport with twin and methods.
-	hub, twin bool
+	// hub: the service is a hub. twin: it is one, over a transport with twin and methods. messages: it
+	// sends messages to devices.
+	hub, twin, messages bool
 }
 
 // prepare makes a client that reports its connection.
@@ -115,7 +116,7 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 	if advice := to.Advice(creds.Host); advice != "" {
 		x.say("%s", advice)
 	}
-	s := &session{hub: to.URL == nil, twin: to.HasTwin()}
+	s := &session{hub: to.URL == nil, twin: to.HasTwin(), messages: to.HasMessages()}
 	s.alive, s.giveUp = context.WithCancelCause(context.Background())
 	var cancel context.CancelCauseFunc
 	s.ctx, cancel = context.WithCancelCause(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
@@ -62,6 +63,7 @@ func TestADeviceAtAHubOfTheProfileMQTTv5(t *testing.T) {
 	interrupt()
 	require.Equal(t, exitOK, <-done, s.log.String())
 
+	run("simulate", "-count", "2", "-interval", "1ms")
 	run("doctor", "-hold", "1s", "-idle", "1s", "-burst", "2")
 	for _, row := range []string{"connect mqtt5", "message mqtt5", "second device mqtt5", "idle mqtt5"} {
 		require.Contains(t, s.out.String(), row)
@@ -128,6 +130,13 @@ func TestTheServiceTellsTheProfile(t *testing.T) {
 	require.Contains(t, s.out.String(), `"connectionProfile": "mqttV5"`)
 	run(exitUsage, append(x, "send", "-body", "x", "-transport", "amqp")...)
 	require.Contains(t, s.log.String(), "amqp does not fit a hub of the profile mqttV5, which has mqtt5, mqtt5-ws")
+
+	dps.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 400})
+	before := len(dps.Requests())
+	run(exitOK, append(x, "provision")...)
+	asked := dps.Requests()[before:]
+	require.Equal(t, []string{"2026-11-02-preview", "2019-03-31"}, []string{asked[0].APIVersion, asked[1].APIVersion},
+		"a service that does not know the preview is asked without it")
 
 	folder := t.TempDir()
 	issued, connection := filepath.Join(folder, "pump-k.pem"), filepath.Join(folder, "connection")

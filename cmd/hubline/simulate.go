@@ -115,10 +115,13 @@ func (s *simulating) run(ctx context.Context) error {
 
 // handle makes the device answer, over transports that carry more than messages.
 func (s *simulating) handle(session *session) error {
-	err := session.HandleMessages(func(_ context.Context, m *transport.Message) error {
-		s.say("message: %s", visible(string(m.Body)))
-		return verdicts[s.settle]
-	})
+	var err error
+	if session.messages {
+		err = session.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			s.say("message: %s", visible(string(m.Body)))
+			return verdicts[s.settle]
+		})
+	}
 	if err != nil || !session.twin {
 		return err
 	}

@@ -313,6 +313,9 @@ func (t *Target) Provisioning() (host, address string) {
 // HasTwin reports whether the transport carries the twin and direct methods.
 func (t *Target) HasTwin() bool { return t.URL == nil && t.Protocols()[0].Name != "http" }
 
+// HasMessages reports whether the service sends messages to the device.
+func (t *Target) HasMessages() bool { return t.URL != nil || !t.mqttv5 }
+
 // HTTPS returns what requests to the hub need.
 func (t *Target) HTTPS() (*transport.Credentials, netopt.Options, error) {
 	if t.URL != nil {
