@@ -33,7 +33,6 @@
 package nexthub
 
 import (
-	"crypto/rand"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,7 +54,7 @@ type Hub struct {
 	SessionExpiry time.Duration
 	// MaxSize is the largest message in bytes, as Message.Size counts them. 0: 255,000.
 	MaxSize int
-	// Random fills p with random bytes that nobody can guess. Nil: crypto/rand.
+	// Random fills p with random bytes that nobody can guess. Nil: crypto/rand; a board needs its own.
 	Random func(p []byte) error
 }
 
@@ -148,8 +147,7 @@ func (h *Hub) check(c *dialect.Config) error {
 
 func (h *Hub) random(p []byte) (err error) {
 	if h.Random == nil {
-		_, err = rand.Read(p)
-		return err
+		return systemRandom(p)
 	}
 	if failed := callback.Run("Hub.Random", func() { err = h.Random(p) }); failed != nil {
 		err = failed

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"math"
 	"strconv"
 	"time"
 
@@ -258,7 +257,7 @@ func refused(op transport.Op, kind transport.Kind, cause error) transport.Reply 
 }
 
 // version is a version as package transport has it.
-func version(v uint64) int64 { return int64(min(v, math.MaxInt64)) }
+func version(v uint64) int64 { return int64(min(v, 1<<63-1)) }
 
 // appendVersioned appends properties with "$version" in them, as a classic hub sends them. Text
 // that is no JSON object is appended as it is.
