@@ -177,6 +177,9 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 			Policy: curve}}), 0, false},
 		{"a limit inside others", budget.NewAdaptive().Wrap(quota.Wrap(
 			retrypolicy.MaxElapsed{Limit: time.Hour, Policy: curve})), 0, false},
+		{"a limit for each key", policytest.Must(budget.NewPerKey(9, func(string) retrypolicy.Policy {
+			return quota.Wrap(retrypolicy.MaxAttempts{Total: 100, Policy: curve})
+		})), 0, false},
 		{"a limit of each kind", retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: kinds,
 			Policy: retrypolicy.NoRetry{}}}, Default: retrypolicy.MaxAttempts{Total: 100, Policy: curve}}, 0, false},
 		{"a function of the caller's",
@@ -293,4 +296,32 @@ func TestDoEndsWithTheReasonNegativeDelay(t *testing.T) {
 		err.Error() != "the retry policy returned a negative delay: network failure" {
 		t.Errorf("%v does not name the policy's mistake and the failure", err)
 	}
+}
+
+// A series that its own limits end is as retryable as its last failure.
+func TestTheErrorOfADoThatEndedByItselfIsAsRetryableAsItsFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := retrypolicy.Retrier{Policy: retrypolicy.ExponentialBackoffWithJitter{}, Timeout: time.Second}
+		err := r.Do(t.Context(), func(context.Context) error { return transport.Network })
+		if errors.Is(err, transport.Cancelled) || !errfilter.Retryable(err) {
+			t.Errorf("%v: %+v", err, errfilter.Of(err))
+		}
+	})
+}
+
+// AttemptTimeout bounds one attempt, so a nested Do that stops ahead of it may be repeated.
+func TestANestedDoThatAttemptTimeoutEndsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Policy: retrypolicy.Immediately{}, Total: 3},
+			AttemptTimeout: time.Second}
+		err := r.Do(t.Context(), func(ctx context.Context) error {
+			runs++
+			return retrypolicy.Do(ctx, retrypolicy.Fixed{Delay: time.Minute},
+				func(context.Context) error { return transport.Network })
+		})
+		if runs != 3 || !errors.Is(err, retrypolicy.ReasonOutOfAttempts) {
+			t.Errorf("%d runs, %v", runs, err)
+		}
+	})
 }

@@ -54,6 +54,9 @@ func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, erro
 // Decide calls the policy of the empty key.
 func (k *PerKey) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return k.first.Decide(a) }
 
+// Unwrap returns the policy of the empty key.
+func (k *PerKey) Unwrap() retrypolicy.Policy { return k.first }
+
 // Begin begins a series of the key's policy.
 func (k *PerKey) Begin(start retrypolicy.Start) retrypolicy.Series {
 	return retrypolicy.Inner(k.of(start.Key), start)

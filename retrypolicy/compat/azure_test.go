@@ -138,36 +138,3 @@ func TestAzureCSubtractsTheAttemptFromTheDelay(t *testing.T) {
 		a.Retry++
 	}
 }
-
-// P24: the SDK's policy accepts a filter that overrides single errors; here a classifier in front
-// of the fixed table does so.
-func TestAzureNodeFilterOverride(t *testing.T) {
-	override := func(err error) retrypolicy.Info {
-		switch transport.KindOf(err) {
-		case transport.Timeout:
-			return retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: transport.Timeout}
-		case transport.Unauthorized:
-			return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Unauthorized}
-		}
-		return retrypolicy.Info{}
-	}
-	for _, c := range []struct {
-		kind            transport.Kind
-		plain, override int // attempts
-	}{{transport.Timeout, 3, 1}, {transport.Unauthorized, 1, 3}, {transport.Network, 3, 3}, {transport.Invalid, 1, 1}} {
-		for _, v := range []struct {
-			judge retrypolicy.Classifier
-			want  int
-		}{{nil, c.plain}, {override, c.override}} {
-			testkit.Bubble(t, func(t *testing.T) {
-				tries := 0
-				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: compat.AzureNode()},
-					Classify: v.judge}
-				err := r.Do(t.Context(), func(context.Context) error { tries++; return &transport.Error{Kind: c.kind} })
-				if tries != v.want || !errors.Is(err, c.kind) {
-					t.Errorf("%v: %d tries and %v, want %d", c.kind, tries, err, v.want)
-				}
-			})
-		}
-	}
-}

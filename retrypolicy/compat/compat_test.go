@@ -76,36 +76,6 @@ func TestFetchRetryFunctions(t *testing.T) {
 		DelayFunc: func(int, error) time.Duration { return -1 }}, 1, policytest.DrawZero, 0)
 }
 
-func TestRetryableHTTPWaitsAsAskedAfter429And503(t *testing.T) {
-	type p = compat.RetryableHTTP
-	linear := p{Linear: true, Max: s}
-	for _, c := range []struct {
-		name   string
-		policy p
-		err    error
-		kind   transport.Kind
-		after  time.Duration
-		want   time.Duration
-	}{
-		{"429 without a header", linear, policytest.Status(429), transport.Throttled, 0, s},
-		{"503 without a header", linear, policytest.Status(503), transport.Unavailable, 0, s},
-		{"502 with 2", linear, policytest.Status(502), transport.Unavailable, 2 * s, s},
-		{"429 with 2", linear, policytest.Status(429), transport.Throttled, 2 * s, 2 * s},
-		{"503 with an hour, verbatim", p{}, policytest.Status(503), transport.Unavailable, time.Hour, time.Hour},
-		{"500 with an hour", p{}, policytest.Status(500), transport.Unavailable, time.Hour, s},
-		{"no status, throttled", p{}, policytest.Lost, transport.Throttled, time.Hour, time.Hour},
-		{"no status, lost", p{}, policytest.Lost, transport.Network, time.Hour, s},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Err: c.err, Kind: c.kind, After: c.after,
-				Rand: policytest.DrawHalf})
-			if !d.Retry || d.Delay != c.want {
-				t.Errorf("%v, want after %v", d, c.want)
-			}
-		})
-	}
-}
-
 func TestCenkaltiHasALimitOfTime(t *testing.T) {
 	// LookAhead makes no retry whose delay would end after 15 minutes.
 	v4 := compat.CenkaltiV4()
@@ -124,22 +94,10 @@ func TestCenkaltiHasALimitOfTime(t *testing.T) {
 	}
 }
 
-func TestFailsafeSpreadsTheWaitThatTheServiceAsksFor(t *testing.T) {
-	type p = compat.Failsafe
-	asked := retrypolicy.Attempt{Retry: 1, Err: policytest.Status(503), After: 100}
-	if d := (p{Delay: 7, Max: 8, Jitter: 50}).Decide(asked); d.Delay != 150 {
-		t.Errorf("a wait that the service asked for gets the jitter: %v", d)
-	}
-	if d := (p{Delay: 100, Max: 100, Jitter: 50}).Decide(retrypolicy.Attempt{Retry: 1}); d.Delay != 150 {
-		t.Errorf("jitter goes past Max: %v", d)
-	}
-	asked.Err = policytest.Status(500)
-	if d := (p{Delay: 7}).Decide(asked); d.Delay != 7 {
-		t.Errorf("a wait after 500 does not count: %v", d)
-	}
-	// The time limit shortens the last delay and allows one more attempt at its end.
+// The time limit shortens the last delay and allows one more attempt at its end.
+func TestFailsafeEndsWithAnAttemptAtItsTimeLimit(t *testing.T) {
 	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Shorten: true,
-		Policy: p{Retries: 4, Delay: 2 * s}}}
+		Policy: compat.Failsafe{Retries: 4, Delay: 2 * s}}}
 	calls, took, err := policytest.Retries(t, r, policytest.Lost)
 	if calls != 5 || took != 5*s || err == nil {
 		t.Errorf("%d calls in %v, %v; want 5 in 5s (0, 2, 4, 5, 5)", calls, took, err)

@@ -17,15 +17,8 @@ import (
 // a6 is the example of gRFC A6, with the highest number of attempts.
 var a6 = compat.GRPC{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
 
-// A limit of attempts is above the pushback, and a caller that counts anew begins the growth anew.
-func TestGRPCPushbackDoesNotExtendTheAttempts(t *testing.T) {
-	for _, after := range []time.Duration{time.Second, -1} {
-		last := retrypolicy.Attempt{Retry: 5, After: after}
-		if d := a6.Decide(last); d != (retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfAttempts}) {
-			t.Errorf("attempts are used up and the server asked for %v: %+v", after, d)
-		}
-	}
-	// A caller that counts anew begins the growth anew.
+// A caller that counts anew begins the growth anew.
+func TestGRPCGrowthBeginsAnewWithTheCount(t *testing.T) {
 	series := policytest.Series(a6)
 	series.Decide(retrypolicy.Attempt{Retry: 4, After: time.Second})
 	if d := series.Decide(retrypolicy.Attempt{Retry: 2, Rand: policytest.DrawHalf}); d.Delay < 199*time.Millisecond ||

@@ -1,7 +1,6 @@
 package httpretry_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -127,21 +126,6 @@ func TestClassifyStatuses(t *testing.T) {
 	}
 	if got := judge(&policytest.StatusError{Status: 404, After: time.Minute}); got.After != time.Minute {
 		t.Errorf("After is %v", got.After)
-	}
-}
-
-// The answer's wait travels from the error to the policy.
-func TestClassifyHTTPBringsTheWaitToThePolicy(t *testing.T) {
-	r := retrypolicy.Retrier{Policy: retrypolicy.RetryAfter{Max: time.Minute, Policy: retrypolicy.MaxAttempts{Total: 5,
-		Policy: second}}, Classify: httpretry.Classify}
-	calls, took, err := policytest.Retries(t, r, &policytest.StatusError{Status: 503, After: 10 * s},
-		&policytest.StatusError{Status: 429, After: time.Hour}, policytest.Status(500), nil)
-	if calls != 4 || took != 71*s || err != nil {
-		t.Errorf("%d calls in %v, %v; want 4 in 1m11s", calls, took, err)
-	}
-	calls, took, err = policytest.Retries(t, r, &policytest.StatusError{Status: 503, After: -1})
-	if calls != 1 || took != 0 || !errors.Is(err, retrypolicy.ReasonPushback) {
-		t.Errorf("%d calls in %v, %v; want 1, told not to", calls, took, err)
 	}
 }
 
