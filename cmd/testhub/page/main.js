@@ -57,7 +57,9 @@ function live(how, words) {
 setInterval(() => devices.topic.touch(), 5000);
 
 api.ask("GET", "/hub").then((hub) => {
-  setText(byID("host"), [hub.host, ...(hub.profile ? [hub.profile] : []), ...Object.entries(hub.ports).map(([name, port]) => `${name} ${port}`)].join(" · "));
+  const profile = hub.profile ? [`profile ${hub.profile.split(",")[0]} (preview)`] : [];
+  const ports = Object.entries(hub.ports).map(([name, port]) => `${name} ${port}`);
+  setText(byID("host"), [hub.host, ...profile, ...ports].join(" · "));
   document.title = `testhub ${hub.host}`;
 }).catch((e) => setText(byID("host"), e.message));
 
