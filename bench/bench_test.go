@@ -215,3 +215,45 @@ func TestBareAnswersPings(t *testing.T) {
 		t.Errorf("% x, %v in answer to PINGREQ and a PUBLISH with QoS 0", answer, err)
 	}
 }
+
+// With default message ids, a message takes less CPU time than with the raw library, whatever its
+// size; a small one alone about as much. The least of three rounds counts.
+func TestAMessageTakesLessCPUThanWithTheRawLibrary(t *testing.T) {
+	for _, p := range []struct {
+		*Protocol
+		raw, ours Contender
+	}{{MQTT, growingMQTT[0], growingMQTT[len(growingMQTT)-1]}, {AMQP, growingAMQP[0], growingAMQP[len(growingAMQP)-1]}} {
+		peer := openPeer(t, p.Protocol, "bare", false)
+		for _, l := range []struct {
+			Load
+			n    int
+			most float64 // of the raw library's CPU time
+		}{
+			{Load{Window: 1, Size: 100}, 1000, 1.4}, {Load{Window: 128, Size: 100}, 10_000, 0.3},
+			{Load{Window: 128, Size: 100, Properties: 30}, 3000, 0.8},
+			{Load{Window: 1, Size: 20_000}, 500, 0.9}, {Load{Window: 128, Size: 20_000}, 2000, 0.7},
+			{Load{Window: 1, Size: 255 << 10}, 100, 0.9}, {Load{Window: 128, Size: 255 << 10}, 500, 0.9},
+		} {
+			least := [2]float64{math.Inf(1), math.Inf(1)}
+			for range 3 {
+				for i, c := range []Contender{p.raw, p.ours} {
+					sender, err := c.Open(peer, l.Load)
+					if err != nil {
+						t.Fatal(c.Name, err)
+					}
+					f, err := Measure(t.Context(), sender, l.n)
+					sender.Close()
+					if err != nil {
+						t.Fatal(c.Name, err)
+					}
+					least[i] = min(least[i], f.CPU)
+				}
+			}
+			if ratio := least[1] / least[0]; ratio > l.most {
+				t.Errorf("%s, %+v: %.2f times the CPU time of %s, want at most %.2f", p.Name, l.Load, ratio, p.raw.Name, l.most)
+			} else {
+				t.Logf("%s, %+v: %.2f", p.Name, l.Load, ratio)
+			}
+		}
+	}
+}
