@@ -71,7 +71,6 @@ func IsBirthAck(typ string) bool {
 // Limits and times of the service and its own clients.
 const (
 	StepTimeout          = time.Minute // for the SUBACK, and then for the birth-ack
-	RequestTimeout       = time.Minute // for an answer to a twin request
 	DefaultSessionExpiry = time.Hour
 	MaxSessionExpiry     = 8 * time.Hour
 	QueuedMessages       = 100 // for an absent device; one more destroys its session
