@@ -11,24 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// rules has the statuses that differ from their class. Source: RFC 9110, RFC 6585, RFC 4918, RFC
-// 8470. Package statuscode has the Kinds.
-var rules = map[int]struct {
-	verdict retrypolicy.Verdict
-	safe    retrypolicy.Safe
-}{
-	408: {retrypolicy.VerdictAgain, retrypolicy.SafeUnknown},
-	421: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	425: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	429: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	501: {retrypolicy.VerdictFail, retrypolicy.SafeYes},
-	505: {retrypolicy.VerdictFail, retrypolicy.SafeYes},
-	507: {retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
-	508: {retrypolicy.VerdictFail, retrypolicy.SafeUnknown},
-	509: {retrypolicy.VerdictAgain, retrypolicy.SafeYes},
-	511: {retrypolicy.VerdictFail, retrypolicy.SafeYes},
-}
-
 // Status judges an HTTP status in general. The verdict is Again for 408, 421, 425, 429 and all from
 // 500 on except 501, 505, 507, 508 and 511; Succeed for 100 to 399; Fail for the rest. 429 and 509
 // are Throttled, 408 and 504 are a Timeout, most other 5xx are Unavailable. A number below 100
@@ -40,14 +22,13 @@ func Status(status int) retrypolicy.Info {
 	case status < 400:
 		return retrypolicy.Info{Verdict: retrypolicy.VerdictSucceed}
 	}
-	info := retrypolicy.Info{Kind: statuscode.Of(min(status, 599), statuscode.Web).Kind}
-	switch r, listed := rules[status]; {
-	case listed:
-		info.Verdict, info.Safe = r.verdict, r.safe
-	case status < 500:
-		info.Verdict, info.Safe = retrypolicy.VerdictFail, retrypolicy.SafeYes
-	default:
+	meaning := statuscode.Of(min(status, 599), statuscode.Web)
+	info := retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: meaning.Kind}
+	if meaning.About == statuscode.Moment && meaning.Kind != transport.Quota { // which may take days
 		info.Verdict = retrypolicy.VerdictAgain
+	}
+	if kit.NotActed(meaning.Kind) || status == 421 || status == 425 { // RFC 9110, 15.5.20; RFC 8470, 5.2
+		info.Safe = retrypolicy.SafeYes
 	}
 	return info
 }
