@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/doctor"
@@ -104,10 +105,12 @@ func statusOfKind(kind transport.Kind) int {
 // askDoctor follows an error that does not say where the connection ends.
 const askDoctor = "\n  hubline doctor finds out how far a connection gets"
 
-// describe returns an error with the sentence that the filter has about it.
+// describe returns an error with the sentence that the filter has about it, which is about the
+// service: not about a file.
 func describe(err error) string {
 	text := err.Error()
-	if transport.Find(err) == nil || errors.Is(err, context.Canceled) {
+	_, aFiles := errors.AsType[*fs.PathError](err)
+	if transport.Find(err) == nil || errors.Is(err, context.Canceled) || aFiles {
 		return text
 	}
 	if advice, ok := doctor.Advice(err); ok {

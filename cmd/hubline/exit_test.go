@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,13 @@ func TestAnAnswerWithSeveralMeaningsNamesThemAll(t *testing.T) {
 		text := describe(&transport.Error{Kind: refused.Kind(), Op: transport.OpDial, Err: refused})
 		require.Equal(t, quota, strings.Contains(text, "or a quota is used up"), text)
 	}
+}
+
+// The sentence about a used-up quota is about the hub's.
+func TestAFullDiskIsNotTheHubsQuota(t *testing.T) {
+	full := &transport.Error{Kind: transport.Quota, Op: transport.OpSend, Err: fmt.Errorf("outbox: the disk is full: %w",
+		&os.PathError{Op: "write", Path: "q/1.messages", Err: syscall.ENOSPC})}
+	require.Equal(t, full.Error(), describe(full))
 }
 
 // Both may be a wrong port, which only further attempts tell apart.
