@@ -41,6 +41,14 @@ func (s *session) report(sink transport.Sink, r report, d *transport.Delivery) {
 	if r.deliver {
 		sink.Deliver(d)
 	}
+	if r.pushed {
+		s.mu.Lock()
+		id, reply := s.twin.delivered()
+		s.mu.Unlock()
+		if id != 0 {
+			sink.Reply(id, reply)
+		}
+	}
 	if r.reply != nil {
 		sink.Reply(r.id, *r.reply)
 	}

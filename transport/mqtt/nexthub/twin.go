@@ -25,6 +25,7 @@ type twin struct {
 	reported uint64 // the version that the service named last; 0: not known
 	pushing  bool   // the service will push the desired properties
 	held     uint32 // the read that waits for the push; 0: none
+	pushed   uint64 // the version that was pushed before the first read; 0: none, or the read has come
 	patch    patch  // the latest one on no condition
 }
 
@@ -81,8 +82,11 @@ func (t *twin) request(r *transport.Request) (*transport.Message, *transport.Rep
 		return nil, nil
 	case r.Version != 0 && uint64(r.Version) == t.desired:
 		return nil, &transport.Reply{Version: r.Version}
+	case t.pushed != 0 && t.pushed == t.desired: // it was asked before the push had come
+		t.pushed = 0
+		return nil, &transport.Reply{Version: version(t.desired)}
 	}
-	t.pushing = false // the read before this one got no answer
+	t.pushing, t.pushed = false, 0 // the read before this one got no answer
 	get := nextwire.TwinGet{Sections: nextwire.SectionDesired, IfNotMatchDesired: uint64(r.Version)}
 	return t.message(nextwire.TypeTwinGet, opGetDesired, r.ID, &get), nil
 }
@@ -105,6 +109,7 @@ func (t *twin) message(typ string, op byte, id uint32, m nextwire.Message) *tran
 // id, or send a message, in this order and each unless unset.
 type report struct {
 	deliver bool
+	pushed  bool // call delivered then
 	send    *transport.Message
 	id      uint32
 	reply   *transport.Reply
@@ -135,7 +140,7 @@ func (t *twin) take(d *transport.Delivery) report {
 	return report{}
 }
 
-// push takes over pushed sections. A read that waits for them learns that the client has them.
+// push takes over pushed sections.
 func (t *twin) push(m *nextwire.TwinPush, d *transport.Delivery) report {
 	if m.Reported != nil {
 		t.reported = m.Reported.Version
@@ -143,13 +148,21 @@ func (t *twin) push(m *nextwire.TwinPush, d *transport.Delivery) report {
 	if m.Desired == nil {
 		return report{}
 	}
-	d.Full = true
+	d.Full, t.desired = true, m.Desired.Version
 	r := change(m.Desired.Version, m.Desired.Payload, d)
-	if t.held != 0 {
-		r.id, r.reply = t.held, &transport.Reply{Version: d.Version}
-	}
-	t.desired, t.pushing, t.held = m.Desired.Version, false, 0
+	r.pushed = t.pushing
 	return r
+}
+
+// delivered records that the client has what the service pushed. A read that waited for it learns
+// that: it has the id, 0 for none.
+func (t *twin) delivered() (id uint32, reply transport.Reply) {
+	id = t.held
+	t.pushing, t.held = false, 0
+	if id == 0 {
+		t.pushed = t.desired
+	}
+	return id, transport.Reply{Version: version(t.desired)}
 }
 
 // change makes d a delivery of desired properties. Without a payload device reads them.

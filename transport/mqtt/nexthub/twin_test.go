@@ -76,7 +76,8 @@ func TestPatchesAndPushesAreDeliveredWithTheirVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := c.message
-			require.Equal(t, report{deliver: true}, twinAt(2, 1, 0).take(d))
+			r := twinAt(2, 1, 0).take(d)
+			require.Equal(t, report{deliver: true, pushed: c.full}, r)
 			require.Equal(t, transport.FeatureDesired, d.Kind)
 			require.Equal(t, c.want, string(d.Msg.Body))
 			require.Equal(t, c.version, d.Version)
@@ -126,16 +127,23 @@ func TestTheReadAtConnectNeedsNoMessage(t *testing.T) {
 		require.Nil(t, m)
 		require.Nil(t, reply)
 		r := tw.take(incoming(nextwire.TypeTwinPush, nonce, pushed(5)))
-		require.Equal(t, report{deliver: true, id: 7, reply: &transport.Reply{Version: 5}}, r)
+		require.Equal(t, report{deliver: true, pushed: true}, r)
+		id, answer := tw.delivered()
+		require.Equal(t, uint32(7), id)
+		require.Equal(t, transport.Reply{Version: 5}, answer)
 		r = tw.take(incoming(nextwire.TypeTwinPush, nonce, pushed(6)))
 		require.Equal(t, report{deliver: true}, r) // one at will answers no read
 	})
 	t.Run("the push comes before the read", func(t *testing.T) {
 		tw := twinAt(5, 1, 0)
-		require.True(t, tw.take(incoming(nextwire.TypeTwinPush, nonce, pushed(5))).deliver)
-		m, reply := tw.request(readOf(7, 5))
+		require.True(t, tw.take(incoming(nextwire.TypeTwinPush, nonce, pushed(5))).pushed)
+		id, _ := tw.delivered()
+		require.Zero(t, id)
+		m, reply := tw.request(readOf(7, 0)) // made before
 		require.Nil(t, m)
 		require.Equal(t, &transport.Reply{Version: 5}, reply)
+		m, _ = tw.request(readOf(8, 0)) // made afterwards, for another reason
+		require.NotNil(t, m)
 	})
 	t.Run("the push is lost", func(t *testing.T) {
 		tw := twinAt(5, 1, 4)
@@ -151,8 +159,9 @@ func TestTheReadAtConnectNeedsNoMessage(t *testing.T) {
 		tw := twinAt(2, 1, 5)
 		m, _ := tw.request(readOf(7, 5))
 		require.Nil(t, m)
-		r := tw.take(incoming(nextwire.TypeTwinPush, nonce, pushed(2)))
-		require.Equal(t, report{deliver: true, id: 7, reply: &transport.Reply{Version: 2}}, r)
+		require.True(t, tw.take(incoming(nextwire.TypeTwinPush, nonce, pushed(2))).pushed)
+		_, reply := tw.delivered()
+		require.Equal(t, transport.Reply{Version: 2}, reply)
 	})
 	t.Run("no push was requested", func(t *testing.T) {
 		tw := &twin{nonce: nonce}
