@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
@@ -48,6 +49,26 @@ func TestConnectHasANonceForEachAttempt(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Len(t, seen, 5)
+	})
+}
+
+// A program may have options of MQTT 5 besides. Nothing of them is dropped in silence.
+func TestOptionsOfMQTT5(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{KeepAlive: 7 * time.Second}, func(t *testing.T, h *testbroker.Hub) {
+		o := options(h, &nexthub.Hub{})
+		o.Protocol = mqtt.MQTT5(&mqtt.MQTT5Options{SessionExpiry: 2 * time.Hour, ReceiveMaximum: 9,
+			UserProperties: []transport.Property{{Name: "site", Value: "north"}}})
+		c, err := device.New(creds(), mqtt.New(o), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		open(t, c)
+		s, _ := h.Session("dev-1")
+		require.Equal(t, 2*time.Hour, s.Expiry)
+		require.Equal(t, 7*time.Second, s.KeepAlive)
+		require.Contains(t, s.Properties, hubdata.Property{Name: "site", Value: "north"})
+		require.Contains(t, s.Properties, hubdata.Property{Name: "receive-maximum", Value: "9"})
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 1, c.Stats().Connections, "the hub's keep-alive counts")
 	})
 }
 
