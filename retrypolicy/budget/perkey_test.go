@@ -3,20 +3,16 @@
 package budget_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 func TestPerKeyEachKeyHasItsOwnPolicy(t *testing.T) {
@@ -84,41 +80,6 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 			t.Fatalf("%d keys", one.Len())
 		}
 	}
-}
-
-// The empty quota of one tenant does not affect the others.
-func TestPerKeyKeepsQuotasApart(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		p, err := budget.NewPerKey(10, func(string) retrypolicy.Policy {
-			o := compat.AWSJava.Options()
-			o.Quota.Bucket, o.Attempts = policytest.Must(budget.NewTokenBucket(10, 0, 0)), 10
-			q, err := compat.NewAWS(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return q
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		run := func(key string) int {
-			tries := 0
-			r := retrypolicy.Retrier{Policy: p, Key: key}
-			err := r.Do(context.Background(), func(context.Context) error { tries++; return transport.Unavailable })
-			if !errors.Is(err, retrypolicy.ReasonOutOfQuota) {
-				t.Errorf("%s: %v", key, err)
-			}
-			return tries
-		}
-		for _, c := range []struct {
-			key  string
-			want int
-		}{{"bad", 3}, {"bad", 1}, {"good", 3}, {"", 3}, {"bad", 1}} {
-			if got := run(c.key); got != c.want {
-				t.Errorf("%q: %d tries, want %d", c.key, got, c.want)
-			}
-		}
-	})
 }
 
 func TestPerKeyRefusesBadArguments(t *testing.T) {

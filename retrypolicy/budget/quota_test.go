@@ -334,42 +334,6 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 	}
 }
 
-// Only an attempt that begins costs a token.
-func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
-	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
-	b := policytest.Must(budget.NewTokenBucket(10, 0, 0))
-	p := newCrowd(policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: b, First: 10,
-		Late: true})).Wrap(inside))
-	for range 3 {
-		if d := p.Admit(retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
-			b.Tokens(policytest.Epoch) != 10 {
-			t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
-		}
-	}
-	inside.d = retrypolicy.Decision{Reason: retrypolicy.ReasonRejected}
-	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Epoch}); d != inside.d ||
-		b.Tokens(policytest.Epoch) != 10 {
-		t.Errorf("%v, %d left", d, b.Tokens(policytest.Epoch))
-	}
-	inside.d = retrypolicy.Decision{Retry: true}
-	asked := inside.asked
-	if d := p.Admit(retrypolicy.Attempt{Now: policytest.Epoch}); !d.Retry ||
-		b.Tokens(policytest.Epoch) != 0 ||
-		inside.asked != asked+1 {
-		t.Errorf("%+v, %d left", d, b.Tokens(policytest.Epoch))
-	}
-	if d := p.Admit(retrypolicy.Attempt{Retry: 1,
-		Now: policytest.Epoch}); d.Reason != retrypolicy.ReasonOutOfQuota ||
-		inside.asked != asked+1 {
-		t.Errorf("%+v; the gate inside was asked about a try that the quota refuses", d)
-	}
-	b.Give(policytest.Epoch, 5)
-	if d := p.Admit(retrypolicy.Attempt{Retry: 1,
-		Now: policytest.Epoch}); !d.Retry || b.Tokens(policytest.Epoch) != 0 {
-		t.Errorf("%+v", d)
-	}
-}
-
 func TestTokenBucketConcurrentTakes(t *testing.T) {
 	b := policytest.Must(budget.NewTokenBucket(10_000, 0, 0))
 	var all sync.WaitGroup

@@ -44,18 +44,6 @@ func ExampleTransport_truncated() {
 	http.DefaultClient.Transport = transport
 }
 
-func ExampleStatus() {
-	for _, status := range []int{200, 403, 429, 503} {
-		info := httpretry.Status(status)
-		fmt.Println(status, info.Verdict == retrypolicy.VerdictAgain, info.Kind)
-	}
-	// Output:
-	// 200 false unknown error
-	// 403 false forbidden
-	// 429 true throttled
-	// 503 true service unavailable
-}
-
 // The response's Date header keeps a device whose clock is wrong from waiting for days.
 func ExampleRetryAfterHeaders() {
 	wrongClock := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
