@@ -65,7 +65,8 @@ func (c *control) devices(r *call) (any, *refusal) {
 }
 
 // addDevice registers the device of the body, which is as one in the file of -devices, with its
-// modules: all or none. A reset removes it.
+// modules: all or none. A reset removes it. At a hub with the profile mqttV5 the answer has a
+// certificate with its key, in PEM, unless the body names one.
 func (c *control) addDevice(r *call) (any, *refusal) {
 	problem := r.query()
 	var all []entry
@@ -79,13 +80,23 @@ func (c *control) addDevice(r *call) (any, *refusal) {
 	made := []readyDevice{}
 	for i := range all {
 		e := &all[i]
-		if err := e.register(c.hub); err != nil {
+		var certificate []byte
+		err := error(nil)
+		if c.hub.ConnectionProfile() == nextwire.ProfileMQTTv5 {
+			e.certify()
+			certificate, err = e.pem()
+		}
+		if err == nil {
+			err = e.register(c.hub)
+		}
+		if err != nil {
 			for _, d := range made {
 				c.hub.RemoveDevice(d.Device) // a module has perhaps gone with its device
 			}
 			return nil, registryProblem(e.id, err)
 		}
-		made = append(made, readyDevice{Device: e.id, ConnectionString: c.hub.ConnectionString(e.id)})
+		made = append(made, readyDevice{Device: e.id, ConnectionString: c.hub.ConnectionString(e.id),
+			Certificate: string(certificate)})
 	}
 	return struct {
 		readyDevice

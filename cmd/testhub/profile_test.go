@@ -16,6 +16,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
@@ -69,6 +70,15 @@ func TestAHubOfTheProfileMQTTv5(t *testing.T) {
 	require.NoError(t, err)
 	p.good("POST", "/devices/dev-1/twin/wait", `{"reported":{"n":1}}`)
 	require.NoError(t, c.Close())
+
+	added := p.good("POST", "/devices", `{"id":"dev-2"}`)["certificate"].(string)
+	pair, err := tls.X509KeyPair([]byte(added), []byte(added))
+	require.NoError(t, err)
+	second := p.nextClient(at, "dev-2", func(context.Context) (*tls.Certificate, error) { return &pair, nil })
+	t.Cleanup(func() { require.NoError(t, second.Close()) })
+	require.NoError(t, second.Open(soon(t)))
+	require.NotContains(t, p.good("POST", "/devices", `{"id":"dev-3","thumbprints":["`+
+		testbroker.Thumbprint(pair.Leaf)+`"]}`), "certificate")
 	require.Equal(t, p.ready.Profile, p.good("GET", "/hub", "")["profile"])
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -115,26 +114,26 @@ func (e *entry) certify() {
 // writeCertificate writes the certificate of a device that testhub made, and its key, into a file
 // beside that of -ca. It returns the path; empty if there is none.
 func (r *registry) writeCertificate(id, ca string) (path string, err error) {
-	i := slices.IndexFunc(r.entries, func(e entry) bool { return e.id == id && e.cert != nil })
+	i := slices.IndexFunc(r.entries, func(e entry) bool { return e.id == id })
 	if i < 0 {
 		return "", nil
 	}
-	content, err := pemOf(r.entries[i].cert)
-	if err != nil {
+	content, err := r.entries[i].pem()
+	if content == nil {
 		return "", err
 	}
 	return writeFile("ca", filepath.Join(filepath.Dir(ca), "testhub-"+url.PathEscape(id)+".pem"), content, 0o600)
 }
 
-// pemOf returns a certificate with its chain and its key.
-func pemOf(cert *tls.Certificate) ([]byte, error) {
-	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+// pem returns the certificate that testhub made, with its key; nil if there is none.
+func (e *entry) pem() ([]byte, error) {
+	if e.cert == nil {
+		return nil, nil
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(e.cert.PrivateKey)
 	if err != nil {
 		return nil, err
 	}
-	var all []byte
-	for _, der := range cert.Certificate {
-		all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
-	}
-	return append(all, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), nil
+	leaf := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.cert.Leaf.Raw})
+	return append(leaf, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), nil
 }

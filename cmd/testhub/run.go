@@ -251,7 +251,8 @@ type readyDevice struct {
 	Device           string `json:"device"`
 	ConnectionString string `json:"connectionString"`
 	BrokerURL        string `json:"brokerURL,omitempty"`
-	// Certificate is a file with the certificate that testhub made for the device, and its key.
+	// Certificate is a file with the certificate that testhub made for the device, and its key. For a
+	// device that was added later it is the content.
 	Certificate string `json:"certificate,omitempty"`
 }
 

@@ -120,7 +120,7 @@ byID("device-add").addEventListener("submit", async (event) => {
   try {
     const made = await api.ask("POST", "/devices", JSON.stringify({id: input.value.trim()}));
     setText(status, `${made.device} is registered.`);
-    secret(made.connectionString);
+    secret(made);
     input.value = "";
     await read();
     state.choose(made.device);
@@ -129,16 +129,19 @@ byID("device-add").addEventListener("submit", async (event) => {
   }
 });
 
-// secret shows a connection string until the next device is added.
-function secret(text) {
-  const value = el("input", {readonly: true, value: text, id: "connection-string"});
+// secret shows a connection string, or a certificate with its key, until the next device is added.
+function secret({certificate, connectionString}) {
+  const text = certificate ?? connectionString;
+  const value = certificate ? el("textarea", {readonly: true, rows: 4, id: "connection-string"}, text) :
+    el("input", {readonly: true, value: text, id: "connection-string"});
   const copy = el("button", {type: "button", onclick: async () => {
     value.select();
     await navigator.clipboard?.writeText(text).catch(() => {}); // the text is selected in any case
     setText(copy, "Copied");
   }}, "Copy");
   const box = byID("device-secret");
-  fill(box, el("label", {for: "connection-string"}, "Its connection string, a secret"), el("div", {class: "row"},
+  fill(box, el("label", {for: "connection-string"}, certificate ? "Its certificate and its key, a secret" :
+    "Its connection string, a secret"), el("div", {class: "row"},
     value, copy));
   box.hidden = false;
 }
