@@ -91,7 +91,8 @@ type Options struct {
 	NoMessageIDs bool
 
 	// DialTimeout limits one attempt to connect, handshake included. It restarts while the attempt
-	// waits for its turn on a shared connection that is slow but makes progress. Default 30 s.
+	// waits for its turn on a shared connection that is slow but makes progress, or for a step of the
+	// handshake with a hub that has a time of its own for it. Default 30 s.
 	DialTimeout time.Duration
 	// AckTimeout is how long the oldest message in flight may wait for its answer before the
 	// connection counts as dead. It runs from the latest of three times: the message was handed over,

@@ -93,7 +93,11 @@ func (s *session) readUntil(want int, until time.Time) error {
 			s.progress()
 		}
 		now := time.Now()
-		_ = s.conn.SetReadDeadline(now.Add(min(stepEvery, s.info.KeepAlive, until.Sub(now))))
+		every := min(stepEvery, s.info.KeepAlive, until.Sub(now))
+		if s.timeout > 0 {
+			every = min(every, s.timeout/2)
+		}
+		_ = s.conn.SetReadDeadline(now.Add(every))
 		err := s.readMore(want)
 		if !mqttwire.TimedOut(err) {
 			return err

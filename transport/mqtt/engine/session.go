@@ -30,8 +30,9 @@ type session struct {
 	sink    transport.Sink
 	info    transport.Info
 	dialect dialect.Session
-	// progress is transport.Config.Progress.
+	// progress is transport.Config.Progress, and timeout its DialTimeout.
 	progress func()
+	timeout  time.Duration
 
 	backlog      mqttwire.Backlog
 	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
@@ -63,7 +64,7 @@ type session struct {
 
 func newSession(t *Transport, cfg *transport.Config, token transport.Token, d dialect.Session, c Conn) *session {
 	s := &session{
-		t: t, conn: c, sink: cfg.Sink, dialect: d, progress: cfg.Progress,
+		t: t, conn: c, sink: cfg.Sink, dialect: d, progress: cfg.Progress, timeout: cfg.DialTimeout,
 		writing: make(chan struct{}, 1), disconnected: make(chan struct{}), lastID: transport.MaxTags,
 	}
 	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.passMessage, mqttwire.MaxBacklog

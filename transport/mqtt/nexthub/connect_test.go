@@ -124,7 +124,7 @@ func TestAHubThatAnswersNoBirthIsTriedWithGrowingDelays(t *testing.T) {
 	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
 		h.Inject(fault.Fault{Kind: fault.SwallowDispatch, Message: "birth-ack", Times: -1})
 		seen, began := new(statuses), time.Now()
-		c := client(t, h, &nexthub.Hub{}, &device.Options{OnStatus: seen.add})
+		c := client(t, h, &nexthub.Hub{}, &device.Options{OnStatus: seen.add, DialTimeout: 3 * time.Second})
 		require.NoError(t, c.Start())
 		time.Sleep(30 * time.Second)
 		require.Empty(t, seen.delays(), "a step has a minute, whatever DialTimeout is")
