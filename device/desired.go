@@ -70,6 +70,8 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 	case err != nil:
 	case len(r.Body) == 0 && r.Version != 0 && r.Version == d.held():
 		doc = &Twin{DesiredVersion: r.Version}
+	case len(r.Body) == 0 && r.Version != 0 && d.rereads < maxRereads:
+		doc = &Twin{DesiredVersion: -1} // pushed before it was known that the twin is another one
 	default:
 		doc, err = parseTwin(r.Body)
 	}

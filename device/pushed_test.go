@@ -142,6 +142,25 @@ func TestPushedPropertiesSpareTheRead(t *testing.T) {
 		require.Equal(t, 2, h.readCount())
 		require.Equal(t, []string{"full 1", "patch 2", "full 1"}, w.list())
 	})
+	run(t, "a push before it is known that the twin is another one makes the client read", func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		h.filtering()
+		h.version = 4
+		h.f.twin = func(conn int) uint32 { return uint32(conn) }
+		h.f.subscribe = func(int) error { h.push(4); return nil }
+		whole := h.f.request
+		h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if len(h.f.requests()) == 1 { // the session takes it for answered
+				return transport.Reply{Version: 4}, true
+			}
+			return whole(s, r)
+		}
+		c, _ := client(t, h.f, &device.Options{Trace: &device.Trace{TwinUnread: func(err error) { t.Error(err) }}})
+		require.NoError(t, c.HandleDesired(w.handle))
+		open(t, c)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"full 4", "full 4"}, w.list())
+	})
 	run(t, "a push that is no object makes the client read", func(t *testing.T) {
 		h, w, _ := watchedTwin(t)
 		h.change(false)
