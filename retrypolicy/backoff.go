@@ -98,7 +98,6 @@ func (b Backoff) Begin(Start) Series {
 	return &decorrelated{Backoff: b}
 }
 
-// decorrelated is a series of a Backoff.
 type decorrelated struct {
 	Backoff
 	Free

@@ -77,7 +77,6 @@ func (b ByKind) Begin(start Start) Series {
 	return &byKind{policy: b, rows: rows, current: len(b.Rules)}
 }
 
-// byKind is a series of ByKind.
 type byKind struct {
 	policy  ByKind
 	rows    []row // one for each rule, and Default's

@@ -22,14 +22,14 @@ var second = retrypolicy.Fixed{Delay: s}
 func TestMaxAttemptsCountsTheFirst(t *testing.T) {
 	for total := 1; total < 5; total++ {
 		p := retrypolicy.MaxAttempts{Total: total, Policy: second}
-		got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
+		got := sequence(p, retrypolicy.Attempt{}, 9)
 		if last := got[len(got)-1]; len(got) != total || last.Retry || last.Reason != retrypolicy.ReasonOutOfAttempts {
 			t.Errorf("Total %d: %d retries, then %+v", total, len(got)-1, last)
 		}
 	}
 	most := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: second}
 	checkDelay(t, most, math.MaxInt32-1, policytest.DrawZero, s)
-	policytest.WantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.ReasonOutOfAttempts)
+	wantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.ReasonOutOfAttempts)
 }
 
 func TestMaxElapsedModes(t *testing.T) {
@@ -66,7 +66,7 @@ func TestMaxElapsedModes(t *testing.T) {
 	}
 	inside := retrypolicy.MaxElapsed{Limit: s, LookAhead: true, Policy: retrypolicy.MaxAttempts{Total: 1,
 		Policy: second}}
-	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1},
+	wantStop(t, inside, retrypolicy.Attempt{Retry: 1},
 		retrypolicy.ReasonOutOfAttempts) // not the limit's reason
 }
 
@@ -98,7 +98,7 @@ func TestRetryAfterModes(t *testing.T) {
 			policytest.CheckInvalid(t, c.p, "")
 			a := retrypolicy.Attempt{Retry: 1, After: c.after}
 			if c.want < 0 {
-				policytest.WantStop(t, c.p, a, retrypolicy.ReasonPushback)
+				wantStop(t, c.p, a, retrypolicy.ReasonPushback)
 				return
 			}
 			if d := c.p.Decide(a); d != (retrypolicy.Decision{Retry: true, Delay: c.want}) {
@@ -107,7 +107,7 @@ func TestRetryAfterModes(t *testing.T) {
 		})
 	}
 	inside := retrypolicy.RetryAfter{Policy: retrypolicy.MaxAttempts{Total: 1, Policy: second}}
-	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1, After: time.Hour}, retrypolicy.ReasonOutOfAttempts)
+	wantStop(t, inside, retrypolicy.Attempt{Retry: 1, After: time.Hour}, retrypolicy.ReasonOutOfAttempts)
 }
 
 func TestSafeOnly(t *testing.T) {
@@ -210,5 +210,28 @@ func TestWrappersValidate(t *testing.T) {
 			"Fixed.Delay"},
 	} {
 		policytest.CheckInvalid(t, c.policy, c.want)
+	}
+}
+
+// sequence returns the decisions of p about the first count retries of a series.
+func sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypolicy.Decision {
+	var all []retrypolicy.Decision
+	s := policytest.Series(p)
+	defer s.End()
+	for n := 1; n <= count; n++ {
+		d := s.Decide(policytest.Retried(a, n))
+		all = append(all, d)
+		if !d.Retry {
+			break
+		}
+	}
+	return all
+}
+
+// wantStop expects p to stop for reason.
+func wantStop(t *testing.T, p retrypolicy.Policy, a retrypolicy.Attempt, reason retrypolicy.Reason) {
+	t.Helper()
+	if d := p.Decide(a); d.Retry || d.Reason != reason || d.Delay != 0 {
+		t.Errorf("%+v, %+v: %+v, want a stop with %v", p, a, d, reason)
 	}
 }

@@ -56,7 +56,6 @@ var (
 	errOneAttempt = kit.Invalid("Operation has an attempt in flight; report its end by Success or Failure first")
 )
 
-// attempt returns the Attempt with number retry.
 func (o *Operation) attempt(retry int, now time.Time, rand uint64) Attempt {
 	return Attempt{
 		Retry: retry, Err: o.err, Kind: o.info.Kind, Safe: o.info.Safe, After: o.info.After, Elapsed: now.Sub(o.began),

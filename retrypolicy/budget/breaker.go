@@ -225,7 +225,6 @@ func (b *Breaker) hold(now time.Time) time.Duration {
 	return 0
 }
 
-// release ends the attempt in flight.
 func (b *Breaker) release(t *ticket) {
 	if !t.inFlight {
 		return
@@ -259,7 +258,6 @@ func (b *Breaker) counts(v retrypolicy.Verdict, kind transport.Kind) bool {
 	return v == retrypolicy.VerdictAgain
 }
 
-// failed counts a failure.
 func (b *Breaker) failed(now time.Time) {
 	switch b.is {
 	case BreakerOpen:
@@ -279,7 +277,6 @@ func (b *Breaker) failed(now time.Time) {
 	b.openings = min(b.openings+1, math.MaxInt32)
 }
 
-// succeeded counts a success.
 func (b *Breaker) succeeded() {
 	b.row = 0
 	switch b.is {

@@ -66,7 +66,6 @@ func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
 	return whole(b.seen.sum.all), whole(b.seen.sum.marked)
 }
 
-// charge counts a retry.
 func (b *RetryBudget) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
 	b.seen.advance(a.Now)
 	n := b.seen.sum
@@ -87,7 +86,6 @@ func (b *RetryBudget) release(t *ticket) {
 	}
 }
 
-// admit counts a request.
 func (b *RetryBudget) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry <= 0 {
 		b.seen.advance(a.Now)

@@ -84,7 +84,6 @@ func shareOf(f float64) share { return share(f*1e6 + 0.5) }
 // thousand million, and does not overflow beyond.
 func (s share) above(part, all int64) bool { return float64(part)*1e6 > float64(all)*float64(s) }
 
-// below reports whether part is less than s of all.
 func (s share) below(part, all int64) bool { return float64(part)*1e6 < float64(all)*float64(s) }
 
 // whole converts n to an int, capped where an int has 32 bits.

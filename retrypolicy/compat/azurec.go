@@ -62,7 +62,6 @@ func (c AzureC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Begin begins a series, which remembers when the latest attempt began.
 func (c AzureC) Begin(retrypolicy.Start) retrypolicy.Series { return &azureC{AzureC: c} }
 
-// azureC is a series of an AzureC.
 type azureC struct {
 	AzureC
 	retrypolicy.Free

@@ -36,7 +36,6 @@ func (v AzureCSharpV1) Begin(retrypolicy.Start) retrypolicy.Series {
 	return &csharpV1{java: v.settings()}
 }
 
-// csharpV1 is a series of an AzureCSharpV1.
 type csharpV1 struct {
 	java AzureJava
 	retrypolicy.Free

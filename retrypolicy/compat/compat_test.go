@@ -76,24 +76,6 @@ func TestFetchRetryFunctions(t *testing.T) {
 		DelayFunc: func(int, error) time.Duration { return -1 }}, 1, policytest.DrawZero, 0)
 }
 
-func TestCenkaltiHasALimitOfTime(t *testing.T) {
-	// LookAhead makes no retry whose delay would end after 15 minutes.
-	v4 := compat.CenkaltiV4()
-	policytest.CheckInvalid(t, v4, "")
-	if d := v4.Decide(retrypolicy.Attempt{Retry: 1, Rand: policytest.DrawZero,
-		Elapsed: 15*time.Minute - 250*time.Millisecond}); !d.Retry {
-		t.Errorf("a delay that ends at the limit: %v", d)
-	}
-	policytest.WantStop(t, v4, retrypolicy.Attempt{Retry: 1, Rand: policytest.DrawZero,
-		Elapsed: 15*time.Minute - 249*time.Millisecond},
-		retrypolicy.ReasonOutOfTime)
-	calls, took, err := policytest.Retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s,
-		LookAhead: true, Policy: retrypolicy.Backoff{Base: s, Factor: 1}}}, policytest.Lost)
-	if calls != 6 || took != 5*s || !errors.Is(err, retrypolicy.ReasonOutOfTime) {
-		t.Errorf("%d calls in %v, %v; want 6 in 5s", calls, took, err)
-	}
-}
-
 // The time limit shortens the last delay and allows one more attempt at its end.
 func TestFailsafeEndsWithAnAttemptAtItsTimeLimit(t *testing.T) {
 	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Shorten: true,
@@ -120,6 +102,7 @@ func TestFetchRetryAndPresetsValidate(t *testing.T) {
 		{compat.FetchRetry{On: []int{1}, OnFunc: func(int, error) bool { return true }}, "FetchRetry.On and OnFunc"},
 		{compat.AzureIoTOperations(), ""},
 		{compat.Cenkalti(), ""},
+		{compat.CenkaltiV4(), ""},
 		{compat.AzureNode(), ""},
 		{compat.AzureNodeDocumented(), ""},
 	} {

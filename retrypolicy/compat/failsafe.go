@@ -48,7 +48,6 @@ func (f Failsafe) Begin(retrypolicy.Start) retrypolicy.Series {
 	return &failsafe{Failsafe: f}
 }
 
-// failsafe is a series of a Failsafe.
 type failsafe struct {
 	Failsafe
 	retrypolicy.Free

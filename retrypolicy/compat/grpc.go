@@ -39,7 +39,6 @@ func (g GRPC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Begin begins a series, which counts from the latest pushback.
 func (g GRPC) Begin(retrypolicy.Start) retrypolicy.Series { return &grpcSeries{GRPC: g} }
 
-// grpcSeries is a series of a GRPC.
 type grpcSeries struct {
 	GRPC
 	retrypolicy.Free

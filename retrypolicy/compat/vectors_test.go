@@ -108,6 +108,7 @@ var vectorPolicies = map[string]retrypolicy.Policy{
 	"AzureJava":                    compat.AzureJava{},
 	"AzureNode":                    compat.AzureNode(),
 	"AzureNodeDocumented":          compat.AzureNodeDocumented(),
+	"CenkaltiV4":                   compat.CenkaltiV4(),
 	"Failsafe":                     compat.Failsafe{},
 	"GRPC":                         compat.GRPC{},
 	"Polly":                        compat.Polly{},

@@ -89,29 +89,6 @@ func Must[T any](v T, err error) T {
 // Sec returns the time s seconds after Epoch.
 func Sec(s float64) time.Time { return Epoch.Add(time.Duration(math.Round(s * 1e9))) }
 
-// Sequence returns the decisions of p about the first count retries of a series.
-func Sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypolicy.Decision {
-	var all []retrypolicy.Decision
-	s := Series(p)
-	defer s.End()
-	for n := 1; n <= count; n++ {
-		d := s.Decide(Retried(a, n))
-		all = append(all, d)
-		if !d.Retry {
-			break
-		}
-	}
-	return all
-}
-
-// WantStop expects p to stop for reason.
-func WantStop(t *testing.T, p retrypolicy.Policy, a retrypolicy.Attempt, reason retrypolicy.Reason) {
-	t.Helper()
-	if d := p.Decide(a); d.Retry || d.Reason != reason || d.Delay != 0 {
-		t.Errorf("%+v, %+v: %+v, want a stop with %v", p, a, d, reason)
-	}
-}
-
 // Epoch is the start time of these tests' clocks.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
