@@ -96,7 +96,7 @@ func TestCommandsThatAHubOfTheProfileMQTTv5Lacks(t *testing.T) {
 // A device that registers needs no flag for the profile: the service tells it. One with a key gets
 // a certificate first.
 func TestTheServiceTellsTheProfile(t *testing.T) {
-	s := newShell(t, optionsFor("mqtt5"))
+	s, _ := newMQTTv5Shell(t)
 	delete(s.env, target.EnvConnect)
 	dps, err := testbroker.NewDPS(&testbroker.DPSOptions{Seed: 1, Polls: -1})
 	require.NoError(t, err)
@@ -128,6 +128,9 @@ func TestTheServiceTellsTheProfile(t *testing.T) {
 	require.Equal(t, "ih/pump-x/srv/telemetry", s.hub.Messages()[0].Topic)
 	run(exitOK, append(x, "provision")...)
 	require.Contains(t, s.out.String(), `"connectionProfile": "mqttV5"`)
+	run(exitOK, append(x, "doctor", "-hold", "0", "-burst", "0", "-no-messages")...)
+	require.Contains(t, s.out.String(), "connect mqtt5 ")
+	require.Contains(t, s.out.String(), "connect mqtt5-ws")
 	run(exitUsage, append(x, "send", "-body", "x", "-transport", "amqp")...)
 	require.Contains(t, s.log.String(), "amqp does not fit a hub of the profile mqttV5, which has mqtt5, mqtt5-ws")
 
