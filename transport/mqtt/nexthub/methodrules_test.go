@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -171,6 +172,33 @@ func TestALateAnswerIsDroppedAndSeen(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The service's own clients for C take 8 names of methods, 4 calls at a time and results of 512
+// bytes.
+func TestThereAreNoSmallLimits(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		c := client(t, h, &nexthub.Hub{}, &device.Options{MethodLimit: 12})
+		large := []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
+		for i := range 12 {
+			require.NoError(t, c.HandleMethod(fmt.Sprint("m", i), func(_ context.Context, m *device.MethodCall) (int, []byte) {
+				time.Sleep(time.Second)
+				return i, m.Body
+			}))
+		}
+		open(t, c)
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for i := range 12 {
+			calls.Go(func() {
+				r, err := h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: fmt.Sprint("m", i), Payload: large})
+				require.NoError(t, err)
+				require.Equal(t, hubdata.MethodResult{Status: i, Payload: large}, r)
+			})
+		}
+		calls.Wait()
+		require.Equal(t, time.Second, time.Since(begin))
+	})
 }
 
 // A method outlives its connection: the hub takes the answer on the next one.
