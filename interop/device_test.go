@@ -75,6 +75,7 @@ func create(t testing.TB, m mqtt.Options, d device.Options) *device.Client {
 	return c
 }
 
+// engine is for the tests of this file: the check runs them with each.
 var engine = flag.String("engine", "mqtt", "MQTT engine of the device: mqtt or paho")
 
 // overMQTT returns the transport of the selected engine, with settings that both engines have.
