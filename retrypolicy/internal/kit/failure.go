@@ -41,10 +41,17 @@ func (p *Permanent) Unwrap() error { return p.Err }
 
 // IsPermanent reports whether retrypolicy.Permanent marked err.
 func IsPermanent(err error) bool {
-	return errchain.Any(err, func(err error) bool {
-		_, ok := err.(*Permanent)
+	_, ok := find[*Permanent](err)
+	return ok
+}
+
+// find returns the first T in err's chain.
+func find[T any](err error) (found T, ok bool) {
+	errchain.Any(err, func(err error) bool {
+		found, ok = err.(T)
 		return ok
 	})
+	return found, ok
 }
 
 // Cancelled reports whether err is, or wraps, context.Canceled.
@@ -63,25 +70,15 @@ type StatusError interface {
 }
 
 // Status returns the outermost error of err's chain that has a status.
-func Status(err error) (found StatusError, ok bool) {
-	errchain.Any(err, func(err error) bool {
-		found, ok = err.(StatusError)
-		return ok
-	})
-	return found, ok
-}
+func Status(err error) (StatusError, bool) { return find[StatusError](err) }
 
 // RetryAfter returns the delay that the service asked for, from the first error of the chain that
 // has one.
-func RetryAfter(err error) (after time.Duration) {
-	errchain.Any(err, func(err error) bool {
-		e, ok := err.(interface{ RetryAfter() time.Duration })
-		if ok {
-			after = e.RetryAfter()
-		}
-		return ok
-	})
-	return after
+func RetryAfter(err error) time.Duration {
+	if e, ok := find[interface{ RetryAfter() time.Duration }](err); ok {
+		return e.RetryAfter()
+	}
+	return 0
 }
 
 // NotActed reports whether a service that answers with kind has not acted on the request.
