@@ -62,7 +62,7 @@ func Example() {
 	// clock not set            retry slowly  the clock may be set any moment; set it, by SNTP for one
 	// unauthorized             stop          the same credentials would be refused again; check key or certificate chain, device id, the clock, and that the device is enabled
 	// certificate not trusted  stop          the same certificate would fail again; check host name, trusted roots and the clock
-	// forbidden                stop          the identity lacks the right; grant it on the hub
+	// forbidden                stop          the identity lacks the right, or it or the hub is disabled; grant or enable it on the hub
 	// not found                stop          what does not exist will not appear by asking again; check names, and create it
 	// too large                stop          the same message would be too large again; split it or upload it as a file
 	// invalid                  stop          the same input would be wrong again; correct the field that the error names

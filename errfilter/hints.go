@@ -47,7 +47,7 @@ var hints = [len(table)]string{
 	transport.Unauthorized: "the same credentials would be refused again; check key or certificate chain, device id, " +
 		"the clock, and that the device is enabled",
 	transport.Untrusted:    "the same certificate would fail again; check host name, trusted roots and the clock",
-	transport.Forbidden:    "the identity lacks the right; grant it on the hub",
+	transport.Forbidden:    "the identity lacks the right, or it or the hub is disabled; grant or enable it on the hub",
 	transport.NotFound:     "what does not exist will not appear by asking again; check names, and create it",
 	transport.TooLarge:     "the same message would be too large again; split it or upload it as a file",
 	transport.Invalid:      "the same input would be wrong again; correct the field that the error names",

@@ -84,7 +84,7 @@ func TestAProxyThatRefusesIsTheCause(t *testing.T) {
 			require.Equal(p.t, transport.Network, worst.Kind, "the service was not reached")
 			for name, row := range rows {
 				require.NotContains(p.t, row.Hint, "check key", name)
-				require.NotContains(p.t, row.Hint, "grant it on the hub", name)
+				require.NotContains(p.t, row.Hint, "enable it on the hub", name)
 			}
 			require.Contains(p.t, rows["port 8883"].Hint, hint)
 		})
