@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,53 @@ func TestAPolicyThatHoldsAttemptsDoesNotMakeAClientSpin(t *testing.T) {
 		synctest.Wait()
 		require.LessOrEqual(t, asked, 6)
 		require.NoError(t, c.SetMessagePolicy(nil))
+	})
+}
+
+// A program may call Reconnect for each status, by mistake or because its network comes and goes.
+func TestReconnectForEachStatusDoesNotMakeAClientSpin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dial  func(int, context.Context) error
+		trace *device.Trace
+	}{
+		"no hub": {dial: down}, "a hub": {},
+		"a callback that fails": {trace: &device.Trace{Connected: func(transport.Info, time.Duration) { panic("oh dear") }}},
+	} {
+		run(t, name, func(t *testing.T) {
+			f := &fake{dial: tc.dial}
+			var c *device.Client
+			calls := 0
+			c, _ = client(t, f, &device.Options{Trace: tc.trace, TryAgainAfter: time.Hour, OnStatus: func(device.Status) {
+				if calls++; calls < 2000 {
+					_ = c.Reconnect()
+				}
+			}})
+			require.NoError(t, c.Start())
+			time.Sleep(10 * time.Second)
+			require.LessOrEqual(t, len(f.dialTimes()), 102)
+			require.Greater(t, len(f.dialTimes()), 90)
+			require.Zero(t, gaps(f)[0], "the first is at once")
+		})
+	}
+}
+
+func TestReconnectDuringAnAttemptCountsIfThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(n int, _ context.Context) error {
+			time.Sleep(10 * time.Second)
+			if n == 1 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c := started(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		for range 2 {
+			time.Sleep(5 * time.Second)
+			require.NoError(t, c.Reconnect())
+			time.Sleep(6 * time.Second)
+		}
+		time.Sleep(time.Hour)
+		require.Equal(t, []time.Duration{10 * time.Second}, gaps(f))
 	})
 }
 

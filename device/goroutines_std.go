@@ -138,7 +138,8 @@ func (l *loop) tryAgainLaterPlainly(failure *transport.Error) bool {
 	l.publishOutage(ReasonNotRetryable, l.c.set.TryAgainAfter, failure)
 	over := newAlarm(l.c.set.TryAgainAfter)
 	defer over.stop()
-	for !l.c.reconnect.Swap(false) {
+	for now := time.Now(); !l.hurries(now); now = time.Now() {
+		l.timer.arm(now, l.hurryAt())
 		select {
 		case <-l.c.wake:
 			continue

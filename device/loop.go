@@ -36,6 +36,8 @@ type loop struct {
 	clock  clock
 	timer  loopTimer
 
+	hurried time.Time // when Reconnect was last obeyed
+
 	calling string // the callback that runs on this goroutine; empty: none
 }
 

@@ -186,8 +186,9 @@ func (c *Client) join(all ...<-chan struct{}) bool {
 
 // Reconnect replaces the connection now. It ends the wait for the next attempt, or hangs up a live
 // connection, which is reported as Planned and asks no policy. Call it when the program knows more
-// than the client, for example that the network changed or the device woke up. During an attempt it
-// has no effect. The count of retries stays. It returns Closed on a client that is not open.
+// than the client, for example that the network changed or the device woke up. During an attempt
+// that fails it makes the next one follow at once. Attempts that it begins are at least 100 ms
+// apart. The count of retries stays. It returns Closed on a client that is not open.
 func (c *Client) Reconnect() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

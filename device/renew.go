@@ -39,7 +39,7 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	r := &l.conn.renewal
 	due := r.step != keep && !now.Before(r.due(now, l.clock.wall))
 	switch {
-	case l.c.reconnect.Swap(false):
+	case l.hurries(now):
 		r.replace(now.Add(handlerTime), ReasonPlanned)
 		due = false
 	case due && r.step == renew:

@@ -361,10 +361,11 @@ func TestReconnectEndsTheWaitAndIsPlannedOnALiveConnection(t *testing.T) {
 		open(t, c)
 		require.Equal(t, []time.Duration{5 * time.Second}, gaps(f))
 
+		time.Sleep(time.Second)
 		require.NoError(t, c.Reconnect())
 		synctest.Wait()
 		open(t, c)
-		require.Equal(t, []time.Duration{5 * time.Second, 0}, gaps(f))
+		require.Equal(t, []time.Duration{5 * time.Second, time.Second}, gaps(f))
 		require.Len(t, policy.asked, 1, "a planned replacement is no failure")
 		synctest.Wait()
 		require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonAttemptFailed, device.ReasonConnecting,

@@ -150,6 +150,7 @@ func (l *loop) due(now time.Time) time.Time {
 	}
 	at = earlier(at, l.stableAt())
 	at = earlier(at, l.conn.renewal.due(now, l.clock.wall))
+	at = earlier(at, l.hurryAt())
 	at = earlier(at, l.flappingEndsAt())
 	at = earlier(at, l.conn.subs.due)
 	at = earlier(at, l.pingDue())

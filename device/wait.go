@@ -118,9 +118,10 @@ const (
 // a first attempt. sleep returns woken when passed is closed.
 func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan struct{}) wakeup {
 	now := time.Now()
-	if l.c.reconnect.Swap(false) || failure != nil && l.jumpEndsWait(now, failure) || !now.Before(until) {
+	if l.hurries(now) || failure != nil && l.jumpEndsWait(now, failure) || !now.Before(until) {
 		return due
 	}
+	until = earlier(until, l.hurryAt())
 	l.timer.arm(now, until, now.Add(clockCheck), l.expire(now))
 	select {
 	case <-l.c.wake:
@@ -129,6 +130,25 @@ func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan st
 		return closing
 	}
 	return woken
+}
+
+// hurries reports whether Reconnect asks for an attempt now. A program that calls it for each
+// status must not make the loop spin.
+func (l *loop) hurries(now time.Time) bool {
+	if at := l.hurryAt(); at.IsZero() || now.Before(at) {
+		return false
+	}
+	l.c.reconnect.Store(false)
+	l.hurried = now
+	return true
+}
+
+// hurryAt returns when the attempt that Reconnect asks for may begin, zero if it asks for none.
+func (l *loop) hurryAt() time.Time {
+	if !l.c.reconnect.Load() {
+		return time.Time{}
+	}
+	return l.hurried.Add(reconnect.LeastDelay)
 }
 
 // jumpEndsWait reports whether a jump of the clock ends the wait after failure, because the network
