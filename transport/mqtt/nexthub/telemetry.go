@@ -2,6 +2,7 @@ package nexthub
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
@@ -37,6 +38,8 @@ func (s *session) Publication(m *transport.Message) (dialect.Publication, *trans
 		return p, noPlace("ResponseTopic")
 	case m.Retain:
 		return p, noPlace("Retain")
+	case m.Topic == "" && slices.ContainsFunc(m.Properties, isType):
+		return p, noPlace(`property "type"`)
 	case m.Topic == "":
 		return p, nil
 	}
@@ -48,6 +51,10 @@ func (s *session) Publication(m *transport.Message) (dialect.Publication, *trans
 	}
 	return p, refused
 }
+
+// isType reports whether a property would be taken for the type of the message, which telemetry has.
+// Decision: it is refused, as the hub might drop the message.
+func isType(p transport.Property) bool { return p.Name == nextwire.PropertyType }
 
 func noPlace(field string) *transport.Error {
 	return refusedMessage(transport.Unsupported, "message "+field+

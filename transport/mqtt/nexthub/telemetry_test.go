@@ -94,8 +94,8 @@ func TestTelemetryHasAllItsProperties(t *testing.T) {
 			[]string{"QoS 1", "type=telemetry:1", "correlation data any length, and no UUID", "$.mid=m-1",
 				"$.ctime=2030-01-02T03:04:05.006Z", "$.sub=thermostat1", "level=high & ä", "b="}},
 		"on a custom topic": {transport.Message{ID: "m-1", Topic: "site/{deviceId}/up", ContentType: "text/plain",
-			Properties: []transport.Property{{Name: "a", Value: "1"}}},
-			[]string{"QoS 1", "content type text/plain", "content-type=text/plain", "$.mid=m-1", "a=1"}},
+			Properties: []transport.Property{{Name: "type", Value: "alarm"}}},
+			[]string{"QoS 1", "content type text/plain", "content-type=text/plain", "$.mid=m-1", "type=alarm"}},
 		"at most once": {transport.Message{ID: "m-1", AtMostOnce: true}, []string{"QoS 0", "type=telemetry:1", "$.mid=m-1"}},
 		"with an expiry": {transport.Message{ID: "m-1", Expires: time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC)},
 			[]string{"QoS 1", "type=telemetry:1", "expiry 60", "$.mid=m-1"}},
@@ -157,7 +157,8 @@ func TestCustomTopics(t *testing.T) {
 		for name, m := range map[string]transport.Message{
 			"Output": {Output: "o"}, "System.UserID": {System: &transport.SystemProperties{UserID: "u"}},
 			"ResponseTopic": {ResponseTopic: "a"}, "Retain": {Retain: true},
-			"AtMostOnce": {Topic: "site/{deviceId}/up", AtMostOnce: true},
+			"AtMostOnce":        {Topic: "site/{deviceId}/up", AtMostOnce: true},
+			"property \"type\"": {Properties: []transport.Property{{Name: "type", Value: "alarm"}}},
 		} {
 			err := c.Send(t.Context(), &m)
 			require.ErrorIs(t, err, transport.Unsupported, name)
