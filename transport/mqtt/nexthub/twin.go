@@ -249,7 +249,9 @@ var patchResults = [...]struct {
 
 // patched is the reply to a patch.
 func (t *twin) patched(m *nextwire.PatchResponse) transport.Reply {
-	t.reported = m.Version
+	if m.Version != 0 {
+		t.reported = m.Version
+	}
 	if m.Result == nextwire.PatchOK {
 		return transport.Reply{Status: 204, Version: version(m.Version)}
 	}

@@ -259,6 +259,19 @@ func TestResultsOfAPatchHaveTheirKind(t *testing.T) {
 	}
 }
 
+// A failure may come without a version: the next patch is not on no condition for that.
+func TestAFailedPatchWithoutAVersionKeepsTheKnownOne(t *testing.T) {
+	tw := twinAt(5, 8, 5)
+	for range 2 {
+		m, _ := tw.request(&transport.Request{ID: 3, Op: transport.OpTwinPatch, Body: []byte("{}")})
+		var p nextwire.ReportedPatch
+		require.NoError(t, nextwire.Decode(m.Body, &p))
+		require.EqualValues(t, 8, p.IfMatch)
+		id, _ := nextwire.ParseID(m.CorrelationID)
+		tw.take(incoming(nextwire.TypePatchResponse, id, &nextwire.PatchResponse{Result: nextwire.PatchInternalError}))
+	}
+}
+
 // A filtered answer to a read and the answer to a patch may have the same bytes.
 func TestAnAnswerOfAnotherTypeFailsItsRequest(t *testing.T) {
 	asked := func() (tw *twin, get, patch nextwire.ID) {
