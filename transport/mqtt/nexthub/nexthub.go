@@ -170,10 +170,11 @@ type state struct {
 	methods methods
 
 	// Owned by the goroutine of Dial, then of Run.
-	refusals int    // of the identity, in a row
-	server   string // where the hub has sent the device; empty: the host of the credentials
-	tried    bool   // and a connection to it was begun that did not count as connected
-	sent     int    // how often it was sent on in a row
+	refusals  int       // of the identity, in a row
+	refusedAt time.Time // the latest of them
+	server    string    // where the hub has sent the device; empty: the host of the credentials
+	tried     bool      // and a connection to it was begun that did not count as connected
+	sent      int       // how often it was sent on in a row
 }
 
 // session is one connection.

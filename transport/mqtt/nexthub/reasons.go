@@ -78,7 +78,7 @@ func (s *session) Judge(e *dialect.ReasonError) {
 	case spread:
 		e.Mean(transport.Throttled, 10*time.Second+s.hub.upTo(20*time.Second), nil)
 	case identity:
-		s.refusals++
+		s.identityRefused(time.Now())
 		e.Mean(transport.Unauthorized, s.hub.identityDelay(s.refusals), transport.ErrMayBeLifted)
 	case rival:
 		e.Mean(transport.Conflict, 0, transport.ErrTakenOver)
@@ -100,6 +100,15 @@ const (
 	firstIdentityDelay = 5 * time.Minute
 	mostIdentityDelay  = time.Hour
 )
+
+// identityRefused counts a refusal. Those within a short time are of one attempt, in which the
+// device has tried each of its certificates.
+func (s *state) identityRefused(now time.Time) {
+	if s.refusals == 0 || now.Sub(s.refusedAt) > firstIdentityDelay/2 {
+		s.refusals++
+	}
+	s.refusedAt = now
+}
 
 // identityDelay is the delay after so many refusals in a row.
 func (h *Hub) identityDelay(refusals int) time.Duration {

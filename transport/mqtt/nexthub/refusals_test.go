@@ -95,6 +95,34 @@ func TestARefusedIdentityIsTriedLessAndLessOften(t *testing.T) {
 	})
 }
 
+// twice is a transport of a device with two certificates, which tries both in each attempt.
+type twice struct{ transport.Transport }
+
+func (w twice) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	if s, err := w.Transport.Dial(ctx, cfg); err == nil {
+		return s, nil
+	}
+	return w.Transport.Dial(ctx, cfg)
+}
+
+// Refusals of several certificates within one attempt are one step of the ladder.
+func TestCertificatesOfOneAttemptAreOneStep(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 0x87, Times: 4})
+		seen := new(statuses)
+		c, err := device.New(creds(), twice{mqtt.New(options(h, &nexthub.Hub{}))}, &device.Options{OnStatus: seen.add})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Start())
+		time.Sleep(time.Hour)
+		require.Equal(t, device.StateConnected, c.Status().State)
+		delays := seen.delays()
+		require.Len(t, delays, 2)
+		require.InDelta(t, 5*time.Minute, delays[0], float64(5*time.Minute)*0.26)
+		require.InDelta(t, 10*time.Minute, delays[1], float64(10*time.Minute)*0.26)
+	})
+}
+
 func TestEndsOfAConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  byte
