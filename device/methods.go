@@ -194,7 +194,7 @@ func (m *methods) wouldRunLocked(d *transport.Delivery) bool {
 	case *d.Probe == transport.Conflict:
 		m.totals.doubled++
 		return false
-	case *d.Probe == transport.Expired:
+	case *d.Probe != transport.Unknown: // the session has refused it
 	case m.handlerOfLocked(string(d.Name)) == nil:
 		*d.Probe = transport.NotFound
 	case m.ctx.Err() != nil || m.fullLocked(0):

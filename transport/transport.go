@@ -257,7 +257,8 @@ type Delivery struct {
 	//
 	//   - Unknown for a question: would a call run? If Deliver returns false, it becomes NotFound or
 	//     Throttled.
-	//   - Expired for news: a call is not run, because too little time is left for it.
+	//   - Expired, NotFound or Throttled for news: the session has refused a call, because too little
+	//     time is left for it, for its name, or because there is no room.
 	//   - Conflict for news: a call came that was not announced, or came before, and is not run.
 	Probe *Kind
 	// Redelivered: the hub marks this delivery as repeated. Package device sets Message.Redelivered.

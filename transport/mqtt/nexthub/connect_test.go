@@ -2,9 +2,11 @@ package nexthub_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +92,7 @@ func TestWhatThisKindOfHubLacksIsRefusedByName(t *testing.T) {
 		"Token":     {creds: func(c *transport.Credentials) { c.Token = transport.FixedToken("t") }},
 		"UserName":  {creds: func(c *transport.Credentials) { c.UserName = "u" }},
 		"ModuleID":  {creds: func(c *transport.Credentials) { c.ModuleID = "m" }},
+		"Gateway":   {creds: func(c *transport.Credentials) { c.GatewayHost = "gateway" }},
 		"DeviceID":  {creds: func(c *transport.Credentials) { c.DeviceID = "a+b" }},
 		"ModelID":   {opt: mqtt.Options{ModelID: "dtmi:a;1"}},
 		"Output":    {opt: mqtt.Options{Will: &transport.Message{Output: "o"}}},
@@ -246,5 +249,37 @@ func TestRandomNumbersThatFailEndTheAttempt(t *testing.T) {
 			c := client(t, h, &nexthub.Hub{Random: random}, nil)
 			require.ErrorContains(t, c.Open(t.Context()), "set Hub.Random")
 		}
+	})
+}
+
+// A source of random numbers that fails later gives no id that can be guessed, and ends no client:
+// it may work again.
+func TestRandomNumbersMayFailForAWhile(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		var fails atomic.Bool
+		c := client(t, h, &nexthub.Hub{Random: func(p []byte) error {
+			if fails.Load() {
+				return errors.New("not now")
+			}
+			_, err := rand.Read(p)
+			return err
+		}}, nil)
+		require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		open(t, c)
+		fails.Store(true)
+		_, err := h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "m"})
+		e, _ := errors.AsType[*hubdata.ServiceError](err)
+		require.NotNil(t, e)
+		require.Equal(t, busy, e.Code)
+		require.NoError(t, c.Reconnect())
+		time.Sleep(time.Minute)
+		require.Equal(t, device.StateDisconnectedRetrying, c.Status().State)
+		require.ErrorContains(t, c.Status().Err, "not now")
+
+		fails.Store(false)
+		time.Sleep(time.Minute)
+		require.Equal(t, device.StateConnected, c.Status().State)
+		_, err = h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "m"})
+		require.NoError(t, err)
 	})
 }

@@ -144,6 +144,11 @@ func TestCallsThatTheDeviceDoesNotTake(t *testing.T) {
 			count[<-codes]++
 		}
 		require.Equal(t, map[int]int{busy: 40 - 16}, count)
+		require.EqualValues(t, 2+40-16, w.Stats().MethodsRefused)
+		w.mu.Lock()
+		require.Len(t, w.refused, 2+40-16)
+		require.Equal(t, "m: throttled", w.refused[2])
+		w.mu.Unlock()
 		for range 16 {
 			count[<-codes]++
 		}

@@ -20,7 +20,7 @@ import (
 //	   +--- end of the token, Exec too late: Abandon --+--- Result, end of the budget
 type methods struct {
 	calls      []call
-	newID      func() nextwire.ID
+	newID      func() (nextwire.ID, error)
 	connection int // the number of the connection
 }
 
@@ -80,6 +80,10 @@ func responseTimeout(p *nextwire.Probe) time.Duration {
 	return time.Duration(p.ResponseTimeout) * time.Second
 }
 
+// refusedAs are the kinds for transport.Delivery.Probe.
+var refusedAs = [...]transport.Kind{nextwire.RejectMethodNotFound: transport.NotFound,
+	nextwire.RejectInsufficientTime: transport.Expired, nextwire.RejectDeviceBusy: transport.Throttled}
+
 // probe answers a Probe that expires at that time, zero for never; reason is why it is refused, 0
 // if it is not.
 func (m *methods) probe(now time.Time, id nextwire.ID, p *nextwire.Probe, expires time.Time,
@@ -90,19 +94,22 @@ func (m *methods) probe(now time.Time, id nextwire.ID, p *nextwire.Probe, expire
 		remaining = expires.Sub(now)
 	}
 	o := outcome{method: p.Method}
-	if remaining < enough || reason == nextwire.RejectInsufficientTime {
-		o.event = transport.Expired
-	}
 	if remaining < enough {
+		o.event = transport.Expired
 		return o
 	}
 	if reason == 0 {
-		timeout := responseTimeout(p)
-		m.calls = append(m.calls, call{id: id, ready: m.newID(), name: p.Method, timeout: timeout,
-			answerBy: now.Add(remaining), until: now.Add(remaining + timeout + margin(timeout))})
-		o.send = m.ready(&m.calls[len(m.calls)-1])
-		return o
+		ready, err := m.newID()
+		if err == nil {
+			timeout := responseTimeout(p)
+			m.calls = append(m.calls, call{id: id, ready: ready, name: p.Method, timeout: timeout,
+				answerBy: now.Add(remaining), until: now.Add(remaining + timeout + margin(timeout))})
+			o.send = m.ready(&m.calls[len(m.calls)-1])
+			return o
+		}
+		reason = nextwire.RejectDeviceBusy // a token must not be guessed
 	}
+	o.event = refusedAs[reason]
 	refusal := nextwire.ProbeAck{Rejected: &nextwire.Rejected{Reason: reason}}
 	o.send = envelope(nextwire.TypeProbeAck, id, &refusal, expires)
 	return o

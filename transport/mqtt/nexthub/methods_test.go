@@ -27,11 +27,11 @@ func newBench(t *testing.T) *bench {
 }
 
 // counter returns a source of ids: 1, 2 and so on.
-func counter() func() nextwire.ID {
+func counter() func() (nextwire.ID, error) {
 	n := byte(0)
-	return func() nextwire.ID {
+	return func() (nextwire.ID, error) {
 		n++
-		return nextwire.ID{15: n}
+		return nextwire.ID{15: n}, nil
 	}
 }
 
@@ -307,10 +307,10 @@ func TestNoOrderOfMessagesRunsAMethodTwice(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, round))
 		b := newBench(t)
 		n := uint64(0)
-		b.newID = func() (fresh nextwire.ID) {
+		b.newID = func() (fresh nextwire.ID, _ error) {
 			n++
 			binary.BigEndian.PutUint64(fresh[8:], n)
-			return fresh
+			return fresh, nil
 		}
 		tokens, ran, answered := map[byte][]byte{}, map[byte]int{}, map[byte]int{}
 		for range 400 {

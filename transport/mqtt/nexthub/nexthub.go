@@ -77,7 +77,8 @@ func (h *Hub) Lacks(feature transport.Features) string {
 	return ""
 }
 
-// Session prepares a connection, with a nonce of its own. Its errors are Invalid.
+// Session prepares a connection, with a nonce of its own. Its errors are Invalid,
+// but Unavailable for random numbers that were there before.
 func (h *Hub) Session(c *dialect.Config) (dialect.Session, dialect.Hello, error) {
 	if err := h.check(c); err != nil {
 		return nil, dialect.Hello{}, err
@@ -98,16 +99,22 @@ func (h *Hub) Session(c *dialect.Config) (dialect.Session, dialect.Hello, error)
 	if c.Kept == nil { // only checked
 		return s, hello, nil
 	}
+	nonce, err := h.newID()
+	if err == nil {
+		err = h.random(s.twin.random[:])
+	}
+	if err != nil {
+		failed := mqttwire.Invalid("nexthub: no random numbers for a nonce: " + err.Error() + "; set Hub.Random")
+		if *c.Kept != nil { // there were some before
+			failed.Kind = transport.Unavailable
+		}
+		return nil, hello, failed
+	}
+	s.twin.nonce = nonce
 	if *c.Kept == nil {
 		*c.Kept = &state{hub: h, methods: methods{newID: h.newID}}
 	}
 	s.state = (*c.Kept).(*state)
-	var random [16]byte
-	if err := h.random(random[:]); err != nil {
-		return nil, hello, mqttwire.Invalid("nexthub: no random numbers for a nonce: " + err.Error() + "; set Hub.Random")
-	}
-	copy(s.twin.random[:], random[:])
-	s.twin.nonce = h.newID()
 	hello.UserName, hello.Host = nextwire.UserName(s.twin.nonce, c.Agent), s.state.nextHost()
 	s.held, s.push = uint64(max(c.DesiredVersion, 0)), c.Want&transport.FeatureDesired != 0
 	return s, hello, nil
@@ -135,6 +142,9 @@ func (h *Hub) check(c *dialect.Config) error {
 		return mqttwire.Invalid("credentials: UserName is set, and an IoT hub makes its own; leave it empty")
 	case creds.ModuleID != "":
 		return mqttwire.Invalid("credentials: ModuleID is set, and a hub with the MQTT v5 profile has no modules")
+	case creds.GatewayHost != "":
+		return mqttwire.Invalid("credentials: GatewayHost is set, and a hub with the MQTT v5 profile has no gateways; leave " +
+			"it empty")
 	case strings.ContainsAny(creds.DeviceID, "+#"):
 		return mqttwire.Invalid("credentials: DeviceID " + texts.Quote(creds.DeviceID) +
 			" has '+' or '#', which a topic of MQTT cannot have [MQTT-3.3.2-2]; choose another id")
@@ -155,11 +165,11 @@ func (h *Hub) random(p []byte) (err error) {
 	return err
 }
 
-// newID returns a random id. Session has shown that there are random numbers.
-func (h *Hub) newID() nextwire.ID {
+// newID returns a random id.
+func (h *Hub) newID() (nextwire.ID, error) {
 	var id nextwire.ID
-	_ = h.random(id[:])
-	return nextwire.NewID(id)
+	err := h.random(id[:])
+	return nextwire.NewID(id), err
 }
 
 // state is what a Transport keeps from one connection to the next.

@@ -86,22 +86,26 @@ func (s *session) probe(sink transport.Sink, id nextwire.ID, p *nextwire.Probe, 
 	if known {
 		return
 	}
+	declined := false
 	if reason == 0 {
-		kind := transport.NotFound
+		kind := transport.Unknown
 		d.Kind, d.Name, d.Probe = transport.FeatureMethods, []byte(p.Method), &kind
+		declined = !sink.Deliver(d)
 		switch {
-		case sink.Deliver(d):
-		case kind == transport.NotFound:
-			reason = nextwire.RejectMethodNotFound
-		default:
+		case !declined:
+		case kind == transport.Throttled:
 			reason = nextwire.RejectDeviceBusy
+		default: // also without any handler
+			reason = nextwire.RejectMethodNotFound
 		}
 	}
 	s.mu.Lock()
 	o := s.methods.probe(time.Now(), id, p, d.Msg.Expires, reason)
 	s.send(o)
 	s.mu.Unlock()
-	o.tell(sink)
+	if !declined {
+		o.tell(sink)
+	}
 }
 
 // exec has the application run a method.
