@@ -143,8 +143,8 @@ func (h *Hub) check(c *dialect.Config) error {
 	case creds.ModuleID != "":
 		return mqttwire.Invalid("credentials: ModuleID is set, and a hub with the MQTT v5 profile has no modules")
 	case creds.GatewayHost != "":
-		return mqttwire.Invalid("credentials: GatewayHost is set, and a hub with the MQTT v5 profile has no gateways; leave " +
-			"it empty")
+		return mqttwire.Invalid("credentials: GatewayHost is set, and a hub with the MQTT v5 profile has no gateways; " +
+			"leave it empty")
 	case strings.ContainsAny(creds.DeviceID, "+#"):
 		return mqttwire.Invalid("credentials: DeviceID " + texts.Quote(creds.DeviceID) +
 			" has '+' or '#', which a topic of MQTT cannot have [MQTT-3.3.2-2]; choose another id")

@@ -52,8 +52,8 @@ func (s *session) Publication(m *transport.Message) (dialect.Publication, *trans
 	return p, refused
 }
 
-// isType reports whether a property would be taken for the type of the message, which telemetry has.
-// Decision: it is refused, as the hub might drop the message.
+// isType reports whether a property would be taken for the type of the message, which telemetry
+// has. Decision: it is refused, as the hub might drop the message.
 func isType(p transport.Property) bool { return p.Name == nextwire.PropertyType }
 
 func noPlace(field string) *transport.Error {
