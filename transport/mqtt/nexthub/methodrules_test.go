@@ -131,6 +131,7 @@ func TestCallsThatTheDeviceDoesNotTake(t *testing.T) {
 		e, _ := errors.AsType[*hubdata.ServiceError](err)
 		require.Equal(t, notFound, e.Code)
 		require.Equal(t, noTime, w.call(hubdata.MethodCall{ResponseTimeout: time.Second}))
+		synctest.Wait()
 		require.EqualValues(t, 2, w.Stats().MethodsRefused)
 		require.Equal(t, []string{"other: not found", "m: message expired"}, w.refused)
 
