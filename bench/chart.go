@@ -115,7 +115,7 @@ func (decades) Ticks(least, most float64) []plot.Tick {
 	return all
 }
 
-// ShortNumber formats 1024 as 1K, 10000 as 10k and 1e6 as 1M.
+// ShortNumber formats 1024 as 1K, 10000 as 10k, 19810 as 19.8k and 1e6 as 1M.
 func ShortNumber(v float64) string {
 	for _, unit := range []struct {
 		size float64
@@ -124,6 +124,9 @@ func ShortNumber(v float64) string {
 		if n := v / unit.size; n >= 1 && n == math.Trunc(n) {
 			return strconv.FormatFloat(n, 'f', -1, 64) + unit.name
 		}
+	}
+	if v >= 1e4 {
+		return strconv.FormatFloat(v/1e3, 'g', 3, 64) + "k"
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }

@@ -175,7 +175,7 @@ func (s *GrowthSettings) devices(ctx context.Context) ([]Chart, error) {
 			{"Hubline, AMQP", IdleSettings{Transport: "amqp"}},
 			{"Hubline, MQTT", IdleSettings{Transport: "mqtt"}},
 		} {
-			c.Clients, c.Bare, c.Rest = n, true, 10*s.Turn
+			c.Clients, c.Bare, c.Rest = n, true, 30*s.Turn
 			r, err := Idle(ctx, c.IdleSettings)
 			if err != nil {
 				return nil, fmt.Errorf("%d idle clients, %s: %w", n, c.name, err)

@@ -16,7 +16,7 @@ func plots(args []string) error {
 	flags := flag.NewFlagSet("plots", flag.ExitOnError)
 	s := bench.GrowthSettings{Log: os.Stdout}
 	flags.IntVar(&s.Rounds, "rounds", 5, "rounds, in each of which each sender has a turn")
-	flags.DurationVar(&s.Turn, "turn", 300*time.Millisecond, "about how long a turn takes; devices idle ten times as long")
+	flags.DurationVar(&s.Turn, "turn", 300*time.Millisecond, "about how long a turn takes; devices rest 30 times as long")
 	flags.IntVar(&s.Devices, "devices", 20_000, "devices in a process, at most; the limit of open files counts, too")
 	folder := flags.String("folder", "../docs", "where the pictures go")
 	_ = flags.Parse(args) // exits on an error
