@@ -394,6 +394,7 @@ func TestServerCertificates(t *testing.T) {
 }
 
 func TestClientCertificates(t *testing.T) {
+	t.Parallel()
 	devices := newAuthority(t)
 	b := startBroker(t, settings{clientCerts: devices})
 	with := func(c tls.Certificate) func(context.Context) (*tls.Certificate, error) {
@@ -433,6 +434,7 @@ func TestClientCertificates(t *testing.T) {
 }
 
 func TestAWrongPathOfTheWebSocket(t *testing.T) {
+	t.Parallel() // mosquitto takes its time to refuse it
 	b := startBroker(t, settings{})
 	c := create(t, mqtt.Options{Network: netopt.Options{Addr: frontOf(t, b), TLS: b.trust(), Tunnel: websocket.MQTT(nil)}},
 		device.Options{RetryPolicy: retrypolicy.NoRetry{}})
