@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -124,7 +125,11 @@ func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
 				testkit.Bubble(t, func(t *testing.T) {
 					creds := with.creds(t, "HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey=c2VjcmV0c2VjcmV0c2VjcmV0")
 					dials := 0
-					c, err := device.New(creds, with.make(creds, &way{Dial: refusing(&dials, refusal.answer)}), nil)
+					w := &way{Dial: refusing(&dials, refusal.answer)}
+					if with.next {
+						creds.Sign, w.devices = nil, testbroker.NewCertAuthority("devices")
+					}
+					c, err := device.New(creds, with.make(creds, w), nil)
 					require.NoError(t, err)
 					defer func() { require.NoError(t, c.Close()) }()
 					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
