@@ -122,8 +122,8 @@ func (c *methodCall) run(ctx context.Context) (result Result, err error) {
 	const policy = "InvokerOptions.RetryPolicy, InvokerOptions.Rand or Credentials.Now"
 	calling, counted := policy, 0
 	v := c.invoker
-	r := retrypolicy.Retrier{Policy: reconnect.RequestPolicy(v.opt.RetryPolicy), Timeout: -1, Rand: v.opt.Rand,
-		Once: true, Classify: judgeCall,
+	safe := retrypolicy.SafeOnly{Policy: reconnect.RequestPolicy(v.opt.RetryPolicy)}
+	r := retrypolicy.Retrier{Policy: safe, Timeout: -1, Rand: v.opt.Rand, Classify: judgeCall,
 		OnRetry: func(n int, delay time.Duration, err error) {
 			if n <= counted || v.opt.OnRetry == nil {
 				return // called again for a try that a gate delays

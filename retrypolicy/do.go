@@ -36,9 +36,6 @@ type Retrier struct {
 	// Classify judges errors. The function Classify judges those that it leaves Undecided. Nil: all
 	// of them. An error whose method RetrySafe says that a repetition is not safe is never retried.
 	Classify Classifier
-	// Once marks an operation that must not happen twice. It is repeated only after a failure that
-	// proves that the service did not act (SafeYes).
-	Once bool
 	// LongPoll is for an operation in a loop that must not spin: if a refusal carries a delay
 	// (ReasonOutOfQuota, or ReasonRejected by a Breaker), Do sleeps for it before it returns.
 	LongPoll bool
@@ -233,9 +230,6 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 		return true, u.cutShort(now, info, failure, cause)
 	}
 	u.last = failure
-	if u.r.Once && info.Safe == SafeUnknown {
-		info.Safe = SafeNo
-	}
 	d, err := u.op.Failure(now, u.draw(), info, failure)
 	switch {
 	case err != nil:

@@ -273,7 +273,7 @@ func TestRetrierAttemptTimeout(t *testing.T) {
 	})
 }
 
-func TestRetrierOnce(t *testing.T) {
+func TestSafeOnlyUnderDo(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dial := &transport.Error{Kind: transport.Network, Op: transport.OpDial}
 		for _, c := range []struct {
@@ -286,7 +286,7 @@ func TestRetrierOnce(t *testing.T) {
 			{transport.Throttled, retrypolicy.ReasonOutOfAttempts, 3},
 			{transport.Forbidden, retrypolicy.ReasonNotRetryable, 1},
 		} {
-			r := retrypolicy.Retrier{Policy: every(3), Once: true}
+			r := retrypolicy.Retrier{Policy: retrypolicy.SafeOnly{Policy: every(3)}}
 			op := perform(c.err)
 			wantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
 			if len(op.at) != c.runs {
@@ -704,7 +704,7 @@ func TestDoAllocatesWhatThePolicyRemembers(t *testing.T) {
 	op := func(context.Context) error { return nil }
 	p := policytest.Must(compat.NewAWS(compat.AWSStandard.Options()))
 	adaptive := budget.NewAdaptive().Wrap(p)
-	r := retrypolicy.Retrier{Policy: p, Once: true, Key: "k"}
+	r := retrypolicy.Retrier{Policy: p, Key: "k"}
 	for name, c := range map[string]struct {
 		f      func()
 		allocs float64

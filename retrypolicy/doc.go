@@ -40,8 +40,7 @@
 // A policy sees only retryable failures. [Classify] judges failures for Do, errors of package net
 // and of an http.Client among them. FromKind(neterr.Kind) as the field Classify of a [Retrier] also
 // ends the retries after a certificate that does not verify. The end of a context is never
-// retryable. A policy cannot know which operations may be repeated: set [Retrier].Once for one that
-// must not happen twice.
+// retryable. Put [SafeOnly] around the policy of an operation that must not happen twice.
 //
 // # Parameters
 //

@@ -43,13 +43,14 @@ func Example_cloudCall() {
 		return
 	}
 	r := retrypolicy.Retrier{
-		Policy: quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, LookAhead: true,
-			Policy: retrypolicy.MaxAttempts{Total: 4,
-				Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
-					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second,
-						Jitter: retrypolicy.JitterFull}}}})),
+		// SafeOnly: after a time-out the service may have acted, so that is not repeated.
+		Policy: quota.Wrap(breaker.Wrap(retrypolicy.SafeOnly{
+			Policy: retrypolicy.MaxElapsed{Limit: time.Minute, LookAhead: true,
+				Policy: retrypolicy.MaxAttempts{Total: 4,
+					Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
+						Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second,
+							Jitter: retrypolicy.JitterFull}}}}})),
 		AttemptTimeout: 10 * time.Second,
-		Once:           true, // after a time-out the service may have acted: do not repeat
 	}
 	if err := r.Validate(); err != nil {
 		fmt.Println(err)

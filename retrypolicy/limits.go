@@ -125,8 +125,9 @@ func (r RetryAfter) Validate() error {
 	return within("RetryAfter.Policy", r.Policy)
 }
 
-// SafeOnly retries only if a repetition does no harm (Attempt.Safe is SafeYes), as Retrier.Once
-// does. It is for policies of Do; the device client does not set Attempt.Safe.
+// SafeOnly retries only if a repetition does no harm (Attempt.Safe is SafeYes): put it around the
+// policy of an operation that must not happen twice. It is for policies of Do; the device client
+// does not set Attempt.Safe.
 type SafeOnly struct{ Policy Policy }
 
 // Decide stops with ReasonUnsafe unless Attempt.Safe is SafeYes.

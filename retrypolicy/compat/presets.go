@@ -60,7 +60,8 @@ func azureNode(jd, ju float64) retrypolicy.ByKind {
 //
 // Each row counts its own failures, so after a 408 there are still three retries for 5xx. The note
 // does not mention failed connections; here they count as 5xx, and local time-outs count as 408.
-// The note repeats only operations that are safe to repeat: see Retrier.Once.
+// The note repeats only operations that are safe to repeat: see
+// retrypolicy.SafeOnly.
 func Truncated() retrypolicy.ByKind {
 	return retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{
