@@ -3,6 +3,7 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -116,6 +117,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 	c := l.c
 	var until time.Time
 	var asked *policies
+	spread := time.Duration(-1) // not drawn yet
 	for {
 		if asked != c.policies.Load() {
 			now := time.Now()
@@ -133,7 +135,9 @@ func (l *loop) admitted() (p phase, ok bool) {
 			if d.Retry && d.Delay <= 0 {
 				return connecting, true
 			}
-			spread := l.drawSpread()
+			if spread < 0 {
+				spread = l.drawSpread()
+			}
 			if d.Delay = min(d.Delay, maxDelay-spread) + spread; d.Retry && c.set.OutageLimit > 0 &&
 				d.Delay > c.set.OutageLimit-a.Elapsed {
 				d = retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfTime}
@@ -143,9 +147,12 @@ func (l *loop) admitted() (p phase, ok bool) {
 				return l.giveUp(ReasonRetryExpired, refusedTry(transport.ScopeConnection, transport.OpDial, d,
 					max(l.outage.retry-1, 0), a.Err)), false
 			}
-			until = now.Add(d.Delay)
-			l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonHeld, Retry: l.outage.retry,
-				Delay: d.Delay, Err: a.Err})
+			at := now.Add(d.Delay)
+			if at.Sub(until).Abs() >= reconnect.LeastDelay { // a program may set the same policy for each status
+				l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonHeld, Retry: l.outage.retry,
+					Delay: d.Delay, Err: a.Err})
+			}
+			until = at
 		}
 		switch l.sleep(until, nil, nil) {
 		case due:

@@ -87,6 +87,36 @@ func TestReconnectForEachStatusDoesNotMakeAClientSpin(t *testing.T) {
 	}
 }
 
+// A program may choose the policy for each status. A wait that the new policy leaves as it is makes
+// no further status.
+func TestAPolicyThatIsSetForEachStatusDoesNotMakeAClientSpin(t *testing.T) {
+	hour := retrypolicy.Fixed{Delay: time.Hour}
+	held := hooked{Policy: hour, admit: func(retrypolicy.Attempt) retrypolicy.Decision {
+		return retrypolicy.Decision{Retry: true, Delay: time.Hour}
+	}}
+	for name, tc := range map[string]struct {
+		f *fake
+		p retrypolicy.Policy
+	}{
+		"no hub": {&fake{dial: down}, hour}, "a pause": {&fake{verdict: refuse(transport.Unavailable)}, hour},
+		"a gate": {&fake{}, held},
+	} {
+		run(t, name, func(t *testing.T) {
+			var c *device.Client
+			calls := 0
+			c, _ = client(t, tc.f, &device.Options{ReconnectSpread: time.Minute, OnStatus: func(device.Status) {
+				if calls++; calls < 2000 {
+					_ = c.SetRetryPolicy(tc.p)
+				}
+			}})
+			require.NoError(t, c.Start())
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			time.Sleep(time.Minute)
+			require.LessOrEqual(t, calls, 5)
+		})
+	}
+}
+
 func TestReconnectDuringAnAttemptCountsIfThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, _ context.Context) error {

@@ -173,8 +173,11 @@ func (l *loop) askToPause() bool {
 
 // askAgain asks a new policy about the running pause.
 func (l *loop) askAgain(now time.Time) {
+	before := l.pause.until
 	if l.askToPause() {
-		l.publishPause(now)
+		if !l.pause.until.Equal(before) {
+			l.publishPause(now)
+		}
 		return
 	}
 	l.refused(true)

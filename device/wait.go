@@ -26,8 +26,11 @@ func (l *loop) wait() phase {
 				l.endSeries(&l.outage.series)
 				return l.giveUp(ReasonRetryExpired, retriesEnded(l.outage.question.failure, d.Reason, l.outage.retry-1))
 			}
-			until = l.outage.question.began.Add(delay)
-			l.publishOutage(l.outage.reason, delay, l.outage.question.failure)
+			at := l.outage.question.began.Add(delay)
+			if !at.Equal(until) { // a program may set the same policy for each status
+				l.publishOutage(l.outage.reason, delay, l.outage.question.failure)
+			}
+			until = at
 			l.outage.delay = d.Delay - l.outage.spread
 		}
 		select {
