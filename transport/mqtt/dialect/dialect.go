@@ -9,8 +9,9 @@
 //	}})
 //
 // Hub, HubTwinAndMethods and HubMessages are IoT Hub's dialect, in three sizes. Topics is that of
-// all other brokers. Most programs need nothing else of this package. The rest is for those that
-// describe a service of their own, as implementations of Dialect and Session.
+// all other brokers. Package nexthub has that of hubs with the MQTT v5 profile. Most programs need
+// nothing else of this package. The rest is for those that describe a service of their own, as
+// implementations of Dialect and Session.
 package dialect
 
 import (
