@@ -110,7 +110,7 @@ type five struct {
 
 	// Owned by the holder of the write side's token.
 	block   []byte    // properties of the message that is prepared
-	held    []request // of an Active dialect that wait for a PUBACK
+	held    []request // of an Active dialect that wait for a PUBACK, also on the next connection
 	aliases []string  // the topic of alias 1 and so on
 	alias   uint16    // of the message that is prepared, 0 for none
 
@@ -125,7 +125,7 @@ type five struct {
 	exceeded    bool          // the broker sent more than receiveMaximum
 	control     []byte        // packets that answer the broker
 	wanted      bool          // an Active dialect may have something to publish
-	own         []uint16      // ids of its messages that wait for their PUBACK
+	own         []request     // its messages that wait for their PUBACK
 	controlling bool          // a goroutine writes them
 	wake        *time.Timer   // when the dialect may have something next
 	auth        authState

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -47,12 +48,27 @@ const maxOwn = 16
 // A request is one for the dialect, with what it publishes.
 type request struct {
 	dialect.Publication
-	r transport.Request // ID and Op
+	r  transport.Request // ID and Op; zero for what the dialect publishes by itself
+	id uint16            // of its packet, while it waits for its PUBACK
+	// again: it was sent on an earlier connection.
+	again bool
+}
+
+// keepAnswers holds the answers of methods that the connection before did not get acknowledged.
+// They are sent once more, in case one of them has ended the connection; as new messages, because
+// the peer ignores a second answer.
+func (v *five) keepAnswers() {
+	sent := slices.DeleteFunc(v.own, func(q request) bool { return q.r.Op != transport.OpRespond || q.again })
+	for i := range sent {
+		sent[i].again = true
+	}
+	v.held = append(sent, v.held...)
+	v.own = nil
 }
 
 // publishRequest writes a request, or holds it until there is room.
 func (v *five) publishRequest(s *session, r *transport.Request, p *dialect.Publication) {
-	q := request{*p, transport.Request{ID: r.ID, Op: r.Op}}
+	q := request{Publication: *p, r: transport.Request{ID: r.ID, Op: r.Op}}
 	if !p.AtMostOnce && (len(v.held) > 0 || v.full(s)) {
 		v.held = append(v.held, q)
 		return
@@ -62,16 +78,22 @@ func (v *five) publishRequest(s *session, r *transport.Request, p *dialect.Publi
 
 // write writes a request, or replies that it was not sent.
 func (v *five) write(s *session, q *request) {
-	sent, refused := v.publish(s, &q.Publication)
+	if end := q.Msg.Expires; !end.IsZero() && !time.Now().Before(end) {
+		s.refuse(&q.r, transport.Timeout, errNoTurn)
+		return
+	}
+	sent, refused := v.publish(s, q)
 	switch {
 	case refused != nil:
 		own := *refused
 		own.Op = q.r.Op
 		s.sink.Reply(q.r.ID, transport.Reply{Err: &own})
-	case !sent:
+	case !sent && q.id == 0: // with an id, keepAnswers has it
 		s.replyUnsent(&q.r)
 	}
 }
+
+var errNoTurn = errors.New("its time passed before it could be sent")
 
 // full reports whether a message with QoS 1 must wait for the PUBACK of another one.
 func (v *five) full(s *session) bool {
@@ -81,15 +103,21 @@ func (v *five) full(s *session) bool {
 	return full
 }
 
-// ownAcknowledged records the PUBACK for a message of the dialect.
-func (v *five) ownAcknowledged(s *session, id uint16) (known bool) {
+// ownAcknowledged records the PUBACK for a message of the dialect, and replies that an answer was
+// refused.
+func (v *five) ownAcknowledged(s *session, id uint16, refused *ReasonError) (known bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(v.own, id)
+	i := slices.IndexFunc(v.own, func(q request) bool { return q.id == id })
+	var r transport.Request
 	if i >= 0 {
+		r = v.own[i].r
 		v.own = slices.Delete(v.own, i, i+1)
 		v.wanted = true
 		v.writeLocked(s)
+	}
+	s.mu.Unlock()
+	if refused != nil && r.Op == transport.OpRespond {
+		s.refuse(&r, refused.Kind(), refused)
 	}
 	return i >= 0
 }
@@ -108,7 +136,8 @@ func (v *five) granted(s *session, r *transport.Request) (reply transport.Reply)
 
 // publish writes one publication. sent is false when the connection has failed; the error is about
 // the message alone.
-func (v *five) publish(s *session, p *dialect.Publication) (sent bool, refused *transport.Error) {
+func (v *five) publish(s *session, q *request) (sent bool, refused *transport.Error) {
+	p := &q.Publication
 	o := outgoing{Outgoing: mqttwire.Outgoing{QoS: 1, Retain: p.Retain, Topic: len(p.Topic), Body: len(p.Msg.Body)}}
 	if p.AtMostOnce || v.ownWindow == 0 {
 		o.QoS = 0
@@ -120,14 +149,14 @@ func (v *five) publish(s *session, p *dialect.Publication) (sent bool, refused *
 	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.head > fixed {
 		return false, mqttwire.TooLarge(o.head, o.Body, fixed)
 	}
-	id := uint16(0)
+	q.id = 0
 	if o.QoS > 0 {
-		id = s.nextID()
+		q.id = s.nextID()
 		s.mu.Lock()
-		v.own = append(v.own, id)
+		v.own = append(v.own, *q)
 		s.mu.Unlock()
 	}
-	s.t.out = v.appendHead(s, s.t.out[:0], id, *p, o)
+	s.t.out = v.appendHead(s, s.t.out[:0], q.id, *p, o)
 	n := max(0, min(len(p.Msg.Body), s.writeLimit()-len(s.t.out)))
 	s.t.out = append(s.t.out, p.Msg.Body[:n]...)
 	return s.flush() && s.write(p.Msg.Body[n:]), nil
@@ -138,8 +167,9 @@ func (v *five) publishOwn(s *session) {
 	d, ok := s.dialect.(dialect.Active)
 	for ok && !v.full(s) {
 		if len(v.held) > 0 {
-			v.write(s, &v.held[0])
-			v.held = v.held[1:]
+			q := v.held[0]
+			v.held = slices.Delete(v.held, 0, 1)
+			v.write(s, &q)
 			continue
 		}
 		p, at, more := d.Next(s.sink, time.Now())
@@ -147,7 +177,7 @@ func (v *five) publishOwn(s *session) {
 			v.wakeAt(s, at)
 			return
 		}
-		_, _ = v.publish(s, &p) // it is lost, as it may be on the network
+		_, _ = v.publish(s, &request{Publication: p}) // it is lost, as it may be on the network
 	}
 }
 

@@ -23,7 +23,8 @@ func (v *five) begin(ctx context.Context, t *Transport, cfg *transport.Config, t
 	clear(v.unsettled)
 	v.waiting, v.pending, v.declined, v.exceeded = 0, 0, 0, false
 	v.control, v.controlling, v.ending = v.control[:0], false, nil
-	v.wanted, v.wake, v.own, v.held = false, nil, v.own[:0], nil
+	v.wanted, v.wake = false, nil
+	v.keepAnswers()
 	v.auth = authState{creds: cfg.Creds}
 	if v.opt.Auth == nil {
 		return nil

@@ -88,7 +88,7 @@ func (v *five) puback(s *session, a *mqttwire.Ack) error {
 		s.sink.Done(tag, nil)
 	case ours:
 		s.sink.Done(tag, mqttwire.Refused(transport.OpSend, refused.Kind(), refused))
-	case v.ownAcknowledged(s, a.ID):
+	case v.ownAcknowledged(s, a.ID, refused):
 	default:
 		return s.acknowledged(a.ID)
 	}

@@ -132,8 +132,11 @@ func TestCallsThatTheDeviceDoesNotTake(t *testing.T) {
 		require.Equal(t, notFound, e.Code)
 		require.Equal(t, noTime, w.call(hubdata.MethodCall{ResponseTimeout: time.Second}))
 		synctest.Wait()
+		synctest.Wait()
 		require.EqualValues(t, 2, w.Stats().MethodsRefused)
+		w.mu.Lock()
 		require.Equal(t, []string{"other: not found", "m: message expired"}, w.refused)
+		w.mu.Unlock()
 
 		codes := make(chan int, 40)
 		for range cap(codes) {
@@ -275,4 +278,55 @@ func TestATokenIsGivenUpWithAWord(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An answer that the hub has not acknowledged goes to the next connection, whether it was sent or
+// waits for its turn. The hub ignores a second one.
+func TestAnAnswerOutlivesItsConnection(t *testing.T) {
+	t.Run("sent", func(t *testing.T) {
+		inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+			w := work(t, h, time.Second, nil)
+			h.Inject(fault.Fault{Kind: fault.DropOnMethodAnswer})
+			require.Equal(t, 200, w.call(hubdata.MethodCall{}))
+			require.EqualValues(t, 1, w.runs.Load())
+			require.Zero(t, w.lost.Load())
+			require.EqualValues(t, 2, w.Stats().Connections)
+		})
+	})
+	t.Run("refused", func(t *testing.T) {
+		inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+			w := work(t, h, time.Second, nil)
+			h.Inject(fault.Fault{Kind: fault.RefusePublish, Code: 0x97, After: 1}) // the first is for the probe
+			require.Equal(t, noTime, w.call(hubdata.MethodCall{}))
+			require.EqualValues(t, 1, w.lost.Load())
+			require.EqualValues(t, 1, w.Stats().Connections)
+		})
+	})
+	t.Run("ends each connection", func(t *testing.T) {
+		inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+			w := work(t, h, time.Second, nil)
+			in := h.Inject(fault.Fault{Kind: fault.DisconnectOnPublish, Code: 0x99, After: 1, Times: 3})
+			require.Equal(t, noTime, w.call(hubdata.MethodCall{ResponseTimeout: time.Hour}))
+			require.Equal(t, 2, in.Fired())
+			require.EqualValues(t, 3, w.Stats().Connections)
+		})
+	})
+	t.Run("waiting", func(t *testing.T) {
+		inBubble(t, testbroker.MQTTv5Options{ReceiveMaximum: 2}, func(t *testing.T, h *testbroker.Hub) {
+			w := work(t, h, 10*time.Second, nil)
+			codes := make(chan int)
+			for range 3 {
+				go func() { codes <- w.call(hubdata.MethodCall{ResponseTimeout: time.Minute}) }()
+			}
+			time.Sleep(time.Second)
+			h.Inject(fault.Fault{Kind: fault.HalfOpen, For: 12 * time.Second})
+			time.Sleep(11 * time.Second) // the answers wait
+			require.NoError(t, w.Reconnect())
+			for range 3 {
+				require.Equal(t, 200, <-codes)
+			}
+			require.EqualValues(t, 3, w.runs.Load())
+			require.Zero(t, w.lost.Load())
+		})
+	})
 }
