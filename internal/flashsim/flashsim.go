@@ -16,7 +16,7 @@ import (
 
 // Flash is a simulated chip. Make it with New.
 type Flash struct {
-	mem          []byte
+	mem, blank   []byte // blank is an erased block
 	write, erase int64
 	written      []bool // by write block: written since its last erase
 	wear         []int  // by erase block: number of erases
@@ -56,7 +56,7 @@ func New(size, write, erase int64) *Flash {
 		panic("flashsim: size must be a multiple of erase, and erase one of write")
 	}
 	return &Flash{
-		mem: bytes.Repeat([]byte{0xff}, int(size)), write: write, erase: erase,
+		mem: bytes.Repeat([]byte{0xff}, int(size)), blank: bytes.Repeat([]byte{0xff}, int(erase)), write: write, erase: erase,
 		written: make([]bool, size/write), wear: make([]int, size/erase),
 		random: rand.New(rand.NewPCG(1, uint64(size))),
 	}
@@ -88,8 +88,8 @@ func (f *Flash) Off() bool { return f.off }
 // Operations returns the number of operations so far.
 func (f *Flash) Operations() int { return f.operations }
 
-// Wear returns the number of erases of the erase block that was erased most often.
-func (f *Flash) Wear() int { return slices.Max(f.wear) }
+// Wear returns the numbers of erases of the erase blocks that were erased least and most often.
+func (f *Flash) Wear() (least, most int) { return slices.Min(f.wear), slices.Max(f.wear) }
 
 // Damage inverts the bits of mask in the byte at off, as decay does.
 func (f *Flash) Damage(off int64, mask byte) { f.mem[off] ^= mask }
@@ -137,9 +137,8 @@ func (f *Flash) EraseBlocks(start, count int64) error {
 	if start < 0 || count < 0 || start > f.Size()/f.erase-count {
 		return fmt.Errorf("%w: erase of %d blocks from %d on, of %d", ErrMisuse, count, start, f.Size()/f.erase)
 	}
-	empty := bytes.Repeat([]byte{0xff}, int(f.erase))
 	for i := start; i < start+count; i++ {
-		if err := f.change(i*f.erase, empty, false); err != nil {
+		if err := f.change(i*f.erase, f.blank, false); err != nil {
 			return err
 		}
 	}
@@ -158,8 +157,18 @@ func (f *Flash) change(off int64, p []byte, isWrite bool) error {
 		f.off = true
 		return ErrPower
 	}
-	old := slices.Clone(f.mem[off : off+int64(len(p))])
-	copy(f.mem[off:], p)
+	now := f.mem[off : off+int64(len(p))]
+	var old []byte
+	if cut {
+		old = slices.Clone(now)
+	}
+	for i := range p { // a write clears bits, an erase sets them
+		if isWrite {
+			now[i] &= p[i]
+		} else {
+			now[i] = p[i]
+		}
+	}
 	for i := off / f.write; i < (off+int64(len(p)))/f.write; i++ {
 		f.written[i] = isWrite || cut && f.tear != Whole // a torn erase must be repeated
 	}
@@ -170,7 +179,7 @@ func (f *Flash) change(off int64, p []byte, isWrite bool) error {
 		return nil
 	}
 	f.off = true
-	f.tornInto(f.mem[off:off+int64(len(p))], old)
+	f.tornInto(now, old)
 	return ErrPower
 }
 

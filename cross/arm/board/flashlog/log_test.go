@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hubline-iot/hubline/cross/arm/board/flashlog"
+	"github.com/hubline-iot/hubline/internal/flashsim"
 	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
@@ -52,7 +53,7 @@ func loadWith(t *testing.T, l *flashlog.Log, body func(uint32) []byte) (numbers 
 }
 
 func TestReadingsSurviveAReset(t *testing.T) {
-	c := newChip(4, 512, 4, 1)
+	c := newChip(4, 512, 4)
 	l := open(t, c, nil)
 	if numbers, last := load(t, l); len(numbers) != 0 || last != 0 {
 		t.Errorf("a blank device has %v, last %d", numbers, last)
@@ -97,7 +98,7 @@ func TestWear(t *testing.T) {
 	const readings, blocks, block = 20_000, 8, 1024
 	for _, write := range []int{1, 4, 8, 256} {
 		t.Run(fmt.Sprint(write), func(t *testing.T) {
-			c := newChip(blocks, block, write, 1)
+			c := newChip(blocks, block, int64(write))
 			l := open(t, c, nil)
 			bytes := 0
 			for n := uint32(1); n <= readings; n++ {
@@ -114,10 +115,10 @@ func TestWear(t *testing.T) {
 					_ = l.Forget(n)
 				}
 			}
-			if c.writes != readings || c.overwritten != 0 {
-				t.Errorf("%d writes for %d readings, %d words written twice", c.writes, readings, c.overwritten)
+			if c.writes != readings {
+				t.Errorf("%d writes for %d readings", c.writes, readings)
 			}
-			least, most := slices.Min(c.erases), slices.Max(c.erases)
+			least, most := c.Wear()
 			if most-least > 1 || least*blocks*block > bytes*5/4 {
 				t.Errorf("blocks were erased %d to %d times for %d bytes", least, most, bytes)
 			}
@@ -216,32 +217,33 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 	if testkit.Long() {
 		step = 1
 	}
-	for _, geometry := range []struct{ blocks, block, write int }{
+	for _, geometry := range []struct{ blocks, block, write int64 }{
 		{6, 512, 4}, {4, 1024, 8}, {10, 512, 2}, {12, 1024, 256},
 	} {
 		t.Run(fmt.Sprint(geometry), func(t *testing.T) {
-			whole := newChip(geometry.blocks, geometry.block, geometry.write, 1)
+			whole := newChip(geometry.blocks, geometry.block, geometry.write)
 			dry := newLedger()
 			dry.life(open(t, whole, &narrow), readings)
 			faults := 0
-			for failAt := 1; failAt <= whole.words; failAt += step {
+			for failAt := 1; failAt <= whole.Operations(); failAt += step {
 				for seed := range uint64(seeds) {
 					if t.Failed() {
 						return
 					}
-					c := newChip(geometry.blocks, geometry.block, geometry.write, seed)
+					c := newChip(geometry.blocks, geometry.block, geometry.write)
 					random := rand.New(rand.NewPCG(seed, uint64(failAt)))
 					g := newLedger()
-					c.failAt = failAt
+					tear := func() flashsim.Tear { return flashsim.Tears[random.IntN(len(flashsim.Tears))] }
+					c.CutAt(failAt, tear(), seed)
 					for l := open(t, c, &narrow); g.tried < readings; faults++ {
 						g.life(l, readings)
-						c.on()
+						c.Restore()
 						l = g.check(t, c)
-						c.failAt = c.words + 1 + random.IntN(1600/geometry.write)
+						c.CutAt(1+random.IntN(1600/int(geometry.write)), tear(), seed)
 					}
 				}
 			}
-			t.Logf("the power failed %d times, at every %d of %d words and erases", faults, step, whole.words)
+			t.Logf("the power failed %d times, at every %d of %d words and erases", faults, step, whole.Operations())
 		})
 	}
 }
@@ -266,7 +268,7 @@ func (l *liar) WriteAt(p []byte, off int64) (int, error) {
 func TestACompleteWriteReportedAsFailed(t *testing.T) {
 	const readings, waiting = 60, 12
 	for failAt := 1; failAt <= readings; failAt++ {
-		c := newChip(4, 512, 4, 1)
+		c := newChip(4, 512, 4)
 		l, err := flashlog.New(&liar{c, failAt}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -299,17 +301,17 @@ func TestACompleteWriteReportedAsFailed(t *testing.T) {
 
 // A changed bit costs at most the reading that it hits.
 func TestAChangedBitCostsOneReading(t *testing.T) {
-	c := newChip(3, 512, 4, 1)
+	c := newChip(3, 512, 4)
 	l := open(t, c, nil)
 	for n := uint32(1); n <= 12; n++ {
 		if err := l.Keep(n, body(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range c.memory {
-		c.memory[i] ^= 0x10
+	for i := range c.Size() {
+		c.Damage(i, 0x10)
 		numbers, _ := load(t, open(t, c, nil))
-		c.memory[i] ^= 0x10
+		c.Damage(i, 0x10)
 		if len(numbers) < 11 {
 			t.Fatalf("with a changed bit at %d the log has %v", i, numbers)
 		}
@@ -318,7 +320,7 @@ func TestAChangedBitCostsOneReading(t *testing.T) {
 
 // Blocks that keep nothing are passed over, and a device of such blocks is an error.
 func TestWornBlocks(t *testing.T) {
-	c := newChip(5, 512, 4, 1)
+	c := newChip(5, 512, 4)
 	c.worn[0], c.worn[2], c.worn[3] = true, true, true
 	l := open(t, c, &flashlog.Options{MaxPending: 5})
 	for n := uint32(1); n <= 100; n++ {
@@ -345,7 +347,7 @@ func TestWornBlocks(t *testing.T) {
 // More readings than MaxPending, or than the flash has space for: the oldest give way and are
 // counted.
 func TestTheOldestGiveWay(t *testing.T) {
-	c := newChip(4, 512, 4, 1)
+	c := newChip(4, 512, 4)
 	l := open(t, c, &flashlog.Options{MaxPending: 10})
 	for n := uint32(1); n <= 60; n++ {
 		if err := l.Keep(n, body(n)); err != nil {
@@ -375,7 +377,7 @@ func TestTheOldestGiveWay(t *testing.T) {
 }
 
 func TestKeepRefuses(t *testing.T) {
-	l := open(t, newChip(4, 512, 4, 1), nil)
+	l := open(t, newChip(4, 512, 4), nil)
 	if err := l.Keep(5, body(5)); err != nil {
 		t.Fatal(err)
 	}
@@ -392,14 +394,16 @@ func TestKeepRefuses(t *testing.T) {
 
 // Records that do not fit the options or the block are not read.
 func TestRecordsOutOfBounds(t *testing.T) {
-	c := newChip(2, 512, 4, 1)
+	c := newChip(2, 512, 4)
 	l := open(t, c, nil)
 	for n := uint32(1); n <= 4; n++ {
 		if err := l.Keep(n, make([]byte, 30*n)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	copy(c.memory[len(c.memory)-16:], c.memory[:16]) // a header at the end of the device
+	if _, err := c.WriteAt(c.content()[:16], c.Size()-16); err != nil { // a header at the end of the device
+		t.Fatal(err)
+	}
 	var sizes []int
 	if _, err := open(t, c, &narrow).Load(func(_ uint32, b []byte) { sizes = append(sizes, len(b)) }); err != nil ||
 		fmt.Sprint(sizes) != "[30 60]" {
@@ -409,7 +413,7 @@ func TestRecordsOutOfBounds(t *testing.T) {
 
 // After New, nothing is allocated.
 func TestKeepAllocatesNothing(t *testing.T) {
-	l := open(t, newChip(8, 4096, 4, 1), nil)
+	l := open(t, newChip(8, 4096, 4), nil)
 	b, n := body(1), uint32(0)
 	if allocations := testing.AllocsPerRun(2000, func() {
 		n++
@@ -431,11 +435,12 @@ func TestNewNamesInvalidOptions(t *testing.T) {
 		{flashlog.Options{MaxBody: 513}, "MaxBody"}, {flashlog.Options{MaxBody: 500}, "MaxBody"},
 		{flashlog.Options{MaxPending: -1}, "MaxPending"}, {flashlog.Options{MaxPending: 5000}, "MaxPending"},
 	} {
-		if _, err := flashlog.New(newChip(4, 512, 4, 1), &probe.o); err == nil || !strings.Contains(err.Error(), probe.word) {
+		if _, err := flashlog.New(newChip(4, 512, 4), &probe.o); err == nil || !strings.Contains(err.Error(), probe.word) {
 			t.Errorf("%+v: %v", probe.o, err)
 		}
 	}
-	for _, c := range []*chip{{write: 0, block: 512}, {write: 3, block: 512}, {write: 4}, {write: 2048, block: 4096}} {
+	flash := newChip(4, 512, 4).Flash
+	for _, c := range []odd{{flash, 0, 512}, {flash, 3, 512}, {flash, 4, 0}, {flash, 2048, 4096}} {
 		if _, err := flashlog.New(c, nil); err == nil || !strings.Contains(err.Error(), "blocks") {
 			t.Errorf("write blocks of %d, erase blocks of %d: %v", c.write, c.block, err)
 		}
@@ -444,7 +449,7 @@ func TestNewNamesInvalidOptions(t *testing.T) {
 
 // Whatever a device has, the log opens, keeps within its bounds, and takes readings.
 func FuzzOpen(f *testing.F) {
-	c := newChip(3, 256, 4, 1)
+	c := newChip(3, 256, 4)
 	l, err := flashlog.New(c, &flashlog.Options{MaxBody: 64})
 	if err != nil {
 		f.Fatal(err)
@@ -452,11 +457,13 @@ func FuzzOpen(f *testing.F) {
 	for n := uint32(1); n <= 20; n++ {
 		_ = l.Keep(n, body(n))
 	}
-	f.Add(c.memory)
+	f.Add(c.content())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, memory []byte) {
-		c := newChip(3, 256, 4, 1)
-		copy(c.memory, memory)
+		c := newChip(3, 256, 4)
+		for i := range min(int64(len(memory)), c.Size()) {
+			c.Damage(i, 0xff^memory[i])
+		}
 		o := &flashlog.Options{MaxBody: 64, MaxPending: 8}
 		l := open(t, c, o)
 		before := uint32(0)
