@@ -76,8 +76,7 @@ func GoAMQP(p *Peer, l Load) (Sender, error) {
 			m.ApplicationProperties[name] = values[0]
 		}
 	}
-	// With more in flight the library may fail: "credit limit exceeded for sending link".
-	return &goAMQPSender{conn, sender, m, make([]goamqp.SendReceipt, min(l.ring(), bareCredit/2))}, nil
+	return &goAMQPSender{conn, sender, m, make([]goamqp.SendReceipt, l.ring())}, nil
 }
 
 // openGoAMQP opens a connection of the raw library and authenticates one device by SASL PLAIN.

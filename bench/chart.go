@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"fmt"
 	"image/color"
 	"math"
 	"slices"
@@ -96,6 +97,12 @@ func (c *Chart) plot() (*plot.Plot, error) {
 	if c.Linear {
 		p.Y.Min, p.Y.Max = 0, p.Y.Max*room
 		return p, nil
+	}
+	switch {
+	case p.Y.Min > p.Y.Max: // the library has seen no value
+		return nil, fmt.Errorf("the chart %q has nothing to draw; measure for longer", c.Title)
+	case p.Y.Min == p.Y.Max:
+		p.Y.Min, p.Y.Max = p.Y.Min/2, 2*p.Y.Max
 	}
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
 	p.Y.Max = p.Y.Max * math.Pow(p.Y.Max/p.Y.Min, room-1)

@@ -130,17 +130,15 @@ func (s *GrowthSettings) turn(ctx context.Context, peer *Peer, c Contender, l Lo
 	defer sender.Close()
 	ctx, cancel := context.WithTimeout(ctx, slowest*s.Turn)
 	defer cancel()
-	if l.Queue > 0 {
-		began := time.Now()
-		err := sender.Send(ctx, l.Queue)
-		return float64(l.Queue) / time.Since(began).Seconds(), err
-	}
-	for n := l.Window; ; n *= 2 {
+	for n := max(l.Window, l.Queue); ; n *= 2 {
 		began := time.Now()
 		if err := sender.Send(ctx, n); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx) // of which go-amqp makes another error
+			}
 			return 0, err
 		}
-		if took := time.Since(began); took > s.Turn/3 {
+		if took := time.Since(began); took > s.Turn/3 || l.Queue > 0 {
 			return float64(n) / took.Seconds(), nil
 		}
 	}
