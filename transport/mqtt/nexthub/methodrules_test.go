@@ -188,7 +188,7 @@ func TestALateAnswerIsDroppedAndSeen(t *testing.T) {
 func TestThereAreNoSmallLimits(t *testing.T) {
 	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
 		c := client(t, h, &nexthub.Hub{}, &device.Options{MethodLimit: 12})
-		large := []byte(`"` + strings.Repeat("x", 100<<10) + `"`)
+		large := []byte(`"` + strings.Repeat("x", 50<<10) + `"`)
 		for i := range 12 {
 			require.NoError(t, c.HandleMethod(fmt.Sprint("m", i), func(_ context.Context, m *device.MethodCall) (int, []byte) {
 				time.Sleep(time.Second)
