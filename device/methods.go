@@ -123,7 +123,8 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 		return false
 	}
 	m.mu.Lock()
-	taken, answered := true, true
+	var taken bool
+	answered := true
 	if d.Probe != nil {
 		taken = m.wouldRunLocked(d)
 	} else {
