@@ -161,6 +161,7 @@ func (o *Operation) expect(state operationState) error {
 		return errOver
 	case operationIdle:
 		return errNoAttempt
+	default:
+		return errOneAttempt
 	}
-	return errOneAttempt
 }
