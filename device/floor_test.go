@@ -104,14 +104,16 @@ func TestAPolicyThatIsSetForEachStatusDoesNotMakeAClientSpin(t *testing.T) {
 		run(t, name, func(t *testing.T) {
 			var c *device.Client
 			calls := 0
-			c, _ = client(t, tc.f, &device.Options{ReconnectSpread: time.Minute, OnStatus: func(device.Status) {
-				if calls++; calls < 2000 {
-					_ = c.SetRetryPolicy(tc.p)
-				}
-			}})
+			c, _ = client(t, tc.f, &device.Options{RetryPolicy: tc.p, ReconnectSpread: time.Minute,
+				OnStatus: func(device.Status) {
+					if calls++; calls < 2000 {
+						_ = c.SetRetryPolicy(tc.p)
+					}
+				}})
 			require.NoError(t, c.Start())
 			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			require.LessOrEqual(t, calls, 5)
 		})
 	}
