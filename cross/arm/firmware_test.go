@@ -106,6 +106,16 @@ func numbers(t *testing.T, hub *testbroker.Hub) (seen []int, duplicates int) {
 	return seen, duplicates
 }
 
+// missing returns how many numbers up to the latest one are not among seen.
+func missing(seen []int) (n int) {
+	for i := range slices.Max(seen) {
+		if !slices.Contains(seen, i+1) {
+			n++
+		}
+	}
+	return n
+}
+
 // checkNumbers expects the numbers 1 to n, in order.
 func checkNumbers(t *testing.T, hub *testbroker.Hub, n int) (duplicates int) {
 	t.Helper()
@@ -373,12 +383,8 @@ func TestFirmwareDropsTheOldestReading(t *testing.T) {
 		}
 		counts := f.Counts()
 		seen, _ := numbers(t, b.hub)
-		have := map[int]bool{}
-		for _, n := range seen {
-			have[n] = true
-		}
 		for n := 20; n <= int(counts.Taken); n++ {
-			if !have[n] {
+			if !slices.Contains(seen, n) {
 				t.Errorf("reading %d gave way, and older ones did not", n)
 			}
 		}

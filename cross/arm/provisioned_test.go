@@ -69,21 +69,15 @@ func TestProvisionedFirmwareOnACortexM3(t *testing.T) {
 	last := all[len(all)-1]
 	before, _ := numbers(t, first)
 	after, _ := numbers(t, second)
-	have := map[int]bool{}
-	for _, n := range slices.Concat(before, after) {
-		have[n] = true
-	}
+	have := slices.Concat(before, after)
+	slices.Sort(have)
+	have = slices.Compact(have)
 	if len(before) < readings/2 || len(after) == 0 || len(have) < last.acknowledged {
 		t.Errorf("the hubs have %d and %d readings, the board counts %+v", len(before), len(after), last)
 	}
-	missing := 0
-	for n := 1; n <= after[len(after)-1]; n++ {
-		if !have[n] {
-			missing++
-		}
-	}
-	if missing > last.lost {
-		t.Errorf("%d readings are missing at the hubs, and the board gave up %d", missing, last.lost)
+	lacks := missing(have)
+	if lacks > last.lost {
+		t.Errorf("%d readings are missing at the hubs, and the board gave up %d", lacks, last.lost)
 	}
 	said := strings.Join(m.console(), "\n")
 	for _, host := range []string{first.HostName(), second.HostName()} {
@@ -100,7 +94,7 @@ func TestProvisionedFirmwareOnACortexM3(t *testing.T) {
 	}
 	t.Logf("heap without stacks: %d bytes at the first hub, %d at the second", early, late)
 	t.Logf("%+v; at the hubs %d and %d, %d given up during the move; %d requests to the service", last, len(before),
-		len(after), missing, len(service.Requests()))
+		len(after), lacks, len(service.Requests()))
 }
 
 // others returns how many bytes of the heap are no stacks: the least of some reports, because each

@@ -277,18 +277,9 @@ func testFirmware(t *testing.T, c *chip, readings, kills int) {
 	if len(seen) < readings-last.lost {
 		t.Errorf("the hub has %d different readings, the board counts %+v", len(seen), last)
 	}
-	have := map[int]bool{}
-	for _, n := range seen {
-		have[n] = true
-	}
-	missing := 0
-	for n := 1; n <= seen[len(seen)-1]; n++ {
-		if !have[n] {
-			missing++
-		}
-	}
-	if missing > last.lost {
-		t.Errorf("%d readings are missing at the hub, and the board gave up %d", missing, last.lost)
+	lacks := missing(seen)
+	if lacks > last.lost {
+		t.Errorf("%d readings are missing at the hub, and the board gave up %d", lacks, last.lost)
 	}
 	if !slices.IsSorted(seen) {
 		t.Error("readings arrived for the first time out of order")
@@ -312,7 +303,7 @@ func testFirmware(t *testing.T, c *chip, readings, kills int) {
 		checkStacks(t, m)
 	}
 	t.Logf("%+v; at the hub %d, %d duplicates, %d given up while the link backed off; %d connections", last, len(seen),
-		duplicates, missing, m.modem.Dials)
+		duplicates, lacks, m.modem.Dials)
 }
 
 // checkRAM expects the static RAM and the heap at its peak, stacks included, to keep to the budget.
