@@ -61,7 +61,10 @@ func usage(format string, args ...any) error {
 }
 
 // kindOf returns the Kind of the failure that caused err, behind the end of retries or of a wait.
-func kindOf(err error) transport.Kind {
+func kindOf(err error) transport.Kind { return transport.KindOf(causeOf(err)) }
+
+// causeOf returns the failure below the end of a series of attempts, or err.
+func causeOf(err error) error {
 	e := transport.Find(err)
 	for e != nil && (e.Kind == transport.RetryExpired || e.Kind == transport.Cancelled || e.Kind == transport.Closed) {
 		inner := transport.Find(e.Err)
@@ -71,9 +74,9 @@ func kindOf(err error) transport.Kind {
 		e = inner
 	}
 	if e == nil {
-		return transport.KindOf(err)
+		return err
 	}
-	return e.Kind
+	return e
 }
 
 func statusOf(err error) int {
@@ -119,7 +122,7 @@ func describe(err error) string {
 	if kindOf(err) == transport.Protocol || passing(err) {
 		return text + askDoctor
 	}
-	return text + "\n  " + errfilter.OfKind(kindOf(err)).Hint()
+	return text + "\n  " + errfilter.Of(causeOf(err)).Hint()
 }
 
 // ofProxy reports whether err is an answer of a proxy: the service was not reached.

@@ -152,3 +152,17 @@ func TestTheServiceTellsTheProfile(t *testing.T) {
 		issued)
 	require.Equal(t, []string{"x", "y"}, s.bodies())
 }
+
+// A device that another one with its identity replaces says so, and what to do.
+func TestADeviceThatIsReplacedSaysWhy(t *testing.T) {
+	s, flags := newMQTTv5Shell(t)
+	done := make(chan int, 1)
+	go func() { done <- s.run(append([]string{"method", "serve"}, flags...)...) }() // ends with the take-over
+	require.NoError(t, s.log.wait(soon(t), "connected"))
+	other := newShell(t, optionsFor("mqtt5"))
+	other.env, other.dial, other.hub = s.env, s.dial, s.hub
+	require.Equal(t, exitOK, other.run(append([]string{"send", "-body", "x"}, flags...)...), other.log.String())
+	require.NotEqual(t, exitOK, <-done)
+	require.Contains(t, s.log.String(), "two devices with one identity")
+	require.NotContains(t, s.log.String(), "the state must be read again")
+}
