@@ -38,7 +38,7 @@ func TestStateSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
 	args := []string{"-state", dir, "-device", "dev-mqtt", "-device", "dev-amqp", "-device", "dev-https", "-device", "off",
-		"-enroll", "sensor-1"}
+		"-enroll", "sensor-1", "-dps-retry-after", "0s"}
 	killed := process(t, args...)
 	p := spawn(t, killed)
 	pem, err := os.ReadFile(p.ready.CA)
@@ -110,7 +110,7 @@ func TestStateSurvivesAKill(t *testing.T) {
 	registered := again.good("GET", "/dps/registrations", "")["registrations"].([]any)
 	require.Equal(t, assigned.DeviceID, registered[0].(map[string]any)["device"])
 	ctx = soon(t)
-	late := again.client("off", "mqtt", &device.Options{})
+	late := again.client("off", "mqtt", nil)
 	require.Error(t, late.Open(ctx), "it is still disabled")
 	again.good("POST", "/devices/off/enable", "")
 	c := again.client("dev-mqtt", "mqtt", nil)
