@@ -56,7 +56,8 @@ func (t *tool) sendCommand() *cobra.Command {
 	flags.StringVar(&s.id, "id", "", "message `ID`, for one message; empty: each gets one")
 	flags.StringVar(&s.correlation, "correlation-id", "", "correlation `ID` of the messages")
 	flags.StringVar(&s.user, "user-id", "", "`ID` of the user who made the messages")
-	flags.StringVar(&s.topic, "topic", "", "`TOPIC` at a broker, instead of the one of its URL")
+	flags.StringVar(&s.topic, "topic", "",
+		"`TOPIC` at a broker, instead of the one of its URL; or a custom topic of a hub of the profile mqttV5")
 	flags.StringVar(&s.output, "output", "", "`OUTPUT` of a module")
 	flags.BoolVar(&s.retain, "retain", false, "a broker keeps the message for later subscribers")
 	flags.BoolVar(&s.atMostOnce, "at-most-once", false, "QoS 0: a message may be lost with the connection")
