@@ -35,7 +35,7 @@ type slot struct {
 //     (RetryExpired) of the connection or of a message, or the hub refused the device;
 //   - the client or the queue is closed (Closed), or ctx ends (Cancelled);
 //   - the client cannot take a message because of its options (TooLarge, Invalid);
-//   - OnFailed panics or ends its goroutine;
+//   - OnFailed or the client's Flush panics or ends its goroutine; Enqueue's panic passes through;
 //   - the files cannot be read; damaged records and unreadable sectors are counted and skipped.
 //
 // In each case the messages wait for the next Run, so a program must check the error. Flush returns
@@ -120,7 +120,15 @@ var ended = func() context.Context {
 
 // whyIdle returns why the client has stopped sending, if it has messages; nil if it sends, or was
 // not opened or is closed.
-func whyIdle(to Client) error { return idleReason(to.Flush(ended)) }
+func whyIdle(to Client) error { return idleReason(flush(ended, to)) }
+
+// flush calls the client's Flush, which may panic or end its goroutine: then it returns Invalid.
+func flush(ctx context.Context, to Client) (err error) {
+	if failed := callback.Run("outbox.Client.Flush", func() { err = to.Flush(ctx) }); failed != nil {
+		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: failed}
+	}
+	return err
+}
 
 // idleReason is whyIdle for a result of the client's Flush. Closed also stands for a client that
 // was not opened yet.
@@ -144,7 +152,7 @@ func watch(ctx context.Context, to Client, handing <-chan struct{}, stop context
 			return
 		}
 		for {
-			err := to.Flush(ctx)
+			err := flush(ctx, to)
 			if err == nil {
 				break
 			}

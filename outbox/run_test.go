@@ -259,6 +259,52 @@ func (panicking) Enqueue(context.Context, *transport.Message, *device.Receipt) e
 	panic("too bad")
 }
 
+// A Flush that panics or ends its goroutine ends Run with an error that says so, at its beginning
+// and later, and the next Run continues.
+func TestAFlushThatDoesNotReturn(t *testing.T) {
+	for want, end := range map[string]func(){
+		"runtime.Goexit":                 runtime.Goexit,
+		"panicked: too bad":              func() { panic("too bad") },
+		"panicked: " + errEnough.Error(): func() { panic(errEnough) }, // of a Kind that is no reason to stop
+	} {
+		for _, good := range []int{0, 1} {
+			t.Run(want, func(t *testing.T) {
+				testkit.Bubble(t, func(t *testing.T) {
+					q := openOn(t, newDisk(), nil)
+					put(t, q, 0, 3)
+					ran := make(chan error, 1)
+					go func() { ran <- ended(t, q, &unflushable{good: good, end: end}) }()
+					synctest.Wait()
+					require.Len(t, ran, 1, "Run goes on")
+					err := <-ran
+					require.ErrorContains(t, err, "outbox.Client.Flush")
+					require.ErrorContains(t, err, want)
+					require.Equal(t, ids(0, 3), take(t, q))
+					require.NoError(t, q.Close())
+				})
+			})
+		}
+	}
+}
+
+// unflushable is a client without room. Its Flush returns a number of times.
+type unflushable struct {
+	good int
+	end  func()
+}
+
+func (*unflushable) Enqueue(ctx context.Context, _ *transport.Message, _ *device.Receipt) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (u *unflushable) Flush(context.Context) error {
+	if u.good--; u.good < 0 {
+		u.end()
+	}
+	return nil
+}
+
 func TestRunAfterClose(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), nil)
