@@ -67,7 +67,7 @@ func Example() {
 	// too large                stop          the same message would be too large again; split it or upload it as a file
 	// invalid                  stop          the same input would be wrong again; correct the field that the error names
 	// conflict                 stop          the state must be read again before another attempt
-	// unsupported              stop          this protocol or service lacks the operation; use another transport
+	// unsupported              stop          this protocol or service lacks the operation; if the service has it, use another transport
 	// protocol violation       stop          the peer does not speak the protocol as expected; check host and port
 	// retries ended            stop          the retry policy or the outage limit ended the retries; open the client again
 	// message expired          stop          the message's time is over

@@ -52,7 +52,7 @@ var hints = [len(table)]string{
 	transport.TooLarge:     "the same message would be too large again; split it or upload it as a file",
 	transport.Invalid:      "the same input would be wrong again; correct the field that the error names",
 	transport.Conflict:     "the state must be read again before another attempt",
-	transport.Unsupported:  "this protocol or service lacks the operation; use another transport",
+	transport.Unsupported:  "this protocol or service lacks the operation; if the service has it, use another transport",
 	transport.Protocol:     "the peer does not speak the protocol as expected; check host and port",
 	transport.RetryExpired: "the retry policy or the outage limit ended the retries; open the client again",
 	transport.Expired:      "the message's time is over",

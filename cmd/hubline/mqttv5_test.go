@@ -86,6 +86,7 @@ func TestCommandsThatAHubOfTheProfileMQTTv5Lacks(t *testing.T) {
 			s, flags := newMQTTv5Shell(t)
 			require.NotEqual(t, exitOK, s.run(append(flags, row.args...)...))
 			require.Contains(t, s.log.String(), row.want)
+			require.NotContains(t, s.log.String(), "; use another transport", "none has it")
 		})
 	}
 	s, _ := newMQTTv5Shell(t)
