@@ -45,6 +45,8 @@ type Client struct {
 	methods  *methods
 	notices  notices
 	counters counters
+
+	hurried time.Time // when the program last had an attempt begin; of the loop that runs
 }
 
 // run is one life of the loop, from Start to Disconnected.

@@ -87,6 +87,32 @@ func TestReconnectForEachStatusDoesNotMakeAClientSpin(t *testing.T) {
 	}
 }
 
+// A program may start over for each end. It must not dial at the speed of its network.
+func TestStartAtEachEndDoesNotMakeAClientSpin(t *testing.T) {
+	for name, start := range map[string]func(*device.Client){
+		"Start":     func(c *device.Client) { _ = c.Start() },
+		"Open":      func(c *device.Client) { go func() { _ = c.Open(context.Background()) }() },
+		"Reconnect": func(c *device.Client) { _ = c.Start(); _ = c.Reconnect() },
+	} {
+		run(t, name, func(t *testing.T) {
+			f := &fake{dial: down}
+			var c *device.Client
+			calls := 0
+			c, _ = client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}, OnStatus: func(s device.Status) {
+				if s.State == device.StateDisconnected && s.Reason != device.ReasonClientClosed && calls < 2000 {
+					calls++
+					start(c)
+				}
+			}})
+			require.NoError(t, c.Start())
+			time.Sleep(10 * time.Second)
+			require.LessOrEqual(t, len(f.dialTimes()), 102)
+			require.Greater(t, len(f.dialTimes()), 90)
+			require.Zero(t, gaps(f)[0], "the first is at once")
+		})
+	}
+}
+
 // A program may choose the policy for each status. A wait that the new policy leaves as it is makes
 // no further status.
 func TestAPolicyThatIsSetForEachStatusDoesNotMakeAClientSpin(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 //	   +------------------------------------------------------+ delay over, or Reconnect
 //
 //	any --> ended: not retryable, policy or OutageLimit ends the retries, cancelled
+//	restarting --> connecting: a Start or Open after that, in a new loop
 type loop struct {
 	c   *Client
 	ctx *lifetime.Context // ends with Close, or with the Open that started the loop
@@ -36,8 +37,6 @@ type loop struct {
 	clock  clock
 	timer  loopTimer
 
-	hurried time.Time // when Reconnect was last obeyed
-
 	calling string // the callback that runs on this goroutine; empty: none
 }
 
@@ -51,7 +50,8 @@ const (
 type phase uint8
 
 const (
-	connecting phase = iota
+	restarting phase = iota
+	connecting
 	connected
 	waiting
 	ended

@@ -11,7 +11,8 @@ import (
 )
 
 // Start begins to connect in the background. It has no effect on an open client. On a Disconnected
-// client it starts over, with the count of retries at 0. After Close it returns Closed.
+// client it starts over, with the count of retries at 0. Attempts that it begins so are at least
+// 100 ms apart, as those of Reconnect and Open. After Close it returns Closed.
 func (c *Client) Start() error {
 	_, _, err := c.start(true)
 	return err
@@ -32,17 +33,19 @@ func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	ctx := lifetime.New()
 	r = &run{cancel: ctx.End, done: make(chan struct{}), kept: keep}
 	c.run = r
-	c.reconnect.Store(false)
+	c.reconnect.Store(before != nil)
 	c.queue.resume()
 	if x := c.features(); x != nil {
 		x.resume()
 	}
 	c.publishLocked(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting})
 	go func() { // the loop; ends with Disconnected or cancel, joined by Close
+		first := connecting
 		if before != nil {
 			<-before.done
+			first = restarting
 		}
-		newLoop(c, ctx, r).run(connecting)
+		newLoop(c, ctx, r).run(first)
 	}()
 	return r, true, nil
 }

@@ -8,6 +8,8 @@ import (
 // it.
 func (l *loop) pass(p phase) (next phase) {
 	switch p {
+	case restarting:
+		next = l.restart()
 	case connecting:
 		if next = l.connect(); next == connected {
 			l.begin()

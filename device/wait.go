@@ -135,23 +135,36 @@ func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan st
 	return woken
 }
 
-// hurries reports whether Reconnect asks for an attempt now. A program that calls it for each
-// status must not make the loop spin.
+// restart waits until a Start or Open of a client that was Disconnected may begin an attempt.
+func (l *loop) restart() phase {
+	for {
+		switch l.sleep(l.hurryAt(), nil, nil) {
+		case due:
+			return connecting
+		case closing:
+			return ended
+		case woken:
+		}
+	}
+}
+
+// hurries reports whether the program asks for an attempt now, by Reconnect or by Start on a client
+// that was Disconnected. A program that calls these for each status must not make the client spin.
 func (l *loop) hurries(now time.Time) bool {
 	if at := l.hurryAt(); at.IsZero() || now.Before(at) {
 		return false
 	}
 	l.c.reconnect.Store(false)
-	l.hurried = now
+	l.c.hurried = now
 	return true
 }
 
-// hurryAt returns when the attempt that Reconnect asks for may begin, zero if it asks for none.
+// hurryAt returns when the attempt that the program asks for may begin, zero if it asks for none.
 func (l *loop) hurryAt() time.Time {
 	if !l.c.reconnect.Load() {
 		return time.Time{}
 	}
-	return l.hurried.Add(reconnect.LeastDelay)
+	return l.c.hurried.Add(reconnect.LeastDelay)
 }
 
 // jumpEndsWait reports whether a jump of the clock ends the wait after failure, because the network
