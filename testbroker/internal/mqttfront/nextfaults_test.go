@@ -1,6 +1,8 @@
 package mqttfront_test
 
 import (
+	"bytes"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // typeOf returns the type of a message of the hub.
@@ -205,4 +208,46 @@ func TestWhatTheProfileLacks(t *testing.T) {
 		_, err := h.AddModule("dev-1", "m")
 		require.ErrorContains(t, err, "no modules")
 	})
+}
+
+// Drops at random, each with one of the codes of a DISCONNECT, repeat with the seed. From its drop
+// until its next birth a device is told nothing.
+func TestRandomDropsOfTheProfileRepeatWithTheSeed(t *testing.T) {
+	codes := []byte{0x80, 0x81, 0x82, 0x83, 0x87, 0x89, 0x8b, 0x8c, 0x8d, 0x8e, 0x8f, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97,
+		0x98, 0x99, 0x9a, 0x9b, 0x9c, 0x9d, 0x9e, 0x9f, 0xa0, 0xa1, 0xa2}
+	run := func(seed uint64) (heard []byte) {
+		o := &testbroker.Options{Seed: seed, MQTTv5: &testbroker.MQTTv5Options{}}
+		hubtest.InBubble(t, o, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			fired := map[byte]*testbroker.Injected{}
+			for _, code := range codes {
+				fired[code] = h.Inject(fault.Fault{Kind: fault.DisconnectOnPublish, Code: code, Times: -1, Probability: .03})
+			}
+			require.Zero(t, h.CloseConnections("dev-1")+h.Drop("dev-1"), "nobody is connected")
+			d := loginNext(t, h, 1)
+			for range 500 {
+				d.send(message(3, "ih/dev-1/srv/telemetry", "x"))
+				pk, err := d.read()
+				require.NoError(t, err)
+				if pk.FixedHeader.Type == packets.Puback {
+					continue
+				}
+				require.Equal(t, packets.Disconnect, pk.FixedHeader.Type)
+				require.Equal(t, io.EOF, d.ended())
+				heard = append(heard, pk.ReasonCode)
+				d, _ = dialNext(t, h, 1, nil)
+				d.listen()
+				version, err := h.PatchDesired("dev-1", `{"a":1}`)
+				require.NoError(t, err)
+				d.ping() // and no patch
+				require.EqualValues(t, version, d.born(nextwire.Birth{}).DesiredVersion)
+			}
+			for code, in := range fired {
+				require.Positive(t, in.Fired(), "%#x", code)
+				require.Equal(t, bytes.Count(heard, []byte{code}), in.Fired(), "%#x", code)
+			}
+		})
+		return heard
+	}
+	require.Equal(t, run(1), run(1))
+	require.NotEqual(t, run(1), run(2))
 }
