@@ -227,6 +227,20 @@ func TestASubscriptionWithoutAnAnswerEndsTheAttempt(t *testing.T) {
 	}
 }
 
+// A filter that is granted at another level than the one asked for is granted.
+func TestASubscriptionMayHaveAnotherLevel(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		c := client(t, h, &nexthub.Hub{}, nil)
+		open(t, c)
+		in := h.Inject(fault.Fault{Kind: fault.RefuseSubscribe, Code: 2}) // the session has the filter
+		require.NoError(t, c.Reconnect())
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, in.Fired())
+		require.EqualValues(t, 2, c.Stats().Connections)
+		require.Equal(t, device.StateConnected, c.Status().State)
+	})
+}
+
 func TestTheUserNameSaysWhatTheProgramIs(t *testing.T) {
 	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
 		o := options(h, &nexthub.Hub{})

@@ -183,8 +183,8 @@ func TestALateAnswerIsDroppedAndSeen(t *testing.T) {
 	}
 }
 
-// The service's own clients for C take 8 names of methods, 4 calls at a time and results of 512
-// bytes.
+// The service's own client for C takes 8 names of methods, 4 calls at a time, results of 512 bytes,
+// 16 messages without a PUBACK, 8 requests about the twin and 16 properties.
 func TestThereAreNoSmallLimits(t *testing.T) {
 	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
 		c := client(t, h, &nexthub.Hub{}, &device.Options{MethodLimit: 12})
@@ -207,6 +207,28 @@ func TestThereAreNoSmallLimits(t *testing.T) {
 		}
 		calls.Wait()
 		require.Equal(t, time.Second, time.Since(begin))
+
+		h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Second, Times: -1})
+		h.Inject(fault.Fault{Kind: fault.SlowDispatch, Message: "get-response", Delay: time.Second, Times: -1})
+		begin = time.Now()
+		properties := make([]transport.Property, 40)
+		for i := range properties {
+			properties[i] = transport.Property{Name: fmt.Sprint("p", i), Value: "v"}
+		}
+		for range 40 {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Properties: properties}, nil))
+		}
+		for range 12 {
+			calls.Go(func() {
+				_, err := c.GetTwin(t.Context())
+				require.NoError(t, err)
+			})
+		}
+		require.NoError(t, c.Flush(t.Context()))
+		calls.Wait()
+		require.Equal(t, time.Second, time.Since(begin))
+		require.Len(t, h.Messages(), 40)
+		require.Len(t, h.Messages()[39].Properties, 40)
 	})
 }
 
@@ -243,16 +265,22 @@ func TestExpiriesCountFromTheArrival(t *testing.T) {
 	})
 }
 
-// What says that the device is ready may be lost with its connection, and is said again.
-func TestReadinessIsRepeatedOnAnotherConnection(t *testing.T) {
-	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
-		w := work(t, h, time.Second, nil)
-		in := h.Inject(fault.Fault{Kind: fault.DropOnReceipt})
-		require.Equal(t, 200, w.call(hubdata.MethodCall{}))
-		require.Equal(t, 1, in.Fired())
-		require.EqualValues(t, 1, w.runs.Load())
-		require.EqualValues(t, 2, w.Stats().Connections)
-	})
+// A connection may end while the acknowledgement of a probe or of an exec is on the way. The hub
+// sends that message again: the yes to the probe is repeated, and the method runs once.
+func TestALostAcknowledgementRunsNothingTwice(t *testing.T) {
+	for message, after := range map[string]int{"probe": 0, "exec": 1} {
+		t.Run(message, func(t *testing.T) {
+			inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+				w := work(t, h, time.Second, nil)
+				in := h.Inject(fault.Fault{Kind: fault.DropOnReceipt, After: after})
+				require.Equal(t, 200, w.call(hubdata.MethodCall{}))
+				require.Equal(t, 1, in.Fired())
+				require.EqualValues(t, 1, w.runs.Load())
+				require.Zero(t, w.lost.Load())
+				require.EqualValues(t, 2, w.Stats().Connections)
+			})
+		})
+	}
 }
 
 // A token that nobody uses is given up with a word to the hub, also on another connection.

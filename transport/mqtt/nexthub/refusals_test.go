@@ -3,9 +3,11 @@ package nexthub_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
@@ -166,6 +169,47 @@ func TestEndsOfAConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A day of drops at random, with every code after which the client connects again: each message
+// arrives, and twin and methods work in the end. Final codes are in the tests above.
+func TestADayOfRandomDrops(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h, err := testbroker.New(&testbroker.Options{Seed: 1, MQTTv5: &testbroker.MQTTv5Options{}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, h.Close()) }()
+		_, err = h.AddDevice("dev-1")
+		require.NoError(t, err)
+		w := watch(t, h, nil)
+		require.NoError(t, w.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		fired := map[byte]*testbroker.Injected{}
+		for _, code := range []byte{0x80, 0x83, 0x87, 0x89, 0x8b, 0x8c, 0x8d, 0x96, 0x97, 0x9f, 0xa0, 0xc3} {
+			fired[code] = h.Inject(fault.Fault{Kind: fault.DisconnectOnPublish, Code: code, Times: -1, Probability: .01})
+		}
+		const minutes = 24 * 60
+		for range minutes {
+			require.NoError(t, w.Enqueue(t.Context(), &transport.Message{}, nil))
+			w.change()
+			time.Sleep(time.Minute)
+		}
+		total := 0
+		for code, in := range fired {
+			require.Positive(t, in.Fired(), "%#x", code)
+			total += in.Fired()
+			in.Remove()
+		}
+		require.NoError(t, w.Flush(t.Context()))
+		require.Len(t, h.Messages(), minutes)
+		require.EqualValues(t, total+1, w.Stats().Connections)
+		synctest.Wait()
+		w.mu.Lock()
+		require.Regexp(t, fmt.Sprint(" ", minutes+1, "$"), w.told[len(w.told)-1])
+		w.mu.Unlock()
+		_, err = w.PatchReported(t.Context(), []byte(`{"a":1}`))
+		require.NoError(t, err)
+		_, err = h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "m"})
+		require.NoError(t, err)
+	})
 }
 
 // The devices of a fleet that hears 0x9F or 0x96 do not come back together.

@@ -243,6 +243,38 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// A request that waits for its answer when the connection ends is repeated on the next one at once,
+// unless that could apply a patch on a condition twice.
+func TestARequestAboutTheTwinDoesNotWaitForALostConnection(t *testing.T) {
+	for message, row := range map[string]struct {
+		ask func(*watcher) error
+		err error
+	}{
+		"get-response": {func(w *watcher) error {
+			_, err := w.GetTwin(w.t.Context())
+			return err
+		}, nil},
+		"reported-patch-response": {func(w *watcher) error {
+			_, err := w.PatchReportedIf(w.t.Context(), []byte("{}"), 1)
+			return err
+		}, transport.ErrOutcomeUnknown},
+	} {
+		t.Run(message, func(t *testing.T) {
+			inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+				w := watch(t, h, nil)
+				in := h.Inject(fault.Fault{Kind: fault.SwallowDispatch, Message: message})
+				begin, done := time.Now(), make(chan error)
+				go func() { done <- row.ask(w) }()
+				synctest.Wait()
+				require.Equal(t, 1, in.Fired())
+				h.Drop("dev-1")
+				require.ErrorIs(t, <-done, row.err)
+				require.Less(t, time.Since(begin), 10*time.Second, "long before the time-out")
+			})
+		})
+	}
+}
+
 // Both readings of if_match 0 are served: the client names the version that it knows.
 func TestPatchesWithoutConditionNeedNoLenientHub(t *testing.T) {
 	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
