@@ -1,11 +1,18 @@
 package provisioning_test
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -46,6 +53,47 @@ func TestTheConnectionProfileSaysWhatKindOfHubItIs(t *testing.T) {
 					require.Equal(t, row.mqttv5, a.MQTTv5(), "the host name says nothing")
 				}
 			})
+		})
+	}
+}
+
+// A hub of either kind is assigned after any number of polls, also when connections are lost in the
+// middle of the registration.
+func TestEachKindOfHubIsAssignedAfterPolls(t *testing.T) {
+	const cut = fault.DropAfterProvisioning
+	faults := []fault.Fault{{}, {Kind: cut, Route: fault.RouteRegister}, {Kind: cut, Route: fault.RouteOperation}}
+	for _, polls := range []int{-1, 1, 4} {
+		onEachCarrier(t, &testbroker.DPSOptions{Polls: polls}, func(t *testing.T, s *service) {
+			h, err := testbroker.New(&testbroker.Options{HostName: "hub2.example.test", MQTTv5: &testbroker.MQTTv5Options{}})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, h.Close()) }()
+			require.NoError(t, s.Link(h))
+			cert := testbroker.NewClientCert("both", time.Time{}, time.Time{})
+			_, err = s.Enroll(dpsdata.Enrollment{ID: "both", Certificates: []*x509.Certificate{cert.Leaf}})
+			require.NoError(t, err)
+			s.network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+			for _, hub := range []*testbroker.Hub{s.hub, h, s.hub} {
+				require.NoError(t, s.Move("both", hub.HostName()))
+				for _, f := range faults {
+					var in *testbroker.Injected
+					if f.Kind != 0 {
+						in = s.Inject(f)
+					}
+					steps := map[provisioning.Step]int{}
+					a, err := s.client(t, s.identity(t, "both", ""), &provisioning.Options{MQTTv5: true,
+						OnEvent: func(e provisioning.Event) { steps[e.Step]++ }}).Register(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, hub.HostName(), a.Hub)
+					require.Equal(t, hub.ConnectionProfile(), a.ConnectionProfile)
+					if in == nil {
+						require.Equal(t, max(polls, 0), steps[provisioning.StepPolling])
+						require.Zero(t, steps[provisioning.StepRetrying])
+						continue
+					}
+					in.Remove()
+					require.Equal(t, polls > 0 || f.Route == fault.RouteRegister, in.Fired() == 1)
+				}
+			}
 		})
 	}
 }
