@@ -164,5 +164,5 @@ func TestTheDayCurve(t *testing.T) {
 	require.Equal(t, 186*minute, m.after(118*minute), "hour 2 has no messages")
 	require.Equal(t, 24*60*minute+5*minute, m.after(235*minute), "nor has the rest of the day")
 	quiet := Telemetry{Every: time.Hour, Day: [24]float64{0: 1e-9}}
-	require.EqualValues(t, never, quiet.after(0))
+	require.Equal(t, int64(never), quiet.after(0))
 }

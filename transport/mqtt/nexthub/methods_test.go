@@ -37,7 +37,7 @@ func counter() func() (nextwire.ID, error) {
 
 // in is the expiry of a message that has so many seconds left; never is that of a message without
 // one.
-func (b *bench) in(seconds int) time.Time { return b.now.Add(time.Duration(seconds) * time.Second) }
+func (b *bench) in(seconds int64) time.Time { return b.now.Add(time.Duration(seconds) * time.Second) }
 
 var never time.Time
 
@@ -195,7 +195,7 @@ func TestAProbeWithoutTimeIsNotAnswered(t *testing.T) {
 func TestAnExecNeedsMoreTimeThanTheMargin(t *testing.T) {
 	for name, c := range map[string]struct {
 		timeout uint32
-		left    int
+		left    int64
 		run     bool
 	}{
 		"no time":              {30, 0, false},
@@ -317,7 +317,7 @@ func TestNoOrderOfMessagesRunsAMethodTwice(t *testing.T) {
 			request := byte(random.IntN(30))
 			expires := never
 			if random.IntN(5) > 0 {
-				expires = b.in(random.IntN(40))
+				expires = b.in(random.Int64N(40))
 			}
 			switch random.IntN(5) {
 			case 0:
