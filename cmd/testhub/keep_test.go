@@ -60,7 +60,7 @@ func TestKeep(t *testing.T) {
 		"?from=9&limit=2":            {[]int{9, 10}, 11, 0},
 		"?from=12":                   {nil, 12, 0},
 		"?from=20":                   {nil, 20, 0},
-		"?from=1073741824":     {nil, 1073741824, 0},
+		"?from=1073741824":           {nil, 1073741824, 0},
 		"?device=dev-1":              {[]int{8, 10}, 12, 7},
 		"?device=dev-2&from=8":       {[]int{9, 11}, 12, 0},
 		"/wait?count=5":              {[]int{7, 8, 9, 10, 11}, 12, 7},
