@@ -117,7 +117,8 @@ type Validator interface {
 	Validate() error
 }
 
-// Validate checks p and all policies inside it. A nil p is an error.
+// Validate checks p and all policies inside it. A nil p is an error, and so is a policy that is not
+// Stateful around one with memory, which it finds by the method Unwrap() Policy.
 func Validate(p Policy) error { return within("policy", p) }
 
 // within validates the inner policy of a wrapper; field is the name of the wrapper's field.
@@ -126,7 +127,27 @@ func within(field string, p Policy) error {
 		return kit.Invalid(field + " is nil; give a policy, NoRetry{} for none")
 	}
 	if v, ok := p.(Validator); ok {
-		return v.Validate()
+		if err := v.Validate(); err != nil {
+			return err
+		}
+	}
+	return remembers(field, p)
+}
+
+// remembers refuses a wrapper without Begin around a policy with memory: the caller would never
+// begin the series inside, and so disable a breaker or a quota.
+func remembers(field string, p Policy) error {
+	wrapper, ok := p.(interface{ Unwrap() Policy })
+	if _, stateful := p.(Stateful); stateful || !ok {
+		return nil
+	}
+	inner := wrapper.Unwrap()
+	if err := within("the policy that Unwrap of "+field+" returns", inner); err != nil {
+		return err
+	}
+	if series := BeginSeries(inner, Start{}); series != nil {
+		series.End()
+		return kit.Invalid(field + " has no Begin and disables the memory of the policy inside; return Around from Begin")
 	}
 	return nil
 }

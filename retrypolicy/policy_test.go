@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -50,6 +51,41 @@ func TestNoRetryNeverRetries(t *testing.T) {
 type stateless struct{}
 
 func (stateless) Decide(retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{} }
+
+// forgetful shows the policy inside but does not begin its series.
+type forgetful struct{ retrypolicy.Policy }
+
+func (f forgetful) Unwrap() retrypolicy.Policy { return f.Policy }
+
+// mindful is forgetful with the method that it lacks.
+type mindful struct{ forgetful }
+
+func (m mindful) Begin(s retrypolicy.Start) retrypolicy.Series {
+	return retrypolicy.Around(&m, &m.Policy, s)
+}
+
+func TestValidateRefusesAWrapperThatDisablesABudgetInside(t *testing.T) {
+	fixed := retrypolicy.Fixed{Delay: time.Second}
+	breaker := policytest.Must(budget.NewBreaker(nil)).Wrap(fixed)
+	limited := retrypolicy.MaxAttempts{Total: 2, Policy: breaker}
+	const want = "policy has no Begin"
+	for _, c := range []struct {
+		name   string
+		policy retrypolicy.Policy
+		want   string
+	}{
+		{"around a budget", forgetful{breaker}, want},
+		{"around a limit around a budget", forgetful{limited}, want},
+		{"two of them", forgetful{forgetful{breaker}}, "has no Begin"},
+		{"inside a limit", retrypolicy.MaxAttempts{Total: 2, Policy: forgetful{breaker}}, "MaxAttempts.Policy has no Begin"},
+		{"around nothing", forgetful{}, "is nil"},
+		{"around bad parameters", forgetful{retrypolicy.Fixed{Delay: -1}}, "Delay"},
+		{"around a limit without memory", forgetful{retrypolicy.MaxAttempts{Total: 2, Policy: fixed}}, ""},
+		{"with Begin", mindful{forgetful{breaker}}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) { policytest.CheckInvalid(t, c.policy, c.want) })
+	}
+}
 
 func TestValidate(t *testing.T) {
 	bad := retrypolicy.ExponentialBackoffWithJitter{C: -1}
