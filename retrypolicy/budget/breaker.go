@@ -23,7 +23,8 @@ type BreakerOptions struct {
 	// from 0 to 1 in steps of a millionth. Default: none.
 	Share float64
 	// Kinds are the failures that count. Default: all retryable ones; a permanent failure is the
-	// answer of a service that works.
+	// answer of a service that works. ^retrypolicy.KindSet(0): all but those that say
+	// nothing, see Breaker.
 	Kinds retrypolicy.KindSet
 	// Cooldown is how long the breaker stays open, and the time after which a probe without an outcome
 	// is considered lost. So it should be longer than an attempt; for the connections of device
@@ -81,17 +82,19 @@ type BreakerStatus struct {
 //	closed     all attempts begin; Failures in a row, or in Window, open it
 //	open       none begins until Cooldown is over; outcomes of older attempts do not count
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again,
-//	           for Cooldown*Growth
+//	           for Cooldown*Growth; outcomes of older attempts count too
 //
-// A refused attempt ends its series with Rejected and carries the remaining cooldown. Without Wait,
-// a retry whose delay ends before the cooldown is refused before that delay. With Wait, an attempt
-// waits for the cooldown, and while others probe, for an eighth of it at a time. Each wait has a
-// random addition of up to half of Cooldown, so that callers do not all return at once.
+// A refused attempt ends its series with Rejected and carries the remaining cooldown, or while
+// others probe, up to an eighth of a cooldown. Without Wait, a retry whose delay ends before the
+// cooldown is refused before that delay. With Wait, an attempt waits for the time that a refusal
+// carries, and a random addition of up to half of Cooldown, so that callers do not all return at
+// once.
 //
-// An outcome that says nothing about the service does not count: a cancelled or abandoned attempt,
-// the end of an operation's own context, Kind Closed, errors marked by Permanent, and Kind Invalid
-// without an HTTP status. A probe whose end is not reported within a cooldown is considered lost,
-// and another takes its place.
+// An outcome that says nothing about the service does not count: an attempt that panicked, that was
+// cancelled or that returned the end of its operation's context, Kind Closed, and, without an HTTP
+// status, errors marked by Permanent and Kind Invalid. Any other outcome counts, also after the end
+// of the context. A probe whose end is not reported within a cooldown is considered lost, and
+// another takes its place.
 //
 // It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
 // "Release It!"; the parameters of failsafe-go and Polly.

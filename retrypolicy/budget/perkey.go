@@ -10,7 +10,9 @@ import (
 )
 
 // PerKey has a separate policy, with its own quota, limiter or breaker, for each key: a host, a
-// tenant, a device (Retrier.Key; the device client's is its hub). Keys do not affect each other.
+// tenant, a device. Keys do not affect each other. The key is Retrier.Key, for a device client its
+// hub, for an httpretry.Transport the host of the URL. For tenants on one host, give the client or
+// Transport of each tenant a policy of its own, from a Breaker or Quota of its own, instead.
 //
 // It remembers a limited number of keys. A new key evicts the least recently used one, which starts
 // again when it returns, so the limit should exceed the number of keys in use. Safe for concurrent

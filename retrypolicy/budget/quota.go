@@ -52,7 +52,8 @@ type QuotaOptions struct {
 
 // Quota limits the retries of all operations that share it: each retry costs tokens, and a success
 // returns the cost of its last retry. Without tokens there are no retries. First attempts are free,
-// unless First says otherwise. Safe for concurrent use.
+// unless First says otherwise. So it is no rate such as 50 retries a minute; that is a RetryBudget
+// with MinRetries. Safe for concurrent use.
 //
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).

@@ -29,7 +29,11 @@ type RetryBudgetOptions struct {
 // in Window, as counted before it. So a failing service gets at most 1 + Share times the load of a
 // healthy one (and one retry more). A request is a first attempt that the gates admit. A retry is
 // counted when it is decided on, and uncounted if it does not begin. A refused retry ends its
-// series with OutOfQuota and carries its delay. Safe for concurrent use.
+// series with OutOfQuota and carries its delay. Every Kind costs the same. Safe for concurrent use.
+//
+// A plain limit of 50 retries a minute is
+//
+//	budget.RetryBudgetOptions{Share: 1e-6, Window: time.Minute, MinRetries: 50}
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", per-client retry budget.
 type RetryBudget struct {
