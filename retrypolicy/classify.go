@@ -15,9 +15,9 @@ import (
 //  1. An error marked by Permanent fails.
 //  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. It fails
 //     if it wraps the end of the caller's context.
-//  3. A context error fails, and so does the *Error of a Do that its context ended. Exception: an
-//     error whose method Timeout returns true is a Timeout, even if it wraps a context error. So
-//     the *url.Error of an HTTP client that timed out is retried.
+//  3. A context error fails, bare or wrapped by %w, and so does the *Error of a Do that its context
+//     ended. Exception: another error whose method Timeout returns true is a Timeout, even if it
+//     wraps a context error. So the *url.Error of an HTTP client that timed out is retried.
 //  4. A connection that was refused, reset or could not be made, a name that was not found, and a
 //     truncated answer are Network, also inside errors of package net and of an http.Client.
 //  5. Any other error is retried, with Kind Unknown.

@@ -32,8 +32,8 @@
 // A wrapper asks the inner policy before it commits itself, so nest from the outside in: PerKey;
 // what waits (Adaptive, a Breaker or Quota with Wait); what charges (Quota, RetryBudget); what
 // refuses (Breaker, Throttle, ConcurrencyBudget); limits; RetryAfter; ByKind and the curves. A
-// budget that is nested in itself acts once. Retry at one layer only: three layers with four
-// attempts each make 64 attempts.
+// budget of package budget that is nested in itself acts once. Retry at one layer only: three
+// layers with four attempts each make 64 attempts.
 //
 // # Failures
 //
@@ -56,11 +56,17 @@
 // alone: from its Now and not the clock, from its Rand and not a generator. Retry may be as large
 // as 2^31-1, and the growth of a delay must not overflow there. Three more methods are possible:
 // Validate reports invalid parameters, those of a policy inside too ([Validator]), Begin begins a
-// [Series] ([Stateful]), and Unwrap() Policy shows Do the limits inside a wrapper.
+// [Series] ([Stateful]), and Unwrap() Policy shows Do the limits inside a wrapper. A wrapper
+// without Begin disables a budget inside; the function Validate refuses it, if it has Unwrap. So a
+// wrapper without memory has both:
+//
+//	func (w Mine) Unwrap() Policy            { return w.Policy }
+//	func (w Mine) Begin(s Start) Series      { return Around(&w, &w.Policy, s) }
+//	func (w Mine) Decide(a Attempt) Decision { ... w.Policy.Decide(a) ... }
 //
 // A policy with memory keeps it in its Series. A breaker or a quota of your own is a Series around
 // the inner policy's ([Inner]) that overrides what it is about: Admit to hold or refuse attempts,
 // Decide to refuse or charge for retries, Report to learn, End to give back; the example of
-// [Stateful] is a quota. A curve with memory embeds [Free]. A wrapper without memory returns
-// [Around].
+// [Stateful] is a quota. It must not be nested in itself ([Start]). A curve with memory embeds
+// [Free].
 package retrypolicy

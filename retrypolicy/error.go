@@ -15,6 +15,10 @@ import (
 // the cause of context.WithCancelCause (not with TinyGo), and neither errfilter nor an outer Do
 // retries the error. As the cause of a *transport.Error it has no such effect: that error's Kind
 // counts.
+//
+// It has no remaining delay, and Reason no values of your own: ask the budget (such as the method
+// Status of a budget.Breaker), let a policy of your own keep why it refused, or use an Operation,
+// which returns the Decision.
 type Error struct {
 	Reason Reason
 	// Retries is the number of retries made.

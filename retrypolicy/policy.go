@@ -27,7 +27,7 @@ type Attempt struct {
 	// Elapsed is the time since the connection was lost, since the first refusal of the message, or
 	// since the first attempt of Do.
 	Elapsed time.Duration
-	// Now is the time of the call.
+	// Now is the time of the call, in the caller's zone: for a time of day call its method In.
 	Now time.Time
 	// Rand is a draw for this decision, uniform over all values: Rand / 2^64 is a fraction in [0, 1).
 	Rand uint64
@@ -54,7 +54,8 @@ func (d Decision) String() string {
 
 // Policy decides about retries. The caller calls Decide once for each attempt that failed and may
 // be repeated. Decide must be safe for concurrent use if clients share the value. A policy that
-// remembers something, or shares a budget, is Stateful too.
+// remembers something, or shares a budget, is Stateful too, and so is every wrapper around one:
+// without Begin it disables what is inside.
 type Policy interface {
 	Decide(a Attempt) Decision
 }
@@ -112,8 +113,9 @@ func (NoRetry) Decide(Attempt) Decision { return Decision{} }
 // Validator is a Policy whose parameters can be invalid. Code that accepts a policy calls the
 // function Validate first.
 type Validator interface {
-	// Validate reports the first invalid parameter, as a *transport.Error of Kind Invalid that names
-	// it.
+	// Validate reports the first invalid parameter, as an error of Kind Invalid that names it:
+	//
+	//	&transport.Error{Kind: transport.Invalid, Err: errors.New("Mine.Step is 0; give a duration")}
 	Validate() error
 }
 

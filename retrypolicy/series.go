@@ -29,7 +29,9 @@ type Stateful interface {
 //	}
 //	End, in any case
 //
-// The caller calls one method at a time. Several series of a policy run concurrently.
+// The caller calls one method at a time. Several series of a policy run concurrently. A series may
+// begin in the middle of an outage: after SetRetryPolicy during a wait the device client ends the
+// old one, and its first call of the new one is Decide, with the number that the count has reached.
 type Series interface {
 	// Decide says whether and when the failed attempt is repeated, as Policy does.
 	Policy
@@ -37,7 +39,9 @@ type Series interface {
 	// admits it. Retry with a Delay asks the caller to wait that long and to call Admit again (see the
 	// function Admit). Retry false refuses it.
 	Admit(a Attempt) Decision
-	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict.
+	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict. Do calls
+	// only End after a panic, and after an attempt that returned the error or the cause of the context
+	// that ended; another error after that end is reported.
 	Report(v Verdict, a Attempt)
 	// End ends the series. It gives back what the series still holds: the price of a retry that did
 	// not begin, the place of an attempt whose end was not reported.
@@ -48,7 +52,9 @@ type Series interface {
 type Start struct {
 	// Key names the target of the operation (a host, a tenant, a device), for budget.PerKey.
 	Key string
-	// Outer lists the budgets around the policy, so that each acts once. It is nil at first.
+	// Outer lists the budgets of package budget around the policy, so that each acts once. It is nil
+	// at first. A breaker or quota of your own cannot join it and must not be nested in itself: its
+	// only probe would wait for itself, and each retry would be charged twice.
 	Outer *kit.Link
 }
 
