@@ -71,6 +71,7 @@ var programs = []program{
 	{"client without twin", "probe/telemetry", client, []boardBudget{{"cortex-m-qemu", 104 * kb, staticLimit}}},
 	{"the same, twin and methods", "probe/twin", client, []boardBudget{{"cortex-m-qemu", 128 * kb, staticLimit}}},
 	{"a client over MQTT 5", "probe/mqtt5", client, []boardBudget{{"cortex-m-qemu", 136 * kb, staticLimit}}},
+	{"a client of the MQTT v5 profile", "probe/next", client, []boardBudget{{"cortex-m-qemu", 176 * kb, staticLimit}}},
 	{"whole client, TinyGo's net", "cross/arm/board/tinynet", netFirmware, []boardBudget{
 		{"pico", 200 * kb, 16 * kb}, {"pico-w", 200 * kb, 16 * kb}, {"nano-rp2040", 200 * kb, 16 * kb},
 		{"wioterminal", 200 * kb, 16 * kb}, {"metro-m4-airlift", 200 * kb, 16 * kb},
@@ -233,14 +234,18 @@ var built = map[string]string{
 		"&engine.Options{ReadBuffer: 512, WriteBuffer: 1024, Dialect: dialect.HubMessages}"),
 	"probe/mqtt5": clientProbe("", "&engine.Options{ReadBuffer: 512, WriteBuffer: 1024, Protocol: engine.MQTT5(nil), "+
 		"Dialect: &dialect.Topics{Telemetry: \"site/{device}/up\"}}"),
-	"probe/twin": clientProbe(`
+	"probe/next": nextProbe(handlers),
+	"probe/twin": clientProbe(handlers,
+		"&engine.Options{ReadBuffer: 4096, WriteBuffer: 1024, Dialect: dialect.HubTwinAndMethods}"),
+}
+
+// handlers set up the twin and a method of a client.
+const handlers = `
 	client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		_, err := client.PatchReported(ctx, d.JSON)
 		println(err == nil)
 	})
-	_ = client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })`,
-		"&engine.Options{ReadBuffer: 4096, WriteBuffer: 1024, Dialect: dialect.HubTwinAndMethods}"),
-}
+	_ = client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })`
 
 func clientProbe(setUp, options string) string {
 	return `package main

@@ -25,6 +25,7 @@ const (
 	leastFirmware = "the smallest firmware: readings"
 	leastClient   = "a client and nothing else"
 	topicClient   = "a client with a topic map, for a broker"
+	nextClient    = "a client of a hub with the MQTT v5 profile, which has `nexthub.Hub`"
 	serialMain    = "the firmware of `board/serial`"
 )
 
@@ -57,7 +58,21 @@ var prices = []price{
 	})`, pricedSession("HubTwinAndMethods", "")), ""},
 	{topicClient, "", "", clientProbe("", pricedTopics("")), ""},
 	{"MQTT 5", topicClient, "", clientProbe("", pricedTopics("Protocol: engine.MQTT5(nil), ")), ""},
+	{nextClient, "", "", nextProbe(""), ""},
+	{"`HandleMethod`, `HandleDesired` and `PatchReported`", nextClient, "", nextProbe(handlers), ""},
 }
+
+// nextProbe is a client of a hub with the MQTT v5 profile: certificates sign it in.
+func nextProbe(setUp string) string {
+	return priceNext.Replace(clientProbe(setUp, `&engine.Options{ReadBuffer: 512, WriteBuffer: 1024,
+		Dialect: &nexthub.Hub{Random: func(p []byte) error { return errors.New("no random numbers") }}}`))
+}
+
+// priceNext puts the dialect of such a hub in place of another, without a token.
+var priceNext = strings.NewReplacer("mqtt/dialect", "mqtt/nexthub", `,
+		Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("x")}, nil
+		}}`, "}")
 
 func pricedSession(dialect, more string) string {
 	return "&engine.Options{ReadBuffer: 512, WriteBuffer: 1024, " + more + "Dialect: dialect." + dialect + "}"

@@ -44,7 +44,7 @@ func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo,provisioning", "-deps",
 		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/engine/...",
-		"./internal/texts", "./internal/scrub", "./retrypolicy/compat/...",
+		"./transport/mqtt/nexthub", "./internal/texts", "./internal/scrub", "./retrypolicy/compat/...",
 		"./sntp", "./update", "./update/edsign")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm")
