@@ -99,7 +99,8 @@ type ID [16]byte
 
 // ParseID reads Correlation Data.
 func ParseID[T string | []byte](b T) (id ID, ok bool) {
-	return id, copy(id[:], b) == len(id) && len(b) == len(id)
+	n := copy(id[:], b) // not in the return: it may read id before
+	return id, n == len(id) && len(b) == len(id)
 }
 
 // NewID makes a UUID of version 4 from 16 random bytes.
