@@ -39,7 +39,7 @@ func newHublineSender(t testing.TB, make func(l *ledger) (*transport.Credentials
 }
 
 func (s *hublineSender) send(_ int, body []byte) func() error {
-	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), siegeLimit)
 	var r device.Receipt
 	if err := s.client.Enqueue(ctx, &transport.Message{Body: body}, &r); err != nil {
 		cancel()
