@@ -265,7 +265,8 @@ type Stats struct {
 	InFlight int
 
 	// Received counts the cloud-to-device messages, and those of a module's inputs, taken for their
-	// handler; MessagesAccepted, MessagesReleased and MessagesRejected count its verdicts.
+	// handler; MessagesAccepted, MessagesReleased and MessagesRejected count its verdicts. A message
+	// that waits for the handler when its connection ends comes again, and is counted again.
 	// InputsUnhandled counts those that were rejected because their input has no handler; see
 	// Client.HandleInput. HandlerPanics counts the failures of all handlers; see Trace.HandlerPanic.
 	Received, MessagesAccepted, MessagesReleased, MessagesRejected, InputsUnhandled, HandlerPanics uint64
