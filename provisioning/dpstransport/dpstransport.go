@@ -75,49 +75,6 @@ const (
 	stable = time.Minute
 )
 
-// Step is a step of a Transport.
-type Step uint8
-
-const (
-	// StepLoaded: the assignment of the Store is used.
-	StepLoaded Step = iota
-	// StepRegistering: the service is asked, because of Err.
-	StepRegistering
-	// StepAssigned: the service assigned a hub.
-	StepAssigned
-	// StepOtherKey: the hub refused one key, and the other one is tried.
-	StepOtherKey
-	// StepStoreFailed: the Store returned Err. The assignment is used nevertheless.
-	StepStoreFailed
-	// StepKept: the registration failed with Err, and the assignment before it is used again.
-	StepKept
-
-	steps // number of steps
-)
-
-var stepText = [steps]string{"loaded", "registering", "assigned", "trying the other key", "store failed", "kept"}
-
-// String returns the step in a word or a few.
-func (s Step) String() string {
-	if s >= steps {
-		return "undefined step"
-	}
-	return stepText[s]
-}
-
-// Event describes a step.
-type Event struct {
-	Step Step
-	// Hub and DeviceID are those of the assignment; empty for Registering without one.
-	Hub, DeviceID string
-	// Moved: the hub or the device's id differs from that of the assignment before.
-	Moved bool
-	// DataReset: the service says that the twin began anew.
-	DataReset bool
-	// Err is the cause; nil if there is none.
-	Err error
-}
-
 // Transport connects one client. Make it with New.
 type Transport struct {
 	registrar *provisioning.Client
@@ -505,9 +462,3 @@ func (e *changedError) Error() string {
 
 // Unwrap returns the failure.
 func (e *changedError) Unwrap() error { return e.failure }
-
-func (t *Transport) publish(e Event) {
-	if f := t.opt.OnEvent; f != nil {
-		_ = callback.Run("Options.OnEvent", func() { f(e) }) // a panic must not end an attempt
-	}
-}
