@@ -5,6 +5,7 @@ const net = require('net')
 // The service's ports are fixed in the SDKs. This process redirects them to the hub under test, by name look-up and port forwarding; names in TLS and
 // in signatures stay unchanged.
 const ports = new Map() // by "host:port" and by "port"
+const open = new Set() // connections with TLS
 const connect = net.Socket.prototype.connect
 net.Socket.prototype.connect = function (...args) {
   const options = Array.isArray(args[0]) ? args[0][0] : args[0]
@@ -13,6 +14,7 @@ net.Socket.prototype.connect = function (...args) {
     options.port = port
     options.lookup = (host, o, done) => (o.all ? done(null, [{ address: '127.0.0.1', family: 4 }]) : done(null, '127.0.0.1', 4))
   }
+  this.once('secureConnect', () => open.add(this)).once('close', () => open.delete(this))
   return connect.apply(this, args)
 }
 
@@ -21,6 +23,8 @@ module.exports = {
   forward(pairs) {
     for (const [service, hub, host] of pairs) ports.set(host ? `${host}:${service}` : String(service), hub)
   },
+  // ended settles when the connections that are open now have ended.
+  ended: () => Promise.all([...open].map((socket) => new Promise((done) => socket.once('close', done)))),
   say: (event) => process.stdout.write(JSON.stringify(event) + '\n'),
   text: (v) => (v === undefined || v === null ? '' : String(v)),
   why: (err) => (err ? `${err.name}: ${err.message}` : ''),

@@ -7,7 +7,7 @@ const { Client, Message, ModuleClient, SharedAccessKeyAuthenticationProvider } =
 const { Amqp, AmqpWs } = require('azure-iot-device-amqp')
 const { Http } = require('azure-iot-device-http')
 const { Mqtt, MqttWs } = require('azure-iot-device-mqtt')
-const { forward, say, text, why } = require('./common')
+const { ended, forward, say, text, why } = require('./common')
 
 const transports = { amqp: Amqp, 'amqp-ws': AmqpWs, mqtt: Mqtt, 'mqtt-ws': MqttWs, http: Http }
 const clients = new Map() // by name: SDK's client, its deliveries by number, its twin
@@ -71,6 +71,11 @@ const commands = {
   ports({ forward: pairs }) {
     forward(pairs)
     say({ on: 'done' })
+  },
+  // resets tells when the connections that are open now have ended.
+  resets() {
+    ended().then(() => say({ on: 'gone' }))
+    say({ on: 'watching' })
   },
   // register asks a provisioning service for the device's hub, with a key or with a certificate.
   register({ name, transport, host, scope, id, key, cert, certKey, payload }) {
