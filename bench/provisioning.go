@@ -116,7 +116,8 @@ func StartProvisioningPeer(ctx context.Context) (*ProvisioningPeer, error) {
 
 // requests returns how many requests the service has had.
 func (p *ProvisioningPeer) requests() (n int, err error) {
-	return n, errors.Join(json.NewEncoder(p.child.in).Encode("requests"), p.child.hear(&n))
+	err = errors.Join(json.NewEncoder(p.child.in).Encode("requests"), p.child.hear(&n))
+	return n, err
 }
 
 // Close ends the service.

@@ -43,6 +43,7 @@ func checkFolder(sources map[string][]byte) (faults []fault, err error) {
 		c := &checker{fset: fset, file: file}
 		c.width(f, string(sources[file]))
 		c.locks(f)
+		c.order(f)
 		if strings.HasSuffix(file, "_test.go") {
 			c.sleep(f, fake)
 			c.length(f)
@@ -178,6 +179,50 @@ func lockCall(n *ast.CallExpr) (mutex, call string, ok bool) {
 		return types.ExprString(selector.X), selector.Sel.Name, true
 	}
 	return "", "", false
+}
+
+// order checks lists of operands, such as return x, f(&x). The language leaves open whether x is
+// read before the call changes it, and compilers differ.
+func (c *checker) order(file *ast.File) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ReturnStmt:
+			c.operands(n.Results)
+		case *ast.AssignStmt:
+			c.operands(n.Rhs)
+		case *ast.CallExpr:
+			c.operands(n.Args)
+		}
+		return true
+	})
+}
+
+func (c *checker) operands(list []ast.Expr) {
+	for i, x := range list {
+		variable := types.ExprString(x)
+		for j, other := range list {
+			if _, named := x.(*ast.Ident); named && i != j && changes(other, variable) {
+				c.report("order", c.line(x), "%s may be read before or after %s", variable, types.ExprString(other))
+			}
+		}
+	}
+}
+
+// changes reports whether an expression has a call that gets the address of a variable, or an array
+// as a whole slice.
+func changes(n ast.Expr, variable string) (found bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		for _, arg := range call.Args {
+			text := types.ExprString(arg)
+			found = found || text == "&"+variable || text == variable+"[:]"
+		}
+		return true
+	})
+	return found
 }
 
 // sleep checks a test file. fake says that tests of its folder run in fake time. There a helper may

@@ -25,6 +25,10 @@ func TestRules(t *testing.T) {
 		{"on another goroutine", code, "func (c *C) f() { c.mu.Lock(); go func() { c.mu.Unlock() }() }", "literal unlocks"},
 		{"Locked needs the lock", code, "func (c *C) fLocked() { c.mu.Lock(); c.mu.Unlock() }", "locks c.mu"},
 		{"Locked may lock others", code, "func (c *C) fLocked(o *O) { o.mu.Lock(); o.mu.Unlock() }", ""},
+		{"a result and its address", code, "func f() (x T, err error) { return x, g(&x) }", "order"},
+		{"an array and its slice", code, "func f() (x [4]byte, n int) { return x, 1 + copy(x[:], y) }", "order"},
+		{"an argument and its address", code, "func f() { g(x, h(&x)) }", "order"},
+		{"addresses in one call", code, "func f() { x, err := y, g(&z); g(x, &x) }", ""},
 		{"sleep in real time", test, `func TestX(t *testing.T) { time.Sleep(1) }`, "sleep"},
 		{"sleep in a bubble", test, `import "testing/synctest"
 func TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }`, ""},

@@ -9,6 +9,7 @@
 //	locked   a function unlocks only what it locked, and one whose name ends in Locked does not
 //	         lock a mutex of its receiver
 //	sleep    tests sleep in fake time only, except in the packages that use real sockets
+//	order    no list of operands has a variable and a call that changes it: return x, f(&x)
 //	length   a test function has at most 120 lines
 //
 // Faults that are in known.txt, as "rule folder count", are not reported.

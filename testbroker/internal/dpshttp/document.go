@@ -129,7 +129,8 @@ func (d *enrollment) enrollment(group bool, v dps.Version) (dpsdata.Enrollment, 
 	if t := d.InitialTwin; t != nil {
 		e.Tags, e.Desired = textOf(t.Tags), textOf(t.Properties.Desired)
 	}
-	return e, d.Attestation.into(&e)
+	err := d.Attestation.into(&e)
+	return e, err
 }
 
 // textOf returns a JSON value as text; null is absent.

@@ -60,7 +60,8 @@ func patchSettings(all []patchStep, desired document.Tree) ([]backend.Setting, *
 func decoded(raw []byte) (v any, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	return v, d.Decode(&v) == nil
+	ok = d.Decode(&v) == nil
+	return v, ok
 }
 
 // unescape decodes a segment of a JSON pointer (RFC 6901).
