@@ -6,6 +6,8 @@
 //	err = u.Download(ctx, manifest, source) // returns when the image is verified; then reset
 //	err = u.Confirm()                       // by the new firmware, after it has connected
 //
+// Where an update service vouches for the image, Stage and Activate do what Download does with a
+// manifest of this package: package update/handler does that for agents of package update/agent.
 // A program that does not import the package pays nothing for it.
 //
 // # Parts

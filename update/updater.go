@@ -24,10 +24,11 @@ type Source interface {
 // then does not fit it any more.
 var ErrChanged = fault(transport.Conflict, "the image at the source has changed; get its manifest again")
 
-// Options are the settings of an Updater. Layout, Model and Verify are required.
+// Options are the settings of an Updater. Layout is required, and for Download also Model and
+// Verify.
 type Options struct {
 	Layout Layout
-	// Model is what the manifest must name.
+	// Model is what the manifest of Download must name. Default: none, and only Stage downloads.
 	Model string
 	// Version is that of the image which calls this, built into it. Confirm then refuses if the boot
 	// loader has started another image than the one on trial. Default 0: not known.
@@ -43,13 +44,13 @@ type Options struct {
 	// Policy decides about a failed read of the source. Each part of the image begins a new series.
 	// Default: ExponentialBackoffWithJitter from 1 s to a minute, for ever.
 	Policy retrypolicy.Policy
-	// OnStatus is called by Download, Confirm and Reject after each change, and before each retry.
-	// Default: none.
+	// OnStatus is called by the methods that write the flash, after each change and before each
+	// retry. Default: none.
 	OnStatus func(Status)
 }
 
-// Updater replaces the firmware. Its methods are safe for concurrent use. One of Download, Confirm
-// and Reject runs at a time; another one returns an error of Kind Conflict meanwhile.
+// Updater replaces the firmware. Its methods are safe for concurrent use. One of those that write
+// the flash runs at a time; another one returns an error of Kind Conflict meanwhile.
 type Updater struct {
 	opt    Options
 	buffer []byte
@@ -61,7 +62,7 @@ type Updater struct {
 }
 
 var (
-	errBusy      = fault(transport.Conflict, "another Download, Confirm or Reject is still running")
+	errBusy      = fault(transport.Conflict, "another Download, Stage, Activate, Confirm or Reject is still running")
 	errUntrusted = fault(transport.Untrusted, "the signature of the manifest is not by a trusted key")
 	errModel     = fault(transport.Invalid, "the manifest is for another model")
 	errOld       = fault(transport.Conflict, "the version is not above the running one")
@@ -73,6 +74,7 @@ var (
 		"started another one; call Reject, or reset the board")
 	errTrying     = fault(transport.Conflict, "the running image is not confirmed; call Confirm or Reject first")
 	errCorrupt    = fault(transport.Protocol, "the image does not have the hash of its manifest; it was discarded")
+	errIncomplete = fault(transport.Conflict, "there is no complete image; call Stage first")
 	errNothingNew = fault(transport.Conflict, "there is no update to reject")
 )
 
@@ -111,9 +113,9 @@ func (o *Options) complete() error {
 		o.Policy = retrypolicy.ExponentialBackoffWithJitter{C: time.Second, Cmin: time.Second, Cmax: time.Minute}
 	}
 	switch {
-	case !validModel(o.Model):
+	case (o.Model != "" || o.Verify != nil) && !validModel(o.Model):
 		return invalid("Options.Model: give 1 to 64 ASCII characters without spaces")
-	case o.Verify == nil:
+	case o.Model != "" && o.Verify == nil:
 		return invalid("Options.Verify is nil; give edsign.Verifier(key)")
 	case o.Buffer < 0 || erase%int64(o.Buffer) != 0 || int64(o.Buffer)%write != 0:
 		return invalid("Options.Buffer must be whole write blocks, and divide the erase block")
@@ -197,6 +199,9 @@ func (u *Updater) Download(ctx context.Context, manifest []byte, from Source) er
 	if from == nil {
 		return invalid("Download: the source is nil")
 	}
+	if u.opt.Verify == nil {
+		return invalid("Download: Options.Model and Options.Verify are not set; set them, or call Stage")
+	}
 	m, signed, signature, err := ParseManifest(manifest)
 	if err != nil {
 		return err
@@ -212,17 +217,53 @@ func (u *Updater) Download(ctx context.Context, manifest []byte, from Source) er
 		return errModel
 	}
 	return u.exclusive(func() error {
-		if err := u.begin(&m.Image); err != nil {
+		if err := u.stage(ctx, &m.Image, from); err != nil {
 			return err
 		}
-		if u.j.now.phase == PhaseReady {
-			return nil
-		}
-		if err := u.fill(ctx, from); err != nil {
-			return err
-		}
-		return u.verify()
+		return u.activate()
 	})
+}
+
+// Stage is Download for an image whose description the caller has verified, such as by the signed
+// manifest of an update service. It returns nil when the image is complete and has its hash, and
+// leaves it for Activate: a reset before that starts the running image. The errors are those of
+// Download about the image and its source.
+func (u *Updater) Stage(ctx context.Context, m *Image, from Source) error {
+	switch {
+	case from == nil:
+		return invalid("Stage: the source is nil")
+	case m.Version == 0 || m.Size <= 0 || m.Size > MaxSize:
+		return invalid("Stage: Image: give a Version from 1 on and a Size from 1 to 2^30")
+	}
+	return u.exclusive(func() error { return u.stage(ctx, m, from) })
+}
+
+// Activate lets the next reset start the image that Stage has completed.
+func (u *Updater) Activate() error { return u.exclusive(u.activate) }
+
+func (u *Updater) stage(ctx context.Context, m *Image, from Source) error {
+	if err := u.begin(m); err != nil {
+		return err
+	}
+	if u.j.now.phase == PhaseReady {
+		return nil
+	}
+	if err := u.fill(ctx, from); err != nil {
+		return err
+	}
+	return u.verify()
+}
+
+func (u *Updater) activate() error {
+	s := u.j.now
+	switch {
+	case s.phase == PhaseReady:
+		return nil
+	case s.phase != PhaseDownloading || s.done != s.next().Size:
+		return errIncomplete
+	}
+	s.phase, s.tries = PhaseReady, u.opt.Tries
+	return u.j.write(s)
 }
 
 // begin prepares the state for the download of m, or for the rest of it.
@@ -244,7 +285,7 @@ func (u *Updater) begin(m *Image) error {
 		intact(&u.opt.Layout, s.other(), s.next(), u.buffer):
 		return errDecayed // the other slot has the only image that starts, which perhaps runs
 	}
-	*s.next() = *m
+	*s.next() = Image{Version: m.Version, Size: m.Size, SHA256: m.SHA256}
 	s.phase, s.outcome, s.done, s.tries = PhaseDownloading, OutcomeNone, 0, 0
 	return u.j.write(s)
 }
@@ -317,14 +358,13 @@ func judge(err error) retrypolicy.Info {
 // received.
 func (u *Updater) verify() error {
 	s := u.j.now
-	if !intact(&u.opt.Layout, s.other(), s.next(), u.buffer) {
-		*s.next() = Image{}
-		s.phase, s.outcome, s.done = PhaseIdle, OutcomeCorrupt, 0
-		if err := u.j.write(s); err != nil {
-			return err
-		}
-		return errCorrupt
+	if intact(&u.opt.Layout, s.other(), s.next(), u.buffer) {
+		return nil
 	}
-	s.phase, s.tries = PhaseReady, u.opt.Tries
-	return u.j.write(s)
+	*s.next() = Image{}
+	s.phase, s.outcome, s.done = PhaseIdle, OutcomeCorrupt, 0
+	if err := u.j.write(s); err != nil {
+		return err
+	}
+	return errCorrupt
 }

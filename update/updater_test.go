@@ -52,6 +52,48 @@ func TestAnUpdate(t *testing.T) {
 	require.Equal(t, Status{Outcome: OutcomeUpdated, Running: 2, Next: 1, Slot: 1, Size: 600}, r.open().Status())
 }
 
+// An image of another authority's manifest is not started before Activate, however often the board
+// is reset.
+func TestAStagedImageWaitsForActivate(t *testing.T) {
+	r := newRig(t)
+	o := r.options()
+	o.Model, o.Verify = "", nil
+	u, err := Open(o)
+	require.NoError(t, err)
+	require.Equal(t, transport.Invalid, transport.KindOf(r.download(u)), "without a key")
+	require.ErrorIs(t, u.Activate(), errIncomplete)
+	m := imageOf(2, r.new)
+	m.Confirmed = true // has no effect
+	r.source.fail = func(read int) error {
+		if read == 6 {
+			return errOutage
+		}
+		return nil
+	}
+	require.ErrorIs(t, u.Stage(t.Context(), &m, r.source), errOutage)
+	require.ErrorIs(t, r.open().Activate(), errIncomplete)
+	for range 2 {
+		require.NoError(t, r.open().Stage(t.Context(), &m, r.source))
+		require.Equal(t, r.old, r.boot())
+		require.Equal(t, Status{Phase: PhaseDownloading, Running: 1, Next: 2, Done: 765, Size: 765}, r.open().Status())
+	}
+	for range 2 {
+		require.NoError(t, r.open().Activate())
+		require.NoError(t, r.open().Stage(t.Context(), &m, r.source), "it is there")
+	}
+	require.Equal(t, r.new, r.boot())
+	require.ErrorIs(t, r.open().Activate(), errIncomplete)
+	for range 2 {
+		r.boot()
+	}
+	require.Equal(t, OutcomeRolledBack, r.open().Status().Outcome)
+	require.ErrorIs(t, r.open().Stage(t.Context(), &m, r.source), errFailed)
+	for _, wrong := range []Image{{Size: 1}, {Version: 3}, {Version: 3, Size: MaxSize + 1}} {
+		require.Equal(t, transport.Invalid, transport.KindOf(r.open().Stage(t.Context(), &wrong, r.source)))
+	}
+	require.Equal(t, transport.Invalid, transport.KindOf(r.open().Stage(t.Context(), &m, nil)))
+}
+
 func TestAnImageThatDoesNotConfirmGoesBack(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.download(r.open()))
