@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"context"
+	"io"
+)
+
+// Handler does steps of one kind. The agent calls one method at a time and ends ctx when the update
+// is cancelled or replaced. Power may fail at any point, so each method must be safe to call again
+// after a part of it was done.
+//
+// The order is Installed, Download, Install, Apply, and after an Apply with a restart Installed
+// again. An error fails the step and the whole update: package errfilter decides whether Download
+// is tried again before. Wrap the error in a *StepError to give it a code.
+type Handler interface {
+	// Installed reports whether the step is done already.
+	Installed(ctx context.Context, w *Work) (bool, error)
+	// Download brings the step's files to where Install finds them. It reads them with Work.Open.
+	Download(ctx context.Context, w *Work) error
+	// Install installs the files, so that Cancel can undo it.
+	Install(ctx context.Context, w *Work) (Next, error)
+	// Apply makes the installed files those that run. With Restart, Installed is asked after the
+	// restart whether that succeeded.
+	Apply(ctx context.Context, w *Work) (Next, error)
+	// Cancel undoes what the other methods did, in any phase: after a failure of this step or a later
+	// one, and when the update is cancelled or replaced. The device then is as it was before. With
+	// Restart, the program restarts once when all steps are undone.
+	Cancel(ctx context.Context, w *Work) (Next, error)
+}
+
+// Next says what follows on a successful method of a Handler.
+type Next uint8
+
+// What follows.
+const (
+	Continue Next = iota
+	Restart       // Run returns ErrRestart; the agent goes on after the program has restarted
+)
+
+// Work is a step that a Handler shall do. The handler must not change it.
+type Work struct {
+	WorkflowID string
+	// ID names the update.
+	ID UpdateID
+	// Index is the number of the step, from 0 on.
+	Index int
+	Step  Step
+	// Files are those of the step, with URLs, in the order of Step.Files. For a step of type reference
+	// the first one is its manifest.
+	Files []File
+	// Restarted: the program has restarted since the method before, which had asked for that.
+	Restarted bool
+
+	open opener
+}
+
+// opener reads files for Work.
+type opener func(ctx context.Context, f *File, have io.Reader) (io.ReadCloser, error)
+
+// Open returns the content of a file that is in w.Files or related to one. have is what an earlier
+// Download has stored of it, from the beginning on: it is read for the hash, and the result
+// continues behind it. nil: nothing.
+//
+// The reader resumes by itself after failures of the network. It returns io.EOF only if size and
+// SHA-256 are those of the manifest: otherwise it ends with an error of Kind Protocol, and the
+// handler must discard what it has read.
+func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser, error) {
+	return w.open(ctx, f, have)
+}
+
+// Fetcher reads files of an update. Package update/host has one for standard Go.
+type Fetcher interface {
+	// Fetch returns the content of url from byte offset on. Errors are a *transport.Error. A server
+	// that cannot serve parts of files is an error of Kind Unsupported if offset is above 0.
+	Fetch(ctx context.Context, url string, offset int64) (io.ReadCloser, error)
+}
+
+// Store keeps the agent's state. Package update/host has one in a file, package update one on
+// flash.
+type Store interface {
+	// Load returns what Save wrote latest, nil if there is nothing.
+	Load() ([]byte, error)
+	// Save replaces the state as a whole, or returns an error and keeps the old or the new one.
+	Save(state []byte) error
+}
+
+// StepError is an error of a Handler with a code.
+type StepError struct {
+	// Code is the handler's own; its lowest 28 bits are reported.
+	Code uint32
+	Err  error
+}
+
+// Error returns the text of Err.
+func (e *StepError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *StepError) Unwrap() error { return e.Err }
