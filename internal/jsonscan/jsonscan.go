@@ -1,5 +1,5 @@
-// Package jsonscan checks JSON texts and finds members of objects, without building values. It
-// allocates nothing and is for boards, for which encoding/json is too large.
+// Package jsonscan checks JSON texts, finds members of objects, without building values, and writes
+// strings. It allocates nothing and is for boards, for which encoding/json is too large.
 //
 // Source: RFC 8259. Valid and IsObject check the text's encoding, too, which encoding/json does
 // not.
@@ -293,6 +293,23 @@ func Text(raw []byte) string {
 		return ""
 	}
 	return unescape(raw[1 : len(raw)-1])
+}
+
+// AppendString appends text as a JSON string, with its quotes. What is not UTF-8 becomes U+FFFD.
+func AppendString(dst []byte, text string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		default:
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
+	return append(dst, '"')
 }
 
 // unescape returns the text of a raw string without its quotes.

@@ -84,6 +84,17 @@ func TestInt(t *testing.T) {
 	}
 }
 
+func TestAStringIsReadAsItWasWritten(t *testing.T) {
+	for _, text := range []string{"", "plain", "a\"b\\c/\x00\n\x1f\x7f", "é€😀\u2028"} {
+		raw := jsonscan.AppendString([]byte("x"), text)[1:]
+		require.Equal(t, text, jsonscan.Text(raw))
+		var read string
+		require.NoError(t, json.Unmarshal(raw, &read))
+		require.Equal(t, text, read)
+	}
+	require.Equal(t, "\"\ufffd\"", string(jsonscan.AppendString(nil, "\x80")))
+}
+
 // encoding/json is the reference.
 func FuzzAgainstEncodingJSON(f *testing.F) {
 	for _, seed := range []string{`{"desired":{"$version":4},"reported":{}}`, `{"a\u0062":[1,2.5e3,null,true,"x"]}`,
