@@ -3,6 +3,7 @@ package update
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -227,15 +228,25 @@ func (u *Updater) Download(ctx context.Context, manifest []byte, from Source) er
 // Stage is Download for an image whose description the caller has verified, such as by the signed
 // manifest of an update service. It returns nil when the image is complete and has its hash, and
 // leaves it for Activate: a reset before that starts the running image. The errors are those of
-// Download about the image and its source.
-func (u *Updater) Stage(ctx context.Context, m *Image, from Source) error {
+// Download about the image, and those of open.
+func (u *Updater) Stage(ctx context.Context, m *Image, open Opener) error {
 	switch {
-	case from == nil:
-		return invalid("Stage: the source is nil")
+	case open == nil:
+		return invalid("Stage: open is nil")
 	case m.Version == 0 || m.Size <= 0 || m.Size > MaxSize:
 		return invalid("Stage: Image: give a Version from 1 on and a Size from 1 to 2^30")
 	}
-	return u.exclusive(func() error { return u.stage(ctx, m, from) })
+	return u.exclusive(func() error {
+		from := &stream{open: func(have io.Reader) (io.ReadCloser, error) { return open(ctx, have) }, slot: u.otherSlot}
+		defer from.close()
+		return u.stage(ctx, m, from)
+	})
+}
+
+// otherSlot returns the first n bytes of the slot that does not run. Only the holder of busy calls
+// it.
+func (u *Updater) otherSlot(n int64) io.Reader {
+	return io.NewSectionReader(u.opt.Layout.Flash, u.opt.Layout.offset(u.j.now.other()), n)
 }
 
 // Activate lets the next reset start the image that Stage has completed.

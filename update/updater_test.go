@@ -1,9 +1,12 @@
 package update
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -53,7 +56,7 @@ func TestAnUpdate(t *testing.T) {
 }
 
 // An image of another authority's manifest is not started before Activate, however often the board
-// is reset.
+// is reset. Its download continues behind what the slot has.
 func TestAStagedImageWaitsForActivate(t *testing.T) {
 	r := newRig(t)
 	o := r.options()
@@ -64,22 +67,30 @@ func TestAStagedImageWaitsForActivate(t *testing.T) {
 	require.ErrorIs(t, u.Activate(), errIncomplete)
 	m := imageOf(2, r.new)
 	m.Confirmed = true // has no effect
-	r.source.fail = func(read int) error {
-		if read == 6 {
-			return errOutage
+	fails := iotest.ErrReader(errOutage)
+	open := func(have io.Reader, part []byte, end io.Reader) func(context.Context, io.Reader) (io.ReadCloser, error) {
+		return func(_ context.Context, had io.Reader) (io.ReadCloser, error) {
+			want, _ := io.ReadAll(have)
+			got, err := io.ReadAll(had)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, got), "the slot has %d bytes of it, want %d", len(got), len(want))
+			return io.NopCloser(io.MultiReader(bytes.NewReader(part), end)), nil
 		}
-		return nil
 	}
-	require.ErrorIs(t, u.Stage(t.Context(), &m, r.source), errOutage)
+	first := open(bytes.NewReader(nil), r.new[:300], fails)
+	require.ErrorIs(t, u.Stage(t.Context(), &m, first), errOutage)
 	require.ErrorIs(t, r.open().Activate(), errIncomplete)
+	short := open(bytes.NewReader(r.new[:eraseBlock]), r.new[eraseBlock:700], bytes.NewReader(nil))
+	require.ErrorIs(t, r.open().Stage(t.Context(), &m, short), errShort)
+	rest := open(bytes.NewReader(r.new[:2*eraseBlock]), r.new[2*eraseBlock:], bytes.NewReader(nil))
 	for range 2 {
-		require.NoError(t, r.open().Stage(t.Context(), &m, r.source))
+		require.NoError(t, r.open().Stage(t.Context(), &m, rest))
 		require.Equal(t, r.old, r.boot())
 		require.Equal(t, Status{Phase: PhaseDownloading, Running: 1, Next: 2, Done: 765, Size: 765}, r.open().Status())
 	}
 	for range 2 {
 		require.NoError(t, r.open().Activate())
-		require.NoError(t, r.open().Stage(t.Context(), &m, r.source), "it is there")
+		require.NoError(t, r.open().Stage(t.Context(), &m, rest), "it is there")
 	}
 	require.Equal(t, r.new, r.boot())
 	require.ErrorIs(t, r.open().Activate(), errIncomplete)
@@ -87,9 +98,9 @@ func TestAStagedImageWaitsForActivate(t *testing.T) {
 		r.boot()
 	}
 	require.Equal(t, OutcomeRolledBack, r.open().Status().Outcome)
-	require.ErrorIs(t, r.open().Stage(t.Context(), &m, r.source), errFailed)
+	require.ErrorIs(t, r.open().Stage(t.Context(), &m, rest), errFailed)
 	for _, wrong := range []Image{{Size: 1}, {Version: 3}, {Version: 3, Size: MaxSize + 1}} {
-		require.Equal(t, transport.Invalid, transport.KindOf(r.open().Stage(t.Context(), &wrong, r.source)))
+		require.Equal(t, transport.Invalid, transport.KindOf(r.open().Stage(t.Context(), &wrong, rest)))
 	}
 	require.Equal(t, transport.Invalid, transport.KindOf(r.open().Stage(t.Context(), &m, nil)))
 }
