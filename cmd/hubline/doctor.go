@@ -22,6 +22,7 @@ type examining struct {
 	target  target.Flags
 	options doctor.Options
 	json    bool
+	html    string
 }
 
 // idleMost bounds -idle: hubs close connections that are quiet for half an hour.
@@ -37,6 +38,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&x.json, "json", false, "print the rows as JSON")
+	flags.StringVar(&x.html, "html", "", "write the rows to this `FILE` as well, a page that can be mailed")
 	flags.DurationVar(&x.options.Timeout, "timeout", 10*time.Second, "time limit of each step")
 	flags.DurationVar(&x.options.Hold, "hold", 12*time.Second, "watch a connection so long for a second device; 0: do not")
 	flags.DurationVar(&x.options.Idle, "idle", 0, "leave a connection quiet so long, then use it, up to 25m; 0: do not")
@@ -75,26 +77,41 @@ func (x *examining) run(ctx context.Context) error {
 		p.FindProxy, p.Lookup = noProxy, x.tool.lookup
 	}
 	if !x.json {
-		p.OnRow = func(r doctor.Row) { printRow(x.tool.out, r) }
+		p.OnRow = func(r doctor.Row) { printRow(x.tool.out, x.tool.palette(), r) }
+	}
+	page := &report{device: subject(to), at: time.Now(), summary: "the examination has not ended"}
+	if err := x.keep(page); err != nil { // the file is refused before the steps, not after
+		return err
 	}
 	rows := p.Run(ctx)
+	page.rows, page.summary, page.device = rows, counts(rows), subject(to) // a registration names the hub
 	if err := ctx.Err(); err != nil {
+		err = fmt.Errorf("interrupted after %d steps: %w", len(rows), err)
+		page.summary += "; interrupted"
 		if x.json {
 			err = errors.Join(err, x.summary(rows, exitFailed))
 		}
-		return fmt.Errorf("interrupted after %d steps: %w", len(rows), err)
+		return errors.Join(err, x.keep(page))
 	}
 	status := exitOK
 	if worst := doctor.Worst(rows); worst != nil {
 		status = statusOfKind(worst.Kind)
 	}
-	if err := x.summary(rows, status); err != nil {
+	if err := errors.Join(x.summary(rows, status), x.keep(page)); err != nil {
 		return err
 	}
 	if status != exitOK {
 		return &exitError{status, errSilent}
 	}
 	return nil
+}
+
+// keep writes the page of -html.
+func (x *examining) keep(page *report) error {
+	if x.html == "" {
+		return nil
+	}
+	return page.write(x.html)
 }
 
 func (x *examining) proxy() func(*url.URL) (*url.URL, error) {
@@ -111,9 +128,12 @@ const (
 	markWidth, checkWidth, figureWidth = 4, 22, 44
 )
 
+var markColors = map[doctor.Mark]color{doctor.OK: green, doctor.Warn: yellow, doctor.Bad: red, doctor.Skipped: faint}
+
 // printRow prints a row: the hint follows the figure if all is well, else it has a line of its own.
-func printRow(w io.Writer, r doctor.Row) {
-	line := fmt.Sprintf("%-*s  %-*s  %-*s", markWidth, r.Mark, checkWidth, r.Check, figureWidth, r.Figure)
+func printRow(w io.Writer, p palette, r doctor.Row) {
+	mark := p.paint(markColors[r.Mark], r.Mark.String()) + strings.Repeat(" ", markWidth-len(r.Mark.String()))
+	line := fmt.Sprintf("%s  %-*s  %-*s", mark, checkWidth, r.Check, figureWidth, r.Figure)
 	switch r.Mark {
 	case doctor.OK, doctor.Skipped:
 		fmt.Fprintf(w, "%s  %s\n", line, r.Hint)
@@ -132,15 +152,20 @@ func (x *examining) summary(rows []doctor.Row, status int) error {
 			Status int          `json:"status"`
 		}{rows, status})
 	}
-	counts := map[doctor.Mark]int{}
+	_, err := fmt.Fprintln(x.tool.out, counts(rows))
+	return err
+}
+
+// counts says how many rows have which mark, and where to begin.
+func counts(rows []doctor.Row) string {
+	n := map[doctor.Mark]int{}
 	for _, r := range rows {
-		counts[r.Mark]++
+		n[r.Mark]++
 	}
-	text := fmt.Sprintf("%d ok, %d warnings, %d bad, %d not tried", counts[doctor.OK], counts[doctor.Warn],
-		counts[doctor.Bad], counts[doctor.Skipped])
+	text := fmt.Sprintf("%d ok, %d warnings, %d bad, %d not tried", n[doctor.OK], n[doctor.Warn], n[doctor.Bad],
+		n[doctor.Skipped])
 	if worst := doctor.Worst(rows); worst != nil {
 		text += "; begin with: " + worst.Check
 	}
-	_, err := fmt.Fprintln(x.tool.out, text)
-	return err
+	return text
 }

@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"html"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/doctor"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -112,4 +117,40 @@ func TestDoctorPrintsJSONWhenInterrupted(t *testing.T) {
 	require.Equal(t, "name", last.Check)
 	require.Equal(t, "interrupted", last.Figure)
 	require.Contains(t, s.log.String(), "interrupted after ")
+}
+
+// The page has each row of the terminal, without a key, also of a device that is refused.
+func TestDoctorWritesAPage(t *testing.T) {
+	s := newPatient(t)
+	require.NoError(t, s.hub.SetKeys("pump-1", otherKey, otherKey))
+	file := filepath.Join(t.TempDir(), "report.html")
+	require.Equal(t, exitRefused, s.run("doctor", "-transport", "mqtt", "-html", file))
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	page := html.UnescapeString(string(raw))
+	for line := range strings.Lines(s.out.String()) {
+		if row := strings.Split(line, "  "); strings.HasPrefix(line, "ok") {
+			require.Contains(t, page, "<td>"+strings.TrimSpace(row[2])+"</td>", line)
+		}
+	}
+	require.Contains(t, page, `<td class="BAD">BAD</td><td>connect mqtt</td><td>unauthorized</td>`)
+	require.Contains(t, page, "begin with: connect mqtt</strong>")
+	require.Contains(t, page, "pump-1 at "+s.hub.HostName())
+	_, key, _ := strings.Cut(s.env[target.EnvConnect], "SharedAccessKey=")
+	require.NotContains(t, page, key)
+
+	require.Equal(t, exitUsage, s.run("doctor", "-html", filepath.Join(file, "x")))
+	require.Contains(t, s.log.String(), "-html: ")
+	require.NotContains(t, s.log.String(), "doctor_test")
+}
+
+// A server chooses texts of the page, and none of them becomes a part of it.
+func TestTheDoctorsPageEscapesTexts(t *testing.T) {
+	evil := `"><script>alert(1)</script>` + "\x1b\u202e"
+	page := (&report{device: evil, summary: evil, rows: []doctor.Row{{Check: evil, Figure: evil, Hint: evil}}}).html()
+	require.NotContains(t, page, "<script")
+	require.NotContains(t, page, "\x1b")
+	require.NotContains(t, page, "\u202e")
+	require.Equal(t, 6, strings.Count(page, "&lt;script&gt;"))
+	require.NotContains(t, page, "://") // it loads nothing
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -27,12 +28,17 @@ type listening struct {
 	raw    bool
 	settle string
 	input  string
+	since  string
 
+	after time.Time // messages from before are not printed; zero: all are
 	ended context.CancelFunc
+	table columns
 
 	mu      sync.Mutex // guards the rest
 	seen    int        // messages printed
-	settled int        // verdicts handed over
+	pending []bool     // of each message taken and not settled yet, in order: whether it is printed
+	settled int        // of the printed ones
+	old     int        // messages from before after
 	wrote   error
 }
 
@@ -53,6 +59,8 @@ func (t *tool) listenCommand() *cobra.Command {
 	flags.BoolVar(&l.json, "json", false, "print each message as a JSON object in a line")
 	flags.BoolVar(&l.raw, "raw", false, "print the bodies alone, without line ends")
 	flags.StringVar(&l.settle, "settle", "accept", "what to do with messages: accept, reject or release")
+	flags.StringVar(&l.since, "since", "", "print messages alone that are newer than this `TIME`, such as 10m or "+
+		"2026-11-28T07:00:00Z; older ones are settled, too")
 	flags.StringVar(&l.input, "input", "", "`INPUT` of a module to listen to, instead of cloud-to-device messages")
 	l.connection = t.connection(c)
 	return c
@@ -68,6 +76,11 @@ func (l *listening) run(ctx context.Context) error {
 	case l.count < 0:
 		return usage("-count: %d is negative; give 1 or more, or 0 for all", l.count)
 	}
+	var err error
+	if l.after, err = parseSince(l.since, time.Now()); err != nil {
+		return err
+	}
+	l.table.colors = []color{faint, cyan, yellow, 0}
 	session, err := l.prepare(ctx, &device.Options{Trace: &device.Trace{
 		Settled: func(transport.Outcome) { l.settleOne() },
 		// Verdicts that were not handed over are void, so their messages come again.
@@ -96,7 +109,36 @@ func (l *listening) run(ctx context.Context) error {
 	closeErr := session.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.old > 0 {
+		l.say("%d from before -since: settled and not printed", l.old)
+	}
 	return firstError(session.cause(), l.wrote, closeErr)
+}
+
+// parseSince returns the time of -since: a time, or how long before now. Zero: none is given.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, usage("-since: %q is no time; give one such as 10m, or 2026-11-28T07:00:00Z", text)
+	}
+	return at, nil
+}
+
+// sentAt returns when a message was sent: the hub's time, which comes over AMQP and HTTPS, or else
+// the sender's. Zero: it is not known.
+func sentAt(m *transport.Message) time.Time {
+	for _, p := range m.Properties {
+		if at, err := time.Parse(time.RFC3339, p.Value); err == nil && p.Name == "iothub-enqueuedtime" {
+			return at
+		}
+	}
+	return m.Created
 }
 
 // take prints a message and returns the verdict.
@@ -104,7 +146,13 @@ func (l *listening) take(m *transport.Message, verdict error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count > 0 && l.seen >= l.count || l.wrote != nil {
+		l.pending = append(l.pending, false)
 		return errors.New("not wanted any more") // released: the next listener gets it
+	}
+	if at := sentAt(m); !at.IsZero() && at.Before(l.after) {
+		l.old++
+		l.pending = append(l.pending, false)
+		return verdict
 	}
 	if err := l.print(l.tool.out, m); err != nil {
 		l.wrote = fmt.Errorf("output: %w", err)
@@ -112,22 +160,37 @@ func (l *listening) take(m *transport.Message, verdict error) error {
 		return l.wrote
 	}
 	l.seen++
+	l.pending = append(l.pending, true)
 	return verdict
 }
 
-// settleOne counts a verdict, and ends the command with the last.
+// settleOne counts a verdict, and ends the command with the last. A verdict that no message waits
+// for is about one of the session before, which MQTT's QoS 2 settles late.
 func (l *listening) settleOne() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	counts := true
+	if len(l.pending) > 0 {
+		counts, l.pending = l.pending[0], l.pending[1:]
+	}
+	if !counts {
+		return
+	}
 	if l.settled++; l.settled == l.count {
 		l.ended()
 	}
 }
 
+// again forgets the messages without a verdict, which come again.
 func (l *listening) again() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen = l.settled
+	for _, counts := range l.pending {
+		if counts {
+			l.seen--
+		}
+	}
+	l.pending = nil
 }
 
 // printed is a message as a JSON object. Base64 holds a body that is not text.
@@ -158,12 +221,12 @@ func (l *listening) print(w io.Writer, m *transport.Message) error {
 	case l.raw:
 		_, err := w.Write(m.Body)
 		return err
+	case !l.json && l.tool.outTerminal:
+		_, err := io.WriteString(w, l.table.line(l.tool.palette(), time.Now().Format(time.TimeOnly),
+			cmp.Or(m.Topic, m.Input, m.ID), propertyText(m.Properties), string(m.Body)))
+		return err
 	case !l.json:
-		text := string(m.Body)
-		if l.tool.outTerminal {
-			text = visible(text)
-		}
-		_, err := fmt.Fprintln(w, text)
+		_, err := fmt.Fprintln(w, string(m.Body))
 		return err
 	}
 	p := printed{
@@ -187,6 +250,15 @@ func (l *listening) print(w io.Writer, m *transport.Message) error {
 		p.Base64 = base64.StdEncoding.EncodeToString(m.Body)
 	}
 	return json.NewEncoder(w).Encode(p)
+}
+
+// propertyText returns application properties as NAME=VALUE.
+func propertyText(all []transport.Property) string {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.Name+"="+p.Value)
+	}
+	return strings.Join(texts, " ")
 }
 
 // visible escapes what would control a terminal: bodies come from others.

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,13 +54,50 @@ func TestListenJSON(t *testing.T) {
 	require.Equal(t, "/w==", second.Base64)
 }
 
-// A body that controls a terminal does not reach one.
-func TestATerminalGetsNoControlCharacters(t *testing.T) {
+// A terminal gets columns, and nothing of a message controls it.
+func TestListenAtATerminal(t *testing.T) {
 	s := newShell(t, nil)
 	s.tool = &tool{outTerminal: true}
-	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("a\x1b[2Jb")}))
+	for _, m := range []hubdata.C2D{
+		{MessageID: "1", Body: []byte("a\x1b[2Jb"), Properties: []hubdata.Property{{Name: "zone", Value: "3"}}},
+		{MessageID: "message-2", Body: []byte("two\nlines\n")},
+	} {
+		require.NoError(t, s.hub.SendC2D("pump-1", m))
+	}
+	s.env["NO_COLOR"] = "1"
+	require.Equal(t, exitOK, s.run("listen", "-count", "2"))
+	text := regexp.MustCompile(`\d\d:\d\d:\d\d`).ReplaceAllString(s.out.String(), "12:00:00")
+	require.Equal(t, "12:00:00  1  zone=3  a\ufffd[2Jb\n12:00:00  message-2          two\n"+
+		strings.Repeat(" ", 29)+"lines\n", text)
+
+	delete(s.env, "NO_COLOR")
+	s.out = buffer{}
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{MessageID: "3"}))
 	require.Equal(t, exitOK, s.run("listen", "-count", "1"))
-	require.Equal(t, "a\ufffd[2Jb\n", s.out.String())
+	require.Contains(t, s.out.String(), "\x1b[36m3\x1b[0m")
+}
+
+// Messages from before -since are settled and not printed, and do not count.
+func TestListenSince(t *testing.T) {
+	s := newShell(t, nil)
+	s.both = true
+	for _, body := range []string{"one", "two"} {
+		require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte(body)}))
+	}
+	wait, stop := context.WithCancel(t.Context())
+	done := make(chan int, 1)
+	go func() {
+		done <- s.runIn(wait, "listen", "-transport", "amqp", "-count", "1", "-since", "2126-01-01T00:00:00Z")
+	}()
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Completed, 2))
+	stop()
+	require.Equal(t, exitOK, <-done)
+	require.Contains(t, s.out.String(), "2 from before -since: settled and not printed")
+	require.NotContains(t, s.out.String(), "one")
+
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("three")}))
+	require.Equal(t, exitOK, s.run("listen", "-transport", "amqp", "-count", "1", "-since", "1h"))
+	require.Contains(t, s.out.String(), "three\n")
 }
 
 // With -count the command ends when the last message is settled, which may be later than it is

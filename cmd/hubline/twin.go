@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -131,21 +133,27 @@ func where(text []byte, err error) string {
 func (t *tool) twinWatchCommand() *cobra.Command {
 	var x *connection
 	var most int
+	var since int64
 	c := &cobra.Command{
 		Use: "watch [flags]", Short: "print desired properties when they change", Args: arguments(0, 0),
-		Long: "Prints the desired properties, and then each change, as one JSON object in a line: full is true for " +
-			"complete properties, and false for a change that is to be merged into those before.",
-		RunE: func(c *cobra.Command, _ []string) error { return x.watch(c.Context(), most) },
+		Long: "Prints the desired properties, and then each change: on a terminal as a line with the time, the version and " +
+			"the properties, and otherwise as one JSON object in a line. There full is true for complete properties, and " +
+			"false for a change that is to be merged into those before.",
+		RunE: func(c *cobra.Command, _ []string) error { return x.watch(c.Context(), since, most) },
 	}
 	c.Flags().SortFlags = false
 	c.Flags().IntVar(&most, "count", 0, "end after so many lines; 0: never")
+	c.Flags().Int64Var(&since, "since", 0, "print properties alone that are newer than this `VERSION`")
 	x = t.connection(c)
 	return c
 }
 
 // watch prints changes of the desired properties.
-func (x *connection) watch(ctx context.Context, most int) error {
-	s, err := x.prepare(ctx, &device.Options{})
+func (x *connection) watch(ctx context.Context, since int64, most int) error {
+	if since < 0 || most < 0 {
+		return usage("-since and -count: a number is negative; give 0 or more")
+	}
+	s, err := x.prepare(ctx, &device.Options{DesiredVersion: since})
 	if err != nil {
 		return err
 	}
@@ -153,19 +161,12 @@ func (x *connection) watch(ctx context.Context, most int) error {
 	watching, end := context.WithCancelCause(s.ctx)
 	defer end(nil)
 	n := 0
+	table := &columns{colors: []color{faint, cyan, yellow, 0}}
 	err = s.HandleDesired(func(_ context.Context, d device.Desired) {
 		if most > 0 && n >= most {
 			return
 		}
-		line, err := json.Marshal(struct {
-			Version int64           `json:"version"`
-			Full    bool            `json:"full"`
-			Desired json.RawMessage `json:"desired"`
-		}{d.Version, d.Full, d.JSON})
-		if err == nil {
-			_, err = fmt.Fprintf(x.tool.out, "%s\n", line)
-		}
-		if err != nil {
+		if err := x.printDesired(table, d); err != nil {
 			end(fmt.Errorf("output: %w", err))
 		}
 		if n++; n == most {
@@ -180,6 +181,28 @@ func (x *connection) watch(ctx context.Context, most int) error {
 	}
 	<-watching.Done()
 	return s.ended(watching)
+}
+
+// printDesired prints desired properties.
+func (x *connection) printDesired(table *columns, d device.Desired) error {
+	if x.tool.outTerminal {
+		kind := "change"
+		if d.Full {
+			kind = "all"
+		}
+		_, err := io.WriteString(x.tool.out, table.line(x.tool.palette(), time.Now().Format(time.TimeOnly),
+			fmt.Sprintf("version %d", d.Version), kind, string(d.JSON)))
+		return err
+	}
+	line, err := json.Marshal(struct {
+		Version int64           `json:"version"`
+		Full    bool            `json:"full"`
+		Desired json.RawMessage `json:"desired"`
+	}{d.Version, d.Full, d.JSON})
+	if err == nil {
+		_, err = fmt.Fprintf(x.tool.out, "%s\n", line)
+	}
+	return err
 }
 
 // errEnough ends a command that has done what it was to do.

@@ -67,6 +67,22 @@ func TestTwinWatch(t *testing.T) {
 	require.Contains(t, lines[1], `"full":false,"desired":{"$version":3,"interval":30}`)
 }
 
+// With -since the first line is the first change after that version; a terminal gets columns.
+func TestTwinWatchSince(t *testing.T) {
+	s := newShell(t, nil)
+	s.tool = &tool{outTerminal: true}
+	_, err := s.hub.PatchDesired("pump-1", `{"interval":60}`)
+	require.NoError(t, err)
+	done := make(chan int, 1)
+	go func() { done <- s.run("twin", "watch", "-count", "1", "-since", "2") }()
+	require.NoError(t, s.log.wait(soon(t), "connected"))
+	_, err = s.hub.PatchDesired("pump-1", `{"interval":30}`)
+	require.NoError(t, err)
+	require.Equal(t, exitOK, <-done, s.log.String())
+	require.Regexp(t, `^\S+\d\d:\d\d:\d\d\S+  \S+version 3\S+  \S+change\S+  \{"\$version":3,"interval":30\}\n$`,
+		s.out.String())
+}
+
 // serve runs hubline method serve while f calls methods.
 func serve(t *testing.T, args []string, f func(s *shell, call func(name, body string) (int, string))) *shell {
 	s := newShell(t, nil)
