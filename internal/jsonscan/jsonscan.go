@@ -47,6 +47,13 @@ func Members(object []byte, show func(name string, value []byte)) bool {
 	return s.object(0, func(key, value []byte) { show(unescape(key), value) }) && s.atEnd()
 }
 
+// Elements passes each element of array to show, in order, without surrounding white space. The
+// result is false if array is not a JSON array; show may then have seen a part of it.
+func Elements(array []byte, show func(value []byte)) bool {
+	s := scanner{text: array}
+	return s.array(0, show) && s.atEnd()
+}
+
 // Int returns the value of a JSON number without fraction and exponent that fits into an int64.
 func Int[T string | []byte](number T) (n int64, ok bool) {
 	digits := number
@@ -119,7 +126,7 @@ func (s *scanner) value(depth int) bool {
 	case c == '{':
 		return s.object(depth, nil)
 	case c == '[':
-		return s.array(depth)
+		return s.array(depth, nil)
 	case c == '"':
 		return s.str()
 	case c == 't':
@@ -167,7 +174,8 @@ func (s *scanner) object(depth int, show func(key, value []byte)) bool {
 	}
 }
 
-func (s *scanner) array(depth int) bool {
+// array consumes an array and passes each element to show.
+func (s *scanner) array(depth int, show func(value []byte)) bool {
 	if depth == MaxDepth || !s.take('[') {
 		return false
 	}
@@ -175,8 +183,13 @@ func (s *scanner) array(depth int) bool {
 		return true
 	}
 	for {
+		s.space()
+		from := s.at
 		if !s.value(depth + 1) {
 			return false
+		}
+		if show != nil {
+			show(s.text[from:s.at])
 		}
 		if s.take(']') {
 			return true

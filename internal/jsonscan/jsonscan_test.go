@@ -70,6 +70,17 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+func TestElements(t *testing.T) {
+	var got []string
+	show := func(value []byte) { got = append(got, string(value)) }
+	require.True(t, jsonscan.Elements([]byte(" [ [1, 2] ,\"x\", {\"a\":[null]} ] "), show))
+	require.Equal(t, []string{"[1, 2]", `"x"`, `{"a":[null]}`}, got)
+	require.True(t, jsonscan.Elements([]byte("[]"), show))
+	for _, bad := range []string{``, `{}`, `[1`, `[1] x`, `[1,]`} {
+		require.False(t, jsonscan.Elements([]byte(bad), show), bad)
+	}
+}
+
 func TestInt(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "-0": 0, "17": 17, "-17": -17, "9223372036854775807": 1<<63 - 1,
 		"-9223372036854775808": -1 << 63} {
