@@ -27,7 +27,7 @@ import (
 
 var (
 	// ErrClosed is returned by calls on a closed hub.
-	ErrClosed = errors.New("testbroker: hub is closed")
+	ErrClosed = keep.ErrClosed
 
 	// ErrDropped is the cause of a connection's end when [Hub.Drop] ended it.
 	ErrDropped = errors.New("dropped by the test")
@@ -72,7 +72,7 @@ type Hub struct {
 	// Every goroutine of the hub. It grows only under mu while closed is false, or from one of its
 	// goroutines.
 	Wg        sync.WaitGroup
-	Changed   notifier
+	Changed   keep.Notifier
 	Telemetry telemetry.Log
 	Faults    faults.Faults
 	Limits    faults.Limits

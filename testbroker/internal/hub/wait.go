@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/telemetry"
@@ -16,42 +15,5 @@ func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) err
 
 // Until waits until ok returns true. It calls ok at once, and again after each change.
 func (h *Hub) Until(ctx context.Context, ok func() bool) error {
-	for {
-		changed := h.Changed.next()
-		if ok() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-h.Done:
-			return ErrClosed
-		}
-	}
-}
-
-// A notifier wakes all goroutines that wait for a change. It costs almost nothing without waiters.
-type notifier struct {
-	mu sync.Mutex
-	ch chan struct{} // nil = no waiters
-}
-
-// next returns a channel that the next change closes.
-func (n *notifier) next() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch == nil {
-		n.ch = make(chan struct{})
-	}
-	return n.ch
-}
-
-func (n *notifier) Wake() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ch != nil {
-		close(n.ch)
-		n.ch = nil
-	}
+	return h.Changed.Until(ctx, h.Done, ok)
 }

@@ -1,0 +1,3 @@
+package updates
+
+func etagOf(a Agent) string { return encodePart(toJSON(a))[:8] }

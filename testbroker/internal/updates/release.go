@@ -1,0 +1,122 @@
+package updates
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
+)
+
+// A release is a published update.
+type release struct {
+	update   updatedata.Update
+	created  time.Time
+	manifest []byte
+	files    []*file // all that a device may download, those of referenced updates as well
+
+	// The last signature of the manifest, and the keys that made it. Guarded by Service.mu.
+	signature string
+	signed    signer
+}
+
+// A file is content with an id.
+type file struct {
+	id, name string
+	content  []byte
+	hash     [sha256.Size]byte
+	created  time.Time
+}
+
+// newFile returns a file of an update. The id follows from both names.
+func newFile(of updatedata.UpdateID, name string, content []byte, created time.Time) *file {
+	sum := sha256.Sum256([]byte(of.String() + "/" + name))
+	return &file{"f" + hex.EncodeToString(sum[:8]), name, content, sha256.Sum256(content), created}
+}
+
+// Publish adds an update.
+func (s *Service) Publish(u updatedata.Update) error {
+	u.Version = cmp.Or(u.Version, "5")
+	if err := u.Check(); err != nil {
+		return err
+	}
+	err := s.publish(u)
+	s.changed()
+	return err
+}
+
+func (s *Service) publish(u updatedata.Update) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.releases[u.ID] != nil {
+		return fmt.Errorf("%w: update %s; remove it first, or give another version", ErrExists, u.ID)
+	}
+	r := &release{update: u, created: s.o.Now().UTC()}
+	m := newManifest(r)
+	for i, step := range u.Steps {
+		child := s.releases[step.Reference]
+		switch {
+		case step.Reference == (updatedata.UpdateID{}):
+			continue
+		case child == nil:
+			return fmt.Errorf("%w: update %s, which step %d of %s refers to; publish it first", ErrNotFound,
+				step.Reference, i, u.ID)
+		case slices.ContainsFunc(child.update.Steps, func(s updatedata.Step) bool { return s.Handler == "" }):
+			return fmt.Errorf("testbroker: update %s has references itself, so that no update can refer to it", step.Reference)
+		}
+		name := strings.Join([]string{child.update.ID.Provider, child.update.ID.Name, child.update.ID.Version,
+			"updatemanifest.json"}, ".")
+		f := newFile(u.ID, name, child.manifest, r.created)
+		m.Files[f.id] = f.document()
+		m.Instructions.Steps[i].Manifest = f.id
+		r.files = append(append(r.files, f), child.files...)
+	}
+	r.manifest = toJSON(m)
+	for _, f := range r.files {
+		s.files[f.id] = f
+	}
+	s.releases[u.ID] = r
+	return nil
+}
+
+// Remove removes an update with its deployments.
+func (s *Service) Remove(id updatedata.UpdateID) error {
+	s.mu.Lock()
+	r := s.releases[id]
+	if r != nil {
+		delete(s.releases, id)
+		s.deployments = slices.DeleteFunc(s.deployments, func(d *deployment) bool { return d.data.Update == id })
+		for _, f := range r.files {
+			delete(s.files, f.id)
+		}
+	}
+	s.mu.Unlock()
+	s.changed()
+	if r == nil {
+		return fmt.Errorf("%w: update %s", ErrNotFound, id)
+	}
+	return nil
+}
+
+// Updates returns the published updates, sorted by id.
+func (s *Service) Updates() []updatedata.Update {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []updatedata.Update
+	for _, r := range s.releases {
+		all = append(all, r.update)
+	}
+	slices.SortFunc(all, func(a, b updatedata.Update) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	return all
+}
+
+// document returns what a manifest says of a file.
+func (f *file) document() *fileDocument {
+	return &fileDocument{FileName: f.name, Size: int64(len(f.content)),
+		Hashes: hashes{SHA256: base64.StdEncoding.EncodeToString(f.hash[:])}}
+}

@@ -1,0 +1,91 @@
+package updates
+
+import (
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+)
+
+const algorithm = "RS256"
+
+// A tokenHeader is the header of a JSON Web Signature.
+type tokenHeader struct {
+	Algorithm string `json:"alg"`
+	Key       string `json:"sjwk,omitempty"` // the signing key, in a signature by a root
+	KeyID     string `json:"kid,omitempty"`
+}
+
+// A webKey is a JSON Web Key as the service sends it. Its modulus has the alphabet of RFC 4648,
+// section 4, although RFC 7518 demands another one.
+type webKey struct {
+	Type      string `json:"kty"`
+	Modulus   string `json:"n"`
+	Exponent  string `json:"e"`
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+}
+
+// A signer is what a signature of a manifest is made of. Faults change it.
+type signer struct {
+	seed      uint64
+	rootID    string // the kid that the signature names
+	root      string // the name of the key that signs the signing key
+	key       string // the name of the signing key, which is its kid
+	algorithm string
+	hash      [sha256.Size]byte // of the manifest
+}
+
+// sign returns the compact signature of a manifest.
+func (s signer) sign() string {
+	key := privateKey(s.seed, s.key)
+	jwk := webKey{"RSA", base64.RawStdEncoding.EncodeToString(key.N.Bytes()), "AQAB", algorithm, s.key}
+	sjwk := compact(privateKey(s.seed, s.root), tokenHeader{Algorithm: algorithm, KeyID: s.rootID}, jwk)
+	payload := struct {
+		SHA256 string `json:"sha256"`
+	}{base64.StdEncoding.EncodeToString(s.hash[:])}
+	return compact(key, tokenHeader{Algorithm: s.algorithm, Key: sjwk}, payload)
+}
+
+// compact returns a JSON Web Signature in compact form.
+func compact(key *rsa.PrivateKey, header tokenHeader, payload any) string {
+	signed := encodePart(toJSON(header)) + "." + encodePart(toJSON(payload))
+	return signed + "." + encodePart(signature(key, []byte(signed)))
+}
+
+func encodePart(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// signature returns the signature of a text by RSASSA-PKCS1-v1_5 with SHA-256.
+func signature(key *rsa.PrivateKey, text []byte) []byte {
+	sum := sha256.Sum256(text)
+	b, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
+	if err != nil {
+		panic(fmt.Sprintf("updates: sign: %v", err)) // the key is one of newKey
+	}
+	return b
+}
+
+// keyHash returns the hash by which a root key package names a signing key: SHA-256 of the public
+// key in the form of PKCS #1. Source: crypto_lib.c of iot-hub-device-update.
+func keyHash(key *rsa.PublicKey) string {
+	sum := sha256.Sum256(x509.MarshalPKCS1PublicKey(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// toJSON encodes a value of this package, which never fails.
+func toJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// Sign returns the signature of a manifest, by the present keys.
+func (s *Service) Sign(manifest []byte) string {
+	r := s.Ring()
+	return s.signer(&r, sha256.Sum256(manifest)).sign()
+}
