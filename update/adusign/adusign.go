@@ -5,6 +5,12 @@
 // The signature is a JSON Web Signature (RFC 7515) in compact form. Its header has the signing key
 // as a JSON Web Key (RFC 7517), which is itself such a signature, by a root key that it names. The
 // payload is the SHA-256 of the manifest.
+//
+// Roots are fixed root keys. Keys follow the service when it adds and disables root keys, and when
+// it revokes signing keys:
+//
+//	keys, err := adusign.NewKeys(&adusign.KeysOptions{Store: store})
+//	options := agent.Options{Verify: keys.Verify, RootKeys: keys.Update}
 package adusign
 
 import (
@@ -46,6 +52,11 @@ var forURLs = strings.NewReplacer("+", "-", "/", "_")
 // updateManifest with the escapes of its JSON string removed, byte by byte as it was sent. Nothing
 // of a manifest may be believed before. The error's Kind is Untrusted.
 func (r Roots) Verify(manifest []byte, signature string) error {
+	return r.verify(manifest, signature, nil)
+}
+
+// verify is Verify without the signing keys whose fingerprints are in disabled.
+func (r Roots) verify(manifest []byte, signature string, disabled map[fingerprint]bool) error {
 	if len(signature) > maxSignature {
 		return refuse("the signature has %d bytes, more than %d", len(signature), maxSignature)
 	}
@@ -56,6 +67,9 @@ func (r Roots) Verify(manifest []byte, signature string) error {
 	key, err := r.signingKey(outer.header.Key)
 	if err != nil {
 		return err
+	}
+	if disabled[fingerprintOf(key)] {
+		return refuse("the signing key was revoked by the service's package of root keys")
 	}
 	if err := outer.verify(key); err != nil {
 		return err
@@ -98,16 +112,24 @@ func (r Roots) signingKey(text string) (*rsa.PublicKey, error) {
 	if err := json.Unmarshal(inner.payload, &key); err != nil || key.Type != "RSA" || key.Algorithm != algorithm {
 		return nil, refuse("the signing key is no JSON Web Key with kty RSA and alg %s", algorithm)
 	}
-	n, err := encoding.DecodeString(forURLs.Replace(key.Modulus))
-	e, wrong := encoding.DecodeString(key.Exponent)
-	if err != nil || wrong != nil || new(big.Int).SetBytes(e).Cmp(big.NewInt(exponent)) != 0 {
-		return nil, refuse("the signing key has no modulus n in Base64, or another exponent e than %d", exponent)
+	e, err := encoding.DecodeString(key.Exponent)
+	if err != nil || new(big.Int).SetBytes(e).Cmp(big.NewInt(exponent)) != 0 {
+		return nil, refuse("the signing key has another exponent e than %d", exponent)
 	}
-	modulus := new(big.Int).SetBytes(n)
-	if bits := modulus.BitLen(); bits < leastBits || bits > mostBits {
-		return nil, refuse("the signing key has %d bits, not %d to %d", bits, leastBits, mostBits)
+	return publicKey("signing key", forURLs.Replace(key.Modulus))
+}
+
+// publicKey returns the key with a modulus in Base64 for URLs. The name is for errors.
+func publicKey(name, modulus string) (*rsa.PublicKey, error) {
+	b, err := encoding.DecodeString(modulus)
+	if err != nil {
+		return nil, refuse("the %s has no modulus n in Base64", name)
 	}
-	return &rsa.PublicKey{N: modulus, E: exponent}, nil
+	n := new(big.Int).SetBytes(b)
+	if bits := n.BitLen(); bits < leastBits || bits > mostBits {
+		return nil, refuse("the %s has %d bits, not %d to %d", name, bits, leastBits, mostBits)
+	}
+	return &rsa.PublicKey{N: n, E: exponent}, nil
 }
 
 // token is a JSON Web Signature.

@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,14 +62,19 @@ type signer struct {
 }
 
 func newSigner(t testing.TB) *signer {
-	s := &signer{t: t}
-	var err error
-	s.root, err = rsa.GenerateKey(rand.Reader, leastBits)
-	require.NoError(t, err)
-	s.key, err = rsa.GenerateKey(rand.Reader, leastBits)
-	require.NoError(t, err)
-	return s
+	return &signer{t: t, root: testKeys()[0], key: testKeys()[1]}
 }
+
+// testKeys are made once, because that takes a second.
+var testKeys = sync.OnceValue(func() (keys [4]*rsa.PrivateKey) {
+	for i := range keys {
+		var err error
+		if keys[i], err = rsa.GenerateKey(rand.Reader, leastBits); err != nil {
+			panic(err)
+		}
+	}
+	return keys
+})
 
 func (s *signer) roots() Roots { return Roots{"root": &s.root.PublicKey} }
 

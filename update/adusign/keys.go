@@ -1,0 +1,130 @@
+package adusign
+
+import (
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"maps"
+	"strings"
+	"sync"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/update/agent"
+)
+
+// KeysOptions are the settings of Keys.
+type KeysOptions struct {
+	// Roots are the root keys that the program brings along. All of them must sign a package. Default:
+	// Production.
+	Roots Roots
+	// Store keeps the latest package, so that an older one is refused after a reset, too. Default:
+	// none.
+	Store agent.Store
+	// Test accepts root keys for tests, whose ids end in ".T", and packages for tests. Anybody may
+	// have their private keys.
+	Test bool
+}
+
+// Keys are the root keys that a device trusts, as the service's packages change them. The methods
+// are safe for concurrent use.
+type Keys struct {
+	opt KeysOptions
+
+	mu  sync.Mutex
+	now keyring
+}
+
+// keyring is what a package has changed.
+type keyring struct {
+	roots              Roots
+	disabled           map[fingerprint]bool
+	version, published int64
+}
+
+// fingerprint is the SHA-256 of a public key in PKCS #1, as packages name signing keys.
+type fingerprint [sha256.Size]byte
+
+func fingerprintOf(key *rsa.PublicKey) fingerprint {
+	return sha256.Sum256(x509.MarshalPKCS1PublicKey(key))
+}
+
+// NewKeys returns the keys of o, with those of the package in the Store. It ignores a package that
+// o.Roots have not signed, such as one from before the program got new root keys.
+func NewKeys(o *KeysOptions) (*Keys, error) {
+	if o == nil {
+		o = new(KeysOptions)
+	}
+	k := &Keys{opt: *o}
+	if k.opt.Roots = maps.Clone(o.Roots); k.opt.Roots == nil {
+		k.opt.Roots = Production()
+	}
+	for id, root := range k.opt.Roots {
+		if root == nil {
+			return nil, invalid("KeysOptions.Roots: key " + id + " is nil")
+		}
+		if isTestID(id) && !o.Test {
+			return nil, invalid("KeysOptions.Roots: key " + id + " is for tests; set Test, and never in production")
+		}
+	}
+	if len(k.opt.Roots) == 0 {
+		return nil, invalid("KeysOptions.Roots is empty; leave it nil for the keys of the service")
+	}
+	k.now.roots = k.opt.Roots
+	if o.Store == nil {
+		return k, nil
+	}
+	text, err := o.Store.Load()
+	if err != nil {
+		return nil, err
+	}
+	if ring, err := k.open(text); err == nil {
+		k.now = ring
+	}
+	return k, nil
+}
+
+func invalid(text string) error {
+	return &transport.Error{Kind: transport.Invalid, Proto: "update", Err: refusal(text)}
+}
+
+// refusal is an error text.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// isTestID reports whether a root key is for tests.
+func isTestID(id string) bool { return strings.HasSuffix(id, ".T") }
+
+// Verify is Roots.Verify with the keys of the latest package.
+func (k *Keys) Verify(manifest []byte, signature string) error {
+	k.mu.Lock()
+	now := k.now
+	k.mu.Unlock()
+	return now.roots.verify(manifest, signature, now.disabled)
+}
+
+// Update takes the service's package of root keys. It is stored before it counts. The error's Kind
+// is Untrusted for a package that is malformed, not signed by all of KeysOptions.Roots, for tests,
+// or older than the latest one; another error is the Store's.
+func (k *Keys) Update(text []byte) error {
+	ring, err := k.open(text)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch now := k.now; {
+	case ring.version < now.version || ring.version == now.version && ring.published < now.published:
+		return refuse("the package of root keys has version %d of %d, older than version %d of %d",
+			ring.version, ring.published, now.version, now.published)
+	case ring.version == now.version && ring.published == now.published:
+		return nil
+	}
+	if k.opt.Store != nil {
+		if err := k.opt.Store.Save(text); err != nil {
+			return err
+		}
+	}
+	k.now = ring
+	return nil
+}
