@@ -128,3 +128,22 @@ func isComparable(number string) bool {
 	e := strings.IndexAny(number, "eE")
 	return len(number) <= maxDigits && (e < 0 || len(number)-e-1 <= maxExponent)
 }
+
+// Diff returns the merge patch (RFC 7396) that makes the JSON object to of the object from, or nil
+// if they are the same: a member that only from has becomes null. A null member of to counts as
+// absent. The error, of Kind Invalid, means that one of them is no JSON object.
+func Diff(from, to []byte) (patch []byte, err error) {
+	old, err := decodeObject(from)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	want, err := decodeObject(to)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	changes, differ := diffPatch(old, want)
+	if !differ {
+		return nil, nil
+	}
+	return json.Marshal(changes)
+}

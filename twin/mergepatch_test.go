@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
 )
 
 func object(t testing.TB, text string) map[string]any {
@@ -68,6 +70,21 @@ func TestTheDifferenceOfTwoObjects(t *testing.T) {
 		require.NoError(t, err)
 		require.JSONEq(t, c[2], string(text), "from %s to %s", c[0], c[1])
 		require.Equal(t, c[2] != `{}`, differ)
+
+		exported, err := Diff([]byte(c[0]), []byte(c[1]))
+		require.NoError(t, err)
+		if differ {
+			require.JSONEq(t, c[2], string(exported))
+		} else {
+			require.Nil(t, exported)
+		}
+	}
+}
+
+func TestDiffTakesObjectsOnly(t *testing.T) {
+	for _, texts := range [][2]string{{`5`, `{}`}, {`{}`, `null`}} {
+		_, err := Diff([]byte(texts[0]), []byte(texts[1]))
+		require.ErrorIs(t, err, transport.Invalid)
 	}
 }
 
