@@ -25,7 +25,8 @@ type connection struct {
 	policy string
 	wait   time.Duration
 	quiet  bool
-	broker bool // the service is a broker; set by prepare
+	broker bool   // the service is a broker; set by prepare
+	wire   *meter // counts the bytes of the connections; nil: nobody asks
 }
 
 func (t *tool) connection(c *cobra.Command) *connection {
@@ -109,6 +110,9 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 		return nil, err
 	}
 	x.broker = to.URL != nil
+	if x.wire != nil {
+		to.Network.Dial = x.wire.dialer(to.Network.Dial)
+	}
 	t, creds, err := to.Transport()
 	if err != nil {
 		return nil, err

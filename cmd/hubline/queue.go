@@ -124,17 +124,17 @@ type diskQueue struct {
 }
 
 // openDisk opens the outbox and starts the client, which connects in the background.
-func openDisk(s *sending, session *session) (queue, error) {
-	q := &diskQueue{folder: s.outbox, client: session.Client}
+func openDisk(d *delivery, session *session) (queue, error) {
+	q := &diskQueue{folder: d.outbox, client: session.Client}
 	var err error
-	q.Queue, err = outbox.Open(s.outbox, &outbox.Options{OnFailed: func(m *transport.Message, err error) {
-		s.failed.add("message "+m.ID, err)
+	q.Queue, err = outbox.Open(d.outbox, &outbox.Options{OnFailed: func(m *transport.Message, err error) {
+		d.failed.add("message "+m.ID, err)
 	}})
 	if err != nil {
 		return nil, usage("-outbox: %v", cause(err))
 	}
 	if n := q.Stats().Waiting; n > 0 {
-		s.say("%d messages wait in %s", n, s.outbox)
+		d.say("%d messages wait in %s", n, d.outbox)
 	}
 	if err := session.Start(); err != nil {
 		return nil, errors.Join(err, q.Close())

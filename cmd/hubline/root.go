@@ -28,8 +28,9 @@ func (t *tool) root() *cobra.Command {
 	root.SetErr(t.log)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.listenCommand(), t.twinCommand(), t.methodCommand(),
-		t.uploadCommand(), t.provisionCommand(), t.simulateCommand(), t.policyCommand(), manCommand(root))
+	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.replayCommand(), t.benchCommand(), t.listenCommand(),
+		t.twinCommand(), t.methodCommand(), t.uploadCommand(), t.provisionCommand(), t.simulateCommand(),
+		t.policyCommand(), manCommand(root))
 	for _, topic := range topics() {
 		root.AddCommand(topic)
 	}

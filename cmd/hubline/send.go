@@ -3,21 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // sending has the flags of hubline send.
 type sending struct {
-	*connection
+	*delivery
 	body, file            string
 	lines                 bool
 	count                 int
@@ -26,12 +23,10 @@ type sending struct {
 	contentType, encoding string
 	topic, output         string
 	properties            []string
-	expires, flush        time.Duration
+	expires               time.Duration
 	retain, atMostOnce    bool
-	outbox                string
 	message               transport.Message // the fields that all messages share
-	failed                unsent
-	given                 bool // -body
+	given                 bool              // -body
 }
 
 func (t *tool) sendCommand() *cobra.Command {
@@ -62,10 +57,7 @@ func (t *tool) sendCommand() *cobra.Command {
 	flags.BoolVar(&s.retain, "retain", false, "a broker keeps the message for later subscribers")
 	flags.BoolVar(&s.atMostOnce, "at-most-once", false, "QoS 0: a message may be lost with the connection")
 	flags.DurationVar(&s.expires, "expires", 0, "a message that waits longer is dropped; 0: never")
-	flags.DurationVar(&s.flush, "flush-timeout", time.Minute, "how long to wait for acknowledgements at the end; "+
-		"0: for ever")
-	flags.StringVar(&s.outbox, "outbox", "", "`DIR` that keeps messages until they are acknowledged, over restarts too")
-	s.connection = t.connection(c)
+	s.delivery = t.delivery(c)
 	return c
 }
 
@@ -146,39 +138,7 @@ func (s *sending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	session, err := s.prepare(ctx, &device.Options{})
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	to, err := s.open(ctx, session)
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { s.say("sending what was accepted; Ctrl-C again ends at once") })
-	defer stop()
-	begin := time.Now()
-	bar := newProgress(s.tool, from.total(), func() int { return to.acknowledged() }, strconv.Itoa)
-	produceErr := s.produce(session.ctx, from, to)
-	flushErr := s.finish(to, session)
-	bar.end()
-	if errors.Is(produceErr, context.Canceled) { // Ctrl-C, or the client gave up, which is its cause
-		produceErr = session.cause()
-	}
-	s.say("%s in %s", to.summary(), took(time.Since(begin)))
-	return firstError(produceErr, flushErr, s.failed.err())
-}
-
-// open returns the queue of the messages. Without an outbox on the disk, the connection comes
-// first, so that a wrong key shows before anything is read.
-func (s *sending) open(ctx context.Context, session *session) (queue, error) {
-	if s.outbox != "" {
-		return openDisk(s, session)
-	}
-	if err := s.connection.open(ctx, session); err != nil {
-		return nil, err
-	}
-	return newMemoryQueue(session.Client, &s.failed), nil
+	return s.deliver(ctx, from.total(), func(ctx context.Context, to queue) error { return s.produce(ctx, from, to) })
 }
 
 // produce puts all bodies into the queue, at the rate.
@@ -207,50 +167,4 @@ func (s *sending) produce(ctx context.Context, from source, to queue) error {
 			return err
 		}
 	}
-}
-
-// finish waits for the results of everything in the queue, as long as the client lives.
-func (s *sending) finish(to queue, session *session) error {
-	ctx, cancel := limited(session.alive, s.flush)
-	defer cancel()
-	err := to.flush(ctx)
-	switch {
-	case session.cause() != nil:
-		return session.cause()
-	case errors.Is(err, context.DeadlineExceeded):
-		return &exitError{exitLater, fmt.Errorf("not all messages were acknowledged within %v: %s", s.flush, to.summary())}
-	}
-	return err
-}
-
-// took returns a duration to the millisecond.
-func took(d time.Duration) string {
-	if d < time.Millisecond {
-		return "<1ms"
-	}
-	return d.Round(time.Millisecond).String()
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// firstError returns the first error, which is the cause of the others.
-func firstError(all ...error) error {
-	for _, err := range all {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

