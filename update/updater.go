@@ -252,6 +252,18 @@ func (u *Updater) otherSlot(n int64) io.Reader {
 // Activate lets the next reset start the image that Stage has completed.
 func (u *Updater) Activate() error { return u.exclusive(u.activate) }
 
+// Deactivate undoes Activate, unless the image was started meanwhile. It stays in its slot.
+func (u *Updater) Deactivate() error {
+	return u.exclusive(func() error {
+		s := u.j.now
+		if s.phase != PhaseReady {
+			return nil
+		}
+		s.phase, s.tries = PhaseDownloading, 0
+		return u.j.write(s)
+	})
+}
+
 func (u *Updater) stage(ctx context.Context, m *Image, from Source) error {
 	if err := u.begin(m); err != nil {
 		return err

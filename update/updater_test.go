@@ -91,7 +91,13 @@ func TestAStagedImageWaitsForActivate(t *testing.T) {
 	for range 2 {
 		require.NoError(t, r.open().Activate())
 		require.NoError(t, r.open().Stage(t.Context(), &m, rest), "it is there")
+		require.Equal(t, PhaseReady, r.open().Status().Phase)
 	}
+	for range 2 {
+		require.NoError(t, r.open().Deactivate())
+		require.Equal(t, r.old, r.boot())
+	}
+	require.NoError(t, r.open().Activate())
 	require.Equal(t, r.new, r.boot())
 	require.ErrorIs(t, r.open().Activate(), errIncomplete)
 	for range 2 {

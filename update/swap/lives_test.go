@@ -1,0 +1,236 @@
+//go:build unix
+
+package swap
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/update/agent"
+)
+
+var (
+	errKilled = errors.New("killed")
+	errExec   = errors.New("another program continues")
+)
+
+// life is a service, and a program that updates it as the agent does. The program is killed before
+// one change on the disk.
+type life struct {
+	t       *testing.T
+	path    string
+	self    bool        // the service is the program
+	next    string      // the content of the new file: "good", "sick" or "crash"
+	killAt  int         // 0: never
+	changes int         // on the disk
+	runs    string      // the content of the file that the service runs
+	cancel  agent.Phase // before it, the update is cancelled; 0: never
+	file    *File       // of the program's present process
+	phase   agent.Phase
+	resumed bool // Work.Restarted
+	results []string
+}
+
+func newLife(t *testing.T, self bool, next string, killAt int) *life {
+	l := &life{t: t, path: filepath.Join(t.TempDir(), "gated"), self: self, next: next, killAt: killAt, runs: "old",
+		phase: agent.PhaseInstalled}
+	require.NoError(t, os.WriteFile(l.path, []byte("old"), 0o750))
+	step = func(name string) {
+		require.Contains(t, []string{"old", next}, l.content(), "before: %s", name)
+		if l.changes++; l.changes == l.killAt {
+			panic(errKilled)
+		}
+	}
+	execute = func(string, []string, []string) error { return errExec }
+	t.Cleanup(func() { step = func(string) {} })
+	return l
+}
+
+func (l *life) content() string {
+	text, err := os.ReadFile(l.path)
+	require.NoError(l.t, err)
+	return string(text)
+}
+
+// started is a new process of the program.
+func (l *life) started() {
+	l.file = &File{Path: l.path, Healthy: l.healthy}
+	if !l.self {
+		l.file.Restart = func(context.Context) error {
+			l.runs = l.content()
+			return nil
+		}
+		return
+	}
+	for {
+		l.runs = l.content()
+		err := Start(l.path, 3)
+		if errors.Is(err, errExec) {
+			l.runs = l.content()
+		} else {
+			require.NoError(l.t, err)
+		}
+		if l.runs != "crash" {
+			return
+		}
+	}
+}
+
+func (l *life) healthy(context.Context) error {
+	if l.runs == "sick" || l.runs == "crash" {
+		return errors.New("it has no connection")
+	}
+	return nil
+}
+
+// run goes on until there is a final result, in fake time.
+func (l *life) run() {
+	l.t.Helper()
+	testkit.Bubble(l.t, func(*testing.T) { l.live() })
+}
+
+func (l *life) live() {
+	for range 30 {
+		func() {
+			defer func() {
+				if r := recover(); r != nil && r != error(errKilled) {
+					panic(r)
+				}
+			}()
+			l.started()
+			for len(l.results) == 0 && l.advance() == agent.Continue {
+			}
+		}()
+		if len(l.results) > 0 {
+			return
+		}
+	}
+	require.Fail(l.t, "the update does not end")
+}
+
+// advance does one phase as the agent does.
+func (l *life) advance() agent.Next {
+	ctx := context.Background()
+	w := &agent.Work{Files: []agent.File{{Size: int64(len(l.next)), SHA256: sha256.Sum256([]byte(l.next))}},
+		Restarted: l.resumed}
+	l.resumed = false
+	var next agent.Next
+	var err error
+	var done bool
+	if l.phase == l.cancel {
+		l.phase = agent.PhaseRollback
+	}
+	following := l.phase + 1
+	switch l.phase {
+	case agent.PhaseInstalled, agent.PhaseConfirm:
+		done, err = l.file.Installed(ctx, w)
+		if l.phase == agent.PhaseConfirm && err == nil && !done {
+			err = errors.New("not installed")
+		}
+	case agent.PhaseDownload:
+		err = os.WriteFile(l.path+".new", []byte(l.next), 0o600)
+	case agent.PhaseInstall:
+		next, err = l.file.Install(ctx, w)
+	case agent.PhaseApply:
+		next, err = l.file.Apply(ctx, w)
+		done = err == nil && next == agent.Continue
+	case agent.PhaseRollback:
+		next, err = l.file.Cancel(ctx, w)
+		require.NoError(l.t, err)
+		if next == agent.Continue {
+			l.results = append(l.results, "failed")
+		}
+		following = agent.PhaseRollback
+	}
+	switch {
+	case done:
+		l.results = append(l.results, "succeeded")
+	case err != nil:
+		l.phase, next = agent.PhaseRollback, agent.Continue
+	default:
+		l.phase, l.resumed = following, next == agent.Restart
+	}
+	return next
+}
+
+// A program that is killed before any change on the disk still ends with the right file, the right
+// service and one result.
+func TestAKillBeforeAnyChangeLosesNoFile(t *testing.T) {
+	for _, c := range []struct {
+		self bool
+		next string
+		want string
+	}{
+		{false, "good", "good"}, {false, "sick", "old"},
+		{true, "good", "good"}, {true, "sick", "old"}, {true, "crash", "old"},
+	} {
+		t.Run(fmt.Sprintf("%s, self %v", c.next, c.self), func(t *testing.T) {
+			first := newLife(t, c.self, c.next, 0)
+			first.run()
+			for killAt := range first.changes + 1 {
+				l := newLife(t, c.self, c.next, killAt)
+				l.run()
+				result := "failed"
+				if c.want == c.next {
+					result = "succeeded"
+				}
+				require.Equal(t, []string{result}, l.results, "killed before change %d of %d", killAt, first.changes)
+				require.Equal(t, c.want, l.content(), "killed before change %d of %d", killAt, first.changes)
+				require.Equal(t, c.want, l.runs, "killed before change %d of %d", killAt, first.changes)
+				info, err := os.Stat(l.path)
+				require.NoError(t, err)
+				require.Equal(t, os.FileMode(0o750), info.Mode())
+				l.leaves(t, c.want)
+			}
+			t.Logf("%d changes", first.changes)
+		})
+	}
+}
+
+// An update that is cancelled before any phase leaves the old file, whenever the program is killed
+// besides.
+func TestACancelledUpdateLeavesTheOldFile(t *testing.T) {
+	for _, self := range []bool{false, true} {
+		for phase := agent.PhaseInstall; phase <= agent.PhaseConfirm; phase++ {
+			cancelled := func(killAt int) *life {
+				l := newLife(t, self, "good", killAt)
+				l.cancel = phase
+				l.run()
+				return l
+			}
+			for killAt := range cancelled(0).changes + 1 {
+				l := cancelled(killAt)
+				if phase == agent.PhaseConfirm && l.results[0] == "succeeded" {
+					continue // without a restart, or after a kill: the service was examined at once
+				}
+				require.Equal(t, "old", l.content(), "self %v, cancelled before %v, killed before %d", self, phase, killAt)
+				require.Equal(t, "old", l.runs, "self %v, cancelled before %v, killed before %d", self, phase, killAt)
+				l.leaves(t, "old")
+			}
+		}
+	}
+}
+
+// leaves checks what is in the folder at the end.
+func (l *life) leaves(t *testing.T, want string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(l.path))
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimPrefix(e.Name(), "gated"))
+	}
+	if want == "old" && len(names) == 1 {
+		return // killed before there was a way back
+	}
+	require.Equal(t, []string{"", ".old"}, names)
+}

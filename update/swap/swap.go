@@ -1,0 +1,222 @@
+//go:build unix
+
+// Package swap replaces a file of a Linux service, such as its program, for package update/agent.
+// It restarts the service and puts the old file back if the service does not come up:
+//
+//	file := &swap.File{
+//		Path:    "/opt/gate/gated",
+//		Restart: swap.Command("systemctl", "restart", "gated"),
+//		Healthy: swap.HTTP("http://127.0.0.1:8080/ready"),
+//	}
+//	a, err := agent.New(&agent.Options{Handlers: map[string]agent.Handler{"contoso/file:1": file}, ...})
+//	err = a.Run(ctx)
+//
+// A program that replaces itself leaves out Restart, calls Start first in main, and ends when Run
+// returns agent.ErrRestart: systemd then starts the new file (Restart=always). Healthy says whether
+// the program itself works, such as after its first acknowledged message.
+//
+// # What is on the disk
+//
+// A step has one file, which is downloaded to PATH.new. PATH.old is the file before the latest
+// update, as a hard link: the folder must be writable, on a file system that has them. While
+// PATH.starts exists, the new file is on trial; the file's size is the number of starts that Start
+// has counted. The new file gets mode and owner of the old one. File capabilities are not copied:
+// use AmbientCapabilities of the unit.
+//
+// Each change is a rename, a link or a removal that is flushed to the disk. A kill or a power cut
+// between any two of them leaves a complete file at PATH, and the agent goes on from there.
+package swap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/update/agent"
+)
+
+// File is an agent.Handler that replaces a file. Path and Healthy are required. Its fields must not
+// change after the first call.
+type File struct {
+	// Path is the file. It must exist.
+	Path string
+	// Restart restarts the service that uses the file. Nil: the file is the program that calls this.
+	Restart func(ctx context.Context) error
+	// Healthy returns nil if the service works: Command, HTTP, Dial, or your own function. It is
+	// called again after an error until Deadline.
+	Healthy func(ctx context.Context) error
+	// Stable is how long the service must stay healthy, for services that come up and then crash.
+	// Default: 10 s.
+	Stable time.Duration
+	// Deadline limits the time from the restart until the service is healthy and stable. Default: a
+	// minute. A program that replaces itself needs more if its network does.
+	Deadline time.Duration
+	// Check examines the new file before it is used, such as by running it with -version. Default:
+	// none.
+	Check func(ctx context.Context, path string) error
+
+	swapped bool // this process has exchanged the file since it was started
+}
+
+var _ agent.Handler = (*File)(nil)
+
+var (
+	errBack = errors.New("swap: the new file did not work; the old one is back")
+	errSame = errors.New("swap: the program was not restarted; restart it when Run returns agent.ErrRestart")
+)
+
+// Installed implements agent.Handler. A program that replaces itself is examined here, after its
+// restart.
+func (h *File) Installed(ctx context.Context, w *agent.Work) (bool, error) {
+	d, err := h.look(w)
+	switch {
+	case err != nil:
+		return false, err
+	case d.back() && w.Restarted:
+		return false, errBack
+	case !d.wanted:
+		return false, nil
+	case !d.trial:
+		return true, nil
+	case h.Restart != nil:
+		return false, nil // Apply does it again
+	}
+	err = h.examine(ctx, d)
+	return err == nil, err
+}
+
+// Download implements agent.Handler. It continues an earlier download.
+func (h *File) Download(ctx context.Context, w *agent.Work) error {
+	d, err := h.look(w)
+	if err != nil || d.wanted {
+		return err
+	}
+	return d.download(ctx, w)
+}
+
+// Install implements agent.Handler. It keeps the old file, and prepares the new one.
+func (h *File) Install(ctx context.Context, w *agent.Work) (agent.Next, error) {
+	d, err := h.look(w)
+	if err != nil || d.wanted {
+		return agent.Continue, err
+	}
+	if err := d.prepare(w.Files[0].SHA256); err != nil {
+		return agent.Continue, err
+	}
+	if h.Check != nil {
+		if err := call("File.Check", func() error { return h.Check(ctx, d.fresh) }); err != nil {
+			return agent.Continue, errors.Join(ctx.Err(), fmt.Errorf("swap: check of %s: %w", d.fresh, err))
+		}
+	}
+	return agent.Continue, d.keepOld()
+}
+
+// Apply implements agent.Handler. It exchanges the files and restarts the service.
+func (h *File) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) {
+	d, err := h.look(w)
+	switch {
+	case err != nil:
+		return agent.Continue, err
+	case !d.wanted && d.back():
+		return agent.Continue, errBack
+	case !d.wanted:
+		if err := d.exchange(); err != nil {
+			return agent.Continue, err
+		}
+		h.swapped = true
+	}
+	switch {
+	case h.Restart == nil && h.swapped:
+		return agent.Restart, nil
+	case d.wanted && !d.trial:
+		return agent.Continue, nil
+	}
+	return agent.Continue, h.examine(ctx, d)
+}
+
+// Cancel implements agent.Handler. It puts the old file back if there was an exchange.
+func (h *File) Cancel(ctx context.Context, w *agent.Work) (agent.Next, error) {
+	d, err := h.look(w)
+	switch {
+	case err != nil:
+		return agent.Continue, err
+	case !d.wanted && !d.back():
+		return agent.Continue, d.discard()
+	case d.wanted:
+		if err := d.restore(); err != nil {
+			return agent.Continue, err
+		}
+		h.swapped = !h.swapped
+	}
+	if h.Restart != nil {
+		return agent.Continue, h.examine(ctx, d)
+	}
+	if h.swapped {
+		return agent.Restart, nil // the old file runs after that, and PATH.starts does no harm
+	}
+	return agent.Continue, d.settle()
+}
+
+// examine restarts the service, waits until it works, and ends the trial.
+func (h *File) examine(ctx context.Context, d *disk) error {
+	if h.Restart == nil && h.swapped {
+		return errSame
+	}
+	limited, cancel := context.WithTimeout(ctx, orDefault(h.Deadline, time.Minute))
+	defer cancel()
+	err := h.comeUp(limited)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err() // the program ends: no verdict
+	case err != nil:
+		return fmt.Errorf("swap: the service does not work with %s: %w", d.path, err)
+	}
+	return d.settle()
+}
+
+// pause is the time between two calls of Healthy.
+const pause = 200 * time.Millisecond
+
+// comeUp restarts the service and returns nil when it has been healthy for the time Stable.
+func (h *File) comeUp(ctx context.Context) error {
+	if h.Restart != nil {
+		if err := call("File.Restart", func() error { return h.Restart(ctx) }); err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+	}
+	failure := errors.New("it was not healthy for the time File.Stable")
+	var since time.Time // zero: it is not healthy
+	for {
+		err := call("File.Healthy", func() error { return h.Healthy(ctx) })
+		switch {
+		case err != nil && ctx.Err() == nil:
+			failure, since = err, time.Time{}
+		case err == nil && since.IsZero():
+			since = time.Now()
+		case err == nil && time.Since(since) >= orDefault(h.Stable, 10*time.Second):
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return failure
+		case <-time.After(pause):
+		}
+	}
+}
+
+func orDefault(d, standard time.Duration) time.Duration {
+	if d == 0 {
+		return standard
+	}
+	return d
+}
+
+// call calls a function of the program.
+func call(name string, f func() error) (err error) {
+	if failed := callback.Run(name, func() { err = f() }); failed != nil {
+		return failed
+	}
+	return err
+}
