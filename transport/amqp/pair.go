@@ -2,12 +2,11 @@ package amqp
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/dialer"
 )
 
 // pair is a sending and a receiving link that belong together: those for the twin, and those for
@@ -144,7 +143,7 @@ func (p *pair) attachBoth(ctx context.Context, on *amqpclient.Session, detached 
 	err error) {
 	s := p.s
 	o := amqpclient.LinkOptions{Address: p.address, Detached: detached, Properties: append(s.opt.linkProperties(),
-		wire.Pair{Key: wire.Symbol("com.microsoft:channel-correlation-id"), Value: p.name + ":" + newUUID()})}
+		wire.Pair{Key: wire.Symbol("com.microsoft:channel-correlation-id"), Value: p.name + ":" + dialer.NewUUID()})}
 	out, err := on.NewSender(ctx, &amqpclient.SenderOptions{Settled: true, Credited: p.credited, LinkOptions: o})
 	if err != nil {
 		return nil, err
@@ -162,15 +161,6 @@ func (p *pair) attachBoth(ctx context.Context, on *amqpclient.Session, detached 
 		out.Detach()
 		in.Detach()
 	}, nil
-}
-
-// newUUID makes a uuid of version 4 (RFC 9562).
-func newUUID() string {
-	var u [16]byte
-	_, _ = rand.Read(u[:]) // it never fails
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	h := hex.EncodeToString(u[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
 // message handles a message of the hub. The reading goroutine calls it.
