@@ -25,6 +25,13 @@ type Session interface {
 	Close()
 }
 
+// A Limited is a Carrier without calls.
+type Limited interface {
+	Carrier
+	// LacksCalls says why, and what to use.
+	LacksCalls() string
+}
+
 // A Timekeeper is a Carrier over a protocol that tells the service's time. A Client whose clock is
 // wrong makes its tokens by that time, within the bounds that the Timekeeper sets. It is safe for
 // concurrent use.
@@ -74,7 +81,10 @@ func (l *Login) Credentials() *transport.Credentials {
 type Request struct {
 	// Operation is the id of the operation to poll. Empty: the request registers the device.
 	Operation string
-	// Body is the JSON of a register; empty for a poll.
+	// Call is the name of the operation that Client.Call asks for: ASCII letters, digits and "-".
+	// Empty: the request belongs to a registration. A Limited gets none.
+	Call string
+	// Body is the JSON of a register or call; empty for a poll.
 	Body []byte
 }
 
@@ -84,6 +94,8 @@ type Answer struct {
 	Status int
 	// RetryAfter is the delay that the service asks for. 0: none.
 	RetryAfter time.Duration
+	// ErrorCode is the code of an error that HTTPS has in a header (x-ms-error-code). Empty: none.
+	ErrorCode string
 	// Body is JSON, of at most MaxAnswer bytes.
 	Body []byte
 }

@@ -27,7 +27,8 @@ type Options struct {
 	MQTTv5 bool
 	// APIVersion is the version of the service's API to ask for. Empty: "2019-03-31", which every
 	// service has. With a CSR "2026-11-01", the first stable version with requests for certificates.
-	// With MQTTv5 "2026-11-02-preview", the first one that tells the hub's connection profile.
+	// With MQTTv5 "2026-11-02-preview", the first one that tells the hub's connection profile. That is
+	// also the version of Client.Call.
 	APIVersion string
 
 	// Policy decides about retries. Nil: delays from 1 s, doubling to 60 s, with jitter, for as long
@@ -46,7 +47,8 @@ type Options struct {
 	// devices that may start before their enrollment.
 	AwaitEnrollment bool
 
-	// OnEvent receives each step of Register, on the goroutine that called it.
+	// OnEvent receives each step of Register and each other key or token of Call, on the goroutine
+	// that called it.
 	OnEvent func(Event)
 	// Rand is the source of random numbers; concurrent calls of Register share it. Nil: a generator
 	// for each call, seeded with the identity and the time.
@@ -61,15 +63,15 @@ const (
 )
 
 // Versions of the service's API: the common one, the first stable one with signing requests, and
-// the first one with connection profiles.
+// the first one with connection profiles and with calls.
 const (
 	apiVersion        = "2019-03-31"
 	apiVersionCSR     = "2026-11-01"
-	apiVersionProfile = "2026-11-02-preview"
+	apiVersionPreview = "2026-11-02-preview"
 )
 
-// Client registers one device. It may be used any number of times, and concurrently. Make it with
-// New.
+// Client registers one device, and makes its calls. It may be used any number of times, and
+// concurrently. Make it with New.
 type Client struct {
 	id      Identity
 	carrier Carrier
@@ -78,6 +80,7 @@ type Client struct {
 	paced   bool // the policy is the default one
 	body    []byte
 	version string
+	calls   *calls
 }
 
 // New returns a client for the device that id names; nil options mean all defaults. Both are
@@ -96,7 +99,7 @@ func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 	if err := id.checkTPMCarrier(carrier); err != nil {
 		return nil, err
 	}
-	c := &Client{id: id.resolved(), carrier: carrier}
+	c := &Client{id: id.resolved(), carrier: carrier, calls: &calls{turn: make(chan struct{}, 1)}}
 	c.keeper, _ = carrier.(Timekeeper)
 	if o != nil {
 		c.opt = *o
@@ -151,8 +154,8 @@ func (c *Client) encode() error {
 	switch {
 	case !validVersion(c.version):
 		return invalid("options: APIVersion is no version" + hint(`; give one such as "2026-11-01"`))
-	case c.version == "" && c.opt.MQTTv5:
-		c.version = apiVersionProfile
+	case c.version == "" && (c.opt.MQTTv5 || c.calls.hold != nil):
+		c.version = apiVersionPreview
 	case c.version == "" && len(c.opt.CSR) > 0:
 		c.version = apiVersionCSR
 	case c.version == "":

@@ -24,6 +24,12 @@
 // An enrollment has two keys. A device that has both (SecondSign) tries the second one when the
 // service refuses the first.
 //
+// # Calls
+//
+// Client.Call makes other requests to the service, over HTTPS and MQTT: package update/dpsupdate
+// asks for software updates with it. Client.Before lets a device ask ahead of its first
+// registration, on the same connection.
+//
 // # Failures
 //
 // Register repeats the failures that package errfilter calls retryable, as long as ctx lasts and

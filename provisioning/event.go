@@ -13,6 +13,10 @@ type Step uint8
 const (
 	// StepSpreading: the random wait before the first request begins (Options.Spread).
 	StepSpreading Step = iota
+	// StepHolding: the function of Client.Before runs.
+	StepHolding
+	// StepReleased: it has ended, with Err if it failed.
+	StepReleased
 	// StepRegistering: the register is sent, over a new connection if necessary.
 	StepRegistering
 	// StepPolling: the operation is polled.
@@ -34,8 +38,8 @@ const (
 	steps // number of steps
 )
 
-var stepText = [steps]string{"spreading", "registering", "polling", "assigning", "retrying", "trying the other key",
-	"clock corrected", "assigned", "failed"}
+var stepText = [steps]string{"spreading", "holding", "released", "registering", "polling", "assigning", "retrying",
+	"trying the other key", "clock corrected", "assigned", "failed"}
 
 // String returns the step in a word or a few.
 func (s Step) String() string {

@@ -39,7 +39,7 @@ type say struct {
 type script struct {
 	mu       sync.Mutex
 	says     []say
-	requests []string // "register", "poll op-1"
+	requests []string // "register", "poll op-1", "call check"
 	bodies   []string
 	at       []time.Duration
 	began    time.Time
@@ -78,7 +78,10 @@ func (s scriptSession) Exchange(ctx context.Context, r *provisioning.Request) (*
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text := "register"
-	if r.Operation != "" {
+	switch {
+	case r.Call != "":
+		text = "call " + r.Call
+	case r.Operation != "":
 		text = "poll " + r.Operation
 	}
 	s.requests = append(s.requests, text)

@@ -18,10 +18,7 @@ type registration struct {
 	ctx  context.Context
 	rand func() uint64
 
-	session Session   // nil: none is open
-	renew   time.Time // when the session's token is too old; zero: never
-	signed  time.Time // the wall clock when the latest token was signed
-	expires time.Time // of the latest token
+	line
 
 	series    retrypolicy.Operation
 	spreaded  bool // the random wait was drawn
@@ -30,13 +27,21 @@ type registration struct {
 	operation string    // empty: there is none to poll
 	since     time.Time // when the operation began
 	unnamed   int       // answers without an operation to poll
-	second    bool      // the second key signs
 	refused   int       // keys refused since the last answer
 	swapped   int       // the latest attempt that changed its key
 	corrected int       // the latest attempt whose token was replaced because the clock was corrected
 	throttled bool      // a register was throttled since the last answer
 	conflict  bool      // a conflict was repeated
 	last      error     // the latest failure
+}
+
+// A line is a session with the token that opened it.
+type line struct {
+	session Session   // nil: none is open
+	renew   time.Time // when the session's token is too old; zero: never
+	signed  time.Time // the wall clock when the latest token was signed
+	expires time.Time // of the latest token
+	second  bool      // the second key signs
 }
 
 const (
@@ -125,7 +130,7 @@ func (r *registration) try() (*Assignment, *transport.Error) {
 	for {
 		answer, failure := r.step()
 		switch {
-		case failure != nil && (r.otherToken(failure) || r.swapped != r.attempt && r.otherKey(failure)):
+		case failure != nil && r.otherProof(failure):
 			continue
 		case failure != nil:
 			return nil, failure
@@ -161,6 +166,11 @@ func (r *registration) step() (reading, *transport.Error) {
 	if err := r.ctx.Err(); err != nil {
 		return reading{}, r.cancelled()
 	}
+	if hold := r.c.calls.hold; hold != nil && r.operation == "" {
+		if err := hold(r); err != nil {
+			return reading{}, r.judge(err)
+		}
+	}
 	request, event := &Request{Body: r.c.body}, Event{Step: StepRegistering, Attempt: r.attempt}
 	if r.operation != "" {
 		request, event.Step = &Request{Operation: r.operation}, StepPolling
@@ -185,13 +195,8 @@ func (r *registration) step() (reading, *transport.Error) {
 
 // exchange sends a request over the open session, or over a new one.
 func (r *registration) exchange(request *Request) (*Answer, error) {
-	if r.session != nil && !r.renew.IsZero() && !time.Now().Before(r.renew) {
-		r.closeSession()
-	}
-	if r.session == nil {
-		if err := r.open(); err != nil {
-			return nil, err
-		}
+	if err := r.ready(); err != nil {
+		return nil, err
 	}
 	var answer *Answer
 	var err error
@@ -203,6 +208,17 @@ func (r *registration) exchange(request *Request) (*Answer, error) {
 		r.closeSession()
 	}
 	return answer, err
+}
+
+// ready opens a session if there is none, or one whose token is too old.
+func (r *registration) ready() error {
+	if r.session != nil && !r.renew.IsZero() && !time.Now().Before(r.renew) {
+		r.closeSession()
+	}
+	if r.session != nil {
+		return nil
+	}
+	return r.open()
 }
 
 // open signs a token and opens a session with it.
@@ -229,9 +245,9 @@ func (r *registration) open() error {
 func (e *signError) Error() string { return "the key did not sign: " + e.err.Error() }
 func (e *signError) Unwrap() error { return e.err }
 
-func (r *registration) closeSession() {
-	if s := r.session; s != nil {
-		r.session = nil
+func (l *line) closeSession() {
+	if s := l.session; s != nil {
+		l.session = nil
 		_ = callback.Run("Session.Close", s.Close)
 	}
 }

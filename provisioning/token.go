@@ -114,6 +114,12 @@ func (r *registration) clockAtFault(failure *transport.Error) bool {
 	return unset && !errchain.IsUnasked(failure)
 }
 
+// otherProof reports whether failure is the refusal of a token or a key, and there is another one
+// to try at once.
+func (r *registration) otherProof(failure *transport.Error) bool {
+	return r.otherToken(failure) || r.swapped != r.attempt && r.otherKey(failure)
+}
+
 // otherToken reports whether failure is the refusal of a token that would be made by another time
 // now, because an answer has told the service's. That is tried once in an attempt.
 func (r *registration) otherToken(failure *transport.Error) bool {

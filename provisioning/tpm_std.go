@@ -36,6 +36,14 @@ func (id *Identity) checkTPMCarrier(carrier Carrier) error {
 	return nil
 }
 
+// lacksCalls returns why a device with a TPM makes no calls; empty for other devices.
+func (id *Identity) lacksCalls() string {
+	if id.TPM != nil {
+		return "a device with a TPM cannot call it; use a key or a certificate"
+	}
+	return ""
+}
+
 // maxPublicKey bounds a public area; that of an RSA key of 4096 bits has 570 bytes.
 const maxPublicKey = 1024
 

@@ -9,6 +9,7 @@ import "github.com/hubline-iot/hubline/transport"
 func (id *Identity) checkTPM() error               { return nil }
 func (id *Identity) useTPM()                       {}
 func (id *Identity) checkTPMCarrier(Carrier) error { return nil }
+func (id *Identity) lacksCalls() string            { return "" }
 
 func (r *registration) openTPM(*Login) (bool, error)                 { return false, nil }
 func (r *registration) activateAssigned(*Answer, *reading) error     { return nil }

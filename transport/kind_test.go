@@ -84,7 +84,8 @@ func TestOpTableIsComplete(t *testing.T) {
 	want := map[transport.Op]string{
 		transport.OpNone: "", transport.OpDial: "dial", transport.OpRun: "connection", transport.OpSend: "send",
 		transport.OpOpen:  "open",
-		transport.OpClose: "close", transport.OpRegister: "register", transport.OpSubscribe: "subscribe",
+		transport.OpClose: "close", transport.OpRegister: "register", transport.OpCall: "call",
+		transport.OpSubscribe: "subscribe",
 		transport.OpTwinGet:   "twin get",
 		transport.OpTwinPatch: "twin patch",
 		transport.OpRenew:     "renew", transport.OpPing: "ping", transport.OpRespond: "respond",

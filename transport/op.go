@@ -14,6 +14,8 @@ const (
 	OpClose
 	// OpRegister is a registration with the provisioning service.
 	OpRegister
+	// OpCall is another request to the provisioning service, such as for a software update.
+	OpCall
 	// OpSubscribe subscribes to the Features in Want; replied when the hub has granted all. A session
 	// that learns later that the hub refuses them, or grants them, replies again with the same ID.
 	// That reply is about all Features that the session was asked for.
@@ -41,7 +43,7 @@ const (
 
 var opText = [ops]string{
 	OpDial: "dial", OpRun: "connection", OpSend: "send", OpOpen: "open", OpClose: "close",
-	OpRegister: "register", OpSubscribe: "subscribe",
+	OpRegister: "register", OpCall: "call", OpSubscribe: "subscribe",
 	OpTwinGet: "twin get", OpTwinPatch: "twin patch", OpRenew: "renew", OpPing: "ping", OpRespond: "respond",
 	OpSettle: "settle", OpIssue: "certificate",
 }

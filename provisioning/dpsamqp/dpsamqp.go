@@ -47,7 +47,12 @@ type Carrier struct {
 	err    error // what Open returns for wrong options
 }
 
-var _ provisioning.Carrier = (*Carrier)(nil)
+var _ provisioning.Limited = (*Carrier)(nil)
+
+// LacksCalls implements provisioning.Limited.
+func (c *Carrier) LacksCalls() string {
+	return "the service does not take it over AMQP; use dpshttp or dpsmqtt"
+}
 
 // New returns a Carrier with these network settings, which are copied; nil means all defaults: TLS
 // to port 5671. Each Open reports wrong settings, with Kind Invalid.

@@ -12,9 +12,8 @@ import (
 const filter = answers + "#"
 
 const (
-	answers  = "$dps/registrations/res/"
-	register = "$dps/registrations/PUT/iotdps-register/?$rid="
-	poll     = "$dps/registrations/GET/iotdps-get-operationstatus/?$rid="
+	registrations = "$dps/registrations/"
+	answers       = registrations + "res/"
 )
 
 // userName returns the user name of CONNECT. agent is the client name that the service sees.
@@ -26,11 +25,20 @@ func userName(l *provisioning.Login, agent string) string {
 
 // topicOf returns the topic of a request.
 func topicOf(r *provisioning.Request, id uint16) []byte {
-	if r.Operation == "" {
-		return strconv.AppendUint([]byte(register), uint64(id), 10)
+	t := []byte(registrations)
+	switch {
+	case r.Call != "":
+		t = append(append(t, "POST/"...), r.Call...)
+	case r.Operation != "":
+		t = append(t, "GET/iotdps-get-operationstatus"...)
+	default:
+		t = append(t, "PUT/iotdps-register"...)
 	}
-	t := strconv.AppendUint([]byte(poll), uint64(id), 10)
-	return texts.AppendEscaped(append(t, "&operationId="...), r.Operation)
+	t = strconv.AppendUint(append(t, "/?$rid="...), uint64(id), 10)
+	if r.Operation != "" {
+		t = texts.AppendEscaped(append(t, "&operationId="...), r.Operation)
+	}
+	return t
 }
 
 // topicAnswer is what the topic of an answer says.
@@ -81,17 +89,19 @@ func split(s string, c byte) (before, after string) {
 	return s, ""
 }
 
-// maxSeconds replaces longer delays. Package provisioning takes an hour at most.
-const maxSeconds = 1 << 20
+// maxSeconds is the longest delay, a day.
+const maxSeconds = 86_400
 
-// seconds parses a number of seconds; 0 if it is none.
+// seconds parses a number of seconds; 0 if it is none, or more than maxSeconds.
 func seconds(s string) time.Duration {
 	n := 0
 	for i := 0; i < len(s); i++ {
 		if s[i] < '0' || s[i] > '9' {
 			return 0
 		}
-		n = min(n*10+int(s[i]-'0'), maxSeconds)
+		if n = n*10 + int(s[i]-'0'); n > maxSeconds {
+			return 0
+		}
 	}
 	return time.Duration(n) * time.Second
 }

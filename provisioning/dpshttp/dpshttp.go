@@ -210,13 +210,17 @@ func (s *session) exchange(ctx, limited context.Context, r *provisioning.Request
 		return nil, s.failure(ctx, limited, err)
 	}
 	after, _ := times.RetryAfterHeaders(response.Header.Get, s.l.Now())
-	return &provisioning.Answer{Status: response.StatusCode, RetryAfter: after, Body: body}, nil
+	return &provisioning.Answer{Status: response.StatusCode, RetryAfter: after, Body: body,
+		ErrorCode: response.Header.Get("x-ms-error-code")}, nil
 }
 
 // request returns the HTTP request for r.
 func (s *session) request(r *provisioning.Request) (*http.Request, error) {
 	method, path := http.MethodPut, "/register"
-	if r.Operation != "" {
+	switch {
+	case r.Call != "":
+		method, path = http.MethodPost, "/"+r.Call
+	case r.Operation != "":
 		method, path = http.MethodGet, "/operations/"+encode(r.Operation)
 	}
 	target, err := url.Parse(s.c.dialer.Scheme() + "://" + s.l.Endpoint + "/" + encode(s.l.IDScope) + "/registrations/" +
@@ -227,6 +231,9 @@ func (s *session) request(r *provisioning.Request) (*http.Request, error) {
 	header := http.Header{"Accept": {"application/json"}, "User-Agent": {s.c.agent}}
 	if token := s.token.Text.Reveal(); token != "" {
 		header.Set("Authorization", token)
+	}
+	if r.Call != "" {
+		header.Set("x-ms-client-request-id", dialer.NewUUID())
 	}
 	h := &http.Request{Method: method, URL: target, Host: target.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1,
 		ProtoMinor: 1, Body: http.NoBody}
