@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -17,7 +18,9 @@ import (
 func Command(name string, args ...string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		c := exec.CommandContext(ctx, name, args...)
-		c.WaitDelay = time.Second // for the output of what it has started
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with its children
+		c.WaitDelay = time.Second
 		var out tail
 		c.Stdout, c.Stderr = &out, &out
 		if err := c.Run(); err != nil {

@@ -153,10 +153,11 @@ func (h *File) Cancel(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	if h.Restart != nil {
 		return agent.Continue, h.examine(ctx, d)
 	}
+	next := agent.Continue
 	if h.swapped {
-		return agent.Restart, nil // the old file runs after that, and PATH.starts does no harm
+		next = agent.Restart // the new program runs
 	}
-	return agent.Continue, d.settle()
+	return next, d.settle()
 }
 
 // examine restarts the service, waits until it works, and ends the trial.
