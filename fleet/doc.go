@@ -7,6 +7,9 @@
 // A Scenario says what happens to a fleet, Rules are the settings of its devices. Both are values;
 // Scenarios, Contenders and Recommended have ready ones.
 //
+// RunRollout simulates an update of all devices over one link instead: a Rollout under
+// RolloutRules.
+//
 // # What is real
 //
 // The policies are those of retrypolicy, the verdicts those of errfilter. The rules around them are

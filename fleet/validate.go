@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -160,6 +162,41 @@ func (r Rules) Validate() error {
 	}
 	if r.RenewAt > 0 && r.RenewAt < 0.1 || !(r.RenewAt < 1) {
 		return invalid("Rules.RenewAt is " + float(r.RenewAt) + "; give 0.1 to less than 1, 0 for 0.85, or a negative number")
+	}
+	return nil
+}
+
+// validateRollout reports the first field that is out of its range.
+func validateRollout(r *Rollout, rules *RolloutRules) error {
+	fields := []field[float64]{
+		{"Rollout.Devices", float64(r.Devices), 1, maxDevices},
+		{"Rollout.Duration in s", r.Duration.Seconds(), 60, maxDuration.Seconds()},
+		{"Rollout.Image", r.Image, 1, 1e12},
+		{"Rollout.Link", r.Link, 1000, 1e15},
+		{"Rollout.Access", r.Access, 1000, 1e15},
+		{"Rollout.Downloads", float64(r.Downloads), 1, 10_000},
+		{"Rollout.Loss in s", r.Loss.Seconds(), 1, 1e9},
+		{"Rollout.Requests", r.Requests, 0.001, maxRate},
+		{"Rollout.Failures", r.Failures, 0, 1},
+		{"Rollout.Away", r.Away, 0, 1},
+		{"RolloutRules.Interval in s", rules.Interval.Seconds(), 60, maxDuration.Seconds()},
+		{"RolloutRules.Spread in s", rules.Spread.Seconds(), 0, maxDuration.Seconds()},
+		{"RolloutRules.Stop", rules.Stop, 0, 1},
+	}
+	for _, d := range [...]time.Duration{r.Busy, r.RetryAfter, r.Install, r.Rollback, r.Return} {
+		fields = append(fields, field[float64]{"Rollout's time in s", d.Seconds(), 1, maxDuration.Seconds()})
+	}
+	share := 0.0
+	for _, w := range rules.Waves {
+		fields = append(fields, field[float64]{"Wave.Share", w.Share, share, 1})
+		share = w.Share
+	}
+	fields = append(fields, field[float64]{"Wave.Share of the last wave", share, 1, 1})
+	if err := cmp.Or(check(fields, float), retrypolicy.Validate(rules.Policy)); err != nil {
+		return err
+	}
+	if begin(rules.Policy) != nil {
+		return invalid("RolloutRules.Policy has a memory; give one without")
 	}
 	return nil
 }

@@ -31,6 +31,10 @@ type settings struct {
 
 	recorded   string
 	recordedAt time.Duration
+
+	// For updates.
+	image, link, requests float64
+	interval              time.Duration
 }
 
 const maxWorkers = 1024 // of fleet.Options
@@ -41,6 +45,7 @@ const usage = `Usage of fleet: simulates how devices come back to their hub, und
   fleet -devices 10000 -scenario all -o report.html
   fleet -devices 100000 -rules default -policy azure:cmax=1m -spread 30s -outage-limit 1h
   fleet -file scenario.json -json -
+  fleet -devices 100000 -scenario update,update-bad -rules spread,waves -image 5e6
   fleet -devices 40000 -scenario restart -recorded attempts.csv -recorded-at 5m -o report.html
 
 `
@@ -65,6 +70,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 		"CSV `file` with the attempts a second at a real hub: shows how far each of the rules is from them")
 	flags.DurationVar(&s.recordedAt, "recorded-at", 0, "simulated `time` of the first row of -recorded")
 	flags.StringVar(&s.docs, "docs", "", "draw the plots of the documentation into `folder`, and stop")
+	s.registerUpdate(flags)
 	own.register(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -118,6 +124,11 @@ func (s *settings) check(rest []string, set map[string]bool) error {
 	}
 	if set["recorded-at"] && !set["recorded"] {
 		return fmt.Errorf("-recorded-at needs -recorded; give both, or neither")
+	}
+	for _, flag := range [...]string{"image", "link", "requests", "interval"} {
+		if set[flag] && !s.updates() {
+			return fmt.Errorf("-%s is about updates; give -scenario update or update-bad with it", flag)
+		}
 	}
 	return s.checkFiles()
 }

@@ -57,6 +57,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 		return list(out)
 	case s.docs != "":
 		return drawDocs(ctx, s.docs, math.MaxInt)
+	case s.updates():
+		return s.simulateUpdates(ctx, out, log)
 	}
 	families, err := s.plan()
 	if err != nil {

@@ -72,8 +72,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return os.WriteFile(name, text.Bytes(), 0o644)
 }
 
-func writeJSON(w io.Writer, families []family) error {
+func writeJSON(w io.Writer, results any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
-	return e.Encode(families)
+	return e.Encode(results)
 }

@@ -113,8 +113,15 @@ func list(to io.Writer) error {
 	for _, scenario := range fleet.Scenarios() {
 		fmt.Fprintln(out, "  "+scenario(1000).Name)
 	}
+	for _, rollout := range fleet.Rollouts(1000) {
+		fmt.Fprintln(out, "  "+rollout.Name)
+	}
 	fmt.Fprintln(out, "rules:")
 	for _, r := range allRules(1000) {
+		fmt.Fprintln(out, "  "+r.Name)
+	}
+	fmt.Fprintln(out, "rules of updates:")
+	for _, r := range fleet.RolloutContenders(time.Hour) {
 		fmt.Fprintln(out, "  "+r.Name)
 	}
 	fmt.Fprintln(out, "policies for -policy and -paced, with parameters:")
