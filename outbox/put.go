@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/messageid"
@@ -160,7 +161,7 @@ func (q *Queue) makeRoomLocked(size int64) bool {
 			n := s.next - from - q.holesIn(from, s.next)
 			q.stats.Dropped += n
 			q.silentLocked(n, errDropped)
-			q.done = s.next
+			q.done, q.front = s.next, time.Now()
 			wake(&q.ended)
 		default:
 			return false

@@ -47,9 +47,10 @@ type Queue struct {
 	bytes    int64    // of all segments
 	next     uint64
 	done     uint64
-	known    uint64   // records below were written for good
-	marked   progress // in the mark
-	holes    []span   // numbers without a message
+	front    time.Time // since when the first waiting message has been the first
+	known    uint64    // records below were written for good
+	marked   progress  // in the mark
+	holes    []span    // numbers without a message
 	closed   bool
 	stats    Stats
 	stop     error  // why the last Run ended; nil while one runs, and before the first
@@ -92,12 +93,15 @@ type Queue struct {
 	markFree chan struct{} // closed when the mark is free again
 }
 
-// Stats are counters since Open, except Waiting and Bytes, which describe the files.
+// Stats are counters since Open, except Waiting, Bytes and Stalled, which describe the files.
 type Stats struct {
 	// Waiting is the number of readable messages in the files that are not done, including those
 	// handed to the client. Bytes is the size of the files.
 	Waiting uint64
 	Bytes   int64
+	// Stalled is for how long the same message has been the first of the waiting ones: at least its
+	// age since Open. It grows while nothing is acknowledged. 0: none waits.
+	Stalled time.Duration
 	// Put is the number of messages for which Put returned nil.
 	Put uint64
 	// Acknowledged is the number of messages that the hub acknowledged, Failed of those with another
@@ -147,6 +151,7 @@ func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.front = time.Now()
 	q.passLocked(q.done) // the previous process may have left files that are done
 	return q, nil
 }
@@ -193,7 +198,9 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 
 // passLocked records that all records below number are done.
 func (q *Queue) passLocked(number uint64) {
-	q.done = max(q.done, number)
+	if number > q.done {
+		q.done, q.front = number, time.Now()
+	}
 	for len(q.segments) > 0 && q.segments[0] != q.active && q.segments[0].next <= q.done {
 		q.removeFirstLocked()
 	}
@@ -207,6 +214,9 @@ func (q *Queue) Stats() Stats {
 	defer q.mu.Unlock()
 	s := q.stats
 	s.Waiting, s.Bytes = q.next-q.done-q.holesIn(q.done, q.next), q.bytes
+	if s.Waiting > 0 {
+		s.Stalled = time.Since(q.front)
+	}
 	return s
 }
 

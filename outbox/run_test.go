@@ -56,6 +56,28 @@ func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 	})
 }
 
+// Stalled grows while the same message is the first, from the put of one that finds none waiting, and
+// after a restart from Open.
+func TestStalledIsHowLongTheFirstMessageWaits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		folder := t.TempDir()
+		q := open(t, folder, nil)
+		time.Sleep(time.Hour)
+		require.Zero(t, q.Stats().Stalled, "none waits")
+		put(t, q, 0, 1)
+		time.Sleep(time.Minute)
+		put(t, q, 1, 2)
+		require.Equal(t, time.Minute, q.Stats().Stalled)
+		require.NoError(t, q.Close())
+		q = open(t, folder, nil)
+		time.Sleep(time.Second)
+		require.Equal(t, time.Second, q.Stats().Stalled)
+		require.Len(t, bodies(t, q), 2)
+		require.Zero(t, q.Stats().Stalled)
+		require.NoError(t, q.Close())
+	})
+}
+
 // A segment is deleted when its last message is done, and not before.
 func TestASegmentStaysForItsLastMessage(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -126,6 +126,9 @@ func (q *Queue) writeBatch() {
 	if first := q.busy[0].number; first > q.next {
 		q.holes = append(q.holes, span{q.next, first}) // the unused numbers
 	}
+	if q.done >= q.next {
+		q.front = time.Now()
+	}
 	q.next, q.spoiled = s.next, 0
 	wake(&q.grown)
 	q.writtenLocked(s, q.idleLocked())
