@@ -56,8 +56,8 @@ func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 	})
 }
 
-// Stalled grows while the same message is the first, from the put of one that finds none waiting, and
-// after a restart from Open.
+// Stalled grows while the same message is the first: from its Put if none waited then, and after a
+// restart from Open.
 func TestStalledIsHowLongTheFirstMessageWaits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		folder := t.TempDir()

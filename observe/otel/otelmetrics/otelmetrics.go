@@ -7,7 +7,7 @@
 //
 // # Instruments
 //
-// All instruments are observed when a reader collects, from one device.Stats of each client, so
+// Those of Register are observed when a reader collects, from one device.Stats of each client, so
 // messages cost nothing extra. Counters start at device.New.
 //
 //	hubline.client.messages.accepted        counter          {message}     entered the queue
@@ -36,13 +36,29 @@
 //	hubline.client.outage.duration          gauge            s             time spent trying to connect; else 0
 //	hubline.client.outage.longest           gauge            s             the longest such time
 //
+// Transport, around the transport of a client, adds what is measured at each message:
+//
+//	hubline.client.ack.duration             histogram        s             hand-over to acknowledgement
+//	hubline.client.messages.refusals        counter          {refusal}     by error.type: refused for now or for good
+//	hubline.client.connection.failures      counter          {failure}     by error.type: attempts and connections
+//
+// RegisterOutbox adds those of an outbox in files:
+//
+//	hubline.outbox.put                      counter          {message}     put since Open
+//	hubline.outbox.acknowledged             counter          {message}     acknowledged by the hub
+//	hubline.outbox.lost                     counter          {message}     failed, dropped or damaged
+//	hubline.outbox.size                     up-down counter  {message}     wait in the files
+//	hubline.outbox.bytes                    up-down counter  By            size of the files
+//	hubline.outbox.stalled                  gauge            s             age of the first as the first; else 0
+//
 // The states are connected, paused (connected, and the service refused a message for now), retrying
 // and disconnected. In each collection, accepted is the sum of acknowledged, refused, expired,
 // dropped, cancelled and queue.size.
 //
 // # Attributes
 //
-// Besides the two above there are only the attributes passed to Register. The device's id is not
+// Besides the state, the verdict and error.type, the Kind of a failure, there are only the
+// attributes passed to these functions. The device's id is not
 // included unless the program adds it with DeviceID: separate series for each device of a large
 // fleet are expensive. Keys, tokens and error texts are never reported.
 package otelmetrics

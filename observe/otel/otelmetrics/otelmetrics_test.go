@@ -282,25 +282,31 @@ func TestTheDocumentedInstruments(t *testing.T) {
 	text, _, _ := strings.Cut(string(source), "\npackage ")
 	var documented []string
 	for _, row := range regexp.MustCompile(
-		`(?m)^//\t(hubline\S+) +(counter|up-down counter|gauge) +(\S+) `).FindAllStringSubmatch(text, -1) {
+		`(?m)^//\t(hubline\S+) +(counter|up-down counter|gauge|histogram) +(\S+) `).FindAllStringSubmatch(text, -1) {
 		documented = append(documented, strings.Join(row[1:], " "))
 	}
 
 	p, r := newReader(t)
 	_, err = otelmetrics.Register(p, nil, fixed{})
 	require.NoError(t, err)
+	_, err = otelmetrics.RegisterOutbox(p, nil, waiting{})
+	require.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) { failWith(t, p) })
 	var found []string
 	for _, m := range metrics(t, r) {
 		kind := "gauge"
-		if s, ok := m.Data.(metricdata.Sum[int64]); ok {
+		switch s := m.Data.(type) {
+		case metricdata.Sum[int64]:
 			kind = "up-down counter"
 			if s.IsMonotonic {
 				kind = "counter"
 			}
 			require.Equal(t, metricdata.CumulativeTemporality, s.Temporality)
+		case metricdata.Histogram[float64]:
+			kind = "histogram"
 		}
 		require.NotEmpty(t, m.Description)
-		require.Regexp(t, `^hubline\.client(\.[a-z]+(_[a-z]+)*)+$`, m.Name)
+		require.Regexp(t, `^hubline\.(client|outbox)(\.[a-z]+(_[a-z]+)*)+$`, m.Name)
 		found = append(found, m.Name+" "+kind+" "+m.Unit)
 	}
 	slices.Sort(documented)

@@ -6,7 +6,7 @@
 //	go run ./examples/prometheus -listen 127.0.0.1:9464
 //	curl http://127.0.0.1:9464/metrics
 //
-// The file dashboard.json shows the page in Grafana.
+// The file dashboard.json shows the page in Grafana, and alerts.yml has rules for Prometheus.
 package main
 
 import (
@@ -23,9 +23,10 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/observe/otel/otelmetrics"
+	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -44,65 +45,94 @@ func main() {
 	}
 }
 
-// page returns the page with the counters of one device. The attribute makes a series for each
-// device; leave it out to add the clients of a process up.
-func page(id string, client otelmetrics.Client) (handler http.Handler, end func() error, err error) {
+// page returns a page for Prometheus, and the provider of what it shows.
+func page() (http.Handler, *metric.MeterProvider, error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry))
 	if err != nil {
 		return nil, nil, err
 	}
-	provider := metric.NewMeterProvider(metric.WithReader(exporter))
-	unregister, err := otelmetrics.Register(provider, []attribute.KeyValue{otelmetrics.DeviceID(id)}, client)
-	shutdown := func() error { return provider.Shutdown(context.Background()) }
-	if err != nil {
-		return nil, nil, errors.Join(err, shutdown())
-	}
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), func() error {
-		return errors.Join(unregister(), shutdown())
-	}, nil
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), metric.NewMeterProvider(metric.WithReader(exporter)), nil
 }
 
-// connect starts a hub in this process and a client of its device "dev-1".
-func connect() (*testbroker.Hub, *device.Client, error) {
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := newClient(hub)
-	if err != nil {
-		return nil, nil, errors.Join(err, hub.Close())
-	}
-	return hub, client, nil
+// desk is a hub in this process, and its device "dev-1" with a client and an outbox in files.
+type desk struct {
+	hub    *testbroker.Hub
+	client *device.Client
+	queue  *outbox.Queue
 }
 
-func newClient(hub *testbroker.Hub) (*device.Client, error) {
-	dev, err := hub.AddDevice("dev-1")
+// open opens the desk, and makes the provider observe it. The attribute makes a series for each
+// device; leave it out to add the clients of a process up.
+func open(p *metric.MeterProvider, folder string) (d *desk, err error) {
+	d = &desk{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	attrs := []attribute.KeyValue{otelmetrics.DeviceID("dev-1")}
+	if d.hub, err = testbroker.New(nil); err != nil {
+		return d, err
+	}
+	dev, err := d.hub.AddDevice("dev-1")
 	if err != nil {
-		return nil, err
+		return d, err
 	}
 	creds, err := device.ParseConnectionString(dev.ConnectionString())
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-	return device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
+	network := netopt.Options{Plaintext: true, Dial: d.hub.Dial(testbroker.PortAMQP)}
+	observed, err := otelmetrics.Transport(p, attrs, amqp.New(&amqp.Options{Network: network}))
+	if err != nil {
+		return d, err
+	}
+	if d.client, err = device.New(creds, observed, nil); err != nil {
+		return d, err
+	}
+	if d.queue, err = outbox.Open(folder, nil); err != nil {
+		return d, err
+	}
+	if _, err = otelmetrics.Register(p, attrs, d.client); err != nil {
+		return d, err
+	}
+	_, err = otelmetrics.RegisterOutbox(p, attrs, d.queue)
+	return d, err
 }
 
-func run(ctx context.Context, listen string) error {
-	hub, client, err := connect()
+func (d *desk) close() error {
+	var errs []error
+	if d.queue != nil {
+		errs = append(errs, d.queue.Close())
+	}
+	if d.client != nil {
+		errs = append(errs, d.client.Close())
+	}
+	if d.hub != nil {
+		errs = append(errs, d.hub.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func run(ctx context.Context, listen string) (err error) {
+	folder, err := os.MkdirTemp("", "outbox")
 	if err != nil {
 		return err
 	}
-	defer hub.Close()
-	defer client.Close()
-	handler, end, err := page("dev-1", client)
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	handler, provider, err := page()
 	if err != nil {
 		return err
 	}
+	d, err := open(provider, folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close(), provider.Shutdown(context.Background())) }()
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
-		return errors.Join(err, end())
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", handler)
@@ -111,21 +141,24 @@ func run(ctx context.Context, listen string) error {
 	go func() { served <- server.Serve(listener) }() // ends with server.Close
 	fmt.Printf("http://%s/metrics\n", listener.Addr())
 
-	err = send(ctx, hub, client)
+	err = send(ctx, d)
 	closed := server.Close()
 	<-served
-	return errors.Join(err, closed, end())
+	return errors.Join(err, closed)
 }
 
 // send sends a message each second until ctx ends, and drops each tenth connection.
-func send(ctx context.Context, hub *testbroker.Hub, client *device.Client) error {
-	if err := client.Start(); err != nil {
+func send(ctx context.Context, d *desk) error {
+	if err := d.client.Start(); err != nil {
 		return err
 	}
+	handed := make(chan error, 1)
+	go func() { handed <- d.queue.Run(ctx, d.client) }() // ends with ctx
+	defer func() { <-handed }()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for n := 1; ; n++ {
-		if err := client.Enqueue(ctx, &transport.Message{Body: fmt.Appendf(nil, `{"n":%d}`, n)}, nil); err != nil {
+		if err := d.queue.Put(ctx, &transport.Message{Body: fmt.Appendf(nil, `{"n":%d}`, n)}); err != nil {
 			return ignoreEnd(ctx, err)
 		}
 		select {
@@ -134,7 +167,7 @@ func send(ctx context.Context, hub *testbroker.Hub, client *device.Client) error
 		case <-second.C:
 		}
 		if n%10 == 0 {
-			hub.Drop("dev-1")
+			d.hub.Drop("dev-1")
 		}
 	}
 }

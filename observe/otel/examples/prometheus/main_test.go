@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,21 +12,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// exposed returns the names and the labels on the page of a device that has sent a message.
+// exposed returns the names and the labels on the page of a device that has sent a message, which
+// the hub refused at first, and lost a connection.
 func exposed(t *testing.T) (text string, names, labels map[string]bool) {
 	t.Helper()
-	hub, client, err := connect()
+	handler, provider, err := page()
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, hub.Close()) })
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	require.NoError(t, client.Open(t.Context()))
-	require.NoError(t, client.Send(t.Context(), &transport.Message{Body: []byte("{}")}))
-	handler, end, err := page("dev-1", client)
+	t.Cleanup(func() { require.NoError(t, provider.Shutdown(t.Context())) })
+	d, err := open(provider, t.TempDir())
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, end()) })
+	t.Cleanup(func() { require.NoError(t, d.close()) })
+	require.NoError(t, d.client.Open(t.Context()))
+	d.hub.Inject(fault.Fault{Kind: fault.ReleaseMessage})
+	require.NoError(t, d.client.Send(t.Context(), &transport.Message{Body: []byte("{}")}))
+	d.hub.Inject(fault.Fault{Kind: fault.CloseOnMessage, Condition: "amqp:connection:forced"})
+	require.NoError(t, d.client.Send(t.Context(), &transport.Message{Body: []byte("{}")}))
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	require.Equal(t, 200, answer.Code)
@@ -42,7 +47,7 @@ func exposed(t *testing.T) (text string, names, labels map[string]bool) {
 
 func TestThePageHasTheCountersOfTheDevice(t *testing.T) {
 	text, names, _ := exposed(t)
-	require.Regexp(t, `(?m)^hubline_client_messages_acknowledged_total\{.*hubline_device_id="dev-1".*\} 1$`, text)
+	require.Regexp(t, `(?m)^hubline_client_messages_acknowledged_total\{.*hubline_device_id="dev-1".*\} 2$`, text)
 	require.Regexp(t, `(?m)^hubline_client_connection_state\{.*hubline_client_connection_state="connected".*\} 1$`, text)
 	require.True(t, names["hubline_client_outage_duration_seconds"])
 }
@@ -95,21 +100,47 @@ func TestTheDashboardAsksForWhatThePageHas(t *testing.T) {
 	}
 	shown := map[string]bool{}
 	for _, q := range queries {
-		require.Equal(t, strings.Count(q, "("), strings.Count(q, ")"), q)
 		for _, m := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(q, -1) {
 			require.True(t, strings.HasPrefix(m[1], "__") || slices.Contains(variables, m[1]), "%s: no variable %s", q, m[1])
 		}
-		found := 0
-		for _, name := range regexp.MustCompile(`\bhubline_\w+`).FindAllString(q, -1) {
-			require.True(t, names[name] || labels[name], "%s: the page has no %s", q, name)
-			shown[name] = true
-			found++
-		}
-		require.Positive(t, found, q)
+		requireNames(t, q, names, labels, shown)
 	}
 	for name := range names {
 		if strings.HasPrefix(name, "hubline_") {
 			require.True(t, shown[name], "the dashboard does not show %s", name)
 		}
+	}
+}
+
+// requireNames checks that a query asks for what the page has, and notes what that is.
+func requireNames(t *testing.T, query string, names, labels, asked map[string]bool) {
+	t.Helper()
+	require.Equal(t, strings.Count(query, "("), strings.Count(query, ")"), query)
+	all := regexp.MustCompile(`\b(hubline_\w+|error_type)\b`).FindAllString(query, -1)
+	require.NotEmpty(t, all, query)
+	for _, name := range all {
+		require.True(t, names[name] || labels[name], "%s: the page has no %s", query, name)
+		asked[name] = true
+	}
+}
+
+// The three rules ask for what the page has, and fire when alerts_test.yml says so.
+func TestTheAlertsFire(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yml")
+	require.NoError(t, err)
+	_, names, labels := exposed(t)
+	expressions := regexp.MustCompile(`(?ms)^        expr: (.*?)^        for:`).FindAllStringSubmatch(string(rules), -1)
+	require.Len(t, expressions, 3)
+	for _, e := range expressions {
+		requireNames(t, e[1], names, labels, map[string]bool{})
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil && os.Getenv("HUBLINE_REQUIRE_PEERS") == "" {
+		t.Skip("SKIPPED: promtool not found; that the alerts fire is NOT verified (Debian: apt-get install prometheus)")
+	}
+	require.NoError(t, err)
+	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+		out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput()
+		require.NoError(t, err, string(out))
 	}
 }
