@@ -58,9 +58,9 @@
 // # Attributes
 //
 // Besides the state, the verdict and error.type, the Kind of a failure, there are only the
-// attributes passed to these functions. The device's id is not
-// included unless the program adds it with DeviceID: separate series for each device of a large
-// fleet are expensive. Keys, tokens and error texts are never reported.
+// attributes passed to these functions. The device's id is not included unless the program adds it
+// with DeviceID: separate series for each device of a large fleet are expensive. Keys, tokens and
+// error texts are never reported.
 package otelmetrics
 
 import (
