@@ -51,15 +51,19 @@ func New(client twin.Client) (*Service, error) {
 func (s *Service) HandleDesired(handle device.DesiredHandler) error {
 	return s.Client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		if _, ours := jsonscan.Member(d.JSON, component); ours || d.Full {
-			select {
-			case s.wake <- struct{}{}:
-			default: // a Check is due already
-			}
+			s.poke()
 		}
 		if handle != nil {
 			handle(ctx, d)
 		}
 	})
+}
+
+func (s *Service) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // a Check is due already
+	}
 }
 
 // Wake returns a channel that receives a value when the service has written to the twin, and when
@@ -99,7 +103,7 @@ func (s *Service) Check(ctx context.Context, q *agent.Query) (*agent.Answer, err
 	if wrong != nil {
 		return nil, wrong
 	}
-	return d.answer(), nil
+	return d.answer(r.agent.inProgress()), nil
 }
 
 // Report writes how an update stands to the twin, unless the twin has that already. Errors are
@@ -114,7 +118,13 @@ func (s *Service) Report(ctx context.Context, report *agent.Report) error {
 		return err
 	}
 	r.agent.report(report)
-	return s.send(ctx, &twin.Patch{}, r)
+	if err := s.send(ctx, &twin.Patch{}, r); err != nil {
+		return err
+	}
+	if d, _ := desired(t); d.cancels() && !report.Final() {
+		s.poke() // it was cancelled before it began
+	}
+	return nil
 }
 
 // send adds the changes of r to the patch and sends it, if there is anything to send.

@@ -119,13 +119,28 @@ func TestCancelTakesBackWhatRuns(t *testing.T) {
 		r.check()
 		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
 		r.deploy(`{"workflow":{"action":255,"id":"wf-2"},"updateManifest":null,"updateManifestSignature":null}`)
-		require.Equal(t, &agent.Answer{Cancel: "wf-2"}, r.check())
+		require.Equal(t, &agent.Answer{Cancel: "wf-1"}, r.check())
 		require.Contains(t, r.reported("agent"), `"state":6`, "the agent ends what runs")
 		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.Canceled}})
 		require.Contains(t, r.reported("agent"), `"resultCode":-1`)
 		require.Contains(t, r.reported("agent"), `"state":0,"workflow":{"action":3,"id":"wf-1"}`)
 		r.check()
 		require.Contains(t, r.reported("agent"), `"state":0,"workflow":{"action":255,"id":"wf-2"}`)
+	})
+}
+
+func TestCancelBeforeTheUpdateBeganComesAfterwards(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.woken()
+		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
+		r.woken()
+		r.check()
+		r.deploy(`{"workflow":{"action":255,"id":"wf-1"}}`)
+		r.woken()
+		require.Equal(t, &agent.Answer{}, r.check())
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
+		r.woken()
+		require.Equal(t, &agent.Answer{Cancel: "wf-1"}, r.check())
 	})
 }
 

@@ -51,16 +51,19 @@ type deployment struct {
 	offer    agent.Offer // for actionDeploy
 }
 
-// answer returns the deployment for the agent.
-func (d *deployment) answer() *agent.Answer {
+// answer returns the deployment for the agent. A cancellation is for the workflow in progress,
+// whatever its own id is.
+func (d *deployment) answer(inProgress string) *agent.Answer {
 	switch {
 	case d == nil:
 		return &agent.Answer{}
-	case d.workflow.Action == actionCancel:
-		return &agent.Answer{Cancel: d.workflow.name()}
+	case d.cancels():
+		return &agent.Answer{Cancel: inProgress}
 	}
 	return &agent.Answer{Offer: &d.offer}
 }
+
+func (d *deployment) cancels() bool { return d != nil && d.workflow.Action == actionCancel }
 
 // desired returns the deployment in a twin, nil if there is none. The error, of Kind Protocol, says
 // why the deployment cannot be taken; its workflow is then returned as far as it is known.

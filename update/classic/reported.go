@@ -116,9 +116,17 @@ func (a *agentInfo) accept(d *deployment, wrong error) {
 	case wrong != nil:
 		a.setState(stateFailed, d.workflow)
 		a.LastInstallResult = &result{Extended: extended([]uint32{agent.AreaManifest.Code(0)}), Details: wrong.Error()}
-	case d.workflow.Action == actionCancel && (a.State == nil || *a.State != stateInProgress):
+	case d.cancels() && a.inProgress() == "":
 		a.setState(stateIdle, d.workflow)
 	}
+}
+
+// inProgress returns the agent's name of the workflow in progress, empty if there is none.
+func (a *agentInfo) inProgress() string {
+	if a.State == nil || *a.State != stateInProgress || a.Workflow == nil {
+		return ""
+	}
+	return a.Workflow.name()
 }
 
 func (a *agentInfo) setState(state int, w workflow) { a.State, a.Workflow = &state, &w }
