@@ -104,6 +104,8 @@ func routes() []route {
 		{"POST", "/devices", "register a device, which is as one in the file of -devices", (*control).addDevice},
 		{"DELETE", "/devices/{device}", "remove a device with its modules, or a module, from the registry",
 			(*control).removeDevice},
+		{"GET", "/devices/{device}/access", "what a program needs to be the device: keys, a token, and commands " +
+			"that send a message", (*control).access},
 		{"POST", "/devices/{device}/reset", "cut the device's connections by RST", (*control).cutDevice},
 		{"POST", "/devices/{device}/close", "end the device's connections in good order", (*control).closeDevice},
 		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", (*control).disable},

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
+	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -86,4 +89,45 @@ func TestTwinChangesWithAnETag(t *testing.T) {
 	require.Equal(t, 200, status, now)
 	require.Equal(t, map[string]any{"floor": 2.0}, now["tags"])
 	require.Equal(t, 2.0, now["desiredVersion"])
+}
+
+// Each command of an access makes a message arrive, with the programs that this machine has. A hub
+// offers only commands that it can serve.
+func TestCommandsOfAnAccess(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags   []string
+		device  string
+		clients []string
+	}{
+		"device": {[]string{"-device", "it's"}, "it's", []string{"curl", "hubline", "mosquitto_pub", "node"}},
+		"module": {[]string{"-device", "dev-1/cam"}, "dev-1/cam", []string{"curl", "hubline", "mosquitto_pub", "node"}},
+		"certificate": {[]string{"-x509", "dev-1=" + strings.Repeat("ab", 32)}, "dev-1",
+			[]string{"curl", "hubline", "mosquitto_pub"}},
+		"broker":  {[]string{"-broker", "-device", "dev-1"}, "dev-1", []string{"hubline", "mosquitto_pub"}},
+		"profile": {[]string{"-profile", "mqttV5", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
+		"gateway": {[]string{"-gateway", "localhost", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "module" {
+				c.flags = append([]string{"-device", "dev-1"}, c.flags...)
+			}
+			p := start(t, c.flags...)
+			var a access
+			raw, err := json.Marshal(p.good("GET", "/devices/"+url.PathEscape(c.device)+"/access", ""))
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(raw, &a))
+			var clients []string
+			for _, command := range a.Commands {
+				clients = append(clients, command.Client)
+				_, err := exec.LookPath(command.Client)
+				if err != nil || command.Client == "hubline" || command.Client == "node" || name == "certificate" {
+					continue // the last needs files of the user
+				}
+				out, err := exec.CommandContext(soon(t), "sh", "-c", command.Line).CombinedOutput()
+				require.NoError(t, err, "%s\n%s", command.Line, out)
+				p.printed(func(l line) bool { return l.Event == "message" && l.Device == c.device })
+			}
+			require.Equal(t, c.clients, clients)
+		})
+	}
 }

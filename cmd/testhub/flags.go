@@ -31,6 +31,7 @@ type settings struct {
 	seed    uint64
 	keep    int
 	json    bool
+	verbose bool
 	broker  bool
 	health  string
 	strict  bool
@@ -75,6 +76,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.StringVar(&s.health, "health", "", "do not start: ask the testhub with the control API at this `URL` whether it is "+
 		"healthy, and exit with 0 or 1")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
+	f.BoolVar(&s.verbose, "v", false, "print all addresses, and the strings for back ends, at the start")
 	s.config.flags(f)
 	s.certs.flags(f)
 	s.state.flags(f)
@@ -238,3 +240,11 @@ func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
+
+// A misuse is a value of a flag that only the hub knows to be wrong. The program ends with the
+// status of a wrong command line.
+type misuse struct{ error }
+
+func (m misuse) Unwrap() error { return m.error }
+
+func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }

@@ -114,13 +114,14 @@ func join(device, module string) string {
 // A printer writes lines in its own goroutine, so that a slow output does not delay the hub or its
 // devices. Excess lines are dropped and counted.
 type printer struct {
-	w     io.Writer
-	json  bool
-	gone  func() // called when the output fails
-	lines chan line
-	lost  atomic.Int64
-	done  chan struct{} // closed when the goroutine has ended; nil before start
-	err   error         // owned by the goroutine until done
+	w       io.Writer
+	json    bool
+	verbose bool   // all addresses, and the strings for back ends
+	gone    func() // called when the output fails
+	lines   chan line
+	lost    atomic.Int64
+	done    chan struct{} // closed when the goroutine has ended; nil before start
+	err     error         // owned by the goroutine until done
 }
 
 func newPrinter(w io.Writer, json bool, gone func()) *printer {
@@ -232,7 +233,9 @@ func (r *readyDPS) rows(row func(what, v string)) {
 	row("backend", r.Service.ConnectionString)
 }
 
-// ready prints the addresses. Only this output has the connection strings and the keys.
+// ready prints where the page is, who may connect, and a command that shows a message: the rest is
+// for -v, and for parts that a flag has asked for. Keys are in no other output but the control
+// API's.
 func (p *printer) ready(r *readyObject) error {
 	if p.json {
 		if err := p.object(r); err != nil {
@@ -242,6 +245,42 @@ func (p *printer) ready(r *readyObject) error {
 	}
 	var b strings.Builder
 	row := func(what, v string) { fmt.Fprintf(&b, "%-8s %s\n", what, v) }
+	if p.verbose || r.Control == "" {
+		r.addressRows(row)
+	}
+	if r.ControlToken != "" {
+		row("token", r.ControlToken)
+	}
+	if r.Control != "" {
+		row("page", r.page())
+	}
+	for _, d := range r.Devices {
+		row("device", d.ConnectionString)
+		if d.BrokerURL != "" {
+			row("broker", d.BrokerURL)
+		}
+		if d.Certificate != "" {
+			row("cert", d.Certificate)
+		}
+	}
+	if r.try != "" {
+		row("try", r.try)
+	}
+	r.partRows(row)
+	if p.verbose {
+		row("service", r.Service.ConnectionString)
+		r.Events.rows(row)
+		r.Storage.rows(row)
+	}
+	b.WriteString("ready; Ctrl-C ends it, -v prints more\n")
+	if _, err := io.WriteString(p.w, b.String()); err != nil {
+		return outputError(err)
+	}
+	return nil
+}
+
+// addressRows adds the addresses of the hub.
+func (r *readyObject) addressRows(row func(what, v string)) {
 	row("host", r.Host)
 	if r.Profile != "" {
 		row("profile", r.Profile)
@@ -258,19 +297,10 @@ func (p *printer) ready(r *readyObject) error {
 	if r.Control != "" {
 		row("control", r.Control)
 	}
-	if r.ControlToken != "" {
-		row("token", r.ControlToken)
-		row("page", r.page())
-	}
-	for _, d := range r.Devices {
-		row("device", d.ConnectionString)
-		if d.BrokerURL != "" {
-			row("broker", d.BrokerURL)
-		}
-		if d.Certificate != "" {
-			row("cert", d.Certificate)
-		}
-	}
+}
+
+// partRows adds the parts beside the hub.
+func (r *readyObject) partRows(row func(what, v string)) {
 	if r.Gateway != "" {
 		row("gateway", r.Gateway)
 	}
@@ -280,9 +310,6 @@ func (p *printer) ready(r *readyObject) error {
 	for _, m := range r.Modules {
 		row("module", m.Module+": "+m.assignments())
 	}
-	row("service", r.Service.ConnectionString)
-	r.Events.rows(row)
-	r.Storage.rows(row)
 	if r.DPS != nil {
 		r.DPS.rows(row)
 	}
@@ -292,11 +319,6 @@ func (p *printer) ready(r *readyObject) error {
 			row("note", n)
 		}
 	}
-	b.WriteString("ready; Ctrl-C ends it\n")
-	if _, err := io.WriteString(p.w, b.String()); err != nil {
-		return outputError(err)
-	}
-	return nil
 }
 
 // oneLine escapes characters that would break the line or control a terminal.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -10,9 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,70 +232,102 @@ func TestFileOfDevices(t *testing.T) {
 	try()
 }
 
-// Output for humans: connection strings are printed once, keys nowhere else, and each event is one
-// line for any client input.
-func TestText(t *testing.T) {
+// A textOutput is testhub's output for humans, line by line.
+type textOutput struct {
+	lines chan string
+	all   bytes.Buffer // after end
+	end   func() (status int, stderr string)
+}
+
+// startText runs testhub with its output for humans.
+func startText(t *testing.T, args ...string) *textOutput {
 	ctx, cancel := context.WithCancel(t.Context())
-	var stdout, stderr bytes.Buffer
+	var stderr bytes.Buffer
 	out, in := io.Pipe()
 	status := make(chan int)
 	go func() {
-		code := run(ctx, []string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem"), "-device", "dev-1"}, in, &stderr)
+		code := run(ctx, append([]string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem")}, args...), in, &stderr)
 		in.Close()
 		status <- code
 	}()
-	lines := make(chan string, 1000)
+	o := &textOutput{lines: make(chan string, 1000)}
 	go func() {
-		defer close(lines)
-		d := make([]byte, 1<<16)
-		for {
-			n, err := out.Read(d)
-			stdout.Write(d[:n])
-			for l := range strings.Lines(string(d[:n])) {
-				lines <- l
-			}
-			if err != nil {
-				return
-			}
+		defer close(o.lines)
+		for l := bufio.NewScanner(out); l.Scan(); {
+			o.all.WriteString(l.Text() + "\n")
+			o.lines <- l.Text()
 		}
 	}()
-	p := &program{t: t, ready: readyObject{Addresses: map[string]string{}}}
-	for l := range lines {
-		name, v, _ := strings.Cut(strings.TrimSuffix(l, "\n"), " ")
-		v = strings.TrimSpace(v)
-		switch name {
-		case "mqtt":
-			p.ready.Addresses["mqtt"] = v
-		case "ca":
-			p.ready.CA = v
-		case "device":
-			p.ready.Devices = append(p.ready.Devices, readyDevice{Device: "dev-1", ConnectionString: v})
+	o.end = func() (int, string) {
+		cancel()
+		code := <-status
+		for range o.lines {
 		}
-		if strings.HasPrefix(l, "ready") {
+		return code, stderr.String()
+	}
+	return o
+}
+
+// rows returns the values of the lines up to the one that says ready, by their first word.
+func (o *textOutput) rows() map[string]string {
+	rows := map[string]string{}
+	for l := range o.lines {
+		name, v, _ := strings.Cut(l, " ")
+		rows[name] = strings.TrimSpace(v)
+		if name == "ready;" {
 			break
 		}
 	}
+	return rows
+}
+
+// message waits for the line of a message.
+func (o *textOutput) message() string {
+	for l := range o.lines {
+		if strings.Contains(l, " message ") {
+			return l
+		}
+	}
+	return ""
+}
+
+// Without flags testhub prints the page, the device, and a command that makes a message arrive.
+func TestTextOfAStartHasThreeLines(t *testing.T) {
+	o := startText(t)
+	rows := o.rows()
+	require.ElementsMatch(t, []string{"page", "device", "try", "ready;"}, slices.Collect(maps.Keys(rows)))
+	require.Contains(t, rows["device"], "DeviceId=dev-1;")
+	if _, err := exec.LookPath("curl"); err == nil {
+		out, err := exec.CommandContext(soon(t), "sh", "-c", rows["try"]).CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Contains(t, o.message(), "dev-1 message without an id, 20 bytes over HTTP")
+	}
+	status, stderr := o.end()
+	require.Zero(t, status, stderr)
+}
+
+// Output for humans: connection strings are printed once, keys nowhere else, and each event is one
+// line for any client input.
+func TestText(t *testing.T) {
+	o := startText(t, "-v", "-device", "dev-1")
+	rows := o.rows()
+	p := &program{t: t, ready: readyObject{Addresses: map[string]string{"mqtt": rows["mqtt"]}, CA: rows["ca"],
+		Devices: []readyDevice{{Device: "dev-1", ConnectionString: rows["device"]}}}}
 	c := p.client("dev-1", "mqtt", nil)
 	require.NoError(t, c.Open(soon(t)))
 	require.NoError(t, c.Send(soon(t), &transport.Message{ID: "a\"b", Body: []byte("x")}))
 	require.NoError(t, c.Close())
-	for l := range lines {
-		if strings.Contains(l, "message") {
-			require.Contains(t, l, `dev-1 message "a\"b", 1 bytes over MQTT`)
-			break
-		}
-	}
-	cancel()
-	require.Zero(t, <-status, stderr.String())
-	for range lines {
-	}
-	_, key, _ := strings.Cut(p.ready.Devices[0].ConnectionString, "SharedAccessKey=")
+	require.Contains(t, o.message(), `dev-1 message "a\"b", 1 bytes over MQTT`)
+	status, stderr := o.end()
+	require.Zero(t, status, stderr)
+	require.Empty(t, stderr)
+	stdout := o.all.String()
+	_, key, _ := strings.Cut(rows["device"], "SharedAccessKey=")
 	require.NotEmpty(t, key)
-	require.Equal(t, 1, strings.Count(stdout.String(), key))
-	require.Equal(t, 5, strings.Count(stdout.String(), "SharedAccessKey="), "the device, the service, events three times")
-	require.Contains(t, stdout.String(), "connected")
-	require.Contains(t, stdout.String(), "disconnected")
-	require.Empty(t, stderr.String())
+	require.Equal(t, 1, strings.Count(stdout, key))
+	require.Equal(t, 5, strings.Count(stdout, "SharedAccessKey="), "the device, the service, events three times")
+	require.Contains(t, stdout, "connected")
+	require.Contains(t, stdout, "disconnected")
 }
 
 func TestOneLine(t *testing.T) {

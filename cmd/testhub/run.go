@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,6 +68,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, kept.close()) }()
 	out := newPrinter(stdout, s.json, cancel)
+	out.verbose = s.verbose
 	lines := newFeed()
 	tell := func(l line) {
 		out.offer(l)
@@ -121,7 +121,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	for i := range ready.Devices {
-		ready.Devices[i].BrokerURL = ready.brokerURL(hub, ready.Devices[i].Device)
+		ready.Devices[i].BrokerURL = brokerURL(hub, ready.Devices[i].Device, ready.addressesOf(hub.HostName())["mqtt"])
 	}
 	if d != nil {
 		if err := d.listen(ready, s); err != nil {
@@ -177,6 +177,9 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	defer c.stop()
 	if control != nil {
 		c.start(control)
+	}
+	if ready.try, err = firstCommand(ctx, hub, ready); err != nil {
+		return err
 	}
 	if err := out.ready(ready); err != nil {
 		return err
@@ -236,15 +239,17 @@ type readyObject struct {
 	Workload     string        `json:"workload,omitempty"`
 	Notes        []string      `json:"notes,omitempty"`   // what a person should know about the ports
 	Modules      []readyModule `json:"modules,omitempty"` // with the environment of the workload API
+
+	try string // a command that sends a message as the first device, for people
 }
 
 // brokerURL returns the URL of a device at a plain broker; empty at a hub, or if the port is off.
-func (r *readyObject) brokerURL(hub *testbroker.Hub, id string) string {
-	port, ok := r.Ports["mqtt"]
-	if !ok {
+func brokerURL(hub *testbroker.Hub, id, at string) string {
+	_, port, err := net.SplitHostPort(at)
+	if err != nil {
 		return ""
 	}
-	return hub.BrokerURL(id, "mqtts", net.JoinHostPort(hub.HostName(), strconv.Itoa(port)))
+	return hub.BrokerURL(id, "mqtts", net.JoinHostPort(hub.HostName(), port))
 }
 
 type readyDevice struct {
@@ -321,9 +326,23 @@ func (r *readyObject) shell() []byte {
 	return b.Bytes()
 }
 
-// page is the address of the page with the token, which is in the fragment: browsers do not send
-// that to the hub, nor to other sites.
-func (r *readyObject) page() string { return r.Control + "/#token=" + url.QueryEscape(r.ControlToken) }
+// page is the address of the page. A token is in the fragment: browsers do not send that to the
+// hub, nor to other sites.
+func (r *readyObject) page() string {
+	if r.ControlToken == "" {
+		return r.Control
+	}
+	return r.Control + "/#token=" + url.QueryEscape(r.ControlToken)
+}
+
+// services are the parts beside the hub that the page has panels for.
+func (r *readyObject) services() []string {
+	all := []string{}
+	if r.DPS != nil {
+		all = append(all, "dps")
+	}
+	return all
+}
 
 // public returns the object without secrets.
 func (r *readyObject) public() map[string]any {
@@ -344,5 +363,6 @@ func (r *readyObject) public() map[string]any {
 	delete(m, "dps")
 	delete(m, "hubs")
 	delete(m, "modules")
+	m["services"] = r.services()
 	return m
 }

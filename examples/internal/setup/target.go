@@ -71,7 +71,7 @@ func (t *Target) Service(ctx context.Context) (host string, at netopt.Options, e
 func (t *Target) ask(ctx context.Context, path, port string) (host string, at netopt.Options, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("flag -hub: %w; give the address that testhub prints as control", err)
+			err = fmt.Errorf("flag -hub: %w; give the address that testhub prints as page", err)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
