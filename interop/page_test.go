@@ -87,13 +87,15 @@ func (b *browser) goTo(h *testhub) {
 // A person without a mouse uses each panel, while a device is connected.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	h := startTesthub(t, "-device", "dev-1", "-device", "dev-2", "-enroll", "sensor-1", "-link", hubB)
+	h := startTesthub(t, "-device", "dev-1", "-device", "dev-2", "-device", "dev-2/camera", "-enroll", "sensor-1",
+		"-link", hubB)
 	b := openPage(t, h, "light")
 	for _, panel := range []struct {
 		name string
 		use  func(t *testing.T, h *testhub, b *browser, d *pageDevice)
 	}{
-		{"devices", useDevices}, {"messages", useMessages}, {"twin", useTwin}, {"twin conflict", useTwinConflict},
+		{"devices", useDevices}, {"messages", useMessages}, {"files", useFiles}, {"connect", useConnect},
+		{"plug and play", usePlugAndPlay}, {"twin", useTwin}, {"twin conflict", useTwinConflict},
 		{"methods", useMethods}, {"cloud-to-device", useC2D}, {"uploads", useUploads}, {"enrollments", useEnrollments},
 		{"faults", useFaults}, {"log", useLog}, {"rates", useRates}, {"reset", useReset},
 	} {
@@ -111,6 +113,14 @@ func useDevices(t *testing.T, h *testhub, b *browser, _ *pageDevice) {
 	b.until("[...document.querySelectorAll('.device')].some((e) => e.innerText === 'dev-1\\nconnected')")
 	b.press("dev-2\nnot connected")
 	b.shows("not connected, by key")
+	disabled := "[...document.querySelectorAll('#chosen button:disabled')].map((e) => e.innerText).join()"
+	require.Equal(t, "Cut,Close", valueOf[string](b, disabled), "there is no connection to end")
+	b.press("module camera")
+	b.tab("Twin")
+	b.until("document.querySelector('#twin label').innerText === 'Desired, version 1'")
+	h.ask(t, "PATCH", "/devices/dev-2%2Fcamera/twin/tags", `{"lens":"wide"}`)
+	b.until("document.querySelector('#twin').querySelectorAll('textarea')[1].value.includes('wide')")
+	b.press("the device itself")
 	b.press("Disable")
 	b.shows("disabled, by key")
 	b.press("Enable")
@@ -134,14 +144,18 @@ func useDevices(t *testing.T, h *testhub, b *browser, _ *pageDevice) {
 	b.until("document.querySelector('#ask').open")
 	b.do(chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r")) // past Cancel
 	b.until("![...document.querySelectorAll('.device')].some((e) => e.innerText.startsWith('dev-3'))")
-	require.Len(t, h.ask(t, "GET", "/devices", "")["devices"], 2)
+	require.Len(t, h.ask(t, "GET", "/devices", "")["devices"], 3)
 }
 
+// useMessages follows the chosen device, and draws a field of its telemetry.
 func useMessages(_ *testing.T, _ *testhub, b *browser, d *pageDevice) {
+	b.press("dev-1\nconnected")
 	b.tab("Messages")
+	b.shows("No message yet.")
 	d.send("m-1", `{"temperature":21.5}`, transport.Property{Name: "unit", Value: "C"})
 	d.send("m-2", `{"pressure":1013}`)
 	b.shows(`{"pressure":1013}`)
+	b.shows("unit C")
 	b.fill("Filter", "unit")
 	b.until("document.querySelectorAll('#messages tbody tr').length === 1")
 	b.shows("1 of the newest 2")
@@ -150,11 +164,157 @@ func useMessages(_ *testing.T, _ *testhub, b *browser, d *pageDevice) {
 	b.shows("property unit")
 	b.fill("Filter", "")
 	b.shows("the newest 2")
-	b.choose("From", "the chosen device")
+	b.choose("Chart of", "temperature")
+	d.send("m-3", `{"temperature":23}`)
+	b.until("document.querySelector('.field-chart svg')?.getAttribute('aria-label').endsWith(" +
+		"'dev-1 now 23; at least 21.5, at most 23')")
+	b.choose("Chart of", "nothing")
+	b.press("dev-2\nnot connected")
+	b.shows("No message yet.")
+	b.focus("input", "e.parentElement.innerText === args[1]", "All devices")
+	b.do(chromedp.KeyEvent(" "))
+	b.shows("the newest 3")
+	b.do(chromedp.KeyEvent(" "))
+	b.press("dev-1\nconnected")
 	b.press("Pause")
-	d.send("m-3", "later")
+	d.send("m-4", "later")
 	b.press("Continue")
-	b.shows("m-3")
+	b.shows("m-4")
+}
+
+// useFiles saves what is shown, with whole bodies.
+func useFiles(t *testing.T, _ *testhub, b *browser, d *pageDevice) {
+	b.tab("Messages")
+	long := strings.Repeat("x", 5000)
+	d.send("m-1", `{"temperature":21.5}`, transport.Property{Name: "unit", Value: "C"})
+	d.send("m-2", long)
+	d.send("m-3", `=HYPERLINK("http://hostile.test")`)
+	b.shows("the newest 3")
+	valueOf[bool](b, "(URL.createObjectURL = (b) => { window.saved = b; return '#saved' }, true)")
+	saved := func(button string) string {
+		valueOf[bool](b, "(window.saved = null, true)")
+		b.press(button)
+		b.until("window.saved")
+		return valueOf[string](b, "window.saved.text()")
+	}
+	lines := strings.Split(saved("Save as JSON lines"), "\n")
+	require.Len(t, lines, 4)
+	require.Contains(t, lines[1], long)
+	require.Contains(t, lines[0], `"unit":"C"`)
+	rows := strings.Split(saved("Save as CSV"), "\r\n")
+	require.Len(t, rows, 5)
+	require.Contains(t, rows[1], `"{""temperature"":21.5}"`)
+	require.Contains(t, rows[3], `"'=HYPERLINK(`, "no formula for a spreadsheet")
+	b.fill("Filter", "m-1")
+	b.shows("1 of the newest 3")
+	require.Len(t, strings.Split(saved("Save as JSON lines"), "\n"), 2)
+	b.fill("Filter", "")
+}
+
+// useConnect shows keys only when a person asks, and never for the next device.
+func useConnect(t *testing.T, h *testhub, b *browser, _ *pageDevice) {
+	_, key, _ := strings.Cut(h.Devices[0].ConnectionString, "SharedAccessKey=")
+	require.NotEmpty(t, key)
+	b.tab("Connect")
+	b.shows("mosquitto_pub -h localhost")
+	b.shows("DeviceId=dev-1;SharedAccessKey=…")
+	in := func(text string) bool {
+		return valueOf[bool](b, "document.documentElement.outerHTML.includes(args[0])", text)
+	}
+	require.False(t, in(key))
+	b.press("Show secrets")
+	b.until("document.querySelector('#connect').innerText.includes(args[0])", key)
+	b.press("dev-2\nnot connected")
+	b.shows("DeviceId=dev-2;SharedAccessKey=…")
+	require.False(t, in(key))
+	b.press("dev-1\nconnected")
+	valueOf[bool](b, "(navigator.clipboard.writeText = async (text) => { window.copied = text }, true)")
+	b.press("Copy Connection string")
+	b.shows("Copied: Connection string.")
+	require.Equal(t, h.Devices[0].ConnectionString, valueOf[string](b, "window.copied"))
+	require.False(t, in(key))
+}
+
+// pageModel is a model with each kind of schema.
+const pageModel = `[{"@context": "dtmi:dtdl:context;3", "@id": "dtmi:test:Fan;1", "@type": "Interface", "contents": [
+	{"@type": ["Telemetry", "Temperature"], "name": "celsius", "displayName": {"en": "Temperature"},
+		"unit": "degreeCelsius", "schema": "double"},
+	{"@type": "Property", "name": "firmware", "schema": "string"},
+	{"@type": "Property", "name": "mode", "writable": true, "schema": {"@type": "Enum", "valueSchema": "integer",
+		"enumValues": [{"name": "off", "enumValue": 0}, {"name": "heat", "enumValue": 1}]}},
+	{"@type": "Command", "name": "reboot", "request": {"name": "how", "schema": {"@type": "Object", "fields": [
+		{"name": "delay", "schema": "integer"}, {"name": "force", "schema": "boolean"}, {"name": "where", "schema": "point"},
+		{"name": "levels", "schema": {"@type": "Array", "elementSchema": "double"}}]}}},
+	{"@type": "Component", "name": "cam", "schema": "dtmi:test:Camera;1"}]},
+	{"@id": "dtmi:test:Camera;1", "@type": "Interface", "extends": "dtmi:test:Base;1", "contents": []},
+	{"@id": "dtmi:test:Base;1", "@type": "Interface", "contents": [
+		{"@type": "Property", "name": "zoom", "writable": true, "schema": "integer"}]}]`
+
+// drop drops a file with a model onto the panel Plug and Play.
+func (b *browser) drop(model string) {
+	b.t.Helper()
+	valueOf[bool](b, `((data) => { data.items.add(new File([args[0]], "model.json"));
+		return !document.querySelector("#pnp").dispatchEvent(new DragEvent("drop",
+			{dataTransfer: data, bubbles: true, cancelable: true})) })(new DataTransfer())`, model)
+}
+
+// row waits for a row of a table of the panel Plug and Play.
+func (b *browser) row(cells ...string) {
+	b.t.Helper()
+	b.until(`[...document.querySelectorAll("#pnp tr")].some((r) => args[0].every((c, i) => r.children[i]?.innerText
+		.split(":")[0] === c))`, cells)
+}
+
+// usePlugAndPlay sees a device as its model describes it, asks it for values, and calls it.
+func usePlugAndPlay(t *testing.T, h *testhub, b *browser, d *pageDevice) {
+	b.tab("Plug and Play")
+	b.shows("The device announces no model.")
+	b.drop(`{"a": `)
+	b.shows("model.json: ")
+	b.drop(pageModel)
+	d.send("m-1", `{"celsius":21.5}`)
+	d.report(`{"firmware":"1.2"}`)
+	b.row("Temperature celsius", "21.5 °C")
+	b.row("firmware", "1.2", "", "read only")
+	b.row("mode", "", "", "nothing wanted")
+
+	b.focus("summary", "e.getAttribute('aria-label') === args[1]", "Change mode")
+	b.do(chromedp.KeyEvent("\r"))
+	b.press("Set mode")
+	b.shows("mode: give a value")
+	b.choose("New value of mode", "heat")
+	b.press("Set mode")
+	b.row("mode", "", "heat (1)", "no acknowledgement yet")
+	d.report(`{"mode":{"value":0,"ac":202,"av":2,"ad":"soon"}}`)
+	b.row("mode", "off (0)", "heat (1)", "waiting for version 2; last")
+	d.report(`{"mode":{"value":1,"ac":200,"av":2,"ad":"done"}}`)
+	b.row("mode", "heat (1)", "heat (1)", "accepted")
+	d.report(`{"mode":{"value":0,"ac":400,"av":2,"ad":"too hot"}}`)
+	b.row("mode", "off (0)", "heat (1)", "refused")
+
+	b.focus("summary", "e.getAttribute('aria-label') === args[1]", "Change zoom")
+	b.do(chromedp.KeyEvent("\r"))
+	b.fill("New value of zoom", "far")
+	b.press("Set zoom")
+	b.shows("New value of zoom: want a whole number")
+	b.fill("New value of zoom", "3")
+	b.press("Set zoom")
+	b.row("zoom", "", "3", "no acknowledgement yet")
+	desired := h.ask(t, "GET", "/devices/dev-1/twin", "")["desired"]
+	require.Equal(t, map[string]any{"mode": 1.0, "cam": map[string]any{"__t": "c", "zoom": 3.0}}, desired)
+
+	b.focus("summary", "e.innerText === args[1]", "reboot")
+	b.do(chromedp.KeyEvent("\r"))
+	b.fill("delay", "5")
+	b.choose("force", "true")
+	b.fill("where", `{"x":1}`)
+	b.press("Add an item")
+	b.fill("Item", "1.5")
+	b.press("Call reboot")
+	b.shows("reboot: the device answers with status 200.")
+	call := object(h.ask(t, "GET", "/devices/dev-1/methods", "")["calls"].([]any)[0].(map[string]any))
+	require.Equal(t, map[string]any{"delay": 5.0, "force": true, "where": map[string]any{"x": 1.0},
+		"levels": []any{1.5}}, call["payload"])
 }
 
 // useTwin saves both parts, and sees the device's report without losing what is typed.
@@ -296,6 +456,10 @@ func useLog(_ *testing.T, _ *testhub, b *browser, d *pageDevice) {
 	b.fill("Filter", "logged-1")
 	b.until("document.querySelectorAll('.lines li').length === 1")
 	b.shows(`dev-1 message "logged-1", 3 bytes over MQTT`)
+	b.press("dev-2\nnot connected")
+	b.until("document.querySelectorAll('.lines li').length === 0")
+	b.press("dev-1\nconnected")
+	b.until("document.querySelectorAll('.lines li').length === 1")
 	b.fill("Filter", "")
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 // pagePanels are the tabs of the page.
-var pagePanels = []string{"Messages", "Twin", "Methods", "Cloud-to-device", "Uploads", "Enrollments", "Faults", "Log"}
+var pagePanels = []string{"Messages", "Connect", "Plug and Play", "Twin", "Methods", "Cloud-to-device", "Uploads",
+	"Enrollments", "Faults", "Log"}
 
 // The rules of axe-core find no serious violation in any panel, in both schemes.
 func TestPageIsAccessible(t *testing.T) {
@@ -40,6 +41,14 @@ func TestPageIsAccessible(t *testing.T) {
 		valueOf[bool](b, "(() => {"+string(axe)+"; return true})()")
 		for _, panel := range pagePanels {
 			b.tab(panel)
+			switch panel {
+			case "Messages":
+				b.choose("Chart of", "temperature")
+			case "Plug and Play":
+				b.drop(pageModel)
+				b.shows("Temperature")
+				valueOf[bool](b, "(document.querySelectorAll('#pnp details').forEach((d) => d.open = true), true)")
+			}
 			b.until("!document.querySelector('[role=tabpanel]:not([hidden]) table') || " +
 				"document.querySelector('[role=tabpanel]:not([hidden]) tbody tr')")
 			got := valueOf[json.RawMessage](b, `axe.run().then((r) => ({passes: r.passes.length, violations: r.violations
@@ -93,7 +102,7 @@ var hostileRows = map[string]string{
 func TestPageShowsHostileTextsAsTexts(t *testing.T) {
 	t.Parallel()
 	const id = `a'(x,y)=@$!*:_.-%3Cb%3E`
-	h := startTesthub(t, "-device", id)
+	h := startTesthub(t, "-device", id, "-enroll", "sensor-1")
 	d := startPageDevice(t, h, 0)
 	b := openPage(t, h, "light")
 	before := valueOf[int](b, "document.scripts.length")
@@ -118,6 +127,10 @@ func TestPageShowsHostileTextsAsTexts(t *testing.T) {
 	b.until("document.querySelectorAll('#messages dl').length === args[0]", len(hostile))
 	for _, panel := range pagePanels {
 		b.tab(panel)
+		if panel == "Plug and Play" {
+			b.drop(hostileModel(t))
+			b.shows("onerror")
+		}
 		if panel == "Uploads" {
 			b.press("Show " + id + "/logs/a<b onclick=alert(1)>.txt")
 			b.until("document.querySelector('#uploads pre').innerText.includes('onerror')")
@@ -130,10 +143,32 @@ func TestPageShowsHostileTextsAsTexts(t *testing.T) {
 	require.Equal(t, before, valueOf[int](b, "document.scripts.length"))
 	made := "document.querySelectorAll('main img, main svg, main iframe, main b, main [onclick]').length"
 	require.Zero(t, valueOf[int](b, made))
+	b.tab("Messages")
+	d.send("n", `{"<img src=x onerror=alert(1)>":1}`)
+	b.choose("Chart of", "<img src=x onerror=alert(1)>")
+	b.until("document.querySelector('.field-chart svg')")
+	require.Zero(t, valueOf[int](b, "document.querySelectorAll('main img').length"))
 	require.Contains(t, valueOf[string](b, "document.querySelector('#messages').textContent"), `\u202egnp.exe\u2066\u0000`)
 	rates := valueOf[string](b, "document.querySelector('.chart.messages svg').getAttribute('aria-label')")
 	require.NotContains(t, rates, "1000000000")
 	seen(t, "%d hostile texts as ids, bodies, properties, reports, files, methods: texts in all panels", len(hostile))
+}
+
+// hostileModel is a model with a hostile text in each place.
+func hostileModel(t *testing.T) string {
+	var contents []any
+	for i, text := range hostile {
+		place := func(kind string) map[string]any {
+			return map[string]any{"@type": kind, "name": text, "displayName": text, "description": text, "unit": text,
+				"writable": true, "schema": map[string]any{"@type": "Enum", "enumValues": []any{map[string]any{
+					"name": text, "displayName": text, "enumValue": i}}},
+				"request": map[string]any{"name": text, "schema": text}}
+		}
+		contents = append(contents, place("Telemetry"), place("Property"), place("Command"))
+	}
+	raw, err := json.Marshal(map[string]any{"@id": hostile[0], "@type": "Interface", "contents": contents})
+	require.NoError(t, err)
+	return string(raw)
 }
 
 // Browsers take the name ".." for a step up in a path: a button for such a device would reset the
@@ -143,7 +178,7 @@ func TestPageSendsNothingForADeviceOfDots(t *testing.T) {
 	h.ask(t, "PATCH", "/devices/dev-1/twin/tags", `{"site":"roof"}`)
 	b := openPage(t, h, "light")
 	b.press("..\nnot connected")
-	b.press("Cut")
+	b.press("Disable")
 	b.shows("a browser cannot name .. in a path")
 	require.Equal(t, map[string]any{"site": "roof"}, h.ask(t, "GET", "/devices/dev-1/twin", "")["tags"], "no reset")
 }
@@ -177,7 +212,7 @@ func TestPageWithAToken(t *testing.T) {
 	b.do(chromedp.Navigate(h.Control + "/"))
 	b.until("document.querySelector('#token').open")
 	b.fill("Token", token)
-	b.press("Connect")
+	b.press("Use the token")
 	b.until("document.querySelector('#live').dataset.state === 'on'")
 	b.until("document.querySelector('.device')?.innerText.startsWith('dev-1')")
 

@@ -13,6 +13,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// shotModel is the model of a thermometer.
+const shotModel = `[{"@id": "dtmi:example:Thermometer;1", "@type": "Interface", "displayName": "Thermometer",
+	"contents": [
+	{"@type": ["Telemetry", "Temperature"], "name": "temperature", "unit": "degreeCelsius", "schema": "double"},
+	{"@type": ["Telemetry", "RelativeHumidity"], "name": "humidity", "unit": "percent", "schema": "integer"},
+	{"@type": "Property", "name": "firmware", "schema": "string"},
+	{"@type": ["Property", "Temperature"], "name": "target", "displayName": "Target temperature", "writable": true,
+		"unit": "degreeCelsius", "schema": "double"},
+	{"@type": "Command", "name": "reboot", "request": {"name": "delay", "schema": "integer"}}]}]`
+
 var screenshots = flag.String("screenshots", "", "folder to write screenshots of the page of testhub to")
 
 // The pictures of the documents are made by
@@ -21,8 +31,7 @@ func TestScreenshotsOfPage(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("no -screenshots")
 	}
-	h := startTesthub(t, "-device", "thermometer-1", "-device", "thermometer-2", "-device", "thermometer-2/camera",
-		"-enroll", "sensor-1")
+	h := startTesthub(t, "-device", "thermometer-1", "-device", "thermometer-2", "-device", "thermometer-2/camera")
 	d := startPageDevice(t, h, 0)
 	light, dark := openPage(t, h, "light"), openPage(t, h, "dark")
 	for second := range 20 {
@@ -34,14 +43,21 @@ func TestScreenshotsOfPage(t *testing.T) {
 			second+1)
 	}
 	d.report(`{"fan":{"on":true,"speed":3},"firmware":"2.4.1"}`)
-	h.ask(t, "PATCH", "/devices/thermometer-1/twin/desired", `{"interval":60,"fan":{"speed":3}}`)
+	h.ask(t, "PATCH", "/devices/thermometer-1/twin/desired", `{"interval":60,"fan":{"speed":3},"target":22}`)
 	h.ask(t, "PATCH", "/devices/thermometer-1/twin/tags", `{"site":"roof"}`)
+	d.report(`{"target":{"value":22,"ac":200,"av":2,"ad":"set"},"cam":{"__t":"c","zoom":{"value":1,"ac":200,"av":2}}}`)
 	h.ask(t, "POST", "/faults", `{"kind":"DropAfterPublish","device":"thermometer-1","after":2,"times":2}`)
 	h.ask(t, "POST", "/faults", `{"kind":"AnswerStatus","statuses":[503,429],"retryAfter":"2s"}`)
 
 	light.tab("Messages")
 	light.shows("reading-19-")
+	light.choose("Chart of", "temperature")
 	light.shot("testhub-page-messages.png")
+
+	light.tab("Plug and Play")
+	light.drop(shotModel)
+	light.shows("22 °C")
+	light.shot("testhub-page-pnp.png")
 
 	light.tab("Twin")
 	light.until("document.querySelector('#twin label').innerText === 'Desired, version 2'")

@@ -1,16 +1,11 @@
 // Charts of rates, from totals that the hub sends each second.
 
 import {byID, el, setText} from "./dom.js";
+import {svg} from "./svg.js";
 
 const seconds = 120;
 const width = 120;
 const height = 32;
-
-const svg = (name, attributes) => {
-  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
-  Object.entries(attributes).forEach(([k, v]) => e.setAttribute(k, v));
-  return e;
-};
 
 class Chart {
   constructor(key, title) {

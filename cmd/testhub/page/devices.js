@@ -45,8 +45,10 @@ function show() {
 }
 
 function make(d) {
-  return el("li", {}, el("button", {type: "button", class: "device", onclick: () => state.choose(d.device)},
-    el("span", {class: "dot"}), el("bdi", {class: "id"}, d.device), el("span", {class: "what"})));
+  const [device, module] = d.device.split("/");
+  return el("li", {class: module ? "module" : ""}, el("button", {type: "button", class: "device", onclick: () => state.choose(d.device)},
+    el("span", {class: "dot"}), el("bdi", {class: "id"}, module ?? device), module ? el("span", {class: "hide-label"}, ` module of ${device}`) :
+      null, el("span", {class: "what"})));
 }
 
 function update(e, d) {
@@ -60,9 +62,10 @@ function update(e, d) {
   setText(button.lastElementChild, words(d));
 }
 
+const connected = (d) => d.connections > 0;
 const actions = [
-  {name: "Cut", title: "Cut its connections by RST", run: (id) => api.ask("POST", `${api.device(id)}/reset`)},
-  {name: "Close", title: "End its connections in good order", run: (id) => api.ask("POST", `${api.device(id)}/close`)},
+  {name: "Cut", title: "Cut its connections by RST", useful: connected, run: (id) => api.ask("POST", `${api.device(id)}/reset`)},
+  {name: "Close", title: "End its connections in good order", useful: connected, run: (id) => api.ask("POST", `${api.device(id)}/close`)},
   {name: "Disable", title: "Forbid it to connect", fits: (d) => d.enabled, whole: true,
     run: (id) => api.ask("POST", `${api.device(id)}/disable`)},
   {name: "Enable", title: "Allow it to connect", fits: (d) => !d.enabled, whole: true,
@@ -76,9 +79,10 @@ const kind = el("span", {class: "note"});
 const about = el("p", {class: "note"});
 const buttons = actions.map((a) => el("button", {type: "button", class: a.danger ? "danger" : "", title: a.title,
   onclick: () => act(a)}, a.name));
+const modules = el("div", {class: "row modules", hidden: true, role: "group", "aria-label": "Modules"});
 const result = el("p", {class: "result", role: "status"});
 byID("chosen").append(el("div", {class: "row"}, heading, kind, el("div", {class: "row end", role: "group",
-  "aria-labelledby": "chosen-title"}, ...buttons)), about, result);
+  "aria-labelledby": "chosen-title"}, ...buttons)), modules, about, result);
 
 function showChosen() {
   const d = all.find((one) => one.device === state.device());
@@ -88,7 +92,19 @@ function showChosen() {
   setText(kind, d ? `${words(d)}, by ${d.authentication}` : "Add one at the left.");
   actions.forEach((a, i) => {
     buttons[i].hidden = !d || (a.fits && !a.fits(d)) || (a.whole && d.device.includes("/"));
+    buttons[i].disabled = !!d && !!a.useful && !a.useful(d);
   });
+  showModules(d?.device ?? "");
+}
+
+// showModules lists the chosen device with its modules, to choose one of them.
+function showModules(id) {
+  const device = id.split("/")[0];
+  const family = all.filter((d) => d.device === device || d.device.startsWith(`${device}/`));
+  modules.hidden = family.length < 2;
+  keyed(modules, family, (d) => d.device, (d) => el("button", {type: "button", onclick: () => state.choose(d.device)},
+    el("bdi", {}, d.device.includes("/") ? `module ${d.device.split("/")[1]}` : "the device itself")),
+  (e, d) => e.setAttribute("aria-pressed", String(d.device === id)));
 }
 
 async function act(a) {

@@ -6,6 +6,7 @@ import * as state from "./state.js";
 import * as tabs from "./tabs.js";
 
 const panel = tabs.add("enrollments", "Enrollments", () => topic.touch());
+tabs.offer("enrollments", false);
 const enrolled = table("Enrollments", "Enrollment", "Kind", "Registrations are", "Hub of the next registration");
 const registered = table("Registrations", "Device", "Enrollment", "Status", "Hub", "Moves");
 const result = el("p", {class: "result", role: "status"});

@@ -1,6 +1,7 @@
 // The lines that testhub prints.
 
 import {el, fill, labelled, setText, shown, time} from "./dom.js";
+import * as scope from "./scope.js";
 import * as tabs from "./tabs.js";
 
 const most = 500;
@@ -8,7 +9,8 @@ const panel = tabs.add("log", "Log", () => draw());
 const words = el("input", {type: "search", autocomplete: "off", placeholder: "refused, a device, a fault", oninput: () => draw()});
 const lines = el("ol", {class: "lines", tabindex: "0", "aria-label": "Lines, the newest first"});
 const count = el("p", {class: "note"});
-fill(panel, el("div", {class: "tools"}, labelled("Filter", words), count), lines);
+fill(panel, el("div", {class: "tools"}, labelled("Filter", words), scope.box(), count), lines);
+scope.onChange(() => draw());
 
 let kept = [];
 let lost = 0;
@@ -35,9 +37,15 @@ export function miss(n) {
   add({time: new Date().toISOString(), event: "lost", text: `${n} lines are missing here: the page was too slow, or hidden`});
 }
 
+// about reports whether a line is about a device, one of its modules, or no device at all.
+function about(line, id) {
+  return !id || !line.device || line.device === id || line.device.startsWith(`${id}/`);
+}
+
 function draw() {
   const wanted = words.value.toLowerCase();
-  const fits = kept.slice(-most).filter((l) => `${l.event} ${l.text}`.toLowerCase().includes(wanted)).reverse();
+  const fits = kept.slice(-most).filter((l) => about(l, scope.device()) &&
+    `${l.event} ${l.text}`.toLowerCase().includes(wanted)).reverse();
   fill(lines, ...fits.map((l) => el("li", {class: l.event === "refused" || l.event === "lost" ? "bad" : ""}, time(l.time), " ",
     l.service ? `${l.service} ` : "", shown(l.text))));
   setText(count, `${fits.length} lines` + (lost ? `, ${lost} missing` : ""));

@@ -5,6 +5,8 @@ import {totals} from "./charts.js";
 import {byID, confirmed, setText} from "./dom.js";
 import * as devices from "./devices.js";
 import * as messages from "./messages.js";
+import "./connect.js";
+import * as pnp from "./pnp.js";
 import * as twin from "./twin.js";
 import * as methods from "./methods.js";
 import * as c2d from "./c2d.js";
@@ -13,10 +15,11 @@ import * as enrollments from "./enrollments.js";
 import * as faults from "./faults.js";
 import * as log from "./log.js";
 import * as state from "./state.js";
+import * as tabs from "./tabs.js";
 
 const readBy = {
-  connected: [devices], disconnected: [devices], refused: [], message: [messages],
-  "twin-requested": [twin], "twin-changed": [twin],
+  connected: [devices], disconnected: [devices], refused: [], message: [messages, pnp],
+  "twin-requested": [twin, pnp], "twin-changed": [twin, pnp],
   "method-called": [methods], "method-answered": [methods], "method-failed": [methods],
   c2d: [c2d], upload: [uploads], registration: [enrollments, devices],
   "fault-declared": [faults], "fault-removed": [faults], fault: [faults],
@@ -61,6 +64,7 @@ api.ask("GET", "/hub").then((hub) => {
   const ports = Object.entries(hub.ports).map(([name, port]) => `${name} ${port}`);
   setText(byID("host"), [hub.host, ...profile, ...ports].join(" · "));
   document.title = `testhub ${hub.host}`;
+  tabs.offer("enrollments", hub.services.includes("dps"));
 }).catch((e) => setText(byID("host"), e.message));
 
 byID("reset").addEventListener("click", async () => {

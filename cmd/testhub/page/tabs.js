@@ -19,6 +19,11 @@ export function add(id, title, opened = () => {}) {
   return panel;
 }
 
+// offer shows or hides the tab of a panel. A panel of a part that the hub does not have has none.
+export function offer(id, yes) {
+  all.find((t) => t.id === id).tab.hidden = !yes;
+}
+
 export const isOpen = (id) => current?.id === id;
 
 function open(id) {
@@ -38,7 +43,7 @@ function show(id) {
   }
 }
 
-const steps = {ArrowRight: (i) => i + 1, ArrowLeft: (i) => i - 1, Home: () => 0, End: () => all.length - 1};
+const steps = {ArrowRight: (i) => i + 1, ArrowLeft: (i) => i - 1, Home: () => 0, End: () => -1};
 
 function move(event) {
   const step = steps[event.key];
@@ -46,7 +51,8 @@ function move(event) {
     return;
   }
   event.preventDefault();
-  const to = all[(step(all.indexOf(current)) + all.length) % all.length];
+  const offered = all.filter((t) => !t.tab.hidden);
+  const to = offered[(step(offered.indexOf(current)) + offered.length) % offered.length];
   open(to.id);
   to.tab.focus();
 }

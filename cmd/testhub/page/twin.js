@@ -139,7 +139,6 @@ export const topic = new state.Topic(read, () => tabs.isOpen("twin"));
 async function read() {
   const id = state.device();
   none.hidden = id !== "";
-  three.hidden = id === "";
   if (!id) {
     return;
   }
@@ -149,12 +148,14 @@ async function read() {
   }
   const another = twin?.device !== id;
   twin = now;
+  three.hidden = false;
   editors.forEach((e) => (another ? e.load() : e.refresh()));
   setText(reportedTitle, `Reported, version ${twin.reportedVersion}`);
   setText(reported, JSON.stringify(twin.reported, null, 2));
 }
 
 state.onChoose(() => {
+  three.hidden = true; // until it is that of the device: nobody edits another one
   editors.forEach((e) => setText(e.result, ""));
   topic.touch();
 });

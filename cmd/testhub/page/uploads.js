@@ -1,6 +1,7 @@
 // Files that devices upload.
 
 import * as api from "./api.js";
+import {save} from "./download.js";
 import {cells, el, fill, keyed, pretty, setText, table, time} from "./dom.js";
 import * as state from "./state.js";
 import * as tabs from "./tabs.js";
@@ -8,9 +9,9 @@ import * as tabs from "./tabs.js";
 const panel = tabs.add("uploads", "Uploads", () => topic.touch());
 const list = table("Uploads, the newest first", "Begun", "File", "State", "Bytes", "");
 const title = el("h3", {id: "file-title", tabindex: "-1"});
-const save = el("button", {type: "button"}, "Save");
+const keep = el("button", {type: "button"}, "Save");
 const text = el("pre", {tabindex: "0", "aria-labelledby": "file-title"});
-const file = el("section", {hidden: true, "aria-labelledby": "file-title"}, el("div", {class: "row"}, title, save), text);
+const file = el("section", {hidden: true, "aria-labelledby": "file-title"}, el("div", {class: "row"}, title, keep), text);
 const result = el("p", {class: "result", role: "status"});
 fill(panel, list.root, result, file);
 
@@ -38,17 +39,10 @@ async function open(name) {
     const bytes = f.body === undefined ? Uint8Array.from(atob(f.bodyBase64), (c) => c.charCodeAt(0)) : f.body;
     setText(title, f.file);
     setText(text, f.body === undefined ? `${f.size} bytes that are no text` : pretty(f.body).slice(0, mostText));
-    save.onclick = () => store(f.file, bytes);
+    keep.onclick = () => save(f.file, bytes);
     file.hidden = false;
     title.focus();
   } catch (e) {
     setText(result, e.message);
   }
-}
-
-// store saves a file by the name at its end. Its type never makes a browser open it.
-function store(name, bytes) {
-  const url = URL.createObjectURL(new Blob([bytes], {type: "application/octet-stream"}));
-  el("a", {href: url, download: name.split("/").pop()}).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
 }

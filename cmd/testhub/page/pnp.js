@@ -1,0 +1,235 @@
+// Plug and Play: the chosen device as its model describes it. The model comes from a file, which stays in
+// this tab.
+
+import * as api from "./api.js";
+import {parse, parts} from "./dtdl.js";
+import {el, fill, labelled, setText, table, time} from "./dom.js";
+import {form} from "./schemaform.js";
+import * as state from "./state.js";
+import * as tabs from "./tabs.js";
+
+const stored = "testhub-model";
+const panel = tabs.add("pnp", "Plug and Play", () => topic.touch());
+const file = el("input", {type: "file", accept: ".json,application/json", onchange: () => take(file.files[0])});
+const root = el("select", {onchange: () => build()});
+const which = el("div", {hidden: true}, labelled("Interface", root));
+const result = el("p", {class: "result", role: "status"});
+const about = el("p", {class: "note"});
+const view = el("div", {});
+const chooser = labelled("Model", file, "a file in DTDL 2 or 3, or drop it here");
+chooser.classList.add("wide");
+fill(panel, el("div", {class: "tools"}, chooser, which), result, about, view);
+
+panel.addEventListener("dragover", (event) => event.preventDefault());
+panel.addEventListener("drop", (event) => {
+  event.preventDefault();
+  take(event.dataTransfer.files[0]);
+});
+
+let model = null;
+let rows = []; // of telemetry and properties: each updates itself
+
+export const topic = new state.Topic(read, () => tabs.isOpen("pnp"), () => 500);
+state.onChoose(() => {
+  setText(result, "");
+  build();
+});
+
+async function take(given) {
+  if (given) {
+    load(await given.text().catch((e) => e.message), given.name);
+  }
+}
+
+function load(text, name) {
+  try {
+    model = parse(text);
+  } catch (e) {
+    setText(result, `${name}: ${e.message}`);
+    return;
+  }
+  try {
+    sessionStorage.setItem(stored, text);
+  } catch {
+    // it is too large to survive a reload
+  }
+  setText(result, "");
+  fill(root, ...model.roots.map((id) => el("option", {value: id}, id)));
+  which.hidden = model.roots.length < 2;
+  delete root.dataset.asked;
+  build();
+}
+
+// build makes the view of the interface for the chosen device.
+function build() {
+  rows = [];
+  const id = state.device();
+  if (!model || !id) {
+    fill(view);
+    setText(about, id ? "" : "There is no device.");
+    return;
+  }
+  fill(view, ...parts(model, root.value).map((p) => section(p, id)));
+  topic.touch();
+}
+
+function section(part, id) {
+  const of = (title, list, heads, row) => {
+    if (list.length === 0) {
+      return [];
+    }
+    const t = table(`${title} of ${part.title}`, ...heads);
+    t.body.append(...list.map((one) => row(part, one, id)));
+    return [el("h4", {}, title), t.root];
+  };
+  return el("section", {class: "part"}, el("h3", {}, el("bdi", {}, part.title), part.component ? el("span", {class: "note"},
+    ` component ${part.component}`) : null),
+  ...of("Telemetry", part.telemetry, ["Name", "Value", "At"], telemetryRow),
+  ...of("Properties", part.properties, ["Name", "Reported", "Wanted", "State", ""], propertyRow),
+  ...(part.commands.length > 0 ? [el("h4", {}, "Commands"), ...part.commands.map((one) => command(part, one, id))] : []));
+}
+
+const names = (one) => [el("bdi", {title: one.about}, one.title), one.title === one.name ? null :
+  el("span", {class: "note"}, " ", el("bdi", {}, one.name))];
+const nameCell = (one) => el("td", {}, ...names(one));
+
+// said is a value as a person reads it, with its unit.
+function said(one, value) {
+  if (value === undefined || value === null) {
+    return "";
+  }
+  const chosen = one.schema.choices?.find((c) => c.value === value);
+  const text = chosen ? `${chosen.title} (${value})` : typeof value === "object" ? JSON.stringify(value) : String(value);
+  return one.unit ? `${text} ${one.unit}` : text;
+}
+
+function telemetryRow(part, one) {
+  const value = el("td", {});
+  const at = el("td", {});
+  rows.push(({messages}) => {
+    const m = messages.find((n) => (n.component ?? "") === part.component && Object.hasOwn(n.fields, one.name));
+    if (m) {
+      setText(value, said(one, m.fields[one.name]));
+      fill(at, time(m.received));
+    }
+  });
+  return el("tr", {}, nameCell(one), value, at);
+}
+
+// member is a property of a component, or of the whole device.
+const member = (all, part, name) => (part.component ? all?.[part.component]?.[name] : all?.[name]);
+
+function propertyRow(part, one, id) {
+  const [reported, wanted, ack] = [el("td", {}), el("td", {}), el("td", {})];
+  rows.push(({twin}) => {
+    const got = member(twin.reported, part, one.name);
+    const acknowledged = one.writable && got !== null && typeof got === "object" && "ac" in got && "value" in got;
+    setText(reported, said(one, acknowledged ? got.value : got));
+    const want = member(twin.desired, part, one.name);
+    setText(wanted, one.writable ? said(one, want) : "");
+    setText(ack, one.writable ? ackOf(acknowledged ? got : null, want, twin.desiredVersion) : "read only");
+  });
+  if (!one.writable) {
+    return el("tr", {}, nameCell(one), reported, wanted, ack, el("td", {}));
+  }
+  const f = form(`New value of ${one.title}`, one.schema);
+  const set = () => told(async () => {
+    const value = f.value();
+    if (value === undefined) {
+      throw new Error(`${one.title}: give a value`);
+    }
+    const patch = part.component ? {[part.component]: {__t: "c", [one.name]: value}} : {[one.name]: value};
+    await api.ask("PATCH", `${api.device(id)}/twin/desired`, JSON.stringify(patch));
+    return `${one.title}: the device is asked for ${said(one, value)}.`;
+  });
+  return el("tr", {}, nameCell(one), reported, wanted, ack, el("td", {}, el("details", {}, el("summary", {"aria-label":
+    `Change ${one.title}`}, "Change"), f.root, el("button", {type: "button", class: "primary", "aria-label": `Set ${one.title}`,
+    onclick: set}, "Set"))));
+}
+
+// ackOf says what the device has answered to the wanted value.
+function ackOf(ack, want, version) {
+  if (want === undefined) {
+    return ack ? `reported by itself (${ack.ac})` : "nothing wanted";
+  }
+  if (!ack) {
+    return "no acknowledgement yet";
+  }
+  const words = `${ack.ac}${ack.ad ? ` ${ack.ad}` : ""}, version ${ack.av}`;
+  if (ack.ac >= 200 && ack.ac < 300) {
+    return JSON.stringify(ack.value) === JSON.stringify(want) ? `accepted: ${words}` : `waiting for version ${version}; last: ${words}`;
+  }
+  return ack.ac >= 400 ? `refused: ${words}` : `in progress: ${words}`;
+}
+
+function command(part, one, id) {
+  const f = one.request ? form(one.request.title, one.request.schema) : null;
+  const answer = el("pre", {tabindex: "0", "aria-label": `Answer of ${one.title}`, hidden: true});
+  const button = el("button", {type: "button", class: "primary", "aria-label": `Call ${one.title}`, onclick: () => told(async () => {
+    const payload = f?.value();
+    button.disabled = true;
+    answer.hidden = true;
+    try {
+      const name = part.component ? `${part.component}*${one.name}` : one.name;
+      const got = await api.ask("POST", `${api.device(id)}/methods`, JSON.stringify({name, payload, responseTimeout: "30s"}));
+      setText(answer, got.payload === undefined ? "no payload" : JSON.stringify(got.payload, null, 2));
+      answer.hidden = false;
+      return `${one.title}: the device answers with status ${got.status}.`;
+    } finally {
+      button.disabled = false;
+    }
+  })}, "Call");
+  return el("details", {class: "command"}, el("summary", {}, ...names(one)), f?.root ?? null, button, answer);
+}
+
+async function told(act) {
+  try {
+    setText(result, await act());
+  } catch (e) {
+    setText(result, e.message);
+  }
+  topic.touch();
+}
+
+const most = 200; // messages in which the newest values are
+
+async function read() {
+  const id = state.device();
+  if (!id) {
+    return;
+  }
+  const twin = await api.ask("GET", `${api.device(id)}/twin`);
+  if (!model) {
+    setText(about, twin.modelId ? `The device announces ${twin.modelId}.` : "The device announces no model.");
+    return;
+  }
+  const got = (await api.ask("GET", `/messages?last=${most}&device=${api.part(id)}`)).messages.reverse();
+  if (id !== state.device()) {
+    return;
+  }
+  if (root.value !== twin.modelId && model.all.has(twin.modelId) && !root.dataset.asked) {
+    root.dataset.asked = "once"; // a person may choose another one
+    root.append(...(model.roots.includes(twin.modelId) ? [] : [el("option", {value: twin.modelId}, twin.modelId)]));
+    root.value = twin.modelId;
+    build();
+    return;
+  }
+  const known = twin.modelId === root.value ? "the model of the file" : twin.modelId || "no model";
+  setText(about, `${root.value}. The device announces ${known}.`);
+  const messages = got.filter((m) => m.device === id).map((m) => ({...m, fields: objectOf(m.body)}));
+  rows.forEach((update) => update({twin, messages}));
+}
+
+function objectOf(text) {
+  try {
+    const value = JSON.parse(text);
+    return value !== null && typeof value === "object" ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+const kept = sessionStorage.getItem(stored);
+if (kept) {
+  load(kept, "the file");
+}
