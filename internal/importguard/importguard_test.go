@@ -20,7 +20,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./device", "./transport/mqtt/engine", "./internal/mqttwire", "./internal/nextwire",
 	"./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/reconnect", "./internal/times",
-	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
+	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update", "./update/agent",
 	"./update/handler", "./update/httprange")
 
 // boards are the packages that programs for boards may have besides: their builds for other systems

@@ -51,27 +51,14 @@ type Work struct {
 	// Restarted: the program has restarted since the method before, which had asked for that.
 	Restarted bool
 
-	open opener
-}
-
-// opener reads files for Work.
-type opener func(ctx context.Context, f *File, have io.Reader) (io.ReadCloser, error)
-
-// Open returns the content of a file that is in w.Files or related to one. have is what an earlier
-// Download has stored of it, from the beginning on: it is read for the hash, and the result
-// continues behind it. nil: nothing.
-//
-// The reader resumes by itself after failures of the network. It returns io.EOF only if size and
-// SHA-256 are those of the manifest: otherwise it ends with an error of Kind Protocol, and the
-// handler must discard what it has read.
-func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser, error) {
-	return w.open(ctx, f, have)
+	agent *Agent
 }
 
 // Fetcher reads files of an update. Package update/host has one for standard Go.
 type Fetcher interface {
-	// Fetch returns the content of url from byte offset on. Errors are a *transport.Error. A server
-	// that cannot serve parts of files is an error of Kind Unsupported if offset is above 0.
+	// Fetch returns the content of url from byte offset on. Reads end when ctx does, and when the
+	// server is silent for too long. Errors are a *transport.Error, without the URL. A server that
+	// cannot serve parts of files is an error of Kind Unsupported if offset is above 0.
 	Fetch(ctx context.Context, url string, offset int64) (io.ReadCloser, error)
 }
 

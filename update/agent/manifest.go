@@ -43,7 +43,7 @@ func ParseManifest(text []byte) (*Manifest, error) {
 }
 
 func badManifest(member, what string) error {
-	return fault(transport.Invalid, "manifest: "+member+" "+what)
+	return fault(transport.Invalid, "manifest: "+peerText(member)+" "+what)
 }
 
 // manifestReader keeps the first error. Later ones may follow from it.

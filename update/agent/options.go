@@ -42,10 +42,12 @@ type Options struct {
 	// repeated. A Report and a Check that it gives up begin again after Interval. Default:
 	// ExponentialBackoffWithJitter from 1 s to a minute, for ever.
 	Policy retrypolicy.Policy
-	// Seed makes the random numbers those of this device, such as a hash of its id. Default: entropy.
-	Seed uint64
+	// Rand is the source of random numbers for Spread and Policy, called by one goroutine at a time.
+	// Default: a generator seeded with Properties and the time.
+	Rand func() uint64
 
-	// OnStatus is called after each change, by the goroutine of Run. Default: none.
+	// OnStatus is called after each change, one call at a time. It must not call the Agent. Default:
+	// none.
 	OnStatus func(Status)
 }
 
@@ -72,7 +74,8 @@ func (p Phase) String() string { return nameIn(phases[:], int(p)) }
 // Status is how the agent stands.
 type Status struct {
 	Phase Phase
-	// WorkflowID and Update name the current update, or the latest one in PhaseIdle.
+	// WorkflowID is that of the current update, in PhaseIdle of the latest one. Update is the current
+	// update, in PhaseIdle the one that the agent has installed latest.
 	WorkflowID string
 	Update     UpdateID
 	// Step of Steps is in progress, from 0 on.

@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"io"
+
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+var (
+	errHash    = fault(transport.Protocol, "file: its SHA-256 is not that of the manifest")
+	errShort   = fault(transport.Protocol, "file: the server ends it before the size of the manifest")
+	errLong    = fault(transport.Protocol, "file: the server sends more than the size of the manifest")
+	errStored  = fault(transport.Invalid, "file: what is stored of it is longer than the size of the manifest; discard it")
+	errForeign = fault(transport.Invalid, "file: it has no URL; take one of Work.Files or related to one")
+)
+
+// Open returns the content of a file that is in w.Files or related to one. have is what an earlier
+// Download has stored of it, from the beginning on: it is read for the hash, and the result
+// continues behind it. nil: nothing.
+//
+// The reader resumes by itself after failures of the network, until ctx ends. It returns io.EOF
+// only if size and SHA-256 are those of the manifest: otherwise it ends with an error of Kind
+// Protocol, and the handler must discard what it has read.
+func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser, error) {
+	if f.URL == "" {
+		return nil, errForeign
+	}
+	r := &reader{ctx: ctx, agent: w.agent, file: f, sum: sha256.New()}
+	if have != nil {
+		n, err := io.Copy(r.sum, io.LimitReader(have, f.Size+1))
+		if err != nil {
+			return nil, err
+		}
+		if n > f.Size {
+			return nil, errStored
+		}
+		r.at = n
+	}
+	return r, nil
+}
+
+// reader is what Work.Open returns.
+type reader struct {
+	ctx   context.Context // of Open, for the calls of Read
+	agent *Agent
+	file  *File
+	sum   digest
+	at    int64
+	body  io.ReadCloser // nil: none
+	err   error         // of the latest Read, once it is final
+}
+
+// digest is what a reader uses of a hash.Hash.
+type digest interface {
+	io.Writer
+	Sum(b []byte) []byte
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (n int, err error) {
+	if r.err != nil || len(p) == 0 {
+		return 0, r.err
+	}
+	if r.at == r.file.Size {
+		r.err = r.atEnd()
+		return 0, r.err
+	}
+	p = p[:min(int64(len(p)), r.file.Size-r.at)]
+	r.err = r.agent.retrier().Do(r.ctx, func(ctx context.Context) (err error) {
+		n, err = r.some(ctx, p)
+		return err
+	})
+	if r.err != nil && r.ctx.Err() != nil {
+		r.err = r.ctx.Err()
+	}
+	r.at += int64(n)
+	_, _ = r.sum.Write(p[:n])
+	return n, r.err
+}
+
+// some reads at least one byte.
+func (r *reader) some(ctx context.Context, p []byte) (int, error) {
+	fresh := r.body == nil
+	if fresh {
+		body, err := r.agent.opt.Fetch.Fetch(r.ctx, r.file.URL, r.at)
+		if err != nil {
+			return 0, err
+		}
+		r.body = body
+	}
+	n, err := r.body.Read(p)
+	for n == 0 && err == nil && ctx.Err() == nil {
+		n, err = r.body.Read(p)
+	}
+	if n > 0 {
+		return n, nil
+	}
+	_ = r.Close()
+	switch {
+	case err == io.EOF && fresh:
+		return 0, errShort // at this offset there is nothing
+	case err == io.EOF:
+		return r.some(ctx, p) // perhaps the connection was closed
+	}
+	return 0, asNetwork(err)
+}
+
+// atEnd returns io.EOF if the whole file is right.
+func (r *reader) atEnd() error {
+	if r.body != nil {
+		var more [1]byte
+		if n, _ := r.body.Read(more[:]); n > 0 {
+			return errLong
+		}
+	}
+	if subtle.ConstantTimeCompare(r.sum.Sum(nil), r.file.SHA256[:]) != 1 {
+		return errHash
+	}
+	return io.EOF
+}
+
+// Close ends the transfer. It may be called more than once.
+func (r *reader) Close() error {
+	if r.body == nil {
+		return nil
+	}
+	err := r.body.Close()
+	r.body = nil
+	return err
+}
+
+// Source reads parts of a file, for update.Updater.Download. It verifies neither the hash nor that
+// the server has no more: the Updater verifies what it has written.
+type Source struct {
+	file  *File
+	fetch Fetcher
+	body  io.ReadCloser // nil: none
+	at    int64         // body continues here
+}
+
+// Source returns a source of a file that is in w.Files or related to one. Close it.
+func (w *Work) Source(f *File) (*Source, error) {
+	if f.URL == "" {
+		return nil, errForeign
+	}
+	return &Source{file: f, fetch: w.agent.opt.Fetch}, nil
+}
+
+// ReadAt fills p with the bytes of the file from off on. After an error the next call continues
+// with another request.
+func (s *Source) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if off < 0 || off > s.file.Size-int64(len(p)) {
+		return errShort
+	}
+	if s.body != nil && s.at != off {
+		_ = s.Close()
+	}
+	if s.body == nil {
+		body, err := s.fetch.Fetch(ctx, s.file.URL, off)
+		if err != nil {
+			return err
+		}
+		s.body, s.at = body, off
+	}
+	n, err := io.ReadFull(s.body, p)
+	s.at += int64(n)
+	if err != nil {
+		_ = s.Close()
+		return asNetwork(err)
+	}
+	return nil
+}
+
+// Close ends the transfer.
+func (s *Source) Close() error {
+	if s.body == nil {
+		return nil
+	}
+	err := s.body.Close()
+	s.body = nil
+	return err
+}
+
+// asNetwork makes an error of a connection one that is worth a retry, if it says nothing else.
+func asNetwork(err error) error {
+	if err == nil || transport.Find(err) != nil || errchain.Has(err, context.Canceled) {
+		return err
+	}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: err}
+}

@@ -1,0 +1,229 @@
+package agent
+
+import (
+	"context"
+	"errors"
+)
+
+// advance starts the worker for what the current workflow needs next. Without work it begins the
+// offer that waits.
+func (a *Agent) advance(ctx context.Context) error {
+	if a.busy {
+		return nil
+	}
+	if a.s.work == nil && a.restart {
+		a.restart = false
+		return ErrRestart
+	}
+	if a.s.work == nil && a.next != nil {
+		o := a.next
+		a.next = nil
+		if err := a.begin(ctx, o); err != nil {
+			return err
+		}
+	}
+	w := a.s.work
+	if w == nil {
+		return nil
+	}
+	a.publish(nil)
+	switch {
+	case w.restart:
+		return ErrRestart
+	case w.phase == PhaseVerify:
+		url, have := w.offer.RootKeysURL, a.installed()
+		if url == "" {
+			url = a.s.memo.RootKeysURL
+		}
+		a.start(ctx, func(ctx context.Context) (o outcome) {
+			o.manifest, o.err = a.verify(ctx, &w.offer, url, have)
+			return o
+		})
+	default:
+		a.startStep(ctx, w)
+	}
+	return nil
+}
+
+// startStep starts the method of a Handler.
+func (a *Agent) startStep(ctx context.Context, w *workflow) {
+	job := a.job(w)
+	h := a.handler(&job.Step)
+	phase, resumed := w.phase, w.resumed
+	w.restarted, w.resumed = false, false
+	a.start(ctx, func(ctx context.Context) (o outcome) {
+		switch phase {
+		case PhaseInstalled, PhaseConfirm:
+			o.installed, o.err = h.Installed(ctx, job)
+		case PhaseDownload:
+			o.err = a.retrier().Do(ctx, func(ctx context.Context) error { return h.Download(ctx, job) })
+		case PhaseInstall:
+			o.next, o.err = h.Install(ctx, job)
+		case PhaseApply:
+			if resumed { // the power may have failed when all was done
+				if o.installed, o.err = h.Installed(ctx, job); o.installed || o.err != nil {
+					return o
+				}
+			}
+			o.next, o.err = h.Apply(ctx, job)
+		case PhaseRollback:
+			o.next, o.err = h.Cancel(ctx, job)
+		}
+		return o
+	})
+}
+
+// job returns the work for the current step.
+func (a *Agent) job(w *workflow) *Work {
+	s := &w.manifest.Steps[w.step]
+	return &Work{WorkflowID: w.offer.WorkflowID, ID: w.manifest.ID, Index: w.step, Step: *s,
+		Files: s.files(w.manifest, &w.offer), Restarted: w.restarted, agent: a}
+}
+
+var errNotInstalled = errors.New("the update did not come up: it is not installed after the restart")
+
+// finished goes on after the worker has returned.
+func (a *Agent) finished(ctx context.Context, o *outcome) error {
+	w := a.s.work
+	switch {
+	case w.phase == PhaseRollback:
+		return a.undone(ctx, o)
+	case a.dropped != "":
+		return a.undo(ctx, Result{Outcome: Canceled, Code: CodeFailure, Details: a.dropped})
+	case w.phase == PhaseVerify && o.err != nil:
+		return a.end(ctx, failure(CloudService, AreaManifest, o.err))
+	case w.phase == PhaseVerify:
+		w.manifest, w.results = o.manifest, unreached(len(o.manifest.Steps))
+		a.news = true
+		return a.enter(ctx, 0, PhaseInstalled)
+	case o.err != nil:
+		return a.failed(ctx, o.err)
+	}
+	switch w.phase {
+	case PhaseInstalled:
+		if o.installed {
+			return a.stepDone(ctx, Result{Outcome: Skipped, Code: CodeSuccess})
+		}
+		w.results[w.step] = Result{Outcome: InProgress, Code: CodeInProgress}
+		return a.enter(ctx, w.step, PhaseDownload)
+	case PhaseDownload:
+		a.news = true
+		return a.enter(ctx, w.step, PhaseInstall)
+	case PhaseInstall:
+		a.news, w.restart = true, o.next == Restart
+		return a.enter(ctx, w.step, PhaseApply)
+	case PhaseApply:
+		if o.next == Restart {
+			w.restart = true
+			return a.enter(ctx, w.step, PhaseConfirm)
+		}
+	case PhaseConfirm:
+		if !o.installed {
+			return a.failed(ctx, errNotInstalled)
+		}
+	}
+	return a.stepDone(ctx, Result{Outcome: Succeeded, Code: CodeSuccess})
+}
+
+// unreached returns the results of n steps before the first one.
+func unreached(n int) []Result {
+	results := make([]Result, n)
+	for i := range results {
+		results[i] = Result{Outcome: Skipped, Code: CodeSuccess}
+	}
+	return results
+}
+
+// enter makes phase the next one, also after a reset.
+func (a *Agent) enter(ctx context.Context, step int, phase Phase) error {
+	a.s.work.step, a.s.work.phase = step, phase
+	return a.save(ctx)
+}
+
+// stepDone goes on with the next step, or ends the workflow.
+func (a *Agent) stepDone(ctx context.Context, r Result) error {
+	w := a.s.work
+	w.results[w.step] = r
+	if w.step+1 < len(w.results) {
+		return a.enter(ctx, w.step+1, PhaseInstalled)
+	}
+	result := Result{Outcome: Skipped, Code: CodeSuccess}
+	for i := range w.results {
+		if w.results[i].Outcome == Succeeded {
+			result.Outcome = Succeeded
+		}
+	}
+	return a.end(ctx, result)
+}
+
+// failed undoes the workflow after a failure of the current step.
+func (a *Agent) failed(ctx context.Context, err error) error {
+	r := failureOf(a.s.work.phase, err)
+	a.s.work.results[a.s.work.step] = r
+	return a.undo(ctx, r)
+}
+
+// undo undoes the steps that have changed the device, the newest one first. The workflow then ends
+// with result.
+func (a *Agent) undo(ctx context.Context, result Result) error {
+	w := a.s.work
+	if w.step < len(w.results) && w.results[w.step].Outcome == InProgress {
+		w.results[w.step] = result
+	}
+	w.final, w.restart = result, false
+	return a.undoFrom(ctx, w.step)
+}
+
+// undoFrom undoes the steps up to the given one.
+func (a *Agent) undoFrom(ctx context.Context, step int) error {
+	w := a.s.work
+	for ; step >= 0; step-- {
+		if step < len(w.results) && w.results[step].Outcome != Skipped {
+			return a.enter(ctx, step, PhaseRollback)
+		}
+	}
+	return a.end(ctx, w.final)
+}
+
+// undone goes on after a step was undone, or could not be.
+func (a *Agent) undone(ctx context.Context, o *outcome) error {
+	w := a.s.work
+	if o.err != nil {
+		w.final.Extended = append(w.final.Extended, failureOf(PhaseRollback, o.err).Extended...)
+	}
+	a.restart = a.restart || o.next == Restart
+	return a.undoFrom(ctx, w.step-1)
+}
+
+// end ends the current workflow with a final report.
+func (a *Agent) end(ctx context.Context, result Result) error {
+	w := a.s.work
+	r := Report{WorkflowID: w.offer.WorkflowID, Installed: a.installed(), Result: result, Steps: w.results}
+	if result.Outcome == Succeeded || result.Outcome == Skipped {
+		r.Installed = w.manifest.ID
+		a.s.installed = w.manifest.ID
+	}
+	a.s.end(r)
+	a.news = false
+	err := a.save(ctx)
+	a.publish(nil)
+	return err
+}
+
+// resume prepares the stored workflow after a restart of the program.
+func (a *Agent) resume() {
+	w := a.s.work
+	if w == nil || w.phase == PhaseVerify {
+		return
+	}
+	if w.manifest == nil {
+		m, err := ParseManifest(w.offer.Manifest)
+		if err != nil || len(m.Steps) != len(w.results) || w.step < 0 || w.step >= len(m.Steps) || w.phase == PhaseIdle {
+			a.s.work = nil // of another version of the program, which had other limits
+			return
+		}
+		w.manifest = m
+	}
+	w.restarted, w.resumed = w.restart, !w.restart
+	w.restart, a.news = false, true
+}

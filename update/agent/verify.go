@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// verify returns the manifest of an offer that this device may install. Before that no byte of the
+// update is fetched. have is the update that the device has.
+func (a *Agent) verify(ctx context.Context, o *Offer, rootKeysURL string, have UpdateID) (*Manifest, error) {
+	if a.opt.RootKeys != nil && rootKeysURL != "" {
+		text, err := a.fetchAll(ctx, rootKeysURL, maxRootKeys)
+		if err == nil {
+			err = a.opt.RootKeys(text)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := a.opt.Verify(o.Manifest, o.Signature); err != nil {
+		return nil, err
+	}
+	m, err := ParseManifest(o.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !m.fits(a.opt.Properties):
+		return nil, errDevice
+	case m.ID.olderThan(have) && !a.older(have, m.ID):
+		return nil, errOlder
+	}
+	return m, a.possible(m, o)
+}
+
+const maxRootKeys = 64 << 10
+
+var (
+	errDevice = fault(transport.Invalid, "offer: the update is for another kind of device: none of its compatibility "+
+		"entries has Options.Properties")
+	errOlder = fault(transport.Conflict, "offer: the update is older than the installed one; publish it with a higher "+
+		"version, or allow it by Options.AllowOlder")
+	errRootKeys = fault(transport.TooLarge, "offer: the package of root keys has more than 64 KB")
+)
+
+// older asks Options.AllowOlder.
+func (a *Agent) older(from, to UpdateID) (ok bool) {
+	if a.opt.AllowOlder != nil {
+		_ = callback.Run("Options.AllowOlder of package agent", func() { ok = a.opt.AllowOlder(from, to) })
+	}
+	return ok
+}
+
+// possible returns what is missing to do all steps, nil if nothing is.
+func (a *Agent) possible(m *Manifest, o *Offer) error {
+	for i := range m.Steps {
+		s := &m.Steps[i]
+		if a.handler(s) == nil {
+			return fault(transport.Unsupported, "offer: no handler for "+texts.Quote(peerText(s.Handler))+
+				"; add it to Options.Handlers")
+		}
+		for _, f := range s.files(m, o) {
+			if f.URL == "" {
+				return fault(transport.Invalid, "offer: no URL for file "+texts.Quote(peerText(f.ID)))
+			}
+		}
+	}
+	return nil
+}
+
+// handler returns the handler of a step, nil if there is none.
+func (a *Agent) handler(s *Step) Handler {
+	if h := a.opt.Handlers[s.Handler]; h != nil {
+		return h
+	}
+	return a.opt.Handlers[""]
+}
+
+// files returns the files of a step, with their URLs.
+func (s *Step) files(m *Manifest, o *Offer) (files []File) {
+	ids := s.Files
+	if s.Manifest != "" {
+		ids = append([]string{s.Manifest}, ids...)
+	}
+	for _, id := range ids {
+		f := *fileByID(m.Files, id)
+		f.URL = o.URLs[id]
+		f.Related = append([]File(nil), f.Related...)
+		for i := range f.Related {
+			f.Related[i].URL = o.URLs[f.Related[i].ID]
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// fits reports whether a device with these properties is of one of the kinds that m is for.
+func (m *Manifest) fits(device Properties) bool {
+	for _, kind := range m.Compatibility {
+		if kind.within(device) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports whether the device has all properties of a kind. Names and values are compared
+// without regard to case, as the service does.
+func (p Properties) within(device Properties) bool {
+	for i := range p {
+		found := false
+		for j := range device {
+			found = found || texts.EqualFold(shortName(p[i].Name), shortName(device[j].Name)) &&
+				texts.EqualFold(p[i].Value, device[j].Value)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// shortName makes the old names deviceManufacturer and deviceModel the new ones.
+func shortName(name string) string {
+	short := strings.TrimPrefix(name, "device")
+	if texts.EqualFold(short, "manufacturer") || texts.EqualFold(short, "model") {
+		return short
+	}
+	return name
+}
+
+// olderThan reports whether id is a version of the installed update that is lower, or that cannot
+// be compared with it.
+func (id UpdateID) olderThan(installed UpdateID) bool {
+	if !texts.EqualFold(id.Provider, installed.Provider) || !texts.EqualFold(id.Name, installed.Name) {
+		return false
+	}
+	order, ok := compareVersions(id.Version, installed.Version)
+	return !ok || order < 0
+}
+
+// compareVersions compares versions of numbers with dots between them. Missing numbers are 0.
+func compareVersions(a, b string) (order int, ok bool) {
+	for a != "" || b != "" {
+		var x, y string
+		x, a, _ = strings.Cut(a, ".")
+		y, b, _ = strings.Cut(b, ".")
+		if !digits(x) || !digits(y) {
+			return 0, false
+		}
+		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		switch {
+		case order != 0:
+		case len(x) != len(y):
+			order = len(x) - len(y)
+		default:
+			order = strings.Compare(x, y)
+		}
+	}
+	return order, true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// fetchAll reads a text of at most limit bytes, with retries.
+func (a *Agent) fetchAll(ctx context.Context, url string, limit int64) (text []byte, err error) {
+	err = a.retrier().Do(ctx, func(ctx context.Context) error {
+		body, err := a.opt.Fetch.Fetch(ctx, url, 0)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		text, err = io.ReadAll(io.LimitReader(body, limit+1))
+		return asNetwork(err)
+	})
+	if err == nil && int64(len(text)) > limit {
+		return nil, errRootKeys
+	}
+	return text, err
+}
+
+// retrier repeats what the worker does.
+func (a *Agent) retrier() *retrypolicy.Retrier {
+	return &retrypolicy.Retrier{Policy: a.opt.Policy, Timeout: -1, Classify: a.judge,
+		OnRetry: func(_ int, _ time.Duration, err error) { a.failing(err) }}
+}
