@@ -136,6 +136,16 @@ func refusal(status int, after time.Duration, about []byte, text string) *transp
 		Message: peerText(stringMember(about, text)), TrackingID: peerText(stringMember(about, "trackingId")), Hint: m.hint})
 }
 
+// Failure returns the failure that the answer to a call is, with the Kind of the service's code or
+// of the status; nil for a success. Its cause is a *transport.StatusError.
+func (a *Answer) Failure() *transport.Error {
+	if statuscode.Of(a.Status, statuscode.Provisioning).About == statuscode.Fine &&
+		valueMember(a.Body, "errorCode") == nil {
+		return nil
+	}
+	return about(refusal(a.Status, a.RetryAfter, a.Body, "message"))
+}
+
 // isPage reports whether the body of a refusal is a web page, which the service never gives.
 func isPage(body []byte) bool {
 	body = bytes.TrimSpace(body)

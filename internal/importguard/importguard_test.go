@@ -21,7 +21,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./transport/mqtt/dialect",
 	"./internal/statuscode", "./internal/reconnect", "./internal/times",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update", "./update/agent",
-	"./update/handler", "./update/httprange")
+	"./update/dpsupdate", "./update/handler", "./update/httprange")
 
 // boards are the packages that programs for boards may have besides: their builds for other systems
 // import what is not for boards.
