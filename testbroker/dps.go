@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/dpsmqtt"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
+	"github.com/hubline-iot/hubline/testbroker/internal/updatefront"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -107,7 +108,8 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 	}
 	network.SetFronts(map[hubdata.Protocol]hub.Front{
 		hubdata.MQTT: dpsmqtt.New(s), hubdata.AMQP: dpsamqp.New(s),
-		hubdata.HTTP: web.New(network, slices.Concat(dpshttp.Routes(s), dpshttp.ServiceRoutes(s))),
+		hubdata.HTTP: web.New(network, slices.Concat(dpshttp.Routes(s), dpshttp.ServiceRoutes(s),
+			updatefront.Routes(s.Updates))),
 	})
 	if err := network.Restore(); err != nil {
 		return nil, errors.Join(err, network.Close())
@@ -187,6 +189,10 @@ func (d *DPS) Link(hubs ...*Hub) error {
 	}
 	return d.dps.Link(all...)
 }
+
+// LinkUpdates links an update service, in place of the present one. Without one, requests about
+// updates are refused with UPDATE_ACCOUNT_NOT_LINKED.
+func (d *DPS) LinkUpdates(u *Updates) { d.dps.LinkUpdates(u.s) }
 
 // Unlink removes a hub, by its name. Devices assigned to it stay registered there.
 func (d *DPS) Unlink(hostName string) error { return d.dps.Unlink(hostName) }

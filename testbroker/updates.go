@@ -81,7 +81,7 @@ func (u *Updates) Keys() []updatedata.Key { return u.s.Keys() }
 
 // RootKeyPackage returns the root key package that devices download. Its version grows with each
 // change of the keys.
-func (u *Updates) RootKeyPackage() []byte { return u.s.RootKeyPackage() }
+func (u *Updates) RootKeyPackage() []byte { return u.s.RootKeys(nil).Content }
 
 // Sign returns the signature of a manifest, by the present keys.
 func (u *Updates) Sign(manifest []byte) string { return u.s.Sign(manifest) }

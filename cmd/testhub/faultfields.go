@@ -19,7 +19,7 @@ import (
 var faultKinds = sync.OnceValue(func() map[string]fault.Kind {
 	m := make(map[string]fault.Kind)
 	for _, k := range slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(),
-		fault.BrokerKinds(), fault.GatewayKinds(), fault.MQTTv5Kinds()) {
+		fault.UpdateKinds(), fault.BrokerKinds(), fault.GatewayKinds(), fault.MQTTv5Kinds()) {
 		m[k.String()] = k
 	}
 	return m
@@ -97,7 +97,8 @@ var faultFields = []faultField{
 	}},
 	{"Delay", nil, nil, func(f *fault.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
 	{"Rate", nil, nil, func(f *fault.Fault) field {
-		return number("rate", "a number above 0, up to 1000000", &f.Rate, func(r float64) bool { return r > 0 && r <= 1e6 })
+		return number("rate", "a number above 0, up to 1000000000", &f.Rate,
+			func(r float64) bool { return r > 0 && r <= 1e9 })
 	}},
 	{"Limit", nil, quota, func(f *fault.Fault) field { return whole("limit", 1, 1<<30, &f.Limit) }},
 	{"Limit", quota, nil, func(f *fault.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},

@@ -50,7 +50,7 @@ func hubKinds() []faultKind {
 	table := faultKinds()
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		k := faultKind{Kind: name, Does: kindDoes()[name], Request: "POST /faults"}
-		if slices.Contains(fault.ProvisioningKinds(), table[name]) {
+		if slices.Contains(dpsKinds(), table[name]) {
 			k.Request = "POST /dps/faults"
 		}
 		for _, p := range []hubdata.Protocol{hubdata.MQTT, hubdata.AMQP, hubdata.HTTP} {
@@ -63,6 +63,10 @@ func hubKinds() []faultKind {
 	}
 	return all
 }
+
+// dpsKinds returns the kinds that happen only at a provisioning service, or at an update service
+// behind it.
+func dpsKinds() []fault.Kind { return slices.Concat(fault.ProvisioningKinds(), fault.UpdateKinds()) }
 
 // daemonKinds describes the faults of the workload API.
 func daemonKinds() []faultKind {

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-
-	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // maxFaults is how many declared faults may exist at a time.
@@ -40,7 +38,7 @@ func (c *control) inject(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	f, problem := readFault(r.body)
-	if problem == nil && slices.Contains(fault.ProvisioningKinds(), f.Kind) {
+	if problem == nil && slices.Contains(dpsKinds(), f.Kind) {
 		problem = bad("kind", f.Kind.String()+" happens only at a provisioning service", "POST /dps/faults declares it there")
 	}
 	if problem == nil {

@@ -44,9 +44,15 @@ const (
 	Poll
 	// Lookup asks for the record of an earlier registration.
 	Lookup
+	// CheckOnboarding asks for an update before the first registration, CheckUpdate after it.
+	CheckOnboarding
+	CheckUpdate
+	// ReportUpdate reports on an update.
+	ReportUpdate
 )
 
-var operationNames = [...]string{"any", "register", "poll", "lookup"}
+var operationNames = [...]string{"any", "register", "poll", "lookup", "onboarding check", "update check",
+	"update report"}
 
 // String returns the name of the operation.
 func (o Operation) String() string {
@@ -77,7 +83,8 @@ type Request struct {
 	// Status is the status of the answer; 202 while the registration is in progress. 401 without an
 	// ErrorCode is the challenge to a TPM, over HTTPS.
 	Status int
-	// ErrorCode is the service's six-digit code of a refused request; zero otherwise.
+	// ErrorCode is the service's six-digit code of a refused request; zero otherwise. It is negative
+	// if a fault has left the code out.
 	ErrorCode int
 	// RetryAfter is the delay that the answer asks for, as sent; empty if there is none.
 	RetryAfter string

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,8 @@ func (f *Fault) Check() error {
 		{"Description", len(f.Description) > most, "has more than 65535 bytes, which no packet of MQTT holds", "shorten it"},
 		{"ServerReference", len(f.ServerReference) > most, "has more than 65535 bytes, which no packet of MQTT holds",
 			"shorten it"},
+		{"Text", wrongs[f.Kind] != nil && !slices.Contains(wrongs[f.Kind], f.Text), "means nothing to " + name,
+			"give one of: " + strings.Join(wrongs[f.Kind], ", ")},
 		{"Times", f.Kind.Lasts() && f.Times > 0, "means nothing to " + name + ", which lasts",
 			"give For, or remove the fault"},
 		{"Probability", f.Kind.Lasts() && f.Probability > 0, "means nothing to " + name + ", which lasts", no},

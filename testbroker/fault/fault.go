@@ -84,7 +84,8 @@ type Fault struct {
 	// Delay is the delay of the kinds that use it: see [Kind.Fields]. 0: none, except for
 	// WithholdCredit, which then gives no credit at all.
 	Delay time.Duration
-	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
+	// Rate is how many PUBACKs a second Throttle sends, by default 1, and how many bytes SlowFile, by
+	// default 1,024.
 	Rate float64
 	// Limit is the number of delayed PUBACKs at which Throttle closes a connection, or the messages a
 	// day of Quota. Default: 100.
@@ -99,6 +100,7 @@ type Fault struct {
 	// WrongChallenge and WrongAuthenticationKey, and what GarbleDispatch and MisnameDispatch send.
 	Bytes []byte
 	// Text is what WrongRetryAfter, WrongStatus, WrongDeviceID, WrongHub, WrongProfile and
-	// RetypeDispatch send.
+	// RetypeDispatch send, the code of RefuseUpdate, and what is wrong for WrongOffer, WrongFile and
+	// WrongRootKeys: see [Wrongs].
 	Text string
 }

@@ -193,12 +193,14 @@ func (f Fault) Resolved() Fault {
 	f.Code = cmp.Or(f.Code, zero.Code)
 	f.Rate = cmp.Or(f.Rate, zero.Rate)
 	f.Limit = max(cmp.Or(f.Limit, zero.Limit), 0) // negative: none
+	f.Text = cmp.Or(f.Text, zero.Text)
 	f.Bytes = slices.Clone(f.Bytes)
 	return f
 }
 
 func (k Kind) row() (row, bool) {
-	for _, other := range []map[Kind]row{provisioningKinds, certificateKinds, brokerKinds, gatewayKinds, mqttv5Kinds} {
+	for _, other := range []map[Kind]row{provisioningKinds, certificateKinds, brokerKinds, gatewayKinds, mqttv5Kinds,
+		updateKinds} {
 		if r, ok := other[k]; ok {
 			return r, true
 		}

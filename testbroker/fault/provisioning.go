@@ -6,8 +6,9 @@ import (
 )
 
 // Faults of a request to a provisioning service. Each happens to requests of the kind Route, which
-// is [RouteRegister] or [RouteOperation], or to both if Route is [RouteAny]. At a hub they never
-// happen. Faults of the contents of answers, except WrongRetryAfter, do not happen to refusals.
+// is [RouteRegister], [RouteOperation], [RouteUpdateCheck] or [RouteUpdateReport], or to all if
+// Route is [RouteAny]. At a hub they never happen. Faults of the contents of answers, except
+// WrongRetryAfter, do not happen to refusals.
 const (
 	// RefuseProvisioning does not execute the request: the answer has Status, by default 429, with
 	// ErrorCode, Description and RetryAfter.
@@ -30,7 +31,8 @@ const (
 	AnswerBeforePuback
 	// ReorderProperties sends retry-after before $rid, and a property without a meaning before both.
 	ReorderProperties
-	// GarbleProvisioning answers with Bytes as the body, by default the beginning of a JSON object.
+	// GarbleProvisioning answers with Bytes as the body, by default the beginning of a JSON object; an
+	// answer about updates by default with its first half.
 	GarbleProvisioning
 	// OmitOperationID answers without the operation id.
 	OmitOperationID

@@ -39,13 +39,20 @@ const (
 	// RouteStorage are requests of back ends to the store: to the account, to containers and their
 	// blobs, such as checkpoints, and to uploads by the account's key.
 	RouteStorage
+	// RouteUpdateCheck and RouteUpdateReport are requests of devices to an update service behind a
+	// provisioning service, over any protocol: checks for an update and reports. RouteUpdateFile is a
+	// download of a file or of root keys.
+	RouteUpdateCheck
+	RouteUpdateReport
+	RouteUpdateFile
 )
 
 var routeNames = [...]string{
 	RouteAny: "any", RouteTelemetry: "telemetry", RouteReceive: "receive", RouteSettle: "settle", RouteUpload: "upload",
 	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
 	RouteRegister: "register", RouteOperation: "operation", RouteInvoke: "invoke",
-	RouteServiceMessage: "service message", RouteStorage: "storage",
+	RouteServiceMessage: "service message", RouteStorage: "storage", RouteUpdateCheck: "update check",
+	RouteUpdateReport: "update report", RouteUpdateFile: "update file",
 }
 
 // String returns the name of the kind.

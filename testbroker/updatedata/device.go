@@ -40,7 +40,7 @@ type Device struct {
 
 // Workflow returns the state of a deployment at the device; the zero value for one that the device
 // was never offered.
-func (d *Device) Workflow(id string) Workflow {
+func (d Device) Workflow(id string) Workflow {
 	for _, w := range d.Workflows {
 		if w.ID == id {
 			return w
@@ -50,7 +50,7 @@ func (d *Device) Workflow(id string) Workflow {
 }
 
 // Last returns the deployment that the device was offered last; the zero value if there is none.
-func (d *Device) Last() Workflow {
+func (d Device) Last() Workflow {
 	if len(d.Workflows) == 0 {
 		return Workflow{}
 	}
@@ -72,7 +72,7 @@ type Workflow struct {
 
 // Outcome returns the outcome of the newest report; empty without one. After a success it stays
 // Succeeded even if the device reports Skipped.
-func (w *Workflow) Outcome() Outcome {
+func (w Workflow) Outcome() Outcome {
 	for _, r := range w.Reports {
 		if r.Result.Outcome == Succeeded {
 			return Succeeded

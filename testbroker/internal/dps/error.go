@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
 // Codes of the service.
@@ -27,10 +28,12 @@ const (
 
 // An Error is a refusal of a request.
 type Error struct {
-	Code       int // the status and three digits
+	Code       int // the status and three digits; negative = not told
 	Text       string
-	RetryAfter time.Duration // zero = none
-	status     int           // zero = that of the code
+	Update     updatedata.Code // of an update service; empty = none
+	Target     string          // the member of the request that the update service refuses
+	RetryAfter time.Duration   // zero = none
+	status     int             // zero = that of the code
 }
 
 func Errorf(code int, format string, args ...any) *Error {
@@ -50,13 +53,19 @@ func (s *Service) ErrorBody(e *Error) []byte {
 	n := s.tracked
 	s.mu.Unlock()
 	return toJSON(struct {
-		ErrorCode    int            `json:"errorCode"`
-		TrackingID   string         `json:"trackingId"`
-		Message      string         `json:"message"`
-		Info         map[string]any `json:"info"`
-		TimestampUTC string         `json:"timestampUtc"`
-	}{e.Code, fmt.Sprintf("dps-%d", n), strings.ToValidUTF8(e.Text, "?"), map[string]any{},
+		ErrorCode    int       `json:"errorCode,omitempty"`
+		TrackingID   string    `json:"trackingId"`
+		Message      string    `json:"message"`
+		Info         errorInfo `json:"info"`
+		TimestampUTC string    `json:"timestampUtc"`
+	}{max(e.Code, 0), fmt.Sprintf("dps-%d", n), strings.ToValidUTF8(e.Text, "?"), errorInfo{e.Update, e.Target},
 		document.TimeText(s.Net.Now())})
+}
+
+// An errorInfo is what an error tells besides its code, at present of update services alone.
+type errorInfo struct {
+	Code   updatedata.Code `json:"aduErrorCode,omitempty"`
+	Target string          `json:"aduErrorTarget,omitempty"`
 }
 
 // toJSON encodes a value of this package, which never fails.

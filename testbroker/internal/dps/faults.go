@@ -26,6 +26,8 @@ type Delivery struct {
 // routes maps operations to the kinds of requests that faults select.
 var routes = map[dpsdata.Operation]fault.RouteKind{
 	dpsdata.Register: fault.RouteRegister, dpsdata.Poll: fault.RouteOperation, dpsdata.Lookup: fault.RouteOperation,
+	dpsdata.CheckOnboarding: fault.RouteUpdateCheck, dpsdata.CheckUpdate: fault.RouteUpdateCheck,
+	dpsdata.ReportUpdate: fault.RouteUpdateReport,
 }
 
 // A call is a request while it is served.
@@ -87,8 +89,10 @@ func (k *call) execute(operation string, body []byte) Answer {
 		return k.register(body)
 	case dpsdata.Poll:
 		return k.poll(operation)
-	default:
+	case dpsdata.Lookup:
 		return k.lookup(body)
+	default:
+		return k.update(body)
 	}
 }
 

@@ -51,6 +51,7 @@ type Answer struct {
 	Delivery
 
 	state *stateDocument // nil unless the answer has one
+	about string         // the workflow that the answer offers, or the reported outcome; empty = none
 }
 
 // Refuse returns the answer to a refused request, and adds the request to the log. It is for
@@ -87,6 +88,7 @@ func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 	case a.Err != nil:
 		e.Err = a.Err
 	case a.state == nil:
+		e.Name = a.about
 	case a.state.Status == statusAssigned:
 		e.Name = a.state.AssignedHub
 	case a.state.Status == statusFailed:

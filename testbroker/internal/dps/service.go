@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/updates"
 )
 
 // Options are the settings of testbroker.DPSOptions, which documents them.
@@ -51,7 +52,8 @@ type Service struct {
 	enrollments map[string]*enrollment
 	groups      []*enrollment // in the order in which they were added
 	records     map[string]*record
-	hubs        []*hub.Hub // linked
+	hubs        []*hub.Hub       // linked
+	updates     *updates.Service // linked; nil = none
 	requests    []dpsdata.Request
 	forgotten   int
 	operations  uint64

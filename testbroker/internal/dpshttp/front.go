@@ -23,6 +23,14 @@ func Routes(s *dps.Service) []web.Route {
 		{Kind: fault.RouteOperation, Method: http.MethodPost, Path: "{scope}/registrations/{device}",
 			Do: serve(s, dpsdata.Lookup)},
 	}
+	for name, op := range dps.UpdateOperations {
+		kind := fault.RouteUpdateCheck
+		if op == dpsdata.ReportUpdate {
+			kind = fault.RouteUpdateReport
+		}
+		all = append(all, web.Route{Kind: kind, Method: http.MethodPost,
+			Path: "{scope}/registrations/{device}/" + name, Do: serve(s, op)})
+	}
 	for i := range all {
 		all[i].Open = true // the service checks the credentials
 	}
@@ -98,6 +106,9 @@ func answer(a dps.Answer) web.Answer {
 	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
 	if a.RetryAfter != "" {
 		header.Set("Retry-After", a.RetryAfter)
+	}
+	if a.Err != nil && a.Err.Update != "" {
+		header.Set("x-ms-error-code", string(a.Err.Update))
 	}
 	return web.Answer{Status: a.Status, Header: header, Body: a.Body}
 }

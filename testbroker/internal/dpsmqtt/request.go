@@ -21,6 +21,7 @@ const (
 	answerTopic   = "$dps/registrations/res/"
 	registerTopic = "$dps/registrations/PUT/iotdps-register/"
 	pollTopic     = "$dps/registrations/GET/iotdps-get-operationstatus/"
+	updateTopic   = "$dps/registrations/POST/" // and the name of an operation
 )
 
 // publish handles a PUBLISH, which is a request. An error closes the connection: MQTT 3.1.1 has no
@@ -69,11 +70,16 @@ func parseTopic(name string) (op dpsdata.Operation, rid, operation string, err e
 			}
 		}
 	}
+	update, _ := strings.CutPrefix(topic, updateTopic)
+	segment, slash := strings.CutSuffix(update, "/")
+	updateOp, isUpdate := dps.FindUpdateOperation(segment)
 	switch {
 	case topic == registerTopic:
 		op = dpsdata.Register
 	case topic == pollTopic:
 		op = dpsdata.Poll
+	case update != topic && slash && isUpdate:
+		op = updateOp
 	default:
 		return 0, "", "", fmt.Errorf("may not publish to %q", name)
 	}

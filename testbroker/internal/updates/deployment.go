@@ -52,6 +52,16 @@ func (s *Service) deploy(d updatedata.Deployment) error {
 	return nil
 }
 
+// redeploy replaces a deployment by one with another workflow id.
+func (s *Service) redeploy(d *deployment) *deployment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again := *d
+	again.data.WorkflowID = newUUID()
+	s.deployments = append(slices.DeleteFunc(s.deployments, func(e *deployment) bool { return e == d }), &again)
+	return &again
+}
+
 // Withdraw ends a deployment: no device is offered it any more.
 func (s *Service) Withdraw(workflow string) error {
 	s.mu.Lock()

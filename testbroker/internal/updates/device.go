@@ -1,7 +1,6 @@
 package updates
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -73,60 +72,15 @@ func (d *device) workflow(id string) *updatedata.Workflow {
 // Seen records what a device states of itself, and the update that it has.
 func (s *Service) Seen(id string, a Agent, installed updatedata.UpdateID) {
 	s.mu.Lock()
-	s.deviceLocked(id).state(a, installed)
+	d := s.deviceLocked(id)
+	d.state(a)
+	d.data.Installed = installed
 	s.mu.Unlock()
 	s.changed()
 }
 
-func (d *device) state(a Agent, installed updatedata.UpdateID) {
+// state records what the device states of itself.
+func (d *device) state(a Agent) {
 	d.data.SDKVersion, d.data.Profile, d.data.Properties = a.SDKVersion, a.Profile, maps.Clone(a.Properties)
-	d.data.Installed = installed
 	d.etag = etagOf(a)
-}
-
-// An Offer is a deployment as a device gets it.
-type Offer struct {
-	WorkflowID string
-	Manifest   []byte
-	Signature  string
-	URLs       map[string]string // by file id
-	RootKeys   string            // the URL of the root key package
-}
-
-// Offer returns what a device is offered; nil for nothing. The newest deployment for the device
-// counts. The device is recorded as offered.
-func (s *Service) Offer(id string) *Offer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := s.deviceLocked(id)
-	for _, one := range slices.Backward(s.deployments) {
-		if !one.selects(d.data.ID, d.data.Properties) {
-			continue
-		}
-		w := d.workflow(one.data.WorkflowID)
-		if w != nil && w.Outcome().Terminal() && !one.data.KeepOffering {
-			return nil
-		}
-		if w == nil {
-			d.data.Workflows = append(d.data.Workflows, updatedata.Workflow{
-				ID: one.data.WorkflowID, Update: one.data.Update, Offered: s.o.Now()})
-			w = d.workflow(one.data.WorkflowID)
-		}
-		w.Offers++
-		return s.offerLocked(d, one)
-	}
-	return nil
-}
-
-func (s *Service) offerLocked(d *device, one *deployment) *Offer {
-	o := &Offer{WorkflowID: one.data.WorkflowID, Manifest: one.release.manifest, URLs: make(map[string]string),
-		RootKeys: s.rootKeysURLLocked()}
-	for _, f := range one.release.files {
-		o.URLs[f.id] = fmt.Sprintf("%s/updates/files/%s/%s/%s", s.fileURL, d.data.ID, f.id, f.name)
-	}
-	return o
-}
-
-func (s *Service) rootKeysURLLocked() string {
-	return fmt.Sprintf("%s/updates/rootkeypackage-%d.json", s.fileURL, s.ring.Version)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -19,10 +20,6 @@ type release struct {
 	created  time.Time
 	manifest []byte
 	files    []*file // all that a device may download, those of referenced updates as well
-
-	// The last signature of the manifest, and the keys that made it. Guarded by Service.mu.
-	signature string
-	signed    signer
 }
 
 // A file is content with an id.
@@ -119,4 +116,9 @@ func (s *Service) Updates() []updatedata.Update {
 func (f *file) document() *fileDocument {
 	return &fileDocument{FileName: f.name, Size: int64(len(f.content)),
 		Hashes: hashes{SHA256: base64.StdEncoding.EncodeToString(f.hash[:])}}
+}
+
+// filePath returns the path of a file's URL for a device.
+func filePath(device string, f *file) string {
+	return "/updates/files/" + url.PathEscape(device) + "/" + f.id + "/" + url.PathEscape(f.name)
 }

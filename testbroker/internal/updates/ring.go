@@ -49,7 +49,7 @@ func (r *ring) key() string { return r.Signing[len(r.Signing)-1] }
 
 // signer returns what signs a manifest.
 func (s *Service) signer(r *ring, hash [32]byte) signer {
-	return signer{s.seed, r.Root, r.Root, r.key(), algorithm, hash}
+	return signer{s.seed, r.Root, r.Root, r.key(), r.key(), algorithm, hash}
 }
 
 // Keys returns the keys of the service, roots first.

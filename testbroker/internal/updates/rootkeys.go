@@ -34,6 +34,12 @@ type rootSignature struct {
 	Signature string `json:"sig"`
 }
 
+// A rootKeyPackage is a root key package as devices download it.
+type rootKeyPackage struct {
+	Protected  json.RawMessage `json:"protected"`
+	Signatures []rootSignature `json:"signatures"`
+}
+
 // A bundle is what a root key package is made of. Faults change it.
 type bundle struct {
 	rootKeys
@@ -60,7 +66,7 @@ func (s *Service) bundle(r *ring) bundle {
 
 // write returns the package. The signatures are over the compact text with each slash escaped, as
 // the service's tools write it.
-func (s *Service) write(b bundle) []byte {
+func (s *Service) write(b bundle) rootKeyPackage {
 	b.Roots = s.writeRoots(b.names)
 	protected := toJSON(b.rootKeys)
 	signed := []byte(strings.ReplaceAll(string(protected), "/", `\/`))
@@ -69,10 +75,7 @@ func (s *Service) write(b bundle) []byte {
 		sum := signature(privateKey(s.seed, name), signed)
 		all = append(all, rootSignature{algorithm, base64.RawURLEncoding.EncodeToString(sum)})
 	}
-	return toJSON(struct {
-		Protected  json.RawMessage `json:"protected"`
-		Signatures []rootSignature `json:"signatures"`
-	}{protected, all})
+	return rootKeyPackage{protected, all}
 }
 
 func (s *Service) writeRoots(names []string) []byte {
@@ -89,10 +92,4 @@ func (s *Service) writeRoots(names []string) []byte {
 
 func publicRoot(k *rsa.PublicKey) rootKey {
 	return rootKey{"RSA", base64.RawURLEncoding.EncodeToString(k.N.Bytes()), k.E}
-}
-
-// RootKeyPackage returns the present root key package.
-func (s *Service) RootKeyPackage() []byte {
-	r := s.Ring()
-	return s.write(s.bundle(&r))
 }

@@ -37,6 +37,8 @@ type Service struct {
 	seed    uint64 // of the keys
 	Changed keep.Notifier
 
+	signatures signatures
+
 	mu          sync.Mutex // guards the fields below, never held while blocking
 	fileURL     string
 	ring        ring
@@ -44,6 +46,7 @@ type Service struct {
 	files       map[string]*file // by id
 	deployments []*deployment    // the oldest first
 	devices     map[string]*device
+	configETags map[string]bool // that devices were told
 	watchers    []func()
 }
 
@@ -53,7 +56,8 @@ func New(o Options) *Service {
 		o.Now = time.Now
 	}
 	s := &Service{o: o, seed: o.Seed, fileURL: strings.TrimSuffix(o.FileURL, "/"), ring: newRing(o.Now().Unix()),
-		releases: make(map[updatedata.UpdateID]*release), files: make(map[string]*file), devices: make(map[string]*device)}
+		releases: make(map[updatedata.UpdateID]*release), files: make(map[string]*file), devices: make(map[string]*device),
+		configETags: make(map[string]bool)}
 	if s.seed == 0 {
 		s.seed = processSeed()
 	}

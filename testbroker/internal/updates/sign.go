@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"sync"
 )
 
 const algorithm = "RS256"
@@ -33,26 +35,38 @@ type webKey struct {
 type signer struct {
 	seed      uint64
 	rootID    string // the kid that the signature names
-	root      string // the name of the key that signs the signing key
-	key       string // the name of the signing key, which is its kid
+	root      string // the name of the key that signs a signing key
+	vouched   string // the name of the signing key that it signs
+	key       string // the name of the signing key that the signature shows and that signs the manifest
 	algorithm string
 	hash      [sha256.Size]byte // of the manifest
 }
 
 // sign returns the compact signature of a manifest.
 func (s signer) sign() string {
-	key := privateKey(s.seed, s.key)
-	jwk := webKey{"RSA", base64.RawStdEncoding.EncodeToString(key.N.Bytes()), "AQAB", algorithm, s.key}
-	sjwk := compact(privateKey(s.seed, s.root), tokenHeader{Algorithm: algorithm, KeyID: s.rootID}, jwk)
+	sjwk := compact(privateKey(s.seed, s.root), tokenHeader{Algorithm: algorithm, KeyID: s.rootID}, s.webKey(s.vouched))
+	if s.key != s.vouched {
+		parts := strings.Split(sjwk, ".")
+		sjwk = parts[0] + "." + encodePart(toJSON(s.webKey(s.key))) + "." + parts[2]
+	}
 	payload := struct {
 		SHA256 string `json:"sha256"`
 	}{base64.StdEncoding.EncodeToString(s.hash[:])}
-	return compact(key, tokenHeader{Algorithm: s.algorithm, Key: sjwk}, payload)
+	return compact(privateKey(s.seed, s.key), tokenHeader{Algorithm: s.algorithm, Key: sjwk}, payload)
 }
 
-// compact returns a JSON Web Signature in compact form.
+func (s signer) webKey(name string) webKey {
+	modulus := privateKey(s.seed, name).N.Bytes()
+	return webKey{"RSA", base64.RawStdEncoding.EncodeToString(modulus), "AQAB", algorithm, name}
+}
+
+// compact returns a JSON Web Signature in compact form. With the algorithm none, its signature is
+// empty.
 func compact(key *rsa.PrivateKey, header tokenHeader, payload any) string {
 	signed := encodePart(toJSON(header)) + "." + encodePart(toJSON(payload))
+	if header.Algorithm == "none" {
+		return signed + "."
+	}
 	return signed + "." + encodePart(signature(key, []byte(signed)))
 }
 
@@ -87,5 +101,27 @@ func toJSON(v any) []byte {
 // Sign returns the signature of a manifest, by the present keys.
 func (s *Service) Sign(manifest []byte) string {
 	r := s.Ring()
-	return s.signer(&r, sha256.Sum256(manifest)).sign()
+	return s.signatures.of(s.signer(&r, sha256.Sum256(manifest)))
+}
+
+// signatures are those made so far, because a fleet of devices gets the same ones.
+type signatures struct {
+	mu   sync.Mutex
+	made map[signer]string
+}
+
+const maxSignatures = 100
+
+func (c *signatures) of(s signer) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, ok := c.made[s]
+	if !ok {
+		text = s.sign()
+		if c.made == nil || len(c.made) >= maxSignatures {
+			c.made = make(map[signer]string)
+		}
+		c.made[s] = text
+	}
+	return text
 }

@@ -58,18 +58,18 @@ func TestTheNewestDeploymentOfADeviceIsOffered(t *testing.T) {
 		Steps:         []updatedata.Step{{Handler: "microsoft/swupdate:1", Files: []string{"a.swu"}}},
 		Files:         []updatedata.File{{Name: "a.swu", Content: []byte("image")}},
 	}))
-	require.Nil(t, s.Offer("d1"))
+	require.Nil(t, s.Offer("d1", nil))
 	_, err := s.Deploy(updatedata.Deployment{WorkflowID: "wf-1", Update: id})
 	require.NoError(t, err)
-	require.Nil(t, s.Offer("d1"), "its properties are unknown")
+	require.Nil(t, s.Offer("d1", nil), "its properties are unknown")
 	s.Seen("d1", Agent{Properties: map[string]string{"Manufacturer": "contoso", "MODEL": "tractor"}},
 		updatedata.UpdateID{})
-	o := s.Offer("D1")
+	o := s.Offer("D1", nil)
 	require.Equal(t, "wf-1", o.WorkflowID)
 	require.Len(t, o.URLs, 1)
 	_, err = s.Deploy(updatedata.Deployment{WorkflowID: "wf-2", Update: id})
 	require.NoError(t, err)
-	require.Equal(t, "wf-2", s.Offer("d1").WorkflowID)
+	require.Equal(t, "wf-2", s.Offer("d1", nil).WorkflowID)
 	d := s.Device("d1")
 	require.Equal(t, "wf-2", d.Last().ID)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,6 +36,7 @@ type Answer struct {
 	Status int
 	Header http.Header // may be nil
 	Body   []byte
+	Rate   int // bytes of the body a second; 0 = no limit
 
 	// Set by faults.
 	skew     time.Duration // skew of the header Date
@@ -73,7 +75,28 @@ func (q *Request) sendPlain(a Answer) {
 		q.w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	q.w.WriteHeader(a.Status)
+	if a.Rate > 0 {
+		q.sendPaced(a)
+		return
+	}
 	q.w.Write(a.Body) // writes nothing for HEAD and for statuses without a body
+}
+
+// pace is the time between the parts of a body with a rate.
+const pace = 100 * time.Millisecond
+
+// sendPaced sends a body at its rate.
+func (q *Request) sendPaced(a Answer) {
+	rc := http.NewResponseController(q.w)
+	part := max(a.Rate/int(time.Second/pace), 1)
+	wait := time.Duration(part) * time.Second / time.Duration(a.Rate)
+	for p := range slices.Chunk(a.Body, part) {
+		if !q.Sleep(wait) {
+			panic(http.ErrAbortHandler)
+		}
+		q.w.Write(p)
+		rc.Flush()
+	}
 }
 
 // sendStream sends an answer over HTTP/2, where all deliveries except garbage affect only the

@@ -13,7 +13,7 @@ import (
 // backEnds reports whether requests of the kind come from back ends. Such a request is about a
 // device but not sent by it, so the device's faults do not apply.
 func backEnds(k fault.RouteKind) bool {
-	return k >= fault.RouteRegistry && k <= fault.RouteMethod || k >= fault.RouteServiceMessage
+	return k >= fault.RouteRegistry && k <= fault.RouteMethod || k == fault.RouteServiceMessage || k == fault.RouteStorage
 }
 
 // textErrors reports whether errors always have the older form, regardless of

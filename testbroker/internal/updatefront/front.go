@@ -1,0 +1,74 @@
+// Package updatefront is the file server of an update service, on the HTTP ports of the services
+// that it is linked to.
+package updatefront
+
+import (
+	"bytes"
+	"net/http"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/updates"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// Routes returns the routes of files and root keys. linked returns the service; nil for none.
+func Routes(linked func() *updates.Service) []web.Route {
+	var all []web.Route
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		all = append(all,
+			web.Route{Kind: fault.RouteUpdateFile, Method: method, Path: "updates/files/{device}/{file}/{name}", Open: true,
+				Do: func(q *web.Request) web.Answer {
+					if s := linked(); s != nil {
+						if d, ok := s.File(q.Vars["file"], taker(q)); ok {
+							return answer(q, d)
+						}
+					}
+					return q.Fail(web.Errorf(404000, "no update has the file %q", q.Vars["file"]))
+				}},
+			web.Route{Kind: fault.RouteUpdateFile, Method: method, Path: "updates/{package}", Open: true,
+				Do: func(q *web.Request) web.Answer {
+					if s := linked(); s != nil {
+						return answer(q, s.RootKeys(taker(q)))
+					}
+					return q.Fail(web.Errorf(404000, "there is no update service"))
+				}},
+		)
+	}
+	return all
+}
+
+// taker returns the faults that hit a request.
+func taker(q *web.Request) updates.Taker {
+	return func(kind fault.Kind) *fault.Fault {
+		in := q.Hub.Faults.Take(kind, q.ID)
+		if in == nil {
+			return nil
+		}
+		q.Happened(in)
+		return &in.Fault
+	}
+}
+
+// answer returns the part of a download that a request is for.
+func answer(q *web.Request, d updates.Download) web.Answer {
+	r := q.Clone(q.Context())
+	if d.Whole {
+		r.Header.Del("Range")
+	}
+	w := recorder{header: http.Header{"Etag": {d.ETag}, "Content-Type": {"application/octet-stream"}}}
+	http.ServeContent(&w, r, d.Name, d.Modified, bytes.NewReader(d.Content))
+	return web.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes(), Rate: d.Rate}
+}
+
+// A recorder keeps an answer, so that faults can change its delivery.
+type recorder struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
