@@ -54,8 +54,7 @@ type Work struct {
 	agent *Agent
 }
 
-// Fetcher reads files of an update. Package update/host has one for standard Go, package
-// update/httprange one for boards.
+// Fetcher reads files of an update. Package update/host has one for standard Go.
 type Fetcher interface {
 	// Fetch returns the content of url from byte offset on. Reads end when ctx does, and when the
 	// server is silent for too long. Errors are a *transport.Error, without the URL. A server that
