@@ -64,9 +64,8 @@ func hubKinds() []faultKind {
 	return all
 }
 
-// dpsKinds returns the kinds that happen only at a provisioning service, or at an update service
-// behind it.
-func dpsKinds() []fault.Kind { return slices.Concat(fault.ProvisioningKinds(), fault.UpdateKinds()) }
+// dpsKinds returns the kinds that happen only at a provisioning service.
+func dpsKinds() []fault.Kind { return append(fault.ProvisioningKinds(), fault.RefuseUpdate) }
 
 // daemonKinds describes the faults of the workload API.
 func daemonKinds() []faultKind {

@@ -62,9 +62,10 @@ func TestAFaultThatCannotMeanWhatItSaysIsRefused(t *testing.T) {
 // A kind has a name, its fields are fields of Fault, and its defaults are of fields that it uses.
 func TestTheRowsOfKinds(t *testing.T) {
 	all := slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(), fault.BrokerKinds(),
-		fault.GatewayKinds(), fault.MQTTv5Kinds())
+		fault.GatewayKinds(), fault.MQTTv5Kinds(), fault.UpdateKinds())
 	require.Len(t, fault.Kinds(), 89)
 	require.Len(t, fault.CertificateKinds(), 10)
+	require.Len(t, fault.UpdateKinds(), 5)
 	require.Equal(t, "Kind(99)", fault.Kind(99).String())
 	names := make(map[string]bool)
 	for _, k := range all {
