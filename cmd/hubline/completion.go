@@ -17,7 +17,13 @@ var completions = map[string][]string{
 }
 
 // completeFlags lets a shell complete the values of a command's flags.
-func completeFlags(c *cobra.Command) {
+func (t *tool) completeFlags(c *cobra.Command) {
+	if c.Flags().Lookup("testhub") != nil {
+		_ = c.RegisterFlagCompletionFunc("testhub", func(*cobra.Command, []string, string) ([]string,
+			cobra.ShellCompDirective) {
+			return target.TesthubDevices(t.world.Getenv), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
 	for name, values := range completions {
 		if c.Flags().Lookup(name) != nil {
 			// The error is that of a flag which has a function.

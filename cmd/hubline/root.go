@@ -35,7 +35,7 @@ func (t *tool) root() *cobra.Command {
 		root.AddCommand(topic)
 	}
 	for _, c := range allCommands(root) {
-		completeFlags(c)
+		t.completeFlags(c)
 	}
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil { // cobra's prints help for a wrong shell, with status 0

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// read returns at most limit bytes of a file, nil if it does not exist.
-func read(path string, limit int64) ([]byte, error) {
+// Read returns at most limit bytes of a file, nil if it does not exist.
+func Read(path string, limit int64) ([]byte, error) {
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -23,9 +23,9 @@ func read(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, limit))
 }
 
-// write writes a new file with mode 0600, flushes it to the disk and renames it, so that a power
+// Write writes a new file with mode 0600, flushes it to the disk and renames it, so that a power
 // failure leaves the old file or the new one. The folder must exist.
-func write(path string, text []byte) (err error) {
+func Write(path string, text []byte) (err error) {
 	folder := filepath.Dir(path)
 	out, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -65,7 +65,7 @@ type JSON[T any] struct {
 
 // Load returns the value in the file, nil if the file does not exist.
 func (f JSON[T]) Load() (*T, error) {
-	text, err := read(f.Path, f.Limit)
+	text, err := Read(f.Path, f.Limit)
 	if text == nil || err != nil {
 		return nil, err
 	}
@@ -82,5 +82,5 @@ func (f JSON[T]) Save(v *T) error {
 	if err != nil {
 		return err
 	}
-	return write(f.Path, text)
+	return Write(f.Path, text)
 }

@@ -54,7 +54,8 @@ type Work struct {
 	agent *Agent
 }
 
-// Fetcher reads files of an update. Package update/host has one for standard Go.
+// Fetcher reads files of an update. Package update/host has one for standard Go, package
+// update/httprange one for boards.
 type Fetcher interface {
 	// Fetch returns the content of url from byte offset on. Reads end when ctx does, and when the
 	// server is silent for too long. Errors are a *transport.Error, without the URL. A server that

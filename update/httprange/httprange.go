@@ -5,6 +5,8 @@
 // takes it. After a failure the next request begins where the last one ended. The ETag and the size
 // of the first answer hold for all: a Source returns update.ErrChanged when the image was replaced.
 // They are kept in RAM. After a reset the hash in the manifest notices it.
+//
+// A Fetcher does the same for the files of package update/agent, by their URLs.
 package httprange
 
 import (

@@ -11,6 +11,9 @@ type Flags struct {
 	// File has a connection string or a broker's URL.
 	File string
 
+	// Testhub is the id of a device of the testhub at HUB.
+	Testhub string
+
 	// IDScope and RegistrationID name a registration with the provisioning service at DPS, which has
 	// the key in KeyFile, or one derived from the key in GroupKeyFile.
 	IDScope, RegistrationID, DPS, KeyFile, GroupKeyFile string
@@ -38,6 +41,7 @@ func (f *Flags) Register(s *pflag.FlagSet) {
 	s.StringVar(&f.Connect, "connect", "", "`URL` of a broker without a password; anything else is refused: see "+
 		"hubline help credentials")
 	s.BoolVar(&f.OnCommandLine, "insecure-command-line", false, "allow a secret in -connect")
+	s.StringVar(&f.Testhub, "testhub", "", "be this `DEVICE` of the testhub whose control API is at $HUB")
 	s.StringVar(&f.IDScope, "id-scope", "", "`SCOPE` of the provisioning service that knows the device's hub")
 	s.StringVar(&f.RegistrationID, "registration-id", "", "`ID` under which the device registers")
 	s.StringVar(&f.DPS, "dps", "", "`HOST` of the provisioning service, instead of the global one")

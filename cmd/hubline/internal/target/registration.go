@@ -16,7 +16,8 @@ func (f *Flags) registers(w *World) bool {
 	if f.Registering || f.IDScope != "" || f.RegistrationID != "" {
 		return true
 	}
-	connects := f.Connect != "" || f.File != "" || w.Getenv(EnvConnect) != "" || w.Getenv(EnvBroker) != ""
+	connects := f.Connect != "" || f.File != "" || f.Testhub != "" || w.Getenv(EnvConnect) != "" ||
+		w.Getenv(EnvBroker) != ""
 	return !connects && w.Getenv(EnvIDScope) != "" && w.Getenv(EnvRegistrationID) != ""
 }
 
@@ -32,6 +33,7 @@ func (f *Flags) misplaced(registers bool) error {
 		{"-group-key-file", f.GroupKeyFile != "", true},
 		{"-connect", f.Connect != "", false},
 		{"-connect-file", f.File != "", false},
+		{"-testhub", f.Testhub != "", false},
 	}
 	for _, flag := range flags {
 		switch {

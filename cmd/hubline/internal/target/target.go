@@ -100,17 +100,9 @@ func (t *Target) modeled() error {
 
 // device fills in a hub's device or a broker's.
 func (f *Flags) device(t *Target, w *World) error {
-	s, ok, err := f.connection(w)
-	if err == nil && !ok && w.Ask != nil {
-		s, err = w.ask("connection string or broker URL: ")
-		ok = true
-	}
+	s, err := f.secret(t, w)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		return usage("which device: give -connect-file FILE, or set " + EnvConnect + " or " + EnvBroker +
-			", or -id-scope and -registration-id for a device that registers; see hubline help credentials")
 	}
 	t.Key = s
 	if scheme, _, isURL := strings.Cut(strings.Trim(s.Text.Reveal(), "\"' \t\r\n"), "://"); isURL && mayBeScheme(scheme) {
@@ -120,6 +112,22 @@ func (f *Flags) device(t *Target, w *World) error {
 		t.Creds, err = device.ParseConnectionString(s.Text.Reveal())
 	}
 	return asUsage(s.From, err)
+}
+
+// secret returns the connection string or the URL of the device.
+func (f *Flags) secret(t *Target, w *World) (Secret, error) {
+	if f.Testhub != "" {
+		return f.testhub(t, w)
+	}
+	s, ok, err := f.connection(w)
+	switch {
+	case ok || err != nil:
+		return s, err
+	case w.Ask != nil:
+		return w.ask("connection string or broker URL: ")
+	}
+	return s, usage("which device: give -connect-file FILE, or set " + EnvConnect + " or " + EnvBroker +
+		", or -id-scope and -registration-id for a device that registers; see hubline help credentials")
 }
 
 // network fills in roots, certificate and proxy.
