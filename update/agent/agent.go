@@ -61,7 +61,7 @@ func New(o *Options) (*Agent, error) {
 	if !a.s.decode(stored) {
 		a.s = state{}
 	}
-	a.resume()
+	a.s.load()
 	a.status = a.standing(nil)
 	return a, nil
 }

@@ -38,8 +38,13 @@ func (s *state) encode() []byte {
 		e.number(1)
 		e.workflow(s.work)
 	}
-	sum := sha256.Sum256(e)
-	return append(e, sum[:checkBytes]...)
+	return sealed(e)
+}
+
+// sealed appends the check to the fields.
+func sealed(fields []byte) []byte {
+	sum := sha256.Sum256(fields)
+	return append(fields, sum[:checkBytes]...)
 }
 
 // decode reads a stored state and reports whether it is undamaged.

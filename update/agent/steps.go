@@ -210,20 +210,26 @@ func (a *Agent) end(ctx context.Context, result Result) error {
 	return err
 }
 
-// resume prepares the stored workflow after a restart of the program.
-func (a *Agent) resume() {
-	w := a.s.work
+var errOtherAgent = errors.New("the stored update is by a version of the agent with other limits")
+
+// load prepares the workflow of the stored state.
+func (s *state) load() {
+	w := s.work
 	if w == nil || w.phase == PhaseVerify {
 		return
 	}
-	if w.manifest == nil {
-		m, err := ParseManifest(w.offer.Manifest)
-		if err != nil || len(m.Steps) != len(w.results) || w.step < 0 || w.step >= len(m.Steps) || w.phase == PhaseIdle {
-			a.s.work = nil // of another version of the program, which had other limits
-			return
-		}
-		w.manifest = m
+	m, err := ParseManifest(w.offer.Manifest)
+	if err != nil || len(m.Steps) != len(w.results) || w.step < 0 || w.step >= len(m.Steps) || w.phase == PhaseIdle {
+		s.end(Report{WorkflowID: w.offer.WorkflowID, Result: failure(AgentCore, AreaState, errOtherAgent)})
+		return
 	}
-	w.restarted, w.resumed = w.restart, !w.restart
-	w.restart, a.news = false, true
+	w.manifest = m
+}
+
+// resume lets the current workflow go on after a restart of the program, or of Run.
+func (a *Agent) resume() {
+	if w := a.s.work; w != nil && w.phase != PhaseVerify {
+		w.restarted, w.resumed = w.restart, !w.restart
+		w.restart, a.news = false, true
+	}
 }

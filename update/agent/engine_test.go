@@ -1,0 +1,233 @@
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/update/agent"
+)
+
+func TestWhatIsInstalledIsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.device.installed[0] = "first"
+		r.offered("wf-1", "1.0", "first", "second")
+		r.runs(time.Hour)
+		require.Equal(t, []string{"SKIPPED", "SUCCEEDED"}, outcomes(r.final()))
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.NotContains(t, r.device.calls, "download 0")
+
+		r.offered("wf-2", "1.0", "first", "second")
+		r.runs(time.Hour)
+		f := r.service.finals()[1]
+		require.Equal(t, []string{"SKIPPED", "SKIPPED"}, outcomes(f))
+		require.Equal(t, agent.Skipped, f.Result.Outcome)
+		require.Equal(t, agent.CodeSuccess, f.Result.Code)
+		require.Len(t, r.files.fetched, 1)
+	})
+}
+
+func TestAWorkflowIsDoneOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.offered("wf-1", "1.0", "image")
+		r.runs(10 * time.Hour)
+		r.runs(10 * time.Hour)
+		require.Len(t, r.service.finals(), 1, "the service keeps offering it")
+		require.Len(t, r.files.fetched, 1)
+	})
+}
+
+func TestAnUpdateGoesOnAfterTheRestartsOfItsSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.device.next["install 0"], r.device.next["apply 0"] = agent.Restart, agent.Restart
+		r.offered("wf-1", "1.0", "image", "other")
+		require.Equal(t, 2, r.runs(time.Hour))
+		require.Equal(t, []string{"installed 0", "download 0", "install 0", "apply 0 restarted", "installed 0 restarted",
+			"installed 1", "download 1", "install 1", "apply 1"}, r.device.calls)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+	})
+}
+
+// The boot loader, or the power at the wrong time, may have brought the old image back.
+func TestAnUpdateThatDoesNotComeUpIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.device.installed[1] = "old"
+		r.device.next["apply 1"], r.device.next["cancel 0"] = agent.Restart, agent.Restart
+		r.offered("wf-1", "1.0", "first", "second", "third")
+		require.ErrorIs(t, r.run(time.Hour), agent.ErrRestart)
+		r.device.installed[1] = "old"
+		r.device.calls = nil
+		require.Equal(t, 1, r.runs(time.Hour), "the rollback restarts the program once")
+		require.Equal(t, []string{"installed 1 restarted", "cancel 1", "cancel 0"}, r.device.calls)
+		f := r.final()
+		require.Equal(t, []string{"SUCCEEDED", "FAILED", "SKIPPED"}, outcomes(f))
+		require.Equal(t, agent.Failed, f.Result.Outcome)
+		require.Equal(t, []uint32{agent.AreaApply.Code(0)}, f.Result.Extended)
+		require.Contains(t, f.Result.Details, "did not come up")
+		require.Equal(t, agent.UpdateID{}, f.Installed, "that of before the update")
+		require.Equal(t, []string{"", "old", ""}, r.device.installed)
+	})
+}
+
+func TestAFailureIsUndoneInReverseOrderAndReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.device.fail = func(call string) error {
+			switch call {
+			case "install 2":
+				return fmt.Errorf("step: %w", &agent.StepError{Code: 0xf0001234, Err: errors.New("no space; token=hunter2")})
+			case "cancel 1":
+				panic("cannot undo")
+			}
+			return nil
+		}
+		r.offered("wf-1", "1.0", "first", "second", "third")
+		r.runs(time.Hour)
+		f := r.final()
+		require.Equal(t, []string{"SUCCEEDED", "SUCCEEDED", "FAILED"}, outcomes(f))
+		require.Equal(t, []uint32{0x50001234, agent.AreaRestore.Code(0)}, f.Result.Extended)
+		require.Equal(t, agent.AgentExtension, f.Result.Origin)
+		require.Equal(t, agent.CodeFailure, f.Result.Code)
+		require.Contains(t, f.Result.Details, "no space")
+		require.NotContains(t, f.Result.Details, "hunter2")
+		calls := r.device.calls
+		require.Equal(t, []string{"cancel 2", "cancel 1", "cancel 0"}, calls[len(calls)-3:])
+		require.Equal(t, "", r.device.installed[0])
+	})
+}
+
+// waiting makes a call of a handler wait until the update is dropped.
+func (r *rig) waiting(call string) {
+	r.device.block[call] = make(chan struct{})
+}
+
+func TestANewWorkflowReplacesTheOneInProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.waiting("install 1")
+		newer := r.offer("wf-2", "2.0", "newer")
+		r.offered("wf-1", "1.0", "first", "second")
+		r.service.check = func(n int) error {
+			if n == 2 {
+				r.service.offer = newer
+			}
+			return nil
+		}
+		r.runs(3 * time.Hour)
+		finals := r.service.finals()
+		require.Len(t, finals, 2)
+		require.Equal(t, agent.Canceled, finals[0].Result.Outcome)
+		require.Equal(t, agent.CodeFailure, finals[0].Result.Code)
+		require.Equal(t, agent.NotApplicable, finals[0].Result.Origin)
+		require.Equal(t, []string{"SUCCEEDED", "CANCELED"}, outcomes(finals[0]))
+		require.Equal(t, agent.Succeeded, finals[1].Result.Outcome)
+		require.Equal(t, "newer", r.device.installed[0])
+		require.Contains(t, r.device.calls, "cancel 0")
+	})
+}
+
+func TestTheServiceTakesAWorkflowBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.service.wake = make(chan struct{}, 1)
+		r.waiting("download 0")
+		r.offered("wf-1", "1.0", "image")
+		time.AfterFunc(time.Minute, func() {
+			r.service.mu.Lock()
+			r.service.offer, r.service.answer.Cancel = nil, "wf-1"
+			r.service.mu.Unlock()
+			r.service.wake <- struct{}{}
+		})
+		began := time.Now()
+		require.Zero(t, r.runs(10*time.Minute))
+		require.Equal(t, agent.Canceled, r.final().Result.Outcome)
+		require.Contains(t, r.final().Result.Details, "cancelled by the service")
+		require.Equal(t, []string{"installed 0", "download 0", "cancel 0"}, r.device.calls)
+		require.Equal(t, 10*time.Minute, time.Since(began))
+	})
+}
+
+// A power cut at the end of Apply: the program starts again and does not apply twice.
+func TestAResetDuringApplyAsksWhatIsInstalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.waiting("apply 0")
+		r.offered("wf-1", "1.0", "image")
+		r.runs(time.Minute)
+		r.device.installed[0], r.device.calls = "image", nil
+		r.runs(time.Hour)
+		require.Equal(t, []string{"installed 0"}, r.device.calls)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+
+		r.waiting("apply 0")
+		r.offered("wf-2", "2.0", "second")
+		r.runs(time.Minute)
+		delete(r.device.block, "apply 0")
+		r.device.calls = nil
+		r.runs(time.Hour)
+		require.Equal(t, []string{"installed 0", "apply 0"}, r.device.calls)
+		require.Equal(t, "second", r.device.installed[0])
+	})
+}
+
+func TestUpdatesMayBeChained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.options.Interval = 100 * time.Hour
+		r.offered("wf-1", "1.0", "image")
+		r.service.report = func(rep *agent.Report) error {
+			if rep.Final() && rep.WorkflowID == "wf-1" {
+				r.service.offer = r.offer("wf-2", "2.0", "second")
+			}
+			return nil
+		}
+		r.runs(time.Minute)
+		require.Len(t, r.service.finals(), 2)
+		require.Equal(t, "second", r.device.installed[0])
+	})
+}
+
+func TestAHandlerThatPanicsFailsItsStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.device.fail = func(call string) error {
+			if call == "apply 0" {
+				panic("boom")
+			}
+			return nil
+		}
+		r.offered("wf-1", "1.0", "image")
+		r.runs(time.Hour)
+		require.Contains(t, r.final().Result.Details, "panicked: boom")
+	})
+}
+
+func TestTheStatusFollowsTheUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var phases []string
+		r.options.OnStatus = func(s agent.Status) {
+			phases = append(phases, fmt.Sprint(s.Phase, " ", s.WorkflowID, " ", s.Update.Version))
+		}
+		r.offered("wf-1", "1.0", "image")
+		r.runs(time.Hour)
+		phases = slices.Compact(phases)
+		require.Equal(t, []string{"verify wf-1 ", "installed wf-1 1.0", "download wf-1 1.0", "install wf-1 1.0",
+			"apply wf-1 1.0", "idle wf-1 1.0"}, phases[len(phases)-6:])
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		s := a.Status()
+		require.Equal(t, agent.Succeeded, s.Latest.Outcome)
+		require.Equal(t, "wf-1", s.WorkflowID)
+		require.Zero(t, s.Unsent)
+	})
+}

@@ -1,0 +1,261 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/update/agent"
+)
+
+func TestAFinalReportIsRepeatedUntilItIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		sent := 0
+		r.service.report = func(rep *agent.Report) error {
+			if !rep.Final() {
+				return fault(transport.Network)
+			}
+			if sent++; sent < 50 {
+				return fault(transport.Unavailable)
+			}
+			return nil
+		}
+		r.offered("wf-1", "1.0", "image")
+		for sent < 50 {
+			r.runs(5 * time.Minute) // with resets
+		}
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		r.runs(5 * time.Hour)
+		require.Equal(t, 50, sent)
+	})
+}
+
+func TestAFinalVerdictEndsTheReports(t *testing.T) {
+	for _, kind := range []transport.Kind{transport.Conflict, transport.Invalid, transport.NotFound} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				sent := 0
+				r.service.report = func(rep *agent.Report) error {
+					if rep.Final() {
+						sent++
+					}
+					return fault(kind)
+				}
+				r.offered("wf-1", "1.0", "image")
+				r.runs(5 * time.Hour)
+				r.runs(5 * time.Hour)
+				require.Equal(t, 1, sent)
+				require.Equal(t, "image", r.device.installed[0])
+			})
+		})
+	}
+}
+
+// New workflows begin while reports are left, until there is no room for more of them.
+func TestReportsWaitForTheServiceInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		down := true
+		r.service.report = func(*agent.Report) error {
+			if down {
+				return fault(transport.Network)
+			}
+			return nil
+		}
+		for i := range 6 {
+			r.offered(fmt.Sprint("wf-", i), fmt.Sprint("1.", i), fmt.Sprint("image ", i))
+			r.runs(time.Hour)
+		}
+		require.Equal(t, "image 3", r.device.installed[0])
+		down = false
+		r.runs(3 * time.Hour)
+		var ids []string
+		for _, f := range r.service.finals() {
+			ids = append(ids, f.WorkflowID)
+		}
+		require.Equal(t, []string{"wf-0", "wf-1", "wf-2", "wf-3", "wf-5"}, ids)
+	})
+}
+
+func TestChecksKeepTheirPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var at []time.Duration
+		began := time.Now()
+		r.service.check = func(n int) error {
+			at = append(at, time.Since(began))
+			switch n {
+			case 2:
+				return &transport.Error{Kind: transport.Throttled, RetryAfter: 90 * time.Second, Err: errors.New("busy")}
+			case 4:
+				return fault(transport.Invalid) // not worth a retry
+			case 5:
+				r.service.answer.RetryAfter = 2 * time.Hour
+			case 6:
+				r.service.answer.RetryAfter = time.Second // sooner than the program's pace
+			}
+			return nil
+		}
+		r.runs(7 * time.Hour)
+		h := time.Hour
+		require.Equal(t, []time.Duration{0, h, h + 90*time.Second, 2*h + 90*time.Second, 3*h + 90*time.Second,
+			5*h + 90*time.Second, 6*h + 90*time.Second}, at)
+	})
+}
+
+func TestChecksOfAFleetAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.options.Spread = 0 // a quarter of Interval
+		var at []time.Duration
+		began := time.Now()
+		r.service.check = func(int) error { at = append(at, time.Since(began)); return nil }
+		r.runs(2 * time.Hour)
+		require.Equal(t, []time.Duration{30 * time.Second, time.Hour + 30*time.Second + 450*time.Second}, at,
+			"half of a minute, then half of a quarter of an hour")
+	})
+}
+
+func TestEtagsAreSentAgainAfterAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		memo := agent.Memo{AgentInfoETag: "a1", ConfigETag: "c1", RootKeysURL: "https://keys"}
+		r.service.answer.Memo = memo
+		r.runs(time.Minute)
+		require.Equal(t, 1, r.store.saves)
+		r.runs(time.Minute)
+		require.Equal(t, agent.Memo{}, r.service.queries[0].Memo)
+		require.Equal(t, memo, r.service.queries[1].Memo)
+		require.Equal(t, 1, r.store.saves, "the same again is not written")
+	})
+}
+
+func TestCheckAsksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- a.Run(ctx) }()
+		synctest.Wait()
+		require.Equal(t, transport.Conflict, transport.KindOf(a.Run(ctx)), "one Run at a time")
+		a.Check()
+		a.Check()
+		synctest.Wait()
+		require.Len(t, r.service.queries, 2)
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+}
+
+func TestOnboardingAsksBeforeTheRegistrationAndRunInstalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.offered("wf-1", "1.0", "image")
+		r.service.check = func(n int) error {
+			if n < 3 {
+				return fault(transport.Unavailable)
+			}
+			return nil
+		}
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		require.NoError(t, a.Onboard(t.Context()))
+		require.True(t, r.service.queries[2].Onboarding)
+		require.Empty(t, r.device.calls, "Onboard does not install")
+		r.service.offer = nil
+		r.runs(time.Minute)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+	})
+}
+
+func TestOnboardingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		r.service.check = func(int) error { return fault(transport.Network) }
+		began := time.Now()
+		require.Error(t, a.Onboard(t.Context()))
+		require.LessOrEqual(t, time.Since(began), agent.OnboardTime)
+
+		r.service.check = func(int) error { return fault(transport.Forbidden) }
+		began = time.Now()
+		require.Error(t, a.Onboard(t.Context()))
+		require.Zero(t, time.Since(began), "a verdict that is not repeated")
+	})
+}
+
+func TestOnboardingDoesNotWaitForAnUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.waiting("download 0")
+		r.offered("wf-1", "1.0", "image")
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- a.Run(ctx) }()
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, a.Onboard(ctx))
+		require.Zero(t, time.Since(began))
+		cancel()
+		<-done
+		require.Equal(t, []string{"installed 0", "download 0"}, r.device.calls)
+	})
+}
+
+func TestNothingIsDoneBeforeItIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.offered("wf-1", "1.0", "image")
+		full := errors.New("the disk is full")
+		r.store.fail = func() error { return full }
+		require.ErrorIs(t, r.run(time.Hour), full)
+		require.Equal(t, 6, r.store.saves)
+		require.Empty(t, r.device.calls)
+		require.Empty(t, r.service.reports)
+		r.store.fail = func() error {
+			if r.store.saves%2 == 0 {
+				return full
+			}
+			return nil
+		}
+		r.runs(time.Hour)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome, "a write is tried again")
+	})
+}
+
+func TestWrongOptionsAreNamed(t *testing.T) {
+	for want, change := range map[string]func(o *agent.Options){
+		"Service":       func(o *agent.Options) { o.Service = nil },
+		"Handlers":      func(o *agent.Options) { o.Handlers = nil },
+		"Verify":        func(o *agent.Options) { o.Verify = nil },
+		"Fetch":         func(o *agent.Options) { o.Fetch = nil },
+		"Store":         func(o *agent.Options) { o.Store = nil },
+		"Profile":       func(o *agent.Options) { o.Profile = -1 },
+		"Interval":      func(o *agent.Options) { o.Interval = -1 },
+		"Properties":    func(o *agent.Options) { o.Properties = nil },
+		"not empty":     func(o *agent.Options) { o.Properties = agent.Properties{{}} },
+		"different":     func(o *agent.Options) { o.Properties = agent.Properties{{Name: "a"}, {Name: "A"}} },
+		"to 5 properti": func(o *agent.Options) { o.Properties = append(make(agent.Properties, 5), o.Properties...) },
+	} {
+		o := newRig(t).options
+		change(&o)
+		_, err := agent.New(&o)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, transport.Invalid, transport.KindOf(err))
+	}
+	_, err := agent.New(nil)
+	require.Error(t, err)
+}
