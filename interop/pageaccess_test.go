@@ -20,7 +20,8 @@ import (
 var pagePanels = []string{"Messages", "Connect", "Plug and Play", "Twin", "Methods", "Cloud-to-device", "Uploads",
 	"Enrollments", "Faults", "Log"}
 
-// The rules of axe-core find no serious violation in any panel, in both schemes.
+// The rules of axe-core find no serious violation in any panel, in both schemes, and no panel is
+// wider than a small window.
 func TestPageIsAccessible(t *testing.T) {
 	t.Parallel()
 	axe, err := os.ReadFile(filepath.Join(nodeDir(t), "node_modules", "axe-core", "axe.min.js"))
@@ -61,10 +62,23 @@ func TestPageIsAccessible(t *testing.T) {
 			require.NoError(t, json.Unmarshal(got, &result))
 			require.Empty(t, result.Violations, "%s in %s", panel, scheme)
 			require.Greater(t, result.Passes, 20)
+			if scheme == "light" { // a scheme has colours only
+				b.fits(panel)
+			}
 			passed += result.Passes
 		}
 	}
 	seen(t, "axe-core: no serious violation in %d panels, light and dark; %d rules passed", len(pagePanels), passed)
+}
+
+// fits checks that the page is no wider than a window, from a small one on.
+func (b *browser) fits(panel string) {
+	b.t.Helper()
+	for _, width := range []int64{320, 768, 1280} {
+		b.do(chromedp.EmulateViewport(width, 860))
+		b.until("innerWidth === args[0]", width)
+		require.LessOrEqual(b.t, valueOf[int64](b, "document.documentElement.scrollWidth"), width, panel)
+	}
 }
 
 // work does what fills each panel.

@@ -32,7 +32,7 @@ type access struct {
 
 // An accessCommand is a line for a shell that sends one message.
 type accessCommand struct {
-	Client string `json:"client"` // the program: curl, hubline, mosquitto_pub or node
+	Client string `json:"client"` // the program: curl, mosquitto_pub, hubline or node
 	Line   string `json:"line"`
 }
 
@@ -69,7 +69,7 @@ func newAccess(ctx context.Context, hub *testbroker.Hub, ready *readyObject, id 
 		}
 	}
 	m := commandMaker{a, d, quote(ready.CA), at, hub.ConnectionProfile() == nextwire.ProfileMQTTv5}
-	for _, make := range []func() (client, line string){m.curl, m.hubline, m.mosquitto, m.node} {
+	for _, make := range []func() (client, line string){m.curl, m.mosquitto, m.hubline, m.node} {
 		if client, line := make(); line != "" {
 			a.Commands = append(a.Commands, accessCommand{client, line})
 		}

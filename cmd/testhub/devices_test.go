@@ -99,11 +99,11 @@ func TestCommandsOfAnAccess(t *testing.T) {
 		device  string
 		clients []string
 	}{
-		"device": {[]string{"-device", "it's"}, "it's", []string{"curl", "hubline", "mosquitto_pub", "node"}},
-		"module": {[]string{"-device", "dev-1/cam"}, "dev-1/cam", []string{"curl", "hubline", "mosquitto_pub", "node"}},
+		"device": {[]string{"-device", "it's"}, "it's", []string{"curl", "mosquitto_pub", "hubline", "node"}},
+		"module": {[]string{"-device", "dev-1/cam"}, "dev-1/cam", []string{"curl", "mosquitto_pub", "hubline", "node"}},
 		"certificate": {[]string{"-x509", "dev-1=" + strings.Repeat("ab", 32)}, "dev-1",
-			[]string{"curl", "hubline", "mosquitto_pub"}},
-		"broker":  {[]string{"-broker", "-device", "dev-1"}, "dev-1", []string{"hubline", "mosquitto_pub"}},
+			[]string{"curl", "mosquitto_pub", "hubline"}},
+		"broker":  {[]string{"-broker", "-device", "dev-1"}, "dev-1", []string{"mosquitto_pub", "hubline"}},
 		"profile": {[]string{"-profile", "mqttV5", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
 		"gateway": {[]string{"-gateway", "localhost", "-device", "dev-1"}, "dev-1", []string{"hubline"}},
 	} {

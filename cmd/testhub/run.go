@@ -280,7 +280,7 @@ func newReady(hub *testbroker.Hub, reg *registry, owner hubdata.Policy) *readyOb
 
 // listenError explains how to fix a port that cannot be opened.
 func listenError(name, addr string, err error) error {
-	fix := "give another address, 127.0.0.1:0 for a free port, or off"
+	fix := "give -free for free ports, another address such as 127.0.0.1:0, or off"
 	if name == "link" {
 		fix = "give name=ip with an address of this machine where the ports are free, or -free"
 	}

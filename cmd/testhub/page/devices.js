@@ -135,8 +135,10 @@ byID("device-add").addEventListener("submit", async (event) => {
   byID("device-secret").hidden = true;
   try {
     const made = await api.ask("POST", "/devices", JSON.stringify({id: input.value.trim()}));
-    setText(status, `${made.device} is registered.`);
-    secret(made);
+    setText(status, `${made.device} is registered.` + (made.certificate ? "" : " The panel Connect has its connection string."));
+    if (made.certificate) {
+      secret(made.certificate);
+    }
     input.value = "";
     await read();
     state.choose(made.device);
@@ -145,19 +147,11 @@ byID("device-add").addEventListener("submit", async (event) => {
   }
 });
 
-// secret shows a connection string, or a certificate with its key, until the next device is added.
-function secret({certificate, connectionString}) {
-  const text = certificate ?? connectionString;
-  const value = certificate ? el("textarea", {readonly: true, rows: 4, id: "connection-string"}, text) :
-    el("input", {readonly: true, value: text, id: "connection-string"});
-  const copy = el("button", {type: "button", onclick: async () => {
-    value.select();
-    await navigator.clipboard?.writeText(text).catch(() => {}); // the text is selected in any case
-    setText(copy, "Copied");
-  }}, "Copy");
+// secret shows a certificate with its key, which the hub does not keep, until the next device is added.
+function secret(pem) {
+  const value = el("textarea", {readonly: true, rows: 4, id: "device-certificate"}, pem);
   const box = byID("device-secret");
-  fill(box, el("label", {for: "connection-string"}, certificate ? "Its certificate and its key, a secret" :
-    "Its connection string, a secret"), el("div", {class: "row"},
-    value, copy));
+  fill(box, el("label", {for: value.id}, "Its certificate and its key, a secret: keep it"), value);
   box.hidden = false;
+  value.select();
 }

@@ -11,26 +11,30 @@ const isType = (v, name) => list(v["@type"]).includes(name);
 // word is a text of the model, which may have languages.
 const word = (v, otherwise) => (typeof v === "string" ? v : v?.en ?? Object.values(v ?? {})[0] ?? otherwise);
 
-// parse returns the interfaces of a file, by id, and the ids of those that no other one refers to.
-export function parse(text) {
-  if (text.length > mostText) {
-    throw new Error("the file is larger than 1 MiB");
-  }
+// parse returns the interfaces of files, by id, and the ids of those that no other one refers to. Of
+// interfaces with the same id the first wins.
+export function parse(texts) {
   const all = new Map();
   const inner = new Set();
-  for (const one of list(JSON.parse(text))) {
-    collect(one, all, inner);
-  }
-  if (all.size === 0) {
-    throw new Error("the file has no interface: want an object with @type Interface and @id, or a list of them");
+  for (const text of texts) {
+    if (text.length > mostText) {
+      throw new Error("the file is larger than 1 MiB");
+    }
+    const interfaces = list(JSON.parse(text));
+    if (!interfaces.some(isInterface)) {
+      throw new Error("the file has no interface: want an object with @type Interface and @id, or a list of them");
+    }
+    interfaces.forEach((one) => collect(one, all, inner));
   }
   const roots = [...all.keys()].filter((id) => !inner.has(id));
   return {all, roots: roots.length > 0 ? roots : [...all.keys()]};
 }
 
+const isInterface = (v) => v !== null && typeof v === "object" && isType(v, "Interface") && typeof v["@id"] === "string";
+
 // collect adds an interface, and those that are written inside it.
 function collect(one, all, inner) {
-  if (one === null || typeof one !== "object" || !isType(one, "Interface") || typeof one["@id"] !== "string" || all.has(one["@id"])) {
+  if (!isInterface(one) || all.has(one["@id"])) {
     return;
   }
   all.set(one["@id"], one);
@@ -42,14 +46,14 @@ function collect(one, all, inner) {
 }
 
 // parts returns an interface without a component name, and its components: of each the telemetry, the
-// properties and the commands.
+// properties and the commands. missing is an interface that no file has.
 export function parts(model, id) {
   const contents = contentsOf(model, id, new Set());
   const components = contents.filter((c) => isType(c, "Component"));
   return [{component: "", title: word(model.all.get(id).displayName, id), ...sorted(contents)},
     ...components.map((c) => {
       const schema = typeof c.schema === "string" ? c.schema : c.schema?.["@id"];
-      return {component: c.name, title: word(c.displayName, c.name), ...sorted(contentsOf(model, schema, new Set()))};
+      return {component: c.name, title: word(c.displayName, c.name), missing: model.all.has(schema) ? "" : String(schema), ...sorted(contentsOf(model, schema, new Set()))};
     })];
 }
 

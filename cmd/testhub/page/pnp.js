@@ -1,4 +1,4 @@
-// Plug and Play: the chosen device as its model describes it. The model comes from a file, which stays in
+// Plug and Play: the chosen device as its model describes it. The model comes from files, which stay in
 // this tab.
 
 import * as api from "./api.js";
@@ -10,22 +10,30 @@ import * as tabs from "./tabs.js";
 
 const stored = "testhub-model";
 const panel = tabs.add("pnp", "Plug and Play", () => topic.touch());
-const file = el("input", {type: "file", accept: ".json,application/json", onchange: () => take(file.files[0])});
+const file = el("input", {type: "file", multiple: true, accept: ".json,application/json", onchange: () => take(file.files)});
+const forget = el("button", {type: "button", hidden: true, onclick: () => {
+  texts = [];
+  model = null;
+  file.value = "";
+  keep();
+  file.focus();
+}}, "Forget the model");
 const root = el("select", {onchange: () => build()});
 const which = el("div", {hidden: true}, labelled("Interface", root));
 const result = el("p", {class: "result", role: "status"});
 const about = el("p", {class: "note"});
 const view = el("div", {});
-const chooser = labelled("Model", file, "a file in DTDL 2 or 3, or drop it here");
+const chooser = labelled("Model", file, "files in DTDL 2 or 3, or drop them here");
 chooser.classList.add("wide");
-fill(panel, el("div", {class: "tools"}, chooser, which), result, about, view);
+fill(panel, el("div", {class: "tools"}, chooser, which, forget), result, about, view);
 
 panel.addEventListener("dragover", (event) => event.preventDefault());
 panel.addEventListener("drop", (event) => {
   event.preventDefault();
-  take(event.dataTransfer.files[0]);
+  take(event.dataTransfer.files);
 });
 
+let texts = []; // of files, the newest first
 let model = null;
 let rows = []; // of telemetry and properties: each updates itself
 
@@ -35,27 +43,39 @@ state.onChoose(() => {
   build();
 });
 
-async function take(given) {
-  if (given) {
-    load(await given.text().catch((e) => e.message), given.name);
+async function take(files) {
+  setText(result, "");
+  for (const one of files) {
+    add(await one.text().catch((e) => e.message), one.name);
   }
 }
 
-function load(text, name) {
+const mostFiles = 20;
+
+// add takes a file into the model, unless it is none.
+function add(text, name) {
+  const more = [text, ...texts.filter((t) => t !== text)].slice(0, mostFiles);
   try {
-    model = parse(text);
+    model = parse(more);
   } catch (e) {
     setText(result, `${name}: ${e.message}`);
     return;
   }
+  texts = more;
+  keep();
+}
+
+// keep stores the files and shows the interfaces.
+function keep() {
   try {
-    sessionStorage.setItem(stored, text);
+    sessionStorage.setItem(stored, JSON.stringify(texts));
   } catch {
-    // it is too large to survive a reload
+    // they are too large to survive a reload
   }
-  setText(result, "");
-  fill(root, ...model.roots.map((id) => el("option", {value: id}, id)));
-  which.hidden = model.roots.length < 2;
+  const roots = model?.roots ?? [];
+  fill(root, ...roots.map((id) => el("option", {value: id}, id)));
+  which.hidden = roots.length < 2;
+  forget.hidden = texts.length === 0;
   delete root.dataset.asked;
   build();
 }
@@ -67,6 +87,7 @@ function build() {
   if (!model || !id) {
     fill(view);
     setText(about, id ? "" : "There is no device.");
+    topic.touch();
     return;
   }
   fill(view, ...parts(model, root.value).map((p) => section(p, id)));
@@ -84,6 +105,7 @@ function section(part, id) {
   };
   return el("section", {class: "part"}, el("h3", {}, el("bdi", {}, part.title), part.component ? el("span", {class: "note"},
     ` component ${part.component}`) : null),
+  part.missing ? el("p", {class: "note"}, `No file has its interface ${part.missing}: choose that file too.`) : null,
   ...of("Telemetry", part.telemetry, ["Name", "Value", "At"], telemetryRow),
   ...of("Properties", part.properties, ["Name", "Reported", "Wanted", "State", ""], propertyRow),
   ...(part.commands.length > 0 ? [el("h4", {}, "Commands"), ...part.commands.map((one) => command(part, one, id))] : []));
@@ -229,7 +251,6 @@ function objectOf(text) {
   }
 }
 
-const kept = sessionStorage.getItem(stored);
-if (kept) {
-  load(kept, "the file");
+for (const text of JSON.parse(sessionStorage.getItem(stored) ?? "[]").reverse()) {
+  add(text, "a file");
 }
