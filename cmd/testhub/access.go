@@ -68,7 +68,11 @@ func newAccess(ctx context.Context, hub *testbroker.Hub, ready *readyObject, id 
 			return nil, err
 		}
 	}
-	m := commandMaker{a, d, quote(ready.CA), at, hub.ConnectionProfile() == nextwire.ProfileMQTTv5}
+	m := commandMaker{access: a, device: d, ca: quote(ready.CA), at: at}
+	m.v5 = hub.ConnectionProfile() == nextwire.ProfileMQTTv5
+	if ready.ControlToken == "" && ready.Host == hub.HostName() {
+		m.control = ready.Control
+	}
 	for _, make := range []func() (client, line string){m.curl, m.mosquitto, m.hubline, m.node} {
 		if client, line := make(); line != "" {
 			a.Commands = append(a.Commands, accessCommand{client, line})
@@ -144,6 +148,8 @@ type commandMaker struct {
 	ca     string            // a file, quoted
 	at     map[string]string // by protocol
 	v5     bool              // the hub has the profile mqttV5
+	// control is the address of a control API that knows the device and needs no token; or empty.
+	control string
 }
 
 // certificate returns the flags with the files of a device that has a certificate; empty with a
@@ -176,6 +182,13 @@ func (m *commandMaker) hubline() (client, line string) {
 	at := m.at["mqtt"]
 	if at == "" {
 		return "hubline", ""
+	}
+	if m.control != "" {
+		line = "HUB=" + m.control + " hubline send -testhub " + quote(m.Device)
+		if m.Certificate == "" {
+			line += m.certificate("-cert", "-cert-key")
+		}
+		return "hubline", line + " -body " + sample
 	}
 	line = "HUBLINE_CONNECTION_STRING=" + quote(m.ConnectionString) + " hubline send -address " + at
 	if m.BrokerURL != "" {
