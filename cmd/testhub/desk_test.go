@@ -209,3 +209,21 @@ func TestOutOfDescriptors(t *testing.T) {
 	device := p.client("dev-1", "mqtt", nil)
 	require.NoError(t, device.Open(ctx))
 }
+
+// A page is at the same address after a restart, unless another program is there.
+func TestTheUsualPortOfTheControlAPI(t *testing.T) {
+	s, err := parse(nil, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Equal(t, usualControl, s.control)
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer other.Close()
+	s.control = other.Addr().String()
+	l, err := s.listenControl()
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	s, err = parse([]string{"-control", s.control}, &bytes.Buffer{})
+	require.NoError(t, err)
+	_, err = s.listenControl()
+	require.ErrorContains(t, err, "flag -control: "+s.control+" is taken")
+}

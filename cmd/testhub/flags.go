@@ -24,26 +24,28 @@ type settings struct {
 	host string
 	ports
 	control string
-	token   string // of the control API; empty: it needs none
-	ca      string
-	env     string
-	file    string
-	seed    uint64
-	keep    int
-	json    bool
-	verbose bool
-	broker  bool
-	health  string
-	strict  bool
-	config  configSettings
-	devices []entry // from the flags -device and -x509
-	state   stateSettings
-	certs   certSettings
-	dps     dpsSettings
-	edge    edgeSettings
-	profile profileSettings
-	events  eventsSettings
-	limits  limitSettings
+	// freeControl lets the control API have a free port if its own is taken.
+	freeControl bool
+	token       string // of the control API; empty: it needs none
+	ca          string
+	env         string
+	file        string
+	seed        uint64
+	keep        int
+	json        bool
+	verbose     bool
+	broker      bool
+	health      string
+	strict      bool
+	config      configSettings
+	devices     []entry // from the flags -device and -x509
+	state       stateSettings
+	certs       certSettings
+	dps         dpsSettings
+	edge        edgeSettings
+	profile     profileSettings
+	events      eventsSettings
+	limits      limitSettings
 }
 
 // parse parses the command line. It has printed the error to stderr; for flag.ErrHelp it has
@@ -56,8 +58,8 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.StringVar(&s.host, "host", "localhost", "the hub's `name` in connection strings, tokens and its certificate")
 	s.flags(f, "", "", "127.0.0.1")
 	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
-	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API and its page, or off; one that is "+
-		"not on loopback needs a -control-token")
+	f.StringVar(&s.control, "control", "", "`address` of the control API and its page, or off; one that is not on "+
+		"loopback needs a -control-token (default 127.0.0.1:8880, or a free port if that is taken)")
 	f.StringVar(&s.token, "control-token", "", "the `token` that requests to the control API must have (default: "+
 		"one is made if -control is not on loopback)")
 	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new "+
@@ -172,7 +174,7 @@ func (s *settings) complete(free bool) error {
 	if s.ca == "" {
 		return errors.New("flag -ca: the name is empty; give a file, clients cannot do without the certificate")
 	}
-	return s.completeControl()
+	return s.completeControl(free)
 }
 
 // ports are the addresses of the ports of a hub or a provisioning service: host:port, or off.

@@ -138,8 +138,8 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	}
 	var control net.Listener
 	if s.control != off {
-		if control, err = net.Listen("tcp", s.control); err != nil {
-			return listenError("control", s.control, err)
+		if control, err = s.listenControl(); err != nil {
+			return err
 		}
 		defer control.Close() // closed twice if the control API got it
 		ready.Control, ready.ControlToken = controlURL(control.Addr()), s.token

@@ -6,14 +6,25 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 )
 
 // leastToken is how many characters a token has at least.
 const leastToken = 16
 
-// completeControl checks the address of the control API and its token. An address that other
-// machines can reach needs a token; if none is given it is made.
-func (s *settings) completeControl() error {
+// usualControl is the address of the control API unless another one is given: a browser finds the
+// page there again after a restart.
+const usualControl = "127.0.0.1:8880"
+
+// completeControl sets the default address of the control API, and checks it and its token. An
+// address that other machines can reach needs a token; if none is given it is made.
+func (s *settings) completeControl(free bool) error {
+	if s.control == "" {
+		s.control, s.freeControl = usualControl, true
+		if free {
+			s.control = "127.0.0.1:0"
+		}
+	}
 	if err := checkAddress("control", s.control); err != nil {
 		return err
 	}
@@ -28,6 +39,18 @@ func (s *settings) completeControl() error {
 		s.token = rand.Text()
 	}
 	return nil
+}
+
+// listenControl opens the port of the control API.
+func (s *settings) listenControl() (net.Listener, error) {
+	l, err := net.Listen("tcp", s.control)
+	if errors.Is(err, syscall.EADDRINUSE) && s.freeControl {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, listenError("control", s.control, err)
+	}
+	return l, nil
 }
 
 // controlURL is the address for people and programs. An unspecified address becomes localhost.
