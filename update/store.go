@@ -8,137 +8,113 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Store keeps a text in the flash as a whole: the state of an agent (agent.Store). It writes the
-// halves of its blocks in turn, so the newest complete text survives every power cut. Each Save
-// erases one half. A Store is not safe for concurrent use.
+// Store keeps one value on flash: the one that Save wrote latest, whole. It is an agent.Store of
+// package update/agent for boards. It is not safe for concurrent use.
+//
+// A value is a record with these bytes, padded with 0xff to whole write blocks: HUBSTO01, the
+// number of the record (4, big endian), the length of the value (4), the value, and the beginning
+// of the SHA-256 of all that (12).
 type Store struct {
-	flash  Flash
-	area   Slot
-	number uint32 // of the newest text
-	half   int64  // where that is
-	empty  bool   // there is none
+	log    log
+	number uint32
+	at     int64 // where the newest record is in its area
+	length int64 // of the value in it; negative: there is none
 }
 
 const (
-	storeMagic = "HUBSTO01"
-	storeHead  = 32 // magic, number, length, and the beginning of the SHA-256 of both and the text
-	storeCheck = 16
+	valueMagic  = "HUBSTO01"
+	valueHeader = len(valueMagic) + 8
 )
 
-// NewStore returns the Store in an even number of erase blocks, and finds the newest text in it.
-func NewStore(f Flash, area Slot) (*Store, error) {
-	s := &Store{flash: f, area: area, empty: true, half: 1}
-	switch {
-	case f == nil:
-		return nil, invalid("NewStore: the flash is nil")
-	case area.First < 0 || area.Blocks < 2 || area.Blocks%2 != 0 || area.First+area.Blocks > f.Size()/f.EraseBlockSize():
-		return nil, invalid("NewStore: give an even number of erase blocks that the flash has")
-	case f.EraseBlockSize() < 2*s.headBytes():
-		return nil, invalid("NewStore: the erase blocks are too small")
+// NewStore returns the Store in an even number of erase blocks, which nothing else uses. One half
+// holds values while the other one is erased, so a value can have the size of half of the blocks,
+// less 28 bytes. Blocks that hold something else count as empty.
+func NewStore(flash Flash, area Slot) (*Store, error) {
+	if flash == nil {
+		return nil, invalid("NewStore: the flash is nil; give the flash memory")
 	}
-	for half := range int64(2) {
-		number, text, err := s.read(half)
-		if err != nil {
+	erase, write := flash.EraseBlockSize(), flash.WriteBlockSize()
+	if write <= 0 || erase <= 0 || erase%write != 0 || erase > maxImage {
+		return nil, invalid("NewStore: the erase blocks of the flash are not whole write blocks")
+	}
+	if area.First < 0 || area.Blocks <= 0 || area.Blocks%2 != 0 || area.Blocks > maxImage/erase ||
+		area.First > flash.Size()/erase-area.Blocks {
+		return nil, invalid("NewStore: give an even number of erase blocks that the flash has")
+	}
+	s := &Store{log: newLog(flash, area.First, area.Blocks/2), length: -1}
+	for area := range int64(2) {
+		if err := s.scan(area); err != nil {
 			return nil, err
-		}
-		if text != nil && (s.empty || int32(number-s.number) > 0) {
-			s.number, s.half, s.empty = number, half, false
 		}
 	}
 	return s, nil
 }
 
-// headBytes returns the size of a head in whole write blocks.
-func (s *Store) headBytes() int64 {
-	write := s.flash.WriteBlockSize()
-	return (storeHead + write - 1) / write * write
-}
-
-func (s *Store) offset(half int64) int64 {
-	return (s.area.First + half*s.area.Blocks/2) * s.flash.EraseBlockSize()
-}
-
-func (s *Store) capacity() int64 { return s.area.Blocks/2*s.flash.EraseBlockSize() - s.headBytes() }
-
-// read returns the text in a half, nil if there is no complete one.
-func (s *Store) read(half int64) (number uint32, text []byte, err error) {
-	var head [storeHead]byte
-	if _, err := s.flash.ReadAt(head[:], s.offset(half)); err != nil {
-		return 0, nil, flashError(err)
+// scan reads the records of an area, which follow one another until the first one that is not
+// complete.
+func (s *Store) scan(area int64) error {
+	for at := int64(0); at+s.padded(0) <= s.log.size(); {
+		var head [valueHeader]byte
+		if err := s.log.read(head[:], area, at); err != nil {
+			return err
+		}
+		number, length := binary.BigEndian.Uint32(head[8:]), int64(binary.BigEndian.Uint32(head[12:]))
+		if string(head[:len(valueMagic)]) != valueMagic || length > s.log.size() || at+s.padded(length) > s.log.size() {
+			return nil
+		}
+		record := make([]byte, s.padded(length))
+		if err := s.log.read(record, area, at); err != nil {
+			return err
+		}
+		end := int64(valueHeader) + length
+		sum := sha256.Sum256(record[:end])
+		if subtle.ConstantTimeCompare(sum[:checkBytes], record[end:end+checkBytes]) != 1 {
+			return nil
+		}
+		if s.length < 0 || newer(number, s.number) {
+			s.number, s.at, s.length, s.log.area = number, at, length, area
+		}
+		at += int64(len(record))
 	}
-	length := binary.BigEndian.Uint32(head[12:])
-	if string(head[:8]) != storeMagic || int64(length) > s.capacity() {
-		return 0, nil, nil
-	}
-	text = make([]byte, length)
-	if _, err := s.flash.ReadAt(text, s.offset(half)+s.headBytes()); err != nil {
-		return 0, nil, flashError(err)
-	}
-	if sum := storeSum(head[:16], text); subtle.ConstantTimeCompare(sum[:], head[16:]) != 1 {
-		return 0, nil, nil
-	}
-	return binary.BigEndian.Uint32(head[8:]), text, nil
-}
-
-func storeSum(head, text []byte) (check [storeCheck]byte) {
-	sum := sha256.New()
-	sum.Write(head)
-	sum.Write(text)
-	var all [sha256.Size]byte
-	copy(check[:], sum.Sum(all[:0]))
-	return check
-}
-
-// Load returns the text of the latest Save, nil if there was none.
-func (s *Store) Load() ([]byte, error) {
-	if s.empty {
-		return nil, nil
-	}
-	_, text, err := s.read(s.half)
-	return text, err
-}
-
-// Save replaces the text. After an error it is the old or the new one. A text that is too large for
-// half of the blocks is an error of Kind TooLarge.
-func (s *Store) Save(text []byte) error {
-	if int64(len(text)) > s.capacity() {
-		return fault(transport.TooLarge, "Store: the text is larger than half of the blocks; give it more of them")
-	}
-	s.number++ // before it can fail: a text that failed may be complete nevertheless
-	half := 1 - s.half
-	if err := s.flash.EraseBlocks(s.area.First+half*s.area.Blocks/2, s.area.Blocks/2); err != nil {
-		return flashError(err)
-	}
-	if err := s.write(s.offset(half)+s.headBytes(), text); err != nil {
-		return err
-	}
-	var head [storeHead]byte
-	copy(head[:], storeMagic)
-	binary.BigEndian.PutUint32(head[8:], s.number)
-	binary.BigEndian.PutUint32(head[12:], uint32(len(text)))
-	sum := storeSum(head[:16], text)
-	copy(head[16:], sum[:])
-	if err := s.write(s.offset(half), head[:]); err != nil { // last: without it the text does not count
-		return err
-	}
-	s.half, s.empty = half, false
 	return nil
 }
 
-// write writes p, and fills the last write block.
-func (s *Store) write(off int64, p []byte) error {
-	block := int(s.flash.WriteBlockSize())
-	whole := len(p) / block * block
-	if _, err := s.flash.WriteAt(p[:whole], off); err != nil {
-		return flashError(err)
+// padded returns the size of a record in whole write blocks.
+func (s *Store) padded(length int64) int64 {
+	write := s.log.flash.WriteBlockSize()
+	return (int64(valueHeader) + length + checkBytes + write - 1) / write * write
+}
+
+// Load returns the value, nil if there is none.
+func (s *Store) Load() ([]byte, error) {
+	if s.length < 0 {
+		return nil, nil
 	}
-	if whole == len(p) {
-		return nil
+	value := make([]byte, s.length)
+	return value, s.log.read(value, s.log.area, s.at+int64(valueHeader))
+}
+
+// Save replaces the value. After an error of the flash the old or the new one is there. An error of
+// Kind TooLarge leaves the old one.
+func (s *Store) Save(value []byte) error {
+	size := s.padded(int64(len(value)))
+	if size > s.log.size() {
+		return fault(transport.TooLarge, "the value does not fit into the erase blocks of the Store; give it more of them")
 	}
-	last := make([]byte, block)
-	copy(last, p[whole:])
-	if _, err := s.flash.WriteAt(last, off+int64(whole)); err != nil {
-		return flashError(err)
+	s.number++ // before it can fail: a record that failed may be complete nevertheless
+	record := make([]byte, 0, size)
+	record = append(record, valueMagic...)
+	record = binary.BigEndian.AppendUint32(record, s.number)
+	record = binary.BigEndian.AppendUint32(record, uint32(len(value)))
+	record = append(record, value...)
+	sum := sha256.Sum256(record)
+	record = append(record, sum[:checkBytes]...)
+	for int64(len(record)) < size {
+		record = append(record, 0xff)
 	}
+	if err := s.log.add(record); err != nil {
+		return err
+	}
+	s.at, s.length = s.log.at-size, int64(len(value))
 	return nil
 }
