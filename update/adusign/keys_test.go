@@ -34,6 +34,16 @@ func TestThePublishedPackageIsTrusted(t *testing.T) {
 	require.ErrorContains(t, keys.Update([]byte(damaged)), "not by the trusted key")
 }
 
+func TestRootsOfAPackageAreThoseThatItLists(t *testing.T) {
+	roots, err := RootsOf(published)
+	require.NoError(t, err)
+	require.Equal(t, Production(), roots)
+	for _, text := range []string{"", "[]", `{"protected":{"rootKeys":{"a":{"keyType":"EC"}}}}`} {
+		_, err := RootsOf([]byte(text))
+		require.ErrorIs(t, err, transport.Untrusted, text)
+	}
+}
+
 // The hash is that of the service's signing key in a package of the tests of Azure Device Update.
 func TestSigningKeysAreNamedByTheHashOfTheirPKCS1Form(t *testing.T) {
 	outer, err := parse("signature", strings.TrimSpace(production))
