@@ -41,8 +41,8 @@ func (t *tool) connection(c *cobra.Command) *connection {
 	return x
 }
 
-// resolve returns the target, registered if it has to.
-func (x *connection) resolve(ctx context.Context) (*target.Target, error) {
+// find returns the target, which may have to register.
+func (x *connection) find() (*target.Target, error) {
 	if x.wait < 0 {
 		return nil, usage("-connect-timeout: %v is negative; give a time such as 30s, or 0 for none", x.wait)
 	}
@@ -53,8 +53,14 @@ func (x *connection) resolve(ctx context.Context) (*target.Target, error) {
 	if x.tool.adapt != nil {
 		x.tool.adapt(to)
 	}
-	if to.Identity == nil {
-		return to, nil
+	return to, nil
+}
+
+// resolve returns the target, registered if it has to.
+func (x *connection) resolve(ctx context.Context) (*target.Target, error) {
+	to, err := x.find()
+	if err != nil || to.Identity == nil {
+		return to, err
 	}
 	ctx, cancel := limited(ctx, x.wait)
 	defer cancel()
@@ -101,11 +107,28 @@ type session struct {
 
 // prepare makes a client that reports its connection.
 func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, error) {
+	if _, err := x.retries(); err != nil {
+		return nil, err // before a registration
+	}
+	to, err := x.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return x.session(ctx, to, o)
+}
+
+// retries returns the policy of -policy.
+func (x *connection) retries() (retrypolicy.Policy, error) {
 	policy, err := policies.Parse(x.policy)
 	if err != nil {
 		return nil, usage("-policy: %v", err)
 	}
-	to, err := x.resolve(ctx)
+	return policy, nil
+}
+
+// session makes the client of a target.
+func (x *connection) session(ctx context.Context, to *target.Target, o *device.Options) (*session, error) {
+	policy, err := x.retries()
 	if err != nil {
 		return nil, err
 	}

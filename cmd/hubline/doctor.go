@@ -23,6 +23,7 @@ type examining struct {
 	options doctor.Options
 	json    bool
 	html    string
+	updates []string // properties, NAME=VALUE
 }
 
 // idleMost bounds -idle: hubs close connections that are quiet for half an hour.
@@ -44,11 +45,16 @@ func (t *tool) doctorCommand() *cobra.Command {
 	flags.DurationVar(&x.options.Idle, "idle", 0, "leave a connection quiet so long, then use it, up to 25m; 0: do not")
 	flags.IntVar(&x.options.Burst, "burst", 20, "messages to send at once, up to 1000; 0: do not")
 	flags.BoolVar(&x.options.NoMessages, "no-messages", false, "send no messages")
+	flags.StringArrayVar(&x.updates, "update-property", nil, "`NAME=VALUE` that software updates are chosen by: asks the "+
+		"provisioning service for one; may be repeated")
 	x.target.Register(flags)
 	return c
 }
 
-func (x *examining) check() error {
+func (x *examining) check() (err error) {
+	if x.options.UpdateProperties, err = updateProperties("-update-property", x.updates); err != nil {
+		return err
+	}
 	o := x.options
 	switch {
 	case o.Timeout < 100*time.Millisecond || o.Timeout > 5*time.Minute:

@@ -29,7 +29,7 @@ func (t *tool) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.replayCommand(), t.benchCommand(), t.listenCommand(),
-		t.twinCommand(), t.methodCommand(), t.uploadCommand(), t.provisionCommand(), t.simulateCommand(),
+		t.twinCommand(), t.methodCommand(), t.updateCommand(), t.uploadCommand(), t.provisionCommand(), t.simulateCommand(),
 		t.policyCommand(), manCommand(root))
 	for _, topic := range topics() {
 		root.AddCommand(topic)

@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
+	"github.com/hubline-iot/hubline/update/agent"
 )
 
 // Mark is the result of a step.
@@ -66,6 +67,9 @@ type Options struct {
 	Burst int
 	// NoMessages sends no message at all.
 	NoMessages bool
+	// UpdateProperties are those that software updates of a device that registers are chosen by. None:
+	// the service is not asked for updates.
+	UpdateProperties agent.Properties
 }
 
 // Probe examines one target.
@@ -120,6 +124,7 @@ var checks = []check{
 		needs: []string{"port"}, run: runTLS},
 	{name: "registration", about: "the provisioning service knows the device", each: registering,
 		needs: []string{"tls", "credentials"}, run: runRegistration},
+	{name: "updates", each: updating, needs: []string{"tls", "credentials"}, run: runUpdates},
 	{name: "name", about: "the name is known", each: servers, needs: []string{"registration"}, run: runName},
 	{name: "port", about: "open", each: sites, needs: []string{"name"}, run: runPort},
 	{name: "tls", about: "signed by a trusted authority, for this name", each: sites, needs: []string{"port"},

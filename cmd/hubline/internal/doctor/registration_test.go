@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/update/agent"
 )
 
 // examineRegistration is examine for the device pump-2, which has an enrollment.
@@ -51,6 +52,25 @@ func TestARegistrationIsExaminedWithItsHub(t *testing.T) {
 		require.Contains(p.t, rows["registration"].Figure, "pump-2 at "+p.hub.HostName())
 		require.Equal(p.t, OK, rows["tls provisioning"].Mark)
 		require.Equal(p.t, OK, rows["message mqtt"].Mark)
+	})
+}
+
+// The row about updates is there for a device that says which are for it.
+func TestUpdatesOfARegistration(t *testing.T) {
+	examineRegistration(t, func(p *patient, dps *testbroker.DPS) {
+		row := func() Row {
+			p.probe.rows = nil
+			return p.run()["updates"]
+		}
+		require.Zero(p.t, row())
+		p.probe.Options.UpdateProperties = agent.Properties{{Name: "model", Value: "Toaster"}}
+		require.Equal(p.t, "no update is offered", row().Figure, "the service has no account for updates")
+		updates, err := testbroker.NewUpdates(nil)
+		require.NoError(p.t, err)
+		dps.LinkUpdates(updates)
+		dps.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Route: fault.RouteUpdateCheck, Text: "DEVICE_UNAUTHORIZED"})
+		require.Equal(p.t, Bad, row().Mark)
+		require.Equal(p.t, OK, row().Mark)
 	})
 }
 

@@ -137,10 +137,15 @@ func (t *Target) Register(ctx context.Context, o *provisioning.Options) (*provis
 	return assignment, err
 }
 
-func (t *Target) register(ctx context.Context, o *provisioning.Options) (*provisioning.Assignment, error) {
+// Registrar returns a client of the provisioning service.
+func (t *Target) Registrar(o *provisioning.Options) (*provisioning.Client, error) {
 	network := t.Network
 	network.Addr = t.addresses["dps"]
-	client, err := provisioning.New(t.Identity, dpshttp.New(&network), o)
+	return provisioning.New(t.Identity, dpshttp.New(&network), o)
+}
+
+func (t *Target) register(ctx context.Context, o *provisioning.Options) (*provisioning.Assignment, error) {
+	client, err := t.Registrar(o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"slices"
@@ -312,6 +313,9 @@ func (t *Target) Provisioning() (host, address string) {
 
 // HasTwin reports whether the transport carries the twin and direct methods.
 func (t *Target) HasTwin() bool { return t.URL == nil && t.Protocols()[0].Name != "http" }
+
+// Announce makes the device announce a Plug and Play model, unless -model-id has named another one.
+func (t *Target) Announce(model string) { t.model = cmp.Or(t.model, model) }
 
 // HasMessages reports whether the service sends messages to the device.
 func (t *Target) HasMessages() bool { return t.URL != nil || !t.mqttv5 }
