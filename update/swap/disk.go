@@ -1,5 +1,3 @@
-//go:build unix
-
 package swap
 
 import (
@@ -11,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
@@ -142,9 +139,7 @@ func (d *disk) prepare(want [sha256.Size]byte) error {
 		return fmt.Errorf("swap: %w", err)
 	}
 	defer out.Close()
-	if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		_ = out.Chown(int(owner.Uid), int(owner.Gid)) // needs root if it is another one
-	}
+	giveTo(out, info)
 	if err := errors.Join(out.Chmod(info.Mode()), out.Sync()); err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
@@ -214,9 +209,8 @@ func (d *disk) change(name string, f func() error) error {
 	if err := f(); err != nil {
 		return fmt.Errorf("swap: %s: %w", name, err)
 	}
-	folder, err := os.Open(filepath.Dir(d.path))
-	if err != nil {
+	if err := flush(filepath.Dir(d.path)); err != nil {
 		return fmt.Errorf("swap: %s: %w", name, err)
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return nil
 }

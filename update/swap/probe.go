@@ -1,5 +1,3 @@
-//go:build unix
-
 package swap
 
 import (
@@ -9,7 +7,6 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -18,8 +15,7 @@ import (
 func Command(name string, args ...string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		c := exec.CommandContext(ctx, name, args...)
-		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) } // with its children
+		endWithChildren(c)
 		c.WaitDelay = time.Second
 		var out tail
 		c.Stdout, c.Stderr = &out, &out

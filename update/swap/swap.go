@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package swap replaces a file of a Linux service, such as its program, for package update/agent.
 // It restarts the service and puts the old file back if the service does not come up:
 //
