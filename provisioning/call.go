@@ -12,16 +12,46 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// calls is what Call, Before and CloseIdle share, also between the copies that WithCSR makes.
-type calls struct {
-	turn chan struct{} // capacity 1; its holder owns line and idle
-	line line
-	idle *time.Timer // closes line; nil: no session was kept yet
+// shared is what registrations and calls of a device share, also those of the copies that WithCSR
+// makes. The service may allow a device one connection.
+type shared struct {
+	turn chan struct{} // capacity 1; holds a value during a call or an attempt to register
+	line line          // owned by the holder of turn, as is idle
+	idle *time.Timer   // closes line; nil before the first call
 
 	// hold holds a registration back; nil without Before. It has its own function value, so that
 	// boards that use no Before do not link it.
 	hold func(*registration) error
 	left atomic.Int64 // what is left of holdTime
+}
+
+// take waits for the turn.
+func (r *registration) take() *transport.Error {
+	select {
+	case r.c.shared.turn <- struct{}{}:
+		r.holds = true
+		return nil
+	case <-r.ctx.Done():
+		return r.cancelled()
+	}
+}
+
+// give ends the turn, and leaves the session to the next one.
+func (r *registration) give() {
+	if r.holds {
+		r.holds = false
+		<-r.c.shared.turn
+	}
+}
+
+// closeIdle closes the session, unless somebody has the turn.
+func (s *shared) closeIdle() {
+	select {
+	case s.turn <- struct{}{}:
+		s.line.closeSession()
+		<-s.turn
+	default:
+	}
 }
 
 // holdTime is how long Before may hold registrations back, in all.
@@ -34,10 +64,10 @@ const maxCall = 64
 // update/dpsupdate, and returns the service's answer, whatever its status. name is that of the
 // operation. body is JSON of at most 96 KB.
 //
-// Calls share a connection, one after the other. It stays open for half a minute after each call.
-// A call repeats nothing, with these exceptions: a connection that was lost between two calls is
-// replaced, and a refused token leads to the other key, or to a token by the service's time, as in
-// Register.
+// Calls and attempts to register share a connection, one after the other. It stays open for half a
+// minute after a call. A call repeats nothing, with these exceptions: a connection that was lost
+// between two calls is replaced, and a refused token leads to the other key, or to a token by the
+// service's time, as in Register.
 //
 // The error is a *transport.Error with the Kinds of Register: Unauthorized for a refused token,
 // Invalid and TooLarge before anything is sent, Unsupported if the service takes no calls by the
@@ -46,18 +76,19 @@ func (c *Client) Call(ctx context.Context, name string, body []byte) (*Answer, e
 	if err := c.checkCall(name, body); err != nil {
 		return nil, err
 	}
-	s, own := c.calls, *c
+	own := *c
 	own.version = c.callVersion()
-	r := &registration{c: &own, ctx: ctx, attempt: 1}
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, about(r.cancelled())
+	r := &registration{c: &own, ctx: ctx, line: &c.shared.line, attempt: 1}
+	if failure := r.take(); failure != nil {
+		return nil, about(failure)
 	}
-	r.line = s.line
 	answer, failure := r.call(&Request{Call: name, Body: body})
-	s.line = r.line
-	s.end()
+	s := c.shared
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.idle = time.AfterFunc(maxIdle, s.closeIdle)
+	r.give()
 	if failure != nil {
 		return nil, about(failure)
 	}
@@ -127,37 +158,8 @@ func (r *registration) call(q *Request) (*Answer, *transport.Error) {
 	}
 }
 
-// CloseIdle closes the connection of Call, unless a call is being made. A device calls it before it
-// sleeps.
-func (c *Client) CloseIdle() { c.calls.closeIdle() }
-
-func (s *calls) closeIdle() {
-	if s.begin() {
-		s.line.closeSession()
-		s.end()
-	}
-}
-
-// begin takes the turn, if nobody has it.
-func (s *calls) begin() bool {
-	select {
-	case s.turn <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// end gives the turn back. A session that is not used is closed later.
-func (s *calls) end() {
-	if s.idle != nil {
-		s.idle.Stop()
-	}
-	if s.line.session != nil {
-		s.idle = time.AfterFunc(maxIdle, s.closeIdle)
-	}
-	<-s.turn
-}
+// CloseIdle closes the connection of Call, unless it is in use. A device calls it before it sleeps.
+func (c *Client) CloseIdle() { c.shared.closeIdle() }
 
 // Before makes registrations wait for f, until f has returned nil once or has taken a minute in
 // all: then its ctx ends. An error of f is in an Event, and delays nothing else. f may use Call,
@@ -167,42 +169,37 @@ func (s *calls) end() {
 // Options.APIVersion is set.
 func (c *Client) Before(f func(ctx context.Context) error) {
 	c.version = c.callVersion()
-	c.calls.left.Store(int64(holdTime))
-	c.calls.hold = func(r *registration) error { return r.holdFor(f) }
+	c.shared.left.Store(int64(holdTime))
+	c.shared.hold = func(r *registration) error { return r.holdFor(f) }
 }
 
-// holdFor runs f, with a connection to the service. The error is that of the connection.
+// holdFor runs f, with a connection to the service that calls may use. The error is that of the
+// connection, or of an ended context.
 func (r *registration) holdFor(f func(context.Context) error) error {
-	s := r.c.calls
-	left := time.Duration(s.left.Swap(0)) // a concurrent registration does not wait
+	s := r.c.shared
+	left := time.Duration(s.left.Load())
 	if left <= 0 {
 		return nil
 	}
 	if err := r.ready(); err != nil {
-		s.left.Store(int64(left))
 		return err
 	}
 	r.publish(Event{Step: StepHolding, Attempt: r.attempt})
 	began := time.Now()
 	ctx, end := lifetime.WithinTime(r.ctx, left)
-	s.swap(&r.line)
+	s.left.Store(0) // a concurrent registration does not wait
+	r.give()
 	var err error
 	if failed := callback.Run("Client.Before", func() { err = f(ctx) }); failed != nil {
 		err = failed
 	}
-	s.swap(&r.line)
 	end()
 	if err != nil {
 		s.left.Store(int64(left - time.Since(began)))
 	}
 	r.publish(Event{Step: StepReleased, Attempt: r.attempt, Err: err})
-	return nil
-}
-
-// swap exchanges l with the session of calls, unless a call is being made: that has its own.
-func (s *calls) swap(l *line) {
-	if s.begin() {
-		s.line, *l = *l, s.line
-		s.end()
+	if cancelled := r.take(); cancelled != nil {
+		return cancelled
 	}
+	return nil
 }

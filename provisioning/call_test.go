@@ -45,13 +45,13 @@ func TestCallsShareAConnectionUntilItIsIdle(t *testing.T) {
 		require.NoError(t, err, "the answer of a failure is an answer")
 		require.Equal(t, 503, a.Status)
 		time.Sleep(29 * time.Second)
-		require.Equal(t, 1, s.open)
+		require.Equal(t, 1, s.sessions())
 		time.Sleep(2 * time.Second)
-		require.Zero(t, s.open)
+		require.Zero(t, s.sessions())
 		_, err = call(t, c)
 		require.NoError(t, err)
 		c.CloseIdle()
-		require.Zero(t, s.open)
+		require.Zero(t, s.sessions())
 		_, err = call(t, c)
 		require.NoError(t, err)
 		require.Len(t, s.logins, 3)
@@ -72,7 +72,7 @@ func TestAConnectionThatWasLostBetweenCallsIsReplacedOnce(t *testing.T) {
 		_, err := call(t, c)
 		require.ErrorIs(t, err, transport.Network, "the new connection was lost, too")
 		require.Equal(t, transport.OpCall, transport.Find(err).Op)
-		require.Zero(t, s.open)
+		require.Zero(t, s.sessions())
 		require.Len(t, s.logins, 3)
 	})
 }
@@ -110,7 +110,7 @@ func TestARefusedTokenOfACallLeadsToTheOtherKey(t *testing.T) {
 		require.Len(t, s.logins, 2, "the accepted key is kept")
 		_, err := call(t, c)
 		require.ErrorIs(t, err, transport.Unauthorized)
-		require.Zero(t, s.open)
+		require.Zero(t, s.sessions())
 	})
 }
 
@@ -135,7 +135,7 @@ func TestCallsWaitForEachOther(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(began))
 		require.ErrorIs(t, <-done, transport.Cancelled)
-		require.Zero(t, s.open)
+		require.Zero(t, s.sessions())
 	})
 }
 
@@ -190,7 +190,7 @@ func TestARegistrationWaitsForBeforeOnItsConnection(t *testing.T) {
 		requireRequests(t, s, "call check", "register")
 		require.Len(t, s.logins, 1)
 		require.Equal(t, preview, s.logins[0].APIVersion)
-		require.Zero(t, s.open)
+		require.Zero(t, s.sessions())
 		require.Equal(t, provisioning.StepHolding, steps[0].Step)
 		require.Equal(t, provisioning.Event{Step: provisioning.StepReleased, Attempt: 1}, steps[1])
 		_, err = renewal.Register(t.Context())
@@ -243,26 +243,72 @@ func TestBeforeMayPanic(t *testing.T) {
 	})
 }
 
-// A call that another goroutine makes keeps the connection that it has.
-func TestARegistrationNeedsNotTheConnectionOfACall(t *testing.T) {
+// Over MQTT, a second connection of a device would end the first.
+func TestACallAndAnAttemptToRegisterUseOneConnectionInTurn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newScript(say{status: 200}, say{status: 200}, say{status: 200, body: assigned}, say{status: 200})
+		s := newScript(say{status: 503, after: 20 * time.Second}, say{status: 200}, say{status: 202, body: assigning},
+			say{status: 200, body: assigned}, say{status: 200})
+		c := caller(t, s, &provisioning.Options{MQTTv5: true})
+		done := make(chan error)
+		go func() {
+			_, err := c.Register(t.Context())
+			done <- err
+		}()
+		time.Sleep(10 * time.Second)
+		_, err := call(t, c) // the registration waits for its next attempt
+		require.NoError(t, err)
+		for sent := 0; sent < 3; {
+			time.Sleep(time.Second)
+			s.mu.Lock()
+			sent = len(s.requests)
+			s.mu.Unlock()
+		}
+		_, err = call(t, c) // it waits for its next poll
+		require.NoError(t, err)
+		require.NoError(t, <-done)
+		requireRequests(t, s, "register", "call check", "register", "poll op-1", "call check")
+		require.Len(t, s.logins, 1)
+		require.Equal(t, 1, s.sessions())
+		time.Sleep(31 * time.Second)
+		require.Zero(t, s.sessions())
+	})
+}
+
+func TestACallAsksForItsVersionOfTheAPI(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScript(say{status: 200}, say{status: 200, body: assigned}, say{status: 200})
 		c := caller(t, s, nil)
 		_, err := call(t, c)
 		require.NoError(t, err)
-		c.Before(func(ctx context.Context) error {
-			time.Sleep(40 * time.Second) // the connection is closed meanwhile
-			_, err := c.Call(ctx, "check", nil)
-			return err
-		})
 		_, err = c.Register(t.Context())
 		require.NoError(t, err)
-		requireRequests(t, s, "call check", "call check", "register")
-		time.Sleep(time.Minute)
-		require.Zero(t, s.open, "no connection is forgotten")
 		_, err = call(t, c)
 		require.NoError(t, err)
+		require.Equal(t, []string{preview, "2019-03-31", preview},
+			[]string{s.logins[0].APIVersion, s.logins[1].APIVersion, s.logins[2].APIVersion})
 		c.CloseIdle()
-		require.Zero(t, s.open)
+		require.Zero(t, s.sessions())
+	})
+}
+
+func TestARegistrationDoesNotWaitForACallLongerThanItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScript(say{hangs: true})
+		c := caller(t, s, nil)
+		slow, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		done := make(chan struct{})
+		go func() {
+			_, _ = c.Call(slow, "check", nil)
+			close(done)
+		}()
+		synctest.Wait()
+		quick, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Register(quick)
+		require.ErrorIs(t, err, transport.Cancelled)
+		require.Equal(t, transport.OpRegister, transport.Find(err).Op)
+		<-done
+		require.Zero(t, s.sessions())
 	})
 }

@@ -80,7 +80,7 @@ type Client struct {
 	paced   bool // the policy is the default one
 	body    []byte
 	version string
-	calls   *calls
+	shared  *shared
 }
 
 // New returns a client for the device that id names; nil options mean all defaults. Both are
@@ -99,7 +99,7 @@ func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 	if err := id.checkTPMCarrier(carrier); err != nil {
 		return nil, err
 	}
-	c := &Client{id: id.resolved(), carrier: carrier, calls: &calls{turn: make(chan struct{}, 1)}}
+	c := &Client{id: id.resolved(), carrier: carrier, shared: &shared{turn: make(chan struct{}, 1)}}
 	c.keeper, _ = carrier.(Timekeeper)
 	if o != nil {
 		c.opt = *o
@@ -154,7 +154,7 @@ func (c *Client) encode() error {
 	switch {
 	case !validVersion(c.version):
 		return invalid("options: APIVersion is no version" + hint(`; give one such as "2026-11-01"`))
-	case c.version == "" && (c.opt.MQTTv5 || c.calls.hold != nil):
+	case c.version == "" && (c.opt.MQTTv5 || c.shared.hold != nil):
 		c.version = apiVersionPreview
 	case c.version == "" && len(c.opt.CSR) > 0:
 		c.version = apiVersionCSR
@@ -188,8 +188,8 @@ func tooLarge(field string, size, limit int) *transport.Error {
 // service refuses the device for good, or when the policy stops. The package documentation lists
 // the errors.
 func (c *Client) Register(ctx context.Context) (*Assignment, error) {
-	r := &registration{c: c, ctx: ctx, rand: c.source()}
-	defer r.closeSession()
+	r := &registration{c: c, ctx: ctx, rand: c.source(), line: &c.shared.line}
+	defer c.shared.closeIdle()
 	a, err := r.run()
 	r.end(err)
 	return a, err
@@ -206,7 +206,7 @@ func (c *Client) source() func() uint64 {
 // Attempts returns a registration whose caller waits between its attempts, as a device does that
 // sleeps meanwhile. Register is a loop around such attempts.
 func (c *Client) Attempts() *Attempts {
-	r := registration{c: c, rand: c.source()}
+	r := registration{c: c, rand: c.source(), line: &c.shared.line}
 	return &Attempts{r}
 }
 
@@ -224,7 +224,7 @@ func (s *Attempts) Spread() time.Duration { return s.r.spread() }
 func (s *Attempts) Next(ctx context.Context) (a *Assignment, retry time.Duration, err error) {
 	r := &s.r
 	r.ctx = ctx
-	defer r.closeSession()
+	defer r.c.shared.closeIdle()
 	a, wait, err := r.next()
 	if a == nil && err == nil {
 		r.publish(wait)

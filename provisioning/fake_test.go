@@ -104,6 +104,13 @@ func (s scriptSession) Close() {
 	s.open--
 }
 
+// sessions returns how many are open. Timers close some.
+func (s *script) sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
 func lost() error {
 	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpRun, Proto: "mqtt",
 		Err: errors.New("reset")}

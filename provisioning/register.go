@@ -18,7 +18,8 @@ type registration struct {
 	ctx  context.Context
 	rand func() uint64
 
-	line
+	*line      // that of shared
+	holds bool // the turn of shared, and so line
 
 	series    retrypolicy.Operation
 	spreaded  bool // the random wait was drawn
@@ -42,6 +43,7 @@ type line struct {
 	signed  time.Time // the wall clock when the latest token was signed
 	expires time.Time // of the latest token
 	second  bool      // the second key signs
+	version string    // of the API
 }
 
 const (
@@ -83,12 +85,17 @@ func (r *registration) next() (a *Assignment, retry Event, err error) {
 		return nil, Event{}, err
 	}
 	r.attempt++
+	if cancelled := r.take(); cancelled != nil {
+		return nil, Event{}, r.abandon(cancelled)
+	}
 	a, failure := r.try()
 	if failure == nil {
-		return a, Event{}, r.series.Success(time.Now())
+		err = r.series.Success(time.Now())
+	} else {
+		retry, err = r.decide(failure)
 	}
-	retry, err = r.decide(failure)
-	return nil, retry, err
+	r.give()
+	return a, retry, err
 }
 
 // spread returns the random wait before the first request, once.
@@ -166,7 +173,7 @@ func (r *registration) step() (reading, *transport.Error) {
 	if err := r.ctx.Err(); err != nil {
 		return reading{}, r.cancelled()
 	}
-	if hold := r.c.calls.hold; hold != nil && r.operation == "" {
+	if hold := r.c.shared.hold; hold != nil && r.operation == "" {
 		if err := hold(r); err != nil {
 			return reading{}, r.judge(err)
 		}
@@ -210,9 +217,9 @@ func (r *registration) exchange(request *Request) (*Answer, error) {
 	return answer, err
 }
 
-// ready opens a session if there is none, or one whose token is too old.
+// ready opens a session if there is none, or one whose token is too old or whose API is another.
 func (r *registration) ready() error {
-	if r.session != nil && !r.renew.IsZero() && !time.Now().Before(r.renew) {
+	if r.session != nil && (!r.renew.IsZero() && !time.Now().Before(r.renew) || r.version != r.c.version) {
 		r.closeSession()
 	}
 	if r.session != nil {
@@ -225,6 +232,7 @@ func (r *registration) ready() error {
 func (r *registration) open() error {
 	l := &Login{Endpoint: r.c.id.Endpoint, IDScope: r.c.id.IDScope, RegistrationID: r.c.id.RegistrationID,
 		APIVersion: r.c.version, Timeout: r.c.opt.RequestTimeout, Now: r.c.now}
+	r.version = l.APIVersion
 	if done, err := r.openTPM(l); done {
 		return err
 	}
@@ -287,7 +295,10 @@ func (r *registration) judge(err error) *transport.Error {
 func (r *registration) wait(e Event) error {
 	r.publish(e)
 	if e.Delay > maxIdle {
-		r.closeSession()
+		if r.holds {
+			r.closeSession()
+		}
+		r.c.shared.closeIdle()
 	}
 	return r.hold(e.Delay)
 }
