@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqpfront"
@@ -13,6 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/servicefront"
+	"github.com/hubline-iot/hubline/testbroker/internal/updatefront"
+	"github.com/hubline-iot/hubline/testbroker/internal/updates"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -24,6 +27,8 @@ type Hub struct {
 	hub  *hub.Hub
 	mqtt *mqttfront.Front
 	amqp *amqpfront.Front
+
+	updates atomic.Pointer[updates.Service] // linked; nil = none
 }
 
 // New makes a hub without devices and without listeners. Nil options mean all defaults.
@@ -40,13 +45,14 @@ func New(o *Options) (*Hub, error) {
 	backend.New(h, servicefront.TwinOf)
 	servicefront.AddTables(h)
 	amqp := amqpfront.New(h)
+	all := &Hub{hub: h, mqtt: mqtt, amqp: amqp}
 	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, httpfront.InvokeRoutes, servicefront.Routes,
-		httpfront.UploadRoutes, blobfront.Routes)
+		httpfront.UploadRoutes, blobfront.Routes, updatefront.Routes(all.updates.Load))
 	h.SetFronts(map[hubdata.Protocol]hub.Front{hubdata.MQTT: mqtt, hubdata.AMQP: amqp, hubdata.HTTP: web.New(h, routes)})
 	if err := h.Restore(); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	return &Hub{h, mqtt, amqp}, nil
+	return all, nil
 }
 
 // HostName returns the hub's name.

@@ -22,6 +22,9 @@ type UpdatesOptions struct {
 	FileURL string
 	// BytesPerSecond, if positive, limits each download. Default: no limit.
 	BytesPerSecond int
+	// Store, unless nil, keeps the state of the service between runs: keys, updates, deployments and
+	// devices. Then the service must be closed. See [Store].
+	Store Store
 }
 
 // Updates is an update service: updates with their files, deployments, and the keys that sign them.
@@ -33,9 +36,19 @@ func NewUpdates(o *UpdatesOptions) (*Updates, error) {
 	if o == nil {
 		o = &UpdatesOptions{}
 	}
-	return &Updates{updates.New(updates.Options{Now: o.Now, Seed: o.Seed, FileURL: o.FileURL,
-		BytesPerSecond: o.BytesPerSecond})}, nil
+	s, err := updates.New(updates.Options{Now: o.Now, Seed: o.Seed, FileURL: o.FileURL,
+		BytesPerSecond: o.BytesPerSecond, Store: o.Store})
+	if err != nil {
+		return nil, err
+	}
+	return &Updates{s}, nil
 }
+
+// Close saves the state of a service with a store. Without one it does nothing.
+func (u *Updates) Close() { u.s.Close() }
+
+// Reset forgets all deployments and devices. Updates and keys stay.
+func (u *Updates) Reset() { u.s.Reset() }
 
 // SetFileURL replaces [UpdatesOptions.FileURL], for offers from then on.
 func (u *Updates) SetFileURL(base string) { u.s.SetFileURL(base) }

@@ -58,7 +58,7 @@ func TestAFeedKeepsTheNewestLines(t *testing.T) {
 // The lines that are kept take little memory, whatever topics and paths clients choose.
 func TestTextsOfALineAreBounded(t *testing.T) {
 	long := strings.Repeat("\u00e4", 1<<15)
-	for kind := range event.Silent + 1 {
+	for kind := range event.UpdateAnswered + 1 {
 		l := hubLine(event.Event{Kind: kind, Name: long, Err: errors.New(long)})
 		raw, err := json.Marshal(l.shown())
 		require.NoError(t, err)

@@ -41,6 +41,8 @@ type line struct {
 	File      string `json:"file,omitempty"`
 	// Hub is the hub to which the service has assigned a device.
 	Hub string `json:"hub,omitempty"`
+	// Update is the workflow that a device is offered, or the outcome that it reports.
+	Update string `json:"update,omitempty"`
 	// Detail is the operation of twin-requested, the part of twin-changed, the fate of
 	// method-answered, or the state of a C2D message or upload. Version is that of the changed
 	// properties.
@@ -90,6 +92,8 @@ func hubLine(e event.Event) line {
 		l.Refused = name
 	case event.RegistrationAnswered:
 		l.Hub = name
+	case event.UpdateAnswered:
+		l.Update = name
 	case event.UploadChanged:
 		l.File = name
 	default: // the other kinds need no more fields

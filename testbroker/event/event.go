@@ -24,7 +24,7 @@ type Event struct {
 	// sent.
 	Code byte
 	// Status is the HTTP status code of Refused (zero if none was sent), or the status of the answer
-	// for TwinRequested, MethodAnswered and RegistrationAnswered.
+	// for TwinRequested, MethodAnswered, RegistrationAnswered and UpdateAnswered.
 	Status int
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault fault.Kind
@@ -32,20 +32,22 @@ type Event struct {
 	// method, or the file of UploadChanged. For Refused it is the address of the link (AMQP), the
 	// topic filter (MQTT) or the method and path of the request (HTTP); empty when the whole
 	// connection was refused. For
-	// RegistrationAnswered it is the hub of the device; empty unless the device is assigned.
+	// RegistrationAnswered it is the hub of the device; empty unless the device is assigned. For
+	// UpdateAnswered it is the offered workflow or the reported outcome, if any.
 	Name string
 	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the
 	// answer of MethodAnswered, the state of C2DChanged, InputChanged and UploadChanged, or the
-	// request of RegistrationAnswered: "register", "poll" or "lookup". For GatewayChanged it is
-	// "on-line", "off-line" or "stopped".
+	// request of RegistrationAnswered: "register", "poll" or "lookup". For UpdateAnswered it is
+	// "onboarding check", "update check" or "update report". For GatewayChanged it is "on-line",
+	// "off-line" or "stopped".
 	Detail string
 	// Version is the new version of the properties after TwinRequested or TwinChanged; zero if nothing
 	// changed.
 	Version int64
 	// Bytes is the size of the body of MessageStored.
 	Bytes int
-	// Protocol is the protocol of MessageStored, TwinRequested, MethodAnswered and
-	// RegistrationAnswered.
+	// Protocol is the protocol of MessageStored, TwinRequested, MethodAnswered,
+	// RegistrationAnswered and UpdateAnswered.
 	Protocol hubdata.Protocol
 	// Err is the cause of Refused, Disconnected and MethodFailed, the requested fault of FaultObeyed,
 	// and why a registration of RegistrationAnswered failed; nil unless it did.
@@ -124,6 +126,10 @@ func (e Event) what() string {
 	case RegistrationAnswered:
 		if s = fmt.Sprintf("%s: status %d", e.Detail, e.Status); e.Name != "" {
 			s += ", assigned to " + e.Name
+		}
+	case UpdateAnswered:
+		if s = fmt.Sprintf("%s: status %d", e.Detail, e.Status); e.Name != "" {
+			s += ", " + e.Name
 		}
 	case Connected, Disconnected, FaultObeyed, HubReset, Silent:
 	}

@@ -59,6 +59,9 @@ const (
 	// Silent: a client has finished the TLS handshake and disconnected without a word. It is a probe,
 	// or it does not trust the hub's certificate.
 	Silent
+	// UpdateAnswered: a provisioning service is about to answer a device's check for an update, or its
+	// report on one.
+	UpdateAnswered
 )
 
 var eventNames = [...]string{
@@ -69,7 +72,7 @@ var eventNames = [...]string{
 	MethodFailed:   "method-failed", C2DChanged: "c2d", UploadChanged: "upload", FaultDeclared: "fault-declared",
 	FaultRemoved: "fault-removed",
 	HubReset:     "reset", RegistrationAnswered: "registration", InputChanged: "input", GatewayChanged: "gateway",
-	Silent: "silent",
+	Silent: "silent", UpdateAnswered: "update",
 }
 
 // String returns the kind in lower case.

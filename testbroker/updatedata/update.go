@@ -33,6 +33,17 @@ type Update struct {
 	Version string
 }
 
+// References returns how many steps refer to other updates, which must be published before.
+func (u Update) References() int {
+	n := 0
+	for _, s := range u.Steps {
+		if s.Reference != (UpdateID{}) {
+			n++
+		}
+	}
+	return n
+}
+
 // Step is an instruction.
 type Step struct {
 	// Handler is the name of the program that executes the step, such as "microsoft/swupdate:1".
@@ -40,7 +51,7 @@ type Step struct {
 	// Files are names of files of the update.
 	Files []string
 	// Properties is a JSON object for the handler, such as {"installedCriteria":"1.0"}; nil = none.
-	Properties json.RawMessage
+	Properties json.RawMessage `json:",omitempty"`
 	// Description is for people.
 	Description string
 	// Reference, unless zero, makes the step install another update, which is published before and has

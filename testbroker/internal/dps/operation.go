@@ -84,11 +84,13 @@ func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 		Kind: event.RegistrationAnswered, Connection: c.Connection, DeviceID: c.ID, Status: a.Status,
 		Detail: r.Operation.String(), Protocol: c.Protocol,
 	}
+	if r.Operation >= dpsdata.CheckOnboarding {
+		e.Kind, e.Name = event.UpdateAnswered, a.about
+	}
 	switch {
 	case a.Err != nil:
 		e.Err = a.Err
 	case a.state == nil:
-		e.Name = a.about
 	case a.state.Status == statusAssigned:
 		e.Name = a.state.AssignedHub
 	case a.state.Status == statusFailed:

@@ -153,3 +153,16 @@ func (h *Hub) Take(m hubdata.Message, acknowledge func(faults.Request),
 	}
 	return true
 }
+
+// Taker returns a function that takes faults which hit an event of an identity. The connection may
+// be nil.
+func (h *Hub) Taker(c *Conn, id identity.Identity) func(fault.Kind) *fault.Fault {
+	return func(kind fault.Kind) *fault.Fault {
+		in := h.Faults.Take(kind, id)
+		if in == nil {
+			return nil
+		}
+		h.HappenedTo(in, c, id)
+		return &in.Fault
+	}
+}

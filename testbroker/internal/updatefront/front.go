@@ -19,7 +19,7 @@ func Routes(linked func() *updates.Service) []web.Route {
 			web.Route{Kind: fault.RouteUpdateFile, Method: method, Path: "updates/files/{device}/{file}/{name}", Open: true,
 				Do: func(q *web.Request) web.Answer {
 					if s := linked(); s != nil {
-						if d, ok := s.File(q.Vars["file"], taker(q)); ok {
+						if d, ok := s.File(q.Vars["file"], q.Hub.Taker(q.C, q.ID)); ok {
 							return answer(q, d)
 						}
 					}
@@ -28,25 +28,13 @@ func Routes(linked func() *updates.Service) []web.Route {
 			web.Route{Kind: fault.RouteUpdateFile, Method: method, Path: "updates/{package}", Open: true,
 				Do: func(q *web.Request) web.Answer {
 					if s := linked(); s != nil {
-						return answer(q, s.RootKeys(taker(q)))
+						return answer(q, s.RootKeys(q.Hub.Taker(q.C, q.ID)))
 					}
 					return q.Fail(web.Errorf(404000, "there is no update service"))
 				}},
 		)
 	}
 	return all
-}
-
-// taker returns the faults that hit a request.
-func taker(q *web.Request) updates.Taker {
-	return func(kind fault.Kind) *fault.Fault {
-		in := q.Hub.Faults.Take(kind, q.ID)
-		if in == nil {
-			return nil
-		}
-		q.Happened(in)
-		return &in.Fault
-	}
 }
 
 // answer returns the part of a download that a request is for.

@@ -19,6 +19,7 @@ const maxWorkflowID = 128
 type deployment struct {
 	data    updatedata.Deployment
 	release *release
+	order   uint64 // grows from deployment to deployment
 }
 
 // Deploy offers an update to devices.
@@ -48,25 +49,44 @@ func (s *Service) deploy(d updatedata.Deployment) error {
 	case s.deploymentLocked(d.WorkflowID) != nil:
 		return fmt.Errorf("%w: deploy: workflow %s; give another id", ErrExists, d.WorkflowID)
 	}
-	s.deployments = append(s.deployments, &deployment{d, r})
+	s.addLocked(d, r)
 	return nil
+}
+
+// addLocked adds a deployment as the newest.
+func (s *Service) addLocked(d updatedata.Deployment, r *release) *deployment {
+	s.deployed++
+	one := &deployment{d, r, s.deployed}
+	s.deployments = append(s.deployments, one)
+	s.Records.Touch(tableDeployments, d.WorkflowID)
+	return one
+}
+
+// withdrawLocked removes deployments.
+func (s *Service) withdrawLocked(gone func(*deployment) bool) {
+	s.deployments = slices.DeleteFunc(s.deployments, func(d *deployment) bool {
+		if gone(d) {
+			s.Records.Touch(tableDeployments, d.data.WorkflowID)
+		}
+		return gone(d)
+	})
 }
 
 // redeploy replaces a deployment by one with another workflow id.
 func (s *Service) redeploy(d *deployment) *deployment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again := *d
-	again.data.WorkflowID = newUUID()
-	s.deployments = append(slices.DeleteFunc(s.deployments, func(e *deployment) bool { return e == d }), &again)
-	return &again
+	again := d.data
+	again.WorkflowID = newUUID()
+	s.withdrawLocked(func(e *deployment) bool { return e == d })
+	return s.addLocked(again, d.release)
 }
 
 // Withdraw ends a deployment: no device is offered it any more.
 func (s *Service) Withdraw(workflow string) error {
 	s.mu.Lock()
 	gone := s.deploymentLocked(workflow)
-	s.deployments = slices.DeleteFunc(s.deployments, func(d *deployment) bool { return d == gone })
+	s.withdrawLocked(func(d *deployment) bool { return d == gone })
 	s.mu.Unlock()
 	s.changed()
 	if gone == nil {

@@ -28,6 +28,7 @@ func (s *Service) deviceLocked(id string) *device {
 		s.devices[fold(id)] = d
 	}
 	d.data.Seen = s.o.Now()
+	s.Records.Touch(tableDevices, fold(id))
 	return d
 }
 
@@ -83,4 +84,14 @@ func (s *Service) Seen(id string, a Agent, installed updatedata.UpdateID) {
 func (d *device) state(a Agent) {
 	d.data.SDKVersion, d.data.Profile, d.data.Properties = a.SDKVersion, a.Profile, maps.Clone(a.Properties)
 	d.etag = etagOf(a)
+}
+
+// Reset forgets all deployments and devices.
+func (s *Service) Reset() {
+	s.mu.Lock()
+	s.deployments = nil
+	clear(s.devices)
+	s.Records.Clear(tableDeployments, tableDevices)
+	s.mu.Unlock()
+	s.changed()
 }

@@ -9,7 +9,7 @@ import (
 // Numbers of refusals that share the code of others.
 const (
 	numberNotJSON    = 400003
-	numberIncomplete = 400012 // a final report without the results of its steps
+	numberIncomplete = 400012 // a report with incomplete results of steps
 )
 
 // An Error is a refusal of a request.

@@ -42,18 +42,18 @@ func (s *Service) Publish(u updatedata.Update) error {
 	if err := u.Check(); err != nil {
 		return err
 	}
-	err := s.publish(u)
+	err := s.publish(u, s.o.Now().UTC())
 	s.changed()
 	return err
 }
 
-func (s *Service) publish(u updatedata.Update) error {
+func (s *Service) publish(u updatedata.Update, created time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.releases[u.ID] != nil {
 		return fmt.Errorf("%w: update %s; remove it first, or give another version", ErrExists, u.ID)
 	}
-	r := &release{update: u, created: s.o.Now().UTC()}
+	r := &release{update: u, created: created}
 	m := newManifest(r)
 	for i, step := range u.Steps {
 		child := s.releases[step.Reference]
@@ -63,12 +63,12 @@ func (s *Service) publish(u updatedata.Update) error {
 		case child == nil:
 			return fmt.Errorf("%w: update %s, which step %d of %s refers to; publish it first", ErrNotFound,
 				step.Reference, i, u.ID)
-		case slices.ContainsFunc(child.update.Steps, func(s updatedata.Step) bool { return s.Handler == "" }):
+		case child.update.References() > 0:
 			return fmt.Errorf("testbroker: update %s has references itself, so that no update can refer to it", step.Reference)
 		}
 		name := strings.Join([]string{child.update.ID.Provider, child.update.ID.Name, child.update.ID.Version,
 			"updatemanifest.json"}, ".")
-		f := newFile(u.ID, name, child.manifest, r.created)
+		f := newFile(u.ID, name, detached(child.manifest), r.created)
 		m.Files[f.id] = f.document()
 		m.Instructions.Steps[i].Manifest = f.id
 		r.files = append(append(r.files, f), child.files...)
@@ -78,6 +78,7 @@ func (s *Service) publish(u updatedata.Update) error {
 		s.files[f.id] = f
 	}
 	s.releases[u.ID] = r
+	s.Records.Touch(tableUpdates, u.ID.String())
 	return nil
 }
 
@@ -87,7 +88,8 @@ func (s *Service) Remove(id updatedata.UpdateID) error {
 	r := s.releases[id]
 	if r != nil {
 		delete(s.releases, id)
-		s.deployments = slices.DeleteFunc(s.deployments, func(d *deployment) bool { return d.data.Update == id })
+		s.Records.Touch(tableUpdates, id.String())
+		s.withdrawLocked(func(d *deployment) bool { return d.data.Update == id })
 		for _, f := range r.files {
 			delete(s.files, f.id)
 		}
@@ -110,6 +112,13 @@ func (s *Service) Updates() []updatedata.Update {
 	}
 	slices.SortFunc(all, func(a, b updatedata.Update) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
 	return all
+}
+
+// detached returns the file of a manifest that is not in the offer itself.
+func detached(manifest []byte) []byte {
+	return toJSON(struct {
+		Manifest string `json:"updateManifest"`
+	}{string(manifest)})
 }
 
 // document returns what a manifest says of a file.

@@ -138,19 +138,14 @@ func (s *Service) record(id string, r updatedata.Report) *Error {
 	return nil
 }
 
-// checkStepsLocked checks the results of steps in a final report. A failure needs them.
+// checkStepsLocked checks that the results of steps, if there are any, are those of all steps. A
+// device that could not read the manifest has none.
 func (s *Service) checkStepsLocked(w *updatedata.Workflow, r *updatedata.Report) *Error {
-	steps := -1
-	if release := s.releases[w.Update]; release != nil {
-		steps = len(release.update.Steps)
+	release := s.releases[w.Update]
+	if release == nil || r.Steps == nil || len(r.Steps) == len(release.update.Steps) {
+		return nil
 	}
-	switch {
-	case r.Steps == nil && r.Result.Outcome == updatedata.Failed:
-		return refusef(updatedata.InvalidRequest, "installResult.stepResults",
-			"installResult.stepResults is missing in the report of a failure").numbered(numberIncomplete)
-	case r.Steps != nil && steps >= 0 && len(r.Steps) != steps:
-		return refusef(updatedata.InvalidRequest, "installResult.stepResults",
-			"installResult.stepResults has %d members, the update has %d steps", len(r.Steps), steps).numbered(numberIncomplete)
-	}
-	return nil
+	return refusef(updatedata.InvalidRequest, "installResult.stepResults",
+		"installResult.stepResults has %d members, the update has %d steps", len(r.Steps),
+		len(release.update.Steps)).numbered(numberIncomplete)
 }

@@ -91,6 +91,7 @@ func (s *Service) changeRing(change func(ring) (ring, error)) error {
 		r.Version++
 		r.Time = s.o.Now().Unix()
 		s.ring = r
+		s.Records.Touch(tableKeys, "")
 	}
 	s.mu.Unlock()
 	s.changed()

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
@@ -29,6 +30,7 @@ type Options struct {
 	Seed           uint64
 	FileURL        string
 	BytesPerSecond int
+	Store          hubdata.Store
 }
 
 // Service is an update service.
@@ -36,6 +38,8 @@ type Service struct {
 	o       Options
 	seed    uint64 // of the keys
 	Changed keep.Notifier
+
+	Records keep.Saver
 
 	signatures signatures
 
@@ -45,13 +49,19 @@ type Service struct {
 	releases    map[updatedata.UpdateID]*release
 	files       map[string]*file // by id
 	deployments []*deployment    // the oldest first
+	deployed    uint64           // deployments so far
 	devices     map[string]*device
 	configETags map[string]bool // that devices were told
 	watchers    []func()
+
+	restored struct { // by the store, until link
+		releases    []releaseRecord
+		deployments []deploymentRecord
+	}
 }
 
 // New makes a service without updates.
-func New(o Options) *Service {
+func New(o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -61,7 +71,8 @@ func New(o Options) *Service {
 	if s.seed == 0 {
 		s.seed = processSeed()
 	}
-	return s
+	s.Records.Init(o.Store, func(error) { s.Records.Release() })
+	return s, s.load()
 }
 
 // Watch adds a function that is called after each change, with no lock held. It must not block.
@@ -71,8 +82,9 @@ func (s *Service) Watch(changed func()) {
 	s.watchers = append(s.watchers, changed)
 }
 
-// changed reports a change. The lock is not held.
+// changed reports a change when it is saved. The lock is not held.
 func (s *Service) changed() {
+	s.Records.Saved()
 	s.mu.Lock()
 	all := slices.Clip(s.watchers)
 	s.mu.Unlock()

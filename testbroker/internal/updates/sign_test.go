@@ -23,6 +23,12 @@ func TestKeysFollowFromTheSeed(t *testing.T) {
 	require.Equal(t, 3072, one.N.BitLen())
 }
 
+func newService(t testing.TB, o Options) *Service {
+	s, err := New(o)
+	require.NoError(t, err)
+	return s
+}
+
 func part(t *testing.T, token string, n int) []byte {
 	t.Helper()
 	b, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[n])
@@ -31,7 +37,7 @@ func part(t *testing.T, token string, n int) []byte {
 }
 
 func TestSignaturesHaveTheFormOfTheService(t *testing.T) {
-	s := New(Options{Seed: 7})
+	s := newService(t, Options{Seed: 7})
 	manifest := []byte(`{"manifestVersion":"5"}`)
 	outer := s.Sign(manifest)
 	var header struct{ Alg, SJWK string }
@@ -51,7 +57,7 @@ func TestSignaturesHaveTheFormOfTheService(t *testing.T) {
 }
 
 func TestTheNewestDeploymentOfADeviceIsOffered(t *testing.T) {
-	s := New(Options{Seed: 7, FileURL: "https://files.example.test/"})
+	s := newService(t, Options{Seed: 7, FileURL: "https://files.example.test/"})
 	id := updatedata.UpdateID{Provider: "Contoso", Name: "Tractor", Version: "1.1"}
 	require.NoError(t, s.Publish(updatedata.Update{ID: id,
 		Compatibility: []map[string]string{{"manufacturer": "Contoso", "model": "Tractor"}},
