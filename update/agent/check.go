@@ -99,9 +99,8 @@ func (a *Agent) offered(ctx context.Context, o *Offer) error {
 
 // begin makes the offer the current workflow.
 func (a *Agent) begin(ctx context.Context, o *Offer) error {
-	a.s.work = &workflow{offer: *o}
-	w := a.s.work
-	w.phase = PhaseVerify
+	w := &workflow{offer: *o, phase: PhaseVerify, before: a.installed()}
+	a.s.work = w
 	if err := o.checkSize(); err != nil {
 		w.offer = Offer{WorkflowID: o.WorkflowID}
 		return a.end(ctx, failure(CloudService, AreaManifest, err))

@@ -117,6 +117,7 @@ func (e *encoder) workflow(w *workflow) {
 		e.text(id)
 		e.text(url)
 	}
+	e.id(w.before)
 	e.number(int64(w.phase))
 	e.number(int64(w.step))
 	restart := int64(0)
@@ -194,6 +195,7 @@ func (d *decoder) workflow() *workflow {
 		id := d.text()
 		w.offer.URLs[id] = d.text()
 	}
+	w.before = d.id()
 	w.phase = Phase(d.count(len(phases) - 1))
 	w.step = int(d.signed())
 	w.restart = d.count(1) == 1

@@ -11,11 +11,13 @@ func full() state {
 	result := Result{Outcome: Failed, Origin: DeviceFailure, Code: -7, Extended: []uint32{1, 1<<32 - 1}, Details: "d"}
 	return state{
 		memo: Memo{"a", "b", "c"}, installed: UpdateID{"p", "n", "1"}, ended: []string{"w1", "w2"}, latest: result,
-		reports: []Report{{WorkflowID: "w2", Installed: UpdateID{"p", "n", "1"}, Result: result, Steps: []Result{result}}},
+		reports: []Report{{WorkflowID: "w2", Installed: UpdateID{"p", "n", "1"}, Result: result,
+			Steps: []Result{result}}},
 		work: &workflow{
-			offer: Offer{WorkflowID: "w3", Manifest: []byte("{}"), Signature: "s", URLs: map[string]string{"f": "u", "g": "v"},
-				RootKeysURL: "k"},
-			phase: PhaseApply, step: 3, restart: true, results: []Result{result, {}}, final: result,
+			offer: Offer{WorkflowID: "w3", Manifest: []byte("{}"), Signature: "s", RootKeysURL: "k",
+				URLs: map[string]string{"f": "u", "g": "v"}},
+			before: UpdateID{"p", "n", "0"}, phase: PhaseApply, step: 3, restart: true,
+			results: []Result{result, {}}, final: result,
 		},
 	}
 }

@@ -1,8 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"io"
 	"strings"
@@ -131,44 +129,5 @@ func TestAPolicyEndsADownload(t *testing.T) {
 		require.Equal(t, []uint32{agent.AreaDownload.Code(0)}, f.Result.Extended)
 		require.Equal(t, agent.ManagedResource, f.Result.Origin)
 		require.Len(t, r.files.fetched, 1, "a file that is not there is not worth a retry")
-	})
-}
-
-// sourced is a Handler that reads by Work.Source, as an update.Updater does.
-type sourced struct{ handler }
-
-func (h sourced) Download(ctx context.Context, w *agent.Work) error {
-	f := &w.Files[0]
-	s, err := w.Source(f)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	image := make([]byte, f.Size)
-	for _, off := range []int64{0, 4, 2} { // the third one goes back
-		if err := s.ReadAt(ctx, image[off:off+2], off); err != nil {
-			return err
-		}
-	}
-	if s.ReadAt(ctx, make([]byte, 1), f.Size) == nil || s.ReadAt(ctx, make([]byte, 1), -1) == nil {
-		return errors.New("read outside of the file")
-	}
-	h.d.downloads[f.Name] = string(bytes.TrimRight(image, "\x00"))
-	_, err = w.Open(ctx, &agent.File{}, nil)
-	_, err2 := w.Source(&agent.File{})
-	if err == nil || err2 == nil {
-		return errors.New("a file without URL was opened")
-	}
-	return nil
-}
-
-func TestPartsOfAFileAreReadByOffset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.options.Handlers = map[string]agent.Handler{"h": sourced{handler{r.device}}}
-		r.offered("wf-1", "1.0", "images")
-		r.runs(time.Hour)
-		require.Equal(t, "images", r.device.installed[0])
-		require.Len(t, r.files.fetched, 3)
 	})
 }

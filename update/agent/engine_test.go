@@ -61,6 +61,7 @@ func TestAnUpdateThatDoesNotComeUpIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.device.installed[1] = "old"
+		r.options.Installed = func() agent.UpdateID { return agent.UpdateID{Version: r.device.installed[0]} }
 		r.device.next["apply 1"], r.device.next["cancel 0"] = agent.Restart, agent.Restart
 		r.offered("wf-1", "1.0", "first", "second", "third")
 		require.ErrorIs(t, r.run(time.Hour), agent.ErrRestart)

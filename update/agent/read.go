@@ -29,7 +29,7 @@ func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser
 	if f.URL == "" {
 		return nil, errForeign
 	}
-	r := &reader{ctx: ctx, agent: w.agent, file: f, sum: sha256.New()}
+	r := w.agent.open(ctx, f)
 	if have != nil {
 		n, err := io.Copy(r.sum, io.LimitReader(have, f.Size+1))
 		if err != nil {
@@ -41,6 +41,11 @@ func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser
 		r.at = n
 	}
 	return r, nil
+}
+
+// open returns a reader of a whole file.
+func (a *Agent) open(ctx context.Context, f *File) *reader {
+	return &reader{ctx: ctx, agent: a, file: f, sum: sha256.New()}
 }
 
 // reader is what Work.Open returns.
@@ -130,58 +135,6 @@ func (r *reader) Close() error {
 	}
 	err := r.body.Close()
 	r.body = nil
-	return err
-}
-
-// Source reads parts of a file, for update.Updater.Download. It verifies neither the hash nor that
-// the server has no more: the Updater verifies what it has written.
-type Source struct {
-	file  *File
-	fetch Fetcher
-	body  io.ReadCloser // nil: none
-	at    int64         // body continues here
-}
-
-// Source returns a source of a file that is in w.Files or related to one. Close it.
-func (w *Work) Source(f *File) (*Source, error) {
-	if f.URL == "" {
-		return nil, errForeign
-	}
-	return &Source{file: f, fetch: w.agent.opt.Fetch}, nil
-}
-
-// ReadAt fills p with the bytes of the file from off on. After an error the next call continues
-// with another request.
-func (s *Source) ReadAt(ctx context.Context, p []byte, off int64) error {
-	if off < 0 || off > s.file.Size-int64(len(p)) {
-		return errShort
-	}
-	if s.body != nil && s.at != off {
-		_ = s.Close()
-	}
-	if s.body == nil {
-		body, err := s.fetch.Fetch(ctx, s.file.URL, off)
-		if err != nil {
-			return err
-		}
-		s.body, s.at = body, off
-	}
-	n, err := io.ReadFull(s.body, p)
-	s.at += int64(n)
-	if err != nil {
-		_ = s.Close()
-		return asNetwork(err)
-	}
-	return nil
-}
-
-// Close ends the transfer.
-func (s *Source) Close() error {
-	if s.body == nil {
-		return nil
-	}
-	err := s.body.Close()
-	s.body = nil
 	return err
 }
 

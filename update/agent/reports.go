@@ -18,7 +18,7 @@ func (a *Agent) send(ctx context.Context) error {
 	if len(a.s.reports) > 0 {
 		r = a.s.reports[0]
 	} else {
-		r = Report{WorkflowID: a.s.work.offer.WorkflowID, Installed: a.installed(),
+		r = Report{WorkflowID: a.s.work.offer.WorkflowID, Installed: a.s.work.before,
 			Result: Result{Outcome: InProgress, Code: CodeInProgress}}
 	}
 	over, err := a.try(ctx, &a.report, func(ctx context.Context) error { return a.opt.Service.Report(ctx, &r) })

@@ -115,6 +115,7 @@ type outcome struct {
 	installed bool
 	next      Next
 	manifest  *Manifest
+	text      []byte // of manifest
 	err       error
 }
 

@@ -61,7 +61,8 @@ type Offer struct {
 	// WorkflowID names this offer: 1 to MaxWorkflowID bytes. The agent ignores an offer whose id it
 	// has seen last.
 	WorkflowID string
-	// Manifest is the text as it was signed: its JSON string unescaped once.
+	// Manifest is the text as it was signed: its JSON string unescaped once. It may name a file with
+	// the whole manifest by detachedManifestFileId.
 	Manifest  []byte
 	Signature string
 	// URLs has the address of each file by its id.

@@ -21,9 +21,10 @@ const (
 
 // workflow is an update in progress. Its Phase is what is to be done next, or again after a reset.
 type workflow struct {
-	offer Offer
-	phase Phase
-	step  int
+	offer  Offer
+	before UpdateID // was installed when it began
+	phase  Phase
+	step   int
 	// restart: the program shall restart before phase.
 	restart bool
 	// results has one result for each step. A step with the outcome Skipped has not changed the

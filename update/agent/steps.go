@@ -31,12 +31,12 @@ func (a *Agent) advance(ctx context.Context) error {
 	case w.restart:
 		return ErrRestart
 	case w.phase == PhaseVerify:
-		url, have := w.offer.RootKeysURL, a.installed()
+		url := w.offer.RootKeysURL
 		if url == "" {
 			url = a.s.memo.RootKeysURL
 		}
 		a.start(ctx, func(ctx context.Context) (o outcome) {
-			o.manifest, o.err = a.verify(ctx, &w.offer, url, have)
+			o.manifest, o.text, o.err = a.verify(ctx, &w.offer, url, w.before)
 			return o
 		})
 	default:
@@ -93,7 +93,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 	case w.phase == PhaseVerify && o.err != nil:
 		return a.end(ctx, failure(CloudService, AreaManifest, o.err))
 	case w.phase == PhaseVerify:
-		w.manifest, w.results = o.manifest, unreached(len(o.manifest.Steps))
+		w.manifest, w.offer.Manifest, w.results = o.manifest, o.text, unreached(len(o.manifest.Steps))
 		a.news = true
 		return a.enter(ctx, 0, PhaseInstalled)
 	case o.err != nil:
@@ -198,7 +198,10 @@ func (a *Agent) undone(ctx context.Context, o *outcome) error {
 // end ends the current workflow with a final report.
 func (a *Agent) end(ctx context.Context, result Result) error {
 	w := a.s.work
-	r := Report{WorkflowID: w.offer.WorkflowID, Installed: a.installed(), Result: result, Steps: w.results}
+	r := Report{WorkflowID: w.offer.WorkflowID, Installed: w.before, Result: result, Steps: w.results}
+	if r.Steps == nil {
+		r.Steps = unbelieved(&w.offer, result)
+	}
 	if result.Outcome == Succeeded || result.Outcome == Skipped {
 		r.Installed = w.manifest.ID
 		a.s.installed = w.manifest.ID
@@ -211,6 +214,18 @@ func (a *Agent) end(ctx context.Context, result Result) error {
 }
 
 var errOtherAgent = errors.New("the stored update is by a version of the agent with other limits")
+
+// unbelieved returns the results of the steps of an offer that was refused: the service wants one
+// for each. Only their number is taken from the manifest. nil: it cannot be read.
+func unbelieved(o *Offer, result Result) []Result {
+	m, err := ParseManifest(o.Manifest)
+	if err != nil {
+		return nil
+	}
+	steps := unreached(len(m.Steps))
+	steps[0] = result
+	return steps
+}
 
 // load prepares the workflow of the stored state.
 func (s *state) load() {

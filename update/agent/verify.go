@@ -7,37 +7,42 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// verify returns the manifest of an offer that this device may install. Before that no byte of the
-// update is fetched. have is the update that the device has.
-func (a *Agent) verify(ctx context.Context, o *Offer, rootKeysURL string, have UpdateID) (*Manifest, error) {
+// verify returns the manifest of an offer that this device may install, and its text. Before that
+// no byte of the update is fetched. have is the update that the device has.
+func (a *Agent) verify(ctx context.Context, o *Offer, rootKeysURL string, have UpdateID) (*Manifest, []byte, error) {
 	if a.opt.RootKeys != nil && rootKeysURL != "" {
 		text, err := a.fetchAll(ctx, rootKeysURL, maxRootKeys)
 		if err == nil {
 			err = a.opt.RootKeys(text)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if err := a.opt.Verify(o.Manifest, o.Signature); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m, err := ParseManifest(o.Manifest)
+	text, err := a.whole(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	m, err := ParseManifest(text)
+	if err != nil {
+		return nil, nil, err
 	}
 	switch {
 	case !m.fits(a.opt.Properties):
-		return nil, errDevice
+		return nil, nil, errDevice
 	case m.ID.olderThan(have) && !a.older(have, m.ID):
-		return nil, errOlder
+		return nil, nil, errOlder
 	}
-	return m, a.possible(m, o)
+	return m, text, a.possible(m, o)
 }
 
 const maxRootKeys = 64 << 10
@@ -174,6 +179,41 @@ func digits(s string) bool {
 		}
 	}
 	return true
+}
+
+// whole returns the text of a verified manifest. Where texts must be short, as in a twin, the
+// signed one names a file that has the manifest as its member updateManifest: a text or an object.
+func (a *Agent) whole(ctx context.Context, o *Offer) ([]byte, error) {
+	const member = "detachedManifestFileId"
+	var r manifestReader
+	raw := r.member(o.Manifest, member)
+	if raw == nil {
+		return o.Manifest, nil
+	}
+	f := fileByID(r.files("files", r.member(o.Manifest, "files")), jsonscan.Text(raw))
+	switch {
+	case r.err != nil:
+		return nil, r.err
+	case f == nil:
+		return nil, badManifest(member, "is not the id of a file in files")
+	case f.Size > 2*MaxManifest:
+		return nil, badManifest(member, "names a file with more than 128 KB")
+	}
+	f.URL = o.URLs[f.ID]
+	if f.URL == "" {
+		return nil, badManifest(member, "names a file without a URL")
+	}
+	body := a.open(ctx, f)
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	inner := r.member(text, "updateManifest")
+	if len(inner) > 0 && inner[0] == '"' {
+		return []byte(jsonscan.Text(inner)), nil
+	}
+	return inner, nil
 }
 
 // fetchAll reads a text of at most limit bytes, with retries.

@@ -1,6 +1,8 @@
 package agent_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -82,7 +84,9 @@ func TestOffersAreRefusedBeforeAByteIsFetched(t *testing.T) {
 				require.Contains(t, f.Result.Details, row.want)
 				require.Empty(t, r.files.fetched)
 				require.Empty(t, r.device.calls)
-				require.Nil(t, f.Steps)
+				if f.Steps != nil {
+					require.Equal(t, []agent.Result{f.Result}, f.Steps, "the service wants a result for each step")
+				}
 			})
 		})
 	}
@@ -169,6 +173,51 @@ func TestRootKeysAreFetchedBeforeAnOfferIsVerified(t *testing.T) {
 		require.Contains(t, r.service.finals()[3].Result.Details, "more than 64 KB")
 		require.Equal(t, "image 2", r.device.installed[0])
 	})
+}
+
+// Where texts must be short, the signed manifest names a file with the whole one.
+func TestAManifestMayBeInAFile(t *testing.T) {
+	for name, row := range map[string]struct {
+		wrap func(manifest []byte) string
+		want string
+	}{
+		"a text":          {func(m []byte) string { return fmt.Sprintf(`{"updateManifest":%q}`, m) }, ""},
+		"an object":       {func(m []byte) string { return fmt.Sprintf(`{"updateManifest":%s}`, m) }, ""},
+		"nothing":         {func([]byte) string { return `{}` }, "no JSON object"},
+		"another content": {nil, "SHA-256"},
+		"too much":        {func([]byte) string { return strings.Repeat(" ", 2*agent.MaxManifest+1) }, "more than 128 KB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.offered("wf-1", "1.0", "image")
+				o := r.service.offer
+				content := "other"
+				if row.wrap != nil {
+					content = row.wrap(o.Manifest)
+				}
+				sum := sha256.Sum256([]byte(content))
+				if row.wrap == nil {
+					content = "OTHER"
+				}
+				o.URLs["m"] = "https://files/m"
+				r.files.content["https://files/m"] = []byte(content)
+				o.Manifest = fmt.Appendf(nil, `{"manifestVersion":"5","detachedManifestFileId":"m","files":{"m":{`+
+					`"fileName":"m.json","sizeInBytes":%d,"hashes":{"sha256":%q}}}}`, len(content),
+					base64.StdEncoding.EncodeToString(sum[:]))
+				o.Signature = signed(o.Manifest)
+				r.device.next["apply 0"] = agent.Restart
+				r.runs(time.Hour)
+				if row.want == "" {
+					require.Equal(t, agent.Succeeded, r.final().Result.Outcome, r.final().Result.Details)
+					require.Equal(t, "image", r.device.installed[0])
+					return
+				}
+				require.Contains(t, r.final().Result.Details, row.want)
+				require.Empty(t, r.device.calls)
+			})
+		})
+	}
 }
 
 // A malformed answer costs one Check and no more.
