@@ -2,8 +2,10 @@
 
 import * as api from "./api.js";
 import {cells, el, fill, keyed, labelled, setText, table, time} from "./dom.js";
+import {parsePairs} from "./pairs.js";
 import * as state from "./state.js";
 import * as tabs from "./tabs.js";
+import {teller} from "./told.js";
 
 const panel = tabs.add("c2d", "Cloud-to-device", () => topic.touch());
 const body = el("textarea", {rows: "4", spellcheck: "false"});
@@ -17,24 +19,16 @@ fill(panel, el("form", {class: "two", onsubmit: send}, el("div", {}, labelled("M
   el("button", {class: "primary"}, "Send"), el("button", {type: "button", onclick: purge}, "Throw away those that wait")))),
 result, list.root);
 
+const told = teller(result, () => topic);
 export const topic = new state.Topic(read, () => tabs.isOpen("c2d"));
 state.onChoose(() => {
   setText(result, "");
   topic.touch();
 });
 
-function pairs() {
-  const all = {};
-  for (const pair of properties.value.split(",").filter((p) => p.trim())) {
-    const [name, ...value] = pair.split("=");
-    all[name.trim()] = value.join("=").trim();
-  }
-  return all;
-}
-
 async function send(event) {
   event.preventDefault();
-  const message = {body: body.value, ack: ack.value, properties: pairs()};
+  const message = {body: body.value, ack: ack.value, properties: parsePairs(properties.value)};
   if (id.value) {
     message.messageId = id.value;
   }
@@ -43,15 +37,6 @@ async function send(event) {
 
 function purge() {
   return told(() => api.ask("DELETE", `${api.device(state.device())}/c2d`), (a) => `Thrown away: ${a.purged}.`);
-}
-
-async function told(act, say) {
-  try {
-    setText(result, say(await act()));
-  } catch (e) {
-    setText(result, e.message);
-  }
-  topic.touch();
 }
 
 const most = 100;

@@ -6,6 +6,7 @@ import {cells, el, fill, keyed, labelled, setText, table} from "./dom.js";
 import * as devices from "./devices.js";
 import * as state from "./state.js";
 import * as tabs from "./tabs.js";
+import {teller} from "./told.js";
 
 const panel = tabs.add("faults", "Faults", () => topic.touch());
 const filter = el("input", {type: "search", autocomplete: "off", placeholder: "word of a name or description", oninput: () => offer()});
@@ -20,6 +21,7 @@ const removeAll = el("button", {type: "button", onclick: () => told(() => api.as
 fill(panel, el("form", {class: "menu", onsubmit: submit}, el("div", {}, labelled("Find", filter), labelled("Kind", kind)),
   el("div", {}, does, fields, declare)), result, el("div", {class: "row"}, el("h3", {}, "Declared"), removeAll), list.root);
 
+const told = teller(result, () => topic);
 export const topic = new state.Topic(read, () => tabs.isOpen("faults"), () => 500);
 let kinds = [];
 
@@ -125,13 +127,4 @@ async function submit(event) {
   }
   const path = k.request.slice("POST ".length);
   await told(() => api.ask("POST", path, JSON.stringify(fault)), (f) => `Fault ${f.id}, ${k.kind}, is declared.`);
-}
-
-async function told(act, say) {
-  try {
-    setText(result, say(await act()));
-  } catch (e) {
-    setText(result, e.message);
-  }
-  topic.touch();
 }

@@ -12,6 +12,7 @@ import * as methods from "./methods.js";
 import * as c2d from "./c2d.js";
 import * as uploads from "./uploads.js";
 import * as enrollments from "./enrollments.js";
+import * as updates from "./updates.js";
 import * as faults from "./faults.js";
 import * as log from "./log.js";
 import * as state from "./state.js";
@@ -21,7 +22,7 @@ const readBy = {
   connected: [devices], disconnected: [devices], refused: [], message: [messages, pnp],
   "twin-requested": [twin, pnp], "twin-changed": [twin, pnp],
   "method-called": [methods], "method-answered": [methods], "method-failed": [methods],
-  c2d: [c2d], upload: [uploads], registration: [enrollments, devices],
+  c2d: [c2d], upload: [uploads], registration: [enrollments, devices], update: [updates],
   "fault-declared": [faults], "fault-removed": [faults], fault: [faults],
 };
 
@@ -65,6 +66,7 @@ api.ask("GET", "/hub").then((hub) => {
   setText(byID("host"), [hub.host, ...profile, ...ports].join(" · "));
   document.title = `testhub ${hub.host}`;
   tabs.offer("enrollments", hub.services.includes("dps"));
+  tabs.offer("updates", hub.services.includes("updates"));
 }).catch((e) => setText(byID("host"), e.message));
 
 byID("reset").addEventListener("click", async () => {

@@ -7,6 +7,7 @@ import {el, fill, labelled, setText, table, time} from "./dom.js";
 import {form} from "./schemaform.js";
 import * as state from "./state.js";
 import * as tabs from "./tabs.js";
+import {teller} from "./told.js";
 
 const stored = "testhub-model";
 const panel = tabs.add("pnp", "Plug and Play", () => topic.touch());
@@ -37,6 +38,8 @@ let texts = []; // of files, the newest first
 let model = null;
 let rows = []; // of telemetry and properties: each updates itself
 
+const tell = teller(result, () => topic);
+const told = (act) => tell(act, (words) => words);
 export const topic = new state.Topic(read, () => tabs.isOpen("pnp"), () => 500);
 state.onChoose(() => {
   setText(result, "");
@@ -202,15 +205,6 @@ function command(part, one, id) {
     }
   })}, "Call");
   return el("details", {class: "command"}, el("summary", {}, ...names(one)), f?.root ?? null, button, answer);
-}
-
-async function told(act) {
-  try {
-    setText(result, await act());
-  } catch (e) {
-    setText(result, e.message);
-  }
-  topic.touch();
 }
 
 const most = 200; // messages in which the newest values are
