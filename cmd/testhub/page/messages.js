@@ -23,7 +23,7 @@ const pause = el("button", {type: "button", "aria-pressed": "false", onclick: ()
 }}, "Pause");
 const files = [["JSON lines", "jsonl", jsonLines], ["CSV", "csv", csv]].map(([name, ending, write]) => el("button",
   {type: "button", "aria-label": `Save as ${name}`, onclick: () => store(ending, write)}, name));
-const count = el("p", {class: "note", role: "status"});
+const count = el("p", {class: "note"});
 const list = table("Messages, the newest first", "Time", "Device", "Id", "Body", "Properties");
 fill(panel, el("div", {class: "tools"}, labelled("Filter", words), fieldchart.control, scope.box(), el("div", {class: "row"},
   pause, ...files), count), fieldchart.root, list.root);
