@@ -22,7 +22,7 @@ func (a *Agent) send(ctx context.Context) error {
 			Result: Result{Outcome: InProgress, Code: CodeInProgress}}
 	}
 	over, err := a.try(ctx, &a.report, func(ctx context.Context) error { return a.opt.Service.Report(ctx, &r) })
-	if over {
+	if over && (err == nil || isVerdict(transport.KindOf(err))) {
 		a.report.at = time.Now()
 		if !r.Final() {
 			a.news = false
@@ -38,6 +38,17 @@ func (a *Agent) send(ctx context.Context) error {
 	}
 	a.publish(err)
 	return ctx.Err()
+}
+
+// isVerdict reports whether a refusal is about the report itself. Others, such as of a device that
+// is disabled for a time, leave it to be sent later.
+func isVerdict(k transport.Kind) bool {
+	switch k {
+	case transport.Conflict, transport.Invalid, transport.NotFound, transport.TooLarge, transport.Unsupported:
+		return true
+	default:
+		return false
+	}
 }
 
 // failure returns the result for err, which concerns area.

@@ -59,6 +59,29 @@ func TestAFinalVerdictEndsTheReports(t *testing.T) {
 	}
 }
 
+// A refusal that is not about the report does not lose it.
+func TestAReportOutlivesARefusalOfTheDevice(t *testing.T) {
+	for _, kind := range []transport.Kind{transport.Forbidden, transport.Unauthorized, transport.Untrusted,
+		transport.Protocol, transport.Unknown} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				sent := 0
+				r.service.report = func(*agent.Report) error {
+					if sent++; sent < 6 {
+						return fault(kind)
+					}
+					return nil
+				}
+				r.offered("wf-1", "1.0", "image")
+				r.runs(10 * time.Hour)
+				require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+				require.Equal(t, 6, sent, "one attempt in an hour")
+			})
+		})
+	}
+}
+
 // New workflows begin while reports are left, until there is no room for more of them.
 func TestReportsWaitForTheServiceInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -68,6 +68,7 @@ func (a *Agent) startStep(ctx context.Context, w *workflow) {
 			o.next, o.err = h.Apply(ctx, job)
 		case PhaseRollback:
 			o.next, o.err = h.Cancel(ctx, job)
+		case PhaseIdle, PhaseVerify: // not a step
 		}
 		return o
 	})
@@ -121,6 +122,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 		if !o.installed {
 			return a.failed(ctx, errNotInstalled)
 		}
+	case PhaseIdle, PhaseVerify, PhaseRollback: // above
 	}
 	return a.stepDone(ctx, Result{Outcome: Succeeded, Code: CodeSuccess})
 }
