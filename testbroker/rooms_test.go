@@ -49,10 +49,12 @@ var mayImport = map[string][]string{
 	"notices":      {rooms + "keep"},
 	"telemetry":    {rooms + "eventhub", rooms + "keep"},
 	"tpm2":         {},
-	"dps":          {rooms + "hub", rooms + "authority", rooms + "keep", rooms + "tpm2"},
+	"dps":          {rooms + "hub", rooms + "authority", rooms + "keep", rooms + "tpm2", rooms + "updates"},
 	"dpsamqp":      {rooms + "hub", rooms + "dps", rooms + "amqp", module + "internal/amqpwire"},
 	"dpsmqtt":      {rooms + "hub", rooms + "dps", rooms + "mqtt"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
+	"updates":      {rooms + "keep"},
+	"updatefront":  {rooms + "hub", rooms + "updates", rooms + "web", "net/http"},
 	"servicefront": {rooms + "hub", rooms + "backend", rooms + "files", rooms + "query", rooms + "web", "net/http"},
 }
 
@@ -83,8 +85,8 @@ func TestFrontsDependOnTheHubAlone(t *testing.T) {
 func TestPackagesOfDataImportNoHub(t *testing.T) {
 	data := module + "testbroker/"
 	for name, allowed := range map[string][]string{
-		"hubdata": {}, "fault": {data + "hubdata"}, "event": {data + "hubdata", data + "fault"},
-		"dpsdata": {data + "hubdata"},
+		"hubdata": {}, "fault": {data + "hubdata", data + "updatedata"}, "event": {data + "hubdata", data + "fault"},
+		"dpsdata": {data + "hubdata"}, "updatedata": {},
 	} {
 		for _, path := range importsOf(t, name) {
 			if strings.HasPrefix(path, module) && !slices.Contains(allowed, path) {
