@@ -71,6 +71,10 @@ func (u *Updates) Deploy(d updatedata.Deployment) (updatedata.Deployment, error)
 // Withdraw ends a deployment: no device is offered it any more. Reports are still accepted.
 func (u *Updates) Withdraw(workflowID string) error { return u.s.Withdraw(workflowID) }
 
+// Retry makes the devices of hubs at which a deployment failed or was cancelled try again. The
+// retry has a record of its own: [updatedata.Device.Last]. A provisioning service has no retries.
+func (u *Updates) Retry(workflowID string) error { return u.s.Retry(workflowID) }
+
 // Deployments returns the deployments that are not withdrawn, the oldest first.
 func (u *Updates) Deployments() []updatedata.Deployment { return u.s.Deployments() }
 

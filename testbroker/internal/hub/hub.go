@@ -89,6 +89,8 @@ type Hub struct {
 	tracked  atomic.Uint64 // errors with a tracking id
 	connects atomic.Uint64 // notices of connections
 
+	twinWatch atomic.Pointer[func(hubdata.Twin)] // see WatchTwins
+
 	mu          sync.Mutex // guards the fields below, never held while blocking
 	closed      bool
 	unsaved     bool          // the store has failed: no connections any more

@@ -92,6 +92,10 @@ func (h *Hub) Twin(id string) (hubdata.Twin, error) {
 func (t *TwinState) copy() hubdata.Twin {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.copyLocked()
+}
+
+func (t *TwinState) copyLocked() hubdata.Twin {
 	return hubdata.Twin{
 		DeviceID: t.id.Device, ModuleID: t.id.Module,
 		Desired: document.Write(t.Desired.Tree), Reported: document.Write(t.Reported.Tree), Tags: document.Write(t.Tags.Tree),
@@ -232,9 +236,20 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 		}
 		t.changes.Add(Change{desired.Version, desired.Notification(u.Desired, u.Replace), patch})
 	}
+	h.watchedLocked(t)
 	h.notifyUpdateLocked(t, u)
 	h.notifyDigitalTwinLocked(t, before)
 	return nil
+}
+
+// WatchTwins sets a function that is called with each twin after a change, in order, possibly with
+// locks of the hub held.
+func (h *Hub) WatchTwins(changed func(hubdata.Twin)) { h.twinWatch.Store(&changed) }
+
+func (h *Hub) watchedLocked(t *TwinState) {
+	if changed := h.twinWatch.Load(); changed != nil {
+		(*changed)(t.copyLocked())
+	}
 }
 
 // report changes the reported properties for a client. base is the version that the client expects,
@@ -262,6 +277,7 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	t.reportLocked(reported)
 	h.touchTwin(t)
 	h.plug.Changed()
+	h.watchedLocked(t)
 	if t.apart == nil {
 		h.notifyReportedLocked(t, patch)
 		h.notifyDigitalTwinLocked(t, before)

@@ -20,6 +20,7 @@ type deployment struct {
 	data    updatedata.Deployment
 	release *release
 	order   uint64 // grows from deployment to deployment
+	retry   string // the timestamp of the last retry at devices of hubs; empty = none
 }
 
 // Deploy offers an update to devices.
@@ -34,12 +35,12 @@ func (s *Service) Deploy(d updatedata.Deployment) (updatedata.Deployment, error)
 		return d, fmt.Errorf("testbroker: deploy: %d percent; give 1 to 100", d.Percent)
 	}
 	d.Devices, d.Properties = slices.Clone(d.Devices), maps.Clone(d.Properties)
-	err := s.deploy(d)
+	err := s.deploy(d, "")
 	s.changed()
 	return d, err
 }
 
-func (s *Service) deploy(d updatedata.Deployment) error {
+func (s *Service) deploy(d updatedata.Deployment, retry string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.releases[d.Update]
@@ -49,14 +50,15 @@ func (s *Service) deploy(d updatedata.Deployment) error {
 	case s.deploymentLocked(d.WorkflowID) != nil:
 		return fmt.Errorf("%w: deploy: workflow %s; give another id", ErrExists, d.WorkflowID)
 	}
-	s.addLocked(d, r)
+	s.addLocked(d, r).retry = retry
 	return nil
 }
 
 // addLocked adds a deployment as the newest.
 func (s *Service) addLocked(d updatedata.Deployment, r *release) *deployment {
 	s.deployed++
-	one := &deployment{d, r, s.deployed}
+	s.orders++
+	one := &deployment{data: d, release: r, order: s.deployed}
 	s.deployments = append(s.deployments, one)
 	s.Records.Touch(tableDeployments, d.WorkflowID)
 	return one
@@ -64,6 +66,7 @@ func (s *Service) addLocked(d updatedata.Deployment, r *release) *deployment {
 
 // withdrawLocked removes deployments.
 func (s *Service) withdrawLocked(gone func(*deployment) bool) {
+	s.orders++
 	s.deployments = slices.DeleteFunc(s.deployments, func(d *deployment) bool {
 		if gone(d) {
 			s.Records.Touch(tableDeployments, d.data.WorkflowID)

@@ -33,6 +33,7 @@ type releaseRecord struct {
 type deploymentRecord struct {
 	Data  updatedata.Deployment
 	Order uint64
+	Retry string `json:",omitempty"`
 }
 
 type deviceRecord struct {
@@ -72,7 +73,7 @@ func (s *Service) addTables() {
 		if d == nil {
 			return nil
 		}
-		return keep.MustJSON(deploymentRecord{d.data, d.order})
+		return keep.MustJSON(deploymentRecord{d.data, d.order, d.retry})
 	}, restore(func(r deploymentRecord) error {
 		s.restored.deployments = append(s.restored.deployments, r)
 		return nil
@@ -128,7 +129,7 @@ func (s *Service) link() error {
 		bad = append(bad, r.Update.Check(), s.publish(r.Update, r.Created))
 	}
 	for _, d := range all.deployments {
-		bad = append(bad, s.deploy(d.Data))
+		bad = append(bad, s.deploy(d.Data, d.Retry))
 	}
 	s.restored.releases, s.restored.deployments = nil, nil
 	return errors.Join(bad...)

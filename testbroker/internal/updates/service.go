@@ -50,6 +50,7 @@ type Service struct {
 	files       map[string]*file // by id
 	deployments []*deployment    // the oldest first
 	deployed    uint64           // deployments so far
+	orders      int              // changes of deployments
 	devices     map[string]*device
 	configETags map[string]bool // that devices were told
 	watchers    []func()
