@@ -1,0 +1,267 @@
+package classic_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
+	"github.com/hubline-iot/hubline/update/adusign"
+	"github.com/hubline-iot/hubline/update/agent"
+)
+
+// tractor is a device with an agent. It is its agent's handler, store and fetcher, and survives
+// restarts of the program.
+type tractor struct {
+	*updateRig
+	image, before string // that is installed, and the one before
+	state         []byte
+	fetched       int
+	inDownload    chan struct{} // unless nil, Download waits here
+	fail          error         // of Install
+}
+
+func (d *tractor) Load() ([]byte, error) { return d.state, nil }
+
+func (d *tractor) Save(state []byte) error {
+	d.state = bytes.Clone(state)
+	return nil
+}
+
+// Fetch returns a published file: its URL ends with its id and name, its content has the version.
+func (d *tractor) Fetch(_ context.Context, url string, offset int64) (io.ReadCloser, error) {
+	d.fetched++
+	for _, u := range d.updates.Updates() {
+		desired := d.desired()
+		if strings.HasSuffix(url, "/image") && strings.Contains(desired, `\"version\":\"`+u.ID.Version+`\"`) {
+			return io.NopCloser(bytes.NewReader(u.Files[0].Content[offset:])), nil
+		}
+	}
+	return nil, io.ErrUnexpectedEOF
+}
+
+func (d *tractor) Installed(_ context.Context, w *agent.Work) (bool, error) {
+	return d.image == "image "+w.ID.Version, nil
+}
+
+func (d *tractor) Download(ctx context.Context, w *agent.Work) error {
+	r, err := w.Open(ctx, &w.Files[0], nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	if err == nil && string(content) != "image "+w.ID.Version {
+		err = io.ErrUnexpectedEOF
+	}
+	if d.inDownload != nil && err == nil {
+		select {
+		case d.inDownload <- struct{}{}:
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}
+	return err
+}
+
+func (d *tractor) Install(context.Context, *agent.Work) (agent.Next, error) {
+	return agent.Continue, d.fail
+}
+
+func (d *tractor) Apply(_ context.Context, w *agent.Work) (agent.Next, error) {
+	d.before, d.image = d.image, "image "+w.ID.Version
+	return agent.Restart, nil
+}
+
+func (d *tractor) Cancel(context.Context, *agent.Work) (agent.Next, error) {
+	if d.before != "" {
+		d.image, d.before = d.before, ""
+	}
+	return agent.Continue, nil
+}
+
+// run runs the program until the agent asks for a restart, or stop is called.
+func (d *tractor) run() (stop func() error) {
+	a, err := agent.New(&agent.Options{
+		Service: d.service, Handlers: map[string]agent.Handler{"contoso/image:1": d}, Fetch: d, Store: d,
+		Verify: adusign.Roots(d.updates.Roots()).Verify, Properties: query.Properties,
+		Installed: func() agent.UpdateID {
+			return agent.UpdateID{Provider: "Contoso", Name: "Tractor", Version: strings.TrimPrefix(d.image, "image ")}
+		},
+		Interval: 24 * time.Hour,
+	})
+	require.NoError(d.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	return func() error {
+		defer cancel()
+		select {
+		case err := <-ended:
+			return err
+		default:
+		}
+		cancel()
+		return <-ended
+	}
+}
+
+// restart starts the program again, with a new connection.
+func (d *tractor) restart() (stop func() error) {
+	d.start(overMQTT(d.Hub))
+	return d.run()
+}
+
+func lives(t *testing.T, f func(d *tractor)) {
+	t.Helper()
+	withUpdates(t, func(r *updateRig) { f(&tractor{updateRig: r, image: "image 1.0"}) })
+}
+
+// finals returns how many final reports the service has of a workflow.
+func (d *tractor) finals(workflow string) (n int) {
+	state := d.updates.Device(deviceID)
+	for _, r := range state.Workflow(workflow).Reports {
+		if r.Result.Outcome.Terminal() {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAnUpdateByTheTwinIsInstalledThroughARestart(t *testing.T) {
+	lives(t, func(d *tractor) {
+		stop := d.run()
+		workflow := d.deployVersion("1.1")
+		d.outcome(workflow, updatedata.InProgress)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, stop(), agent.ErrRestart)
+		require.Contains(t, d.reported("agent"), `"state":6`, "not idle while the device restarts")
+
+		stop = d.restart()
+		d.outcome(workflow, updatedata.Succeeded)
+		require.Equal(t, "image 1.1", d.image)
+		require.Equal(t, 1, d.finals(workflow))
+
+		// The same deployment again, in a whole twin and as a patch, is none.
+		_, err := d.SetDesired(deviceID, d.desired())
+		require.NoError(t, err)
+		d.Drop(deviceID)
+		time.Sleep(48 * time.Hour)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Equal(t, 1, d.fetched)
+		require.Equal(t, 1, d.finals(workflow))
+	})
+}
+
+func TestConnectionsThatAreLostDoNotLoseTheUpdate(t *testing.T) {
+	lives(t, func(d *tractor) {
+		faults := d.Inject(fault.Fault{Kind: fault.DropAfterTwin, Device: deviceID, Times: 3})
+		d.Inject(fault.Fault{Kind: fault.DropBeforeTwin, Device: deviceID, After: 1, Times: 3})
+		stop := d.run()
+		workflow := d.deployVersion("1.1")
+		d.outcome(workflow, updatedata.InProgress)
+		time.Sleep(10 * time.Minute)
+		require.ErrorIs(t, stop(), agent.ErrRestart)
+		stop = d.restart()
+		d.outcome(workflow, updatedata.Succeeded)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Equal(t, 3, faults.Fired())
+		require.Equal(t, 1, d.finals(workflow))
+	})
+}
+
+func TestAProgramThatIsKilledInADownloadGoesOn(t *testing.T) {
+	lives(t, func(d *tractor) {
+		d.inDownload = make(chan struct{})
+		stop := d.run()
+		workflow := d.deployVersion("1.1")
+		<-d.inDownload
+		require.ErrorIs(t, stop(), context.Canceled)
+		d.inDownload = nil
+		stop = d.restart()
+		time.Sleep(10 * time.Minute)
+		require.ErrorIs(t, stop(), agent.ErrRestart)
+		stop = d.restart()
+		d.outcome(workflow, updatedata.Succeeded)
+		require.ErrorIs(t, stop(), context.Canceled)
+	})
+}
+
+func TestACancelledUpdateIsTakenBack(t *testing.T) {
+	lives(t, func(d *tractor) {
+		d.inDownload = make(chan struct{})
+		stop := d.run()
+		workflow := d.deployVersion("1.1")
+		<-d.inDownload
+		d.inDownload = nil
+		require.NoError(t, d.updates.Withdraw(workflow))
+		d.outcome(workflow, updatedata.Canceled)
+		require.Equal(t, "image 1.0", d.image)
+		time.Sleep(48 * time.Hour)
+		require.Contains(t, d.reported("agent"), `"state":0,"workflow":{"action":255`)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Equal(t, 1, d.finals(workflow))
+	})
+}
+
+func TestAReplacedUpdateIsTakenBackAndTheNewOneInstalled(t *testing.T) {
+	lives(t, func(d *tractor) {
+		d.inDownload = make(chan struct{})
+		stop := d.run()
+		first := d.deployVersion("1.1")
+		<-d.inDownload
+		d.inDownload = nil
+		second := d.deployVersion("1.2")
+		d.outcome(second, updatedata.InProgress)
+		time.Sleep(10 * time.Minute)
+		require.ErrorIs(t, stop(), agent.ErrRestart)
+		stop = d.restart()
+		d.outcome(second, updatedata.Succeeded)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Equal(t, "image 1.2", d.image)
+		d.outcome(first, updatedata.Canceled)
+	})
+}
+
+func TestARetryOfAFailedUpdateSucceeds(t *testing.T) {
+	lives(t, func(d *tractor) {
+		d.fail = &agent.StepError{Code: 7, Err: io.ErrShortWrite}
+		stop := d.run()
+		workflow := d.deployVersion("1.1")
+		d.outcome(workflow, updatedata.Failed)
+		state := d.updates.Device(deviceID)
+		require.Equal(t, "50000007", state.Last().Reports[1].Result.Extended)
+		d.fail = nil
+		require.NoError(t, d.updates.Retry(workflow))
+		time.Sleep(10 * time.Minute)
+		require.ErrorIs(t, stop(), agent.ErrRestart)
+		stop = d.restart()
+		synctest.Wait()
+		require.NoError(t, d.updates.Wait(context.Background(), func() bool {
+			state := d.updates.Device(deviceID)
+			w := state.Last()
+			return w.Outcome() == updatedata.Succeeded && strings.HasPrefix(w.ID, workflow+"@")
+		}))
+		require.ErrorIs(t, stop(), context.Canceled)
+	})
+}
+
+func TestAWrongSignatureIsReportedAndNothingIsFetched(t *testing.T) {
+	lives(t, func(d *tractor) {
+		d.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
+		stop := d.run()
+		time.Sleep(10 * time.Minute)
+		require.Contains(t, d.reported("agent"), `"state":255,"workflow":{"action":3,"id":"wf-1"}`)
+		require.Contains(t, d.reported("agent"), `"extendedResultCodes":"1`)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Zero(t, d.fetched)
+	})
+}
