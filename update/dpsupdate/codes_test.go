@@ -177,6 +177,12 @@ func TestAnOutdatedETagIsAskedAboutOnce(t *testing.T) {
 	require.Equal(t, "a1", a.Memo.AgentInfoETag)
 	requireRepeated(t, p, noETags)
 
+	config := provisioning.Answer{Status: 400, Body: []byte(`{"message":"OUTDATED_SERVICE_CONFIG"}`)}
+	p = &peer{answers: []provisioning.Answer{config, outdated, {Status: 200, Body: []byte("{}")}}}
+	_, err = p.service(t, nil).Check(t.Context(), query())
+	require.NoError(t, err)
+	require.Len(t, p.requests, 3, "one etag after the other")
+
 	p, q := &peer{answers: []provisioning.Answer{outdated}}, query()
 	q.Memo = agent.Memo{}
 	_, err = p.service(t, nil).Check(t.Context(), q)

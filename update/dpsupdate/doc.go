@@ -18,7 +18,7 @@
 //
 // An error is a *transport.Error, with a *transport.StatusError in its chain if the service has
 // answered: Name is the update service's code. Nothing is repeated, with one exception: if the
-// service calls an etag outdated, Check asks once more without it. An error that package errfilter
+// service calls an etag outdated, Check asks again without it. An error that package errfilter
 // calls retryable may be repeated, after its RetryAfter.
 //
 // A provisioning service without an update service is no failure of a Check: there is no offer. For

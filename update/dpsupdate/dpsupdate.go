@@ -71,8 +71,8 @@ func (s *Service) call(ctx context.Context, o operation, body []byte) (*provisio
 	return s.client.Call(ctx, o.name, body)
 }
 
-// Check asks whether there is an update. It asks a second time, at once, if the service wants
-// something without the etags of q.Memo.
+// Check asks whether there is an update. If the service calls an etag of q.Memo outdated, it asks
+// again, at once, without that.
 func (s *Service) Check(ctx context.Context, q *agent.Query) (*agent.Answer, error) {
 	asked, o := *q, regular
 	if q.Onboarding {
@@ -81,7 +81,7 @@ func (s *Service) Check(ctx context.Context, q *agent.Query) (*agent.Answer, err
 	if err := checkQuery(q); err != nil {
 		return nil, err
 	}
-	for again := false; ; again = true {
+	for {
 		a, err := s.call(ctx, o, s.appendCheck(nil, &asked))
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (s *Service) Check(ctx context.Context, q *agent.Query) (*agent.Answer, err
 			asked.Memo.ConfigETag = ""
 		case none:
 		}
-		if again || asked.Memo == sent { // the same request would get the same answer
+		if asked.Memo == sent { // the same request would get the same answer
 			return nil, failure
 		}
 	}
