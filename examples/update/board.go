@@ -2,55 +2,58 @@ package main
 
 import (
 	"context"
-	"crypto"
-	"crypto/ed25519"
-	"encoding/json"
+	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/examples/internal/updatecloud"
 	"github.com/hubline-iot/hubline/internal/flashsim"
+	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/update"
-	"github.com/hubline-iot/hubline/update/edsign"
+	"github.com/hubline-iot/hubline/update/adusign"
+	"github.com/hubline-iot/hubline/update/agent"
+	"github.com/hubline-iot/hubline/update/dpsupdate"
+	"github.com/hubline-iot/hubline/update/handler"
 	"github.com/hubline-iot/hubline/update/httprange"
 )
 
 // board is a microcontroller with flash, whose firmware is a function here.
 type board struct {
-	hub       *testbroker.Hub
-	connect   string
+	cloud     *updatecloud.Cloud
 	flash     *flashsim.Flash
 	layout    update.Layout
-	verify    func(signed, signature []byte) bool
+	off       func() // ends the firmware
 	powerCuts int
+	running   byte
+	started   map[byte]bool
 }
 
-// Sizes of the flash: two blocks for the state, and slots of 64 KB.
+// The flash: two blocks for the state, slots of 64 KB, and eight blocks for the agent.
 const (
 	eraseBlock = 4096
 	slotBlocks = 16
+	agentFirst = 2 + 2*slotBlocks
+	blocks     = agentFirst + 8
 )
 
 // newBoard returns a board as it leaves the factory, with firmware 1.
-func newBoard(hub *testbroker.Hub, connect string, key crypto.PublicKey) (*board, error) {
-	public, ok := key.(ed25519.PublicKey)
-	if !ok {
-		return nil, errors.New("the key is not for Ed25519")
-	}
-	flash := flashsim.New((2+2*slotBlocks)*eraseBlock, 8, eraseBlock)
-	b := &board{hub: hub, connect: connect, flash: flash, verify: edsign.Verifier(public), layout: update.Layout{
+func newBoard(c *updatecloud.Cloud) (*board, error) {
+	flash := flashsim.New(blocks*eraseBlock, 8, eraseBlock)
+	b := &board{cloud: c, flash: flash, started: map[byte]bool{}, layout: update.Layout{
 		Flash: flash, Slots: [2]update.Slot{{First: 2, Blocks: slotBlocks}, {First: 2 + slotBlocks, Blocks: slotBlocks}},
 	}}
 	first := newImage(1, true)
 	_, err := flash.WriteAt(first, 2*eraseBlock)
-	return b, errors.Join(err, update.Format(&b.layout, image(1, first)))
+	return b, errors.Join(err, update.Format(&b.layout,
+		update.Image{Version: 1, Size: int64(len(first)), SHA256: sha256.Sum256(first)}))
 }
 
 // run starts firmware after each reset until ctx ends.
@@ -64,8 +67,10 @@ func (b *board) run(ctx context.Context) error {
 		if _, err := b.flash.ReadAt(head, b.layout.Slots[slot].First*eraseBlock); err != nil {
 			return err
 		}
+		b.running = head[0]
+		b.started[head[0]] = true
 		fmt.Printf("board    starts firmware %d from slot %d\n", head[0], slot)
-		err = b.firmware(ctx, head[1] == 1)
+		err = b.firmware(ctx, head[0], head[1] == 1)
 		if b.flash.Off() {
 			fmt.Println("board    loses its power in the middle of a write")
 			b.powerCuts++
@@ -79,100 +84,94 @@ func (b *board) run(ctx context.Context) error {
 	return nil
 }
 
-// watchdog is how long a firmware may take to connect. On a board it is longer, and a chip.
-const watchdog = time.Second
-
 // firmware is the program of every image. It returns for a reset.
-func (b *board) firmware(ctx context.Context, works bool) error {
-	u, err := update.Open(&update.Options{Layout: b.layout, Model: model, Verify: b.verify, OnStatus: b.cutPower,
-		Policy: retrypolicy.ExponentialBackoffWithJitter{}})
-	if err != nil {
-		return err
-	}
-	creds, err := device.ParseConnectionString(b.connect)
-	if err != nil {
-		return err
-	}
-	dial := mqtt.Dialer(&netopt.Options{Plaintext: true, Dial: b.hub.Dial(testbroker.PortMQTT)})
+func (b *board) firmware(ctx context.Context, number byte, works bool) error {
 	if !works {
-		dial = func(context.Context, *transport.Credentials) (engine.Conn, error) {
-			return nil, errors.New("the new driver finds no modem")
-		}
+		return errors.New("it crashes at its start")
 	}
-	client, err := device.New(creds, engine.New(dial, nil), nil)
+	ctx, b.off = context.WithCancel(ctx)
+	defer b.off()
+	registrar, err := b.cloud.Registrar()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	orders := make(chan order, 1)
-	err = client.HandleDesired(func(_ context.Context, d device.Desired) {
-		var desired struct{ Update *order }
-		if json.Unmarshal(d.JSON, &desired) == nil && desired.Update != nil {
-			orders <- *desired.Update
-		}
+	service, err := dpsupdate.New(registrar, nil)
+	if err != nil {
+		return err
+	}
+	keys, err := adusign.NewKeys(&adusign.KeysOptions{Roots: b.cloud.Updates.Roots()})
+	if err != nil {
+		return err
+	}
+	u, err := update.Open(&update.Options{Layout: b.layout, OnStatus: b.cutPower})
+	if err != nil {
+		return err
+	}
+	state, err := update.NewStore(b.flash, update.Slot{First: agentFirst, Blocks: blocks - agentFirst})
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(&agent.Options{
+		Service: service,
+		Handlers: map[string]agent.Handler{updatecloud.Handler: &handler.Slots{
+			Updater: u,
+			Healthy: func(ctx context.Context) error { return b.greet(ctx, registrar) },
+		}},
+		Verify:   keys.Verify,
+		RootKeys: keys.Update,
+		Fetch:    &httprange.Fetcher{Dial: b.dial},
+		Store:    state,
+		Properties: agent.Properties{
+			{Name: "manufacturer", Value: updatecloud.Provider}, {Name: "model", Value: updatecloud.Model}},
+		Installed: func() agent.UpdateID {
+			return agent.UpdateID{Provider: updatecloud.Provider, Name: updatecloud.Model, Version: fmt.Sprintf("%d.0", number)}
+		},
+		Interval: 100 * time.Millisecond, Spread: -1, // a fleet asks every few hours
+		Policy: retrypolicy.ExponentialBackoffWithJitter{},
+		OnStatus: func(s agent.Status) {
+			if s.Err != nil {
+				fmt.Printf("board    tries again: %v\n", s.Err)
+			}
+		},
 	})
 	if err != nil {
 		return err
 	}
-	opening, cancel := context.WithTimeout(ctx, watchdog)
-	defer cancel()
-	if err := client.Open(opening); err != nil {
-		return err
-	}
-	if err := client.Send(opening, &transport.Message{Body: []byte(`{"started":true}`)}); err != nil {
-		return err
-	}
-	if err := errors.Join(u.Confirm(), report(ctx, client, u.Status())); err != nil { // it works
-		return err
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case o := <-orders:
-			if reset, err := b.obey(ctx, client, u, o); reset || err != nil {
-				return err
-			}
-		}
-	}
+	return a.Run(ctx)
 }
 
-// obey downloads the update of an order and reports how that went. reset is true if the board must
-// start the new image.
-func (b *board) obey(ctx context.Context, client *device.Client, u *update.Updater, o order) (reset bool, err error) {
-	m, _, _, err := update.ParseManifest([]byte(o.Manifest))
-	if err == nil && m.Version == u.Status().Running {
-		return false, nil // done before
-	}
-	dial := func(ctx context.Context) (httprange.Conn, error) {
-		return b.hub.Dial(testbroker.PortHTTP)(ctx, "tcp", storageHost)
-	}
-	source, err := httprange.New(dial, &httprange.Options{Host: storageHost, Path: o.Path})
+// dial connects to the server of the files.
+func (b *board) dial(ctx context.Context, host string, _ bool) (httprange.Conn, error) {
+	network := b.cloud.Network()
+	c, err := network.Dial(ctx, "tcp", host)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	defer source.Close()
-	err = u.Download(ctx, []byte(o.Manifest), source)
-	if b.flash.Off() || ctx.Err() != nil {
-		return true, err
-	}
-	fmt.Printf("board    has downloaded: %v\n", err)
-	status := u.Status()
-	status.Err = err
-	return err == nil, report(ctx, client, status)
+	return tls.Client(c, network.TLS), nil
 }
 
-// report sends the status as a reported property.
-func report(ctx context.Context, client *device.Client, s update.Status) error {
-	patch := append(s.AppendJSON([]byte(`{"update":`)), '}')
-	_, err := client.PatchReported(ctx, patch)
-	return err
+// greet sends a message to the board's hub. Firmware that can do that works.
+func (b *board) greet(ctx context.Context, registrar *provisioning.Client) error {
+	assignment, err := registrar.Register(ctx)
+	if err != nil {
+		return err
+	}
+	network := netopt.Options{Dial: b.cloud.Hub.Dial(testbroker.PortMQTTS), TLS: b.cloud.Hub.ClientTLS()}
+	client, err := device.New(registrar.Credentials(assignment), mqtt.New(&mqtt.Options{Network: network}), nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.Open(ctx); err != nil {
+		return err
+	}
+	return client.Send(ctx, &transport.Message{Body: []byte(`{"started":true}`)})
 }
 
 // cutPower cuts the power once, in the middle of the first download.
 func (b *board) cutPower(s update.Status) {
-	if s.Err != nil {
-		fmt.Printf("board    has %d of %d bytes: %v\n", s.Done, s.Size, s.Err)
+	if b.flash.Off() {
+		b.off()
 	}
 	if s.Phase == update.PhaseDownloading && s.Done == 6*eraseBlock && b.powerCuts == 0 {
 		b.flash.CutAt(100, flashsim.Bits, 1)

@@ -1,30 +1,31 @@
-// Command update is a board that replaces its firmware when its twin says so.
+// Command update is a board that takes its firmware from an update service.
 //
-// Everything is in this process: the flash with two slots, the boot loader, the hub and its
-// storage. The back end publishes three updates:
+// Everything is in this process: the flash with two slots, the boot loader, a provisioning service
+// with the update service behind it, and a hub. The back end publishes three updates:
 //
-//	firmware 2  works. Its download meets busy storage, cut and garbled answers and a power cut.
-//	firmware 3  does not connect. The boot loader goes back to firmware 2.
-//	firmware 4  is signed with a wrong key. The board refuses it.
+//	firmware 2  works. Its download meets a busy server, a cut answer and a power cut.
+//	firmware 3  crashes at its start. The boot loader goes back to firmware 2.
+//	firmware 4  has a wrong signature. The board does not even download it.
 //
-// The exit status is 0 only if the twin reports each of these, and firmware 2 runs at the end.
+// The exit status is 0 only if the service has exactly one final report about each of these, and
+// firmware 2 runs at the end.
 //
 //	go run ./examples/update
 package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/hubline-iot/hubline/examples/internal/updatecloud"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
-
-const deviceID = "board-7"
 
 func main() {
 	if err := run(context.Background()); err != nil {
@@ -36,20 +37,12 @@ func main() {
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	hub, err := testbroker.New(nil)
+	cloud, err := updatecloud.New()
 	if err != nil {
 		return err
 	}
-	defer hub.Close()
-	dev, err := hub.AddDevice(deviceID)
-	if err != nil {
-		return err
-	}
-	p, err := newPublisher(ctx, hub)
-	if err != nil {
-		return err
-	}
-	b, err := newBoard(hub, dev.ConnectionString(), p.key.Public())
+	defer cloud.Close()
+	b, err := newBoard(cloud)
 	if err != nil {
 		return err
 	}
@@ -57,7 +50,7 @@ func run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- b.run(powered) }() // ends with powered, or with an error
 	backEnd := make(chan error, 1)
-	go func() { backEnd <- publishAll(ctx, hub, p) }() // ends with ctx
+	go func() { backEnd <- publishAll(ctx, cloud) }() // ends with ctx
 	select {
 	case err = <-backEnd:
 		off()
@@ -67,54 +60,28 @@ func run(ctx context.Context) error {
 		cancel()
 		<-backEnd
 	}
-	if err == nil && b.powerCuts != 1 {
-		err = fmt.Errorf("%d power cuts, want 1", b.powerCuts)
+	if err == nil && (b.powerCuts != 1 || b.running != 2 || b.started[4]) {
+		err = fmt.Errorf("%d power cuts, firmware %d runs, started was %v; want 1, 2, and never 4",
+			b.powerCuts, b.running, b.started)
 	}
 	return err
 }
 
-// faults are those of the first download. After counts the requests to storage.
-var faults = []fault.Fault{
-	{Kind: fault.AnswerStatus, Route: fault.RouteStorage, Statuses: []int{503}, Blob: fault.GetBlob},
-	{Kind: fault.DropDuringAnswer, Route: fault.RouteStorage, Blob: fault.GetBlob, After: 1},
-	{Kind: fault.ResetAfterRequest, Route: fault.RouteStorage, Blob: fault.GetBlob, After: 3},
-	{Kind: fault.GarbageAnswer, Route: fault.RouteStorage, Blob: fault.GetBlob, After: 3},
-}
-
 // publishAll is the back end.
-func publishAll(ctx context.Context, hub *testbroker.Hub, p *publisher) error {
+func publishAll(ctx context.Context, cloud *updatecloud.Cloud) error {
 	var played []*testbroker.Injected
-	for _, f := range faults {
-		played = append(played, hub.Inject(f))
+	inject := func(f fault.Fault) { played = append(played, cloud.DPS.Inject(f)) }
+	inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUpdateFile, Statuses: []int{503}})
+	inject(fault.Fault{Kind: fault.DropDuringAnswer, Route: fault.RouteUpdateFile, After: 1})
+	if err := cloud.Install(ctx, 2, newImage(2, true), updatedata.Succeeded, 2); err != nil {
+		return err
 	}
-	const back = `"next":3,"outcome":"rolledBack","percent":100,"phase":"idle","running":2,"slot":1}}`
-	for _, u := range []struct {
-		version uint32
-		works   bool
-		forged  bool
-		want    string
-	}{
-		{2, true, false, `"next":1,"outcome":"updated","percent":0,"phase":"idle","running":2,"slot":1}}`},
-		{3, false, false, `"error":"conflict",` + back},
-		{4, true, true, `"error":"certificate not trusted",` + back},
-	} {
-		desired, err := p.publish(ctx, u.version, u.works, u.forged)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("back end publishes firmware %d\n", u.version)
-		if _, err := hub.PatchDesired(deviceID, desired); err != nil {
-			return err
-		}
-		last := ""
-		err = hub.WaitReported(ctx, deviceID, func(t hubdata.Twin) bool {
-			last = string(t.Reported)
-			return last == `{"update":{`+u.want
-		})
-		if err != nil {
-			return fmt.Errorf("the twin reports %s, want %s: %w", last, u.want, err)
-		}
-		fmt.Printf("back end sees %s\n", last)
+	if err := cloud.Install(ctx, 3, newImage(3, false), updatedata.Failed, 2); err != nil {
+		return err
+	}
+	inject(fault.Fault{Kind: fault.WrongOffer, Text: "signature"})
+	if err := cloud.Install(ctx, 4, newImage(4, true), updatedata.Failed, 2); err != nil {
+		return err
 	}
 	for i, f := range played {
 		if f.Fired() == 0 {
@@ -122,4 +89,15 @@ func publishAll(ctx context.Context, hub *testbroker.Hub, p *publisher) error {
 		}
 	}
 	return nil
+}
+
+// newImage returns a firmware: its first byte is its number, its second one says whether it works.
+func newImage(number byte, works bool) []byte {
+	b := make([]byte, 50_000)
+	rand.Read(b) // never fails
+	b[0], b[1] = number, 0
+	if works {
+		b[1] = 1
+	}
+	return b
 }

@@ -203,7 +203,7 @@ func TestAnImageThatDoesNotWorkIsTakenBackThroughAnyPowerCut(t *testing.T) {
 		t.Run(string(behaviour), func(t *testing.T) {
 			lives(t, newImage(2, behaviour), func(b *board, cut int) {
 				require.Len(b.t, b.reports, 1, "cut %d", cut)
-				require.Contains(b.t, b.reports[0], "FAILED ", "cut %d", cut)
+				require.Contains(b.t, b.reports[0], "FAILED 1.0 ", "cut %d", cut)
 				require.Equal(b.t, byte(1), b.boots[len(b.boots)-1])
 			})
 		})
