@@ -116,6 +116,7 @@ function section(part, id) {
 
 const names = (one) => [el("bdi", {title: one.about}, one.title), one.title === one.name ? null :
   el("span", {class: "note"}, " ", el("bdi", {}, one.name))];
+const described = (one) => (one.about ? el("p", {class: "note"}, one.about) : null);
 const nameCell = (one) => el("td", {}, ...names(one));
 
 // said is a value as a person reads it, with its unit.
@@ -168,7 +169,7 @@ function propertyRow(part, one, id) {
     return `${one.title}: the device is asked for ${said(one, value)}.`;
   });
   return el("tr", {}, nameCell(one), reported, wanted, ack, el("td", {}, el("details", {}, el("summary", {"aria-label":
-    `Change ${one.title}`}, "Change"), f.root, el("button", {type: "button", class: "primary", "aria-label": `Set ${one.title}`,
+    `Change ${one.title}`}, "Change"), described(one), f.root, el("button", {type: "button", class: "primary", "aria-label": `Set ${one.title}`,
     onclick: set}, "Set"))));
 }
 
@@ -204,7 +205,7 @@ function command(part, one, id) {
       button.disabled = false;
     }
   })}, "Call");
-  return el("details", {class: "command"}, el("summary", {}, ...names(one)), f?.root ?? null, button, answer);
+  return el("details", {class: "command"}, el("summary", {}, ...names(one)), described(one), f?.root ?? null, button, answer);
 }
 
 const most = 200; // messages in which the newest values are
