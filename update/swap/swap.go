@@ -185,7 +185,7 @@ func (h *File) comeUp(ctx context.Context) error {
 			return fmt.Errorf("restart: %w", err)
 		}
 	}
-	failure := errors.New("it was not healthy for the time File.Stable")
+	failure := errors.New("it was not healthy for the time File.Stable before File.Deadline")
 	var since time.Time // zero: it is not healthy
 	for {
 		err := call("File.Healthy", func() error { return h.Healthy(ctx) })
