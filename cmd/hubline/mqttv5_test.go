@@ -13,6 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -32,43 +33,46 @@ func newMQTTv5Shell(t *testing.T) (s *shell, flags []string) {
 }
 
 func TestADeviceAtAHubOfTheProfileMQTTv5(t *testing.T) {
-	s, flags := newMQTTv5Shell(t)
-	run := func(args ...string) {
-		t.Helper()
-		s.out, s.log = buffer{}, buffer{}
-		require.Equal(t, exitOK, s.run(append(args, flags...)...), s.log.String())
-	}
-	run("send", "-body", "x", "-topic", "site/{deviceId}/up")
-	require.Equal(t, "site/pump-x/up", s.hub.Messages()[0].Topic)
-	run("twin", "patch", `{"firmware":"1.2"}`)
-	_, err := s.hub.PatchDesired("pump-x", `{"interval":60}`)
-	require.NoError(t, err)
-	run("twin", "get")
-	require.Contains(t, s.out.String(), `"interval": 60`)
-	require.Contains(t, s.out.String(), `"firmware": "1.2"`)
-	run("twin", "watch", "-count", "1")
-	require.Contains(t, s.out.String(), `"full":true`)
+	testkit.Bubble(t, func(t *testing.T) { // doctor watches connections
+		testkit.StartClock()
+		s, flags := newMQTTv5Shell(t)
+		run := func(args ...string) {
+			t.Helper()
+			s.out, s.log = buffer{}, buffer{}
+			require.Equal(t, exitOK, s.run(append(args, flags...)...), s.log.String())
+		}
+		run("send", "-body", "x", "-topic", "site/{deviceId}/up")
+		require.Equal(t, "site/pump-x/up", s.hub.Messages()[0].Topic)
+		run("twin", "patch", `{"firmware":"1.2"}`)
+		_, err := s.hub.PatchDesired("pump-x", `{"interval":60}`)
+		require.NoError(t, err)
+		run("twin", "get")
+		require.Contains(t, s.out.String(), `"interval": 60`)
+		require.Contains(t, s.out.String(), `"firmware": "1.2"`)
+		run("twin", "watch", "-count", "1")
+		require.Contains(t, s.out.String(), `"full":true`)
 
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	done := make(chan int, 1)
-	s.log = buffer{}
-	go func() { // ends with interrupt
-		done <- s.runIn(ctx, append([]string{"method", "serve", "-answer", `{"ok":true}`}, flags...)...)
-	}()
-	require.NoError(t, s.log.wait(soon(t), "connected"))
-	answer, err := s.hub.CallMethod(soon(t), "pump-x", hubdata.MethodCall{Name: "reboot", Payload: []byte("1")})
-	require.NoError(t, err)
-	require.JSONEq(t, `{"ok":true}`, string(answer.Payload))
-	interrupt()
-	require.Equal(t, exitOK, <-done, s.log.String())
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		done := make(chan int, 1)
+		s.log = buffer{}
+		go func() { // ends with interrupt
+			done <- s.runIn(ctx, append([]string{"method", "serve", "-answer", `{"ok":true}`}, flags...)...)
+		}()
+		require.NoError(t, s.log.wait(soon(t), "connected"))
+		answer, err := s.hub.CallMethod(soon(t), "pump-x", hubdata.MethodCall{Name: "reboot", Payload: []byte("1")})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"ok":true}`, string(answer.Payload))
+		interrupt()
+		require.Equal(t, exitOK, <-done, s.log.String())
 
-	run("simulate", "-count", "2", "-interval", "1ms")
-	run("doctor", "-hold", "1s", "-idle", "1s", "-burst", "2")
-	for _, row := range []string{"connect mqtt5", "message mqtt5", "second device mqtt5", "idle mqtt5"} {
-		require.Contains(t, s.out.String(), row)
-	}
-	require.Contains(t, s.out.String(), " 0 bad, 0 not tried")
+		run("simulate", "-count", "2", "-interval", "1ms")
+		run("doctor", "-hold", "1s", "-idle", "1s", "-burst", "2")
+		for _, row := range []string{"connect mqtt5", "message mqtt5", "second device mqtt5", "idle mqtt5"} {
+			require.Contains(t, s.out.String(), row)
+		}
+		require.Contains(t, s.out.String(), " 0 bad, 0 not tried")
+	})
 }
 
 // What a hub of the profile mqttV5 lacks is refused by name.

@@ -3,11 +3,11 @@ package main
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
@@ -21,7 +21,7 @@ const recording = `{"n":0,"device":"pump-1","messageId":"a","body":"one","receiv
 `
 
 func TestReplayKeepsThePauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
 		s := newShell(t, nil)
 		begin := time.Now()
 		require.Equal(t, exitOK, s.run("replay", "-speed", "10", s.file("day.jsonl", recording)), s.log.String())

@@ -24,7 +24,8 @@ type report struct {
 // reportStyle needs no other file, and prints in black and white.
 const reportStyle = `body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;` +
 	`color:#1a1a1a;background:#fff}table{border-collapse:collapse;width:100%}th,td{text-align:left;` +
-	`vertical-align:top;padding:.4em .6em;border-bottom:1px solid #ccc;overflow-wrap:anywhere}` +
+	`vertical-align:top;padding:.4em .6em;border-bottom:1px solid #ccc}td:nth-child(-n+2){white-space:nowrap}` +
+	`td:last-child{overflow-wrap:anywhere}` +
 	`.ok{color:#126b2e}.warn{color:#8a5300}.BAD{color:#b00020;font-weight:bold}.skipped{color:#595959}` +
 	`p.small{color:#595959}`
 

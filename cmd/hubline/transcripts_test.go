@@ -10,12 +10,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
@@ -75,8 +75,8 @@ func TestTranscripts(t *testing.T) {
 		n++
 		m := transcript.FindStringSubmatch(block)
 		var now string
-		synctest.Test(t, func(t *testing.T) { // doctor watches a connection for 12 s
-			time.Sleep(time.Until(time.Date(2026, 11, 26, 20, 8, 9, 0, time.UTC)))
+		testkit.Bubble(t, func(t *testing.T) { // doctor watches a connection for 12 s
+			testkit.StartClock()
 			now = play(t, m[1], commandsOf(m[2]))
 		})
 		if os.Getenv("HUBLINE_WRITE") == "" {
