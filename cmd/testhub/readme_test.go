@@ -357,8 +357,8 @@ func TestREADMERunsTheExamples(t *testing.T) {
 			e.interrupt()
 		},
 	}
-	require.Len(t, acts, len(dirs)-6,
-		"all but hello, provisioning, broker, module and update, with hubs of their own, and fleet")
+	require.Len(t, acts, len(dirs)-7,
+		"all but hello, provisioning, broker, module, update and partition, with hubs of their own, and fleet")
 	for name, act := range acts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each waits most of the time
