@@ -9,6 +9,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
+var (
+	// ErrUpdateNotFound is returned for an update, a deployment or a key that is not there.
+	ErrUpdateNotFound = updates.ErrNotFound
+	// ErrUpdateExists is returned when an update or a deployment is added a second time.
+	ErrUpdateExists = updates.ErrExists
+)
+
 // UpdatesOptions are the settings of an update service. The zero value of each field means its
 // default.
 type UpdatesOptions struct {

@@ -127,6 +127,11 @@ func (r *readyObject) addressesOf(host string) map[string]string {
 			given = h.Addresses
 		}
 	}
+	return reachable(given)
+}
+
+// reachable returns addresses with localhost for any and for loopback.
+func reachable(given map[string]string) map[string]string {
 	all := make(map[string]string, len(given))
 	for name, at := range given {
 		host, port, _ := net.SplitHostPort(at)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -86,6 +87,14 @@ type route struct {
 	method, path string
 	does         string
 	handle       func(*control, *call) (any, *refusal) // nil for the events, which are no JSON
+}
+
+// limit is the size limit of the body of a request.
+func (r route) limit() int64 {
+	if r.path == "/updates" {
+		return maxUpdate
+	}
+	return maxInput
 }
 
 // routes is the API. API.md has an example of each route.
@@ -176,6 +185,24 @@ func routes() []route {
 		{"GET", "/dps/registrations/{registration}/wait", "wait until a device is assigned, to this hub if one is named",
 			(*control).waitRegistration},
 
+		{"GET", "/updates", "published updates and their files", (*control).listUpdates},
+		{"POST", "/updates", "publish an update: an import manifest and its files", (*control).publish},
+		{"POST", "/updates/reload", "read the directory of -updates again", (*control).reloadUpdates},
+		{"DELETE", "/updates/{provider}/{name}/{version}", "remove an update with its deployments", (*control).removeUpdate},
+		{"GET", "/updates/deployments", "deployments, and how many devices are in each state", (*control).deployments},
+		{"POST", "/updates/deployments", "offer an update to devices", (*control).deploy},
+		{"DELETE", "/updates/deployments/{workflow}", "offer it to no device any more", (*control).withdraw},
+		{"GET", "/updates/devices", "devices with their installed updates, workflows and reports", (*control).updateDevices},
+		{"GET", "/updates/devices/{registration}", "one of them", (*control).updateDevice},
+		{"GET", "/updates/devices/{registration}/wait",
+			"wait until a device has brought a deployment to an outcome, any final one if none is named",
+			(*control).waitUpdate},
+		{"GET", "/updates/keys", "root keys and signing keys", (*control).updateKeys},
+		{"POST", "/updates/keys/rotate", "sign with a new key, of a root or of a manifest", (*control).rotateKeys},
+		{"POST", "/updates/keys/revoke", "disable the signing key, and sign with a new one", (*control).revokeKey},
+		{"POST", "/updates/keys/{key}/disable", "disable a root key", (*control).disableRoot},
+		{"GET", "/updates/rootkeys", "the root key package that devices download", (*control).rootKeys},
+
 		{"POST", "/dps/faults", "declare a fault of the provisioning service; the requests below are for it as well",
 			(*control).injectDPS},
 
@@ -238,11 +265,11 @@ func (c *control) mux() *http.ServeMux {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
 			line := http.NewResponseController(w)
 			line.SetReadDeadline(time.Now().Add(bodyTime))
-			body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxInput))
+			body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.limit()))
 			line.SetReadDeadline(time.Time{})
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-				refuse(w, &refusal{status: http.StatusRequestEntityTooLarge, Problem: "the body is larger than 1 MiB",
-					Fix: "send less"})
+				refuse(w, &refusal{status: http.StatusRequestEntityTooLarge,
+					Problem: fmt.Sprintf("the body is larger than %d MiB", r.limit()>>20), Fix: "send less"})
 				return
 			} else if err != nil {
 				return // the client has disconnected
@@ -331,6 +358,8 @@ func (c *control) missing(path string, r *call) *refusal {
 		return none("workload", "workload API", "-workload or -module")
 	case part[1] == "dps" && c.provider == nil:
 		return none("dps", "provisioning service", "-dps")
+	case part[1] == "updates" && (c.provider == nil || c.provider.updates == nil):
+		return none("updates", "update service", "-updates")
 	case len(part) > 3 && part[3] == "inputs" && !strings.Contains(r.device(), "/"):
 		return cmp.Or(c.selector(r.device()),
 			bad("device", r.device()+" is a device, which has no inputs", "name a module: device%2Fmodule"))

@@ -24,6 +24,7 @@ const dpsOwner = "provisioningserviceowner"
 // A provider is a provisioning service with its hubs besides the first one.
 type provider struct {
 	dps      *testbroker.DPS
+	updates  *publisher // nil: none
 	hubs     []*testbroker.Hub
 	issue    func(*x509.CertificateRequest) ([][]byte, error) // nil: no certificates are issued
 	enrolled []dpsdata.Enrollment                             // as declared, with their keys
@@ -67,6 +68,12 @@ func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *sta
 		}
 		return d, misused("flag -%s: %w", name, err)
 	}
+	if d.updates, err = s.updates.open(s.seed, kept.part(updatePart)); err != nil {
+		return d, err
+	}
+	if d.updates != nil {
+		d.dps.LinkUpdates(d.updates.Updates)
+	}
 	if err := d.dps.Link(first); err != nil {
 		return d, err
 	}
@@ -98,6 +105,7 @@ func (d *provider) close() error {
 	if d.dps != nil {
 		all = append(all, d.dps.Close())
 	}
+	d.updates.close()
 	for _, h := range d.hubs {
 		all = append(all, h.Close())
 	}
@@ -188,6 +196,9 @@ func (d *provider) reset() error {
 		return nil
 	}
 	d.dps.Drop()
+	if d.updates != nil {
+		d.updates.Reset()
+	}
 	for _, r := range d.dps.Registrations() {
 		d.dps.DeleteRegistration(r.ID) // it may have been deleted with its enrollment
 	}
@@ -218,6 +229,7 @@ type readyDPS struct {
 	// Enrolled has what devices and factories need, with keys.
 	Enrolled []readyEnrollment `json:"enrolled"`
 	Service  readyPolicy       `json:"service"`
+	Updates  bool              `json:"updates,omitempty"` // there is an update service
 }
 
 type readyEnrollment struct {
@@ -274,6 +286,7 @@ func (d *provider) listen(r *readyObject, s *settings) error {
 		}
 		r.Hubs = append(r.Hubs, at)
 	}
+	r.DPS.Updates = d.updates != nil
 	for _, h := range d.hand {
 		r.DPS.Enrolled = append(r.DPS.Enrolled, readyEnrollment{h.id, h.group, h.key})
 	}

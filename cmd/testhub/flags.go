@@ -42,6 +42,7 @@ type settings struct {
 	state       stateSettings
 	certs       certSettings
 	dps         dpsSettings
+	updates     updateSettings
 	edge        edgeSettings
 	profile     profileSettings
 	events      eventsSettings
@@ -83,6 +84,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	s.certs.flags(f)
 	s.state.flags(f)
 	s.dps.flags(f)
+	s.updates.flags(f)
 	s.edge.flags(f)
 	s.profile.flags(f)
 	s.events.flags(f)
@@ -147,6 +149,7 @@ func (s *settings) complete(free bool) error {
 	if err := s.addresses("", "127.0.0.1", free); err != nil {
 		return err
 	}
+	s.dps.on = s.dps.on || s.updates.dir != ""
 	if err := s.dps.complete(s.host, free); err != nil {
 		return err
 	}

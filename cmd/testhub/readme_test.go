@@ -166,8 +166,10 @@ func TestREADME(t *testing.T) {
 		require.Greater(t, runExamples(t, p, "$EDGE", run, asked), 15)
 	})
 	env := filepath.Join(t.TempDir(), "testhub.env")
-	p := start(t, append([]string{"-device", "dev-1", "-device", "dev-2", "-env", env}, desk...)...)
+	p := start(t, append([]string{"-device", "dev-1", "-device", "dev-2", "-env", env, "-updates", "testdata/updates"},
+		desk...)...)
 	p.register("sensor-1")
+	p.update("sensor-1")
 	defer fan(p, env).interrupt()
 	require.Greater(t, runExamples(t, p, "$HUB", run, asked), 30)
 	for _, r := range routes() {

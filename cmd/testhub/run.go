@@ -127,6 +127,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		if err := d.listen(ready, s); err != nil {
 			return err
 		}
+		d.updates.serveAt(reachable(ready.DPS.Addresses)["https"])
 	}
 	daemon, err := s.edge.open(hub)
 	if err != nil {
@@ -340,6 +341,9 @@ func (r *readyObject) services() []string {
 	all := []string{}
 	if r.DPS != nil {
 		all = append(all, "dps")
+	}
+	if r.DPS != nil && r.DPS.Updates {
+		all = append(all, "updates")
 	}
 	return all
 }

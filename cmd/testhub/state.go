@@ -15,6 +15,7 @@ import (
 const (
 	hubPart    = "hub"
 	dpsPart    = "dps"
+	updatePart = "updates"
 	linkedPart = "hub/" // and the name of a -link
 )
 
@@ -27,7 +28,7 @@ type stateSettings struct {
 // flags registers the flags.
 func (s *stateSettings) flags(f *flag.FlagSet) {
 	f.StringVar(&s.dir, "state", "", "`directory` of what survives a restart: the authority of -ca, devices, twins, "+
-		"messages, enrollments; made if it is not there (default: nothing survives)")
+		"messages, enrollments, updates; made if it is not there (default: nothing survives)")
 	f.BoolVar(&s.sync, "state-sync", false,
 		"acknowledge only what is on the disk, so that it survives a power failure too; much slower")
 }

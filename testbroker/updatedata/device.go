@@ -114,7 +114,8 @@ func (r Result) String() string {
 // Key is a public key of the service in its lists.
 type Key struct {
 	// ID is the kid, such as "ADU.260101.R" for a root and "ADU.260101.R.S" for a signing key.
-	ID string
+	ID   string
+	Root bool
 	// Disabled is set for a root that is not trusted any more, and for a revoked signing key.
 	Disabled bool
 	// Current is set for the keys with which the service signs.

@@ -57,7 +57,7 @@ func (s *Service) Keys() []updatedata.Key {
 	r := s.Ring()
 	var all []updatedata.Key
 	for _, name := range r.Roots {
-		all = append(all, updatedata.Key{ID: name, Disabled: r.disabled(name), Current: name == r.Root})
+		all = append(all, updatedata.Key{ID: name, Root: true, Disabled: r.disabled(name), Current: name == r.Root})
 	}
 	for _, name := range r.Signing {
 		all = append(all, updatedata.Key{ID: name, Disabled: r.disabled(name), Current: name == r.key()})

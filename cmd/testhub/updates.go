@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
+)
+
+// maxUpdate is the size limit of a request that publishes an update.
+const maxUpdate = 64 << 20
+
+// manifestSuffix is the end of the names of import manifests, as the service's tools write them.
+const manifestSuffix = ".importmanifest.json"
+
+// updateSettings are the flags of the update service.
+type updateSettings struct{ dir string }
+
+func (s *updateSettings) flags(f *flag.FlagSet) {
+	f.StringVar(&s.dir, "updates", "", "run an update service behind a provisioning service, with the updates in this "+
+		"`directory`: import manifests, named *"+manifestSuffix+", each beside its files")
+}
+
+// A publisher is the update service with the updates of a directory.
+type publisher struct {
+	*testbroker.Updates
+	dir      string
+	imported map[updatedata.UpdateID]updatedata.Update // from the directory
+}
+
+// open makes the service; nil without one.
+func (s *updateSettings) open(seed uint64, store testbroker.Store) (*publisher, error) {
+	if s.dir == "" {
+		return nil, nil
+	}
+	u, err := testbroker.NewUpdates(&testbroker.UpdatesOptions{Seed: seed, Store: store})
+	if err != nil {
+		return nil, hubError(err)
+	}
+	p := &publisher{u, s.dir, make(map[updatedata.UpdateID]updatedata.Update)}
+	if _, _, err := p.reload(); err != nil {
+		u.Close()
+		return nil, fmt.Errorf("flag -updates: %w", err)
+	}
+	return p, nil
+}
+
+// serveAt sets the address from which devices download files.
+func (p *publisher) serveAt(address string) {
+	if p != nil && address != "" {
+		p.SetFileURL("https://" + address)
+	}
+}
+
+func (p *publisher) close() {
+	if p != nil {
+		p.Close()
+	}
+}
+
+// reload reads the directory, publishes what is new and replaces what has changed. It removes
+// updates whose manifests are gone. Nothing changes if there is an error.
+func (p *publisher) reload() (published, removed []updatedata.UpdateID, err error) {
+	found, err := readUpdates(p.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	there := make(map[updatedata.UpdateID]updatedata.Update)
+	for _, u := range p.Updates.Updates() {
+		there[u.ID] = u
+	}
+	for id := range p.imported {
+		if !slices.ContainsFunc(found, func(u updatedata.Update) bool { return u.ID == id }) && p.Remove(id) == nil {
+			removed = append(removed, id)
+		}
+	}
+	clear(p.imported)
+	for _, u := range found {
+		p.imported[u.ID] = u
+		old, ok := there[u.ID]
+		if ok && same(old, u) {
+			continue
+		}
+		if ok {
+			err = errors.Join(err, p.Remove(u.ID))
+		}
+		err = errors.Join(err, p.Publish(u))
+		published = append(published, u.ID)
+	}
+	return published, removed, err
+}
+
+// same reports whether two updates are the same when written, as a store does.
+func same(a, b updatedata.Update) bool {
+	one, wrong := json.Marshal(a)
+	other, bad := json.Marshal(b)
+	return wrong == nil && bad == nil && bytes.Equal(one, other)
+}
+
+// readUpdates returns the updates of a directory and those below it, those to which others refer
+// first.
+func readUpdates(dir string) ([]updatedata.Update, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var all []updatedata.Update
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, manifestSuffix) {
+			return err
+		}
+		text, err := root.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		u, err := updatedata.ParseImport(text, func(file string) ([]byte, error) {
+			return root.ReadFile(path.Join(path.Dir(name), file))
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, u)
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b updatedata.Update) int { return a.References() - b.References() })
+	return all, err
+}
