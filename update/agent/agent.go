@@ -161,7 +161,7 @@ const OnboardTime = time.Minute
 
 // Onboard asks for an update before the first registration of the device, and returns within
 // OnboardTime. Run then installs the update. Call it before the registration, such as in
-// provisioning.Options.Before, and register whatever its error is: an update must not keep a device
+// provisioning.Client.Before, and register whatever its error is: an update must not keep a device
 // from its hub. While an update is in progress, Onboard returns nil at once.
 func (a *Agent) Onboard(ctx context.Context) error {
 	ctx, cancel := lifetime.WithinTime(ctx, OnboardTime)

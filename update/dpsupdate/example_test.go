@@ -16,36 +16,34 @@ import (
 	"github.com/hubline-iot/hubline/update/dpsupdate"
 )
 
-// A device asks for an update before it registers. In a program, the agent asks.
+// A device asks for an update and reports that it has it. In a program, the agent does both.
 func Example() {
 	dps, registrar := serviceWithUpdate()
 	defer dps.Close()
+	defer registrar.CloseIdle()
 	service, err := dpsupdate.New(registrar, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	registrar.Before(func(ctx context.Context) error {
-		answer, err := service.Check(ctx, &agent.Query{
-			Onboarding: true, Profile: 1, Properties: agent.Properties{{Name: "manufacturer", Value: "Contoso"}},
-		})
-		if err != nil {
-			return err // it registers all the same
-		}
-		manifest, err := agent.ParseManifest(answer.Offer.Manifest)
-		if err != nil {
-			return err
-		}
-		fmt.Println("offered:", manifest.ID)
-		return nil
+	check(err)
+	ctx := context.Background()
+	answer, err := service.Check(ctx, &agent.Query{
+		Onboarding: true, Profile: 1, Properties: agent.Properties{{Name: "manufacturer", Value: "Contoso"}},
 	})
-	assignment, err := registrar.Register(context.Background())
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("assigned:", assignment.Hub)
+	check(err)
+	manifest, err := agent.ParseManifest(answer.Offer.Manifest)
+	check(err)
+	fmt.Println("offered:", manifest.ID)
+	done := agent.Result{Outcome: agent.Succeeded, Code: agent.CodeSuccess}
+	err = service.Report(ctx, &agent.Report{
+		WorkflowID: answer.Offer.WorkflowID, Installed: manifest.ID, Result: done, Steps: []agent.Result{done},
+	})
+	check(err)
+	answer, err = service.Check(ctx, &agent.Query{
+		Installed: manifest.ID, Profile: 1, Properties: agent.Properties{{Name: "manufacturer", Value: "Contoso"}},
+	})
+	check(err)
+	fmt.Println("offered again:", answer.Offer != nil)
 	// Output:
 	// offered: Contoso/Tractor 2.0
-	// assigned: hub.example.test
+	// offered again: false
 }
 
 // serviceWithUpdate returns a provisioning service that offers an update, and a device's client for
@@ -53,9 +51,6 @@ func Example() {
 func serviceWithUpdate() (*testbroker.DPS, *provisioning.Client) {
 	dps, err := testbroker.NewDPS(nil)
 	check(err)
-	hub, err := testbroker.New(nil)
-	check(err)
-	check(dps.Link(hub))
 	updates, err := testbroker.NewUpdates(nil)
 	check(err)
 	dps.LinkUpdates(updates)
