@@ -48,6 +48,17 @@ func withUpdates(t *testing.T, f func(r *updateRig)) {
 	})
 }
 
+// publishLarge publishes a version whose manifest is too large for a twin.
+func (r *updateRig) publishLarge(version string) {
+	r.t.Helper()
+	require.NoError(r.t, r.updates.Publish(updatedata.Update{
+		ID: updateID(version), Compatibility: []map[string]string{{"manufacturer": "Contoso"}},
+		Steps: []updatedata.Step{{Handler: "contoso/image:1", Files: []string{"image"},
+			Properties: json.RawMessage(`{"text":"` + strings.Repeat("x", 5000) + `"}`)}},
+		Files: []updatedata.File{{Name: "image", Content: []byte("image " + version)}},
+	}))
+}
+
 func (r *updateRig) deployVersion(version string) string {
 	r.t.Helper()
 	d, err := r.updates.Deploy(updatedata.Deployment{Update: updateID(version)})
@@ -186,12 +197,7 @@ func TestTheTagOfATwinIsTheGroup(t *testing.T) {
 
 func TestALargeManifestIsAFile(t *testing.T) {
 	withUpdates(t, func(r *updateRig) {
-		u := updatedata.Update{ID: updateID("2.0"), Compatibility: []map[string]string{{"manufacturer": "Contoso"}},
-			Steps: []updatedata.Step{{Handler: "contoso/image:1", Files: []string{"image"},
-				Properties: json.RawMessage(`{"text":"` + strings.Repeat("x", 5000) + `"}`)}},
-			Files: []updatedata.File{{Name: "image", Content: []byte("image")}},
-		}
-		require.NoError(t, r.updates.Publish(u))
+		r.publishLarge("2.0")
 		workflow := r.deployVersion("2.0")
 		o := r.next().Offer
 		require.Equal(t, workflow, o.WorkflowID)

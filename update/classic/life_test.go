@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,18 +12,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 	"github.com/hubline-iot/hubline/update/adusign"
 	"github.com/hubline-iot/hubline/update/agent"
+	"github.com/hubline-iot/hubline/update/host"
 )
 
-// tractor is a device with an agent. It is its agent's handler, store and fetcher, and survives
-// restarts of the program.
+// tractor is a device with an agent. It is its agent's handler and store, and survives restarts of
+// the program.
 type tractor struct {
 	*updateRig
 	image, before string // that is installed, and the one before
 	state         []byte
+	web           *http.Transport // to the hub
 	fetched       int
 	inDownload    chan struct{} // unless nil, Download waits here
 	fail          error         // of Install
@@ -35,16 +39,10 @@ func (d *tractor) Save(state []byte) error {
 	return nil
 }
 
-// Fetch returns a published file: its URL ends with its id and name, its content has the version.
-func (d *tractor) Fetch(_ context.Context, url string, offset int64) (io.ReadCloser, error) {
+// RoundTrip counts the requests for files.
+func (d *tractor) RoundTrip(q *http.Request) (*http.Response, error) {
 	d.fetched++
-	for _, u := range d.updates.Updates() {
-		desired := d.desired()
-		if strings.HasSuffix(url, "/image") && strings.Contains(desired, `\"version\":\"`+u.ID.Version+`\"`) {
-			return io.NopCloser(bytes.NewReader(u.Files[0].Content[offset:])), nil
-		}
-	}
-	return nil, io.ErrUnexpectedEOF
+	return d.web.RoundTrip(q)
 }
 
 func (d *tractor) Installed(_ context.Context, w *agent.Work) (bool, error) {
@@ -91,7 +89,8 @@ func (d *tractor) Cancel(context.Context, *agent.Work) (agent.Next, error) {
 // run runs the program until the agent asks for a restart, or stop is called.
 func (d *tractor) run() (stop func() error) {
 	a, err := agent.New(&agent.Options{
-		Service: d.service, Handlers: map[string]agent.Handler{"contoso/image:1": d}, Fetch: d, Store: d,
+		Service: d.service, Handlers: map[string]agent.Handler{"contoso/image:1": d},
+		Fetch: host.NewFetcher(&http.Client{Transport: d}), Store: d,
 		Verify: adusign.Roots(d.updates.Roots()).Verify, Properties: query.Properties,
 		Installed: func() agent.UpdateID {
 			return agent.UpdateID{Provider: "Contoso", Name: "Tractor", Version: strings.TrimPrefix(d.image, "image ")}
@@ -122,7 +121,11 @@ func (d *tractor) restart() (stop func() error) {
 
 func lives(t *testing.T, f func(d *tractor)) {
 	t.Helper()
-	withUpdates(t, func(r *updateRig) { f(&tractor{updateRig: r, image: "image 1.0"}) })
+	withUpdates(t, func(r *updateRig) {
+		web := &http.Transport{DialContext: r.Dial(testbroker.PortHTTPS), TLSClientConfig: r.ClientTLS()}
+		defer web.CloseIdleConnections()
+		f(&tractor{updateRig: r, image: "image 1.0", web: web})
+	})
 }
 
 // finals returns how many final reports the service has of a workflow.
@@ -158,6 +161,22 @@ func TestAnUpdateByTheTwinIsInstalledThroughARestart(t *testing.T) {
 		require.ErrorIs(t, stop(), context.Canceled)
 		require.Equal(t, 1, d.fetched)
 		require.Equal(t, 1, d.finals(workflow))
+	})
+}
+
+func TestAnUpdateWhoseManifestIsAFileIsInstalled(t *testing.T) {
+	lives(t, func(d *tractor) {
+		d.publishLarge("2.0")
+		stop := d.run()
+		workflow := d.deployVersion("2.0")
+		d.outcome(workflow, updatedata.InProgress)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, stop(), agent.ErrRestart)
+		stop = d.restart()
+		d.outcome(workflow, updatedata.Succeeded)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Equal(t, "image 2.0", d.image)
+		require.Equal(t, 2, d.fetched)
 	})
 }
 
