@@ -31,7 +31,7 @@ var pages = []string{
 	"README.md", "docs/mqtt.md", "docs/amqp.md", "docs/https.md", "docs/twin-and-methods.md",
 	"docs/outbox.md", "docs/files.md", "docs/retries.md", "docs/failures.md", "docs/fleets.md",
 	"docs/brokers.md", "docs/provisioning.md", "docs/testhub.md", "docs/small-boards.md", "docs/security.md",
-	"docs/performance.md", "docs/edge.md", "docs/next-hub.md", "docs/updates.md",
+	"docs/performance.md", "docs/edge.md", "docs/next-hub.md", "docs/device-update.md", "docs/updates.md",
 }
 
 // block is fenced code.
