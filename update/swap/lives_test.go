@@ -115,7 +115,8 @@ func (l *life) live() {
 	for range 30 {
 		func() {
 			defer func() {
-				if r := recover(); r != nil && r != error(errKilled) {
+				r := recover()
+				if err, ok := r.(error); r != nil && (!ok || !errors.Is(err, errKilled)) {
 					panic(r)
 				}
 			}()
