@@ -1,6 +1,5 @@
 // Package adusign verifies manifests of Azure Device Update, which are signed with RS256 by a key
-// that a root key vouches for. It needs crypto/rsa and encoding/json: it is for gateways and Linux
-// boards. Package edsign is for microcontrollers.
+// that a root key vouches for. It builds for microcontrollers, too.
 //
 // The signature is a JSON Web Signature (RFC 7515) in compact form. Its header has the signing key
 // as a JSON Web Key (RFC 7517), which is itself such a signature, by a root key that it names. The
@@ -19,11 +18,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 
+	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -45,7 +44,9 @@ var encoding = base64.RawURLEncoding.Strict()
 
 // forURLs turns the alphabet of the service's keys (RFC 4648, section 4) into the one that RFC 7518
 // demands in section 6.3.1.
-var forURLs = strings.NewReplacer("+", "-", "/", "_")
+func forURLs(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "+", "-"), "/", "_")
+}
 
 // Verify returns nil if signature, the member updateManifestSignature of the service's message, is
 // one for the manifest and a root key vouches for its key. The manifest is the text of the member
@@ -58,7 +59,7 @@ func (r Roots) Verify(manifest []byte, signature string) error {
 // verify is Verify without the signing keys whose fingerprints are in disabled.
 func (r Roots) verify(manifest []byte, signature string, disabled map[fingerprint]bool) error {
 	if len(signature) > maxSignature {
-		return refuse("the signature has %d bytes, more than %d", len(signature), maxSignature)
+		return refuse("the signature has " + strconv.Itoa(len(signature)) + " bytes, more than " + strconv.Itoa(maxSignature))
 	}
 	outer, err := parse("signature", signature)
 	if err != nil {
@@ -74,13 +75,10 @@ func (r Roots) verify(manifest []byte, signature string, disabled map[fingerprin
 	if err := outer.verify(key); err != nil {
 		return err
 	}
-	var payload struct {
-		SHA256 string `json:"sha256"`
-	}
-	if err := json.Unmarshal(outer.payload, &payload); err != nil {
+	if !jsonscan.IsObject(outer.payload) {
 		return refuse("the payload of the signature is no JSON object with a text sha256")
 	}
-	want, err := base64.StdEncoding.Strict().DecodeString(payload.SHA256)
+	want, err := base64.StdEncoding.Strict().DecodeString(text(outer.payload, "sha256"))
 	if err != nil {
 		return refuse("sha256 in the signature is not Base64")
 	}
@@ -91,8 +89,8 @@ func (r Roots) verify(manifest []byte, signature string, disabled map[fingerprin
 }
 
 // signingKey returns the key of a manifest's signature if a root key signed it.
-func (r Roots) signingKey(text string) (*rsa.PublicKey, error) {
-	inner, err := parse("signing key (sjwk)", text)
+func (r Roots) signingKey(signed string) (*rsa.PublicKey, error) {
+	inner, err := parse("signing key (sjwk)", signed)
 	if err != nil {
 		return nil, err
 	}
@@ -103,31 +101,33 @@ func (r Roots) signingKey(text string) (*rsa.PublicKey, error) {
 	if err := inner.verify(root); err != nil {
 		return nil, err
 	}
-	var key struct {
-		Type      string `json:"kty"`
-		Algorithm string `json:"alg"`
-		Modulus   string `json:"n"`
-		Exponent  string `json:"e"`
+	key := inner.payload
+	if !jsonscan.IsObject(key) || text(key, "kty") != "RSA" || text(key, "alg") != algorithm {
+		return nil, refuse("the signing key is no JSON Web Key with kty RSA and alg " + algorithm)
 	}
-	if err := json.Unmarshal(inner.payload, &key); err != nil || key.Type != "RSA" || key.Algorithm != algorithm {
-		return nil, refuse("the signing key is no JSON Web Key with kty RSA and alg %s", algorithm)
-	}
-	e, err := encoding.DecodeString(key.Exponent)
+	e, err := encoding.DecodeString(text(key, "e"))
 	if err != nil || new(big.Int).SetBytes(e).Cmp(big.NewInt(exponent)) != 0 {
-		return nil, refuse("the signing key has another exponent e than %d", exponent)
+		return nil, refuse("the signing key has another exponent e than " + strconv.Itoa(exponent))
 	}
-	return publicKey("signing key", forURLs.Replace(key.Modulus))
+	return publicKey("signing key", forURLs(text(key, "n")))
+}
+
+// text returns a member of an object as a text, empty if it is none.
+func text(object []byte, name string) string {
+	value, _ := jsonscan.Member(object, name)
+	return jsonscan.Text(value)
 }
 
 // publicKey returns the key with a modulus in Base64 for URLs. The name is for errors.
 func publicKey(name, modulus string) (*rsa.PublicKey, error) {
 	b, err := encoding.DecodeString(modulus)
 	if err != nil {
-		return nil, refuse("the %s has no modulus n in Base64", name)
+		return nil, refuse("the " + name + " has no modulus n in Base64")
 	}
 	n := new(big.Int).SetBytes(b)
 	if bits := n.BitLen(); bits < leastBits || bits > mostBits {
-		return nil, refuse("the %s has %d bits, not %d to %d", name, bits, leastBits, mostBits)
+		return nil, refuse("the " + name + " has " + strconv.Itoa(bits) + " bits, not " + strconv.Itoa(leastBits) + " to " +
+			strconv.Itoa(mostBits))
 	}
 	return &rsa.PublicKey{N: n, E: exponent}, nil
 }
@@ -141,47 +141,50 @@ type token struct {
 	signature []byte
 }
 
-type header struct {
-	Algorithm string           `json:"alg"`
-	KeyID     string           `json:"kid"`
-	Key       string           `json:"sjwk"`
-	Critical  *json.RawMessage `json:"crit"`
-}
+// header has the id of the key that signed, or the signing key.
+type header struct{ KeyID, Key string }
 
-func parse(name, text string) (*token, error) {
-	parts := strings.Split(text, ".")
+func parse(name, signed string) (*token, error) {
+	parts := strings.Split(signed, ".")
 	if len(parts) != 3 {
-		return nil, refuse("the %s has %d parts instead of 3", name, len(parts))
+		return nil, refuse("the " + name + " has " + strconv.Itoa(len(parts)) + " parts instead of 3")
 	}
 	var decoded [3][]byte
 	for i, part := range parts {
 		b, err := encoding.DecodeString(part)
 		if err != nil {
-			return nil, refuse("part %d of the %s is not Base64 for URLs", i+1, name)
+			return nil, refuse("part " + strconv.Itoa(i+1) + " of the " + name + " is not Base64 for URLs")
 		}
 		decoded[i] = b
 	}
-	t := &token{name: name, signed: parts[0] + "." + parts[1], payload: decoded[1], signature: decoded[2]}
-	switch err := json.Unmarshal(decoded[0], &t.header); {
-	case err != nil:
-		return nil, refuse("the header of the %s is no JSON object", name)
-	case t.header.Algorithm != algorithm:
-		return nil, refuse("the algorithm (alg) of the %s is not %s", name, algorithm)
-	case t.header.Critical != nil:
-		return nil, refuse("the %s demands extensions (crit), and none is known", name)
+	head := decoded[0]
+	_, critical := jsonscan.Member(head, "crit")
+	switch {
+	case !jsonscan.IsObject(head):
+		return nil, refuse("the header of the " + name + " is no JSON object")
+	case text(head, "alg") != algorithm:
+		return nil, refuse("the algorithm (alg) of the " + name + " is not " + algorithm)
+	case critical:
+		return nil, refuse("the " + name + " demands extensions (crit), and none is known")
 	}
-	return t, nil
+	return &token{name: name, signed: parts[0] + "." + parts[1], payload: decoded[1], signature: decoded[2],
+		header: header{KeyID: text(head, "kid"), Key: text(head, "sjwk")}}, nil
 }
 
 func (t *token) verify(key *rsa.PublicKey) error {
 	sum := sha256.Sum256([]byte(t.signed))
 	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], t.signature) != nil {
-		return refuse("the %s was not signed by the key that it names", t.name)
+		return refuse("the " + t.name + " was not signed by the key that it names")
 	}
 	return nil
 }
 
-func refuse(format string, args ...any) error {
+func refuse(text string) error {
 	return &transport.Error{Kind: transport.Untrusted, Scope: transport.ScopeOperation, Proto: "update",
-		Err: fmt.Errorf(format, args...)}
+		Err: refusal(text)}
 }
+
+// refusal is an error text.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }

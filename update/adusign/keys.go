@@ -3,8 +3,9 @@ package adusign
 import (
 	"crypto/rsa"
 	"crypto/sha256"
-	"crypto/x509"
 	"maps"
+	"math/big"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -45,7 +46,33 @@ type keyring struct {
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(key *rsa.PublicKey) fingerprint {
-	return sha256.Sum256(x509.MarshalPKCS1PublicKey(key))
+	return sha256.Sum256(pkcs1(key))
+}
+
+// pkcs1 returns a key as RSAPublicKey of RFC 8017, appendix A.1.1, in DER: crypto/x509 is too large
+// for boards.
+func pkcs1(key *rsa.PublicKey) []byte {
+	body := append(integer(key.N.Bytes()), integer(big.NewInt(int64(key.E)).Bytes())...)
+	return append(element(0x30, len(body)), body...)
+}
+
+// integer returns a positive number as a DER INTEGER.
+func integer(magnitude []byte) []byte {
+	if len(magnitude) > 0 && magnitude[0] >= 0x80 {
+		magnitude = append([]byte{0}, magnitude...)
+	}
+	return append(element(0x02, len(magnitude)), magnitude...)
+}
+
+// element returns tag and length of a DER element with up to 64 KB.
+func element(tag byte, length int) []byte {
+	switch {
+	case length < 0x80:
+		return []byte{tag, byte(length)}
+	case length < 0x100:
+		return []byte{tag, 0x81, byte(length)}
+	}
+	return []byte{tag, 0x82, byte(length >> 8), byte(length)}
 }
 
 // NewKeys returns the keys of o, with those of the package in the Store. It ignores a package that
@@ -87,11 +114,6 @@ func invalid(text string) error {
 	return &transport.Error{Kind: transport.Invalid, Proto: "update", Err: refusal(text)}
 }
 
-// refusal is an error text.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
 // isTestID reports whether a root key is for tests.
 func isTestID(id string) bool { return strings.HasSuffix(id, ".T") }
 
@@ -115,8 +137,8 @@ func (k *Keys) Update(text []byte) error {
 	defer k.mu.Unlock()
 	switch now := k.now; {
 	case ring.version < now.version || ring.version == now.version && ring.published < now.published:
-		return refuse("the package of root keys has version %d of %d, older than version %d of %d",
-			ring.version, ring.published, now.version, now.published)
+		return refuse("the package of root keys has version " + decimal(ring.version) + " of " + decimal(ring.published) +
+			", older than version " + decimal(now.version) + " of " + decimal(now.published))
 	case ring.version == now.version && ring.published == now.published:
 		return nil
 	}
@@ -128,3 +150,5 @@ func (k *Keys) Update(text []byte) error {
 	k.now = ring
 	return nil
 }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }

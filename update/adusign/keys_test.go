@@ -1,14 +1,18 @@
 package adusign
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/x509"
 	_ "embed"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -260,4 +264,23 @@ func ExampleKeys_Update() {
 	// Output:
 	// <nil>
 	// update certificate not trusted: the package of root keys is no JSON object with protected and signatures
+}
+
+func TestFingerprintsAreThoseOfPKCS1(t *testing.T) {
+	for _, bits := range []int{1024, 2047, 2048} {
+		key, err := rsa.GenerateKey(rand.Reader, bits)
+		require.NoError(t, err)
+		require.Equal(t, x509.MarshalPKCS1PublicKey(&key.PublicKey), pkcs1(&key.PublicKey))
+	}
+	require.Equal(t, []byte{0x30, 0x06, 0x02, 0x01, 0x01, 0x02, 0x01, 0x03}, pkcs1(&rsa.PublicKey{N: big.NewInt(1), E: 3}))
+}
+
+func TestSignedBytesAreCompact(t *testing.T) {
+	for _, text := range []string{`{}`, `{"é":"\u0020 "}`,
+		"{ \"a b\" :\t[1 , \"\\\" \\\\\" ],\r\n \"u/r\\/l\":\"\\\\\\\" \" }"} {
+		var compact bytes.Buffer
+		require.NoError(t, json.Compact(&compact, []byte(text)))
+		want := strings.ReplaceAll(strings.ReplaceAll(compact.String(), `\/`, `/`), `/`, `\/`)
+		require.Equal(t, want, string(signedBytes([]byte(text))))
+	}
 }
