@@ -70,6 +70,7 @@ func TestListenAtATerminal(t *testing.T) {
 	require.Equal(t, "12:00:00  1  zone=3  a\ufffd[2Jb\n12:00:00  message-2          two\n"+
 		strings.Repeat(" ", 29)+"lines\n", text)
 
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Completed, 2))
 	delete(s.env, "NO_COLOR")
 	s.out = buffer{}
 	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{MessageID: "3"}))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -235,7 +236,7 @@ func (u *updating) check(ctx context.Context) error {
 	limit, cancel := limited(ctx, u.wait)
 	defer cancel()
 	answer, err := retrypolicy.DoValue(limit, w.policy, func(ctx context.Context) (*agent.Answer, error) {
-		return w.service.Check(ctx, &agent.Query{Installed: w.installed, Profile: 1, Properties: w.properties})
+		return ask(ctx, w.service, &agent.Query{Installed: w.installed, Profile: 1, Properties: w.properties})
 	})
 	if err != nil {
 		return firstError(w.cause(), err)
@@ -252,6 +253,31 @@ func (u *updating) check(ctx context.Context) error {
 		return u.tool.json(out)
 	}
 	return out.print(u.tool.out, u.properties)
+}
+
+// newsTime is how long a service that writes to the twin may take to answer what it has learnt of
+// the device.
+const newsTime = 5 * time.Second
+
+// ask asks for an update. A service in the twin learns by the question which updates are for the
+// device, so without an offer it gets time for one.
+func ask(ctx context.Context, service agent.Service, q *agent.Query) (*agent.Answer, error) {
+	timer := time.NewTimer(newsTime)
+	defer timer.Stop()
+	for {
+		a, err := service.Check(ctx, q)
+		waker, ok := service.(agent.Waker)
+		if err != nil || !ok || a.Offer != nil || a.Cancel != "" {
+			return a, err
+		}
+		select {
+		case <-waker.Wake():
+		case <-timer.C:
+			return a, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // maxRootKeys bounds a package of root keys.

@@ -45,17 +45,21 @@ func newUpdateDesk(t *testing.T) *updateDesk {
 	d.updates, err = testbroker.NewUpdates(nil)
 	require.NoError(t, err)
 	dps.LinkUpdates(d.updates)
-	require.NoError(t, d.updates.Publish(updatedata.Update{
-		ID: toaster, Compatibility: []map[string]string{{"manufacturer": "Contoso", "model": "Toaster"}},
-		Steps: []updatedata.Step{{Handler: "contoso/script:1", Files: []string{"image.bin", "notes.txt"}}},
-		Files: []updatedata.File{{Name: "image.bin", Content: []byte(strings.Repeat("new ", 50_000))},
-			{Name: "notes.txt", Content: []byte("crisper")}},
-	}))
+	d.publish()
 	d.flags = []string{"-id-scope", dps.IDScope(), "-registration-id", "pump-2",
 		"-key-file", s.file("key", keys["pump-2"]), "-dps", dps.HostName(), "-dir", d.dir,
 		"-property", "manufacturer=Contoso", "-property", "model=Toaster",
 		"-root-keys", s.file("roots.json", string(d.updates.RootKeyPackage()))}
 	return d
+}
+
+func (d *updateDesk) publish() {
+	require.NoError(d.t, d.updates.Publish(updatedata.Update{
+		ID: toaster, Compatibility: []map[string]string{{"manufacturer": "Contoso", "model": "Toaster"}},
+		Steps: []updatedata.Step{{Handler: "contoso/script:1", Files: []string{"image.bin", "notes.txt"}}},
+		Files: []updatedata.File{{Name: "image.bin", Content: []byte(strings.Repeat("new ", 50_000))},
+			{Name: "notes.txt", Content: []byte("crisper")}},
+	}))
 }
 
 func (d *updateDesk) deploy(workflow string) {
@@ -161,4 +165,31 @@ func TestUpdateApplyFails(t *testing.T) {
 		status, _ = d.update("apply")
 		require.Equal(t, exitOK, status, "the service knows how it ended: %s", d.log.String())
 	}
+}
+
+// A device with a connection string has its updates in the twin of its hub.
+func TestUpdatesThroughTheTwin(t *testing.T) {
+	s := newShell(t, &testbroker.Options{Seed: 1})
+	d := &updateDesk{shell: s, dir: filepath.Join(t.TempDir(), "updates")}
+	var err error
+	d.updates, err = testbroker.NewUpdates(nil)
+	require.NoError(t, err)
+	d.publish()
+	d.updates.Sign(nil) // the first signature makes keys, which takes seconds
+	s.hub.LinkUpdates(d.updates)
+	d.deploy("w-1")
+	d.flags = []string{"-dir", d.dir, "-property", "manufacturer=Contoso", "-property", "model=Toaster",
+		"-root-keys", s.file("roots.json", string(d.updates.RootKeyPackage()))}
+	status, out := d.update("check")
+	require.Equal(t, exitOK, status, d.log.String())
+	require.Contains(t, out, "Contoso/Toaster/1.1 is offered")
+	status, out = d.update("apply")
+	require.Equal(t, exitOK, status, d.log.String())
+	require.Equal(t, "w-1: SUCCEEDED\n", out)
+	require.Equal(t, updatedata.Outcome("SUCCEEDED"), d.updates.Device("pump-1").Last().Outcome())
+	require.FileExists(t, filepath.Join(d.dir, "files", "Contoso%2FToaster%2F1.1", "image.bin"))
+
+	status, _ = d.update("check", "-transport", "http")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, d.log.String(), "a hub over MQTT or AMQP")
 }

@@ -149,9 +149,17 @@ func (o *onePass) answered() bool {
 
 // Check asks. An error that no retry mends ends the command.
 func (o *onePass) Check(ctx context.Context, q *agent.Query) (*agent.Answer, error) {
-	a, err := o.Service.Check(ctx, q)
+	a, err := ask(ctx, o.Service, q)
 	o.note(err, err == nil)
 	return a, err
+}
+
+// Wake is that of the service: a deployment may be cancelled meanwhile.
+func (o *onePass) Wake() <-chan struct{} {
+	if waker, ok := o.Service.(agent.Waker); ok {
+		return waker.Wake()
+	}
+	return nil
 }
 
 // Report reports. After a success there may be another update, so the agent asks again.
