@@ -1,0 +1,68 @@
+package dpsupdate_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/update/adusign"
+	"github.com/hubline-iot/hubline/update/agent"
+)
+
+// upToDate is a program whose updates are all installed already. It keeps no state.
+type upToDate struct{ agent.Handler }
+
+func (upToDate) Installed(context.Context, *agent.Work) (bool, error) { return true, nil }
+
+func (upToDate) Fetch(context.Context, string, int64) (io.ReadCloser, error) {
+	return nil, transport.Unsupported
+}
+func (upToDate) Load() ([]byte, error) { return nil, nil }
+func (upToDate) Save([]byte) error     { return nil }
+
+// The update service throttles the agent for two minutes. The registration waits for one at most.
+// The agent's report gets through in spite of a lost answer.
+func TestTheAgentOutlivesTheTroublesOfTheService(t *testing.T) {
+	inEachWorld(t, func(t *testing.T, w *world) {
+		w.deploy(t, "wf-1")
+		program := upToDate{}
+		a, err := agent.New(&agent.Options{Service: w, Verify: adusign.Roots(w.updates.Roots()).Verify,
+			Handlers: map[string]agent.Handler{"": program}, Fetch: program, Store: program,
+			Properties: query().Properties, Interval: 10 * time.Minute})
+		require.NoError(t, err)
+		w.client.Before(a.Onboard)
+		throttle := w.Inject(fault.Fault{Kind: fault.RefuseUpdate, Route: fault.RouteUpdateCheck, Times: -1})
+		w.Inject(fault.Fault{Kind: fault.DropAfterProvisioning, Route: fault.RouteUpdateReport, After: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		began := time.Now()
+		_, err = w.client.Register(t.Context())
+		require.NoError(t, err)
+		held := time.Since(began)
+		require.Greater(t, held, 10*time.Second)
+		require.Less(t, held, time.Minute+10*time.Second)
+		time.Sleep(2*time.Minute - held)
+		throttle.Remove()
+		require.NoError(t, w.updates.Wait(t.Context(), func() bool {
+			return w.updates.Device("reg-1").Last().Outcome().Terminal()
+		}))
+		time.Sleep(time.Hour)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+
+		last := w.updates.Device("reg-1").Last()
+		require.Equal(t, updatedata.Skipped, last.Outcome())
+		require.Len(t, last.Reports, 2, "the first one says that the update is in progress")
+		require.Equal(t, 1, last.Repeated, "the answer to the last one was lost")
+		require.Equal(t, dpsdata.CheckOnboarding, w.Requests()[0].Operation)
+	})
+}
