@@ -1,7 +1,6 @@
 package testbroker
 
 import (
-	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/updates"
@@ -30,13 +29,5 @@ type twinHub struct{ *hub.Hub }
 func (h twinHub) Leave() { h.Wg.Done() }
 
 func (h twinHub) Taker(name string) updates.Taker {
-	id := identity.SplitIdentity(name)
-	return func(kind fault.Kind) *fault.Fault {
-		in := h.Faults.Take(kind, id)
-		if in == nil {
-			return nil
-		}
-		h.HappenedTo(in, nil, id)
-		return &in.Fault
-	}
+	return h.Hub.Taker(nil, identity.SplitIdentity(name))
 }

@@ -73,6 +73,7 @@ func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *sta
 	}
 	if d.updates != nil {
 		d.dps.LinkUpdates(d.updates.Updates)
+		first.LinkUpdates(d.updates.Updates)
 	}
 	if err := d.dps.Link(first); err != nil {
 		return d, err
@@ -89,6 +90,9 @@ func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *sta
 			return d, misused("flag -link: %w; give a name of letters, digits, dots and hyphens", err)
 		}
 		d.hubs = append(d.hubs, hub)
+		if d.updates != nil {
+			hub.LinkUpdates(d.updates.Updates)
+		}
 		if err := d.dps.Link(hub); err != nil {
 			return d, misused("flag -link: %w", err)
 		}

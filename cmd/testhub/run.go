@@ -127,7 +127,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		if err := d.listen(ready, s); err != nil {
 			return err
 		}
-		d.updates.serveAt(reachable(ready.DPS.Addresses)["https"])
+		d.updates.serveAt(reachable(ready.Addresses), reachable(ready.DPS.Addresses))
 	}
 	daemon, err := s.edge.open(hub)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -54,10 +55,11 @@ func (s *updateSettings) open(seed uint64, store testbroker.Store) (*publisher, 
 	return p, nil
 }
 
-// serveAt sets the address from which devices download files.
-func (p *publisher) serveAt(address string) {
-	if p != nil && address != "" {
-		p.SetFileURL("https://" + address)
+// serveAt sets the address from which devices download files: that of the hub, or without HTTPS
+// that of the provisioning service.
+func (p *publisher) serveAt(hub, dps map[string]string) {
+	if at := cmp.Or(hub["https"], dps["https"]); p != nil && at != "" {
+		p.SetFileURL("https://" + at)
 	}
 }
 
