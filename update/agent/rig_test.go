@@ -188,7 +188,7 @@ func (h handler) Download(ctx context.Context, w *agent.Work) error {
 			h.d.downloads[f.Name] += string(p[:n])
 		}
 		_ = r.Close()
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			return err
 		}
 	}

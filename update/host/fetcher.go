@@ -120,7 +120,7 @@ func (b *body) Read(p []byte) (int, error) {
 	b.quiet.Reset(silence) // the caller may be slow; only the server's time counts
 	n, err := b.ReadCloser.Read(p)
 	b.quiet.Stop()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.fail(err)
 	}
 	return n, err

@@ -15,8 +15,8 @@ import (
 )
 
 func TestKeysFollowFromTheSeed(t *testing.T) {
-	require.True(t, privateKey(7, "a") == privateKey(7, "a"), "a key is made once")
 	one := privateKey(7, "a")
+	require.Same(t, one, privateKey(7, "a"), "a key is made once")
 	keys.Clear()
 	require.True(t, one.Equal(privateKey(7, "a")))
 	require.False(t, one.Equal(privateKey(8, "a")))
