@@ -21,6 +21,11 @@
 // and to the hub, verdicts, both parts of the twins, and calls of methods. TestMatrixOfGateways
 // runs every operation under everything that can befall the gateway and the daemon.
 //
+// TestLivesOfUpdates has the flash of a board with its boot loader, which updates itself over the
+// provisioning service: each update has one final report, and the right image runs in the end,
+// through power cuts at any write, resets, and faults of the network, the service and the files.
+// 1,000 lives take two minutes.
+//
 // 2 seeds for each engine and a ninth of the matrices' cells, with all other tests; 2000 seeds for
 // each engine and its variants, which take about 20 minutes on two cores; one seed again:
 //
