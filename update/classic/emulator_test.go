@@ -119,6 +119,26 @@ func TestADeploymentByTheTwinEndsInSuccess(t *testing.T) {
 	})
 }
 
+func TestModulesAreUpdatedLikeDevices(t *testing.T) {
+	withUpdates(t, func(r *updateRig) {
+		module, err := r.AddModule(deviceID, "gate")
+		require.NoError(t, err)
+		r.dev = module
+		r.start(overMQTT(r.Hub))
+		r.woken()
+		r.check()
+		d, err := r.updates.Deploy(updatedata.Deployment{Update: updateID("1.1"), Devices: []string{deviceID + "/gate"}})
+		require.NoError(t, err)
+		require.Equal(t, d.WorkflowID, r.next().Offer.WorkflowID)
+		r.ends(d.WorkflowID, agent.Failed, "1.0")
+		require.NoError(t, r.updates.Wait(context.Background(), func() bool {
+			state := r.updates.Device(deviceID + "/gate")
+			last := state.Last()
+			return last.Outcome() == updatedata.Failed
+		}))
+	})
+}
+
 func TestIdleWithoutTheUpdateIsAFailure(t *testing.T) {
 	withUpdates(t, func(r *updateRig) {
 		workflow := r.deployVersion("1.1")

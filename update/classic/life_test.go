@@ -28,8 +28,9 @@ type tractor struct {
 	state         []byte
 	web           *http.Transport // to the hub
 	fetched       int
-	inDownload    chan struct{} // unless nil, Download waits here
-	fail          error         // of Install
+	inDownload    chan struct{}                   // unless nil, Download waits here
+	fail          error                           // of Install
+	work          func(ctx context.Context) error // each method takes its time
 }
 
 func (d *tractor) Load() ([]byte, error) { return d.state, nil }
@@ -55,6 +56,9 @@ func (d *tractor) Download(ctx context.Context, w *agent.Work) error {
 		return err
 	}
 	defer r.Close()
+	if err := d.work(ctx); err != nil {
+		return err
+	}
 	content, err := io.ReadAll(r)
 	if err == nil && string(content) != "image "+w.ID.Version {
 		err = io.ErrUnexpectedEOF
@@ -70,20 +74,29 @@ func (d *tractor) Download(ctx context.Context, w *agent.Work) error {
 	return err
 }
 
-func (d *tractor) Install(context.Context, *agent.Work) (agent.Next, error) {
+func (d *tractor) Install(ctx context.Context, _ *agent.Work) (agent.Next, error) {
+	if err := d.work(ctx); err != nil {
+		return 0, err
+	}
 	return agent.Continue, d.fail
 }
 
-func (d *tractor) Apply(_ context.Context, w *agent.Work) (agent.Next, error) {
+func (d *tractor) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) {
+	if err := d.work(ctx); err != nil {
+		return 0, err
+	}
 	d.before, d.image = d.image, "image "+w.ID.Version
-	return agent.Restart, nil
+	return agent.Restart, d.work(ctx)
 }
 
-func (d *tractor) Cancel(context.Context, *agent.Work) (agent.Next, error) {
+func (d *tractor) Cancel(ctx context.Context, _ *agent.Work) (agent.Next, error) {
+	if err := d.work(ctx); err != nil {
+		return 0, err
+	}
 	if d.before != "" {
 		d.image, d.before = d.before, ""
 	}
-	return agent.Continue, nil
+	return agent.Continue, d.work(ctx)
 }
 
 // run runs the program until the agent asks for a restart, or stop is called.
@@ -124,7 +137,7 @@ func lives(t *testing.T, f func(d *tractor)) {
 	withUpdates(t, func(r *updateRig) {
 		web := &http.Transport{DialContext: r.Dial(testbroker.PortHTTPS), TLSClientConfig: r.ClientTLS()}
 		defer web.CloseIdleConnections()
-		f(&tractor{updateRig: r, image: "image 1.0", web: web})
+		f(&tractor{updateRig: r, image: "image 1.0", web: web, work: func(context.Context) error { return nil }})
 	})
 }
 
