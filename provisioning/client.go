@@ -71,7 +71,7 @@ const (
 )
 
 // Client registers one device, and makes its calls. It may be used any number of times, and
-// concurrently. Make it with New.
+// concurrently: attempts to register and calls take turns on one connection. Make it with New.
 type Client struct {
 	id      Identity
 	carrier Carrier
