@@ -192,6 +192,8 @@ func routes() []route {
 		{"GET", "/updates/deployments", "deployments, and how many devices are in each state", (*control).deployments},
 		{"POST", "/updates/deployments", "offer an update to devices", (*control).deploy},
 		{"DELETE", "/updates/deployments/{workflow}", "offer it to no device any more", (*control).withdraw},
+		{"POST", "/updates/deployments/{workflow}/retry", "offer it again to devices of hubs where it failed",
+			(*control).retry},
 		{"GET", "/updates/devices", "devices with their installed updates, workflows and reports", (*control).updateDevices},
 		{"GET", "/updates/devices/{registration}", "one of them", (*control).updateDevice},
 		{"GET", "/updates/devices/{registration}/wait",

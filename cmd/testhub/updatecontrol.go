@@ -191,6 +191,13 @@ func (c *control) deploy(r *call) (any, *refusal) {
 	return showDeployment(d, nil), updateRefusal("update", err)
 }
 
+func (c *control) retry(r *call) (any, *refusal) {
+	if problem := r.read(); problem != nil {
+		return nil, problem
+	}
+	return map[string]any{}, updateRefusal("workflow", c.provider.updates.Retry(r.PathValue("workflow")))
+}
+
 func (c *control) withdraw(r *call) (any, *refusal) {
 	if problem := r.read(); problem != nil {
 		return nil, problem

@@ -115,7 +115,7 @@ func TestWrongRequestsAboutUpdates(t *testing.T) {
 	for _, row := range []struct{ method, path, body string }{
 		{"POST", "/updates/deployments", `{"update":{"provider":"a","name":"b","version":"1.0"}}`},
 		{"DELETE", "/updates/deployments/none", ""}, {"DELETE", "/updates/a/b/1.0", ""},
-		{"POST", "/updates/keys/none/disable", ""},
+		{"POST", "/updates/keys/none/disable", ""}, {"POST", "/updates/deployments/none/retry", ""},
 	} {
 		p.refused(404, row.method, row.path, row.body)
 	}
