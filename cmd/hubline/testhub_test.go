@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/update/adusign"
 )
 
 // buildTesthub builds the program testhub.
@@ -59,8 +60,10 @@ func onLoopback(t *testing.T, env map[string]string, args ...string) (status int
 // the profile mqttV5 takes the certificate that testhub made for the device.
 func TestADeviceOfATesthub(t *testing.T) {
 	program := buildTesthub(t)
+	updates, err := filepath.Abs("../testhub/testdata/updates")
+	require.NoError(t, err)
 	env := map[string]string{target.EnvHub: startTesthub(t, program, "-device", "pump-1", "-device", "pump-1/cam",
-		"-device", "dev-1")}
+		"-device", "dev-1", "-updates", updates)}
 	for _, args := range [][]string{{"pump-1", "-transport", "mqtt"}, {"pump-1/cam", "-transport", "amqp-ws"},
 		{"dev-1", "-transport", "http"}} {
 		status, _, log := onLoopback(t, env, append([]string{"send", "-no-proxy", "-body", "x", "-testhub"}, args...)...)
@@ -91,7 +94,16 @@ func TestADeviceOfATesthub(t *testing.T) {
 		require.Equal(t, ":4\n", out)
 	}
 
+	roots, err := target.TesthubRootKeys(func(name string) string { return env[name] })
+	require.NoError(t, err)
+	trusted, err := adusign.RootsOf(roots)
+	require.NoError(t, err)
+	require.NotEmpty(t, trusted)
+
 	env[target.EnvHub] = startTesthub(t, program, "-profile", "mqttV5", "-device", "pump-1")
 	status, _, log := onLoopback(t, env, "send", "-no-proxy", "-body", "x", "-testhub", "pump-1")
 	require.Equal(t, exitOK, status, log)
+	status, _, log = onLoopback(t, env, "update", "check", "-property", "model=x", "-testhub", "pump-1")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, log, "it has no update service; start testhub with -updates DIR")
 }

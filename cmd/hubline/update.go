@@ -171,11 +171,11 @@ func (u *updating) keys() (*adusign.Keys, error) {
 	if _, err := os.Stat(u.dir); err == nil {
 		o.Store = host.NewStore(filepath.Join(u.dir, "root-keys"))
 	}
-	if u.rootKeys != "" {
-		text, err := os.ReadFile(u.rootKeys)
-		if err != nil {
-			return nil, usage("-root-keys: %v", err)
-		}
+	text, err := u.trusted()
+	if err != nil {
+		return nil, err
+	}
+	if text != nil {
 		if o.Roots, err = adusign.RootsOf(text); err != nil {
 			return nil, usage("-root-keys: %s: %v", u.rootKeys, cause(err))
 		}
@@ -185,6 +185,19 @@ func (u *updating) keys() (*adusign.Keys, error) {
 		return nil, usage("-dir: %v", err)
 	}
 	return keys, nil
+}
+
+// trusted returns the package of root keys that is trusted in place of Microsoft's keys. Nil: none.
+func (u *updating) trusted() (text []byte, err error) {
+	switch {
+	case u.rootKeys != "":
+		if text, err = os.ReadFile(u.rootKeys); err != nil {
+			return nil, usage("-root-keys: %v", err)
+		}
+	case u.target.Testhub != "":
+		return target.TesthubRootKeys(u.tool.world.Getenv)
+	}
+	return text, nil
 }
 
 // web returns the HTTP client for files, with the trust and the proxy of the target.
@@ -257,7 +270,7 @@ func (u *updating) check(ctx context.Context) error {
 
 // newsTime is how long a service that writes to the twin may take to answer what it has learnt of
 // the device.
-const newsTime = 5 * time.Second
+const newsTime = 10 * time.Second
 
 // ask asks for an update. A service in the twin learns by the question which updates are for the
 // device, so without an offer it gets time for one.

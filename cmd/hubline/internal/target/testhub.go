@@ -101,6 +101,21 @@ func TesthubDevices(getenv func(string) string) []string {
 	return ids
 }
 
+// TesthubRootKeys returns the package of root keys of the update service of the testhub at HUB.
+func TesthubRootKeys(getenv func(string) string) ([]byte, error) {
+	d, err := newDesk(getenv)
+	if err != nil {
+		return nil, err
+	}
+	var text json.RawMessage
+	if err := d.get("/updates/rootkeys", deskTime, &text); errors.Is(err, errNotThere) {
+		return nil, usage("-testhub: it has no update service; start testhub with -updates DIR")
+	} else if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
 // testhub fills in a device of a testhub: who it is, where the hub listens and what to trust. Flags
 // that say these things go before.
 func (f *Flags) testhub(t *Target, w *World) (Secret, error) {
