@@ -88,7 +88,7 @@ func (b *browser) goTo(h *testhub) {
 func TestPage(t *testing.T) {
 	t.Parallel()
 	h := startTesthub(t, "-device", "dev-1", "-device", "dev-2", "-device", "dev-2/camera", "-enroll", "sensor-1",
-		"-link", hubB)
+		"-link", hubB, "-updates", t.TempDir())
 	b := openPage(t, h, "light")
 	for _, panel := range []struct {
 		name string
@@ -97,7 +97,7 @@ func TestPage(t *testing.T) {
 		{"devices", useDevices}, {"messages", useMessages}, {"files", useFiles}, {"connect", useConnect},
 		{"plug and play", usePlugAndPlay}, {"twin", useTwin}, {"twin conflict", useTwinConflict},
 		{"methods", useMethods}, {"cloud-to-device", useC2D}, {"uploads", useUploads}, {"enrollments", useEnrollments},
-		{"faults", useFaults}, {"log", useLog}, {"rates", useRates}, {"reset", useReset},
+		{"updates", useUpdates}, {"faults", useFaults}, {"log", useLog}, {"rates", useRates}, {"reset", useReset},
 	} {
 		require.True(t, t.Run(panel.name, func(t *testing.T) {
 			h.ask(t, "POST", "/reset", "")

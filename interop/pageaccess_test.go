@@ -18,7 +18,7 @@ import (
 
 // pagePanels are the tabs of the page.
 var pagePanels = []string{"Messages", "Connect", "Plug and Play", "Twin", "Methods", "Cloud-to-device", "Uploads",
-	"Enrollments", "Faults", "Log"}
+	"Enrollments", "Updates", "Faults", "Log"}
 
 // The rules of axe-core find no serious violation in any panel, in both schemes, and no panel is
 // wider than a small window.

@@ -16,7 +16,7 @@ const result = el("p", {class: "result", role: "status"});
 const published = table("Updates", "Update", "For devices with", "Steps", "Files", "");
 const deployed = table("Deployments", "Update", "For", "Outcomes", "");
 const reload = el("button", {type: "button", onclick: () => told(() => api.ask("POST", "/updates/reload", "{}"), (a) =>
-  `Read: ${a.published.length} new or changed, ${a.removed.length} removed, ${a.kept} as before.`)}, "Read the directory again");
+  `Read: ${a.published.length} new or changed, ${a.removed.length} removed.`)}, "Read the directory again");
 const which = el("select", {required: true});
 const ids = el("input", {autocomplete: "off", spellcheck: "false"});
 const properties = el("input", {autocomplete: "off", spellcheck: "false"});
