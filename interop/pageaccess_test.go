@@ -26,11 +26,16 @@ func TestPageIsAccessible(t *testing.T) {
 	t.Parallel()
 	axe, err := os.ReadFile(filepath.Join(nodeDir(t), "node_modules", "axe-core", "axe.min.js"))
 	require.NoError(t, err)
-	h := startTesthub(t, "-device", "dev-1", "-device", "dev-2", "-enroll", "sensor-1")
+	h := startTesthub(t, "-device", "dev-1", "-device", "dev-2", "-enroll", "sensor-1",
+		"-updates", t.TempDir())
 	d := startPageDevice(t, h, 0)
 	d.work(h)
 	h.ask(t, "POST", "/faults", `{"kind":"SlowPuback","delay":"1ms","times":-1}`)
 	h.ask(t, "POST", "/devices/dev-2/disable", "")
+	u := newUpdater(t, h)
+	h.ask(t, "POST", "/updates", toaster)
+	h.ask(t, "POST", "/updates/deployments", `{"update":{"provider":"Contoso","name":"Toaster","version":"1.0"}}`)
+	u.fail(u.check(), "the image is damaged")
 	passed := 0
 	for _, scheme := range []string{"light", "dark"} {
 		b := startBrowser(t, scheme)
@@ -116,7 +121,7 @@ var hostileRows = map[string]string{
 func TestPageShowsHostileTextsAsTexts(t *testing.T) {
 	t.Parallel()
 	const id = `a'(x,y)=@$!*:_.-%3Cb%3E`
-	h := startTesthub(t, "-device", id, "-enroll", "sensor-1")
+	h := startTesthub(t, "-device", id, "-enroll", "sensor-1", "-updates", t.TempDir())
 	d := startPageDevice(t, h, 0)
 	b := openPage(t, h, "light")
 	before := valueOf[int](b, "document.scripts.length")

@@ -31,7 +31,10 @@ func TestScreenshotsOfPage(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("no -screenshots")
 	}
-	h := startTesthub(t, "-device", "thermometer-1", "-device", "thermometer-2", "-device", "thermometer-2/camera")
+	ca := filepath.Join(os.TempDir(), "testhub-ca.pem") // a picture shows the name
+	t.Cleanup(func() { os.Remove(ca) })
+	h := startTesthub(t, "-device", "thermometer-1", "-device", "thermometer-2", "-device", "thermometer-2/camera",
+		"-ca", ca)
 	d := startPageDevice(t, h, 0)
 	light, dark := openPage(t, h, "light"), openPage(t, h, "dark")
 	for second := range 20 {
@@ -52,12 +55,16 @@ func TestScreenshotsOfPage(t *testing.T) {
 	light.tab("Messages")
 	light.shows("reading-19-")
 	light.choose("Chart of", "temperature")
-	light.shot("testhub-page-messages.png")
+	light.shot("testhub-page-messages.png", 760)
+
+	light.tab("Connect")
+	light.shows("mosquitto_pub -h")
+	light.shot("testhub-page-connect.png", 760)
 
 	light.tab("Plug and Play")
 	light.drop(shotModel)
 	light.shows("22 °C")
-	light.shot("testhub-page-pnp.png")
+	light.shot("testhub-page-pnp.png", 760)
 
 	light.tab("Twin")
 	light.until("document.querySelector('#twin label').innerText === 'Desired, version 2'")
@@ -65,20 +72,32 @@ func TestScreenshotsOfPage(t *testing.T) {
 	h.ask(t, "PATCH", "/devices/thermometer-1/twin/desired", `{"interval":90}`)
 	light.press("Save desired")
 	light.until("document.querySelector('#twin .conflict:not([hidden])')")
-	light.shot("testhub-page-twin.png")
+	light.shot("testhub-page-twin.png", 760)
 
 	dark.tab("Faults")
 	dark.fill("Find", "PUBACK")
 	dark.choose("Kind", "SlowPuback")
 	dark.fill("delay", "1.5s")
 	dark.until("document.querySelectorAll('#faults tbody tr').length === 2")
-	dark.shot("testhub-page-faults.png")
+	dark.shot("testhub-page-faults.png", 760)
+
+	updates := startTesthub(t, "-device", "dev-1", "-enroll", "toaster-1", "-updates", t.TempDir())
+	toast := newUpdater(t, updates)
+	updates.ask(t, "POST", "/updates", toaster)
+	updates.ask(t, "POST", "/updates/deployments", `{"update":{"provider":"Contoso","name":"Toaster","version":"1.0"}}`)
+	toast.fail(toast.check(), "the image does not boot")
+	light.goTo(updates)
+	light.tab("Updates")
+	light.focus("summary", "e.innerText.includes(args[1])", "does not boot")
+	light.do(chromedp.KeyEvent("\r"))
+	light.shot("testhub-page-updates.png", 900)
 }
 
-// shot writes a picture of the window.
-func (b *browser) shot(name string) {
+// shot writes a picture of the window, which has a height.
+func (b *browser) shot(name string, height int64) {
 	b.t.Helper()
-	b.do(chromedp.EmulateViewport(1180, 760))
+	b.do(chromedp.EmulateViewport(1180, height))
+	valueOf[bool](b, "(document.activeElement.blur(), scrollTo(0, 0), true)")
 	valueOf[bool](b, "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	require.NoError(b.t, err)

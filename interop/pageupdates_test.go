@@ -55,11 +55,19 @@ func (u *updater) check() string {
 // fail reports that the only step of an update has failed.
 func (u *updater) fail(workflow, why string) {
 	u.t.Helper()
-	result := agent.Result{Outcome: agent.Failed, Origin: agent.StepHandler, Code: agent.CodeFailure,
+	result := agent.Result{Outcome: agent.Failed, Origin: agent.AgentExtension, Code: agent.CodeFailure,
 		Extended: []uint32{0x30000001}, Details: why}
 	require.NoError(u.t, u.Report(soon(u.t), &agent.Report{WorkflowID: workflow, Installed: u.installed,
 		Result: result, Steps: []agent.Result{result}}))
 }
+
+// toaster is a request that publishes an update.
+const toaster = `{"importManifest": {"updateId": {"provider": "Contoso", "name": "Toaster", "version": "1.0"},
+	"compatibility": [{"manufacturer": "Contoso", "model": "Toaster"}],
+	"instructions": {"steps": [{"handler": "microsoft/swupdate:1", "files": ["firmware.swu"]}]},
+	"files": [{"filename": "firmware.swu", "sizeInBytes": 5,
+		"hashes": {"sha256": "YQXWzHavQAMl6U1YjOURvlv9u3O0N9xR7KQ5F9ekPj0="}}],
+	"createdDateTime": "2026-11-28T12:00:00Z", "manifestVersion": "5.0"}, "files": {"firmware.swu": "aW1hZ2U="}}`
 
 // useUpdates publishes an update, deploys it to a device, and sees that the device fails.
 func useUpdates(t *testing.T, h *testhub, b *browser, _ *pageDevice) {
@@ -71,6 +79,8 @@ func useUpdates(t *testing.T, h *testhub, b *browser, _ *pageDevice) {
 	b.press("Add the update")
 	b.shows("Contoso/Toaster/1.0 is published.")
 	b.shows("firmware.swu, 5 bytes")
+	b.focus("summary", "e.innerText === args[1]", "Deploy an update")
+	b.do(chromedp.KeyEvent("\r"))
 	b.fill("To devices", "sensor-1")
 	b.press("Deploy")
 	b.shows("Contoso/Toaster/1.0 is deployed.")
@@ -81,10 +91,9 @@ func useUpdates(t *testing.T, h *testhub, b *browser, _ *pageDevice) {
 	workflow := device.check()
 	require.Equal(t, deployment["workflow"], workflow)
 	b.shows("1 OFFERED")
-	b.shows("no report yet")
 	device.fail(workflow, "<b>the image is damaged</b>")
 	b.shows("1 FAILED")
-	b.focus("summary", "e.getAttribute('aria-label') === args[1]", "Result of sensor-1")
+	b.focus("summary", "e.innerText.includes(args[1])", "the image is damaged")
 	b.do(chromedp.KeyEvent("\r"))
 	b.until("document.querySelector('#updates .steps li').innerText.includes('<b>the image is damaged</b>')")
 

@@ -21,13 +21,13 @@ const which = el("select", {required: true});
 const ids = el("input", {autocomplete: "off", spellcheck: "false"});
 const properties = el("input", {autocomplete: "off", spellcheck: "false"});
 const percent = el("input", {type: "number", min: "1", max: "100"});
-const deploy = el("form", {class: "deploy", onsubmit: submit}, el("div", {class: "fields"}, labelled("Deploy", which), labelled("To devices", ids,
+const deploy = el("details", {class: "command"}, el("summary", {}, "Deploy an update"), el("form", {onsubmit: submit}, el("div", {class: "fields"}, labelled("Update", which), labelled("To devices", ids,
   "id, id; empty for all"), labelled("With properties", properties, "name=value, name=value; empty for all"), labelled("Share, in percent",
-  percent, "empty for all of them")), el("button", {class: "primary"}, "Deploy"));
+  percent, "empty for all of them")), el("button", {class: "primary"}, "Deploy")));
 const adding = el("details", {class: "command"}, el("summary", {}, "Add an update"), updateform.make((body) => told(
   async () => api.ask("POST", "/updates", JSON.stringify(await body())), (u) => `${idOf(u.update)} is published.`)));
-fill(panel, result, el("div", {class: "row"}, el("h3", {}, "Updates"), reload), published.root, adding, el("h3", {}, "Deployments"), deploy,
-  deployed.root, el("h3", {}, "Devices"), devices.root);
+fill(panel, result, el("div", {class: "row"}, el("h3", {}, "Updates"), reload), published.root, adding, el("h3", {}, "Deployments"), deployed.root,
+  deploy, el("h3", {}, "Devices"), devices.root);
 
 const told = teller(result, () => topic);
 export const topic = new state.Topic(read, () => tabs.isOpen("updates"), () => 1000);
