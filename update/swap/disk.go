@@ -54,6 +54,8 @@ func (h *File) look(w *agent.Work) (*disk, error) {
 	switch {
 	case h.Path == "" || h.Healthy == nil:
 		return nil, errors.New("swap: File.Path or File.Healthy is not set; set both")
+	case w.Step.Manifest != "":
+		return nil, errors.New("swap: the step refers to another manifest; publish its steps in this one")
 	case len(w.Files) != 1:
 		return nil, fmt.Errorf("swap: the step has %d files; give each file a step", len(w.Files))
 	}

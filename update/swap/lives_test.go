@@ -248,3 +248,29 @@ func (l *life) leaves(t *testing.T, want string) {
 	}
 	require.Equal(t, []string{"", ".old"}, names)
 }
+
+// A step of type reference has one file, too: its manifest. It must not become the program.
+func TestAStepThatIsNoFileIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gated")
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+	healthy := func(context.Context) error { return nil }
+	one := make([]agent.File, 1)
+	for text, c := range map[string]struct {
+		file File
+		work agent.Work
+	}{
+		"File.Path":        {File{Healthy: healthy}, agent.Work{Files: one}},
+		"File.Healthy":     {File{Path: path}, agent.Work{Files: one}},
+		"another manifest": {File{Path: path, Healthy: healthy}, agent.Work{Files: one, Step: agent.Step{Manifest: "f1"}}},
+		"0 files":          {File{Path: path, Healthy: healthy}, agent.Work{}},
+		"no such file":     {File{Path: path + "2", Healthy: healthy}, agent.Work{Files: one}},
+	} {
+		_, installed := c.file.Installed(t.Context(), &c.work)
+		_, install := c.file.Install(t.Context(), &c.work)
+		_, apply := c.file.Apply(t.Context(), &c.work)
+		_, cancel := c.file.Cancel(t.Context(), &c.work)
+		for _, err := range []error{installed, c.file.Download(t.Context(), &c.work), install, apply, cancel} {
+			require.ErrorContains(t, err, text)
+		}
+	}
+}
