@@ -191,19 +191,6 @@ func TestAWithdrawnDeploymentIsCancelled(t *testing.T) {
 	})
 }
 
-func TestTheNewestDeploymentReplacesTheOneBefore(t *testing.T) {
-	withUpdates(t, func(r *updateRig) {
-		first := r.deployVersion("1.1")
-		require.Equal(t, first, r.next().Offer.WorkflowID)
-		second := r.deployVersion("1.2")
-		o := r.next().Offer
-		require.Equal(t, second, o.WorkflowID)
-		require.Len(t, o.URLs, 1, "the URLs of the first one are gone")
-		r.ends(second, agent.Succeeded, "1.2")
-		r.outcome(second, updatedata.Succeeded)
-	})
-}
-
 func TestTheTagOfATwinIsTheGroup(t *testing.T) {
 	withUpdates(t, func(r *updateRig) {
 		d, err := r.updates.Deploy(updatedata.Deployment{Update: updateID("1.1"),
@@ -212,20 +199,6 @@ func TestTheTagOfATwinIsTheGroup(t *testing.T) {
 		require.NoError(t, r.PatchTags(deviceID, `{"ADUGroup":"field"}`))
 		require.NoError(t, r.PatchTags(deviceID, `{"ADUGroup":"lab"}`))
 		require.Equal(t, d.WorkflowID, r.next().Offer.WorkflowID)
-	})
-}
-
-func TestALargeManifestIsAFile(t *testing.T) {
-	withUpdates(t, func(r *updateRig) {
-		r.publishLarge("2.0")
-		workflow := r.deployVersion("2.0")
-		o := r.next().Offer
-		require.Equal(t, workflow, o.WorkflowID)
-		require.NoError(t, adusign.Roots(r.updates.Roots()).Verify(o.Manifest, o.Signature))
-		var small struct{ DetachedManifestFileID string }
-		require.NoError(t, json.Unmarshal(o.Manifest, &small))
-		require.Contains(t, o.URLs, small.DetachedManifestFileID)
-		require.Len(t, o.URLs, 2)
 	})
 }
 

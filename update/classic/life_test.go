@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 	"github.com/hubline-iot/hubline/update/adusign"
 	"github.com/hubline-iot/hubline/update/agent"
@@ -193,40 +192,6 @@ func TestAnUpdateWhoseManifestIsAFileIsInstalled(t *testing.T) {
 	})
 }
 
-func TestConnectionsThatAreLostDoNotLoseTheUpdate(t *testing.T) {
-	lives(t, func(d *tractor) {
-		faults := d.Inject(fault.Fault{Kind: fault.DropAfterTwin, Device: deviceID, Times: 3})
-		d.Inject(fault.Fault{Kind: fault.DropBeforeTwin, Device: deviceID, After: 1, Times: 3})
-		stop := d.run()
-		workflow := d.deployVersion("1.1")
-		d.outcome(workflow, updatedata.InProgress)
-		time.Sleep(10 * time.Minute)
-		require.ErrorIs(t, stop(), agent.ErrRestart)
-		stop = d.restart()
-		d.outcome(workflow, updatedata.Succeeded)
-		require.ErrorIs(t, stop(), context.Canceled)
-		require.Equal(t, 3, faults.Fired())
-		require.Equal(t, 1, d.finals(workflow))
-	})
-}
-
-func TestAProgramThatIsKilledInADownloadGoesOn(t *testing.T) {
-	lives(t, func(d *tractor) {
-		d.inDownload = make(chan struct{})
-		stop := d.run()
-		workflow := d.deployVersion("1.1")
-		<-d.inDownload
-		require.ErrorIs(t, stop(), context.Canceled)
-		d.inDownload = nil
-		stop = d.restart()
-		time.Sleep(10 * time.Minute)
-		require.ErrorIs(t, stop(), agent.ErrRestart)
-		stop = d.restart()
-		d.outcome(workflow, updatedata.Succeeded)
-		require.ErrorIs(t, stop(), context.Canceled)
-	})
-}
-
 func TestACancelledUpdateIsTakenBack(t *testing.T) {
 	lives(t, func(d *tractor) {
 		d.inDownload = make(chan struct{})
@@ -259,6 +224,7 @@ func TestAReplacedUpdateIsTakenBackAndTheNewOneInstalled(t *testing.T) {
 		d.outcome(second, updatedata.Succeeded)
 		require.ErrorIs(t, stop(), context.Canceled)
 		require.Equal(t, "image 1.2", d.image)
+		require.Equal(t, 1, strings.Count(d.desired(), "/updates/files/"), "the URL of the first one is gone")
 		d.outcome(first, updatedata.Canceled)
 	})
 }
