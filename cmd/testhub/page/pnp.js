@@ -209,6 +209,7 @@ function command(part, one, id) {
 }
 
 const most = 200; // messages in which the newest values are
+const bodyBytes = 16384; // of each; a longer body has no values here
 
 async function read() {
   const id = state.device();
@@ -220,7 +221,7 @@ async function read() {
     setText(about, twin.modelId ? `The device announces ${twin.modelId}.` : "The device announces no model.");
     return;
   }
-  const got = (await api.ask("GET", `/messages?last=${most}&device=${api.part(id)}`)).messages.reverse();
+  const got = (await api.ask("GET", `/messages?last=${most}&body=${bodyBytes}&device=${api.part(id)}`)).messages.reverse();
   if (id !== state.device()) {
     return;
   }
