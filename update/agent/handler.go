@@ -48,6 +48,9 @@ type Work struct {
 	// Files are those of the step, with URLs, in the order of Step.Files. For a step of type reference
 	// the first one is its manifest.
 	Files []File
+	// URLs has the addresses of all files of the offer by their ids, also of those in the manifest of
+	// a step of type reference. They are not signed.
+	URLs map[string]string
 	// Restarted: the program has restarted since the method before, which had asked for that.
 	Restarted bool
 

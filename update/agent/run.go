@@ -27,6 +27,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer a.give()
 	defer a.join()
+	err := a.loop(ctx)
+	if ctx.Err() != nil && err != ErrRestart { //nolint:errorlint // the value itself
+		return ctx.Err()
+	}
+	return err
+}
+
+// loop is Run while it has the turn.
+func (a *Agent) loop(ctx context.Context) error {
 	var wake <-chan struct{}
 	if w, ok := a.opt.Service.(Waker); ok {
 		wake = w.Wake()
@@ -150,12 +159,24 @@ func (a *Agent) drop(why string) {
 	a.stop()
 }
 
-// maxSaves is how often the agent tries to write the state before Run returns.
-const maxSaves = 6
+// maxSaves is how often the agent tries again to write the state before Run returns.
+const maxSaves = 5
 
-// save stores the state. Nothing that depends on it may happen before.
+// save stores the state. Nothing that depends on it may happen before. The first attempt is made
+// even if ctx has ended: an acknowledged report is then not sent again.
 func (a *Agent) save(ctx context.Context) error {
 	state := a.s.encode()
+	write := func(context.Context) (err error) {
+		if failed := callback.Run("Store.Save", func() { err = a.opt.Store.Save(state) }); failed != nil {
+			err = failed
+		}
+		return err
+	}
+	err := write(ctx)
+	if err == nil || transport.KindOf(err) == transport.TooLarge {
+		return err
+	}
+	a.publish(err)
 	r := retrypolicy.Retrier{Timeout: -1, Policy: retrypolicy.MaxAttempts{Total: maxSaves, Policy: a.opt.Policy},
 		Classify: func(err error) retrypolicy.Info {
 			info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Safe: retrypolicy.SafeYes}
@@ -164,10 +185,5 @@ func (a *Agent) save(ctx context.Context) error {
 			}
 			return info
 		}}
-	return r.Do(ctx, func(context.Context) (err error) {
-		if failed := callback.Run("Store.Save", func() { err = a.opt.Store.Save(state) }); failed != nil {
-			err = failed
-		}
-		return err
-	})
+	return r.Do(ctx, write)
 }

@@ -78,7 +78,7 @@ func (a *Agent) startStep(ctx context.Context, w *workflow) {
 func (a *Agent) job(w *workflow) *Work {
 	s := &w.manifest.Steps[w.step]
 	return &Work{WorkflowID: w.offer.WorkflowID, ID: w.manifest.ID, Index: w.step, Step: *s,
-		Files: s.files(w.manifest, &w.offer), Restarted: w.restarted, agent: a}
+		Files: s.files(w.manifest, &w.offer), URLs: w.offer.URLs, Restarted: w.restarted, agent: a}
 }
 
 var errNotInstalled = errors.New("the update did not come up: it is not installed after the restart")
