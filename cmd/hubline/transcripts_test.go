@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
 const page = "../../docs/hubline.md"
@@ -54,6 +55,16 @@ var scenes = map[string]func(s *shell){
 			start := time.Now()
 			to.Creds.Now = func() time.Time { return time.Unix(40, 0).Add(time.Since(start)) }
 		}
+	},
+	"an update": func(s *shell) {
+		s.t.Chdir(s.t.TempDir())
+		updates, err := testbroker.NewUpdates(nil)
+		require.NoError(s.t, err)
+		require.NoError(s.t, updates.Publish(toasterUpdate()))
+		_, err = updates.Deploy(updatedata.Deployment{WorkflowID: "spring", Update: toaster})
+		require.NoError(s.t, err)
+		s.hub.LinkUpdates(updates)
+		require.NoError(s.t, os.WriteFile("roots.json", updates.RootKeyPackage(), 0o600))
 	},
 	"no network": func(s *shell) {
 		s.dial = func(context.Context, string, string) (net.Conn, error) {

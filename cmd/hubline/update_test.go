@@ -45,7 +45,7 @@ func newUpdateDesk(t *testing.T) *updateDesk {
 	d.updates, err = testbroker.NewUpdates(nil)
 	require.NoError(t, err)
 	dps.LinkUpdates(d.updates)
-	d.publish()
+	require.NoError(t, d.updates.Publish(toasterUpdate()))
 	d.flags = []string{"-id-scope", dps.IDScope(), "-registration-id", "pump-2",
 		"-key-file", s.file("key", keys["pump-2"]), "-dps", dps.HostName(), "-dir", d.dir,
 		"-property", "manufacturer=Contoso", "-property", "model=Toaster",
@@ -53,13 +53,14 @@ func newUpdateDesk(t *testing.T) *updateDesk {
 	return d
 }
 
-func (d *updateDesk) publish() {
-	require.NoError(d.t, d.updates.Publish(updatedata.Update{
+// toasterUpdate is the update 1.1 of toasters.
+func toasterUpdate() updatedata.Update {
+	return updatedata.Update{
 		ID: toaster, Compatibility: []map[string]string{{"manufacturer": "Contoso", "model": "Toaster"}},
 		Steps: []updatedata.Step{{Handler: "contoso/script:1", Files: []string{"image.bin", "notes.txt"}}},
 		Files: []updatedata.File{{Name: "image.bin", Content: []byte(strings.Repeat("new ", 50_000))},
 			{Name: "notes.txt", Content: []byte("crisper")}},
-	}))
+	}
 }
 
 func (d *updateDesk) deploy(workflow string) {
@@ -174,7 +175,7 @@ func TestUpdatesThroughTheTwin(t *testing.T) {
 	var err error
 	d.updates, err = testbroker.NewUpdates(nil)
 	require.NoError(t, err)
-	d.publish()
+	require.NoError(t, d.updates.Publish(toasterUpdate()))
 	d.updates.Sign(nil) // the first signature makes keys, which takes seconds
 	s.hub.LinkUpdates(d.updates)
 	d.deploy("w-1")

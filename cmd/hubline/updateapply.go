@@ -185,18 +185,24 @@ func (o *onePass) end(err error) {
 	}
 }
 
+// phaseTexts are what a person reads of a phase: nothing of those that take no time.
+var phaseTexts = map[agent.Phase]string{
+	agent.PhaseVerify: "verifying the offer", agent.PhaseDownload: "downloading", agent.PhaseInstall: "installing",
+	agent.PhaseRollback: "taking it back",
+}
+
 // look prints a change and ends the command when nothing is left to do.
 func (o *onePass) look(s agent.Status, say func(string, ...any)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	line := s.Phase.String()
+	line := phaseTexts[s.Phase]
 	if s.Phase != agent.PhaseIdle {
 		o.began = true
-		if s.Steps > 0 {
-			line = fmt.Sprintf("%s, step %d of %d", line, s.Step+1, s.Steps)
-		}
-		if s.Update != (agent.UpdateID{}) {
+		if s.Update != (agent.UpdateID{}) && line != "" {
 			line = updateIDText(s.Update) + ": " + line
+		}
+		if s.Steps > 1 && line != "" {
+			line = fmt.Sprintf("%s, step %d of %d", line, s.Step+1, s.Steps)
 		}
 	}
 	if s.Unsent > 0 {
@@ -206,7 +212,7 @@ func (o *onePass) look(s agent.Status, say func(string, ...any)) {
 	if s.Err != nil {
 		line = s.Err.Error()
 	}
-	if line != o.last && line != agent.PhaseIdle.String() {
+	if line != o.last && line != "" {
 		say("%s", visible(line))
 	}
 	o.last = line
