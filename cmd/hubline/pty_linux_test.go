@@ -22,8 +22,9 @@ type terminal struct {
 	program *exec.Cmd
 }
 
-// atTerminal starts a program whose input, output and log are a terminal.
-func atTerminal(t *testing.T, program *exec.Cmd) *terminal {
+// atTerminal starts a program whose input, output and log are a terminal. With signals, Ctrl-C
+// is one; then the system discards what nobody has read when the program ends.
+func atTerminal(t *testing.T, program *exec.Cmd, signals bool) *terminal {
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("this machine has no pseudo-terminals: %v", err)
@@ -36,7 +37,7 @@ func atTerminal(t *testing.T, program *exec.Cmd) *terminal {
 	far, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	program.Stdin, program.Stdout, program.Stderr = far, far, far
-	program.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	program.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: signals}
 	require.NoError(t, program.Start())
 	require.NoError(t, far.Close())
 	return &terminal{t: t, keys: keys, program: program}
@@ -90,11 +91,11 @@ func (x *terminal) echoes() bool {
 // The prompt shows nothing of what is typed, and one Ctrl-C ends it with the echo on again.
 func TestThePromptAtATerminal(t *testing.T) {
 	b := build(t)
-	x := atTerminal(t, b.command(soon(t), "send", "-body", "one")) // -connect-file
+	x := atTerminal(t, b.command(soon(t), "send", "-body", "one"), false) // -connect-file
 	require.Equal(t, exitOK, x.end(), x.screen.String())
 
 	b.args = b.args[2:]
-	x = atTerminal(t, b.command(soon(t), "send", "-body", "two"))
+	x = atTerminal(t, b.command(soon(t), "send", "-body", "two"), false)
 	x.asked()
 	secret := b.hub.ConnectionString("pump-1")
 	x.typed(secret + "\n")
@@ -104,12 +105,14 @@ func TestThePromptAtATerminal(t *testing.T) {
 
 	// The shell keeps the terminal, whose state would be set back with the end of its first program.
 	own := b.command(soon(t), "send", "-body", "three")
-	script := `trap : INT; "$@"; echo "status $?"; stty -a`
+	script := `trap : INT; "$@"; echo "status $?"; stty -a; echo the end; read -r _`
 	shell := exec.CommandContext(soon(t), "/bin/sh", append([]string{"-c", script, "sh"}, own.Args...)...)
 	shell.Env = []string{"PATH=" + os.Getenv("PATH")}
-	x = atTerminal(t, shell)
+	x = atTerminal(t, shell, true)
 	x.asked()
 	x.typed("Host\x03")
+	x.until("the end")
+	x.typed("\n")
 	require.Equal(t, exitOK, x.end(), x.screen.String())
 	require.Contains(t, x.screen.String(), "interrupted; nothing was tried")
 	require.Contains(t, x.screen.String(), "status 1\r\n")
