@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 	"github.com/hubline-iot/hubline/update/adusign"
 	"github.com/hubline-iot/hubline/update/agent"
@@ -252,14 +253,21 @@ func TestARetryOfAFailedUpdateSucceeds(t *testing.T) {
 	})
 }
 
-func TestAWrongSignatureIsReportedAndNothingIsFetched(t *testing.T) {
-	lives(t, func(d *tractor) {
-		d.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
-		stop := d.run()
-		time.Sleep(10 * time.Minute)
-		require.Contains(t, d.reported("agent"), `"state":255,"workflow":{"action":3,"id":"wf-1"}`)
-		require.Contains(t, d.reported("agent"), `"extendedResultCodes":"1`)
-		require.ErrorIs(t, stop(), context.Canceled)
-		require.Zero(t, d.fetched)
-	})
+func TestWrongOffersAreReportedAndNotInstalled(t *testing.T) {
+	fetched := map[string]bool{"size": true, "file hash": true} // the lie is in what was signed
+	for _, wrong := range []string{"size", "file hash", "huge", "manifest hash", "algorithm", "forged root",
+		"forged key", "manifest", "signature", "no files"} {
+		t.Run(wrong, func(t *testing.T) {
+			lives(t, func(d *tractor) {
+				d.Inject(fault.Fault{Kind: fault.WrongOffer, Device: deviceID, Text: wrong})
+				stop := d.run()
+				workflow := d.deployVersion("1.1")
+				d.outcome(workflow, updatedata.Failed)
+				require.ErrorIs(t, stop(), context.Canceled)
+				require.Equal(t, "image 1.0", d.image)
+				require.Equal(t, fetched[wrong], d.fetched > 0)
+				require.Regexp(t, `"extendedResultCodes":"[1-3]`, d.reported("agent"))
+			})
+		})
+	}
 }
