@@ -70,7 +70,7 @@ func (p *publisher) close() {
 }
 
 // reload reads the directory, publishes what is new and replaces what has changed. It removes
-// updates whose manifests are gone. Nothing changes if there is an error.
+// updates whose manifests are gone. Nothing changes if a manifest or a file is wrong.
 func (p *publisher) reload() (published, removed []updatedata.UpdateID, err error) {
 	found, err := readUpdates(p.dir)
 	if err != nil {

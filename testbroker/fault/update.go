@@ -55,7 +55,7 @@ const (
 var updateKinds = map[Kind]row{
 	RefuseUpdate: {"RefuseUpdate", mqtt | http, "Description Status ErrorCode RetryAfter Route Text",
 		Fault{Text: string(updatedata.Throttled)}},
-	WrongOffer:    {"WrongOffer", mqtt | http, "Text", none},
+	WrongOffer:    {"WrongOffer", all, "Text", none},
 	WrongFile:     {"WrongFile", http, "Text", none},
 	WrongRootKeys: {"WrongRootKeys", http, "Text", none},
 	SlowFile:      {"SlowFile", http, "Rate", Fault{Rate: 1024}},

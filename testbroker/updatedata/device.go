@@ -64,8 +64,8 @@ type Workflow struct {
 	// Offers is how often the device was offered it, and Offered when it was offered first.
 	Offers  int
 	Offered time.Time
-	// Reports are the accepted reports, the oldest first. A repetition of the newest one only counts
-	// in Repeated.
+	// Reports are the newest 100 accepted reports, the oldest first. A repetition of the newest one
+	// only counts in Repeated.
 	Reports  []Report
 	Repeated int
 }

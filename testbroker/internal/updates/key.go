@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"sync"
 )
 
@@ -51,15 +52,28 @@ func newKey(random *rand.ChaCha8) *rsa.PrivateKey {
 	}
 }
 
+// smallPrimes are the odd primes below 2000. Most numbers have one as a factor, which is cheaper to
+// find than by ProbablyPrime.
+var smallPrimes = sync.OnceValue(func() (all []*big.Int) {
+	for n := int64(3); n < 2000; n += 2 {
+		if p := big.NewInt(n); p.ProbablyPrime(0) {
+			all = append(all, p)
+		}
+	}
+	return all
+})
+
 // prime returns a prime of 1536 bits, of which the first two are set.
 func prime(random *rand.ChaCha8) *big.Int {
 	var b [1536 / 8]byte
-	p := new(big.Int)
+	p, rest := new(big.Int), new(big.Int)
 	for {
 		random.Read(b[:])
 		b[0] |= 0xc0
 		b[len(b)-1] |= 1
-		if p.SetBytes(b[:]).ProbablyPrime(0) {
+		p.SetBytes(b[:])
+		divides := func(small *big.Int) bool { return rest.Mod(p, small).Sign() == 0 }
+		if !slices.ContainsFunc(smallPrimes(), divides) && p.ProbablyPrime(0) {
 			return p
 		}
 	}

@@ -24,6 +24,7 @@ const (
 	maxExtended   = 1024
 	maxDetails    = 1024
 	maxStepResult = 100 // no update has so many steps
+	maxReports    = 100 // of a workflow, the newest
 )
 
 // readReport parses the body of a report.
@@ -131,6 +132,9 @@ func (s *Service) record(id string, r updatedata.Report) *Error {
 		}
 	}
 	r.Received = s.o.Now()
+	if n := len(w.Reports); n >= maxReports {
+		w.Reports = w.Reports[n-maxReports+1:]
+	}
 	w.Reports = append(slices.Clip(w.Reports), r)
 	if r.Installed != (updatedata.UpdateID{}) {
 		d.data.Installed = r.Installed
