@@ -37,6 +37,8 @@ func TestPageIsAccessible(t *testing.T) {
 	h.ask(t, "POST", "/updates/deployments", `{"update":{"provider":"Contoso","name":"Toaster","version":"1.0"}}`)
 	u.fail(u.check(), "the image is damaged")
 	passed := 0
+	// A scheme has colours only.
+	rules := map[string]map[string]any{"light": {}, "dark": {"runOnly": []string{"color-contrast"}}}
 	for _, scheme := range []string{"light", "dark"} {
 		b := startBrowser(t, scheme)
 		// axe-core makes functions of texts, which the policy of the page forbids.
@@ -53,24 +55,24 @@ func TestPageIsAccessible(t *testing.T) {
 			case "Plug and Play":
 				b.drop(pageModel)
 				b.shows("Temperature")
-				valueOf[bool](b, "(document.querySelectorAll('#pnp details').forEach((d) => d.open = true), true)")
 			}
 			b.until("!document.querySelector('[role=tabpanel]:not([hidden]) table') || " +
 				"document.querySelector('[role=tabpanel]:not([hidden]) tbody tr')")
-			got := valueOf[json.RawMessage](b, `axe.run().then((r) => ({passes: r.passes.length, violations: r.violations
+			valueOf[bool](b, "(document.querySelectorAll('[role=tabpanel] details').forEach((d) => d.open = true), true)")
+			got := valueOf[json.RawMessage](b, `axe.run(args[0]).then((r) => ({passes: r.passes.length, violations: r.violations
 				.filter((v) => ["serious", "critical"].includes(v.impact))
-				.map((v) => [v.id, v.help, v.nodes.map((n) => n.html)])}))`)
+				.map((v) => [v.id, v.help, v.nodes.map((n) => n.html)])}))`, rules[scheme])
 			var result struct {
 				Passes     int
 				Violations []any
 			}
 			require.NoError(t, json.Unmarshal(got, &result))
 			require.Empty(t, result.Violations, "%s in %s", panel, scheme)
-			require.Greater(t, result.Passes, 20)
-			if scheme == "light" { // a scheme has colours only
+			passed += result.Passes
+			if scheme == "light" {
+				require.Greater(t, result.Passes, 20)
 				b.fits(panel)
 			}
-			passed += result.Passes
 		}
 	}
 	seen(t, "axe-core: no serious violation in %d panels, light and dark; %d rules passed", len(pagePanels), passed)
