@@ -3,7 +3,9 @@ package classic_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,6 +68,17 @@ func TestReportsHaveTheShapesOfTheContract(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheLongestReportFitsIntoATwin(t *testing.T) {
+	bubble(t, func(r *rig) {
+		long := agent.Result{Outcome: agent.Failed, Extended: []uint32{1}, Details: strings.Repeat("é", agent.MaxDetails/2)}
+		steps := slices.Repeat([]agent.Result{long}, agent.MaxSteps)
+		steps[0].Outcome = agent.Succeeded
+		r.report(agent.Report{WorkflowID: "wf-1", Result: long, Steps: steps})
+		require.Contains(t, r.reported("agent"), `"step_31"`)
+		require.Contains(t, r.reported("agent"), long.Details)
+	})
 }
 
 // A connection is lost at each twin request of Check and Report, before and after the hub has it.

@@ -3,6 +3,7 @@ package classic
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/hubline-iot/hubline/update/agent"
 )
@@ -41,7 +42,7 @@ func stepResults(steps []agent.Result) map[string]result {
 	results := make(map[string]result, len(steps))
 	reached := true
 	for i, step := range steps {
-		r := result{Extended: extended(step.Extended), Details: step.Details}
+		r := result{Extended: extended(step.Extended), Details: shortened(step.Details)}
 		if reached {
 			r.Code = outcomes[step.Outcome].step
 		}
@@ -49,6 +50,17 @@ func stepResults(steps []agent.Result) map[string]result {
 		results["step_"+strconv.Itoa(i)] = r
 	}
 	return results
+}
+
+// maxStepDetails is the limit of the text about a step, in bytes. All steps of an update have to
+// fit into the 32 KiB of reported properties.
+const maxStepDetails = 256
+
+func shortened(text string) string {
+	if len(text) > maxStepDetails {
+		text = strings.ToValidUTF8(text[:maxStepDetails], "")
+	}
+	return text
 }
 
 // extended writes the codes as 8 hexadecimal digits each, with commas between them.
