@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"syscall"
 )
 
 // A guard decides which requests reach the control API. A web page of another site can send
@@ -108,7 +107,7 @@ func (s *settings) completeControl(free bool) error {
 // listenControl opens the port of the control API.
 func (s *settings) listenControl() (net.Listener, error) {
 	l, err := net.Listen("tcp", s.control)
-	if errors.Is(err, syscall.EADDRINUSE) && s.freeControl {
+	if err != nil && s.freeControl { // systems have errors of their own for a port that is taken
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
