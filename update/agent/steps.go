@@ -95,6 +95,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 		return a.end(ctx, failure(CloudService, AreaManifest, o.err))
 	case w.phase == PhaseVerify:
 		w.manifest, w.offer.Manifest, w.results = o.manifest, o.text, unreached(len(o.manifest.Steps))
+		w.offer.Signature, w.offer.RootKeysURL = "", "" // verified, and the Store may be small
 		a.news = true
 		return a.enter(ctx, 0, PhaseInstalled)
 	case o.err != nil:
