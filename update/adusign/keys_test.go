@@ -38,6 +38,27 @@ func TestThePublishedPackageIsTrusted(t *testing.T) {
 	require.ErrorContains(t, keys.Update([]byte(damaged)), "not by the trusted key")
 }
 
+// rotated is the service's second package, with a new root key, from the tests of its C SDK.
+//
+//go:embed testdata/rootkeys2.json
+var rotated []byte
+
+func TestThePublishedRotationIsFollowed(t *testing.T) {
+	keys, err := NewKeys(nil)
+	require.NoError(t, err)
+	require.NoError(t, keys.Update(published))
+	require.NotContains(t, keys.now.roots, "ADU.241112.R")
+	require.NoError(t, keys.Update(rotated))
+	require.Contains(t, keys.now.roots, "ADU.241112.R")
+	require.Len(t, keys.now.roots, 3)
+	require.ErrorContains(t, keys.Update(published), "older than version 2")
+
+	second, err := NewKeys(&KeysOptions{Roots: keys.now.roots})
+	require.NoError(t, err)
+	require.NoError(t, second.Update(rotated), "the new key has signed it, too")
+	require.ErrorContains(t, second.Update(published), "lacks 1 of the root keys")
+}
+
 func TestRootsOfAPackageAreThoseThatItLists(t *testing.T) {
 	roots, err := RootsOf(published)
 	require.NoError(t, err)
