@@ -297,6 +297,13 @@ func TestUsageIsExplained(t *testing.T) {
 		{"-report: not a JSON object", []string{"simulate", "-report", "[1]"}},
 		{"-telemetry-only", []string{"simulate", "-report", "{}", "-telemetry-only"}},
 		{"NAME=VALUE", []string{"simulate", "-property", "novalue"}},
+		{"a command is missing; give one of apply, check, status", []string{"update"}},
+		{"-property: give 1 to 5 properties", []string{"update", "check"}},
+		{`-property: "x" has no name and value`, []string{"update", "apply", "-property", "x"}},
+		{"-exec: ", []string{"update", "apply", "-property", "a=b", "-exec", "/nowhere/at/all"}},
+		{"hubline update apply makes one", []string{"update", "status", "-dir", "/nowhere/at/all"}},
+		{"-update-property: 6 properties are too many", append([]string{"doctor"},
+			strings.Fields(strings.Repeat("-update-property a=1 ", 6))...)},
 	} {
 		s := newShell(t, nil)
 		delete(s.env, target.EnvConnect)
