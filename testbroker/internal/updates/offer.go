@@ -53,11 +53,11 @@ func (s *Service) Offer(id string, take Taker) *Offer {
 		wrong.manifest(m)
 		o.Manifest = toJSON(m)
 	}
-	signer := s.signer(&r, sha256.Sum256(o.Manifest))
+	signer := r.signer(sha256.Sum256(o.Manifest))
 	if wrong.signer != nil {
 		wrong.signer(&r, &signer)
 	}
-	o.Signature = s.signatures.of(signer)
+	o.Signature = s.sign(signer)
 	if wrong.offer != nil {
 		wrong.offer(o)
 	}

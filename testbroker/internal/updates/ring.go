@@ -48,8 +48,8 @@ func (r *ring) disabled(name string) bool { return slices.Contains(r.Disabled, n
 func (r *ring) key() string { return r.Signing[len(r.Signing)-1] }
 
 // signer returns what signs a manifest.
-func (s *Service) signer(r *ring, hash [32]byte) signer {
-	return signer{s.seed, r.Root, r.Root, r.key(), r.key(), algorithm, hash}
+func (r *ring) signer(hash [32]byte) signer {
+	return signer{r.Root, r.Root, r.key(), r.key(), algorithm, hash}
 }
 
 // Keys returns the keys of the service, roots first.

@@ -3,7 +3,6 @@ package updates
 import (
 	"bytes"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"strings"
 )
@@ -69,11 +68,10 @@ func (s *Service) bundle(r *ring) bundle {
 func (s *Service) write(b bundle) rootKeyPackage {
 	b.Roots = s.writeRoots(b.names)
 	protected := toJSON(b.rootKeys)
-	signed := []byte(strings.ReplaceAll(string(protected), "/", `\/`))
+	signed := strings.ReplaceAll(string(protected), "/", `\/`)
 	var all []rootSignature
 	for _, name := range b.signers {
-		sum := signature(privateKey(s.seed, name), signed)
-		all = append(all, rootSignature{algorithm, base64.RawURLEncoding.EncodeToString(sum)})
+		all = append(all, rootSignature{algorithm, encodePart(s.signed.by(s.seed, name, signed))})
 	}
 	return rootKeyPackage{protected, all}
 }
@@ -91,5 +89,5 @@ func (s *Service) writeRoots(names []string) []byte {
 }
 
 func publicRoot(k *rsa.PublicKey) rootKey {
-	return rootKey{"RSA", base64.RawURLEncoding.EncodeToString(k.N.Bytes()), k.E}
+	return rootKey{"RSA", encodePart(k.N.Bytes()), k.E}
 }

@@ -41,7 +41,7 @@ type Service struct {
 
 	Records keep.Saver
 
-	signatures signatures
+	signed signatures
 
 	mu          sync.Mutex // guards the fields below, never held while blocking
 	fileURL     string

@@ -33,7 +33,6 @@ type webKey struct {
 
 // A signer is what a signature of a manifest is made of. Faults change it.
 type signer struct {
-	seed      uint64
 	rootID    string // the kid that the signature names
 	root      string // the name of the key that signs a signing key
 	vouched   string // the name of the signing key that it signs
@@ -43,42 +42,66 @@ type signer struct {
 }
 
 // sign returns the compact signature of a manifest.
-func (s signer) sign() string {
-	sjwk := compact(privateKey(s.seed, s.root), tokenHeader{Algorithm: algorithm, KeyID: s.rootID}, s.webKey(s.vouched))
-	if s.key != s.vouched {
+func (s *Service) sign(by signer) string {
+	sjwk := s.compact(by.root, tokenHeader{Algorithm: algorithm, KeyID: by.rootID}, s.webKey(by.vouched))
+	if by.key != by.vouched {
 		parts := strings.Split(sjwk, ".")
-		sjwk = parts[0] + "." + encodePart(toJSON(s.webKey(s.key))) + "." + parts[2]
+		sjwk = parts[0] + "." + encodePart(toJSON(s.webKey(by.key))) + "." + parts[2]
 	}
 	payload := struct {
 		SHA256 string `json:"sha256"`
-	}{base64.StdEncoding.EncodeToString(s.hash[:])}
-	return compact(privateKey(s.seed, s.key), tokenHeader{Algorithm: s.algorithm, Key: sjwk}, payload)
+	}{base64.StdEncoding.EncodeToString(by.hash[:])}
+	return s.compact(by.key, tokenHeader{Algorithm: by.algorithm, Key: sjwk}, payload)
 }
 
-func (s signer) webKey(name string) webKey {
+func (s *Service) webKey(name string) webKey {
 	modulus := privateKey(s.seed, name).N.Bytes()
 	return webKey{"RSA", base64.RawStdEncoding.EncodeToString(modulus), "AQAB", algorithm, name}
 }
 
-// compact returns a JSON Web Signature in compact form. With the algorithm none, its signature is
-// empty.
-func compact(key *rsa.PrivateKey, header tokenHeader, payload any) string {
+// compact returns a JSON Web Signature in compact form, by a key with a name. With the algorithm
+// none, its signature is empty.
+func (s *Service) compact(key string, header tokenHeader, payload any) string {
 	signed := encodePart(toJSON(header)) + "." + encodePart(toJSON(payload))
 	if header.Algorithm == "none" {
 		return signed + "."
 	}
-	return signed + "." + encodePart(signature(key, []byte(signed)))
+	return signed + "." + encodePart(s.signed.by(s.seed, key, signed))
 }
 
 func encodePart(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// signature returns the signature of a text by RSASSA-PKCS1-v1_5 with SHA-256.
-func signature(key *rsa.PrivateKey, text []byte) []byte {
-	sum := sha256.Sum256(text)
-	b, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, sum[:])
+// signatures are those made so far, because a fleet of devices gets the same ones.
+type signatures struct {
+	mu   sync.Mutex
+	made map[signedText][]byte
+}
+
+// A signedText is a text with the key that signs it.
+type signedText struct {
+	seed uint64
+	key  string
+	hash [sha256.Size]byte
+}
+
+const maxSignatures = 1000
+
+// by returns the signature of a text by RSASSA-PKCS1-v1_5 with SHA-256.
+func (c *signatures) by(seed uint64, key, text string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := signedText{seed, key, sha256.Sum256([]byte(text))}
+	if b := c.made[of]; b != nil {
+		return b
+	}
+	b, err := rsa.SignPKCS1v15(nil, privateKey(seed, key), crypto.SHA256, of.hash[:])
 	if err != nil {
 		panic(fmt.Sprintf("updates: sign: %v", err)) // the key is one of newKey
 	}
+	if c.made == nil || len(c.made) >= maxSignatures {
+		c.made = make(map[signedText][]byte)
+	}
+	c.made[of] = b
 	return b
 }
 
@@ -101,27 +124,5 @@ func toJSON(v any) []byte {
 // Sign returns the signature of a manifest, by the present keys.
 func (s *Service) Sign(manifest []byte) string {
 	r := s.Ring()
-	return s.signatures.of(s.signer(&r, sha256.Sum256(manifest)))
-}
-
-// signatures are those made so far, because a fleet of devices gets the same ones.
-type signatures struct {
-	mu   sync.Mutex
-	made map[signer]string
-}
-
-const maxSignatures = 100
-
-func (c *signatures) of(s signer) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text, ok := c.made[s]
-	if !ok {
-		text = s.sign()
-		if c.made == nil || len(c.made) >= maxSignatures {
-			c.made = make(map[signer]string)
-		}
-		c.made[s] = text
-	}
-	return text
+	return s.sign(r.signer(sha256.Sum256(manifest)))
 }
