@@ -70,16 +70,6 @@ func (d *device) workflow(id string) *updatedata.Workflow {
 	return &d.data.Workflows[i]
 }
 
-// Seen records what a device states of itself, and the update that it has.
-func (s *Service) Seen(id string, a Agent, installed updatedata.UpdateID) {
-	s.mu.Lock()
-	d := s.deviceLocked(id)
-	d.state(a)
-	d.data.Installed = installed
-	s.mu.Unlock()
-	s.changed()
-}
-
 // state records what the device states of itself.
 func (d *device) state(a Agent) {
 	d.data.SDKVersion, d.data.Profile, d.data.Properties = a.SDKVersion, a.Profile, maps.Clone(a.Properties)

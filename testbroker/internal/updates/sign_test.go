@@ -68,8 +68,7 @@ func TestTheNewestDeploymentOfADeviceIsOffered(t *testing.T) {
 	_, err := s.Deploy(updatedata.Deployment{WorkflowID: "wf-1", Update: id})
 	require.NoError(t, err)
 	require.Nil(t, s.Offer("d1", nil), "its properties are unknown")
-	s.Seen("d1", Agent{Properties: map[string]string{"Manufacturer": "contoso", "MODEL": "tractor"}},
-		updatedata.UpdateID{})
+	s.deviceLocked("d1").state(Agent{Properties: map[string]string{"Manufacturer": "contoso", "MODEL": "tractor"}})
 	o := s.Offer("D1", nil)
 	require.Equal(t, "wf-1", o.WorkflowID)
 	require.Len(t, o.URLs, 1)
