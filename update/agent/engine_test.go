@@ -180,6 +180,27 @@ func TestAResetDuringApplyAsksWhatIsInstalled(t *testing.T) {
 	})
 }
 
+// A handler finds the manifest of a step of type reference, and the files that it names.
+func TestAReferenceStepHasItsManifestAndAllURLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		o := r.offer("wf-1", "1.0", "child manifest")
+		resign(o, `{"handler":"h","files":["f0"],"handlerProperties":{"installedCriteria":"child manifest"}}`,
+			`{"type":"reference","detachedManifestFileId":"f0"}`)
+		o.URLs["of the child"] = "https://files/child"
+		r.service.offer = o
+		r.options.Handlers = map[string]agent.Handler{"": handler{r.device}}
+		r.device.seen = func(w *agent.Work) {
+			require.Equal(t, "f0", w.Step.Manifest)
+			require.Equal(t, "f0", w.Files[0].ID)
+			require.Equal(t, "https://files/child", w.URLs["of the child"])
+		}
+		r.runs(time.Hour)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, "child manifest", r.device.downloads["wf-1f0"])
+	})
+}
+
 func TestUpdatesMayBeChained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

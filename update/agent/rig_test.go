@@ -81,12 +81,16 @@ type memory struct {
 	state []byte
 	fail  func() error
 	saves int
+	room  int // most bytes of a state; 0: any number
 }
 
 func (m *memory) Load() ([]byte, error) { return m.state, nil }
 
 func (m *memory) Save(state []byte) error {
 	m.saves++
+	if m.room > 0 && len(state) > m.room {
+		return fault(transport.TooLarge)
+	}
 	if m.fail != nil {
 		if err := m.fail(); err != nil {
 			return err
@@ -137,6 +141,7 @@ type device struct {
 	fail func(call string) error
 	// block is closed to end calls that wait, such as "download 0".
 	block map[string]chan struct{}
+	seen  func(w *agent.Work)
 }
 
 func newDevice() *device {
@@ -153,6 +158,9 @@ func (h handler) begin(ctx context.Context, what string, w *agent.Work) error {
 		call += " restarted"
 	}
 	h.d.calls = append(h.d.calls, call)
+	if h.d.seen != nil {
+		h.d.seen(w)
+	}
 	if b := h.d.block[call]; b != nil {
 		select {
 		case <-b:

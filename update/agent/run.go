@@ -56,8 +56,10 @@ func (a *Agent) loop(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-a.kick:
-		case <-wake:
-			woken = true
+		case _, woken = <-wake:
+			if !woken { // closed: nothing wakes it again
+				wake = nil
+			}
 		case o := <-a.done:
 			result = &o
 		}

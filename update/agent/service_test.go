@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,6 +257,49 @@ func TestNothingIsDoneBeforeItIsStored(t *testing.T) {
 		}
 		r.runs(time.Hour)
 		require.Equal(t, agent.Succeeded, r.final().Result.Outcome, "a write is tried again")
+	})
+}
+
+// A Store that is nearly too small costs texts for people, or the update, and never the agent.
+func TestASmallStoreCostsTextsOrTheUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := map[agent.Outcome]int{}
+		for room := 150; room < 4000; room += 50 {
+			r := newRig(t)
+			r.store.room = room
+			r.device.fail = func(call string) error {
+				if call == "apply 0" {
+					return errors.New(strings.Repeat("why ", 300))
+				}
+				return nil
+			}
+			r.offered("wf-1", "1.0", "image")
+			r.runs(time.Hour)
+			f := r.final()
+			require.Equal(t, agent.Failed, f.Result.Outcome)
+			if f.Result.Origin == agent.AgentDependency {
+				require.Empty(t, r.device.calls)
+				ended[agent.Skipped]++
+				continue
+			}
+			require.Contains(t, r.device.calls, "cancel 0")
+			if f.Result.Details == "" {
+				ended[agent.Canceled]++
+			} else {
+				ended[agent.Succeeded]++
+			}
+		}
+		require.Len(t, ended, 3, "each of the three ends")
+	})
+}
+
+func TestAClosedWakeChannelIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.service.wake = make(chan struct{})
+		close(r.service.wake)
+		r.runs(3*time.Hour + time.Minute)
+		require.Len(t, r.service.queries, 4)
 	})
 }
 

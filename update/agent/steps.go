@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // advance starts the worker for what the current workflow needs next. Without work it begins the
@@ -97,7 +99,11 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 		w.manifest, w.offer.Manifest, w.results = o.manifest, o.text, unreached(len(o.manifest.Steps))
 		w.offer.Signature, w.offer.RootKeysURL = "", "" // verified, and the Store may be small
 		a.news = true
-		return a.enter(ctx, 0, PhaseInstalled)
+		err := a.enter(ctx, 0, PhaseInstalled)
+		if transport.KindOf(err) == transport.TooLarge { // with a manifest that was in a file
+			return a.end(ctx, failure(AgentDependency, AreaState, err))
+		}
+		return err
 	case o.err != nil:
 		return a.failed(ctx, o.err)
 	}
@@ -137,10 +143,24 @@ func unreached(n int) []Result {
 	return results
 }
 
-// enter makes phase the next one, also after a reset.
+// enter makes phase the next one, also after a reset. Texts for people are left out of a state that
+// does not fit into the Store.
 func (a *Agent) enter(ctx context.Context, step int, phase Phase) error {
-	a.s.work.step, a.s.work.phase = step, phase
+	w := a.s.work
+	w.step, w.phase = step, phase
+	err := a.save(ctx)
+	if transport.KindOf(err) != transport.TooLarge {
+		return err
+	}
+	w.final.Details = ""
+	withoutTexts(w.results)
 	return a.save(ctx)
+}
+
+func withoutTexts(results []Result) {
+	for i := range results {
+		results[i].Details = ""
+	}
 }
 
 // stepDone goes on with the next step, or ends the workflow.
@@ -212,6 +232,12 @@ func (a *Agent) end(ctx context.Context, result Result) error {
 	a.s.end(r)
 	a.news = false
 	err := a.save(ctx)
+	if transport.KindOf(err) == transport.TooLarge {
+		newest := &a.s.reports[len(a.s.reports)-1]
+		newest.Result.Details, a.s.latest.Details = "", ""
+		withoutTexts(newest.Steps)
+		err = a.save(ctx)
+	}
 	a.publish(nil)
 	return err
 }
