@@ -364,7 +364,8 @@ func TestUpdatesNeedTheirVersionAndAnUpdateService(t *testing.T) {
 		d, u, key := withUpdates(t)
 		bare, _ := newDPS(t, nil)
 		bareKey := enroll(t, bare, dpsdata.Enrollment{ID: "reg-1"}).PrimaryKey
-		require.NoError(t, d.SetEnabled("reg-1", true))
+		future := updateClients(t, d, key, "2099-01-01")[hubdata.HTTP].do(t, "requestSoftwareUpdates", firstCheck)
+		require.Equal(t, "UNSUPPORTED_API_VERSION", future.Info.AduErrorCode)
 		for _, protocol := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT} {
 			a := updateClients(t, d, key, "2026-11-01")[protocol].do(t, "requestSoftwareUpdates", firstCheck)
 			require.Equal(t, "UNSUPPORTED_API_VERSION", a.Info.AduErrorCode, protocol)

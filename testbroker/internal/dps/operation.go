@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
 // maxOperations is how many operations of one registration the service knows, the newest.
@@ -57,6 +58,11 @@ type Answer struct {
 // Refuse returns the answer to a refused request, and adds the request to the log. It is for
 // requests that a front refuses.
 func (s *Service) Refuse(c *Client, conn *hub.Conn, r dpsdata.Request, bad *Error) Answer {
+	if r.Operation >= dpsdata.CheckOnboarding {
+		if _, wrong := FindVersion(c.APIVersion); wrong != nil {
+			bad = refusedUpdate(updatedata.UnsupportedVersion, "%s", wrong.Text)
+		}
+	}
 	return (&call{s, c, conn, r.Operation}).refuse(r, bad)
 }
 
