@@ -3,16 +3,19 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
@@ -193,4 +196,24 @@ func TestUpdatesThroughTheTwin(t *testing.T) {
 	status, _ = d.update("check", "-transport", "http")
 	require.Equal(t, exitUsage, status)
 	require.Contains(t, d.log.String(), "a hub over MQTT or AMQP")
+}
+
+// Without an answer the command ends after -connect-timeout; an interruption leaves the state for
+// the next one.
+func TestUpdateApplyWithoutAnAnswer(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		d := newUpdateDesk(t)
+		d.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }
+		status, _ := d.update("apply", "-connect-timeout", "10s")
+		require.Equal(t, exitNetwork, status)
+		require.Contains(t, d.log.String(), "no answer from the service within 10s: http call: network failure: no route")
+
+		d.log = buffer{}
+		ctx, interrupt := context.WithTimeout(t.Context(), time.Second)
+		defer interrupt()
+		status = d.runIn(ctx, append([]string{"update", "apply"}, d.flags...)...)
+		require.Equal(t, exitFailed, status)
+		require.Contains(t, d.log.String(), "the next hubline update apply goes on with it")
+	})
 }

@@ -72,61 +72,46 @@ func (u *updating) apply(ctx context.Context, program string) error {
 func (u *updating) run(ctx context.Context, a *agent.Agent, once *onePass, w *updates) error {
 	run, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if w.session != nil {
+		ctx = w.session.ctx
+	}
+	defer context.AfterFunc(ctx, func() { once.end(firstError(w.cause(), errGoesOn)) })()
+	if u.wait > 0 {
+		defer time.AfterFunc(u.wait, func() { once.giveUp(u.wait, a.Status().Err) }).Stop()
+	}
 	ran := make(chan error, 1)
 	go func() { ran <- a.Run(run) }() // ends with run
-	answered := time.NewTimer(u.wait)
-	defer answered.Stop()
-	if u.wait == 0 {
-		answered.Stop()
-	}
-	var err error
-	for waiting := true; waiting; {
-		waiting = false
-		select {
-		case err = <-once.done:
-		case err = <-ran:
-			return err // of the store
-		case <-w.ended.Done():
-			err = firstError(w.cause(), errors.New("interrupted; hubline update apply goes on with it"))
-		case <-ctx.Done():
-			err = errors.New("interrupted; hubline update apply goes on with it")
-		case <-answered.C:
-			waiting = once.answered()
-			err = &exitError{exitNetwork, fmt.Errorf("no answer from the service within %v: %w", u.wait,
-				firstError(a.Status().Err, errors.New("nothing was tried")))}
+	select {
+	case err := <-ran: // of the store, or the end of ctx
+		if ctx.Err() != nil {
+			err = firstError(w.cause(), errGoesOn)
 		}
-	}
-	cancel()
-	<-ran
-	if err != nil {
 		return err
+	case err := <-once.done:
+		cancel()
+		<-ran
+		if err != nil {
+			return err
+		}
 	}
 	return u.result(a.Status(), once.began)
 }
 
+var errGoesOn = errors.New("interrupted; the next hubline update apply goes on with it")
+
 // result prints how the update ended.
 func (u *updating) result(s agent.Status, began bool) error {
 	if !began {
-		if u.json {
-			return u.tool.json(statusFrom(s))
-		}
 		_, err := fmt.Fprintf(u.tool.out, "no update for %s\n", strings.Join(u.properties, " "))
 		return err
 	}
-	out := statusFrom(s)
-	var err error
-	if u.json {
-		err = u.tool.json(out)
-	} else {
-		_, err = fmt.Fprintf(u.tool.out, "%s: %s\n", visible(out.WorkflowID), out.Outcome)
-	}
-	switch {
-	case err != nil:
+	if _, err := fmt.Fprintf(u.tool.out, "%s: %v\n", visible(s.WorkflowID), s.Latest.Outcome); err != nil {
 		return err
-	case s.Latest.Outcome == agent.Succeeded || s.Latest.Outcome == agent.Skipped:
+	}
+	if s.Latest.Outcome == agent.Succeeded || s.Latest.Outcome == agent.Skipped {
 		return nil
 	}
-	return &exitError{exitFailed, fmt.Errorf("the update ended with %s: %s", out.Outcome, visible(s.Latest.Details))}
+	return &exitError{exitFailed, fmt.Errorf("the update ended with %v: %s", s.Latest.Outcome, visible(s.Latest.Details))}
 }
 
 // onePass is a service that knows when an agent has no more to do.
@@ -141,10 +126,14 @@ type onePass struct {
 	last    string // line that was printed
 }
 
-func (o *onePass) answered() bool {
+// giveUp ends the command if the service has answered nothing for d.
+func (o *onePass) giveUp(d time.Duration, last error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.replied
+	if !o.replied {
+		o.end(&exitError{exitNetwork, fmt.Errorf("no answer from the service within %v: %w", d,
+			firstError(last, errors.New("nothing was tried")))})
+	}
 }
 
 // Check asks. An error that no retry mends ends the command.
