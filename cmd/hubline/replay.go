@@ -135,24 +135,16 @@ func (r *replaying) read(from io.Reader, each func(line int, m *recorded) error)
 	return nil
 }
 
-// recorded is a line of a recording. Where listen -json and testhub have a name each, the second
-// one is testhub's.
+// recorded is a line of a recording: one of listen -json, or of testhub, which has other names for
+// some members.
 type recorded struct {
-	Device          string            `json:"device"`
-	Time            time.Time         `json:"time"`
-	Received        time.Time         `json:"received"`
-	ID              string            `json:"id"`
-	MessageID       string            `json:"messageId"`
-	CorrelationID   string            `json:"correlationId"`
-	ContentType     string            `json:"contentType"`
-	ContentEncoding string            `json:"contentEncoding"`
-	Component       string            `json:"component"`
-	Created         time.Time         `json:"created"`
-	CreationTime    time.Time         `json:"creationTime"`
-	Properties      map[string]string `json:"properties"`
-	Body            json.RawMessage   `json:"body"`
-	Base64          string            `json:"base64"`
-	BodyBase64      string            `json:"bodyBase64"`
+	printed
+	Device       string          `json:"device"`
+	Received     time.Time       `json:"received"`
+	MessageID    string          `json:"messageId"`
+	CreationTime time.Time       `json:"creationTime"`
+	Body         json.RawMessage `json:"body"` // a text, or JSON as people write it
+	BodyBase64   string          `json:"bodyBase64"`
 
 	body []byte
 }
@@ -172,7 +164,7 @@ func (m *recorded) parse(text []byte) error {
 		return errors.New("there is no body")
 	case json.Unmarshal(m.Body, &plain) == nil:
 		m.body = []byte(plain)
-	default: // JSON as it is, as written by hand
+	default:
 		m.body = m.Body
 	}
 	return nil

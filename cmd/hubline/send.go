@@ -91,16 +91,16 @@ func (s *sending) check() error {
 		s.message.System = &transport.SystemProperties{UserID: s.user}
 	}
 	var err error
-	s.message.Properties, err = properties(s.properties)
+	s.message.Properties, err = properties("-property", s.properties)
 	return err
 }
 
-// properties returns the application properties of -property.
-func properties(given []string) (all []transport.Property, err error) {
+// properties returns the properties of a flag.
+func properties(flag string, given []string) (all []transport.Property, err error) {
 	for _, p := range given {
 		name, value, ok := strings.Cut(p, "=")
 		if !ok || name == "" {
-			return nil, usage("-property: %q has no name and value; write NAME=VALUE", p)
+			return nil, usage("%s: %q has no name and value; write NAME=VALUE", flag, p)
 		}
 		all = append(all, transport.Property{Name: name, Value: value})
 	}

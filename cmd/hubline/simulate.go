@@ -67,7 +67,7 @@ func (s *simulating) check() (m transport.Message, err error) {
 	case s.report != "" && s.bare:
 		return m, usage("-report: -telemetry-only reports nothing; give one of them")
 	}
-	m.Properties, err = properties(s.properties)
+	m.Properties, err = properties("-property", s.properties)
 	return m, err
 }
 

@@ -51,14 +51,11 @@ func updateProperties(flag string, given []string) (all agent.Properties, err er
 	if len(given) > maxUpdateProperties {
 		return nil, usage("%s: %d properties are too many; give up to %d", flag, len(given), maxUpdateProperties)
 	}
-	for _, p := range given {
-		name, value, ok := strings.Cut(p, "=")
-		if !ok || name == "" {
-			return nil, usage("%s: %q has no name and value; write NAME=VALUE", flag, p)
-		}
-		all = append(all, agent.Property{Name: name, Value: value})
+	named, err := properties(flag, given)
+	for _, p := range named {
+		all = append(all, agent.Property{Name: p.Name, Value: p.Value})
 	}
-	return all, nil
+	return all, err
 }
 
 // parseUpdateID reads the value of -installed.
