@@ -22,7 +22,7 @@ type UpdatesOptions struct {
 	// Now is the clock of the service: see [Options.Now]. Default: [time.Now].
 	Now func() time.Time
 	// Seed, unless zero, makes the keys repeatable. Default: all services of a process have the same
-	// keys, because they are expensive to make.
+	// keys.
 	Seed uint64
 	// FileURL is the beginning of the URLs of files and root keys, such as "https://127.0.0.1:8443".
 	// Default: "https://" and the name of the service that it is linked to first.
@@ -35,7 +35,7 @@ type UpdatesOptions struct {
 }
 
 // Updates is an update service: updates with their files, deployments, and the keys that sign them.
-// Make it with [NewUpdates] and link it to a provisioning service.
+// Make it with [NewUpdates] and link it by [DPS.LinkUpdates] or [Hub.LinkUpdates].
 type Updates struct{ s *updates.Service }
 
 // NewUpdates makes an update service without updates. Nil options mean all defaults.
@@ -43,8 +43,7 @@ func NewUpdates(o *UpdatesOptions) (*Updates, error) {
 	if o == nil {
 		o = &UpdatesOptions{}
 	}
-	s, err := updates.New(updates.Options{Now: o.Now, Seed: o.Seed, FileURL: o.FileURL,
-		BytesPerSecond: o.BytesPerSecond, Store: o.Store})
+	s, err := updates.New(updates.Options(*o))
 	if err != nil {
 		return nil, err
 	}

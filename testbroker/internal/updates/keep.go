@@ -126,7 +126,11 @@ func (s *Service) link() error {
 	slices.SortFunc(all.deployments, func(a, b deploymentRecord) int { return cmp.Compare(a.Order, b.Order) })
 	var bad []error
 	for _, r := range all.releases {
-		bad = append(bad, r.Update.Check(), s.publish(r.Update, r.Created))
+		err := r.Update.Check()
+		if err == nil {
+			err = s.publish(r.Update, r.Created)
+		}
+		bad = append(bad, err)
 	}
 	for _, d := range all.deployments {
 		bad = append(bad, s.deploy(d.Data, d.Retry))
