@@ -27,7 +27,8 @@ type Options struct {
 	// Properties are those that updates are chosen by.
 	Properties Properties
 	// Installed returns the update that the device has, zero if that is not known. Default: the one
-	// that the agent has installed latest.
+	// that the agent has installed latest. A program that knows its own version should tell it: then
+	// older updates are refused even if the Store was lost.
 	Installed func() UpdateID
 	// AllowOlder reports whether the device may go from one version of an update back to an older one
 	// because a valid offer says so. Default: never, because an attacker could replay an old offer.
