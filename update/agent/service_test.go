@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
 )
@@ -133,6 +134,52 @@ func TestChecksKeepTheirPace(t *testing.T) {
 		require.Equal(t, []time.Duration{0, h, h + 90*time.Second, 2*h + 90*time.Second, 3*h + 90*time.Second,
 			5*h + 90*time.Second, 6*h + 90*time.Second}, at)
 	})
+}
+
+// checksAt returns when the device has asked within d, while every Check fails.
+func checksAt(t *testing.T, p retrypolicy.Policy, d time.Duration) (at []time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.options.Policy = p
+		began := time.Now()
+		r.service.check = func(int) error { at = append(at, time.Since(began)); return fault(transport.Network) }
+		r.runs(d)
+	})
+	return at
+}
+
+// fixed is a policy with one delay.
+var fixed = retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, time.Minute })
+
+func TestAPolicyThatGivesUpBeginsAgainAfterTheInterval(t *testing.T) {
+	m := time.Minute
+	require.Equal(t, []time.Duration{0, m, 61 * m, 62 * m, 122 * m},
+		checksAt(t, retrypolicy.MaxAttempts{Total: 2, Policy: fixed}, 123*m-1))
+}
+
+// gate is a policy that admits attempts after a delay, or not at all.
+type gate struct {
+	retrypolicy.Policy
+	retrypolicy.Free
+	admits retrypolicy.Decision
+	asked  *int
+}
+
+func (g gate) Begin(retrypolicy.Start) retrypolicy.Series { return g }
+
+func (g gate) Admit(retrypolicy.Attempt) retrypolicy.Decision {
+	if *g.asked++; *g.asked == 1 {
+		return g.admits
+	}
+	return retrypolicy.Decision{Retry: true}
+}
+
+func TestAPolicyCanHoldAttemptsBack(t *testing.T) {
+	m := time.Minute
+	require.Equal(t, []time.Duration{5 * m, 6 * m},
+		checksAt(t, gate{Policy: fixed, admits: retrypolicy.Decision{Retry: true, Delay: 5 * m}, asked: new(int)}, 7*m-1))
+	require.Equal(t, []time.Duration{60 * m, 61 * m},
+		checksAt(t, gate{Policy: fixed, admits: retrypolicy.Decision{}, asked: new(int)}, 62*m-1))
 }
 
 func TestChecksOfAFleetAreSpread(t *testing.T) {

@@ -220,6 +220,25 @@ func TestAManifestMayBeInAFile(t *testing.T) {
 	}
 }
 
+// The file with the manifest is part of what is verified.
+func TestASmallManifestMustNameItsFile(t *testing.T) {
+	const file = `"files":{"m":{"fileName":"m.json","sizeInBytes":%d,"hashes":{"sha256":` +
+		`"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}}}`
+	for want, manifest := range map[string]string{
+		"is not the id of a file": `{"detachedManifestFileId":"x",` + fmt.Sprintf(file, 1) + `}`,
+		"without a URL":           `{"detachedManifestFileId":"m",` + fmt.Sprintf(file, 1) + `}`,
+		"sizeInBytes":             `{"detachedManifestFileId":"m",` + fmt.Sprintf(file, -1) + `}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.service.offer = &agent.Offer{WorkflowID: "wf-1", Manifest: []byte(manifest), Signature: signed([]byte(manifest))}
+			r.runs(time.Hour)
+			require.Contains(t, r.final().Result.Details, want)
+			require.Empty(t, r.files.fetched)
+		})
+	}
+}
+
 // A malformed answer costs one Check and no more.
 func TestAnswersBeyondTheLimitsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(a *agent.Answer, o *agent.Offer){
