@@ -46,17 +46,34 @@ func New(client twin.Client) (*Service, error) {
 	return s, nil
 }
 
-// HandleDesired registers handle for changes of all desired properties, as the method of
-// device.Client does. The Service sees each change first.
+// HandleDesired registers handle for changes of the other desired properties, as the method of
+// device.Client does. The Service sees each change first, and takes its component out.
 func (s *Service) HandleDesired(handle device.DesiredHandler) error {
 	return s.Client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		if _, ours := jsonscan.Member(d.JSON, component); ours || d.Full {
 			s.poke()
 		}
 		if handle != nil {
+			d.JSON = without(d.JSON, component)
 			handle(ctx, d)
 		}
 	})
+}
+
+// without returns an object without one of its members.
+func without(object []byte, name string) []byte {
+	rest := []byte{'{'}
+	jsonscan.Members(object, func(member string, value []byte) {
+		if member == name {
+			return
+		}
+		if len(rest) > 1 {
+			rest = append(rest, ',')
+		}
+		rest = append(jsonscan.AppendString(rest, member), ':')
+		rest = append(rest, value...)
+	})
+	return append(rest, '}')
 }
 
 func (s *Service) poke() {

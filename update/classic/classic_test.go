@@ -64,7 +64,7 @@ func TestOtherPropertiesDoNotWakeTheAgent(t *testing.T) {
 		require.Contains(t, <-seen, `"interval":5`)
 		require.Empty(t, r.service.Wake())
 		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
-		require.Contains(t, <-seen, `"wf-1"`)
+		require.Equal(t, `{"$version":3}`, <-seen, "the component is the service's alone")
 		r.woken()
 	})
 }
@@ -76,7 +76,8 @@ func TestTheProgramBindsItsSettingsBesideTheService(t *testing.T) {
 		}
 		applied := make(chan int, 8)
 		binding, err := twin.Bind(r.service, &twin.Options[settings]{
-			Apply: func(_ context.Context, c twin.Change[settings]) error { applied <- c.New.Interval; return nil },
+			Apply:   func(_ context.Context, c twin.Change[settings]) error { applied <- c.New.Interval; return nil },
+			OnError: func(err error) { t.Error(err) },
 		})
 		require.NoError(t, err)
 		defer binding.Close()
@@ -85,6 +86,10 @@ func TestTheProgramBindsItsSettingsBesideTheService(t *testing.T) {
 		require.Equal(t, 5, <-applied)
 		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
 		require.Equal(t, "wf-1", r.check().Offer.WorkflowID)
+		r.Drop(deviceID) // all properties come again
+		_, err = r.PatchDesired(deviceID, `{"interval":6}`)
+		require.NoError(t, err)
+		require.Equal(t, 6, <-applied)
 	})
 }
 
