@@ -119,7 +119,11 @@ func (r *manifestReader) elements(member string, raw []byte, limit int, show fun
 
 func (r *manifestReader) updateID(raw []byte) UpdateID {
 	part := func(name string) string { return r.needed("updateId."+name, r.member(raw, name)) }
-	return UpdateID{Provider: part("provider"), Name: part("name"), Version: part("version")}
+	id := UpdateID{Provider: part("provider"), Name: part("name"), Version: part("version")}
+	if !id.Valid() { // the device could not report it
+		r.fail("updateId", "is none that the service takes")
+	}
+	return id
 }
 
 func (r *manifestReader) compatibility(raw []byte) (kinds []Properties) {

@@ -13,6 +13,38 @@ func (id UpdateID) String() string {
 	return id.Provider + "/" + id.Name + " " + id.Version
 }
 
+const maxIDPart = 64
+
+// Valid reports whether the service takes the id: provider and name have 1 to 64 ASCII letters,
+// digits, dots and hyphens, and the version has 2 to 4 numbers with dots between them.
+func (id UpdateID) Valid() bool {
+	return validName(id.Provider) && validName(id.Name) && validVersion(id.Version)
+}
+
+func validName(s string) bool {
+	for i := range len(s) {
+		if c := s[i] | ' '; !('a' <= c && c <= 'z' || '0' <= s[i] && s[i] <= '9' || s[i] == '.' || s[i] == '-') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxIDPart
+}
+
+func validVersion(s string) bool {
+	numbers, digits := 1, 0 // digits of the latest number
+	for i := range len(s) {
+		switch {
+		case '0' <= s[i] && s[i] <= '9':
+			digits++
+		case s[i] == '.' && digits > 0:
+			numbers, digits = numbers+1, 0
+		default:
+			return false
+		}
+	}
+	return digits > 0 && 2 <= numbers && numbers <= 4 && len(s) <= maxIDPart
+}
+
 // Property is a property of a device that updates are chosen by, such as manufacturer.
 type Property struct{ Name, Value string }
 

@@ -16,7 +16,7 @@ import (
 // newest one is silent about them.
 const (
 	maxProperties = 5
-	maxText       = 64   // of AgentVersion, and of a provider and a name
+	maxText       = 64   // of AgentVersion
 	maxCodes      = 1024 // characters of all extended codes
 )
 
@@ -54,35 +54,11 @@ func checkReport(r *agent.Report) error {
 }
 
 func checkID(id agent.UpdateID) error {
-	if id == (agent.UpdateID{}) || validName(id.Provider) && validName(id.Name) && validVersion(id.Version) {
+	if id == (agent.UpdateID{}) || id.Valid() {
 		return nil
 	}
 	return invalid("the installed update " + texts.Quote(id.String()) + " is not valid: provider and name have 1 to 64 " +
 		"ASCII letters, digits, dots and hyphens, and the version has 2 to 4 numbers")
-}
-
-func validName(s string) bool {
-	for i := range len(s) {
-		if c := s[i] | ' '; !('a' <= c && c <= 'z' || '0' <= s[i] && s[i] <= '9' || s[i] == '.' || s[i] == '-') {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxText
-}
-
-func validVersion(s string) bool {
-	numbers, digits := 1, 0 // digits of the latest number
-	for i := range len(s) {
-		switch {
-		case '0' <= s[i] && s[i] <= '9':
-			digits++
-		case s[i] == '.' && digits > 0:
-			numbers, digits = numbers+1, 0
-		default:
-			return false
-		}
-	}
-	return digits > 0 && 2 <= numbers && numbers <= 4 && len(s) <= maxText
 }
 
 // appendCheck appends the body of a check.
