@@ -175,9 +175,11 @@ func (a *Agent) Onboard(ctx context.Context) error {
 	}
 	var answer *Answer
 	r := retrypolicy.Retrier{Policy: a.opt.Policy, Timeout: -1, Classify: a.judge}
-	err := r.Do(ctx, func(ctx context.Context) (err error) {
-		answer, err = a.ask(ctx, true)
-		return err
+	err := r.Do(ctx, func(ctx context.Context) error {
+		return bounded(ctx, func(ctx context.Context) (err error) {
+			answer, err = a.ask(ctx, true)
+			return err
+		})
 	})
 	if err == nil {
 		err = a.answered(ctx, answer)

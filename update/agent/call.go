@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -41,9 +42,7 @@ func (a *Agent) try(ctx context.Context, c *call, f func(context.Context) error)
 		c.at = now.Add(d.Delay)
 		return false, err
 	}
-	if failed := callback.Run("Service of package agent", func() { err = f(ctx) }); failed != nil {
-		err = failed
-	}
+	err = bounded(ctx, f)
 	now = time.Now()
 	if err == nil {
 		c.open = false
@@ -68,6 +67,25 @@ func (a *Agent) try(ctx context.Context, c *call, f func(context.Context) error)
 	}
 	c.at = now.Add(times.Cap(delay))
 	return info.Verdict == retrypolicy.VerdictFail, err
+}
+
+// callTime limits a call of the Service: meanwhile no phase of an update ends, and an image without
+// a network must be undone without it.
+const callTime = time.Minute
+
+var errCallTime = fault(transport.Timeout, "the service did not answer within a minute")
+
+// bounded calls f with a limit.
+func bounded(ctx context.Context, f func(context.Context) error) (err error) {
+	limited, cancel := lifetime.WithinTime(ctx, callTime)
+	defer cancel()
+	if failed := callback.Run("Service of package agent", func() { err = f(limited) }); failed != nil {
+		return failed
+	}
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return errCallTime
+	}
+	return err
 }
 
 // pause returns the time from one Check to the next one.
