@@ -31,10 +31,8 @@ func (a *Agent) askAgain(ctx context.Context) error {
 		answer, err = a.ask(ctx, false)
 		return err
 	})
-	if over {
-		a.check.at = time.Now().Add(a.pause())
-	}
 	if over && err == nil {
+		a.check.at = time.Now().Add(a.pause())
 		if err := a.answered(ctx, answer); err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 	switch {
 	case w.phase == PhaseRollback:
 		return a.undone(ctx, o)
-	case a.dropped != "":
+	case a.dropped != "" && !w.done(o):
 		return a.undo(ctx, Result{Outcome: Canceled, Code: CodeFailure, Details: a.dropped})
 	case w.phase == PhaseVerify && o.err != nil:
 		return a.end(ctx, failure(CloudService, AreaManifest, o.err))
@@ -132,6 +132,14 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 	case PhaseIdle, PhaseVerify, PhaseRollback: // above
 	}
 	return a.stepDone(ctx, Result{Outcome: Succeeded, Code: CodeSuccess})
+}
+
+// done reports whether o ends the last step: there is nothing left that a cancellation could stop.
+func (w *workflow) done(o *outcome) bool {
+	if w.phase == PhaseVerify || o.err != nil || w.step+1 < len(w.results) {
+		return false
+	}
+	return o.installed || w.phase == PhaseApply && o.next != Restart
 }
 
 // unreached returns the results of n steps before the first one.
