@@ -1,9 +1,6 @@
 package updatedata
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Outcome says how far an update is at a device.
 type Outcome string
@@ -104,11 +101,6 @@ type Result struct {
 	// Extended are comma-separated hexadecimal codes as sent.
 	Extended string
 	Details  string
-}
-
-// String returns the outcome with its codes.
-func (r Result) String() string {
-	return fmt.Sprintf("%s %d (%s) %s", r.Outcome, r.Code, r.Extended, r.Details)
 }
 
 // Key is a public key of the service in its lists.

@@ -56,11 +56,9 @@ func (r *ring) signer(hash [32]byte) signer {
 func (s *Service) Keys() []updatedata.Key {
 	r := s.Ring()
 	var all []updatedata.Key
-	for _, name := range r.Roots {
-		all = append(all, updatedata.Key{ID: name, Root: true, Disabled: r.disabled(name), Current: name == r.Root})
-	}
-	for _, name := range r.Signing {
-		all = append(all, updatedata.Key{ID: name, Disabled: r.disabled(name), Current: name == r.key()})
+	for i, name := range slices.Concat(r.Roots, r.Signing) {
+		all = append(all, updatedata.Key{ID: name, Root: i < len(r.Roots), Disabled: r.disabled(name),
+			Current: name == r.Root || name == r.key()})
 	}
 	return all
 }
