@@ -27,6 +27,7 @@ const (
 	topicClient   = "a client with a topic map, for a broker"
 	nextClient    = "a client of a hub with the MQTT v5 profile, which has `nexthub.Hub`"
 	serialMain    = "the firmware of `board/serial`"
+	selfUpdate    = "a program that only updates itself: `update/agent`, `dpsupdate`, `handler` and provisioning"
 )
 
 // prices are the features whose price the guide tells.
@@ -47,6 +48,8 @@ var prices = []price{
 		"\"github.com/hubline-iot/hubline/update/edsign\"", "Command: download,", priceMemory+priceUpdate), ""},
 	{serialMain, "", "cross/arm/board/serial", "", ""},
 	{"provisioning", serialMain, "cross/arm/board/serial", "", "provisioning"},
+	{selfUpdate, "", "", pricedAgent(""), ""},
+	{"`update/adusign`, in place of a function", selfUpdate, "", pricedAgent("adusign.Production().Verify"), ""},
 	{leastClient, "", "", clientProbe("", pricedSession("HubMessages", "")), ""},
 	{"`HandleMethod`", leastClient, "", clientProbe(`
 	_ = client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })`,
@@ -163,6 +166,58 @@ func download(manifest []byte) {
 	println(err == nil)
 }
 `
+
+// pricedAgent is a program that updates itself. verify is the function that verifies manifests.
+func pricedAgent(verify string) string {
+	imports := "\"github.com/hubline-iot/hubline/update/adusign\""
+	if verify == "" {
+		imports, verify = "", "func(m []byte, s string) error { println(len(m), s); return nil }"
+	}
+	return fmt.Sprintf(`package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpsengine"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
+	"github.com/hubline-iot/hubline/update"
+	"github.com/hubline-iot/hubline/update/agent"
+	"github.com/hubline-iot/hubline/update/dpsupdate"
+	"github.com/hubline-iot/hubline/update/handler"
+	"github.com/hubline-iot/hubline/update/httprange"
+	%s
+)
+
+type line struct{}
+
+var first byte
+
+func (line) Read(p []byte) int  { p[0] = first; return int(first) }
+func (line) Write(p []byte) int { first = p[0]; return len(p) }
+
+func dial(context.Context, *transport.Credentials) (engine.Conn, error) { return server{}, nil }
+
+func main() {
+	client, _ := provisioning.New(&provisioning.Identity{Endpoint: "dps.example.test", IDScope: "0ne00000001",
+		RegistrationID: "board-1", Sign: board.Signer([]byte("key")), Now: time.Now}, dpsengine.New(dial, nil), nil)
+	service, _ := dpsupdate.New(client, nil)
+	store, _ := update.NewStore(memory{}, update.Slot{First: 18, Blocks: 4})
+	u, _ := update.Open(&update.Options{Layout: update.Layout{Flash: memory{}, Slots: [2]update.Slot{{2, 8}, {10, 8}}}})
+	a, _ := agent.New(&agent.Options{Service: service, Store: store, Verify: %s,
+		Handlers: map[string]agent.Handler{"": &handler.Slots{Updater: u, Healthy: func(ctx context.Context) error {
+			_, err := client.Register(ctx)
+			return err
+		}}},
+		Fetch: &httprange.Fetcher{Dial: func(context.Context, string, bool) (httprange.Conn, error) { return server{}, nil }},
+		Properties: agent.Properties{{Name: "model", Value: "Sensor"}}})
+	println(a.Run(context.Background()).Error())
+}
+`, imports, verify) + priceMemory + priceServer
+}
 
 // priceServer is a time server.
 const priceServer = `

@@ -45,7 +45,8 @@ func boardModule(t *testing.T, tests map[string][]string) string {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo,provisioning", "-deps",
 		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/engine/...",
 		"./transport/mqtt/nexthub", "./internal/texts", "./internal/scrub", "./retrypolicy/compat/...",
-		"./sntp", "./update", "./update/edsign")
+		"./sntp", "./update/edsign", "./update/adusign", "./update/dpsupdate", "./update/handler",
+		"./update/httprange")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm")
 	out, err := cmd.Output() // boards have packages that go list does not know

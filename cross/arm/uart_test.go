@@ -104,11 +104,23 @@ func bootFrom(t *testing.T, c *chip, folder string, hub *testbroker.Hub, stack, 
 	elf := filepath.Join(t.TempDir(), "firmware.elf")
 	run(t, folder, nil, "tinygo", "build", "-target", c.target, "-panic=trap", "-stack-size="+stack,
 		"-tags", tags, "-ldflags", flags, "-o", elf, "./cross/arm/board/serial")
+	m := powerOn(t, c, []string{"-kernel", elf}, serve)
+	m.hub = hub
+	layout, static := layoutOf(t, elf)
+	m.static = static
+	if c.measured {
+		m.ram.layout = layout
+	}
+	return m
+}
 
+// powerOn starts an emulator with a modem at its line.
+func powerOn(t *testing.T, c *chip, arguments []string, serve func(net.Conn) error) *machine {
+	t.Helper()
 	listener, control := listen(t), listen(t)
 	port := listener.Addr().(*net.TCPAddr).Port
-	qemu := exec.Command(c.emulator, append([]string{"-display", "none", "-qmp", "tcp:" + control.Addr().String(),
-		"-chardev", fmt.Sprintf("socket,id=line,host=127.0.0.1,port=%d", port), "-kernel", elf}, c.arguments...)...)
+	qemu := exec.Command(c.emulator, slices.Concat([]string{"-display", "none", "-qmp", "tcp:" + control.Addr().String(),
+		"-chardev", fmt.Sprintf("socket,id=line,host=127.0.0.1,port=%d", port)}, c.arguments, arguments)...)
 	console, err := qemu.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -120,12 +132,7 @@ func bootFrom(t *testing.T, c *chip, folder string, hub *testbroker.Hub, stack, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{hub: hub, ram: inspect(t, control), grown: make(chan struct{})}
-	layout, static := layoutOf(t, elf)
-	m.static = static
-	if c.measured {
-		m.ram.layout = layout
-	}
+	m := &machine{ram: inspect(t, control), grown: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- serve(line) }()
 	read := make(chan struct{})

@@ -1,4 +1,4 @@
-//go:build tinygo && !provisioning
+//go:build tinygo && !provisioning && !update && !bootloader
 
 package main
 

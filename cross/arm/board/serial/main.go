@@ -1,4 +1,4 @@
-//go:build tinygo
+//go:build tinygo && !update && !bootloader
 
 // Command serial is the firmware for boards with a modem on a serial line. It has files for two
 // chips that QEMU emulates, and is a template for others: the LM3S6965, a Cortex-M3 with the modem
