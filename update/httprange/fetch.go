@@ -30,9 +30,13 @@ func (f *Fetcher) Fetch(ctx context.Context, url string, offset int64) (io.ReadC
 			return nil, errURL
 		}
 	}
-	host, path, _ := strings.Cut(rest, "/")
+	rest, _, _ = strings.Cut(rest, "#")
+	host, path := rest, "/"
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		host, path = rest[:i], "/"+strings.TrimPrefix(rest[i:], "/")
+	}
 	source, err := New(func(ctx context.Context) (Conn, error) { return f.Dial(ctx, host, secure) },
-		&Options{Host: host, Path: "/" + path, Timeout: f.Timeout})
+		&Options{Host: host, Path: path, Timeout: f.Timeout})
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,28 @@ func TestAFetcherReadsTheRestOfAFile(t *testing.T) {
 	})
 }
 
+// A query may grant access, and errors about connections name the host.
+func TestAFetcherTellsDialTheHostAlone(t *testing.T) {
+	for url, path := range map[string]string{
+		"http://example.com": "/", "http://example.com#top": "/", "http://example.com?sig=a/b": "/?sig=a/b",
+		"http://example.com/a?sig=b#top": "/a?sig=b",
+	} {
+		testkit.Bubble(t, func(t *testing.T) {
+			server := &script{answers: []string{part(image, 0, 36, `"v1"`)}}
+			f := &Fetcher{Dial: func(ctx context.Context, host string, _ bool) (Conn, error) {
+				require.Equal(t, "example.com", host)
+				return server.dial(ctx)
+			}}
+			body, err := f.Fetch(t.Context(), url, 0)
+			require.NoError(t, err)
+			_, err = body.Read(make([]byte, 1))
+			require.NoError(t, err)
+			require.NoError(t, body.Close())
+			require.Contains(t, server.requests[0], "GET "+path+" HTTP/1.1\r\n")
+		})
+	}
+}
+
 func TestAFetcherRefusesOtherURLs(t *testing.T) {
 	f := new(Fetcher)
 	for _, url := range []string{"", "ftp://example.com/a", "/a", "https://", "https://a b/c"} {
