@@ -34,8 +34,23 @@ func NewFetcher(client *http.Client) agent.Fetcher {
 		t.MaxResponseHeaderBytes = 64 << 10
 		client = &http.Client{Transport: t}
 	}
-	return fetcher{client}
+	own := *client
+	own.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		r.Header.Del("Referer") // the address before, which may grant access
+		switch {
+		case client.CheckRedirect != nil:
+			return client.CheckRedirect(r, via)
+		case len(via) >= maxRedirects:
+			return errRedirects
+		}
+		return nil
+	}
+	return fetcher{&own}
 }
+
+const maxRedirects = 10 // as http.Client has it
+
+var errRedirects = failure(transport.Protocol, errors.New("file: the server sent more than 10 redirects"))
 
 type fetcher struct{ client *http.Client }
 
@@ -146,6 +161,9 @@ func (b *body) fail(err error) error {
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
+	}
+	if err == errRedirects { //nolint:errorlint // the value itself
+		return errRedirects
 	}
 	kind, ok := neterr.Kind(err)
 	if !ok {

@@ -74,6 +74,42 @@ func TestAnswersThatAreNotTheFileAreRefused(t *testing.T) {
 	}
 }
 
+// The address that sends the redirect may grant access.
+func TestARedirectDoesNotTellTheAddressBefore(t *testing.T) {
+	referers := make(chan string, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		referers <- r.Referer()
+		_, _ = io.WriteString(w, content)
+	}))
+	defer other.Close()
+	first := httptest.NewServer(http.RedirectHandler(other.URL+"/b", http.StatusFound))
+	defer first.Close()
+	follows := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
+	for _, client := range []*http.Client{nil, follows} {
+		r, err := host.NewFetcher(client).Fetch(t.Context(), first.URL+"/a?sig=secret", 0)
+		require.NoError(t, err)
+		require.Empty(t, <-referers)
+		require.NoError(t, r.Close())
+	}
+}
+
+func TestEndlessRedirectsFail(t *testing.T) {
+	server := httptest.NewServer(http.RedirectHandler("/a?sig=secret", http.StatusFound))
+	defer server.Close()
+	_, err := host.NewFetcher(nil).Fetch(t.Context(), server.URL, 0)
+	require.ErrorContains(t, err, "10 redirects")
+	require.ErrorIs(t, err, transport.Protocol, "not worth a retry")
+	require.NotContains(t, err.Error(), "secret")
+	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "http://x:y/%zz?sig=secret")
+		w.WriteHeader(http.StatusFound)
+	}))
+	defer bad.Close()
+	_, err = host.NewFetcher(nil).Fetch(t.Context(), bad.URL, 0)
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "secret")
+}
+
 func TestAServerThatIsNotThereIsANetworkFailure(t *testing.T) {
 	server := httptest.NewServer(nil)
 	server.Close()
