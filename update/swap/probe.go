@@ -2,6 +2,7 @@ package swap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,7 +20,8 @@ func Command(name string, args ...string) func(ctx context.Context) error {
 		c.WaitDelay = time.Second
 		var out tail
 		c.Stdout, c.Stderr = &out, &out
-		if err := c.Run(); err != nil {
+		// A daemon that the command has left may hold the output.
+		if err := c.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 			return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(string(out)))
 		}
 		return nil

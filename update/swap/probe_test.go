@@ -31,6 +31,11 @@ func TestACommandEndsWithItsContext(t *testing.T) {
 	require.ErrorContains(t, Command("sh", "-c", "sleep 60")(ctx), "killed")
 }
 
+// Such as a script that starts a daemon: the health of the service says whether that works.
+func TestACommandMayLeaveAProcessThatHoldsItsOutput(t *testing.T) {
+	require.NoError(t, Command("sh", "-c", "sleep 3 &")(t.Context()))
+}
+
 func TestReadinessOfAService(t *testing.T) {
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
