@@ -71,9 +71,9 @@ func (a *Agent) try(ctx context.Context, c *call, f func(context.Context) error)
 
 // callTime limits a call of the Service: meanwhile no phase of an update ends, and an image without
 // a network must be undone without it.
-const callTime = time.Minute
+const callTime = 2 * time.Minute
 
-var errCallTime = fault(transport.Timeout, "the service did not answer within a minute")
+var errCallTime = fault(transport.Timeout, "the service did not answer within 2 minutes")
 
 // bounded calls f with a limit.
 func bounded(ctx context.Context, f func(context.Context) error) (err error) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Service is where offers come from and reports go to. The agent calls one method at a time, for a
-// minute at most: then ctx ends. Errors are a *transport.Error: package errfilter decides by them
+// Service is where offers come from and reports go to. The agent calls one method at a time, for 2
+// minutes at most: then ctx ends. Errors are a *transport.Error: package errfilter decides by them
 // whether a call is worth a retry.
 type Service interface {
 	// Check asks for an update. Without one, Answer.Offer is nil.
