@@ -27,7 +27,9 @@ const reportStyle = `body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;ma
 	`vertical-align:top;padding:.4em .6em;border-bottom:1px solid #ccc}td:nth-child(-n+2){white-space:nowrap}` +
 	`td:last-child{overflow-wrap:anywhere}` +
 	`.ok{color:#126b2e}.warn{color:#8a5300}.BAD{color:#b00020;font-weight:bold}.skipped{color:#595959}` +
-	`p.small{color:#595959}`
+	`p.small{color:#595959}` +
+	`@media(max-width:40em){thead{display:none}tr{display:block;border-bottom:1px solid #ccc;padding:.4em 0}` +
+	`td{border:0;padding:0}td:nth-child(-n+2){padding-right:.6em}td:nth-child(n+3){display:block}}`
 
 // subject returns the device of a target and its service, without what proves it.
 func subject(to *target.Target) string {
