@@ -18,7 +18,7 @@ func (t *tool) updateCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check [flags]", Short: "ask for an update, verify it and print it", Args: arguments(0, 0),
 		Long: "Asks the service for an update, verifies it whole (root keys, signature, manifest) and prints it. Nothing " +
-			"is downloaded, and nothing is reported. The exit status is 0 with and without an update.",
+			"is downloaded, and no result is reported. The exit status is 0 with and without an update.",
 		RunE: func(c *cobra.Command, _ []string) error { return u.check(c.Context()) },
 	}
 	u = t.updating(c)
