@@ -234,6 +234,7 @@ type readyDPS struct {
 	Enrolled []readyEnrollment `json:"enrolled"`
 	Service  readyPolicy       `json:"service"`
 	Updates  bool              `json:"updates,omitempty"` // there is an update service
+	updates  string            // for humans: how many updates it has, and from where
 }
 
 type readyEnrollment struct {
@@ -290,7 +291,9 @@ func (d *provider) listen(r *readyObject, s *settings) error {
 		}
 		r.Hubs = append(r.Hubs, at)
 	}
-	r.DPS.Updates = d.updates != nil
+	if d.updates != nil {
+		r.DPS.Updates, r.DPS.updates = true, fmt.Sprintf("%d from %s", len(d.updates.Updates.Updates()), d.updates.dir)
+	}
 	for _, h := range d.hand {
 		r.DPS.Enrolled = append(r.DPS.Enrolled, readyEnrollment{h.id, h.group, h.key})
 	}

@@ -234,6 +234,9 @@ func (r *readyDPS) rows(row func(what, v string)) {
 		}
 		row(what, strings.Join(all, " "))
 	}
+	if r.Updates {
+		row("updates", r.updates)
+	}
 	row("backend", r.Service.ConnectionString)
 }
 
