@@ -134,6 +134,21 @@ func TestCancelTakesBackWhatRuns(t *testing.T) {
 	})
 }
 
+func TestAMalformedDeploymentDoesNotHideWhatRuns(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
+		r.check()
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
+		r.deploy(`{"workflow":{"action":3,"id":"wf-2"},"updateManifest":null}`)
+		_, err := r.service.Check(context.Background(), &query)
+		require.ErrorIs(t, err, transport.Protocol)
+		require.Contains(t, r.reported("service"), `"ac":400`)
+		require.Contains(t, r.reported("agent"), `"state":6,"workflow":{"action":3,"id":"wf-1"}`)
+		r.deploy(`{"workflow":{"action":255,"id":"wf-2"},"updateManifestSignature":null}`)
+		require.Equal(t, &agent.Answer{Cancel: "wf-1"}, r.check())
+	})
+}
+
 func TestCancelBeforeTheUpdateBeganComesAfterwards(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.woken()

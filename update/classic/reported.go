@@ -109,14 +109,14 @@ func (a *agentInfo) introduce(q *agent.Query) {
 }
 
 // accept reports what the agent does not: that a cancellation has nothing to cancel, and that a
-// deployment was refused. The agent reports the end of a workflow in progress itself.
+// deployment was refused. It leaves a workflow in progress to the agent, which reports its end.
 func (a *agentInfo) accept(d *deployment, wrong error) {
 	switch {
-	case d == nil || d.workflow.ID == "":
+	case d == nil || d.workflow.ID == "" || a.inProgress() != "":
 	case wrong != nil:
 		a.setState(stateFailed, d.workflow)
 		a.LastInstallResult = &result{Extended: extended([]uint32{agent.AreaManifest.Code(0)}), Details: wrong.Error()}
-	case d.cancels() && a.inProgress() == "":
+	case d.cancels():
 		a.setState(stateIdle, d.workflow)
 	}
 }
