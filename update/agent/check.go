@@ -61,7 +61,9 @@ func (a *Agent) answered(ctx context.Context, answer *Answer) error {
 		}
 	}
 	if answer.Cancel != "" {
-		a.cancelled(answer.Cancel)
+		if err := a.cancelled(ctx, answer.Cancel); err != nil {
+			return err
+		}
 	}
 	if answer.Offer == nil {
 		return nil
@@ -69,14 +71,19 @@ func (a *Agent) answered(ctx context.Context, answer *Answer) error {
 	return a.offered(ctx, answer.Offer)
 }
 
-// cancelled takes a workflow back.
-func (a *Agent) cancelled(id string) {
-	if a.next != nil && a.next.WorkflowID == id {
+// cancelled takes a workflow back. One that is unknown, because the Store is another one, is over
+// already. The error is the Store's.
+func (a *Agent) cancelled(ctx context.Context, id string) error {
+	switch {
+	case a.next != nil && a.next.WorkflowID == id:
 		a.next = nil
-	}
-	if a.s.work != nil && a.s.work.offer.WorkflowID == id {
+	case a.s.work != nil && a.s.work.offer.WorkflowID == id:
 		a.drop("cancelled by the service")
+	case a.s.work == nil && !a.s.seen(id) && len(a.s.reports) < maxReports && len(id) <= MaxWorkflowID:
+		a.s.end(Report{WorkflowID: id, Installed: a.installed(), Result: Result{Outcome: Canceled, Code: CodeFailure}})
+		return a.save(ctx)
 	}
+	return nil
 }
 
 // offered begins the workflow of an offer that is new, and drops the one before it.

@@ -76,6 +76,18 @@ func TestACancelDoesNotUndoAnUpdateThatIsDoneMeanwhile(t *testing.T) {
 	})
 }
 
+// The Store may have been replaced while the service showed the update as in progress.
+func TestACancelOfAnUnknownWorkflowIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.service.answer.Cancel = "wf-lost"
+		require.Zero(t, r.runs(5*time.Hour))
+		f := r.final()
+		require.Equal(t, "wf-lost", f.WorkflowID)
+		require.Equal(t, agent.Canceled, f.Result.Outcome)
+	})
+}
+
 // Such an id could not be reported: every later check of the device would be refused.
 func TestAManifestWhoseIDTheServiceDoesNotTakeIsRefused(t *testing.T) {
 	good := string(newRig(t).offer("wf-1", "1.1", "image").Manifest)
