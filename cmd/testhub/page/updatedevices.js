@@ -32,7 +32,7 @@ function update(row, d) {
   }
 }
 
-const words = (r) => [r.outcome, `code ${r.code}`, r.extended !== "0" && `extended ${r.extended}`, r.origin !== "NOT_APPLICABLE" && r.origin, r.details]
+const words = (r) => [r.outcome, `code ${r.code}`, /[^0]/.test(r.extended ?? "") && `extended ${r.extended}`, r.origin !== "NOT_APPLICABLE" && r.origin, r.details]
   .filter(Boolean).join(", ");
 
 // results shows the newest report, and when opened its steps and those before.
@@ -41,6 +41,6 @@ function results(workflow) {
   return el("details", {}, el("summary", {}, el("bdi", {}, words(newest))),
     newest.steps?.length ? el("ol", {class: "steps", "aria-label": "Steps"}, ...newest.steps.map((s) => el("li", {}, el("bdi", {}, words(s))))) :
       el("p", {class: "note"}, "It has no results of steps."),
-    el("p", {class: "note"}, `Workflow ${workflow.workflow}, offered ${workflow.offers} times`),
+    el("p", {class: "note"}, `Workflow ${workflow.workflow}, offered ${workflow.offers === 1 ? "once" : `${workflow.offers} times`}`),
     el("ul", {class: "steps", "aria-label": "Reports"}, ...workflow.reports.map((r) => el("li", {}, time(r.received), " ", el("bdi", {}, words(r))))));
 }
