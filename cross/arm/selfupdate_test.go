@@ -26,7 +26,7 @@ import (
 	"github.com/hubline-iot/hubline/update"
 )
 
-// The images run in the RAM behind the boot loader's, and have 64 KB of it.
+// The images run in the RAM behind the boot loader's, and have 192 KB of it.
 const (
 	imageTarget = `{"inherits": ["riscv-qemu"], "linkerscript": "image.ld"}`
 	imageScript = `MEMORY
@@ -102,7 +102,7 @@ func newUpdatable(t *testing.T) *updatable {
 
 func (b *updatable) build(t *testing.T, target, tags, flags, to string) {
 	t.Helper()
-	run(t, b.folder, nil, "tinygo", "build", "-target", target, "-panic=trap", "-stack-size=16kb", "-tags", tags,
+	run(t, b.folder, nil, "tinygo", "build", "-target", target, "-panic=trap", "-stack-size=8kb", "-tags", tags,
 		"-ldflags", flags, "-o", to, "./cross/arm/board/serial")
 }
 
