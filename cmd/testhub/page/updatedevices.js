@@ -21,14 +21,22 @@ function update(row, d) {
   const report = last?.reports.at(-1);
   const [device, installed, offered, outcome, result, seen] = row.children;
   setText(device.querySelector(".note"), showPairs(d.properties));
-  setText(installed, idOf(d.installed));
-  setText(offered, last ? idOf(last.update) : "");
+  setId(installed, d.installed);
+  setId(offered, last?.update);
   setText(outcome, last?.outcome ?? "");
   fill(seen, d.seen ? time(d.seen) : null);
   const key = JSON.stringify([last?.workflow, report, last?.repeated]);
   if (result.dataset.key !== key) {
     result.dataset.key = key; // an open one stays as it is until there is another result
     fill(result, report ? results(last) : null);
+  }
+}
+
+// setId shows an update, which may break after a slash.
+function setId(cell, update) {
+  const id = idOf(update);
+  if (cell.textContent !== id) {
+    fill(cell, ...id.split(/(?<=[/])/).flatMap((part) => [part, el("wbr")]));
   }
 }
 
