@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -121,6 +122,9 @@ func describe(err error) string {
 	}
 	if kindOf(err) == transport.Protocol || passing(err) {
 		return text + askDoctor
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return text + "\n  -ca FILE trusts an authority of your own, such as a testhub's; hubline doctor shows who answers"
 	}
 	return text + "\n  " + errfilter.Of(causeOf(err)).Hint()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -62,4 +63,6 @@ func TestAFailureBelowTheIdentityPointsToDoctor(t *testing.T) {
 		require.Contains(t, describe(&transport.Error{Kind: kind, Op: transport.OpDial}), "hubline doctor", kind)
 	}
 	require.NotContains(t, describe(&transport.Error{Kind: transport.Unauthorized, Op: transport.OpDial}), "doctor")
+	unknown := &transport.Error{Kind: transport.Untrusted, Op: transport.OpDial, Err: x509.UnknownAuthorityError{}}
+	require.Contains(t, describe(unknown), "-ca FILE")
 }
