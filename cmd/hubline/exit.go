@@ -124,7 +124,8 @@ func describe(err error) string {
 		return text + askDoctor
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return text + "\n  -ca FILE trusts an authority of your own, such as a testhub's; hubline doctor shows who answers"
+		return text + "\n  -ca FILE trusts an authority of your own, such as a testhub's; hubline doctor shows who " +
+			"answers"
 	}
 	return text + "\n  " + errfilter.Of(causeOf(err)).Hint()
 }

@@ -292,7 +292,8 @@ func (d *provider) listen(r *readyObject, s *settings) error {
 		r.Hubs = append(r.Hubs, at)
 	}
 	if d.updates != nil {
-		r.DPS.Updates, r.DPS.updates = true, fmt.Sprintf("%d from %s", len(d.updates.Updates.Updates()), d.updates.dir)
+		r.DPS.Updates = true
+		r.DPS.updates = fmt.Sprintf("%d from %s", len(d.updates.Updates.Updates()), d.updates.dir)
 	}
 	for _, h := range d.hand {
 		r.DPS.Enrolled = append(r.DPS.Enrolled, readyEnrollment{h.id, h.group, h.key})
