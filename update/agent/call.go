@@ -15,15 +15,25 @@ import (
 
 // call is a call of the Service that is repeated until it is over.
 type call struct {
-	at   time.Time // of the next attempt
-	op   retrypolicy.Operation
-	open bool // op has begun
+	at    time.Time // of the next attempt
+	least time.Time // the Service wants none before
+	op    retrypolicy.Operation
+	open  bool // op has begun
 }
 
 // soon makes the next attempt at once, unless the Service or the policy asked for a delay.
 func (c *call) soon(now time.Time) {
 	if !c.open {
 		c.at = now
+		c.notBefore(c.least)
+	}
+}
+
+// notBefore delays the next attempt to the time that the Service asked for.
+func (c *call) notBefore(t time.Time) {
+	c.least = t
+	if c.at.Before(t) {
+		c.at = t
 	}
 }
 
@@ -58,7 +68,7 @@ func (a *Agent) try(ctx context.Context, c *call, f func(context.Context) error)
 	if wrong != nil {
 		err = wrong
 	}
-	delay := max(d.Delay, info.After)
+	delay := d.Delay
 	switch {
 	case d.Retry && a.paced && reconnect.IsSlow(info.Kind):
 		delay = max(delay, reconnect.MinDelay(retrypolicy.Attempt{Retry: c.op.Retries() + 1, Rand: draw}))
@@ -66,6 +76,7 @@ func (a *Agent) try(ctx context.Context, c *call, f func(context.Context) error)
 		c.open, delay = false, max(delay, a.pause())
 	}
 	c.at = now.Add(times.Cap(delay))
+	c.notBefore(now.Add(info.After))
 	return info.Verdict == retrypolicy.VerdictFail, err
 }
 

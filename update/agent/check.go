@@ -51,9 +51,7 @@ var (
 
 // answered does what an answer says. The error is the Store's.
 func (a *Agent) answered(ctx context.Context, answer *Answer) error {
-	if after := min(answer.RetryAfter, maxRetryAfter); after > a.opt.Interval {
-		a.check.at = time.Now().Add(after)
-	}
+	a.check.notBefore(time.Now().Add(min(answer.RetryAfter, maxRetryAfter)))
 	if answer.Memo != a.s.memo {
 		a.s.memo = answer.Memo
 		if err := a.save(ctx); err != nil {

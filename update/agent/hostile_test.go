@@ -55,6 +55,22 @@ func TestARefusedCheckIsNotRepeatedBeforeTheServiceWantsIt(t *testing.T) {
 	})
 }
 
+func TestTheServicesPaceHoldsForAProgramThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.service.answer.RetryAfter = 20 * time.Minute
+		a, err := agent.New(&r.options)
+		require.NoError(t, err)
+		for range 4 {
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+			time.AfterFunc(3*time.Minute, a.Check)
+			require.ErrorIs(t, a.Run(ctx), context.DeadlineExceeded)
+			cancel()
+		}
+		require.Len(t, r.service.queries, 2, "in 24 minutes")
+	})
+}
+
 func TestACancelDoesNotUndoAnUpdateThatIsDoneMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -42,6 +42,7 @@ func (a *Agent) loop(ctx context.Context) error {
 	}
 	a.resume()
 	a.check.at = time.Now().Add(times.Drawn(min(a.opt.Spread, time.Minute), a.opt.Rand()))
+	a.check.notBefore(a.check.least)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
