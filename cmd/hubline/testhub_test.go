@@ -63,7 +63,7 @@ func TestADeviceOfATesthub(t *testing.T) {
 	updates, err := filepath.Abs("../testhub/testdata/updates")
 	require.NoError(t, err)
 	env := map[string]string{target.EnvHub: startTesthub(t, program, "-device", "pump-1", "-device", "pump-1/cam",
-		"-device", "dev-1", "-updates", updates)}
+		"-device", "dev-1", "-enroll", "sensor-1", "-updates", updates)}
 	for _, args := range [][]string{{"pump-1", "-transport", "mqtt"}, {"pump-1/cam", "-transport", "amqp-ws"},
 		{"dev-1", "-transport", "http"}} {
 		status, _, log := onLoopback(t, env, append([]string{"send", "-no-proxy", "-body", "x", "-testhub"}, args...)...)
@@ -75,8 +75,10 @@ func TestADeviceOfATesthub(t *testing.T) {
 
 	for want, args := range map[string][]string{
 		`there is no device "pump-2"; there are dev-1, pump-1, pump-1/cam`: {"listen", "-testhub", "pump-2"},
-		"leave out -connect and -connect-file":                             {"listen", "-testhub", "x", "-connect-file", "y"},
-		"-testhub: the device registers":                                   {"provision", "-testhub", "x"},
+		"-registration-id sensor-1 -address dps=127.0.0.": {"update", "check", "-property", "model=x",
+			"-testhub", "sensor-1"},
+		"leave out -connect and -connect-file": {"listen", "-testhub", "x", "-connect-file", "y"},
+		"-testhub: the device registers":       {"provision", "-testhub", "x"},
 	} {
 		status, _, log := onLoopback(t, env, args...)
 		require.Equal(t, exitUsage, status)

@@ -109,6 +109,10 @@ func TestUpdateCheckVerifiesTheOffer(t *testing.T) {
 	status, _ = d.update("check")
 	require.Equal(t, exitUsage, status)
 	require.Contains(t, d.log.String(), "write PROVIDER/NAME/VERSION")
+	d.flags = append(trusted, "-transport", "mqtt")
+	status, _ = d.update("check")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, d.log.String(), "-transport: updates of a device that registers come over HTTPS")
 }
 
 func TestUpdateApplyRunsTheProgramAndReports(t *testing.T) {

@@ -76,8 +76,11 @@ func (u *updating) connect(ctx context.Context) (w *updates, err error) {
 		return nil, err
 	}
 	w.fetch = host.NewFetcher(u.web(to))
-	if to.Identity == nil {
+	switch {
+	case to.Identity == nil:
 		return w, u.throughTwin(ctx, to, w)
+	case u.target.Transport != "":
+		return nil, usage("-transport: updates of a device that registers come over HTTPS here; leave it out")
 	}
 	if w.registrar, err = to.Registrar(&provisioning.Options{}); err == nil {
 		w.service, err = dpsupdate.New(w.registrar, nil)

@@ -175,7 +175,36 @@ func (d *desk) unknown(id string, err error) error {
 	if err != nil || slices.Contains(ids, id) {
 		return errNotThere
 	}
+	if how := d.enrolled(id); how != "" {
+		return usage("-testhub: " + strconv.Quote(id) + " registers with the provisioning service; read the file of " +
+			"testhub -env, and give " + how)
+	}
 	return usage("-testhub: there is no device " + strconv.Quote(id) + "; there are " + strings.Join(ids, ", "))
+}
+
+// enrolled returns the flags for a device that has an enrollment of its own; empty if it has none.
+func (d *desk) enrolled(id string) string {
+	var all struct {
+		Enrollments []struct {
+			Enrollment string `json:"enrollment"`
+			Group      bool   `json:"group"`
+		} `json:"enrollments"`
+	}
+	var dps struct {
+		IDScope   string            `json:"idScope"`
+		CA        string            `json:"ca"`
+		Addresses map[string]string `json:"addresses"`
+	}
+	if d.get("/dps/enrollments", deskTime, &all) != nil || d.get("/dps", deskTime, &dps) != nil {
+		return ""
+	}
+	for _, e := range all.Enrollments {
+		if e.Enrollment == id && !e.Group {
+			return "-id-scope " + dps.IDScope + " -registration-id " + id + " -address dps=" + dps.Addresses["https"] +
+				" -ca " + dps.CA
+		}
+	}
+	return ""
 }
 
 // listens takes the addresses of a testhub for the transports whose address no flag gives.
