@@ -347,11 +347,11 @@ func (l *life) check() {
 }
 
 // TestLivesOfUpdates lets devices live through four updates each, with faults of the network, the
-// services and the files, power cuts at any write, and resets. 1,000 lives with HUBLINE_LONG=1.
+// services and the files, power cuts at any write, and resets. 1,000 lives with -seeds 1000.
 func TestLivesOfUpdates(t *testing.T) {
-	from, to := uint64(1), uint64(8)
+	from, to := uint64(1), max(8, uint64(*seeds))
 	if testkit.Long() {
-		to = 1000
+		to = max(to, 100)
 	}
 	if *oneSeed != 0 {
 		from, to = *oneSeed, *oneSeed

@@ -3,6 +3,7 @@ package classic_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"math/rand/v2"
 	"strconv"
@@ -19,12 +20,14 @@ import (
 	"github.com/hubline-iot/hubline/update/agent"
 )
 
+var manyLives = flag.Int("lives", 10, "how many lives TestEachLifeEndsWithTheLastDeployment tries")
+
 // Whatever happens to device, connection and deployments: the last deployment is installed in the
 // end, and each one that has ended has one final report.
 func TestEachLifeEndsWithTheLastDeployment(t *testing.T) {
-	seeds := 10
+	seeds := *manyLives
 	if testkit.Long() {
-		seeds = 1000
+		seeds = max(seeds, 100)
 	}
 	for seed := range seeds {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
