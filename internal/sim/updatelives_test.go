@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,7 +56,8 @@ const (
 // life is a device with its services from its first start until all of its updates have ended.
 type life struct {
 	t       testing.TB
-	rand    *rand.Rand
+	rand    *rand.Rand // draws what happens at the services
+	device  *rand.Rand // draws what happens to the device
 	dps     *testbroker.DPS
 	updates *testbroker.Updates
 	id      provisioning.Identity
@@ -67,12 +69,15 @@ type life struct {
 	keys    lifeDisk                  // the device's file system
 	sent    map[string][]agent.Report // final reports, by workflow
 	faults  []*testbroker.Injected
+	mu      sync.Mutex
 	log     []string
 }
 
 func (l *life) inject(f fault.Fault) { l.faults = append(l.faults, l.dps.Inject(f)) }
 
 func (l *life) logf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.log = append(l.log, time.Now().Format("02 15:04:05 ")+fmt.Sprintf(format, args...))
 }
 
@@ -82,7 +87,8 @@ func (m *lifeDisk) Load() ([]byte, error)  { return m.text, nil }
 func (m *lifeDisk) Save(text []byte) error { m.text = slices.Clone(text); return nil }
 
 func newLife(t testing.TB, seed uint64) *life {
-	l := &life{t: t, rand: rand.New(rand.NewPCG(seed, 7)), mqtt: seed%2 == 0, sent: map[string][]agent.Report{}}
+	l := &life{t: t, rand: rand.New(rand.NewPCG(seed, 7)), device: rand.New(rand.NewPCG(seed, 8)), mqtt: seed%2 == 0,
+		sent: map[string][]agent.Report{}}
 	var err error
 	l.dps, err = testbroker.NewDPS(&testbroker.DPSOptions{Seed: seed})
 	require.NoError(t, err)
@@ -155,8 +161,8 @@ var lifeFaults = []fault.Fault{
 // run starts the device after each reset until ctx ends.
 func (l *life) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if l.cuts < 12 && l.rand.IntN(3) > 0 {
-			l.flash.CutAt(1+l.rand.IntN(120), flashsim.Tears[l.rand.IntN(len(flashsim.Tears))], l.rand.Uint64())
+		if l.cuts < 12 && l.device.IntN(3) > 0 {
+			l.flash.CutAt(1+l.device.IntN(120), flashsim.Tears[l.device.IntN(len(flashsim.Tears))], l.device.Uint64())
 		}
 		slot, err := update.Boot(&l.layout, make([]byte, 256))
 		if !l.flash.Off() {
@@ -220,8 +226,8 @@ func (r recorder) Report(ctx context.Context, report *agent.Report) error {
 func (l *life) program(ctx context.Context, number, behaviour byte) {
 	ctx, reset := context.WithCancel(ctx)
 	defer reset()
-	if l.starts < 20 && l.rand.IntN(4) == 0 {
-		defer time.AfterFunc(time.Duration(l.rand.IntN(int(20*time.Minute))), reset).Stop()
+	if l.starts < 20 && l.device.IntN(4) == 0 {
+		defer time.AfterFunc(time.Duration(l.device.IntN(int(20*time.Minute))), reset).Stop()
 	}
 	flash := powered{l.flash, reset}
 	layout := l.layout
@@ -258,7 +264,7 @@ func (l *life) program(ctx context.Context, number, behaviour byte) {
 		Service: recorder{service, l}, Handlers: map[string]agent.Handler{"contoso/slots:1": slots},
 		Verify: keys.Verify, RootKeys: keys.Update, Fetch: host.NewFetcher(web), Store: store,
 		Properties: agent.Properties{{Name: "manufacturer", Value: "Contoso"}, {Name: "model", Value: "Roof"}},
-		Interval:   10 * time.Minute, Rand: l.rand.Uint64,
+		Interval:   10 * time.Minute, Rand: l.device.Uint64,
 	})
 	require.NoError(l.t, err)
 	err = a.Run(ctx)
