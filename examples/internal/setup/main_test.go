@@ -44,7 +44,7 @@ func TestExitStatus(t *testing.T) {
 		{2, "JOB_COMPLETION_INDEX", []string{"fleet", "-per-job", "5"}},
 		{2, "-rate", []string{"fleet", "-rate", "NaN"}},
 		{2, "environment", []string{"module", "-hub", "http://127.0.0.1:1"}},
-		{1, "control", []string{"fan", "-hub", "http://127.0.0.1:1", "-connect",
+		{1, "prints as page", []string{"fan", "-hub", "http://127.0.0.1:1", "-connect",
 			"HostName=localhost;DeviceId=a;SharedAccessKey=YQ=="}},
 		{1, "no such file", []string{"fileupload", "/nowhere/at/all"}},
 		{1, "write ws://", []string{"broker", "-url", "http://127.0.0.1:1883"}},
