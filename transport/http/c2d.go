@@ -2,6 +2,7 @@ package http
 
 import (
 	"encoding/binary"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -434,8 +435,8 @@ func (c *c2d) settleRemaining() {
 	s := c.s
 	s.mu.Lock()
 	left := append(c.due, c.received...)
-	for _, h := range c.unsettled {
-		left = append(left, settlement{lockedMessage: *h, outcome: transport.OutcomeRelease})
+	for _, number := range slices.Sorted(maps.Keys(c.unsettled)) { // as they came
+		left = append(left, settlement{lockedMessage: *c.unsettled[number], outcome: transport.OutcomeRelease})
 	}
 	c.unsettled, c.received = nil, nil
 	s.mu.Unlock()
