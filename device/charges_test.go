@@ -174,3 +174,40 @@ func TestThePoliciesForConnectionsAndMessagesAreSetApart(t *testing.T) {
 		require.ErrorIs(t, c.SetMessagePolicy(retrypolicy.Fixed{Delay: -1}), transport.Invalid)
 	})
 }
+
+// A budget in PacedPolicy limits the retries that PacedPolicy grants, also beside a policy without
+// memory.
+func TestABudgetInPacedPolicyLimitsRetries(t *testing.T) {
+	type wrap = func(retrypolicy.Policy) retrypolicy.Policy
+	curve := retrypolicy.Fixed{Delay: time.Second}
+	for name, budgeted := range map[string]func(t *testing.T) wrap{
+		"retry budget": func(t *testing.T) wrap {
+			b, err := budget.NewRetryBudget(&budget.RetryBudgetOptions{Share: 1e-6, MinRetries: 2})
+			require.NoError(t, err)
+			return b.Wrap
+		},
+		"late quota": func(t *testing.T) wrap {
+			bucket, err := budget.NewTokenBucket(10, 0, 0)
+			require.NoError(t, err)
+			q, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket, Retry: 4, Late: true})
+			require.NoError(t, err)
+			return q.Wrap
+		},
+		"breaker": func(t *testing.T) wrap {
+			b, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 2})
+			require.NoError(t, err)
+			return b.Wrap
+		},
+	} {
+		for other, policy := range map[string]retrypolicy.Policy{
+			"plain": curve, "limiter": budget.NewAdaptive().Wrap(curve),
+		} {
+			run(t, name+" beside a "+other, func(t *testing.T) {
+				f := &fake{dial: func(int, context.Context) error { return lost(transport.Throttled) }}
+				c, _ := client(t, f, &device.Options{RetryPolicy: policy, PacedPolicy: budgeted(t)(curve)})
+				require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
+				require.Len(t, f.dialTimes(), 3)
+			})
+		}
+	}
+}

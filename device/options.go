@@ -41,9 +41,9 @@ type Options struct {
 	MessagePolicy retrypolicy.Policy
 	// PacedPolicy alone decides about failures with a slow pace (errfilter.PaceSlow: Throttled, Quota,
 	// ClockUnset). Default: the policies above decide whether to retry, and the delay is at least that
-	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is not asked before
-	// attempts, so breakers, limiters and quotas belong in the policies above. A Quota there charges
-	// for the retries that PacedPolicy decides on only with Late or Wait.
+	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. The policies above are
+	// asked before these attempts too, so a breaker or limiter belongs there. A Quota or RetryBudget
+	// that shall charge for all retries belongs around both.
 	PacedPolicy retrypolicy.Policy
 
 	// OnStatus is called with each Status, in order, by one goroutine at a time. It may call the

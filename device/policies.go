@@ -3,6 +3,7 @@ package device
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -10,24 +11,25 @@ import (
 // policies is the set of current retry policies. A value is immutable; SetRetryPolicy replaces it.
 type policies struct {
 	connection, message retrypolicy.Policy
-	paced               retrypolicy.Policy // nil: the others, with delays of reconnect.MinDelay
+	paced               retrypolicy.Policy // part of both; nil: their delays are at least reconnect.MinDelay
 	apart               bool               // the message policy was set on its own
 }
 
 // withConnection returns p with another connection policy. The message policy follows it unless it
 // was set apart.
 func (p policies) withConnection(to retrypolicy.Policy) policies {
-	p.connection = to
+	p.connection = reconnect.WithPaced(to, p.paced)
 	if !p.apart {
-		p.message = to
+		p.message = p.connection
 	}
 	return p
 }
 
 // withMessage returns p with another message policy; nil follows the connection policy.
 func (p policies) withMessage(to retrypolicy.Policy) policies {
-	p.message, p.apart = to, to != nil
-	if !p.apart {
+	if p.apart = to != nil; p.apart {
+		p.message = reconnect.WithPaced(to, p.paced)
+	} else {
 		p.message = p.connection
 	}
 	return p
@@ -37,8 +39,8 @@ func (p policies) withMessage(to retrypolicy.Policy) policies {
 // zero series has not begun.
 type series struct {
 	by       *policies          // whose it is; nil: not begun, or ended
+	of       retrypolicy.Policy // the policy
 	main     retrypolicy.Series // nil: the policy has no memory
-	paced    retrypolicy.Series // of PacedPolicy, from its first decision on
 	inFlight bool               // main admitted an attempt whose end was not reported
 	held     bool               // main delayed the attempt that it was asked about last
 }

@@ -150,11 +150,11 @@ func (b *block) acknowledge(i int32, t int64) {
 
 // paused asks the policy how long to send nothing after a refused message.
 func (b *block) paused(i int32, t int64, f *failure) {
-	d, p, paced := &b.devices[i], b.process(i), b.sim.rules.Paced
+	d := &b.devices[i]
 	d.pause++
 	a := b.ask(i, t, f)
 	a.Scope, a.Retry = transport.ScopeOperation, int(d.pause)
-	answer := reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
+	answer := reconnect.Decide(b.process(i).policy, b.sim.rules.Paced != nil, a)
 	if !answer.Retry { // the oldest message fails
 		d.queue--
 		d.pause = 0

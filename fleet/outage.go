@@ -50,17 +50,17 @@ func (b *block) failed(i int32, t int64, result outcome, paid time.Duration) {
 
 // decide asks the policy about a failed attempt of device i.
 func (b *block) decide(i int32, t int64, f *failure) {
-	d, p, paced := &b.devices[i], b.process(i), b.sim.rules.Paced
-	if p.curve != nil && paced == nil && !f.bounded {
+	d, p := &b.devices[i], b.process(i)
+	if p.curve != nil && !f.bounded {
 		d.last = p.curve.Decide(retrypolicy.Attempt{Retry: int(d.retry), Rand: d.draw()})
 		return
 	}
 	a := b.ask(i, t, f)
-	policy := reconnect.Of(p.policy, p.policy, paced, a)
-	if d.series != nil && (paced == nil || !reconnect.IsSlow(a.Kind)) {
+	policy := p.policy
+	if d.series != nil {
 		policy = d.series
 	}
-	d.last = reconnect.Decide(policy, paced != nil, a)
+	d.last = reconnect.Decide(policy, b.sim.rules.Paced != nil, a)
 }
 
 // ask returns a question to a policy about the failure f of device i, see attempt.

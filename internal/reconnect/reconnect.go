@@ -9,7 +9,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // Defaults of the options of a client.
@@ -21,31 +20,19 @@ const (
 	MaxMessages = 4096
 )
 
-// Of returns the policy responsible for a. paced may be nil.
-func Of(connection, message, paced retrypolicy.Policy, a *retrypolicy.Attempt) retrypolicy.Policy {
-	switch {
-	case paced != nil && IsSlow(a.Kind):
-		return paced
-	case a.Scope == transport.ScopeConnection:
-		return connection
-	}
-	return message
-}
-
 // LeastDelay is the shortest delay from the second retry on, unless the policy is
 // retrypolicy.Immediately.
 const LeastDelay = 100 * time.Millisecond
 
-// Decide asks p, the policy responsible for a. The delay is at least what the service asked for,
-// from the second retry on LeastDelay, and after failures of slow pace at least that of package
-// pacing, unless there is a policy for them (paced).
+// Decide asks p. The delay is at least what the service asked for, from the second retry on
+// LeastDelay, and after failures of slow pace at least MinDelay, unless p has a policy for them
+// (paced).
 func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolicy.Decision {
-	slow := IsSlow(a.Kind)
 	d := retrypolicy.Decide(p, *a, LeastDelay)
 	if !d.Retry {
 		return d
 	}
-	if slow && !paced {
+	if !paced && IsSlow(a.Kind) {
 		d.Delay = max(d.Delay, MinDelay(*a))
 	}
 	d.Delay = max(d.Delay, min(a.After, times.MaxRetryAfter))
