@@ -82,7 +82,7 @@ type BreakerStatus struct {
 //	closed     all attempts begin; Failures in a row, or in Window, open it
 //	open       none begins until Cooldown is over; outcomes of older attempts do not count
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again,
-//	           for Cooldown*Growth; outcomes of older attempts count too
+//	           for Cooldown*Growth; outcomes of attempts from before it opened do not count
 //
 // A refused attempt ends its series with Rejected and carries the remaining cooldown, or while
 // others probe, up to an eighth of a cooldown. Without Wait, a retry whose delay ends before the
@@ -246,6 +246,7 @@ func (b *Breaker) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt
 	b.settle(a.Now)
 	switch {
 	case saysNothing(v, a):
+	case b.is == BreakerHalfOpen && t.probe == 0: // it began before the breaker opened
 	case b.counts(v, a.Kind):
 		b.failed(a.Now)
 	default:

@@ -91,10 +91,11 @@ func TestBreaker(t *testing.T) {
 			{12 * s, stepOK, "half-open"}, {12 * s, stepOK, "closed"},
 		}},
 		{"what was begun before it opened neither closes it nor makes room for a second probe",
-			options{Failures: 1, Cooldown: 10 * s, Successes: 3}, steps{
+			options{Failures: 1, Cooldown: 10 * s, Successes: 2}, steps{
 				{0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"}, {0, stepAdmit, "closed"},
-				{0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
-				{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepRefuse, "half-open"},
+				{0, stepAdmit, "closed"}, {0, stepFail, "open"}, {1 * s, stepOK, "open"}, {1 * s, stepFail, "open"},
+				{10 * s, stepAdmit, "half-open"}, {11 * s, stepOK, "half-open"}, {11 * s, stepFail, "half-open"},
+				{11 * s, stepRefuse, "half-open"},
 				{12 * s, stepOK, "half-open"}, {12 * s, stepAdmit, "half-open"}, {12 * s, stepOK, "closed"},
 			}},
 		{"successes before the last failure do not help to close it", options{Failures: 1, Cooldown: 10 * s,
@@ -341,6 +342,9 @@ func TestBreakerStatus(t *testing.T) {
 	for range 2 {
 		p.Observe(policytest.As(policytest.At(30*time.Second), nil))
 	}
+	check(30*time.Second, budget.BreakerStatus{State: budget.BreakerHalfOpen, Openings: 1})
+	p.LetsIn(policytest.At(30 * time.Second))
+	p.Observe(policytest.As(policytest.At(30*time.Second), nil))
 	check(30*time.Second, budget.BreakerStatus{Openings: 1})
 	if s := budget.BreakerState(9).String(); s != "undefined state" {
 		t.Error(s)

@@ -32,7 +32,7 @@ type ticket struct {
 	cost     int       // of the latest retry, while its outcome is open
 	active   bool      // the operation counts as a call
 	inFlight bool      // an attempt, or only a retry where first ones do not count
-	probe    int64     // what is in flight is a probe of this epoch
+	probe    int64     // the epoch in which the latest attempt began as a probe; 0: it was none
 }
 
 // state is embedded by every budget: its lock, and the steps at which it has nothing to say.
