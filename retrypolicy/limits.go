@@ -47,17 +47,19 @@ type MaxElapsed struct {
 
 // Decide stops with ReasonOutOfTime after Limit.
 func (m MaxElapsed) Decide(a Attempt) Decision {
-	if a.Elapsed > m.Limit {
+	left := m.Limit - max(a.Elapsed, 0)
+	if left < 0 {
 		return stop(ReasonOutOfTime)
 	}
 	d := m.Policy.Decide(a)
-	left := m.Limit - max(a.Elapsed, 0)
 	if d.Retry && d.Delay > left {
 		switch {
 		case m.LookAhead:
 			return stop(ReasonOutOfTime)
 		case m.Shorten:
-			d.Delay, d.Reason = left, meant
+			if d.Delay = left; left > 0 {
+				d.Reason = meant
+			}
 		}
 	}
 	return d
