@@ -157,6 +157,12 @@ func TestAPolicyThatGivesUpBeginsAgainAfterTheInterval(t *testing.T) {
 		checksAt(t, retrypolicy.MaxAttempts{Total: 2, Policy: fixed}, 123*m-1))
 }
 
+func TestAPolicyWithoutDelayDoesNotMakeTheAgentSpin(t *testing.T) {
+	none := retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 0 })
+	require.Equal(t, []time.Duration{0, 0, 100 * time.Millisecond, 200 * time.Millisecond},
+		checksAt(t, none, 250*time.Millisecond))
+}
+
 // gate is a policy that admits attempts after a delay, or not at all.
 type gate struct {
 	retrypolicy.Policy
