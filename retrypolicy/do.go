@@ -70,11 +70,13 @@ func (r *Retrier) Validate() error {
 const DefaultTimeout = 4 * time.Minute
 
 // limited reports whether p limits the retries of every failure itself, so that DefaultTimeout does
-// not. A limit may stand inside other policies.
+// not. A limit may stand inside other policies. Policies of other systems, and of programs, say so.
 func limited(p Policy) bool {
 	switch p := p.(type) {
 	case MaxAttempts, MaxElapsed, NoRetry:
 		return true
+	case interface{ Limited() bool }:
+		return p.Limited()
 	case ByKind:
 		for _, r := range p.Rules {
 			if !limited(r.Policy) {

@@ -173,6 +173,7 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 		{"a device's", compat.AzureJava{}, 0, true},
 		{"by name", curve, -1, false},
 		{"a limit of its own", retrypolicy.MaxAttempts{Total: 100, Policy: curve}, 0, false},
+		{"a limit of another system", compat.AzureJava{Count: 99, Max: 10 * time.Second, Delta: time.Second}, 0, false},
 		{"a limit inside a quota", quota.Wrap(retrypolicy.RetryAfter{Policy: retrypolicy.MaxAttempts{Total: 100,
 			Policy: curve}}), 0, false},
 		{"a limit inside others", budget.NewAdaptive().Wrap(quota.Wrap(

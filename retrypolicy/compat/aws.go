@@ -20,7 +20,7 @@ import (
 const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 
 // AWSOptions configures the standard retry mode that the AWS SDKs share. AWSPreset.Options returns
-// published settings: take them, change them, and pass them to NewAWS.
+// published settings.
 type AWSOptions struct {
 	// Attempts is the highest number of attempts, the first included.
 	Attempts int
@@ -38,12 +38,11 @@ type AWSOptions struct {
 	Quota *budget.QuotaOptions
 }
 
-// NewAWS returns the policy that o describes; nil means AWSStandard. The policy checks in this
-// order: whether a retry is safe, whether attempts are left, the delay, and last the quota, so that
-// the quota does not charge for a retry that another rule prevents.
+// NewAWS returns the policy that o describes; nil means AWSStandard. It checks in this order: whether
+// a retry is safe, whether attempts are left, the delay, and last the quota.
 //
 // The quota belongs to the policy: create one policy per client, host or tenant (see budget.PerKey)
-// and use it for all operations there. Safe for concurrent use. Errors are of Kind Invalid.
+// and use it for all operations there. Errors are of Kind Invalid.
 func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 	if o == nil {
 		o = AWSStandard.Options()
@@ -76,8 +75,9 @@ func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 }
 
 // AWSMode returns the policy of a retry mode by its name in the configuration of the SDKs,
-// standard, adaptive or legacy, as boto3's retries={"mode": ..., "total_max_attempts": ...} does.
-// attempts counts the first attempt too; 0 is the default of the mode. Errors are of Kind Invalid.
+// standard, adaptive or legacy, as boto3's retries={"mode": ..., "total_max_attempts": ...} does (its
+// max_attempts counts retries). attempts counts the first attempt too; 0 is the default of the mode.
+// Errors are of Kind Invalid.
 func AWSMode(mode string, attempts int) (retrypolicy.Policy, error) {
 	o := AWSStandard.Options()
 	switch mode {

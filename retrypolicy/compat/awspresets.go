@@ -24,87 +24,68 @@ import (
 //	Botocore2025     3      1 s                       ignored        5; Timeout 10
 //	Legacy           5      1 s, no cap               ignored        no quota
 //	LegacyDynamoDB   10     50 ms, exact              ignored        no quota
-//	Go2025           3      2 s, see below            ignored        5; Timeout 10
+//	Go2025           3      2 s, AWSGoBackoff         ignored        5; Timeout 10
 //	Java             3      100 ms         1 s        any            5
 //	Java2026         3      50 ms          1 s        any            14; Throttled 5
 //	JavaLegacy       4      100 ms         500 ms,    any            5; Throttled 0
 //	                                       equal
 //	JS2025           3      100 ms         500 ms     + 5 s          10; Throttled 5
 //
-// Unless the table says otherwise, the delay before the n-th retry is U * min(first delay *
-// 2^(n-1), 20 s), where U is a draw from 0 to 1. After Throttled another first delay may count. The
-// jitter "equal" is (0.5 + U/2), and "exact" is none. The delay that the service asks for is
-// ignored, or replaces a shorter one, by at most 5 s or by any time. A success returns 1 token, or
-// the cost of the last retry: the presets of Java and JS2025 return at least 1, Go2025 1 more.
-// Python and PythonSimple retry only failures that are known to be safe to repeat (SafeYes). The
-// SDKs truncate delays to whole milliseconds; this package does not.
+// The delay before the n-th retry is U * min(first delay * 2^(n-1), 20 s), with U a draw from 0 to
+// 1; with the jitter "equal" 0.5 + U/2 takes its place, and "exact" has none. The delay that the
+// service asks for replaces a shorter one, by at most 5 s or by any time. A success returns 1 token,
+// or the cost of the last retry: the presets of Java and JS2025 at least 1, Go2025 1 more. The SDKs
+// truncate delays to whole milliseconds; this package does not.
 //
 // Standard is the default of botocore (boto3) 1.44, aws-sdk-go-v2 v1.48, the SDKs for JavaScript,
-// .NET (4.0.103), Rust, Ruby, PHP and C++, and the CLI, all since 10 November 2026. So Throttled,
-// the most expensive failure in some older SDKs, is the cheapest, and waits twenty times as long.
-// The SDKs for Java 2.x and Kotlin follow: Java and Kotlin are what they do, Java2026 what Java
-// will do.
+// .NET (4.0.103), Rust, Ruby, PHP and C++, and the CLI, all since 10 November 2026. The SDKs for Java
+// 2.x and Kotlin follow: Java and Kotlin are what they do, Java2026 what Java will do. Before May
+// 2026, and in its design document, Kotlin charges after the delay: set Quota.Late for that. Python
+// and PythonSimple retry only failures that are known to be safe to repeat (SafeYes). Legacy is
+// botocore's default until 2026, with the rules AWSLegacyRules. Java's quotas are per scope, and
+// smithy-python ignores its scopes: budget.PerKey has one for each.
 //
 // Sources: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py, quota.py,
 // retryhandler.py and data/_retry.json; smithy-python, retries.py; aws-sdk-go-v2, aws/retry;
 // aws-sdk-java-v2, DefaultRetryStrategy, LegacyRetryStrategy; smithy-typescript, util-retry.
 type AWSPreset string
 
+// The presets.
 const (
-	AWSStandard AWSPreset = "aws-standard"
-	// AWSDynamoDB is AWSStandard with the settings for DynamoDB and its streams.
-	AWSDynamoDB AWSPreset = "aws-dynamodb"
-	// AWSPython is AWSStandard, but smithy-python retries only failures that are known to be safe
-	// to repeat (SafeYes). It accepts scopes and ignores them; budget.PerKey separates them.
-	AWSPython AWSPreset = "aws-python"
-	// AWSPythonSimple is the simple strategy of smithy-python. Its other back-offs are
-	// retrypolicy.Backoff with JitterNone, JitterFull and JitterDecorrelatedSmithy.
-	AWSPythonSimple AWSPreset = "aws-python-simple"
-	// AWSKotlin is smithy-kotlin since 2021. Before May 2026, and in its design document, it charges
-	// after the delay: set Quota.Late for that.
-	AWSKotlin AWSPreset = "aws-kotlin"
-	// AWSBotocore2025 is the standard mode of botocore before 2026. botocore's client option
-	// max_attempts counts retries; Attempts counts attempts, as total_max_attempts does.
-	AWSBotocore2025 AWSPreset = "aws-botocore-2025"
-	// AWSLegacy is the first mode of botocore, its default until 2026. AWSLegacyRules are its
-	// rules.
-	AWSLegacy AWSPreset = "aws-legacy"
-	// AWSLegacyDynamoDB is AWSLegacy for DynamoDB.
+	AWSStandard       AWSPreset = "aws-standard"
+	AWSDynamoDB       AWSPreset = "aws-dynamodb"
+	AWSPython         AWSPreset = "aws-python"
+	AWSPythonSimple   AWSPreset = "aws-python-simple"
+	AWSKotlin         AWSPreset = "aws-kotlin"
+	AWSBotocore2025   AWSPreset = "aws-botocore-2025"
+	AWSLegacy         AWSPreset = "aws-legacy"
 	AWSLegacyDynamoDB AWSPreset = "aws-legacy-dynamodb"
-	// AWSGo2025 is aws-sdk-go-v2 before 2026. Its delays are 0 to 2, 0 to 4, 0 to 8, 0 to 16 and
-	// then 20 s without jitter.
-	AWSGo2025 AWSPreset = "aws-go-2025"
-	// AWSJava is aws-sdk-java-v2, which trusts the service with any delay. If that is too much, set
-	// Over. Its quotas are per scope: see budget.PerKey.
-	AWSJava     AWSPreset = "aws-java"
-	AWSJava2026 AWSPreset = "aws-java-2026"
-	// AWSJavaLegacy is the legacy mode of aws-sdk-java-v2.
-	AWSJavaLegacy AWSPreset = "aws-java-legacy"
-	// AWSJS2025 is aws-sdk-js-v3 before 2026.
-	AWSJS2025 AWSPreset = "aws-js-2025"
+	AWSGo2025         AWSPreset = "aws-go-2025"
+	AWSJava           AWSPreset = "aws-java"
+	AWSJava2026       AWSPreset = "aws-java-2026"
+	AWSJavaLegacy     AWSPreset = "aws-java-legacy"
+	AWSJS2025         AWSPreset = "aws-js-2025"
 )
 
-// awsRows is the table above. after is AWSOptions.Over.
+// awsRows is the table above.
 var awsRows = []struct {
-	name             AWSPreset
-	tries            int
-	delay, throttled retrypolicy.Policy
-	after            time.Duration
-	quota            *budget.QuotaOptions
+	name AWSPreset
+	AWSOptions
 }{
-	{AWSStandard, 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
-	{AWSDynamoDB, 4, full(25 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
-	{AWSPython, 3, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling)},
-	{AWSPythonSimple, 5, equal(25 * ms), nil, 0, nil},
-	{AWSKotlin, 3, byHalf(10 * ms), byHalf(sec), 5 * sec, cost(5, 10, throttling|network|timeout)},
-	{AWSBotocore2025, 3, full(sec), nil, 0, cost(5, 10, timeout)},
-	{AWSLegacy, 5, uncapped(sec, retrypolicy.JitterFull), nil, 0, nil},
-	{AWSLegacyDynamoDB, 10, uncapped(50*ms, retrypolicy.JitterNone), nil, 0, nil},
-	{AWSGo2025, 3, AWSGoBackoff{maxDelay}, nil, 0, cost(5, 10, timeout)},
-	{AWSJava, 3, full(100 * ms), full(sec), kit.Longest, cost(5, 5, throttling)},
-	{AWSJava2026, 3, full(50 * ms), full(sec), kit.Longest, cost(14, 5, throttling)},
-	{AWSJavaLegacy, 4, full(100 * ms), equal(500 * ms), kit.Longest, cost(5, 0, throttling)},
-	{AWSJS2025, 3, full(100 * ms), full(500 * ms), 5 * sec, cost(10, 5, throttling)},
+	{AWSStandard, AWSOptions{3, false, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling, 0)}},
+	{AWSDynamoDB, AWSOptions{4, false, full(25 * ms), full(sec), 5 * sec, cost(14, 5, throttling, 0)}},
+	{AWSPython, AWSOptions{3, true, full(50 * ms), full(sec), 5 * sec, cost(14, 5, throttling, 0)}},
+	{AWSPythonSimple, AWSOptions{5, true, equal(25 * ms), nil, 0, nil}},
+	{AWSKotlin, AWSOptions{3, false, byHalf(10 * ms), byHalf(sec), 5 * sec,
+		cost(5, 10, throttling|network|timeout, 0)}},
+	{AWSBotocore2025, AWSOptions{3, false, full(sec), nil, 0, cost(5, 10, timeout, 0)}},
+	{AWSLegacy, AWSOptions{5, false, uncapped(sec, retrypolicy.JitterFull), nil, 0, nil}},
+	{AWSLegacyDynamoDB, AWSOptions{10, false, uncapped(50*ms, retrypolicy.JitterNone), nil, 0, nil}},
+	{AWSGo2025, AWSOptions{3, false, AWSGoBackoff{maxDelay}, nil, 0, cost(5, 10, timeout, 0)}},
+	{AWSJava, AWSOptions{3, false, full(100 * ms), full(sec), kit.Longest, cost(5, 5, throttling, 1)}},
+	{AWSJava2026, AWSOptions{3, false, full(50 * ms), full(sec), kit.Longest, cost(14, 5, throttling, 1)}},
+	{AWSJavaLegacy, AWSOptions{4, false, full(100 * ms), equal(500 * ms), kit.Longest, cost(5, 0, throttling, 1)}},
+	{AWSJS2025, AWSOptions{3, false, full(100 * ms), full(500 * ms), 5 * sec, cost(10, 5, throttling, 1)}},
 }
 
 const (
@@ -131,8 +112,8 @@ func uncapped(base time.Duration, j retrypolicy.Jitter) retrypolicy.Policy {
 }
 
 // cost returns a quota with the cost of a retry, and that of one after some kinds.
-func cost(retry, after int, kinds retrypolicy.KindSet) *budget.QuotaOptions {
-	return &budget.QuotaOptions{Retry: retry, Costs: []budget.Cost{{Kinds: kinds, Tokens: after}}}
+func cost(retry, after int, kinds retrypolicy.KindSet, leastRefund int) *budget.QuotaOptions {
+	return &budget.QuotaOptions{Retry: retry, Costs: []budget.Cost{{Kinds: kinds, Tokens: after}}, MinRefund: leastRefund}
 }
 
 // AWSPresets returns all presets.
@@ -149,24 +130,16 @@ func (p AWSPreset) Options() *AWSOptions {
 	if at < 0 {
 		return &AWSOptions{} // which NewAWS refuses
 	}
-	row := &awsRows[at]
-	o := &AWSOptions{
-		Attempts: row.tries, Backoff: row.delay, Throttled: row.throttled, Over: row.after,
-		SafeOnly: p == AWSPython || p == AWSPythonSimple,
-	}
-	if row.quota != nil {
-		q := *row.quota
+	o := awsRows[at].AWSOptions
+	if o.Quota != nil {
+		q := *o.Quota
 		q.Costs = slices.Clone(q.Costs)
-		switch p {
-		case AWSJava, AWSJava2026, AWSJavaLegacy, AWSJS2025:
-			q.MinRefund = 1
-		case AWSGo2025:
+		if p == AWSGo2025 {
 			q.ExtraRefund = 1
-		default: // the others refund what they took
 		}
 		o.Quota = &q
 	}
-	return o
+	return &o
 }
 
 // AWSGoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
@@ -177,9 +150,9 @@ type AWSGoBackoff struct{ Max time.Duration }
 func (b AWSGoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	if n > bits.Len64(uint64(max(b.Max, 0)/time.Second))-1 {
-		return retrypolicy.Decision{Retry: true, Delay: max(b.Max, 0)}
+		return again(max(b.Max, 0))
 	}
-	return retrypolicy.Decision{Retry: true, Delay: kit.OfFloat(kit.Unit(a.Rand) * float64(sec<<n))}
+	return again(kit.OfFloat(kit.Unit(a.Rand) * float64(sec<<n)))
 }
 
 // Validate reports an invalid Max.

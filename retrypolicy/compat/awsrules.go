@@ -27,8 +27,7 @@ type AWSFailure struct {
 	// Origin and Fault are for AWSKotlinJudge and AWSKotlinDocumentJudge.
 	Origin AWSOrigin
 	Fault  retrypolicy.Fault
-	// After is the wait that the service asked for, in the header x-amz-retry-after: see
-	// httpretry.RetryAfterHeaders.
+	// After is the wait that the service asked for, in the header x-amz-retry-after.
 	After time.Duration
 }
 
@@ -59,9 +58,8 @@ type AWSRule struct {
 // AWSRules list the answers that are retried, with their Kind; the first matching row counts.
 type AWSRules []AWSRule
 
-// The rows that several lists share. throttlingRule means throttling at any status: botocore, Go,
-// Java and JavaScript have these codes, PriorRequestNotComplete also as transient. transientRule
-// has answers, not local time-outs, so their Kind is not Timeout and they cost less.
+// The rows that several lists share. transientRule has answers, not local time-outs, so their Kind
+// is not Timeout and they cost less.
 var (
 	throttlingRule = AWSRule{Kind: transport.Throttled, Codes: []string{
 		"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "TooManyRequestsException",
@@ -81,9 +79,8 @@ func AWSStandardRules() AWSRules {
 	return append(AWSRules{{Statuses: []int{429}, Unmodeled: true, Kind: transport.Throttled}}, AWSBotocoreRules()...)
 }
 
-// AWSBotocoreRules are the rules of botocore's standard and adaptive modes: throttling and
-// transient error codes at any status, status 500, 502, 503 and 504, an error of STS, and the
-// checksum of DynamoDB. Status 429 alone is not among them.
+// AWSBotocoreRules are the rules of botocore's standard and adaptive modes. Status 429 alone is not
+// among them.
 //
 // Source: botocore, retries/standard.py.
 func AWSBotocoreRules() AWSRules {
@@ -91,8 +88,7 @@ func AWSBotocoreRules() AWSRules {
 		{Service: "sts", Codes: []string{"IDPCommunicationError"}, Kind: transport.Unavailable}, checksumRule}
 }
 
-// AWSLegacyRules are the rules of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429,
-// five error codes at status 400, and rows for single services.
+// AWSLegacyRules are the rules of botocore's legacy mode.
 //
 // Source: botocore, data/_retry.json.
 func AWSLegacyRules() AWSRules {
@@ -123,9 +119,8 @@ func AWSLegacyRules() AWSRules {
 	return append(rules, checksumRule, AWSRule{Statuses: []int{429, 509}, Kind: transport.Throttled}, brokenRule)
 }
 
-// AWSJSRules are the rules of aws-sdk-js-v3: the codes and statuses of the standard mode, status
-// 429 as throttling, and the names of connection failures. They exclude clock skew and expired
-// signatures, which that SDK corrects and retries.
+// AWSJSRules are the rules of aws-sdk-js-v3, without clock skew and expired signatures, which that
+// SDK corrects and retries.
 //
 // Source: smithy-typescript, service-error-classification.
 func AWSJSRules() AWSRules {
@@ -159,13 +154,9 @@ func (r *AWSRule) fits(f *AWSFailure) bool {
 }
 
 // AWSKotlinDocumentJudge judges by the traits of a failure, in the order of smithy-kotlin's design
-// document. AWSKotlinJudge is what its code does.
-//
-//  1. Throttling is Throttled, whoever failed.
-//  2. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict).
-//  3. An error of the client library is Conflict, retryable or not.
-//  4. All other errors are left to hook, the document's evaluateOtherExceptions, if it is not nil.
-//  5. After that, errors from elsewhere, such as lost connections, are Undecided; all others fail.
+// document: throttling, an error of the service by the side at fault, any error of the client
+// library, and then hook, the document's evaluateOtherExceptions, if it is not nil. After that,
+// errors from elsewhere, such as lost connections, are Undecided; all others fail.
 //
 // Source: smithy-kotlin, docs/design/retries.md.
 func AWSKotlinDocumentJudge(hook func(AWSFailure) retrypolicy.Info) func(AWSFailure) retrypolicy.Info {
@@ -190,14 +181,9 @@ func AWSKotlinDocumentJudge(hook func(AWSFailure) retrypolicy.Info) func(AWSFail
 	}
 }
 
-// AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin's code:
-//
-//  1. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict),
-//     even if it is throttling too.
-//  2. A retryable error of the client library is Conflict.
-//  3. Any other throttling failure is Throttled.
-//  4. Any other retryable failure is Network.
-//  5. All other failures fail.
+// AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin's code: a retryable
+// error of the service by the side at fault, even if it is throttling too; one of the client library;
+// throttling; and any other retryable failure, as Network. All other failures fail.
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
 func AWSKotlinJudge(f AWSFailure) retrypolicy.Info {
@@ -225,8 +211,7 @@ func (f AWSFailure) again(kind transport.Kind) retrypolicy.Info {
 
 // NewAWSClassifier makes a classifier from judge, which is AWSKotlinJudge, the result of
 // AWSKotlinDocumentJudge or the method Judge of some AWSRules. of returns the properties of an
-// error. It returns false for an error that it does not know, such as a lost connection, which is
-// then Undecided. A nil of means AWSFailureOf.
+// error; nil means AWSFailureOf. An error that it does not know (not ok) is Undecided.
 func NewAWSClassifier(
 	judge func(AWSFailure) retrypolicy.Info, of func(error) (f AWSFailure, ok bool),
 ) retrypolicy.Classifier {
@@ -242,9 +227,8 @@ func NewAWSClassifier(
 }
 
 // AWSFailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
-// HTTPStatusCode() int, anywhere in its chain, as errors of aws-sdk-go-v2 have them, and the traits
-// and the delay from the methods that retrypolicy.Classify asks. It cannot know the service. It
-// returns false for an error that says nothing.
+// HTTPStatusCode() int in its chain, as errors of aws-sdk-go-v2 have them, and the traits and the
+// delay from the methods that retrypolicy.Classify asks. Without any of these ok is false.
 func AWSFailureOf(err error) (f AWSFailure, ok bool) {
 	errchain.Any(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {

@@ -10,26 +10,19 @@ import (
 )
 
 // AzureCCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, from 1.
-// With all curves but CNone the first retry comes at once.
+// With all curves but AzureCNone the first retry comes at once.
 type AzureCCurve uint8
 
 const (
-	// AzureCExponentialJitter: CExponential plus 0 to Jitter percent of it, added after the limit. The
-	// SDK's default.
+	// AzureCExponentialJitter: AzureCExponential plus 0 to Jitter percent of it, added after the
+	// limit. The SDK's default.
 	AzureCExponentialJitter AzureCCurve = iota
-	// AzureCExponential: Initial * 2^(n-2).
-	AzureCExponential
-	// AzureCLinear: Initial * (n-1).
-	AzureCLinear
-	// AzureCInterval: Initial.
-	AzureCInterval
-	// AzureCRandom: a random whole number of seconds in [0, Initial). (The SDK returns Initial
-	// itself once in 2^31 draws.)
-	AzureCRandom
-	// AzureCImmediate: always at once.
-	AzureCImmediate
-	// AzureCNone: never.
-	AzureCNone
+	AzureCExponential                   // Initial * 2^(n-2)
+	AzureCLinear                        // Initial * (n-1)
+	AzureCInterval                      // Initial
+	AzureCRandom                        // a random whole number of seconds in [0, Initial)
+	AzureCImmediate                     // always at once
+	AzureCNone                          // never
 
 	cCurves // number of curves
 )
@@ -46,10 +39,10 @@ type AzureC struct {
 	Initial time.Duration
 	// Max is the longest delay before jitter. 0: 30 s.
 	Max time.Duration
-	// Jitter is in percent. 0: 5. CExponential ignores it.
+	// Jitter is in percent. 0: 5. AzureCExponential ignores it.
 	Jitter int
 	// Limit ends the retries: none begins later than Limit after the beginning of the series. (The SDK
-	// counts from the first retry, which comes at once.) CImmediate ignores it, as in the SDK. 0:
+	// counts from the first retry, which comes at once.) AzureCImmediate ignores it, as in the SDK. 0:
 	// none.
 	Limit time.Duration
 }
@@ -69,11 +62,12 @@ type azureC struct {
 }
 
 func (c *azureC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	switch {
-	case c.Curve == AzureCNone:
+	switch c.Curve {
+	case AzureCNone:
 		return retrypolicy.Decision{}
-	case c.Curve == AzureCImmediate:
-		return retrypolicy.Decision{Retry: true}
+	case AzureCImmediate:
+		return again(0)
+	default: // the others have delays
 	}
 	var delay time.Duration
 	if a.Retry > 1 {
@@ -83,7 +77,7 @@ func (c *azureC) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		}
 	}
 	c.try.next(a, delay)
-	return retrypolicy.Decision{Retry: true, Delay: delay}
+	return again(delay)
 }
 
 // wait returns the time from the beginning of the previous attempt, for n >= 2.
@@ -116,11 +110,11 @@ func (c AzureC) initial() time.Duration {
 // Validate reports the first invalid parameter.
 func (c AzureC) Validate() error {
 	return kit.Check("AzureC.",
-		kit.Bad(c.Curve >= cCurves, "Curve is not one of the constants; use CExponentialJitter"),
+		kit.Bad(c.Curve >= cCurves, "Curve is not one of the constants; use AzureCExponentialJitter"),
 		kit.Bad(c.Initial < 0 || c.Initial%time.Second != 0,
 			"Initial is not a number of whole seconds; give one, 0 for the default"),
 		kit.Bad(c.Curve == AzureCRandom && c.initial() < 2*time.Second,
-			"Initial is below 2 s, so CRandom would always draw 0; give 2 s or more, or use CImmediate"),
+			"Initial is below 2 s, so AzureCRandom would always draw 0; give 2 s or more, or use AzureCImmediate"),
 		kit.Bad(c.Max < 0 || c.Max%time.Second != 0, "Max is not a number of whole seconds; give one, 0 for 30 s"),
 		kit.Bad(c.Jitter < 0 || c.Jitter > 100, "Jitter is out of range; give 1 to 100 percent, 0 for 5"),
 		kit.Bad(c.Limit < 0, "Limit is negative; give a duration, 0 for none"),

@@ -1,8 +1,6 @@
 package compat
 
 import (
-	"math"
-	"math/bits"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -12,8 +10,7 @@ import (
 // AzureCSharpV1 is the retry policy of the Azure IoT device SDK 1.x for .NET: the delays of
 // AzureJava without its fast first retry, but attempts begin at least one second apart, a second
 // that includes the duration of the attempt. If all numbers are zero, the defaults are those of
-// AzureJava. With attempts that fail at once that gives 1 s, 1 s, 1 s, 1 s, 1.3 to 1.885 s and so
-// on.
+// AzureJava.
 //
 // Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
 type AzureCSharpV1 struct {
@@ -54,27 +51,24 @@ func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Validate reports the first invalid parameter.
 func (v AzureCSharpV1) Validate() error { return v.settings().check("AzureCSharpV1.") }
 
-// AzureCSharpCurve names a retry policy of the Azure IoT device SDK 2.x for .NET.
+// AzureCSharpCurve names a retry policy of the Azure IoT device SDK 2.x for .NET. n counts retries,
+// from 1.
 type AzureCSharpCurve uint8
 
 const (
 	// AzureCSharpExponential: 2^(n+6) ms, with n+6 at most 32: 128 ms, 256 ms, 512 ms and so on.
 	AzureCSharpExponential AzureCSharpCurve = iota
-	// AzureCSharpFixed: Delay.
-	AzureCSharpFixed
-	// AzureCSharpIncremental: n*Delay.
-	AzureCSharpIncremental
+	AzureCSharpFixed                        // Delay
+	AzureCSharpIncremental                  // n*Delay
 
 	csharpCurves // number of curves
 )
 
-// AzureCSharp is a retry policy of the Azure IoT device SDK 2.x (preview) for .NET, with n = 1 for
-// the first retry. The jitter is a whole number of percent from -5 to 5, and none for delays below
-// 50 ms. It is added after the limit, so a delay may exceed Max by 5 %.
-//
-// The zero value is the SDK's default: exponential, for ever, at most 12 hours, with jitter. The
-// SDK's policies refuse permanent failures themselves. Here the classifier does so before it asks a
-// policy.
+// AzureCSharp is a retry policy of the Azure IoT device SDK 2.x (preview) for .NET. The jitter is a
+// whole number of percent from -5 to 5, and none for delays below 50 ms. It is added after the
+// limit, so a delay may exceed Max by 5 %. The zero value is the SDK's default: exponential, for
+// ever, at most 12 hours, with jitter. The SDK's policies refuse permanent failures themselves; here
+// the classifier does so before it asks a policy.
 //
 // Source: the SDK's code, IotHubClientExponentialBackoffRetryPolicy, -FixedDelay- and
 // -IncrementalDelayRetryPolicy.
@@ -100,10 +94,7 @@ func (c AzureCSharp) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	delay := c.Delay
 	switch c.Curve {
 	case AzureCSharpExponential:
-		delay = ms << (min(n, 26) + 6)
-		if most == 0 {
-			most = 12 * time.Hour
-		}
+		delay, most = ms<<(min(n, 26)+6), kit.OrDefault(most, 12*time.Hour)
 	case AzureCSharpIncremental:
 		delay = retrypolicy.Incremental{Step: delay}.Decide(a).Delay
 	case AzureCSharpFixed:
@@ -111,20 +102,10 @@ func (c AzureCSharp) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if most > 0 {
 		delay = min(delay, most)
 	}
-	if !c.NoJitter && delay >= 50*ms {
-		delay = percent(delay, 95+kit.Below(11, a.Rand))
+	if !c.NoJitter && delay >= 50*ms { // exact for delays of up to a day
+		delay = kit.OfFloat(float64(delay) * float64(95+kit.Below(11, a.Rand)) / 100)
 	}
-	return retrypolicy.Decision{Retry: true, Delay: delay}
-}
-
-// percent returns n percent of d.
-func percent(d time.Duration, n uint64) time.Duration {
-	high, low := bits.Mul64(uint64(d), n)
-	if high >= 100 {
-		return kit.Longest
-	}
-	part, _ := bits.Div64(high, low, 100)
-	return time.Duration(min(part, math.MaxInt64))
+	return again(delay)
 }
 
 // Validate reports the first invalid parameter.

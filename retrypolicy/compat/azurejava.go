@@ -8,17 +8,16 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
-// AzureJava computes the delays of the code of the Azure IoT device SDK for Java, for programs that
-// migrate. That SDK documents something else, ExponentialBackoffWithJitter. With c = 0 for the
-// first retry, and in whole milliseconds:
+// AzureJava has the delays of the code of the Azure IoT device SDK for Java. With c = 0 for the first
+// retry, and in whole milliseconds:
 //
 //	0                                                               if c = 0: the fast first retry
 //	no retry                                                        if c >= Count
 //	min(Min + (2^c - 1) * a whole number in [0.8*Delta, 1.2*Delta), Max)
 //
 // If all numbers are zero, the SDK's defaults apply: Count 2^31-1, Min 100 ms, Max 10 s, Delta 100
-// ms. Otherwise no default applies. Fractions of a millisecond are truncated. The SDK also limits
-// an outage, and a message, to 4 minutes: MaxElapsed{Limit: 4 * time.Minute, Policy: AzureJava{}}.
+// ms. Otherwise no default applies. The SDK also limits an outage, and a message, to 4 minutes:
+// MaxElapsed{Limit: 4 * time.Minute, Policy: AzureJava{}}.
 //
 // Source: the SDK's code, ExponentialBackoffWithJitter and IotHubTransport.
 type AzureJava struct {
@@ -31,8 +30,7 @@ type AzureJava struct {
 	// NoFastRetry makes the first retry wait for Min.
 	NoFastRetry bool
 	// Resend makes c begin with 1, as for the SDK's messages and for the devices of a shared
-	// connection. These have no fast retry, and one retry less than Count. Otherwise c begins with 0,
-	// as in the SDK's loops that open and reconnect.
+	// connection: no fast retry, and one retry less than Count.
 	Resend bool
 }
 
@@ -52,11 +50,11 @@ func (j AzureJava) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	}
 	switch {
 	case c == 0 && !j.NoFastRetry:
-		return retrypolicy.Decision{Retry: true}
+		return again(0)
 	case c >= j.Count:
 		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
-	return retrypolicy.Decision{Retry: true, Delay: j.delay(c, a.Rand)}
+	return again(j.delay(c, a.Rand))
 }
 
 // delay computes the formula, where the product is at most 2^31-1. For an empty range, for which

@@ -3,6 +3,7 @@ package compat
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -10,24 +11,20 @@ import (
 )
 
 // Failsafe is the retry policy of failsafe-go. The zero value is the library's default: two retries
-// without delay. With Max set, the delay starts at Delay and grows by Factor, up to Max. With
-// RandomMax set, it is a draw from Delay to RandomMax. Otherwise it is Delay. The jitter is added
-// in both directions and may exceed Max.
-//
-// A wait that the service asked for replaces the delay, gets the jitter too, and does not affect
-// the growth. The library's HTTP helper reads such a wait after 429 and 503 only. The library's
-// time limit is retrypolicy.MaxElapsed with Shorten.
+// without delay. The jitter is added in both directions and may exceed Max. A wait that the service
+// asked for with a 429 or 503 replaces the delay, gets the jitter too, and does not affect the
+// growth. The library's time limit is retrypolicy.MaxElapsed with Shorten.
 //
 // Source: the library's code, package retrypolicy.
 type Failsafe struct {
 	// Retries is the number of retries. 0: 2. Negative: no limit.
 	Retries int
 	Delay   time.Duration
-	// Max enables growth, up to Max.
+	// Max makes the delay grow from Delay, by Factor, up to Max.
 	Max time.Duration
 	// Factor is the growth per retry. 0: 2.
 	Factor float64
-	// RandomMax enables random delays from Delay to RandomMax. It excludes Max.
+	// RandomMax makes the delay a draw from Delay to RandomMax. It excludes Max.
 	RandomMax time.Duration
 	// Jitter spreads by this time: delay + (1-2U)*Jitter. A delay of 0 has none.
 	Jitter time.Duration
@@ -51,9 +48,7 @@ func (f Failsafe) Begin(retrypolicy.Start) retrypolicy.Series {
 type failsafe struct {
 	Failsafe
 	retrypolicy.Free
-	// before is the latest computed delay before jitter; a delay that the service asked for does not
-	// change it.
-	before time.Duration
+	before time.Duration // the latest computed delay, before jitter
 }
 
 func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -62,7 +57,7 @@ func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	u := kit.Unit(a.Rand)
-	d := retrypolicy.Decision{Retry: true, Delay: f.Delay}
+	d := again(f.Delay)
 	switch {
 	case a.After > 0 && overloaded(a):
 		d.Delay = a.After
@@ -73,7 +68,7 @@ func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		f.before = d.Delay
 	case f.RandomMax > 0 && f.Delay > 0:
 		d.Delay = min(kit.OfFloat(float64(f.Delay)+u*float64(f.RandomMax-f.Delay)), f.RandomMax)
-		u = kit.Unit(redraw(a.Rand)) // for the jitter
+		u = kit.Unit(bits.Reverse64(a.Rand)) // for the jitter, from the other end of the draw
 	}
 	switch {
 	case d.Delay == 0:
@@ -83,15 +78,6 @@ func (f *failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		d.Delay = kit.OfFloat(float64(d.Delay) * (1 + (1-2*u)*f.JitterFactor))
 	}
 	return d
-}
-
-// redraw derives a second draw that looks independent of draw, with the output function of
-// SplitMix64.
-func redraw(draw uint64) uint64 {
-	draw += 0x9e3779b97f4a7c15
-	draw = (draw ^ draw>>30) * 0xbf58476d1ce4e5b9
-	draw = (draw ^ draw>>27) * 0x94d049bb133111eb
-	return draw ^ draw>>31
 }
 
 // Validate reports the first invalid parameter.

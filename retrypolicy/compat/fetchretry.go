@@ -9,27 +9,22 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// FetchRetry is the retry policy of the JavaScript library fetch-retry. Attempts count from 0, for
-// the failure of the first attempt. It tells an answer from a network error by the StatusError in
-// the failure. So the operation must return an answer that may be repeated as such an error. Use it
-// with Retrier{Policy: f, Classify: f.Classify}.
-//
-// There is no jitter, no cap, and no time limit. Retry-After is ignored. FetchRetryDefaults returns
-// the library's defaults; the zero value never retries.
+// FetchRetry is the retry policy of the JavaScript library fetch-retry, for Retrier{Policy: f,
+// Classify: f.Classify}. An answer is a failure with a status (httpretry.StatusError); any other is
+// a network error. Retry-After is ignored. The zero value never retries.
 //
 // Source: the library's code.
 type FetchRetry struct {
 	// Retries is the number of retries. OnFunc overrides it.
 	Retries int
-	// Delay is the delay before each retry, unless DelayFunc is set. DelayFunc receives the number of
-	// the failed attempt, 0 before the first retry.
+	// Delay is the delay before each retry, unless DelayFunc is set. Both functions receive the number
+	// of the failed attempt, 0 for the first.
 	Delay     time.Duration
 	DelayFunc func(attempt int, err error) time.Duration
 	// On lists the statuses that are retried, in addition to network errors. Other answers are final;
 	// with an empty list all are.
 	On []int
-	// OnFunc, if set, decides alone, and Retries is ignored. It receives the number of the failed
-	// attempt.
+	// OnFunc, if set, decides alone, and Retries is ignored.
 	OnFunc func(attempt int, err error) bool
 }
 
@@ -37,7 +32,7 @@ type FetchRetry struct {
 func FetchRetryDefaults() FetchRetry { return FetchRetry{Retries: 3, Delay: time.Second} }
 
 // Decide stops with OutOfAttempts after Retries, with NotRetryable after an answer that On does not
-// list, and with ByPolicy if OnFunc returns false.
+// list, and with Policy if OnFunc returns false.
 func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	attempt := max(a.Retry, 1) - 1
 	if f.OnFunc != nil {
@@ -56,7 +51,7 @@ func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if f.DelayFunc != nil {
 		delay = f.DelayFunc(attempt, a.Err)
 	}
-	return retrypolicy.Decision{Retry: true, Delay: max(delay, 0)}
+	return again(max(delay, 0))
 }
 
 // Classify leaves every failure to Decide, as the library does, even those that the function

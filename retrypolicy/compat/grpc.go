@@ -15,18 +15,16 @@ import (
 //	min(Initial * Multiplier^(n-1), Max) * rand(0.8, 1.2)
 //
 // which can exceed Max by a fifth. A wait that the server asked for (see GRPCPushback) replaces the
-// delay exactly, and the retry after it has the delay of a first one. A negative wait stops with
-// Pushback. There are no defaults: set every field. Put a budget.RetryThrottle around it as gRPC
-// does. It excludes hedging, and transparent retries of calls that never left the client.
+// delay, and the retry after it has the delay of a first one. A negative wait stops with Pushback.
+// There are no defaults. Put a budget.RetryThrottle around it as gRPC does. It has no hedging, and no
+// transparent retries of calls that never left the client.
 //
 // Source: gRFC A6.
 type GRPC struct {
 	// Attempts is the number of attempts, the first included: 2 or more. More than 5 counts as 5.
 	Attempts int
-	// Initial is the first delay, before jitter.
-	Initial time.Duration
-	// Max is the longest delay, before jitter.
-	Max time.Duration
+	// Initial is the first delay and Max the longest, before jitter.
+	Initial, Max time.Duration
 	// Multiplier is the growth per retry; above 0.
 	Multiplier float64
 }
@@ -54,9 +52,9 @@ func (s *grpcSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case a.After > 0:
 		s.began = max(a.Retry, 0)
 		if a.After == atOnce {
-			return retrypolicy.Decision{Retry: true}
+			return again(0)
 		}
-		return retrypolicy.Decision{Retry: true, Delay: a.After}
+		return again(a.After)
 	}
 	if s.began >= a.Retry { // the caller counts anew
 		s.began = 0
@@ -76,13 +74,11 @@ func (g GRPC) Validate() error {
 			"Multiplier is not positive and finite; give the growth, such as 2"))
 }
 
-// atOnce represents a server that asked for a delay of 0; 0 itself means that it did not ask.
-const atOnce = time.Nanosecond
+const atOnce = time.Nanosecond // the server asked for a delay of 0
 
-// GRPCPushback reads the value of the header grpc-retry-pushback-ms, for retrypolicy.Info.After or
-// the RetryAfter of a transport.Error: milliseconds that fit into 32 bits. 0 ms becomes 1 ns,
-// because 0 means that there was no header. An empty value returns 0. A negative value, or one that
-// is not a number, returns a negative duration: do not try again.
+// GRPCPushback reads the value of the header grpc-retry-pushback-ms, for retrypolicy.Info.After:
+// milliseconds that fit into 32 bits. An empty value returns 0, for no header, and 0 ms 1 ns. A
+// negative value, or one that is not a number, returns a negative duration: do not try again.
 func GRPCPushback(header string) time.Duration {
 	if header == "" {
 		return 0
@@ -117,10 +113,8 @@ const grpcUnknown = 2
 
 // NewGRPCClassifier makes a Classifier that returns Again for the codes in retryable and Fail for
 // all others. Code is the type codes.Code of the gRPC library. status finds the code in an error,
-// and the value of the header grpc-retry-pushback-ms, empty if there is none; ok is false for an
-// error without a status. Such an error, or one with OK, is Undecided. A code that gRPC does not
-// define counts as UNKNOWN. As in gRPC, retryable has no default: the service decides which codes
-// may be repeated.
+// and the value of the header grpc-retry-pushback-ms. An error without a status (not ok), or with
+// OK, is Undecided. A code that gRPC does not define counts as UNKNOWN.
 func NewGRPCClassifier[Code ~uint32](
 	status func(error) (code Code, pushback string, ok bool), retryable ...Code,
 ) (retrypolicy.Classifier, error) {

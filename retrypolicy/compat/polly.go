@@ -8,23 +8,20 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
-// PollyCurve names a back-off of Polly.
+// PollyCurve names a back-off of Polly. n counts retries, from 1.
 type PollyCurve uint8
 
 const (
-	// PollyConstant: Delay.
-	PollyConstant PollyCurve = iota
-	// PollyLinear: n*Delay.
-	PollyLinear
-	// PollyExponential: 2^(n-1)*Delay; with jitter DecorrelatedV2.
-	PollyExponential
+	PollyConstant    PollyCurve = iota // Delay
+	PollyLinear                        // n*Delay
+	PollyExponential                   // 2^(n-1)*Delay; with jitter DecorrelatedV2
 
 	pollyCurves // number of curves
 )
 
-// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. If all numbers
-// are zero, the library's defaults apply: three retries, 2 s. Otherwise no default applies. The
-// library's delay generator, which overrides all of them, is a retrypolicy.Func.
+// Polly is the retry strategy of Polly v8 for .NET. If all numbers are zero, the library's defaults
+// apply: three retries, 2 s. Otherwise no default applies. The library's delay generator, which
+// overrides all of them, is a retrypolicy.Func.
 //
 // Source: the library's code, RetryHelper.
 type Polly struct {
@@ -61,7 +58,7 @@ func (p Polly) exponential() retrypolicy.Backoff {
 	return b
 }
 
-// decide applies the other curves and the limits; d is the decision of PollyExponential.
+// decide applies the other curves and the limits to the decision of PollyExponential.
 func (p Polly) decide(d retrypolicy.Decision, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry > p.Retries && p.Retries != math.MaxInt32 {
 		return stop(retrypolicy.ReasonOutOfAttempts)
@@ -86,11 +83,10 @@ func (p Polly) decide(d retrypolicy.Decision, a retrypolicy.Attempt) retrypolicy
 // Begin begins a series for DecorrelatedV2.
 func (p Polly) Begin(start retrypolicy.Start) retrypolicy.Series {
 	p = p.settings()
-	series := retrypolicy.BeginSeries(p.exponential(), start)
-	if series == nil {
-		return nil
+	if series := p.exponential().Begin(start); series != nil {
+		return &pollySeries{series, p}
 	}
-	return &pollySeries{series, p}
+	return nil
 }
 
 type pollySeries struct {

@@ -8,20 +8,17 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// AzureIoTOperations is the back-off of the Azure IoT Operations SDK for Go: min(1/8 s * 2^(n-1), 1
-// min) * [0.95, 1.05) before the n-th retry. It never stops, as in that SDK's session client. To
-// change the value: for no jitter set Jitter = JitterNone with Low and High 0; for a limit of
-// attempts use MaxAttempts; for a time limit use Retrier.Timeout. Source: the SDK's code, package
-// retry.
+// AzureIoTOperations is the back-off of the Azure IoT Operations SDK for Go, which never stops: min(1/8
+// s * 2^(n-1), 1 min) * [0.95, 1.05) before the n-th retry. Source: the SDK's code, package retry.
 func AzureIoTOperations() retrypolicy.Backoff {
 	return retrypolicy.Backoff{Base: time.Second / 8, Max: time.Minute, Jitter: retrypolicy.JitterProportional,
 		Low: 0.95, High: 1.05}
 }
 
 // Cenkalti is the back-off of cenkalti/backoff with its defaults: half a second, 1.5 times as much
-// each time, up to a minute, each with 50 % of jitter, which may exceed the minute. It never stops.
-// To change the value: Initial is Base, Multiplier is Factor, and a RandomizationFactor r is Low =
-// 1 - r and High = 1 + r, or JitterNone for 0. Source: the library's code, ExponentialBackOff.
+// each time, up to a minute, each with 50 % of jitter. It never stops. Initial is Base, Multiplier is
+// Factor, and a RandomizationFactor r is Low = 1 - r and High = 1 + r. Source: the library's code,
+// ExponentialBackOff.
 func Cenkalti() retrypolicy.Backoff {
 	return retrypolicy.Backoff{Base: time.Second / 2, Factor: 1.5, Max: time.Minute,
 		Jitter: retrypolicy.JitterProportional, Low: 0.5, High: 1.5}
@@ -58,10 +55,8 @@ func azureNode(jd, ju float64) retrypolicy.ByKind {
 //	408             1000 ms                                       one retry
 //	other 4xx                                                     none
 //
-// Each row counts its own failures, so after a 408 there are still three retries for 5xx. The note
-// does not mention failed connections; here they count as 5xx, and local time-outs count as 408.
-// The note repeats only operations that are safe to repeat: see
-// retrypolicy.SafeOnly.
+// Each row counts its own failures. Failed connections, which the note does not mention, count as
+// 5xx here, and local time-outs as 408. The note repeats only what retrypolicy.SafeOnly repeats.
 func Truncated() retrypolicy.ByKind {
 	return retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{
@@ -92,13 +87,12 @@ func ClassifyTruncated(err error) retrypolicy.Info {
 	return info
 }
 
-// TruncatedExponential is the curve of the first row of Truncated, without its limit; 1..1000 are
-// whole milliseconds.
+// TruncatedExponential is the curve of the first row of Truncated. 1..1000 are whole milliseconds.
 type TruncatedExponential struct{}
 
 // Decide always retries.
 func (TruncatedExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	const longest = 15 * sec
 	d := kit.Exponential(sec, 2, max(a.Retry, 1), longest) + time.Duration(1+kit.Below(1000, a.Rand))*ms
-	return retrypolicy.Decision{Retry: true, Delay: min(d, longest)}
+	return again(min(d, longest))
 }

@@ -8,14 +8,9 @@ import (
 )
 
 // RetryableHTTP is the policy of go-retryablehttp: min(2^(n-1) * Min, Max) before the n-th retry,
-// without jitter. With Linear it is n * (Min + U*(Max-Min)), where the bounds are those of the step
-// and the product has no cap. After 429 and 503 a wait that the service asked for replaces the
-// delay, even above Max; after other answers it is ignored. The zero value has the library's
-// defaults.
-//
-// httpretry.Classify comes close to the library, which retries 429 and all 5xx except 501. Linear
-// is the library's RateLimitLinearJitterBackoff; its LinearJitterBackoff ignores the service's
-// wait.
+// without jitter. After 429 and 503 a wait that the service asked for replaces the delay, even above
+// Max. The zero value has the library's defaults. httpretry.Classify comes close to the library,
+// which retries 429 and all 5xx except 501.
 //
 // Source: the library's code.
 type RetryableHTTP struct {
@@ -23,7 +18,8 @@ type RetryableHTTP struct {
 	Retries int
 	// Min and Max bound the delay, or the step of Linear. 0: 1 s and 30 s.
 	Min, Max time.Duration
-	Linear   bool
+	// Linear: n * (Min + U*(Max-Min)), without a cap, as RateLimitLinearJitterBackoff does.
+	Linear bool
 }
 
 // Decide stops with OutOfAttempts after Retries.
@@ -33,11 +29,11 @@ func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		return stop(retrypolicy.ReasonOutOfAttempts)
 	}
 	if a.After > 0 && overloaded(a) {
-		return retrypolicy.Decision{Retry: true, Delay: a.After}
+		return again(a.After)
 	}
 	least, most := r.bounds()
 	if !r.Linear {
-		return retrypolicy.Decision{Retry: true, Delay: kit.Exponential(least, 2, n, most)}
+		return again(kit.Exponential(least, 2, n, most))
 	}
 	step := least
 	if most > least {
