@@ -31,8 +31,6 @@ const (
 // half-seconds, smoothed. Tokens arrive at the limit's rate; the bucket holds those of one second,
 // at least one. An attempt without a token waits and asks again. Only Kind Throttled is throttling.
 //
-// Put one around the policy of all operations of a client (Wrap). Safe for concurrent use.
-//
 // Source: botocore retries/adaptive.py, bucket.py, throttling.py; also in smithy-kotlin,
 // aws-sdk-go-v2, -java-v2 and -js-v3.
 type Adaptive struct {

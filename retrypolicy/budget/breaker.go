@@ -23,12 +23,11 @@ type BreakerOptions struct {
 	// from 0 to 1 in steps of a millionth. Default: none.
 	Share float64
 	// Kinds are the failures that count. Default: all retryable ones; a permanent failure is the
-	// answer of a service that works. ^retrypolicy.KindSet(0): all but those that say
-	// nothing, see Breaker.
+	// answer of a service that works.
 	Kinds retrypolicy.KindSet
-	// Cooldown is how long the breaker stays open, and the time after which a probe without an outcome
-	// is considered lost. So it should be longer than an attempt; for the connections of device
-	// clients, longer than StableTime and DialTimeout together (60 s unless set). Default: 30 s.
+	// Cooldown is how long the breaker stays open, and the time after which another probe takes the
+	// place of one without an outcome. So it should be longer than an attempt; for the connections of
+	// device clients, longer than StableTime and DialTimeout together (60 s unless set). Default: 30 s.
 	Cooldown time.Duration
 	// Growth multiplies the cooldown each time probing fails, up to ten times Cooldown, until the
 	// breaker closes. Default: 1, no growth.
@@ -87,17 +86,14 @@ type BreakerStatus struct {
 // A refused attempt ends its series with Rejected and carries the remaining cooldown, or while
 // others probe, up to an eighth of a cooldown. Without Wait, a retry whose delay ends before the
 // cooldown is refused before that delay. With Wait, an attempt waits for the time that a refusal
-// carries, and a random addition of up to half of Cooldown, so that callers do not all return at
-// once.
+// carries, and a random addition of up to half of Cooldown.
 //
 // An outcome that says nothing about the service does not count: an attempt that panicked, that was
 // cancelled or that returned the end of its operation's context, Kind Closed, and, without an HTTP
 // status, errors marked by Permanent and Kind Invalid. Any other outcome counts, also after the end
-// of the context. A probe whose end is not reported within a cooldown is considered lost, and
-// another takes its place.
+// of the context.
 //
-// It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
-// "Release It!"; the parameters of failsafe-go and Polly.
+// Source: Nygard, "Release It!"; the parameters of failsafe-go and Polly.
 type Breaker struct {
 	state
 	o BreakerOptions // with its defaults
@@ -115,7 +111,7 @@ type Breaker struct {
 	openings int
 }
 
-// NewBreaker returns a closed breaker. o may be nil. Errors are of Kind Invalid.
+// NewBreaker returns a closed breaker.
 func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	set := given(o)
 	set.Failures, set.Probes, set.Successes = cmp.Or(set.Failures, 5), cmp.Or(set.Probes, 1), cmp.Or(set.Successes, 1)
@@ -206,7 +202,7 @@ func (b *Breaker) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 		more := min(kit.OfFloat(kit.Unit(a.Rand)*float64(b.o.Cooldown/2)), kit.Longest-wait)
 		return retrypolicy.Decision{Retry: true, Delay: wait + more}
 	}
-	return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: wait}
+	return stop(retrypolicy.ReasonRejected, wait)
 }
 
 // hold returns how long an attempt should wait, 0 if it may begin.
@@ -299,7 +295,7 @@ func (b *Breaker) succeeded() {
 func (b *Breaker) charge(_ *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
 	b.settle(a.Now)
 	if left := b.until.Sub(a.Now); b.is == BreakerOpen && left > d.Delay && !b.o.Wait {
-		return retrypolicy.Decision{Reason: retrypolicy.ReasonRejected, Delay: left}
+		return stop(retrypolicy.ReasonRejected, left)
 	}
 	return d
 }

@@ -1,13 +1,15 @@
 // Package budget has retry policies whose state is shared by operations, so that the outcomes of
 // all of them limit the retries of each.
 //
-// Create one with its function New..., and put it around a policy with its method Wrap:
+// Create one with its function New..., whose options may be nil and whose errors are of Kind
+// Invalid, and put it around a policy with its method Wrap:
 //
 //	quota, err := budget.NewQuota(nil)
 //	...
 //	policy := quota.Wrap(retrypolicy.Backoff{Base: time.Second, Max: time.Minute})
 //
-// Give that policy to all operations that share the state. The values are safe for concurrent use.
+// The policy inside decides first: a budget is charged only for a retry that is wanted. Give the
+// policy to all operations that share the state. The values are safe for concurrent use.
 //
 //	type               bounds                                first attempts    source
 //	Quota              retries, by tokens of various cost    free              AWS
@@ -18,5 +20,6 @@
 //	Adaptive           the rate of all attempts              wait              AWS
 //
 // [PerKey] keeps one of these for each host, tenant or device. RetryThrottle is gRPC's own. The
-// documentation of package retrypolicy gives the order of nesting.
+// documentation of package retrypolicy gives the order of nesting; a budget nested in itself acts
+// once.
 package budget

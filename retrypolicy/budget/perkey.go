@@ -9,14 +9,12 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
-// PerKey has a separate policy, with its own quota, limiter or breaker, for each key: a host, a
-// tenant, a device. Keys do not affect each other. The key is Retrier.Key, for a device client its
-// hub, for an httpretry.Transport the host of the URL. For tenants on one host, give the client or
-// Transport of each tenant a policy of its own, from a Breaker or Quota of its own, instead.
+// PerKey has a separate policy, with its own quota, limiter or breaker, for each key. The key is
+// Retrier.Key, for a device client its hub, for an httpretry.Transport the host of the URL. For
+// tenants on one host, give the client or Transport of each tenant a policy of its own instead.
 //
-// It remembers a limited number of keys. A new key evicts the least recently used one, which starts
-// again when it returns, so the limit should exceed the number of keys in use. Safe for concurrent
-// use.
+// A new key beyond the limit evicts the least recently used one, which starts again when it returns,
+// so the limit should exceed the number of keys in use.
 type PerKey struct {
 	most  int
 	build func(key string) retrypolicy.Policy

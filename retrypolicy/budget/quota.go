@@ -19,9 +19,8 @@ type Cost struct {
 	Tokens int
 }
 
-// QuotaOptions configures a Quota. The zero value is the quota of the AWS SDKs before 2026, without
-// their higher cost of time-outs: 500 tokens, 5 for a retry, 1 back for a success at the first
-// attempt.
+// QuotaOptions configures a Quota. The zero value has 500 tokens, of which a retry costs 5 and a
+// success at the first attempt brings 1.
 type QuotaOptions struct {
 	// Bucket holds the tokens; quotas can share one. Nil: a bucket of its own, of 500 tokens that
 	// return only with successes.
@@ -30,20 +29,16 @@ type QuotaOptions struct {
 	Retry int
 	// Costs lists Kinds with other costs; the first match counts.
 	Costs []Cost
-	// First is the cost of a first attempt. Default: none, because a quota should not hinder
-	// operations that have not failed.
+	// First is the cost of a first attempt. Default: none.
 	First int
 	// Success is the number of tokens that return when a first attempt succeeds. Default: 1.
 	// Negative: none. After a successful retry its cost returns.
 	Success int
-	// MinRefund is the least number of tokens that return when a retry succeeds. Default: none. The
-	// SDKs for Java and JavaScript: 1.
-	MinRefund int
-	// ExtraRefund is the number of tokens that return in addition to the cost when a retry
-	// succeeds. Default: none. aws-sdk-go-v2 before 2026: 1.
-	ExtraRefund int
+	// MinRefund is the least number of tokens that return when a retry succeeds, and ExtraRefund the
+	// number that returns in addition to the cost. Default: none.
+	MinRefund, ExtraRefund int
 	// Late charges right before the retry, instead of before its delay. So tokens refilled during
-	// the delay count, and the retry may be refused after it: smithy-kotlin before May 2026.
+	// the delay count, and the retry may be refused after it.
 	Late bool
 	// Wait makes a retry wait for the refill if tokens are missing, instead of refusing it. It
 	// needs a Bucket that refills, and charges as Late does.
@@ -51,9 +46,9 @@ type QuotaOptions struct {
 }
 
 // Quota limits the retries of all operations that share it: each retry costs tokens, and a success
-// returns the cost of its last retry. Without tokens there are no retries. First attempts are free,
-// unless First says otherwise. So it is no rate such as 50 retries a minute; that is a RetryBudget
-// with MinRetries. Safe for concurrent use.
+// returns the cost of its last retry. Without tokens there are no retries: they end their series with
+// OutOfQuota and carry their delay. It is no rate such as 50 retries a minute; that is a RetryBudget
+// with MinRetries.
 //
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).
@@ -62,7 +57,7 @@ type Quota struct {
 	o QuotaOptions // with its defaults
 }
 
-// NewQuota returns a quota. o may be nil. Errors are of Kind Invalid.
+// NewQuota returns a quota.
 func NewQuota(o *QuotaOptions) (*Quota, error) {
 	set := given(o)
 	set.Retry, set.Success = kit.OrDefault(set.Retry, 5), kit.OrDefault(set.Success, 1)
@@ -105,7 +100,7 @@ func (q *Quota) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision)
 	}
 	cost := q.cost(a.Kind)
 	if _, ok := q.o.Bucket.Take(a.Now, cost); !ok {
-		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
+		return stop(retrypolicy.ReasonOutOfQuota, d.Delay)
 	}
 	t.cost, t.pending, t.at = cost, true, a.Now
 	return d
@@ -136,7 +131,7 @@ func (q *Quota) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 		if q.o.Wait && wait >= 0 {
 			return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
 		}
-		return stop(retrypolicy.ReasonOutOfQuota)
+		return stop(retrypolicy.ReasonOutOfQuota, 0)
 	}
 	if a.Retry > 0 && q.late() {
 		t.cost = cost
@@ -186,7 +181,7 @@ type TokenBucket struct {
 const token = int64(time.Second)
 
 // NewTokenBucket returns a bucket for size tokens that starts with size-spent of them. It gains
-// refill tokens per second, from the first method call on. Errors are of Kind Invalid.
+// refill tokens per second, from the first method call on.
 func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
 	if err := kit.Check("TokenBucket ",
 		kit.Bad(size < 0 || size > math.MaxInt32, "size is out of range; give 0 to 2^31-1 tokens"),

@@ -8,10 +8,8 @@ import (
 // RetryThrottle is gRPC's retry throttle. It starts with maxTokens tokens. A retryable failure
 // takes one, and so does any failure with a pushback that forbids a retry; a success returns ratio.
 // With maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the
-// retry's delay. First attempts are never refused. Other failures do not count, nor do attempts
-// that the caller cancelled.
-//
-// gRPC has one per server name: see PerKey. Safe for concurrent use.
+// retry's delay. Other failures do not count, nor do attempts that the caller cancelled. gRPC has
+// one per server name: see PerKey.
 //
 // Source: gRFC A6.
 type RetryThrottle struct {
@@ -32,7 +30,7 @@ func NewRetryThrottle(maxTokens int, ratio float64) (*RetryThrottle, error) {
 	return &RetryThrottle{most: most, tokens: most, ratio: int64(ratio*1000 + 1e-6)}, nil // 1.001*1000 is below 1001
 }
 
-// Wrap puts the throttle around p: p decides first.
+// Wrap puts the throttle around p.
 func (t *RetryThrottle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
 	return shared{t, t != nil, "RetryThrottle", p}
 }
@@ -58,7 +56,7 @@ func (t *RetryThrottle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.A
 
 func (t *RetryThrottle) charge(_ *ticket, _ retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
 	if 2*t.tokens <= t.most {
-		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
+		return stop(retrypolicy.ReasonOutOfQuota, d.Delay)
 	}
 	return d
 }

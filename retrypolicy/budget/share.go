@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
-// RetryBudgetOptions configures a RetryBudget. The zero value is the one of the SRE book: 10 %.
+// RetryBudgetOptions configures a RetryBudget. The zero value is the SRE book's.
 type RetryBudgetOptions struct {
 	// Share is the number of retries allowed per request, above 0, in steps of a millionth.
 	// Default: 0.1.
@@ -26,10 +26,9 @@ type RetryBudgetOptions struct {
 //
 //	retries < Share * requests, or retries < MinRetries
 //
-// in Window, as counted before it. So a failing service gets at most 1 + Share times the load of a
-// healthy one (and one retry more). A request is a first attempt that the gates admit. A retry is
-// counted when it is decided on, and uncounted if it does not begin. A refused retry ends its
-// series with OutOfQuota and carries its delay. Every Kind costs the same. Safe for concurrent use.
+// in Window, as counted before it. A request is a first attempt that was admitted. A retry is counted
+// when it is decided on, and uncounted if it does not begin. A refused retry ends its series with
+// OutOfQuota and carries its delay.
 //
 // A plain limit of 50 retries a minute is
 //
@@ -43,7 +42,7 @@ type RetryBudget struct {
 	seen  window // all: requests, marked: retries
 }
 
-// NewRetryBudget returns a budget. o may be nil. Errors are of Kind Invalid.
+// NewRetryBudget returns a budget.
 func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	set := given(o)
 	set.Share, set.Window = cmp.Or(set.Share, 0.1), cmp.Or(set.Window, 2*time.Minute)
@@ -57,7 +56,7 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	return &RetryBudget{share: shareOf(set.Share), least: int64(set.MinRetries), seen: newWindow(set.Window)}, nil
 }
 
-// Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
+// Wrap puts the budget around p.
 func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
 	return shared{b, b != nil, "RetryBudget", p}
 }
@@ -74,7 +73,7 @@ func (b *RetryBudget) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Dec
 	b.seen.advance(a.Now)
 	n := b.seen.sum
 	if n.marked >= b.least && !b.share.below(n.marked, n.all) {
-		return retrypolicy.Decision{Reason: retrypolicy.ReasonOutOfQuota, Delay: d.Delay}
+		return stop(retrypolicy.ReasonOutOfQuota, d.Delay)
 	}
 	b.seen.add(tally{marked: 1})
 	t.pending, t.at = true, a.Now
@@ -104,8 +103,7 @@ func (b *RetryBudget) undo(_ *ticket, a retrypolicy.Attempt) {
 	}
 }
 
-// ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is the one of
-// failsafe-go.
+// ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is failsafe-go's.
 type ConcurrencyBudgetOptions struct {
 	// Share is the highest share of retries in flight, relative to the active calls plus these
 	// retries, above 0 and at most 1, in steps of a millionth. Default: 0.2.
@@ -120,8 +118,7 @@ type ConcurrencyBudgetOptions struct {
 //
 //	retries in flight >= MinRetries  and  retries in flight > Share * (calls + retries in flight)
 //
-// It decides right before the retry, after its delay, and ends the series with OutOfQuota. Safe for
-// concurrent use.
+// It decides right before the retry, after its delay, and ends the series with OutOfQuota.
 //
 // Source: the retry budget of failsafe-go, which may admit a few more.
 type ConcurrencyBudget struct {
@@ -132,7 +129,7 @@ type ConcurrencyBudget struct {
 	retries int64 // in flight
 }
 
-// NewConcurrencyBudget returns a budget. o may be nil. Errors are of Kind Invalid.
+// NewConcurrencyBudget returns a budget.
 func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, error) {
 	set := given(o)
 	set.Share, set.MinRetries = cmp.Or(set.Share, 0.2), cmp.Or(set.MinRetries, 3)
@@ -159,25 +156,24 @@ func (b *ConcurrencyBudget) Counts() (calls, retries int) {
 
 // hold gives t a place among the active calls, and among the retries in flight, or takes it away.
 func (b *ConcurrencyBudget) hold(t *ticket, call, retry bool) {
-	b.calls += change(t.active, call)
-	b.retries += change(t.inFlight, retry)
-	t.active, t.inFlight = call, retry
+	move(&t.active, call, &b.calls)
+	move(&t.inFlight, retry, &b.retries)
 }
 
-func change(from, to bool) int64 {
+func move(place *bool, to bool, count *int64) {
 	switch {
-	case from == to:
-		return 0
-	case to:
-		return 1
+	case to && !*place:
+		*count++
+	case *place && !to:
+		*count--
 	}
-	return -1
+	*place = to
 }
 
 func (b *ConcurrencyBudget) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	b.hold(t, t.active, false)
 	if a.Retry > 0 && b.retries >= b.least && b.share.above(b.retries, b.calls+b.retries) {
-		return stop(retrypolicy.ReasonOutOfQuota)
+		return stop(retrypolicy.ReasonOutOfQuota, 0)
 	}
 	b.hold(t, true, a.Retry > 0)
 	return admitted

@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// limiter is a budget: the state that operations share. A series asks it at each step, with its
-// mutex held, and keeps what its operation holds of the budget in a ticket.
+// limiter is a budget. A series asks it at each step, with its mutex held, and keeps what its
+// operation holds of the budget in a ticket.
 type limiter interface {
 	mutex() *sync.Mutex
 	// admit says whether an attempt may begin.
@@ -25,7 +25,7 @@ type limiter interface {
 	release(t *ticket)
 }
 
-// ticket is what one operation holds of a budget. A budget uses the fields that it needs.
+// ticket is what one operation holds of a budget, which uses the fields that it needs.
 type ticket struct {
 	pending  bool      // a retry was decided on and has not begun
 	at       time.Time // when that was
@@ -57,13 +57,13 @@ type shared struct {
 	inner  retrypolicy.Policy
 }
 
-// Decide is the inner policy, without the budget.
+// Decide decides without the budget.
 func (p shared) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return p.inner.Decide(a) }
 
 // Unwrap returns the inner policy.
 func (p shared) Unwrap() retrypolicy.Policy { return p.inner }
 
-// Begin begins a series. A budget that is around the policy already acts there.
+// Begin begins a series, without the budget if it is around the policy already.
 func (p shared) Begin(start retrypolicy.Start) retrypolicy.Series {
 	if start.Outer.Contains(p.budget) {
 		return retrypolicy.BeginSeries(p.inner, start)
@@ -81,15 +81,14 @@ func (p shared) Validate() error {
 	if !p.made {
 		return kit.Invalid(p.name + " is nil; make one with New" + p.name)
 	}
-	if p.inner == nil { // joins strings only here: Do validates its policy in each call
+	if p.inner == nil {
 		return kit.Invalid("the policy given to " + p.name + ".Wrap is nil; give a policy, NoRetry{} for none")
 	}
 	return retrypolicy.Validate(p.inner)
 }
 
-// series is an operation under a budget. The policy inside decides first, so that the budget
-// charges only for a retry that is wanted, and admits last, because it may count attempts. The
-// budget's lock is not held while it does.
+// series is an operation under a budget. The policy inside decides first and admits last, because
+// it may count attempts. The budget's lock is not held while it does.
 type series struct {
 	ticket
 	budget limiter
@@ -154,15 +153,15 @@ func (s *series) release() {
 // begins reports whether d lets the attempt begin at once.
 func begins(d retrypolicy.Decision) bool { return d.Retry && d.Delay <= 0 }
 
-// stop returns a decision that stops, for reason.
-func stop(reason retrypolicy.Reason) retrypolicy.Decision {
-	return retrypolicy.Decision{Reason: reason}
+// stop returns a decision that stops, for reason, with the delay that a polling caller keeps to.
+func stop(reason retrypolicy.Reason, delay time.Duration) retrypolicy.Decision {
+	return retrypolicy.Decision{Reason: reason, Delay: delay}
 }
 
-// saysNothing reports whether an attempt gives no information about the service: the caller
-// cancelled it, the client was closed, or the failure arose on this side (the operation's own
-// context, Permanent, invalid input). An answer with an HTTP status is always information. So is a
-// retryable failure: a deadline that passed while the service was expected to answer.
+// saysNothing reports whether an attempt gives no information about the service: it was cancelled,
+// or the failure arose on this side (the operation's own context, Permanent, invalid input). An
+// answer with an HTTP status is always information, and so is a retryable failure: a deadline that
+// passed while the service was expected to answer.
 func saysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
 	switch {
 	case v == retrypolicy.VerdictSucceed:

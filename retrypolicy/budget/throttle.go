@@ -10,9 +10,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ThrottleOptions configures a Throttle. The zero value is the one of the SRE book. The adaptive
-// throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9,
-// CountEnded: true, Refusals: ^KindSet(0)}.
+// ThrottleOptions configures a Throttle. The zero value is the SRE book's. The adaptive throttler of
+// failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9, CountEnded: true, Refusals:
+// ^KindSet(0)}.
 type ThrottleOptions struct {
 	// K is the number of requests sent per accepted one before any is rejected: 1 or more, 1/s for a
 	// success rate of s. Default: 2.
@@ -25,13 +25,12 @@ type ThrottleOptions struct {
 	Ceiling float64
 	// MinRequests is the number of requests in the window below which none is rejected. Default: 0.
 	MinRequests int
-	// CountEnded counts a request when it ends, instead of at Admit, so that those in flight or
-	// rejected here do not count. Set it for high concurrency: otherwise an initial burst of
-	// unanswered requests looks like a service that accepts none.
+	// CountEnded counts a request when it ends, instead of at Admit. Set it for high concurrency:
+	// otherwise an initial burst of unanswered requests looks like a service that accepts none.
 	CountEnded bool
 	// Refusals are the Kinds that mean that the service did not accept the request. Default:
 	// Throttled, Unavailable, Network, Timeout. Any other answer counts as accepted. An attempt that
-	// its context ended does not, and one that failed on this side does not count at all.
+	// failed on this side does not count at all.
 	Refusals retrypolicy.KindSet
 }
 
@@ -41,8 +40,8 @@ type ThrottleOptions struct {
 //
 //	max(0, (requests - K*accepts) / (requests + 1)), at most Ceiling
 //
-// A request counts at Admit, even if it is rejected here, so the probability rises until the
-// callers slow down. A rejected attempt ends its series with Rejected. Safe for concurrent use.
+// A request counts even if it is rejected here, so the probability rises until the callers slow
+// down. A rejected attempt ends its series with Rejected.
 //
 // Source: Site Reliability Engineering, chapter 21, "Handling Overload", client-side throttling.
 type Throttle struct {
@@ -51,7 +50,7 @@ type Throttle struct {
 	seen window          // marked: accepted
 }
 
-// NewThrottle returns a throttle. o may be nil. Errors are of Kind Invalid.
+// NewThrottle returns a throttle.
 func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	set := given(o)
 	set.K, set.Window, set.Ceiling = cmp.Or(set.K, 2), cmp.Or(set.Window, 2*time.Minute), cmp.Or(set.Ceiling, 1)
@@ -82,8 +81,8 @@ func (t *Throttle) Probability(now time.Time) float64 {
 	return t.probability()
 }
 
-// Counts returns the requests in the window at now, and the accepted ones. Each counts when it
-// happens, so accepts can exceed requests for a while.
+// Counts returns the requests in the window at now, and the accepted ones, which can be more for a
+// while.
 func (t *Throttle) Counts(now time.Time) (requests, accepts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +107,7 @@ func (t *Throttle) admit(_ *ticket, a retrypolicy.Attempt) retrypolicy.Decision 
 		t.seen.add(tally{all: 1})
 	}
 	if reject {
-		return stop(retrypolicy.ReasonRejected)
+		return stop(retrypolicy.ReasonRejected, 0)
 	}
 	return admitted
 }
