@@ -23,50 +23,31 @@
 // A policy is a curve (ExponentialBackoffWithJitter, Backoff, Fixed, Incremental, Immediately,
 // NoRetry, Func) or a curve with wrappers around it (MaxAttempts, MaxElapsed, RetryAfter, SafeOnly,
 // ByKind). Policies whose state is shared by operations, such as a quota or a breaker, are in
-// package [github.com/hubline-iot/hubline/retrypolicy/budget]. Package compat has what other SDKs
-// and libraries do, and httpretry repeats the requests of an http.Client. The page docs/retries.md
-// says which one to take.
+// package [github.com/hubline-iot/hubline/retrypolicy/budget]; compat has what other systems do, and
+// httpretry repeats the requests of an http.Client. The page docs/retries.md says which one to take.
 //
 // # Nesting
 //
 // A wrapper asks the inner policy before it commits itself, so nest from the outside in: PerKey;
 // what waits (Adaptive, a Breaker or Quota with Wait); what charges (Quota, RetryBudget); what
-// refuses (Breaker, Throttle, ConcurrencyBudget); limits; RetryAfter; ByKind and the curves. A
-// budget of package budget that is nested in itself acts once. Retry at one layer only: three
-// layers with four attempts each make 64 attempts.
-//
-// # Failures
-//
-// A policy sees only retryable failures. [Classify] judges failures for Do, errors of package net
-// and of an http.Client among them. FromKind(neterr.Kind) as the field Classify of a [Retrier] also
-// ends the retries after a certificate that does not verify. The end of a context is never
-// retryable. Put [SafeOnly] around the policy of an operation that must not happen twice.
-//
-// # Parameters
-//
-// A policy without state is a value: write a literal; the field comments give the meaning of zero
-// fields. A budget is created by a function New..., and its method Wrap puts it around a policy.
-// [Validate] reports invalid parameters; Do and the device client call it. It refuses a policy
-// whose delays would all be 0, unless it is [Immediately]. Other delays of 0, and negative ones,
-// show only when a policy is asked: see [Decide].
+// refuses (Breaker, Throttle, ConcurrencyBudget); limits; RetryAfter; ByKind and the curves. Retry
+// at one layer only: three layers with four attempts each make 64 attempts.
 //
 // # A policy of your own
 //
 // A type sees the whole [Attempt]; its only required method is Decide. It computes from the Attempt
 // alone: from its Now and not the clock, from its Rand and not a generator. Retry may be as large
-// as 2^31-1, and the growth of a delay must not overflow there. Three more methods are possible:
-// Validate reports invalid parameters, those of a policy inside too ([Validator]), Begin begins a
-// [Series] ([Stateful]), and Unwrap() Policy shows Do the limits inside a wrapper. A wrapper
-// without Begin disables a budget inside; the function Validate refuses it, if it has Unwrap. So a
-// wrapper without memory has both:
+// as 2^31-1, and the growth of a delay must not overflow there. Further methods are optional:
+// Validate reports invalid parameters ([Validator]), Begin begins a [Series] ([Stateful]), Unwrap()
+// Policy shows Do the limits inside a wrapper, and Limited() bool says that the policy limits the
+// retries itself, so that [DefaultTimeout] does not. A wrapper without memory has
 //
 //	func (w Mine) Unwrap() Policy            { return w.Policy }
 //	func (w Mine) Begin(s Start) Series      { return Around(&w, &w.Policy, s) }
 //	func (w Mine) Decide(a Attempt) Decision { ... w.Policy.Decide(a) ... }
 //
-// A policy with memory keeps it in its Series. A breaker or a quota of your own is a Series around
-// the inner policy's ([Inner]) that overrides what it is about: Admit to hold or refuse attempts,
-// Decide to refuse or charge for retries, Report to learn, End to give back; the example of
-// [Stateful] is a quota. It must not be nested in itself ([Start]). A curve with memory embeds
-// [Free].
+// because without Begin it disables a budget inside. A breaker or a quota of your own is a Series
+// around the inner policy's ([Inner]) that overrides what it is about: Admit to hold or refuse
+// attempts, Decide to refuse or charge for retries, Report to learn, End to give back; the example
+// of [Stateful] is a quota. A curve with memory embeds [Free].
 package retrypolicy

@@ -2,6 +2,5 @@
 
 package retrypolicy
 
-// lostConnection reports nothing: the error numbers of this system are unknown. A board's dial
-// function returns a *transport.Error instead.
+// lostConnection reports nothing: the error numbers of this system are unknown.
 func lostConnection(error) (made, ok bool) { return false, false }

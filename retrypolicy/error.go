@@ -16,9 +16,8 @@ import (
 // retries the error. As the cause of a *transport.Error it has no such effect: that error's Kind
 // counts.
 //
-// It has no remaining delay, and Reason no values of your own: ask the budget (such as the method
-// Status of a budget.Breaker), let a policy of your own keep why it refused, or use an Operation,
-// which returns the Decision.
+// It has no remaining delay: ask the budget (such as the method Status of a budget.Breaker), or use
+// an Operation, which returns the Decision.
 type Error struct {
 	Reason Reason
 	// Retries is the number of retries made.
@@ -53,9 +52,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether target is the Reason, the context's error or its cause:
-// context.DeadlineExceeded also for a deadline still ahead. If the caller's context or its deadline
-// ended the series, the Kind transport.Cancelled matches too.
+// Is reports whether target is the Reason, the context's error or its cause, also for a deadline
+// still ahead, or then transport.Cancelled.
 func (e *Error) Is(target error) bool {
 	switch t := target.(type) {
 	case Reason:

@@ -1,8 +1,6 @@
 package retrypolicy
 
-import (
-	"io"
-)
+import "io"
 
 // network recognizes errors of package net by their methods and system errors by their numbers. It
 // does not import package net, which is too large for boards.
@@ -22,10 +20,10 @@ type netError interface {
 // connection that was not established carried nothing. It is called from the outermost error
 // inwards.
 func (n *network) failure(err error) (Safe, bool) {
-	if made, ok := lostConnection(err); ok {
-		if made {
-			return SafeUnknown, true
-		}
+	switch made, ok := lostConnection(err); {
+	case made:
+		return SafeUnknown, true
+	case ok:
 		return SafeYes, true
 	}
 	//nolint:errorlint // of each error that Any walks to; the peer closed the connection

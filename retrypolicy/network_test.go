@@ -24,7 +24,7 @@ import (
 
 func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 	sys := func(op string, n syscall.Errno) error {
-		return &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, native(n))}
+		return &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, n)}
 	}
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "http://x", Err: err} }
 	name := &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}
@@ -38,6 +38,8 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 		{fmt.Errorf("fetch: %w", get(sys("connect", syscall.EHOSTUNREACH))), transport.Network, retrypolicy.SafeYes},
 		{get(sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
 		{get(sys("write", syscall.EPIPE)), transport.Network, retrypolicy.SafeUnknown},
+		{get(sys("connect", 10061)), transport.Network, retrypolicy.SafeYes},     // WSAECONNREFUSED
+		{get(sys("wsarecv", 10054)), transport.Network, retrypolicy.SafeUnknown}, // WSAECONNRESET
 		{name, transport.Network, retrypolicy.SafeYes},
 		{get(&net.OpError{Op: "dial", Err: name}), transport.Network, retrypolicy.SafeYes},
 		{get(io.EOF), transport.Network, retrypolicy.SafeUnknown},

@@ -39,8 +39,7 @@ type Decision struct {
 	Retry bool
 	// Reason says why there is no retry.
 	Reason Reason
-	// Delay is the wait before the retry. With Retry false it is the wait before a polling caller may
-	// call again, usually 0.
+	// Delay is the wait before the retry; without one, before a polling caller may call again.
 	Delay time.Duration
 }
 
@@ -54,8 +53,7 @@ func (d Decision) String() string {
 
 // Policy decides about retries. The caller calls Decide once for each attempt that failed and may
 // be repeated. Decide must be safe for concurrent use if clients share the value. A policy that
-// remembers something, or shares a budget, is Stateful too, and so is every wrapper around one:
-// without Begin it disables what is inside.
+// remembers something, or shares a budget, is Stateful too.
 type Policy interface {
 	Decide(a Attempt) Decision
 }
@@ -79,8 +77,8 @@ func Decide(p Policy, a Attempt, least time.Duration) Decision {
 	return d
 }
 
-// Func is a Policy in the shape that the Azure SDKs use. It takes the number of the retry (1 for
-// the first) and the latest error, and returns whether to retry and after what delay.
+// Func is a Policy in the shape of the Azure SDKs. It takes the number of the retry (1 for the first)
+// and the latest error, and returns whether to retry and after what delay.
 type Func func(retry int, last error) (again bool, delay time.Duration)
 
 // Decide calls f.
@@ -110,8 +108,7 @@ type NoRetry struct{}
 // Decide stops.
 func (NoRetry) Decide(Attempt) Decision { return Decision{} }
 
-// Validator is a Policy whose parameters can be invalid. Code that accepts a policy calls the
-// function Validate first.
+// Validator is a Policy whose parameters can be invalid.
 type Validator interface {
 	// Validate reports the first invalid parameter, as an error of Kind Invalid that names it:
 	//
@@ -119,8 +116,10 @@ type Validator interface {
 	Validate() error
 }
 
-// Validate checks p and all policies inside it. A nil p is an error, and so is a policy that is not
-// Stateful around one with memory, which it finds by the method Unwrap() Policy.
+// Validate checks p and all policies inside it, for code that accepts a policy; Do and the device
+// client call it. A nil p is an error, and so is a policy whose delays would all be 0, unless it is
+// Immediately, and one that is not Stateful around one with memory, which it finds by the method
+// Unwrap() Policy.
 func Validate(p Policy) error { return within("policy", p) }
 
 // within validates the inner policy of a wrapper; field is the name of the wrapper's field.
@@ -136,8 +135,7 @@ func within(field string, p Policy) error {
 	return remembers(field, p)
 }
 
-// remembers refuses a wrapper without Begin around a policy with memory: the caller would never
-// begin the series inside, and so disable a breaker or a quota.
+// remembers refuses a wrapper without Begin around a policy with memory.
 func remembers(field string, p Policy) error {
 	wrapper, ok := p.(interface{ Unwrap() Policy })
 	if _, stateful := p.(Stateful); stateful || !ok {

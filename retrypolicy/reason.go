@@ -5,29 +5,17 @@ package retrypolicy
 type Reason uint8
 
 const (
-	// ReasonPolicy: the policy stopped without giving another reason.
-	ReasonPolicy Reason = iota
-	// ReasonNotRetryable: a repetition would fail too.
-	ReasonNotRetryable
-	// ReasonUnsafe: the outcome of the last attempt is unknown, and the operation must not happen
-	// twice.
-	ReasonUnsafe
-	// ReasonOutOfAttempts: the limit of attempts was reached.
-	ReasonOutOfAttempts
-	// ReasonOutOfTime: the time for all attempts was used up, or would be after the delay.
-	ReasonOutOfTime
-	// ReasonOutOfQuota: this and other operations that share the quota made too many retries.
-	ReasonOutOfQuota
-	// ReasonPushback: the service asked not to retry, or for a longer wait than allowed.
-	ReasonPushback
-	// ReasonRejected: the policy refused the attempt before it began; see Series.Admit.
-	ReasonRejected
-	// ReasonPastDeadline: the delay would have ended after the context's deadline.
-	ReasonPastDeadline
-	// ReasonCancelled: the context ended.
-	ReasonCancelled
-	// ReasonNegativeDelay: the policy wanted a retry after a negative delay, which is a mistake in it.
-	ReasonNegativeDelay
+	ReasonPolicy        Reason = iota // the policy gave no other reason
+	ReasonNotRetryable                // a repetition would fail too
+	ReasonUnsafe                      // the outcome is unknown, and the operation must not happen twice
+	ReasonOutOfAttempts               // the limit of attempts was reached
+	ReasonOutOfTime                   // the time for all attempts is used up, or would be after the delay
+	ReasonOutOfQuota                  // the operations that share a budget made too many retries
+	ReasonPushback                    // the service asked not to retry, or for a longer wait than allowed
+	ReasonRejected                    // the policy refused the attempt before it began; see Series.Admit
+	ReasonPastDeadline                // the delay would have ended after the context's deadline
+	ReasonCancelled                   // the context ended
+	ReasonNegativeDelay               // the policy wanted a negative delay, which is a mistake in it
 
 	reasons // number of reasons
 

@@ -8,10 +8,8 @@ import (
 
 // Stateful is a Policy that remembers something from one attempt to the next, or shares a budget
 // with other operations. Begin is called when an outage, a message or an operation begins. The
-// caller then asks the Series and not the policy. Begin returns nil if there is nothing to
-// remember: the caller asks the policy itself, as one that is not Stateful.
-//
-// Decide, which the interface Policy requires, is the policy without its memory.
+// caller then asks the Series and not the policy, whose own Decide has no memory. Begin returns nil
+// if there is nothing to remember: the caller asks the policy itself.
 type Stateful interface {
 	Policy
 	Begin(s Start) Series
@@ -36,8 +34,8 @@ type Series interface {
 	// Decide says whether and when the failed attempt is repeated, as Policy does.
 	Policy
 	// Admit says whether the next attempt may begin, the first included. Retry without a Delay
-	// admits it. Retry with a Delay asks the caller to wait that long and to call Admit again (see the
-	// function Admit). Retry false refuses it.
+	// admits it, with a Delay asks the caller to wait that long and to call Admit again (see the
+	// function Admit), and Retry false refuses it.
 	Admit(a Attempt) Decision
 	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict. Do calls
 	// only End after a panic, and after an attempt that returned the error or the cause of the context
@@ -52,9 +50,8 @@ type Series interface {
 type Start struct {
 	// Key names the target of the operation (a host, a tenant, a device), for budget.PerKey.
 	Key string
-	// Outer lists the budgets of package budget around the policy, so that each acts once. It is nil
-	// at first. A breaker or quota of your own cannot join it and must not be nested in itself: its
-	// only probe would wait for itself, and each retry would be charged twice.
+	// Outer lists the budgets of package budget around the policy, so that each acts once; nil at
+	// first. A breaker or quota of your own cannot join it and must not be nested in itself.
 	Outer *kit.Link
 }
 

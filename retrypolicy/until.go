@@ -16,9 +16,8 @@ var (
 // Until repeats op until its result is the awaited one, for example until a job that a service runs
 // has finished. judge sees the value and the error of each attempt. It may succeed on an error,
 // fail on a value, or ask for another attempt on either, with a Kind that selects costs and delays.
-// An outcome that it leaves Undecided is judged as in Do. The policy sets the time between two
-// calls, and the limits of Do apply. Until returns the value of the last attempt, and an error as
-// Do. Several goroutines may use r at once.
+// An outcome that it leaves Undecided is judged as in Do. Until returns the value of the last
+// attempt, and an error as Do.
 func Until[T any](
 	ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info,
 ) (T, error) {

@@ -12,26 +12,19 @@ import (
 type Verdict uint8
 
 const (
-	// VerdictUndecided leaves the outcome to the next classifier.
-	VerdictUndecided Verdict = iota
-	// VerdictAgain makes another attempt, if the policy allows it.
-	VerdictAgain
-	// VerdictFail ends the series with a failure.
-	VerdictFail
-	// VerdictSucceed ends the series with a success, even if there is an error.
-	VerdictSucceed
+	VerdictUndecided Verdict = iota // leaves the outcome to the next classifier
+	VerdictAgain                    // makes another attempt, if the policy allows it
+	VerdictFail                     // ends the series with a failure
+	VerdictSucceed                  // ends the series with a success, even if there is an error
 )
 
 // Safe says whether the operation may be repeated after the failure.
 type Safe uint8
 
 const (
-	// SafeUnknown: the service may or may not have acted.
-	SafeUnknown Safe = iota
-	// SafeYes: the service did not act, or acting twice does no harm.
-	SafeYes
-	// SafeNo: acting twice would do harm. There is no retry.
-	SafeNo
+	SafeUnknown Safe = iota // the service may or may not have acted
+	SafeYes                 // the service did not act, or acting twice does no harm
+	SafeNo                  // acting twice would do harm; there is no retry
 )
 
 // Fault says which side caused a failure.
@@ -39,10 +32,8 @@ type Fault uint8
 
 const (
 	FaultUnknown Fault = iota
-	// FaultClient: the request was at fault.
-	FaultClient
-	// FaultServer: the service was at fault.
-	FaultServer
+	FaultClient        // the request was at fault
+	FaultServer        // the service was at fault
 )
 
 // Info is a classifier's answer about the outcome of an attempt. The zero Info is Undecided.
@@ -76,8 +67,8 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	}
 }
 
-// OfKind judges a failure of Kind k by the table of package errfilter. The failure is SafeYes if a
-// service that answers so has not acted on the request.
+// OfKind judges a failure of Kind k by the table of package errfilter. It is SafeYes if a service
+// that answers so has not acted on the request.
 func OfKind(k transport.Kind) Info {
 	info := Info{Verdict: VerdictFail, Kind: k}
 	if kit.NotActed(k) {
