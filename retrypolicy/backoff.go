@@ -9,8 +9,7 @@ import (
 
 // Jitter names a published way to randomize delays. Take JitterFull, which spreads many clients
 // best, or JitterEqual if no delay may be near 0; the others are what the named library does. v is
-// the delay without jitter, min(Base*Factor^(n-1), Max) for the n-th retry, and U a uniform draw
-// from 0 to 1.
+// the delay without jitter, and U a uniform draw from 0 to 1.
 type Jitter uint8
 
 const (
@@ -39,7 +38,7 @@ const (
 
 // Backoff is exponential back-off with a published jitter: the delay before the n-th retry is v =
 // min(Base*Factor^(n-1), Max), to which the jitter is applied. It never stops. A Retry below 1 has
-// no delay. Delays are capped at the longest Duration.
+// no delay.
 type Backoff struct {
 	// Base is the first delay before jitter, above 0.
 	Base time.Duration

@@ -12,9 +12,9 @@ import (
 
 // Do runs op under p until it succeeds, p stops, or ctx ends. It returns nil, an *Error, or, if
 // Validate refuses p, an error of Kind Invalid. op receives ctx and runs at least once, unless a
-// series of p refuses it. An error marked by Permanent, or one that Classify fails, ends the
-// series. Do never sleeps past ctx's deadline. Without a deadline it makes no retry after 4 minutes
-// (DefaultTimeout), unless p has a MaxAttempts or a MaxElapsed; see Retrier.Timeout.
+// series of p refuses it. The function Classify judges errors. Do never sleeps past ctx's deadline.
+// Without a deadline it makes no retry after 4 minutes (DefaultTimeout), unless p has a MaxAttempts
+// or a MaxElapsed; see Retrier.Timeout.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)
@@ -22,8 +22,7 @@ func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 
 // DoValue is Do for an operation that returns a value.
 func DoValue[T any](ctx context.Context, p Policy, op func(context.Context) (T, error)) (T, error) {
-	run := runner{r: Retrier{Policy: p}, caller: ctx, ctx: ctx}
-	return loop(&run, op, nil)
+	return Until(ctx, &Retrier{Policy: p}, op, nil)
 }
 
 // Retrier runs operations under a policy. Only Policy is required. To run one operation under
@@ -33,8 +32,7 @@ type Retrier struct {
 	// Policy decides. If it is nil or Validate refuses it, the operation is not run and the error
 	// is of Kind Invalid.
 	Policy Policy
-	// Classify judges errors. The function Classify judges those that it leaves Undecided. Nil: all
-	// of them. An error whose method RetrySafe says that a repetition is not safe is never retried.
+	// Classify judges errors. The function Classify judges those that it leaves Undecided; nil: all.
 	Classify Classifier
 	// LongPoll is for an operation in a loop that must not spin: if a refusal carries a delay
 	// (ReasonOutOfQuota, or ReasonRejected by a Breaker), Do sleeps for it before it returns.
@@ -92,37 +90,8 @@ func limited(p Policy) bool {
 
 // Do is the package function Do with the Retrier's settings.
 func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
-	run := runner{r: *r, caller: ctx, ctx: ctx}
-	_, err := loop(&run, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) }, nil)
+	_, err := Until(ctx, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) }, nil)
 	return err
-}
-
-// loop runs op until it succeeds or run ends it. judge may be nil; see Until.
-func loop[T any](
-	run *runner, op func(context.Context) (T, error), judge func(T, error) Info,
-) (T, error) {
-	var value T
-	if err := run.begin(); err != nil {
-		return value, err
-	}
-	defer run.end()
-	for {
-		if err := run.admit(); err != nil {
-			return value, err
-		}
-		try := run.try()
-		var failure error
-		value, failure = op(try)
-		var info Info
-		if judge != nil {
-			if info = judge(value, failure); failure == nil {
-				failure = unwanted(info.Verdict)
-			}
-		}
-		if over, err := run.ended(try, info, failure); over {
-			return value, err
-		}
-	}
 }
 
 // runner is the state of one call of Do.

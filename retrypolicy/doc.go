@@ -37,10 +37,9 @@
 //
 // A type sees the whole [Attempt]; its only required method is Decide. It computes from the Attempt
 // alone: from its Now and not the clock, from its Rand and not a generator. Retry may be as large
-// as 2^31-1, and the growth of a delay must not overflow there. Further methods are optional:
-// Validate reports invalid parameters ([Validator]), Begin begins a [Series] ([Stateful]), Unwrap()
-// Policy shows Do the limits inside a wrapper, and Limited() bool says that the policy limits the
-// retries itself, so that [DefaultTimeout] does not. A wrapper without memory has
+// as 2^31-1, and the growth of a delay must not overflow there. Validate, which reports invalid
+// parameters ([Validator]), and Begin, which begins a [Series] ([Stateful]), are optional. Unwrap()
+// Policy shows Do the limits inside a wrapper. So a wrapper without memory has
 //
 //	func (w Mine) Unwrap() Policy            { return w.Policy }
 //	func (w Mine) Begin(s Start) Series      { return Around(&w, &w.Policy, s) }

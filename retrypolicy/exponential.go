@@ -14,9 +14,7 @@ import (
 // with x = 1 for the first retry and rand uniform in [C*(1-Jd), C*(1-Ju)).
 //
 // A zero field has the documented constant. So the zero value gives 100 ms, 150 to 175 ms, 250 to
-// 325 ms, 450 to 625 ms and so on, and 10 s from the ninth retry at the latest; {Cmax: time.Minute}
-// gives the same up to a minute. For an almost immediate first retry set Cmin to 1 ns.
-//
+// 325 ms, 450 to 625 ms and so on, up to 10 s. For an almost immediate first retry set Cmin to 1 ns.
 // The first retry comes after exactly Cmin, and retries at the cap after exactly Cmax, so the
 // formula alone does not spread a fleet. It never stops.
 //

@@ -78,13 +78,11 @@ func (m MaxElapsed) Validate() error {
 	return within("MaxElapsed.Policy", m.Policy)
 }
 
-// RetryAfter applies the wait that the service asked for (Attempt.After): the delay is that wait,
-// or the delay of Policy if it is longer. If Attempt.After is negative, "do not try again",
-// RetryAfter stops with ReasonPushback. The device client applies the service's wait itself, in the
-// same way, up to an hour.
+// RetryAfter applies the wait that the service asked for (Attempt.After), if it is longer than the
+// delay of Policy. A negative one, "do not try again", stops with ReasonPushback. The device client
+// applies the service's wait itself, up to an hour.
 type RetryAfter struct {
-	// Max is the longest wait that the service can ask for. 0: no limit, so that one answer can make a
-	// device sleep for days.
+	// Max is the longest wait that the service can ask for. 0: no limit.
 	Max time.Duration
 	// Over is by how much the service's wait may exceed the delay of Policy. 0: no limit.
 	Over   time.Duration
@@ -97,12 +95,10 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 		return stop(ReasonPushback)
 	}
 	d := r.Policy.Decide(a)
-	asked := a.After
 	if r.Max > 0 {
-		asked = min(asked, r.Max)
+		a.After = min(a.After, r.Max)
 	}
-	if d.Retry && asked > d.Delay {
-		more := asked - d.Delay
+	if more := a.After - d.Delay; d.Retry && more > 0 {
 		if r.Over > 0 {
 			more = min(more, r.Over)
 		}
@@ -127,9 +123,8 @@ func (r RetryAfter) Validate() error {
 	return within("RetryAfter.Policy", r.Policy)
 }
 
-// SafeOnly retries only if a repetition does no harm (Attempt.Safe is SafeYes): put it around the
-// policy of an operation that must not happen twice. It is for policies of Do; the device client
-// does not set Attempt.Safe.
+// SafeOnly retries only if a repetition does no harm (Attempt.Safe is SafeYes), for an operation of
+// Do that must not happen twice. The device client does not set Attempt.Safe.
 type SafeOnly struct{ Policy Policy }
 
 // Decide stops with ReasonUnsafe unless Attempt.Safe is SafeYes.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // Operation is one operation and its retries, for a caller with a loop of its own; Do is such a
@@ -17,9 +18,9 @@ import (
 //	}
 //	End, in any case
 //
-// Success, and an Admit or Failure without Retry, end the Operation too. After the end every call
-// but End returns an error of Kind Invalid. An Operation is not safe for concurrent use; the policy
-// may be shared.
+// Success, and an Admit or Failure without Retry, end the Operation too. A call in another order, and
+// any but End after the end, returns an error of Kind Invalid. An Operation is not safe for
+// concurrent use; the policy may be shared.
 type Operation struct {
 	policy Policy // the series, if there is one
 	series Series // nil: the policy has no memory
@@ -40,8 +41,7 @@ const (
 	operationOver
 )
 
-// Begin begins an operation under p at the time now. Begin does not check p: see Validate. key is
-// for budget.PerKey.
+// Begin begins an operation under p, which it does not validate. key is for budget.PerKey.
 func Begin(p Policy, key string, now time.Time) Operation {
 	o := Operation{policy: p, began: now, series: BeginSeries(p, Start{Key: key})}
 	if o.series != nil {
@@ -50,11 +50,12 @@ func Begin(p Policy, key string, now time.Time) Operation {
 	return o
 }
 
-var (
-	errOver       = kit.Invalid("Operation is over; begin a new one, an operation has one outcome")
-	errNoAttempt  = kit.Invalid("Operation has no attempt in flight; call Admit before the attempt")
-	errOneAttempt = kit.Invalid("Operation has an attempt in flight; report its end by Success or Failure first")
-)
+// errOrder is the error of a call for which an Operation must be in another state.
+var errOrder = [...]*transport.Error{
+	operationIdle:     kit.Invalid("Operation has no attempt in flight; call Admit before the attempt"),
+	operationInFlight: kit.Invalid("Operation has an attempt in flight; report its end by Success or Failure first"),
+	operationOver:     kit.Invalid("Operation is over; begin a new one, an operation has one outcome"),
+}
 
 func (o *Operation) attempt(retry int, now time.Time, rand uint64) Attempt {
 	return Attempt{
@@ -152,16 +153,9 @@ func (o *Operation) End() {
 // Retries returns the number of retries made so far.
 func (o *Operation) Retries() int { return o.retry }
 
-// expect returns the error for a call in another state.
 func (o *Operation) expect(state operationState) error {
-	switch o.state {
-	case state:
-		return nil
-	case operationOver:
-		return errOver
-	case operationIdle:
-		return errNoAttempt
-	default:
-		return errOneAttempt
+	if o.state != state {
+		return errOrder[o.state]
 	}
+	return nil
 }

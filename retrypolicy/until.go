@@ -16,13 +16,34 @@ var (
 // Until repeats op until its result is the awaited one, for example until a job that a service runs
 // has finished. judge sees the value and the error of each attempt. It may succeed on an error,
 // fail on a value, or ask for another attempt on either, with a Kind that selects costs and delays.
-// An outcome that it leaves Undecided is judged as in Do. Until returns the value of the last
+// An outcome that it leaves Undecided is judged as in Do; a nil judge leaves all. Until returns the value of the last
 // attempt, and an error as Do.
 func Until[T any](
 	ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info,
 ) (T, error) {
 	run := runner{r: *r, caller: ctx, ctx: ctx}
-	return loop(&run, op, judge)
+	var value T
+	if err := run.begin(); err != nil {
+		return value, err
+	}
+	defer run.end()
+	for {
+		if err := run.admit(); err != nil {
+			return value, err
+		}
+		try := run.try()
+		var failure error
+		value, failure = op(try)
+		var info Info
+		if judge != nil {
+			if info = judge(value, failure); failure == nil {
+				failure = unwanted(info.Verdict)
+			}
+		}
+		if over, err := run.ended(try, info, failure); over {
+			return value, err
+		}
+	}
 }
 
 // unwanted returns the failure of an attempt that returned no error.

@@ -25,7 +25,7 @@ func stop(reason retrypolicy.Reason) retrypolicy.Decision {
 	return retrypolicy.Decision{Reason: reason}
 }
 
-// The methods Limited say whether a policy limits the retries of every failure by itself, so that
+// Limited tells Do whether a policy limits the retries of every failure by itself, so that
 // retrypolicy.DefaultTimeout does not.
 
 func (Azcore) Limited() bool          { return true }

@@ -80,11 +80,8 @@ func judge(err error, of func(status int) retrypolicy.Info) retrypolicy.Info {
 // retry-after-ms, x-ms-retry-after-ms and x-amz-retry-after in milliseconds, then Retry-After:
 // whole or fractional seconds, or a date in one of the three forms of RFC 9110. A date is compared
 // with the header Date, so that a wrong clock does not matter, or else with now; one in the past is
-// 0. The first valid header counts. get is the Get of an http.Header; it must ignore case. Numbers
-// are capped at the longest Duration; retrypolicy.RetryAfter.Max limits the service's wait.
-//
-// azcore differs: there the first header that is present decides, so an invalid one hides the
-// others.
+// 0. The first valid header counts; in azcore the first that is present, even if it is invalid. get
+// is the Get of an http.Header.
 func RetryAfterHeaders(get func(name string) string, now time.Time) (time.Duration, bool) {
 	return times.RetryAfterHeaders(get, now)
 }

@@ -25,9 +25,8 @@ import (
 // closed before the next attempt, so that the connection is used again.
 //
 // After the last attempt RoundTrip returns its response, whatever the status, with the body to
-// read, or else a *retrypolicy.Error. A response does not say why there was no further attempt: ask
-// the budget, or wrap Policy in one of your own that sees each Decision. RoundTrip is safe for
-// concurrent use; the fields must not change meanwhile.
+// read, or else a *retrypolicy.Error. RoundTrip is safe for concurrent use; the fields must not
+// change meanwhile.
 type Transport struct {
 	// Policy decides. Its key, for budget.PerKey, is the host of the request's URL.
 	Policy retrypolicy.Policy
