@@ -23,8 +23,9 @@
 // A policy is a curve (ExponentialBackoffWithJitter, Backoff, Fixed, Incremental, Immediately,
 // NoRetry, Func) or a curve with wrappers around it (MaxAttempts, MaxElapsed, RetryAfter, SafeOnly,
 // ByKind). Policies whose state is shared by operations, such as a quota or a breaker, are in
-// package [github.com/hubline-iot/hubline/retrypolicy/budget]; compat has what other systems do, and
-// httpretry repeats the requests of an http.Client. The page docs/retries.md says which one to take.
+// package [github.com/hubline-iot/hubline/retrypolicy/budget]; compat has what other systems do,
+// and httpretry repeats the requests of an http.Client. The page docs/retries.md says which one to
+// take.
 //
 // # Nesting
 //

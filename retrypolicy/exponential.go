@@ -14,8 +14,8 @@ import (
 // with x = 1 for the first retry and rand uniform in [C*(1-Jd), C*(1-Ju)).
 //
 // A zero field has the documented constant. So the zero value gives 100 ms, 150 to 175 ms, 250 to
-// 325 ms, 450 to 625 ms and so on, up to 10 s. For an almost immediate first retry set Cmin to 1 ns.
-// The first retry comes after exactly Cmin, and retries at the cap after exactly Cmax, so the
+// 325 ms, 450 to 625 ms and so on, up to 10 s. For an almost immediate first retry set Cmin to 1
+// ns. The first retry comes after exactly Cmin, and retries at the cap after exactly Cmax, so the
 // formula alone does not spread a fleet. It never stops.
 //
 // Source: the SDKs' retry document. compat.AzureJava is what the Java SDK's code computes.

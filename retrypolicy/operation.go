@@ -18,8 +18,8 @@ import (
 //	}
 //	End, in any case
 //
-// Success, and an Admit or Failure without Retry, end the Operation too. A call in another order, and
-// any but End after the end, returns an error of Kind Invalid. An Operation is not safe for
+// Success, and an Admit or Failure without Retry, end the Operation too. A call in another order,
+// and any but End after the end, returns an error of Kind Invalid. An Operation is not safe for
 // concurrent use; the policy may be shared.
 type Operation struct {
 	policy Policy // the series, if there is one

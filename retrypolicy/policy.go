@@ -77,8 +77,8 @@ func Decide(p Policy, a Attempt, least time.Duration) Decision {
 	return d
 }
 
-// Func is a Policy in the shape of the Azure SDKs. It takes the number of the retry (1 for the first)
-// and the latest error, and returns whether to retry and after what delay.
+// Func is a Policy in the shape of the Azure SDKs. It takes the number of the retry (1 for the
+// first) and the latest error, and returns whether to retry and after what delay.
 type Func func(retry int, last error) (again bool, delay time.Duration)
 
 // Decide calls f.

@@ -16,8 +16,8 @@ var (
 // Until repeats op until its result is the awaited one, for example until a job that a service runs
 // has finished. judge sees the value and the error of each attempt. It may succeed on an error,
 // fail on a value, or ask for another attempt on either, with a Kind that selects costs and delays.
-// An outcome that it leaves Undecided is judged as in Do; a nil judge leaves all. Until returns the value of the last
-// attempt, and an error as Do.
+// An outcome that it leaves Undecided is judged as in Do; a nil judge leaves all. Until returns the
+// value of the last attempt, and an error as Do.
 func Until[T any](
 	ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info,
 ) (T, error) {

@@ -27,7 +27,8 @@ type BreakerOptions struct {
 	Kinds retrypolicy.KindSet
 	// Cooldown is how long the breaker stays open, and the time after which another probe takes the
 	// place of one without an outcome. So it should be longer than an attempt; for the connections of
-	// device clients, longer than StableTime and DialTimeout together (60 s unless set). Default: 30 s.
+	// device clients, longer than StableTime and DialTimeout together (60 s unless set). Default: 30
+	// s.
 	Cooldown time.Duration
 	// Growth multiplies the cooldown each time probing fails, up to ten times Cooldown, until the
 	// breaker closes. Default: 1, no growth.

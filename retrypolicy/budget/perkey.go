@@ -13,8 +13,8 @@ import (
 // Retrier.Key, for a device client its hub, for an httpretry.Transport the host of the URL. For
 // tenants on one host, give the client or Transport of each tenant a policy of its own instead.
 //
-// A new key beyond the limit evicts the least recently used one, which starts again when it returns,
-// so the limit should exceed the number of keys in use.
+// A new key beyond the limit evicts the least recently used one, which starts again when it
+// returns, so the limit should exceed the number of keys in use.
 type PerKey struct {
 	most  int
 	build func(key string) retrypolicy.Policy

@@ -46,9 +46,9 @@ type QuotaOptions struct {
 }
 
 // Quota limits the retries of all operations that share it: each retry costs tokens, and a success
-// returns the cost of its last retry. Without tokens there are no retries: they end their series with
-// OutOfQuota and carry their delay. It is no rate such as 50 retries a minute; that is a RetryBudget
-// with MinRetries.
+// returns the cost of its last retry. Without tokens there are no retries: they end their series
+// with OutOfQuota and carry their delay. It is no rate such as 50 retries a minute; that is a
+// RetryBudget with MinRetries.
 //
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).

@@ -26,9 +26,9 @@ type RetryBudgetOptions struct {
 //
 //	retries < Share * requests, or retries < MinRetries
 //
-// in Window, as counted before it. A request is a first attempt that was admitted. A retry is counted
-// when it is decided on, and uncounted if it does not begin. A refused retry ends its series with
-// OutOfQuota and carries its delay.
+// in Window, as counted before it. A request is a first attempt that was admitted. A retry is
+// counted when it is decided on, and uncounted if it does not begin. A refused retry ends its
+// series with OutOfQuota and carries its delay.
 //
 // A plain limit of 50 retries a minute is
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ThrottleOptions configures a Throttle. The zero value is the SRE book's. The adaptive throttler of
-// failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9, CountEnded: true, Refusals:
+// ThrottleOptions configures a Throttle. The zero value is the SRE book's. The adaptive throttler
+// of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9, CountEnded: true, Refusals:
 // ^KindSet(0)}.
 type ThrottleOptions struct {
 	// K is the number of requests sent per accepted one before any is rejected: 1 or more, 1/s for a

@@ -38,8 +38,8 @@ type AWSOptions struct {
 	Quota *budget.QuotaOptions
 }
 
-// NewAWS returns the policy that o describes; nil means AWSStandard. It checks in this order: whether
-// a retry is safe, whether attempts are left, the delay, and last the quota.
+// NewAWS returns the policy that o describes; nil means AWSStandard. It checks in this order:
+// whether a retry is safe, whether attempts are left, the delay, and last the quota.
 //
 // The quota belongs to the policy: create one policy per client, host or tenant (see budget.PerKey)
 // and use it for all operations there. Errors are of Kind Invalid.
@@ -75,9 +75,9 @@ func NewAWS(o *AWSOptions) (retrypolicy.Policy, error) {
 }
 
 // AWSMode returns the policy of a retry mode by its name in the configuration of the SDKs,
-// standard, adaptive or legacy, as boto3's retries={"mode": ..., "total_max_attempts": ...} does (its
-// max_attempts counts retries). attempts counts the first attempt too; 0 is the default of the mode.
-// Errors are of Kind Invalid.
+// standard, adaptive or legacy, as boto3's retries={"mode": ..., "total_max_attempts": ...} does
+// (its max_attempts counts retries). attempts counts the first attempt too; 0 is the default of the
+// mode. Errors are of Kind Invalid.
 func AWSMode(mode string, attempts int) (retrypolicy.Policy, error) {
 	o := AWSStandard.Options()
 	switch mode {

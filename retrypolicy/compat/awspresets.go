@@ -33,12 +33,13 @@ import (
 //
 // The delay before the n-th retry is U * min(first delay * 2^(n-1), 20 s), with U a draw from 0 to
 // 1; with the jitter "equal" 0.5 + U/2 takes its place, and "exact" has none. The delay that the
-// service asks for replaces a shorter one, by at most 5 s or by any time. A success returns 1 token,
-// or the cost of the last retry: the presets of Java and JS2025 at least 1, Go2025 1 more. The SDKs
-// truncate delays to whole milliseconds; this package does not.
+// service asks for replaces a shorter one, by at most 5 s or by any time. A success returns 1
+// token, or the cost of the last retry: the presets of Java and JS2025 at least 1, Go2025 1 more.
+// The SDKs truncate delays to whole milliseconds; this package does not.
 //
 // Standard is the default of botocore (boto3) 1.44, aws-sdk-go-v2 v1.48, the SDKs for JavaScript,
-// .NET (4.0.103), Rust, Ruby, PHP and C++, and the CLI, all since 10 November 2026. The SDKs for Java
+// .NET (4.0.103), Rust, Ruby, PHP and C++, and the CLI, all since 10 November 2026. The SDKs for
+// Java
 // 2.x and Kotlin follow: Java and Kotlin are what they do, Java2026 what Java will do. Before May
 // 2026, and in its design document, Kotlin charges after the delay: set Quota.Late for that. Python
 // and PythonSimple retry only failures that are known to be safe to repeat (SafeYes). Legacy is

@@ -181,9 +181,9 @@ func AWSKotlinDocumentJudge(hook func(AWSFailure) retrypolicy.Info) func(AWSFail
 	}
 }
 
-// AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin's code: a retryable
-// error of the service by the side at fault, even if it is throttling too; one of the client library;
-// throttling; and any other retryable failure, as Network. All other failures fail.
+// AWSKotlinJudge judges by the traits of a failure, in the order of smithy-kotlin's code: a
+// retryable error of the service by the side at fault, even if it is throttling too; one of the
+// client library; throttling; and any other retryable failure, as Network. All other failures fail.
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
 func AWSKotlinJudge(f AWSFailure) retrypolicy.Info {

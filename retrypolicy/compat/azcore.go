@@ -11,8 +11,8 @@ import (
 // Azcore is the retry policy of the Azure SDK for Go: min((2^n - 1) * Delay * [0.8, 1.3), Max)
 // before the n-th retry. A wait that the service asked for replaces the delay; above Max it stops
 // with Pushback. The zero value has the SDK's defaults. A negative number turns a field off (where
-// the SDK takes no Delay for an overflow and waits for Max). Every number has a meaning, so Validate
-// is not needed.
+// the SDK takes no Delay for an overflow and waits for Max). Every number has a meaning, so
+// Validate is not needed.
 //
 // The SDK retries the statuses AzcoreStatuses and every error without a status: Retrier{Policy:
 // Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is

@@ -67,8 +67,8 @@ const (
 // AzureCSharp is a retry policy of the Azure IoT device SDK 2.x (preview) for .NET. The jitter is a
 // whole number of percent from -5 to 5, and none for delays below 50 ms. It is added after the
 // limit, so a delay may exceed Max by 5 %. The zero value is the SDK's default: exponential, for
-// ever, at most 12 hours, with jitter. The SDK's policies refuse permanent failures themselves; here
-// the classifier does so before it asks a policy.
+// ever, at most 12 hours, with jitter. The SDK's policies refuse permanent failures themselves;
+// here the classifier does so before it asks a policy.
 //
 // Source: the SDK's code, IotHubClientExponentialBackoffRetryPolicy, -FixedDelay- and
 // -IncrementalDelayRetryPolicy.

@@ -8,8 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 )
 
-// AzureJava has the delays of the code of the Azure IoT device SDK for Java. With c = 0 for the first
-// retry, and in whole milliseconds:
+// AzureJava has the delays of the code of the Azure IoT device SDK for Java. With c = 0 for the
+// first retry, and in whole milliseconds:
 //
 //	0                                                               if c = 0: the fast first retry
 //	no retry                                                        if c >= Count

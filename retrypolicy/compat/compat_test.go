@@ -81,7 +81,8 @@ func TestFailsafeEndsWithAnAttemptAtItsTimeLimit(t *testing.T) {
 	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Shorten: true,
 		Policy: compat.Failsafe{Retries: 4, Delay: 2 * s}}}
 	calls, took, err := policytest.Retries(t, r, policytest.Lost)
-	if calls != 5 || took != 5*s+time.Millisecond || err == nil { // without the millisecond it would never end in fake time
+	// without the millisecond it would never end in fake time
+	if calls != 5 || took != 5*s+time.Millisecond || err == nil {
 		t.Errorf("%d calls in %v, %v; want 5 in 5.001s (0, 2, 4, 5, 5.001)", calls, took, err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 //
 // which can exceed Max by a fifth. A wait that the server asked for (see GRPCPushback) replaces the
 // delay, and the retry after it has the delay of a first one. A negative wait stops with Pushback.
-// There are no defaults. Put a budget.RetryThrottle around it as gRPC does. It has no hedging, and no
-// transparent retries of calls that never left the client.
+// There are no defaults. Put a budget.RetryThrottle around it as gRPC does. It has no hedging, and
+// no transparent retries of calls that never left the client.
 //
 // Source: gRFC A6.
 type GRPC struct {

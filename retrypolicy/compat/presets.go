@@ -8,17 +8,18 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// AzureIoTOperations is the back-off of the Azure IoT Operations SDK for Go, which never stops: min(1/8
-// s * 2^(n-1), 1 min) * [0.95, 1.05) before the n-th retry. Source: the SDK's code, package retry.
+// AzureIoTOperations is the back-off of the Azure IoT Operations SDK for Go, which never stops:
+// min(1/8 s * 2^(n-1), 1 min) * [0.95, 1.05) before the n-th retry. Source: the SDK's code, package
+// retry.
 func AzureIoTOperations() retrypolicy.Backoff {
 	return retrypolicy.Backoff{Base: time.Second / 8, Max: time.Minute, Jitter: retrypolicy.JitterProportional,
 		Low: 0.95, High: 1.05}
 }
 
 // Cenkalti is the back-off of cenkalti/backoff with its defaults: half a second, 1.5 times as much
-// each time, up to a minute, each with 50 % of jitter. It never stops. Initial is Base, Multiplier is
-// Factor, and a RandomizationFactor r is Low = 1 - r and High = 1 + r. Source: the library's code,
-// ExponentialBackOff.
+// each time, up to a minute, each with 50 % of jitter. It never stops. Initial is Base, Multiplier
+// is Factor, and a RandomizationFactor r is Low = 1 - r and High = 1 + r. Source: the library's
+// code, ExponentialBackOff.
 func Cenkalti() retrypolicy.Backoff {
 	return retrypolicy.Backoff{Base: time.Second / 2, Factor: 1.5, Max: time.Minute,
 		Jitter: retrypolicy.JitterProportional, Low: 0.5, High: 1.5}

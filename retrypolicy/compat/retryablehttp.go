@@ -8,9 +8,9 @@ import (
 )
 
 // RetryableHTTP is the policy of go-retryablehttp: min(2^(n-1) * Min, Max) before the n-th retry,
-// without jitter. After 429 and 503 a wait that the service asked for replaces the delay, even above
-// Max. The zero value has the library's defaults. httpretry.Classify comes close to the library,
-// which retries 429 and all 5xx except 501.
+// without jitter. After 429 and 503 a wait that the service asked for replaces the delay, even
+// above Max. The zero value has the library's defaults. httpretry.Classify comes close to the
+// library, which retries 429 and all 5xx except 501.
 //
 // Source: the library's code.
 type RetryableHTTP struct {

@@ -39,10 +39,10 @@ type Options struct {
 	// Spread is a random part that is added to Interval, so that the devices of a fleet do not ask at
 	// the same time. Default: a quarter of Interval. Negative: none.
 	Spread time.Duration
-	// Policy decides whether and when a failed Check, Report, write of the state, or read of a file is
-	// repeated. A Report and a Check that it gives up begin again after Interval; their delays are at
-	// least 100 ms from the second retry on. Default: ExponentialBackoffWithJitter from 1 s to a minute,
-	// for ever.
+	// Policy decides whether and when a failed Check, Report, write of the state, or read of a file
+	// is repeated. A Report and a Check that it gives up begin again after Interval; their delays are
+	// at least 100 ms from the second retry on. Default: ExponentialBackoffWithJitter from 1 s to a
+	// minute, for ever.
 	Policy retrypolicy.Policy
 	// Rand is the source of random numbers for Spread and Policy, called by one goroutine at a time.
 	// Default: a generator seeded with Properties and the time.
