@@ -86,7 +86,7 @@ func Contenders() []Rules {
 		peer("Azure Java", compat.AzureJava{}, renewJava),
 		peer("Azure C", compat.AzureC{}, renewC),
 		peer("Azure Node", compat.AzureNode(), renewNode),
-		peer("Azure C# 1", compat.AzureCSharpV1{}, renewCSharp),
+		peer("Azure C# 1", compat.AzureCSharpV1(), renewCSharp),
 		peer("Azure C# 2", compat.AzureCSharp{}, renewCSharp),
 		botocore,
 	}

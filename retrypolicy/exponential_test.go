@@ -7,7 +7,6 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // throttled has the constants for a service that asks for fewer requests.
@@ -20,17 +19,6 @@ func checkDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want tim
 	got := p.Decide(retrypolicy.Attempt{Retry: x, Rand: draw})
 	if got != (retrypolicy.Decision{Retry: true, Delay: want}) {
 		t.Errorf("F(%d) with draw %#x = %+v (%d ns), want a retry after %v (%d ns)", x, draw, got, got.Delay, want, want)
-	}
-}
-
-func TestOnlyCountAndDrawMatter(t *testing.T) {
-	want := throttled.Decide(retrypolicy.Attempt{Retry: 3, Rand: policytest.DrawHalf})
-	got := throttled.Decide(retrypolicy.Attempt{
-		Retry: 3, Rand: policytest.DrawHalf, Scope: transport.ScopeConnection, Kind: transport.Throttled, After: time.Hour,
-		Elapsed: time.Hour, Err: transport.Throttled,
-	})
-	if got != want {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

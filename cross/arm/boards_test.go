@@ -132,7 +132,7 @@ func policies() []retrypolicy.Policy {
 	all := []retrypolicy.Policy{
 		retrypolicy.Fixed{Delay: base, Jitter: 0.3}, retrypolicy.Incremental{Step: 7 * base, Max: most, Jitter: 0.1},
 		compat.TruncatedExponential{}, compat.Azcore{MaxRetries: 30},
-		compat.AzureC{}, compat.AzureCSharpV1{Count: 30, Min: base, Max: most, Delta: 3 * base},
+		compat.AzureC{}, compat.AzureJava{Count: 30, Min: base, Max: most, Delta: 3 * base, Apart: time.Second},
 		compat.AzureCSharp{MaxRetries: 35, Max: most},
 		compat.AzureCSharp{Curve: compat.AzureCSharpFixed, MaxRetries: 9, Delay: base},
 		compat.AzureCSharp{Curve: compat.AzureCSharpIncremental, MaxRetries: 30, Delay: base, Max: most},

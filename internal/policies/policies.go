@@ -63,7 +63,7 @@ var All = slices.Concat([]Named{
 	fixed("azure-node", "the code of the Azure device SDK for Node", compat.AzureNode()),
 	fixed("azure-node-document", "what that SDK documents", compat.AzureNodeDocumented()),
 	fixed("azure-csharp", "the code of the Azure device SDK 2.x for C#", compat.AzureCSharp{}),
-	fixed("azure-csharp-1", "the code of the Azure device SDK 1.x for C#", compat.AzureCSharpV1{}),
+	fixed("azure-csharp-1", "the code of the Azure device SDK 1.x for C#", compat.AzureCSharpV1()),
 	fixed("azure-c", "the code of the Azure device SDK for C", compat.AzureC{}),
 	fixed("azure-iot-operations", "the Azure IoT Operations SDK for Go", compat.AzureIoTOperations()),
 	fixed("azcore", "the Azure SDK for Go", compat.Azcore{}),

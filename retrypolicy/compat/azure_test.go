@@ -59,10 +59,9 @@ func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
 			var starts []time.Duration
 			begin := time.Now()
-			r := retrypolicy.Retrier{Policy: compat.AzureCSharpV1{Count: len(c.want), Max: 10 * s, Min: 100 * time.Millisecond,
-				Delta: 100 * time.Millisecond}, Rand: func() uint64 {
-				return 0
-			}}
+			p := compat.AzureCSharpV1()
+			p.Count, p.Max, p.Min, p.Delta = len(c.want), 10*s, 100*ms, 100*ms
+			r := retrypolicy.Retrier{Policy: p, Rand: func() uint64 { return 0 }}
 			err := r.Do(t.Context(), func(context.Context) error {
 				starts = append(starts, time.Since(begin))
 				time.Sleep(c.took)

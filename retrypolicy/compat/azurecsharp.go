@@ -8,48 +8,10 @@ import (
 )
 
 // AzureCSharpV1 is the retry policy of the Azure IoT device SDK 1.x for .NET: the delays of
-// AzureJava without its fast first retry, but attempts begin at least one second apart, a second
-// that includes the duration of the attempt. If all numbers are zero, the defaults are those of
-// AzureJava.
+// AzureJava without its fast first retry, but attempts begin at least one second apart.
 //
 // Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
-type AzureCSharpV1 struct {
-	// Count is the number of retries.
-	Count           int
-	Min, Max, Delta time.Duration
-}
-
-func (v AzureCSharpV1) settings() AzureJava {
-	return AzureJava{Count: v.Count, Min: v.Min, Max: v.Max, Delta: v.Delta, NoFastRetry: true}.settings()
-}
-
-// Decide stops with OutOfAttempts after Count retries.
-func (v AzureCSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	return (&csharpV1{java: v.settings()}).Decide(a)
-}
-
-// Begin begins a series, which remembers when the latest attempt began.
-func (v AzureCSharpV1) Begin(retrypolicy.Start) retrypolicy.Series {
-	return &csharpV1{java: v.settings()}
-}
-
-type csharpV1 struct {
-	java AzureJava
-	retrypolicy.Free
-	try attemptTime
-}
-
-func (v *csharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := v.java.Decide(a)
-	if d.Retry {
-		d.Delay = max(d.Delay, sec-v.try.since(a))
-		v.try.next(a, d.Delay)
-	}
-	return d
-}
-
-// Validate reports the first invalid parameter.
-func (v AzureCSharpV1) Validate() error { return v.settings().check("AzureCSharpV1.") }
+func AzureCSharpV1() AzureJava { return AzureJava{NoFastRetry: true, Apart: sec} }
 
 // AzureCSharpCurve names a retry policy of the Azure IoT device SDK 2.x for .NET. n counts retries,
 // from 1.

@@ -32,6 +32,8 @@ type AzureJava struct {
 	// Resend makes c begin with 1, as for the SDK's messages and for the devices of a shared
 	// connection: no fast retry, and one retry less than Count.
 	Resend bool
+	// Apart is how far apart attempts begin at least. 0: no matter.
+	Apart time.Duration
 }
 
 func (j AzureJava) settings() AzureJava {
@@ -57,6 +59,29 @@ func (j AzureJava) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return again(j.delay(c, a.Rand))
 }
 
+// Begin begins a series, which remembers when the latest attempt began, if Apart is set.
+func (j AzureJava) Begin(retrypolicy.Start) retrypolicy.Series {
+	if j.Apart == 0 {
+		return nil
+	}
+	return &javaSeries{AzureJava: j}
+}
+
+type javaSeries struct {
+	AzureJava
+	retrypolicy.Free
+	try attemptTime
+}
+
+func (j *javaSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := j.AzureJava.Decide(a)
+	if d.Retry {
+		d.Delay = max(d.Delay, j.Apart-j.try.since(a))
+		j.try.next(a, d.Delay)
+	}
+	return d
+}
+
 // delay computes the formula, where the product is at most 2^31-1. For an empty range, for which
 // the SDK throws, it uses the lower bound.
 func (j AzureJava) delay(c int, draw uint64) time.Duration {
@@ -76,20 +101,15 @@ func (j AzureJava) delay(c int, draw uint64) time.Duration {
 // Validate reports the first invalid parameter.
 func (j AzureJava) Validate() error {
 	j = j.settings()
-	if err := j.check("AzureJava."); err != nil {
-		return err
-	}
-	return kit.Check("AzureJava.", kit.Bad(j.Min < ms && j.Delta < ms && j.Count > 1,
-		"Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}"))
-}
-
-func (j AzureJava) check(prefix string) error {
 	const longest = math.MaxInt32 * ms // that Java's 32-bit milliseconds hold
-	return kit.Check(prefix,
+	return kit.Check("AzureJava.",
 		kit.Bad(j.Count < 1, "Count is below 1; give the number of retries, NoRetry{} for none"),
 		kit.Bad(j.Min < 0, "Min is negative; give 0 or more"),
 		kit.Bad(j.Delta < 0, "Delta is negative; give 0 or more"),
+		kit.Bad(j.Apart < 0, "Apart is negative; give 0 or more"),
 		kit.Bad(j.Max < j.Min, "Max is below Min; give Min or more"),
 		kit.Bad(j.Max < ms, "Max is below 1 ms, so every delay would be 0; give the longest delay"),
-		kit.Bad(j.Max > longest || j.Delta > longest, "Max or Delta is above 2^31-1 ms; give less than 24 days"))
+		kit.Bad(j.Max > longest || j.Delta > longest, "Max or Delta is above 2^31-1 ms; give less than 24 days"),
+		kit.Bad(j.Min < ms && j.Delta < ms && j.Count > 1 && j.Apart == 0,
+			"Min and Delta are below 1 ms, so every delay would be 0; give one of them, or use Immediately{}"))
 }

@@ -4,11 +4,9 @@ package compat_test
 
 import (
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,101 +18,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// partial has the zero value of every policy whose fields a program may leave out, and the presets.
-// The test below checks that it is complete.
-var partial = map[string]retrypolicy.Policy{
-	"compat.AWSGoBackoff":                      compat.AWSGoBackoff{},
-	"compat.AzureCSharp":                       compat.AzureCSharp{},
-	"compat.AzureC":                            compat.AzureC{},
-	"compat.AzureCSharpV1":                     compat.AzureCSharpV1{},
-	"compat.AzureJava":                         compat.AzureJava{},
-	"compat.AzureNode":                         compat.AzureNode(),
-	"compat.AzureNodeDocumented":               compat.AzureNodeDocumented(),
-	"compat.Azcore":                            compat.Azcore{},
-	"retrypolicy.Backoff":                      retrypolicy.Backoff{},
-	"retrypolicy.ByKind":                       retrypolicy.ByKind{},
-	"compat.Cenkalti":                          compat.Cenkalti(),
-	"compat.CenkaltiV4":                        compat.CenkaltiV4(),
-	"retrypolicy.ExponentialBackoffWithJitter": retrypolicy.ExponentialBackoffWithJitter{},
-	"compat.Failsafe":                          compat.Failsafe{},
-	"compat.FetchRetry":                        compat.FetchRetry{},
-	"retrypolicy.Fixed":                        retrypolicy.Fixed{},
-	"retrypolicy.Func":                         retrypolicy.Func(nil),
-	"compat.GRPC":                              compat.GRPC{},
-	"retrypolicy.Immediately":                  retrypolicy.Immediately{},
-	"retrypolicy.Incremental":                  retrypolicy.Incremental{},
-	"compat.AzureIoTOperations":                compat.AzureIoTOperations(),
-	"retrypolicy.MaxAttempts":                  retrypolicy.MaxAttempts{},
-	"retrypolicy.MaxElapsed":                   retrypolicy.MaxElapsed{},
-	"compat.FetchRetryDefaults":                compat.FetchRetryDefaults(),
-	"retrypolicy.NoRetry":                      retrypolicy.NoRetry{},
-	"budget.PerKey":                            (*budget.PerKey)(nil),
-	"compat.Polly":                             compat.Polly{},
-	"retrypolicy.RetryAfter":                   retrypolicy.RetryAfter{},
-	"compat.RetryableHTTP":                     compat.RetryableHTTP{},
-	"retrypolicy.SafeOnly":                     retrypolicy.SafeOnly{},
-	"compat.Truncated":                         compat.Truncated(),
-	"compat.TruncatedExponential":              compat.TruncatedExponential{},
-}
-
-// TestThePartialPoliciesAreAll compares the list with the packages' source: every exported type
-// with a method Decide, and every exported function without parameters that returns such a type.
-func TestThePartialPoliciesAreAll(t *testing.T) {
-	var files []string
-	for _, dir := range []string{"..", "../budget", "."} {
-		found, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	declared := map[string]bool{}
-	makers := map[string]string{}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		qualified := func(e ast.Expr) string { return file.Name.Name + "." + typeName(e) }
-		for _, d := range file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok || !f.Name.IsExported() {
-				continue
-			}
-			switch {
-			case f.Recv != nil && f.Name.Name == "Decide":
-				declared[qualified(f.Recv.List[0].Type)] = true
-			case f.Recv == nil && f.Type.Params.NumFields() == 0 && f.Type.Results.NumFields() == 1:
-				makers[file.Name.Name+"."+f.Name.Name] = qualified(f.Type.Results.List[0].Type)
-			}
-		}
-	}
-	for name := range declared {
-		if ast.IsExported(name[strings.IndexByte(name, '.')+1:]) && partial[name] == nil {
-			t.Errorf("%s is a policy and not in the list", name)
-		}
-	}
-	for name, result := range makers {
-		if declared[result] && partial[name] == nil {
-			t.Errorf("%s makes a policy and is not in the list", name)
-		}
-	}
-	if len(declared) < 25 || len(makers) < 5 {
-		t.Errorf("only %d policies and %d functions found", len(declared), len(makers))
-	}
-}
-
-func typeName(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.StarExpr:
-		return typeName(e.X)
-	case *ast.Ident:
-		return e.Name
-	}
-	return ""
+// partial has the zero value of every policy whose fields a program may leave out, and the presets:
+// those of the vectors, and these.
+func partial() []retrypolicy.Policy {
+	return slices.AppendSeq([]retrypolicy.Policy{
+		compat.AzureIoTOperations(), compat.Cenkalti(), compat.FetchRetry{}, compat.FetchRetryDefaults(),
+		retrypolicy.ByKind{}, retrypolicy.Func(nil), retrypolicy.Immediately{}, retrypolicy.MaxAttempts{},
+		retrypolicy.MaxElapsed{}, retrypolicy.NoRetry{}, retrypolicy.RetryAfter{}, retrypolicy.SafeOnly{},
+		(*budget.PerKey)(nil),
+	}, maps.Values(vectorPolicies))
 }
 
 // saysSo reports whether p requests retries without delay by its name.
@@ -136,17 +48,17 @@ func saysSo(p retrypolicy.Policy) bool {
 // Validate accepts must wait or make no retry. A refusal must name a field and say what to give.
 func TestZeroFieldsWaitOrAreRefused(t *testing.T) {
 	accepted, refused := 0, 0
-	for name, zero := range partial {
+	for _, zero := range partial() {
 		for _, p := range fillings(zero) {
 			err := retrypolicy.Validate(p)
 			switch {
 			case err == nil:
 				accepted++
 				if !saysSo(p) && !doesWait(p) {
-					t.Errorf("%s: %+v is accepted, and all of its delays are 0", name, p)
+					t.Errorf("%T %+v is accepted, and all of its delays are 0", p, p)
 				}
 			case !errors.Is(err, transport.Invalid) || !namesAField(zero, err.Error()) || !strings.Contains(err.Error(), "; "):
-				t.Errorf("%s: %+v: %v: the error does not name a field and the fix", name, p, err)
+				t.Errorf("%T %+v: %v: the error does not name a field and the fix", p, p, err)
 			default:
 				refused++
 			}

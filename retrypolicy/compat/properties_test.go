@@ -64,7 +64,7 @@ var policyRows = []policyRow{
 	{name: "AzureJava resend", policy: compat.AzureJava{Resend: true}, most: 10 * s},
 	{name: "AzureJava longest", policy: compat.AzureJava{Count: math.MaxInt32, Max: math.MaxInt32 * time.Millisecond,
 		Delta: math.MaxInt32 * time.Millisecond}, most: math.MaxInt32 * time.Millisecond},
-	{name: "AzureCSharpV1", policy: compat.AzureCSharpV1{}, most: 10 * s},
+	{name: "AzureCSharpV1", policy: compat.AzureCSharpV1(), most: 10 * s},
 	{name: "CSharpExponential", policy: compat.AzureCSharp{}, most: 45360 * s},
 	{name: "CSharpFixed", policy: compat.AzureCSharp{Curve: compat.AzureCSharpFixed, Delay: s},
 		most: 1050 * time.Millisecond},
@@ -294,7 +294,7 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 			Resend: p.choice&1 != 0}, max(p.d2, 10*s)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
-		return compat.AzureCSharpV1{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3}, max(p.d2, 10*s)
+		return compat.AzureJava{Count: p.n, Min: p.d1, Max: p.d2, Delta: p.d3, NoFastRetry: true, Apart: s}, max(p.d2, 10*s)
 	},
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		c := compat.AzureCSharp{Curve: compat.AzureCSharpCurve(p.choice % 4), MaxRetries: p.n, Delay: p.d1, Max: p.d2,

@@ -104,7 +104,7 @@ var vectorPolicies = map[string]retrypolicy.Policy{
 	"Azcore":                       compat.Azcore{},
 	"AzureC":                       compat.AzureC{},
 	"AzureCSharp":                  compat.AzureCSharp{},
-	"AzureCSharpV1":                compat.AzureCSharpV1{},
+	"AzureCSharpV1":                compat.AzureCSharpV1(),
 	"AzureJava":                    compat.AzureJava{},
 	"AzureNode":                    compat.AzureNode(),
 	"AzureNodeDocumented":          compat.AzureNodeDocumented(),
