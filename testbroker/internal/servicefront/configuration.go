@@ -17,20 +17,14 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-var configurationRoutes = []web.Route{
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "configurations",
-		hubdata.RegistryRead|hubdata.RegistryWrite, listConfigurations),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "configurations/{configuration}",
-		hubdata.RegistryRead|hubdata.RegistryWrite, getConfiguration),
-	serviceRoute(fault.RouteRegistry, http.MethodPut, "configurations/{configuration}",
-		hubdata.RegistryWrite, putConfiguration),
-	serviceRoute(fault.RouteRegistry, http.MethodDelete, "configurations/{configuration}",
-		hubdata.RegistryWrite, deleteConfiguration),
-	serviceRoute(fault.RouteRegistry, http.MethodPost, "configurations/testQueries",
-		hubdata.RegistryRead|hubdata.RegistryWrite, testQueries),
-	serviceRoute(fault.RouteRegistry, http.MethodPost, "devices/{device}/applyConfigurationContent",
-		hubdata.RegistryWrite, applyContent),
-}
+var configurationRoutes = serviceRoutes(fault.RouteRegistry, []serviceRow{
+	{"GET configurations", readers, listConfigurations},
+	{"GET configurations/{configuration}", readers, getConfiguration},
+	{"PUT configurations/{configuration}", hubdata.RegistryWrite, withBody(putConfiguration)},
+	{"DELETE configurations/{configuration}", hubdata.RegistryWrite, deleteConfiguration},
+	{"POST configurations/testQueries", readers, withBody(testQueries)},
+	{"POST devices/{device}/applyConfigurationContent", hubdata.RegistryWrite, withBody(applyContent)},
+})
 
 // The limits of a configuration.
 const (
@@ -199,12 +193,8 @@ func listConfigurations(q *web.Request) (web.Answer, error) {
 
 // putConfiguration creates a configuration, or with If-Match updates one. The status is 200 for
 // both: some clients take 201 for an error.
-func putConfiguration(q *web.Request) (web.Answer, error) {
+func putConfiguration(q *web.Request, d *configurationDocument) (web.Answer, error) {
 	h := q.Hub
-	var d configurationDocument
-	if err := q.ReadJSON(&d); err != nil {
-		return web.Answer{}, err
-	}
 	if d.ID = cmp.Or(d.ID, q.Vars["configuration"]); d.ID != q.Vars["configuration"] {
 		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid,
 			"the body is about configuration %.128s, the path about %s", d.ID, q.Vars["configuration"])
@@ -230,14 +220,10 @@ func deleteConfiguration(q *web.Request) (web.Answer, error) {
 }
 
 // testQueries checks a condition and the queries of metrics without a configuration.
-func testQueries(q *web.Request) (web.Answer, error) {
-	var asked struct {
-		TargetCondition     string            `json:"targetCondition"`
-		CustomMetricQueries map[string]string `json:"customMetricQueries"`
-	}
-	if err := q.ReadJSON(&asked); err != nil {
-		return web.Answer{}, err
-	}
+func testQueries(q *web.Request, asked *struct {
+	TargetCondition     string            `json:"targetCondition"`
+	CustomMetricQueries map[string]string `json:"customMetricQueries"`
+}) (web.Answer, error) {
 	answer := struct {
 		TargetConditionError    string            `json:"targetConditionError"`
 		CustomMetricQueryErrors map[string]string `json:"customMetricQueryErrors"`
@@ -256,16 +242,12 @@ func testQueries(q *web.Request) (web.Answer, error) {
 }
 
 // applyContent writes a content into a device at once.
-func applyContent(q *web.Request) (web.Answer, error) {
-	var raw document.Tree
-	if err := q.ReadJSON(&raw); err != nil {
-		return web.Answer{}, err
-	}
-	content, err := backend.ParseContent(raw)
+func applyContent(q *web.Request, raw *document.Tree) (web.Answer, error) {
+	content, err := backend.ParseContent(*raw)
 	if err != nil {
 		return web.Answer{}, q.Hub.ServiceError(backend.CodeConfigurationContent, "%v", err)
 	}
-	if !slices.ContainsFunc(contents, func(name string) bool { return raw[name] != nil }) {
+	if !slices.ContainsFunc(contents, func(name string) bool { return (*raw)[name] != nil }) {
 		return web.Answer{}, q.Hub.ServiceError(backend.CodeConfigurationContent, "no content; set one of %q", contents)
 	}
 	return web.Answer{Status: http.StatusNoContent}, backend.Of(q.Hub).ApplyContent(q.ID.Device, content)

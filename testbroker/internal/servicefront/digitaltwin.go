@@ -2,6 +2,7 @@ package servicefront
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -12,14 +13,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-var digitalTwinRoutes = []web.Route{
-	serviceRoute(fault.RouteTwin, http.MethodGet, "digitaltwins/{device}", hubdata.ServiceConnect, getDigitalTwin),
-	serviceRoute(fault.RouteTwin, http.MethodPatch, "digitaltwins/{device}", hubdata.ServiceConnect, patchDigitalTwin),
-	serviceRoute(fault.RouteMethod, http.MethodPost, "digitaltwins/{device}/commands/{command}",
-		hubdata.ServiceConnect, postCommand),
-	serviceRoute(fault.RouteMethod, http.MethodPost, "digitaltwins/{device}/components/{component}/commands/{command}",
-		hubdata.ServiceConnect, postCommand),
-}
+var digitalTwinRoutes = slices.Concat(serviceRoutes(fault.RouteTwin, []serviceRow{
+	{"GET digitaltwins/{device}", hubdata.ServiceConnect, getDigitalTwin},
+	{"PATCH digitaltwins/{device}", hubdata.ServiceConnect, patchDigitalTwin},
+}), serviceRoutes(fault.RouteMethod, []serviceRow{
+	{"POST digitaltwins/{device}/commands/{command}", hubdata.ServiceConnect, postCommand},
+	{"POST digitaltwins/{device}/components/{component}/commands/{command}", hubdata.ServiceConnect, postCommand},
+}))
 
 func getDigitalTwin(q *web.Request) (web.Answer, error) {
 	t, err := q.Hub.TwinState(q.ID)
@@ -81,10 +81,7 @@ func postCommand(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, err
 	}
 	result, err := q.Hub.InvokeMethod(q.Context(), q.ID, call)
-	if err != nil {
-		return web.Answer{}, err
-	}
 	a := web.AnswerJSON(payloadOf(result), "")
 	a.Header.Set("x-ms-command-statuscode", strconv.Itoa(result.Status))
-	return a, nil
+	return a, err
 }

@@ -3,7 +3,6 @@ package servicefront
 import (
 	"encoding/json"
 	"math"
-	"net/http"
 	"strings"
 	"time"
 
@@ -17,16 +16,12 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-var jobRoutes = []web.Route{
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs/v2/query",
-		hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, queryJobs),
-	serviceRoute(fault.RouteRegistry, http.MethodPut, "jobs/v2/{job}",
-		hubdata.RegistryWrite|hubdata.ServiceConnect, putJob),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs/v2/{job}",
-		hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, getJob),
-	serviceRoute(fault.RouteRegistry, http.MethodPost, "jobs/v2/{job}/cancel",
-		hubdata.RegistryWrite|hubdata.ServiceConnect, cancelJob),
-}
+var jobRoutes = serviceRoutes(fault.RouteRegistry, []serviceRow{
+	{"GET jobs/v2/query", readers | hubdata.ServiceConnect, queryJobs},
+	{"PUT jobs/v2/{job}", hubdata.RegistryWrite | hubdata.ServiceConnect, withBody(putJob)},
+	{"GET jobs/v2/{job}", readers | hubdata.ServiceConnect, getJob},
+	{"POST jobs/v2/{job}/cancel", hubdata.RegistryWrite | hubdata.ServiceConnect, cancelJob},
+})
 
 // The time limits of a job, in seconds.
 const (
@@ -176,12 +171,8 @@ func jobOf(j *backend.Job) jobDocument {
 }
 
 // putJob begins a job, or schedules it.
-func putJob(q *web.Request) (web.Answer, error) {
+func putJob(q *web.Request, d *jobRequest) (web.Answer, error) {
 	h := q.Hub
-	var d jobRequest
-	if err := q.ReadJSON(&d); err != nil {
-		return web.Answer{}, err
-	}
 	if d.JobID != "" && d.JobID != q.Vars["job"] {
 		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "the body is about job %.128s, the path about %s",
 			d.JobID, q.Vars["job"])
@@ -203,10 +194,7 @@ func cancelJob(q *web.Request) (web.Answer, error) {
 }
 
 func jobAnswer(j backend.Job, err error) (web.Answer, error) {
-	if err != nil {
-		return web.Answer{}, err
-	}
-	return web.AnswerJSON(jobOf(&j), ""), nil
+	return web.AnswerJSON(jobOf(&j), ""), err
 }
 
 // queryJobs lists the jobs of a type and a status, by page.

@@ -18,31 +18,23 @@ import (
 )
 
 // messageRoutes are the routes for C2D messages, and for feedback and file notifications.
-var messageRoutes = slices.Concat(
-	c2dRoutes, noticeRoutes("feedback", notices.Feedback), noticeRoutes("filenotifications", notices.FileNotifications),
-)
+var messageRoutes = serviceRoutes(fault.RouteServiceMessage, slices.Concat([]serviceRow{
+	{"POST devices/{device}/messages/devicebound", hubdata.ServiceConnect, postC2D},
+	{"POST devices/{device}/modules/{module}/messages/devicebound", hubdata.ServiceConnect, postC2D},
+}, noticeRows("feedback", notices.Feedback), noticeRows("filenotifications", notices.FileNotifications)))
 
-var c2dRoutes = []web.Route{
-	messageRoute(http.MethodPost, "devices/{device}/messages/devicebound", postC2D),
-	messageRoute(http.MethodPost, "devices/{device}/modules/{module}/messages/devicebound", postC2D),
-}
-
-// noticeRoutes returns the routes for the notices of a kind.
-func noticeRoutes(name string, kind notices.Kind) []web.Route {
+// noticeRows returns the routes for the notices of a kind.
+func noticeRows(name string, kind notices.Kind) []serviceRow {
 	path := "messages/servicebound/" + name
-	settle := func(again bool) func(q *web.Request) (web.Answer, error) {
+	settle := func(again bool) handler {
 		return func(q *web.Request) (web.Answer, error) { return settleNotice(q, kind, again) }
 	}
-	return []web.Route{
-		messageRoute(http.MethodGet, path,
-			func(q *web.Request) (web.Answer, error) { return getNotice(q, kind) }),
-		messageRoute(http.MethodDelete, path+"/{lock}", settle(false)),
-		messageRoute(http.MethodPost, path+"/{lock}/abandon", settle(true)),
+	get := func(q *web.Request) (web.Answer, error) { return getNotice(q, kind) }
+	return []serviceRow{
+		{"GET " + path, hubdata.ServiceConnect, get},
+		{"DELETE " + path + "/{lock}", hubdata.ServiceConnect, settle(false)},
+		{"POST " + path + "/{lock}/abandon", hubdata.ServiceConnect, settle(true)},
 	}
-}
-
-func messageRoute(method, path string, do func(q *web.Request) (web.Answer, error)) web.Route {
-	return serviceRoute(fault.RouteServiceMessage, method, path, hubdata.ServiceConnect, do)
 }
 
 // getNotice locks the next notice and returns it, with the lock token as its ETag.

@@ -2,7 +2,6 @@ package servicefront
 
 import (
 	"encoding/json"
-	"net/http"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -11,11 +10,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-var methodRoutes = []web.Route{
-	serviceRoute(fault.RouteMethod, http.MethodPost, "twins/{device}/methods", hubdata.ServiceConnect, postMethod),
-	serviceRoute(fault.RouteMethod, http.MethodPost, "twins/{device}/modules/{module}/methods",
-		hubdata.ServiceConnect, postMethod),
-}
+var methodRoutes = serviceRoutes(fault.RouteMethod, []serviceRow{
+	{"POST twins/{device}/methods", hubdata.ServiceConnect, withBody(postMethod)},
+	{"POST twins/{device}/modules/{module}/methods", hubdata.ServiceConnect, withBody(postMethod)},
+})
 
 // Limits of the timeouts of a call, in seconds.
 const (
@@ -56,23 +54,16 @@ func (d *methodDocument) call() (hubdata.MethodCall, error) {
 }
 
 // postMethod calls a method.
-func postMethod(q *web.Request) (web.Answer, error) {
-	var d methodDocument
-	if err := q.ReadJSON(&d); err != nil {
-		return web.Answer{}, err
-	}
+func postMethod(q *web.Request, d *methodDocument) (web.Answer, error) {
 	m, err := d.call()
 	if err != nil {
 		return web.Answer{}, err
 	}
 	result, err := q.Hub.InvokeMethod(q.Context(), q.ID, m)
-	if err != nil {
-		return web.Answer{}, err
-	}
 	return web.AnswerJSON(struct {
 		Status  int             `json:"status"`
 		Payload json.RawMessage `json:"payload"`
-	}{result.Status, payloadOf(result)}, ""), nil
+	}{result.Status, payloadOf(result)}, ""), err
 }
 
 // payloadOf returns the payload of an answer as JSON.

@@ -12,20 +12,12 @@ import (
 )
 
 // queryTwins answers a query by page.
-func queryTwins(q *web.Request) (web.Answer, error) {
-	h := q.Hub
-	bad := func(format string, args ...any) (web.Answer, error) {
-		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
-	}
-	var body struct {
-		Query string `json:"query"`
-	}
-	if err := q.ReadJSON(&body); err != nil {
-		return web.Answer{}, err
-	}
+func queryTwins(q *web.Request, body *struct {
+	Query string `json:"query"`
+}) (web.Answer, error) {
 	asked, err := query.Parse(body.Query)
 	if err != nil {
-		return bad("%v", err)
+		return web.Answer{}, q.Hub.ServiceError(hub.CodeArgumentInvalid, "%v", err)
 	}
 	page, next, err := rowsOf(q, asked, body.Query)
 	if err != nil {

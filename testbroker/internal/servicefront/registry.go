@@ -19,32 +19,23 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-var registryRoutes = []web.Route{
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "devices",
-		hubdata.RegistryRead|hubdata.RegistryWrite, listDevices),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "devices/",
-		hubdata.RegistryRead|hubdata.RegistryWrite, listDevices),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "devices/{device}",
-		hubdata.RegistryRead|hubdata.RegistryWrite, getIdentity),
-	serviceRoute(fault.RouteRegistry, http.MethodPut, "devices/{device}", hubdata.RegistryWrite, putIdentity),
-	serviceRoute(fault.RouteRegistry, http.MethodDelete, "devices/{device}", hubdata.RegistryWrite, deleteIdentity),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "devices/{device}/modules",
-		hubdata.RegistryRead|hubdata.RegistryWrite, listModules),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "devices/{device}/modules/{module}",
-		hubdata.RegistryRead|hubdata.RegistryWrite, getIdentity),
-	serviceRoute(fault.RouteRegistry, http.MethodPut, "devices/{device}/modules/{module}",
-		hubdata.RegistryWrite, putIdentity),
-	serviceRoute(fault.RouteRegistry, http.MethodDelete, "devices/{device}/modules/{module}",
-		hubdata.RegistryWrite, deleteIdentity),
-	serviceRoute(fault.RouteRegistry, http.MethodPost, "devices", hubdata.RegistryWrite, changeInBulk),
-	serviceRoute(fault.RouteRegistry, http.MethodPost, "devices/", hubdata.RegistryWrite, changeInBulk),
-	serviceRoute(fault.RouteRegistry, http.MethodPost, "devices/query",
-		hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, queryTwins),
-	serviceRoute(fault.RouteRegistry, http.MethodDelete, "devices/{device}/commands", hubdata.ServiceConnect, purgeC2D),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "statistics/devices",
-		hubdata.RegistryRead|hubdata.RegistryWrite, countDevices),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "statistics/service", hubdata.ServiceConnect, countConnected),
-}
+var registryRoutes = serviceRoutes(fault.RouteRegistry, []serviceRow{
+	{"GET devices", readers, listDevices},
+	{"GET devices/", readers, listDevices},
+	{"GET devices/{device}", readers, getIdentity},
+	{"PUT devices/{device}", hubdata.RegistryWrite, withBody(putIdentity)},
+	{"DELETE devices/{device}", hubdata.RegistryWrite, deleteIdentity},
+	{"GET devices/{device}/modules", readers, listModules},
+	{"GET devices/{device}/modules/{module}", readers, getIdentity},
+	{"PUT devices/{device}/modules/{module}", hubdata.RegistryWrite, withBody(putIdentity)},
+	{"DELETE devices/{device}/modules/{module}", hubdata.RegistryWrite, deleteIdentity},
+	{"POST devices", hubdata.RegistryWrite, changeInBulk},
+	{"POST devices/", hubdata.RegistryWrite, changeInBulk},
+	{"POST devices/query", readers | hubdata.ServiceConnect, withBody(queryTwins)},
+	{"DELETE devices/{device}/commands", hubdata.ServiceConnect, purgeC2D},
+	{"GET statistics/devices", readers, countDevices},
+	{"GET statistics/service", hubdata.ServiceConnect, countConnected},
+})
 
 // maxPage is the maximum number of entries in a list.
 const maxPage = 1000
@@ -252,19 +243,12 @@ func checkKeys(h *hub.Hub, keys identity.KeyPair) error {
 
 func getIdentity(q *web.Request) (web.Answer, error) {
 	d, err := documentOf(q.Hub, q.ID)
-	if err != nil {
-		return web.Answer{}, err
-	}
-	return web.AnswerJSON(d, d.ETag), nil
+	return web.AnswerJSON(d, d.ETag), err
 }
 
 // putIdentity creates an entry, or with If-Match updates one.
-func putIdentity(q *web.Request) (web.Answer, error) {
+func putIdentity(q *web.Request, d *identityDocument) (web.Answer, error) {
 	h := q.Hub
-	var d identityDocument
-	if err := q.ReadJSON(&d); err != nil {
-		return web.Answer{}, err
-	}
 	if d.DeviceID != q.ID.Device || d.ModuleID != q.ID.Module {
 		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "the body is about %s, the path about %s",
 			identity.Identity{Device: d.DeviceID, Module: d.ModuleID}, q.ID)

@@ -16,15 +16,42 @@ import (
 var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes, messageRoutes, configurationRoutes, jobRoutes,
 	transferRoutes, digitalTwinRoutes)
 
-// serviceRoute returns a route of back ends with one of the rights.
-func serviceRoute(kind fault.RouteKind, method, path string, need hubdata.Right,
-	do func(q *web.Request) (web.Answer, error)) web.Route {
-	return web.Route{Kind: kind, Method: method, Path: path, Open: true, Do: asService(need, do)}
+// readers are the rights that let a back end read the registry.
+const readers = hubdata.RegistryRead | hubdata.RegistryWrite
+
+// A handler answers a request of a back end. With an error the answer does not count.
+type handler func(q *web.Request) (web.Answer, error)
+
+// A serviceRow is a route of back ends.
+type serviceRow struct {
+	request string        // method and path
+	need    hubdata.Right // one of them
+	do      handler
+}
+
+// serviceRoutes returns the routes of a kind.
+func serviceRoutes(kind fault.RouteKind, rows []serviceRow) (all []web.Route) {
+	for _, r := range rows {
+		method, path, _ := strings.Cut(r.request, " ")
+		all = append(all, web.Route{Kind: kind, Method: method, Path: path, Open: true, Do: asService(r.need, r.do)})
+	}
+	return all
+}
+
+// withBody returns the handler of requests whose body is one JSON object.
+func withBody[T any](do func(q *web.Request, body *T) (web.Answer, error)) handler {
+	return func(q *web.Request) (web.Answer, error) {
+		body := new(T)
+		if err := q.ReadJSON(body); err != nil {
+			return web.Answer{}, err
+		}
+		return do(q, body)
+	}
 }
 
 // asService wraps the handler of a back end's request: the request must name an API version, and
 // have a token of a policy with one of the rights.
-func asService(need hubdata.Right, do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
+func asService(need hubdata.Right, do handler) func(q *web.Request) web.Answer {
 	return func(q *web.Request) web.Answer {
 		if bad := q.CheckVersion(); bad != nil {
 			return q.Fail(bad)

@@ -15,14 +15,12 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-var transferRoutes = []web.Route{
-	serviceRoute(fault.RouteRegistry, http.MethodPost, "jobs/create", hubdata.RegistryWrite, createTransfer),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs",
-		hubdata.RegistryRead|hubdata.RegistryWrite, listTransfers),
-	serviceRoute(fault.RouteRegistry, http.MethodGet, "jobs/{job}",
-		hubdata.RegistryRead|hubdata.RegistryWrite, getTransfer),
-	serviceRoute(fault.RouteRegistry, http.MethodDelete, "jobs/{job}", hubdata.RegistryWrite, cancelTransfer),
-}
+var transferRoutes = serviceRoutes(fault.RouteRegistry, []serviceRow{
+	{"POST jobs/create", hubdata.RegistryWrite, withBody(createTransfer)},
+	{"GET jobs", readers, listTransfers},
+	{"GET jobs/{job}", readers, getTransfer},
+	{"DELETE jobs/{job}", hubdata.RegistryWrite, cancelTransfer},
+})
 
 // The types of imports and exports, and how the hub may access their containers.
 const (
@@ -88,21 +86,13 @@ type place struct {
 }
 
 // createTransfer begins an import or export.
-func createTransfer(q *web.Request) (web.Answer, error) {
-	h := q.Hub
-	var d transferRequest
-	if err := q.ReadJSON(&d); err != nil {
-		return web.Answer{}, err
-	}
+func createTransfer(q *web.Request, d *transferRequest) (web.Answer, error) {
 	r, err := d.read(q)
 	if err != nil {
 		return web.Answer{}, err
 	}
-	t, err := backend.Of(h).StartTransfer(r)
-	if err != nil {
-		return web.Answer{}, err
-	}
-	return web.AnswerJSON(transferOf(&t), ""), nil
+	t, err := backend.Of(q.Hub).StartTransfer(r)
+	return web.AnswerJSON(transferOf(&t), ""), err
 }
 
 // read checks a request, and returns what it asks for.
@@ -187,10 +177,7 @@ func listTransfers(q *web.Request) (web.Answer, error) {
 
 func getTransfer(q *web.Request) (web.Answer, error) {
 	t, err := backend.Of(q.Hub).Transfer(q.Vars["job"])
-	if err != nil {
-		return web.Answer{}, err
-	}
-	return web.AnswerJSON(transferOf(&t), ""), nil
+	return web.AnswerJSON(transferOf(&t), ""), err
 }
 
 func cancelTransfer(q *web.Request) (web.Answer, error) {

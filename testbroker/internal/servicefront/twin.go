@@ -1,8 +1,6 @@
 package servicefront
 
 import (
-	"net/http"
-
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/backend"
@@ -12,15 +10,14 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-var twinRoutes = []web.Route{
-	serviceRoute(fault.RouteTwin, http.MethodGet, "twins/{device}", hubdata.ServiceConnect, getTwin),
-	serviceRoute(fault.RouteTwin, http.MethodGet, "twins/{device}/modules/{module}", hubdata.ServiceConnect, getTwin),
-	serviceRoute(fault.RouteTwin, http.MethodPatch, "twins/{device}", hubdata.ServiceConnect, patchTwin),
-	serviceRoute(fault.RouteTwin, http.MethodPatch, "twins/{device}/modules/{module}",
-		hubdata.ServiceConnect, patchTwin),
-	serviceRoute(fault.RouteTwin, http.MethodPut, "twins/{device}", hubdata.ServiceConnect, putTwin),
-	serviceRoute(fault.RouteTwin, http.MethodPut, "twins/{device}/modules/{module}", hubdata.ServiceConnect, putTwin),
-}
+var twinRoutes = serviceRoutes(fault.RouteTwin, []serviceRow{
+	{"GET twins/{device}", hubdata.ServiceConnect, getTwin},
+	{"GET twins/{device}/modules/{module}", hubdata.ServiceConnect, getTwin},
+	{"PATCH twins/{device}", hubdata.ServiceConnect, updateTwin(false)},
+	{"PATCH twins/{device}/modules/{module}", hubdata.ServiceConnect, updateTwin(false)},
+	{"PUT twins/{device}", hubdata.ServiceConnect, updateTwin(true)},
+	{"PUT twins/{device}/modules/{module}", hubdata.ServiceConnect, updateTwin(true)},
+})
 
 // A twinDocument is the part of a twin that a back end can change. Other members are ignored.
 type twinDocument struct {
@@ -30,31 +27,24 @@ type twinDocument struct {
 	} `json:"properties"`
 }
 
-func getTwin(q *web.Request) (web.Answer, error) { return twinAnswer(q) }
-
-// patchTwin merges, putTwin replaces.
-func patchTwin(q *web.Request) (web.Answer, error) { return updateTwin(q, false) }
-func putTwin(q *web.Request) (web.Answer, error)   { return updateTwin(q, true) }
-
-func updateTwin(q *web.Request, replace bool) (web.Answer, error) {
-	var doc twinDocument
-	if err := q.ReadJSON(&doc); err != nil {
-		return web.Answer{}, err
-	}
-	u := hub.TwinUpdate{Desired: writable(doc.Properties.Desired), Tags: writable(doc.Tags), Replace: replace}
-	if replace {
-		if u.Desired == nil {
-			u.Desired = document.Tree{}
+// updateTwin returns the handler that merges a document into a twin, or replaces the twin by it.
+func updateTwin(replace bool) handler {
+	return withBody(func(q *web.Request, doc *twinDocument) (web.Answer, error) {
+		u := hub.TwinUpdate{Desired: writable(doc.Properties.Desired), Tags: writable(doc.Tags), Replace: replace}
+		if replace {
+			if u.Desired == nil {
+				u.Desired = document.Tree{}
+			}
+			if u.Tags == nil {
+				u.Tags = document.Tree{}
+			}
 		}
-		if u.Tags == nil {
-			u.Tags = document.Tree{}
+		u.Etag, _ = ifMatch(q)
+		if _, err := q.Hub.Update(q.ID, u); err != nil {
+			return web.Answer{}, err
 		}
-	}
-	u.Etag, _ = ifMatch(q)
-	if _, err := q.Hub.Update(q.ID, u); err != nil {
-		return web.Answer{}, err
-	}
-	return twinAnswer(q)
+		return getTwin(q)
+	})
 }
 
 // writable removes the members that only the hub writes, because back ends send back what they have
@@ -65,7 +55,7 @@ func writable(t document.Tree) document.Tree {
 	return t
 }
 
-func twinAnswer(q *web.Request) (web.Answer, error) {
+func getTwin(q *web.Request) (web.Answer, error) {
 	t, err := q.Hub.TwinState(q.ID)
 	if err != nil {
 		return web.Answer{}, err
