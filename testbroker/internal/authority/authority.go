@@ -68,7 +68,7 @@ func (c *Authority) Init(names Names, seed uint64, given *tls.Certificate, now f
 	}
 	names.More = slices.Clone(names.More)
 	c.names, c.seed, c.now, c.records = names, seed, now, records
-	records.Add(tableCertificates, c.authorityRecord, c.restoreAuthority)
+	records.Add(tableCertificates, c.authorityRecord, keep.Decoded(c.restoreAuthority))
 	if given == nil {
 		return nil
 	}

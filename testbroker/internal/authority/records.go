@@ -3,7 +3,6 @@ package authority
 import (
 	"crypto/ecdsa"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -37,11 +36,7 @@ func (c *Authority) authorityRecord(string) []byte {
 	return keep.MustJSON(r)
 }
 
-func (c *Authority) restoreAuthority(_ string, record []byte) error {
-	var r authorityRecord
-	if err := json.Unmarshal(record, &r); err != nil {
-		return err
-	}
+func (c *Authority) restoreAuthority(_ string, r authorityRecord) error {
 	ca, err := x509.ParseCertificate(r.Certificate)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ type filePart struct {
 
 func (f *Files) addTables() {
 	f.records.Add(TableAccount, f.accountRecord, f.restoreAccount)
-	f.records.Add(tableContainers, f.Containers.containerRecord, f.Containers.restoreContainer)
+	f.records.Add(tableContainers, f.Containers.containerRecord, keep.Decoded(f.Containers.restoreContainer))
 	f.records.Add(tableFiles, f.Containers.fileRecord, f.Containers.restoreFile)
 	f.Containers.touch = f.records.Touch
 }
@@ -71,11 +71,7 @@ func (c *Containers) containerRecord(name string) []byte {
 	return keep.MustJSON(containerRecord{one.ETag, one.Modified, one.Metadata, one.owners})
 }
 
-func (c *Containers) restoreContainer(name string, record []byte) error {
-	var r containerRecord
-	if err := json.Unmarshal(record, &r); err != nil {
-		return err
-	}
+func (c *Containers) restoreContainer(name string, r containerRecord) error {
 	if !ValidContainerName(name) || name == Container {
 		return keep.ErrRecord
 	}

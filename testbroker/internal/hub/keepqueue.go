@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,8 +27,8 @@ type waitingRecord struct {
 }
 
 func (h *Hub) addQueueTables() {
-	h.Records.Add(tableQueues, h.queueRecord, h.restoreQueue)
-	h.Records.Add(tableWaiting, h.waitingRecord, h.restoreWaiting)
+	h.Records.Add(tableQueues, h.queueRecord, keep.Decoded(h.restoreQueue))
+	h.Records.Add(tableWaiting, h.waitingRecord, keep.Decoded(h.restoreWaiting))
 }
 
 // key returns the name of a queue: its box, and its identity, which has no second slash.
@@ -68,13 +67,9 @@ func (h *Hub) queueRecord(key string) []byte {
 }
 
 // restoreQueue makes a queue. Its log begins after the last message of the earlier run.
-func (h *Hub) restoreQueue(key string, record []byte) error {
+func (h *Hub) restoreQueue(key string, total int) error {
 	name, err := parseQueue(key)
 	if err != nil {
-		return err
-	}
-	var total int
-	if err := json.Unmarshal(record, &total); err != nil {
 		return err
 	}
 	if h.orphaned(tableQueues, key, name.id) {
@@ -119,13 +114,9 @@ func parseWaiting(key string) (queueName, int, error) {
 }
 
 // restoreWaiting puts a message into its queue. A lock of the earlier run has ended with it.
-func (h *Hub) restoreWaiting(key string, record []byte) error {
+func (h *Hub) restoreWaiting(key string, r waitingRecord) error {
 	name, sequence, err := parseWaiting(key)
 	if err != nil {
-		return err
-	}
-	var r waitingRecord
-	if err := json.Unmarshal(record, &r); err != nil {
 		return err
 	}
 	if h.orphaned(tableWaiting, key, name.id) {

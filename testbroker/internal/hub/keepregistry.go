@@ -1,8 +1,6 @@
 package hub
 
 import (
-	"encoding/json"
-
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -35,9 +33,9 @@ type countsRecord struct {
 }
 
 func (h *Hub) addRegistryTables() {
-	h.Records.Add(tableDevices, h.deviceRecord, h.restoreDevice)
-	h.Records.Add(tablePolicies, h.policyRecord, h.restorePolicy)
-	h.Records.Add(tableCounts, h.countsRecord, h.restoreCounts)
+	h.Records.Add(tableDevices, h.deviceRecord, keep.Decoded(h.restoreDevice))
+	h.Records.Add(tablePolicies, h.policyRecord, keep.Decoded(h.restorePolicy))
+	h.Records.Add(tableCounts, h.countsRecord, keep.Decoded(h.restoreCounts))
 }
 
 // touchDevice marks an entry of the registry as changed. The caller may hold any lock.
@@ -53,11 +51,7 @@ func (h *Hub) deviceRecord(key string) []byte {
 	return keep.MustJSON(deviceRecord{*r, digestBytes(r.Thumbprints), digestBytes(r.Issued)})
 }
 
-func (h *Hub) restoreDevice(key string, record []byte) error {
-	var r deviceRecord
-	if err := json.Unmarshal(record, &r); err != nil {
-		return err
-	}
+func (h *Hub) restoreDevice(key string, r deviceRecord) error {
 	r.Registration.Thumbprints, r.Registration.Issued = digestTexts(r.Thumbprints), digestTexts(r.Issued)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,11 +69,7 @@ func (h *Hub) policyRecord(key string) []byte {
 	return keep.MustJSON(policyRecord{p.keys, p.rights})
 }
 
-func (h *Hub) restorePolicy(key string, record []byte) error {
-	var r policyRecord
-	if err := json.Unmarshal(record, &r); err != nil {
-		return err
-	}
+func (h *Hub) restorePolicy(key string, r policyRecord) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.policies[key] = policy{r.Keys, r.Rights}
@@ -92,11 +82,7 @@ func (h *Hub) countsRecord(string) []byte {
 	return keep.MustJSON(countsRecord{h.entries, h.generations})
 }
 
-func (h *Hub) restoreCounts(_ string, record []byte) error {
-	var r countsRecord
-	if err := json.Unmarshal(record, &r); err != nil {
-		return err
-	}
+func (h *Hub) restoreCounts(_ string, r countsRecord) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.entries = r.Entries

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -22,7 +21,7 @@ type twinRecord struct {
 }
 
 func (h *Hub) addTwinTable() {
-	h.Records.Add(tableTwins, h.twinRecord, h.restoreTwin)
+	h.Records.Add(tableTwins, h.twinRecord, keep.Decoded(h.restoreTwin))
 }
 
 // touchTwin marks a twin as changed. The caller may hold any lock.
@@ -40,11 +39,7 @@ func (h *Hub) twinRecord(key string) []byte {
 	return keep.MustJSON(twinRecord{t.Desired.Record(), t.Reported.Record(), t.Tags.Record(), t.Version, t.Etag, t.Model})
 }
 
-func (h *Hub) restoreTwin(key string, record []byte) error {
-	var r twinRecord
-	if err := json.Unmarshal(record, &r); err != nil {
-		return err
-	}
+func (h *Hub) restoreTwin(key string, r twinRecord) error {
 	t := &TwinState{id: identity.SplitIdentity(key), Version: r.Version, Etag: r.Etag, Model: r.Model}
 	t.requests = keep.History[*hubdata.TwinRequest]{Keep: h.Keep}
 	var errs [3]error

@@ -54,6 +54,17 @@ func (s *Saver) Add(name string, record func(key string) []byte, restore func(ke
 	s.tables[name] = table{record, restore}
 }
 
+// Decoded returns the function for [Saver.Add] that restores records in JSON.
+func Decoded[T any](restore func(key string, r T) error) func(key string, record []byte) error {
+	return func(key string, record []byte) error {
+		var r T
+		if err := json.Unmarshal(record, &r); err != nil {
+			return err
+		}
+		return restore(key, r)
+	}
+}
+
 // Load takes the records of an earlier run from the store. It is called once, after the last Add.
 func (s *Saver) Load() error {
 	if s.store == nil {

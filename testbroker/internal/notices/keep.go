@@ -1,7 +1,6 @@
 package notices
 
 import (
-	"encoding/json"
 	"math"
 	"time"
 
@@ -36,13 +35,9 @@ func (q *Queue) record(key string) []byte {
 }
 
 // restore makes a notice wait. A lock of the earlier run has ended with it.
-func (q *Queue) restore(key string, record []byte) error {
+func (q *Queue) restore(key string, r feedbackState) error {
 	number, err := keep.ParseKey(key, 1)
 	if err != nil {
-		return err
-	}
-	var r feedbackState
-	if err := json.Unmarshal(record, &r); err != nil {
 		return err
 	}
 	q.mu.Lock()

@@ -86,7 +86,7 @@ func (q *Queue) Init(kind Kind, host Host, records *keep.Saver) {
 	q.kind, q.host, q.records = kind, host, records
 	q.unsettled, q.locks = make(map[int]*Notice), make(map[lockKey]*Notice)
 	if kind == Feedback {
-		records.Add(TableFeedback, q.record, q.restore)
+		records.Add(TableFeedback, q.record, keep.Decoded(q.restore))
 	}
 }
 

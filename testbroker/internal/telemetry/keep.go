@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"encoding/json"
-
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -22,10 +20,10 @@ const maxEvents = 1 << 52
 // Keep makes a store keep the log. origin returns what is known of a sender.
 func (l *Log) Keep(records *keep.Saver, origin func(identity.Identity) Origin) {
 	l.records = records
-	records.Add(TableMessages, l.messageRecord, func(key string, record []byte) error {
-		return l.restoreMessage(key, record, origin)
-	})
-	records.Add(TablePartitions, l.partitionRecord, l.restorePartition)
+	records.Add(TableMessages, l.messageRecord, keep.Decoded(func(key string, m hubdata.Message) error {
+		return l.restoreMessage(key, m, origin)
+	}))
+	records.Add(TablePartitions, l.partitionRecord, keep.Decoded(l.restorePartition))
 }
 
 // touchMessage marks a message as added or forgotten.
@@ -57,13 +55,9 @@ func (l *Log) messageRecord(key string) []byte {
 }
 
 // restoreMessage adds a message to the log. The first one has the number of the oldest kept one.
-func (l *Log) restoreMessage(key string, record []byte, origin func(identity.Identity) Origin) error {
+func (l *Log) restoreMessage(key string, m hubdata.Message, origin func(identity.Identity) Origin) error {
 	sequence, err := keep.ParseKey(key, 1)
 	if err != nil {
-		return err
-	}
-	var m hubdata.Message
-	if err := json.Unmarshal(record, &m); err != nil {
 		return err
 	}
 	from := origin(SenderOf(&m))
@@ -91,13 +85,9 @@ func (l *Log) partitionRecord(key string) []byte {
 // restorePartition numbers the events of a partition anew, so that the next one has the number
 // after that of the last event of the earlier run. Events other than telemetry are not kept: they
 // make the numbers of earlier telemetry larger, so a reader may get it twice, and misses none.
-func (l *Log) restorePartition(key string, record []byte) error {
+func (l *Log) restorePartition(key string, next int64) error {
 	partition, err := keep.ParseKey(key, 0)
 	if err != nil {
-		return err
-	}
-	var next int64
-	if err := json.Unmarshal(record, &next); err != nil {
 		return err
 	}
 	if next < 0 || next > maxEvents {
