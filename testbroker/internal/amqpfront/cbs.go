@@ -31,22 +31,17 @@ func (a *conn) putToken(l *hubLink, d amqp.Delivery) error {
 		if err := a.barred(id); err != nil {
 			return err
 		}
-		if in := h.Faults.Take(fault.DropOnToken, id); in != nil {
-			h.HappenedTo(in, a.c, id)
-			a.c.CutFor(hub.FaultError(fault.DropOnToken))
-			return hub.FaultError(fault.DropOnToken)
+		if h.Strike(fault.DropOnToken, id, a.c, nil) != nil {
+			return a.c.CutBy(fault.DropOnToken)
 		}
-		if in := h.Faults.Take(fault.SwallowToken, id); in != nil {
-			h.HappenedTo(in, a.c, id)
+		if h.Strike(fault.SwallowToken, id, a.c, nil) != nil {
 			return nil
 		}
-		if in := h.Faults.Take(fault.RefuseToken, id); in != nil {
-			h.HappenedTo(in, a.c, id)
+		if in := h.Strike(fault.RefuseToken, id, a.c, nil); in != nil {
 			status, err = in.Fault.Status, hub.FaultError(fault.RefuseToken)
 		}
 	}
-	if in := h.Faults.Take(fault.SlowToken, id); in != nil {
-		h.HappenedTo(in, a.c, id)
+	if in := h.Strike(fault.SlowToken, id, a.c, nil); in != nil {
 		h.Wg.Go(func() {
 			if a.c.Sleep(in.Fault.Delay) {
 				a.judge(l, m, s, tok, status, err)

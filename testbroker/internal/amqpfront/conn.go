@@ -124,16 +124,12 @@ func (a *conn) Open(o *wire.Open) error {
 	if err := c.Unanswered(id); err != nil {
 		return err
 	}
-	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
-		h.Happened(in, c)
+	if in := c.Fault(fault.RefuseConnect); in != nil {
 		c.SetCause(hub.FaultError(fault.RefuseConnect))
 		return wireFault(&in.Fault)
 	}
-	if in := h.Faults.Take(fault.SlowConnack, id); in != nil {
-		h.Happened(in, c)
-		if !c.Sleep(in.Fault.Delay) {
-			return hub.FaultError(fault.SlowConnack)
-		}
+	if in := c.Fault(fault.SlowConnack); in != nil && !c.Sleep(in.Fault.Delay) {
+		return hub.FaultError(fault.SlowConnack)
 	}
 	if h.Full(id) {
 		c.SetCause(hub.ErrClients)

@@ -20,31 +20,27 @@ func wireFault(f *fault.Fault) *wire.Error {
 	return errorOf(e)
 }
 
-// takeLink is hub.Faults.Take for faults of one kind of links.
-func takeLink(f *faults.Faults, kind fault.Kind, l *hubLink) *faults.Injected {
-	return f.TakeIf(kind, l.id, func(f *fault.Fault) bool { return f.Link == fault.LinkAny || f.Link == l.kind })
+// strike is hub.Hub.Strike for faults of the link's kind.
+func (l *hubLink) strike(kind fault.Kind) *faults.Injected {
+	return l.conn.hub.Strike(kind, l.id, l.conn.c, l.isKind)
 }
+
+func (l *hubLink) isKind(f *fault.Fault) bool { return f.Link == fault.LinkAny || f.Link == l.kind }
 
 // attachFaults applies the faults of an attach.
 func (a *conn) attachFaults(l *hubLink) error {
-	h, c := a.hub, a.c
-	if in := takeLink(&h.Faults, fault.DropOnAttach, l); in != nil {
-		h.HappenedTo(in, c, l.id)
-		c.CutFor(hub.FaultError(fault.DropOnAttach))
-		return hub.FaultError(fault.DropOnAttach)
+	if l.strike(fault.DropOnAttach) != nil {
+		return a.c.CutBy(fault.DropOnAttach)
 	}
-	if in := takeLink(&h.Faults, fault.RefuseAttach, l); in != nil {
-		h.HappenedTo(in, c, l.id)
+	if in := l.strike(fault.RefuseAttach); in != nil {
 		return wireFault(&in.Fault)
 	}
-	if in := takeLink(&h.Faults, fault.SwallowAttach, l); in != nil {
-		h.HappenedTo(in, c, l.id)
+	if l.strike(fault.SwallowAttach) != nil {
 		return amqp.ErrLater
 	}
-	if in := takeLink(&h.Faults, fault.SlowAttach, l); in != nil {
-		h.HappenedTo(in, c, l.id)
-		h.Wg.Go(func() {
-			if c.Sleep(in.Fault.Delay) && l.Accept() {
+	if in := l.strike(fault.SlowAttach); in != nil {
+		a.hub.Wg.Go(func() {
+			if a.c.Sleep(in.Fault.Delay) && l.Accept() {
 				a.start(l)
 			}
 		})
@@ -56,13 +52,10 @@ func (a *conn) attachFaults(l *hubLink) error {
 // allow gives the client credit, unless a fault intervenes.
 func (a *conn) allow(l *hubLink) {
 	h := a.hub
-	in := takeLink(&h.Faults, fault.WithholdCredit, l)
+	in := l.strike(fault.WithholdCredit)
 	if in == nil {
 		l.Allow(h.AMQP.Credit)
-		return
-	}
-	h.HappenedTo(in, a.c, l.id)
-	if in.Fault.Delay > 0 {
+	} else if in.Fault.Delay > 0 {
 		h.Wg.Go(func() {
 			if a.c.Sleep(in.Fault.Delay) {
 				l.Allow(h.AMQP.Credit)
@@ -74,7 +67,7 @@ func (a *conn) allow(l *hubLink) {
 // idleFault applies the fault that detaches the link after a delay.
 func (a *conn) idleFault(l *hubLink) {
 	h := a.hub
-	in := takeLink(&h.Faults, fault.DetachWhileIdle, l)
+	in := h.Faults.TakeIf(fault.DetachWhileIdle, l.id, l.isKind)
 	if in == nil {
 		return
 	}
@@ -88,10 +81,10 @@ func (a *conn) idleFault(l *hubLink) {
 	})
 }
 
-// takeMessage is hub.Faults.Take for faults of the messages on a link. Those for links of any kind
-// are faults of telemetry.
-func takeMessage(f *faults.Faults, kind fault.Kind, l *hubLink) *faults.Injected {
-	return f.TakeIf(kind, l.id, func(f *fault.Fault) bool {
+// strikeMessage is hub.Hub.Strike for faults of the messages on the link. Those for links of any
+// kind are faults of telemetry.
+func (l *hubLink) strikeMessage(kind fault.Kind) *faults.Injected {
+	return l.conn.hub.Strike(kind, l.id, l.conn.c, func(f *fault.Fault) bool {
 		return f.Link == l.kind || f.Link == fault.LinkAny && l.kind == fault.LinkTelemetry
 	})
 }
@@ -99,9 +92,8 @@ func takeMessage(f *faults.Faults, kind fault.Kind, l *hubLink) *faults.Injected
 // detachAfterMessage applies the fault that detaches the link in place of an outcome; false if
 // there is none.
 func (a *conn) detachAfterMessage(l *hubLink) bool {
-	in := takeMessage(&a.hub.Faults, fault.DetachAfterMessage, l)
+	in := l.strikeMessage(fault.DetachAfterMessage)
 	if in != nil {
-		a.hub.HappenedTo(in, a.c, l.id)
 		l.detach(wireFault(&in.Fault), !in.Fault.Unclosed)
 	}
 	return in != nil
@@ -110,7 +102,6 @@ func (a *conn) detachAfterMessage(l *hubLink) bool {
 // messageFaults applies the faults that prevent a message from being stored; false if there are
 // none.
 func (a *conn) messageFaults(l *hubLink, d amqp.Delivery) bool {
-	h, c := a.hub, a.c
 	for _, f := range []struct {
 		kind fault.Kind
 		do   func(f *fault.Fault)
@@ -124,8 +115,7 @@ func (a *conn) messageFaults(l *hubLink, d amqp.Delivery) bool {
 			a.outcome(l, d, &wire.Modified{DeliveryFailed: true, UndeliverableHere: f.UndeliverableHere})
 		}},
 	} {
-		if in := takeMessage(&h.Faults, f.kind, l); in != nil {
-			h.HappenedTo(in, c, l.id)
+		if in := l.strikeMessage(f.kind); in != nil {
 			f.do(&in.Fault)
 			return true
 		}

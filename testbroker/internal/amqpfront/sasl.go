@@ -24,9 +24,7 @@ func (a *conn) Mechanisms() []wire.Symbol {
 
 // Authenticate checks the response for the chosen mechanism.
 func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
-	h := a.hub
-	if in := h.Faults.Take(fault.RefuseSASL, identity.Identity{}); in != nil {
-		h.Happened(in, a.c)
+	if in := a.hub.Strike(fault.RefuseSASL, identity.Identity{}, a.c, nil); in != nil {
 		a.refused(identity.Identity{}, hub.FaultError(fault.RefuseSASL))
 		return in.Fault.Code
 	}

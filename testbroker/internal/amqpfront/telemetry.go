@@ -39,17 +39,13 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 		l.settle(d, refusal)
 		return nil
 	}
-	if in := h.Faults.Take(fault.DropBeforePublish, id); in != nil {
-		h.HappenedTo(in, c, id)
-		c.CutFor(hub.FaultError(fault.DropBeforePublish))
-		return hub.FaultError(fault.DropBeforePublish)
+	if h.Strike(fault.DropBeforePublish, id, c, nil) != nil {
+		return c.CutBy(fault.DropBeforePublish)
 	}
 	if stop := a.messageFaults(l, d); stop {
 		return nil
 	}
-	if in := h.Faults.Take(fault.Forget, id); in != nil {
-		h.HappenedTo(in, c, id)
-	} else {
+	if h.Strike(fault.Forget, id, c, nil) == nil {
 		for i := range all {
 			all[i].Received = h.Now()
 		}
@@ -59,16 +55,13 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 		}
 		h.Changed.Wake()
 	}
-	if in := h.Faults.Take(fault.DropAfterPublish, id); in != nil {
-		h.HappenedTo(in, c, id)
-		c.CutFor(hub.FaultError(fault.DropAfterPublish))
-		return hub.FaultError(fault.DropAfterPublish)
+	if h.Strike(fault.DropAfterPublish, id, c, nil) != nil {
+		return c.CutBy(fault.DropAfterPublish)
 	}
 	if a.detachAfterMessage(l) {
 		return nil
 	}
-	if in := h.Faults.Take(fault.GarbageOnPublish, id); in != nil {
-		h.HappenedTo(in, c, id)
+	if in := h.Strike(fault.GarbageOnPublish, id, c, nil); in != nil {
 		a.engine.Flush()
 		c.Write(hub.GarbageOf(&in.Fault, shortFrame))
 	}
@@ -101,14 +94,12 @@ func (f *Front) overdrawn(l *hubLink) *wire.Error {
 // acknowledge sends the outcome accepted, subject to faults.
 func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 	h, c, id := a.hub, a.c, l.id
-	if in := h.Faults.Take(fault.SwallowPuback, id); in != nil {
-		h.HappenedTo(in, c, id)
+	if h.Strike(fault.SwallowPuback, id, c, nil) != nil {
 		return
 	}
 	var due time.Time
-	if in := h.Faults.Take(fault.SlowPuback, id); in != nil {
+	if in := h.Strike(fault.SlowPuback, id, c, nil); in != nil {
 		due = time.Now().Add(in.Fault.Delay)
-		h.HappenedTo(in, c, id)
 	}
 	if in := h.Faults.InForce(fault.Throttle, id); in != nil {
 		if at := h.Faults.Pace(in); at.After(due) {

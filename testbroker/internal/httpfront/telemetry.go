@@ -77,9 +77,7 @@ func postTelemetry(q *web.Request) web.Answer {
 	if in := h.Faults.Take(fault.DropBeforePublish, q.ID); in != nil {
 		return q.Cut(in)
 	}
-	if in := h.Faults.Take(fault.Forget, q.ID); in != nil {
-		q.Happened(in)
-	} else {
+	if q.Fault(fault.Forget) == nil {
 		for i := range all {
 			all[i].Received = h.Now()
 		}
@@ -92,8 +90,7 @@ func postTelemetry(q *web.Request) web.Answer {
 	if in := h.Faults.Take(fault.DropAfterPublish, q.ID); in != nil {
 		return q.Cut(in)
 	}
-	if in := h.Faults.Take(fault.GarbageOnPublish, q.ID); in != nil {
-		q.Happened(in)
+	if in := q.Fault(fault.GarbageOnPublish); in != nil {
 		c.Write(web.GarbageHTTP(&in.Fault, q.ProtoMajor))
 	}
 	return acknowledge(q)
@@ -105,11 +102,8 @@ func acknowledge(q *web.Request) web.Answer {
 	if in := h.Faults.Take(fault.SwallowPuback, q.ID); in != nil {
 		return q.Mute(in)
 	}
-	if in := h.Faults.Take(fault.SlowPuback, q.ID); in != nil {
-		q.Happened(in)
-		if !q.Sleep(in.Fault.Delay) {
-			return web.Answer{Delivery: web.DeliverNothing}
-		}
+	if in := q.Fault(fault.SlowPuback); in != nil && !q.Sleep(in.Fault.Delay) {
+		return web.Answer{Delivery: web.DeliverNothing}
 	}
 	a := web.Answer{Status: http.StatusNoContent}
 	if in := h.Faults.Take(fault.DropAfterPuback, q.ID); in != nil {

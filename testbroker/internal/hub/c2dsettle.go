@@ -80,14 +80,7 @@ func (q *Queue) Acknowledge(c *Conn, packetID uint16, to hubdata.C2DState) bool 
 
 // loses reports whether a gateway loses an acknowledgement or outcome.
 func (q *Queue) loses(c *Conn) bool {
-	if q.Hub.Gateway == nil {
-		return false
-	}
-	in := q.Hub.Faults.Take(fault.LoseSettlement, q.id)
-	if in != nil {
-		q.Hub.HappenedTo(in, c, q.id)
-	}
-	return in != nil
+	return q.Hub.Gateway != nil && q.Hub.Strike(fault.LoseSettlement, q.id, c, nil) != nil
 }
 
 // SettleTag applies an outcome over AMQP to the C2D message that was delivered to a receiver with a

@@ -23,8 +23,7 @@ func (c *Conn) Unreachable(id identity.Identity) error {
 	h := c.Hub
 	if in := h.Faults.InForce(fault.Absent, id); in != nil {
 		h.HappenedTo(in, c, id)
-		c.CutFor(FaultError(fault.Absent))
-		return FaultError(fault.Absent)
+		return c.CutBy(fault.Absent)
 	}
 	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
 		if c.Silence() {
@@ -40,8 +39,7 @@ func (c *Conn) Unreachable(id identity.Identity) error {
 // connection.
 func (c *Conn) Unanswered(id identity.Identity) error {
 	h := c.Hub
-	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
-		h.Happened(in, c)
+	if h.Strike(fault.DropConnect, id, c, nil) != nil {
 		c.CloseFor(FaultError(fault.DropConnect))
 		return FaultError(fault.DropConnect)
 	}
@@ -57,12 +55,22 @@ func (c *Conn) Unanswered(id identity.Identity) error {
 
 // Fault takes a fault of a kind that hits the connection's identity, and reports that it happened;
 // nil if there is none.
-func (c *Conn) Fault(kind fault.Kind) *faults.Injected {
-	in := c.Hub.Faults.Take(kind, c.ID)
+func (c *Conn) Fault(kind fault.Kind) *faults.Injected { return c.Hub.Strike(kind, c.ID, c, nil) }
+
+// Strike takes a fault of a kind that hits an event of an identity, and reports that it happened;
+// nil if there is none. only, unless nil, selects the faults; the connection may be nil.
+func (h *Hub) Strike(kind fault.Kind, id identity.Identity, c *Conn, only func(*fault.Fault) bool) *faults.Injected {
+	in := h.Faults.TakeIf(kind, id, only)
 	if in != nil {
-		c.Hub.Happened(in, c)
+		h.HappenedTo(in, c, id)
 	}
 	return in
+}
+
+// CutBy ends the connection with RST because of a fault, which it returns as the cause.
+func (c *Conn) CutBy(kind fault.Kind) error {
+	c.CutFor(FaultError(kind))
+	return FaultError(kind)
 }
 
 // Inject puts a fault in force.
@@ -113,8 +121,7 @@ func (e FaultError) Error() string { return "fault " + fault.Kind(e).String() }
 
 // Garbage applies a fault that sends bytes to the client: its own, or otherwise by default.
 func (h *Hub) Garbage(kind fault.Kind, c *Conn, otherwise []byte) {
-	if in := h.Faults.Take(kind, c.ID); in != nil {
-		h.Happened(in, c)
+	if in := c.Fault(kind); in != nil {
 		c.Write(GarbageOf(&in.Fault, otherwise))
 	}
 }
@@ -158,11 +165,9 @@ func (h *Hub) Take(m hubdata.Message, acknowledge func(faults.Request),
 // be nil.
 func (h *Hub) Taker(c *Conn, id identity.Identity) func(fault.Kind) *fault.Fault {
 	return func(kind fault.Kind) *fault.Fault {
-		in := h.Faults.Take(kind, id)
-		if in == nil {
-			return nil
+		if in := h.Strike(kind, id, c, nil); in != nil {
+			return &in.Fault
 		}
-		h.HappenedTo(in, c, id)
-		return &in.Fault
+		return nil
 	}
 }

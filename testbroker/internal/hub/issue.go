@@ -147,42 +147,33 @@ type certificateBody struct {
 	Replace *string `json:"replace"`
 }
 
-// take returns a fault that hits the request, and counts it.
-func (k *certificateCase) take(kind fault.Kind) *fault.Fault {
-	in := k.h.Faults.Take(kind, k.id)
-	if in == nil {
-		return nil
-	}
-	k.h.HappenedTo(in, k.c, k.id)
-	return &in.Fault
-}
-
 // AskCertificate serves a request, subject to faults. ack acknowledges it; false when the
 // connection ends with that.
 func (h *Hub) AskCertificate(c *Conn, id identity.Identity, rid string, body []byte, ack func() bool) {
 	k := &certificateCase{h: h, c: c, id: id, rid: rid}
+	take := h.Taker(c, id)
 	defer h.Changed.Wake()
-	if k.take(fault.DropBeforeCertificate) != nil {
+	if take(fault.DropBeforeCertificate) != nil {
 		c.CutFor(FaultError(fault.DropBeforeCertificate))
 		return
 	}
 	// The cut comes first, so that the client gets neither the PUBACK nor the answers.
-	if k.take(fault.DropAfterCertificate) != nil {
+	if take(fault.DropAfterCertificate) != nil {
 		c.CutFor(FaultError(fault.DropAfterCertificate))
 	} else if !ack() {
 		return
 	}
-	refusal := k.take(fault.RefuseCertificate)
-	k.silent = k.take(fault.SwallowCertificate) != nil
-	k.twice = k.take(fault.DuplicateCertificate) != nil
-	k.misname = k.take(fault.MisnameCertificate) != nil
-	k.forget = k.take(fault.ForgetCertificate) != nil
-	k.wrong = k.take(fault.WrongCertificate)
-	if f := k.take(fault.GarbleCertificate); f != nil {
+	refusal := take(fault.RefuseCertificate)
+	k.silent = take(fault.SwallowCertificate) != nil
+	k.twice = take(fault.DuplicateCertificate) != nil
+	k.misname = take(fault.MisnameCertificate) != nil
+	k.forget = take(fault.ForgetCertificate) != nil
+	k.wrong = take(fault.WrongCertificate)
+	if f := take(fault.GarbleCertificate); f != nil {
 		k.garbled = GarbageOf(f, []byte(`{"correlationId`))
 	}
 	k.delay = h.Certificates.Delay
-	if f := k.take(fault.SlowCertificate); f != nil {
+	if f := take(fault.SlowCertificate); f != nil {
 		k.delay = f.Delay
 	}
 	var err *hubdata.ServiceError

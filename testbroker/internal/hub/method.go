@@ -254,7 +254,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 
 	take := func(kind fault.Kind) *faults.Injected { return h.takeMethod(kind, call, c) }
 	if take(fault.DropBeforeMethod) != nil {
-		c.CutFor(FaultError(fault.DropBeforeMethod))
+		c.CutBy(fault.DropBeforeMethod)
 		return true
 	}
 	if in := take(fault.RefuseMethod); in != nil {
@@ -295,13 +295,9 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	return true
 }
 
-// takeMethod is Faults.Take for faults of one method.
+// takeMethod is Hub.Strike for faults of one method.
 func (h *Hub) takeMethod(kind fault.Kind, call *methodCall, c *Conn) *faults.Injected {
-	in := h.Faults.TakeIf(kind, call.id, func(f *fault.Fault) bool { return f.Method == "" || f.Method == call.Name })
-	if in != nil {
-		h.HappenedTo(in, c, call.id)
-	}
-	return in
+	return h.Strike(kind, call.id, c, func(f *fault.Fault) bool { return f.Method == "" || f.Method == call.Name })
 }
 
 // sendCall sends a request times times; false when none could be sent. It counts before sending, so

@@ -44,14 +44,10 @@ type twinCase struct {
 	op  hubdata.TwinOperation
 }
 
-// take is Faults.Take for faults of one operation.
+// take is Hub.Strike for faults of one operation.
 func (q *twinCase) take(kind fault.Kind) *faults.Injected {
-	in := q.hub.Faults.TakeIf(kind,
-		q.id, func(f *fault.Fault) bool { return f.Operation == hubdata.TwinAny || f.Operation == q.op })
-	if in != nil {
-		q.hub.HappenedTo(in, q.by.Client(), q.id)
-	}
-	return in
+	return q.hub.Strike(kind, q.id, q.by.Client(),
+		func(f *fault.Fault) bool { return f.Operation == hubdata.TwinAny || f.Operation == q.op })
 }
 
 // AskTwin handles a request and answers it, unless a fault intervenes. wrong says why the request
@@ -188,13 +184,7 @@ type DesiredListener interface {
 // tellChange notifies all listeners of a change, unless faults intervene.
 func (h *Hub) tellChange(id identity.Identity, ch Change) {
 	for _, l := range h.desiredListeners(id) {
-		take := func(kind fault.Kind) *faults.Injected {
-			in := h.Faults.Take(kind, id)
-			if in != nil {
-				h.HappenedTo(in, l.Client(), id)
-			}
-			return in
-		}
+		take := func(kind fault.Kind) *faults.Injected { return h.Strike(kind, id, l.Client(), nil) }
 		if take(fault.SwallowDesired) != nil {
 			continue
 		}

@@ -59,10 +59,8 @@ func (c *client) authData(all mqtt.Properties) error {
 	if in := c.Fault(fault.SwallowAuth); in != nil {
 		return nil
 	}
-	if in := c.Fault(fault.SlowAuth); in != nil {
-		if !c.Sleep(in.Fault.Delay) {
-			return hub.FaultError(fault.SlowAuth)
-		}
+	if in := c.Fault(fault.SlowAuth); in != nil && !c.Sleep(in.Fault.Delay) {
+		return hub.FaultError(fault.SlowAuth)
 	}
 	if in := c.Fault(fault.RefuseAuth); in != nil {
 		return c.refuseAuth(in.Fault.Code, hub.FaultError(fault.RefuseAuth), &in.Fault)

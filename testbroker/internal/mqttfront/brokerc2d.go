@@ -122,8 +122,8 @@ func (c *client) release() {
 // acknowledged handles a PUBACK, PUBREC or PUBCOMP. An error ends the connection.
 func (plain) acknowledged(c *client, typ byte, a mqtt.AckPacket) error {
 	h := c.Hub
-	if in := c.Fault(fault.DropOnReceipt); in != nil {
-		c.CutFor(hub.FaultError(fault.DropOnReceipt))
+	if c.Fault(fault.DropOnReceipt) != nil {
+		c.CutBy(fault.DropOnReceipt)
 		return nil
 	}
 	q := h.PresentQueue(c.ID, hub.Commands)

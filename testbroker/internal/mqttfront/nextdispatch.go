@@ -26,13 +26,8 @@ type dispatch struct {
 func (c *client) dispatch(d dispatch) bool {
 	h := c.Hub
 	name, _, _ := strings.Cut(d.typ, ":")
-	take := func(kind fault.Kind) *faults.Injected {
-		in := h.Faults.TakeIf(kind, c.ID, func(f *fault.Fault) bool { return f.Message == "" || f.Message == name })
-		if in != nil {
-			h.Happened(in, c.Conn)
-		}
-		return in
-	}
+	fits := func(f *fault.Fault) bool { return f.Message == "" || f.Message == name }
+	take := func(kind fault.Kind) *faults.Injected { return h.Strike(kind, c.ID, c.Conn, fits) }
 	if take(fault.SwallowDispatch) != nil {
 		return true
 	}

@@ -60,8 +60,7 @@ func methodID(rid string) nextwire.ID {
 // Request sends the probe of a call.
 func (t nextTarget) Request(r hub.MethodRequest) bool {
 	is := func(f *fault.Fault) bool { return f.Method == "" || f.Method == r.Name }
-	if in := t.c.Hub.Faults.TakeIf(fault.ExecWithoutProbe, t.c.ID, is); in != nil {
-		t.c.Hub.Happened(in, t.c.Conn)
+	if t.c.Hub.Strike(fault.ExecWithoutProbe, t.c.ID, t.c.Conn, is) != nil {
 		other := methodID(t.OtherID(r.ID))
 		return t.c.exec(r, other[:])
 	}

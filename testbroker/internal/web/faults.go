@@ -29,6 +29,9 @@ func (q *Request) TakeRoute(kind fault.Kind) *faults.Injected {
 	return q.Hub.Faults.TakeIf(kind, q.ID, q.meant)
 }
 
+// Fault is hub.Strike for faults of the identity.
+func (q *Request) Fault(kind fault.Kind) *faults.Injected { return q.Hub.Strike(kind, q.ID, q.C, nil) }
+
 func (q *Request) Happened(in *faults.Injected) { q.Hub.HappenedTo(in, q.C, q.ID) }
 
 // Cut resets the connection instead of answering, because of a fault.
@@ -106,23 +109,18 @@ func (q *Request) firstFaults() (Answer, bool) {
 	if met || q.ID == (identity.Identity{}) {
 		return Answer{}, false
 	}
-	if in := h.Faults.Take(fault.DropConnect, q.ID); in != nil {
-		q.Happened(in)
+	if q.Fault(fault.DropConnect) != nil {
 		q.C.CloseFor(hub.FaultError(fault.DropConnect))
 		return Answer{Delivery: DeliverNothing}, true
 	}
 	if in := h.Faults.Take(fault.SwallowConnack, q.ID); in != nil {
 		return q.Mute(in), true
 	}
-	if in := h.Faults.Take(fault.RefuseConnect, q.ID); in != nil {
-		q.Happened(in)
+	if in := q.Fault(fault.RefuseConnect); in != nil {
 		return q.scripted(in, in.Fault.Status), true
 	}
-	if in := h.Faults.Take(fault.SlowConnack, q.ID); in != nil {
-		q.Happened(in)
-		if !q.Sleep(in.Fault.Delay) {
-			return Answer{Delivery: DeliverNothing}, true
-		}
+	if in := q.Fault(fault.SlowConnack); in != nil && !q.Sleep(in.Fault.Delay) {
+		return Answer{Delivery: DeliverNothing}, true
 	}
 	if h.Registered(q.ID) {
 		a.mu.Lock()
