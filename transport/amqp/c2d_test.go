@@ -56,19 +56,6 @@ func TestAC2DLinkThatIsLostAtOnceEndsTheSession(t *testing.T) {
 	})
 }
 
-func TestASubscriptionIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, h *hub) {
-		r := h.dev1(t, h.options())
-		h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkC2D,
-			Condition: "com.microsoft:device-container-throttled"})
-		e := transport.Find(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages}).Err)
-		require.Equal(t, transport.Throttled, e.Kind)
-		require.Equal(t, transport.ScopeOperation, e.Scope)
-		require.Equal(t, transport.OpSubscribe, e.Op)
-		r.subscribe(2)
-	})
-}
-
 // The hub's lock expires while a message waits for its handler: the message is handled once, and
 // the late disposition settles it.
 func TestARedeliveredMessageIsSettledOnce(t *testing.T) {

@@ -92,59 +92,6 @@ func TestHundredsOfDevices(t *testing.T) {
 	})
 }
 
-// A failure of one device does not affect the others.
-func TestOneBadDevice(t *testing.T) {
-	for name, f := range map[string]fault.Fault{
-		"detached":         {Kind: fault.DetachOnMessage},
-		"detach in doubt":  {Kind: fault.DetachOnMessage, Unclosed: true},
-		"ended":            {Kind: fault.EndOnMessage},
-		"rejected":         {Kind: fault.RejectMessage, Condition: "com.microsoft:device-container-throttled"},
-		"quota":            {Kind: fault.RejectMessage, Condition: "amqp:resource-limit-exceeded"},
-		"unauthorized":     {Kind: fault.RejectMessage, Condition: "amqp:unauthorized-access"},
-		"no credit":        {Kind: fault.WithholdCredit},
-		"no outcomes":      {Kind: fault.SwallowPuback},
-		"attach refused":   {Kind: fault.RefuseAttach, Condition: "amqp:not-found"},
-		"attach hangs":     {Kind: fault.SwallowAttach},
-		"token refused":    {Kind: fault.RefuseToken},
-		"token unanswered": {Kind: fault.SwallowToken},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *hub) {
-				mux := amqp.NewMux(h.options())
-				good := fleet(t, h, mux, 3)
-				f.Device, f.Times = "dev-1", -1
-				in := h.inject(f)
-				bad, err := device.New(h.CredsWith(t, ""), mux, nil)
-				require.NoError(t, err)
-				require.NoError(t, bad.Start())
-				for i := range 100 {
-					_ = bad.Enqueue(t.Context(), numbered(i), nil)
-				}
-				for i := range 60 {
-					each(good, func(_ int, c *device.Client) {
-						began := time.Now()
-						if err := c.Send(t.Context(), numbered(i)); err != nil {
-							t.Error(err)
-						}
-						if took := time.Since(began); took > time.Second {
-							t.Errorf("a good device waited %v", took)
-						}
-					})
-					time.Sleep(time.Second)
-				}
-				require.NotZero(t, in.Fired())
-				require.EqualValues(t, 1, h.dials.Load())
-				for i, c := range good {
-					require.EqualValues(t, 1, c.Stats().Connections)
-					requireAll(t, h, fmt.Sprintf("fleet-%d", i), 60)
-					require.NoError(t, c.Close())
-				}
-				_ = bad.Close()
-			})
-		})
-	}
-}
-
 // Devices join and leave while the connection stays; the last one closes it.
 func TestDevicesJoinAndLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

@@ -16,75 +16,11 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
-
-// A hub that ends each connection at once, with a condition, causes failed dials, which the policy
-// retries.
-func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
-	for range 200 {
-		bubble(t, func(t *testing.T, h *hub) {
-			h.inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
-			c, err := device.New(h.CredsWith(t, ""), amqp.NewMux(h.options()),
-				&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-			require.NoError(t, err)
-			require.ErrorIs(t, c.Open(t.Context()), transport.Unavailable)
-			require.EqualValues(t, 1, h.dials.Load())
-			require.NoError(t, c.Close())
-		})
-	}
-}
-
-// After a short outage all devices return together with the device that dials.
-func TestAllDevicesReturnAfterAShortOutage(t *testing.T) {
-	bubble(t, func(t *testing.T, h *hub) {
-		all := fleet(t, h, amqp.NewMux(h.options()), 200)
-		for _, out := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
-			absent := h.inject(fault.Fault{Kind: fault.Absent})
-			time.Sleep(out)
-			absent.Remove()
-			began := time.Now()
-			each(all, func(i int, c *device.Client) {
-				if err := c.Send(t.Context(), numbered(i)); err != nil {
-					t.Error(err)
-				}
-			})
-			t.Logf("after %v away: all back in %v", out, time.Since(began))
-			require.LessOrEqual(t, time.Since(began), 2*out+time.Second, "the delay of the one that dials")
-			time.Sleep(time.Minute)
-		}
-		each(all, func(_ int, c *device.Client) { _ = c.Close() })
-	})
-}
-
-// While the hub cannot be reached, a thousand devices do not dial a thousand times.
-func TestOneDeviceDialsDuringAnOutage(t *testing.T) {
-	bubble(t, func(t *testing.T, h *hub) {
-		all := fleet(t, h, amqp.NewMux(h.options()), 200)
-		before := h.dials.Load()
-		absent := h.inject(fault.Fault{Kind: fault.Absent})
-		time.Sleep(5 * time.Minute)
-		dials := h.dials.Load() - before
-		t.Logf("200 devices, 5 minutes: %d dials", dials)
-		require.Less(t, dials, int32(100))
-		absent.Remove()
-		began := time.Now()
-		each(all, func(_ int, c *device.Client) {
-			if err := c.Send(t.Context(), numbered(0)); err != nil {
-				t.Error(err)
-			}
-		})
-		require.EqualValues(t, 1, h.dials.Load()-before-dials)
-		require.Less(t, time.Since(began), 11*time.Second,
-			"no device waits for longer than its own policy says, which is 10 s at most")
-		each(all, func(_ int, c *device.Client) { _ = c.Close() })
-	})
-}
 
 // A hub or proxy that ends each connection before a device was accepted is dialed as rarely as one
 // that cannot be reached.

@@ -263,6 +263,16 @@ func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 			Delay: 6 * time.Second}, 1},
 		"messages refused":      {fault.Fault{Kind: fault.ReleaseMessage}, 1},
 		"links lost by sending": {fault.Fault{Kind: fault.DetachOnMessage}, 1},
+		"detached in doubt":     {fault.Fault{Kind: fault.DetachOnMessage, Unclosed: true}, 1},
+		"session ended":         {fault.Fault{Kind: fault.EndOnMessage}, 90},
+		"rejected, throttled": {fault.Fault{Kind: fault.RejectMessage,
+			Condition: "com.microsoft:device-container-throttled"}, 1},
+		"rejected, quota":        {fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:resource-limit-exceeded"}, 1},
+		"rejected, unauthorized": {fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:unauthorized-access"}, 2},
+		"no credit":              {fault.Fault{Kind: fault.WithholdCredit}, 1},
+		"no outcomes":            {fault.Fault{Kind: fault.SwallowPuback}, 40},
+		"attach refused":         {fault.Fault{Kind: fault.RefuseAttach, Condition: "amqp:not-found"}, 1},
+		"attach unanswered":      {fault.Fault{Kind: fault.SwallowAttach}, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {

@@ -1,7 +1,6 @@
 package amqp_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,72 +17,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
-
-func TestOutcomesOfAMessage(t *testing.T) {
-	for name, c := range map[string]struct {
-		fault fault.Fault
-		kind  transport.Kind
-	}{
-		"released": {fault.Fault{Kind: fault.ReleaseMessage}, transport.Unavailable},
-		"modified": {fault.Fault{Kind: fault.ModifyMessage}, transport.Unavailable},
-		"modified, undeliverable": {fault.Fault{Kind: fault.ModifyMessage, UndeliverableHere: true},
-			transport.Forbidden},
-		"rejected, throttled": {fault.Fault{Kind: fault.RejectMessage,
-			Condition: "com.microsoft:device-container-throttled"}, transport.Throttled},
-		"rejected, quota": {fault.Fault{Kind: fault.RejectMessage,
-			Condition: "amqp:resource-limit-exceeded"}, transport.Quota},
-		"rejected, internal": {fault.Fault{Kind: fault.RejectMessage}, transport.Unavailable},
-		"rejected, too large": {fault.Fault{Kind: fault.RejectMessage,
-			Condition: "amqp:link:message-size-exceeded"}, transport.TooLarge},
-		"rejected, malformed": {fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:decode-error"},
-			transport.Invalid},
-		"rejected, not allowed": {fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed"},
-			transport.Forbidden},
-		"rejected, never heard of it": {fault.Fault{Kind: fault.RejectMessage, Condition: "com.example:odd"},
-			transport.Unknown},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, h *hub) {
-				r := h.dev1(t, h.options())
-				r.requireSends("before")
-				in := h.inject(c.fault)
-				err := r.outcome("refused", time.Second)
-				require.Equal(t, 1, in.Fired())
-				e := transport.Find(err)
-				require.NotNil(t, e, "%v", err)
-				require.Equal(t, c.kind, e.Kind)
-				require.Equal(t, transport.ScopeOperation, e.Scope)
-				require.Equal(t, transport.OpSend, e.Op)
-				if c.fault.Kind == fault.RejectMessage {
-					said, ok := errors.AsType[*amqp.ConditionError](err)
-					require.True(t, ok)
-					require.NotEmpty(t, said.Condition)
-				}
-				r.requireSends("after")
-				require.EqualValues(t, 1, h.dials.Load())
-				require.Len(t, h.Messages(), 2)
-			})
-		})
-	}
-}
-
-// A condition about the device would fail each message, so the session ends and no message fails.
-func TestAConditionAboutTheDeviceEndsItsSession(t *testing.T) {
-	for condition, kind := range map[string]transport.Kind{
-		"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound,
-		"com.microsoft:iot-hub-suspended": transport.Forbidden, "com.microsoft:entity-disabled": transport.Forbidden,
-	} {
-		for _, failure := range []fault.Kind{fault.RejectMessage, fault.DetachOnMessage} {
-			bubble(t, func(t *testing.T, h *hub) {
-				r := h.dev1(t, h.options())
-				h.inject(fault.Fault{Kind: failure, Condition: condition})
-				r.send(0, "x")
-				r.requireEnd(kind)
-				require.Empty(t, r.sink.results())
-			})
-		}
-	}
-}
 
 // A suspended hub refuses every message, and the client keeps its queue.
 func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {

@@ -29,15 +29,17 @@ func (h *scripted) client(t testing.TB, o *hubhttp.Options, d *device.Options) *
 	return c
 }
 
-// losing makes the hub execute the next n matching requests and break the connection instead of
-// answering.
-func (h *scripted) losing(n int, which func(r *http.Request) bool) {
-	h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+// losing makes the hub break the connection instead of answering the next n matching requests,
+// which it executes or not.
+func (h *scripted) losing(n int, executes bool, which func(r *http.Request) bool) {
+	h.answer = func(_ http.ResponseWriter, r *http.Request, body []byte) bool {
 		if n == 0 || !which(r) {
 			return false
 		}
 		n--
-		h.route(discard{http.Header{}}, r, body)
+		if executes {
+			h.route(discard{http.Header{}}, r, body)
+		}
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -55,7 +57,7 @@ func (d discard) WriteHeader(int)             {}
 func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
 	for _, lost := range []int{1, 2} {
 		bubble(t, func(t *testing.T, h *scripted) {
-			h.losing(lost, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
+			h.losing(lost, true, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
 			c := h.client(t, h.options(), nil)
 			for i := range 3 {
 				require.NoError(t, c.Enqueue(t.Context(), numbered(3)[i], nil))
@@ -94,23 +96,19 @@ func TestAnIdleConnectionThatClosesIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// A settlement that goes again over another connection takes effect once, because it names its
-// lock.
-func TestASettlementOnAClosedConnectionGoesAgain(t *testing.T) {
-	for _, executed := range []bool{false, true} {
+// A settlement whose answer was lost goes again over another connection. It takes effect once,
+// because it names its lock. After a second loss it ends with its session, and the hub redelivers a
+// message that it does not consider settled.
+func TestASettlementWithALostAnswer(t *testing.T) {
+	for _, row := range []struct {
+		lost        int
+		executed    bool // the hub has settled the message
+		handled     int32
+		connections uint64
+	}{{1, false, 1, 1}, {1, true, 1, 1}, {2, true, 1, 2}, {2, false, 2, 2}} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			h.message("x", nil)
-			lose := true
-			h.answer = func(_ http.ResponseWriter, r *http.Request, body []byte) bool {
-				if !lose || r.Method != http.MethodDelete {
-					return false
-				}
-				lose = false
-				if executed {
-					h.route(discard{http.Header{}}, r, body)
-				}
-				panic(http.ErrAbortHandler)
-			}
+			h.losing(row.lost, row.executed, func(r *http.Request) bool { return r.Method == http.MethodDelete })
 			var handled atomic.Int32
 			c := h.client(t, h.polling(time.Minute), nil)
 			c.HandleMessages(func(context.Context, *transport.Message) error {
@@ -119,49 +117,10 @@ func TestASettlementOnAClosedConnectionGoesAgain(t *testing.T) {
 			})
 			time.Sleep(10 * time.Minute)
 			require.Equal(t, []string{"complete 1"}, h.verdicts())
-			require.Equal(t, int32(1), handled.Load())
-			require.Equal(t, uint64(1), c.Stats().Connections)
+			require.Equal(t, row.handled, handled.Load())
+			require.Equal(t, row.connections, c.Stats().Connections)
 		})
 	}
-}
-
-// A settlement whose answer was lost twice is not repeated: it ends with its session, and the hub
-// redelivers messages that it does not consider settled.
-func TestASettlementWithALostAnswerIsNotRepeated(t *testing.T) {
-	bubble(t, func(t *testing.T, h *scripted) {
-		h.message("x", nil)
-		h.losing(2, func(r *http.Request) bool { return r.Method == http.MethodDelete })
-		var handled atomic.Int32
-		c := h.client(t, h.polling(time.Minute), nil)
-		c.HandleMessages(func(context.Context, *transport.Message) error {
-			handled.Add(1)
-			return nil
-		})
-		time.Sleep(10 * time.Minute)
-		require.Equal(t, []string{"complete 1"}, h.verdicts())
-		require.Equal(t, int32(1), handled.Load())
-		require.Equal(t, uint64(2), c.Stats().Connections)
-	})
-	bubble(t, func(t *testing.T, h *scripted) { // the request was lost: the handler gets the message twice
-		h.message("x", nil)
-		lose := 2
-		h.answer = func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
-			if lose > 0 && r.Method == http.MethodDelete {
-				lose--
-				panic(http.ErrAbortHandler)
-			}
-			return false
-		}
-		var handled atomic.Int32
-		c := h.client(t, h.polling(time.Minute), nil)
-		c.HandleMessages(func(context.Context, *transport.Message) error {
-			handled.Add(1)
-			return nil
-		})
-		time.Sleep(10 * time.Minute)
-		require.Equal(t, []string{"complete 1"}, h.verdicts())
-		require.Equal(t, int32(2), handled.Load())
-	})
 }
 
 // A poll whose answer was lost is repeated. The message in the lost answer stays locked for a
@@ -169,7 +128,7 @@ func TestASettlementWithALostAnswerIsNotRepeated(t *testing.T) {
 func TestAPollWithALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
-		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodGet })
+		h.losing(1, true, func(r *http.Request) bool { return r.Method == http.MethodGet })
 		var handled atomic.Int32
 		c := h.client(t, h.polling(10*time.Second), nil)
 		c.HandleMessages(func(context.Context, *transport.Message) error {

@@ -14,8 +14,8 @@ import (
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 )
 
-// page answers like an intercepting proxy or a captive portal.
-func page(w http.ResponseWriter, status int) { proxied(w, status, "text/html; charset=utf-8") }
+// html is the type of a page of an intercepting proxy or a captive portal.
+const html = "text/html; charset=utf-8"
 
 // proxied answers without anything of a hub.
 func proxied(w http.ResponseWriter, status int, contentType string) {
@@ -32,83 +32,59 @@ func requireNoHub(t *testing.T, err error) {
 	require.ErrorContains(t, err, "a proxy or a captive portal may have answered in its place")
 }
 
+// A page, or the refusal of a web server that knows no such path, does not prove the identity.
 func TestAPageDoesNotProveTheIdentity(t *testing.T) {
 	for _, module := range []string{"", "m"} {
-		for _, status := range []int{200, 400, 401, 403, 404, 405, 412} {
-			bubble(t, func(t *testing.T, h *scripted) {
-				h.module = module
-				h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-					page(w, status)
-					return true
-				}
-				_, err := h.dial(t, hubhttp.New(h.options()), h.creds(goodKey))
-				requireNoHub(t, err)
-			})
-		}
-	}
-}
-
-// The messages stay without a result, so the client sends them again on the next connection, and an
-// queue keeps them.
-func TestAPageIsNoResultOfTelemetry(t *testing.T) {
-	for _, n := range []int{1, 3} {
-		for _, status := range []int{200, 201, 202, 205, 206, 400, 405, 409, 412, 415, 422} {
-			bubble(t, func(t *testing.T, h *scripted) {
-				h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-					if !strings.HasSuffix(r.URL.Path, "/events") {
-						return false
+		for contentType, statuses := range map[string][]int{
+			html: {200, 400, 401, 403, 404, 405, 412}, "text/plain": {400, 404, 412},
+		} {
+			for _, status := range statuses {
+				bubble(t, func(t *testing.T, h *scripted) {
+					h.module = module
+					h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+						proxied(w, status, contentType)
+						return true
 					}
-					page(w, status)
-					return true
-				}
-				r := h.start(t, h.options())
-				r.send(0, numbered(n)...)
-				requireNoHub(t, r.requireLoss(transport.Protocol))
-				require.Empty(t, r.results())
-			})
-		}
-	}
-}
-
-// A refusal without anything of a hub says nothing about the messages, whatever its type, but a
-// proxy's limit for the size of one does.
-func TestARefusalWithoutAHubsWordsIsNoResultOfTelemetry(t *testing.T) {
-	for _, status := range []int{400, 409, 412, 413, 415, 422, 428} {
-		for _, contentType := range []string{"text/plain", "application/json"} {
-			bubble(t, func(t *testing.T, h *scripted) {
-				h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-					if !strings.HasSuffix(r.URL.Path, "/events") {
-						return false
-					}
-					proxied(w, status, contentType)
-					return true
-				}
-				r := h.start(t, h.options())
-				r.send(0, numbered(3)...)
-				if status == http.StatusRequestEntityTooLarge {
-					synctest.Wait()
-					require.Len(t, r.results(), 3)
-					require.ErrorIs(t, r.results()[0], transport.TooLarge)
-					return
-				}
-				requireNoHub(t, r.requireLoss(transport.Protocol))
-				require.Empty(t, r.results())
-			})
-		}
-	}
-}
-
-// A web server that knows no such path does not prove the identity.
-func TestABareRefusalDoesNotProveTheIdentity(t *testing.T) {
-	for _, status := range []int{400, 404, 412} {
-		bubble(t, func(t *testing.T, h *scripted) {
-			h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-				proxied(w, status, "text/plain")
-				return true
+					_, err := h.dial(t, hubhttp.New(h.options()), h.creds(goodKey))
+					requireNoHub(t, err)
+				})
 			}
-			_, err := h.dial(t, hubhttp.New(h.options()), h.creds(goodKey))
-			requireNoHub(t, err)
-		})
+		}
+	}
+}
+
+// The messages stay without a result, so the client sends them again on the next connection, and a
+// queue keeps them. A refusal without anything of a hub says nothing about the messages, whatever
+// its type, but a proxy's limit for the size of one does.
+func TestAPageIsNoResultOfTelemetry(t *testing.T) {
+	refusals := []int{400, 409, 412, 413, 415, 422, 428}
+	for contentType, statuses := range map[string][]int{
+		html:         {200, 201, 202, 205, 206, 400, 405, 409, 412, 415, 422},
+		"text/plain": refusals, "application/json": refusals,
+	} {
+		for _, status := range statuses {
+			for _, n := range []int{1, 3} {
+				bubble(t, func(t *testing.T, h *scripted) {
+					h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+						if !strings.HasSuffix(r.URL.Path, "/events") {
+							return false
+						}
+						proxied(w, status, contentType)
+						return true
+					}
+					r := h.start(t, h.options())
+					r.send(0, numbered(n)...)
+					if status == http.StatusRequestEntityTooLarge {
+						synctest.Wait()
+						require.Len(t, r.results(), n)
+						require.ErrorIs(t, r.results()[0], transport.TooLarge)
+						return
+					}
+					requireNoHub(t, r.requireLoss(transport.Protocol))
+					require.Empty(t, r.results())
+				})
+			}
+		}
 	}
 }
 
@@ -146,7 +122,7 @@ func TestAPageSettlesNothing(t *testing.T) {
 				return false
 			}
 			portal = false
-			page(w, http.StatusOK)
+			proxied(w, http.StatusOK, html)
 			return true
 		}
 		h.Deliver("a")
