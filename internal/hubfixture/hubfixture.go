@@ -1,5 +1,5 @@
 // Package hubfixture makes hubs for tests: [Open] a plain one, [New] one for the transports'
-// conformance suite.
+// conformance suite. A [Sink] records what a session reports.
 package hubfixture
 
 import (

@@ -1,10 +1,8 @@
 package sim_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
-	"io"
 	"net"
 	"runtime"
 	"strconv"
@@ -117,46 +115,31 @@ func floodWithoutReading(t *testing.T, with engine, how flood) {
 
 // mqttServe accepts CONNECT and two subscriptions, then returns.
 func mqttServe(t *testing.T, hub net.Conn) {
-	r := bufio.NewReader(hub)
+	l := testkit.NewMQTTLink(t, hub)
 	for subscribed := 0; subscribed < 2; {
-		kind, body, err := mqttRead(r)
+		p, err := l.Next()
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		switch kind >> 4 {
+		switch p.First >> 4 {
 		case 1:
 			_, _ = hub.Write([]byte{0x20, 2, 0, 0})
 		case 8:
-			filters, ack := 0, []byte{0x90, 2, body[0], body[1]}
-			for rest := body[2:]; len(rest) > 2; filters++ {
+			filters := 0
+			for rest := p.Body[2:]; len(rest) > 2; filters++ {
 				rest = rest[2+binary.BigEndian.Uint16(rest)+1:]
 			}
-			ack[1] += byte(filters)
-			_, _ = hub.Write(append(ack, make([]byte, filters)...))
+			_, _ = hub.Write(testkit.MQTTBytes(0x90, string(p.Body[:2]), string(make([]byte, filters))))
 			subscribed += filters
 		}
 	}
 }
 
-func mqttRead(r *bufio.Reader) (kind byte, body []byte, err error) {
-	if kind, err = r.ReadByte(); err != nil {
-		return 0, nil, err
-	}
-	size, err := binary.ReadUvarint(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	body = make([]byte, size)
-	_, err = io.ReadFull(r, body)
-	return kind, body, err
-}
-
 func mqttPublish(qos byte, topic string, id uint16, body []byte) []byte {
-	rest := append(binary.BigEndian.AppendUint16(nil, uint16(len(topic))), topic...)
+	packetID := ""
 	if qos > 0 {
-		rest = binary.BigEndian.AppendUint16(rest, id)
+		packetID = string([]byte{byte(id >> 8), byte(id)})
 	}
-	rest = append(rest, body...)
-	return append(binary.AppendUvarint([]byte{0x30 | qos<<1}, uint64(len(rest))), rest...)
+	return testkit.MQTTBytes(0x30|qos<<1, testkit.MQTTText(topic), packetID, string(body))
 }

@@ -77,7 +77,7 @@ func TestATokenIsRenewedInPlace(t *testing.T) {
 		r.requireSends("x")
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("down")}))
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"down"}, r.sink.bodies())
+		require.Equal(t, []string{"down"}, r.sink.Bodies())
 		require.EqualValues(t, 1, h.dials.Load())
 		require.Equal(t, 1, h.Connections("dev-1"))
 	})
@@ -205,8 +205,8 @@ func TestABrokerWithItsOwnAddresses(t *testing.T) {
 			r.subscribe(1)
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("down")}))
 			time.Sleep(time.Second)
-			require.Equal(t, []string{"down"}, r.sink.bodies())
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)})
+			require.Equal(t, []string{"down"}, r.sink.Bodies())
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(0)})
 			require.Error(t, r.outcome(strings.Repeat("x", 2<<20), time.Second), "more than the link takes")
 			r.requireSends("after")
 			r.cancel()
@@ -255,18 +255,18 @@ func (r *running) requireEach(h *hub, messages []*transport.Message, wants []str
 	for i, m := range messages {
 		items[i] = transport.Item{Tag: uint16(i), Msg: m}
 	}
-	r.sink.forget()
+	r.forget()
 	r.Send(items)
 	time.Sleep(time.Second)
-	results := r.sink.results()
+	results := r.sink.AllResults()
 	require.Len(r.t, results, len(wants))
 	for _, result := range results {
-		if want := wants[result.tag]; want == "" {
-			require.NoError(r.t, result.err)
+		if want := wants[result.Tag]; want == "" {
+			require.NoError(r.t, result.Err)
 			taken++
 		} else {
-			require.ErrorIs(r.t, result.err, transport.Unsupported)
-			require.ErrorContains(r.t, result.err, want)
+			require.ErrorIs(r.t, result.Err, transport.Unsupported)
+			require.ErrorContains(r.t, result.Err, want)
 		}
 	}
 	require.Len(r.t, h.Messages(), taken)

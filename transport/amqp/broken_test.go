@@ -199,7 +199,7 @@ func TestABrokenMessageIsRejected(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for _, r := range []*running{mine, other} {
-			require.Equal(t, []string{"good"}, r.sink.bodies())
+			require.Equal(t, []string{"good"}, r.sink.Bodies())
 			r.requireSends("y")
 			r.requireAlive()
 		}
@@ -231,7 +231,7 @@ func TestAMessageThatIsTooLargeIsRejected(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for _, r := range []*running{mine, other} {
-			require.Equal(t, []string{"good"}, r.sink.bodies())
+			require.Equal(t, []string{"good"}, r.sink.Bodies())
 			r.requireSends("y")
 			r.requireAlive()
 		}
@@ -250,12 +250,9 @@ func TestALargeMessageIsDelivered(t *testing.T) {
 		for i := range n {
 			require.NoError(t, h.SendC2D("d", hubdata.C2D{Body: []byte("whole")}))
 			time.Sleep(time.Second)
-			require.Len(t, r.sink.bodies(), i+1)
-			require.Len(t, r.sink.bodies()[i], size)
-			r.sink.mu.Lock()
-			ref := r.sink.refs[i]
-			r.sink.mu.Unlock()
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: transport.OutcomeAccept})
+			require.Len(t, r.sink.Bodies(), i+1)
+			require.Len(t, r.sink.Bodies()[i], size)
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(i), Outcome: transport.OutcomeAccept})
 			require.NoError(t, h.WaitC2D(t.Context(), "d", hubdata.Completed, i+1))
 		}
 	})

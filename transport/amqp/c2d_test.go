@@ -30,13 +30,13 @@ func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				lose(h)
 				time.Sleep(time.Second)
-				require.Equal(t, []string{"down", "down"}, r.sink.bodies())
+				require.Equal(t, []string{"down", "down"}, r.sink.Bodies())
 				synctest.Wait()
-				require.Equal(t, []bool{false, true}, r.sink.again)
-				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)}) // of the lost link
+				require.Equal(t, []bool{false, true}, r.sink.Redelivered)
+				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(0)}) // of the lost link
 				synctest.Wait()
 				require.Zero(t, h.CountC2D("dev-1", hubdata.Completed))
-				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(1)})
+				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(1)})
 				synctest.Wait()
 				require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Completed))
 				require.EqualValues(t, 1, h.dials.Load())
@@ -67,9 +67,9 @@ func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 		}
 		time.Sleep(5*time.Minute + 10*time.Second)
 		require.Greater(t, h.C2DLog("dev-1")[0].Deliveries, 3)
-		require.Equal(t, []string{"a", "b", "c"}, r.sink.bodies())
+		require.Equal(t, []string{"a", "b", "c"}, r.sink.Bodies())
 		for i, o := range []transport.Outcome{transport.OutcomeAccept, transport.OutcomeReject, transport.OutcomeAccept} {
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(i), Outcome: o})
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(i), Outcome: o})
 		}
 		synctest.Wait()
 		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
@@ -83,14 +83,14 @@ func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		held, release := make(chan struct{}), make(chan struct{})
-		r.sink.mu.Lock()
-		r.sink.hold = func(body string) {
-			if body == "b" && len(r.sink.bodies()) == 1 {
-				close(held)
-				<-release
+		r.sink.Set(func(k *sink) {
+			k.Hold = func(body string) {
+				if body == "b" && len(k.Bodies()) == 1 {
+					close(held)
+					<-release
+				}
 			}
-		}
-		r.sink.mu.Unlock()
+		})
 		r.subscribe(1)
 		for _, body := range []string{"a", "b"} {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(body)}))
@@ -102,7 +102,7 @@ func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 		synctest.Wait()
 		close(release)
 		<-r.over
-		require.Equal(t, []string{"a", "b"}, r.sink.bodies())
+		require.Equal(t, []string{"a", "b"}, r.sink.Bodies())
 	})
 }
 
@@ -115,10 +115,10 @@ func TestCreditBoundsUnsettledMessages(t *testing.T) {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 		}
 		time.Sleep(time.Second)
-		require.Len(t, r.sink.bodies(), 8)
+		require.Len(t, r.sink.Bodies(), 8)
 		for i := range 20 {
 			time.Sleep(time.Millisecond)
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(i)})
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(i)})
 			synctest.Wait()
 		}
 		require.Equal(t, 20, h.CountC2D("dev-1", hubdata.Completed))
@@ -130,12 +130,10 @@ func TestADeclinedMessageIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		r.subscribe(1)
-		r.sink.mu.Lock()
-		r.sink.refuse = true
-		r.sink.mu.Unlock()
+		r.sink.Set(func(k *sink) { k.Refuse = true })
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 		time.Sleep(17 * time.Second)
-		require.Len(t, r.sink.bodies(), 4)
+		require.Len(t, r.sink.Bodies(), 4)
 	})
 }
 

@@ -38,13 +38,13 @@ func TestTwinLinksThatAreLost(t *testing.T) {
 				require.Equal(t, 1, h.DetachLinks("dev-1", kind, hubdata.AMQPError{Condition: "amqp:internal-error"}))
 				time.Sleep(time.Second)
 				time.Sleep(time.Second)
-				require.Equal(t, []string{"{}"}, r.sink.bodies(), "changes may have been missed")
+				require.Equal(t, []string{"{}"}, r.sink.Bodies(), "changes may have been missed")
 				reply := r.ask(&transport.Request{ID: 18, Op: transport.OpTwinPatch, Body: []byte(`{"a":1}`)})
 				require.NoError(t, reply.Err)
 				require.EqualValues(t, 2, reply.Version)
 				h.PatchDesired(`{"n":1}`)
 				synctest.Wait()
-				require.Len(t, r.sink.bodies(), 2)
+				require.Len(t, r.sink.Bodies(), 2)
 				require.EqualValues(t, 1, h.dials.Load())
 				r.requireSends("telemetry was not disturbed")
 			})
@@ -67,8 +67,8 @@ func TestMethodLinksThatAreLost(t *testing.T) {
 			done <- status
 		}()
 		synctest.Wait()
-		require.Equal(t, []string{"{}"}, r.sink.bodies())
-		r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.refs[0], Status: 207})
+		require.Equal(t, []string{"{}"}, r.sink.Bodies())
+		r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.Refs[0], Status: 207})
 		require.Equal(t, 207, <-done)
 		require.EqualValues(t, 1, h.dials.Load())
 	})
@@ -96,7 +96,7 @@ func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 				}
 				synctest.Wait()
 				for i := range 3 {
-					r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.ref(i), Status: 200})
+					r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.Ref(i), Status: 200})
 				}
 				r.cancel()
 				<-r.over
@@ -117,7 +117,7 @@ func TestAMethodAnswerWithoutCredit(t *testing.T) {
 		h.inject(fault.Fault{Kind: fault.HalfOpen})
 		large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, 100<<10)...), '"')
 		for range 40 { // more than the network buffers
-			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200, Body: large})
+			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.Ref(0), Status: 200, Body: large})
 		}
 		synctest.Wait()
 		began := time.Now()
@@ -210,10 +210,10 @@ func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 				require.Equal(t, 1, h.DetachLinks("dev-1", kind, hubdata.AMQPError{Condition: condition}))
 			}
 			synctest.Wait()
-			require.Equal(t, []string{"{}"}, r.sink.bodies(), "changes may have been missed")
+			require.Equal(t, []string{"{}"}, r.sink.Bodies(), "changes may have been missed")
 			h.PatchDesired(`{"n":2}`)
 			synctest.Wait()
-			require.Len(t, r.sink.bodies(), 2)
+			require.Len(t, r.sink.Bodies(), 2)
 			done := make(chan int, 1)
 			go func() {
 				status, _, err := h.Call("x", "{}")
@@ -221,7 +221,7 @@ func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 				done <- status
 			}()
 			synctest.Wait()
-			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.refs[len(r.sink.refs)-1], Status: 207})
+			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.Refs[len(r.sink.Refs)-1], Status: 207})
 			require.Equal(t, 207, <-done)
 			require.EqualValues(t, 1, h.dials.Load())
 		})
@@ -275,7 +275,7 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 		require.ErrorIs(t, reply.Err, transport.TooLarge)
 		go func() { _, _, _ = h.Call("x", "{}") }()
 		synctest.Wait()
-		r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.refs[0], Status: 200, Body: large})
+		r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.Refs[0], Status: 200, Body: large})
 		synctest.Wait()
 		require.NoError(t, r.ask(&transport.Request{ID: 17, Op: transport.OpTwinGet}).Err)
 		r.requireAlive()
@@ -386,9 +386,9 @@ func TestQueuedMethodAnswersAreBounded(t *testing.T) {
 				synctest.Wait()
 				h.inject(fault.Fault{Kind: fault.HalfOpen})
 				answer := func(id int) error {
-					r.Do(&transport.Request{ID: uint32(id), Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200,
+					r.Do(&transport.Request{ID: uint32(id), Op: transport.OpRespond, Ref: r.sink.Ref(0), Status: 200,
 						Body: bytes.Repeat([]byte{'1'}, tc.body)})
-					reply, _ := r.sink.reply(uint32(id))
+					reply, _ := r.sink.ReplyTo(uint32(id))
 					return reply.Err
 				}
 				kept := 0

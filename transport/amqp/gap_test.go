@@ -146,20 +146,20 @@ func TestAMessageThatCannotBeEncodedIsRefused(t *testing.T) {
 		o.Batch = 1
 		r := h.dev1(t, o)
 		r.requireSends("x")
-		r.sink.forget()
+		r.forget()
 		r.Send([]transport.Item{
 			{Tag: 1, Msg: &transport.Message{ID: "\xff", Body: []byte("a")}},
 			{Tag: 2, Msg: &transport.Message{Body: []byte("b")}},
 		})
 		time.Sleep(time.Minute)
-		all := r.sink.results()
+		all := r.sink.AllResults()
 		require.Len(t, all, 2)
 		for _, got := range all {
-			if got.tag == 1 {
-				require.ErrorIs(t, got.err, transport.Invalid)
-				require.ErrorContains(t, got.err, "UTF-8", "it was sent, and the hub refused it")
+			if got.Tag == 1 {
+				require.ErrorIs(t, got.Err, transport.Invalid)
+				require.ErrorContains(t, got.Err, "UTF-8", "it was sent, and the hub refused it")
 			} else {
-				require.NoError(t, got.err)
+				require.NoError(t, got.Err)
 			}
 		}
 		require.Len(t, h.Messages(), 2)

@@ -137,7 +137,7 @@ func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 		<-slow.over
 		require.LessOrEqual(t, time.Since(began), time.Second)
 		good.requireSends("z")
-		require.Empty(t, slow.sink.results())
+		require.Empty(t, slow.sink.AllResults())
 	})
 }
 
@@ -156,6 +156,6 @@ func TestABlockedSenderTimesOut(t *testing.T) {
 		began := time.Now()
 		slow.requireEnd(transport.Timeout)
 		require.InDelta(t, 20, time.Since(began).Seconds(), 1)
-		require.Empty(t, slow.sink.results())
+		require.Empty(t, slow.sink.AllResults())
 	})
 }

@@ -54,7 +54,7 @@ func requireViolation(t *testing.T, b []byte, reason string) {
 		require.ErrorContains(t, e, reason)
 		require.ErrorIs(t, e, transport.ErrViolation)
 		require.True(t, errfilter.Retryable(e))
-		require.Empty(t, r.sink.bodies())
+		require.Empty(t, r.sink.Bodies())
 	})
 }
 
@@ -67,7 +67,7 @@ func requireIgnored(t *testing.T, b []byte) {
 	afterFrame(t, b, func(_ *hub, r *running) {
 		r.requireAlive()
 		r.requireSends("more")
-		require.Empty(t, r.sink.bodies())
+		require.Empty(t, r.sink.Bodies())
 	})
 }
 
@@ -136,7 +136,7 @@ func TestTheLastDeliveryIDIsOneLikeOthers(t *testing.T) {
 		require.Equal(t, 1, h.SendRaw("dev-1", first))
 		r.requireAlive()
 		r.requireSends("more")
-		require.Equal(t, []string{"x", "y"}, r.sink.bodies())
+		require.Equal(t, []string{"x", "y"}, r.sink.Bodies())
 	})
 }
 

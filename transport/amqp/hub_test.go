@@ -3,8 +3,6 @@ package amqp_test
 import (
 	"context"
 	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,93 +81,10 @@ func asUser(t testing.TB, creds, user *transport.Credentials) *transport.Credent
 	return &own
 }
 
-// sink records what a session reports.
-type sink struct {
-	mu      sync.Mutex
-	done    []result
-	replies map[uint32]transport.Reply
-	got     []transport.Message
-	refs    [][]byte
-	again   []bool
-	refuse  bool              // Deliver returns false
-	hold    func(body string) // called first by Deliver, without the lock; may be nil
-	ended   bool              // Run has returned
-	late    int               // calls after that
-}
-
-type result struct {
-	tag uint16
-	err error
-}
-
-func (k *sink) enter() func() {
-	k.mu.Lock()
-	if k.ended {
-		k.late++
-	}
-	return k.mu.Unlock
-}
-
-func (k *sink) Done(tag uint16, err error) {
-	defer k.enter()()
-	k.done = append(k.done, result{tag, err})
-}
-
-func (k *sink) Reply(id uint32, r transport.Reply) {
-	defer k.enter()()
-	k.replies[id] = r
-}
-
-func (k *sink) Deliver(d *transport.Delivery) bool {
-	k.mu.Lock()
-	hold := k.hold
-	k.mu.Unlock()
-	if hold != nil {
-		hold(string(d.Msg.Body))
-	}
-	defer k.enter()()
-	k.got = append(k.got, *d.Msg)
-	k.refs = append(k.refs, slices.Clone(d.Ref))
-	k.again = append(k.again, d.Redelivered)
-	return !k.refuse
-}
-
-// results returns the results so far.
-func (k *sink) results() []result {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Clone(k.done)
-}
-
-// forget removes the results.
-func (k *sink) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.done = nil
-}
-
-// bodies returns the bodies of the delivered messages.
-func (k *sink) bodies() (all []string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, m := range k.got {
-		all = append(all, string(m.Body))
-	}
-	return all
-}
-
-func (k *sink) ref(i int) []byte {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.refs[i]
-}
-
-func (k *sink) reply(id uint32) (transport.Reply, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r, ok := k.replies[id]
-	return r, ok
-}
+type (
+	sink   = hubfixture.Sink
+	result = hubfixture.Result
+)
 
 // running is a session with its Run on a goroutine.
 type running struct {
@@ -184,7 +99,7 @@ type running struct {
 // tryStart dials and runs.
 func tryStart(t testing.TB, tr transport.Transport, creds *transport.Credentials) (*running, error) {
 	t.Helper()
-	r := &running{t: t, sink: &sink{replies: map[uint32]transport.Reply{}}, over: make(chan struct{})}
+	r := &running{t: t, sink: new(sink), over: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	var err error
@@ -193,20 +108,11 @@ func tryStart(t testing.TB, tr transport.Transport, creds *transport.Credentials
 		cancel()
 		return nil, err
 	}
+	ran := r.sink.Run(t, ctx, r.Session, cancel)
 	go func() {
-		r.err = r.Run(ctx)
-		r.sink.mu.Lock()
-		r.sink.ended = true
-		r.sink.mu.Unlock()
+		r.err = <-ran
 		close(r.over)
 	}()
-	t.Cleanup(func() {
-		cancel()
-		<-r.over
-		if r.sink.late > 0 {
-			t.Errorf("%d calls of the sink after Run had returned", r.sink.late)
-		}
-	})
 	return r, nil
 }
 
@@ -224,24 +130,21 @@ func (h *hub) dev1(t testing.TB, o *amqp.Options) *running {
 }
 
 // send sends bodies under the tags from first up.
-func (r *running) send(first int, bodies ...string) {
-	items := make([]transport.Item, len(bodies))
-	for i, b := range bodies {
-		items[i] = transport.Item{Tag: uint16(first + i), Msg: &transport.Message{Body: []byte(b)}}
-	}
-	r.Send(items)
-}
+func (r *running) send(first int, bodies ...string) { r.Send(hubfixture.Items(first, bodies...)) }
+
+// forget removes the results.
+func (r *running) forget() { r.sink.Set(func(k *sink) { k.Results = nil }) }
 
 // outcome sends one message and returns its result, within d.
 func (r *running) outcome(body string, d time.Duration) error {
 	r.t.Helper()
-	r.sink.forget()
+	r.forget()
 	r.send(7, body)
 	for range 1000 {
-		if all := r.sink.results(); len(all) > 0 {
+		if all := r.sink.AllResults(); len(all) > 0 {
 			require.Len(r.t, all, 1)
-			require.Equal(r.t, uint16(7), all[0].tag)
-			return all[0].err
+			require.Equal(r.t, uint16(7), all[0].Tag)
+			return all[0].Err
 		}
 		time.Sleep(d / 1000)
 	}
@@ -260,7 +163,7 @@ func (r *running) ask(q *transport.Request) transport.Reply {
 	r.t.Helper()
 	r.Do(q)
 	for range 6000 {
-		if reply, ok := r.sink.reply(q.ID); ok {
+		if reply, ok := r.sink.ReplyTo(q.ID); ok {
 			return reply
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -27,7 +27,7 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 				in := h.inject(fault.Fault{Kind: fault.DetachAfterMessage, After: 2, Condition: condition})
 				r.send(0, "a", "b", "c", "d", "e")
 				time.Sleep(time.Second)
-				all := r.sink.results()
+				all := r.sink.AllResults()
 				require.Len(t, all, 5)
 				kind := transport.Unavailable
 				if condition == "com.microsoft:device-container-throttled" {
@@ -36,15 +36,15 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 				require.Equal(t, 1, in.Fired())
 				last, failures := uint16(0), 0
 				for _, d := range all {
-					if d.err == nil {
+					if d.Err == nil {
 						continue
 					}
 					failures++
-					require.GreaterOrEqual(t, d.tag, uint16(2))
-					require.Greater(t, d.tag, last, "in the order of sending")
-					last = d.tag
-					require.Equal(t, kind, transport.KindOf(d.err), "%v", d.err)
-					require.Equal(t, transport.ScopeOperation, transport.Find(d.err).Scope)
+					require.GreaterOrEqual(t, d.Tag, uint16(2))
+					require.Greater(t, d.Tag, last, "in the order of sending")
+					last = d.Tag
+					require.Equal(t, kind, transport.KindOf(d.Err), "%v", d.Err)
+					require.Equal(t, transport.ScopeOperation, transport.Find(d.Err).Scope)
 				}
 				t.Logf("%d of 3 were told to try again", failures)
 				r.requireSends("again")

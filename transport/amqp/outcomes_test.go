@@ -27,9 +27,9 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 		"accepted": func(_ *hub, r *running) { r.requireSends("x") },
 		"a rejected batch, taken apart": func(h *hub, r *running) {
 			h.inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed"})
-			r.sink.forget()
+			r.forget()
 			r.send(0, "a", "b", "c")
-			for len(r.sink.results()) < 3 {
+			for len(r.sink.AllResults()) < 3 {
 				time.Sleep(time.Millisecond)
 			}
 		},
@@ -61,14 +61,14 @@ func TestALateOutcomeIsReported(t *testing.T) {
 		r := h.dev1(t, h.options())
 		h.inject(fault.Fault{Kind: fault.SlowPuback, Delay: 100 * time.Second, Times: 2})
 		require.NoError(t, r.outcome("x", 200*time.Second))
-		r.sink.forget()
+		r.forget()
 		r.send(0, "y")
 		time.Sleep(50 * time.Second)
-		require.Empty(t, r.sink.results())
+		require.Empty(t, r.sink.AllResults())
 		h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{})
 		time.Sleep(time.Second)
-		require.Len(t, r.sink.results(), 1)
-		require.Equal(t, transport.Unavailable, transport.KindOf(r.sink.results()[0].err),
+		require.Len(t, r.sink.AllResults(), 1)
+		require.Equal(t, transport.Unavailable, transport.KindOf(r.sink.AllResults()[0].Err),
 			"the loss of the link is noticed, too")
 	})
 }
@@ -97,13 +97,13 @@ func TestManyOutcomesOutOfOrder(t *testing.T) {
 			taken[string(m.Body)] = true
 		}
 		require.Greater(t, n-len(taken), n/10, "the hub rejected too few for a test")
-		results := r.sink.results()
+		results := r.sink.AllResults()
 		require.Len(t, results, n)
 		seen := map[uint16]bool{}
 		for _, d := range results {
-			require.False(t, seen[d.tag], "message %d has two results", d.tag)
-			seen[d.tag] = true
-			require.Equal(t, taken[strconv.Itoa(int(d.tag))], d.err == nil, "message %d: %v", d.tag, d.err)
+			require.False(t, seen[d.Tag], "message %d has two results", d.Tag)
+			seen[d.Tag] = true
+			require.Equal(t, taken[strconv.Itoa(int(d.Tag))], d.Err == nil, "message %d: %v", d.Tag, d.Err)
 		}
 	})
 }

@@ -54,14 +54,14 @@ func TestAReleaseComesBeforeTheLockEnds(t *testing.T) {
 		r.subscribe(1)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 		time.Sleep(49*time.Second + 500*time.Millisecond)
-		settle := &transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0), Outcome: transport.OutcomeRelease}
+		settle := &transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(0), Outcome: transport.OutcomeRelease}
 		r.Do(settle)
 		r.Do(settle) // a second one has no effect
 		synctest.Wait()
-		require.Len(t, r.sink.bodies(), 1)
+		require.Len(t, r.sink.Bodies(), 1)
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
-		require.Len(t, r.sink.bodies(), 2)
+		require.Len(t, r.sink.Bodies(), 2)
 	})
 }
 
@@ -72,7 +72,7 @@ func TestASessionEndsWhileAReleaseWaits(t *testing.T) {
 		r.subscribe(1)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 		synctest.Wait()
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0), Outcome: transport.OutcomeRelease})
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(0), Outcome: transport.OutcomeRelease})
 		r.cancel()
 		<-r.over
 		time.Sleep(time.Minute)

@@ -77,12 +77,12 @@ func TestARejectedBatchIsSentOneByOne(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		r.requireSends("the link is open")
-		r.sink.forget()
+		r.forget()
 		in := h.inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:decode-error"})
 		r.send(0, "a", "b", "c")
 		time.Sleep(time.Second)
 		require.Equal(t, 1, in.Fired(), "one transfer")
-		require.Equal(t, []result{{0, nil}, {1, nil}, {2, nil}}, r.sink.results())
+		require.Equal(t, []result{{0, nil}, {1, nil}, {2, nil}}, r.sink.AllResults())
 		var bodies []string
 		for _, m := range h.Messages() {
 			bodies = append(bodies, string(m.Body))
@@ -102,8 +102,8 @@ func TestBatches(t *testing.T) {
 				large := string(make([]byte, 100_000))
 				r.send(0, "a", large, large, large, "b", "c")
 				time.Sleep(time.Second)
-				require.Len(t, r.sink.results(), 6)
-				require.ElementsMatch(t, []result{{0, nil}, {1, nil}, {2, nil}, {3, nil}, {4, nil}, {5, nil}}, r.sink.results())
+				require.Len(t, r.sink.AllResults(), 6)
+				require.ElementsMatch(t, []result{{0, nil}, {1, nil}, {2, nil}, {3, nil}, {4, nil}, {5, nil}}, r.sink.AllResults())
 				require.Len(t, h.Messages(), 6)
 			})
 		})
@@ -130,12 +130,12 @@ func TestBatchesFitTheLink(t *testing.T) {
 		bodies[30] = string(make([]byte, 11_000))
 		r.send(0, bodies...)
 		time.Sleep(time.Second)
-		require.Len(t, r.sink.results(), 60)
-		for _, d := range r.sink.results() {
-			if d.tag == 30 {
-				require.Equal(t, transport.TooLarge, transport.KindOf(d.err), "%v", d.err)
+		require.Len(t, r.sink.AllResults(), 60)
+		for _, d := range r.sink.AllResults() {
+			if d.Tag == 30 {
+				require.Equal(t, transport.TooLarge, transport.KindOf(d.Err), "%v", d.Err)
 			} else {
-				require.NoError(t, d.err)
+				require.NoError(t, d.Err)
 			}
 		}
 		require.Len(t, h.Messages(), 59)
@@ -157,17 +157,17 @@ func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 			r.send(tag, "x")
 		}
 		time.Sleep(3 * time.Second)
-		require.Len(t, r.sink.results(), 19, "the unsettled one is late, and the others wait for it no more")
+		require.Len(t, r.sink.AllResults(), 19, "the unsettled one is late, and the others wait for it no more")
 		h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{Condition: "amqp:link:detach-forced"})
 		time.Sleep(time.Second)
-		results := r.sink.results()
+		results := r.sink.AllResults()
 		require.Len(t, results, 20)
 		for _, d := range results {
-			if d.tag == 1 {
-				require.Equal(t, transport.Unavailable, transport.KindOf(d.err))
-				require.ErrorIs(t, d.err, transport.ErrOutcomeUnknown)
+			if d.Tag == 1 {
+				require.Equal(t, transport.Unavailable, transport.KindOf(d.Err))
+				require.ErrorIs(t, d.Err, transport.ErrOutcomeUnknown)
 			} else {
-				require.NoError(t, d.err, "message %d", d.tag)
+				require.NoError(t, d.Err, "message %d", d.Tag)
 			}
 		}
 	})
@@ -230,8 +230,8 @@ func TestAnUnsettledTransferDoesNotFillTheWindowOfAMux(t *testing.T) {
 		}
 		other.send(7, "x")
 		time.Sleep(10 * time.Second)
-		require.Len(t, other.sink.results(), 1)
-		require.Len(t, mine.sink.results(), 63)
+		require.Len(t, other.sink.AllResults(), 1)
+		require.Len(t, mine.sink.AllResults(), 63)
 	})
 }
 
@@ -245,20 +245,20 @@ func TestTheMessageThatEndsLinksFails(t *testing.T) {
 		h.inject(fault.Fault{Kind: fault.DetachOnMessage, After: 2, Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad")
 		time.Sleep(time.Second)
-		for _, d := range r.sink.results() {
-			require.Equal(t, transport.Unavailable, transport.KindOf(d.err), "nobody is blamed yet: %v", d.err)
-			require.ErrorIs(t, d.err, transport.ErrOutcomeUnknown, "the hub has two of them")
+		for _, d := range r.sink.AllResults() {
+			require.Equal(t, transport.Unavailable, transport.KindOf(d.Err), "nobody is blamed yet: %v", d.Err)
+			require.ErrorIs(t, d.Err, transport.ErrOutcomeUnknown, "the hub has two of them")
 		}
-		require.Len(t, r.sink.results(), 3)
-		r.sink.forget()
+		require.Len(t, r.sink.AllResults(), 3)
+		r.forget()
 		// Twice: the bad message is among several at first, and is sent again over the next link.
 		h.inject(fault.Fault{Kind: fault.DetachOnMessage, After: 2, Times: 2,
 			Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad", "d")
 		time.Sleep(time.Second)
 		kinds := map[uint16]error{}
-		for _, d := range r.sink.results() {
-			kinds[d.tag] = d.err
+		for _, d := range r.sink.AllResults() {
+			kinds[d.Tag] = d.Err
 		}
 		require.NoError(t, kinds[0])
 		require.NoError(t, kinds[1])
@@ -279,10 +279,10 @@ func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
 			h.inject(fault.Fault{Kind: fault.DetachOnMessage, After: 1, Condition: "amqp:link:message-size-exceeded"})
 			r.send(0, "good", "bad")
 			time.Sleep(time.Second)
-			for _, d := range r.sink.results() {
-				require.Equal(t, transport.Unavailable, transport.KindOf(d.err), "message %d: %v", d.tag, d.err)
+			for _, d := range r.sink.AllResults() {
+				require.Equal(t, transport.Unavailable, transport.KindOf(d.Err), "message %d: %v", d.Tag, d.Err)
 			}
-			require.Len(t, r.sink.results(), 2)
+			require.Len(t, r.sink.AllResults(), 2)
 		})
 	}
 }
@@ -294,12 +294,12 @@ func TestCreditIsWithheld(t *testing.T) {
 		h.inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkTelemetry})
 		began := time.Now()
 		r.send(0, "a", "b")
-		for len(r.sink.results()) < 2 {
+		for len(r.sink.AllResults()) < 2 {
 			time.Sleep(100 * time.Millisecond)
 		}
 		require.InDelta(t, 20, time.Since(began).Seconds(), 0.2)
-		for _, d := range r.sink.results() {
-			require.Equal(t, transport.Throttled, transport.KindOf(d.err))
+		for _, d := range r.sink.AllResults() {
+			require.Equal(t, transport.Throttled, transport.KindOf(d.Err))
 		}
 		require.Empty(t, h.Messages())
 		r.requireSends("c")

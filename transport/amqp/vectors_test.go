@@ -279,20 +279,20 @@ func endsMessage(kind fault.Kind, condition string) func(t *testing.T, h *hub) e
 		r := h.dev1(t, h.options())
 		r.send(0, "x")
 		for range 100 {
-			if all := r.sink.results(); len(all) > 0 {
+			if all := r.sink.AllResults(); len(all) > 0 {
 				require.Len(t, all, 1)
-				if e := transport.Find(all[0].err); e != nil {
+				if e := transport.Find(all[0].Err); e != nil {
 					require.Equal(t, transport.ScopeOperation, e.Scope)
 					require.Equal(t, transport.OpSend, e.Op)
 				}
 				r.requireAlive()
 				r.requireSends("after")
 				require.EqualValues(t, 1, h.dials.Load())
-				return all[0].err
+				return all[0].Err
 			}
 			select {
 			case <-r.over:
-				require.Empty(t, r.sink.results(), "no message fails for a condition about its device")
+				require.Empty(t, r.sink.AllResults(), "no message fails for a condition about its device")
 				return r.err
 			case <-time.After(10 * time.Millisecond):
 			}

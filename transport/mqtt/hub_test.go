@@ -1,17 +1,13 @@
 package mqtt
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
-	"io"
 	"net"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/testkit"
@@ -39,52 +35,10 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	testkit.Bubble(t, f)
 }
 
-// packet is one MQTT packet as the scripted hub sees it.
-type packet struct {
-	kind byte
-	body []byte
-}
-
-// link is the scripted hub's end of a connection. It does not use an MQTT library, so no bug can
-// hide in both ends.
-type link struct {
-	t testing.TB
-	net.Conn
-	r *bufio.Reader
-}
-
-func newLink(t testing.TB, c net.Conn) *link { return &link{t, c, bufio.NewReader(c)} }
-
-// next reads a packet; io.EOF is an orderly end between packets.
-func (l *link) next() (packet, error) {
-	first, err := l.r.ReadByte()
-	if err != nil {
-		return packet{}, err
-	}
-	size, err := binary.ReadUvarint(l.r) // the remaining length has the same form
-	if err != nil {
-		return packet{}, err
-	}
-	p := packet{kind: first >> 4, body: make([]byte, size)}
-	_, err = io.ReadFull(l.r, p.body)
-	return p, err
-}
-
-// expect reads a packet of the given type.
-func (l *link) expect(kind byte) packet {
-	l.t.Helper()
-	p, err := l.next()
-	require.NoError(l.t, err)
-	require.Equal(l.t, kind, p.kind, "packet type")
-	return p
-}
-
-// send writes bytes as they are.
-func (l *link) send(b ...byte) {
-	l.t.Helper()
-	_, err := l.Write(b)
-	require.NoError(l.t, err)
-}
+type (
+	link = testkit.MQTTLink
+	sink = hubfixture.Sink
+)
 
 // hub is a scripted hub in memory.
 type hub struct {
@@ -108,64 +62,23 @@ func (h *hub) options() *Options {
 func (h *hub) accept() *link {
 	c, err := h.net.Accept()
 	require.NoError(h.t, err)
-	l := newLink(h.t, h.wrap(c))
-	l.expect(1)
+	l := testkit.NewMQTTLink(h.t, h.wrap(c))
+	l.Expect(0x10)
 	return l
 }
 
 // welcome is accept followed by a CONNACK with code 0.
 func (h *hub) welcome() *link {
 	l := h.accept()
-	l.send(typeConnack<<4, 2, 0, 0)
+	l.Send(typeConnack<<4, 2, 0, 0)
 	return l
-}
-
-// sink records what a session reports.
-type sink struct {
-	mu       sync.Mutex
-	done     []result
-	replies  []transport.Reply
-	messages []transport.Message
-	ended    bool // Run has returned
-	late     int  // calls after that
-}
-
-type result struct {
-	tag uint16
-	err error
-}
-
-func (s *sink) enter() func() {
-	s.mu.Lock()
-	if s.ended {
-		s.late++
-	}
-	return s.mu.Unlock
-}
-
-func (s *sink) Done(tag uint16, err error) {
-	defer s.enter()()
-	s.done = append(s.done, result{tag, err})
-}
-
-func (s *sink) Reply(_ uint32, r transport.Reply) {
-	defer s.enter()()
-	s.replies = append(s.replies, r)
-}
-
-func (s *sink) Deliver(d *transport.Delivery) bool {
-	defer s.enter()()
-	m := *d.Msg
-	m.Body = append([]byte(nil), m.Body...)
-	s.messages = append(s.messages, m)
-	return true
 }
 
 // running is a session with its Run on a goroutine.
 type running struct {
 	transport.Session
 	sink   *sink
-	ran    chan error // gets Run's error
+	ran    <-chan error // gets Run's error
 	cancel context.CancelFunc
 }
 
@@ -196,48 +109,8 @@ func start(t testing.TB, h *hub, o *Options) (*running, *link) {
 }
 
 func run(t testing.TB, s transport.Session, k *sink, ctx context.Context, cancel context.CancelFunc) *running {
-	r := &running{s, k, make(chan error, 1), cancel}
-	go func() {
-		err := s.Run(ctx)
-		k.mu.Lock()
-		k.ended = true
-		k.mu.Unlock()
-		r.ran <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		for !k.isEnded() {
-			time.Sleep(time.Millisecond)
-		}
-		if k.late > 0 {
-			t.Errorf("%d calls of the sink after Run had returned", k.late)
-		}
-	})
-	return r
-}
-
-func (s *sink) isEnded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
+	return &running{s, k, k.Run(t, ctx, s, cancel), cancel}
 }
 
 // send sends bodies under the tags 0, 1, ...
-func (r *running) send(bodies ...string) {
-	items := make([]transport.Item, len(bodies))
-	for i, b := range bodies {
-		items[i] = transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: []byte(b)}}
-	}
-	r.Send(items)
-}
-
-// drain reads l until its end and returns the packets and the error at the end.
-func (l *link) drain() (packets []packet, err error) {
-	for {
-		p, err := l.next()
-		if err != nil {
-			return packets, err
-		}
-		packets = append(packets, p)
-	}
-}
+func (r *running) send(bodies ...string) { r.Send(hubfixture.Items(0, bodies...)) }

@@ -58,8 +58,8 @@ func TestCtxThatEndsWithTheConnackLeavesNothing(t *testing.T) {
 		}
 		go func() {
 			l := h.accept()
-			l.send(typeConnack<<4, 2, 0, 0)
-			_, _ = l.drain()
+			l.Send(typeConnack<<4, 2, 0, 0)
+			_, _ = l.Drain()
 		}()
 		_, err := New(o).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 		require.ErrorIs(t, err, context.Canceled)

@@ -54,7 +54,7 @@ func TestFramesAreNoPackets(t *testing.T) {
 				r, w := start(t, h, h.options(nil))
 				write(w)
 				synctest.Wait()
-				require.Equal(t, []string{"one", "two"}, r.messages)
+				require.Equal(t, []string{"one", "two"}, r.Bodies())
 				require.Empty(t, r.ran)
 				w.Conn.(*memconn.Conn).Reset()
 				require.Error(t, <-r.ran)
@@ -171,7 +171,7 @@ func TestPingsDoNotStopReading(t *testing.T) {
 			require.NoError(t, err)
 		}
 		synctest.Wait()
-		require.Len(t, r.messages, 200)
+		require.Len(t, r.Bodies(), 200)
 		go func() { _, _ = io.Copy(io.Discard, w) }()
 		time.Sleep(time.Second)
 		require.NotEmpty(t, w.pongs)
@@ -317,12 +317,15 @@ func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
 		r, w := start(t, h, h.options(nil))
 		got := make(chan int)
 		go func() {
-			count := 0
+			count, l := 0, testkit.NewMQTTLink(t, w)
 			for count < n {
-				p := next(t, w)
-				if p[0]>>4 == 3 {
+				p, err := l.Next()
+				if err != nil {
+					break
+				}
+				if p.First>>4 == 3 {
 					count++
-					id := p[1+2+int(p[2]):]
+					id := p.Rest()
 					_, _ = w.Write([]byte{0x40, 2, id[0], id[1]})
 				}
 			}
@@ -345,10 +348,8 @@ func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
 		}
 		require.Equal(t, n, <-got)
 		synctest.Wait()
-		r.mu.Lock()
-		require.Len(t, r.done, n)
-		require.Len(t, r.messages, n)
-		r.mu.Unlock()
+		require.Len(t, r.AllResults(), n)
+		require.Len(t, r.Bodies(), n)
 		w.Conn.(*memconn.Conn).Reset()
 		require.Error(t, <-r.ran)
 		close(w.pongs)

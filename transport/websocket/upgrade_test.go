@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,49 +57,12 @@ func (h *hub) welcome() *server {
 }
 
 func (h *hub) connect(w *server) {
-	require.Equal(h.t, byte(1), next(h.t, w)[0]>>4)
+	testkit.NewMQTTLink(h.t, w).Expect(0x10)
 	_, err := w.Write([]byte{0x20, 2, 0, 0})
 	require.NoError(h.t, err)
 }
 
-// next reads an MQTT packet whose length fits two bytes.
-func next(t testing.TB, r io.Reader) []byte {
-	head := make([]byte, 3)
-	_, err := io.ReadFull(r, head[:2])
-	require.NoError(t, err)
-	size := int(head[1])
-	if size >= 0x80 {
-		_, err = io.ReadFull(r, head[2:])
-		require.NoError(t, err)
-		size = size&0x7f | int(head[2])<<7
-	}
-	body := make([]byte, size)
-	_, err = io.ReadFull(r, body)
-	require.NoError(t, err)
-	return append(head[:1], body...)
-}
-
-// sink records what a session reports.
-type sink struct {
-	mu       sync.Mutex
-	done     []uint16
-	messages []string
-}
-
-func (k *sink) Done(tag uint16, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.done = append(k.done, tag)
-}
-
-func (k *sink) Reply(uint32, transport.Reply) {}
-
-func (k *sink) Deliver(d *transport.Delivery) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.messages = append(k.messages, string(d.Msg.Body))
-	return true
-}
+type sink = hubfixture.Sink
 
 func creds() *transport.Credentials {
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1",
@@ -118,7 +80,7 @@ func dial(ctx context.Context, o *mqtt.Options) (transport.Session, *sink, error
 type running struct {
 	transport.Session
 	*sink
-	ran    chan error
+	ran    <-chan error
 	cancel context.CancelFunc
 }
 
@@ -135,19 +97,10 @@ func start(t testing.TB, h *hub, o *mqtt.Options) (*running, *server) {
 	s, k, err := dial(ctx, o)
 	require.NoError(t, err)
 	<-played
-	r := &running{s, k, make(chan error, 1), cancel}
-	go func() { r.ran <- s.Run(ctx) }()
-	t.Cleanup(cancel)
-	return r, w
+	return &running{s, k, k.Run(t, ctx, s, cancel), cancel}, w
 }
 
-func (r *running) send(bodies ...string) {
-	var items []transport.Item
-	for i, b := range bodies {
-		items = append(items, transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: []byte(b)}})
-	}
-	r.Send(items)
-}
+func (r *running) send(bodies ...string) { r.Send(hubfixture.Items(0, bodies...)) }
 
 func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 	for name, c := range map[string]struct {

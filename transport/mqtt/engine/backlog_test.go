@@ -56,25 +56,9 @@ func eachVersion(t *testing.T, f func(t *testing.T, v versionUnderTest, h *hub))
 // subscribe subscribes to messages.
 func (v versionUnderTest) subscribe(r *running, l *link) {
 	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-	id := l.expect(0x82).body[:2]
-	l.send(packet(0x90, string(id), string(v.granted))...)
+	id := l.Expect(0x82).Body[:2]
+	l.Send(packet(0x90, string(id), string(v.granted))...)
 	synctest.Wait()
-}
-
-// bodies returns the bodies of the messages that were delivered.
-func (s *sink) bodies() (all []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.messages {
-		all = append(all, string(s.messages[i].Body))
-	}
-	return all
-}
-
-func (s *sink) setFull(full bool) {
-	s.mu.Lock()
-	s.full = full
-	s.mu.Unlock()
 }
 
 // A handler may be slow, or wait for an acknowledgement.
@@ -82,33 +66,33 @@ func TestMessagesWithoutRoomWaitInOrderWhileReadingGoesOn(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v versionUnderTest, h *hub) {
 		r, l := v.start(t, h, New(h.dial, v.options()))
 		v.subscribe(r, l)
-		l.send(v.publish(1, "1")...)
+		l.Send(v.publish(1, "1")...)
 		synctest.Wait()
-		r.sink.setFull(true)
+		setFull(r.sink, true)
 		want := []string{"1"}
 		for i := 2; i <= 500; i++ { // far above the receive maximum
 			id := uint16(i)
 			if i%10 == 0 {
 				id = 0 // with QoS 0
 			}
-			l.send(v.publish(id, strconv.Itoa(i))...)
+			l.Send(v.publish(id, strconv.Itoa(i))...)
 			want = append(want, strconv.Itoa(i))
 		}
 		repeated := v.publish(7, "7")
 		repeated[0] |= 8 // DUP
-		l.send(repeated...)
+		l.Send(repeated...)
 		r.send("telemetry")
-		l.expect(0x32)
-		l.puback(1)
+		l.Expect(0x32)
+		l.Puback(1)
 		synctest.Wait()
-		require.Equal(t, []uint16{0}, r.sink.tags())
-		require.Equal(t, []string{"1"}, r.sink.bodies())
-		r.sink.setFull(false)
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[0]})
-		require.Equal(t, []byte{0, 1}, l.expect(0x40).body)
-		l.send(v.publish(501, "501")...)
+		require.Equal(t, []uint16{0}, r.sink.Tags())
+		require.Equal(t, []string{"1"}, r.sink.Bodies())
+		setFull(r.sink, false)
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[0]})
+		require.Equal(t, []byte{0, 1}, l.Expect(0x40).Body)
+		l.Send(v.publish(501, "501")...)
 		synctest.Wait()
-		require.Equal(t, append(want, "501"), r.sink.bodies())
+		require.Equal(t, append(want, "501"), r.sink.Bodies())
 		require.Empty(t, r.ran)
 	})
 }
@@ -118,12 +102,12 @@ func TestASettleWithoutAReferenceSaysThatThereIsRoom(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v versionUnderTest, h *hub) {
 		r, l := v.start(t, h, New(h.dial, v.options()))
 		v.subscribe(r, l)
-		r.sink.setFull(true)
-		l.send(v.publish(1, "1")...)
+		setFull(r.sink, true)
+		l.Send(v.publish(1, "1")...)
 		synctest.Wait()
-		r.sink.setFull(false)
+		setFull(r.sink, false)
 		r.Do(&transport.Request{Op: transport.OpSettle})
-		require.Equal(t, []string{"1"}, r.sink.bodies())
+		require.Equal(t, []string{"1"}, r.sink.Bodies())
 	})
 }
 
@@ -131,17 +115,17 @@ func TestASettleWithoutAReferenceSaysThatThereIsRoom(t *testing.T) {
 func TestMessagesOfAResumedSessionWaitForTheHandler(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v versionUnderTest, h *hub) {
 		r, l := v.start(t, h, New(h.dial, v.options()))
-		r.sink.setFull(true) // no handler
-		l.send(v.publish(1, "old")...)
-		l.send(v.publish(2, "older than new")...)
+		setFull(r.sink, true) // no handler
+		l.Send(v.publish(1, "old")...)
+		l.Send(v.publish(2, "older than new")...)
 		synctest.Wait()
-		r.sink.setFull(false)
-		l.send(v.publish(3, "new")...) // before the subscription is granted
+		setFull(r.sink, false)
+		l.Send(v.publish(3, "new")...) // before the subscription is granted
 		v.subscribe(r, l)
-		require.Equal(t, []string{"old", "older than new", "new"}, r.sink.bodies())
+		require.Equal(t, []string{"old", "older than new", "new"}, r.sink.Bodies())
 		for i := range 3 {
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[i]})
-			require.Equal(t, []byte{0, byte(i + 1)}, l.expect(0x40).body)
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[i]})
+			require.Equal(t, []byte{0, byte(i + 1)}, l.Expect(0x40).Body)
 		}
 	})
 }
@@ -154,22 +138,22 @@ func TestMessagesBeyondTheBoundComeOnTheNextConnection(t *testing.T) {
 		o.ReadBuffer = 256
 		r, l := v.start(t, h, New(h.dial, o))
 		v.subscribe(r, l)
-		l.send(v.publish(1, "1")...)
+		l.Send(v.publish(1, "1")...)
 		synctest.Wait()
-		r.sink.setFull(true)
-		l.send(v.publish(2, strings.Repeat("2", 150))...)
-		l.send(v.publish(3, strings.Repeat("3", 150))...)
-		l.send(v.publish(4, "4")...) // would fit, and is behind 3
+		setFull(r.sink, true)
+		l.Send(v.publish(2, strings.Repeat("2", 150))...)
+		l.Send(v.publish(3, strings.Repeat("3", 150))...)
+		l.Send(v.publish(4, "4")...) // would fit, and is behind 3
 		synctest.Wait()
-		r.sink.setFull(false)
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[0]})
-		l.expect(0x40)
+		setFull(r.sink, false)
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[0]})
+		l.Expect(0x40)
 		synctest.Wait()
-		require.Len(t, r.sink.bodies(), 2)
+		require.Len(t, r.sink.Bodies(), 2)
 		require.Empty(t, r.ran, "2 has no verdict")
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[1]})
-		require.Equal(t, []byte{0, 2}, l.expect(0x40).body)
-		require.Empty(t, l.expect(0xe0).body)
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[1]})
+		require.Equal(t, []byte{0, 2}, l.Expect(0x40).Body)
+		require.Empty(t, l.Expect(0xe0).Body)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "the next connection brings the rest")
 	})
 }
@@ -182,22 +166,22 @@ func TestABrokerThatExceedsTheReceiveMaximumLearnsIt(t *testing.T) {
 		r, l := start5(t, h, New(h.dial, o), "")
 		settle := commands(r, l)
 		for id := range uint16(3) {
-			l.send(publish5(0x32, down, id+1, "", "")...)
+			l.Send(publish5(0x32, down, id+1, "", "")...)
 		}
 		synctest.Wait()
-		require.Len(t, r.sink.bodies(), 3, "taken, as there is room")
-		r.sink.setFull(true)
+		require.Len(t, r.sink.Bodies(), 3, "taken, as there is room")
+		setFull(r.sink, true)
 		for id := range uint16(20) {
-			l.send(publish5(0x32, down, id+4, "", strings.Repeat("x", 100))...)
+			l.Send(publish5(0x32, down, id+4, "", strings.Repeat("x", 100))...)
 		}
 		synctest.Wait()
-		r.sink.setFull(false)
+		setFull(r.sink, false)
 		for i := 0; len(r.ran) == 0; i++ {
 			settle(i, transport.OutcomeAccept)
 			synctest.Wait()
 		}
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "the next connection brings the rest")
-		packets, _ := l.drain()
+		packets, _ := l.Drain()
 		require.Equal(t, got{0xe0, []byte{0x93, 0}}, packets[len(packets)-1])
 	})
 }
@@ -208,18 +192,18 @@ func TestMessagesBeyondTheBoundWaitForASubscription(t *testing.T) {
 		o := v.options()
 		o.ReadBuffer = 256
 		r, l := v.start(t, h, New(h.dial, o))
-		r.sink.setFull(true)
+		setFull(r.sink, true)
 		for id := range uint16(20) {
-			l.send(v.publish(id+1, strings.Repeat("x", 200))...)
+			l.Send(v.publish(id+1, strings.Repeat("x", 200))...)
 		}
 		r.Do(&transport.Request{Op: transport.OpPing})
-		l.expect(0xc0)
+		l.Expect(0xc0)
 		synctest.Wait()
 		require.Empty(t, r.ran)
-		r.sink.setFull(false)
+		setFull(r.sink, false)
 		v.subscribe(r, l)
-		require.Len(t, r.sink.bodies(), 1)
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[0]})
+		require.Len(t, r.sink.Bodies(), 1)
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[0]})
 		r.requireLoss(t, transport.Network)
 	})
 }
@@ -245,15 +229,15 @@ func TestASinkMaySettleAMessageInsideDeliver(t *testing.T) {
 		r, l := v.start(t, h, New(h.dial, v.options()))
 		v.subscribe(r, l)
 		r.settleInside()
-		r.sink.setFull(true)
+		setFull(r.sink, true)
 		for id := range uint16(3) {
-			l.send(v.publish(id+1, "x")...)
+			l.Send(v.publish(id+1, "x")...)
 		}
 		synctest.Wait()
-		r.sink.setFull(false)
-		go l.send(v.publish(4, "x")...)
+		setFull(r.sink, false)
+		go l.Send(v.publish(4, "x")...)
 		for id := range byte(4) {
-			require.Equal(t, []byte{0, id + 1}, l.expect(0x40).body)
+			require.Equal(t, []byte{0, id + 1}, l.Expect(0x40).Body)
 		}
 	})
 }
@@ -266,18 +250,20 @@ func TestAConnectionEndsWhenVerdictsCameInsideDeliver(t *testing.T) {
 		r, l := v.start(t, h, New(h.dial, o))
 		v.subscribe(r, l)
 		r.settleInside()
-		l.send(v.publish(1, "1")...)
-		l.expect(0x40)
+		l.Send(v.publish(1, "1")...)
+		l.Expect(0x40)
 		synctest.Wait()
-		r.sink.setFull(true)
+		setFull(r.sink, true)
 		for id := range uint16(3) {
-			l.send(v.publish(id+2, strings.Repeat("x", 150))...)
+			l.Send(v.publish(id+2, strings.Repeat("x", 150))...)
 		}
 		synctest.Wait()
-		r.sink.setFull(false)
-		go l.send(v.publish(0, "makes the session look for room")...)
-		require.Equal(t, []byte{0, 2}, l.expect(0x40).body)
-		go func() { _, _ = l.drain() }()
+		setFull(r.sink, false)
+		go l.Send(v.publish(0, "makes the session look for room")...)
+		require.Equal(t, []byte{0, 2}, l.Expect(0x40).Body)
+		go func() { _, _ = l.Drain() }()
 		require.ErrorIs(t, r.requireLoss(t, transport.Network), mqttwire.ErrBehind)
 	})
 }
+
+func setFull(s *sink, full bool) { s.Set(func(s *sink) { s.Full = full }) }

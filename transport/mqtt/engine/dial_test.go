@@ -60,8 +60,8 @@ func TestTheFieldsOfCONNECT(t *testing.T) {
 				go func() {
 					var l *link
 					l, hello = h.accept()
-					l.send(0x20, 2, 1, 0)
-					_, _ = l.drain()
+					l.Send(0x20, 2, 1, 0)
+					_, _ = l.Drain()
 				}()
 				ctx, cancel := context.WithCancel(t.Context())
 				tr := New(h.dial, &c.opt)
@@ -70,8 +70,8 @@ func TestTheFieldsOfCONNECT(t *testing.T) {
 				require.True(t, token.Expires.Equal(s.Info().Expires))
 				require.Equal(t, transport.MaxMessageSize, s.Info().MaxSize)
 
-				require.Equal(t, "\x00\x04MQTT\x04"+string([]byte{c.flags, 0, c.alive}), string(hello.body[:10]))
-				id, rest := field(hello.body[10:])
+				require.Equal(t, "\x00\x04MQTT\x04"+string([]byte{c.flags, 0, c.alive}), string(hello.Body[:10]))
+				id, rest := field(hello.Body[10:])
 				require.Equal(t, strings.TrimSuffix("dev-1/"+c.module, "/"), id)
 				if c.opt.Will != nil {
 					var topic, body string
@@ -109,7 +109,7 @@ func TestEveryRefusalHasItsKind(t *testing.T) {
 			h := newHub(t)
 			_, _, _, _, err := dialed(t, New(h.dial, nil), func() {
 				l, _ := h.accept()
-				l.send(0x20, 2, 0, byte(code))
+				l.Send(0x20, 2, 0, byte(code))
 			})
 			e := transport.Find(err)
 			require.Equal(t, mqttwire.ConnackMeaning(byte(code)).Kind, e.Kind)
@@ -172,19 +172,19 @@ func TestTheCONNACKMayComeWithOthersOrInBits(t *testing.T) {
 						rest = rest[n:]
 						time.Sleep(time.Millisecond)
 					}
-					_, _ = l.drain()
+					_, _ = l.Drain()
 				}()
 			})
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			require.Empty(t, k.messages, "not before Run")
+			require.Empty(t, k.Messages, "not before Run")
 			ran := make(chan error)
 			go func() { ran <- s.Run(ctx) }()
 			time.Sleep(time.Second)
 			synctest.Wait()
-			require.Len(t, k.messages, 1, "%d at a time", size)
-			require.Equal(t, "early", string(k.messages[0].Body))
+			require.Len(t, k.Messages, 1, "%d at a time", size)
+			require.Equal(t, "early", string(k.Messages[0].Body))
 			cancel()
 			require.Error(t, <-ran)
 		}
@@ -201,7 +201,7 @@ func TestADialEndsWithItsContext(t *testing.T) {
 			go func() {
 				defer close(drained)
 				l, _ := h.accept()
-				_, _ = l.drain()
+				_, _ = l.Drain()
 			}()
 			begun := time.Now()
 			_, err := tr.Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
@@ -323,10 +323,10 @@ func TestFixedBuffersSurviveReconnects(t *testing.T) {
 		for range 3 {
 			r, l := start(t, h, tr)
 			r.send(strings.Repeat("x", 2000))
-			l.expect(0x32)
-			l.puback(1)
+			l.Expect(0x32)
+			l.Puback(1)
 			synctest.Wait()
-			require.Equal(t, []uint16{0}, r.sink.tags())
+			require.Equal(t, []uint16{0}, r.sink.Tags())
 			require.NoError(t, l.Close())
 			<-r.ran
 			require.Same(t, in, &tr.in[0])

@@ -27,17 +27,17 @@ func TestMessagesAlone(t *testing.T) {
 		} {
 			q.ID = uint32(i + 1)
 			r.Do(&q)
-			require.Len(t, r.sink.replies, i+1)
-			require.ErrorIs(t, r.sink.replies[i].Err, transport.Unsupported)
+			require.Len(t, r.sink.Replies, i+1)
+			require.ErrorIs(t, r.sink.Replies[i].Err, transport.Unsupported)
 		}
 		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte("1"), Status: 200})
 		r.Do(&transport.Request{ID: 9, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-		l.expect(0x82)
-		l.send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, "{}")...)
-		l.send(publishBytes("$iothub/twin/res/200/?$rid=1", 0, strings.Repeat("x", 999))...)
-		l.send(publishBytes("devices/dev-1/messages/devicebound/a=1", 300, "first")...)
+		l.Expect(0x82)
+		l.Send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, "{}")...)
+		l.Send(publishBytes("$iothub/twin/res/200/?$rid=1", 0, strings.Repeat("x", 999))...)
+		l.Send(publishBytes("devices/dev-1/messages/devicebound/a=1", 300, "first")...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 1)
+		require.Len(t, r.sink.Messages, 1)
 	})
 }
 
@@ -46,28 +46,28 @@ func TestATwinLargerThanTheReadBuffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, &Options{Dialect: dialect.HubTwinAndMethods, ReadBuffer: 256, WriteBuffer: 1024}))
-		l.send(publishBytes("$iothub/twin/res/200/?$rid=77", 0, strings.Repeat("x", 999))...)
-		l.send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, strings.Repeat("x", 999))...)
+		l.Send(publishBytes("$iothub/twin/res/200/?$rid=77", 0, strings.Repeat("x", 999))...)
+		l.Send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, strings.Repeat("x", 999))...)
 		synctest.Wait()
-		require.Empty(t, r.sink.messages)
-		require.Equal(t, []string{"x 1"}, r.sink.unfit, "it is to be answered")
-		l.send(publishBytes("$iothub/twin/PATCH/properties/desired/?$version=5", 0, strings.Repeat("x", 999))...)
-		l.send(publishBytes("$iothub/twin/res/200/?$rid=78", 0, strings.Repeat("x", 99))...)
+		require.Empty(t, r.sink.Messages)
+		require.Equal(t, []string{"x 1"}, r.sink.Unfit, "it is to be answered")
+		l.Send(publishBytes("$iothub/twin/PATCH/properties/desired/?$version=5", 0, strings.Repeat("x", 999))...)
+		l.Send(publishBytes("$iothub/twin/res/200/?$rid=78", 0, strings.Repeat("x", 99))...)
 		synctest.Wait()
-		require.Len(t, r.sink.replies, 2)
-		require.ErrorIs(t, r.sink.replies[0].Err, transport.TooLarge)
-		require.NoError(t, r.sink.replies[1].Err)
-		require.Len(t, r.sink.messages, 1, "a change was missed")
+		require.Len(t, r.sink.Replies, 2)
+		require.ErrorIs(t, r.sink.Replies[0].Err, transport.TooLarge)
+		require.NoError(t, r.sink.Replies[1].Err)
+		require.Len(t, r.sink.Messages, 1, "a change was missed")
 
 		// a body may be larger than the write buffer
 		r.Do(&transport.Request{ID: 5, Op: transport.OpTwinPatch, Body: []byte(strings.Repeat("y", 5000))})
-		require.Len(t, l.expect(0x30).body, 2+len("$iothub/twin/PATCH/properties/reported/?$rid=5")+5000)
+		require.Len(t, l.Expect(0x30).Body, 2+len("$iothub/twin/PATCH/properties/reported/?$rid=5")+5000)
 		r.Do(&transport.Request{ID: 6, Op: transport.OpTwinPatch, Body: make([]byte, transport.MaxMessageSize+1)})
-		require.ErrorIs(t, r.sink.replies[2].Err, transport.TooLarge)
+		require.ErrorIs(t, r.sink.Replies[2].Err, transport.TooLarge)
 		// its topic must not
 		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte(strings.Repeat("r", 2000)), Status: 200})
-		require.Len(t, r.sink.replies, 4)
-		require.ErrorIs(t, r.sink.replies[3].Err, transport.TooLarge)
+		require.Len(t, r.sink.Replies, 4)
+		require.ErrorIs(t, r.sink.Replies[3].Err, transport.TooLarge)
 	})
 }
 
@@ -94,7 +94,7 @@ func TestAHandlerOverATopicMapThatLacksItIsUnsupported(t *testing.T) {
 		h := newHub(t)
 		go func() {
 			l := h.welcome()
-			_, _ = l.drain()
+			_, _ = l.Drain()
 		}()
 		client, err := device.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"},
 			New(h.dial, &Options{Dialect: &dialect.Topics{Telemetry: "up"}}), nil)
@@ -126,26 +126,26 @@ func TestMessagesBeforeTheBirthInAFixedBuffer(t *testing.T) {
 			Commands: []string{"down"}, Birth: &transport.Message{Topic: "state", Body: []byte("here")}}})
 		go func() {
 			l := h.welcome()
-			birth := l.expect(0x32)
-			require.Equal(t, "state", birth.topic())
-			id := birth.rest()[:2]
+			birth := l.Expect(0x32)
+			require.Equal(t, "state", birth.Topic())
+			id := birth.Rest()[:2]
 			for i, size := range []int{20, 60, 60, 400, 30, 40} {
-				l.send(publishBytes("down", uint16(i+1), strings.Repeat(strconv.Itoa(i), size))...)
+				l.Send(publishBytes("down", uint16(i+1), strings.Repeat(strconv.Itoa(i), size))...)
 			}
-			l.send(0x40, 2, id[0], id[1])
-			_, _ = l.drain()
+			l.Send(0x40, 2, id[0], id[1])
+			_, _ = l.Drain()
 		}()
 		ctx, cancel := context.WithCancel(t.Context())
 		k := new(sink)
 		s, err := tr.Dial(ctx, &transport.Config{Window: 1, Queue: 1, Sink: k,
 			Creds: &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}})
 		require.NoError(t, err)
-		require.Empty(t, k.messages)
+		require.Empty(t, k.Messages)
 		ran := make(chan error)
 		go func() { ran <- s.Run(ctx) }()
 		synctest.Wait()
 		var got []string
-		for _, m := range k.messages {
+		for _, m := range k.Messages {
 			got = append(got, string(m.Body[:1])+" "+strconv.Itoa(len(m.Body)))
 		}
 		require.Equal(t, []string{"4 30", "5 40"}, got, "what fits, in order")

@@ -34,8 +34,8 @@ func TestABirthThatIsNeverAcknowledgedKeepsItsPacketID(t *testing.T) {
 				}
 				born := func(first byte) *link {
 					l, _ := h.accept()
-					l.send(connack...)
-					require.Equal(t, "\x00\x01b\xff\xff", string(l.expect(first).body[:5]))
+					l.Send(connack...)
+					require.Equal(t, "\x00\x01b\xff\xff", string(l.Expect(first).Body[:5]))
 					return l
 				}
 				first := byte(0x32)
@@ -48,16 +48,16 @@ func TestABirthThatIsNeverAcknowledgedKeepsItsPacketID(t *testing.T) {
 				var l *link
 				s, k, ctx, cancel, err := dialedAs(t, tr, creds, func() {
 					l = born(0x3a)
-					l.puback(65535)
+					l.Puback(65535)
 				})
 				require.NoError(t, err)
 				ran := make(chan error)
 				go func() { ran <- s.Run(ctx) }()
 				s.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{}}})
-				require.Equal(t, "\x00\x01t\x00\x01", string(l.expect(0x32).body[:5]))
-				l.puback(1)
+				require.Equal(t, "\x00\x01t\x00\x01", string(l.Expect(0x32).Body[:5]))
+				l.Puback(1)
 				synctest.Wait()
-				require.Equal(t, []uint16{0}, k.tags())
+				require.Equal(t, []uint16{0}, k.Tags())
 				cancel()
 				<-ran
 			})
@@ -189,7 +189,7 @@ func tryDUP(t *testing.T, random *rand.Rand, o *Options) {
 				marked++
 			}
 		}
-		for _, tag := range k.tags() {
+		for _, tag := range k.Tags() {
 			outbox[tag] = numbered{}
 		}
 	}
@@ -201,19 +201,19 @@ func tryDUP(t *testing.T, random *rand.Rand, o *Options) {
 func acknowledge(h *hub, o *Options, present byte, random *rand.Rand) {
 	l, _ := h.accept()
 	if o.Protocol != nil {
-		l.send(packet(0x20, string([]byte{present, 0}), block(""))...)
+		l.Send(packet(0x20, string([]byte{present, 0}), block(""))...)
 	} else {
-		l.send(0x20, 2, present, 0)
+		l.Send(0x20, 2, present, 0)
 	}
 	rate := random.IntN(4)
 	for {
-		p, err := l.next()
+		p, err := l.Next()
 		if err != nil {
 			_ = l.Close()
 			return
 		}
-		if p.first>>4 == 3 && random.IntN(4) < rate {
-			id := p.rest()[:2]
+		if p.First>>4 == 3 && random.IntN(4) < rate {
+			id := p.Rest()[:2]
 			_, _ = l.Write([]byte{0x40, 2, id[0], id[1]})
 		}
 	}

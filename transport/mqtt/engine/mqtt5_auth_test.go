@@ -42,10 +42,10 @@ func stepsAuth(expires time.Time) *Auth {
 func startAuth5(t testing.TB, h *hub, expires time.Time) (*running, *link) {
 	return begin(t, New(h.dial, fiveOptions(&MQTT5Options{Auth: stepsAuth(expires)})), func() *link {
 		l, connect := h.accept()
-		require.Contains(t, string(connect.body), "\x15\x00\x05steps\x16\x00\x011")
-		l.send(authPacket(0x18, "2")...)
-		require.Equal(t, authPacket(0x18, "2+")[2:], l.expect(0xf0).body)
-		l.send(packet(0x20, "\x00\x00", block("\x15\x00\x05steps\x16\x00\x014"))...)
+		require.Contains(t, string(connect.Body), "\x15\x00\x05steps\x16\x00\x011")
+		l.Send(authPacket(0x18, "2")...)
+		require.Equal(t, authPacket(0x18, "2+")[2:], l.Expect(0xf0).Body)
+		l.Send(packet(0x20, "\x00\x00", block("\x15\x00\x05steps\x16\x00\x014"))...)
 		return l
 	})
 }
@@ -58,19 +58,19 @@ func TestAuthenticationInSteps(t *testing.T) {
 
 		// and again in place
 		r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
-		require.Equal(t, authPacket(0x19, "1")[2:], l.expect(0xf0).body)
+		require.Equal(t, authPacket(0x19, "1")[2:], l.Expect(0xf0).Body)
 		r.Do(&transport.Request{ID: 6, Op: transport.OpRenew})
-		require.ErrorIs(t, r.sink.replies[0].Err, transport.Unavailable, "one is under way")
+		require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unavailable, "one is under way")
 		r.send("meanwhile")
-		l.expect(0x32)
-		l.send(authPacket(0x18, "2")...)
-		require.Equal(t, authPacket(0x18, "2+")[2:], l.expect(0xf0).body)
-		l.send(authPacket(0, "4")...)
+		l.Expect(0x32)
+		l.Send(authPacket(0x18, "2")...)
+		require.Equal(t, authPacket(0x18, "2+")[2:], l.Expect(0xf0).Body)
+		l.Send(authPacket(0, "4")...)
 		synctest.Wait()
-		require.Equal(t, transport.Reply{Expires: expires}, r.sink.replies[1])
+		require.Equal(t, transport.Reply{Expires: expires}, r.sink.Replies[1].Reply)
 		r.Do(&transport.Request{ID: 7, Op: transport.OpRenew})
-		l.expect(0xf0)
-		l.send(packet(0xe0, "\x87\x00")...)
+		l.Expect(0xf0)
+		l.Send(packet(0xe0, "\x87\x00")...)
 		r.requireLoss(t, transport.Unauthorized)
 	})
 }
@@ -80,11 +80,11 @@ func TestFailuresOfRenewal(t *testing.T) {
 		h := newHub(t)
 		r, l := startAuth5(t, h, time.Time{})
 		r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
-		l.expect(0xf0)
-		l.send(authPacket(0x18, "stop")...)
+		l.Expect(0xf0)
+		l.Send(authPacket(0x18, "stop")...)
 		synctest.Wait()
-		require.ErrorIs(t, r.sink.replies[0].Err, transport.Unauthorized)
-		require.ErrorContains(t, r.sink.replies[0].Err, "no more")
+		require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unauthorized)
+		require.ErrorContains(t, r.sink.Replies[0].Err, "no more")
 		require.Empty(t, r.ran)
 	})
 	for want, answer := range map[string][]byte{
@@ -99,17 +99,17 @@ func TestFailuresOfRenewal(t *testing.T) {
 			h := newHub(t)
 			r, l := startAuth5(t, h, time.Time{})
 			r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
-			l.expect(0xf0)
+			l.Expect(0xf0)
 			for range maxRounds {
 				if answer == nil {
-					l.send(authPacket(0x18, "2")...)
-					l.expect(0xf0)
+					l.Send(authPacket(0x18, "2")...)
+					l.Expect(0xf0)
 				}
 			}
 			if answer == nil {
 				answer = authPacket(0x18, "2")
 			}
-			l.send(answer...)
+			l.Send(answer...)
 			require.ErrorContains(t, <-r.ran, want)
 		})
 	}
@@ -144,23 +144,23 @@ func TestTheTokenAsAuthenticationData(t *testing.T) {
 			l, connect = h.welcome5(0, "")
 			return l
 		})
-		require.Zero(t, connect.body[7]&0x40, "no password")
-		_, data, _ := strings.Cut(string(connect.body), "\x15\x00\x05token\x16\x00")
+		require.Zero(t, connect.Body[7]&0x40, "no password")
+		_, data, _ := strings.Cut(string(connect.Body), "\x15\x00\x05token\x16\x00")
 		require.True(t, strings.HasPrefix(data[1:], "SharedAccessSignature sr="), data)
 		first := r.Info().Expires
 		require.Equal(t, time.Hour, time.Until(first).Round(time.Second))
 		time.Sleep(time.Minute)
 		r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
-		require.Contains(t, string(l.expect(0xf0).body), "SharedAccessSignature sr=")
-		l.send(packet(0xf0)...)
+		require.Contains(t, string(l.Expect(0xf0).Body), "SharedAccessSignature sr=")
+		l.Send(packet(0xf0)...)
 		synctest.Wait()
-		require.NoError(t, r.sink.replies[0].Err)
-		require.Equal(t, time.Minute, r.sink.replies[0].Expires.Sub(first))
+		require.NoError(t, r.sink.Replies[0].Err)
+		require.Equal(t, time.Minute, r.sink.Replies[0].Expires.Sub(first))
 		r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
-		l.expect(0xf0)
-		l.send(packet(0xf0, "\x18", block("\x15\x00\x05token"))...)
+		l.Expect(0xf0)
+		l.Send(packet(0xf0, "\x18", block("\x15\x00\x05token"))...)
 		synctest.Wait()
-		require.ErrorContains(t, r.sink.replies[1].Err, "Auth.Continue is not set")
+		require.ErrorContains(t, r.sink.Replies[1].Err, "Auth.Continue is not set")
 	})
 }
 
@@ -169,7 +169,7 @@ func TestARenewalWithoutAuthIsUnsupported(t *testing.T) {
 		h := newHub(t)
 		r, _ := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
-		require.ErrorIs(t, r.sink.replies[0].Err, transport.Unsupported)
+		require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unsupported)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestFailedAuthenticationsOfADial(t *testing.T) {
 			_, _, _, _, err := dialed(t, New(h.dial, fiveOptions(&MQTT5Options{Auth: auth})), func() {
 				if c.start == nil {
 					l, _ := h.accept()
-					l.send(c.answer...)
+					l.Send(c.answer...)
 				}
 			})
 			require.ErrorIs(t, err, c.kind, want)
@@ -218,10 +218,10 @@ func TestTooManyStepsWhileDialing(t *testing.T) {
 		_, _, _, _, err := dialed(t, New(h.dial, fiveOptions(&MQTT5Options{Auth: stepsAuth(time.Time{})})), func() {
 			l, _ := h.accept()
 			for range maxRounds {
-				l.send(authPacket(0x18, "2")...)
-				l.expect(0xf0)
+				l.Send(authPacket(0x18, "2")...)
+				l.Expect(0xf0)
 			}
-			l.send(authPacket(0x18, "2")...)
+			l.Send(authPacket(0x18, "2")...)
 		})
 		require.ErrorIs(t, err, transport.Protocol)
 		require.ErrorContains(t, err, "more steps")

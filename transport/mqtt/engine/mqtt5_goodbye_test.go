@@ -25,8 +25,8 @@ func TestAViolationIsToldWithItsReasonCode(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				h := newHub(t)
 				r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
-				l.send(p...)
-				require.Equal(t, got{0xe0, []byte{want, 0}}, l.expect(0xe0), "%x", p)
+				l.Send(p...)
+				require.Equal(t, got{0xe0, []byte{want, 0}}, l.Expect(0xe0), "%x", p)
 				r.requireLoss(t, transport.Network)
 			})
 		}
@@ -54,9 +54,9 @@ func TestAViolationWhileTheBirthWaitsIsTold(t *testing.T) {
 		o.Dialect = &dialect.Topics{Telemetry: "t", Birth: &transport.Message{Topic: "b"}}
 		_, _, _, _, err := dialed(t, New(h.dial, o), func() {
 			l, _ := h.welcome5(0, "")
-			l.expect(0x32)
-			l.send(0, 0)
-			require.Equal(t, []byte{0x81, 0}, l.expect(0xe0).body)
+			l.Expect(0x32)
+			l.Send(0, 0)
+			require.Equal(t, []byte{0x81, 0}, l.Expect(0xe0).Body)
 		})
 		require.ErrorIs(t, err, transport.Protocol)
 	})

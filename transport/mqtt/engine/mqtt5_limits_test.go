@@ -53,12 +53,12 @@ func TestTheLimitsOfACONNACKHold(t *testing.T) {
 		require.Equal(t, transport.Info{Window: 3, MaxSize: 60, KeepAlive: 7 * time.Second}, info)
 		fits := strings.Repeat("x", 60-2-2-len("site/dev-1/up")-2-1)
 		r.send(fits+"x", fits)
-		require.Equal(t, "\x00\x02\x00"+fits, l.expect(0x32).rest())
-		l.puback(2)
+		require.Equal(t, "\x00\x02\x00"+fits, l.Expect(0x32).Rest())
+		l.Puback(2)
 		synctest.Wait()
-		require.Len(t, r.sink.done, 2)
-		require.ErrorIs(t, r.sink.done[0].err, transport.TooLarge)
-		require.Equal(t, []uint16{1}, r.sink.tags())
+		require.Len(t, r.sink.Results, 2)
+		require.ErrorIs(t, r.sink.Results[0].Err, transport.TooLarge)
+		require.Equal(t, []uint16{1}, r.sink.Tags())
 		begun := time.Now()
 		r.requireLoss(t, transport.Timeout)
 		require.Equal(t, 7*time.Second+defaultPingTimeout, time.Since(begun))
@@ -80,19 +80,19 @@ func TestWhatABrokerLacksIsRefusedHere(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "\x25\x00")
 		r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{Retain: true}}, {Tag: 1, Msg: &transport.Message{}}})
-		l.expect(0x32)
-		require.ErrorIs(t, r.sink.done[0].err, transport.Unsupported)
-		require.ErrorContains(t, r.sink.done[0].err, "leave Retain of the message and of dialect.Topics unset")
-		require.Len(t, r.sink.done, 1)
+		l.Expect(0x32)
+		require.ErrorIs(t, r.sink.Results[0].Err, transport.Unsupported)
+		require.ErrorContains(t, r.sink.Results[0].Err, "leave Retain of the message and of dialect.Topics unset")
+		require.Len(t, r.sink.Results, 1)
 	})
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "\x24\x00")
 		r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{}}, {Tag: 1, Msg: &transport.Message{AtMostOnce: true}}})
-		l.expect(0x30)
+		l.Expect(0x30)
 		synctest.Wait()
-		require.ErrorContains(t, r.sink.done[0].err, "set AtMostOnce")
-		require.Equal(t, []uint16{1}, r.sink.tags())
+		require.ErrorContains(t, r.sink.Results[0].Err, "set AtMostOnce")
+		require.Equal(t, []uint16{1}, r.sink.Tags())
 	})
 	for properties, want := range map[string]string{
 		"\x28\x00": "no wildcards", "\x2a\x00": "no shared subscriptions",
@@ -103,10 +103,10 @@ func TestWhatABrokerLacksIsRefusedHere(t *testing.T) {
 			o.Dialect = &dialect.Topics{Telemetry: "t", Commands: []string{"a", "$share/g/b/#"}}
 			r, _ := start5(t, h, New(h.dial, o), properties)
 			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-			require.ErrorIs(t, r.sink.replies[0].Err, transport.Unsupported)
-			require.ErrorContains(t, r.sink.replies[0].Err, want)
-			require.ErrorContains(t, r.sink.replies[0].Err, `dialect.Topics Commands`)
-			require.ErrorContains(t, r.sink.replies[0].Err, `"$share/g/b/#"`)
+			require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unsupported)
+			require.ErrorContains(t, r.sink.Replies[0].Err, want)
+			require.ErrorContains(t, r.sink.Replies[0].Err, `dialect.Topics Commands`)
+			require.ErrorContains(t, r.sink.Replies[0].Err, `"$share/g/b/#"`)
 		})
 	}
 }
@@ -121,7 +121,7 @@ func TestAnAssignedClientIDIsKept(t *testing.T) {
 				l, connect = h.welcome5(0, "\x12\x00\x04auto")
 				return l
 			})
-			require.Equal(t, want, string(connect.body[24:24+len(want)]))
+			require.Equal(t, want, string(connect.Body[24:24+len(want)]))
 			r.cancel()
 			<-r.ran
 		}
@@ -135,7 +135,7 @@ func TestRefusalsOfCONNECT(t *testing.T) {
 			h := newHub(t)
 			_, _, _, _, err := dialed(t, New(h.dial, fiveOptions(nil)), func() {
 				l, _ := h.accept()
-				l.send(packet(0x20, "\x00"+string([]byte{code}), block("\x1f\x00\x03why\x1c\x00\x06other1"))...)
+				l.Send(packet(0x20, "\x00"+string([]byte{code}), block("\x1f\x00\x03why\x1c\x00\x06other1"))...)
 			})
 			require.ErrorIs(t, err, kind)
 			var refused *ReasonError
@@ -177,7 +177,7 @@ func TestABrokerWithoutMQTT5SaysSo(t *testing.T) {
 		h := newHub(t)
 		_, _, _, _, err := dialed(t, New(h.dial, fiveOptions(nil)), func() {
 			l, _ := h.accept()
-			l.send(0x20, 2, 0, 1)
+			l.Send(0x20, 2, 0, 1)
 		})
 		require.ErrorIs(t, err, transport.Unsupported)
 		require.ErrorContains(t, err, "CONNACK 1 (unacceptable protocol version)")
@@ -203,7 +203,7 @@ func TestBadAnswersToCONNECT(t *testing.T) {
 			o.CleanSession = true
 			_, _, _, _, err := dialed(t, New(h.dial, o), func() {
 				l, _ := h.accept()
-				l.send(answer...)
+				l.Send(answer...)
 			})
 			require.ErrorIs(t, err, transport.Protocol, want)
 			require.ErrorContains(t, err, want)
@@ -221,14 +221,14 @@ func TestMessagesThatMQTT5CannotCarryAreRefusedAlone(t *testing.T) {
 			"ContentEncoding": {ContentEncoding: long}, "Component": {Component: "\xff"}, "ResponseTopic": {ResponseTopic: long},
 			"Properties": {Properties: []transport.Property{{Name: "a", Value: long}}},
 		} {
-			r.sink.done = nil
+			r.sink.Results = nil
 			r.Send([]transport.Item{{Tag: 9, Msg: m}})
-			require.Len(t, r.sink.done, 1, field)
-			require.ErrorIs(t, r.sink.done[0].err, transport.Invalid)
-			require.ErrorContains(t, r.sink.done[0].err, "message "+field+" is not a text of MQTT")
+			require.Len(t, r.sink.Results, 1, field)
+			require.ErrorIs(t, r.sink.Results[0].Err, transport.Invalid)
+			require.ErrorContains(t, r.sink.Results[0].Err, "message "+field+" is not a text of MQTT")
 		}
 		r.send("next")
-		require.Equal(t, "\x00\x01\x00next", l.expect(0x32).rest())
+		require.Equal(t, "\x00\x01\x00next", l.Expect(0x32).Rest())
 	})
 }
 
@@ -237,13 +237,13 @@ func TestARefusedMessageFailsAlone(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		r.send("one", "two")
-		l.expect(0x32)
-		l.expect(0x32)
-		l.send(packet(0x40, "\x00\x01\x97", block("\x1f\x00\x04full"))...)
-		l.puback(2)
+		l.Expect(0x32)
+		l.Expect(0x32)
+		l.Send(packet(0x40, "\x00\x01\x97", block("\x1f\x00\x04full"))...)
+		l.Puback(2)
 		synctest.Wait()
-		require.Equal(t, []uint16{1}, r.sink.tags())
-		err := r.sink.done[0].err
+		require.Equal(t, []uint16{1}, r.sink.Tags())
+		err := r.sink.Results[0].Err
 		require.ErrorIs(t, err, transport.Quota)
 		require.EqualError(t, err, "mqtt send: quota exceeded: PUBACK 0x97 (quota exceeded): full")
 		require.Equal(t, transport.ScopeOperation, transport.Find(err).Scope)
@@ -257,14 +257,14 @@ func TestARefusedSubscriptionNamesItsFilter(t *testing.T) {
 		o.Dialect = &dialect.Topics{Telemetry: "t", Commands: []string{"a", "$share/g/b"}}
 		r, l := start5(t, h, New(h.dial, o), "")
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-		require.Equal(t, "\xf0\x01\x00\x00\x01a\x26\x00\x0a$share/g/b\x22", string(l.expect(0x82).body))
-		l.send(packet(0x90, "\xf0\x01", block("\x1f\x00\x02no"), "\x02\x87")...)
+		require.Equal(t, "\xf0\x01\x00\x00\x01a\x26\x00\x0a$share/g/b\x22", string(l.Expect(0x82).Body))
+		l.Send(packet(0x90, "\xf0\x01", block("\x1f\x00\x02no"), "\x02\x87")...)
 		synctest.Wait()
-		require.EqualError(t, r.sink.replies[0].Err,
+		require.EqualError(t, r.sink.Replies[0].Err,
 			"mqtt subscribe: forbidden: SUBACK 0x87 (not authorized) for $share/g/b: no")
 		r.Do(&transport.Request{ID: 2, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-		l.expect(0x82)
-		l.send(packet(0x90, "\xf0\x02\x00\x01")...) // one code for two filters
+		l.Expect(0x82)
+		l.Send(packet(0x90, "\xf0\x02\x00\x01")...) // one code for two filters
 		r.requireLoss(t, transport.Network)
 	})
 }
@@ -276,7 +276,7 @@ func TestADISCONNECTOfTheBrokerEndsTheSessionWithItsCode(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
-			l.send(packet(0xe0, string([]byte{code}), block("\x1f\x00\x02so\x1c\x00\x01b"))...)
+			l.Send(packet(0xe0, string([]byte{code}), block("\x1f\x00\x02so\x1c\x00\x01b"))...)
 			err := r.requireLoss(t, kind)
 			var e *ReasonError
 			require.True(t, errors.As(err, &e))
@@ -293,7 +293,7 @@ func TestTopicAliases(t *testing.T) {
 		r, l := start5(t, h, tr, "\x22\x00\x02")
 		send := func(tag uint16, topic string, again bool) got {
 			r.Send([]transport.Item{{Tag: tag, Resent: again, Msg: &transport.Message{Topic: topic, Body: []byte("b")}}})
-			p, err := l.next()
+			p, err := l.Next()
 			require.NoError(t, err)
 			return p
 		}
@@ -303,33 +303,33 @@ func TestTopicAliases(t *testing.T) {
 			{"", "", "\x23\x00\x01"}, {"t/3", "t/3", ""}, {"three/three", "three/three", ""},
 		} {
 			p := send(uint16(i), c.topic, false)
-			require.Equal(t, c.sent, p.topic(), i)
-			require.Equal(t, string([]byte{0, byte(i + 1)})+block(c.alias)+"b", p.rest(), i)
+			require.Equal(t, c.sent, p.Topic(), i)
+			require.Equal(t, string([]byte{0, byte(i + 1)})+block(c.alias)+"b", p.Rest(), i)
 		}
 		// a message that is refused here introduces no alias
 		r.cancel()
 		<-r.ran
 		r, l = start5(t, h, tr, "\x22\x00\x01\x27\x00\x00\x00\x30")
 		r.Send([]transport.Item{{Tag: 0, Resent: true, Msg: &transport.Message{Body: make([]byte, 50)}}})
-		require.ErrorIs(t, r.sink.done[0].err, transport.TooLarge)
-		require.Equal(t, "site/dev-1/up", send(0, "", true).topic(), "a resend carries the topic")
-		require.Empty(t, send(1, "", false).topic())
+		require.ErrorIs(t, r.sink.Results[0].Err, transport.TooLarge)
+		require.Equal(t, "site/dev-1/up", send(0, "", true).Topic(), "a resend carries the topic")
+		require.Empty(t, send(1, "", false).Topic())
 		r.cancel()
 		<-r.ran
 		r, l = start5(t, h, tr, "")
-		require.Equal(t, "\x00\x01\x00b", send(0, "", false).rest(), "the broker allows none")
+		require.Equal(t, "\x00\x01\x00b", send(0, "", false).Rest(), "the broker allows none")
 	})
 	bubble(t, func(t *testing.T) { // and none without the option, nor more than 16
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "\x22\xff\xff")
 		r.send("b")
-		require.Equal(t, "\x00\x01\x00b", l.expect(0x32).rest())
+		require.Equal(t, "\x00\x01\x00b", l.Expect(0x32).Rest())
 		r.cancel()
 		<-r.ran
 		r, l = start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{TopicAliases: true})), "\x22\xff\xff")
 		for i := range 18 {
 			r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{Topic: "topic" + strconv.Itoa(i)}}})
-			require.Equal(t, i < 16, strings.Contains(l.expect(0x32).rest(), "\x23"))
+			require.Equal(t, i < 16, strings.Contains(l.Expect(0x32).Rest(), "\x23"))
 		}
 	})
 }
@@ -343,7 +343,7 @@ func TestBytesThatTopicAliasesSave(t *testing.T) {
 			for range 100 {
 				r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{Topic: "plants/plant-07/line-3/device-000123/telemetry",
 					Body: make([]byte, 40)}}})
-				n += 2 + len(l.expect(0x32).body)
+				n += 2 + len(l.Expect(0x32).Body)
 			}
 			return n
 		}
@@ -359,20 +359,20 @@ func TestAnyCodeOfAPUBACKIsAboutItsMessageAlone(t *testing.T) {
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		for code := 0x80; code < 0x100; code++ {
 			r.send("refused", "good")
-			l.expect(0x32)
-			l.expect(0x32)
-			l.send(packet(0x40, "\x00\x01"+string([]byte{byte(code)}))...)
-			l.puback(2)
+			l.Expect(0x32)
+			l.Expect(0x32)
+			l.Send(packet(0x40, "\x00\x01"+string([]byte{byte(code)}))...)
+			l.Puback(2)
 			synctest.Wait()
 			require.Empty(t, r.ran, "0x%x", code)
-			require.Len(t, r.sink.done, 2)
+			require.Len(t, r.sink.Results, 2)
 			var refusal *ReasonError
-			require.ErrorAs(t, r.sink.done[0].err, &refusal)
+			require.ErrorAs(t, r.sink.Results[0].Err, &refusal)
 			require.EqualValues(t, code, refusal.Code)
-			require.Equal(t, transport.ScopeOperation, transport.Find(r.sink.done[0].err).Scope)
-			require.Equal(t, code == 0x95, errors.Is(r.sink.done[0].err, transport.TooLarge))
-			require.Equal(t, []uint16{1}, r.sink.tags())
-			r.sink.done = nil
+			require.Equal(t, transport.ScopeOperation, transport.Find(r.sink.Results[0].Err).Scope)
+			require.Equal(t, code == 0x95, errors.Is(r.sink.Results[0].Err, transport.TooLarge))
+			require.Equal(t, []uint16{1}, r.sink.Tags())
+			r.sink.Results = nil
 		}
 	})
 }

@@ -39,40 +39,37 @@ func TestAResumedSessionGetsWhatWasInFlightAgain(t *testing.T) {
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		r.send("a", "b", "c", "d")
 		for range 4 {
-			l.expect(0x32)
+			l.Expect(0x32)
 		}
-		l.puback(1)
-		l.send(packet(0x40, "\x00\x02\x97")...) // acknowledged, though refused: [MQTT-4.4.0-2]
+		l.Puback(1)
+		l.Send(packet(0x40, "\x00\x02\x97")...) // acknowledged, though refused: [MQTT-4.4.0-2]
 		synctest.Wait()
 		r, l = resume(t, h, r, 1, "")
 		r.Send(again(1, 2, 3))
-		require.Equal(t, "\x00\x02\x00", l.expect(0x32).rest(), "the broker has refused it before")
-		require.Equal(t, "\x00\x03\x00", l.expect(0x3a).rest())
-		require.Equal(t, "\x00\x04\x00", l.expect(0x3a).rest())
-		l.puback(3)
+		require.Equal(t, "\x00\x02\x00", l.Expect(0x32).Rest(), "the broker has refused it before")
+		require.Equal(t, "\x00\x03\x00", l.Expect(0x3a).Rest())
+		require.Equal(t, "\x00\x04\x00", l.Expect(0x3a).Rest())
+		l.Puback(3)
 		synctest.Wait()
 		r, l = resume(t, h, r, 1, "") // what is in flight since two connections
 		r.Send(again(3, 1, 2))
-		require.Equal(t, "\x00\x04\x00", l.expect(0x3a).rest())
-		require.Equal(t, "\x00\x02\x00", l.expect(0x3a).rest())
-		require.Equal(t, "\x00\x03\x00", l.expect(0x32).rest())
+		require.Equal(t, "\x00\x04\x00", l.Expect(0x3a).Rest())
+		require.Equal(t, "\x00\x02\x00", l.Expect(0x3a).Rest())
+		require.Equal(t, "\x00\x03\x00", l.Expect(0x32).Rest())
 		r, l = resume(t, h, r, 0, "") // the broker has forgotten the session: all is new
 		r.Send(again(1, 3))
-		require.Equal(t, "\x00\x02\x00", l.expect(0x32).rest())
-		require.Equal(t, "\x00\x04\x00", l.expect(0x32).rest())
+		require.Equal(t, "\x00\x02\x00", l.Expect(0x32).Rest())
+		require.Equal(t, "\x00\x04\x00", l.Expect(0x32).Rest())
 	})
 }
 
 // commands subscribes and returns a function that settles the message of this number.
 func commands(r *running, l *link) (settle func(i int, o transport.Outcome)) {
 	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-	id := l.expect(0x82).body[:2]
-	l.send(packet(0x90, string(id), "\x00\x02")...)
+	id := l.Expect(0x82).Body[:2]
+	l.Send(packet(0x90, string(id), "\x00\x02")...)
 	return func(i int, o transport.Outcome) {
-		r.sink.mu.Lock()
-		ref := r.sink.refs[i]
-		r.sink.mu.Unlock()
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: o})
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Ref(i), Outcome: o})
 	}
 }
 
@@ -83,37 +80,37 @@ func TestAMessageWithQoS2ComesOnce(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{ExactlyOnce: true})), "")
 		settle := commands(r, l)
-		l.send(publish5(0x34, down, 7, "", "once")...)
+		l.Send(publish5(0x34, down, 7, "", "once")...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 1)
+		require.Len(t, r.sink.Messages, 1)
 		settle(0, transport.OutcomeAccept)
-		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
-		l.send(publish5(0x3c, down, 7, "", "once")...) // as if PUBREC was lost
-		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
+		require.Equal(t, []byte{0, 7}, l.Expect(0x50).Body)
+		l.Send(publish5(0x3c, down, 7, "", "once")...) // as if PUBREC was lost
+		require.Equal(t, []byte{0, 7}, l.Expect(0x50).Body)
 
 		// the same on the next connections, up to PUBREL
 		r, l = resume(t, h, r, 1, "")
-		l.send(publish5(0x3c, down, 7, "", "once")...)
-		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
-		l.send(packet(0x62, "\x00\x07")...)
-		require.Equal(t, []byte{0, 7}, l.expect(0x70).body)
-		l.send(packet(0x62, "\x00\x07")...) // as if PUBCOMP was lost
-		require.Equal(t, []byte{0, 7, 0x92}, l.expect(0x70).body)
+		l.Send(publish5(0x3c, down, 7, "", "once")...)
+		require.Equal(t, []byte{0, 7}, l.Expect(0x50).Body)
+		l.Send(packet(0x62, "\x00\x07")...)
+		require.Equal(t, []byte{0, 7}, l.Expect(0x70).Body)
+		l.Send(packet(0x62, "\x00\x07")...) // as if PUBCOMP was lost
+		require.Equal(t, []byte{0, 7, 0x92}, l.Expect(0x70).Body)
 		synctest.Wait()
-		require.Empty(t, r.sink.messages)
+		require.Empty(t, r.sink.Messages)
 
 		settle = commands(r, l)
-		l.send(publish5(0x34, down, 7, "", "another with this id")...)
+		l.Send(publish5(0x34, down, 7, "", "another with this id")...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 1)
+		require.Len(t, r.sink.Messages, 1)
 		settle(0, transport.OutcomeAccept)
-		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
+		require.Equal(t, []byte{0, 7}, l.Expect(0x50).Body)
 
 		// a new session of the broker begins anew
 		r, l = resume(t, h, r, 0, "")
-		l.send(publish5(0x34, down, 7, "", "of the new session")...)
+		l.Send(publish5(0x34, down, 7, "", "of the new session")...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 1)
+		require.Len(t, r.sink.Messages, 1)
 	})
 }
 
@@ -123,15 +120,15 @@ func TestAMessageWithQoS2WithoutAVerdictComesAgain(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		commands(r, l)
-		l.send(publish5(0x34, down, 7, "", "x")...)
+		l.Send(publish5(0x34, down, 7, "", "x")...)
 		synctest.Wait()
 		r, l = resume(t, h, r, 1, "")
-		l.send(publish5(0x3c, down, 7, "", "x")...)
+		l.Send(publish5(0x3c, down, 7, "", "x")...)
 		synctest.Wait()
-		require.Equal(t, []bool{true}, r.sink.again)
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[0], Outcome: transport.OutcomeRelease})
-		l.send(packet(0x62, "\x00\x07")...) // it was not acknowledged
-		require.Equal(t, []byte{0, 7, 0x92}, l.expect(0x70).body)
+		require.Equal(t, []bool{true}, r.sink.Redelivered)
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[0], Outcome: transport.OutcomeRelease})
+		l.Send(packet(0x62, "\x00\x07")...) // it was not acknowledged
+		require.Equal(t, []byte{0, 7, 0x92}, l.Expect(0x70).Body)
 	})
 }
 
@@ -142,10 +139,10 @@ func TestAVerdictOnQoS2CountsOnTheNextConnection(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		commands(r, l)
-		l.send(publish5(0x34, down, 7, "", "x")...)
-		l.send(publish5(0x32, down, 8, "", "y")...)
+		l.Send(publish5(0x34, down, 7, "", "x")...)
+		l.Send(publish5(0x32, down, 8, "", "y")...)
 		synctest.Wait()
-		refs := r.sink.refs
+		refs := r.sink.Refs
 		settle := func() {
 			for _, ref := range refs {
 				r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref})
@@ -154,14 +151,14 @@ func TestAVerdictOnQoS2CountsOnTheNextConnection(t *testing.T) {
 		}
 		r, l = resume(t, h, r, 1, "")
 		settle()
-		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
-		l.expect(0xc0)
-		l.send(publish5(0x3c, down, 7, "", "x")...) // on its way meanwhile
-		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
-		require.Empty(t, r.sink.messages)
+		require.Equal(t, []byte{0, 7}, l.Expect(0x50).Body)
+		l.Expect(0xc0)
+		l.Send(publish5(0x3c, down, 7, "", "x")...) // on its way meanwhile
+		require.Equal(t, []byte{0, 7}, l.Expect(0x50).Body)
+		require.Empty(t, r.sink.Messages)
 		r, l = resume(t, h, r, 0, "")
 		settle()
-		l.expect(0xc0)
+		l.Expect(0xc0)
 	})
 }
 
@@ -171,8 +168,8 @@ func TestAVerdictOnQoS2CountsAlthoughItsConnectionHasEnded(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		settle := commands(r, l)
-		l.send(publish5(0x34, down, 7, "", "accepted")...)
-		l.send(publish5(0x34, down, 8, "", "released")...)
+		l.Send(publish5(0x34, down, 7, "", "accepted")...)
+		l.Send(publish5(0x34, down, 8, "", "released")...)
 		synctest.Wait()
 		r.cancel()
 		<-r.ran
@@ -182,12 +179,12 @@ func TestAVerdictOnQoS2CountsAlthoughItsConnectionHasEnded(t *testing.T) {
 			l, _ := h.welcome5(1, "")
 			return l
 		})
-		l.send(publish5(0x3c, down, 7, "", "accepted")...)
-		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
-		l.send(publish5(0x3c, down, 8, "", "released")...)
+		l.Send(publish5(0x3c, down, 7, "", "accepted")...)
+		require.Equal(t, []byte{0, 7}, l.Expect(0x50).Body)
+		l.Send(publish5(0x3c, down, 8, "", "released")...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 1)
-		require.Equal(t, "released", string(r.sink.messages[0].Body))
+		require.Len(t, r.sink.Messages, 1)
+		require.Equal(t, "released", string(r.sink.Messages[0].Body))
 	})
 }
 
@@ -197,20 +194,20 @@ func TestTheReceiveMaximumHolds(t *testing.T) {
 		r, l := start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{ReceiveMaximum: 2})), "")
 		settle := commands(r, l)
 		for i := range 6 { // settled in time
-			l.send(publish5(0x32+byte(i%2*2), down, 7, "", "")...) // QoS 1 and 2 in turns
+			l.Send(publish5(0x32+byte(i%2*2), down, 7, "", "")...) // QoS 1 and 2 in turns
 			synctest.Wait()
 			settle(i, transport.OutcomeAccept)
-			if l.expect(0x40 | byte(i%2*0x10)); i%2 == 1 {
-				l.send(packet(0x62, "\x00\x07")...)
-				l.expect(0x70)
+			if l.Expect(0x40 | byte(i%2*0x10)); i%2 == 1 {
+				l.Send(packet(0x62, "\x00\x07")...)
+				l.Expect(0x70)
 			}
 		}
-		l.send(publish5(0x32, down, 1, "", "")...)
-		l.send(publish5(0x34, down, 2, "", "")...)
+		l.Send(publish5(0x32, down, 1, "", "")...)
+		l.Send(publish5(0x34, down, 2, "", "")...)
 		synctest.Wait()
 		settle(7, transport.OutcomeAccept)
-		l.expect(0x50)
-		l.send(publish5(0x30, down, 0, "", "")...) // QoS 0 does not count
+		l.Expect(0x50)
+		l.Send(publish5(0x30, down, 0, "", "")...) // QoS 0 does not count
 		synctest.Wait()
 		require.Empty(t, r.ran)
 
@@ -221,12 +218,12 @@ func TestTheReceiveMaximumHolds(t *testing.T) {
 			l, _ := h.welcome5(1, "")
 			return l
 		})
-		l.send(publish5(0x3a, down, 1, "", "")...)
-		l.send(publish5(0x32, down, 3, "", "")...)
-		l.send(packet(0x62, "\x00\x02")...)
-		require.Equal(t, []byte{0, 2}, l.expect(0x70).body)
+		l.Send(publish5(0x3a, down, 1, "", "")...)
+		l.Send(publish5(0x32, down, 3, "", "")...)
+		l.Send(packet(0x62, "\x00\x02")...)
+		require.Equal(t, []byte{0, 2}, l.Expect(0x70).Body)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 2)
+		require.Len(t, r.sink.Messages, 2)
 		require.Empty(t, r.ran)
 	})
 }
@@ -238,8 +235,8 @@ func TestReleasedMessagesDoNotBlockTheOthers(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{ReceiveMaximum: 2})), "")
 		settle := commands(r, l)
-		l.send(publish5(0x32, down, 1, "", "")...)
-		l.send(publish5(0x32, down, 2, "", "")...)
+		l.Send(publish5(0x32, down, 1, "", "")...)
+		l.Send(publish5(0x32, down, 2, "", "")...)
 		synctest.Wait()
 		settle(0, transport.OutcomeRelease)
 		synctest.Wait()
@@ -257,12 +254,12 @@ func TestAMessageWithoutASubscriptionIsRefused(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{ReceiveMaximum: 1})), "")
 		for range 3 {
-			l.send(publish5(0x32, "old", 1, "", "")...)
-			require.Equal(t, []byte{0, 1, 0x83}, l.expect(0x40).body)
-			l.send(publish5(0x34, "old", 1, "", "")...)
-			require.Equal(t, []byte{0, 1, 0x83}, l.expect(0x50).body)
+			l.Send(publish5(0x32, "old", 1, "", "")...)
+			require.Equal(t, []byte{0, 1, 0x83}, l.Expect(0x40).Body)
+			l.Send(publish5(0x34, "old", 1, "", "")...)
+			require.Equal(t, []byte{0, 1, 0x83}, l.Expect(0x50).Body)
 		}
-		require.Empty(t, r.sink.messages)
+		require.Empty(t, r.sink.Messages)
 	})
 }
 
@@ -277,9 +274,9 @@ func TestABurstWithoutASubscriptionIsRefused(t *testing.T) {
 		for id := range messages {
 			burst = append(burst, publish5(0x32, "old", uint16(id+1), "", "")...)
 		}
-		go l.send(burst...)
+		go l.Send(burst...)
 		for id := range messages {
-			require.Equal(t, mqttwire.AppendID(nil, uint16(id+1)), l.expect(0x40).body[:2])
+			require.Equal(t, mqttwire.AppendID(nil, uint16(id+1)), l.Expect(0x40).Body[:2])
 		}
 		require.Empty(t, r.ran)
 	})
@@ -289,10 +286,10 @@ func TestOnlyTheFirstPropertiesOfAMessageAreKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
-		l.send(publish5(0x30, down, 0, strings.Repeat("\x26\x00\x00\x00\x00", 2000)+"\x03\x00\x01t", "")...)
+		l.Send(publish5(0x30, down, 0, strings.Repeat("\x26\x00\x00\x00\x00", 2000)+"\x03\x00\x01t", "")...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages[0].Properties, maxProperties)
-		require.Equal(t, "t", r.sink.messages[0].ContentType)
+		require.Len(t, r.sink.Messages[0].Properties, maxProperties)
+		require.Equal(t, "t", r.sink.Messages[0].ContentType)
 	})
 }
 
@@ -316,7 +313,7 @@ func TestBrokersThatBreakTheProtocol(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
 			r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
-			l.send(packets...)
+			l.Send(packets...)
 			require.ErrorContains(t, r.requireLoss(t, transport.Network), want)
 		})
 	}
@@ -327,8 +324,8 @@ func TestAPUBACKForASUBSCRIBEIsAViolation(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-		l.expect(0x82)
-		l.send(packet(0x40, "\xf0\x01")...)
+		l.Expect(0x82)
+		l.Send(packet(0x40, "\xf0\x01")...)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "answered a SUBSCRIBE with PUBACK")
 	})
 }
@@ -357,13 +354,13 @@ func TestABoardAnnouncesItsReadBuffer(t *testing.T) {
 		o := fiveOptions(nil)
 		o.ReadBuffer, o.WriteBuffer = 128, 512
 		r, l := start5(t, h, New(h.dial, o), "")
-		l.send(publish5(0x30, down, 0, "", strings.Repeat("x", 128-2-2-len(down)-1))...)
+		l.Send(publish5(0x30, down, 0, "", strings.Repeat("x", 128-2-2-len(down)-1))...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 1)
+		require.Len(t, r.sink.Messages, 1)
 		r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{Properties: []transport.Property{{Name: "a",
 			Value: strings.Repeat("x", 600)}}}}})
-		require.ErrorIs(t, r.sink.done[0].err, transport.TooLarge)
-		l.send(publish5(0x30, down, 0, "", strings.Repeat("x", 128-2-2-len(down)))...)
+		require.ErrorIs(t, r.sink.Results[0].Err, transport.TooLarge)
+		l.Send(publish5(0x30, down, 0, "", strings.Repeat("x", 128-2-2-len(down)))...)
 		r.requireLoss(t, transport.Network)
 	})
 }
@@ -396,10 +393,10 @@ func FuzzStream5(f *testing.F) {
 		whole, why := play5(t, stream, 1<<20, new(Options))
 		cut, whyCut := play5(t, stream, size, new(Options))
 		require.Equal(t, why, whyCut)
-		require.Equal(t, len(whole.done), len(cut.done))
-		require.Equal(t, len(whole.messages), len(cut.messages))
-		require.Equal(t, whole.refs, cut.refs)
-		require.Equal(t, len(whole.replies), len(cut.replies))
+		require.Equal(t, len(whole.Results), len(cut.Results))
+		require.Equal(t, len(whole.Messages), len(cut.Messages))
+		require.Equal(t, whole.Refs, cut.Refs)
+		require.Equal(t, len(whole.Replies), len(cut.Replies))
 		_, _ = play5(t, stream, size, &Options{ReadBuffer: 128, WriteBuffer: 512})
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
@@ -18,14 +19,7 @@ func fiveOptions(o *MQTT5Options) *Options {
 		Commands: []string{"site/{device}/down/#"}}}
 }
 
-// packet returns a packet with this first byte.
-func packet(first byte, parts ...string) []byte {
-	var body []byte
-	for _, p := range parts {
-		body = append(body, p...)
-	}
-	return append(binary.AppendUvarint([]byte{first}, uint64(len(body))), body...)
-}
+var packet = testkit.MQTTBytes
 
 // block returns properties with their length.
 func block(properties string) string {
@@ -34,7 +28,7 @@ func block(properties string) string {
 
 // publish5 returns a PUBLISH of MQTT 5, with QoS 1 or 2 unless id is 0.
 func publish5(first byte, topic string, id uint16, properties, body string) []byte {
-	head := string([]byte{byte(len(topic) >> 8), byte(len(topic))}) + topic
+	head := testkit.MQTTText(topic)
 	if id != 0 {
 		head += string([]byte{byte(id >> 8), byte(id)})
 	}
@@ -44,7 +38,7 @@ func publish5(first byte, topic string, id uint16, properties, body string) []by
 // welcome5 accepts a connection with a CONNACK that has these properties.
 func (h *hub) welcome5(session byte, properties string) (*link, got) {
 	l, connect := h.accept()
-	l.send(packet(0x20, string([]byte{session, 0}), block(properties))...)
+	l.Send(packet(0x20, string([]byte{session, 0}), block(properties))...)
 	return l, connect
 }
 
@@ -62,18 +56,18 @@ func TestMQTT5PublishesAndReports(t *testing.T) {
 		h := newHub(t)
 		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 		r.send("one", "two")
-		a, b := l.expect(0x32), l.expect(0x32)
-		require.Equal(t, "site/dev-1/up", a.topic())
-		require.Equal(t, "\x00\x01\x00one", a.rest(), "the packet id is the tag plus one")
-		require.Equal(t, "\x00\x02\x00two", b.rest())
+		a, b := l.Expect(0x32), l.Expect(0x32)
+		require.Equal(t, "site/dev-1/up", a.Topic())
+		require.Equal(t, "\x00\x01\x00one", a.Rest(), "the packet id is the tag plus one")
+		require.Equal(t, "\x00\x02\x00two", b.Rest())
 		synctest.Wait()
-		require.Empty(t, r.sink.tags())
-		l.send(packet(0x40, "\x00\x02\x10")...) // no matching subscribers
-		l.puback(1)
+		require.Empty(t, r.sink.Tags())
+		l.Send(packet(0x40, "\x00\x02\x10")...) // no matching subscribers
+		l.Puback(1)
 		synctest.Wait()
-		require.Equal(t, []uint16{1, 0}, r.sink.tags())
+		require.Equal(t, []uint16{1, 0}, r.sink.Tags())
 		r.cancel()
-		rest, _ := l.drain()
+		rest, _ := l.Drain()
 		require.Equal(t, []got{{0xE0, []byte{}}}, rest)
 	})
 }
@@ -106,7 +100,7 @@ func TestMQTT5Connect(t *testing.T) {
 					l, connect = h.welcome5(0, "")
 					return l
 				})
-				sent := string(connect.body)
+				sent := string(connect.Body)
 				require.Equal(t, "\x00\x04MQTT\x05", sent[:7])
 				flags := sent[7] &^ 0x40
 				rest := sent[8:]
@@ -132,35 +126,35 @@ func TestMQTT5MessagesHaveTheirProperties(t *testing.T) {
 			"\x26\x00\x0amessage-id\x00\x03m-1\x26\x00\x0dcreation-time\x00\x18" + now.UTC().Format("2006-01-02T15:04:05.000Z") +
 			"\x26\x00\x0adt-subject\x00\x06thermo\x26\x00\x01x\x00\x011\x26\x00\x01x\x00\x00"
 		r.Send([]transport.Item{{Tag: 0, Msg: m}})
-		p := l.expect(0x31)
-		require.Equal(t, "other", p.topic())
-		require.Equal(t, block(properties)+"b", p.rest())
+		p := l.Expect(0x31)
+		require.Equal(t, "other", p.Topic())
+		require.Equal(t, block(properties)+"b", p.Rest())
 		synctest.Wait()
-		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Equal(t, []uint16{0}, r.sink.Tags())
 		r.Send([]transport.Item{{Tag: 1, Msg: &transport.Message{ContentEncoding: "utf-16"}}})
-		require.Equal(t, "\x00\x02"+block("\x26\x00\x10content-encoding\x00\x06utf-16"), l.expect(0x32).rest())
+		require.Equal(t, "\x00\x02"+block("\x26\x00\x10content-encoding\x00\x06utf-16"), l.Expect(0x32).Rest())
 
 		// and the other way
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-		require.Equal(t, "\xf0\x01\x00\x00\x11site/dev-1/down/#\x01", string(l.expect(0x82).body))
-		l.send(packet(0x90, "\xf0\x01\x00\x01")...)
-		l.send(publish5(0x33, "site/dev-1/down/x", 7, properties+"\x0b\x05", "b")...)
-		l.send(publish5(0x30, "site/dev-1/down/y", 0, "\x01\x00\x26\x00\x0dcreation-time\x00\x03now"+
+		require.Equal(t, "\xf0\x01\x00\x00\x11site/dev-1/down/#\x01", string(l.Expect(0x82).Body))
+		l.Send(packet(0x90, "\xf0\x01\x00\x01")...)
+		l.Send(publish5(0x33, "site/dev-1/down/x", 7, properties+"\x0b\x05", "b")...)
+		l.Send(publish5(0x30, "site/dev-1/down/y", 0, "\x01\x00\x26\x00\x0dcreation-time\x00\x03now"+
 			"\x26\x00\x10content-encoding\x00\x06utf-16", "")...)
 		synctest.Wait()
-		require.Len(t, r.sink.replies, 1)
-		require.NoError(t, r.sink.replies[0].Err)
+		require.Len(t, r.sink.Replies, 1)
+		require.NoError(t, r.sink.Replies[0].Err)
 		m.Topic, m.AtMostOnce, m.Expires, m.Created = "site/dev-1/down/x", false, now.Add(2*time.Second),
 			now.UTC().Truncate(time.Millisecond)
-		require.Len(t, r.sink.messages, 2)
-		require.True(t, m.Created.Equal(r.sink.messages[0].Created))
-		m.Created = r.sink.messages[0].Created
-		require.Equal(t, *m, r.sink.messages[0])
-		second := r.sink.messages[1]
+		require.Len(t, r.sink.Messages, 2)
+		require.True(t, m.Created.Equal(r.sink.Messages[0].Created))
+		m.Created = r.sink.Messages[0].Created
+		require.Equal(t, *m, r.sink.Messages[0])
+		second := r.sink.Messages[1]
 		require.Equal(t, []transport.Property{{Name: "creation-time", Value: "now"}}, second.Properties, "not a time")
 		require.Equal(t, "utf-16", second.ContentEncoding)
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[0]})
-		require.Equal(t, []byte{0, 7}, l.expect(0x40).body)
-		require.Empty(t, r.sink.refs[1])
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[0]})
+		require.Equal(t, []byte{0, 7}, l.Expect(0x40).Body)
+		require.Empty(t, r.sink.Refs[1])
 	})
 }

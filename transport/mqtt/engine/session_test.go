@@ -28,19 +28,19 @@ func TestASessionPublishesReportsAndDisconnects(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
 		r.send("one", "two")
-		a, b := l.expect(0x32), l.expect(0x32)
-		require.Equal(t, "devices/dev-1/messages/events/", a.topic())
-		require.Equal(t, "\x00\x01one", a.rest(), "the packet id is the tag plus one")
-		require.Equal(t, "\x00\x02two", b.rest())
+		a, b := l.Expect(0x32), l.Expect(0x32)
+		require.Equal(t, "devices/dev-1/messages/events/", a.Topic())
+		require.Equal(t, "\x00\x01one", a.Rest(), "the packet id is the tag plus one")
+		require.Equal(t, "\x00\x02two", b.Rest())
 		synctest.Wait()
-		require.Empty(t, r.sink.tags())
-		l.puback(2)
-		l.puback(1)
+		require.Empty(t, r.sink.Tags())
+		l.Puback(2)
+		l.Puback(1)
 		synctest.Wait()
-		require.Equal(t, []uint16{1, 0}, r.sink.tags())
+		require.Equal(t, []uint16{1, 0}, r.sink.Tags())
 
 		r.cancel()
-		rest, err := l.drain()
+		rest, err := l.Drain()
 		require.Equal(t, io.EOF, err)
 		require.Equal(t, []got{{0xE0, []byte{}}}, rest)
 		require.ErrorIs(t, <-r.ran, context.Canceled)
@@ -52,16 +52,16 @@ func TestAPubackForAMessageThatIsNotWrittenIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
-		l.puback(1)
+		l.Puback(1)
 		synctest.Wait()
-		require.Empty(t, r.sink.tags())
+		require.Empty(t, r.sink.Tags())
 		r.send("one")
-		l.expect(0x32)
-		l.puback(1)
-		l.puback(1)
-		l.puback(2)
+		l.Expect(0x32)
+		l.Puback(1)
+		l.Puback(1)
+		l.Puback(2)
 		synctest.Wait()
-		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Equal(t, []uint16{0}, r.sink.Tags())
 		require.Empty(t, r.ran)
 	})
 }
@@ -76,7 +76,7 @@ type hasty struct {
 func (c *hasty) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if c.hub != nil {
-		c.hub.puback(1)
+		c.hub.Puback(1)
 		synctest.Wait()
 		c.wrote(p)
 	}
@@ -101,7 +101,7 @@ func TestAPubackForAPartOfAMessageIsIgnored(t *testing.T) {
 				left := packet.HeadSize() + size
 				c.wrote = func(p []byte) {
 					left -= len(p)
-					if done := len(r.sink.tags()) == 1; done != (left == 0) {
+					if done := len(r.sink.Tags()) == 1; done != (left == 0) {
 						t.Errorf("WriteBuffer %d, body of %d: %d bytes are not written, done %v", buffer, size, left, done)
 					}
 				}
@@ -109,7 +109,7 @@ func TestAPubackForAPartOfAMessageIsIgnored(t *testing.T) {
 				r.Send([]transport.Item{{Msg: &transport.Message{Body: body}}})
 				require.Zero(t, left)
 				c.hub = nil
-				require.Equal(t, []uint16{0}, r.sink.tags())
+				require.Equal(t, []uint16{0}, r.sink.Tags())
 			})
 		}
 	}
@@ -123,13 +123,13 @@ func TestAMessageGoesAgainWithItsIDAndDUP(t *testing.T) {
 		m := &transport.Message{ID: "m-1", Body: []byte("x")}
 		r, l := start(t, h, tr)
 		r.Send([]transport.Item{{Tag: 700, Msg: m}})
-		first := l.expect(0x32)
+		first := l.Expect(0x32)
 		require.NoError(t, l.Close())
 		r.requireLoss(t, transport.Network)
 
 		r, l = start(t, h, tr)
 		r.Send([]transport.Item{{Tag: 700, Resent: true, Msg: m}})
-		require.Equal(t, first.body, l.expect(0x3A).body)
+		require.Equal(t, first.Body, l.Expect(0x3A).Body)
 	})
 }
 
@@ -146,8 +146,8 @@ func TestTheLossOfALiveSessionIsReportedOnce(t *testing.T) {
 		r.send("nobody hears it", strings.Repeat("x", transport.MaxMessageSize+1))
 		r.Do(&transport.Request{Op: transport.OpPing})
 		r.Do(&transport.Request{Op: transport.OpTwinGet})
-		require.Empty(t, r.sink.done)
-		require.Empty(t, r.sink.replies)
+		require.Empty(t, r.sink.Results)
+		require.Empty(t, r.sink.Replies)
 		require.Equal(t, 1, counter.closes)
 	})
 }
@@ -198,12 +198,12 @@ func TestABatchIsOneWriteAndItsAnswersOneRead(t *testing.T) {
 		}
 		r.send(bodies...)
 		for range bodies {
-			l.expect(0x32)
+			l.Expect(0x32)
 		}
 		require.Equal(t, 1, counter.writes-writes)
-		l.send(answers...)
+		l.Send(answers...)
 		synctest.Wait()
-		require.Len(t, r.sink.tags(), 64)
+		require.Len(t, r.sink.Tags(), 64)
 		require.Equal(t, 1, counter.reads-reads)
 	})
 }
@@ -213,34 +213,34 @@ func TestMessagesAreDecodedAndSettled(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-		sub := l.expect(0x82)
-		require.Equal(t, "\xf0\x01\x00\x24devices/dev-1/messages/devicebound/#\x01", string(sub.body),
+		sub := l.Expect(0x82)
+		require.Equal(t, "\xf0\x01\x00\x24devices/dev-1/messages/devicebound/#\x01", string(sub.Body),
 			"ids from 61441 on are the session's own")
-		l.send(0x90, 3, sub.body[0], sub.body[1], 1)
-		l.send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=one&a=1", 300, "first")...)
-		l.send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=two", 0, "QoS 0")...)
+		l.Send(0x90, 3, sub.Body[0], sub.Body[1], 1)
+		l.Send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=one&a=1", 300, "first")...)
+		l.Send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=two", 0, "QoS 0")...)
 		again := publishBytes("devices/dev-1/messages/devicebound/%24.mid=three", 301, "third")
 		again[0] |= 8
-		l.send(again...)
-		l.send(publishBytes("devices/another/messages/devicebound/a=b", 303, "not ours")...)
-		l.send(publishBytes("$iothub/twin/res/200/?$rid=one", 0, "not asked for")...)
+		l.Send(again...)
+		l.Send(publishBytes("devices/another/messages/devicebound/a=b", 303, "not ours")...)
+		l.Send(publishBytes("$iothub/twin/res/200/?$rid=one", 0, "not asked for")...)
 		synctest.Wait()
-		require.Len(t, r.sink.replies, 1)
-		require.NoError(t, r.sink.replies[0].Err)
-		require.Len(t, r.sink.messages, 3)
+		require.Len(t, r.sink.Replies, 1)
+		require.NoError(t, r.sink.Replies[0].Err)
+		require.Len(t, r.sink.Messages, 3)
 		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"),
-			Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.messages[0])
-		require.Equal(t, [][]byte{{1, 44}, nil, {1, 45}}, r.sink.refs)
-		require.Equal(t, []bool{false, false, true}, r.sink.again)
-		require.Equal(t, [][]byte{{1, 47}}, r.sink.unasked)
+			Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.Messages[0])
+		require.Equal(t, [][]byte{{1, 44}, nil, {1, 45}}, r.sink.Refs)
+		require.Equal(t, []bool{false, false, true}, r.sink.Redelivered)
+		require.Equal(t, [][]byte{{1, 47}}, r.sink.Unasked)
 
 		for i, outcome := range []transport.Outcome{transport.OutcomeAccept, transport.OutcomeAccept,
 			transport.OutcomeReject} {
-			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[i], Outcome: outcome})
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[i], Outcome: outcome})
 		}
 		r.Do(&transport.Request{Op: transport.OpSettle, Ref: []byte{9, 9}, Outcome: transport.OutcomeRelease})
 		r.cancel()
-		rest, _ := l.drain()
+		rest, _ := l.Drain()
 		require.Equal(t, []got{{0x40, []byte{1, 44}}, {0x40, []byte{1, 45}}, {0xE0, []byte{}}}, rest)
 	})
 }
@@ -252,11 +252,11 @@ func TestARefusedSubscriptionIsNoticed(t *testing.T) {
 			h := newHub(t)
 			r, l := start(t, h, New(h.dial, nil))
 			r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-			sub := l.expect(0x82)
-			l.send(0x90, 3, sub.body[0], sub.body[1], code)
+			sub := l.Expect(0x82)
+			l.Send(0x90, 3, sub.Body[0], sub.Body[1], code)
 			synctest.Wait()
-			require.Len(t, r.sink.replies, 1)
-			e := transport.Find(r.sink.replies[0].Err)
+			require.Len(t, r.sink.Replies, 1)
+			e := transport.Find(r.sink.Replies[0].Err)
 			require.Equal(t, kind, e.Kind)
 			require.Equal(t, transport.ScopeOperation, e.Scope)
 			refusal, ok := errors.AsType[*SubackError](e)
@@ -271,11 +271,11 @@ func TestARefusalNamesTheRefusedFilter(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
 		r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureMessages | transport.FeatureMethods})
-		sub := l.expect(0x82)
-		l.send(0x90, 4, sub.body[0], sub.body[1], 0, 0x80)
+		sub := l.Expect(0x82)
+		l.Send(0x90, 4, sub.Body[0], sub.Body[1], 0, 0x80)
 		synctest.Wait()
-		require.Len(t, r.sink.replies, 1)
-		refusal, ok := errors.AsType[*SubackError](r.sink.replies[0].Err)
+		require.Len(t, r.sink.Replies, 1)
+		refusal, ok := errors.AsType[*SubackError](r.sink.Replies[0].Err)
 		require.True(t, ok)
 		require.Equal(t, SubackError{Filter: "$iothub/methods/POST/#", Code: 0x80}, *refusal)
 	})
@@ -288,18 +288,18 @@ func TestMoreSubscriptionsThanThereIsRoomForAreRefused(t *testing.T) {
 		for i := range maxSubs + 1 {
 			r.Do(&transport.Request{ID: uint32(i), Op: transport.OpSubscribe, Want: transport.FeatureMessages})
 		}
-		require.Len(t, r.sink.replies, 1)
-		require.ErrorIs(t, r.sink.replies[0].Err, transport.Unavailable)
+		require.Len(t, r.sink.Replies, 1)
+		require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unavailable)
 		for i := range maxSubs {
-			id := l.expect(0x82).body[:2]
+			id := l.Expect(0x82).Body[:2]
 			require.Equal(t, []byte{0xf0, byte(i + 1)}, id)
-			l.send(0x90, 3, id[0], id[1], 0)
+			l.Send(0x90, 3, id[0], id[1], 0)
 		}
 		synctest.Wait()
-		require.Len(t, r.sink.replies, maxSubs+1)
+		require.Len(t, r.sink.Replies, maxSubs+1)
 		r.session.lastID = 65534 // the next id wraps around: 65535 is for handshakes
 		r.Do(&transport.Request{Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-		require.Equal(t, []byte{0xf0, 1}, l.expect(0x82).body[:2])
+		require.Equal(t, []byte{0xf0, 1}, l.Expect(0x82).Body[:2])
 	})
 }
 
@@ -337,12 +337,12 @@ func TestGarbageEndsTheSession(t *testing.T) {
 				r, l := start(t, h, New(h.dial, nil))
 				r.send("one")
 				r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-				l.expect(0x32)
-				l.expect(0x82)
-				l.send(append([]byte{0x40, 2, 0, 1}, c.bytes...)...)
+				l.Expect(0x32)
+				l.Expect(0x82)
+				l.Send(append([]byte{0x40, 2, 0, 1}, c.bytes...)...)
 				err := r.requireLoss(t, transport.Network)
-				require.Equal(t, []uint16{0}, r.sink.tags())
-				require.Empty(t, r.sink.replies)
+				require.Equal(t, []uint16{0}, r.sink.Tags())
+				require.Empty(t, r.sink.Replies)
 				_, ok := errors.AsType[mqttwire.Violation](err)
 				require.True(t, ok, "%v", err)
 				require.ErrorContains(t, err, c.text)
@@ -357,13 +357,13 @@ func TestPacketsThatASessionTolerates(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
 		r.send("one")
-		l.send(0xD0, 0)             // PINGRESP without a ping
-		l.send(0x40, 2, 0xff, 0xff) // PUBACK for an id of a SUBSCRIBE that is not in flight
-		l.send(0xD0, 0x80, 0x80, 0) // a length in more bytes than needed
-		l.send(0xE0, 0)             // DISCONNECT
-		l.send(0x40, 2, 0, 1)
+		l.Send(0xD0, 0)             // PINGRESP without a ping
+		l.Send(0x40, 2, 0xff, 0xff) // PUBACK for an id of a SUBSCRIBE that is not in flight
+		l.Send(0xD0, 0x80, 0x80, 0) // a length in more bytes than needed
+		l.Send(0xE0, 0)             // DISCONNECT
+		l.Send(0x40, 2, 0, 1)
 		synctest.Wait()
-		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Equal(t, []uint16{0}, r.sink.Tags())
 		require.Empty(t, r.ran)
 	})
 }
@@ -376,8 +376,8 @@ func TestADeadConnectionIsFoundInTime(t *testing.T) {
 		for range 5 { // the pings are answered
 			time.Sleep(30 * time.Second)
 			r.Do(&transport.Request{Op: transport.OpPing})
-			l.expect(0xC0)
-			l.send(0xD0, 0)
+			l.Expect(0xC0)
+			l.Send(0xD0, 0)
 			synctest.Wait()
 		}
 		begun := time.Now()
@@ -403,7 +403,7 @@ func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 		r.send(strings.Repeat("x", 100_000))
 		require.Equal(t, 80*time.Second, time.Since(begun), "keep-alive and ping time-out")
 		r.requireLoss(t, transport.Timeout)
-		require.Empty(t, r.sink.done)
+		require.Empty(t, r.sink.Results)
 	})
 }
 
@@ -464,15 +464,15 @@ func TestLargeMessagesArriveAndGiveTheirMemoryBack(t *testing.T) {
 		tr := New(h.dial, nil)
 		r, l := start(t, h, tr)
 		body := strings.Repeat("x", 900_000)
-		l.send(publishBytes("devices/dev-1/messages/devicebound/", 1, body)...)
+		l.Send(publishBytes("devices/dev-1/messages/devicebound/", 1, body)...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 1)
-		require.Equal(t, body, string(r.sink.messages[0].Body))
-		l.send(publishBytes("devices/dev-1/messages/devicebound/", 2, "small")...)
+		require.Len(t, r.sink.Messages, 1)
+		require.Equal(t, body, string(r.sink.Messages[0].Body))
+		l.Send(publishBytes("devices/dev-1/messages/devicebound/", 2, "small")...)
 		synctest.Wait()
-		require.Len(t, r.sink.messages, 2)
+		require.Len(t, r.sink.Messages, 2)
 		require.Equal(t, maxRead, len(tr.in))
-		l.send(publishBytes("devices/dev-1/messages/devicebound/", 3, strings.Repeat("x", maxIncoming))...)
+		l.Send(publishBytes("devices/dev-1/messages/devicebound/", 3, strings.Repeat("x", maxIncoming))...)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "bytes")
 	})
 }
@@ -491,14 +491,14 @@ func TestWhatDoesNotFitIntoAFixedReadBufferIsSkipped(t *testing.T) {
 				stream = append(stream, large...)
 				stream = append(stream, publishBytes("devices/dev-1/messages/devicebound/", id+1, "small")...)
 			}
-			l.send(append(stream, 0x40, 2, 0, 1)...)
+			l.Send(append(stream, 0x40, 2, 0, 1)...)
 			synctest.Wait()
 			want := 3
 			if len(large) <= 256 {
 				want = 6
 			}
-			require.Len(t, r.sink.messages, want, "%d", size)
-			require.Equal(t, []uint16{0}, r.sink.tags())
+			require.Len(t, r.sink.Messages, want, "%d", size)
+			require.Equal(t, []uint16{0}, r.sink.Tags())
 		})
 	}
 }
@@ -573,21 +573,21 @@ func requireItems(t *testing.T, items []transport.Item, stream []byte) {
 	require.NoError(t, a.Close())
 	hub, _, err := dialect.HubMessages.Session(&dialect.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
 	require.NoError(t, err)
-	l := newLink(t, b)
+	l := testkit.NewMQTTLink(t, b)
 	for _, it := range items {
-		p, err := l.next()
+		p, err := l.Next()
 		require.NoError(t, err)
 		first := byte(0x32)
 		if it.Resent {
 			first = 0x3A
 		}
-		require.Equal(t, first, p.first)
-		got, ok := strings.CutPrefix(p.topic(), "devices/dev-1/messages/events/")
+		require.Equal(t, first, p.First)
+		got, ok := strings.CutPrefix(p.Topic(), "devices/dev-1/messages/events/")
 		require.True(t, ok)
 		require.Equal(t, string(hub.AppendSuffix(nil, it.Msg)), got)
-		require.Equal(t, string([]byte{byte((it.Tag + 1) >> 8), byte(it.Tag + 1)})+string(it.Msg.Body), p.rest())
+		require.Equal(t, string([]byte{byte((it.Tag + 1) >> 8), byte(it.Tag + 1)})+string(it.Msg.Body), p.Rest())
 	}
-	_, err = l.next()
+	_, err = l.Next()
 	require.Equal(t, io.EOF, err)
 }
 
@@ -611,21 +611,21 @@ func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 			})
 			large := []uint16{1, 2}
 			if o == nil {
-				l.expect(0x32)
-				l.expect(0x32)
+				l.Expect(0x32)
+				l.Expect(0x32)
 			} else {
 				large = []uint16{1, 2, 3, 4}
 			}
-			last := l.expect(0x32)
-			require.Len(t, last.rest(), 2+transport.MaxMessageSize)
-			require.Len(t, r.sink.done, len(large))
+			last := l.Expect(0x32)
+			require.Len(t, last.Rest(), 2+transport.MaxMessageSize)
+			require.Len(t, r.sink.Results, len(large))
 			says := []string{"message of 262145 bytes", "the topic, which has the properties percent-encoded in it, has 66",
 				"WriteBuffer has", "WriteBuffer has"}
 			for i, tag := range large {
-				require.Equal(t, tag, r.sink.done[i].tag)
-				require.ErrorIs(t, r.sink.done[i].err, transport.TooLarge)
-				require.ErrorContains(t, r.sink.done[i].err, says[i])
-				require.Equal(t, transport.ScopeOperation, transport.Find(r.sink.done[i].err).Scope)
+				require.Equal(t, tag, r.sink.Results[i].Tag)
+				require.ErrorIs(t, r.sink.Results[i].Err, transport.TooLarge)
+				require.ErrorContains(t, r.sink.Results[i].Err, says[i])
+				require.Equal(t, transport.ScopeOperation, transport.Find(r.sink.Results[i].Err).Scope)
 			}
 			require.LessOrEqual(t, cap(tr.out), 2*flushSize, "what a long topic took was given back")
 		})
@@ -642,15 +642,15 @@ func TestAtMostOnceIsDoneWhenWritten(t *testing.T) {
 			{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
 			{Tag: 2, Msg: &transport.Message{ID: "m", Body: []byte("b")}},
 		})
-		require.Equal(t, "a", l.expect(0x30).rest())
-		require.Equal(t, "b", l.expect(0x30).rest())
-		require.Equal(t, []uint16{0, 2}, r.sink.tags())
-		require.Len(t, r.sink.done, 3)
-		require.ErrorIs(t, r.sink.done[0].err, transport.TooLarge)
+		require.Equal(t, "a", l.Expect(0x30).Rest())
+		require.Equal(t, "b", l.Expect(0x30).Rest())
+		require.Equal(t, []uint16{0, 2}, r.sink.Tags())
+		require.Len(t, r.sink.Results, 3)
+		require.ErrorIs(t, r.sink.Results[0].Err, transport.TooLarge)
 
 		f.on.Store(true)
 		r.send("lost with the connection")
 		r.requireLoss(t, transport.Network)
-		require.Len(t, r.sink.done, 3)
+		require.Len(t, r.sink.Results, 3)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -33,8 +34,8 @@ func TestAtMostOnceHasOneResult(t *testing.T) {
 		m := &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}
 		r.session.sink = &reuser{r.sink, m}
 		r.Send([]transport.Item{{Tag: 7, Msg: m}, {Tag: 8, Msg: &transport.Message{Body: []byte("b")}}})
-		l.expect(0x30)
-		require.Len(t, r.sink.done, 2, "%v", r.sink.done)
+		l.Expect(0x30)
+		require.Len(t, r.sink.Results, 2, "%v", r.sink.Results)
 	})
 }
 
@@ -52,7 +53,7 @@ func TestASlowLinkIsNotDead(t *testing.T) {
 			h := newHub(t)
 			h.wrap = func(c Conn) Conn { return slow{c} }
 			r, l := start(t, h, New(h.dial, &Options{WriteBuffer: size}))
-			go func() { _, _ = l.drain() }()
+			go func() { _, _ = l.Drain() }()
 			began := time.Now()
 			r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{Body: make([]byte, 250_000)}}})
 			synctest.Wait()
@@ -91,11 +92,11 @@ func TestAtMostOnceOfABatchThatBreaks(t *testing.T) {
 			batch = append(batch, transport.Item{Tag: uint16(i), Msg: &transport.Message{Body: make([]byte, 1000)}})
 		}
 		arrived := make(chan int)
-		go func() { all, _ := l.drain(); arrived <- len(all) }()
+		go func() { all, _ := l.Drain(); arrived <- len(all) }()
 		r.Send(batch)
 		n := <-arrived
 		require.Greater(t, n, 15)
-		require.Len(t, r.sink.done, n)
+		require.Len(t, r.sink.Results, n)
 	})
 }
 
@@ -104,14 +105,14 @@ func TestAPingHasATimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, &Options{KeepAlive: 10 * time.Second, PingTimeout: time.Second}))
-		go func() { _, _ = l.drain() }()
+		go func() { _, _ = l.Drain() }()
 		time.Sleep(9050 * time.Millisecond)
-		l.puback(60000)
+		l.Puback(60000)
 		time.Sleep(950 * time.Millisecond)
 		for _, late := range []time.Duration{40 * time.Millisecond, 800 * time.Millisecond} {
 			r.Do(&transport.Request{Op: transport.OpPing})
 			time.Sleep(late)
-			l.send(0xd0, 0)
+			l.Send(0xd0, 0)
 			time.Sleep(10*time.Second - late)
 		}
 		require.Empty(t, r.ran)
@@ -139,7 +140,7 @@ func TestPingsGoOutHoweverBusyTheClientIs(t *testing.T) {
 				if err != nil {
 					return
 				}
-				go answer(newLink(t, conn))
+				go answer(testkit.NewMQTTLink(t, conn))
 			}
 		}()
 		c, err := device.New(testCreds(t), New(h.dial, &Options{AtMostOnce: true}), nil)
@@ -159,15 +160,15 @@ func TestPingsGoOutHoweverBusyTheClientIs(t *testing.T) {
 // answer answers CONNECT and pings.
 func answer(l *link) {
 	for {
-		p, err := l.next()
+		p, err := l.Next()
 		if err != nil {
 			return
 		}
-		switch p.first & 0xf0 {
+		switch p.First & 0xf0 {
 		case 0x10:
-			l.send(0x20, 2, 0, 0)
+			l.Send(0x20, 2, 0, 0)
 		case 0xc0:
-			l.send(0xd0, 0)
+			l.Send(0xd0, 0)
 		}
 	}
 }

@@ -36,13 +36,13 @@ func TestAProcessThatWasStoppedReadsWhatArrivedBeforeThePeerCountsAsDead(t *test
 				r, l := start(t, h, New(h.dial, &Options{KeepAlive: 30 * time.Second, PingTimeout: 10 * time.Second}))
 				begun := time.Now()
 				r.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{}}})
-				l.expect(0x32)
+				l.Expect(0x32)
 				if answers {
 					time.Sleep(timeout + stop/2)
-					l.puback(1)
+					l.Puback(1)
 					time.Sleep(stop)
 					synctest.Wait()
-					require.Equal(t, []uint16{0}, r.sink.tags())
+					require.Equal(t, []uint16{0}, r.sink.Tags())
 					require.Empty(t, r.ran)
 					return
 				}
