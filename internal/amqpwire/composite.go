@@ -36,21 +36,26 @@ func (f *fieldset) fail(v any) {
 	}
 }
 
-// must transfers a mandatory field.
-func must[T any](f *fieldset, p *T) {
-	if !f.reading {
-		f.write(*p)
-		return
-	}
+// take reads the next field into p, and reports whether it is present.
+func take[T any](f *fieldset, p *T) (present bool) {
 	switch v := asText[T](f, f.next()).(type) {
 	case T:
 		*p = v
 	case nil:
-		if f.err == nil {
-			f.err = Errorf(InvalidField, "mandatory field %d is missing", f.index-1)
-		}
+		return false
 	default:
 		f.fail(v)
+	}
+	return true
+}
+
+// must transfers a mandatory field.
+func must[T any](f *fieldset, p *T) {
+	switch {
+	case !f.reading:
+		f.write(*p)
+	case !take(f, p) && f.err == nil:
+		f.err = Errorf(InvalidField, "mandatory field %d is missing", f.index-1)
 	}
 }
 
@@ -77,21 +82,15 @@ func asText[T any](f *fieldset, v any) any {
 func or[T interface {
 	~bool | ~string | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }](f *fieldset, p *T, absent T) {
-	if !f.reading {
-		if *p == absent {
-			f.write(nil)
-		} else {
-			f.write(*p)
+	switch {
+	case f.reading:
+		if !take(f, p) {
+			*p = absent
 		}
-		return
-	}
-	switch v := asText[T](f, f.next()).(type) {
-	case T:
-		*p = v
-	case nil:
-		*p = absent
+	case *p == absent:
+		f.write(nil)
 	default:
-		f.fail(v)
+		f.write(*p)
 	}
 }
 
@@ -106,61 +105,28 @@ func Some[T any](v T) Opt[T] { return Opt[T]{v, true} }
 
 // may transfers an optional field.
 func may[T any](f *fieldset, p *Opt[T]) {
-	if !f.reading {
-		if p.OK {
-			f.write(p.V)
-		} else {
-			f.write(nil)
-		}
-		return
-	}
-	switch v := asText[T](f, f.next()).(type) {
-	case T:
-		*p = Some(v)
-	case nil:
+	switch {
+	case f.reading:
 		*p = Opt[T]{}
+		p.OK = take(f, &p.V)
+	case p.OK:
+		f.write(p.V)
 	default:
-		f.fail(v)
+		f.write(nil)
 	}
 }
 
-// blob transfers a field of bytes, nil when absent.
-func blob(f *fieldset, p *[]byte) {
-	if !f.reading {
-		if *p == nil {
-			f.write(nil)
-		} else {
-			f.write(*p)
+// slice transfers bytes or a map, nil when absent.
+func slice[S ~[]E, E any](f *fieldset, p *S) {
+	switch {
+	case f.reading:
+		if !take(f, p) {
+			*p = nil
 		}
-		return
-	}
-	switch v := f.next().(type) {
-	case []byte:
-		*p = v
-	case nil:
-		*p = nil
+	case *p == nil:
+		f.write(nil)
 	default:
-		f.fail(v)
-	}
-}
-
-// table transfers a map, nil when absent.
-func table(f *fieldset, p *Map) {
-	if !f.reading {
-		if *p == nil {
-			f.write(nil)
-		} else {
-			f.write(*p)
-		}
-		return
-	}
-	switch v := f.next().(type) {
-	case Map:
-		*p = v
-	case nil:
-		*p = nil
-	default:
-		f.fail(v)
+		f.write(*p)
 	}
 }
 

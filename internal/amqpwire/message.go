@@ -58,7 +58,7 @@ type Properties struct {
 func (*Properties) code() uint64 { return codeProperties }
 func (p *Properties) fields(f *fieldset) {
 	messageID(f, &p.MessageID)
-	blob(f, &p.UserID)
+	slice(f, &p.UserID)
 	may(f, &p.To) // an address; in practice always a string
 	may(f, &p.Subject)
 	may(f, &p.ReplyTo)

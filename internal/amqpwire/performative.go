@@ -53,7 +53,7 @@ func (o *Open) fields(f *fieldset) {
 	symbols(f, &o.IncomingLocales)
 	symbols(f, &o.OfferedCapabilities)
 	symbols(f, &o.DesiredCapabilities)
-	table(f, &o.Properties)
+	slice(f, &o.Properties)
 }
 
 // Begin begins a session [2.7.2].
@@ -77,7 +77,7 @@ func (b *Begin) fields(f *fieldset) {
 	or(f, &b.HandleMax, maxUint32)
 	symbols(f, &b.OfferedCapabilities)
 	symbols(f, &b.DesiredCapabilities)
-	table(f, &b.Properties)
+	slice(f, &b.Properties)
 }
 
 // Attach attaches a link [2.7.3].
@@ -107,13 +107,13 @@ func (a *Attach) fields(f *fieldset) {
 	or(f, &a.RcvSettleMode, ReceiveFirst)
 	inner(f, &a.Source, sources)
 	inner(f, &a.Target, targets)
-	table(f, &a.Unsettled)
+	slice(f, &a.Unsettled)
 	or(f, &a.IncompleteUnsettled, false)
 	may(f, &a.InitialDeliveryCount)
 	or(f, &a.MaxMessageSize, 0)
 	symbols(f, &a.OfferedCapabilities)
 	symbols(f, &a.DesiredCapabilities)
-	table(f, &a.Properties)
+	slice(f, &a.Properties)
 }
 
 // Flow updates windows and credit [2.7.4].
@@ -143,7 +143,7 @@ func (w *Flow) fields(f *fieldset) {
 	may(f, &w.Available)
 	or(f, &w.Drain, false)
 	or(f, &w.Echo, false)
-	table(f, &w.Properties)
+	slice(f, &w.Properties)
 }
 
 // Transfer carries a message or a part of one; its bytes follow the performative [2.7.5].
@@ -165,7 +165,7 @@ func (*Transfer) code() uint64 { return codeTransfer }
 func (t *Transfer) fields(f *fieldset) {
 	must(f, &t.Handle)
 	may(f, &t.DeliveryID)
-	blob(f, &t.DeliveryTag)
+	slice(f, &t.DeliveryTag)
 	may(f, &t.MessageFormat)
 	may(f, &t.Settled)
 	or(f, &t.More, false)
@@ -226,7 +226,7 @@ func (*Error) code() uint64 { return codeError }
 func (e *Error) fields(f *fieldset) {
 	must(f, &e.Condition)
 	or(f, &e.Description, "")
-	table(f, &e.Info)
+	slice(f, &e.Info)
 }
 
 // Mechanisms are the SASL mechanisms that a server offers [5.3.3.1].
@@ -245,7 +245,7 @@ type Init struct {
 func (*Init) code() uint64 { return codeInit }
 func (i *Init) fields(f *fieldset) {
 	must(f, &i.Mechanism)
-	blob(f, &i.InitialResponse)
+	slice(f, &i.InitialResponse)
 	or(f, &i.Hostname, "")
 }
 
@@ -279,7 +279,7 @@ type Outcome struct {
 func (*Outcome) code() uint64 { return codeOutcome }
 func (o *Outcome) fields(f *fieldset) {
 	must(f, &o.Code)
-	blob(f, &o.AdditionalData)
+	slice(f, &o.AdditionalData)
 }
 
 var (

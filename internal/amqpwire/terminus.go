@@ -28,9 +28,9 @@ func (s *Source) fields(f *fieldset) {
 	or(f, &s.ExpiryPolicy, expiry(f, s.ExpiryPolicy))
 	or(f, &s.Timeout, 0)
 	or(f, &s.Dynamic, false)
-	table(f, &s.DynamicNodeProperties)
+	slice(f, &s.DynamicNodeProperties)
 	or(f, &s.DistributionMode, "")
-	table(f, &s.Filter)
+	slice(f, &s.Filter)
 	anything(f, &s.DefaultOutcome)
 	symbols(f, &s.Outcomes)
 	symbols(f, &s.Capabilities)
@@ -54,7 +54,7 @@ func (t *Target) fields(f *fieldset) {
 	or(f, &t.ExpiryPolicy, expiry(f, t.ExpiryPolicy))
 	or(f, &t.Timeout, 0)
 	or(f, &t.Dynamic, false)
-	table(f, &t.DynamicNodeProperties)
+	slice(f, &t.DynamicNodeProperties)
 	symbols(f, &t.Capabilities)
 }
 
@@ -117,7 +117,7 @@ func (*Modified) code() uint64 { return codeModified }
 func (m *Modified) fields(f *fieldset) {
 	or(f, &m.DeliveryFailed, false)
 	or(f, &m.UndeliverableHere, false)
-	table(f, &m.MessageAnnotations)
+	slice(f, &m.MessageAnnotations)
 }
 
 // ReadState reads a delivery state, in which a string may stand for a symbol.
