@@ -72,6 +72,31 @@ func TestEachFeatureHasATest(t *testing.T) {
 	}
 }
 
+// docs/features.md names the tests of what is repeated after an unknown outcome: for each operation
+// of the table in docs/retries.md.
+func TestWhatIsRepeatedIsHeldByTests(t *testing.T) {
+	operations := func(page string) map[string][]string {
+		_, section, found := strings.Cut(read(t, page), "## What is repeated\n")
+		require.True(t, found, "%s has no such section", page)
+		all := map[string][]string{}
+		for _, row := range table(t, section, "| operation | ") {
+			all[row[0]] = row[1:]
+		}
+		return all
+	}
+	tests := &tree{files: map[string]map[string]bool{}}
+	held := operations("docs/features.md")
+	for operation := range operations("docs/retries.md") {
+		require.Contains(t, held, operation)
+	}
+	require.GreaterOrEqual(t, len(held), 8)
+	for operation, cells := range held {
+		for _, c := range strings.Split(cells[0], ", ") {
+			tests.check(t, operation, c)
+		}
+	}
+}
+
 // The check itself notices a missing test.
 func TestAMissingTestIsNoticed(t *testing.T) {
 	tests := &tree{files: map[string]map[string]bool{}}
