@@ -16,11 +16,9 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // frame returns a frame on the channel of the device, with a type and a data offset.
@@ -145,34 +143,22 @@ func TestAShortIdleTimeoutCausesNoFlood(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		beats := 0
 		over := make(chan struct{})
-		_, err := amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string,
-			string) (net.Conn, error) {
-			near, far := memconn.Pair("near", "far")
-			go func() {
-				defer close(over)
-				defer far.Close()
-				header := wire.ProtocolHeader(wire.ProtocolAMQP)
-				_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
-				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "h", MaxFrameSize: 512, ChannelMax: 9,
-					IdleTimeout: wire.Some(uint32(1))}, nil)
-				if err != nil {
-					panic(err)
+		_, err := amqp.New(&amqp.Options{OperationTimeout: 10 * time.Second, Network: between(func(far net.Conn) {
+			defer close(over)
+			hello(far, wire.ProtocolAMQP)
+			say(far, 0, &wire.Open{ContainerID: "h", MaxFrameSize: 512, ChannelMax: 9, IdleTimeout: wire.Some(uint32(1))})
+			for {
+				head := make([]byte, 8)
+				if _, err := io.ReadFull(far, head); err != nil {
+					return
 				}
-				_, _ = far.Write(append(header[:], open...))
-				for {
-					head := make([]byte, 8)
-					if _, err := io.ReadFull(far, head); err != nil {
-						return
-					}
-					n := binary.BigEndian.Uint32(head)
-					if n == 8 {
-						beats++
-					}
-					_, _ = io.ReadFull(far, make([]byte, n-8))
+				n := binary.BigEndian.Uint32(head)
+				if n == 8 {
+					beats++
 				}
-			}()
-			return near, nil
-		}}, OperationTimeout: 10 * time.Second}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
+				_, _ = io.ReadFull(far, make([]byte, n-8))
+			}
+		})}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h",
 			DeviceID: "d", Token: func(context.Context) (transport.Token, error) {
 				return transport.Token{Text: transport.Hide("x")}, nil
 			}}})

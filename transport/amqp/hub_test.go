@@ -2,6 +2,7 @@ package amqp_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -234,4 +236,61 @@ func (c *filter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return len(b), nil
+}
+
+// say sends frames of a peer.
+func say(c net.Conn, channel uint16, frames ...wire.Performative) {
+	for _, p := range frames {
+		b, err := wire.AppendFrame(nil, channel, p, nil)
+		if err != nil {
+			panic(err)
+		}
+		_, _ = c.Write(b)
+	}
+}
+
+// hello answers the header of a connection.
+func hello(c net.Conn, id byte) {
+	_, _ = io.ReadFull(c, make([]byte, wire.HeaderSize))
+	header := wire.ProtocolHeader(id)
+	_, _ = c.Write(header[:])
+}
+
+// listen calls handle for each frame that the device sends, until it returns false or the
+// connection ends.
+func listen(c net.Conn, handle func(channel uint16, p wire.Performative, payload []byte) bool) {
+	var buf []byte
+	part := make([]byte, 1<<16)
+	for {
+		f, n, err := wire.Split(buf, 1<<20)
+		switch {
+		case err != nil:
+			return
+		case n == 0:
+			n, err := c.Read(part)
+			if err != nil {
+				return
+			}
+			buf = append(buf, part[:n]...)
+			continue
+		}
+		if buf = buf[n:]; len(f.Body) == 0 {
+			continue
+		}
+		if p, payload, err := f.Performative(); err != nil || !handle(f.Channel, p, payload) {
+			return
+		}
+	}
+}
+
+// between returns options for connections to a peer, without TLS.
+func between(peer func(c net.Conn)) netopt.Options {
+	return netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		near, far := memconn.Pair("near", "far")
+		go func() {
+			defer far.Close()
+			peer(far)
+		}()
+		return near, nil
+	}}
 }

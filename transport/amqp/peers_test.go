@@ -41,17 +41,12 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 					Token: func(context.Context) (transport.Token, error) {
 						return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
 					}}
-				_, err := amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string,
-					string) (net.Conn, error) {
-					near, far := memconn.Pair("near", "far")
-					go func() {
-						_, _ = io.ReadFull(far, make([]byte, 8))
-						_, _ = io.WriteString(far, c.says)
-						_ = far.CloseWrite()
-						_, _ = io.Copy(io.Discard, far)
-					}()
-					return near, nil
-				}}}).Dial(t.Context(), &transport.Config{Creds: creds})
+				_, err := amqp.New(&amqp.Options{Network: between(func(far net.Conn) {
+					_, _ = io.ReadFull(far, make([]byte, 8))
+					_, _ = io.WriteString(far, c.says)
+					_ = far.(*memconn.Conn).CloseWrite()
+					_, _ = io.Copy(io.Discard, far)
+				})}).Dial(t.Context(), &transport.Config{Creds: creds})
 				require.ErrorIs(t, err, c.kind, "%v", err)
 				require.NotContains(t, err.Error(), "secret")
 			})
@@ -131,23 +126,12 @@ func TestAPeerThatNeverAnswers(t *testing.T) {
 // A peer that allows too few AMQP sessions is distinguished from one that allows just enough and
 // does not answer begin.
 func TestAPeerWithFewSessions(t *testing.T) {
-	dial := func(highest uint16) func(context.Context, string, string) (net.Conn, error) {
-		return func(context.Context, string, string) (net.Conn, error) {
-			near, far := memconn.Pair("near", "far")
-			go func() {
-				defer far.Close()
-				header := wire.ProtocolHeader(wire.ProtocolAMQP)
-				_, _ = io.ReadFull(far, make([]byte, wire.HeaderSize))
-				open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "few", MaxFrameSize: 1 << 16, ChannelMax: highest},
-					nil)
-				if err != nil {
-					panic(err)
-				}
-				_, _ = far.Write(append(header[:], open...))
-				_, _ = io.Copy(io.Discard, far)
-			}()
-			return near, nil
-		}
+	few := func(highest uint16) netopt.Options {
+		return between(func(far net.Conn) {
+			hello(far, wire.ProtocolAMQP)
+			say(far, 0, &wire.Open{ContainerID: "few", MaxFrameSize: 1 << 16, ChannelMax: highest})
+			_, _ = io.Copy(io.Discard, far)
+		})
 	}
 	for name, c := range map[string]struct {
 		transport func(*amqp.Options) transport.Transport
@@ -164,9 +148,7 @@ func TestAPeerWithFewSessions(t *testing.T) {
 							return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=y")}, nil
 						}}
 					began := time.Now()
-					_, err := c.transport(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: dial(highest)}}).Dial(
-						t.Context(),
-						&transport.Config{Creds: creds})
+					_, err := c.transport(&amqp.Options{Network: few(highest)}).Dial(t.Context(), &transport.Config{Creds: creds})
 					if highest == c.least {
 						require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
 						return

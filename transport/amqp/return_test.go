@@ -18,7 +18,8 @@ import (
 // After an outage all devices return right after the device that dials, which waits as its policy
 // says.
 func TestAllDevicesReturnWithTheOneThatDials(t *testing.T) {
-	for _, out := range []time.Duration{2 * time.Second, 20 * time.Second, 97 * time.Second, 5 * time.Minute, 22 * time.Minute} {
+	for _, out := range []time.Duration{2 * time.Second, 20 * time.Second, 97 * time.Second, 5 * time.Minute,
+		22 * time.Minute} {
 		t.Run(fmt.Sprint("after ", out), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				const n = 200

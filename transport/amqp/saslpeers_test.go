@@ -63,14 +63,7 @@ func (p *insistent) greet(far net.Conn) bool {
 	if string(got) != string(sasl[:]) {
 		return false
 	}
-	write := func(f wire.Performative) {
-		b, err := wire.AppendFrame(nil, 0, f, nil)
-		if err != nil {
-			panic(err)
-		}
-		_, _ = far.Write(b)
-	}
-	write(&wire.Mechanisms{Mechanisms: p.mechanisms})
+	say(far, 0, &wire.Mechanisms{Mechanisms: p.mechanisms})
 	init, ok := readFrame(far).(*wire.Init)
 	if !ok {
 		return false
@@ -79,12 +72,12 @@ func (p *insistent) greet(far net.Conn) bool {
 	p.inits = append(p.inits, init)
 	p.mu.Unlock()
 	if p.challenge != nil {
-		write(&wire.Challenge{Challenge: p.challenge})
+		say(far, 0, &wire.Challenge{Challenge: p.challenge})
 		if readFrame(far) == nil {
 			return false
 		}
 	}
-	write(&wire.Outcome{Code: p.code})
+	say(far, 0, &wire.Outcome{Code: p.code})
 	if p.again {
 		_, _ = io.ReadFull(far, got)
 		_, _ = far.Write(sasl[:])

@@ -12,13 +12,11 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // windowPeer is a peer that counts the window of each session strictly: it ends a session for a
@@ -37,12 +35,7 @@ type windowPeer struct {
 
 func (p *windowPeer) options() *amqp.Options {
 	p.messages = map[string]int{}
-	return &amqp.Options{Batch: 1, Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string,
-		string) (net.Conn, error) {
-		near, far := memconn.Pair("near", "far")
-		go p.serve(far)
-		return near, nil
-	}}}
+	return &amqp.Options{Batch: 1, Network: between(p.serve)}
 }
 
 // windowSession is a session of a windowPeer, with one link at most.
@@ -57,55 +50,24 @@ type windowSession struct {
 }
 
 func (p *windowPeer) serve(c net.Conn) {
-	defer c.Close()
-	head := wire.ProtocolHeader(wire.ProtocolAMQP)
-	_, _ = c.Read(make([]byte, wire.HeaderSize))
-	_, _ = c.Write(head[:])
+	hello(c, wire.ProtocolAMQP)
 	sessions := map[uint16]*windowSession{}
-	var buf []byte
-	part := make([]byte, 1<<16)
-	for {
-		f, n, err := wire.Split(buf, 1<<20)
-		if err != nil {
-			return
-		}
-		if n == 0 {
-			n, err := c.Read(part)
-			if err != nil {
-				return
-			}
-			buf = append(buf, part[:n]...)
-			continue
-		}
-		buf = buf[n:]
-		if len(f.Body) == 0 {
-			continue
-		}
-		got, payload, err := f.Performative()
-		if err != nil {
-			return
-		}
-		send := func(out wire.Performative) {
-			b, err := wire.AppendFrame(nil, f.Channel, out, nil)
-			if err != nil {
-				panic(err)
-			}
-			_, _ = c.Write(b)
-		}
-		switch got := got.(type) {
+	listen(c, func(channel uint16, got wire.Performative, payload []byte) bool {
+		switch got.(type) {
 		case *wire.Open:
-			send(&wire.Open{ContainerID: "window", MaxFrameSize: 1 << 16, ChannelMax: 100})
+			say(c, channel, &wire.Open{ContainerID: "window", MaxFrameSize: 1 << 16, ChannelMax: 100})
 		case *wire.Begin:
-			sessions[f.Channel] = p.begin(send, f.Channel)
+			sessions[channel] = p.begin(func(out wire.Performative) { say(c, channel, out) }, channel)
 		case *wire.Close:
-			send(&wire.Close{})
-			return
+			say(c, channel, &wire.Close{})
+			return false
 		default:
-			if s := sessions[f.Channel]; s != nil && !s.frame(got, payload) {
-				delete(sessions, f.Channel)
+			if s := sessions[channel]; s != nil && !s.frame(got, payload) {
+				delete(sessions, channel)
 			}
 		}
-	}
+		return true
+	})
 }
 
 func (p *windowPeer) begin(send func(wire.Performative), channel uint16) *windowSession {
