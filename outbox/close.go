@@ -18,7 +18,7 @@ func (q *Queue) Close() error {
 		q.closed = true
 		q.end(errClosed)
 		for _, p := range q.pending {
-			p.result <- errClosed
+			q.settleLocked(p, errClosed)
 		}
 		q.pending = nil
 		wake(&q.room)

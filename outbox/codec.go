@@ -69,12 +69,16 @@ func sealRecord(record []byte, salt uint32, offset int64, number uint64) {
 	binary.BigEndian.PutUint32(record[20:], headSum(record, salt, offset))
 }
 
+// headSum adds the first bytes one by one: a buffer for them would be allocated for each record.
 func headSum(head []byte, salt uint32, offset int64) uint32 {
-	var b [12 + 20]byte
-	binary.BigEndian.PutUint32(b[:], salt)
-	binary.BigEndian.PutUint64(b[4:], uint64(offset))
-	copy(b[12:], head[:20])
-	return crc32.Checksum(b[:], castagnoli)
+	sum := ^uint32(0)
+	for shift := 24; shift >= 0; shift -= 8 {
+		sum = castagnoli[byte(sum)^byte(salt>>shift)] ^ sum>>8
+	}
+	for shift := 56; shift >= 0; shift -= 8 {
+		sum = castagnoli[byte(sum)^byte(offset>>shift)] ^ sum>>8
+	}
+	return crc32.Update(^sum, castagnoli, head[:20])
 }
 
 // head is the verified head of a record.

@@ -436,6 +436,7 @@ func TestADeletedFolder(t *testing.T) {
 			q := open(t, folder, o)
 			put(t, q, 0, 3)
 			require.NoError(t, os.RemoveAll(folder))
+			time.Sleep(outbox.LookEvery)
 			for range 3 {
 				require.Error(t, q.Put(t.Context(), numbered(3)))
 			}
@@ -464,6 +465,7 @@ func TestARenamedFolder(t *testing.T) {
 		q := open(t, folder, o)
 		put(t, q, 0, 3)
 		require.NoError(t, os.Rename(folder, folder+".old"))
+		time.Sleep(outbox.LookEvery)
 		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
 		other := open(t, folder, o)
 		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
@@ -551,12 +553,36 @@ func TestADeletedLock(t *testing.T) {
 		q := open(t, folder, o)
 		put(t, q, 0, 3)
 		require.NoError(t, os.Remove(filepath.Join(folder, "lock")))
+		time.Sleep(outbox.LookEvery)
 		other := open(t, folder, o)
 		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
 		require.Equal(t, ids(0, 3), take(t, other))
 		require.NoError(t, other.Close())
 		_ = q.Close()
 	}
+}
+
+// Without an fsync, Puts look once a millisecond whether the files are still there.
+func TestPutsShareALookAtTheFolder(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d, looks := newDisk(), 0
+		q := openOn(t, d, &outbox.Options{SyncEvery: -1})
+		put(t, q, 0, 1)
+		q.Idle()
+		d.on(func(o op) error {
+			if o.name == "linked" {
+				looks++
+			}
+			return nil
+		})
+		put(t, q, 1, 100)
+		require.Zero(t, looks)
+		time.Sleep(outbox.LookEvery)
+		put(t, q, 100, 200)
+		q.Idle()
+		require.Equal(t, 2, looks, "at the lock and at the segment")
+		require.NoError(t, q.Close())
+	})
 }
 
 // A system without locks is refused, because two processes could use the folder at the same time.

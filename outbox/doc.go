@@ -61,7 +61,7 @@
 //   - Failing: if a write or an fsync fails, the Puts that wait for it return the error. If the
 //     state of the file is in doubt, the next message goes into another file.
 //   - Gone: when the folder or its file "lock" is deleted or moved, Put fails until the Queue is
-//     closed and opened again.
+//     closed and opened again. With Options.SyncEvery it may take a millisecond until Put notices.
 //
 // # Files
 //

@@ -23,7 +23,10 @@ var (
 	ErrNoLock     = errNoLock
 )
 
-const RecordHead = recordHead
+const (
+	RecordHead = recordHead
+	LookEvery  = lookEvery
+)
 
 // AppendedSize is the size of m's record.
 func AppendedSize(m *transport.Message) int { return len(appendRecord(nil, m)) }

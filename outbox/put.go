@@ -17,6 +17,7 @@ type entrant struct {
 	segment *segment // the segment that has it
 	number  uint64
 	gaveUp  bool       // Put has returned
+	settled bool       // the result is decided
 	result  chan error // capacity 1
 }
 
@@ -50,7 +51,7 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	}
 	reusable, err := q.put(ctx, p)
 	if reusable {
-		p.segment = nil
+		p.segment, p.settled = nil, false
 		q.entrants.Put(p)
 	}
 	return err
@@ -106,10 +107,8 @@ func (q *Queue) takeBack(ctx context.Context, p *entrant) (reusable bool, err er
 		wake(&q.room)
 		return true, gaveUp(ctx, errSlow)
 	}
-	select {
-	case err := <-p.result:
-		return true, err
-	default:
+	if p.settled {
+		return true, <-p.result
 	}
 	p.gaveUp = true
 	if !slices.Contains(q.busy, p) {
@@ -142,10 +141,16 @@ func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 
 // settleLocked delivers the result of p.
 func (q *Queue) settleLocked(p *entrant, err error) {
+	q.countLocked(p, err)
+	p.result <- err
+}
+
+// countLocked decides the result of p, which the caller delivers.
+func (q *Queue) countLocked(p *entrant, err error) {
+	p.settled = true
 	if err == nil && !p.gaveUp {
 		q.stats.Put++
 	}
-	p.result <- err
 }
 
 // makeRoomLocked reports whether size more bytes fit, after making room as Overflow allows.

@@ -64,11 +64,13 @@ type Queue struct {
 	solo         int        // this many of the next pending ones are written one at a time
 	spoiled      uint64     // this many numbers from next on are unusable
 	unsynced     []*entrant // written, waiting for the syncer
+	settled      []*entrant // syncer only: buffer of those that it releases
 	trash, stuck []*segment // to be removed; could not be removed
 	working      bool       // the writer runs
 	markDue      bool       // the mark must be written
 	taken        []*entrant // writer only: buffer of busy
 	batch        []byte     // writer only: the bytes to write
+	lookedAt     time.Time  // writer only: when the active segment was last seen attached
 
 	// Callers that may put at once: those that the last fsync released, and the pending ones.
 	expected  int

@@ -61,17 +61,20 @@ func (q *Queue) syncActive() {
 	began := time.Now()
 	err := q.syncFile(f, named)
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.fsyncTook = time.Since(began)
 	if err != nil {
 		q.stats.SyncErrors++
-		s.lost = diskError(err)
-		q.settleUnsyncedLocked(s, s.next, s.lost)
-		return
+		err, upTo = diskError(err), s.next
+		s.lost = err
+	} else {
+		s.synced, s.named = upTo, true
+		q.knownLocked(s, upTo)
 	}
-	s.synced, s.named = upTo, true
-	q.knownLocked(s, upTo)
-	q.settleUnsyncedLocked(s, upTo, nil)
+	q.settled = q.takeUnsyncedLocked(q.settled[:0], s, upTo, err)
+	q.mu.Unlock()
+	for _, p := range q.settled { // without the lock, which their next Puts need
+		p.result <- err
+	}
 }
 
 // syncFile syncs f and, unless its name is durable, the folder.
@@ -87,17 +90,19 @@ func (q *Queue) syncFile(f file, named bool) error {
 	return q.attached(f)
 }
 
-// settleUnsyncedLocked settles the Puts of s that wait for an fsync, for records below upTo.
-func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
-	before := len(q.unsynced)
+// takeUnsyncedLocked moves the Puts of s that wait for an fsync, for records below upTo, to taken.
+// Their result is err, which the caller sends to each.
+func (q *Queue) takeUnsyncedLocked(taken []*entrant, s *segment, upTo uint64, err error) []*entrant {
 	q.unsynced = slices.DeleteFunc(q.unsynced, func(p *entrant) bool {
 		if p.segment != s || p.number >= upTo {
 			return false
 		}
-		q.settleLocked(p, err)
+		q.countLocked(p, err)
+		taken = append(taken, p)
 		return true
 	})
-	q.expected, q.released = before-len(q.unsynced)+len(q.pending), time.Now()
+	q.expected, q.released = len(taken)+len(q.pending), time.Now()
+	return taken
 }
 
 // syncMark syncs the mark, unless Options.SyncEvery is negative.

@@ -57,7 +57,9 @@ func (q *Queue) removeFirstLocked() {
 		q.active = nil
 	}
 	q.trash = append(q.trash, s)
-	q.settleUnsyncedLocked(s, s.next, nil) // done messages need no fsync
+	for _, p := range q.takeUnsyncedLocked(nil, s, s.next, nil) {
+		p.result <- nil // done messages need no fsync
+	}
 	wake(&q.room)
 	wake(&q.grown) // Run may have the file open, which keeps its name on Windows
 	q.kickLocked()

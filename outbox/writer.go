@@ -148,15 +148,24 @@ func (q *Queue) beginSegment() {
 	}
 }
 
+// lookEvery is the least time between two checks that the active segment is still attached. A check
+// takes longer than the write of a small message.
+const lookEvery = time.Millisecond
+
 // write writes a batch. If no fsync follows, it checks that the file is still attached.
 func (q *Queue) write(f file, batch []byte, at int64) error {
 	if _, err := f.WriteAt(batch, at); err != nil {
 		return err
 	}
-	if q.opt.SyncEvery == 0 {
+	now := time.Now()
+	if q.opt.SyncEvery == 0 || now.Sub(q.lookedAt) < lookEvery {
 		return nil
 	}
-	return q.attached(f)
+	if err := q.attached(f); err != nil {
+		return err
+	}
+	q.lookedAt = now
+	return nil
 }
 
 // writtenLocked settles a written batch, or leaves that to the syncer.
