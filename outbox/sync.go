@@ -75,6 +75,7 @@ func (q *Queue) syncActive() {
 	for _, p := range q.settled { // without the lock, which their next Puts need
 		p.result <- err
 	}
+	clear(q.settled) // large records are not kept
 }
 
 // syncFile syncs f and, unless its name is durable, the folder.
