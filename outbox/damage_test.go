@@ -436,7 +436,7 @@ func TestADeletedFolder(t *testing.T) {
 			q := open(t, folder, o)
 			put(t, q, 0, 3)
 			require.NoError(t, os.RemoveAll(folder))
-			time.Sleep(outbox.LookEvery)
+			<-time.After(outbox.LookEvery)
 			for range 3 {
 				require.Error(t, q.Put(t.Context(), numbered(3)))
 			}
@@ -465,7 +465,7 @@ func TestARenamedFolder(t *testing.T) {
 		q := open(t, folder, o)
 		put(t, q, 0, 3)
 		require.NoError(t, os.Rename(folder, folder+".old"))
-		time.Sleep(outbox.LookEvery)
+		<-time.After(outbox.LookEvery)
 		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
 		other := open(t, folder, o)
 		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
@@ -553,7 +553,7 @@ func TestADeletedLock(t *testing.T) {
 		q := open(t, folder, o)
 		put(t, q, 0, 3)
 		require.NoError(t, os.Remove(filepath.Join(folder, "lock")))
-		time.Sleep(outbox.LookEvery)
+		<-time.After(outbox.LookEvery)
 		other := open(t, folder, o)
 		require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
 		require.Equal(t, ids(0, 3), take(t, other))
