@@ -20,6 +20,7 @@ import (
 type Chart struct {
 	Title, X, Y string
 	Linear      bool
+	Low, High   float64 // ends of a logarithmic scale; 0: those of the points
 	Labels      []string
 	Curves      []Curve // the last is the one to look at
 }
@@ -99,6 +100,8 @@ func (c *Chart) plot() (*plot.Plot, error) {
 		return p, nil
 	}
 	switch {
+	case c.High > 0:
+		p.Y.Min, p.Y.Max = c.Low, c.High
 	case p.Y.Min > p.Y.Max: // the library has seen no value
 		return nil, fmt.Errorf("the chart %q has nothing to draw; measure for longer", c.Title)
 	case p.Y.Min == p.Y.Max:

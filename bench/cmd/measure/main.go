@@ -9,6 +9,7 @@
 //	provisioning                registrations over each protocol
 //	retries                     decisions and runs of retry libraries
 //	outbox                      stores of messages in files
+//	delays                      nothing: draws the delays of retry policies into ../docs
 //	plots                       how throughput and costs grow, into pictures in ../docs
 //
 // For example:
@@ -43,7 +44,7 @@ func run(args []string) error {
 	measurements := map[string]func(args []string) error{
 		"idle": client, "outage": client, "fleet": client, "desk": named(desk),
 		"https": named(https), "provisioning": named(provisioning), "retries": named(retries),
-		"plots": named(plots), "outbox": named(stores),
+		"plots": named(plots), "delays": named(delays), "outbox": named(stores),
 	}
 	if len(args) > 0 && measurements[args[0]] != nil {
 		return measurements[args[0]](args)
