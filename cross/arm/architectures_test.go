@@ -58,9 +58,9 @@ var suites = []string{
 // formulas are the packages that count, compare and convert.
 var formulas = []string{"./errfilter", "./retrypolicy", "./retrypolicy/compat", "./internal/times"}
 
-// modems are tests of package atmodem. Under emulation those with TLS would take minutes.
+// modemSuite are tests of package atmodem. Under emulation those with TLS would take minutes.
 const (
-	modems         = "./cross/arm/board/atmodem"
+	modemSuite     = "./cross/arm/board/atmodem"
 	emulatedModems = "^(TestClockTexts|TestFields|TestLines.*|TestAnswers.*|TestDialects.*|TestTheSIM|FuzzAnswers)$|" +
 		"^TestFirmwareSends.*$/^(SIM7x00|BG9x)$"
 )
@@ -102,7 +102,7 @@ func TestSuites(t *testing.T) {
 			if a.emulator != "" {
 				args = append(args, "-run", emulatedModems)
 			}
-			t.Log("\n" + run(t, root, env, "go", append(args, modems)...))
+			t.Log("\n" + run(t, root, env, "go", append(args, modemSuite)...))
 		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -38,14 +38,14 @@ func TestFirmwareWithACellularModemOnACortexM3(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cellular *atemulator.Modem
+	var cellular *modems.Modem
 	ready := make(chan struct{})
 	folder := boardModule(t, nil)
 	editFirmware(t, folder, cellularEdits)
 	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=20 -X main.mode=run",
 		hub.HostName(), boardID, dev.PrimaryKey)
 	m := bootFrom(t, cortexM3, folder, hub, stackSize, "", flags, func(line net.Conn) error {
-		cellular = atemulator.New(atemulator.Config{Family: atemulator.Quectel, Line: line,
+		cellular = modems.New(modems.Config{Family: modems.Quectel, Line: line,
 			Dial: hub.Dial(testbroker.PortMQTTS), Now: time.Now, APN: "things.example", Boot: time.Second,
 			Files: map[string][]byte{"ca.pem": hub.CAPEM()}})
 		close(ready)

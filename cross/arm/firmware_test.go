@@ -18,8 +18,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -34,8 +33,8 @@ import (
 type bench struct {
 	hub   *testbroker.Hub
 	key   []byte
-	modem *linemodem.Modem
-	port  *atemulator.Port
+	modem *modems.Line
+	port  *modems.Port
 	board *board.Modem
 	ended chan error
 }
@@ -54,8 +53,8 @@ func newBench(t *testing.T) *bench {
 	}
 	key := board.Key(dev.PrimaryKey)
 	near, far := memconn.Pair("board", "modem")
-	b := &bench{hub: hub, key: key, modem: &linemodem.Modem{Line: far, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now},
-		port:  atemulator.NewPort(near),
+	b := &bench{hub: hub, key: key, modem: &modems.Line{Port: far, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now},
+		port:  modems.NewPort(near),
 		ended: make(chan error, 1)}
 	b.board = board.NewModem(b.port)
 	go func() { b.ended <- b.modem.Serve() }()

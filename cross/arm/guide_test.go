@@ -17,8 +17,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -140,7 +139,7 @@ func TestTheGuidesProgramRuns(t *testing.T) {
 	run(t, folder, literal, "go", "vet", ".")
 	t.Run("with a modem", func(t *testing.T) {
 		m, stop := startSensor(t, program, func(line net.Conn) error {
-			return (&linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
+			return (&modems.Line{Port: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
 		})
 		defer stop()
 		if !m.awaitLine(t, time.Minute, func() bool { return m.said("connected connection ok") > 0 }) {
@@ -340,10 +339,10 @@ func TestTheGuidesProgramRunsInSmallStacks(t *testing.T) {
 			program := buildSensor(t, folder, hub.HostName(), dev.PrimaryKey, "GOARCH=386")
 			m, stop := startSensor(t, program, func(line net.Conn) error {
 				if c.cellular {
-					return atemulator.New(atemulator.Config{Family: atemulator.Quectel, Line: line, Now: time.Now,
+					return modems.New(modems.Config{Family: modems.Quectel, Line: line, Now: time.Now,
 						Dial: hub.Dial(testbroker.PortMQTTS), Files: map[string][]byte{"ca.pem": hub.CAPEM()}}).Serve()
 				}
-				return (&linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
+				return (&modems.Line{Port: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
 			})
 			defer stop()
 			const overflow = "fatal error: stack overflow"

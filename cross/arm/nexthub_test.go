@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -40,10 +40,10 @@ func TestFirmwareOfAHubWithTheMQTTv5ProfileOnACortexM3(t *testing.T) {
 	}
 	folder := boardModule(t, nil)
 	editFirmware(t, folder, nextEdits)
-	modem := &linemodem.Modem{Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}
+	modem := &modems.Line{Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}
 	m := bootFrom(t, cortexM3, folder, hub, stackSize, "", fmt.Sprintf("-X main.host=%s -X main.deviceID=%s "+
 		"-X main.key=MDEy -X main.milliseconds=5", hub.HostName(), boardID), func(line net.Conn) error {
-		modem.Line = line
+		modem.Port = line
 		return modem.Serve()
 	})
 	for i := range kills {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -86,7 +86,7 @@ func emulateEdited(t *testing.T, milliseconds int, mode string, edits map[string
 		t.Fatal(err)
 	}
 	seen, dial := new(lives), hub.Dial(testbroker.PortMQTT)
-	own := &linemodem.Modem{Now: seen.now, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	own := &modems.Line{Now: seen.now, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		seen.dial()
 		return dial(ctx, network, addr)
 	}}
@@ -95,7 +95,7 @@ func emulateEdited(t *testing.T, milliseconds int, mode string, edits map[string
 	m := bootFrom(t, cortexM3, folder, hub, stackSize, "", fmt.Sprintf(
 		"-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s", hub.HostName(),
 		boardID, dev.PrimaryKey, milliseconds, mode), func(line net.Conn) error {
-		own.Line = line
+		own.Port = line
 		return own.Serve()
 	})
 	m.modem = own

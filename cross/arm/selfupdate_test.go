@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/internal/flashsim"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -91,10 +91,10 @@ func newUpdatable(t *testing.T) *updatable {
 		service.HostName(), service.IDScope(), boardID, own.PrimaryKey, strings.Join(roots, ","))
 	bank := filepath.Join(b.folder, "flash.img")
 	write(t, bank, factory(t, b.image(t, 1, 0)))
-	modem := &linemodem.Modem{Dial: b.dial, Now: time.Now}
+	modem := &modems.Line{Dial: b.dial, Now: time.Now}
 	b.machine = powerOn(t, riscV, []string{"-drive", "if=pflash,unit=1,format=raw,file=" + bank, "-device",
 		"loader,file=" + loader}, func(line net.Conn) error {
-		modem.Line = line
+		modem.Port = line
 		return modem.Serve()
 	})
 	return b

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -42,7 +42,7 @@ var (
 // machine is an emulated board.
 type machine struct {
 	hub    *testbroker.Hub
-	modem  *linemodem.Modem
+	modem  *modems.Line
 	ram    *inspector
 	static int // bytes of static RAM
 
@@ -87,9 +87,9 @@ type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 // and starts it with a modem.
 func boot(t *testing.T, c *chip, hub *testbroker.Hub, dial dialer, stack, tags, flags string) *machine {
 	t.Helper()
-	own := &linemodem.Modem{Dial: dial, Now: time.Now}
+	own := &modems.Line{Dial: dial, Now: time.Now}
 	m := bootFrom(t, c, boardModule(t, nil), hub, stack, tags, flags, func(line net.Conn) error {
-		own.Line = line
+		own.Port = line
 		return own.Serve()
 	})
 	m.modem = own

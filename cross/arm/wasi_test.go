@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -58,7 +58,7 @@ func TestFirmwareInWASI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}
+	m := &modems.Line{Port: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}
 	served := make(chan error, 1)
 	go func() { served <- m.Serve() }()
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/hubline-iot/hubline/examples/internal/updatecloud"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 )
 
 // disk is the state of the fake RAUC and of the boot loader: two slots, as they are in a file.
@@ -150,9 +150,9 @@ func (d *disk) status() map[string]any {
 		slots = append(slots, map[string]any{names[i]: map[string]any{
 			"class": "rootfs", "bootname": bootNames[i], "state": state, "boot_status": good, "parent": nil,
 			"slot_status": map[string]any{"status": "ok",
-				"bundle": map[string]any{"compatible": updatecloud.Model, "version": s.Version}},
+				"bundle": map[string]any{"compatible": setup.UpdateModel, "version": s.Version}},
 		}})
 	}
-	return map[string]any{"compatible": updatecloud.Model, "variant": nil, "booted": bootNames[d.Booted],
+	return map[string]any{"compatible": setup.UpdateModel, "variant": nil, "booted": bootNames[d.Booted],
 		"boot_primary": names[d.Primary], "slots": slots}
 }

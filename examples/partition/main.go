@@ -25,7 +25,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/hubline-iot/hubline/examples/internal/updatecloud"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 	"github.com/hubline-iot/hubline/update/adusign"
 	"github.com/hubline-iot/hubline/update/agent"
@@ -46,7 +46,7 @@ func main() {
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cloud, err := updatecloud.New()
+	cloud, err := setup.NewUpdateCloud()
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 }
 
 // publishAll is the back end.
-func publishAll(ctx context.Context, cloud *updatecloud.Cloud) error {
+func publishAll(ctx context.Context, cloud *setup.UpdateCloud) error {
 	for _, u := range []struct {
 		number int
 		bundle bundle
@@ -95,7 +95,7 @@ func publishAll(ctx context.Context, cloud *updatecloud.Cloud) error {
 }
 
 // machine boots a slot after each reset until ctx ends.
-func machine(ctx context.Context, cloud *updatecloud.Cloud, dir string) error {
+func machine(ctx context.Context, cloud *setup.UpdateCloud, dir string) error {
 	for ctx.Err() == nil {
 		d, err := load(filepath.Join(dir, "disk"))
 		if err != nil {
@@ -117,7 +117,7 @@ func machine(ctx context.Context, cloud *updatecloud.Cloud, dir string) error {
 }
 
 // program is the program in each system, with the agent.
-func program(ctx context.Context, cloud *updatecloud.Cloud, dir, version string) error {
+func program(ctx context.Context, cloud *setup.UpdateCloud, dir, version string) error {
 	registrar, err := cloud.Registrar()
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func program(ctx context.Context, cloud *updatecloud.Cloud, dir, version string)
 		}}}
 	a, err := agent.New(&agent.Options{
 		Service: service,
-		Handlers: map[string]agent.Handler{updatecloud.Handler: &rauc{
+		Handlers: map[string]agent.Handler{setup.UpdateHandler: &rauc{
 			command: filepath.Join(dir, "rauc"),
 			bundle:  filepath.Join(dir, "update.raucb"),
 			healthy: func(ctx context.Context) error {
@@ -150,9 +150,9 @@ func program(ctx context.Context, cloud *updatecloud.Cloud, dir, version string)
 		Fetch:    host.NewFetcher(client),
 		Store:    host.NewStore(filepath.Join(dir, "updates")),
 		Properties: agent.Properties{
-			{Name: "manufacturer", Value: updatecloud.Provider}, {Name: "model", Value: updatecloud.Model}},
+			{Name: "manufacturer", Value: setup.UpdateProvider}, {Name: "model", Value: setup.UpdateModel}},
 		Installed: func() agent.UpdateID {
-			return agent.UpdateID{Provider: updatecloud.Provider, Name: updatecloud.Model, Version: version + ".0"}
+			return agent.UpdateID{Provider: setup.UpdateProvider, Name: setup.UpdateModel, Version: version + ".0"}
 		},
 		Interval: 100 * time.Millisecond, Spread: -1, // a fleet asks every few hours
 	})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/examples/internal/updatecloud"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/internal/flashsim"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -27,7 +27,7 @@ import (
 
 // board is a microcontroller with flash, whose firmware is a function here.
 type board struct {
-	cloud     *updatecloud.Cloud
+	cloud     *setup.UpdateCloud
 	flash     *flashsim.Flash
 	layout    update.Layout
 	off       func() // ends the firmware
@@ -45,7 +45,7 @@ const (
 )
 
 // newBoard returns a board as it leaves the factory, with firmware 1.
-func newBoard(c *updatecloud.Cloud) (*board, error) {
+func newBoard(c *setup.UpdateCloud) (*board, error) {
 	flash := flashsim.New(blocks*eraseBlock, 8, eraseBlock)
 	b := &board{cloud: c, flash: flash, started: map[byte]bool{}, layout: update.Layout{
 		Flash: flash, Slots: [2]update.Slot{{First: 2, Blocks: slotBlocks}, {First: 2 + slotBlocks, Blocks: slotBlocks}},
@@ -113,7 +113,7 @@ func (b *board) firmware(ctx context.Context, number byte, works bool) error {
 	}
 	a, err := agent.New(&agent.Options{
 		Service: service,
-		Handlers: map[string]agent.Handler{updatecloud.Handler: &handler.Slots{
+		Handlers: map[string]agent.Handler{setup.UpdateHandler: &handler.Slots{
 			Updater: u,
 			Healthy: func(ctx context.Context) error { return b.greet(ctx, registrar) },
 		}},
@@ -122,9 +122,9 @@ func (b *board) firmware(ctx context.Context, number byte, works bool) error {
 		Fetch:    &httprange.Fetcher{Dial: b.dial},
 		Store:    state,
 		Properties: agent.Properties{
-			{Name: "manufacturer", Value: updatecloud.Provider}, {Name: "model", Value: updatecloud.Model}},
+			{Name: "manufacturer", Value: setup.UpdateProvider}, {Name: "model", Value: setup.UpdateModel}},
 		Installed: func() agent.UpdateID {
-			return agent.UpdateID{Provider: updatecloud.Provider, Name: updatecloud.Model, Version: fmt.Sprintf("%d.0", number)}
+			return agent.UpdateID{Provider: setup.UpdateProvider, Name: setup.UpdateModel, Version: fmt.Sprintf("%d.0", number)}
 		},
 		Interval: 100 * time.Millisecond, Spread: -1, // a fleet asks every few hours
 		Policy: retrypolicy.ExponentialBackoffWithJitter{},

@@ -21,7 +21,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/hubline-iot/hubline/examples/internal/updatecloud"
+	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
@@ -37,7 +37,7 @@ func main() {
 func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cloud, err := updatecloud.New()
+	cloud, err := setup.NewUpdateCloud()
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func run(ctx context.Context) error {
 }
 
 // publishAll is the back end.
-func publishAll(ctx context.Context, cloud *updatecloud.Cloud) error {
+func publishAll(ctx context.Context, cloud *setup.UpdateCloud) error {
 	var played []*testbroker.Injected
 	inject := func(f fault.Fault) { played = append(played, cloud.DPS.Inject(f)) }
 	inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUpdateFile, Statuses: []int{503}})

@@ -19,7 +19,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 )
 
 func main() {
@@ -56,7 +56,7 @@ func run(ctx context.Context, address, hub, roots string) error {
 			return err
 		}
 		end := context.AfterFunc(ctx, func() { _ = line.Close() })
-		modem := &linemodem.Modem{Line: line, Now: time.Now, Dial: dial(hub, trust)}
+		modem := &modems.Line{Port: line, Now: time.Now, Dial: dial(hub, trust)}
 		if err := modem.Serve(); !errors.Is(err, io.EOF) {
 			fmt.Println("the board's line ended:", err)
 		}

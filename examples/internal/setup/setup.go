@@ -1,5 +1,5 @@
-// Package setup has the common parts of the examples: transports by name, the target hub, and an
-// in-process hub with one device.
+// Package setup has the common parts of the examples: transports by name, the target hub, an
+// in-process hub with one device, and the services of updates.
 package setup
 
 import (

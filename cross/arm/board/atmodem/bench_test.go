@@ -13,7 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/cross/arm/board/atmodem"
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -37,9 +37,9 @@ func sampleOf(n int) int {
 
 // setup is what a test changes of a bench.
 type setup struct {
-	family atemulator.Family
+	family modems.Family
 	secure bool
-	modem  func(*atemulator.Config)
+	modem  func(*modems.Config)
 	config func(*atmodem.Config)
 }
 
@@ -47,13 +47,13 @@ type setup struct {
 type bench struct {
 	hub   *testbroker.Hub
 	key   []byte
-	emu   *atemulator.Modem
+	emu   *modems.Modem
 	modem *atmodem.Modem
-	port  *atemulator.Port
+	port  *modems.Port
 }
 
-var dialects = map[atemulator.Family]*atmodem.Dialect{
-	atemulator.SIMCom: atmodem.SIM7x00, atemulator.Quectel: atmodem.BG9x,
+var dialects = map[modems.Family]*atmodem.Dialect{
+	modems.SIMCom: atmodem.SIM7x00, modems.Quectel: atmodem.BG9x,
 }
 
 // kinds are all combinations of families and sockets.
@@ -61,10 +61,10 @@ var kinds = []struct {
 	name string
 	setup
 }{
-	{"SIM7x00", setup{family: atemulator.SIMCom}},
-	{"SIM7x00 TLS", setup{family: atemulator.SIMCom, secure: true}},
-	{"BG9x", setup{family: atemulator.Quectel}},
-	{"BG9x TLS", setup{family: atemulator.Quectel, secure: true}},
+	{"SIM7x00", setup{family: modems.SIMCom}},
+	{"SIM7x00 TLS", setup{family: modems.SIMCom, secure: true}},
+	{"BG9x", setup{family: modems.Quectel}},
+	{"BG9x TLS", setup{family: modems.Quectel, secure: true}},
 }
 
 // eachKind runs f in fake time for all kinds.
@@ -95,16 +95,16 @@ func newBench(t *testing.T, s setup) *bench {
 	dev, err := hub.AddDevice(boardID)
 	require.NoError(t, err)
 	near, far := memconn.Pair("board", "modem")
-	b := &bench{hub: hub, key: board.Key(dev.PrimaryKey), port: atemulator.NewPort(near)}
+	b := &bench{hub: hub, key: board.Key(dev.PrimaryKey), port: modems.NewPort(near)}
 	port := testbroker.PortMQTT
 	if s.secure {
 		port = testbroker.PortMQTTS
 	}
-	network := atemulator.Config{Family: s.family, Line: far, Dial: hub.Dial(port), Now: time.Now, Zone: -14}
+	network := modems.Config{Family: s.family, Line: far, Dial: hub.Dial(port), Now: time.Now, Zone: -14}
 	if s.modem != nil {
 		s.modem(&network)
 	}
-	b.emu = atemulator.New(network)
+	b.emu = modems.New(network)
 	ended := make(chan error, 1)
 	go func() { ended <- b.emu.Serve() }()
 	t.Cleanup(func() {
@@ -117,7 +117,7 @@ func newBench(t *testing.T, s setup) *bench {
 		}
 	})
 	c := atmodem.Config{Port: b.port, Dialect: dialects[s.family], Host: hub.HostName(), APN: "things.example",
-		PowerKey: b.emu.Key, Plain: !s.secure, AnyName: s.secure && s.family == atemulator.SIMCom}
+		PowerKey: b.emu.Key, Plain: !s.secure, AnyName: s.secure && s.family == modems.SIMCom}
 	if s.secure {
 		c.CA = "ca.pem"
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/cross/arm/board/atmodem"
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 func TestNewNamesTheWrongField(t *testing.T) {
 	near, _ := memconn.Pair("board", "modem")
-	port := atemulator.NewPort(near)
+	port := modems.NewPort(near)
 	defer port.Close()
 	right := atmodem.Config{Port: port, Dialect: atmodem.BG9x, Host: "hub.example.test", CA: "ca.pem"}
 	_, err := atmodem.New(right)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/cross/arm/board/atmodem"
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -41,7 +41,7 @@ func (b *bench) dialLong(t *testing.T) error {
 func TestALostByteCostsAConnectionAtMost(t *testing.T) {
 	for _, k := range kinds {
 		out, first, last := 0, 0, 0
-		session := func(t *testing.T, change func(*atemulator.Config)) {
+		session := func(t *testing.T, change func(*modems.Config)) {
 			in(t, func(t *testing.T) {
 				s := k.setup
 				s.modem = change
@@ -70,12 +70,12 @@ func TestALostByteCostsAConnectionAtMost(t *testing.T) {
 			step := max(1, all/sampleOf(40))
 			for lost := 1; lost <= all; lost += step {
 				t.Run(fmt.Sprintf("to the board %d of %d", lost, all), func(t *testing.T) {
-					session(t, func(c *atemulator.Config) { c.LoseOut = lost })
+					session(t, func(c *modems.Config) { c.LoseOut = lost })
 				})
 			}
 			for lost := first + 1; lost <= last; lost += max(1, (last-first)/sampleOf(15)) {
 				t.Run(fmt.Sprintf("from the board %d of %d", lost, last), func(t *testing.T) {
-					session(t, func(c *atemulator.Config) { c.LoseIn = lost })
+					session(t, func(c *modems.Config) { c.LoseIn = lost })
 				})
 			}
 		})
@@ -90,7 +90,7 @@ func TestAChangedByteCostsAConnectionAtMost(t *testing.T) {
 		session := func(t *testing.T, noise int, bits byte) {
 			in(t, func(t *testing.T) {
 				s := k.setup
-				s.modem = func(c *atemulator.Config) { c.NoiseOut, c.NoiseBits = noise, bits }
+				s.modem = func(c *modems.Config) { c.NoiseOut, c.NoiseBits = noise, bits }
 				b := newBench(t, s)
 				b.begin(t, s)
 				b.runFor(t, b.config(10*time.Second), func() {
@@ -114,7 +114,7 @@ func TestAChangedByteCostsAConnectionAtMost(t *testing.T) {
 
 func TestAModemThatIsOffIsSwitchedOn(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
-		s.modem = func(c *atemulator.Config) { c.Off = true; c.Boot = 12 * time.Second }
+		s.modem = func(c *modems.Config) { c.Off = true; c.Boot = 12 * time.Second }
 		b := newBench(t, s)
 		b.begin(t, s)
 		require.NoError(t, b.dial(t))
@@ -140,7 +140,7 @@ func TestAPowerCycleTakesSeveralDials(t *testing.T) {
 
 func TestAPowerCycleMayBeTheUsers(t *testing.T) {
 	in(t, func(t *testing.T) {
-		s := setup{family: atemulator.Quectel}
+		s := setup{family: modems.Quectel}
 		var b *bench
 		cycles := 0
 		s.config = func(c *atmodem.Config) {
@@ -177,7 +177,7 @@ func TestAModemThatDoesNotAnswer(t *testing.T) {
 func TestTheLadder(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
 		away := true
-		s.modem = func(c *atemulator.Config) {
+		s.modem = func(c *modems.Config) {
 			dial := c.Dial
 			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if away {
@@ -204,19 +204,19 @@ func TestTheSIM(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		given string
-		modem func(*atemulator.Config)
+		modem func(*modems.Config)
 		kind  transport.Kind
 		pins  int
 		dials int
 	}{
-		{"no PIN", "", func(c *atemulator.Config) { c.PIN = "1234" }, transport.Unauthorized, 0, 3},
-		{"wrong PIN", "9876", func(c *atemulator.Config) { c.PIN = "1234" }, transport.Unauthorized, 1, 5},
-		{"right PIN", "1234", func(c *atemulator.Config) { c.PIN = "1234" }, transport.Unknown, 2, 2},
-		{"tries used", "1234", func(c *atemulator.Config) { c.PIN, c.Tries = "1234", 2 }, transport.Unauthorized, 0, 3},
-		{"PUK", "1234", func(c *atemulator.Config) { c.PIN, c.Tries = "1234", -1 }, transport.Forbidden, 0, 3},
-		{"no SIM", "1234", func(c *atemulator.Config) { c.NoSIM = true }, transport.NotFound, 0, 3},
+		{"no PIN", "", func(c *modems.Config) { c.PIN = "1234" }, transport.Unauthorized, 0, 3},
+		{"wrong PIN", "9876", func(c *modems.Config) { c.PIN = "1234" }, transport.Unauthorized, 1, 5},
+		{"right PIN", "1234", func(c *modems.Config) { c.PIN = "1234" }, transport.Unknown, 2, 2},
+		{"tries used", "1234", func(c *modems.Config) { c.PIN, c.Tries = "1234", 2 }, transport.Unauthorized, 0, 3},
+		{"PUK", "1234", func(c *modems.Config) { c.PIN, c.Tries = "1234", -1 }, transport.Forbidden, 0, 3},
+		{"no SIM", "1234", func(c *modems.Config) { c.NoSIM = true }, transport.NotFound, 0, 3},
 	} {
-		for _, family := range []atemulator.Family{atemulator.SIMCom, atemulator.Quectel} {
+		for _, family := range []modems.Family{modems.SIMCom, modems.Quectel} {
 			t.Run(fmt.Sprintf("%s %d", c.name, family), func(t *testing.T) {
 				in(t, func(t *testing.T) {
 					s := setup{family: family, modem: c.modem, config: func(m *atmodem.Config) { m.PIN = c.given }}
@@ -245,18 +245,18 @@ func TestAPINIsSentOnceThoughItsAnswerIsLost(t *testing.T) {
 	for _, right := range []bool{false, true} {
 		t.Run(fmt.Sprint(right), func(t *testing.T) {
 			in(t, func(t *testing.T) {
-				s := setup{family: atemulator.Quectel}
+				s := setup{family: modems.Quectel}
 				s.config = func(m *atmodem.Config) { m.PIN = "1234" }
-				s.modem = func(c *atemulator.Config) {
+				s.modem = func(c *modems.Config) {
 					c.PIN = "1234"
-					c.Fault = func(n int, command string) atemulator.Action {
+					c.Fault = func(n int, command string) modems.Action {
 						if nameOf(command) == "AT+CPIN=" && n < 20 {
 							if right {
-								return atemulator.HideAnswer
+								return modems.HideAnswer
 							}
-							return atemulator.Ignore
+							return modems.Ignore
 						}
-						return atemulator.Obey
+						return modems.Obey
 					}
 				}
 				b := newBench(t, s)
@@ -275,18 +275,18 @@ func TestAPINIsSentOnceThoughItsAnswerIsLost(t *testing.T) {
 func TestTheNetwork(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		modem func(*atemulator.Config)
+		modem func(*modems.Config)
 		kind  transport.Kind
 		text  string
 	}{
-		{"denied", func(c *atemulator.Config) { c.Denied = 1 << 20 }, transport.Forbidden, "denies the SIM"},
-		{"denied at first", func(c *atemulator.Config) { c.Denied = 20 }, transport.Unknown, ""},
-		{"searching", func(c *atemulator.Config) { c.Searching = 1 << 20 }, transport.Network, "no network was found"},
-		{"searching long", func(c *atemulator.Config) { c.Searching = 120 }, transport.Unknown, ""},
-		{"another APN", func(c *atemulator.Config) { c.APN = "elsewhere" }, transport.Network, "check APN"},
-		{"another password", func(c *atemulator.Config) { c.User, c.Secret = "board", "other" }, transport.Network,
+		{"denied", func(c *modems.Config) { c.Denied = 1 << 20 }, transport.Forbidden, "denies the SIM"},
+		{"denied at first", func(c *modems.Config) { c.Denied = 20 }, transport.Unknown, ""},
+		{"searching", func(c *modems.Config) { c.Searching = 1 << 20 }, transport.Network, "no network was found"},
+		{"searching long", func(c *modems.Config) { c.Searching = 120 }, transport.Unknown, ""},
+		{"another APN", func(c *modems.Config) { c.APN = "elsewhere" }, transport.Network, "check APN"},
+		{"another password", func(c *modems.Config) { c.User, c.Secret = "board", "other" }, transport.Network,
 			"Password"},
-		{"the password", func(c *atemulator.Config) { c.User, c.Secret = "board", "hidden-word" }, transport.Unknown, ""},
+		{"the password", func(c *modems.Config) { c.User, c.Secret = "board", "hidden-word" }, transport.Unknown, ""},
 	} {
 		for _, k := range kinds {
 			if k.secure {
@@ -315,7 +315,7 @@ func TestTheNetwork(t *testing.T) {
 // The client tells what is wrong, and recovers when the network does.
 func TestANetworkWithoutTime(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
-		s.modem = func(c *atemulator.Config) { c.Now = nil }
+		s.modem = func(c *modems.Config) { c.Now = nil }
 		b := newBench(t, s)
 		b.writeCA(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -334,7 +334,7 @@ func TestANetworkWithoutTime(t *testing.T) {
 func TestTwoAnswersMustAgreeOnTheTime(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
 		asked := 0
-		s.modem = func(c *atemulator.Config) {
+		s.modem = func(c *modems.Config) {
 			c.Now = func() time.Time {
 				if asked++; asked == 1 {
 					return time.Now().AddDate(20, 0, 0)
@@ -351,17 +351,17 @@ func TestTwoAnswersMustAgreeOnTheTime(t *testing.T) {
 func TestTLSVerifies(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		family atemulator.Family
+		family modems.Family
 		ca     bool
 		host   string
 		kind   transport.Kind
 	}{
-		{"right", atemulator.Quectel, true, "", transport.Unknown},
-		{"right", atemulator.SIMCom, true, "", transport.Unknown},
-		{"another CA", atemulator.Quectel, false, "", transport.Untrusted},
-		{"another CA", atemulator.SIMCom, false, "", transport.Untrusted},
-		{"another name", atemulator.Quectel, true, "elsewhere.example.test", transport.Untrusted},
-		{"another name, not compared", atemulator.SIMCom, true, "elsewhere.example.test", transport.Unknown},
+		{"right", modems.Quectel, true, "", transport.Unknown},
+		{"right", modems.SIMCom, true, "", transport.Unknown},
+		{"another CA", modems.Quectel, false, "", transport.Untrusted},
+		{"another CA", modems.SIMCom, false, "", transport.Untrusted},
+		{"another name", modems.Quectel, true, "elsewhere.example.test", transport.Untrusted},
+		{"another name, not compared", modems.SIMCom, true, "elsewhere.example.test", transport.Unknown},
 	} {
 		t.Run(fmt.Sprintf("%s %d", c.name, c.family), func(t *testing.T) {
 			in(t, func(t *testing.T) {

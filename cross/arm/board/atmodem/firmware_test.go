@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/testkit"
 )
@@ -54,13 +54,13 @@ func TestFirmwareSurvivesLostConnectionsAndPowerCycles(t *testing.T) {
 }
 
 // faults are what may go wrong with each command.
-var faults = map[string]atemulator.Action{
-	"refused": atemulator.Refuse, "not answered": atemulator.Ignore, "rebooted": atemulator.Reboot,
-	"with garbage": atemulator.Garbage, "with events": atemulator.Distract,
-	"with events in its middle": atemulator.Interrupt, "hung": atemulator.Die,
-	"cut off": atemulator.CutOff, "answered twice": atemulator.Twice, "followed by nonsense": atemulator.Babble,
-	"obeyed in silence":      atemulator.HideAnswer,
-	"without its connection": atemulator.HangUp, "without its network": atemulator.Detach,
+var faults = map[string]modems.Action{
+	"refused": modems.Refuse, "not answered": modems.Ignore, "rebooted": modems.Reboot,
+	"with garbage": modems.Garbage, "with events": modems.Distract,
+	"with events in its middle": modems.Interrupt, "hung": modems.Die,
+	"cut off": modems.CutOff, "answered twice": modems.Twice, "followed by nonsense": modems.Babble,
+	"obeyed in silence":      modems.HideAnswer,
+	"without its connection": modems.HangUp, "without its network": modems.Detach,
 }
 
 // Each command of a session goes wrong once, in each way, and no reading is lost.
@@ -112,16 +112,16 @@ func nameOf(command string) string {
 	return command
 }
 
-func oneFault(t *testing.T, s setup, name string, action atemulator.Action) {
+func oneFault(t *testing.T, s setup, name string, action modems.Action) {
 	seen := 0
-	s.modem = func(c *atemulator.Config) {
-		c.Fault = func(_ int, command string) atemulator.Action {
+	s.modem = func(c *modems.Config) {
+		c.Fault = func(_ int, command string) modems.Action {
 			if nameOf(command) == name {
 				if seen++; seen == 1 || seen == 4 {
 					return action
 				}
 			}
-			return atemulator.Obey
+			return modems.Obey
 		}
 	}
 	b := newBench(t, s)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
-	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
+	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsengine"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -69,7 +69,7 @@ func TestProvisioningOverAModem(t *testing.T) {
 		hosts := map[string]func(context.Context, string, string) (net.Conn, error){
 			service.HostName(): service.Dial(port), second.HostName(): second.Dial(port),
 		}
-		s.modem = func(c *atemulator.Config) {
+		s.modem = func(c *modems.Config) {
 			first := c.Dial
 			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				host, _, err := net.SplitHostPort(addr)

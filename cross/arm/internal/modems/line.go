@@ -1,5 +1,4 @@
-// Package linemodem is the other end of a board.Modem's serial line.
-package linemodem
+package modems
 
 import (
 	"bufio"
@@ -13,17 +12,17 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 )
 
-// Modem connects to a hub on a board's request, and sends the time.
-type Modem struct {
-	// Line is the serial line. Dial connects to the host that the board names, which may be empty. Now
+// Line is the other end of a board.Modem's serial line. It connects to a hub on a board's request, and sends the time.
+type Line struct {
+	// Port is the serial line. Dial connects to the host that the board names, which may be empty. Now
 	// is the time for the board.
-	Line net.Conn
+	Port net.Conn
 	Dial func(ctx context.Context, network, host string) (net.Conn, error)
 	Now  func() time.Time
 	// Dials is the number of calls of Dial. Read it after Serve.
 	Dials int
 
-	writing sync.Mutex // of Line
+	writing sync.Mutex // of Port
 	readers sync.WaitGroup
 
 	mu   sync.Mutex // guards the fields below
@@ -34,10 +33,10 @@ type Modem struct {
 }
 
 // Serve executes the board's commands until the line is closed.
-func (m *Modem) Serve() error {
+func (m *Line) Serve() error {
 	defer m.readers.Wait()
 	defer m.close()
-	in := bufio.NewReader(m.Line)
+	in := bufio.NewReader(m.Port)
 	var out []byte
 	for {
 		out = out[:0]
@@ -69,7 +68,7 @@ func (m *Modem) Serve() error {
 }
 
 // obey executes one command.
-func (m *Modem) obey(command byte, in io.ByteReader) error {
+func (m *Line) obey(command byte, in io.ByteReader) error {
 	switch command {
 	case 'T':
 		m.tell(fmt.Appendf(nil, "T%016x", m.Now().UnixMilli()))
@@ -102,7 +101,7 @@ func (m *Modem) obey(command byte, in io.ByteReader) error {
 }
 
 // connect opens the connection name, and answers.
-func (m *Modem) connect(name byte) {
+func (m *Line) connect(name byte) {
 	conn, err := m.Dial(context.Background(), "tcp", m.host)
 	m.mu.Lock()
 	m.Dials++
@@ -129,7 +128,7 @@ func (m *Modem) connect(name byte) {
 }
 
 // close closes the connection, if there is one.
-func (m *Modem) close() {
+func (m *Line) close() {
 	m.mu.Lock()
 	conn := m.conn
 	m.conn = nil
@@ -141,7 +140,7 @@ func (m *Modem) close() {
 }
 
 // send forwards data of the board. The connection's reader notices errors.
-func (m *Modem) send(p []byte) {
+func (m *Line) send(p []byte) {
 	m.mu.Lock()
 	conn := m.conn
 	m.mu.Unlock()
@@ -151,7 +150,7 @@ func (m *Modem) send(p []byte) {
 }
 
 // pass forwards data of the hub.
-func (m *Modem) pass(p []byte) {
+func (m *Line) pass(p []byte) {
 	out := make([]byte, 0, 2*len(p))
 	for _, b := range p {
 		if out = append(out, b); b == board.Escape {
@@ -161,10 +160,10 @@ func (m *Modem) pass(p []byte) {
 	m.write(out)
 }
 
-func (m *Modem) tell(command []byte) { m.write(append([]byte{board.Escape}, command...)) }
+func (m *Line) tell(command []byte) { m.write(append([]byte{board.Escape}, command...)) }
 
-func (m *Modem) write(p []byte) {
+func (m *Line) write(p []byte) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	_, _ = m.Line.Write(p) // Serve notices the end of the line
+	_, _ = m.Port.Write(p) // Serve notices the end of the line
 }

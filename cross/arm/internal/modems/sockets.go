@@ -1,4 +1,4 @@
-package atemulator
+package modems
 
 import (
 	"context"

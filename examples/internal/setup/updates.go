@@ -1,6 +1,4 @@
-// Package updatecloud is what the examples about updates connect to, in their own process: a
-// provisioning service with an update service behind it, and a hub. It is their back end, too.
-package updatecloud
+package setup
 
 import (
 	"context"
@@ -20,23 +18,24 @@ import (
 
 // What updates are for, and the handler that their step names.
 const (
-	Provider = "Contoso"
-	Model    = "roof-sensor"
-	Handler  = "contoso/image:1"
+	UpdateProvider = "Contoso"
+	UpdateModel    = "roof-sensor"
+	UpdateHandler  = "contoso/image:1"
 )
 
 const deviceID = "roof-7"
 
-// Cloud is the services with one device.
-type Cloud struct {
+// UpdateCloud is what the examples about updates connect to, in their own process: a provisioning
+// service with an update service behind it, and a hub, with one device. It is their back end, too.
+type UpdateCloud struct {
 	Hub     *testbroker.Hub
 	DPS     *testbroker.DPS
 	Updates *testbroker.Updates
 	device  *provisioning.Identity
 }
 
-// New starts the services and enrols the device.
-func New() (*Cloud, error) {
+// NewUpdateCloud starts the services and enrols the device.
+func NewUpdateCloud() (*UpdateCloud, error) {
 	hub, hubErr := testbroker.New(nil)
 	dps, dpsErr := testbroker.NewDPS(&testbroker.DPSOptions{Polls: -1}) // assigns devices at once
 	updates, updatesErr := testbroker.NewUpdates(nil)
@@ -49,31 +48,31 @@ func New() (*Cloud, error) {
 		return nil, err
 	}
 	sign, err := transport.SharedKey(enrolled.PrimaryKey)
-	return &Cloud{Hub: hub, DPS: dps, Updates: updates, device: &provisioning.Identity{
+	return &UpdateCloud{Hub: hub, DPS: dps, Updates: updates, device: &provisioning.Identity{
 		Endpoint: dps.HostName(), IDScope: dps.IDScope(), RegistrationID: deviceID, Sign: sign}}, err
 }
 
 // Close ends the services.
-func (c *Cloud) Close() {
+func (c *UpdateCloud) Close() {
 	c.DPS.Close()
 	c.Hub.Close()
 }
 
 // Network has the settings for connections to the provisioning service, and to the files of
 // updates.
-func (c *Cloud) Network() *netopt.Options {
+func (c *UpdateCloud) Network() *netopt.Options {
 	return &netopt.Options{Dial: c.DPS.Dial(testbroker.PortHTTPS), TLS: c.DPS.ClientTLS()}
 }
 
 // Registrar returns a client of the provisioning service for the device.
-func (c *Cloud) Registrar() (*provisioning.Client, error) {
+func (c *UpdateCloud) Registrar() (*provisioning.Client, error) {
 	return provisioning.New(c.device, dpshttp.New(c.Network()), nil)
 }
 
 // Install publishes an update with one file for the device and waits for the final report. It
 // returns an error unless the outcome is want, there is one such report, and the device says that
 // it has the version have.
-func (c *Cloud) Install(ctx context.Context, number int, file []byte, want updatedata.Outcome, have int) error {
+func (c *UpdateCloud) Install(ctx context.Context, number int, file []byte, want updatedata.Outcome, have int) error {
 	d, err := c.publish(number, file)
 	if err != nil {
 		return err
@@ -107,15 +106,15 @@ func (c *Cloud) Install(ctx context.Context, number int, file []byte, want updat
 }
 
 // publish imports an update and deploys it.
-func (c *Cloud) publish(number int, file []byte) (updatedata.Deployment, error) {
-	id := updatedata.UpdateID{Provider: Provider, Name: Model, Version: version(number)}
+func (c *UpdateCloud) publish(number int, file []byte) (updatedata.Deployment, error) {
+	id := updatedata.UpdateID{Provider: UpdateProvider, Name: UpdateModel, Version: version(number)}
 	properties, err := json.Marshal(map[string]string{"installedCriteria": strconv.Itoa(number)})
 	if err != nil {
 		return updatedata.Deployment{}, err
 	}
 	err = c.Updates.Publish(updatedata.Update{
-		ID: id, Compatibility: []map[string]string{{"manufacturer": Provider, "model": Model}},
-		Steps: []updatedata.Step{{Handler: Handler, Files: []string{"image"}, Properties: properties}},
+		ID: id, Compatibility: []map[string]string{{"manufacturer": UpdateProvider, "model": UpdateModel}},
+		Steps: []updatedata.Step{{Handler: UpdateHandler, Files: []string{"image"}, Properties: properties}},
 		Files: []updatedata.File{{Name: "image", Content: file}},
 	})
 	if err != nil {

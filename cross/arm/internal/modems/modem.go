@@ -1,7 +1,7 @@
-// Package atemulator is a cellular modem for tests: the other end of a serial line that speaks AT
-// commands as the manuals of SIMCom and Quectel say, and connects its sockets to a hub. It shares
-// nothing with package atmodem, so that both cannot make the same mistake.
-package atemulator
+// Package modems has the other ends of a board's serial line, which connect it to a hub: Line for a
+// board.Modem, and for tests Modem, which speaks AT commands as the manuals of SIMCom and Quectel
+// say. It shares nothing with package atmodem, so that both cannot make the same mistake.
+package modems
 
 import (
 	"bufio"
