@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // documents are the pages of testhub, in the order in which their examples run.
@@ -331,6 +333,9 @@ func exampleLine(t *testing.T, name string) string {
 
 // Every example works with testhub by the line in README.md.
 func TestREADMERunsTheExamples(t *testing.T) {
+	if !testkit.Long() {
+		t.Skip("SKIPPED: builds five programs; HUBLINE_LONG=1 does that")
+	}
 	dirs, err := filepath.Glob("../../examples/*/main.go")
 	require.NoError(t, err)
 	acts := map[string]func(p *program, e *example){

@@ -314,6 +314,7 @@ var lacksChip = regexp.MustCompile(`device/\w+(: build constraints exclude| is n
 // Linkers omit unused parts, also without TinyGo: standard Go's omits twin and methods, and the
 // codec of MQTT 5, if a program does not use them, because nothing reaches them.
 func TestTelemetryAloneHasNoTwinAndNoMQTT5(t *testing.T) {
+	long(t)
 	watch(t)
 	folder := probeModule(t)
 	const twin, methods, mqtt5 = "/device.(*twin).", "/device.(*methods).", "/internal/mqttwire.rules"

@@ -128,6 +128,7 @@ func awaitReadings(t *testing.T, hub *testbroker.Hub, n int) {
 // through a modem in memory, and at the stand-in for one with TLS. Both changes of the guide fit
 // into it.
 func TestTheGuidesProgramRuns(t *testing.T) {
+	long(t)
 	watch(t)
 	hub := newHub(t, testbroker.DefaultHostName)
 	dev, err := hub.AddDevice(boardID)

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,15 +33,21 @@ type telemetry struct {
 	ended  chan error
 }
 
-// start builds the program, for GOARCH arch, and starts it as systemd would.
-func start(t *testing.T, hub *testbroker.Hub, arch, tags string, interval, watchdog time.Duration,
+// build builds the program for GOARCH arch.
+func build(t *testing.T, arch, tags string) (binary string) {
+	t.Helper()
+	watch(t)
+	binary = filepath.Join(t.TempDir(), "hubline-telemetry")
+	run(t, root, []string{"CGO_ENABLED=0", "GOARCH=" + arch}, "go", "build", "-ldflags", "-s -w", "-tags", tags, "-o",
+		binary, "./cross/arm/linux")
+	return binary
+}
+
+// start starts the program as systemd would.
+func start(t *testing.T, hub *testbroker.Hub, binary string, interval, watchdog time.Duration,
 	more ...string) *telemetry {
 	t.Helper()
 	folder := t.TempDir()
-	binary := filepath.Join(folder, "hubline-telemetry")
-	run(t, root, []string{"CGO_ENABLED=0", "GOARCH=" + arch}, "go", "build", "-ldflags", "-s -w", "-tags", tags, "-o",
-		binary,
-		"./cross/arm/linux")
 	dev, err := hub.AddDevice(boardID)
 	if err != nil {
 		t.Fatal(err)
@@ -126,13 +133,19 @@ func (p *telemetry) stop(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	p.ends(t)
+}
+
+// ends waits for a clean end after SIGTERM.
+func (p *telemetry) ends(t *testing.T) {
+	t.Helper()
 	select {
 	case err := <-p.ended:
 		if err != nil {
 			t.Errorf("ended with %v\n%s", err, p.stderr)
 		}
 	case <-time.After(25 * time.Second):
-		t.Fatalf("still running 25 s after SIGTERM")
+		t.Fatal("still running 25 s after SIGTERM")
 	}
 }
 
@@ -145,76 +158,85 @@ func waitFor(t *testing.T, hub *testbroker.Hub, n int) {
 	}
 }
 
-func TestLinuxBoardNotifiesSystemd(t *testing.T) {
-	watch(t)
-	for _, tags := range []string{"", "paho"} {
-		t.Run("tags="+tags, func(t *testing.T) {
-			t.Parallel() // each waits most of the time
-			hub, err := testbroker.New(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer hub.Close()
-			p := start(t, hub, runtime.GOARCH, tags, 50*time.Millisecond, 400*time.Millisecond)
-			p.told(t, "READY=1")
-			p.told(t, "WATCHDOG=1")
-			waitFor(t, hub, 10)
-			hub.Drop(boardID)
-			p.told(t, "WATCHDOG=1")
-			waitFor(t, hub, 20)
-			// Readings taken while the hub was absent are sent when it is back, also after SIGTERM.
-			away := hub.Inject(fault.Fault{Kind: fault.Absent})
-			p.forget()
-			p.told(t, "WATCHDOG=1")
-			p.told(t, "WATCHDOG=1")
-			p.told(t, "WATCHDOG=1")
-			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			for line := ""; line != "STOPPING=1"; {
-				var buf [64]byte
-				_ = p.notify.SetReadDeadline(time.Now().Add(20 * time.Second))
-				n, err := p.notify.Read(buf[:])
-				if line = string(buf[:n]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			away.Remove()
-			select {
-			case err := <-p.ended:
-				if err != nil {
-					t.Errorf("ended with %v\n%s", err, p.stderr)
-				}
-			case <-time.After(25 * time.Second):
-				t.Fatal("still running 25 s after SIGTERM")
-			}
-			last := 0
-			for _, m := range hub.Messages() {
-				var reading struct{ N, Value int }
-				if err := json.Unmarshal(m.Body, &reading); err != nil || reading.Value != 21500 || reading.N > last+1 {
-					t.Fatalf("%q after reading %d: %v", m.Body, last, err)
-				}
-				last = max(last, reading.N)
-			}
-			if last < 25 {
-				t.Errorf("%d readings at the hub", last)
-			}
-			if strings.Contains(p.stderr.String(), "SharedAccess") {
-				t.Error("the log shows a secret")
-			}
-		})
+// lastReading returns the number of the last reading at the hub. None is missing, and all have one
+// of these values.
+func lastReading(t *testing.T, hub *testbroker.Hub, values ...int) (last int) {
+	t.Helper()
+	for _, m := range hub.Messages() {
+		var reading struct{ N, Value int }
+		if err := json.Unmarshal(m.Body, &reading); err != nil || !slices.Contains(values, reading.Value) ||
+			reading.N > last+1 {
+			t.Fatalf("%q after reading %d: %v", m.Body, last, err)
+		}
+		last = max(last, reading.N)
 	}
+	return last
 }
 
-// With -outbox, readings taken while the hub was absent survive the process.
-func TestLinuxBoardOutlivesAKill(t *testing.T) {
-	watch(t)
+func TestLinuxBoard(t *testing.T) {
+	binary := build(t, runtime.GOARCH, "")
+	for name, test := range map[string]func(t *testing.T, binary string){
+		"notifies systemd": notifiesSystemd, "outlives a kill": outlivesAKill, "outlives its sensor": outlivesItsSensor,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits most of the time
+			test(t, binary)
+		})
+	}
+	t.Run("notifies systemd, paho", func(t *testing.T) {
+		long(t)
+		notifiesSystemd(t, build(t, runtime.GOARCH, "paho"))
+	})
+}
+
+func notifiesSystemd(t *testing.T, binary string) {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hub.Close()
-	p := start(t, hub, runtime.GOARCH, "", 20*time.Millisecond, 400*time.Millisecond, "-outbox", filepath.Join(t.TempDir(),
+	p := start(t, hub, binary, 50*time.Millisecond, 400*time.Millisecond)
+	p.told(t, "READY=1")
+	p.told(t, "WATCHDOG=1")
+	waitFor(t, hub, 10)
+	hub.Drop(boardID)
+	p.told(t, "WATCHDOG=1")
+	waitFor(t, hub, 20)
+	// Readings taken while the hub was absent are sent when it is back, also after SIGTERM.
+	away := hub.Inject(fault.Fault{Kind: fault.Absent})
+	p.forget()
+	p.told(t, "WATCHDOG=1")
+	p.told(t, "WATCHDOG=1")
+	p.told(t, "WATCHDOG=1")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for line := ""; line != "STOPPING=1"; {
+		var buf [64]byte
+		_ = p.notify.SetReadDeadline(time.Now().Add(20 * time.Second))
+		n, err := p.notify.Read(buf[:])
+		if line = string(buf[:n]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	away.Remove()
+	p.ends(t)
+	if last := lastReading(t, hub, 21500); last < 25 {
+		t.Errorf("%d readings at the hub", last)
+	}
+	if strings.Contains(p.stderr.String(), "SharedAccess") {
+		t.Error("the log shows a secret")
+	}
+}
+
+// With -outbox, readings taken while the hub was absent survive the process.
+func outlivesAKill(t *testing.T, binary string) {
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close()
+	p := start(t, hub, binary, 20*time.Millisecond, 400*time.Millisecond, "-outbox", filepath.Join(t.TempDir(),
 		"outbox"))
 	p.told(t, "READY=1")
 	waitFor(t, hub, 5)
@@ -260,14 +282,13 @@ func TestLinuxBoardOutlivesAKill(t *testing.T) {
 }
 
 // A sensor that disappears while the hub is absent costs its readings, not the waiting ones.
-func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
-	watch(t)
+func outlivesItsSensor(t *testing.T, binary string) {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hub.Close()
-	p := start(t, hub, runtime.GOARCH, "", 50*time.Millisecond, 400*time.Millisecond)
+	p := start(t, hub, binary, 50*time.Millisecond, 400*time.Millisecond)
 	p.told(t, "READY=1")
 	waitFor(t, hub, 5)
 	away := hub.Inject(fault.Fault{Kind: fault.Absent})
@@ -295,15 +316,7 @@ func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
 		got = reading.Value
 	}
 	p.stop(t)
-	last := 0
-	for _, m := range hub.Messages() {
-		var reading struct{ N, Value int }
-		if err := json.Unmarshal(m.Body, &reading); err != nil || reading.Value != 21500 && reading.Value != 3 ||
-			reading.N > last+1 {
-			t.Fatalf("%q after reading %d: %v", m.Body, last, err)
-		}
-		last = max(last, reading.N)
-	}
+	lastReading(t, hub, 21500, 3)
 	for _, word := range []string{"no such file", "decimal number"} {
 		if n := strings.Count(p.stderr.String(), word); n != 1 {
 			t.Errorf("the log says %q %d times, want once", word, n)
@@ -323,7 +336,6 @@ func TestIdleMemory(t *testing.T) {
 		t.Skip("reads /proc; the run without -race has this test")
 	}
 	long(t)
-	watch(t)
 	for _, arch := range []string{"386", "amd64"} { // 386 represents ARM: 32 bits, run natively
 		if arch != runtime.GOARCH && runtime.GOARCH != "amd64" {
 			continue
@@ -335,7 +347,7 @@ func TestIdleMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer hub.Close()
-				p := start(t, hub, arch, tags, time.Hour, time.Hour)
+				p := start(t, hub, build(t, arch, tags), time.Hour, time.Hour)
 				p.told(t, "READY=1")
 				waitFor(t, hub, 1)
 				high, anonymous := memory(t, p.cmd.Process.Pid)

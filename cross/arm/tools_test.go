@@ -34,7 +34,7 @@ func need(t *testing.T, require, what string, commands ...string) {
 func long(t *testing.T) {
 	t.Helper()
 	if !*all && os.Getenv("HUBLINE_REQUIRE_ARM") != "1" {
-		t.Skip("SKIPPED: builds for other processors; HUBLINE_REQUIRE_ARM=1 go test ./cross/arm runs it")
+		t.Skip("SKIPPED: builds other programs; HUBLINE_REQUIRE_ARM=1 go test ./cross/arm runs it")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 // A chip that cannot carry the firmware ends the build with a sentence that says why.
 func TestUnfitChips(t *testing.T) {
+	long(t)
 	watch(t)
 	for tag, want := range map[string]string{
 		"avr": "AVR chips have no goroutines", "stm32f103": "20 KB of RAM at most", "nrf51": "20 KB of RAM at most",

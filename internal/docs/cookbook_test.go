@@ -1,41 +1,40 @@
 package docs
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
+// recipes returns the blocks of the cookbook: a recipe, and what it prints.
+func recipes(t *testing.T) (all [][]block) {
+	t.Helper()
+	found := blocks(t, "docs/cookbook.md")
+	require.Len(t, found, 2*12)
+	for pair := range slices.Chunk(found, 2) {
+		require.Equal(t, []string{"go", "text"}, []string{pair[0].language, pair[1].language}, pair[0].String())
+		all = append(all, pair)
+	}
+	return all
+}
+
 // Each recipe of the cookbook runs and prints what the page says.
 func TestRecipes(t *testing.T) {
-	all := blocks(t, "docs/cookbook.md")
-	require.Len(t, all, 2*12)
-	programs := map[string]string{}
-	name := func(i int) string { return fmt.Sprintf("recipe%d", i) }
-	for i := 0; i < len(all); i += 2 {
-		require.Equal(t, []string{"go", "text"}, []string{all[i].language, all[i+1].language}, all[i].String())
-		programs[name(i)] = framed(t, all[i].text)
-	}
-	command := buildPrograms(t, programs)
 	proxy := httptest.NewServer(http.HandlerFunc(connect))
 	t.Cleanup(proxy.Close)
-	for i := 0; i < len(all); i += 2 {
-		t.Run(all[i].String(), func(t *testing.T) {
+	for _, recipe := range recipes(t) {
+		t.Run(recipe[0].String(), func(t *testing.T) {
 			t.Parallel()
-			cmd := command(name(i))
+			cmd := program(t, recipe[0].String())
 			cmd.Env = append(os.Environ(), "PROXY="+strings.TrimPrefix(proxy.URL, "http://"))
-			var stderr strings.Builder
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			require.NoError(t, err, stderr.String())
-			require.Equal(t, all[i+1].text, string(out))
+			prints(t, cmd, recipe[1].text)
 		})
 	}
 }

@@ -111,54 +111,89 @@ func blocks(t *testing.T, page string) (found []block) {
 
 // Each page begins with a program, whose output is the one on the page.
 func TestProgramsPrintWhatThePagesSay(t *testing.T) {
-	programs := map[string]string{}
-	for i, page := range pages {
-		programs[fmt.Sprintf("page%d", i)], _ = opening(t, page)
-	}
-	command := buildPrograms(t, programs)
-	for i, page := range pages {
+	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			_, want := opening(t, page)
-			cmd := command(fmt.Sprintf("page%d", i))
-			var stderr strings.Builder
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			require.NoError(t, err, stderr.String())
-			require.Equal(t, want, string(out), "what the program of %s prints", page)
+			prints(t, program(t, page), want)
 		})
 	}
 }
 
-// buildPrograms builds programs of this module, and returns the command that runs one of them by
-// its name. They are packages of one program, because linking takes the most time.
-func buildPrograms(t *testing.T, programs map[string]string) func(name string) *exec.Cmd {
+// prints runs a command whose output is known.
+func prints(t *testing.T, cmd *exec.Cmd, want string) {
+	t.Helper()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	require.Equal(t, want, string(out))
+}
+
+// built is a program with those of all pages, recipes and guides as packages, because linking takes
+// the most time.
+var built struct {
+	sync.Once
+	folder, bin string
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	os.RemoveAll(built.folder)
+	os.Exit(status)
+}
+
+// program returns the command that runs the program of a page or guide, or the recipe of a block.
+func program(t *testing.T, of string) *exec.Cmd {
+	t.Helper()
+	built.Do(func() {
+		programs := map[string]string{}
+		for _, page := range pages {
+			programs[page], _ = opening(t, page)
+		}
+		for _, recipe := range recipes(t) {
+			programs[recipe[0].String()] = framed(t, recipe[0].text)
+		}
+		for name := range guides {
+			programs[guidePage(name)] = blocks(t, guidePage(name))[1].text
+		}
+		buildPrograms(t, programs)
+	})
+	require.NotEmpty(t, built.bin, "another test could not build the programs")
+	return exec.CommandContext(t.Context(), built.bin, of)
+}
+
+var unfit = regexp.MustCompile(`\W`) // for the name of a package
+
+func buildPrograms(t *testing.T, programs map[string]string) {
 	t.Helper()
 	folder, err := filepath.Abs(".")
 	require.NoError(t, err)
-	sources := t.TempDir()
+	built.folder, err = os.MkdirTemp("", "pages")
+	require.NoError(t, err)
 	replace := map[string]string{}
 	write := func(path, text string) {
-		source := filepath.Join(sources, strings.ReplaceAll(path, "/", "_"))
+		source := filepath.Join(built.folder, strings.ReplaceAll(path, "/", "_"))
 		require.NoError(t, os.WriteFile(source, []byte(text), 0o600))
 		replace[filepath.Join(folder, path)] = source
 	}
 	imports, cases := "", ""
-	for name, program := range programs {
+	for of, program := range programs {
+		name := unfit.ReplaceAllString(of, "_")
 		program = strings.Replace(program, "package main\n", "package "+name+"\n", 1)
 		write("pages/"+name+"/main.go", strings.Replace(program, "\nfunc main() {", "\nfunc Main() {", 1))
 		imports += fmt.Sprintf("import %q\n", module+"/internal/docs/pages/"+name)
-		cases += fmt.Sprintf("case %q: %s.Main()\n", name, name)
+		cases += fmt.Sprintf("case %q: %s.Main()\n", of, name)
 	}
 	write("pages/main.go", "package main\n\nimport \"os\"\n"+imports+
 		"func main() {\nname := os.Args[1]\nos.Args = os.Args[:1]\nswitch name {\n"+cases+"}\n}\n")
-	overlay, bin := filepath.Join(sources, "overlay.json"), filepath.Join(sources, "pages.exe")
+	overlay, bin := filepath.Join(built.folder, "overlay.json"), filepath.Join(built.folder, "pages.exe")
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, list, 0o600))
 	out, err := exec.Command("go", "build", "-overlay", overlay, "-ldflags=-s -w", "-o", bin, "./pages").CombinedOutput()
 	require.NoError(t, err, string(out))
-	return func(name string) *exec.Cmd { return exec.CommandContext(t.Context(), bin, name) }
+	built.bin = bin
 }
 
 // The README's program is also a runnable example.

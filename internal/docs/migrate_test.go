@@ -29,6 +29,8 @@ var guides = map[string]struct {
 	"c": {"c", false}, "amenzhinsky": {"golang", false}, "paho": {"golang", true}, "autopaho": {"golang", true},
 }
 
+func guidePage(name string) string { return "docs/migrate/" + name + ".md" }
+
 // Each guide has a program before, one after, and a table of three columns. Every guide is in the
 // list, and on the index.
 func TestMigrationGuidesHaveBothPrograms(t *testing.T) {
@@ -61,11 +63,6 @@ func TestMigratedProgramsRun(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 and SSL_CERT_FILE")
 	}
-	sources := map[string]string{}
-	for name := range guides {
-		sources[name] = blocks(t, "docs/migrate/"+name+".md")[1].text
-	}
-	command := buildPrograms(t, sources)
 	for name, guide := range guides {
 		t.Run(name, func(t *testing.T) {
 			env := azureHub
@@ -73,14 +70,14 @@ func TestMigratedProgramsRun(t *testing.T) {
 				env = plainBroker
 			}
 			variables, done := env(t)
-			cmd := command(name)
+			cmd := program(t, guidePage(name))
 			cmd.Env = append(os.Environ(), variables...)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
 			require.NoError(t, err, stderr.String())
 			require.NoError(t, <-done)
-			require.Equal(t, sorted(blocks(t, "docs/migrate/"+name+".md")[2].text), sorted(string(out)), stderr.String())
+			require.Equal(t, sorted(blocks(t, guidePage(name))[2].text), sorted(string(out)), stderr.String())
 		})
 	}
 }
