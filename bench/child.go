@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
 )
 
 // childEnv names the measurement of a child process.
@@ -110,4 +112,24 @@ func inChild(ctx context.Context, name string, settings, report any, ready func(
 		err = c.hear(report)
 	}
 	return c.end(err)
+}
+
+// profile writes a CPU profile of this process into a directory until stop is called. An empty
+// directory means none.
+func profile(dir, name string) (stop func(), err error) {
+	if dir == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(filepath.Join(dir, name+".pprof"))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}, nil
 }

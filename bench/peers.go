@@ -1,6 +1,6 @@
 // Package bench compares Hubline with the raw library below it (the same messages, the same window,
 // the same peer, in turns in one run) and checks its budgets.
-package bench
+package main
 
 import (
 	"bufio"

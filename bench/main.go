@@ -1,5 +1,10 @@
-// Command measure measures one thing, prints it and exits with status 1 if it is over its budget:
+// Command bench compares Hubline with the raw library below it (the same messages, the same window,
+// the same peer, in turns in one run), or measures one thing. It prints the results, and exits with
+// status 1 if they are over their budget:
 //
+//	mqtt, mqtt5, amqp           senders over a protocol: rates, allocations and CPU time beside the raw
+//	                            library, against the same peers; with -write into the page in results
+//	                            and the picture in ../docs
 //	idle, outage, fleet         what a client costs: idle, while the hub is absent, and as one of many
 //	                            on a connection
 //	desk                        a hub with many devices: connecting, a connection's cost to the hub,
@@ -14,11 +19,12 @@
 //
 // For example:
 //
-//	go run ./cmd/measure idle -clients 1000 -tls
-//	go run ./cmd/measure fleet -devices 1000 -c2d
-//	go run ./cmd/measure desk -devices 10000 -senders 10000 -tls
+//	go run . mqtt -quick
+//	go run . mqtt -peers bare -windows 128 -sizes 100 -tls off
+//	go run . idle -clients 1000 -tls
+//	go run . desk -devices 10000 -senders 10000 -tls
 //
-// Each measurement lists its flags with -help.
+// Each measurement lists its flags with -help. The tests check the budgets.
 package main
 
 import (
@@ -28,23 +34,24 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/hubline-iot/hubline/bench"
 )
 
 func main() {
-	bench.Child()
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "measure:", err)
+	Child()
+	if err := measurement(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func measurement(args []string) error {
 	measurements := map[string]func(args []string) error{
-		"idle": client, "outage": client, "fleet": client, "desk": named(desk),
-		"https": named(https), "provisioning": named(provisioning), "retries": named(retries),
-		"plots": named(plots), "delays": named(delays), "outbox": named(stores),
+		"idle": clientCosts, "outage": clientCosts, "fleet": clientCosts, "desk": named(deskLoad),
+		"https": named(batchSpeed), "provisioning": named(registrations), "retries": named(retryCosts),
+		"plots": named(drawGrowth), "outbox": named(storeSpeed), "delays": named(drawDelays),
+	}
+	for _, s := range suites {
+		measurements[s.name] = named(s.compare)
 	}
 	if len(args) > 0 && measurements[args[0]] != nil {
 		return measurements[args[0]](args)

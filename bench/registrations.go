@@ -10,13 +10,11 @@ import (
 	"runtime"
 	"slices"
 	"time"
-
-	"github.com/hubline-iot/hubline/bench"
 )
 
-// provisioning measures registrations with a provisioning service in another process, over each
+// registrations measures registrations with a provisioning service in another process, over each
 // protocol with TLS on loopback, in turns: requests, round trips, bytes and time.
-func provisioning(args []string) error {
+func registrations(args []string) error {
 	flags := flag.NewFlagSet("provisioning", flag.ExitOnError)
 	rounds := flags.Int("rounds", 101, "rounds, in each of which each protocol has a turn")
 	distance := flags.Duration("distance", 50*time.Millisecond, "round-trip time of the distant service")
@@ -32,22 +30,22 @@ func provisioning(args []string) error {
 type registrar struct {
 	name            string
 	rounds, distant int
-	register        func(ctx context.Context, device string, roundTrip time.Duration) (bench.RegistrationReport,
+	register        func(ctx context.Context, device string, roundTrip time.Duration) (RegistrationReport,
 		error)
 	requests, sent, received int
 	near, far                []time.Duration
 }
 
 func register(ctx context.Context, rounds, distant int, distance time.Duration, node string) error {
-	service, err := bench.StartProvisioningPeer(ctx)
+	service, err := StartProvisioningPeer(ctx)
 	if err != nil {
 		return err
 	}
 	defer service.Close()
 	var all []*registrar
-	for i, r := range bench.Registrars {
+	for i, r := range Registrars {
 		all = append(all, &registrar{name: r.Name, rounds: rounds, distant: distant,
-			register: func(ctx context.Context, device string, roundTrip time.Duration) (bench.RegistrationReport, error) {
+			register: func(ctx context.Context, device string, roundTrip time.Duration) (RegistrationReport, error) {
 				return service.Register(ctx, i, device, roundTrip)
 			}})
 	}
@@ -57,9 +55,9 @@ func register(ctx context.Context, rounds, distant int, distance time.Duration, 
 			return err
 		}
 		defer client.Close()
-		for i, r := range bench.NodeRegistrars { // over AMQP it waits 2 s before a poll
+		for i, r := range NodeRegistrars { // over AMQP it waits 2 s before a poll
 			all = append(all, &registrar{name: r.Name, rounds: min(rounds, 9), distant: min(distant, 5),
-				register: func(ctx context.Context, device string, roundTrip time.Duration) (bench.RegistrationReport, error) {
+				register: func(ctx context.Context, device string, roundTrip time.Duration) (RegistrationReport, error) {
 					return client.Register(ctx, i, device, roundTrip)
 				}})
 		}

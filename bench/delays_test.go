@@ -4,18 +4,16 @@ import (
 	"bytes"
 	"os"
 	"testing"
-
-	"github.com/hubline-iot/hubline/bench"
 )
 
 func TestThePictureOfDelaysIsCurrent(t *testing.T) {
-	committed, err := os.ReadFile("../../../docs/" + delayFile)
+	committed, err := os.ReadFile("../docs/" + delayFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	drawn, err := bench.DrawCharts(delayCharts())
+	drawn, err := DrawCharts(delayCharts())
 	if err != nil || !bytes.Equal(committed, drawn) {
-		t.Errorf("docs/%s is not what the policies do; run: go run ./cmd/measure delays; %v", delayFile, err)
+		t.Errorf("docs/%s is not what the policies do; run: go run . delays; %v", delayFile, err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hubline-iot/hubline/bench"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 )
@@ -16,12 +15,12 @@ import (
 // delayFile is the picture of the delays, in the folder of the pages.
 const delayFile = "retry-delays.svg"
 
-// delays draws the delays of the main retry policies, computed by the policies themselves.
-func delays(args []string) error {
+// drawDelays draws the delays of the main retry policies, computed by the policies themselves.
+func drawDelays(args []string) error {
 	flags := flag.NewFlagSet("delays", flag.ExitOnError)
 	folder := flags.String("folder", "../docs", "where the picture goes")
 	_ = flags.Parse(args) // exits on an error
-	svg, err := bench.DrawCharts(delayCharts())
+	svg, err := DrawCharts(delayCharts())
 	if err != nil {
 		return err
 	}
@@ -58,14 +57,14 @@ var delayPanels = []struct {
 }
 
 // delayCharts returns the panels, four in a row.
-func delayCharts() (rows [][]bench.Chart) {
+func delayCharts() (rows [][]Chart) {
 	for i, one := range delayPanels {
-		chart := bench.Chart{Title: one.title, X: "retry", Y: "seconds", Low: shortest.Seconds(), High: longest.Seconds(),
-			Curves: []bench.Curve{{Name: one.settings}}}
+		chart := Chart{Title: one.title, X: "retry", Y: "seconds", Low: shortest.Seconds(), High: longest.Seconds(),
+			Curves: []Curve{{Name: one.settings}}}
 		low, mid, high := delaysOf(one.policy, 0), delaysOf(one.policy, 1<<63), delaysOf(one.policy, math.MaxUint64)
 		for n := range mid {
 			chart.Labels = append(chart.Labels, strconv.Itoa(n+1))
-			chart.Curves[0].Points = append(chart.Curves[0].Points, bench.Point{Low: low[n], Mid: mid[n], High: high[n]})
+			chart.Curves[0].Points = append(chart.Curves[0].Points, Point{Low: low[n], Mid: mid[n], High: high[n]})
 		}
 		if i%4 == 0 {
 			rows = append(rows, nil)

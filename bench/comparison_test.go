@@ -7,31 +7,22 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hubline-iot/hubline/bench"
 )
-
-func TestMain(m *testing.M) {
-	bench.Child()
-	m.Run()
-}
 
 // The index of the raw library.
 const raw = 0
-
-var mqtt, amqp = suites[0], suites[2]
 
 // inventedOf returns results with simple figures: three rounds, in which the raw library has a rate
 // of 100, 200 and 400.
 func inventedOf(s *suite, others func(c *comparison, base, noise float64)) *results {
 	p := plan{suite: s, peers: s.protocol.Peers, ways: []bool{false, true}, sizes: []int{100, 1024},
 		windows: []int{1, 128}}
-	r := &results{settings: settings{3, time.Second}, Protocol: s.protocol.Name, suite: s, Machine: "a machine",
+	r := &results{settings: settings{3, time.Second}, suite: s, Machine: "a machine",
 		Missing: []string{"nobody"}, All: p.comparisons()}
 	for _, c := range r.All {
 		for round := range 3 {
 			base := float64(int(100) << round)
-			c.Senders[raw] = append(c.Senders[raw], bench.Figures{Rate: base, CPU: 10_000, Allocs: 40, Bytes: 1400})
+			c.Senders[raw] = append(c.Senders[raw], Figures{Rate: base, CPU: 10_000, Allocs: 40, Bytes: 1400})
 			others(c, base, 1+float64(round)/10) // 1, 1.1, 1.2
 		}
 	}
@@ -40,23 +31,23 @@ func inventedOf(s *suite, others func(c *comparison, base, noise float64)) *resu
 
 // invented returns invented results over MQTT.
 func invented() *results {
-	return inventedOf(mqtt, func(c *comparison, base, noise float64) {
-		c.Senders[limit] = append(c.Senders[limit], bench.Figures{Rate: base * 30, CPU: 100})
-		c.Senders[paho] = append(c.Senders[paho], bench.Figures{Rate: base * 2 * noise, CPU: 8_000, Allocs: 37, Bytes: 1300})
-		c.Senders[engine] = append(c.Senders[engine], bench.Figures{Rate: base * 20 * noise, CPU: 5_000})
-		c.Senders[withIDs] = append(c.Senders[withIDs], bench.Figures{Rate: base * 18 * noise, CPU: 5_500, Bytes: 24})
+	return inventedOf(suites[0], func(c *comparison, base, noise float64) {
+		c.Senders[byLimit] = append(c.Senders[byLimit], Figures{Rate: base * 30, CPU: 100})
+		c.Senders[byPaho] = append(c.Senders[byPaho], Figures{Rate: base * 2 * noise, CPU: 8_000, Allocs: 37, Bytes: 1300})
+		c.Senders[byEngine] = append(c.Senders[byEngine], Figures{Rate: base * 20 * noise, CPU: 5_000})
+		c.Senders[byEngineIDs] = append(c.Senders[byEngineIDs], Figures{Rate: base * 18 * noise, CPU: 5_500, Bytes: 24})
 	})
 }
 
 func TestTablesOfAMQP(t *testing.T) {
-	r := inventedOf(amqp, func(c *comparison, base, noise float64) {
-		c.Senders[batches] = append(c.Senders[batches], bench.Figures{Rate: base * 5 * noise, CPU: 1_000, Allocs: 0.1,
+	r := inventedOf(suites[2], func(c *comparison, base, noise float64) {
+		c.Senders[byBatches] = append(c.Senders[byBatches], Figures{Rate: base * 5 * noise, CPU: 1_000, Allocs: 0.1,
 			Bytes: 200})
 		allocs := 42.0
 		if c.TLS {
 			allocs = 42.1
 		}
-		c.Senders[alone] = append(c.Senders[alone], bench.Figures{Rate: base * 0.8 * noise, CPU: 11_000, Allocs: allocs,
+		c.Senders[byTransfers] = append(c.Senders[byTransfers], Figures{Rate: base * 0.8 * noise, CPU: 11_000, Allocs: allocs,
 			Bytes: 1500})
 	})
 	text := r.text()
@@ -89,13 +80,13 @@ func TestTables(t *testing.T) {
 	r := invented()
 	for _, c := range r.All {
 		if c.Peer == "hub" && !c.TLS && c.Size == 100 && c.Window == 128 {
-			for i := range c.Senders[engine] {
-				c.Senders[engine][i].Rate = c.Senders[raw][i].Rate * 1.25
+			for i := range c.Senders[byEngine] {
+				c.Senders[byEngine][i].Rate = c.Senders[raw][i].Rate * 1.25
 			}
 		}
 		if c.Peer == "bare" && c.Size == cpuSize {
-			for i := range c.Senders[engine] {
-				c.Senders[engine][i].CPU = 1_000
+			for i := range c.Senders[byEngine] {
+				c.Senders[byEngine][i].CPU = 1_000
 			}
 		}
 	}
@@ -140,7 +131,7 @@ func TestBetween(t *testing.T) {
 // The page of every suite has its marks.
 func TestMarks(t *testing.T) {
 	for _, s := range suites {
-		page, err := os.ReadFile("../../" + s.page)
+		page, err := os.ReadFile(s.page)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +150,7 @@ func TestPicturesShowEverySender(t *testing.T) {
 	part.All = part.where(func(c *comparison) bool { return c.Peer == "bare" && !c.TLS && c.Size == 100 && c.Window == 1 })
 	for _, r := range []*results{whole, part} {
 		rows := r.charts()
-		picture, err := bench.DrawCharts(rows)
+		picture, err := DrawCharts(rows)
 		if err != nil || len(rows) != len(r.ways()) {
 			t.Fatal(err, len(rows))
 		}
@@ -172,18 +163,6 @@ func TestPicturesShowEverySender(t *testing.T) {
 		if err := xml.Unmarshal(picture, new(struct{})); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// Saved results can be loaded.
-func TestSaveAndLoad(t *testing.T) {
-	r, file := invented(), t.TempDir()+"/results"
-	if err := r.save(file); err != nil {
-		t.Fatal(err)
-	}
-	back, err := loadResults(file)
-	if err != nil || back.text() != r.text() {
-		t.Errorf("%v; or not the same", err)
 	}
 }
 
@@ -224,11 +203,10 @@ func TestFlags(t *testing.T) {
 		"-tls":       {"-tls", "maybe"},
 		"-rounds":    {"-rounds", "0"},
 		"no flag":    {"quick"},
-		"no such f":  {"-load", t.TempDir() + "/none"},
 		`no peer "x`: {"-peers", "x"},
-		"mosquitto":  {"-amqp", "-peers", "mosquitto"},
+		"mosquitto":  {"-peers", "mosquitto"},
 	} {
-		if err := run(args); err == nil || !strings.Contains(err.Error(), text) {
+		if err := suites[2].compare(args); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}

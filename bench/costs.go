@@ -6,20 +6,18 @@ import (
 	"fmt"
 	"runtime"
 	"time"
-
-	"github.com/hubline-iot/hubline/bench"
 )
 
-// client measures the cost of a client: idle, in an outage, or as one of many on a connection. args
+// clientCosts measures the cost of a client: idle, in an outage, or as one of many on a connection. args
 // begin with which.
-func client(args []string) error {
+func clientCosts(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	var measure func() (interface{ Over() error }, error)
 	switch args[0] {
 	case "idle":
-		var s bench.IdleSettings
+		var s IdleSettings
 		flags.IntVar(&s.Clients, "clients", 1000, "clients in one process")
 		flags.BoolVar(&s.Secure, "tls", false, "over TLS")
 		flags.BoolVar(&s.Outage, "outage", false, "after an outage of 3 s, in which all clients dial at once")
@@ -27,7 +25,7 @@ func client(args []string) error {
 		flags.StringVar(&s.Transport, "over", "mqtt", "mqtt, amqp, or paho for MQTT on that client")
 		flags.BoolVar(&s.Raw, "raw", false, "clients of the raw library instead, for comparison")
 		measure = func() (interface{ Over() error }, error) {
-			r, err := bench.Idle(ctx, s)
+			r, err := Idle(ctx, s)
 			if err == nil {
 				fmt.Printf("%s: %d idle clients, %s, TLS %v, raw %v, sent %v, outage %v: per client %.2f goroutines, "+
 					"%.1f KB anonymous memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
@@ -37,14 +35,14 @@ func client(args []string) error {
 			return r, err
 		}
 	case "outage":
-		var s bench.OutageSettings
+		var s OutageSettings
 		flags.DurationVar(&s.Before, "before", 15*time.Second, "time before the absence")
 		flags.DurationVar(&s.Absent, "absent", 30*time.Second, "duration of the absence")
 		flags.DurationVar(&s.After, "after", 15*time.Second, "time after the absence")
 		flags.DurationVar(&s.Every, "every", 100*time.Millisecond, "a message each")
 		flags.BoolVar(&s.Secure, "tls", true, "over TLS")
 		measure = func() (interface{ Over() error }, error) {
-			r, err := bench.Outage(ctx, s)
+			r, err := Outage(ctx, s)
 			if err == nil {
 				fmt.Printf("%s: hub absent for %v of %.1f s, TLS %v: %v CPU time, %v of it for ticks; %d messages, %d lost, %d "+
 					"duplicates, up to %d waited; %d attempts, %d connections\n",
@@ -54,12 +52,12 @@ func client(args []string) error {
 			return r, err
 		}
 	case "fleet":
-		var s bench.FleetSettings
+		var s FleetSettings
 		flags.IntVar(&s.Devices, "devices", 1000, "devices on one connection of AMQP")
 		flags.BoolVar(&s.Messages, "c2d", false, "each receives cloud-to-device messages, too")
 		flags.BoolVar(&s.Raw, "raw", false, "sessions and links of the raw library instead, for comparison")
 		measure = func() (interface{ Over() error }, error) {
-			r, err := bench.Fleet(ctx, s)
+			r, err := Fleet(ctx, s)
 			if err == nil {
 				fmt.Printf("%s: %d devices on one connection, cloud-to-device %v, raw %v: per device %.2f goroutines, %.1f KB "+
 					"heap, "+

@@ -8,30 +8,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hubline-iot/hubline/bench"
 )
 
 // series are the values of one sender, one per round.
 type series []float64
 
-func (v series) quantile(q float64) float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v[int(q*float64(len(v)-1))]
-}
+func (v series) least() float64  { return slices.Min(v) }
+func (v series) median() float64 { return quantile(v, 0.5) }
+func (v series) most() float64   { return slices.Max(v) }
 
-func (v series) least() float64  { return v.quantile(0) }
-func (v series) median() float64 { return v.quantile(0.5) }
-func (v series) most() float64   { return v.quantile(1) }
-
-func rate(f bench.Figures) float64      { return f.Rate }
-func cpu(f bench.Figures) float64       { return f.CPU }
-func allocated(f bench.Figures) float64 { return f.Allocs }
-func octets(f bench.Figures) float64    { return f.Bytes }
+func rate(f Figures) float64      { return f.Rate }
+func cpu(f Figures) float64       { return f.CPU }
+func allocated(f Figures) float64 { return f.Allocs }
+func octets(f Figures) float64    { return f.Bytes }
 
 // of returns one figure of a sender.
-func (c *comparison) of(sender int, figure func(bench.Figures) float64) (v series) {
+func (c *comparison) of(sender int, figure func(Figures) float64) (v series) {
 	for _, f := range c.Senders[sender] {
 		v = append(v, figure(f))
 	}
@@ -39,7 +31,7 @@ func (c *comparison) of(sender int, figure func(bench.Figures) float64) (v serie
 }
 
 // ratio divides a figure of a sender by the raw library's in the same round.
-func (c *comparison) ratio(sender int, figure func(bench.Figures) float64) (v series) {
+func (c *comparison) ratio(sender int, figure func(Figures) float64) (v series) {
 	for round, f := range c.Senders[sender] {
 		v = append(v, figure(f)/figure(c.Senders[0][round]))
 	}
@@ -235,4 +227,36 @@ func between(page []byte, begin, end, text string) ([]byte, error) {
 			" and " + strings.TrimSpace(end))
 	}
 	return slices.Concat(before, []byte(begin), []byte(text), []byte(end), after), nil
+}
+
+// charts returns the panels of the picture: a row for each kind of traffic, a panel for each peer.
+func (r *results) charts() (rows [][]Chart) {
+	for _, w := range r.ways() {
+		var row []Chart
+		for _, peer := range r.peers() {
+			all := r.where(func(c *comparison) bool { return c.Peer == peer && w == way{c.TLS, c.Size} })
+			slices.SortFunc(all, func(a, b *comparison) int { return a.Window - b.Window })
+			row = append(row, r.chart(peer+", "+w.String(), all))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// chart shows the rates as multiples of the raw library's, by messages in flight.
+func (r *results) chart(title string, all []*comparison) Chart {
+	senders := r.suite.protocol.Senders
+	chart := Chart{Title: title, X: "messages in flight", Y: "times " + senders[0].Name}
+	for _, sender := range r.suite.curves {
+		curve := Curve{Name: senders[sender].Name}
+		for _, c := range all {
+			v := c.ratio(sender, rate)
+			curve.Points = append(curve.Points, Point{Low: v.least(), Mid: v.median(), High: v.most()})
+		}
+		chart.Curves = append(chart.Curves, curve)
+	}
+	for _, c := range all {
+		chart.Labels = append(chart.Labels, thousands(float64(c.Window)))
+	}
+	return chart
 }

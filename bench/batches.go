@@ -9,22 +9,20 @@ import (
 	"runtime"
 	"strings"
 	"time"
-
-	"github.com/hubline-iot/hubline/bench"
 )
 
-// https measures telemetry over HTTPS: single requests against batches, in turns, and the cost of a
+// batchSpeed measures telemetry over HTTPS: single requests against batches, in turns, and the cost of a
 // message. It fails if batches are less than -least times as fast as single requests, in the median
 // of all rounds, against the bare peer.
-func https(args []string) error {
+func batchSpeed(args []string) error {
 	flags := flag.NewFlagSet("https", flag.ExitOnError)
 	rounds := flags.Int("rounds", 9, "rounds, in each of which each sender has a turn")
 	turn := flags.Duration("turn", 300*time.Millisecond, "about how long a turn takes")
 	size := flags.Int("size", 100, "bytes of a body")
 	window := flags.Int("window", 2000, "messages in flight")
-	peers := flags.String("peers", strings.Join(bench.HTTPSPeers, ","), "what requests are sent to, separated by commas")
+	peers := flags.String("peers", strings.Join(HTTPSPeers, ","), "what requests are sent to, separated by commas")
 	least := flags.Float64("least", 50, "how many times as fast as a request for each message batches must be against "+
-		bench.HTTPSPeers[0])
+		HTTPSPeers[0])
 	_ = flags.Parse(args) // exits on an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -36,7 +34,7 @@ func https(args []string) error {
 		if err != nil {
 			return err
 		}
-		if name == bench.HTTPSPeers[0] && ratio < *least {
+		if name == HTTPSPeers[0] && ratio < *least {
 			short = fmt.Errorf("batches are %.1f times as fast as a request for each message, want %g", ratio, *least)
 		}
 	}
@@ -46,22 +44,22 @@ func https(args []string) error {
 // one is a sender and its figures, a value per round.
 type one struct {
 	name                              string
-	sender                            bench.Sender
-	calls                             *bench.Calls
+	sender                            Sender
+	calls                             *Calls
 	n                                 int
 	rate, cpu, allocs, reads, written []float64
 }
 
 // batches returns the median ratio of the speed of batches to that of single requests.
 func batches(ctx context.Context, peer string, rounds int, turn time.Duration, window, size int) (float64, error) {
-	p, err := bench.StartHTTPSPeer(ctx, peer)
+	p, err := StartHTTPSPeer(ctx, peer)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Close()
 	var all []*one
-	for _, s := range bench.HTTPSSenders {
-		o := &one{name: s.Name, calls: new(bench.Calls)}
+	for _, s := range HTTPSSenders {
+		o := &one{name: s.Name, calls: new(Calls)}
 		if o.sender, err = s.Open(p, window, size, o.calls); err != nil {
 			return 0, fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -105,7 +103,7 @@ func batches(ctx context.Context, peer string, rounds int, turn time.Duration, w
 
 func (o *one) round(ctx context.Context) error {
 	reads, writes := o.calls.Reads.Load(), o.calls.Writes.Load()
-	f, err := bench.Measure(ctx, o.sender, o.n)
+	f, err := Measure(ctx, o.sender, o.n)
 	each := func(v int64) float64 { return float64(v) / float64(o.n) }
 	o.rate, o.cpu, o.allocs = append(o.rate, f.Rate), append(o.cpu, f.CPU), append(o.allocs, f.Allocs)
 	o.reads, o.written = append(o.reads, each(o.calls.Reads.Load()-reads)),
