@@ -165,8 +165,5 @@ func (c *control) waitC2D(r *call) (any, *refusal) {
 }
 
 func (c *control) purgeC2D(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	return map[string]any{"purged": c.hub.PurgeC2D(r.device())}, nil
 }

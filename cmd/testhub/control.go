@@ -86,7 +86,19 @@ func (c *control) stop() {
 type route struct {
 	method, path string
 	does         string
-	handle       func(*control, *call) (any, *refusal) // nil for the events, which are no JSON
+	handle       handler // nil for the events, which are no JSON
+}
+
+type handler func(*control, *call) (any, *refusal)
+
+// bare is the handler of a request without parameters and members.
+func bare(handle handler) handler {
+	return func(c *control, r *call) (any, *refusal) {
+		if problem := r.read(); problem != nil {
+			return nil, problem
+		}
+		return handle(c, r)
+	}
 }
 
 // limit is the size limit of the body of a request.
@@ -107,18 +119,18 @@ func routes() []route {
 		{"GET", "/hub", "host name, addresses and certificate of the hub", (*control).about},
 		{"POST", "/reset", "cut all connections, remove all faults, forget messages in both directions, twins and calls; " +
 			"declared " +
-			"devices as they were", (*control).reset},
+			"devices as they were", bare((*control).reset)},
 
 		{"GET", "/devices", "devices and modules, and how many connections each has", (*control).devices},
 		{"POST", "/devices", "register a device, which is as one in the file of -devices", (*control).addDevice},
 		{"DELETE", "/devices/{device}", "remove a device with its modules, or a module, from the registry",
-			(*control).removeDevice},
+			bare((*control).removeDevice)},
 		{"GET", "/devices/{device}/access", "what a program needs to be the device: keys, a token, and commands " +
 			"that send a message", (*control).access},
-		{"POST", "/devices/{device}/reset", "cut the device's connections by RST", (*control).cutDevice},
-		{"POST", "/devices/{device}/close", "end the device's connections in good order", (*control).closeDevice},
-		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", (*control).disable},
-		{"POST", "/devices/{device}/enable", "allow the device to connect", (*control).enable},
+		{"POST", "/devices/{device}/reset", "cut the device's connections by RST", endConnections((*testbroker.Hub).Drop)},
+		{"POST", "/devices/{device}/close", "end the device's connections in good order", endConnections((*testbroker.Hub).CloseConnections)},
+		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", setEnabled(false)},
+		{"POST", "/devices/{device}/enable", "allow the device to connect", setEnabled(true)},
 		{"GET", "/devices/{device}/wait", "wait until the device has at least this many connections, 1 if nothing is said, " +
 			"or none at all for 0", (*control).waitConnections},
 
@@ -131,14 +143,14 @@ func routes() []route {
 		{"GET", "/devices/{device}/c2d", "what became of the cloud-to-device messages, all or the last",
 			(*control).listC2D},
 		{"GET", "/devices/{device}/c2d/wait", "wait until this many of them are in a state", (*control).waitC2D},
-		{"DELETE", "/devices/{device}/c2d", "throw away those that wait", (*control).purgeC2D},
+		{"DELETE", "/devices/{device}/c2d", "throw away those that wait", bare((*control).purgeC2D)},
 
 		{"GET", "/devices/{device}/twin", "read the twin", (*control).twin},
 		{"PATCH", "/devices/{device}/twin/desired", "merge into the desired properties; null removes",
-			(*control).patchDesired},
-		{"PUT", "/devices/{device}/twin/desired", "replace the desired properties", (*control).setDesired},
-		{"PATCH", "/devices/{device}/twin/tags", "merge into the tags", (*control).patchTags},
-		{"PUT", "/devices/{device}/twin/tags", "replace the tags", (*control).setTags},
+			(*control).changeTwin},
+		{"PUT", "/devices/{device}/twin/desired", "replace the desired properties", (*control).changeTwin},
+		{"PATCH", "/devices/{device}/twin/tags", "merge into the tags", (*control).changeTwin},
+		{"PUT", "/devices/{device}/twin/tags", "replace the tags", (*control).changeTwin},
 		{"POST", "/devices/{device}/twin/wait",
 			"wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
 
@@ -159,16 +171,16 @@ func routes() []route {
 		{"GET", "/gateway/wait", "wait until it has no more stored messages than this, none if nothing is said",
 			(*control).waitGateway},
 		{"POST", "/gateway/offline", "cut the gateway off from the hub: it stores what devices send",
-			(*control).goOffline},
-		{"POST", "/gateway/online", "connect it to the hub again", (*control).goOnline},
-		{"POST", "/gateway/stop", "stop the gateway: cut all connections, refuse new ones", (*control).stopGateway},
-		{"POST", "/gateway/start", "start it again", (*control).startGateway},
+			turnGateway(func(h *testbroker.Hub) error { return h.SetOffline(true) })},
+		{"POST", "/gateway/online", "connect it to the hub again", turnGateway(func(h *testbroker.Hub) error { return h.SetOffline(false) })},
+		{"POST", "/gateway/stop", "stop the gateway: cut all connections, refuse new ones", turnGateway((*testbroker.Hub).StopGateway)},
+		{"POST", "/gateway/start", "start it again", turnGateway((*testbroker.Hub).StartGateway)},
 
 		{"GET", "/workload", "address of the workload API, its calls, and the environment of each module",
 			(*control).aboutWorkload},
 		{"GET", "/workload/wait", "wait until there were this many calls", (*control).waitWorkload},
-		{"POST", "/workload/stop", "make it unreachable, its socket gone", (*control).stopWorkload},
-		{"POST", "/workload/start", "start it again", (*control).startWorkload},
+		{"POST", "/workload/stop", "make it unreachable, its socket gone", bare((*control).stopWorkload)},
+		{"POST", "/workload/start", "start it again", bare((*control).startWorkload)},
 		{"POST", "/workload/faults", "declare a fault of the workload API; the requests behind /faults are for it as well",
 			(*control).injectWorkload},
 
@@ -179,21 +191,21 @@ func routes() []route {
 		{"GET", "/dps", "host name, ID scope and addresses of the provisioning service, and its hubs", (*control).aboutDPS},
 		{"GET", "/dps/enrollments", "enrollments and groups, without keys", (*control).enrollments},
 		{"POST", "/dps/enrollments/{enrollment}/move", "choose other hubs, for the next registrations", (*control).move},
-		{"POST", "/dps/enrollments/{enrollment}/disable", "refuse registrations", (*control).disableEnrollment},
-		{"POST", "/dps/enrollments/{enrollment}/enable", "allow registrations", (*control).enableEnrollment},
+		{"POST", "/dps/enrollments/{enrollment}/disable", "refuse registrations", setEnrollment(false)},
+		{"POST", "/dps/enrollments/{enrollment}/enable", "allow registrations", setEnrollment(true)},
 		{"GET", "/dps/registrations", "devices that have registered", (*control).registrations},
 		{"GET", "/dps/registrations/{registration}/wait", "wait until a device is assigned, to this hub if one is named",
 			(*control).waitRegistration},
 
 		{"GET", "/updates", "published updates and their files", (*control).listUpdates},
 		{"POST", "/updates", "publish an update: an import manifest and its files", (*control).publish},
-		{"POST", "/updates/reload", "read the directory of -updates again", (*control).reloadUpdates},
-		{"DELETE", "/updates/{provider}/{name}/{version}", "remove an update with its deployments", (*control).removeUpdate},
+		{"POST", "/updates/reload", "read the directory of -updates again", bare((*control).reloadUpdates)},
+		{"DELETE", "/updates/{provider}/{name}/{version}", "remove an update with its deployments", bare((*control).removeUpdate)},
 		{"GET", "/updates/deployments", "deployments, and how many devices are in each state", (*control).deployments},
 		{"POST", "/updates/deployments", "offer an update to devices", (*control).deploy},
-		{"DELETE", "/updates/deployments/{workflow}", "offer it to no device any more", (*control).withdraw},
+		{"DELETE", "/updates/deployments/{workflow}", "offer it to no device any more", bare((*control).withdraw)},
 		{"POST", "/updates/deployments/{workflow}/retry", "offer it again to devices of hubs where it failed",
-			(*control).retry},
+			bare((*control).retry)},
 		{"GET", "/updates/devices", "devices with their installed updates, workflows and reports", (*control).updateDevices},
 		{"GET", "/updates/devices/{registration}", "one of them", (*control).updateDevice},
 		{"GET", "/updates/devices/{registration}/wait",
@@ -201,8 +213,8 @@ func routes() []route {
 			(*control).waitUpdate},
 		{"GET", "/updates/keys", "root keys and signing keys", (*control).updateKeys},
 		{"POST", "/updates/keys/rotate", "sign with a new key, of a root or of a manifest", (*control).rotateKeys},
-		{"POST", "/updates/keys/revoke", "disable the signing key, and sign with a new one", (*control).revokeKey},
-		{"POST", "/updates/keys/{key}/disable", "disable a root key", (*control).disableRoot},
+		{"POST", "/updates/keys/revoke", "disable the signing key, and sign with a new one", bare((*control).revokeKey)},
+		{"POST", "/updates/keys/{key}/disable", "disable a root key", bare((*control).disableRoot)},
 		{"GET", "/updates/rootkeys", "the root key package that devices download", (*control).rootKeys},
 
 		{"POST", "/dps/faults", "declare a fault of the provisioning service; the requests below are for it as well",
@@ -214,7 +226,7 @@ func routes() []route {
 		{"GET", "/faults/{fault}", "one of them", (*control).fault},
 		{"GET", "/faults/{fault}/wait", "wait until it has happened this often", (*control).waitFault},
 		{"DELETE", "/faults/{fault}", "remove it", (*control).removeFault},
-		{"DELETE", "/faults", "remove all", (*control).removeFaults},
+		{"DELETE", "/faults", "remove all", bare((*control).removeFaults)},
 	}
 }
 
@@ -441,9 +453,6 @@ func (c *control) index(r *call) (any, *refusal) {
 func (c *control) about(r *call) (any, *refusal) { return c.ready.public(), r.query() }
 
 func (c *control) reset(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	c.mu.Lock() // a fault declared meanwhile belongs after the reset
 	defer c.mu.Unlock()
 	err := c.reg.restore(c.hub)

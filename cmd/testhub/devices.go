@@ -118,36 +118,25 @@ func registryProblem(id string, err error) *refusal {
 }
 
 func (c *control) removeDevice(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	if c.hub.RemoveDevice(r.device()) != nil {
 		return nil, noDevice(r.device()) // removed meanwhile
 	}
 	return map[string]any{"device": r.device()}, nil
 }
 
-func (c *control) cutDevice(r *call) (any, *refusal)   { return c.end(r, c.hub.Drop) }
-func (c *control) closeDevice(r *call) (any, *refusal) { return c.end(r, c.hub.CloseConnections) }
-
-func (c *control) end(r *call, how func(string) int) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
-	return map[string]any{"connections": how(r.device())}, nil
+func endConnections(how func(hub *testbroker.Hub, id string) int) handler {
+	return bare(func(c *control, r *call) (any, *refusal) {
+		return map[string]any{"connections": how(c.hub, r.device())}, nil
+	})
 }
 
-func (c *control) enable(r *call) (any, *refusal)  { return c.setEnabled(r, true) }
-func (c *control) disable(r *call) (any, *refusal) { return c.setEnabled(r, false) }
-
-func (c *control) setEnabled(r *call, on bool) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
-	if err := c.hub.SetEnabled(r.device(), on); err != nil {
-		return nil, bad("device", r.device()+" is a module, which has no status of its own", "name its device")
-	}
-	return map[string]any{"enabled": on}, nil
+func setEnabled(on bool) handler {
+	return bare(func(c *control, r *call) (any, *refusal) {
+		if err := c.hub.SetEnabled(r.device(), on); err != nil {
+			return nil, bad("device", r.device()+" is a module, which has no status of its own", "name its device")
+		}
+		return map[string]any{"enabled": on}, nil
+	})
 }
 
 func (c *control) waitConnections(r *call) (any, *refusal) {

@@ -104,14 +104,10 @@ func (c *control) hubNames() []string {
 	return names
 }
 
-func (c *control) enableEnrollment(r *call) (any, *refusal)  { return c.setEnrollment(r, true) }
-func (c *control) disableEnrollment(r *call) (any, *refusal) { return c.setEnrollment(r, false) }
-
-func (c *control) setEnrollment(r *call, on bool) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
-	return c.changed(r, func(e *dpsdata.Enrollment) { e.Disabled = !on })
+func setEnrollment(on bool) handler {
+	return bare(func(c *control, r *call) (any, *refusal) {
+		return c.changed(r, func(e *dpsdata.Enrollment) { e.Disabled = !on })
+	})
 }
 
 func (c *control) registrations(r *call) (any, *refusal) {

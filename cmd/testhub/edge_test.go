@@ -209,7 +209,7 @@ func TestInputAboutTheWorkloadAPI(t *testing.T) {
 	} {
 		require.Equal(t, want, p.refused(400, "POST", "/workload/faults", body).Field, body)
 	}
-	require.Contains(t, p.refused(400, "POST", "/workload/faults", `{"kind":"?"}`).Fix, "ForeignBundle")
+	require.Contains(t, p.refused(400, "POST", "/workload/faults", `{"kind":"?"}`).Fix, "GET /faults/kinds")
 	require.Equal(t, "call", p.refused(400, "GET", "/workload/wait?call=none", "").Field)
 	p.refused(400, "GET", "/workload?x=1", "")
 	for _, k := range workload.FaultKinds() {

@@ -138,35 +138,40 @@ func fieldsOf(k fault.Kind, f *fault.Fault) []field {
 	return fields
 }
 
-// readFault parses a fault. It refuses fields that the kind does not use, because the user would
-// wait for their effect in vain.
-func readFault(data []byte) (fault.Fault, *refusal) {
-	var f fault.Fault
+// readFault parses a fault.
+func readFault(data []byte) (f fault.Fault, problem *refusal) {
+	problem = readKind(data, "DropConnect", faultKinds(), &f.Kind, func() []field { return fieldsOf(f.Kind, &f) })
+	if problem == nil {
+		problem = meaningless(f.Check())
+	}
+	return f, problem
+}
+
+// readKind parses a fault of one of these kinds. It refuses fields that the kind does not use, because
+// the user would wait for their effect in vain.
+func readKind[K fmt.Stringer](data []byte, example string, kinds map[string]K, into *K, fieldsOf func() []field) *refusal {
 	members, problem := membersOf(data, "")
 	if problem != nil {
 		problem.Field = cmp.Or(problem.Field, "body")
-		problem.Fix = cmp.Or(problem.Fix, `give one such as {"kind":"DropConnect"}`)
-		return f, problem
+		problem.Fix = cmp.Or(problem.Fix, `give one such as {"kind":"`+example+`"}`)
+		return problem
 	}
-	kind := choice("kind", faultKinds(), &f.Kind)
+	kind := choice("kind", kinds, into)
 	if members["kind"] == nil {
-		return f, bad("kind", "is missing", "GET /faults/kinds lists them")
+		return bad("kind", "is missing", "GET /faults/kinds lists them")
 	}
 	if problem := kind.take(members["kind"], "kind"); problem != nil {
-		problem.Fix = "GET /faults/kinds lists them" + suggestion(members["kind"])
-		return f, problem
+		problem.Fix = "GET /faults/kinds lists them" + suggestion(slices.Sorted(maps.Keys(kinds)), members["kind"])
+		return problem
 	}
-	fields := fieldsOf(f.Kind, &f)
+	fields := fieldsOf()
 	for name := range members {
 		if name != "kind" && !slices.ContainsFunc(fields,
 			func(f field) bool { return f.name == name }) && isFaultField(name) {
-			return f, bad(name, "means nothing to "+f.Kind.String(), "leave it out; there are: "+names(fields))
+			return bad(name, "means nothing to "+(*into).String(), "leave it out; there are: "+names(fields))
 		}
 	}
-	if problem := readMembers(members, "", append(fields, kind)); problem != nil {
-		return f, problem
-	}
-	return f, meaningless(f.Check())
+	return readMembers(members, "", append(fields, kind))
 }
 
 // meaningless returns the refusal of a fault that cannot mean what it says.
@@ -181,8 +186,8 @@ func meaningless(err error) *refusal {
 
 // suggestion names the probable kind when only the letter case is wrong, which is a frequent
 // mistake.
-func suggestion(raw json.RawMessage) string {
-	for _, name := range slices.Sorted(maps.Keys(faultKinds())) {
+func suggestion(kinds []string, raw json.RawMessage) string {
+	for _, name := range kinds {
 		if strings.EqualFold(`"`+name+`"`, string(raw)) {
 			return "; do you mean " + name + "?"
 		}

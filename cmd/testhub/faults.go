@@ -144,9 +144,6 @@ func (c *control) removeFault(r *call) (any, *refusal) {
 }
 
 func (c *control) removeFaults(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	c.mu.Lock()
 	gone := c.faults
 	c.faults = nil

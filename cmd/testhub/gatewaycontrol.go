@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
@@ -48,26 +49,14 @@ func (c *control) aboutGateway(r *call) (any, *refusal) {
 	return c.gatewayState(), r.query()
 }
 
-func (c *control) goOffline(r *call) (any, *refusal) {
-	return c.turn(r, func() error { return c.hub.SetOffline(true) })
-}
-
-func (c *control) goOnline(r *call) (any, *refusal) {
-	return c.turn(r, func() error { return c.hub.SetOffline(false) })
-}
-
-func (c *control) stopGateway(r *call) (any, *refusal)  { return c.turn(r, c.hub.StopGateway) }
-func (c *control) startGateway(r *call) (any, *refusal) { return c.turn(r, c.hub.StartGateway) }
-
-// turn changes the state of the gateway.
-func (c *control) turn(r *call, how func() error) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
-	if err := how(); err != nil {
-		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: err.Error(), Fix: "start testhub again"}
-	}
-	return c.gatewayState(), nil
+// turnGateway changes the state of the gateway.
+func turnGateway(how func(*testbroker.Hub) error) handler {
+	return bare(func(c *control, _ *call) (any, *refusal) {
+		if err := how(c.hub); err != nil {
+			return nil, &refusal{status: http.StatusServiceUnavailable, Problem: err.Error(), Fix: "start testhub again"}
+		}
+		return c.gatewayState(), nil
+	})
 }
 
 // waitGateway waits until at most so many messages are stored.

@@ -39,24 +39,15 @@ func (c *control) twin(r *call) (any, *refusal) {
 	return showTwin(t), nil
 }
 
-func (c *control) patchDesired(r *call) (any, *refusal) {
-	return c.changeTwin(r, hubdata.TwinChange{Desired: string(r.body)})
-}
-
-func (c *control) setDesired(r *call) (any, *refusal) {
-	return c.changeTwin(r, hubdata.TwinChange{Desired: string(r.body), Replace: true})
-}
-
-func (c *control) patchTags(r *call) (any, *refusal) {
-	return c.changeTwin(r, hubdata.TwinChange{Tags: string(r.body)})
-}
-
-func (c *control) setTags(r *call) (any, *refusal) {
-	return c.changeTwin(r, hubdata.TwinChange{Tags: string(r.body), Replace: true})
-}
-
-// changeTwin changes a twin. With the header If-Match, the twin must have that etag.
-func (c *control) changeTwin(r *call, change hubdata.TwinChange) (any, *refusal) {
+// changeTwin changes the desired properties of a twin or its tags. With the header If-Match, the
+// twin must have that etag.
+func (c *control) changeTwin(r *call) (any, *refusal) {
+	change := hubdata.TwinChange{Replace: r.Method == http.MethodPut}
+	if strings.HasSuffix(r.URL.Path, "/tags") {
+		change.Tags = string(r.body)
+	} else {
+		change.Desired = string(r.body)
+	}
 	problem := r.query()
 	const fix = "give an object of JSON within the limits of the service"
 	if problem == nil && len(r.body) == 0 {

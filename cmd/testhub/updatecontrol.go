@@ -102,9 +102,6 @@ func (c *control) publish(r *call) (any, *refusal) {
 }
 
 func (c *control) reloadUpdates(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	c.mu.Lock() // one at a time
 	defer c.mu.Unlock()
 	published, removed, err := c.provider.updates.reload()
@@ -120,9 +117,6 @@ func idTexts(ids []updatedata.UpdateID) []string {
 }
 
 func (c *control) removeUpdate(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	id := updatedata.UpdateID{Provider: r.PathValue("provider"), Name: r.PathValue("name"),
 		Version: r.PathValue("version")}
 	return map[string]any{}, updateRefusal("update", c.provider.updates.Remove(id))
@@ -192,15 +186,9 @@ func (c *control) deploy(r *call) (any, *refusal) {
 }
 
 func (c *control) retry(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	return map[string]any{}, updateRefusal("workflow", c.provider.updates.Retry(r.PathValue("workflow")))
 }
 
 func (c *control) withdraw(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	return map[string]any{}, updateRefusal("workflow", c.provider.updates.Withdraw(r.PathValue("workflow")))
 }

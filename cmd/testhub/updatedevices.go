@@ -152,17 +152,11 @@ func (c *control) rotateKeys(r *call) (any, *refusal) {
 }
 
 func (c *control) revokeKey(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	c.provider.updates.RevokeSigningKey()
 	return c.shownKeys(), nil
 }
 
 func (c *control) disableRoot(r *call) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
 	err := c.provider.updates.DisableRoot(r.PathValue("key"))
 	return c.shownKeys(), updateRefusal("key", err)
 }

@@ -37,22 +37,13 @@ func (c *control) waitWorkload(r *call) (any, *refusal) {
 	return c.workloadState(), problem
 }
 
-func (c *control) stopWorkload(r *call) (any, *refusal) {
-	return c.turnWorkload(r, func() error {
-		c.daemon.Stop()
-		return nil
-	})
+func (c *control) stopWorkload(*call) (any, *refusal) {
+	c.daemon.Stop()
+	return c.workloadState(), nil
 }
 
-func (c *control) startWorkload(r *call) (any, *refusal) {
-	return c.turnWorkload(r, func() error { return c.daemon.Start() })
-}
-
-func (c *control) turnWorkload(r *call, how func() error) (any, *refusal) {
-	if problem := r.read(); problem != nil {
-		return nil, problem
-	}
-	if err := how(); err != nil {
+func (c *control) startWorkload(*call) (any, *refusal) {
+	if err := c.daemon.Start(); err != nil {
 		return nil, &refusal{status: http.StatusConflict, Problem: err.Error(), Fix: "remove the file at the socket's path"}
 	}
 	return c.workloadState(), nil

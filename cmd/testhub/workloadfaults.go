@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"encoding/json"
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/workload"
@@ -63,24 +61,10 @@ func workloadFieldsOf(k workload.FaultKind, f *workload.Fault) (fields []field) 
 	return fields
 }
 
-// readWorkloadFault parses a fault of the workload API. It refuses fields that the kind does not
-// use.
-func readWorkloadFault(data []byte) (workload.Fault, *refusal) {
-	var f workload.Fault
-	members, problem := membersOf(data, "")
-	if problem != nil {
-		problem.Field = cmp.Or(problem.Field, "body")
-		problem.Fix = cmp.Or(problem.Fix, `give one such as {"kind":"AnswerStatus"}`)
-		return f, problem
-	}
-	kind := choice("kind", workloadKinds(), &f.Kind)
-	if members["kind"] == nil {
-		members["kind"] = json.RawMessage(`""`)
-	}
-	if problem := kind.take(members["kind"], "kind"); problem != nil {
-		return f, problem
-	}
-	problem = readMembers(members, "", append(workloadFieldsOf(f.Kind, &f), kind))
+// readWorkloadFault parses a fault of the workload API.
+func readWorkloadFault(data []byte) (f workload.Fault, problem *refusal) {
+	problem = readKind(data, "AnswerStatus", workloadKinds(), &f.Kind,
+		func() []field { return workloadFieldsOf(f.Kind, &f) })
 	if problem == nil {
 		problem = meaningless(f.Check())
 	}
