@@ -24,7 +24,7 @@ const boardID = "board-1"
 // all enables every fault at every place.
 var all = flag.Bool("all", false, "test every fault at every place, not only a sample")
 
-// sampleOf returns a quarter of n, n in a long run, or many with -all.
+// sampleOf returns an eighth of n, n in a long run, or many with -all.
 func sampleOf(n int) int {
 	switch {
 	case *all:
@@ -32,7 +32,7 @@ func sampleOf(n int) int {
 	case testkit.Long():
 		return n
 	}
-	return max(1, n/4)
+	return max(1, n/8)
 }
 
 // setup is what a test changes of a bench.
