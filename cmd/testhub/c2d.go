@@ -29,7 +29,7 @@ type c2dMessage struct {
 	Feedback   string     `json:"feedback,omitempty"`
 }
 
-func c2dRecord(r *hubdata.C2DRecord) c2dMessage {
+func c2dRecord(r hubdata.C2DRecord) c2dMessage {
 	c := c2dMessage{
 		Device: join(r.DeviceID, r.ModuleID), Sequence: r.Sequence, MessageID: r.C2D.MessageID,
 		Properties: showProperties(r.C2D.Properties),
@@ -140,20 +140,8 @@ func readMessage(r *call, m *hubdata.C2D, fields ...field) *refusal {
 	return nil
 }
 
-func (c *control) listC2D(r *call) (any, *refusal) {
-	count := 0
-	if problem := r.query(last(&count)); problem != nil {
-		return nil, problem
-	}
-	return map[string]any{"c2d": c.c2dLog(r.device(), count)}, nil
-}
-
-func (c *control) c2dLog(id string, count int) []c2dMessage {
-	all := []c2dMessage{}
-	for _, record := range lastOf(c.hub.C2DLog(id), count) {
-		all = append(all, c2dRecord(&record))
-	}
-	return all
+func (c *control) c2dLog(r *call, count int) any {
+	return each(lastOf(c.hub.C2DLog(r.device()), count), c2dRecord)
 }
 
 func (c *control) waitC2D(r *call) (any, *refusal) {
@@ -161,9 +149,43 @@ func (c *control) waitC2D(r *call) (any, *refusal) {
 	have := func() any { return map[string]int{state.String(): c.hub.CountC2D(id, state)} }
 	wait := func(ctx context.Context) error { return c.hub.WaitC2D(ctx, id, state, count) }
 	problem := c.waits(r, have, wait, choice("state", states, &state), whole("count", 1, 1<<20, &count))
-	return map[string]any{"c2d": c.c2dLog(id, 0)}, problem
+	return map[string]any{"c2d": c.c2dLog(r, 0)}, problem
 }
 
 func (c *control) purgeC2D(r *call) (any, *refusal) {
 	return map[string]any{"purged": c.hub.PurgeC2D(r.device())}, nil
+}
+
+// sendInput queues a message for an input of a module.
+func (c *control) sendInput(r *call) (any, *refusal) {
+	var m hubdata.C2D
+	if problem := readMessage(r, &m, text("messageId", &m.MessageID), text("correlationId", &m.CorrelationID),
+		text("contentType", &m.ContentType), text("contentEncoding", &m.ContentEncoding),
+		moment("expiry", &m.Expiry), properties("properties", &m.Properties)); problem != nil {
+		return nil, problem
+	}
+	if err := c.hub.SendInput(r.device(), r.PathValue("input"), m); err != nil {
+		return nil, sendProblem(r.device(), err, bad("input", "", "give another name, or send less"))
+	}
+	return map[string]any{"device": r.device(), "input": r.PathValue("input")}, nil
+}
+
+// An inputMessage is a message to an input, with its state.
+type inputMessage struct {
+	Input string `json:"input"`
+	c2dMessage
+}
+
+func (c *control) inputLog(r *call, count int) any {
+	return each(lastOf(c.hub.InputLog(r.device()), count), func(record hubdata.C2DRecord) inputMessage {
+		return inputMessage{record.Input, c2dRecord(record)}
+	})
+}
+
+func (c *control) waitInputs(r *call) (any, *refusal) {
+	id, state, count := r.device(), hubdata.Completed, 1
+	have := func() any { return map[string]int{state.String(): c.hub.CountInputs(id, state)} }
+	wait := func(ctx context.Context) error { return c.hub.WaitInputs(ctx, id, state, count) }
+	problem := c.waits(r, have, wait, choice("state", states, &state), whole("count", 1, 1<<20, &count))
+	return map[string]any{"inputs": c.inputLog(r, 0)}, problem
 }

@@ -91,6 +91,15 @@ type route struct {
 
 type handler func(*control, *call) (any, *refusal)
 
+// listed is the handler of a request for a log, or its newest entries. A count of 0 is all.
+func listed(name string, log func(c *control, r *call, count int) any) handler {
+	return func(c *control, r *call) (any, *refusal) {
+		count := 0
+		problem := r.query(last(&count))
+		return map[string]any{name: log(c, r, count)}, problem
+	}
+}
+
 // bare is the handler of a request without parameters and members.
 func bare(handle handler) handler {
 	return func(c *control, r *call) (any, *refusal) {
@@ -141,7 +150,7 @@ func routes() []route {
 
 		{"POST", "/devices/{device}/c2d", "send a cloud-to-device message", (*control).sendC2D},
 		{"GET", "/devices/{device}/c2d", "what became of the cloud-to-device messages, all or the last",
-			(*control).listC2D},
+			listed("c2d", (*control).c2dLog)},
 		{"GET", "/devices/{device}/c2d/wait", "wait until this many of them are in a state", (*control).waitC2D},
 		{"DELETE", "/devices/{device}/c2d", "throw away those that wait", bare((*control).purgeC2D)},
 
@@ -155,11 +164,11 @@ func routes() []route {
 			"wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
 
 		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
-		{"GET", "/devices/{device}/methods", "all calls, or the last, and what became of them", (*control).listMethods},
+		{"GET", "/devices/{device}/methods", "all calls, or the last, and what became of them", listed("calls", (*control).methodLog)},
 
 		{"POST", "/devices/{device}/inputs/{input}", "send a message to an input of a module", (*control).sendInput},
 		{"GET", "/devices/{device}/inputs", "what became of the messages to inputs, all or the last",
-			(*control).listInputs},
+			listed("inputs", (*control).inputLog)},
 		{"GET", "/devices/{device}/inputs/wait", "wait until this many of them are in a state", (*control).waitInputs},
 
 		{"GET", "/certificate", "the certificates that clients must trust, as in the file of -ca", (*control).certificate},
@@ -184,7 +193,7 @@ func routes() []route {
 		{"POST", "/workload/faults", "declare a fault of the workload API; the requests behind /faults are for it as well",
 			(*control).injectWorkload},
 
-		{"GET", "/uploads", "uploads of files, all or the last, and how far they are", (*control).listUploads},
+		{"GET", "/uploads", "uploads of files, all or the last, and how far they are", listed("uploads", (*control).uploads)},
 		{"GET", "/uploads/wait", "wait until devices have reported the end of this many uploads", (*control).waitUploads},
 		{"GET", "/files/{file...}", "a file that a device has uploaded", (*control).file},
 
@@ -381,6 +390,15 @@ func (c *control) missing(path string, r *call) *refusal {
 	return c.selector(r.device())
 }
 
+// each returns what show makes of each; never nil, which JSON would write as null.
+func each[T, S any](all []T, show func(T) S) []S {
+	shown := make([]S, len(all))
+	for i, one := range all {
+		shown[i] = show(one)
+	}
+	return shown
+}
+
 func ending() *refusal {
 	return &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
 }
@@ -443,10 +461,7 @@ func (c *control) index(r *call) (any, *refusal) {
 		Request string `json:"request"`
 		Does    string `json:"does"`
 	}
-	var all []entry
-	for _, r := range routes() {
-		all = append(all, entry{r.method + " " + r.path, r.does})
-	}
+	all := each(routes(), func(r route) entry { return entry{r.method + " " + r.path, r.does} })
 	return map[string]any{"requests": all}, r.query()
 }
 

@@ -54,11 +54,7 @@ func (c *control) aboutDPS(r *call) (any, *refusal) {
 }
 
 func (c *control) enrollments(r *call) (any, *refusal) {
-	all := []enrollment{}
-	for _, e := range c.provider.dps.Enrollments() {
-		all = append(all, showEnrollment(e))
-	}
-	return map[string]any{"enrollments": all}, r.query()
+	return map[string]any{"enrollments": each(c.provider.dps.Enrollments(), showEnrollment)}, r.query()
 }
 
 // changed changes the enrollment in the path, and returns it.
@@ -111,11 +107,7 @@ func setEnrollment(on bool) handler {
 }
 
 func (c *control) registrations(r *call) (any, *refusal) {
-	all := []registration{}
-	for _, one := range c.provider.dps.Registrations() {
-		all = append(all, showRegistration(one))
-	}
-	return map[string]any{"registrations": all}, r.query()
+	return map[string]any{"registrations": each(c.provider.dps.Registrations(), showRegistration)}, r.query()
 }
 
 func (c *control) waitRegistration(r *call) (any, *refusal) {

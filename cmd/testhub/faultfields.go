@@ -13,17 +13,23 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/workload"
 )
 
 // faultKinds returns all kinds of faults by name.
 var faultKinds = sync.OnceValue(func() map[string]fault.Kind {
-	m := make(map[string]fault.Kind)
-	for _, k := range slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(),
-		fault.UpdateKinds(), fault.BrokerKinds(), fault.GatewayKinds(), fault.MQTTv5Kinds()) {
-		m[k.String()] = k
+	return byName(slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(),
+		fault.UpdateKinds(), fault.BrokerKinds(), fault.GatewayKinds(), fault.MQTTv5Kinds()))
+})
+
+// byName returns values by their names.
+func byName[T fmt.Stringer](all []T) map[string]T {
+	m := make(map[string]T)
+	for _, v := range all {
+		m[v.String()] = v
 	}
 	return m
-})
+}
 
 // named maps the names of an enumeration's values, in lower case and with hyphens, to the values.
 // String returns a text with a parenthesis for unknown values.
@@ -197,4 +203,57 @@ func suggestion(kinds []string, raw json.RawMessage) string {
 
 func isFaultField(name string) bool {
 	return slices.ContainsFunc(faultFields, func(ff faultField) bool { return ff.input(&fault.Fault{}).name == name })
+}
+
+func workloadCalls() map[string]workload.Call { return byName(workload.Calls()) }
+
+func workloadKinds() map[string]workload.FaultKind { return byName(workload.FaultKinds()) }
+
+// A workloadField is a field of faults of the workload API.
+type workloadField struct {
+	kinds []workload.FaultKind // nil: all except Absent
+	input func(f *workload.Fault) field
+}
+
+// workloadFields are all fields except the kind.
+var workloadFields = []workloadField{
+	{workload.FaultKinds(), func(f *workload.Fault) field { return span("for", 0, maxDelay, &f.For) }},
+	{nil, func(f *workload.Fault) field { return choice("call", workloadCalls(), &f.Call) }},
+	{nil, func(f *workload.Fault) field { return text("module", &f.Module) }},
+	{nil, func(f *workload.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
+	{nil, func(f *workload.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
+	{nil, func(f *workload.Fault) field {
+		return number("probability", "a number above 0, up to 1", &f.Probability,
+			func(p float64) bool { return p > 0 && p <= 1 })
+	}},
+	{[]workload.FaultKind{workload.AnswerStatus}, func(f *workload.Fault) field {
+		return whole("status", 200, 599, &f.Status)
+	}},
+	{[]workload.FaultKind{workload.Slow}, func(f *workload.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
+	{[]workload.FaultKind{workload.NotHTTP, workload.Garbage}, func(f *workload.Fault) field {
+		return binary("bytesBase64", &f.Bytes)
+	}},
+	{[]workload.FaultKind{workload.Oversized}, func(f *workload.Fault) field {
+		return whole("size", 1, 1<<30, &f.Size)
+	}},
+}
+
+// workloadFieldsOf returns the fields of a kind of fault, except the kind.
+func workloadFieldsOf(k workload.FaultKind, f *workload.Fault) (fields []field) {
+	for _, wf := range workloadFields {
+		if wf.kinds == nil && k != workload.Absent || slices.Contains(wf.kinds, k) {
+			fields = append(fields, wf.input(f))
+		}
+	}
+	return fields
+}
+
+// readWorkloadFault parses a fault of the workload API.
+func readWorkloadFault(data []byte) (f workload.Fault, problem *refusal) {
+	problem = readKind(data, "AnswerStatus", workloadKinds(), &f.Kind,
+		func() []field { return workloadFieldsOf(f.Kind, &f) })
+	if problem == nil {
+		problem = meaningless(f.Check())
+	}
+	return f, problem
 }

@@ -72,11 +72,7 @@ type methodCall struct {
 	Error      string          `json:"error,omitempty"`
 }
 
-func (c *control) listMethods(r *call) (any, *refusal) {
-	count := 0
-	if problem := r.query(last(&count)); problem != nil {
-		return nil, problem
-	}
+func (c *control) methodLog(r *call, count int) any {
 	all := []methodCall{}
 	for _, m := range lastOf(c.hub.MethodLog(r.device()), count) {
 		one := methodCall{Device: join(m.DeviceID, m.ModuleID), Name: m.Name, Payload: m.Payload, Deliveries: m.Deliveries,
@@ -93,5 +89,5 @@ func (c *control) listMethods(r *call) (any, *refusal) {
 		}
 		all = append(all, one)
 	}
-	return map[string]any{"calls": all}, nil
+	return all
 }

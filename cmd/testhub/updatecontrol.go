@@ -69,11 +69,7 @@ func updateRefusal(field string, err error) *refusal {
 }
 
 func (c *control) listUpdates(r *call) (any, *refusal) {
-	all := []shownUpdate{}
-	for _, u := range c.provider.updates.Updates.Updates() {
-		all = append(all, showUpdate(u))
-	}
-	return map[string]any{"updates": all}, r.query()
+	return map[string]any{"updates": each(c.provider.updates.Updates.Updates(), showUpdate)}, r.query()
 }
 
 func (c *control) publish(r *call) (any, *refusal) {
@@ -105,15 +101,8 @@ func (c *control) reloadUpdates(r *call) (any, *refusal) {
 	c.mu.Lock() // one at a time
 	defer c.mu.Unlock()
 	published, removed, err := c.provider.updates.reload()
-	return map[string]any{"published": idTexts(published), "removed": idTexts(removed)}, updateRefusal("updates", err)
-}
-
-func idTexts(ids []updatedata.UpdateID) []string {
-	all := []string{}
-	for _, id := range ids {
-		all = append(all, id.String())
-	}
-	return all
+	return map[string]any{"published": each(published, updatedata.UpdateID.String),
+		"removed": each(removed, updatedata.UpdateID.String)}, updateRefusal("updates", err)
 }
 
 func (c *control) removeUpdate(r *call) (any, *refusal) {
@@ -154,12 +143,9 @@ func outcomeText(w updatedata.Workflow) string {
 }
 
 func (c *control) deployments(r *call) (any, *refusal) {
-	all := []shownDeployment{}
 	devices := c.provider.updates.Devices()
-	for _, d := range c.provider.updates.Deployments() {
-		all = append(all, showDeployment(d, devices))
-	}
-	return map[string]any{"deployments": all}, r.query()
+	return map[string]any{"deployments": each(c.provider.updates.Deployments(),
+		func(d updatedata.Deployment) shownDeployment { return showDeployment(d, devices) })}, r.query()
 }
 
 func (c *control) deploy(r *call) (any, *refusal) {

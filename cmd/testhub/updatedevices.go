@@ -83,11 +83,7 @@ func showAgent(d updatedata.Device) shownAgent {
 }
 
 func (c *control) updateDevices(r *call) (any, *refusal) {
-	all := []shownAgent{}
-	for _, d := range c.provider.updates.Devices() {
-		all = append(all, showAgent(d))
-	}
-	return map[string]any{"devices": all}, r.query()
+	return map[string]any{"devices": each(c.provider.updates.Devices(), showAgent)}, r.query()
 }
 
 func (c *control) updateDevice(r *call) (any, *refusal) {

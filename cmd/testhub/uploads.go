@@ -20,7 +20,7 @@ type upload struct {
 	Description string     `json:"description,omitempty"`
 }
 
-func (c *control) uploads(count int) []upload {
+func (c *control) uploads(_ *call, count int) any {
 	all := []upload{}
 	for _, u := range lastOf(c.hub.Uploads(), count) {
 		one := upload{Device: u.DeviceID, File: u.Blob, State: u.State.String(), Size: u.Size, Started: u.Started,
@@ -34,14 +34,6 @@ func (c *control) uploads(count int) []upload {
 	return all
 }
 
-func (c *control) listUploads(r *call) (any, *refusal) {
-	count := 0
-	if problem := r.query(last(&count)); problem != nil {
-		return nil, problem
-	}
-	return map[string]any{"uploads": c.uploads(count)}, nil
-}
-
 func (c *control) waitUploads(r *call) (any, *refusal) {
 	count := 1
 	problem := c.waits(r, func() any {
@@ -51,7 +43,7 @@ func (c *control) waitUploads(r *call) (any, *refusal) {
 		}
 		return states
 	}, func(ctx context.Context) error { return c.hub.WaitUploads(ctx, count) }, whole("count", 1, 1<<20, &count))
-	return map[string]any{"uploads": c.uploads(0)}, problem
+	return map[string]any{"uploads": c.uploads(r, 0)}, problem
 }
 
 func (c *control) file(r *call) (any, *refusal) {
