@@ -37,20 +37,13 @@ func main() {
 	if filepath.Base(os.Args[0]) == "rauc" {
 		os.Exit(fakeRAUC(filepath.Join(filepath.Dir(os.Args[0]), "disk"), os.Args[1:], os.Stdout, os.Stderr))
 	}
-	if err := run(context.Background()); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "partition:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	cloud, err := setup.NewUpdateCloud()
-	if err != nil {
-		return err
-	}
-	defer cloud.Close()
+func run() error {
 	dir, err := os.MkdirTemp("", "partition")
 	if err != nil {
 		return err
@@ -64,12 +57,9 @@ func run(ctx context.Context) error {
 	if err := errors.Join(os.Symlink(self, filepath.Join(dir, "rauc")), d.save()); err != nil {
 		return err
 	}
-	powered, off := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- machine(powered, cloud, dir) }() // ends with powered, or with an error
-	err = publishAll(ctx, cloud)
-	off()
-	return errors.Join(err, <-ended)
+	return setup.RunUpdates(func(ctx context.Context, cloud *setup.UpdateCloud) error {
+		return machine(ctx, cloud, dir)
+	}, publishAll)
 }
 
 // publishAll is the back end.

@@ -16,10 +16,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -28,38 +26,20 @@ import (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "update:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	cloud, err := setup.NewUpdateCloud()
-	if err != nil {
-		return err
-	}
-	defer cloud.Close()
-	b, err := newBoard(cloud)
-	if err != nil {
-		return err
-	}
-	powered, off := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- b.run(powered) }() // ends with powered, or with an error
-	backEnd := make(chan error, 1)
-	go func() { backEnd <- publishAll(ctx, cloud) }() // ends with ctx
-	select {
-	case err = <-backEnd:
-		off()
-		err = errors.Join(err, <-ended)
-	case err = <-ended:
-		off()
-		cancel()
-		<-backEnd
-	}
+func run() error {
+	var b *board
+	err := setup.RunUpdates(func(ctx context.Context, cloud *setup.UpdateCloud) (err error) {
+		if b, err = newBoard(cloud); err != nil {
+			return err
+		}
+		return b.run(ctx)
+	}, publishAll)
 	if err == nil && (b.powerCuts != 1 || b.running != 2 || b.started[4]) {
 		err = fmt.Errorf("%d power cuts, firmware %d runs, started was %v; want 1, 2, and never 4",
 			b.powerCuts, b.running, b.started)

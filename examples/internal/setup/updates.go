@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -34,8 +35,8 @@ type UpdateCloud struct {
 	device  *provisioning.Identity
 }
 
-// NewUpdateCloud starts the services and enrols the device.
-func NewUpdateCloud() (*UpdateCloud, error) {
+// newUpdateCloud starts the services and enrols the device.
+func newUpdateCloud() (*UpdateCloud, error) {
 	hub, hubErr := testbroker.New(nil)
 	dps, dpsErr := testbroker.NewDPS(&testbroker.DPSOptions{Polls: -1}) // assigns devices at once
 	updates, updatesErr := testbroker.NewUpdates(nil)
@@ -50,6 +51,32 @@ func NewUpdateCloud() (*UpdateCloud, error) {
 	sign, err := transport.SharedKey(enrolled.PrimaryKey)
 	return &UpdateCloud{Hub: hub, DPS: dps, Updates: updates, device: &provisioning.Identity{
 		Endpoint: dps.HostName(), IDScope: dps.IDScope(), RegistrationID: deviceID, Sign: sign}}, err
+}
+
+// RunUpdates starts the services, and runs a device until the back end has seen what it waits for. An
+// error of one ends the other.
+func RunUpdates(device, backEnd func(ctx context.Context, c *UpdateCloud) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := newUpdateCloud()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	powered, off := context.WithCancel(ctx)
+	defer off()
+	ended, done := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- device(powered, c) }() // ends with powered, or with an error
+	go func() { done <- backEnd(ctx, c) }()     // ends with ctx
+	select {
+	case err = <-done:
+		off()
+		return errors.Join(err, <-ended)
+	case err = <-ended:
+		cancel()
+		<-done
+		return err
+	}
 }
 
 // Close ends the services.
