@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// batchSpeed measures telemetry over HTTPS: single requests against batches, in turns, and the cost of a
-// message. It fails if batches are less than -least times as fast as single requests, in the median
-// of all rounds, against the bare peer.
+// batchSpeed measures telemetry over HTTPS: single requests against batches, in turns, and the cost
+// of a message. It fails if batches are less than -least times as fast as single requests, in the
+// median of all rounds, against the bare peer.
 func batchSpeed(args []string) error {
 	flags := flag.NewFlagSet("https", flag.ExitOnError)
 	rounds := flags.Int("rounds", 9, "rounds, in each of which each sender has a turn")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// clientCosts measures the cost of a client: idle, in an outage, or as one of many on a connection. args
-// begin with which.
+// clientCosts measures the cost of a client: idle, in an outage, or as one of many on a connection.
+// args begin with which.
 func clientCosts(args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()

@@ -146,8 +146,8 @@ func failTwice() func() error {
 	}
 }
 
-// retryCosts measures decisions and runs of retry libraries, in one process and in turns, and prints a
-// table for each task.
+// retryCosts measures decisions and runs of retry libraries, in one process and in turns, and
+// prints a table for each task.
 func retryCosts(args []string) error {
 	flags := flag.NewFlagSet("retries", flag.ExitOnError)
 	rounds := flags.Int("rounds", 101, "counted rounds of each case")

@@ -27,7 +27,9 @@ var suites = []*suite{
 				false},
 			{"over paho, everywhere: times raw paho", nil, 1, throughput(byPaho), 0.95, false},
 			{"over mqtt, bare responder, window 128 and more: CPU time with ids, as a part of that without", []string{"bare"},
-				128, func(c *comparison) float64 { return c.of(byEngineIDs, cpu).median() / c.of(byEngine, cpu).median() }, 1.1, true},
+				128, func(c *comparison) float64 {
+					return c.of(byEngineIDs, cpu).median() / c.of(byEngine, cpu).median()
+				}, 1.1, true},
 			{"over mqtt, everywhere: allocations for a message",
 				nil, 1, func(c *comparison) float64 { return c.of(byEngine, allocated).median() }, 0, true},
 		},

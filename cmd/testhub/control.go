@@ -137,7 +137,8 @@ func routes() []route {
 		{"GET", "/devices/{device}/access", "what a program needs to be the device: keys, a token, and commands " +
 			"that send a message", (*control).access},
 		{"POST", "/devices/{device}/reset", "cut the device's connections by RST", endConnections((*testbroker.Hub).Drop)},
-		{"POST", "/devices/{device}/close", "end the device's connections in good order", endConnections((*testbroker.Hub).CloseConnections)},
+		{"POST", "/devices/{device}/close", "end the device's connections in good order",
+			endConnections((*testbroker.Hub).CloseConnections)},
 		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", setEnabled(false)},
 		{"POST", "/devices/{device}/enable", "allow the device to connect", setEnabled(true)},
 		{"GET", "/devices/{device}/wait", "wait until the device has at least this many connections, 1 if nothing is said, " +
@@ -164,7 +165,8 @@ func routes() []route {
 			"wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
 
 		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
-		{"GET", "/devices/{device}/methods", "all calls, or the last, and what became of them", listed("calls", (*control).methodLog)},
+		{"GET", "/devices/{device}/methods", "all calls, or the last, and what became of them",
+			listed("calls", (*control).methodLog)},
 
 		{"POST", "/devices/{device}/inputs/{input}", "send a message to an input of a module", (*control).sendInput},
 		{"GET", "/devices/{device}/inputs", "what became of the messages to inputs, all or the last",
@@ -181,8 +183,10 @@ func routes() []route {
 			(*control).waitGateway},
 		{"POST", "/gateway/offline", "cut the gateway off from the hub: it stores what devices send",
 			turnGateway(func(h *testbroker.Hub) error { return h.SetOffline(true) })},
-		{"POST", "/gateway/online", "connect it to the hub again", turnGateway(func(h *testbroker.Hub) error { return h.SetOffline(false) })},
-		{"POST", "/gateway/stop", "stop the gateway: cut all connections, refuse new ones", turnGateway((*testbroker.Hub).StopGateway)},
+		{"POST", "/gateway/online", "connect it to the hub again",
+			turnGateway(func(h *testbroker.Hub) error { return h.SetOffline(false) })},
+		{"POST", "/gateway/stop", "stop the gateway: cut all connections, refuse new ones",
+			turnGateway((*testbroker.Hub).StopGateway)},
 		{"POST", "/gateway/start", "start it again", turnGateway((*testbroker.Hub).StartGateway)},
 
 		{"GET", "/workload", "address of the workload API, its calls, and the environment of each module",
@@ -209,7 +213,8 @@ func routes() []route {
 		{"GET", "/updates", "published updates and their files", (*control).listUpdates},
 		{"POST", "/updates", "publish an update: an import manifest and its files", (*control).publish},
 		{"POST", "/updates/reload", "read the directory of -updates again", bare((*control).reloadUpdates)},
-		{"DELETE", "/updates/{provider}/{name}/{version}", "remove an update with its deployments", bare((*control).removeUpdate)},
+		{"DELETE", "/updates/{provider}/{name}/{version}", "remove an update with its deployments",
+			bare((*control).removeUpdate)},
 		{"GET", "/updates/deployments", "deployments, and how many devices are in each state", (*control).deployments},
 		{"POST", "/updates/deployments", "offer an update to devices", (*control).deploy},
 		{"DELETE", "/updates/deployments/{workflow}", "offer it to no device any more", bare((*control).withdraw)},

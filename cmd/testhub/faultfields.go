@@ -153,9 +153,10 @@ func readFault(data []byte) (f fault.Fault, problem *refusal) {
 	return f, problem
 }
 
-// readKind parses a fault of one of these kinds. It refuses fields that the kind does not use, because
-// the user would wait for their effect in vain.
-func readKind[K fmt.Stringer](data []byte, example string, kinds map[string]K, into *K, fieldsOf func() []field) *refusal {
+// readKind parses a fault of one of these kinds. It refuses fields that the kind does not use,
+// because the user would wait for their effect in vain.
+func readKind[K fmt.Stringer](data []byte, example string, kinds map[string]K, into *K,
+	fieldsOf func() []field) *refusal {
 	members, problem := membersOf(data, "")
 	if problem != nil {
 		problem.Field = cmp.Or(problem.Field, "body")

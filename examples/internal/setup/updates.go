@@ -53,8 +53,8 @@ func newUpdateCloud() (*UpdateCloud, error) {
 		Endpoint: dps.HostName(), IDScope: dps.IDScope(), RegistrationID: deviceID, Sign: sign}}, err
 }
 
-// RunUpdates starts the services, and runs a device until the back end has seen what it waits for. An
-// error of one ends the other.
+// RunUpdates starts the services, and runs a device until the back end has seen what it waits for.
+// An error of one ends the other.
 func RunUpdates(device, backEnd func(ctx context.Context, c *UpdateCloud) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 )
 
-// Line is the other end of a board.Modem's serial line. It connects to a hub on a board's request, and sends the time.
+// Line is the other end of a board.Modem's serial line. It connects to a hub on a board's
+// request, and sends the time.
 type Line struct {
 	// Port is the serial line. Dial connects to the host that the board names, which may be empty. Now
 	// is the time for the board.
