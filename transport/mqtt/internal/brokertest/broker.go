@@ -18,6 +18,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
@@ -199,22 +200,17 @@ type session struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	ran    chan error // gets Run's error
-
-	mu       sync.Mutex
-	done     map[uint16]error
-	replies  []transport.Reply
-	messages []transport.Message
-	refs     [][]byte
+	sink   hubfixture.Sink
 }
 
 func creds() *transport.Credentials { return &transport.Credentials{Host: host, DeviceID: device} }
 
 // dialed dials.
 func dialed(tr transport.Transport, c *transport.Credentials) (*session, error) {
-	s := &session{ran: make(chan error, 1), done: map[uint16]error{}}
+	s := &session{ran: make(chan error, 1)}
 	s.ctx, s.cancel = context.WithTimeout(context.Background(), time.Hour)
 	var err error
-	s.Session, err = tr.Dial(s.ctx, &transport.Config{Creds: c, Window: 16, Queue: 16, Sink: s})
+	s.Session, err = tr.Dial(s.ctx, &transport.Config{Creds: c, Window: 16, Queue: 16, Sink: &s.sink})
 	if err != nil {
 		s.cancel()
 	}
@@ -249,20 +245,12 @@ func (s *session) send(all ...transport.Message) []error {
 	for i := range all {
 		items[i] = transport.Item{Tag: uint16(i), Msg: &all[i]}
 	}
-	s.mu.Lock()
-	clear(s.done)
-	s.mu.Unlock()
+	s.sink.Set(func(k *hubfixture.Sink) { k.Results = nil })
 	s.Send(items)
 	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]error, len(all))
-	for i := range all {
-		err, ok := s.done[uint16(i)]
-		if !ok {
-			err = errPending
-		}
-		out[i] = err
+	out := slices.Repeat([]error{errPending}, len(all))
+	for _, r := range s.sink.AllResults() {
+		out[r.Tag] = r.Err
 	}
 	return out
 }
@@ -276,22 +264,18 @@ func (s *session) subscribe(want transport.Features) error {
 
 // do requests and returns the error of the reply.
 func (s *session) do(r transport.Request) error {
-	s.mu.Lock()
-	before := len(s.replies)
-	s.mu.Unlock()
+	before := len(s.sink.Replies)
 	s.Do(&r)
 	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.replies) != before+1 {
+	if len(s.sink.Replies) != before+1 {
 		return errPending
 	}
-	return s.replies[before].Err
+	return s.sink.Replies[before].Err
 }
 
 // settleAll accepts what came.
 func (s *session) settleAll() {
-	for _, ref := range s.refs {
+	for _, ref := range slices.Concat(s.sink.Refs, s.sink.Unasked) {
 		s.Do(&transport.Request{Op: transport.OpSettle, Ref: ref})
 	}
 	synctest.Wait()
@@ -300,9 +284,7 @@ func (s *session) settleAll() {
 // bodies returns what came: "topic body", with " retained" behind it.
 func (s *session) bodies() (out []string) {
 	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, m := range s.messages {
+	for _, m := range s.sink.Messages {
 		line := m.Topic + " " + string(m.Body)
 		if m.Retain {
 			line += " retained"
@@ -310,28 +292,4 @@ func (s *session) bodies() (out []string) {
 		out = append(out, line)
 	}
 	return out
-}
-
-func (s *session) Done(tag uint16, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.done[tag] = err
-}
-
-func (s *session) Reply(_ uint32, r transport.Reply) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.replies = append(s.replies, r)
-}
-
-func (s *session) Deliver(d *transport.Delivery) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refs = append(s.refs, slices.Clone(d.Ref))
-	if d.Kind != 0 {
-		m := *d.Msg
-		m.Body = slices.Clone(m.Body)
-		s.messages = append(s.messages, m)
-	}
-	return true
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
@@ -99,7 +100,7 @@ func commands(t *testing.T, b *broker, e Engine) {
 	b.send("site/all/x", "d", 1)
 	require.Equal(t, []string{"site/all/config kept retained", "site/dev-1/down a", "site/dev-1/down/x/y b",
 		"site/dev-1/down/x/y c", "site/all/x d"}, s.bodies())
-	require.Empty(t, s.refs[2], "QoS 0")
+	require.Empty(t, s.sink.Refs[2], "QoS 0")
 	require.Equal(t, 4, b.inFlight(device))
 	s.settleAll()
 	require.Zero(t, b.inFlight(device))
@@ -262,7 +263,7 @@ func birth(t *testing.T, b *broker, e Engine) {
 	s.run()
 	require.Equal(t, make([]error, 1), s.send(message("", "a")))
 	require.Equal(t, []string{"site/dev-1/up a retained"}, b.log())
-	require.Empty(t, s.replies)
+	require.Empty(t, s.sink.Replies)
 	s.end()
 }
 
@@ -273,7 +274,7 @@ func birthUnanswered(t *testing.T, b *broker, e Engine) {
 	b.deaf = true
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	began := time.Now()
-	_, err := tr.Dial(ctx, &transport.Config{Creds: creds(), Sink: new(session)})
+	_, err := tr.Dial(ctx, &transport.Config{Creds: creds(), Sink: new(hubfixture.Sink)})
 	cancel()
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, 5*time.Second, time.Since(began))
@@ -498,7 +499,7 @@ func wrongMaps(t *testing.T, e Engine) {
 			if c.c.DeviceID == "" {
 				c.c.DeviceID = device
 			}
-			_, err := tr.Dial(t.Context(), &transport.Config{Creds: &c.c, Sink: new(session)})
+			_, err := tr.Dial(t.Context(), &transport.Config{Creds: &c.c, Sink: new(hubfixture.Sink)})
 			require.ErrorIs(t, err, transport.Invalid)
 			require.ErrorContains(t, err, c.want)
 			require.Zero(t, dials)
