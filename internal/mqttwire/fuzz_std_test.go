@@ -72,25 +72,37 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// A CONNECT of either version is refused without a byte, or it is whole and as long as was said.
 func FuzzConnect(f *testing.F) {
-	f.Add("d", "u", "p", "t", []byte("b"), byte(1), true, uint16(60))
-	f.Add("", "", "", "", []byte(nil), byte(0), false, uint16(0))
-	f.Fuzz(func(t *testing.T, id, user, password, topic string, body []byte, qos byte, clean bool, keepAlive uint16) {
-		g := mqttwire.Greeting{ClientID: id, UserName: user, Password: password, CleanSession: clean, KeepAlive: keepAlive}
-		if topic != "" {
-			g.Will = &mqttwire.Will{Topic: []byte(topic), Body: body, QoS: qos}
-		}
-		b, err := mqttwire.AppendConnect(nil, &g)
-		if err != nil {
-			if len(b) > 0 {
-				t.Fatal("an error and a packet")
+	f.Add("d", "u", "p", "t", []byte("b"), []byte("\x21\x00\x01"), []byte("\x18\x00\x00\x00\x01"), byte(1), true,
+		uint16(60))
+	f.Add("", "", "", "", []byte(nil), []byte(nil), []byte(nil), byte(0), false, uint16(0))
+	f.Fuzz(func(t *testing.T, id, user, password, topic string, body, properties, ofWill []byte, qos byte, clean bool,
+		keepAlive uint16) {
+		for _, version := range []struct {
+			encode func(dst []byte, g *mqttwire.Greeting) ([]byte, error)
+			size   func(g *mqttwire.Greeting) int
+			next   nextFunc
+		}{
+			{mqttwire.AppendConnect, mqttwire.ConnectSize, mqttwire.Next},
+			{mqttwire.AppendConnect5, mqttwire.ConnectSize5, mqttwire.Next5},
+		} {
+			g := mqttwire.Greeting{ClientID: id, UserName: user, Password: password, CleanSession: clean,
+				KeepAlive: keepAlive, Properties: properties}
+			if topic != "" {
+				g.Will = &mqttwire.Will{Topic: []byte(topic), Body: body, QoS: qos, Properties: ofWill}
 			}
-			return
-		}
-		h, ok, err := mqttwire.Next(b)
-		if !ok || err != nil || h.Type != mqttwire.Connect || h.Size+h.Body != len(b) ||
-			len(b) != mqttwire.ConnectSize(&g) {
-			t.Fatalf("%x: %+v %v", b, h, err)
+			b, err := version.encode(nil, &g)
+			if err != nil {
+				if len(b) > 0 {
+					t.Fatal("an error and a packet")
+				}
+				continue
+			}
+			h, ok, err := version.next(b)
+			if !ok || err != nil || h.Type != mqttwire.Connect || h.Size+h.Body != len(b) || len(b) != version.size(&g) {
+				t.Fatalf("%x: %+v %v", b, h, err)
+			}
 		}
 	})
 }

@@ -84,30 +84,6 @@ func headerSize(b []byte) int {
 	return h.Size
 }
 
-func FuzzConnect5(f *testing.F) {
-	f.Add("d", "u", "p", "t", []byte("b"), []byte("\x21\x00\x01"), []byte("\x18\x00\x00\x00\x01"), byte(1), true)
-	f.Add("", "", "", "", []byte(nil), []byte(nil), []byte(nil), byte(0), false)
-	f.Fuzz(func(t *testing.T, id, user, password, topic string, body, properties, ofWill []byte, qos byte, clean bool) {
-		g := mqttwire.Greeting{ClientID: id, UserName: user, Password: password, CleanSession: clean,
-			Properties: properties}
-		if topic != "" {
-			g.Will = &mqttwire.Will{Topic: []byte(topic), Body: body, QoS: qos, Properties: ofWill}
-		}
-		b, err := mqttwire.AppendConnect5(nil, &g)
-		if err != nil {
-			if len(b) > 0 {
-				t.Fatal("an error and a packet")
-			}
-			return
-		}
-		h, ok, err := mqttwire.Next5(b)
-		if !ok || err != nil || h.Type != mqttwire.Connect || h.Size+h.Body != len(b) ||
-			len(b) != mqttwire.ConnectSize5(&g) {
-			t.Fatalf("%x: %+v %v", b, h, err)
-		}
-	})
-}
-
 func TestNothingIsAllocatedForMQTT5(t *testing.T) {
 	buf, block := make([]byte, 0, 1024), make([]byte, 0, 1024)
 	suback, in, puback := unhex("90 04 000A 00 01"), unhex("32 0E 0001'a' 0007 07 26 0001'n' 0001'v''x'"),
