@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -14,42 +15,38 @@ import (
 	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
-// The same session as over TLS, on port 443.
+// A device over MQTT on port 443.
 func ExampleMQTT() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
 		panic(err)
 	}
 	defer hub.Close()
-	dev, err := hub.AddDevice("thermometer")
-	if err != nil {
+	if _, err := hub.AddDevice("thermometer"); err != nil {
 		panic(err)
 	}
-	sign, err := transport.SharedKey(dev.PrimaryKey)
+	creds, err := device.ParseConnectionString(hub.ConnectionString("thermometer"))
 	if err != nil {
 		panic(err)
 	}
 
 	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil), Dial: hub.Dial(testbroker.PortHTTPS),
 		TLS: hub.ClientTLS()}})
-	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
-	ctx, cancel := context.WithCancel(context.Background())
-	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: endAfterFirst{cancel}})
+	client, err := device.New(creds, t, nil)
 	if err != nil {
 		panic(err)
 	}
-	session.Send([]transport.Item{{Msg: &transport.Message{ID: "m-1", Body: []byte("21.5")}}})
-	session.Run(ctx) // until the message is done, which ends ctx
+	defer client.Close()
+	ctx := context.Background()
+	if err := client.Open(ctx); err != nil {
+		panic(err)
+	}
+	if err := client.Send(ctx, &transport.Message{ID: "m-1", Body: []byte("21.5")}); err != nil {
+		panic(err)
+	}
 	fmt.Printf("the hub has %s: %s\n", hub.Messages()[0].MessageID, hub.Messages()[0].Body)
 	// Output: the hub has m-1: 21.5
 }
-
-// endAfterFirst is a transport.Sink that ends the session with the first result.
-type endAfterFirst struct{ end context.CancelFunc }
-
-func (g endAfterFirst) Done(uint16, error)               { g.end() }
-func (g endAfterFirst) Reply(uint32, transport.Reply)    {}
-func (g endAfterFirst) Deliver(*transport.Delivery) bool { return false }
 
 // Through the proxy of a company network that allows only port 443.
 func ExampleMQTT_proxy() {
