@@ -356,7 +356,6 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
 		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/testkit" ||
-			path == "transport/mqtt/internal/brokertest" ||
 			path == "retrypolicy/internal/policytest" || path == "testbroker/internal/hubtest" ||
 			strings.HasPrefix(path, "examples/") {
 			continue

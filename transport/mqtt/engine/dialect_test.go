@@ -11,7 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/brokertest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,23 +68,6 @@ func TestATwinLargerThanTheReadBuffer(t *testing.T) {
 		require.Len(t, r.sink.Replies, 4)
 		require.ErrorIs(t, r.sink.Replies[3].Err, transport.TooLarge)
 	})
-}
-
-func TestBroker(t *testing.T) {
-	for name, c := range map[string]struct {
-		buffers int
-		version Protocol
-	}{"growing buffers": {}, "fixed buffers": {buffers: 8192}, "MQTT 5": {version: MQTT5(nil)}} {
-		t.Run(name, func(t *testing.T) {
-			brokertest.Run(t, brokertest.Engine{MQTT5: c.version != nil,
-				New: func(dial brokertest.Dial, o brokertest.Options) transport.Transport {
-					own := func(ctx context.Context, _ *transport.Credentials) (Conn, error) { return dial(ctx) }
-					return New(own, &Options{Dialect: o.Dialect, Will: o.Will,
-						CleanSession: o.CleanSession, AtMostOnce: o.AtMostOnce, Protocol: c.version, ReadBuffer: c.buffers,
-						WriteBuffer: c.buffers})
-				}})
-		})
-	}
 }
 
 // A handler for what a broker does not have is refused at the call, and costs no connection.

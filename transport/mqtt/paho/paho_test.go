@@ -1,15 +1,11 @@
 package paho_test
 
 import (
-	"context"
-	"net"
 	"testing"
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/brokertest"
 	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/transporttest"
@@ -58,15 +54,4 @@ func TestConformanceWithABroker(t *testing.T) {
 		p.MarksResent = false
 		return p
 	})
-}
-
-// TestTopicMaps runs what a map of topics promises, against a broker of other authors.
-func TestTopicMaps(t *testing.T) {
-	open := func(dial brokertest.Dial, o brokertest.Options) transport.Transport {
-		return paho.New(&mqtt.Options{Dialect: o.Dialect, CleanSession: o.CleanSession, AtMostOnce: o.AtMostOnce,
-			Will: o.Will,
-			Network: netopt.Options{Plaintext: true,
-				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}})
-	}
-	brokertest.Run(t, brokertest.Engine{IDsFromOne: true, NoAnswers: true, New: open})
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
-// Run tests the engine.
-func Run(t *testing.T, e Engine) {
-	for name, f := range map[string]func(*testing.T, *broker, Engine){
+// run tests the engine.
+func run(t *testing.T, e engine) {
+	for name, f := range map[string]func(*testing.T, *broker, engine){
 		"telemetry goes to its topic, with QoS and RETAIN": telemetry,
 		"all telemetry with QoS 0 and RETAIN":              telemetryByMap,
 		"a message with QoS 0 is lost with the connection": lostAtMostOnce,
@@ -53,8 +53,8 @@ func message(topic, body string) transport.Message {
 	return transport.Message{Topic: topic, Body: []byte(body)}
 }
 
-func telemetry(t *testing.T, b *broker, e Engine) {
-	s := start(t, e.New(b.dial, Options{Dialect: upDown()}), creds())
+func telemetry(t *testing.T, b *broker, e engine) {
+	s := start(t, e.New(b.dial, options{Dialect: upDown()}), creds())
 	defer s.end()
 	once, kept := message("", "c"), message("", "d")
 	once.AtMostOnce, kept.Retain = true, true
@@ -65,22 +65,22 @@ func telemetry(t *testing.T, b *broker, e Engine) {
 	require.ErrorIs(t, s.send(big)[0], transport.TooLarge)
 }
 
-func telemetryByMap(t *testing.T, b *broker, e Engine) {
+func telemetryByMap(t *testing.T, b *broker, e engine) {
 	m := upDown()
 	m.Retain, m.AtMostOnce, m.MaxSize = true, true, 100
-	s := start(t, e.New(b.dial, Options{Dialect: m}), creds())
+	s := start(t, e.New(b.dial, options{Dialect: m}), creds())
 	require.EqualValues(t, 100, s.Info().MaxSize)
 	require.Equal(t, make([]error, 2), s.send(message("", "a"), message("x", "b")))
 	require.ErrorIs(t, s.send(message("", strings.Repeat("x", 101)))[0], transport.TooLarge)
 	s.end()
-	s = start(t, e.New(b.dial, Options{Dialect: upDown(), AtMostOnce: true}), creds())
+	s = start(t, e.New(b.dial, options{Dialect: upDown(), AtMostOnce: true}), creds())
 	defer s.end()
 	require.Equal(t, make([]error, 1), s.send(message("", "c")))
 	require.Equal(t, []string{"site/dev-1/up a QoS 0 retained", "x b QoS 0 retained", "site/dev-1/up c QoS 0"}, b.log())
 }
 
-func lostAtMostOnce(t *testing.T, b *broker, e Engine) {
-	s := start(t, e.New(b.dial, Options{Dialect: upDown(), AtMostOnce: true}), creds())
+func lostAtMostOnce(t *testing.T, b *broker, e engine) {
+	s := start(t, e.New(b.dial, options{Dialect: upDown(), AtMostOnce: true}), creds())
 	synctest.Wait()
 	b.net.Last().SetBuffer(0)
 	b.pull()
@@ -88,9 +88,9 @@ func lostAtMostOnce(t *testing.T, b *broker, e Engine) {
 	require.Equal(t, transport.Network, transport.KindOf(<-s.ran))
 }
 
-func commands(t *testing.T, b *broker, e Engine) {
+func commands(t *testing.T, b *broker, e engine) {
 	require.NoError(t, b.server.Publish("site/all/config", []byte("kept"), true, 1))
-	s := start(t, e.New(b.dial, Options{Dialect: upDown()}), creds())
+	s := start(t, e.New(b.dial, options{Dialect: upDown()}), creds())
 	defer s.end()
 	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	b.send("site/dev-1/down", "a", 1)
@@ -117,25 +117,25 @@ func commands(t *testing.T, b *broker, e Engine) {
 	require.Zero(t, b.inFlight(device), "else it takes the place of a message that is asked for")
 }
 
-func manyFilters(t *testing.T, b *broker, e Engine) {
+func manyFilters(t *testing.T, b *broker, e engine) {
 	m := upDown()
 	for len(m.Commands) < dialect.MaxFilters {
 		m.Commands = append(m.Commands, "extra/"+strconv.Itoa(len(m.Commands)))
 	}
-	s := start(t, e.New(b.dial, Options{Dialect: m}), creds())
+	s := start(t, e.New(b.dial, options{Dialect: m}), creds())
 	defer s.end()
 	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	b.send("extra/31", "a", 1)
 	require.Equal(t, []string{"extra/31 a"}, s.bodies())
 }
 
-func shared(t *testing.T, b *broker, e Engine) {
+func shared(t *testing.T, b *broker, e engine) {
 	m := &dialect.Topics{Telemetry: "up", Commands: []string{"$share/group/work/+"}}
 	var all []*session
 	for _, id := range []string{"dev-1", "dev-2"} {
 		c := creds()
 		c.DeviceID = id
-		s := start(t, e.New(b.dial, Options{Dialect: m}), c)
+		s := start(t, e.New(b.dial, options{Dialect: m}), c)
 		defer s.end()
 		require.NoError(t, s.subscribe(transport.FeatureMessages))
 		all = append(all, s)
@@ -146,8 +146,8 @@ func shared(t *testing.T, b *broker, e Engine) {
 	require.Equal(t, 10, len(all[0].bodies())+len(all[1].bodies()))
 }
 
-func unsupported(t *testing.T, b *broker, e Engine) {
-	s := start(t, e.New(b.dial, Options{Dialect: &dialect.Topics{Telemetry: "up"}}), creds())
+func unsupported(t *testing.T, b *broker, e engine) {
+	s := start(t, e.New(b.dial, options{Dialect: &dialect.Topics{Telemetry: "up"}}), creds())
 	defer s.end()
 	for _, r := range []transport.Request{
 		{Op: transport.OpTwinGet}, {Op: transport.OpTwinPatch, Body: []byte("{}")},
@@ -176,19 +176,19 @@ func unsupported(t *testing.T, b *broker, e Engine) {
 	require.Empty(t, b.log())
 	s.end()
 	s.ran <- nil
-	drop := start(t, e.New(b.dial, Options{Dialect: &dialect.Topics{Telemetry: "up", DropProperties: true}}), creds())
+	drop := start(t, e.New(b.dial, options{Dialect: &dialect.Topics{Telemetry: "up", DropProperties: true}}), creds())
 	defer drop.end()
 	require.Equal(t, make([]error, 1), drop.send(transport.Message{ContentType: "x", Body: []byte("y")}))
 	require.Equal(t, []string{"up y"}, b.log())
 }
 
-func login(t *testing.T, b *broker, e Engine) {
+func login(t *testing.T, b *broker, e engine) {
 	b.password = "secret"
 	m := upDown()
 	m.ClientID = "site-{device}/{module}"
 	c := creds()
 	c.ModuleID, c.UserName, c.Token = "mod", "me", transport.FixedToken("secret")
-	s := start(t, e.New(b.dial, Options{Dialect: m}), c)
+	s := start(t, e.New(b.dial, options{Dialect: m}), c)
 	require.True(t, s.Info().Expires.IsZero())
 	s.end()
 	p := b.connects[0].Connect
@@ -196,32 +196,32 @@ func login(t *testing.T, b *broker, e Engine) {
 	require.Equal(t, "me", string(p.Username))
 	require.False(t, p.Clean)
 	c.Token = transport.FixedToken("wrong")
-	_, err := dialed(e.New(b.dial, Options{Dialect: m}), c)
+	_, err := dialed(e.New(b.dial, options{Dialect: m}), c)
 	require.ErrorIs(t, err, transport.Unauthorized)
 	require.NotContains(t, err.Error(), "wrong")
 	m = upDown()
 	c.Token = transport.FixedToken("secret")
-	start(t, e.New(b.dial, Options{Dialect: m}), c).end()
+	start(t, e.New(b.dial, options{Dialect: m}), c).end()
 	require.Equal(t, "dev-1/mod", b.connects[2].Connect.ClientIdentifier)
 }
 
-func anonymous(t *testing.T, b *broker, e Engine) {
-	s := start(t, e.New(b.dial, Options{Dialect: upDown(), CleanSession: true}), creds())
+func anonymous(t *testing.T, b *broker, e engine) {
+	s := start(t, e.New(b.dial, options{Dialect: upDown(), CleanSession: true}), creds())
 	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
 	p := b.connects[0].Connect
 	require.False(t, p.UsernameFlag || p.PasswordFlag)
 	require.True(t, p.Clean)
 	b.send("site/dev-1/down", "lost", 1)
-	s = start(t, e.New(b.dial, Options{Dialect: upDown(), CleanSession: true}), creds())
+	s = start(t, e.New(b.dial, options{Dialect: upDown(), CleanSession: true}), creds())
 	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	require.Empty(t, s.bodies())
 	s.end()
 }
 
-func keptSession(t *testing.T, b *broker, e Engine) {
+func keptSession(t *testing.T, b *broker, e engine) {
 	skipIDsFromOne(t, e)
-	tr := e.New(b.dial, Options{Dialect: upDown()})
+	tr := e.New(b.dial, options{Dialect: upDown()})
 	s := start(t, tr, creds())
 	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
@@ -233,10 +233,10 @@ func keptSession(t *testing.T, b *broker, e Engine) {
 	s.end()
 }
 
-func will(t *testing.T, b *broker, e Engine) {
+func will(t *testing.T, b *broker, e engine) {
 	w := message("state/{device}", "gone")
 	w.Retain = true
-	tr := e.New(b.dial, Options{Dialect: upDown(), Will: &w})
+	tr := e.New(b.dial, options{Dialect: upDown(), Will: &w})
 	start(t, tr, creds()).end()
 	require.False(t, b.kept("state/dev-1"), "the device said good-bye")
 	s := start(t, tr, creds())
@@ -253,11 +253,11 @@ func (b *broker) kept(topic string) bool {
 	return len(b.server.Topics.Messages(topic)) == 1
 }
 
-func birth(t *testing.T, b *broker, e Engine) {
+func birth(t *testing.T, b *broker, e engine) {
 	m := upDown()
 	m.Retain = true
 	m.Birth = &transport.Message{Topic: "state/{device}", Body: []byte("here")}
-	s, err := dialed(e.New(b.dial, Options{Dialect: m}), creds())
+	s, err := dialed(e.New(b.dial, options{Dialect: m}), creds())
 	require.NoError(t, err)
 	require.Equal(t, []string{"state/dev-1 here"}, b.log(), "before Run")
 	s.run()
@@ -267,10 +267,10 @@ func birth(t *testing.T, b *broker, e Engine) {
 	s.end()
 }
 
-func birthUnanswered(t *testing.T, b *broker, e Engine) {
+func birthUnanswered(t *testing.T, b *broker, e engine) {
 	m := upDown()
 	m.Birth = &transport.Message{Topic: "state", Body: []byte("here")}
-	tr := e.New(b.dial, Options{Dialect: m})
+	tr := e.New(b.dial, options{Dialect: m})
 	b.deaf = true
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	began := time.Now()
@@ -290,9 +290,9 @@ func birthUnanswered(t *testing.T, b *broker, e Engine) {
 	start(t, tr, creds()).end()
 }
 
-func early(t *testing.T, b *broker, e Engine) {
+func early(t *testing.T, b *broker, e engine) {
 	m := upDown()
-	tr := e.New(b.dial, Options{Dialect: m})
+	tr := e.New(b.dial, options{Dialect: m})
 	s := start(t, tr, creds())
 	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
@@ -305,7 +305,7 @@ func early(t *testing.T, b *broker, e Engine) {
 	}
 	born := *m
 	born.Birth = &transport.Message{Topic: "state", Body: []byte("here")}
-	s, err := dialed(e.New(b.dial, Options{Dialect: &born}), creds())
+	s, err := dialed(e.New(b.dial, options{Dialect: &born}), creds())
 	require.NoError(t, err)
 	require.Empty(t, s.bodies())
 	b.send("site/dev-1/down", "later", 1)
@@ -355,19 +355,19 @@ func serviceOf(heard *[]string) *service {
 	return s
 }
 
-func skipIDsFromOne(t *testing.T, e Engine) {
+func skipIDsFromOne(t *testing.T, e engine) {
 	if e.IDsFromOne {
 		t.Skip("mochi refuses a SUBSCRIBE with the packet id of a message of its own in flight")
 	}
 }
 
-func handshake(t *testing.T, b *broker, e Engine) {
+func handshake(t *testing.T, b *broker, e engine) {
 	if e.NoAnswers {
-		_, err := dialed(e.New(b.dial, Options{Dialect: serviceOf(new([]string))}), creds())
+		_, err := dialed(e.New(b.dial, options{Dialect: serviceOf(new([]string))}), creds())
 		require.ErrorIs(t, err, transport.Unsupported)
 		return
 	}
-	s := start(t, e.New(b.dial, Options{Dialect: upDown()}), creds())
+	s := start(t, e.New(b.dial, options{Dialect: upDown()}), creds())
 	require.NoError(t, s.subscribe(transport.FeatureMessages))
 	s.end()
 	b.send("site/dev-1/down", "first", 1)
@@ -385,7 +385,7 @@ func handshake(t *testing.T, b *broker, e Engine) {
 		b.send("site/dev-1/down", "third", 1)
 	}()
 	began := time.Now()
-	s, err := dialed(e.New(b.dial, Options{Dialect: serviceOf(&heard)}), creds())
+	s, err := dialed(e.New(b.dial, options{Dialect: serviceOf(&heard)}), creds())
 	require.NoError(t, err)
 	require.Equal(t, 2*time.Second, time.Since(began))
 	require.Equal(t, []string{"service/a who?", "service/b why?", "service/c welcome"}, heard)
@@ -398,7 +398,7 @@ func handshake(t *testing.T, b *broker, e Engine) {
 	s.end()
 }
 
-func handshakeFails(t *testing.T, b *broker, e Engine) {
+func handshakeFails(t *testing.T, b *broker, e engine) {
 	if e.NoAnswers {
 		t.Skip("the engine refuses handshakes with answers, which the test before this one checks")
 	}
@@ -408,14 +408,14 @@ func handshakeFails(t *testing.T, b *broker, e Engine) {
 			time.Sleep(time.Second)
 			b.send("service/a", says, 1)
 		}()
-		_, err := dialed(e.New(b.dial, Options{CleanSession: true, Dialect: serviceOf(&heard)}), creds())
+		_, err := dialed(e.New(b.dial, options{CleanSession: true, Dialect: serviceOf(&heard)}), creds())
 		require.Equal(t, kind, transport.KindOf(err), "%v", err)
 		require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 		require.Equal(t, transport.OpDial, transport.Find(err).Op)
 		synctest.Wait() // the broker has noticed the end: it confuses two connections of a client
 	}
 	b.denied = "service/+"
-	_, err := dialed(e.New(b.dial, Options{CleanSession: true, Dialect: serviceOf(nil)}), creds())
+	_, err := dialed(e.New(b.dial, options{CleanSession: true, Dialect: serviceOf(nil)}), creds())
 	denied := transport.Unavailable // the code of MQTT 3.1.1 gives no reason
 	if e.MQTT5 {
 		denied = transport.Forbidden
@@ -424,7 +424,7 @@ func handshakeFails(t *testing.T, b *broker, e Engine) {
 	require.ErrorContains(t, err, "for service/+")
 	large := serviceOf(nil)
 	large.plan.Filters, large.plan.Message.Msg.Body = nil, make([]byte, 300_000)
-	_, err = dialed(e.New(b.dial, Options{Dialect: large}), creds())
+	_, err = dialed(e.New(b.dial, options{Dialect: large}), creds())
 	require.Equal(t, transport.TooLarge, transport.KindOf(err), "%v", err)
 }
 
@@ -454,11 +454,11 @@ func (shout) Open(m *transport.Message) {
 	m.Body = []byte(strings.ToLower(string(m.Body)))
 }
 
-func envelope(t *testing.T, b *broker, e Engine) {
+func envelope(t *testing.T, b *broker, e engine) {
 	m := upDown()
 	m.Envelope = shout{}
 	m.Birth = &transport.Message{Topic: "state", Body: []byte("born")}
-	s := start(t, e.New(b.dial, Options{Dialect: m}), creds())
+	s := start(t, e.New(b.dial, options{Dialect: m}), creds())
 	defer s.end()
 	require.Equal(t, make([]error, 2), s.send(transport.Message{ContentType: "type", Body: []byte("a")},
 		transport.Message{Topic: "x", Body: []byte("b"), Retain: true, AtMostOnce: true}))
@@ -474,17 +474,17 @@ func envelope(t *testing.T, b *broker, e Engine) {
 	require.Equal(t, []string{"site/all/x quiet"}, s.bodies())
 }
 
-func wrongMaps(t *testing.T, e Engine) {
+func wrongMaps(t *testing.T, e engine) {
 	for name, c := range map[string]struct {
-		o    Options
+		o    options
 		c    transport.Credentials
 		want string
 	}{
-		"no map":           {Options{Dialect: (*dialect.Topics)(nil)}, transport.Credentials{}, "nil *dialect.Topics"},
-		"no topic":         {Options{Dialect: &dialect.Topics{}}, transport.Credentials{}, "Telemetry"},
-		"no will topic":    {Options{Dialect: upDown(), Will: &transport.Message{}}, transport.Credentials{}, "Will"},
-		"a password alone": {Options{Dialect: upDown()}, transport.Credentials{Token: transport.FixedToken("x")}, "UserName"},
-		"ids":              {Options{Dialect: upDown()}, transport.Credentials{DeviceID: "a+b"}, "DeviceID"},
+		"no map":           {options{Dialect: (*dialect.Topics)(nil)}, transport.Credentials{}, "nil *dialect.Topics"},
+		"no topic":         {options{Dialect: &dialect.Topics{}}, transport.Credentials{}, "Telemetry"},
+		"no will topic":    {options{Dialect: upDown(), Will: &transport.Message{}}, transport.Credentials{}, "Will"},
+		"a password alone": {options{Dialect: upDown()}, transport.Credentials{Token: transport.FixedToken("x")}, "UserName"},
+		"ids":              {options{Dialect: upDown()}, transport.Credentials{DeviceID: "a+b"}, "DeviceID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if e.MQTT5 && c.want == "UserName" {

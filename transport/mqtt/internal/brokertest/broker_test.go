@@ -1,5 +1,3 @@
-// Package brokertest tests an engine against a broker that is no hub: the same promises for each
-// engine, over topic maps and over the dialect of a made-up service.
 package brokertest
 
 import (
@@ -25,20 +23,20 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
-// Dial connects to the broker.
-type Dial func(ctx context.Context) (net.Conn, error)
+// dialFunc connects to the broker.
+type dialFunc func(ctx context.Context) (net.Conn, error)
 
-// Options are the options that engines share.
-type Options struct {
+// options are the options that engines share.
+type options struct {
 	Dialect                  dialect.Dialect
 	Will                     *transport.Message
 	CleanSession, AtMostOnce bool
 }
 
-// Engine is an engine under test.
-type Engine struct {
+// engine is an engine under test.
+type engine struct {
 	// New returns a new Transport.
-	New func(dial Dial, o Options) transport.Transport
+	New func(dial dialFunc, o options) transport.Transport
 	// MQTT5: it speaks MQTT 5.
 	MQTT5 bool
 	// IDsFromOne: its SUBSCRIBEs have packet ids from 1 on. Mochi refuses a SUBSCRIBE with the id of a
