@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/hubline-iot/hubline/internal/texts"
@@ -111,6 +112,9 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		if f.NArg() > 0 {
 			return fmt.Errorf("argument %q: testhub has flags only; -h lists them", f.Arg(0))
 		}
+		if err := noneEmpty(f); err != nil {
+			return err
+		}
 		if err := s.config.read(f); err != nil {
 			return err
 		}
@@ -127,6 +131,19 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		fmt.Fprintln(stderr, "testhub:", err)
 	}
 	return s, err
+}
+
+// notEmpty are the flags whose empty value comes from a variable that is not set: a health check
+// would start a hub, and a hub would forget.
+var notEmpty = []string{"authority", "config", "devices", "health", "state", "updates"}
+
+func noneEmpty(f *flag.FlagSet) (err error) {
+	f.Visit(func(fl *flag.Flag) {
+		if fl.Value.String() == "" && slices.Contains(notEmpty, fl.Name) {
+			err = fmt.Errorf("flag -%s: it is empty; give a value, or leave the flag out", fl.Name)
+		}
+	})
+	return err
 }
 
 // explained adds to an error of package flag what helps.

@@ -26,7 +26,7 @@ func askHealth(ctx context.Context, url string) error {
 	defer cancel()
 	fail := func(err error) error {
 		return fmt.Errorf("flag -health: %w; give the address of the control API of a running testhub, such as "+
-			"http://127.0.0.1:8080", err)
+			"http://127.0.0.1:8880", err)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/health", nil)
 	if err != nil {

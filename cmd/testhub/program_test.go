@@ -76,6 +76,8 @@ func TestErrorsNameTheWrongInput(t *testing.T) {
 		"a module alone":         {[]string{"-device", "a/b"}, 2, []string{"-device", "a/b"}},
 		"the CA's directory":     {[]string{"-ca", "/nowhere/at/all.pem"}, 1, []string{"-ca", "directory"}},
 		"the file for shells":    {[]string{"-env", "/nowhere/at/all.env"}, 1, []string{"-env", "directory"}},
+		"no URL to ask":          {[]string{"-health", ""}, 2, []string{"-health", "empty"}},
+		"a state of no name":     {[]string{"-state", ""}, 2, []string{"-state", "empty"}},
 		"no such profile":        {[]string{"-profile", "v5"}, 2, []string{"-profile", "want classic or mqttV5"}},
 		"a profile of no hub":    {[]string{"-profile", "b=mqttV5", "-dps"}, 2, []string{"-profile", "add -link b"}},
 		"a profile and a broker": {[]string{"-profile", "mqttV5", "-broker"}, 2, []string{"leave out -broker or -profile"}},
