@@ -388,6 +388,36 @@ func TestEnvironmentFile(t *testing.T) {
 	require.Equal(t, p.ready.Control+"\n"+p.ready.Devices[0].ConnectionString+"\n", string(out))
 }
 
+// A file that a link names is replaced, and the link stays. What is no file is written to.
+func TestWrittenFilesKeepWhatTheyStandOn(t *testing.T) {
+	folder := t.TempDir()
+	file, link, fifo := filepath.Join(folder, "file"), filepath.Join(folder, "link"), filepath.Join(folder, "fifo")
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+	require.NoError(t, os.Symlink(file, link))
+	_, err := writeFile("env", link, []byte("new"), 0o600)
+	require.NoError(t, err)
+	to, err := os.Readlink(link)
+	require.NoError(t, err)
+	require.Equal(t, file, to)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "new", string(text))
+
+	require.NoError(t, exec.Command("mkfifo", fifo).Run())
+	reader, err := os.OpenFile(fifo, os.O_RDWR, 0) // the other end, so that the write does not wait
+	require.NoError(t, err)
+	defer reader.Close()
+	_, err = writeFile("ca", fifo, []byte("pipe"), 0o644)
+	require.NoError(t, err)
+	info, err := os.Lstat(fifo)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeNamedPipe, info.Mode().Type())
+	got := make([]byte, 4)
+	_, err = reader.Read(got)
+	require.NoError(t, err)
+	require.Equal(t, "pipe", string(got))
+}
+
 // README.md lists exactly the flags of the program.
 func TestREADMEHasAllFlags(t *testing.T) {
 	raw, err := os.ReadFile("README.md")

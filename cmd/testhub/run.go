@@ -193,28 +193,42 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	return errors.Join(failureOf(ctx), closed, out.end())
 }
 
-// writeFile writes a flag's file atomically, so that no reader sees a part of it, and returns its
-// absolute path.
+// writeFile writes a flag's file, and returns its absolute path.
 func writeFile(flag, name string, content []byte, mode os.FileMode) (string, error) {
 	full, err := filepath.Abs(name)
-	var f *os.File
 	if err == nil {
-		f, err = os.CreateTemp(filepath.Dir(full), ".testhub-*")
-	}
-	if err == nil {
-		_, err = f.Write(content)
-		err = cmp.Or(err, f.Chmod(mode), f.Close())
-		if err == nil {
-			err = os.Rename(f.Name(), full)
-		}
-		if err != nil {
-			os.Remove(f.Name())
-		}
+		err = replaceFile(full, content, mode)
 	}
 	if err != nil {
 		return "", fmt.Errorf("flag -%s: %w; give a file in a directory that can be written to", flag, err)
 	}
 	return full, nil
+}
+
+// replaceFile writes a file atomically, so that no reader sees a part of it. A symbolic link stays,
+// and what is no file, such as /dev/null or a pipe, is written to: root could replace it.
+func replaceFile(name string, content []byte, mode os.FileMode) error {
+	if info, err := os.Stat(name); err == nil {
+		if !info.Mode().IsRegular() {
+			return os.WriteFile(name, content, mode)
+		}
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return err
+		}
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".testhub-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = cmp.Or(err, f.Chmod(mode), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // A readyObject has all addresses. It is the first line with -json.
