@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/outbox"
@@ -119,13 +120,15 @@ type diskQueue struct {
 	client  *device.Client
 	running sync.WaitGroup
 	stop    context.CancelFunc
+	say     func(format string, args ...any)
+	full    bool // the disk was, and the user knows
 
 	ended error // why Run ended; read after running.Wait
 }
 
 // openDisk opens the outbox and starts the client, which connects in the background.
 func openDisk(d *delivery, session *session) (queue, error) {
-	q := &diskQueue{folder: d.outbox, client: session.Client}
+	q := &diskQueue{folder: d.outbox, client: session.Client, say: d.say}
 	var err error
 	q.Queue, err = outbox.Open(d.outbox, &outbox.Options{OnFailed: func(m *transport.Message, err error) {
 		d.failed.add("message "+m.ID, err)
@@ -151,7 +154,33 @@ func openDisk(d *delivery, session *session) (queue, error) {
 }
 
 func (q *diskQueue) put(ctx context.Context, m *transport.Message, _ string) error {
-	return q.Put(ctx, m)
+	return q.onSpace(ctx, func() error { return q.Put(ctx, m) }, func() uint64 { return q.Stats().Waiting })
+}
+
+// fullPause is the time between two attempts to write on a full disk.
+const fullPause = 100 * time.Millisecond
+
+// onSpace calls put until the disk is not full. It gives up when no message waits: each that does
+// frees space once it is acknowledged.
+func (q *diskQueue) onSpace(ctx context.Context, put func() error, waiting func() uint64) error {
+	for drained := 0; ; {
+		err := put()
+		if err == nil || transport.KindOf(err) != transport.Quota {
+			return err
+		}
+		if waiting() > 0 {
+			drained = 0
+		} else if drained++; drained == 2 { // after the first, the files of the last messages go
+			return &exitError{exitFailed, err}
+		}
+		if !q.full {
+			q.full = true
+			q.say("%v", cause(err))
+		}
+		if err := pause(ctx, fullPause); err != nil {
+			return err
+		}
+	}
 }
 
 func (q *diskQueue) flush(ctx context.Context) error {

@@ -219,6 +219,44 @@ func TestTheOutboxSurvivesTheProgram(t *testing.T) {
 }
 
 // otherKey is not the key of pump-1.
+// On a full disk the input waits for messages to be acknowledged, and the command ends only when
+// none is left that could free space.
+func TestAFullDiskHoldsTheInputUp(t *testing.T) {
+	full := &transport.Error{Kind: transport.Quota, Err: errors.New("the disk is full")}
+	for name, c := range map[string]struct {
+		waiting []uint64 // at each attempt; the disk has space after them
+		status  int
+		puts    int
+	}{
+		"messages wait":         {[]uint64{2, 2, 1}, exitOK, 4},
+		"the last file goes":    {[]uint64{1, 0}, exitOK, 3},
+		"nothing can make room": {[]uint64{1, 0, 0, 0}, exitFailed, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				puts, lines := 0, 0
+				q := &diskQueue{say: func(string, ...any) { lines++ }}
+				err := q.onSpace(t.Context(), func() error {
+					if puts++; puts > len(c.waiting) {
+						return nil
+					}
+					return full
+				}, func() uint64 { return c.waiting[puts-1] })
+				require.Equal(t, c.status, statusOf(err))
+				require.Equal(t, c.puts, puts)
+				require.Equal(t, 1, lines)
+			})
+		})
+	}
+	testkit.Bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		q := &diskQueue{say: func(string, ...any) {}}
+		err := q.onSpace(ctx, func() error { return full }, func() uint64 { return 1 })
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
 const otherKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 func TestRefusalsHaveAnExitStatus(t *testing.T) {
