@@ -68,7 +68,8 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, invalid("is no URL") // the cause would repeat it
+		// The cause would repeat it.
+		return nil, invalid("is no URL; percent-encode the password: '%' is %25, a space is %20")
 	}
 	port, known := defaultPorts[u.Scheme]
 	switch {
@@ -77,7 +78,8 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 	case u.Hostname() == "":
 		return nil, invalid("has no host")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, invalid("has a path, a query or a fragment; leave it out")
+		return nil, invalid("has a path, a query or a fragment; leave it out, and percent-encode the password: '/' is %2F, " +
+			"'?' is %3F, '#' is %23, a space is %20")
 	}
 	if u.Port() != "" {
 		port = u.Port()
