@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -634,6 +635,26 @@ func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 
 // A slot of the mark does not change while it is synced, or neither slot would be known to be
 // valid.
+// While more results follow, the mark is written once for 64 messages.
+func TestTheMarkIsWrittenForManyMessages(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d := newDisk()
+		settled := func(*transport.Message, error) { synctest.Wait() } // Run has handed all others over; the disk is idle
+		q := openOn(t, d, &outbox.Options{OnFailed: settled})
+		put(t, q, 0, 512)
+		writes := 0
+		d.on(func(o op) error {
+			if o.path == markFile && o.name == "write" {
+				writes++
+			}
+			return nil
+		})
+		require.Len(t, take(t, q), 512)
+		require.InDelta(t, 512/64, writes, 2)
+		require.NoError(t, q.Close())
+	})
+}
+
 func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()
