@@ -29,3 +29,25 @@ func TestBackoffFarBeyondTheCap(t *testing.T) {
 		checkDelay(t, retrypolicy.Incremental{Step: 1 << 60}, n, policytest.DrawLast, math.MaxInt64)
 	}
 }
+
+// The decorrelated jitters draw from Base to three times the previous delay, and smithy's above
+// Base.
+func TestDecorrelatedDelays(t *testing.T) {
+	for _, c := range []struct {
+		jitter retrypolicy.Jitter
+		draw   uint64
+		want   []time.Duration
+	}{
+		{retrypolicy.JitterDecorrelated, policytest.DrawZero, []time.Duration{s, s, s}},
+		{retrypolicy.JitterDecorrelated, policytest.DrawHalf, []time.Duration{2 * s, 3500 * msec, 5750 * msec}},
+		{retrypolicy.JitterDecorrelatedSmithy, policytest.DrawZero, []time.Duration{s, s, s}},
+		{retrypolicy.JitterDecorrelatedSmithy, policytest.DrawHalf, []time.Duration{2500 * msec, 4750 * msec, 8 * s}},
+	} {
+		p := policytest.Series(retrypolicy.Backoff{Base: s, Max: 8 * s, Jitter: c.jitter})
+		for i, want := range c.want {
+			if d := p.Decide(retrypolicy.Attempt{Retry: i + 1, Rand: c.draw}); d.Delay != want {
+				t.Errorf("jitter %v: retry %d after %v, want %v", c.jitter, i+1, d.Delay, want)
+			}
+		}
+	}
+}
