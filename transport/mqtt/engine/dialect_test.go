@@ -135,3 +135,40 @@ func TestMessagesBeforeTheBirthInAFixedBuffer(t *testing.T) {
 		<-ran
 	})
 }
+
+// endings is a dialect whose topics end with the message's id.
+type endings struct{ dialect.Topics }
+
+type endingsSession struct{ dialect.Session }
+
+func (d *endings) Session(c *dialect.Config) (dialect.Session, dialect.Hello, error) {
+	s, hello, err := d.Topics.Session(c)
+	return endingsSession{s}, hello, err
+}
+
+func (s endingsSession) Publication(m *transport.Message) (dialect.Publication, *transport.Error) {
+	p, refused := s.Session.Publication(m)
+	p.Suffix = len(m.ID)
+	return p, refused
+}
+
+func (s endingsSession) AppendSuffix(dst []byte, m *transport.Message) []byte {
+	return append(dst, m.ID...)
+}
+
+// The end of a topic that the dialect appends is in each packet, and keeps the topic from an alias.
+func TestTopicsHaveTheDialectsSuffix(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		o := fiveOptions(&MQTT5Options{TopicAliases: true})
+		o.Dialect = &endings{dialect.Topics{Telemetry: "site/{device}/up/"}}
+		r, l := start5(t, h, New(h.dial, o), "\x22\x00\x02")
+		for tag, id := range [...]string{"one", "two", "one"} {
+			r.Send([]transport.Item{{Tag: uint16(tag), Msg: &transport.Message{ID: id, Body: []byte("b")}}})
+			p, err := l.Next()
+			require.NoError(t, err)
+			require.Equal(t, "site/dev-1/up/"+id, p.Topic())
+			require.Equal(t, "b", p.Rest()[len(p.Rest())-1:])
+		}
+	})
+}
