@@ -23,9 +23,26 @@ func Read(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, limit))
 }
 
+// Target returns the file that a symbolic link names, there or not, and path if it is no link.
+func Target(path string) string {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		return file
+	}
+	file, err := os.Readlink(path)
+	switch {
+	case err != nil:
+		return path
+	case filepath.IsAbs(file):
+		return file
+	}
+	return filepath.Join(filepath.Dir(path), file)
+}
+
 // Write writes a new file with mode 0600, flushes it to the disk and renames it, so that a power
-// failure leaves the old file or the new one. The folder must exist.
+// failure leaves the old file or the new one. The folder must exist. A symbolic link stays, and the
+// file that it names is replaced: it may lead to another disk.
 func Write(path string, text []byte) (err error) {
+	path = Target(path)
 	folder := filepath.Dir(path)
 	out, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
