@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/atomicfile"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -208,14 +209,10 @@ func writeFile(flag, name string, content []byte, mode os.FileMode) (string, err
 // replaceFile writes a file atomically, so that no reader sees a part of it. A symbolic link stays,
 // and what is no file, such as /dev/null or a pipe, is written to: root could replace it.
 func replaceFile(name string, content []byte, mode os.FileMode) error {
-	if info, err := os.Stat(name); err == nil {
-		if !info.Mode().IsRegular() {
-			return os.WriteFile(name, content, mode)
-		}
-		if name, err = filepath.EvalSymlinks(name); err != nil {
-			return err
-		}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(name, content, mode)
 	}
+	name = atomicfile.Target(name)
 	f, err := os.CreateTemp(filepath.Dir(name), ".testhub-*")
 	if err != nil {
 		return err
