@@ -78,6 +78,28 @@ func (d *updateDesk) update(args ...string) (status int, out string) {
 	return status, d.out.String()
 }
 
+// A folder that has the updates of another device is refused: what is installed there is not
+// installed here.
+func TestAFolderOfUpdatesBelongsToADevice(t *testing.T) {
+	d := newUpdateDesk(t)
+	d.deploy("w-1")
+	status, _ := d.update("apply")
+	require.Equal(t, exitOK, status, d.log.String())
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "device"), []byte("pump-1"), 0o600))
+	for _, command := range []string{"apply", "check"} {
+		status, _ = d.update(command)
+		require.Equal(t, exitUsage, status)
+		require.Contains(t, d.log.String(), `has the updates of "pump-1"; give "pump-2" a folder of its own`)
+	}
+	require.NoError(t, os.Remove(filepath.Join(d.dir, "device"))) // a folder of an older program
+	status, out := d.update("apply")
+	require.Equal(t, exitOK, status, d.log.String())
+	require.Contains(t, out, "no update for ")
+	owner, err := os.ReadFile(filepath.Join(d.dir, "device"))
+	require.NoError(t, err)
+	require.Equal(t, "pump-2", string(owner))
+}
+
 func TestUpdateCheckVerifiesTheOffer(t *testing.T) {
 	d := newUpdateDesk(t)
 	status, out := d.update("check")

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,6 +76,9 @@ func (u *updating) connect(ctx context.Context) (w *updates, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := u.own(nameOf(to)); err != nil {
+		return nil, err
+	}
 	w.fetch = host.NewFetcher(u.web(to))
 	switch {
 	case to.Identity == nil:
@@ -86,6 +90,39 @@ func (u *updating) connect(ctx context.Context) (w *updates, err error) {
 		w.service, err = dpsupdate.New(w.registrar, nil)
 	}
 	return w, err
+}
+
+// nameOf returns the id of the device, under any hub.
+func nameOf(to *target.Target) string {
+	switch {
+	case to.Identity != nil:
+		return to.Identity.RegistrationID
+	case to.Creds.ModuleID != "":
+		return to.Creds.DeviceID + "/" + to.Creds.ModuleID
+	}
+	return to.Creds.DeviceID
+}
+
+// own makes the folder that of the device, if there is one. That of another device is refused: what
+// is installed or not yet reported there is not this device's.
+func (u *updating) own(device string) error {
+	if _, err := os.Stat(u.dir); err != nil {
+		return nil // of update check, which leaves nothing behind
+	}
+	file := filepath.Join(u.dir, "device")
+	owner, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if err = os.WriteFile(file, []byte(device), 0o600); err == nil {
+			return nil
+		}
+	case err == nil && string(owner) != device:
+		return usage("-dir: %s has the updates of %q; give %q a folder of its own", u.dir, owner, device)
+	}
+	if err != nil {
+		return usage("-dir: %v", err)
+	}
+	return nil
 }
 
 // throughTwin makes the service of a hub's twin.
