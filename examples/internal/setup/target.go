@@ -1,11 +1,11 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -67,7 +67,8 @@ func (t *Target) Service(ctx context.Context) (host string, at netopt.Options, e
 	return t.ask(ctx, "/dps", "mqtt")
 }
 
-// ask requests the address from testhub.
+// ask requests the address from testhub, and what to trust there. Its file of the certificate may
+// be another testhub's by now, or in a container.
 func (t *Target) ask(ctx context.Context, path, port string) (host string, at netopt.Options, err error) {
 	defer func() {
 		if err != nil {
@@ -76,34 +77,40 @@ func (t *Target) ask(ctx context.Context, path, port string) (host string, at ne
 	}()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Testhub+path, nil)
-	if err != nil {
-		return "", netopt.Options{}, err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", netopt.Options{}, err
-	}
-	defer answer.Body.Close()
 	var hub struct {
 		Host      string            `json:"host"`
 		Addresses map[string]string `json:"addresses"`
-		CA        string            `json:"ca"`
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&hub); err != nil {
-		return "", netopt.Options{}, fmt.Errorf("%s does not answer as testhub does: %w", t.Testhub, err)
+	var ca struct {
+		PEM string `json:"pem"`
+	}
+	if err := cmp.Or(t.get(ctx, path, &hub), t.get(ctx, "/certificate", &ca)); err != nil {
+		return "", netopt.Options{}, err
 	}
 	addr, ok := hub.Addresses[port]
 	if !ok {
 		return "", netopt.Options{}, fmt.Errorf("the hub at %s has no port for %s", t.Testhub, port)
 	}
-	pem, err := os.ReadFile(hub.CA)
-	if err != nil {
-		return "", netopt.Options{}, err
-	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return "", netopt.Options{}, errors.New(hub.CA + " has no certificate")
+	if !roots.AppendCertsFromPEM([]byte(ca.PEM)) {
+		return "", netopt.Options{}, fmt.Errorf("%s has no certificate", t.Testhub)
 	}
 	return hub.Host, netopt.Options{Addr: addr, TLS: &tls.Config{RootCAs: roots}}, nil
+}
+
+// get reads an answer of testhub into v.
+func (t *Target) get(ctx context.Context, path string, v any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Testhub+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(v); err != nil {
+		return fmt.Errorf("%s does not answer as testhub does: %w", t.Testhub, err)
+	}
+	return nil
 }
