@@ -402,29 +402,6 @@ func TestRegistryCutsConnections(t *testing.T) {
 	}
 }
 
-func TestEnabledAgain(t *testing.T) {
-	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		require.NoError(t, h.SetEnabled("dev-1", false))
-		require.Equal(t, []byte{0, 5}, hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d)))
-		require.NoError(t, h.SetEnabled("dev-1", true))
-		hubtest.Login(t, h, d).Ping()
-	})
-}
-
-func TestConnectionEndsWithItsToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{TokenGrace: 2 * time.Minute})
-		c := hubtest.ConnectOf(d)
-		c.KeepAlive = 0
-		start := time.Now()
-		c.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
-		w := hubtest.Dial(t, h)
-		require.Equal(t, []byte{0, 0}, w.Connect(c))
-		require.Equal(t, io.EOF, w.End())
-		require.Equal(t, 12*time.Minute, time.Since(start))
-	})
-}
-
 func TestClockOfTheHubJudgesTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{TokenGrace: -1,
