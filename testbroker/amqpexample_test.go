@@ -14,15 +14,8 @@ import (
 
 func ExampleHub_Dial_amqp() {
 	ctx := context.Background()
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	hub, dev := hubWith("dev-1", nil)
 	defer hub.Close()
-	dev, err := hub.AddDevice("dev-1")
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	stream, err := hub.Dial(testbroker.PortAMQP)(ctx, "tcp", "hub")
 	if err != nil {

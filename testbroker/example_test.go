@@ -31,6 +31,19 @@ func connectPaho(hub *testbroker.Hub, dev hubdata.Device) paho.Client {
 	return c
 }
 
+// hubWith makes a hub with a device, as the first example does.
+func hubWith(device string, o *testbroker.Options) (*testbroker.Hub, hubdata.Device) {
+	hub, err := testbroker.New(o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	dev, err := hub.AddDevice(device)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return hub, dev
+}
+
 // A device sends a message, and the test reads it at the hub.
 func Example() {
 	hub, err := testbroker.New(nil)
@@ -56,15 +69,8 @@ func Example() {
 }
 
 func ExampleHub_SendC2D() {
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	hub, dev := hubWith("dev-1", nil)
 	defer hub.Close()
-	dev, err := hub.AddDevice("dev-1")
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	client := connectPaho(hub, dev)
 	defer client.Disconnect(0)
@@ -85,15 +91,8 @@ func ExampleHub_SendC2D() {
 }
 
 func ExampleHub_CallMethod() {
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	hub, dev := hubWith("dev-1", nil)
 	defer hub.Close()
-	dev, err := hub.AddDevice("dev-1")
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	client := connectPaho(hub, dev)
 	defer client.Disconnect(0)
@@ -116,15 +115,8 @@ func ExampleHub_CallMethod() {
 }
 
 func ExampleHub_PatchDesired() {
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	hub, dev := hubWith("dev-1", nil)
 	defer hub.Close()
-	dev, err := hub.AddDevice("dev-1")
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	client := connectPaho(hub, dev)
 	defer client.Disconnect(0)
@@ -152,15 +144,8 @@ func ExampleHub_PatchDesired() {
 }
 
 func ExampleHub_Inject() {
-	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e event.Event) { fmt.Println(e) }})
-	if err != nil {
-		log.Fatal(err)
-	}
+	hub, dev := hubWith("dev-1", &testbroker.Options{OnEvent: func(e event.Event) { fmt.Println(e) }})
 	defer hub.Close()
-	dev, err := hub.AddDevice("dev-1")
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	// The second message will be stored, but its sender is cut off before the PUBACK.
 	hub.Inject(fault.Fault{Kind: fault.DropAfterPublish, Device: "dev-1", After: 1})
@@ -170,7 +155,7 @@ func ExampleHub_Inject() {
 		t := client.Publish(fmt.Sprintf("devices/dev-1/messages/events/%%24.mid=%d", i), 1, false, "")
 		t.Wait()
 	}
-	err = hub.Wait(context.Background(), func([]hubdata.Message) bool { return hub.Connections("") == 0 })
+	err := hub.Wait(context.Background(), func([]hubdata.Message) bool { return hub.Connections("") == 0 })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -187,17 +172,10 @@ func ExampleHub_Inject() {
 
 // A plain broker, with a client that knows nothing of hubs.
 func ExampleBrokerOptions() {
-	hub, err := testbroker.New(&testbroker.Options{Broker: &testbroker.BrokerOptions{
+	hub, dev := hubWith("pump-1", &testbroker.Options{Broker: &testbroker.BrokerOptions{
 		Telemetry: "site/{device}/up/#", Commands: "site/{device}/down/#",
 	}})
-	if err != nil {
-		log.Fatal(err)
-	}
 	defer hub.Close()
-	dev, err := hub.AddDevice("pump-1")
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	client := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://broker").SetClientID("pump-1").
 		SetUsername("pump-1").SetPassword(dev.PrimaryKey).SetAutoReconnect(false).
@@ -223,14 +201,8 @@ func ExampleBrokerOptions() {
 }
 
 func ExampleHub_BrokerURL() {
-	hub, err := testbroker.New(&testbroker.Options{Broker: &testbroker.BrokerOptions{Password: "secret"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	hub, _ := hubWith("pump-1", &testbroker.Options{Broker: &testbroker.BrokerOptions{Password: "secret"}})
 	defer hub.Close()
-	if _, err := hub.AddDevice("pump-1"); err != nil {
-		log.Fatal(err)
-	}
 	fmt.Println(hub.BrokerURL("pump-1", "mqtt", "localhost:1883"))
 	// Output:
 	// mqtt://pump-1:secret@localhost:1883/?device=pump-1&telemetry=devices/{device}/up&commands=devices/{device}/down/%23

@@ -14,15 +14,8 @@ import (
 )
 
 func ExampleHub_Dial_http() {
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	hub, dev := hubWith("dev-1", nil)
 	defer hub.Close()
-	dev, err := hub.AddDevice("dev-1")
-	if err != nil {
-		log.Fatal(err)
-	}
 	client := &http.Client{Transport: &http.Transport{DialContext: hub.Dial(testbroker.PortHTTP)}}
 	defer client.CloseIdleConnections()
 
