@@ -79,7 +79,6 @@ func (s *Server) notHTTP(q *request, f *Fault) {
 	conn.Close()
 }
 
-// answer sends an answer, with the faults that happen to it.
 func (s *Server) answer(q *request, status int, body []byte) {
 	if q.take(s, CutAfter) != nil {
 		s.cut(q)

@@ -216,7 +216,6 @@ func (i *Injected) Remove() {
 	}
 }
 
-// stop stops the timer.
 func (i *Injected) stop() {
 	if i.timer != nil {
 		i.timer.Stop()

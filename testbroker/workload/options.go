@@ -37,7 +37,6 @@ type Options struct {
 
 const defaultCertificateLife = 90 * 24 * time.Hour
 
-// knownAPIVersions returns the API versions of the runtime's daemon.
 func knownAPIVersions() []string {
 	return []string{
 		"2018-06-28", "2019-01-30", "2019-10-22", "2019-11-05", "2020-07-07", "2021-12-07", "2022-08-03",

@@ -67,7 +67,6 @@ type request struct {
 	recorded bool // record is in the log
 }
 
-// serve is the handler of all requests.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		panic(http.ErrAbortHandler)
@@ -100,7 +99,6 @@ func (s *Server) enter() bool {
 	return true
 }
 
-// handle answers a request.
 func (s *Server) handle(q *request) {
 	q.readBody()
 	to, err := s.find(q)
@@ -122,7 +120,6 @@ func (s *Server) handle(q *request) {
 	s.answer(q, status, mustJSON(body))
 }
 
-// perform checks a request and calls its route.
 func (s *Server) perform(q *request, to *route) (int, any, error) {
 	v := q.URL.Query()["api-version"]
 	if len(v) != 1 || !slices.Contains(s.options.APIVersions, v[0]) {
@@ -141,7 +138,6 @@ type errorBody struct {
 	Message string `json:"message"`
 }
 
-// find returns the route of a request, and finds the called module.
 func (s *Server) find(q *request) (*route, error) {
 	path := strings.Split(strings.TrimPrefix(q.URL.EscapedPath(), "/"), "/")
 	var allowed []string
@@ -200,7 +196,6 @@ func (s *Server) findModule(q *request) {
 	}
 }
 
-// registered returns the modules that the server knows.
 func (s *Server) registered() []hubdata.Device {
 	return slices.DeleteFunc(s.hub.Devices(), func(d hubdata.Device) bool {
 		return d.ModuleID == "" || s.options.Device != "" && d.ID != s.options.Device

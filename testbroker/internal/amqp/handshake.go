@@ -49,7 +49,6 @@ func (c *Conn) protocol() (byte, error) {
 	return got[4], nil
 }
 
-// wrongHeader answers with the expected header [2.2].
 func (c *Conn) wrongHeader() error {
 	id := wire.ProtocolSASL
 	if c.handshake {
@@ -122,7 +121,6 @@ func (c *Conn) authenticate(init *wire.Init) (uint8, error) {
 	return wire.SASLAuth, nil
 }
 
-// nextSASL reads a performative of the SASL dialogue.
 func (c *Conn) nextSASL() (wire.Performative, error) {
 	f, err := c.next()
 	if err != nil {

@@ -48,7 +48,6 @@ func (l *Link) Receives() bool { return l.Asked.Role == wire.RoleSender }
 // Session returns the link's session.
 func (l *Link) Session() *Session { return l.session }
 
-// attach handles a client's attach.
 func (s *Session) attach(a *wire.Attach) error {
 	c := s.conn
 	switch {

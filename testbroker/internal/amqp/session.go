@@ -97,7 +97,6 @@ func (s *Session) over() bool {
 	return s.ended
 }
 
-// end handles a client's end.
 func (s *Session) end(*wire.End) {
 	c := s.conn
 	c.mu.Lock()

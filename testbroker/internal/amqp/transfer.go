@@ -243,7 +243,6 @@ func (l *Link) SendAll(all []Outgoing) int {
 	return len(all)
 }
 
-// sendLocked sends a message on a link that is ready.
 func (l *Link) sendLocked(m Outgoing) {
 	s, c := l.session, l.session.conn
 	l.credit--

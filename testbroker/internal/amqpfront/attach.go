@@ -217,7 +217,6 @@ func (a *conn) leave(l *hubLink) {
 	h.Changed.Wake()
 }
 
-// detach detaches a link.
 func (l *hubLink) detach(e *wire.Error, closed bool) {
 	if l.Detach(e, closed) {
 		l.conn.leave(l)

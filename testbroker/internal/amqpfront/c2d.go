@@ -74,7 +74,6 @@ func (r *receiver) encode(e *hub.QueuedC2D, token string) ([]byte, bool) {
 	return payload, err == nil && (limit == 0 || uint64(len(payload)) <= limit)
 }
 
-// message returns the C2D message in AMQP form.
 func message(e *hub.QueuedC2D, lockToken string) *wire.Message {
 	m := e.C2D
 	p := &wire.Properties{ContentType: wire.Symbol(m.ContentType), ContentEncoding: wire.Symbol(m.ContentEncoding)}
@@ -118,7 +117,6 @@ func message(e *hub.QueuedC2D, lockToken string) *wire.Message {
 	}
 }
 
-// annotations returns the annotations of the message.
 func annotations(e *hub.QueuedC2D, lockToken string) wire.Map {
 	all := wire.Map{
 		{Key: wire.Symbol("iothub-enqueuedtime"), Value: wire.Timestamp(e.Enqueued.UnixMilli())},

@@ -105,7 +105,6 @@ func (a *conn) whoLocked(selector string) []identity.Identity {
 	return all
 }
 
-// close closes the connection with an error and records the cause.
 func (a *conn) close(e *wire.Error, cause error) {
 	a.engine.Close(e)
 	a.c.CloseGracefully(cause)
@@ -177,7 +176,6 @@ func (a *conn) refused(id identity.Identity, why error) {
 	a.tell(event.Event{Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Err: why})
 }
 
-// refusedLink reports that a link was refused.
 func (a *conn) refusedLink(l *amqp.Link, id identity.Identity, why error) {
 	address, _ := addressOf(l)
 	a.tell(event.Event{Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Name: address, Err: why})

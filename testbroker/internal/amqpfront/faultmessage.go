@@ -24,7 +24,6 @@ func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hubdata.Message) bool {
 	}, func(kind faults.Request, asked *fault.Message) { f.obeyAMQP(l, kind, asked) })
 }
 
-// obeyAMQP applies a requested fault on a link.
 func (f *Front) obeyAMQP(l *hubLink, kind faults.Request, asked *fault.Message) {
 	h := f.hub
 	a, id := l.conn, l.id

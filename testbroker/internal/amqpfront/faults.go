@@ -11,7 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// wireFault returns the error of a fault.
 func wireFault(f *fault.Fault) *wire.Error {
 	e := hubdata.AMQPError{Condition: f.Condition, Description: f.Description}
 	if f.Description == "" {
@@ -27,7 +26,6 @@ func (l *hubLink) strike(kind fault.Kind) *faults.Injected {
 
 func (l *hubLink) isKind(f *fault.Fault) bool { return f.Link == fault.LinkAny || f.Link == l.kind }
 
-// attachFaults applies the faults of an attach.
 func (a *conn) attachFaults(l *hubLink) error {
 	if l.strike(fault.DropOnAttach) != nil {
 		return a.c.CutBy(fault.DropOnAttach)

@@ -182,7 +182,6 @@ func connOf(c *hub.Conn) *conn {
 	return a
 }
 
-// end ends a session.
 func (a *conn) end(s *amqp.Session, e *wire.Error) {
 	for _, l := range s.End(e) {
 		a.Detached(l)

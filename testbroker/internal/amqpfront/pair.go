@@ -101,7 +101,6 @@ func (a *conn) join(l *hubLink) {
 	}
 }
 
-// part removes a link from its pair.
 func (a *conn) part(l *hubLink) {
 	a.front.mu.Lock()
 	p := l.pair

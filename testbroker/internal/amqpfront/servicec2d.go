@@ -68,7 +68,6 @@ func (s *c2dSender) receiver(m *wire.Message) (identity.Identity, *wire.Error) {
 	return id, nil
 }
 
-// c2dOf converts a message of a back end.
 func c2dOf(m *wire.Message) (hubdata.C2D, error) {
 	t, err := telemetryOf(m)
 	if err != nil {

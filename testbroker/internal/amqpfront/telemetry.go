@@ -126,7 +126,6 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 	}
 }
 
-// readTelemetry parses a message, or all messages of a batch.
 func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hubdata.Message, *wire.Error) {
 	parts := [][]byte{d.Payload}
 	switch d.Format {
@@ -255,7 +254,6 @@ func standardProperties(t *hubdata.Message, p *wire.Properties) {
 	}
 }
 
-// idText returns a message id as text.
 func idText(id any) string {
 	switch id := id.(type) {
 	case string:

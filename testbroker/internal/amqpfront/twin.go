@@ -36,7 +36,6 @@ func (twinLinks) joined(*pair) {}
 
 func (t twinLinks) parted(p *pair) { t.front.listenOn(p, false) }
 
-// ask handles a request.
 func (t twinLinks) ask(p *pair, m *wire.Message) *wire.Error {
 	var correlation any
 	if m.Properties != nil {

@@ -167,7 +167,6 @@ func (h *State) ConfigurationStates(id identity.Identity) map[string]string {
 	return s.states[id]
 }
 
-// clear removes all configurations.
 func (s *configurations) clear() {
 	s.round.Lock()
 	defer s.round.Unlock()

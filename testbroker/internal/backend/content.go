@@ -123,7 +123,6 @@ func withoutNulls(v any) any {
 	return out
 }
 
-// tree returns the setting alone as a tree.
 func (s Setting) tree() document.Tree {
 	t := document.Tree{}
 	s.write(t)

@@ -285,7 +285,6 @@ func (s *jobs) forget() {
 	s.all = kept
 }
 
-// stop cancels all jobs and returns them.
 func (s *jobs) stop(cause error) []*job {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// runJob is the goroutine of a job.
 func (s *State) runJob(ctx context.Context, j *job) {
 	defer s.hub.Wg.Done()
 	defer close(j.done)

@@ -112,7 +112,6 @@ func (h *State) runTransfer(ctx context.Context, t *transfer) {
 	s.end(t, err, h.hub.Now())
 }
 
-// end records the end of a transfer.
 func (s *transfers) end(t *transfer, err error, now time.Time) {
 	s.note(func() {
 		t.Run = nil // it holds what it has read and written

@@ -50,7 +50,6 @@ func putWhole(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 // base64 ignores line breaks, so the length of the text has a limit too.
 const maxBlockID = 64
 
-// putBlock stages a block.
 func putBlock(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	id := q.Query.Get("blockid")
 	raw, err := base64.StdEncoding.DecodeString(id)

@@ -42,7 +42,6 @@ func (c *conditions) failed(etag string, changed time.Time) (wanted, unwanted bo
 	return wanted, unwanted
 }
 
-// writeCondition returns the condition of a request that stores a file.
 func writeCondition(q *web.Request, t *target) (files.BlobCheck, *files.BlobError) {
 	c, bad := conditionsOf(q)
 	return func(old *hubdata.Blob) *files.BlobError {
@@ -76,7 +75,6 @@ func changeCondition(q *web.Request) (files.BlobCheck, *files.BlobError) {
 	}, bad
 }
 
-// checkRead checks the conditions of a request that reads.
 func checkRead(q *web.Request, etag string, changed time.Time) *files.BlobError {
 	c, bad := conditionsOf(q)
 	if bad != nil {

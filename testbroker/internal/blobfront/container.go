@@ -29,7 +29,6 @@ func createContainer(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	return a, bad
 }
 
-// getContainer returns the properties of a container.
 func getContainer(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	c := q.Hub.Files.Containers.Get(t.container)
 	if c == nil {
@@ -168,7 +167,6 @@ func parsePage(query url.Values) (p page, bad *files.BlobError) {
 // marker returns the name behind which a page begins in the form for clients.
 func marker(after string) string { return base64.RawURLEncoding.EncodeToString([]byte(after)) }
 
-// endpointOf returns the URL of the account.
 func endpointOf(q *web.Request) string { return "https://" + q.Host + "/" + files.AccountPath + "/" }
 
 func httpTime(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
@@ -237,7 +235,6 @@ func listContainers(q *web.Request, _ *target) (web.Answer, *files.BlobError) {
 	return xmlAnswer(q, doc)
 }
 
-// xmlAnswer returns an answer with an XML document.
 func xmlAnswer(q *web.Request, doc any) (web.Answer, *files.BlobError) {
 	text, err := xml.Marshal(doc)
 	if err != nil {

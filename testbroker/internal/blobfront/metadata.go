@@ -47,7 +47,6 @@ func metadataOf(q *web.Request) (map[string]string, *files.BlobError) {
 	return all, nil
 }
 
-// setMetadata replaces the metadata of a file.
 func setMetadata(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	all, bad := metadataOf(q)
 	if bad != nil {
@@ -68,7 +67,6 @@ func setMetadata(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	return a, bad
 }
 
-// getMetadata returns the metadata of a file.
 func getMetadata(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	file, ok := t.store.Get(t.name)
 	if !ok {

@@ -50,7 +50,6 @@ var (
 	accountOperations = map[string]operation{"GET  list": {"", listContainers}}
 )
 
-// operationName is the key of a request's operation.
 func operationName(q *web.Request) string {
 	return q.Method + " " + strings.ToLower(q.Query.Get("restype")+" "+q.Query.Get("comp"))
 }

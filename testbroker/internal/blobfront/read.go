@@ -84,7 +84,6 @@ func parseRange(text string, size int64) (from, to int64, part bool, bad *files.
 	return from, min(to, size-1) + 1, true, nil
 }
 
-// contentOf returns some bytes of a file.
 func contentOf(b *hubdata.Blob, from, to int64) ([]byte, *files.BlobError) {
 	if to-from > maxAnswer {
 		return nil, blobLongAnswer
@@ -102,7 +101,6 @@ func contentOf(b *hubdata.Blob, from, to int64) ([]byte, *files.BlobError) {
 	return out, nil
 }
 
-// deleteBlob deletes a file.
 func deleteBlob(q *web.Request, t *target) (web.Answer, *files.BlobError) {
 	when, bad := changeCondition(q)
 	if bad == nil {

@@ -146,7 +146,6 @@ func (c *Containers) restoreFile(key string, record []byte) error {
 	return nil
 }
 
-// parseFile parses the record of a file.
 func parseFile(record []byte) (r fileRecord, content []byte, err error) {
 	if len(record) < 4 {
 		return r, nil, keep.ErrRecord
@@ -169,5 +168,4 @@ func (t *blobTags) pass(tag string) {
 // maxTag bounds the tags of an earlier run: no hub comes near it.
 const maxTag = 1 << 62
 
-// touchFile marks a file as changed.
 func (c *BlobContainer) touchFile(name string) { c.of.touch(tableFiles, c.Name+"/"+name) }

@@ -73,7 +73,6 @@ func (s *uploadStore) forget(name, upload string) {
 	}
 }
 
-// clear drops all files.
 func (s *uploadStore) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,7 +80,6 @@ func postInvoke(q *web.Request) web.Answer {
 	return invoke(q, called, m)
 }
 
-// readInvoke reads the body of a call.
 func readInvoke(q *web.Request) (hubdata.MethodCall, error) {
 	body := struct {
 		Name     string          `json:"methodName"`

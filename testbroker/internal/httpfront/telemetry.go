@@ -125,7 +125,6 @@ func overdrawn(q *web.Request) *web.Error {
 	return nil
 }
 
-// readTelemetry parses a message, or all messages of a batch.
 func readTelemetry(q *web.Request) ([]hubdata.Message, *web.Error) {
 	if e := q.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, web.Errorf(415000, "Content-Encoding %q", e)

@@ -25,7 +25,6 @@ var UploadRoutes = []web.Route{
 // uploadCost is the message size that an upload counts in quotas: two messages.
 const uploadCost = 2 * faults.QuotaStep
 
-// beginUpload returns an upload URI to a device.
 func beginUpload(q *web.Request) web.Answer {
 	h := q.Hub
 	var in struct {

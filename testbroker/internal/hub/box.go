@@ -33,7 +33,6 @@ type queueName struct {
 	box Box
 }
 
-// limits returns the limits of a box.
 func (h *Hub) limits(b Box) *hubdata.C2DOptions {
 	if b == Inputs {
 		return &h.Inputs
@@ -75,7 +74,6 @@ func (h *Hub) PresentQueue(id identity.Identity, b Box) *Queue {
 	return h.queues[id.Device][queueName{id, b}]
 }
 
-// forgetQueuesLocked drops the queues of an identity.
 func (h *Hub) forgetQueuesLocked(id identity.Identity) {
 	of := h.queues[id.Device]
 	for _, b := range Boxes {

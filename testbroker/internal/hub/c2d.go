@@ -99,7 +99,6 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	return nil
 }
 
-// topicOf returns the topic of a C2D message.
 func (h *Hub) topicOf(m hubdata.C2D, id identity.Identity) (topic string, err error) {
 	switch {
 	case h.PlainTopic != nil:

@@ -124,7 +124,6 @@ func (c *Conn) CutFor(cause error) {
 	abort(c.Raw)
 }
 
-// abort resets a connection of any kind.
 func abort(raw net.Conn) {
 	switch raw := raw.(type) {
 	case *memconn.Conn:

@@ -53,7 +53,6 @@ func (h *Hub) Append(all ...hubdata.Message) {
 	}
 }
 
-// stored reports a message in the log.
 func (h *Hub) stored(m *hubdata.Message) {
 	h.Event(event.Event{
 		Kind: event.MessageStored, Connection: m.Connection, DeviceID: m.DeviceID, ModuleID: m.ModuleID, Name: m.MessageID,

@@ -82,7 +82,6 @@ func (h *Hub) CertificateRequests() []hubdata.CertificateRequest {
 	return slices.Clone(h.issuer.log.View())
 }
 
-// clear empties the log.
 func (i *issuer) clear() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,7 +89,6 @@ func (i *issuer) clear() {
 	clear(i.of)
 }
 
-// forgetCertificates drops the requests of identities.
 func (h *Hub) forgetCertificates(gone []identity.Identity) {
 	h.issuer.mu.Lock()
 	defer h.issuer.mu.Unlock()
@@ -333,7 +331,6 @@ func (r *Registration) accept(digests ...string) {
 	r.Issued = r.Issued[max(0, len(r.Issued)-maxIssued):]
 }
 
-// accepted returns the body of a 202.
 func (k *certificateCase) accepted(w *issuing) []byte {
 	return keep.MustJSON(struct {
 		Correlation string `json:"correlationId"`
@@ -341,7 +338,6 @@ func (k *certificateCase) accepted(w *issuing) []byte {
 	}{w.correlation, document.TimeText(w.expires)})
 }
 
-// refusal returns the body of an error.
 func (k *certificateCase) refusal(e *hubdata.ServiceError, retryAfter time.Duration) []byte {
 	type info struct {
 		Request string `json:"requestId"`
@@ -377,7 +373,6 @@ func (k *certificateCase) recordLocked(status, code int) {
 	k.h.issuer.log.Add(r)
 }
 
-// answer queues an answer.
 func (k *certificateCase) answer(status int, body []byte) {
 	k.h.issuer.mu.Lock()
 	defer k.h.issuer.mu.Unlock()

@@ -62,7 +62,6 @@ func (h *Hub) MethodAnswers(device string) []hubdata.MethodAnswer {
 	return all
 }
 
-// clear forgets all calls that have ended.
 func (m *methodCalls) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -106,7 +106,6 @@ func amqpDefaults(o hubdata.AMQPOptions) hubdata.AMQPOptions {
 	}
 }
 
-// knownAPIVersions returns the API versions that known devices request.
 func knownAPIVersions() []string {
 	return []string{
 		"2016-02-03", "2016-11-14", "2017-06-30", "2018-06-30", "2019-03-30", "2019-10-01", "2020-03-13",

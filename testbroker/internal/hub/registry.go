@@ -208,7 +208,6 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	return nil
 }
 
-// generation returns the generation of a registered identity.
 func (h *Hub) generation(id identity.Identity) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -61,7 +61,6 @@ func (h *Hub) TwinState(id identity.Identity) (*TwinState, error) {
 	return t, nil
 }
 
-// newTwin makes the twin of a new identity.
 func (h *Hub) newTwin(id identity.Identity) *TwinState {
 	now := h.Now()
 	return &TwinState{
@@ -72,7 +71,6 @@ func (h *Hub) newTwin(id identity.Identity) *TwinState {
 	}
 }
 
-// forgetTwinLocked drops the twin of an identity.
 func (h *Hub) forgetTwinLocked(id identity.Identity) {
 	if _, ok := h.twinOf[id]; ok {
 		delete(h.twinOf, id)

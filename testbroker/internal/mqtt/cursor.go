@@ -13,7 +13,6 @@ type cursor struct {
 	err  error
 }
 
-// take returns the next n bytes.
 func (c *cursor) take(n int, what string) []byte {
 	if c.err == nil && n > len(c.left) {
 		c.err = malformed("packet ends inside its %s", what)
@@ -69,7 +68,6 @@ func (c *cursor) length(what string) int {
 // binary reads bytes with their length before them.
 func (c *cursor) binary(what string) []byte { return c.take(int(c.uint16(what)), what) }
 
-// text reads a string.
 func (c *cursor) text(what string) string {
 	s := string(c.binary(what))
 	if c.err == nil && (!utf8.ValidString(s) || strings.ContainsRune(s, 0)) {
@@ -78,7 +76,6 @@ func (c *cursor) text(what string) string {
 	return s
 }
 
-// id reads a packet id.
 func (c *cursor) id() uint16 {
 	id := c.uint16("packet id")
 	if id == 0 && c.err == nil {

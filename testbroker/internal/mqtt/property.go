@@ -170,7 +170,6 @@ func (c *cursor) properties(in int) Properties {
 	return all
 }
 
-// property reads the value of a property.
 func (c *cursor) property(id byte, rule propertyRule) Property {
 	p := Property{ID: id}
 	switch rule.typ {

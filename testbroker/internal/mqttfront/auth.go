@@ -83,7 +83,6 @@ func (c *client) authData(all mqtt.Properties) error {
 	return nil
 }
 
-// auth sends an AUTH.
 func (c *client) auth(code byte, data string) {
 	all := mqtt.Properties{{ID: mqtt.AuthMethod, Text: AuthMethod}}
 	if data != "" {

@@ -72,7 +72,6 @@ func named(ps mqtt.Properties) (all []hubdata.Property) {
 	return all
 }
 
-// propertiesOf returns the properties of a C2D message in MQTT 5.
 func propertiesOf(e *hub.QueuedC2D, now time.Time) (all mqtt.Properties) {
 	m := &e.C2D
 	add := func(id byte, name, value string) {

@@ -53,12 +53,10 @@ func (o Options) WithDefaults() (*Options, error) {
 	return &o, nil
 }
 
-// mayPublish reports whether an identity may publish to a topic.
 func (o *Options) mayPublish(id identity.Identity, topic string) bool {
 	return mqtt.Covers(strings.ReplaceAll(o.Telemetry, devicePlaceholder, id.String()), topic)
 }
 
-// maySubscribe reports whether an identity may subscribe to a filter.
 func (o *Options) maySubscribe(id identity.Identity, filter string) bool {
 	return mqtt.Covers(strings.ReplaceAll(o.Commands, devicePlaceholder, id.String()), filter)
 }

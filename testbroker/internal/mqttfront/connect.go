@@ -218,7 +218,6 @@ func (f *Front) note(c *client, present bool, expiry uint32) {
 	}
 }
 
-// announcement returns the properties of the CONNACK.
 func (c *client) announcement(clientID string, expiry uint32) (all mqtt.Properties) {
 	o, k := c.front.options, c.connect
 	add := func(id byte, n uint32, when bool) {

@@ -23,7 +23,6 @@ func (f service) order(c *client, m hubdata.Message) bool {
 	}, f.obey)
 }
 
-// obey applies a requested fault.
 func (f *Front) obey(kind faults.Request, asked *fault.Message) {
 	h := f.hub
 	id := identity.Identity{Device: asked.DeviceID, Module: asked.ModuleID}

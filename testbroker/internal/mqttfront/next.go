@@ -212,7 +212,6 @@ func (n next) feature(c *client, k *mqtt.PublishPacket, handle nextHandler) erro
 	return nil
 }
 
-// typeOf returns the type of a message.
 func typeOf(all mqtt.Properties) string {
 	for _, p := range all {
 		if p.ID == mqtt.UserProperty && p.Name == nextwire.PropertyType {

@@ -72,7 +72,6 @@ func (t nextTarget) Request(r hub.MethodRequest) bool {
 	})
 }
 
-// exec sends the parameters of a call to a client that is ready.
 func (c *client) exec(r hub.MethodRequest, ready []byte) bool {
 	now := c.Hub.Now()
 	return c.dispatch(dispatch{

@@ -20,7 +20,6 @@ func (n next) telemetry(c *client, k *mqtt.PublishPacket) error {
 	return nil
 }
 
-// store stores a message and answers it.
 func (n next) store(c *client, k *mqtt.PublishPacket) {
 	if k.Properties.Number(mqtt.PayloadFormat, 0) == 1 && !utf8.Valid(k.Payload) {
 		m := hubdata.Message{QoS: k.QoS, PacketID: k.ID}

@@ -90,7 +90,6 @@ func (q *Queue) Init(kind Kind, host Host, records *keep.Saver) {
 	}
 }
 
-// touchLocked marks a notice as changed.
 func (q *Queue) touchLocked(n *Notice) {
 	if q.kind == Feedback && q.records.Stores() {
 		q.records.Touch(TableFeedback, keep.Key(n.Number))
@@ -189,7 +188,6 @@ func (q *Queue) Pull() (Notice, bool) {
 	return *n, true
 }
 
-// tagOf returns the tag of the next delivery of a notice.
 func (q *Queue) tagOf(n *Notice) [16]byte {
 	return q.host.Tag(fmt.Sprintf("%s %d %d", names[q.kind], n.Number, n.Deliveries))
 }
@@ -286,7 +284,6 @@ func (q *Queue) Stop() {
 	}
 }
 
-// lockLocked locks a notice.
 func (q *Queue) lockLocked(n *Notice, key lockKey, now time.Time) {
 	n.LockToken = identity.GUID(n.tag)
 	n.Deliveries++
@@ -295,7 +292,6 @@ func (q *Queue) lockLocked(n *Notice, key lockKey, now time.Time) {
 	q.locks[key] = n
 }
 
-// unlockLocked ends a lock.
 func (q *Queue) unlockLocked(n *Notice) {
 	q.locked.Remove(n.lock.at)
 	delete(q.locks, n.lock.key)

@@ -8,7 +8,6 @@ import (
 // An expression has a value for each document.
 type expression func(Document) value
 
-// nested parses at one more level.
 func (p *parser) nested(parse func() (expression, error)) (expression, error) {
 	if p.depth == maxDepth {
 		return nil, p.errorf(p.token.at, "the query nests more than %d levels deep", maxDepth)
@@ -18,7 +17,6 @@ func (p *parser) nested(parse func() (expression, error)) (expression, error) {
 	return parse()
 }
 
-// condition parses a condition.
 func (p *parser) condition() (expression, error) {
 	return p.nested(func() (expression, error) {
 		return p.chain("OR", true, func() (expression, error) { return p.chain("AND", false, p.not) })
@@ -145,7 +143,6 @@ func member(left expression, list []value, in bool) expression {
 	}
 }
 
-// literals parses a list.
 func (p *parser) literals() ([]value, error) {
 	if !p.token.is("[") {
 		return nil, p.unexpected("a list in brackets: ['a', 'b']")

@@ -64,7 +64,6 @@ type lexer struct {
 	at   int
 }
 
-// next returns the next token.
 func (l *lexer) next() (token, error) {
 	l.at = len(l.text) - len(strings.TrimLeftFunc(l.text[l.at:], unicode.IsSpace))
 	rest, at := l.text[l.at:], l.at
@@ -132,7 +131,6 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// quoted reads a string.
 func (l *lexer) quoted(quote byte) (token, error) {
 	var value strings.Builder
 	at := l.at

@@ -253,7 +253,6 @@ func (p *parser) tail(q *Query) error {
 	})
 }
 
-// collection parses the name of a collection.
 func (p *parser) collection() error {
 	at := p.token.at
 	if err := p.expect(string(Devices)); err != nil {
@@ -271,7 +270,6 @@ func (p *parser) collection() error {
 	return p.errorf(at, "collection devices.%s, want devices, devices.modules or devices.jobs", p.token.describe())
 }
 
-// column parses a column.
 func (p *parser) column() (column, error) {
 	c := column{at: p.token.at}
 	word := p.token

@@ -21,7 +21,6 @@ func (p path) same(other path) bool {
 	return true
 }
 
-// segment parses a segment of a path, or an alias.
 func (p *parser) segment() (string, error) {
 	t := p.token
 	switch {
@@ -62,7 +61,6 @@ func (p *parser) path() (path, error) {
 	}
 }
 
-// bracket parses ['name'].
 func (p *parser) bracket() (string, error) {
 	if err := p.expect("["); err != nil {
 		return "", err

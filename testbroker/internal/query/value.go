@@ -52,7 +52,6 @@ func parsed(s string) value {
 	return number(f)
 }
 
-// valueOf converts a JSON value.
 func valueOf(v any) value {
 	switch v := v.(type) {
 	case nil:

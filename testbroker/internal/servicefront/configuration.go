@@ -53,7 +53,6 @@ type metrics struct {
 	Queries map[string]string `json:"queries"`
 }
 
-// read converts a document to a configuration.
 func (d *configurationDocument) read(h *hub.Hub) (c backend.Configuration, err error) {
 	bad := func(code int, format string, args ...any) (backend.Configuration, error) {
 		return backend.Configuration{}, h.ServiceError(code, format, args...)

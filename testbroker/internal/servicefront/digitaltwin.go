@@ -53,7 +53,6 @@ func patchDigitalTwin(q *web.Request) (web.Answer, error) {
 	return web.Answer{Status: http.StatusAccepted, Header: header}, nil
 }
 
-// postCommand calls the method of a command.
 func postCommand(q *web.Request) (web.Answer, error) {
 	body, bad := q.Read(hubdata.MaxMethodPayload)
 	if bad != nil {

@@ -47,7 +47,6 @@ func (m *importer) run(ctx context.Context, progress func(done, all int)) error 
 	return err
 }
 
-// read imports the lines of the file.
 func (m *importer) read(ctx context.Context, progress func(done, all int)) error {
 	file, err := m.open()
 	if err != nil {
@@ -75,7 +74,6 @@ func (m *importer) read(ctx context.Context, progress func(done, all int)) error
 	return nil
 }
 
-// open returns the file with the devices.
 func (m *importer) open() (file hubdata.Blob, err error) {
 	s := m.hub.Files.Store(m.in.container)
 	if s == nil {

@@ -71,7 +71,6 @@ type jobStatistics struct {
 	PendingCount   int `json:"pendingCount"`
 }
 
-// read converts a request to a job.
 func (d *jobRequest) read(h *hub.Hub) (r backend.JobRequest, err error) {
 	bad := func(format string, args ...any) (backend.JobRequest, error) {
 		return backend.JobRequest{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
@@ -113,7 +112,6 @@ func (d *jobRequest) read(h *hub.Hub) (r backend.JobRequest, err error) {
 	return r, err
 }
 
-// readMethod reads the call of a job.
 func readMethod(raw json.RawMessage) (*hubdata.MethodCall, any, error) {
 	var d methodDocument
 	if err := web.Decode(raw, &d); err != nil {
@@ -123,7 +121,6 @@ func readMethod(raw json.RawMessage) (*hubdata.MethodCall, any, error) {
 	return &call, raw, err
 }
 
-// readUpdate reads the change of a twin of a job.
 func readUpdate(raw json.RawMessage) (*hub.TwinUpdate, any, error) {
 	var d struct {
 		twinDocument
@@ -147,7 +144,6 @@ func targets(h *hub.Hub, condition *query.Query) []identity.Identity {
 	return all
 }
 
-// jobOf returns the document of a job.
 func jobOf(j *backend.Job) jobDocument {
 	d := jobDocument{JobID: j.ID, QueryCondition: j.Condition, CreatedTime: document.TimeText(j.Created),
 		StartTime: document.TimeText(j.Start), MaxExecutionTimeInSeconds: int(j.Limit / time.Second), Type: j.Kind,
@@ -170,7 +166,6 @@ func jobOf(j *backend.Job) jobDocument {
 	return d
 }
 
-// putJob begins a job, or schedules it.
 func putJob(q *web.Request, d *jobRequest) (web.Answer, error) {
 	h := q.Hub
 	if d.JobID != "" && d.JobID != q.Vars["job"] {

@@ -23,7 +23,6 @@ var messageRoutes = serviceRoutes(fault.RouteServiceMessage, slices.Concat([]ser
 	{"POST devices/{device}/modules/{module}/messages/devicebound", hubdata.ServiceConnect, postC2D},
 }, noticeRows("feedback", notices.Feedback), noticeRows("filenotifications", notices.FileNotifications)))
 
-// noticeRows returns the routes for the notices of a kind.
 func noticeRows(name string, kind notices.Kind) []serviceRow {
 	path := "messages/servicebound/" + name
 	settle := func(again bool) handler {

@@ -30,7 +30,6 @@ type methodDocument struct {
 	ConnectTimeoutInSeconds  *int            `json:"connectTimeoutInSeconds"`
 }
 
-// call converts a document to a call.
 func (d *methodDocument) call() (hubdata.MethodCall, error) {
 	m := hubdata.MethodCall{Name: d.MethodName, Payload: d.Payload}
 	for _, timeout := range []struct {
@@ -53,7 +52,6 @@ func (d *methodDocument) call() (hubdata.MethodCall, error) {
 	return m, nil
 }
 
-// postMethod calls a method.
 func postMethod(q *web.Request, d *methodDocument) (web.Answer, error) {
 	m, err := d.call()
 	if err != nil {
@@ -66,7 +64,6 @@ func postMethod(q *web.Request, d *methodDocument) (web.Answer, error) {
 	}{result.Status, payloadOf(result)}, ""), err
 }
 
-// payloadOf returns the payload of an answer as JSON.
 func payloadOf(r hubdata.MethodResult) json.RawMessage {
 	if r.Payload == nil {
 		return json.RawMessage("null")

@@ -48,7 +48,6 @@ func pageOf[T any](keys []string, from cursor, size, most int, row func(i int) (
 	return page, nil
 }
 
-// pageAnswer returns a page of items of a kind.
 func pageAnswer(page any, next, kind string) web.Answer {
 	a := web.AnswerJSON(page, "")
 	a.Header.Set("x-ms-item-type", kind)

@@ -11,7 +11,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// queryTwins answers a query by page.
 func queryTwins(q *web.Request, body *struct {
 	Query string `json:"query"`
 }) (web.Answer, error) {

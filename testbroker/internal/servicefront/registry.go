@@ -92,7 +92,6 @@ type thumbprints struct {
 	SecondaryThumbprint *string `json:"secondaryThumbprint"`
 }
 
-// tree returns the thumbprints as a JSON object.
 func (t thumbprints) tree() document.Tree {
 	all := document.Tree{"primaryThumbprint": nil, "secondaryThumbprint": nil}
 	if t.PrimaryThumbprint != nil {
@@ -107,7 +106,6 @@ func (t thumbprints) tree() document.Tree {
 // never is the time of an event that has not happened or is unknown.
 const never = "0001-01-01T00:00:00Z"
 
-// documentOf returns the document of an entry.
 func documentOf(h *hub.Hub, id identity.Identity) (identityDocument, error) {
 	waiting := h.WaitingC2D(id)
 	r, connected, ok := h.Registration(id)
@@ -164,7 +162,6 @@ func etagFor(r *hub.Registration) string {
 	return base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, int64(r.Changes)+1, 10))
 }
 
-// read converts a document to a registration.
 func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {
 	bad := func(format string, args ...any) (hub.Registration, error) {
 		return hub.Registration{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)

@@ -29,7 +29,6 @@ type serviceRow struct {
 	do      handler
 }
 
-// serviceRoutes returns the routes of a kind.
 func serviceRoutes(kind fault.RouteKind, rows []serviceRow) (all []web.Route) {
 	for _, r := range rows {
 		method, path, _ := strings.Cut(r.request, " ")

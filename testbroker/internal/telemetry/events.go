@@ -94,7 +94,6 @@ func (l *Log) Position(partition int, s eventhub.Start) (int64, *eventhub.Error)
 	return l.partitions.Position(partition, s)
 }
 
-// addEventLocked adds an event of a device.
 func (l *Log) addEventLocked(device string, at time.Time, e event) {
 	partition := l.PartitionOf(device)
 	l.partitions.Add(partition, at, e)

@@ -152,7 +152,6 @@ func appendSized(b, field []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(field))), field...)
 }
 
-// appendNumbers appends numbers of two bytes.
 func appendNumbers(b []byte, numbers ...uint16) []byte {
 	for _, n := range numbers {
 		b = binary.BigEndian.AppendUint16(b, n)

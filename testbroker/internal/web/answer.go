@@ -44,7 +44,6 @@ type Answer struct {
 	Fault    *faults.Injected // the fault that sets Delivery
 }
 
-// send answers the request.
 func (q *Request) send(a Answer) {
 	q.Hub.Records.Saved() // before the client learns of a change
 	if a.Header == nil {
@@ -172,7 +171,6 @@ func (q *Request) sendRaw(a Answer) {
 	q.C.CloseGracefully(hub.FaultError(a.Fault.Fault.Kind))
 }
 
-// text returns the answer in HTTP/1.1 form.
 func (a *Answer) text(r *http.Request) []byte {
 	answer := http.Response{
 		StatusCode: a.Status, ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: a.Header,

@@ -84,7 +84,6 @@ func (q *Request) Read(limit int64) ([]byte, *Error) {
 	return nil, Errorf(400021, "body: %v", err)
 }
 
-// request handles any request.
 func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	h := a.Hub
 	if choices := a.webChoices(r); choices != nil {
@@ -104,7 +103,6 @@ func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	q.send(answer)
 }
 
-// answer handles a request and returns its answer.
 func (q *Request) answer() Answer {
 	var bad *Error
 	if q.route, q.Vars, bad = q.Conn.Front.route(q.Request); bad != nil {

@@ -86,7 +86,6 @@ func (f *Front) route(r *http.Request) (*Route, map[string]string, *Error) {
 
 var encodedSlashes = strings.NewReplacer("%2F", "/", "%2f", "/")
 
-// find returns the route of a request with a path.
 func (f *Front) find(r *http.Request, escaped string) (*Route, map[string]string, *Error) {
 	path := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	for i, s := range path {
