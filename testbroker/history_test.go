@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -63,8 +62,7 @@ func (b *busyDevice) do() {
 // ones.
 func TestKeep(t *testing.T) {
 	for _, keep := range []int{1, 3, 16} {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, &testbroker.Options{Keep: keep})
+		hubtest.InBubble(t, &testbroker.Options{Keep: keep}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			b := newBusyDevice(t, h, d)
 			const n = 40
 			for range n {

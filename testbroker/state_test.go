@@ -146,8 +146,7 @@ func TestChangesSurviveFromTheirReturnOn(t *testing.T) {
 		func(h *testbroker.Hub) error { return h.PatchTags("dev-1", `{"site":{"roof":true}}`) },
 	} {
 		got = after(func() error { return change(h) })
-		want, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		want := hubtest.Twin(t, h, "dev-1")
 		twin, err := got.Twin("dev-1")
 		require.NoError(t, err)
 		require.Equal(t, want, twin, "with metadata, versions and ETag")
@@ -180,8 +179,7 @@ func TestChangesSurviveFromTheirReturnOn(t *testing.T) {
 func TestAWaitingMessageGoesOnAfterAKill(t *testing.T) {
 	s := &memory{}
 	h := hubOn(t, s, testbroker.Options{})
-	_, err := h.AddDevice("dev-1")
-	require.NoError(t, err)
+	hubtest.AddDevice(t, h, "dev-1")
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "short", Expiry: time.Now().Add(time.Hour)}))
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "long", Expiry: time.Now().Add(3 * time.Hour)}))
 	late := hubOn(t, s.killed(), testbroker.Options{Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
@@ -194,20 +192,16 @@ func TestAWaitingMessageGoesOnAfterAKill(t *testing.T) {
 func TestNobodyInheritsFromARemovedDevice(t *testing.T) {
 	s := &memory{}
 	h := hubOn(t, s, testbroker.Options{})
-	_, err := h.AddDevice("dev-1")
-	require.NoError(t, err)
-	_, err = h.PatchDesired("dev-1", `{"a":1}`)
-	require.NoError(t, err)
+	hubtest.AddDevice(t, h, "dev-1")
+	hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "old"}))
 	left := s.killed()
 	delete(left.records, [2]string{"devices", "dev-1"})
 
 	h = hubOn(t, left, testbroker.Options{})
 	require.Empty(t, h.C2DLog(""))
-	_, err = h.AddDevice("dev-1")
-	require.NoError(t, err)
-	twin, err := h.Twin("dev-1")
-	require.NoError(t, err)
+	hubtest.AddDevice(t, h, "dev-1")
+	twin := hubtest.Twin(t, h, "dev-1")
 	require.JSONEq(t, "{}", string(twin.Desired))
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "new"}))
 	again := hubOn(t, left.killed(), testbroker.Options{}).C2DLog("")
@@ -291,21 +285,18 @@ func TestConfigurationsSurvive(t *testing.T) {
 		h = hubOn(t, s, testbroker.Options{})
 		p = hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, p.Token)
 		require.Equal(t, made, p.Do("GET", "/configurations"+hubtest.Version, "").Text)
-		_, err := h.AddDevice("dev-1")
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, "dev-1")
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm"}`))
 		hubtest.Applied()
 		require.JSONEq(t, `{"x":1.50}`, hubtest.Desired(t, h, "dev-1"))
-		twin, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		twin := hubtest.Twin(t, h, "dev-1")
 		again := hubtest.Configure(p, "next", `{"id":"next"}`)
 		require.NotContains(t, made, again["etag"].(string))
 
 		// A configuration that has been applied writes nothing again after a start.
 		h = hubOn(t, s.killed(), testbroker.Options{})
 		hubtest.Applied()
-		got, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		got := hubtest.Twin(t, h, "dev-1")
 		require.Equal(t, twin, got)
 	})
 }
@@ -354,8 +345,7 @@ func TestTheServiceSurvives(t *testing.T) {
 func TestAStoreThatFails(t *testing.T) {
 	s := &memory{}
 	h := hubOn(t, s, testbroker.Options{})
-	d, err := h.AddDevice("dev-1")
-	require.NoError(t, err)
+	d := hubtest.AddDevice(t, h, "dev-1")
 	w := hubtest.Login(t, h, d)
 	w.Publish(1, hubtest.Events, "saved")
 	require.EqualValues(t, 1, w.Acked())
@@ -365,7 +355,7 @@ func TestAStoreThatFails(t *testing.T) {
 	w.Publish(2, hubtest.Events, "lost")
 	w.End() // instead of the PUBACK
 	require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("dev-1") == 0 }))
-	_, err = h.AddDevice("dev-2")
+	_, err := h.AddDevice("dev-2")
 	require.NoError(t, err, "it returns, although nothing is saved")
 	_, err = h.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
 	require.Error(t, err, "no new connections")
@@ -438,42 +428,39 @@ func (m *slowMemory) Save(changes []hubdata.Record) error {
 // Each is there before its PUBACK.
 func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 	for _, pieces := range []int{1, 100} {
-		t.Run(fmt.Sprintf("in pieces of %d", 100/pieces), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &slowMemory{}
-				h, d := hubtest.NewHub(t, &testbroker.Options{Store: s})
-				conn, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub")
-				require.NoError(t, err)
-				w := hubtest.NewWire(t, tls.Client(conn, h.ClientTLS())) // a read returns one record
-				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
-				synctest.Wait()
-				s.mu.Lock()
-				before := s.saves
-				s.mu.Unlock()
-				const n = 100
-				var piece []byte
-				for id := range n {
-					piece = append(piece, hubtest.PublishBytes(2, uint16(id+1), hubtest.Events, "x")...)
-					if (id+1)%(n/pieces) == 0 {
-						w.Send(piece)
-						synctest.Wait()
-						piece = nil
+		hubtest.RunBubble(t, fmt.Sprintf("in pieces of %d", 100/pieces), func(t *testing.T) {
+			s := &slowMemory{}
+			h, d := hubtest.NewHub(t, &testbroker.Options{Store: s})
+			conn := hubtest.DialPort(t, h, testbroker.PortMQTTS)
+			w := hubtest.NewWire(t, tls.Client(conn, h.ClientTLS())) // a read returns one record
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+			synctest.Wait()
+			s.mu.Lock()
+			before := s.saves
+			s.mu.Unlock()
+			const n = 100
+			var piece []byte
+			for id := range n {
+				piece = append(piece, hubtest.PublishBytes(2, uint16(id+1), hubtest.Events, "x")...)
+				if (id+1)%(n/pieces) == 0 {
+					w.Send(piece)
+					synctest.Wait()
+					piece = nil
+				}
+			}
+			for id := range uint16(n) {
+				require.Equal(t, id+1, w.Acked())
+				saved := 0
+				for name := range s.killed().records {
+					if name[0] == "messages" {
+						saved++
 					}
 				}
-				for id := range uint16(n) {
-					require.Equal(t, id+1, w.Acked())
-					saved := 0
-					for name := range s.killed().records {
-						if name[0] == "messages" {
-							saved++
-						}
-					}
-					require.Greater(t, saved, int(id))
-				}
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				require.LessOrEqual(t, s.saves-before, 10, "two for each write")
-			})
+				require.Greater(t, saved, int(id))
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			require.LessOrEqual(t, s.saves-before, 10, "two for each write")
 		})
 	}
 }

@@ -61,8 +61,7 @@ func TestTelemetryOverAMQP(t *testing.T) {
 func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, error) {
 	t.Helper()
 	listen := func(p testbroker.Port) string {
-		addr, err := h.Listen(p, "127.0.0.1:0")
-		require.NoError(t, err)
+		addr := hubtest.Listen(t, h, p)
 		return addr.String()
 	}
 	ctx := t.Context()
@@ -108,12 +107,10 @@ func TestAMQPOnEveryPort(t *testing.T) {
 // In-memory connections work in fake time: hours pass, and no goroutine remains.
 func TestAMQPOnEveryPortInABubble(t *testing.T) {
 	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS"} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				stream, err := everyWay(t, h)[name]()
-				require.NoError(t, err)
-				bothWays(t, h, d, stream)
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			stream, err := everyWay(t, h)[name]()
+			require.NoError(t, err)
+			bothWays(t, h, d, stream)
 		})
 	}
 }
@@ -177,44 +174,39 @@ func TestSASL(t *testing.T) {
 			return amqp.SASLTypeExternal("")
 		}, "0x1", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var refused []error
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
-					if e.Kind == event.Refused {
-						refused = append(refused, e.Err)
-					}
-				}})
-				policy, err := h.AddPolicy("service")
-				require.NoError(t, err)
-				mod, err := h.AddModule("dev-1", "mod-1")
-				require.NoError(t, err)
-				whole := hubtest.Sign("hub.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
-				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-				require.NoError(t, err)
-				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
-					SASLType: c.sasl(d, mod, whole)})
-				if c.code != "" {
-					require.ErrorContains(t, err, "failed with code "+c.code)
-					synctest.Wait()
-					require.Len(t, refused, 1)
-					require.NotContains(t, refused[0].Error(), d.PrimaryKey)
-					require.Zero(t, h.Connections(""))
-					return
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var refused []error
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				if e.Kind == event.Refused {
+					refused = append(refused, e.Err)
 				}
-				require.NoError(t, err)
-				defer conn.Close()
-				s, err := conn.NewSession(t.Context(), nil)
-				require.NoError(t, err)
-				_, err = s.NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
-				if c.cbs {
-					require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
-					require.Zero(t, h.Connections("dev-1/"))
-					return
-				}
-				require.NoError(t, err)
-				require.Equal(t, 1, h.Connections("dev-1"))
-			})
+			}})
+			policy := hubtest.AddPolicy(t, h, "service")
+			mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
+			whole := hubtest.Sign("hub.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
+			stream := hubtest.DialPort(t, h, testbroker.PortAMQP)
+			conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
+				SASLType: c.sasl(d, mod, whole)})
+			if c.code != "" {
+				require.ErrorContains(t, err, "failed with code "+c.code)
+				synctest.Wait()
+				require.Len(t, refused, 1)
+				require.NotContains(t, refused[0].Error(), d.PrimaryKey)
+				require.Zero(t, h.Connections(""))
+				return
+			}
+			require.NoError(t, err)
+			defer conn.Close()
+			s, err := conn.NewSession(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = s.NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+			if c.cbs {
+				require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
+				require.Zero(t, h.Connections("dev-1/"))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 1, h.Connections("dev-1"))
 		})
 	}
 }
@@ -223,33 +215,30 @@ func TestSASL(t *testing.T) {
 func TestCertificatesOverAMQP(t *testing.T) {
 	for name, sasl := range map[string]amqp.SASLType{"no SASL": nil, "external": amqp.SASLTypeExternal(""),
 		"external by name": amqp.SASLTypeExternal("x-1")} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				cert := testbroker.NewClientCert("x-1", time.Time{}, time.Time{})
-				other := testbroker.NewClientCert("x-2", time.Time{}, time.Time{})
-				_, err := h.AddDeviceX509("x-1", testbroker.Thumbprint(cert.Leaf))
-				require.NoError(t, err)
-				attach := func(cert tls.Certificate, device string) error {
-					raw, err := h.Dial(testbroker.PortAMQPS)(t.Context(), "tcp", "hub")
-					require.NoError(t, err)
-					config := h.ClientTLS()
-					config.Certificates = []tls.Certificate{cert}
-					conn, err := amqp.NewConn(t.Context(), tls.Client(raw, config), &amqp.ConnOptions{ContainerID: "c",
-						SASLType: sasl})
-					if err != nil {
-						raw.Close()
-						return err
-					}
-					defer conn.Close()
-					s, err := conn.NewSession(t.Context(), nil)
-					require.NoError(t, err)
-					_, err = s.NewSender(t.Context(), "/devices/"+device+"/messages/events", nil)
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			cert := testbroker.NewClientCert("x-1", time.Time{}, time.Time{})
+			other := testbroker.NewClientCert("x-2", time.Time{}, time.Time{})
+			_, err := h.AddDeviceX509("x-1", testbroker.Thumbprint(cert.Leaf))
+			require.NoError(t, err)
+			attach := func(cert tls.Certificate, device string) error {
+				raw := hubtest.DialPort(t, h, testbroker.PortAMQPS)
+				config := h.ClientTLS()
+				config.Certificates = []tls.Certificate{cert}
+				conn, err := amqp.NewConn(t.Context(), tls.Client(raw, config), &amqp.ConnOptions{ContainerID: "c",
+					SASLType: sasl})
+				if err != nil {
+					raw.Close()
 					return err
 				}
-				require.NoError(t, attach(cert, "x-1"))
-				require.Error(t, attach(other, "x-1"))
-				require.Error(t, attach(cert, "dev-1"), "it has keys")
-			})
+				defer conn.Close()
+				s, err := conn.NewSession(t.Context(), nil)
+				require.NoError(t, err)
+				_, err = s.NewSender(t.Context(), "/devices/"+device+"/messages/events", nil)
+				return err
+			}
+			require.NoError(t, attach(cert, "x-1"))
+			require.Error(t, attach(other, "x-1"))
+			require.Error(t, attach(cert, "dev-1"), "it has keys")
 		})
 	}
 }

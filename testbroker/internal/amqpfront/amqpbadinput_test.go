@@ -26,13 +26,11 @@ import (
 // dialers open AMQP connections to the hub in a bubble.
 var dialers = map[string]func(t testing.TB, h *testbroker.Hub) net.Conn{
 	"memory": func(t testing.TB, h *testbroker.Hub) net.Conn {
-		c, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-		require.NoError(t, err)
+		c := hubtest.DialPort(t, h, testbroker.PortAMQP)
 		return c
 	},
 	"TLS": func(t testing.TB, h *testbroker.Hub) net.Conn {
-		c, err := h.Dial(testbroker.PortAMQPS)(t.Context(), "tcp", "hub")
-		require.NoError(t, err)
+		c := hubtest.DialPort(t, h, testbroker.PortAMQPS)
 		config := h.ClientTLS()
 		config.ServerName = h.HostName()
 		return tls.Client(c, config)
@@ -46,8 +44,7 @@ type neighbour struct {
 }
 
 func newNeighbour(t testing.TB, h *testbroker.Hub) *neighbour {
-	d, err := h.AddDevice("neighbour")
-	require.NoError(t, err)
+	d := hubtest.AddDevice(t, h, "neighbour")
 	n := &neighbour{RawPeer: hubtest.DialFrames(t, h), id: 10}
 	n.Login(d)
 	n.Attach(hubtest.SenderTo("/devices/neighbour/messages/events", 1))
@@ -214,44 +211,42 @@ func write(p *hubtest.RawPeer, b []byte) bool {
 func TestAMQPBadInput(t *testing.T) {
 	for way, dial := range dialers {
 		for name, c := range badInputs() {
-			t.Run(way+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
-					n := newNeighbour(t, h)
-					n.works(h)
-					stop := make(chan struct{})
-					var others sync.WaitGroup
-					others.Go(func() { n.alive(stop) })
+			hubtest.RunBubble(t, way+"/"+name, func(t *testing.T) {
+				h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
+				n := newNeighbour(t, h)
+				n.works(h)
+				stop := make(chan struct{})
+				var others sync.WaitGroup
+				others.Go(func() { n.alive(stop) })
 
-					p := &hubtest.RawPeer{T: t, Conn: dial(t, h)}
-					if c.login {
-						p.Login(d)
-					} else if s, ok := p.Conn.(*tls.Conn); ok {
-						require.NoError(t, s.Handshake())
-					}
-					start := time.Now()
-					if c.do != nil {
-						others.Go(func() { c.do(p) })
-					}
-					said := rest(p)
-					require.LessOrEqual(t, time.Since(start), max(c.within, time.Second))
-					switch {
-					case c.header != 0:
-						want := amqpwire.ProtocolHeader(c.header)
-						require.True(t, bytes.HasPrefix(said, want[:]), "%x", said)
-					case c.closes != "":
-						last := lastFrame(t, said)
-						require.IsType(t, &amqpwire.Close{}, last)
-						require.NotNil(t, last.(*amqpwire.Close).Error)
-						require.Equal(t, c.closes, last.(*amqpwire.Close).Error.Condition)
-					}
-					p.Conn.Close()
-					close(stop)
-					others.Wait()
-					synctest.Wait()
-					require.Equal(t, 1, h.Connections(""))
-					n.works(h)
-				})
+				p := &hubtest.RawPeer{T: t, Conn: dial(t, h)}
+				if c.login {
+					p.Login(d)
+				} else if s, ok := p.Conn.(*tls.Conn); ok {
+					require.NoError(t, s.Handshake())
+				}
+				start := time.Now()
+				if c.do != nil {
+					others.Go(func() { c.do(p) })
+				}
+				said := rest(p)
+				require.LessOrEqual(t, time.Since(start), max(c.within, time.Second))
+				switch {
+				case c.header != 0:
+					want := amqpwire.ProtocolHeader(c.header)
+					require.True(t, bytes.HasPrefix(said, want[:]), "%x", said)
+				case c.closes != "":
+					last := lastFrame(t, said)
+					require.IsType(t, &amqpwire.Close{}, last)
+					require.NotNil(t, last.(*amqpwire.Close).Error)
+					require.Equal(t, c.closes, last.(*amqpwire.Close).Error.Condition)
+				}
+				p.Conn.Close()
+				close(stop)
+				others.Wait()
+				synctest.Wait()
+				require.Equal(t, 1, h.Connections(""))
+				n.works(h)
 			})
 		}
 	}
@@ -324,52 +319,48 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 		window uint32
 		mode   uint8
 	}{"window": {0, amqpwire.SendMixed}, "settlement": {1 << 30, amqpwire.SendUnsettled}} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				n := newNeighbour(t, h)
-				p := hubtest.DialFrames(t, h)
-				p.Open(nil)
-				p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
-				hubtest.Want[*amqpwire.Begin](p)
-				p.Say(0, hubtest.SenderTo("$cbs", 100))
-				hubtest.Want[*amqpwire.Attach](p)
-				hubtest.Want[*amqpwire.Flow](p)
-				in := hubtest.ReceiverFrom("$cbs", 101)
-				in.SndSettleMode = c.mode
-				p.Say(0, in)
-				hubtest.Want[*amqpwire.Attach](p)
-				all := hubtest.Credit(101, 1<<30)
-				all.IncomingWindow = c.window
-				p.Say(0, all)
-				request := func(id uint32) []byte {
-					m := hubtest.Encoded(t, &amqpwire.Message{
-						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
-						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
-							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
-					})
-					b, err := amqpwire.AppendFrame(nil, 0, hubtest.TransferOf(100, id), m)
-					require.NoError(t, err)
-					return b
-				}
-				detached := false
-				for id := uint32(1); id < 20_000 && !detached; id++ {
-					p.Send(request(id))
-					if id%100 == 0 {
-						synctest.Wait()
-						for !detached && (len(p.In) > 0 || p.Readable()) {
-							f, err := p.Next()
-							require.NoError(t, err)
-							if end, ok := f.Body.(*amqpwire.Detach); ok {
-								require.EqualValues(t, 101, end.Handle)
-								require.Equal(t, amqpwire.ResourceLimitExceeded, end.Error.Condition)
-								detached = true
-							}
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			n := newNeighbour(t, h)
+			p := hubtest.DialFrames(t, h)
+			p.Open(nil)
+			p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
+			hubtest.Want[*amqpwire.Begin](p)
+			p.Attach(hubtest.SenderTo("$cbs", 100))
+			in := hubtest.ReceiverFrom("$cbs", 101)
+			in.SndSettleMode = c.mode
+			p.Say(0, in)
+			hubtest.Want[*amqpwire.Attach](p)
+			all := hubtest.Credit(101, 1<<30)
+			all.IncomingWindow = c.window
+			p.Say(0, all)
+			request := func(id uint32) []byte {
+				m := hubtest.Encoded(t, &amqpwire.Message{
+					Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
+					ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
+						{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+				})
+				b, err := amqpwire.AppendFrame(nil, 0, hubtest.TransferOf(100, id), m)
+				require.NoError(t, err)
+				return b
+			}
+			detached := false
+			for id := uint32(1); id < 20_000 && !detached; id++ {
+				p.Send(request(id))
+				if id%100 == 0 {
+					synctest.Wait()
+					for !detached && (len(p.In) > 0 || p.Readable()) {
+						f, err := p.Next()
+						require.NoError(t, err)
+						if end, ok := f.Body.(*amqpwire.Detach); ok {
+							require.EqualValues(t, 101, end.Handle)
+							require.Equal(t, amqpwire.ResourceLimitExceeded, end.Error.Condition)
+							detached = true
 						}
 					}
 				}
-				require.True(t, detached)
-				n.works(h)
-			})
+			}
+			require.True(t, detached)
+			n.works(h)
 		})
 	}
 }
@@ -377,58 +368,54 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 // Messages that wait for the client's window or settlement are sent when it allows them.
 func TestWhatWaitedGoesOn(t *testing.T) {
 	for name, mode := range map[string]uint8{"window": amqpwire.SendMixed, "settlement": amqpwire.SendUnsettled} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.DialFrames(t, h)
-				p.Open(nil)
-				p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
-				hubtest.Want[*amqpwire.Begin](p)
-				p.Say(0, hubtest.SenderTo("$cbs", 100))
-				hubtest.Want[*amqpwire.Attach](p)
-				hubtest.Want[*amqpwire.Flow](p)
-				in := hubtest.ReceiverFrom("$cbs", 101)
-				in.SndSettleMode = mode
-				p.Say(0, in)
-				hubtest.Want[*amqpwire.Attach](p)
-				all := hubtest.Credit(101, 1<<30)
-				all.IncomingWindow = 1 << 30
-				if mode == amqpwire.SendMixed {
-					all.IncomingWindow = 0
-				}
-				p.Say(0, all)
-				const n = 4500 // more than the queue limit of a session, less than with the answers that wait on the link
-				answers := 0
-				read := func() {
-					synctest.Wait()
-					for len(p.In) > 0 || p.Readable() {
-						f, err := p.Next()
-						require.NoError(t, err)
-						if _, ok := f.Body.(*amqpwire.Transfer); ok {
-							answers++
-						}
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.DialFrames(t, h)
+			p.Open(nil)
+			p.Say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 255})
+			hubtest.Want[*amqpwire.Begin](p)
+			p.Attach(hubtest.SenderTo("$cbs", 100))
+			in := hubtest.ReceiverFrom("$cbs", 101)
+			in.SndSettleMode = mode
+			p.Say(0, in)
+			hubtest.Want[*amqpwire.Attach](p)
+			all := hubtest.Credit(101, 1<<30)
+			all.IncomingWindow = 1 << 30
+			if mode == amqpwire.SendMixed {
+				all.IncomingWindow = 0
+			}
+			p.Say(0, all)
+			const n = 4500 // more than the queue limit of a session, less than with the answers that wait on the link
+			answers := 0
+			read := func() {
+				synctest.Wait()
+				for len(p.In) > 0 || p.Readable() {
+					f, err := p.Next()
+					require.NoError(t, err)
+					if _, ok := f.Body.(*amqpwire.Transfer); ok {
+						answers++
 					}
 				}
-				for id := uint32(1); id <= n; id++ {
-					p.Say(0, hubtest.TransferOf(100, id), hubtest.Encoded(t, &amqpwire.Message{
-						Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
-						ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
-							{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
-					})...)
-					if id%200 == 0 {
-						read()
-					}
+			}
+			for id := uint32(1); id <= n; id++ {
+				p.Say(0, hubtest.TransferOf(100, id), hubtest.Encoded(t, &amqpwire.Message{
+					Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
+					ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"},
+						{Key: "type", Value: "azure-devices.net:sastoken"}, {Key: "name", Value: "x"}},
+				})...)
+				if id%200 == 0 {
+					read()
 				}
-				read()
-				require.Less(t, answers, n)
-				if mode == amqpwire.SendMixed {
-					p.Say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1 << 30})
-				} else {
-					p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(n)),
-						Settled: true, State: &amqpwire.Accepted{}})
-				}
-				read()
-				require.Equal(t, n, answers)
-			})
+			}
+			read()
+			require.Less(t, answers, n)
+			if mode == amqpwire.SendMixed {
+				p.Say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1 << 30})
+			} else {
+				p.Say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(n)),
+					Settled: true, State: &amqpwire.Accepted{}})
+			}
+			read()
+			require.Equal(t, n, answers)
 		})
 	}
 }
@@ -437,8 +424,7 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 // remains.
 func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	addr, err := h.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortAMQPS)
 	plain, sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP), amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
 	inputs := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), sasl[:], plain[:], append(plain[:], 0xff, 0xff, 0xff, 0xff),
 		append(sasl[:], 0, 0, 0, 40, 2, 1, 0, 0, 0x40), make([]byte, 100_000)}

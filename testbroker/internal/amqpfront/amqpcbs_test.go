@@ -149,43 +149,36 @@ func putTokenCases() map[string]putTokenCase {
 
 func TestPutToken(t *testing.T) {
 	for name, c := range putTokenCases() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var events []string
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { events = append(events, e.String()) }})
-				w := putTokenWorld{dev: d}
-				var err error
-				w.mod, err = h.AddModule("dev-1", "mod-1")
-				require.NoError(t, err)
-				w.two, err = h.AddDevice("dev-2")
-				require.NoError(t, err)
-				w.off, err = h.AddDevice("off")
-				require.NoError(t, err)
-				w.odd, err = h.AddDevice("a%20b")
-				require.NoError(t, err)
-				require.NoError(t, h.SetEnabled("off", false))
-				w.policy, err = h.AddPolicy("service")
-				require.NoError(t, err)
-				p := hubtest.DialPeer(t, h)
-				m := hubtest.TokenMessage("id", "hub.example.test/devices/dev-1", hubtest.Token(d))
-				c.change(m, w)
-				answer := p.CBS().Ask(m)
-				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"],
-					answer.ApplicationProperties["status-description"])
-				require.NotContains(t, fmt.Sprint(answer.ApplicationProperties, events), d.PrimaryKey)
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var events []string
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { events = append(events, e.String()) }})
+			w := putTokenWorld{dev: d}
+			var err error
+			w.mod = hubtest.AddModule(t, h, "dev-1", "mod-1")
+			w.two = hubtest.AddDevice(t, h, "dev-2")
+			w.off = hubtest.AddDevice(t, h, "off")
+			w.odd = hubtest.AddDevice(t, h, "a%20b")
+			require.NoError(t, h.SetEnabled("off", false))
+			w.policy = hubtest.AddPolicy(t, h, "service")
+			p := hubtest.DialPeer(t, h)
+			m := hubtest.TokenMessage("id", "hub.example.test/devices/dev-1", hubtest.Token(d))
+			c.change(m, w)
+			answer := p.CBS().Ask(m)
+			require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"],
+				answer.ApplicationProperties["status-description"])
+			require.NotContains(t, fmt.Sprint(answer.ApplicationProperties, events), d.PrimaryKey)
 
-				who, not := strings.CutPrefix(c.opens, "!")
-				id, module, _ := strings.Cut(who, "/")
-				_, err = p.Session().NewSender(t.Context(), hubtest.Resource(hubdata.Device{ID: id, ModuleID: module})+
-					"/messages/events", nil)
-				if c.status == 200 && !not {
-					require.NoError(t, err)
-					require.Equal(t, 1, h.Connections(who))
-				} else {
-					require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
-					require.Zero(t, h.Connections("dev-2"))
-				}
-			})
+			who, not := strings.CutPrefix(c.opens, "!")
+			id, module, _ := strings.Cut(who, "/")
+			_, err = p.Session().NewSender(t.Context(), hubtest.Resource(hubdata.Device{ID: id, ModuleID: module})+
+				"/messages/events", nil)
+			if c.status == 200 && !not {
+				require.NoError(t, err)
+				require.Equal(t, 1, h.Connections(who))
+			} else {
+				require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
+				require.Zero(t, h.Connections("dev-2"))
+			}
 		})
 	}
 }
@@ -198,8 +191,7 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 				gone = append(gone, e.String())
 			}
 		}})
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		p := hubtest.DialPeer(t, h)
 		c := p.CBS()
 		short := func(d hubdata.Device) string {
@@ -213,7 +205,7 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 		time.Sleep(14 * time.Minute)
 		require.NoError(t, s1.Send(t.Context(), hubtest.Body("x"), nil))
 		require.Equal(t, 200, c.Put(short(two)), "renewed")
-		_, err = r1.Receive(t.Context(), nil)
+		_, err := r1.Receive(t.Context(), nil)
 		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, s1.Send(t.Context(), hubtest.Body("x"), nil)))
 		require.NoError(t, s2.Send(t.Context(), hubtest.Body("x"), nil), "others are not touched")
@@ -230,12 +222,11 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 
 func TestTokenOfSASLEndsTheConnection(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-		require.NoError(t, err)
+		stream := hubtest.DialPort(t, h, testbroker.PortAMQP)
 		p := hubtest.NewPeer(t, h, stream, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))})
 		r := p.C2dMessages(d, nil)
 		start := time.Now()
-		_, err = r.Receive(t.Context(), nil)
+		_, err := r.Receive(t.Context(), nil)
 		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 		require.Equal(t, 65*time.Minute, time.Since(start))
 		<-p.Conn.Done()
@@ -246,8 +237,7 @@ func TestTokenOfSASLEndsTheConnection(t *testing.T) {
 func TestTooManyTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{MaxTokens: 1}})
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		c := hubtest.DialPeer(t, h).CBS()
 		require.Equal(t, 200, c.Put(hubtest.Token(d)))
 		require.Equal(t, 403, c.Put(hubtest.Token(two)))
@@ -257,8 +247,7 @@ func TestTooManyTokens(t *testing.T) {
 
 func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		p := hubtest.DialPeer(t, h)
 		c := p.CBS()
 		require.Equal(t, 200, c.Put(hubtest.Token(d)))
@@ -271,7 +260,7 @@ func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 		require.Equal(t, "amqp:resource-deleted", hubtest.Condition(t, s2.Send(t.Context(), hubtest.Body("x"), nil)))
 		require.Zero(t, h.Connections("dev-1")+h.Connections("dev-2"))
 		require.Equal(t, 1, h.Connections(""))
-		_, err = p.Session().NewSender(t.Context(), "/devices/dev-2/messages/events", nil)
+		_, err := p.Session().NewSender(t.Context(), "/devices/dev-2/messages/events", nil)
 		require.Equal(t, "amqp:not-found", hubtest.Condition(t, err))
 		require.Equal(t, 401, c.Put(hubtest.Token(d)))
 		require.Equal(t, 404, c.Put(hubtest.Token(two)))
@@ -285,17 +274,13 @@ func TestAThousandDevicesOnOneConnection(t *testing.T) {
 	p := hubtest.DialFrames(t, h)
 	p.Open(nil)
 	p.Begin(0)
-	p.Say(0, hubtest.SenderTo("$cbs", 100))
-	hubtest.Want[*amqpwire.Attach](p)
-	hubtest.Want[*amqpwire.Flow](p)
-	p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
-	hubtest.Want[*amqpwire.Attach](p)
+	p.Attach(hubtest.SenderTo("$cbs", 100))
+	p.Attach(hubtest.ReceiverFrom("$cbs", 101))
 	wide := hubtest.Credit(101, 2*devices)
 	wide.IncomingWindow = 2 * devices
 	p.Say(0, wide)
 	for i := range uint16(devices) {
-		d, err := h.AddDevice(fmt.Sprint("d", i))
-		require.NoError(t, err)
+		d := hubtest.AddDevice(t, h, fmt.Sprint("d", i))
 		require.Equal(t, 200, p.Put(uint32(i), "put-token", hubtest.Token(d)))
 		p.Say(i+1, hubtest.BeginOf(100))
 		hubtest.Want[*amqpwire.Begin](p)

@@ -78,45 +78,43 @@ func TestFaultsOfMessages(t *testing.T) {
 		"DetachOnMessage, unclosed": {fault.Fault{Kind: fault.DetachOnMessage, Unclosed: true}, "", "", deadline,
 			0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
-				in := h.Inject(c.fault)
-				receipt, err := l.SendWithReceipt(hubtest.Soon(t), hubtest.Body("x"), nil)
-				var state amqp.DeliveryState
-				if err == nil {
-					state, err = receipt.Wait(hubtest.Soon(t))
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
+			in := h.Inject(c.fault)
+			receipt, err := l.SendWithReceipt(hubtest.Soon(t), hubtest.Body("x"), nil)
+			var state amqp.DeliveryState
+			if err == nil {
+				state, err = receipt.Wait(hubtest.Soon(t))
+			}
+			switch s := state.(type) {
+			case *amqp.StateRejected:
+				err = s.Error
+			case *amqp.StateReleased:
+				require.Equal(t, fault.ReleaseMessage, c.fault.Kind)
+			case *amqp.StateModified:
+				require.Equal(t, fault.ModifyMessage, c.fault.Kind)
+				require.True(t, s.DeliveryFailed && s.UndeliverableHere)
+			}
+			synctest.Wait()
+			require.Equal(t, c.stored, h.Len())
+			require.Equal(t, 1, in.Fired())
+			require.True(t, c.fault.Kind.Protocols()&hubdata.AMQP != 0)
+			if c.lost == "none" {
+				require.NoError(t, err)
+				return
+			}
+			if c.lost == "either" { // the client has both the outcome and the end, and reports one of them
+				if err != nil {
+					require.Equal(t, "connection", lostBy(err))
 				}
-				switch s := state.(type) {
-				case *amqp.StateRejected:
-					err = s.Error
-				case *amqp.StateReleased:
-					require.Equal(t, fault.ReleaseMessage, c.fault.Kind)
-				case *amqp.StateModified:
-					require.Equal(t, fault.ModifyMessage, c.fault.Kind)
-					require.True(t, s.DeliveryFailed && s.UndeliverableHere)
-				}
-				synctest.Wait()
-				require.Equal(t, c.stored, h.Len())
-				require.Equal(t, 1, in.Fired())
-				require.True(t, c.fault.Kind.Protocols()&hubdata.AMQP != 0)
-				if c.lost == "none" {
-					require.NoError(t, err)
-					return
-				}
-				if c.lost == "either" { // the client has both the outcome and the end, and reports one of them
-					if err != nil {
-						require.Equal(t, "connection", lostBy(err))
-					}
-					return
-				}
-				require.Error(t, err)
-				require.Equal(t, c.lost, lostBy(err), "%v", err)
-				if c.condition != "" {
-					require.Equal(t, c.condition, hubtest.Condition(t, err))
-				}
-				require.ErrorContains(t, err, c.text)
-			})
+				return
+			}
+			require.Error(t, err)
+			require.Equal(t, c.lost, lostBy(err), "%v", err)
+			if c.condition != "" {
+				require.Equal(t, c.condition, hubtest.Condition(t, err))
+			}
+			require.ErrorContains(t, err, c.text)
 		})
 	}
 }
@@ -142,42 +140,40 @@ func TestFaultsOfAnAttach(t *testing.T) {
 		"Throttle":       {fault.Fault{Kind: fault.Throttle}, "com.microsoft:device-container-throttled"},
 		"Absent":         {fault.Fault{Kind: fault.Absent, Device: "dev-1", After: 0}, "connection"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.LoginAMQP(t, h, d)
-				in := h.Inject(c.fault)
-				if c.fault.Kind == fault.Absent {
-					<-p.Conn.Done()
-					require.Equal(t, 1, in.Fired())
-					q := hubtest.DialPeer(t, h)
-					tokens := q.CBS()
-					require.Error(t, tokens.Sender.Send(hubtest.Soon(t), hubtest.TokenMessage("1", "x", hubtest.Token(d)), nil))
-					require.Equal(t, 2, in.Fired(), "the device is cut off at its put-token")
-					return
-				}
-				start := time.Now()
-				err := attach(p, hubtest.Soon(t))
-				fired := 1
-				switch c.want {
-				case "none":
-					require.NoError(t, err)
-					fired = 0
-				case "slow":
-					require.NoError(t, err)
-					require.Equal(t, c.fault.Delay, time.Since(start))
-					require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
-					require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Invisible, 1))
-				case "deadline":
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-				case "connection":
-					require.Equal(t, "connection", lostBy(err))
-				default:
-					require.Equal(t, c.want, hubtest.Condition(t, err))
-					in.Remove()
-					require.NoError(t, attach(p, hubtest.Soon(t)))
-				}
-				require.Equal(t, fired, in.Fired())
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.LoginAMQP(t, h, d)
+			in := h.Inject(c.fault)
+			if c.fault.Kind == fault.Absent {
+				<-p.Conn.Done()
+				require.Equal(t, 1, in.Fired())
+				q := hubtest.DialPeer(t, h)
+				tokens := q.CBS()
+				require.Error(t, tokens.Sender.Send(hubtest.Soon(t), hubtest.TokenMessage("1", "x", hubtest.Token(d)), nil))
+				require.Equal(t, 2, in.Fired(), "the device is cut off at its put-token")
+				return
+			}
+			start := time.Now()
+			err := attach(p, hubtest.Soon(t))
+			fired := 1
+			switch c.want {
+			case "none":
+				require.NoError(t, err)
+				fired = 0
+			case "slow":
+				require.NoError(t, err)
+				require.Equal(t, c.fault.Delay, time.Since(start))
+				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
+				require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Invisible, 1))
+			case "deadline":
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			case "connection":
+				require.Equal(t, "connection", lostBy(err))
+			default:
+				require.Equal(t, c.want, hubtest.Condition(t, err))
+				in.Remove()
+				require.NoError(t, attach(p, hubtest.Soon(t)))
+			}
+			require.Equal(t, fired, in.Fired())
 		})
 	}
 }
@@ -280,39 +276,37 @@ func TestFaultsOfAnOpen(t *testing.T) {
 		"of another device": {fault.Fault{Kind: fault.DropConnect, Device: "dev-1"}, nil, ""},
 		"SlowConnack":       {fault.Fault{Kind: fault.SlowConnack, Delay: time.Second / 2}, nil, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				in := h.Inject(c.fault)
-				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-				var conn *amqp.Conn
-				if err == nil {
-					defer stream.Close()
-					conn, err = amqp.NewConn(hubtest.Soon(t), stream, &amqp.ConnOptions{ContainerID: "c", SASLType: c.sasl})
-				}
-				if err == nil {
-					defer conn.Close()
-					if c.want != "" { // the open was answered, then a close followed
-						<-conn.Done()
-						if err = conn.Err(); c.want == "lost" {
-							require.Equal(t, "connection", lostBy(err))
-							c.want = ""
-						}
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			in := h.Inject(c.fault)
+			stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
+			var conn *amqp.Conn
+			if err == nil {
+				defer stream.Close()
+				conn, err = amqp.NewConn(hubtest.Soon(t), stream, &amqp.ConnOptions{ContainerID: "c", SASLType: c.sasl})
+			}
+			if err == nil {
+				defer conn.Close()
+				if c.want != "" { // the open was answered, then a close followed
+					<-conn.Done()
+					if err = conn.Err(); c.want == "lost" {
+						require.Equal(t, "connection", lostBy(err))
+						c.want = ""
 					}
 				}
-				if c.want == "" && name != "GarbageOnConnect" {
-					require.NoError(t, err)
-				} else {
-					require.Error(t, err)
-					if c.want != "timeout" || !errors.Is(err, context.DeadlineExceeded) { // either may come first
-						require.ErrorContains(t, err, c.want)
-					}
+			}
+			if c.want == "" && name != "GarbageOnConnect" {
+				require.NoError(t, err)
+			} else {
+				require.Error(t, err)
+				if c.want != "timeout" || !errors.Is(err, context.DeadlineExceeded) { // either may come first
+					require.ErrorContains(t, err, c.want)
 				}
-				want := 1
-				if c.fault.Device != "" {
-					want = 0
-				}
-				require.Equal(t, want, in.Fired())
-			})
+			}
+			want := 1
+			if c.fault.Device != "" {
+				want = 0
+			}
+			require.Equal(t, want, in.Fired())
 		})
 	}
 }
@@ -382,50 +376,48 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 		"InvokeAuthError":       {"", "amqp:unauthorized-access", func(l links) error { return send(l.telemetry) }, 6},
 		"ShutDownMqtt":          {"none", "", func(l links) error { return send(l.telemetry) }, 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.DialPeer(t, h)
-				tokens := p.CBS()
-				require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
-				l := links{telemetry: p.Telemetry(d), commands: p.C2dMessages(d, nil), tokens: tokens.Receiver, cbs: tokens.Sender,
-					conn: p.Conn}
-				l.twinOut, l.twinIn = hubtest.Pair(p, "/devices/dev-1/twin", "t")
-				l.methodOut, l.methodIn = hubtest.Pair(p, "/devices/dev-1/methods/devicebound", "m")
-				require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
-				require.NoError(t, l.telemetry.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
-					"AzIoTHub_FaultOperationType": name, "AzIoTHub_FaultOperationCloseReason": "boom",
-					"AzIoTHub_FaultOperationDelayInSecs": "2", "AzIoTHub_FaultOperationDurationInSecs": "5",
-				}, Data: [][]byte{{1}}}, nil))
-				time.Sleep(2*time.Second - 1)
-				require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
-				time.Sleep(2 * time.Nanosecond)
-				require.Zero(t, h.Len(), "it is no telemetry")
-				err := c.of(l)
-				if c.lost == "none" {
-					require.NoError(t, err)
-					require.False(t, h.FaultMessages()[0].Happened)
-					return
-				}
-				require.Equal(t, c.lost, lostBy(err), "%v", err)
-				if c.condition != "" {
-					require.Equal(t, c.condition, hubtest.Condition(t, err))
-					require.ErrorContains(t, err, "boom")
-				}
-				require.Equal(t, c.left, h.Links("dev-1", fault.LinkAny))
-				require.True(t, h.FaultMessages()[0].Happened)
-				if c.lost == "" {
-					require.Equal(t, 1, h.FaultMessages()[0].Refused)
-					time.Sleep(5 * time.Second)
-					require.NoError(t, c.of(l), "it is over")
-				}
-				if name == "KillTcp" {
-					q := hubtest.DialPeer(t, h).CBS()
-					require.Error(t, q.Sender.Send(t.Context(), hubtest.TokenMessage("1", "x", hubtest.Token(d)),
-						nil), "cut for the duration")
-					time.Sleep(5 * time.Second)
-					hubtest.LoginAMQP(t, h, d)
-				}
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.DialPeer(t, h)
+			tokens := p.CBS()
+			require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
+			l := links{telemetry: p.Telemetry(d), commands: p.C2dMessages(d, nil), tokens: tokens.Receiver, cbs: tokens.Sender,
+				conn: p.Conn}
+			l.twinOut, l.twinIn = hubtest.Pair(p, "/devices/dev-1/twin", "t")
+			l.methodOut, l.methodIn = hubtest.Pair(p, "/devices/dev-1/methods/devicebound", "m")
+			require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
+			require.NoError(t, l.telemetry.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
+				"AzIoTHub_FaultOperationType": name, "AzIoTHub_FaultOperationCloseReason": "boom",
+				"AzIoTHub_FaultOperationDelayInSecs": "2", "AzIoTHub_FaultOperationDurationInSecs": "5",
+			}, Data: [][]byte{{1}}}, nil))
+			time.Sleep(2*time.Second - 1)
+			require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
+			time.Sleep(2 * time.Nanosecond)
+			require.Zero(t, h.Len(), "it is no telemetry")
+			err := c.of(l)
+			if c.lost == "none" {
+				require.NoError(t, err)
+				require.False(t, h.FaultMessages()[0].Happened)
+				return
+			}
+			require.Equal(t, c.lost, lostBy(err), "%v", err)
+			if c.condition != "" {
+				require.Equal(t, c.condition, hubtest.Condition(t, err))
+				require.ErrorContains(t, err, "boom")
+			}
+			require.Equal(t, c.left, h.Links("dev-1", fault.LinkAny))
+			require.True(t, h.FaultMessages()[0].Happened)
+			if c.lost == "" {
+				require.Equal(t, 1, h.FaultMessages()[0].Refused)
+				time.Sleep(5 * time.Second)
+				require.NoError(t, c.of(l), "it is over")
+			}
+			if name == "KillTcp" {
+				q := hubtest.DialPeer(t, h).CBS()
+				require.Error(t, q.Sender.Send(t.Context(), hubtest.TokenMessage("1", "x", hubtest.Token(d)),
+					nil), "cut for the duration")
+				time.Sleep(5 * time.Second)
+				hubtest.LoginAMQP(t, h, d)
+			}
 		})
 	}
 }
@@ -516,47 +508,42 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 		"as it is": {hubdata.AMQPError{Condition: "a:b", Description: "c"}, hubdata.AMQPError{Condition: "a:b",
 			Description: "c"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				same := func(e *amqpwire.Error) {
-					t.Helper()
-					if e == nil {
-						e = &amqpwire.Error{}
-					}
-					require.Equal(t, c.want, hubdata.AMQPError{Condition: string(e.Condition), Description: e.Description})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			same := func(e *amqpwire.Error) {
+				t.Helper()
+				if e == nil {
+					e = &amqpwire.Error{}
 				}
-				p := hubtest.DialFrames(t, h)
-				p.Open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
-				p.Begin(0)
-				p.Say(0, hubtest.SenderTo("$cbs", 100))
-				hubtest.Want[*amqpwire.Attach](p)
-				hubtest.Want[*amqpwire.Flow](p)
-				p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
-				hubtest.Want[*amqpwire.Attach](p)
-				p.Say(0, hubtest.Credit(101, 10))
-				require.Equal(t, 200, p.Put(0, "put-token", hubtest.Token(d)))
-				a := hubtest.SenderTo(hubtest.TelemetryAddress, 1)
-				a.Properties = amqpwire.Map{{Key: amqpwire.Symbol("long"), Value: string(make([]byte, 400))}}
-				require.Empty(t, p.Attach(a).Properties, "the echo would not fit either")
-				h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: c.give.Condition,
-					Description: c.give.Description})
-				if name != "none" {
-					p.Say(0, hubtest.TransferOf(1, 5), hubtest.DataOf(t, "x")...)
-					rejected, _ := hubtest.Want[*amqpwire.Disposition](p)
-					same(rejected.State.(*amqpwire.Rejected).Error)
-				}
-				require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkAny, c.give))
-				detach, _ := hubtest.Want[*amqpwire.Detach](p)
-				same(detach.Error)
-				p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
-				p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
-				require.Equal(t, 1, h.EndSessions("dev-1", c.give))
-				end, _ := hubtest.Want[*amqpwire.End](p)
-				same(end.Error)
-				require.Equal(t, 1, h.CloseAMQP("dev-1", c.give))
-				closed, _ := hubtest.Want[*amqpwire.Close](p)
-				same(closed.Error)
-			})
+				require.Equal(t, c.want, hubdata.AMQPError{Condition: string(e.Condition), Description: e.Description})
+			}
+			p := hubtest.DialFrames(t, h)
+			p.Open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
+			p.Begin(0)
+			p.Attach(hubtest.SenderTo("$cbs", 100))
+			p.Attach(hubtest.ReceiverFrom("$cbs", 101))
+			p.Say(0, hubtest.Credit(101, 10))
+			require.Equal(t, 200, p.Put(0, "put-token", hubtest.Token(d)))
+			a := hubtest.SenderTo(hubtest.TelemetryAddress, 1)
+			a.Properties = amqpwire.Map{{Key: amqpwire.Symbol("long"), Value: string(make([]byte, 400))}}
+			require.Empty(t, p.Attach(a).Properties, "the echo would not fit either")
+			h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: c.give.Condition,
+				Description: c.give.Description})
+			if name != "none" {
+				p.Say(0, hubtest.TransferOf(1, 5), hubtest.DataOf(t, "x")...)
+				rejected, _ := hubtest.Want[*amqpwire.Disposition](p)
+				same(rejected.State.(*amqpwire.Rejected).Error)
+			}
+			require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkAny, c.give))
+			detach, _ := hubtest.Want[*amqpwire.Detach](p)
+			same(detach.Error)
+			p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+			p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
+			require.Equal(t, 1, h.EndSessions("dev-1", c.give))
+			end, _ := hubtest.Want[*amqpwire.End](p)
+			same(end.Error)
+			require.Equal(t, 1, h.CloseAMQP("dev-1", c.give))
+			closed, _ := hubtest.Want[*amqpwire.Close](p)
+			same(closed.Error)
 		})
 	}
 }
@@ -565,8 +552,7 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 func TestKillTcpWithSASL(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		open := func() (*amqp.Conn, error) {
-			stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-			require.NoError(t, err)
+			stream := hubtest.DialPort(t, h, testbroker.PortAMQP)
 			return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c",
 				SASLType: amqp.SASLTypePlain("dev-1@sas.hub", hubtest.Token(d))})
 		}

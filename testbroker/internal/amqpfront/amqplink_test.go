@@ -53,35 +53,30 @@ func TestAddressesOfLinks(t *testing.T) {
 		{"/messages/devicebound", "amqp:unauthorized-access", "amqp:not-allowed"},
 		{"", "amqp:invalid-field", "amqp:invalid-field"},
 	} {
-		t.Run(c.address, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				mod, err := h.AddModule("dev-1", "mod-1")
-				require.NoError(t, err)
-				_, err = h.AddDevice("dev-2")
-				require.NoError(t, err)
-				odd, err := h.AddDevice("a%20b")
-				require.NoError(t, err)
-				p := hubtest.DialPeer(t, h)
-				tokens := p.CBS()
-				for _, d := range []hubdata.Device{d, mod, odd} {
-					require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
+		hubtest.RunInBubble(t, c.address, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
+			hubtest.AddDevice(t, h, "dev-2")
+			odd := hubtest.AddDevice(t, h, "a%20b")
+			p := hubtest.DialPeer(t, h)
+			tokens := p.CBS()
+			for _, d := range []hubdata.Device{d, mod, odd} {
+				require.Equal(t, 200, tokens.Put(hubtest.Token(d)))
+			}
+			s := p.Session()
+			check := func(want string, err error) {
+				t.Helper()
+				if want == "" {
+					require.NoError(t, err)
+				} else {
+					require.Equal(t, want, hubtest.Condition(t, err))
 				}
-				s := p.Session()
-				check := func(want string, err error) {
-					t.Helper()
-					if want == "" {
-						require.NoError(t, err)
-					} else {
-						require.Equal(t, want, hubtest.Condition(t, err))
-					}
-				}
-				_, err = s.NewSender(t.Context(), c.address, nil)
-				check(c.sender, err)
-				_, err = s.NewReceiver(t.Context(), c.address, nil)
-				check(c.receiver, err)
-				_, err = s.NewSender(t.Context(), hubtest.TelemetryAddress, nil)
-				require.NoError(t, err, "a refusal leaves the session as it is")
-			})
+			}
+			_, err := s.NewSender(t.Context(), c.address, nil)
+			check(c.sender, err)
+			_, err = s.NewReceiver(t.Context(), c.address, nil)
+			check(c.receiver, err)
+			_, err = s.NewSender(t.Context(), hubtest.TelemetryAddress, nil)
+			require.NoError(t, err, "a refusal leaves the session as it is")
 		})
 	}
 }
@@ -108,25 +103,23 @@ func TestLinksThatTheHubDoesNotHave(t *testing.T) {
 		}, amqpwire.InvalidField},
 		"receiver, no address": {func(a *amqpwire.Attach) { a.Role = amqpwire.RoleReceiver }, amqpwire.InvalidField},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.DialFrames(t, h)
-				p.Login(d)
-				a := hubtest.SenderTo(hubtest.TelemetryAddress, 1)
-				c.change(a)
-				p.Say(0, a)
-				answer, _ := hubtest.Want[*amqpwire.Attach](p)
-				if a.Role == amqpwire.RoleSender {
-					require.Nil(t, answer.Target)
-				} else {
-					require.Nil(t, answer.Source)
-				}
-				detach, _ := hubtest.Want[*amqpwire.Detach](p)
-				require.True(t, detach.Closed)
-				require.Equal(t, c.want, detach.Error.Condition)
-				p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
-				p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.DialFrames(t, h)
+			p.Login(d)
+			a := hubtest.SenderTo(hubtest.TelemetryAddress, 1)
+			c.change(a)
+			p.Say(0, a)
+			answer, _ := hubtest.Want[*amqpwire.Attach](p)
+			if a.Role == amqpwire.RoleSender {
+				require.Nil(t, answer.Target)
+			} else {
+				require.Nil(t, answer.Source)
+			}
+			detach, _ := hubtest.Want[*amqpwire.Detach](p)
+			require.True(t, detach.Closed)
+			require.Equal(t, c.want, detach.Error.Condition)
+			p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+			p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
 		})
 	}
 }
@@ -173,14 +166,12 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 			hubtest.DataOf(t, text(100<<10))}},
 			"amqp:link:message-size-exceeded"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
-				require.Equal(t, c.want, hubtest.Condition(t, l.Send(t.Context(), c.m, nil)))
-				require.Zero(t, h.Len())
-				require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage)}}, nil),
-					"the link lives on")
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			l := hubtest.LoginAMQP(t, h, d).Telemetry(d)
+			require.Equal(t, c.want, hubtest.Condition(t, l.Send(t.Context(), c.m, nil)))
+			require.Zero(t, h.Len())
+			require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage)}}, nil),
+				"the link lives on")
 		})
 	}
 }
@@ -285,26 +276,24 @@ func TestOutcomesOfC2DMessages(t *testing.T) {
 			return r.ModifyMessage(context.Background(), m, &amqp.ModifyMessageOptions{DeliveryFailed: true})
 		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
-				r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, c.o)
-				tags := make(map[string]bool)
-				for i := range c.times {
-					m, err := r.Receive(hubtest.Soon(t), nil)
-					require.NoError(t, err)
-					require.Equal(t, uint8(i), m.Annotations["iothub-deliverycount"])
-					tags[string(m.DeliveryTag)] = true
-					require.NoError(t, c.settle(r, m))
-				}
-				require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", c.state, 1))
-				require.Len(t, tags, c.times)
-				record := h.C2DLog("dev-1")[0]
-				require.Equal(t, c.feedback, record.Feedback)
-				require.Equal(t, c.times, record.Deliveries)
-				_, err := r.Receive(hubtest.Soon(t), nil)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
+			r := hubtest.LoginAMQP(t, h, d).C2dMessages(d, c.o)
+			tags := make(map[string]bool)
+			for i := range c.times {
+				m, err := r.Receive(hubtest.Soon(t), nil)
+				require.NoError(t, err)
+				require.Equal(t, uint8(i), m.Annotations["iothub-deliverycount"])
+				tags[string(m.DeliveryTag)] = true
+				require.NoError(t, c.settle(r, m))
+			}
+			require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", c.state, 1))
+			require.Len(t, tags, c.times)
+			record := h.C2DLog("dev-1")[0]
+			require.Equal(t, c.feedback, record.Feedback)
+			require.Equal(t, c.times, record.Deliveries)
+			_, err := r.Receive(hubtest.Soon(t), nil)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	}
 }
@@ -382,26 +371,24 @@ func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 		want  string
 	}{"same connection": {false, "amqp:link:stolen"}, "another connection": {true,
 		"com.microsoft:link-creation-conflict"}} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.LoginAMQP(t, h, d)
-				old, s := p.C2dMessages(d, &amqp.ReceiverOptions{Credit: 5}), p.Telemetry(d)
-				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
-				_, err := old.Receive(t.Context(), nil)
-				require.NoError(t, err)
-				if c.other {
-					p = hubtest.LoginAMQP(t, h, d)
-				}
-				fresh := p.C2dMessages(d, &amqp.ReceiverOptions{Credit: 5})
-				m, err := fresh.Receive(hubtest.Soon(t), nil)
-				require.NoError(t, err, "what was not settled comes again")
-				require.NoError(t, fresh.AcceptMessage(t.Context(), m))
-				_, err = old.Receive(t.Context(), nil)
-				require.Equal(t, c.want, hubtest.Condition(t, err))
-				require.NoError(t, s.Send(t.Context(), hubtest.Body("x"), nil), "telemetry goes on")
-				require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Completed, 1))
-				require.Equal(t, 1, h.Links("dev-1", fault.LinkC2D))
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.LoginAMQP(t, h, d)
+			old, s := p.C2dMessages(d, &amqp.ReceiverOptions{Credit: 5}), p.Telemetry(d)
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
+			_, err := old.Receive(t.Context(), nil)
+			require.NoError(t, err)
+			if c.other {
+				p = hubtest.LoginAMQP(t, h, d)
+			}
+			fresh := p.C2dMessages(d, &amqp.ReceiverOptions{Credit: 5})
+			m, err := fresh.Receive(hubtest.Soon(t), nil)
+			require.NoError(t, err, "what was not settled comes again")
+			require.NoError(t, fresh.AcceptMessage(t.Context(), m))
+			_, err = old.Receive(t.Context(), nil)
+			require.Equal(t, c.want, hubtest.Condition(t, err))
+			require.NoError(t, s.Send(t.Context(), hubtest.Body("x"), nil), "telemetry goes on")
+			require.NoError(t, h.WaitC2D(hubtest.Soon(t), "dev-1", hubdata.Completed, 1))
+			require.Equal(t, 1, h.Links("dev-1", fault.LinkC2D))
 		})
 	}
 }
@@ -512,8 +499,7 @@ func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
 		require.Equal(t, "com.microsoft:link-creation-conflict",
 			hubtest.Condition(t, s2.Send(t.Context(), hubtest.Body("{}"), nil)))
 		require.Equal(t, 2, h.Links("dev-1", fault.LinkAny))
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		o := hubtest.LoginAMQP(t, h, two)
 		hubtest.Pair(o, "/devices/dev-2/methods/devicebound", "methods:2")
 		require.Equal(t, 4, h.Links("", fault.LinkAny), "another device is another")

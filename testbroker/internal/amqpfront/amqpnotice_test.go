@@ -101,8 +101,7 @@ func requireNotice(t *testing.T, m *amqp.Message, contentType string) {
 func TestFeedbackWithoutADevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d, policy := newService(t, &testbroker.Options{C2D: testbroker.C2DOptions{MaxDeliveries: 1}})
-		mod, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
 		r := noticesOn(loginService(t, h, policy), "amqps://hub.example.test:5671/messages/servicebound/Feedback", nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "1", Ack: "full", Expiry: time.Now().Add(time.Minute)}))
 		time.Sleep(time.Minute)

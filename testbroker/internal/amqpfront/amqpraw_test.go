@@ -169,47 +169,45 @@ func violations() map[string]violation {
 // condition on the smallest affected unit.
 func TestViolationsAreAnswered(t *testing.T) {
 	for name, c := range violations() {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				if c.detaches == amqpwire.TransferLimitExceeded {
-					h.Inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkTelemetry})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			if c.detaches == amqpwire.TransferLimitExceeded {
+				h.Inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkTelemetry})
+			}
+			p := hubtest.DialFrames(t, h)
+			p.Login(d)
+			c.do(p)
+			var got amqpwire.Performative
+			for {
+				f, err := p.Next()
+				require.NoError(t, err)
+				if _, flow := f.Body.(*amqpwire.Flow); !flow {
+					got = f.Body
+					break
 				}
-				p := hubtest.DialFrames(t, h)
-				p.Login(d)
-				c.do(p)
-				var got amqpwire.Performative
-				for {
-					f, err := p.Next()
-					require.NoError(t, err)
-					if _, flow := f.Body.(*amqpwire.Flow); !flow {
-						got = f.Body
-						break
-					}
-				}
-				switch {
-				case c.closes != "":
-					require.IsType(t, &amqpwire.Close{}, got)
-					require.Equal(t, c.closes, got.(*amqpwire.Close).Error.Condition)
-					require.ErrorIs(t, p.Ended(), io.EOF)
-				case c.ends != "":
-					require.IsType(t, &amqpwire.End{}, got)
-					require.Equal(t, c.ends, got.(*amqpwire.End).Error.Condition)
-					// Frames that cross the end are ignored; then the channel is free.
-					p.Say(0, hubtest.TransferOf(1, 77))
-					p.Say(0, &amqpwire.End{})
-					p.Begin(0)
-				default:
-					require.IsType(t, &amqpwire.Detach{}, got)
-					require.True(t, got.(*amqpwire.Detach).Closed)
-					require.Equal(t, c.detaches, got.(*amqpwire.Detach).Error.Condition)
-					// Frames that cross the detach are ignored; then the handle is free, and the session works.
-					p.Say(0, hubtest.TransferOf(1, 77))
-					p.Say(0, hubtest.Credit(1, 5))
-					p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
-					p.Say(0, hubtest.Credit(1, 5))
-					p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
-				}
-			})
+			}
+			switch {
+			case c.closes != "":
+				require.IsType(t, &amqpwire.Close{}, got)
+				require.Equal(t, c.closes, got.(*amqpwire.Close).Error.Condition)
+				require.ErrorIs(t, p.Ended(), io.EOF)
+			case c.ends != "":
+				require.IsType(t, &amqpwire.End{}, got)
+				require.Equal(t, c.ends, got.(*amqpwire.End).Error.Condition)
+				// Frames that cross the end are ignored; then the channel is free.
+				p.Say(0, hubtest.TransferOf(1, 77))
+				p.Say(0, &amqpwire.End{})
+				p.Begin(0)
+			default:
+				require.IsType(t, &amqpwire.Detach{}, got)
+				require.True(t, got.(*amqpwire.Detach).Closed)
+				require.Equal(t, c.detaches, got.(*amqpwire.Detach).Error.Condition)
+				// Frames that cross the detach are ignored; then the handle is free, and the session works.
+				p.Say(0, hubtest.TransferOf(1, 77))
+				p.Say(0, hubtest.Credit(1, 5))
+				p.Say(0, &amqpwire.Detach{Handle: 1, Closed: true})
+				p.Say(0, hubtest.Credit(1, 5))
+				p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
+			}
 		})
 	}
 }
@@ -239,45 +237,43 @@ func TestFloods(t *testing.T) {
 		"window": {8, 100, amqpwire.WindowViolation, ""},
 		"credit": {100, 8, "", amqpwire.TransferLimitExceeded},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{SessionWindow: c.window,
-					Credit: c.credit}})
-				p := hubtest.DialFrames(t, h)
-				p.Login(d)
-				p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
-				id := uint32(5)
-				flood := func(n int) (got []amqpwire.Performative) {
-					var all []byte
-					for range n {
-						var err error
-						all, err = amqpwire.AppendFrame(all, 0, hubtest.TransferOf(1, id), hubtest.DataOf(t, "x"))
-						require.NoError(t, err)
-						id++
-					}
-					p.Send(all)
-					synctest.Wait()
-					for len(p.In) > 0 || p.Readable() {
-						f, err := p.Next()
-						require.NoError(t, err)
-						got = append(got, f.Body)
-					}
-					return got
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			h, d := hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{SessionWindow: c.window,
+				Credit: c.credit}})
+			p := hubtest.DialFrames(t, h)
+			p.Login(d)
+			p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1))
+			id := uint32(5)
+			flood := func(n int) (got []amqpwire.Performative) {
+				var all []byte
+				for range n {
+					var err error
+					all, err = amqpwire.AppendFrame(all, 0, hubtest.TransferOf(1, id), hubtest.DataOf(t, "x"))
+					require.NoError(t, err)
+					id++
 				}
-				for range 10 {
-					flood(4) // and so on without end
+				p.Send(all)
+				synctest.Wait()
+				for len(p.In) > 0 || p.Readable() {
+					f, err := p.Next()
+					require.NoError(t, err)
+					got = append(got, f.Body)
 				}
-				require.Equal(t, 40, h.Len())
-				got := flood(9)
-				last := got[len(got)-1]
-				if c.ends != "" {
-					require.IsType(t, &amqpwire.End{}, last)
-					require.Equal(t, c.ends, last.(*amqpwire.End).Error.Condition)
-				} else {
-					require.IsType(t, &amqpwire.Detach{}, last)
-					require.Equal(t, c.detaches, last.(*amqpwire.Detach).Error.Condition)
-				}
-			})
+				return got
+			}
+			for range 10 {
+				flood(4) // and so on without end
+			}
+			require.Equal(t, 40, h.Len())
+			got := flood(9)
+			last := got[len(got)-1]
+			if c.ends != "" {
+				require.IsType(t, &amqpwire.End{}, last)
+				require.Equal(t, c.ends, last.(*amqpwire.End).Error.Condition)
+			} else {
+				require.IsType(t, &amqpwire.Detach{}, last)
+				require.Equal(t, c.detaches, last.(*amqpwire.Detach).Error.Condition)
+			}
 		})
 	}
 }
@@ -291,24 +287,22 @@ func TestHeadersThatMakeNoSense(t *testing.T) {
 			amqpwire.ProtocolSASL},
 		"HTTP": {"GET / HTTP/1.1\r\n", amqpwire.ProtocolSASL}, "SASL twice": {"", amqpwire.ProtocolAMQP},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				p := hubtest.DialFrames(t, h)
-				if c.send == "" {
-					sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
-					p.Send(sasl[:])
-					require.Equal(t, amqpwire.ProtocolSASL, p.Header())
-					m, _ := hubtest.Want[*amqpwire.Mechanisms](p)
-					require.Equal(t, []amqpwire.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}, m.Mechanisms)
-					p.Say(0, &amqpwire.Init{Mechanism: "MSSBCBS"})
-					hubtest.Want[*amqpwire.Outcome](p)
-					p.Send(sasl[:])
-				} else {
-					p.Send([]byte(c.send))
-				}
-				require.Equal(t, c.want, p.Header())
-				require.ErrorIs(t, p.Ended(), io.EOF)
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			p := hubtest.DialFrames(t, h)
+			if c.send == "" {
+				sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
+				p.Send(sasl[:])
+				require.Equal(t, amqpwire.ProtocolSASL, p.Header())
+				m, _ := hubtest.Want[*amqpwire.Mechanisms](p)
+				require.Equal(t, []amqpwire.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}, m.Mechanisms)
+				p.Say(0, &amqpwire.Init{Mechanism: "MSSBCBS"})
+				hubtest.Want[*amqpwire.Outcome](p)
+				p.Send(sasl[:])
+			} else {
+				p.Send([]byte(c.send))
+			}
+			require.Equal(t, c.want, p.Header())
+			require.ErrorIs(t, p.Ended(), io.EOF)
 		})
 	}
 }
@@ -329,19 +323,17 @@ func TestBeforeTheOpen(t *testing.T) {
 		"another host": {&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512, Hostname: "hub2.example.test"},
 			"com.microsoft:iot-hub-not-found-error"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				p := hubtest.DialFrames(t, h)
-				header := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
-				p.Send(header[:])
-				require.Equal(t, amqpwire.ProtocolAMQP, p.Header())
-				p.Say(0, c.say)
-				hubtest.Want[*amqpwire.Open](p)
-				end, _ := hubtest.Want[*amqpwire.Close](p)
-				require.Equal(t, c.want, end.Error.Condition)
-				require.ErrorIs(t, p.Ended(), io.EOF)
-				require.Zero(t, h.Connections(""))
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			p := hubtest.DialFrames(t, h)
+			header := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
+			p.Send(header[:])
+			require.Equal(t, amqpwire.ProtocolAMQP, p.Header())
+			p.Say(0, c.say)
+			hubtest.Want[*amqpwire.Open](p)
+			end, _ := hubtest.Want[*amqpwire.Close](p)
+			require.Equal(t, c.want, end.Error.Condition)
+			require.ErrorIs(t, p.Ended(), io.EOF)
+			require.Zero(t, h.Connections(""))
 		})
 	}
 }
@@ -448,20 +440,18 @@ func TestSilentHandshake(t *testing.T) {
 		"header":  func(p *hubtest.RawPeer) { h := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL); p.Send(h[:]) },
 		"half":    func(p *hubtest.RawPeer) { p.Send([]byte("AMQP")) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				p := hubtest.DialFrames(t, h)
-				begin(p)
-				start := time.Now()
-				for {
-					var b [100]byte
-					if _, err := p.Conn.Read(b[:]); err != nil {
-						break
-					}
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			p := hubtest.DialFrames(t, h)
+			begin(p)
+			start := time.Now()
+			for {
+				var b [100]byte
+				if _, err := p.Conn.Read(b[:]); err != nil {
+					break
 				}
-				require.LessOrEqual(t, time.Since(start), 62*time.Second)
-				require.Zero(t, h.Connections(""))
-			})
+			}
+			require.LessOrEqual(t, time.Since(start), 62*time.Second)
+			require.Zero(t, h.Connections(""))
 		})
 	}
 }
@@ -533,11 +523,8 @@ func TestTheClientsWindowIsObeyed(t *testing.T) {
 		p.Open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
 		p.Say(0, &amqpwire.Begin{IncomingWindow: 3, OutgoingWindow: 100})
 		hubtest.Want[*amqpwire.Begin](p)
-		p.Say(0, hubtest.SenderTo("$cbs", 100))
-		hubtest.Want[*amqpwire.Attach](p)
-		hubtest.Want[*amqpwire.Flow](p)
-		p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
-		hubtest.Want[*amqpwire.Attach](p)
+		p.Attach(hubtest.SenderTo("$cbs", 100))
+		p.Attach(hubtest.ReceiverFrom("$cbs", 101))
 		c := hubtest.Credit(101, 1)
 		c.IncomingWindow = 3
 		p.Say(0, c)
@@ -661,9 +648,7 @@ func TestAnswersWithoutCredit(t *testing.T) {
 		p := hubtest.DialFrames(t, h)
 		p.Open(nil)
 		p.Begin(0)
-		p.Say(0, hubtest.SenderTo("$cbs", 100))
-		hubtest.Want[*amqpwire.Attach](p)
-		hubtest.Want[*amqpwire.Flow](p)
+		p.Attach(hubtest.SenderTo("$cbs", 100))
 		request := func(id uint32) {
 			p.Say(0, hubtest.TransferOf(100, id), hubtest.Encoded(t, &amqpwire.Message{
 				Properties: &amqpwire.Properties{MessageID: uint64(id)}, Value: hubtest.Token(d), HasValue: true,
@@ -676,11 +661,8 @@ func TestAnswersWithoutCredit(t *testing.T) {
 		detach, _ := hubtest.Want[*amqpwire.Detach](p)
 		require.Equal(t, amqpwire.PreconditionFailed, detach.Error.Condition)
 		p.Say(0, &amqpwire.Detach{Handle: 100, Closed: true})
-		p.Say(0, hubtest.SenderTo("$cbs", 100))
-		hubtest.Want[*amqpwire.Attach](p)
-		hubtest.Want[*amqpwire.Flow](p)
-		p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
-		hubtest.Want[*amqpwire.Attach](p)
+		p.Attach(hubtest.SenderTo("$cbs", 100))
+		p.Attach(hubtest.ReceiverFrom("$cbs", 101))
 		for i := range uint32(1001) {
 			request(1 + i)
 		}

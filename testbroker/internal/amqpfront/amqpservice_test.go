@@ -23,8 +23,7 @@ const serviceAddress = "/messages/devicebound"
 // newService makes a hub with the device dev-1 and a policy of back ends.
 func newService(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Device, hubdata.Policy) {
 	h, d := hubtest.NewHub(t, o)
-	p, err := h.AddPolicy("service", hubdata.ServiceConnect)
-	require.NoError(t, err)
+	p := hubtest.AddPolicy(t, h, "service", hubdata.ServiceConnect)
 	return h, d, p
 }
 
@@ -86,35 +85,32 @@ func policyCases() map[string]policyCase {
 // Back ends write the resource of a token in many ways, and some sign with the text of the key.
 func TestTokensOfPolicies(t *testing.T) {
 	for name, c := range policyCases() {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var refused []event.Event
-				h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
-					if e.Kind == event.Refused {
-						refused = append(refused, e)
-					}
-				}})
-				policy, err := h.AddPolicy("owner", hubdata.AllRights)
-				require.NoError(t, err)
-				p := hubtest.DialPeer(t, h)
-				m := hubtest.TokenMessage(nil, "anything", c.token(policy))
-				m.ApplicationProperties["expiration"] = fmt.Sprint(time.Now().Add(time.Hour).Unix())
-				answer := p.CBS().Ask(m)
-				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"], answer.ApplicationProperties)
-				require.NotContains(t, fmt.Sprint(answer.ApplicationProperties), policy.PrimaryKey)
-				_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
-				requireOpen(t, c.opens, err)
-				_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
-				requireOpen(t, c.device, err)
-				require.NoError(t, p.Conn.Close())
-				synctest.Wait()
-				for _, e := range refused {
-					require.NotContains(t, e.String(), policy.PrimaryKey)
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var refused []event.Event
+			h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				if e.Kind == event.Refused {
+					refused = append(refused, e)
 				}
-				if c.opens && c.device {
-					require.Empty(t, refused, "a connection that was served is not refused")
-				}
-			})
+			}})
+			policy := hubtest.AddPolicy(t, h, "owner", hubdata.AllRights)
+			p := hubtest.DialPeer(t, h)
+			m := hubtest.TokenMessage(nil, "anything", c.token(policy))
+			m.ApplicationProperties["expiration"] = fmt.Sprint(time.Now().Add(time.Hour).Unix())
+			answer := p.CBS().Ask(m)
+			require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"], answer.ApplicationProperties)
+			require.NotContains(t, fmt.Sprint(answer.ApplicationProperties), policy.PrimaryKey)
+			_, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
+			requireOpen(t, c.opens, err)
+			_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+			requireOpen(t, c.device, err)
+			require.NoError(t, p.Conn.Close())
+			synctest.Wait()
+			for _, e := range refused {
+				require.NotContains(t, e.String(), policy.PrimaryKey)
+			}
+			if c.opens && c.device {
+				require.Empty(t, refused, "a connection that was served is not refused")
+			}
 		})
 	}
 }
@@ -137,17 +133,14 @@ func TestRightsOfPoliciesOverAMQP(t *testing.T) {
 		hubdata.AllRights:      {nil, 200, true, true},
 		hubdata.RegistryRead:   {nil, 401, false, false},
 	} {
-		t.Run(fmt.Sprint(right), func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				policy, err := h.AddPolicy("some", right)
-				require.NoError(t, err)
-				p := hubtest.DialPeer(t, h)
-				require.Equal(t, c.status, p.CBS().Put(hubtest.PolicyToken(policy, h.HostName())))
-				_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
-				requireOpen(t, c.opens, err)
-				_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
-				requireOpen(t, c.device, err)
-			})
+		hubtest.RunInBubble(t, fmt.Sprint(right), nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			policy := hubtest.AddPolicy(t, h, "some", right)
+			p := hubtest.DialPeer(t, h)
+			require.Equal(t, c.status, p.CBS().Put(hubtest.PolicyToken(policy, h.HostName())))
+			_, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
+			requireOpen(t, c.opens, err)
+			_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+			requireOpen(t, c.device, err)
 		})
 	}
 }
@@ -186,38 +179,36 @@ func TestPoliciesOverSASL(t *testing.T) {
 		"token for another hub":      {"service", elsewhere, false},
 		"token that is not complete": {"service", torn, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var refused []error
-				h, d, policy := newService(t, &testbroker.Options{OnEvent: func(e event.Event) {
-					if e.Kind == event.Refused {
-						refused = append(refused, e.Err)
-					}
-				}})
-				conn, err := dialSASLPlain(t, h, c.user, c.password(policy, d))
-				if !c.opens {
-					require.ErrorContains(t, err, "failed with code 0x1")
-					synctest.Wait()
-					require.Len(t, refused, 1)
-					require.NotContains(t, refused[0].Error(), policy.PrimaryKey)
-					return
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var refused []error
+			h, d, policy := newService(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				if e.Kind == event.Refused {
+					refused = append(refused, e.Err)
 				}
-				require.NoError(t, err)
-				_, err = (&hubtest.Peer{T: t, Hub: h, Conn: conn}).Session().NewSender(t.Context(), serviceAddress, nil)
-				require.NoError(t, err)
-				require.NoError(t, conn.Close())
-				conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
-				require.NoError(t, err)
-				require.NoError(t, conn.Close())
+			}})
+			conn, err := dialSASLPlain(t, h, c.user, c.password(policy, d))
+			if !c.opens {
+				require.ErrorContains(t, err, "failed with code 0x1")
 				synctest.Wait()
-				require.Empty(t, refused, "a connection that was served is not refused")
-				conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
-				require.NoError(t, err)
-				_, err = (&hubtest.Peer{T: t, Hub: h, Conn: conn}).Session().NewSender(t.Context(),
-					"/devices/dev-1/messages/events", nil)
-				requireOpen(t, false, err)
-				require.NoError(t, conn.Close())
-			})
+				require.Len(t, refused, 1)
+				require.NotContains(t, refused[0].Error(), policy.PrimaryKey)
+				return
+			}
+			require.NoError(t, err)
+			_, err = (&hubtest.Peer{T: t, Hub: h, Conn: conn}).Session().NewSender(t.Context(), serviceAddress, nil)
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			synctest.Wait()
+			require.Empty(t, refused, "a connection that was served is not refused")
+			conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
+			require.NoError(t, err)
+			_, err = (&hubtest.Peer{T: t, Hub: h, Conn: conn}).Session().NewSender(t.Context(),
+				"/devices/dev-1/messages/events", nil)
+			requireOpen(t, false, err)
+			require.NoError(t, conn.Close())
 		})
 	}
 }
@@ -225,8 +216,7 @@ func TestPoliciesOverSASL(t *testing.T) {
 // dialSASLPlain opens a connection with SASL PLAIN.
 func dialSASLPlain(t testing.TB, h *testbroker.Hub, user, password string) (*amqp.Conn, error) {
 	t.Helper()
-	stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-	require.NoError(t, err)
+	stream := hubtest.DialPort(t, h, testbroker.PortAMQP)
 	return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
 		SASLType: amqp.SASLTypePlain(user, password)})
 }
@@ -320,39 +310,34 @@ func TestTokensOfPoliciesEnd(t *testing.T) {
 
 // A token of fewer rights, or with an end, does not replace what another token or a key allows.
 func TestGrantsAreKeptApart(t *testing.T) {
-	t.Run("fewer rights", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-			policy, err := h.AddPolicy("owner", hubdata.AllRights)
-			require.NoError(t, err)
-			p := hubtest.DialPeer(t, h)
-			c := p.CBS()
-			soon := time.Now().Add(10 * time.Minute).Unix()
-			require.Equal(t, 200, c.Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=owner"))
-			_, err = p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
-			require.NoError(t, err)
-			later := time.Now().Add(time.Hour).Unix()
-			require.Equal(t, 200, c.Put(hubtest.SignBytes("hub.example.test", []byte(policy.PrimaryKey), later)+"&skn=owner"))
-			_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
-			require.NoError(t, err)
-			require.Equal(t, 1, h.Links("dev-1", fault.LinkTelemetry))
-			time.Sleep(30 * time.Minute)
-			require.Zero(t, h.Links("dev-1", fault.LinkTelemetry))
-			require.Equal(t, 1, h.Links("", fault.LinkServiceC2D))
-		})
+	hubtest.RunInBubble(t, "fewer rights", nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+		policy := hubtest.AddPolicy(t, h, "owner", hubdata.AllRights)
+		p := hubtest.DialPeer(t, h)
+		c := p.CBS()
+		soon := time.Now().Add(10 * time.Minute).Unix()
+		require.Equal(t, 200, c.Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=owner"))
+		_, err := p.Session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+		require.NoError(t, err)
+		later := time.Now().Add(time.Hour).Unix()
+		require.Equal(t, 200, c.Put(hubtest.SignBytes("hub.example.test", []byte(policy.PrimaryKey), later)+"&skn=owner"))
+		_, err = p.Session().NewSender(t.Context(), serviceAddress, nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, h.Links("dev-1", fault.LinkTelemetry))
+		time.Sleep(30 * time.Minute)
+		require.Zero(t, h.Links("dev-1", fault.LinkTelemetry))
+		require.Equal(t, 1, h.Links("", fault.LinkServiceC2D))
 	})
-	t.Run("an end", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, _, policy := newService(t, nil)
-			conn, err := dialSASLPlain(t, h, "service", policy.PrimaryKey)
-			require.NoError(t, err)
-			p := &hubtest.Peer{T: t, Hub: h, Conn: conn}
-			soon := time.Now().Add(time.Minute).Unix()
-			require.Equal(t, 200, p.CBS().Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=service"))
-			s, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
-			require.NoError(t, err)
-			time.Sleep(time.Hour)
-			require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
-		})
+	hubtest.RunBubble(t, "an end", func(t *testing.T) {
+		h, _, policy := newService(t, nil)
+		conn, err := dialSASLPlain(t, h, "service", policy.PrimaryKey)
+		require.NoError(t, err)
+		p := &hubtest.Peer{T: t, Hub: h, Conn: conn}
+		soon := time.Now().Add(time.Minute).Unix()
+		require.Equal(t, 200, p.CBS().Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=service"))
+		s, err := p.Session().NewSender(t.Context(), serviceAddress, nil)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
 	})
 }
 
@@ -361,21 +346,18 @@ func TestSlowAttachOutlivesTheToken(t *testing.T) {
 	for kind, address := range map[fault.LinkKind]string{
 		fault.LinkFeedback: feedbackAddress, fault.LinkC2D: "/devices/dev-1/messages/devicebound",
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				policy, err := h.AddPolicy("owner", hubdata.AllRights)
-				require.NoError(t, err)
-				p := hubtest.DialPeer(t, h)
-				end := time.Now().Add(10 * time.Minute).Unix()
-				require.Equal(t, 200, p.CBS().Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
-				in := h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: kind, Delay: 30 * time.Minute})
-				r, err := p.Session().NewReceiver(t.Context(), address, nil)
-				require.NoError(t, err)
-				require.Equal(t, 1, in.Fired())
-				_, err = r.Receive(hubtest.Soon(t), nil)
-				require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
-				require.Zero(t, h.Links("", kind))
-			})
+		hubtest.RunInBubble(t, kind.String(), nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			policy := hubtest.AddPolicy(t, h, "owner", hubdata.AllRights)
+			p := hubtest.DialPeer(t, h)
+			end := time.Now().Add(10 * time.Minute).Unix()
+			require.Equal(t, 200, p.CBS().Put(hubtest.Sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
+			in := h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: kind, Delay: 30 * time.Minute})
+			r, err := p.Session().NewReceiver(t.Context(), address, nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, in.Fired())
+			_, err = r.Receive(hubtest.Soon(t), nil)
+			require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
+			require.Zero(t, h.Links("", kind))
 		})
 	}
 }
@@ -413,10 +395,8 @@ func c2dMessage(device, text string) *amqp.Message {
 func TestBackEndsSendC2DOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, nil)
-		_, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
-		_, err = h.AddDevice("a%b:1")
-		require.NoError(t, err)
+		hubtest.AddModule(t, h, "dev-1", "mod-1")
+		hubtest.AddDevice(t, h, "a%b:1")
 		p := loginService(t, h, policy)
 		s, err := p.Session().NewSender(t.Context(), "amqps://hub.example.test:5671/messages/deviceBound", nil)
 		require.NoError(t, err)
@@ -465,24 +445,22 @@ func TestFaultsOfMessagesOfBackEnds(t *testing.T) {
 		fault.EndOnMessage:       {true, false},
 		fault.CloseOnMessage:     {true, false},
 	} {
-		t.Run(kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d, policy := newService(t, nil)
-				s, err := loginService(t, h, policy).Session().NewSender(t.Context(), serviceAddress, nil)
-				require.NoError(t, err)
-				other := h.Inject(fault.Fault{Kind: kind})
-				require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
-				require.Zero(t, other.Fired())
-				other.Remove()
-				in := h.Inject(fault.Fault{Kind: kind, Link: fault.LinkServiceC2D, Condition: "amqp:internal-error"})
-				require.NoError(t, hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), hubtest.Body("x"), nil))
-				require.Zero(t, in.Fired())
-				_ = s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)
-				require.Equal(t, 1, in.Fired())
-				require.Equal(t, c.stored, len(h.C2DLog("dev-1")) == 2)
-				again := s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)
-				require.Equal(t, c.detached, again != nil)
-			})
+		hubtest.RunBubble(t, kind.String(), func(t *testing.T) {
+			h, d, policy := newService(t, nil)
+			s, err := loginService(t, h, policy).Session().NewSender(t.Context(), serviceAddress, nil)
+			require.NoError(t, err)
+			other := h.Inject(fault.Fault{Kind: kind})
+			require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
+			require.Zero(t, other.Fired())
+			other.Remove()
+			in := h.Inject(fault.Fault{Kind: kind, Link: fault.LinkServiceC2D, Condition: "amqp:internal-error"})
+			require.NoError(t, hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), hubtest.Body("x"), nil))
+			require.Zero(t, in.Fired())
+			_ = s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)
+			require.Equal(t, 1, in.Fired())
+			require.Equal(t, c.stored, len(h.C2DLog("dev-1")) == 2)
+			again := s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)
+			require.Equal(t, c.detached, again != nil)
 		})
 	}
 }
@@ -493,8 +471,7 @@ func TestRefusedC2DOverAMQP(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		h, _, policy := newService(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: 1}})
-		_, err := h.AddDevice("full")
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, "full")
 		require.NoError(t, h.SendC2D("full", hubdata.C2D{}))
 		p := loginService(t, h, policy)
 		s, err := p.Session().NewSender(t.Context(), serviceAddress, nil)

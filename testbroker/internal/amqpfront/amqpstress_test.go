@@ -69,13 +69,11 @@ func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
 // TestAMQPUnderLoad does everything concurrently on real connections, for the race detector.
 func TestAMQPUnderLoad(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	addr, err := h.Listen(testbroker.PortAMQP, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortAMQP)
 	const devices, messages = 4, 300
 	var wg sync.WaitGroup
 	for i := range devices {
-		d, err := h.AddDevice(fmt.Sprint("d", i))
-		require.NoError(t, err)
+		d := hubtest.AddDevice(t, h, fmt.Sprint("d", i))
 		wg.Go(func() {
 			conn, err := amqp.Dial(t.Context(), "amqp://"+addr.String(), &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 			if err != nil {

@@ -38,22 +38,20 @@ func TestTypesOfTelemetryOverAMQP(t *testing.T) {
 		"bytes":    {amqp.Message{Value: []byte{0, 1}}, hubdata.Message{Body: []byte{0, 1}}, "amqp:not-allowed"},
 		"no value": {amqp.Message{Data: [][]byte{{}}}, hubdata.Message{Body: []byte{}}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				require.NoError(t, hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), &c.m, nil))
-				got := h.Messages()[0]
-				require.Equal(t, string(c.want.Body), string(got.Body))
-				require.Equal(t, c.want.Properties, got.Properties)
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			require.NoError(t, hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), &c.m, nil))
+			got := h.Messages()[0]
+			require.Equal(t, string(c.want.Body), string(got.Body))
+			require.Equal(t, c.want.Properties, got.Properties)
 
-				h, d = hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{StrictTypes: true}})
-				err := hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), &c.m, nil)
-				if c.strict == "" {
-					require.NoError(t, err)
-					return
-				}
-				require.Equal(t, c.strict, hubtest.Condition(t, err))
-				require.Zero(t, h.Len())
-			})
+			h, d = hubtest.NewHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{StrictTypes: true}})
+			err := hubtest.LoginAMQP(t, h, d).Telemetry(d).Send(t.Context(), &c.m, nil)
+			if c.strict == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, c.strict, hubtest.Condition(t, err))
+			require.Zero(t, h.Len())
 		})
 	}
 }

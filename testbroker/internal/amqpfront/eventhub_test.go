@@ -328,9 +328,8 @@ func TestRedirectFromTheHubsOwnAddress(t *testing.T) {
 
 func TestRedirectNeedsTheRight(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		policy, err := h.AddPolicy("devices", hubdata.DeviceConnect)
-		require.NoError(t, err)
-		_, err = loginService(t, h, policy).Session().NewReceiver(t.Context(), "messages/events/", nil)
+		policy := hubtest.AddPolicy(t, h, "devices", hubdata.DeviceConnect)
+		_, err := loginService(t, h, policy).Session().NewReceiver(t.Context(), "messages/events/", nil)
 		require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
 	})
 }
@@ -342,11 +341,8 @@ func TestAnswerSaysThatEventsComeSettled(t *testing.T) {
 		p := hubtest.DialFrames(t, h)
 		p.Open(nil)
 		p.Begin(0)
-		p.Say(0, hubtest.SenderTo("$cbs", 100))
-		hubtest.Want[*amqpwire.Attach](p)
-		hubtest.Want[*amqpwire.Flow](p)
-		p.Say(0, hubtest.ReceiverFrom("$cbs", 101))
-		hubtest.Want[*amqpwire.Attach](p)
+		p.Attach(hubtest.SenderTo("$cbs", 100))
+		p.Attach(hubtest.ReceiverFrom("$cbs", 101))
 		p.Say(0, hubtest.Credit(101, 10))
 		require.Equal(t, 200, p.Put(0, "put-token", hubtest.PolicyToken(policy, h.HostName())))
 		for asked, answered := range map[uint8]uint8{
@@ -529,8 +525,7 @@ func TestEventOptionsAreChecked(t *testing.T) {
 	h, err := testbroker.New(&testbroker.Options{HostName: "a.b", Events: testbroker.EventOptions{Partitions: 1,
 		ConsumerGroups: []string{"$default", "second"}, EntityPath: "own-name"}})
 	require.NoError(t, err)
-	p, err := h.AddPolicy("p", hubdata.ServiceConnect)
-	require.NoError(t, err)
+	p := hubtest.AddPolicy(t, h, "p", hubdata.ServiceConnect)
 	want := "Endpoint=sb://a.b:5671/;SharedAccessKeyName=p;SharedAccessKey=" + p.PrimaryKey + ";EntityPath=own-name"
 	require.Equal(t, want, h.EventsConnectionString(p, "a.b:5671", false))
 	require.Equal(t, want+";UseDevelopmentEmulator=true", h.EventsConnectionString(p, "a.b:5671", true))

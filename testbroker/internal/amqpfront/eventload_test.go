@@ -50,8 +50,7 @@ func fillEvents(t testing.TB, h *testbroker.Hub, d hubdata.Device, n, size int) 
 func TestSlowReaderCostsLittleMemory(t *testing.T) {
 	t.Parallel()
 	h, d, policy := newService(t, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1}})
-	at, err := h.Listen(testbroker.PortAMQP, "127.0.0.1:0")
-	require.NoError(t, err)
+	at := hubtest.Listen(t, h, testbroker.PortAMQP)
 	const n, size = 400, 100_000
 	fillEvents(t, h, d, n, size)
 	stream, err := net.Dial("tcp", at.String())
@@ -119,8 +118,7 @@ func TestManyReadersAndAClosedHub(t *testing.T) {
 	groups := []string{"$Default", "a", "b", "c"}
 	h, d, policy := newService(t, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1,
 		ConsumerGroups: groups}})
-	at, err := h.Listen(testbroker.PortAMQP, "127.0.0.1:0")
-	require.NoError(t, err)
+	at := hubtest.Listen(t, h, testbroker.PortAMQP)
 	const n = 500
 	var all, ended sync.WaitGroup
 	for _, group := range groups {

@@ -73,14 +73,12 @@ func TestNoticesOfTheRegistry(t *testing.T) {
 		next := notices(t, h, policy)
 		const source, device, module = "deviceLifecycleEvents", "deviceLifecycleNotification", "moduleLifecycleNotification"
 		next().is(t, source, device, "createDeviceIdentity", "dev-1", "")
-		_, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		hubtest.AddModule(t, h, "dev-1", "mod-1")
 		twin := next().is(t, source, module, "createModuleIdentity", "dev-1", "mod-1")
 		require.Equal(t, "mod-1", twin["moduleId"])
 		require.Equal(t, float64(2), twin["version"])
 		require.NotContains(t, twin, "tags")
-		_, err = h.PatchDesired("dev-1", `{"a":1}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 		next()
 		require.NoError(t, h.RemoveDevice("dev-1"))
 		gone := map[string]map[string]any{}
@@ -104,8 +102,7 @@ func TestNoticesOfTwins(t *testing.T) {
 			t.Helper()
 			return next().is(t, "twinChangeEvents", "twinChangeNotification", operation, "dev-1", "")
 		}
-		_, err := h.PatchDesired("dev-1", `{"a":{"b":1,"c":null},"d":2}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":{"b":1,"c":null},"d":2}`)
 		now := time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")
 		seen := func(version int) map[string]any {
 			return map[string]any{"$lastUpdated": now, "$lastUpdatedVersion": float64(version)}
@@ -127,7 +124,7 @@ func TestNoticesOfTwins(t *testing.T) {
 			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"},
 			Data:        [][]byte{[]byte(`{"level":7}`)},
 		}, nil))
-		_, err = from.Receive(hubtest.Soon(t), nil)
+		_, err := from.Receive(hubtest.Soon(t), nil)
 		require.NoError(t, err)
 		require.Equal(t, map[string]any{"version": float64(5), "properties": map[string]any{"reported": map[string]any{
 			"level": float64(7), "$version": float64(2),
@@ -198,8 +195,7 @@ func TestNoticesOfDigitalTwins(t *testing.T) {
 			return steps
 		}
 		at := time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")
-		_, err = h.PatchDesired(d.ID, `{"target":20}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, d.ID, `{"target":20}`)
 		require.Equal(t, []string{
 			`add /$metadata/target {"desiredValue":20,"desiredVersion":2,"lastUpdateTime":"` + at + `"}`,
 		}, next())

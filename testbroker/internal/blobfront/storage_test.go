@@ -115,8 +115,7 @@ func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			hubtest.InStorage(t, func(t *testing.T, h *testbroker.Hub, s *hubtest.Storage) {
-				d, err := h.Device("dev-1")
-				require.NoError(t, err)
+				d := hubtest.Registered(t, h, "dev-1")
 				device := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.Token(d))
 				l := hubtest.BeginUpload(device, "a")
 				in := h.Inject(c.fault)
@@ -129,7 +128,7 @@ func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
 					}
 				}
 				before := in.Fired()
-				_, err = device.Try("PUT", l.URI(""), "x", "Host", l.HostName, "x-ms-blob-type", "BlockBlob")
+				_, err := device.Try("PUT", l.URI(""), "x", "Host", l.HostName, "x-ms-blob-type", "BlockBlob")
 				require.Equal(t, c.uploads, in.Fired()-before)
 				require.True(t, err == nil || name == "absent", err)
 			})

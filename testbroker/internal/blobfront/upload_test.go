@@ -129,8 +129,7 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 		require.Equal(t, 204, hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).StatusCode)
 		hubtest.EndUpload(p, hubtest.Ended(l.CorrelationID)).Refused(t, 400015) // a repeated report
 
-		other, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		other := hubtest.AddDevice(t, h, "dev-2")
 		mine := hubtest.BeginUpload(p, "b")
 		q := hubtest.OverHTTP(t, h, other)
 		q.Post("/devices/dev-2/files/notifications"+hubtest.Version, hubtest.Ended(mine.CorrelationID)).Refused(t, 400015)
@@ -370,40 +369,37 @@ func TestFaultsOfTheStore(t *testing.T) {
 		"AnswerStatusAfter": {fault: fault.Fault{Kind: fault.AnswerStatusAfter, Route: fault.RouteBlob,
 			RetryAfter: time.Second}, status: 503, code: "ServerBusy", stored: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.OverHTTP(t, h, d)
-				in := h.Inject(c.fault)
-				l := hubtest.BeginUpload(p, "a")
-				began := time.Now()
-				header := []string{"Host", l.HostName, "x-ms-blob-type", "BlockBlob", "Content-MD5", hubtest.MD5("content")}
-				r, err := p.Try(http.MethodPut, l.URI(""), "content", header...)
-				require.Equal(t, c.took, time.Since(began))
-				_, stored := h.Blob(l.BlobName)
-				require.Equal(t, c.stored, stored)
-				require.Equal(t, !strings.HasPrefix(name, "not"), in.Fired() == 1)
-				switch {
-				case c.status == 0:
-					require.Error(t, err)
-				case c.code != "":
-					require.NoError(t, err)
-					r.StoreRefused(t, c.status, c.code)
-				default:
-					require.NoError(t, err)
-					require.Equal(t, c.status, r.StatusCode, r.Text)
-				}
-				if name != "ExpireUpload" {
-					hubtest.PutBlob(p, l, "content")
-				}
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.OverHTTP(t, h, d)
+			in := h.Inject(c.fault)
+			l := hubtest.BeginUpload(p, "a")
+			began := time.Now()
+			header := []string{"Host", l.HostName, "x-ms-blob-type", "BlockBlob", "Content-MD5", hubtest.MD5("content")}
+			r, err := p.Try(http.MethodPut, l.URI(""), "content", header...)
+			require.Equal(t, c.took, time.Since(began))
+			_, stored := h.Blob(l.BlobName)
+			require.Equal(t, c.stored, stored)
+			require.Equal(t, !strings.HasPrefix(name, "not"), in.Fired() == 1)
+			switch {
+			case c.status == 0:
+				require.Error(t, err)
+			case c.code != "":
+				require.NoError(t, err)
+				r.StoreRefused(t, c.status, c.code)
+			default:
+				require.NoError(t, err)
+				require.Equal(t, c.status, r.StatusCode, r.Text)
+			}
+			if name != "ExpireUpload" {
+				hubtest.PutBlob(p, l, "content")
+			}
 		})
 	}
 }
 
 func TestUploadsOnRealPorts(t *testing.T) {
 	h, d := hubtest.NewHub(t, nil)
-	addr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortHTTPS)
 	p := hubtest.NewPoster(t, nil, h.ClientTLS(), hubtest.Token(d))
 	p.Base = "https://" + addr.String()
 	l := hubtest.BeginUpload(p, "a")

@@ -142,12 +142,10 @@ func TestIndividualRegistration(t *testing.T) {
 			require.Nil(t, a.State.X509)
 		}
 		h := hubs["hub-a.example.test"]
-		dev, err := h.Device("device-1")
-		require.NoError(t, err)
+		dev := hubtest.Registered(t, h, "device-1")
 		require.Equal(t, e.PrimaryKey, dev.PrimaryKey)
 		require.Equal(t, e.SecondaryKey, dev.SecondaryKey)
-		twin, err := h.Twin("device-1")
-		require.NoError(t, err)
+		twin := hubtest.Twin(t, h, "device-1")
 		require.JSONEq(t, `{"site":"x"}`, string(twin.Tags))
 		require.JSONEq(t, `{"n":1}`, string(twin.Desired))
 		require.EqualValues(t, 2, twin.DesiredVersion, "the second registration leaves the twin alone")
@@ -571,8 +569,7 @@ func TestRegistrationWithCertificates(t *testing.T) {
 			require.Equal(t, testbroker.Thumbprint(cert.Leaf), a.State.X509.CertificateInfo.SHA256Thumbprint)
 			require.Equal(t, c.group, a.State.X509.EnrollmentGroupID)
 			require.Nil(t, a.State.SymmetricKey)
-			dev, err := h.Device(a.State.DeviceID)
-			require.NoError(t, err)
+			dev := hubtest.Registered(t, h, a.State.DeviceID)
 			require.Empty(t, dev.PrimaryKey)
 		}
 	})

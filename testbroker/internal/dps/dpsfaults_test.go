@@ -303,8 +303,7 @@ func TestIssuedCertificates(t *testing.T) {
 		log := d.Requests()
 		require.NotEmpty(t, log[len(log)-1].CSR)
 
-		raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
-		require.NoError(t, err)
+		raw := hubtest.DialPort(t, h, testbroker.PortMQTTS)
 		config := h.ClientTLS()
 		config.Certificates = []tls.Certificate{cert}
 		w := hubtest.NewWire(t, tls.Client(raw, config))

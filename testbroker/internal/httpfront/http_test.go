@@ -68,14 +68,10 @@ func TestHTTPAuthentication(t *testing.T) {
 			defer mu.Unlock()
 			events = append(events, e.String())
 		}})
-		other, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
-		mod, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
-		odd, err := h.AddDevice("a+b#c%41")
-		require.NoError(t, err)
-		policy, err := h.AddPolicy("device")
-		require.NoError(t, err)
+		other := hubtest.AddDevice(t, h, "dev-2")
+		mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
+		odd := hubtest.AddDevice(t, h, "a+b#c%41")
+		policy := hubtest.AddPolicy(t, h, "device")
 		p := hubtest.OverHTTP(t, h, d)
 		for name, c := range map[string]struct {
 			token, path string
@@ -236,23 +232,20 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 			"POST /devices/dev-1/messages/events?api-version=2021-04-12 HTTP/1.1\r\nHost: hub.example.test\r\n" +
 				"Content-Length: 1\r\nAuthorization: %s\r\n\r\na", 4 * time.Minute, "HTTP/1.1 204 "},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var ended error
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { ended = e.Err }})
-				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:80")
-				require.NoError(t, err)
-				defer conn.Close()
-				start := time.Now()
-				_, err = io.WriteString(conn, strings.ReplaceAll(c.send, "%s", hubtest.Token(d)))
-				require.NoError(t, err)
-				all, err := io.ReadAll(conn)
-				require.NoError(t, err)
-				require.Equal(t, c.want, time.Since(start).Truncate(time.Second))
-				require.True(t, strings.HasPrefix(string(all), c.code), "%q", all)
-				synctest.Wait()
-				require.ErrorContains(t, ended, "no request in time")
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var ended error
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { ended = e.Err }})
+			conn := hubtest.DialPort(t, h, testbroker.PortHTTP)
+			defer conn.Close()
+			start := time.Now()
+			_, err := io.WriteString(conn, strings.ReplaceAll(c.send, "%s", hubtest.Token(d)))
+			require.NoError(t, err)
+			all, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.Equal(t, c.want, time.Since(start).Truncate(time.Second))
+			require.True(t, strings.HasPrefix(string(all), c.code), "%q", all)
+			synctest.Wait()
+			require.ErrorContains(t, ended, "no request in time")
 		})
 	}
 }
@@ -333,8 +326,7 @@ func FuzzHTTP(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
-		conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
-		require.NoError(t, err)
+		conn := hubtest.DialPort(t, h, testbroker.PortHTTP)
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(20 * time.Second))
 		conn.Write(p)
@@ -360,23 +352,20 @@ func TestBadHTTP2(t *testing.T) {
 		"bad header block":  {preface + settings + "\x00\x00\x02\x01\x05\x00\x00\x00\x01\xff\xff", 0},
 		"nothing behind it": {preface + settings, 4 * time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				raw, err := h.Dial(testbroker.PortHTTPS)(t.Context(), "tcp", "hub:443")
-				require.NoError(t, err)
-				config := h.ClientTLS()
-				config.NextProtos = []string{"h2"}
-				conn := tls.Client(raw, config)
-				defer conn.Close()
-				start := time.Now()
-				_, err = io.WriteString(conn, c.send)
-				require.NoError(t, err)
-				io.Copy(io.Discard, conn)
-				require.LessOrEqual(t, time.Since(start), c.want+2*time.Second)
-				conn.Close()
-				synctest.Wait()
-				require.Zero(t, h.Connections(""))
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			raw := hubtest.DialPort(t, h, testbroker.PortHTTPS)
+			config := h.ClientTLS()
+			config.NextProtos = []string{"h2"}
+			conn := tls.Client(raw, config)
+			defer conn.Close()
+			start := time.Now()
+			_, err := io.WriteString(conn, c.send)
+			require.NoError(t, err)
+			io.Copy(io.Discard, conn)
+			require.LessOrEqual(t, time.Since(start), c.want+2*time.Second)
+			conn.Close()
+			synctest.Wait()
+			require.Zero(t, h.Connections(""))
 		})
 	}
 }

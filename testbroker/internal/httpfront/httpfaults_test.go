@@ -301,18 +301,16 @@ func TestRetryAfter(t *testing.T) {
 		"dates": {H{RetryAfterDate: true}, F{Kind: fault.Throttle, Rate: 0.4}, []string{"",
 			"Sat, 01 Jan 2000 00:00:03 GMT"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, &testbroker.Options{HTTP: c.options})
-				p := hubtest.OverHTTP(t, h, d)
-				h.Inject(c.fault)
-				for _, want := range c.want {
-					r := p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x")
-					require.Equal(t, want, r.Header.Get("Retry-After"))
-				}
-				time.Sleep(3 * time.Second)
-				p.Send("x")
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			h, d := hubtest.NewHub(t, &testbroker.Options{HTTP: c.options})
+			p := hubtest.OverHTTP(t, h, d)
+			h.Inject(c.fault)
+			for _, want := range c.want {
+				r := p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x")
+				require.Equal(t, want, r.Header.Get("Retry-After"))
+			}
+			time.Sleep(3 * time.Second)
+			p.Send("x")
 		})
 	}
 }
@@ -320,41 +318,39 @@ func TestRetryAfter(t *testing.T) {
 // Faults of answers with a body.
 func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 	for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
-		t.Run(over, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
-				p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
-				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(strings.Repeat("x", 1000))}))
-				get := func() (hubtest.Reply, error) {
-					time.Sleep(time.Minute) // the lock ends
-					return p.Try("GET", hubtest.Inbound+hubtest.Version, "")
-				}
-				h.Inject(fault.Fault{Kind: fault.DropDuringAnswer})
-				_, err := get()
-				require.Error(t, err)
-				require.Equal(t, 1, h.C2DLog("dev-1")[0].Deliveries)
+		hubtest.RunInBubble(t, over, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
+			p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(strings.Repeat("x", 1000))}))
+			get := func() (hubtest.Reply, error) {
+				time.Sleep(time.Minute) // the lock ends
+				return p.Try("GET", hubtest.Inbound+hubtest.Version, "")
+			}
+			h.Inject(fault.Fault{Kind: fault.DropDuringAnswer})
+			_, err := get()
+			require.Error(t, err)
+			require.Equal(t, 1, h.C2DLog("dev-1")[0].Deliveries)
 
-				h.Inject(fault.Fault{Kind: fault.NoContentLength})
-				r, err := get()
-				require.NoError(t, err)
-				require.Len(t, r.Text, 1000)
-				require.EqualValues(t, -1, r.ContentLength)
+			h.Inject(fault.Fault{Kind: fault.NoContentLength})
+			r, err := get()
+			require.NoError(t, err)
+			require.Len(t, r.Text, 1000)
+			require.EqualValues(t, -1, r.ContentLength)
 
-				h.Inject(fault.Fault{Kind: fault.WrongDate, Skew: -time.Hour})
-				r, err = get()
-				require.NoError(t, err)
-				require.EqualValues(t, 1000, r.ContentLength)
-				date, err := http.ParseTime(r.Header.Get("Date"))
-				require.NoError(t, err)
-				require.Equal(t, time.Now().Add(-time.Hour).UTC(), date)
+			h.Inject(fault.Fault{Kind: fault.WrongDate, Skew: -time.Hour})
+			r, err = get()
+			require.NoError(t, err)
+			require.EqualValues(t, 1000, r.ContentLength)
+			date, err := http.ParseTime(r.Header.Get("Date"))
+			require.NoError(t, err)
+			require.Equal(t, time.Now().Add(-time.Hour).UTC(), date)
 
-				h.Inject(fault.Fault{Kind: fault.SlowAnswer, Delay: 8 * time.Second})
-				start := time.Now()
-				r, err = get()
-				require.NoError(t, err)
-				require.Len(t, r.Text, 1000)
-				require.Equal(t, 68*time.Second, time.Since(start))
-			})
+			h.Inject(fault.Fault{Kind: fault.SlowAnswer, Delay: 8 * time.Second})
+			start := time.Now()
+			r, err = get()
+			require.NoError(t, err)
+			require.Len(t, r.Text, 1000)
+			require.Equal(t, 68*time.Second, time.Since(start))
 		})
 	}
 }
@@ -369,78 +365,69 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 		"iothub-app-AzIoTHub_FaultOperationDurationInSecs"
 	for kind, code := range map[string]int{"InvokeThrottling": 429001, "InvokeMaxMessageQuota": 403002,
 		"InvokeAuthError": 401003} {
-		t.Run(kind, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				p := hubtest.OverHTTP(t, h, d)
-				r, err := ask(p, kind, delay, "2", duration, "5")
-				require.NoError(t, err)
-				require.Equal(t, 204, r.StatusCode)
-				p.Send("before")
-				time.Sleep(2001 * time.Millisecond)
-				for range 2 {
-					p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, code)
-				}
-				time.Sleep(5 * time.Second)
-				p.Send("behind")
-				r, err = ask(p, kind)
-				require.NoError(t, err)
-				require.Equal(t, 204, r.StatusCode)
+		hubtest.RunInBubble(t, kind, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			p := hubtest.OverHTTP(t, h, d)
+			r, err := ask(p, kind, delay, "2", duration, "5")
+			require.NoError(t, err)
+			require.Equal(t, 204, r.StatusCode)
+			p.Send("before")
+			time.Sleep(2001 * time.Millisecond)
+			for range 2 {
 				p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, code)
-				p.Send("one only")
-				require.Equal(t, 3, h.Len())
-				asked := h.FaultMessages()
-				require.Len(t, asked, 2)
-				require.Equal(t, 2, asked[0].Refused)
-				require.Equal(t, "boom", asked[0].Reason)
-				require.True(t, asked[0].Happened)
-			})
+			}
+			time.Sleep(5 * time.Second)
+			p.Send("behind")
+			r, err = ask(p, kind)
+			require.NoError(t, err)
+			require.Equal(t, 204, r.StatusCode)
+			p.Post("/devices/dev-1/messages/events"+hubtest.Version, "x").Refused(t, code)
+			p.Send("one only")
+			require.Equal(t, 3, h.Len())
+			asked := h.FaultMessages()
+			require.Len(t, asked, 2)
+			require.Equal(t, 2, asked[0].Refused)
+			require.Equal(t, "boom", asked[0].Reason)
+			require.True(t, asked[0].Happened)
 		})
 	}
-	t.Run("KillTcp", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-			p := hubtest.OverHTTP(t, h, d)
-			r, err := ask(p, "killtcp", delay, "1", duration, "5")
-			require.NoError(t, err)
-			require.Equal(t, 204, r.StatusCode)
-			require.Equal(t, 1, h.Connections("dev-1"))
-			time.Sleep(2 * time.Second)
-			require.Equal(t, 0, h.Connections("dev-1"))
-			_, err = p.Try("POST", "/devices/dev-1/messages/events"+hubtest.Version, "x")
-			require.Error(t, err)
-			time.Sleep(5 * time.Second)
-			p.Send("x")
-			require.Equal(t, 1, h.FaultMessages()[0].Refused)
-		})
+	hubtest.RunInBubble(t, "KillTcp", nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		p := hubtest.OverHTTP(t, h, d)
+		r, err := ask(p, "killtcp", delay, "1", duration, "5")
+		require.NoError(t, err)
+		require.Equal(t, 204, r.StatusCode)
+		require.Equal(t, 1, h.Connections("dev-1"))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 0, h.Connections("dev-1"))
+		_, err = p.Try("POST", "/devices/dev-1/messages/events"+hubtest.Version, "x")
+		require.Error(t, err)
+		time.Sleep(5 * time.Second)
+		p.Send("x")
+		require.Equal(t, 1, h.FaultMessages()[0].Refused)
 	})
-	t.Run("of another protocol", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-			p := hubtest.OverHTTP(t, h, d)
-			r, err := ask(p, "KillAmqpSession")
-			require.NoError(t, err)
-			require.Equal(t, 204, r.StatusCode)
-			p.Send("x")
-			require.False(t, h.FaultMessages()[0].Happened)
-			require.Equal(t, 1, h.Len())
-		})
+	hubtest.RunInBubble(t, "of another protocol", nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		p := hubtest.OverHTTP(t, h, d)
+		r, err := ask(p, "KillAmqpSession")
+		require.NoError(t, err)
+		require.Equal(t, 204, r.StatusCode)
+		p.Send("x")
+		require.False(t, h.FaultMessages()[0].Happened)
+		require.Equal(t, 1, h.Len())
 	})
-	t.Run("unacknowledged", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
-			p := hubtest.OverHTTP(t, h, d)
-			p.Client.Timeout = time.Hour
-			start := time.Now()
-			_, err := ask(p, "KillTcp", delay, "600")
-			require.Error(t, err)
-			require.Equal(t, 10*time.Minute, time.Since(start), "no limit of the hub comes before")
-		})
+	hubtest.RunBubble(t, "unacknowledged", func(t *testing.T) {
+		h, d := hubtest.NewHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
+		p := hubtest.OverHTTP(t, h, d)
+		p.Client.Timeout = time.Hour
+		start := time.Now()
+		_, err := ask(p, "KillTcp", delay, "600")
+		require.Error(t, err)
+		require.Equal(t, 10*time.Minute, time.Since(start), "no limit of the hub comes before")
 	})
 }
 
 // Drop, SendRaw and HalfOpen select connections over HTTP by the devices that have used them.
 func TestConnectionsOverHTTPByDevice(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		other, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		other := hubtest.AddDevice(t, h, "dev-2")
 		p := hubtest.OverHTTP(t, h, d)
 		p.Send("x")
 		require.Zero(t, h.Drop("dev-2"))
@@ -495,8 +482,7 @@ func stressHTTP(t *testing.T, seed uint64) {
 	}
 	var wg sync.WaitGroup
 	for i := range devices {
-		d, err := h.AddDevice(fmt.Sprint("d", i))
-		require.NoError(t, err)
+		d := hubtest.AddDevice(t, h, fmt.Sprint("d", i))
 		p := hubtest.NewPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), hubtest.Token(d))
 		p.Client.Transport.(*http.Transport).ForceAttemptHTTP2 = i > 0
 		p.Client.Timeout = 5 * time.Second

@@ -35,12 +35,9 @@ func newInvokerAt(t *testing.T, o *testbroker.GatewayOptions) *invoker {
 	h, _ := hubtest.NewHub(t, &testbroker.Options{Gateway: o})
 	i := &invoker{h: h, headers: []string{"X-Ms-Edge-Moduleid", "dev-1/caller",
 		"Content-Type", "application/json; charset=utf-8"}}
-	own, err := h.AddModule("dev-1", "caller")
-	require.NoError(t, err)
-	i.mod, err = h.AddModule("dev-1", "mod-1")
-	require.NoError(t, err)
-	i.leaf, err = h.AddDevice("leaf")
-	require.NoError(t, err)
+	own := hubtest.AddModule(t, h, "dev-1", "caller")
+	i.mod = hubtest.AddModule(t, h, "dev-1", "mod-1")
+	i.leaf = hubtest.AddDevice(t, h, "leaf")
 	i.Poster = hubtest.OverHTTP(t, h, own)
 	return i
 }
@@ -295,42 +292,40 @@ func TestFaultsOfCallsAtAGateway(t *testing.T) {
 		{fault: fault.Fault{Kind: fault.DropDuringAnswer}, executed: true},
 		{fault: fault.Fault{Kind: fault.GarbageAnswer}, executed: true},
 	} {
-		t.Run(row.fault.Kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				i := newInvoker(t)
-				w := hubtest.Login(t, i.h, i.mod)
-				w.Subscribe(1, hubtest.MethodTopics)
-				other := row.fault
-				other.Device, other.Route = "dev-1/mod-1", fault.RouteInvoke // the callee
-				i.h.Inject(other)
-				row.fault.Device, row.fault.Route = "dev-1/caller", fault.RouteInvoke
-				in := i.h.Inject(row.fault)
-				began := time.Now()
-				v := i.start(onModule, `{"methodName":"a"}`)
-				if row.executed {
-					rid, _ := hubtest.Asked(w, "a")
-					hubtest.AnswerCall(w, 200, rid, "1")
-				}
-				<-v.done
-				require.Equal(t, 1, in.Fired())
-				require.Equal(t, row.after, time.Since(began))
-				if row.status == 0 {
-					require.Error(t, v.err)
-				} else {
-					require.NoError(t, v.err)
-					require.Equal(t, row.status, v.reply.StatusCode)
-				}
-				if row.status > 299 {
-					refusedBy(v.reply, t, row.status, "fault "+row.fault.Kind.String())
-				}
-				synctest.Wait()
-				require.Equal(t, row.executed, len(i.h.MethodLog("")) == 1)
+		hubtest.RunBubble(t, row.fault.Kind.String(), func(t *testing.T) {
+			i := newInvoker(t)
+			w := hubtest.Login(t, i.h, i.mod)
+			w.Subscribe(1, hubtest.MethodTopics)
+			other := row.fault
+			other.Device, other.Route = "dev-1/mod-1", fault.RouteInvoke // the callee
+			i.h.Inject(other)
+			row.fault.Device, row.fault.Route = "dev-1/caller", fault.RouteInvoke
+			in := i.h.Inject(row.fault)
+			began := time.Now()
+			v := i.start(onModule, `{"methodName":"a"}`)
+			if row.executed {
+				rid, _ := hubtest.Asked(w, "a")
+				hubtest.AnswerCall(w, 200, rid, "1")
+			}
+			<-v.done
+			require.Equal(t, 1, in.Fired())
+			require.Equal(t, row.after, time.Since(began))
+			if row.status == 0 {
+				require.Error(t, v.err)
+			} else {
+				require.NoError(t, v.err)
+				require.Equal(t, row.status, v.reply.StatusCode)
+			}
+			if row.status > 299 {
+				refusedBy(v.reply, t, row.status, "fault "+row.fault.Kind.String())
+			}
+			synctest.Wait()
+			require.Equal(t, row.executed, len(i.h.MethodLog("")) == 1)
 
-				v = i.start(onModule, `{"methodName":"b"}`)
-				rid, _ := hubtest.Asked(w, "b")
-				hubtest.AnswerCall(w, 200, rid, "2")
-				require.JSONEq(t, `{"status":200,"payload":2}`, v.ok(t))
-			})
+			v = i.start(onModule, `{"methodName":"b"}`)
+			rid, _ := hubtest.Asked(w, "b")
+			hubtest.AnswerCall(w, 200, rid, "2")
+			require.JSONEq(t, `{"status":200,"payload":2}`, v.ok(t))
 		})
 	}
 }

@@ -160,31 +160,27 @@ func TestC2DMessagesAreForSubscribersOnly(t *testing.T) {
 func TestC2DMessagesToModules(t *testing.T) {
 	for _, filter := range []string{"devices/dev-1/modules/mod-1/messages/devicebound/#",
 		"devices/dev-1/modules/mod-1/#"} {
-		t.Run(filter, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				mod, err := h.AddModule("dev-1", "mod-1")
-				require.NoError(t, err)
-				device, module := hubtest.Receiver(t, h, d, 1), hubtest.Login(t, h, mod)
-				require.Equal(t, []byte{1, 0}, append(module.Subscribe(1, filter), module.Subscribe(0,
-					"devices/dev-1/modules/mod-1/inputs/#")...))
-				require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{Body: []byte("x")}))
-				c := hubtest.ReadPublish(module)
-				require.Equal(t,
-					"devices/dev-1/modules/mod-1/messages/devicebound/"+
-						"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.Topic)
-				hubtest.Quiet(device)
-				hubtest.Ack(module, c.ID)
-				require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", hubdata.Completed, 1))
-				require.Equal(t, "mod-1", h.C2DLog("dev-1")[0].ModuleID)
-			})
+		hubtest.RunInBubble(t, filter, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
+			device, module := hubtest.Receiver(t, h, d, 1), hubtest.Login(t, h, mod)
+			require.Equal(t, []byte{1, 0}, append(module.Subscribe(1, filter), module.Subscribe(0,
+				"devices/dev-1/modules/mod-1/inputs/#")...))
+			require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{Body: []byte("x")}))
+			c := hubtest.ReadPublish(module)
+			require.Equal(t,
+				"devices/dev-1/modules/mod-1/messages/devicebound/"+
+					"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.Topic)
+			hubtest.Quiet(device)
+			hubtest.Ack(module, c.ID)
+			require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", hubdata.Completed, 1))
+			require.Equal(t, "mod-1", h.C2DLog("dev-1")[0].ModuleID)
 		})
 	}
 }
 
 func TestTheHigherQoSOfTwoFiltersHolds(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		mod, err := h.AddModule("dev-1", "m")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "m")
 		w := hubtest.Login(t, h, mod)
 		w.Subscribe(1, "devices/dev-1/modules/m/#")
 		w.Subscribe(0, "devices/dev-1/modules/m/messages/devicebound/#")
@@ -229,24 +225,22 @@ func TestC2DMessageIsDeliveredAgainToTheNextConnection(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				w := hubtest.Receiver(t, h, d, 1)
-				hubtest.Enqueue(t, h, "a", "b", "c")
-				require.Equal(t, []string{"a", "b", "c"}, hubtest.ReadBodies(w, 3))
-				hubtest.Ack(w, 2)
-				synctest.Wait()
-				c.end(t, h, w)
-				synctest.Wait()
-				hubtest.Enqueue(t, h, "d")
-				w = hubtest.Receiver(t, h, d, 1)
-				got := hubtest.ReadBodies(w, 3)
-				if c.missed { // the hub has sent it on the old connection
-					require.Equal(t, "+d", got[2])
-					got[2] = strings.TrimPrefix(got[2], "+")
-				}
-				require.Equal(t, []string{"+a", "+c", "d"}, got)
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			w := hubtest.Receiver(t, h, d, 1)
+			hubtest.Enqueue(t, h, "a", "b", "c")
+			require.Equal(t, []string{"a", "b", "c"}, hubtest.ReadBodies(w, 3))
+			hubtest.Ack(w, 2)
+			synctest.Wait()
+			c.end(t, h, w)
+			synctest.Wait()
+			hubtest.Enqueue(t, h, "d")
+			w = hubtest.Receiver(t, h, d, 1)
+			got := hubtest.ReadBodies(w, 3)
+			if c.missed { // the hub has sent it on the old connection
+				require.Equal(t, "+d", got[2])
+				got[2] = strings.TrimPrefix(got[2], "+")
+			}
+			require.Equal(t, []string{"+a", "+c", "d"}, got)
 		})
 	}
 }
@@ -339,25 +333,23 @@ func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
 		"in order": func(h *testbroker.Hub, w *hubtest.Wire) { w.Send([]byte{0xe0, 0}); w.End() },
 		"replaced": func(h *testbroker.Hub, w *hubtest.Wire) {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				w, present := hubtest.Keeper(t, h, d)
-				require.Zero(t, present)
-				require.Equal(t, []byte{1, 1}, w.Subscribe(1, hubtest.DeviceBound, "$iothub/twin/res/#"))
-				for range 3 {
-					end(h, w)
-					hubtest.Enqueue(t, h, "a")
-					w, present = hubtest.Keeper(t, h, d)
-					require.Equal(t, byte(1), present)
-					c := hubtest.ReadPublish(w)
-					require.Equal(t, "a", c.Body)
-					hubtest.Ack(w, c.ID)
-					w.Ping()
-				}
-				require.Equal(t, []byte{1, 1, 1}, w.Subscribe(1, "$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#",
-					"$iothub/methods/POST/c/#"))
-				require.Equal(t, []byte{0x80}, w.Subscribe(1, "$iothub/methods/POST/d/#"), "the filters of before count")
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			w, present := hubtest.Keeper(t, h, d)
+			require.Zero(t, present)
+			require.Equal(t, []byte{1, 1}, w.Subscribe(1, hubtest.DeviceBound, "$iothub/twin/res/#"))
+			for range 3 {
+				end(h, w)
+				hubtest.Enqueue(t, h, "a")
+				w, present = hubtest.Keeper(t, h, d)
+				require.Equal(t, byte(1), present)
+				c := hubtest.ReadPublish(w)
+				require.Equal(t, "a", c.Body)
+				hubtest.Ack(w, c.ID)
+				w.Ping()
+			}
+			require.Equal(t, []byte{1, 1, 1}, w.Subscribe(1, "$iothub/methods/POST/a/#", "$iothub/methods/POST/b/#",
+				"$iothub/methods/POST/c/#"))
+			require.Equal(t, []byte{0x80}, w.Subscribe(1, "$iothub/methods/POST/d/#"), "the filters of before count")
 		})
 	}
 }
@@ -392,8 +384,7 @@ func TestCleanSessionForgets(t *testing.T) {
 
 func TestRemoveDeviceForgetsAll(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		mod, err := h.AddModule("dev-1", "m")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "m")
 		w, _ := hubtest.Keeper(t, h, d)
 		w.Subscribe(1, hubtest.DeviceBound)
 		hubtest.Keeper(t, h, mod)
@@ -402,8 +393,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
 		require.NoError(t, h.RemoveDevice("dev-1"))
 		require.Equal(t, []string{"purged 1", "purged 0"}, hubtest.States(h))
-		d, err = h.AddDevice("dev-1")
-		require.NoError(t, err)
+		d = hubtest.AddDevice(t, h, "dev-1")
 		w, present := hubtest.Keeper(t, h, d)
 		require.Zero(t, present)
 		w.Subscribe(1, hubtest.DeviceBound)
@@ -525,8 +515,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			end = e
 		}
 	}})
-	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortMQTT)
 	w := hubtest.RealTCP(t, addr)
 	w.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
@@ -544,6 +533,6 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Enqueued, 50))
 	require.NoError(t, h.Close())
 	require.ErrorIs(t, end.Err, testbroker.ErrSlowReader)
-	_, err = io.Copy(io.Discard, w.Conn)
+	_, err := io.Copy(io.Discard, w.Conn)
 	require.Error(t, err)
 }

@@ -43,8 +43,7 @@ func TestEvents(t *testing.T) {
 		hubtest.Request(w, hubtest.TwinPatch+"3", `[]`)
 		reported("#1 dev-1 twin get: status 200", "#1 dev-1 twin patch: status 204, version 2",
 			"#1 dev-1 twin patch: status 400")
-		_, err := h.PatchDesired("dev-1", `{"interval":60}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"interval":60}`)
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"roof"}`))
 		hubtest.Received(w)
 		reported("dev-1 twin changed: desired, version 2", "dev-1 twin changed: tags")

@@ -46,11 +46,8 @@ func newEdge(t testing.TB, o *testbroker.Options) *edgeSite {
 	o.Gateway.Name = gatewayName
 	h, d := hubtest.NewHub(t, o)
 	e := &edgeSite{Hub: h, device: d}
-	var err error
-	e.source, err = h.AddModule("dev-1", "source")
-	require.NoError(t, err)
-	e.mod, err = h.AddModule("dev-1", "mod-1")
-	require.NoError(t, err)
+	e.source = hubtest.AddModule(t, h, "dev-1", "source")
+	e.mod = hubtest.AddModule(t, h, "dev-1", "mod-1")
 	return e
 }
 
@@ -220,27 +217,25 @@ func TestAGatewayLooksAgainBeforeItForwards(t *testing.T) {
 		"off-line": func(e *edgeSite) { require.NoError(t, e.SetOffline(true)) },
 		"stopped":  func(e *edgeSite) { require.NoError(t, e.StopGateway()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var e *edgeSite
-				var once atomic.Bool
-				now := func() time.Time {
-					var stack [8 << 10]byte
-					if strings.Contains(string(stack[:runtime.Stack(stack[:], false)]), ".forward(") && !once.Swap(true) {
-						change(e)
-					}
-					return time.Now()
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var e *edgeSite
+			var once atomic.Bool
+			now := func() time.Time {
+				var stack [8 << 10]byte
+				if strings.Contains(string(stack[:runtime.Stack(stack[:], false)]), ".forward(") && !once.Swap(true) {
+					change(e)
 				}
-				e = newEdge(t, &testbroker.Options{Now: now})
-				hubtest.Login(t, e.Hub, e.source).Publish(1, sourceTopic, "1") // a stop may overtake the PUBACK
-				synctest.Wait()
-				require.True(t, once.Load())
-				require.Zero(t, e.Len())
-				require.Equal(t, 1, e.Stored())
-				require.NoError(t, e.SetOffline(false))
-				require.NoError(t, e.StartGateway())
-				require.NoError(t, e.WaitMessages(t.Context(), 1))
-			})
+				return time.Now()
+			}
+			e = newEdge(t, &testbroker.Options{Now: now})
+			hubtest.Login(t, e.Hub, e.source).Publish(1, sourceTopic, "1") // a stop may overtake the PUBACK
+			synctest.Wait()
+			require.True(t, once.Load())
+			require.Zero(t, e.Len())
+			require.Equal(t, 1, e.Stored())
+			require.NoError(t, e.SetOffline(false))
+			require.NoError(t, e.StartGateway())
+			require.NoError(t, e.WaitMessages(t.Context(), 1))
 		})
 	}
 }

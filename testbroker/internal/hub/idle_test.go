@@ -19,14 +19,11 @@ import (
 func TestIdleConnectionsKeepNoMemoryOfABurst(t *testing.T) {
 	const devices = 40
 	h, _ := hubtest.NewHub(t, &testbroker.Options{Keep: 1})
-	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortMQTT)
 	var all []*hubtest.Wire
 	for i := range devices {
-		d, err := h.AddDevice(fmt.Sprintf("idle-%d", i))
-		require.NoError(t, err)
-		_, err = h.PatchDesired(d.ID, largeTwin)
-		require.NoError(t, err)
+		d := hubtest.AddDevice(t, h, fmt.Sprintf("idle-%d", i))
+		hubtest.PatchDesired(t, h, d.ID, largeTwin)
 		conn, err := net.Dial("tcp", addr.String())
 		require.NoError(t, err)
 		w := hubtest.NewWire(t, conn)

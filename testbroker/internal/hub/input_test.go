@@ -26,8 +26,7 @@ const (
 // newModule makes a hub with the module dev-1/mod-1.
 func newModule(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Device) {
 	h, _ := hubtest.NewHub(t, o)
-	mod, err := h.AddModule("dev-1", "mod-1")
-	require.NoError(t, err)
+	mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
 	return h, mod
 }
 

@@ -20,8 +20,7 @@ import (
 
 func TestHubNamedByItsIPAddress(t *testing.T) {
 	h, _ := hubtest.NewHub(t, &testbroker.Options{HostName: "192.0.2.7"})
-	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortMQTTS)
 	conn, err := tls.Dial("tcp", addr.String(), &tls.Config{RootCAs: h.RootCAs(), ServerName: "192.0.2.7"})
 	require.NoError(t, err, "clients compare an address with the certificate's IP addresses only")
 	require.NoError(t, conn.Close())
@@ -29,8 +28,7 @@ func TestHubNamedByItsIPAddress(t *testing.T) {
 
 func TestRealTLS(t *testing.T) {
 	h, d := hubtest.NewHub(t, nil)
-	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortMQTTS)
 	w := hubtest.RealTLS(t, h, addr, d)
 	w.Publish(1, hubtest.Events+"a=b", "over TLS")
 	require.Equal(t, uint16(1), w.Acked())
@@ -74,8 +72,7 @@ func TestRealTLS(t *testing.T) {
 
 func TestCertificateOfAHubWhoseClockIsAhead(t *testing.T) {
 	h, _ := hubtest.NewHub(t, &testbroker.Options{Now: func() time.Time { return time.Now().Add(24 * time.Hour) }})
-	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortMQTTS)
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
 	conn.Close()
@@ -90,8 +87,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 			if secure {
 				port = testbroker.PortMQTTS
 			}
-			addr, err := h.Listen(port, "127.0.0.1:0")
-			require.NoError(t, err)
+			addr := hubtest.Listen(t, h, port)
 			return h, func() *hubtest.Wire {
 				if secure {
 					return hubtest.RealTLS(t, h, addr, d)
@@ -137,8 +133,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 			dial()
 			h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 6})
 			w := dialRaw(t, h, secure)
-			d, err := h.Device("dev-1")
-			require.NoError(t, err)
+			d := hubtest.Registered(t, h, "dev-1")
 			var all []byte // a client that does not wait for the CONNACK
 			all = append(all, hubtest.ConnectOf(d).Bytes()...)
 			for id := range uint16(50) {
@@ -169,12 +164,10 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 // sent.
 func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *hubtest.Wire {
 	if !secure {
-		addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
-		require.NoError(t, err)
+		addr := hubtest.Listen(t, h, testbroker.PortMQTT)
 		return hubtest.RealTCP(t, addr)
 	}
-	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortMQTTS)
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(hubtest.WaitLimit)))
@@ -183,8 +176,7 @@ func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *hubtest.Wire {
 
 func TestAbsentOnARealPort(t *testing.T) {
 	h, d := hubtest.NewHub(t, nil)
-	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
-	require.NoError(t, err)
+	addr := hubtest.Listen(t, h, testbroker.PortMQTT)
 	in := h.Inject(fault.Fault{Kind: fault.Absent})
 	conn, err := net.Dial("tcp", addr.String())
 	if err == nil { // the reset may come before or after Dial returns
@@ -200,18 +192,15 @@ func TestAbsentOnARealPort(t *testing.T) {
 
 func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 	h, d := hubtest.NewHub(t, nil)
-	plain, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
-	require.NoError(t, err)
-	secure, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	require.NoError(t, err)
+	plain := hubtest.Listen(t, h, testbroker.PortMQTT)
+	secure := hubtest.Listen(t, h, testbroker.PortMQTTS)
 	ends := []*hubtest.Wire{
 		hubtest.RealTLS(t, h, secure, d), // sends nothing more
 		hubtest.RealTCP(t, plain),        // never sends a CONNECT
 		hubtest.RealTCP(t, secure),       // never begins the handshake
 	}
 	stuck := hubtest.RealTCP(t, plain) // publishes and never reads
-	other, err := h.AddDevice("dev-2")
-	require.NoError(t, err)
+	other := hubtest.AddDevice(t, h, "dev-2")
 	stuck.Send(hubtest.ConnectOf(other).Bytes())
 	flood := make(chan struct{})
 	go func() {
@@ -232,23 +221,21 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 		_, _, err := w.Read()
 		require.Error(t, err)
 	}
-	_, err = net.DialTimeout("tcp", plain.String(), hubtest.WaitLimit)
+	_, err := net.DialTimeout("tcp", plain.String(), hubtest.WaitLimit)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
 func TestListenErrors(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
-	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
-	require.NoError(t, err)
-	_, err = h.Listen(testbroker.PortMQTTS, addr.String())
+	addr := hubtest.Listen(t, h, testbroker.PortMQTT)
+	_, err := h.Listen(testbroker.PortMQTTS, addr.String())
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 }
 
 func TestTLSInABubble(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		open := func() *hubtest.Wire {
-			raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
-			require.NoError(t, err)
+			raw := hubtest.DialPort(t, h, testbroker.PortMQTTS)
 			conn := tls.Client(raw, h.ClientTLS())
 			require.NoError(t, conn.HandshakeContext(t.Context()))
 			w := hubtest.NewWire(t, conn)
@@ -268,8 +255,7 @@ func TestTLSInABubble(t *testing.T) {
 		require.Equal(t, io.EOF, w.End())
 
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
-		raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
-		require.NoError(t, err)
+		raw := hubtest.DialPort(t, h, testbroker.PortMQTTS)
 		defer raw.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

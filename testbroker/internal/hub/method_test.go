@@ -21,8 +21,7 @@ import (
 
 func TestMethodsOverMQTT(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		d, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		d := hubtest.AddModule(t, h, "dev-1", "mod-1")
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, hubtest.MethodTopics)
 		c := hubtest.Call(t, h, "dev-1/mod-1", hubdata.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
@@ -372,8 +371,7 @@ func TestCloseDuringCalls(t *testing.T) {
 		w.Subscribe(0, hubtest.MethodTopics, hubtest.DesiredTopics)
 		h.Inject(fault.Fault{Kind: fault.SlowMethod, Method: "a", Delay: time.Hour})
 		h.Inject(fault.Fault{Kind: fault.SlowDesired, Delay: time.Hour})
-		_, err := h.PatchDesired("dev-1", "{}")
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", "{}")
 		c := hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
 		waiting := hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
 		hubtest.Asked(w, "b")

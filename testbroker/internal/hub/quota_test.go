@@ -20,8 +20,7 @@ func TestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec hubtest.Recorder
 		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event, TokenGrace: 100 * time.Hour})
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		in := h.Inject(fault.Fault{Kind: fault.Quota, Device: "dev-1", Limit: 6})
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		for _, body := range []string{"", strings.Repeat("x", 4096), strings.Repeat("x", 4097)} { // count as one, one and two
@@ -98,38 +97,36 @@ func TestReasonsOfEnds(t *testing.T) {
 			time.Sleep(70 * time.Minute)
 		}, testbroker.ErrTokenExpired},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var rec hubtest.Recorder
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
-				con := hubtest.ConnectOf(d)
-				con.KeepAlive = 0
-				w := hubtest.Dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.Connect(con))
-				time.Sleep(20 * time.Minute)
-				w.Ping()
-				if name == "expired" {
-					go func() {
-						for w.Conn.SetDeadline(time.Time{}) == nil {
-							time.Sleep(10 * time.Minute)
-							if _, err := w.Conn.Write([]byte{0xc0, 0}); err != nil {
-								return
-							}
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var rec hubtest.Recorder
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
+			con := hubtest.ConnectOf(d)
+			con.KeepAlive = 0
+			w := hubtest.Dial(t, h)
+			require.Equal(t, []byte{0, 0}, w.Connect(con))
+			time.Sleep(20 * time.Minute)
+			w.Ping()
+			if name == "expired" {
+				go func() {
+					for w.Conn.SetDeadline(time.Time{}) == nil {
+						time.Sleep(10 * time.Minute)
+						if _, err := w.Conn.Write([]byte{0xc0, 0}); err != nil {
+							return
 						}
-					}()
-				}
-				c.act(t, h, d, w)
-				synctest.Wait()
-				ends := 0
-				for _, e := range rec.All() {
-					if e.Kind == event.Disconnected && e.Connection == 1 {
-						require.ErrorIs(t, e.Err, c.want)
-						ends++
 					}
+				}()
+			}
+			c.act(t, h, d, w)
+			synctest.Wait()
+			ends := 0
+			for _, e := range rec.All() {
+				if e.Kind == event.Disconnected && e.Connection == 1 {
+					require.ErrorIs(t, e.Err, c.want)
+					ends++
 				}
-				require.Equal(t, 1, ends)
-				time.Sleep(10 * time.Minute)
-			})
+			}
+			require.Equal(t, 1, ends)
+			time.Sleep(10 * time.Minute)
 		})
 	}
 }
@@ -140,24 +137,22 @@ func TestConnectionGrace(t *testing.T) {
 		"none":           {5 * time.Minute, -1, 10 * time.Minute},
 		"that of tokens": {2 * time.Minute, 0, 12 * time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, &testbroker.Options{TokenGrace: c.tokens, ConnectionGrace: c.connections})
-				con := hubtest.ConnectOf(d)
-				con.KeepAlive = 0
-				start := time.Now()
-				con.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
-				w := hubtest.Dial(t, h)
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			h, d := hubtest.NewHub(t, &testbroker.Options{TokenGrace: c.tokens, ConnectionGrace: c.connections})
+			con := hubtest.ConnectOf(d)
+			con.KeepAlive = 0
+			start := time.Now()
+			con.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, start.Add(10*time.Minute).Unix())
+			w := hubtest.Dial(t, h)
+			require.Equal(t, []byte{0, 0}, w.Connect(con))
+			require.Equal(t, io.EOF, w.End())
+			require.Equal(t, c.want, time.Since(start))
+			if c.connections < 0 { // the token is still valid, but too old for a connection
+				w = hubtest.Dial(t, h)
 				require.Equal(t, []byte{0, 0}, w.Connect(con))
 				require.Equal(t, io.EOF, w.End())
 				require.Equal(t, c.want, time.Since(start))
-				if c.connections < 0 { // the token is still valid, but too old for a connection
-					w = hubtest.Dial(t, h)
-					require.Equal(t, []byte{0, 0}, w.Connect(con))
-					require.Equal(t, io.EOF, w.End())
-					require.Equal(t, c.want, time.Since(start))
-				}
-			})
+			}
 		})
 	}
 }

@@ -30,22 +30,19 @@ func TestRefusedLinksNameTheirAddress(t *testing.T) {
 			`#1 dev-2 refused "/devices/dev-2/messages/events": no token for `,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var rec hubtest.Recorder
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
-				_, err := h.AddDevice("dev-2")
-				require.NoError(t, err)
-				p := hubtest.LoginAMQP(t, h, d)
-				_, err = p.Session().NewSender(t.Context(), c.address, nil)
-				var refusal *amqp.Error
-				require.ErrorAs(t, err, &refusal)
-				synctest.Wait()
-				events := rec.Text()
-				require.Len(t, events, 2)
-				require.Equal(t, "#1 dev-1 connected", events[0])
-				require.Contains(t, events[1], c.want)
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var rec hubtest.Recorder
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
+			hubtest.AddDevice(t, h, "dev-2")
+			p := hubtest.LoginAMQP(t, h, d)
+			_, err := p.Session().NewSender(t.Context(), c.address, nil)
+			var refusal *amqp.Error
+			require.ErrorAs(t, err, &refusal)
+			synctest.Wait()
+			events := rec.Text()
+			require.Len(t, events, 2)
+			require.Equal(t, "#1 dev-1 connected", events[0])
+			require.Contains(t, events[1], c.want)
 		})
 	}
 }
@@ -111,10 +108,8 @@ func TestRefusedFiltersAndMessagesAreLines(t *testing.T) {
 		w := hubtest.Login(t, h, d)
 		require.Equal(t, []byte{0x80, 1}, w.Subscribe(1, "devices/dev-2/messages/devicebound/#",
 			"devices/dev-1/messages/devicebound/#"))
-		_, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
-		other, err := h.Device("dev-2")
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, "dev-2")
+		other := hubtest.Registered(t, h, "dev-2")
 		l := hubtest.LoginAMQP(t, h, other).Telemetry(other)
 		require.Equal(t, "amqp:not-allowed", hubtest.Condition(t, l.Send(t.Context(), &amqp.Message{Value: int32(1)}, nil)))
 		synctest.Wait()
@@ -132,32 +127,29 @@ func TestAClientThatSaysNothingIsNotRefused(t *testing.T) {
 	for _, port := range []testbroker.Port{testbroker.PortMQTT, testbroker.PortMQTTS, testbroker.PortAMQP,
 		testbroker.PortAMQPS, testbroker.PortHTTP, testbroker.PortHTTPS} {
 		for name, o := range map[string]testbroker.Options{"hub": {}, "broker": {Broker: &testbroker.BrokerOptions{}}} {
-			t.Run(port.String()+" "+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					var rec hubtest.Recorder
-					o.OnEvent = rec.Event
-					h, _ := hubtest.NewHub(t, &o)
-					shaken := 0
-					for _, reset := range []bool{false, true} {
-						probe(t, h, port, false, reset)
-						if strings.HasSuffix(port.String(), "TLS") || port == testbroker.PortHTTPS {
-							probe(t, h, port, true, reset)
-							shaken++
-						}
+			hubtest.RunBubble(t, port.String()+" "+name, func(t *testing.T) {
+				var rec hubtest.Recorder
+				o.OnEvent = rec.Event
+				h, _ := hubtest.NewHub(t, &o)
+				shaken := 0
+				for _, reset := range []bool{false, true} {
+					probe(t, h, port, false, reset)
+					if strings.HasSuffix(port.String(), "TLS") || port == testbroker.PortHTTPS {
+						probe(t, h, port, true, reset)
+						shaken++
 					}
-					for _, line := range rec.Text() {
-						require.Contains(t, line, " silent: if the client does not trust the certificate, give it")
-					}
-					require.Len(t, rec.Text(), shaken)
-				})
+				}
+				for _, line := range rec.Text() {
+					require.Contains(t, line, " silent: if the client does not trust the certificate, give it")
+				}
+				require.Len(t, rec.Text(), shaken)
 			})
 		}
 	}
 }
 
 func probe(t *testing.T, h *testbroker.Hub, port testbroker.Port, shake, reset bool) {
-	raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
-	require.NoError(t, err)
+	raw := hubtest.DialPort(t, h, port)
 	if shake {
 		require.NoError(t, tls.Client(raw, h.ClientTLS()).HandshakeContext(t.Context()))
 	}
@@ -177,9 +169,8 @@ func TestAClientThatStopsInTheMiddleIsALine(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var rec hubtest.Recorder
 			h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
-			raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
-			require.NoError(t, err)
-			_, err = raw.Write([]byte(half))
+			raw := hubtest.DialPort(t, h, port)
+			_, err := raw.Write([]byte(half))
 			require.NoError(t, err)
 			synctest.Wait()
 			require.NoError(t, raw.Close())
@@ -196,8 +187,7 @@ func TestAClientThatDoesNotTrustTheHubIsTold(t *testing.T) {
 		var rec hubtest.Recorder
 		h, _ := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
 		for _, port := range []testbroker.Port{testbroker.PortMQTTS, testbroker.PortAMQPS, testbroker.PortHTTPS} {
-			raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
-			require.NoError(t, err)
+			raw := hubtest.DialPort(t, h, port)
 			require.Error(t, tls.Client(raw, &tls.Config{ServerName: "localhost"}).HandshakeContext(t.Context()))
 			require.NoError(t, raw.Close())
 		}

@@ -21,8 +21,7 @@ func TestDisabledDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec hubtest.Recorder
 		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
-		mod, err := h.AddModule("dev-1", "m")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "m")
 		w, _ := hubtest.Keeper(t, h, d)
 		w.Subscribe(1, hubtest.DeviceBound)
 		m := hubtest.NewWire(t, hubtest.DialWeb(t, h))

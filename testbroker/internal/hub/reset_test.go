@@ -17,8 +17,7 @@ import (
 // A Reset removes all earlier state, and the device can continue with its keys.
 func TestReset(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		cam, err := h.AddModule("dev-1", "cam")
-		require.NoError(t, err)
+		cam := hubtest.AddModule(t, h, "dev-1", "cam")
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "devices/dev-1/messages/devicebound/#")
 		w.Publish(1, hubtest.Events+"%24.mid=1", "a")
@@ -26,9 +25,8 @@ func TestReset(t *testing.T) {
 		w.Publish(2, hubtest.Events+"%24.mid=1", "b")
 		w.Acked()
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("never acknowledged")}))
-		_, err = h.PatchDesired("dev-1", `{"a":1}`)
-		require.NoError(t, err)
-		_, err = h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "reboot"})
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
+		_, err := h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "reboot"})
 		require.Error(t, err)
 		cut := h.Inject(fault.Fault{Kind: fault.DropConnect, Times: -1})
 		h.Inject(fault.Fault{Kind: fault.HalfOpen, Device: "dev-1"})
@@ -41,8 +39,7 @@ func TestReset(t *testing.T) {
 		require.Empty(t, h.Conflicts())
 		require.Empty(t, h.C2DLog(""))
 		require.Empty(t, h.MethodLog(""))
-		twin, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		twin := hubtest.Twin(t, h, "dev-1")
 		require.JSONEq(t, `{}`, string(twin.Desired))
 		require.EqualValues(t, 1, twin.DesiredVersion)
 		require.Equal(t, []hubdata.Device{d, cam}, h.Devices())
@@ -112,8 +109,7 @@ func TestResetDuringCalls(t *testing.T) {
 
 func TestCloseConnections(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		other, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		other := hubtest.AddDevice(t, h, "dev-2")
 		w, stays := hubtest.Login(t, h, d), hubtest.Login(t, h, other)
 		require.Equal(t, 1, h.CloseConnections("dev-1"))
 		require.EqualError(t, w.End(), "EOF", "in good order")

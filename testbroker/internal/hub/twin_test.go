@@ -22,63 +22,57 @@ import (
 
 func TestTwinOverMQTT(t *testing.T) {
 	for _, module := range []string{"", "mod-1"} {
-		t.Run("module "+module, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				name := "dev-1"
-				if module != "" {
-					var err error
-					d, err = h.AddModule("dev-1", module)
-					require.NoError(t, err)
-					name += "/" + module
-				}
-				w := hubtest.Login(t, h, d)
-				require.Equal(t, []byte{0, 1}, append(w.Subscribe(0, hubtest.TwinResults),
-					w.Subscribe(1, hubtest.DesiredTopics)...))
+		hubtest.RunInBubble(t, "module "+module, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			name := "dev-1"
+			if module != "" {
+				d = hubtest.AddModule(t, h, "dev-1", module)
+				name += "/" + module
+			}
+			w := hubtest.Login(t, h, d)
+			require.Equal(t, []byte{0, 1}, append(w.Subscribe(0, hubtest.TwinResults),
+				w.Subscribe(1, hubtest.DesiredTopics)...))
 
-				topic, body := hubtest.Request(w, hubtest.TwinGet+"a-1", " ")
-				require.Equal(t, "$iothub/twin/res/200/?$rid=a-1", topic)
-				require.Equal(t, `{"desired":{"$version":1},"reported":{"$version":1}}`, body)
+			topic, body := hubtest.Request(w, hubtest.TwinGet+"a-1", " ")
+			require.Equal(t, "$iothub/twin/res/200/?$rid=a-1", topic)
+			require.Equal(t, `{"desired":{"$version":1},"reported":{"$version":1}}`, body)
 
-				version, err := h.SetDesired(name, `{"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`)
-				require.NoError(t, err)
-				require.EqualValues(t, 2, version)
-				topic, body = hubtest.Received(w)
-				require.Equal(t, "$iothub/twin/PATCH/properties/desired/?$version=2", topic)
-				require.Equal(t, `{"$version":2,"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`, body)
+			version, err := h.SetDesired(name, `{"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, version)
+			topic, body = hubtest.Received(w)
+			require.Equal(t, "$iothub/twin/PATCH/properties/desired/?$version=2", topic)
+			require.Equal(t, `{"$version":2,"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`, body)
 
-				version, err = h.PatchDesired(name, `{"route":{"a":null,"c":"<&>"},"interval":60}`)
-				require.NoError(t, err)
-				require.EqualValues(t, 3, version)
-				_, body = hubtest.Received(w)
-				require.Equal(t, `{"$version":3,"interval":60,"route":{"a":null,"c":"<&>"}}`, body, "the patch as it was made")
+			version = hubtest.PatchDesired(t, h, name, `{"route":{"a":null,"c":"<&>"},"interval":60}`)
+			require.EqualValues(t, 3, version)
+			_, body = hubtest.Received(w)
+			require.Equal(t, `{"$version":3,"interval":60,"route":{"a":null,"c":"<&>"}}`, body, "the patch as it was made")
 
-				topic, body = hubtest.Request(w, hubtest.TwinPatch+"a-2", `{"fw":"1.3","old":null}`)
-				require.Equal(t, "$iothub/twin/res/204/?$rid=a-2&$version=2", topic)
-				require.Empty(t, body)
-				topic, _ = hubtest.Request(w, hubtest.TwinPatch+"a-3&$version=2", `{"fw":"1.4"}`)
-				require.Equal(t, "$iothub/twin/res/204/?$rid=a-3&$version=3", topic)
+			topic, body = hubtest.Request(w, hubtest.TwinPatch+"a-2", `{"fw":"1.3","old":null}`)
+			require.Equal(t, "$iothub/twin/res/204/?$rid=a-2&$version=2", topic)
+			require.Empty(t, body)
+			topic, _ = hubtest.Request(w, hubtest.TwinPatch+"a-3&$version=2", `{"fw":"1.4"}`)
+			require.Equal(t, "$iothub/twin/res/204/?$rid=a-3&$version=3", topic)
 
-				_, body = hubtest.Request(w, hubtest.TwinGet+"a-4", "")
-				require.Equal(t,
-					`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":0}],"c":"<&>"}},"reported":{"$version":3,`+
-						`"fw":"1.4"}}`, body)
+			_, body = hubtest.Request(w, hubtest.TwinGet+"a-4", "")
+			require.Equal(t,
+				`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":0}],"c":"<&>"}},"reported":{"$version":3,`+
+					`"fw":"1.4"}}`, body)
 
-				twin, err := h.Twin(name)
-				require.NoError(t, err)
-				require.JSONEq(t, `{"fw":"1.4"}`, string(twin.Reported))
-				require.EqualValues(t, 3, twin.ReportedVersion)
-				require.EqualValues(t, 3, twin.DesiredVersion)
-				require.EqualValues(t, 6, twin.Version)
-				require.Equal(t, module, twin.ModuleID)
+			twin := hubtest.Twin(t, h, name)
+			require.JSONEq(t, `{"fw":"1.4"}`, string(twin.Reported))
+			require.EqualValues(t, 3, twin.ReportedVersion)
+			require.EqualValues(t, 3, twin.DesiredVersion)
+			require.EqualValues(t, 6, twin.Version)
+			require.Equal(t, module, twin.ModuleID)
 
-				all := h.TwinLog(name)
-				require.Len(t, all, 4)
-				require.Equal(t, hubdata.TwinRequest{
-					DeviceID: "dev-1", ModuleID: module, Operation: hubdata.TwinPatch, RequestID: "a-3", Base: 2,
-					Body:   []byte(`{"fw":"1.4"}`),
-					Status: 204, Version: 3, Answers: 1, Protocol: hubdata.MQTT, Connection: 1, Received: time.Now(),
-				}, all[2])
-			})
+			all := h.TwinLog(name)
+			require.Len(t, all, 4)
+			require.Equal(t, hubdata.TwinRequest{
+				DeviceID: "dev-1", ModuleID: module, Operation: hubdata.TwinPatch, RequestID: "a-3", Base: 2,
+				Body:   []byte(`{"fw":"1.4"}`),
+				Status: 204, Version: 3, Answers: 1, Protocol: hubdata.MQTT, Connection: 1, Received: time.Now(),
+			}, all[2])
 		})
 	}
 }
@@ -102,8 +96,7 @@ func TestSubscribersReceiveDesiredProperties(t *testing.T) {
 		w := hubtest.Dial(t, h)
 		w.Connect(kept)
 		patch := func(n int) {
-			_, err := h.PatchDesired("dev-1", fmt.Sprintf(`{"n":%d}`, n))
-			require.NoError(t, err)
+			hubtest.PatchDesired(t, h, "dev-1", fmt.Sprintf(`{"n":%d}`, n))
 		}
 		patch(1)
 		hubtest.Quiet(w)
@@ -142,8 +135,7 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 		var h *testbroker.Hub
 		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 			if e.Kind == event.Connected {
-				_, err := h.PatchDesired("dev-1", `{"a":1}`)
-				require.NoError(t, err)
+				hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 			}
 		}})
 		kept := hubtest.ConnectOf(d)
@@ -249,8 +241,7 @@ func TestLimitsOfATwin(t *testing.T) {
 			require.ErrorAs(t, err, &service)
 			require.Equal(t, 400004, service.Code)
 			require.Equal(t, 400, service.Status())
-			twin, err := h.Twin("dev-1")
-			require.NoError(t, err)
+			twin := hubtest.Twin(t, h, "dev-1")
 			require.Equal(t, `{}`+`{}`, string(twin.Desired)+string(twin.Reported), "nothing of it was done")
 		})
 	}
@@ -261,13 +252,11 @@ func TestSizesAddUp(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
 	long := strings.Repeat("x", 4000)
 	for i := range 8 {
-		_, err := h.PatchDesired("dev-1", fmt.Sprintf(`{"k%d":"%s"}`, i, long))
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", fmt.Sprintf(`{"k%d":"%s"}`, i, long))
 	}
 	_, err := h.PatchDesired("dev-1", `{"k8":"`+long+`"}`)
 	require.ErrorContains(t, err, "36018 bytes")
-	version, err := h.PatchDesired("dev-1", `{"k0":null,"k8":"`+long+`"}`)
-	require.NoError(t, err)
+	version := hubtest.PatchDesired(t, h, "dev-1", `{"k0":null,"k8":"`+long+`"}`)
 	require.EqualValues(t, 10, version, "what was refused has none")
 	require.NoError(t, h.PatchTags("dev-1", `{"a":"`+long+`","b":"`+long+`"}`))
 	require.ErrorContains(t, h.PatchTags("dev-1", `{"c":"`+long+`"}`), "at most 8192")
@@ -279,8 +268,7 @@ func TestSizesAddUp(t *testing.T) {
 func TestEtagsAndVersions(t *testing.T) {
 	h, d := hubtest.NewHub(t, nil)
 	twin := func() hubdata.Twin {
-		tw, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		tw := hubtest.Twin(t, h, "dev-1")
 		return tw
 	}
 	first := twin()
@@ -306,8 +294,7 @@ func TestEtagsAndVersions(t *testing.T) {
 	_, err = h.PatchDesired("dev-1/mod-1", "{}")
 	require.ErrorIs(t, err, testbroker.ErrNotFound)
 	require.Empty(t, h.TwinLog("dev-1"))
-	_, err = h.AddDevice("dev-1")
-	require.NoError(t, err)
+	hubtest.AddDevice(t, h, "dev-1")
 	require.JSONEq(t, `{}`, string(twin().Reported), "another device, another twin")
 	_, err = h.Twin("dev-1/mod-1")
 	require.ErrorAs(t, err, &service)
@@ -321,13 +308,10 @@ func TestMetadata(t *testing.T) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.TwinResults)
 		hubtest.Request(w, hubtest.TwinPatch+"1", `{"x":{"y":1}}`)
-		_, err := h.PatchDesired("dev-1", `{"a":{"b":1,"c":{"d":1}},"e":1,"f":1}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":{"b":1,"c":{"d":1}},"e":1,"f":1}`)
 		time.Sleep(1500 * time.Millisecond)
-		_, err = h.PatchDesired("dev-1", `{"a":{"b":2},"e":{"g":3},"f":null}`)
-		require.NoError(t, err)
-		twin, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":{"b":2},"e":{"g":3},"f":null}`)
+		twin := hubtest.Twin(t, h, "dev-1")
 		const then, now = `"$lastUpdated":"2000-01-01T00:00:00.0000000Z"`,
 			`"$lastUpdated":"2000-01-01T00:00:01.5000000Z","$lastUpdatedVersion":3`
 		const first = then + `,"$lastUpdatedVersion":2`
@@ -428,15 +412,13 @@ func TestTwinOverAMQP(t *testing.T) {
 		s, r := hubtest.Pair(p, "/devices/dev-1/twin", "twin:1")
 		l := twinAMQP{t, s, r}
 		const notices = "/notifications/twin/properties/desired"
-		_, err := h.PatchDesired("dev-1", `{"a":1}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 
 		m := l.request("PUT", amqp.Annotations{"resource": notices, "version": nil}, "Put1", " ")
 		require.Equal(t, "Put1", m.Properties.CorrelationID)
 		require.Equal(t, int32(200), m.Annotations["status"])
 		require.Empty(t, m.GetData())
-		_, err = h.PatchDesired("dev-1", `{"a":null,"b":2}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":null,"b":2}`)
 		m = l.next()
 		require.Nil(t, m.Properties.CorrelationID)
 		require.Equal(t, amqp.Annotations{"resource": "/properties/desired", "version": int64(3)}, m.Annotations)
@@ -473,8 +455,7 @@ func TestTwinOverAMQP(t *testing.T) {
 		}
 
 		l.request("DELETE", amqp.Annotations{"resource": notices}, "d", "")
-		_, err = h.PatchDesired("dev-1", `{"c":1}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"c":1}`)
 		m = l.request("GET", nil, "last", "")
 		require.Equal(t, "last", m.Properties.CorrelationID, "nothing before it")
 		require.Equal(t, hubdata.AMQP, h.TwinLog("dev-1")[0].Protocol)
@@ -496,8 +477,7 @@ func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 		mute := h.Inject(fault.Fault{Kind: fault.SwallowDesired, Times: -1})
 		heard := func() int {
 			before := mute.Fired()
-			_, err := h.PatchDesired("dev-1", `{"a":1}`)
-			require.NoError(t, err)
+			hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 			return mute.Fired() - before
 		}
 		require.Equal(t, 2, heard())
@@ -578,8 +558,7 @@ func TestFaultsOfNotifications(t *testing.T) {
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(0, hubtest.DesiredTopics)
 		patch := func() {
-			_, err := h.PatchDesired("dev-1", `{"a":1}`)
-			require.NoError(t, err)
+			hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 		}
 		version := func() string {
 			topic, _ := hubtest.Received(w)
@@ -636,12 +615,10 @@ func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 		h.Inject(fault.Fault{Kind: fault.RefuseTwin, RetryAfter: time.Minute, Operation: hubdata.TwinSubscribe})
 		m := l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "1", "")
 		require.Equal(t, amqp.Annotations{"status": int32(429), "retry-after": int32(60)}, m.Annotations)
-		_, err := h.PatchDesired("dev-1", `{"a":1}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 		l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "2", "")
 		h.Inject(fault.Fault{Kind: fault.DuplicateDesired})
-		_, err = h.PatchDesired("dev-1", `{"a":2}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":2}`)
 		require.Equal(t, int64(3), l.next().Annotations["version"], "the request that was refused was not carried out")
 		require.Equal(t, int64(3), l.next().Annotations["version"])
 		h.Inject(fault.Fault{Kind: fault.DropAfterTwin})
@@ -650,8 +627,7 @@ func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 			Properties:  &amqp.MessageProperties{CorrelationID: "3"}, Data: [][]byte{[]byte(`{"x":1}`)},
 		}, &amqp.SendOptions{Settled: true})
 		<-p.Conn.Done()
-		twin, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		twin := hubtest.Twin(t, h, "dev-1")
 		require.EqualValues(t, 2, twin.ReportedVersion)
 		require.Zero(t, h.TwinLog("dev-1")[5].Answers)
 	})

@@ -71,8 +71,7 @@ func TestCertificatesOfDevices(t *testing.T) {
 			c.Password = hubtest.Sign("hub.example.test%2Fdevices%2Fdev-x", hubtest.GoldenKey, time.Now().Add(time.Hour).Unix())
 		}, 5},
 		"token of a policy": {x, func() []tls.Certificate { return nil }, func(c *hubtest.Connect, h *testbroker.Hub) {
-			p, err := h.AddPolicy("device")
-			require.NoError(t, err)
+			p := hubtest.AddPolicy(t, h, "device")
 			c.Password = hubtest.Sign("hub.example.test", p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=device"
 		}, 0},
 		"disabled": {x, func() []tls.Certificate { return []tls.Certificate{good} },
@@ -89,32 +88,29 @@ func TestCertificatesOfDevices(t *testing.T) {
 		}, nil, 5},
 		"device with a key and its token": {sas,
 			func() []tls.Certificate { return []tls.Certificate{good} }, func(c *hubtest.Connect, h *testbroker.Hub) {
-				d, err := h.Device("dev-1")
-				require.NoError(t, err)
+				d := hubtest.Registered(t, h, "dev-1")
 				c.Password = hubtest.Token(d)
 			}, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				root, stranger = testbroker.NewCertAuthority("root"), testbroker.NewCertAuthority("root")
-				between = root.NewAuthority("between").NewAuthority("further down")
-				good, second = own("anything"), own("dev-x")
-				h, _ := hubtest.NewHub(t, nil)
-				require.NoError(t, h.AddCA(root.Cert()))
-				d, err := c.device(h)
-				require.NoError(t, err)
-				con := hubtest.Certified(d)
-				if c.change != nil {
-					c.change(&con, h)
-				}
-				w := hubtest.DialTLS(t, h, c.cert()...)
-				require.Equal(t, []byte{0, c.want}, w.Connect(con))
-				if c.want != 0 {
-					require.Equal(t, io.EOF, w.End())
-					return
-				}
-				w.Ping()
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			root, stranger = testbroker.NewCertAuthority("root"), testbroker.NewCertAuthority("root")
+			between = root.NewAuthority("between").NewAuthority("further down")
+			good, second = own("anything"), own("dev-x")
+			h, _ := hubtest.NewHub(t, nil)
+			require.NoError(t, h.AddCA(root.Cert()))
+			d, err := c.device(h)
+			require.NoError(t, err)
+			con := hubtest.Certified(d)
+			if c.change != nil {
+				c.change(&con, h)
+			}
+			w := hubtest.DialTLS(t, h, c.cert()...)
+			require.Equal(t, []byte{0, c.want}, w.Connect(con))
+			if c.want != 0 {
+				require.Equal(t, io.EOF, w.End())
+				return
+			}
+			w.Ping()
 		})
 	}
 }
@@ -180,16 +176,14 @@ func TestCertificateOverRealPorts(t *testing.T) {
 		t.Run(fmt.Sprintf("TLS %#x", version), func(t *testing.T) {
 			config := config.Clone()
 			config.MinVersion, config.MaxVersion = version, version
-			addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-			require.NoError(t, err)
+			addr := hubtest.Listen(t, h, testbroker.PortMQTTS)
 			conn, err := tls.Dial("tcp", addr.String(), config)
 			require.NoError(t, err)
 			require.Equal(t, []byte{0, 0}, hubtest.NewWire(t, conn).Connect(hubtest.Certified(d)))
 		})
 	}
 	t.Run("WebSocket", func(t *testing.T) {
-		addr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
-		require.NoError(t, err)
+		addr := hubtest.Listen(t, h, testbroker.PortHTTPS)
 		dialer := websocket.Dialer{Subprotocols: []string{"mqtt"}, TLSClientConfig: config}
 		ws, _, err := dialer.Dial("wss://"+addr.String()+"/$iothub/websocket", nil)
 		require.NoError(t, err)
@@ -199,8 +193,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 
 // handshake does an in-memory TLS handshake, with a time limit of a minute.
 func handshake(t *testing.T, h *testbroker.Hub, config *tls.Config) error {
-	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
-	require.NoError(t, err)
+	raw := hubtest.DialPort(t, h, testbroker.PortMQTTS)
 	defer raw.Close()
 	require.NoError(t, raw.SetDeadline(time.Now().Add(time.Minute)))
 	conn := tls.Client(raw, config)
@@ -228,28 +221,25 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 			require.Equal(t, x509.Expired, invalid.Reason)
 		}},
 	} {
-		t.Run(c.kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var rec hubtest.Recorder
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
-				in := h.Inject(fault.Fault{Kind: c.kind, After: 1})
-				require.NoError(t, handshake(t, h, h.ClientTLS()))
-				synctest.Wait()
-				_, seen := rec.Since(0)
-				c.check(t, handshake(t, h, h.ClientTLS()))
-				synctest.Wait()
-				require.Equal(t, 1, in.Fired())
-				events, _ := rec.Since(seen)
-				require.Equal(t, "#2 fault "+c.kind.String(), events[0])
-				require.Contains(t, events[1], "#2 refused: ")
-				require.NoError(t, handshake(t, h, h.ClientTLS()), "it happened once")
-				hubtest.Login(t, h, d).Ping()
-			})
+		hubtest.RunBubble(t, c.kind.String(), func(t *testing.T) {
+			var rec hubtest.Recorder
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: rec.Event})
+			in := h.Inject(fault.Fault{Kind: c.kind, After: 1})
+			require.NoError(t, handshake(t, h, h.ClientTLS()))
+			synctest.Wait()
+			_, seen := rec.Since(0)
+			c.check(t, handshake(t, h, h.ClientTLS()))
+			synctest.Wait()
+			require.Equal(t, 1, in.Fired())
+			events, _ := rec.Since(seen)
+			require.Equal(t, "#2 fault "+c.kind.String(), events[0])
+			require.Contains(t, events[1], "#2 refused: ")
+			require.NoError(t, handshake(t, h, h.ClientTLS()), "it happened once")
+			hubtest.Login(t, h, d).Ping()
 		})
 		t.Run(c.kind.String()+" on a real port", func(t *testing.T) {
 			h, d := hubtest.NewHub(t, nil)
-			addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-			require.NoError(t, err)
+			addr := hubtest.Listen(t, h, testbroker.PortMQTTS)
 			in := h.Inject(fault.Fault{Kind: c.kind})
 			raw, err := net.Dial("tcp", addr.String())
 			require.NoError(t, err)
@@ -269,20 +259,17 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 	for _, k := range []fault.Kind{fault.NotTLS, fault.CutHandshake, fault.OldTLS,
 		fault.ExpiredCertificate} {
-		t.Run(k.String(), func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				in := h.Inject(fault.Fault{Kind: k})
-				h.Inject(fault.Fault{Kind: k, Device: "dev-1", Times: -1})
-				hubtest.Login(t, h, d)
-				raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
-				require.NoError(t, err)
-				raw.Close() // without sending anything
-				synctest.Wait()
-				require.Zero(t, in.Fired())
-				require.Error(t, handshake(t, h, h.ClientTLS()))
-				require.Equal(t, 1, in.Fired())
-				require.NoError(t, handshake(t, h, h.ClientTLS()))
-			})
+		hubtest.RunInBubble(t, k.String(), nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			in := h.Inject(fault.Fault{Kind: k})
+			h.Inject(fault.Fault{Kind: k, Device: "dev-1", Times: -1})
+			hubtest.Login(t, h, d)
+			raw := hubtest.DialPort(t, h, testbroker.PortMQTTS)
+			raw.Close() // without sending anything
+			synctest.Wait()
+			require.Zero(t, in.Fired())
+			require.Error(t, handshake(t, h, h.ClientTLS()))
+			require.Equal(t, 1, in.Fired())
+			require.NoError(t, handshake(t, h, h.ClientTLS()))
 		})
 	}
 }
@@ -315,8 +302,7 @@ func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
 func TestTheNameForDevices(t *testing.T) {
 	for own, other := range map[string]string{"hub.example.test": "hub.device.example.test",
 		"hub.device.example.test": "hub.example.test"} {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, &testbroker.Options{HostName: own})
+		hubtest.InBubble(t, &testbroker.Options{HostName: own}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			for _, name := range []string{own, other} {
 				config := h.ClientTLS()
 				config.ServerName, config.MinVersion = name, tls.VersionTLS13

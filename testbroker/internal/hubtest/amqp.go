@@ -36,8 +36,7 @@ func NewPeer(t testing.TB, h *testbroker.Hub, stream net.Conn, o *amqp.ConnOptio
 // DialPeer opens an in-memory connection.
 func DialPeer(t testing.TB, h *testbroker.Hub) *Peer {
 	t.Helper()
-	stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub:5672")
-	require.NoError(t, err)
+	stream := DialPort(t, h, testbroker.PortAMQP)
 	return NewPeer(t, h, stream, nil)
 }
 

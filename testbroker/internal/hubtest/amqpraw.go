@@ -22,8 +22,7 @@ type RawPeer struct {
 // DialFrames returns a client of frames, connected in memory.
 func DialFrames(t testing.TB, h *testbroker.Hub) *RawPeer {
 	t.Helper()
-	conn, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-	require.NoError(t, err)
+	conn := DialPort(t, h, testbroker.PortAMQP)
 	t.Cleanup(func() { conn.Close() })
 	return &RawPeer{T: t, Conn: conn}
 }

@@ -29,7 +29,6 @@ func Configure(p *Poster, id, body string, header ...string) map[string]any {
 
 // Desired returns the desired properties of a device.
 func Desired(t *testing.T, h *testbroker.Hub, id string) string {
-	twin, err := h.Twin(id)
-	require.NoError(t, err)
+	twin := Twin(t, h, id)
 	return string(twin.Desired)
 }

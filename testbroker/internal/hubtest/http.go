@@ -131,8 +131,7 @@ func WebWays(t testing.TB) map[string]func(t *testing.T, h *testbroker.Hub, toke
 	type way = func(t *testing.T, h *testbroker.Hub, token string) (*Poster, int)
 	real := func(t *testing.T, h *testbroker.Hub, p testbroker.Port) func(ctx context.Context, network,
 		addr string) (net.Conn, error) {
-		addr, err := h.Listen(p, "127.0.0.1:0")
-		require.NoError(t, err)
+		addr := Listen(t, h, p)
 		return func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, addr.String())
 		}
@@ -170,8 +169,7 @@ func ServiceToken(p hubdata.Policy) string {
 
 // BackEnd returns a client of a new policy with the rights.
 func BackEnd(t testing.TB, h *testbroker.Hub, rights ...hubdata.Right) *Poster {
-	p, err := h.AddPolicy(fmt.Sprint("policy", rights), rights...)
-	require.NoError(t, err)
+	p := AddPolicy(t, h, fmt.Sprint("policy", rights), rights...)
 	return NewPoster(t, h.Dial(testbroker.PortHTTP), nil, ServiceToken(p))
 }
 

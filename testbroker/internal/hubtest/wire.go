@@ -39,8 +39,7 @@ func NewHub(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Devic
 	h, err := testbroker.New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
-	d, err := h.AddDevice("dev-1")
-	require.NoError(t, err)
+	d := AddDevice(t, h, "dev-1")
 	return h, d
 }
 
@@ -277,8 +276,7 @@ const WaitLimit = 10 * time.Second
 
 // DialTLS connects over TLS in memory, with certificates of the client.
 func DialTLS(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *Wire {
-	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
-	require.NoError(t, err)
+	raw := DialPort(t, h, testbroker.PortMQTTS)
 	config := h.ClientTLS()
 	config.Certificates = certs
 	conn := tls.Client(raw, config)
@@ -300,4 +298,15 @@ func InBubble(t *testing.T, o *testbroker.Options, test func(t *testing.T, h *te
 		h, d := NewHub(t, o)
 		test(t, h, d)
 	})
+}
+
+// RunInBubble is InBubble in a subtest.
+func RunInBubble(t *testing.T, name string, o *testbroker.Options,
+	test func(t *testing.T, h *testbroker.Hub, d hubdata.Device)) {
+	t.Run(name, func(t *testing.T) { InBubble(t, o, test) })
+}
+
+// RunBubble runs a subtest in a bubble.
+func RunBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }

@@ -104,8 +104,7 @@ func TestBrokerKeepsEveryPropertyOfMQTT5(t *testing.T) {
 func TestBrokerTopicsOfDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newBroker(t, &testbroker.BrokerOptions{Telemetry: "site/{device}/+/up", Commands: "site/{device}/down/#"})
-		mod, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
 		c := loginPlain(t, h, d, 5)
 		require.Zero(t, c.publish(1, "site/dev-1/a/up", ""))
 		for _, topic := range []string{"site/dev-1/up", "site/dev-2/a/up", "site/dev-1/a/up/b", "site/dev-1/mod-1/a/up",
@@ -405,18 +404,16 @@ func TestBrokerLimitsOfMQTT5(t *testing.T) {
 		"expiry after none": {[]packets.Packet{{FixedHeader: packets.FixedHeader{Type: packets.Disconnect},
 			Properties: packets.Properties{SessionExpiryInterval: 1, SessionExpiryIntervalFlag: true}}}, 0x82},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := newBroker(t, o)
-				h.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1})
-				c := loginPlain(t, h, d, 5)
-				for _, pk := range row.send {
-					c.send(pk)
-				}
-				end := c.disconnected()
-				require.Equal(t, row.code, end.ReasonCode)
-				require.NotEmpty(t, end.Properties.ReasonString)
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			h, d := newBroker(t, o)
+			h.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1})
+			c := loginPlain(t, h, d, 5)
+			for _, pk := range row.send {
+				c.send(pk)
+			}
+			end := c.disconnected()
+			require.Equal(t, row.code, end.ReasonCode)
+			require.NotEmpty(t, end.Properties.ReasonString)
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -786,8 +783,7 @@ func TestBrokerServesPaho(t *testing.T) {
 		testbroker.PortMQTT: "mqtt", testbroker.PortMQTTS: "mqtts", testbroker.PortHTTP: "ws", testbroker.PortHTTPS: "wss",
 	} {
 		t.Run(scheme, func(t *testing.T) {
-			addr, err := h.Listen(port, "127.0.0.1:0")
-			require.NoError(t, err)
+			addr := hubtest.Listen(t, h, port)
 			got := make(chan paho.Message, 1)
 			o := paho.NewClientOptions().AddBroker(scheme + "://" + addr.String() + "/mqtt").SetClientID("any").
 				SetUsername(d.ID).SetPassword(d.PrimaryKey).SetTLSConfig(h.ClientTLS()).SetProtocolVersion(4)
@@ -858,17 +854,15 @@ func TestBrokerRefusesWrongAuthentications(t *testing.T) {
 		"an answer without a challenge": auth(0x18, testbroker.AuthMethod), "another method": auth(0x19, "SCRAM"),
 		"no method": auth(0x19, ""), "a code of the broker": auth(0, testbroker.AuthMethod),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := newBroker(t, nil)
-				connect := plainConnect(d, 5)
-				connect.Properties = packets.Properties{AuthenticationMethod: testbroker.AuthMethod,
-					AuthenticationData: []byte(d.PrimaryKey)}
-				c := dialPlain(t, h, 5)
-				require.Zero(t, c.connect(connect).ReasonCode)
-				c.send(pk)
-				require.Equal(t, byte(0x82), c.disconnected().ReasonCode)
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			h, d := newBroker(t, nil)
+			connect := plainConnect(d, 5)
+			connect.Properties = packets.Properties{AuthenticationMethod: testbroker.AuthMethod,
+				AuthenticationData: []byte(d.PrimaryKey)}
+			c := dialPlain(t, h, 5)
+			require.Zero(t, c.connect(connect).ReasonCode)
+			c.send(pk)
+			require.Equal(t, byte(0x82), c.disconnected().ReasonCode)
 		})
 	}
 }

@@ -47,28 +47,24 @@ func TestGoldenTokensAreAccepted(t *testing.T) {
 		"lower-case hex in signature": {"dev-1", "",
 			"sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2bVPYEFxF5w%3d" + tail},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, _ := hubtest.NewHub(t, &testbroker.Options{HostName: "hub1.example.test",
-					Store: policyStore{"device", hubtest.GoldenKey}})
-				if c.device != "dev-1" {
-					_, err := h.AddDevice(c.device)
-					require.NoError(t, err)
-				}
-				id := c.device
-				if c.module != "" {
-					_, err := h.AddModule(c.device, c.module)
-					require.NoError(t, err)
-					id += "/" + c.module
-				}
-				require.NoError(t, h.SetKeys(id, hubtest.GoldenKey, hubtest.GoldenKey))
-				w := hubtest.Dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.Connect{
-					Name: "MQTT", Level: 4, Flags: 2, KeepAlive: 60, ClientID: id,
-					User: "hub1.example.test/" + id + "/?api-version=2021-04-12", Password: "SharedAccessSignature " + c.token,
-				}))
-				require.Equal(t, 1, h.Connections(id))
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			h, _ := hubtest.NewHub(t, &testbroker.Options{HostName: "hub1.example.test",
+				Store: policyStore{"device", hubtest.GoldenKey}})
+			if c.device != "dev-1" {
+				hubtest.AddDevice(t, h, c.device)
+			}
+			id := c.device
+			if c.module != "" {
+				hubtest.AddModule(t, h, c.device, c.module)
+				id += "/" + c.module
+			}
+			require.NoError(t, h.SetKeys(id, hubtest.GoldenKey, hubtest.GoldenKey))
+			w := hubtest.Dial(t, h)
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.Connect{
+				Name: "MQTT", Level: 4, Flags: 2, KeepAlive: 60, ClientID: id,
+				User: "hub1.example.test/" + id + "/?api-version=2021-04-12", Password: "SharedAccessSignature " + c.token,
+			}))
+			require.Equal(t, 1, h.Connections(id))
 		})
 	}
 }
@@ -235,43 +231,37 @@ func connackCases(t *testing.T) map[string]connackCase {
 // TestConnackCodes changes one thing in a valid CONNECT and checks the answer.
 func TestConnackCodes(t *testing.T) {
 	for name, c := range connackCases(t) {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var last event.Event
-				h, dev := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
-				w := connackWorld{hub: h, dev: dev}
-				var err error
-				w.mod, err = h.AddModule("dev-1", "mod-1")
-				require.NoError(t, err)
-				w.two, err = h.AddDevice("dev-2")
-				require.NoError(t, err)
-				w.policy, err = h.AddPolicy("device")
-				require.NoError(t, err)
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var last event.Event
+			h, dev := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
+			w := connackWorld{hub: h, dev: dev}
+			w.mod = hubtest.AddModule(t, h, "dev-1", "mod-1")
+			w.two = hubtest.AddDevice(t, h, "dev-2")
+			w.policy = hubtest.AddPolicy(t, h, "device")
 
-				con := hubtest.ConnectOf(dev)
-				c.change(&con, w)
-				raw := con.Bytes()
-				if strings.HasSuffix(con.User, "\x00") { // a password that is present but empty
-					con.User = strings.TrimSuffix(con.User, "\x00")
-					raw = con.Bytes()
-					raw = append(raw, 0, 0)
-					raw[1] += 2
-				}
-				client := hubtest.Dial(t, h)
-				client.Send(raw)
-				require.Equal(t, []byte{0, c.want}, client.Expect(hubtest.Connack))
-				if c.want == 0 {
-					client.Ping()
-					return
-				}
-				require.Equal(t, io.EOF, client.End(), "the hub closes after the refusal")
-				client.Conn.Close()
-				synctest.Wait()
-				require.Zero(t, h.Connections(""))
-				require.Equal(t, event.Refused, last.Kind)
-				require.Equal(t, c.want, last.Code)
-				require.Error(t, last.Err)
-			})
+			con := hubtest.ConnectOf(dev)
+			c.change(&con, w)
+			raw := con.Bytes()
+			if strings.HasSuffix(con.User, "\x00") { // a password that is present but empty
+				con.User = strings.TrimSuffix(con.User, "\x00")
+				raw = con.Bytes()
+				raw = append(raw, 0, 0)
+				raw[1] += 2
+			}
+			client := hubtest.Dial(t, h)
+			client.Send(raw)
+			require.Equal(t, []byte{0, c.want}, client.Expect(hubtest.Connack))
+			if c.want == 0 {
+				client.Ping()
+				return
+			}
+			require.Equal(t, io.EOF, client.End(), "the hub closes after the refusal")
+			client.Conn.Close()
+			synctest.Wait()
+			require.Zero(t, h.Connections(""))
+			require.Equal(t, event.Refused, last.Kind)
+			require.Equal(t, c.want, last.Code)
+			require.Error(t, last.Err)
 		})
 	}
 }
@@ -295,18 +285,16 @@ func TestClosedWithoutAnswer(t *testing.T) {
 		"half a connect":  func(d hubdata.Device) []byte { return hubtest.Frame(0x10, hubtest.Str("MQTT"), []byte{4}) },
 		"request of HTTP": func(hubdata.Device) []byte { return []byte("GET / HTTP/1.1\r\n\r\n") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var last event.Event
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
-				w := hubtest.Dial(t, h)
-				w.Send(packet(d))
-				require.Equal(t, io.EOF, w.End())
-				synctest.Wait()
-				require.Equal(t, event.Refused, last.Kind)
-				require.Zero(t, last.Code)
-				require.Error(t, last.Err)
-			})
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var last event.Event
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
+			w := hubtest.Dial(t, h)
+			w.Send(packet(d))
+			require.Equal(t, io.EOF, w.End())
+			synctest.Wait()
+			require.Equal(t, event.Refused, last.Kind)
+			require.Zero(t, last.Code)
+			require.Error(t, last.Err)
 		})
 	}
 }
@@ -339,8 +327,7 @@ func TestNewerConnectionClosesTheOlder(t *testing.T) {
 				causes = append(causes, e.String())
 			}
 		}})
-		mod, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
 		module := hubtest.Login(t, h, mod)
 		one := hubtest.Login(t, h, d)
 		two := hubtest.Login(t, h, d)
@@ -386,18 +373,14 @@ func TestRegistryCutsConnections(t *testing.T) {
 		"disabled": func(h *testbroker.Hub) error { return h.SetEnabled("dev-1", false) },
 		"removed":  func(h *testbroker.Hub) error { return h.RemoveDevice("dev-1") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				mod, err := h.AddModule("dev-1", "mod-1")
-				require.NoError(t, err)
-				other, err := h.AddDevice("dev-10")
-				require.NoError(t, err)
-				a, b, c := hubtest.Login(t, h, d), hubtest.Login(t, h, mod), hubtest.Login(t, h, other)
-				require.NoError(t, act(h))
-				require.Equal(t, io.EOF, a.End())
-				require.Equal(t, io.EOF, b.End())
-				c.Ping()
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
+			other := hubtest.AddDevice(t, h, "dev-10")
+			a, b, c := hubtest.Login(t, h, d), hubtest.Login(t, h, mod), hubtest.Login(t, h, other)
+			require.NoError(t, act(h))
+			require.Equal(t, io.EOF, a.End())
+			require.Equal(t, io.EOF, b.End())
+			c.Ping()
 		})
 	}
 }
@@ -432,18 +415,16 @@ func TestKeepAlive(t *testing.T) {
 		1200:  1767 * time.Second,
 		65535: 1767 * time.Second,
 	} {
-		t.Run(fmt.Sprint(keepAlive), func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				c := hubtest.ConnectOf(d)
-				c.KeepAlive = keepAlive
-				w := hubtest.Dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.Connect(c))
-				time.Sleep(want - time.Second)
-				w.Ping()
-				start := time.Now()
-				require.Equal(t, io.EOF, w.End())
-				require.Equal(t, want, time.Since(start))
-			})
+		hubtest.RunInBubble(t, fmt.Sprint(keepAlive), nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			c := hubtest.ConnectOf(d)
+			c.KeepAlive = keepAlive
+			w := hubtest.Dial(t, h)
+			require.Equal(t, []byte{0, 0}, w.Connect(c))
+			time.Sleep(want - time.Second)
+			w.Ping()
+			start := time.Now()
+			require.Equal(t, io.EOF, w.End())
+			require.Equal(t, want, time.Since(start))
 		})
 	}
 }
@@ -525,14 +506,12 @@ func TestRegistry(t *testing.T) {
 	require.ErrorIs(t, err, testbroker.ErrNotFound)
 	_, err = h.AddModule("dev-1", "")
 	require.Error(t, err)
-	m, err := h.AddModule("dev-1", "m")
-	require.NoError(t, err)
+	m := hubtest.AddModule(t, h, "dev-1", "m")
 	require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey="+d.PrimaryKey, h.ConnectionString("dev-1"))
 	require.Equal(t, "HostName=hub.example.test;DeviceId=dev-1;ModuleId=m;SharedAccessKey="+m.PrimaryKey,
 		h.ConnectionString("dev-1/m"))
 	require.Empty(t, h.ConnectionString("dev-2"))
-	_, err = h.AddPolicy("p")
-	require.NoError(t, err)
+	hubtest.AddPolicy(t, h, "p")
 	_, err = h.AddPolicy("p")
 	require.ErrorIs(t, err, testbroker.ErrExists)
 	_, err = h.AddPolicy("")
@@ -545,16 +524,14 @@ func TestRegistry(t *testing.T) {
 	require.NoError(t, h.RemoveDevice("dev-1"))
 	_, err = h.Device("dev-1/m")
 	require.ErrorIs(t, err, testbroker.ErrNotFound, "modules go with their device")
-	again, err := h.AddDevice("dev-1")
-	require.NoError(t, err)
+	again := hubtest.AddDevice(t, h, "dev-1")
 	require.NotEqual(t, d.PrimaryKey, again.PrimaryKey)
 	require.NotEqual(t, d.PrimaryKey, d.SecondaryKey)
 }
 
 func TestKeysAreNotPrinted(t *testing.T) {
 	h, d := hubtest.NewHub(t, nil)
-	p, err := h.AddPolicy("device")
-	require.NoError(t, err)
+	p := hubtest.AddPolicy(t, h, "device")
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 		text := fmt.Sprintf(format+format, d, p)
 		for _, key := range []string{d.PrimaryKey, d.SecondaryKey, p.PrimaryKey, p.SecondaryKey} {
@@ -571,13 +548,11 @@ func TestSeedMakesKeysRepeat(t *testing.T) {
 		defer h.Close()
 		all := make(map[string]string)
 		for _, id := range ids {
-			d, err := h.AddDevice(id)
-			require.NoError(t, err)
+			d := hubtest.AddDevice(t, h, id)
 			all[id] = d.PrimaryKey + d.SecondaryKey
 		}
 		require.NoError(t, h.RemoveDevice(ids[0]))
-		d, err := h.AddDevice(ids[0])
-		require.NoError(t, err)
+		d := hubtest.AddDevice(t, h, ids[0])
 		require.NotEqual(t, all[ids[0]], d.PrimaryKey+d.SecondaryKey)
 		return all
 	}

@@ -49,10 +49,8 @@ func TestRefuseConnectWithAnyCode(t *testing.T) {
 
 func TestSelectorsOfFaults(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		mod, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
+		two := hubtest.AddDevice(t, h, "dev-2")
 		code := func(d hubdata.Device) byte { return hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d))[1] }
 		for _, c := range []struct {
 			selector       string
@@ -95,8 +93,7 @@ func TestAfterTimesAndForOfFaults(t *testing.T) {
 
 func TestProbabilityRepeatsWithTheSeed(t *testing.T) {
 	run := func(seed uint64) (codes []byte) {
-		synctest.Test(t, func(t *testing.T) {
-			h, d := hubtest.NewHub(t, &testbroker.Options{Seed: seed})
+		hubtest.InBubble(t, &testbroker.Options{Seed: seed}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 			in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1, Probability: 0.5})
 			fired := 0
 			for range 64 {
@@ -164,22 +161,20 @@ func TestSwallowConnack(t *testing.T) {
 func TestCloseDoesNotWaitForFaults(t *testing.T) {
 	for _, k := range []fault.Kind{fault.SlowConnack, fault.SwallowConnack, fault.SlowPuback,
 		fault.HalfOpen, fault.Throttle} {
-		t.Run(k.String(), func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				if k == fault.SlowPuback || k == fault.Throttle {
-					w := hubtest.Login(t, h, d)
-					h.Inject(fault.Fault{Kind: k, Delay: time.Hour, Rate: 0.001, Times: -1})
-					w.Publish(1, hubtest.Events, "x")
-					w.Publish(2, hubtest.Events, "x")
-				} else {
-					h.Inject(fault.Fault{Kind: k, Delay: time.Hour})
-					hubtest.Dial(t, h).Send(hubtest.ConnectOf(d).Bytes())
-				}
-				synctest.Wait()
-				start := time.Now()
-				require.NoError(t, h.Close())
-				require.Zero(t, time.Since(start))
-			})
+		hubtest.RunInBubble(t, k.String(), nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			if k == fault.SlowPuback || k == fault.Throttle {
+				w := hubtest.Login(t, h, d)
+				h.Inject(fault.Fault{Kind: k, Delay: time.Hour, Rate: 0.001, Times: -1})
+				w.Publish(1, hubtest.Events, "x")
+				w.Publish(2, hubtest.Events, "x")
+			} else {
+				h.Inject(fault.Fault{Kind: k, Delay: time.Hour})
+				hubtest.Dial(t, h).Send(hubtest.ConnectOf(d).Bytes())
+			}
+			synctest.Wait()
+			start := time.Now()
+			require.NoError(t, h.Close())
+			require.Zero(t, time.Since(start))
 		})
 	}
 }
@@ -215,59 +210,57 @@ func TestMessageFaults(t *testing.T) {
 			if burst {
 				name += " in a burst"
 			}
-			t.Run(name, func(t *testing.T) {
-				hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-					in := h.Inject(fault.Fault{Kind: c.kind, After: 2})
-					w := hubtest.Login(t, h, d)
-					if burst { // all in one write, so that the hub has read more when it handles the third
-						var all []byte
-						for id := range uint16(5) {
-							all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "body")...)
-						}
-						w.Send(all)
-						if !errors.Is(c.end, syscall.ECONNRESET) {
-							require.Equal(t, []uint16{1, 2}, []uint16{w.Acked(), w.Acked()})
-						}
-					} else {
-						for id := range uint16(2) {
-							w.Publish(id+1, hubtest.Events, "body")
-							require.Equal(t, id+1, w.Acked())
-						}
-						w.Publish(3, hubtest.Events, "body")
-						if c.end == nil {
-							w.Publish(4, hubtest.Events, "body")
-							w.Publish(5, hubtest.Events, "body")
-						}
+			hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+				in := h.Inject(fault.Fault{Kind: c.kind, After: 2})
+				w := hubtest.Login(t, h, d)
+				if burst { // all in one write, so that the hub has read more when it handles the third
+					var all []byte
+					for id := range uint16(5) {
+						all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "body")...)
 					}
-					for _, id := range c.acked {
-						require.Equal(t, id, w.Acked())
+					w.Send(all)
+					if !errors.Is(c.end, syscall.ECONNRESET) {
+						require.Equal(t, []uint16{1, 2}, []uint16{w.Acked(), w.Acked()})
 					}
-					if c.end != nil {
-						if burst && errors.Is(c.end, syscall.ECONNRESET) {
-							for { // PUBACKs may or may not arrive before the reset
-								kind, _, err := w.Read()
-								if err != nil {
-									require.ErrorIs(t, err, c.end)
-									break
-								}
-								require.Equal(t, byte(hubtest.Puback), kind)
+				} else {
+					for id := range uint16(2) {
+						w.Publish(id+1, hubtest.Events, "body")
+						require.Equal(t, id+1, w.Acked())
+					}
+					w.Publish(3, hubtest.Events, "body")
+					if c.end == nil {
+						w.Publish(4, hubtest.Events, "body")
+						w.Publish(5, hubtest.Events, "body")
+					}
+				}
+				for _, id := range c.acked {
+					require.Equal(t, id, w.Acked())
+				}
+				if c.end != nil {
+					if burst && errors.Is(c.end, syscall.ECONNRESET) {
+						for { // PUBACKs may or may not arrive before the reset
+							kind, _, err := w.Read()
+							if err != nil {
+								require.ErrorIs(t, err, c.end)
+								break
 							}
-						} else {
-							require.ErrorIs(t, w.End(), c.end)
+							require.Equal(t, byte(hubtest.Puback), kind)
 						}
-						w.Conn.Close()
 					} else {
-						w.Ping()
+						require.ErrorIs(t, w.End(), c.end)
 					}
-					synctest.Wait()
-					require.Equal(t, c.stored, h.Len())
-					require.Equal(t, 1, in.Fired())
-					require.NoError(t, in.WaitFired(t.Context(), 1))
+					w.Conn.Close()
+				} else {
+					w.Ping()
+				}
+				synctest.Wait()
+				require.Equal(t, c.stored, h.Len())
+				require.Equal(t, 1, in.Fired())
+				require.NoError(t, in.WaitFired(t.Context(), 1))
 
-					again := hubtest.Login(t, h, d)
-					again.Publish(9, hubtest.Events, "body")
-					require.Equal(t, uint16(9), again.Acked(), "it happened once")
-				})
+				again := hubtest.Login(t, h, d)
+				again.Publish(9, hubtest.Events, "body")
+				require.Equal(t, uint16(9), again.Acked(), "it happened once")
 			})
 		}
 	}
@@ -284,8 +277,7 @@ func TestPubacksReachTheClientBeforeAReset(t *testing.T) {
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
 			h, d := hubtest.NewHub(t, nil)
-			addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
-			require.NoError(t, err)
+			addr := hubtest.Listen(t, h, testbroker.PortMQTT)
 			in := h.Inject(fault.Fault{Kind: kind, After: 2})
 			conn, err := net.Dial("tcp", addr.String())
 			require.NoError(t, err)
@@ -424,8 +416,7 @@ func TestDropAfterADelayedPuback(t *testing.T) {
 
 func TestHalfOpen(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, For: time.Hour})
 		require.Equal(t, 2, in.Fired())
@@ -452,8 +443,7 @@ func TestHalfOpen(t *testing.T) {
 
 func TestHalfOpenOfOneDeviceFromAMessageOn(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, Device: "dev-1", After: 1})
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		w.Publish(1, hubtest.Events, "x")
@@ -543,8 +533,7 @@ func TestAbsent(t *testing.T) {
 
 func TestAbsentForOneDeviceFromAMessageOn(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		in := h.Inject(fault.Fault{Kind: fault.Absent, Device: "dev-1", After: 1})
 		w.Publish(1, hubtest.Events, "x")
@@ -564,8 +553,7 @@ func TestAbsentForOneDeviceFromAMessageOn(t *testing.T) {
 
 func TestDrop(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		w, w2, mute := hubtest.Login(t, h, d), hubtest.Login(t, h, two), hubtest.Dial(t, h)
 		require.Equal(t, 1, h.Drop("dev-1"))
 		require.ErrorIs(t, w.End(), syscall.ECONNRESET)
@@ -597,25 +585,23 @@ func TestNoFaultHitsAConnectionThatHasEnded(t *testing.T) {
 		first fault.Fault
 		want  error
 	}{{fault.Fault{Kind: fault.HalfOpen}, os.ErrDeadlineExceeded}, {fault.Fault{Kind: fault.DropAfterPuback}, io.EOF}} {
-		t.Run(c.first.Kind.String(), func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				w := hubtest.Login(t, h, d)
-				c.first.After = 1
-				first, tear := h.Inject(c.first), h.Inject(fault.Fault{Kind: fault.DropDuringPublish, After: 2})
-				var all []byte
-				for id := range uint16(3) {
-					all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "x")...)
-				}
-				w.Send(all)
-				w.Conn.SetReadDeadline(time.Now().Add(time.Hour))
-				require.Equal(t, uint16(1), w.Acked())
-				if errors.Is(c.want, io.EOF) {
-					require.Equal(t, uint16(2), w.Acked())
-				}
-				require.ErrorIs(t, w.End(), c.want)
-				require.Equal(t, 1, first.Fired())
-				require.Zero(t, tear.Fired())
-			})
+		hubtest.RunInBubble(t, c.first.Kind.String(), nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			w := hubtest.Login(t, h, d)
+			c.first.After = 1
+			first, tear := h.Inject(c.first), h.Inject(fault.Fault{Kind: fault.DropDuringPublish, After: 2})
+			var all []byte
+			for id := range uint16(3) {
+				all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "x")...)
+			}
+			w.Send(all)
+			w.Conn.SetReadDeadline(time.Now().Add(time.Hour))
+			require.Equal(t, uint16(1), w.Acked())
+			if errors.Is(c.want, io.EOF) {
+				require.Equal(t, uint16(2), w.Acked())
+			}
+			require.ErrorIs(t, w.End(), c.want)
+			require.Equal(t, 1, first.Fired())
+			require.Zero(t, tear.Fired())
 		})
 	}
 }

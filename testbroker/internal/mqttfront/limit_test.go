@@ -11,20 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
 )
 
 // A burst of connects is taken at once, the next wait, the rest is refused. Then the hub takes its
 // rate.
 func TestALimitOfConnects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := hubtest.NewHub(t, &testbroker.Options{
-			Limits: testbroker.LimitOptions{Connects: 10, Burst: time.Second, Queue: 500 * time.Millisecond},
-		})
+	hubtest.InBubble(t, &testbroker.Options{
+		Limits: testbroker.LimitOptions{Connects: 10, Burst: time.Second, Queue: 500 * time.Millisecond},
+	}, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		start := time.Now()
 		connect := func(i int) []byte {
-			d, err := h.AddDevice(fmt.Sprintf("limited-%d", i))
-			require.NoError(t, err)
+			d := hubtest.AddDevice(t, h, fmt.Sprintf("limited-%d", i))
 			return hubtest.Dial(t, h).Connect(hubtest.ConnectOf(d))
 		}
 		for i := range 10 {
@@ -56,10 +55,9 @@ func TestConnectsBeyondTheQueue(t *testing.T) {
 
 // Acknowledgements keep the rate of messages. A message beyond the queue ends its connection.
 func TestALimitOfMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, d := hubtest.NewHub(t, &testbroker.Options{
-			Limits: testbroker.LimitOptions{Messages: 10, Burst: 200 * time.Millisecond, Queue: 300 * time.Millisecond},
-		})
+	hubtest.InBubble(t, &testbroker.Options{
+		Limits: testbroker.LimitOptions{Messages: 10, Burst: 200 * time.Millisecond, Queue: 300 * time.Millisecond},
+	}, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
 		w, start := hubtest.Login(t, h, d), time.Now()
 		for i := range 5 {
 			w.Publish(uint16(i+1), hubtest.Events, fmt.Sprint(i))

@@ -120,8 +120,7 @@ func (d *nextDevice) request() nextwire.ID {
 
 func TestADeviceIsBornAndSendsTelemetry(t *testing.T) {
 	inNextBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
-		_, err := h.PatchDesired("dev-1", `{"fan":43}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"fan":43}`)
 		d, ack := dialNext(t, h, 7, nil)
 		require.False(t, ack.SessionPresent)
 		d.listen()
@@ -227,8 +226,7 @@ func TestATakeOverEndsTheOlderConnection(t *testing.T) {
 		second, ack := dialNext(t, h, 2, nil)
 		require.True(t, ack.SessionPresent)
 		require.Equal(t, byte(0x8e), first.disconnected().ReasonCode)
-		_, err := h.PatchDesired("dev-1", `{"a":1}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 		second.ping() // nothing before the birth
 		require.Equal(t, uint64(2), second.born(nextwire.Birth{}).DesiredVersion)
 	})
@@ -389,12 +387,10 @@ func TestPacketsThatTheClientCannotTake(t *testing.T) {
 		d, _ := dialNext(t, h, 1, func(pk *packets.Packet) { pk.Properties.MaximumPacketSize = 150 })
 		d.listen()
 		d.born(nextwire.Birth{})
-		_, err := h.PatchDesired("dev-1", `{"a":"`+strings.Repeat("x", 200)+`"}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":"`+strings.Repeat("x", 200)+`"}`)
 		require.Equal(t, 404103,
 			hubtest.Call(t, h, "dev-1", hubdata.MethodCall{Name: strings.Repeat("m", 200)}).Code())
-		_, err = h.PatchDesired("dev-1", `{"a":1}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 		require.Equal(t, uint64(3), d.patched().Version)
 	})
 }

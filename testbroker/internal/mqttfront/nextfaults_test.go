@@ -101,8 +101,7 @@ func TestFaultsOfTwinsWithTheProfile(t *testing.T) {
 		change := func(f fault.Fault) {
 			t.Helper()
 			h.Inject(f)
-			_, err := h.PatchDesired("dev-1", `{"a":1}`)
-			require.NoError(t, err)
+			hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 		}
 		change(fault.Fault{Kind: fault.SwallowDesired}) // a gap: version 2 is missing
 		change(fault.Fault{Kind: fault.DuplicateDesired})
@@ -236,8 +235,7 @@ func TestRandomDropsOfTheProfileRepeatWithTheSeed(t *testing.T) {
 				heard = append(heard, pk.ReasonCode)
 				d, _ = dialNext(t, h, 1, nil)
 				d.listen()
-				version, err := h.PatchDesired("dev-1", `{"a":1}`)
-				require.NoError(t, err)
+				version := hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 				d.ping() // and no patch
 				require.EqualValues(t, version, d.born(nextwire.Birth{}).DesiredVersion)
 			}

@@ -48,8 +48,7 @@ func FuzzNext(f *testing.F) {
 		h, err := testbroker.New(&testbroker.Options{MQTTv5: &testbroker.MQTTv5Options{Topics: []string{"a/{deviceId}/*"}}})
 		require.NoError(t, err)
 		defer h.Close()
-		_, err = h.AddDevice("dev-1")
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, "dev-1")
 		d := loginNext(t, h, 1)
 		go h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "m", ConnectTimeout: time.Millisecond,
 			ResponseTimeout: time.Millisecond})
@@ -82,8 +81,7 @@ func TestNextStress(t *testing.T) {
 	defer h.Close()
 	const devices = 2
 	for i := range devices {
-		_, err := h.AddDevice(fmt.Sprint("dev-", i+1))
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, fmt.Sprint("dev-", i+1))
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -133,8 +131,7 @@ func TestNextStress(t *testing.T) {
 	h.Reset()
 
 	d := loginNext(t, h, 1)
-	_, err = h.PatchDesired("dev-1", `{"a":1}`)
-	require.NoError(t, err)
+	hubtest.PatchDesired(t, h, "dev-1", `{"a":1}`)
 	require.Equal(t, nextwire.DesiredPatch{Version: 2, Payload: []byte(`{"a":1}`)}, d.patched())
 }
 

@@ -16,8 +16,7 @@ import (
 
 func TestTelemetryIsLogged(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		mod, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
 		w, m := hubtest.Login(t, h, d), hubtest.Login(t, h, mod)
 		w.Publish(258, hubtest.Events+"%24.mid=a&x=1", "one")
 		require.Equal(t, uint16(258), w.Acked())
@@ -74,8 +73,7 @@ func TestTelemetryIsLogged(t *testing.T) {
 
 func TestConflicts(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-		two, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		two := hubtest.AddDevice(t, h, "dev-2")
 		w, w2 := hubtest.Login(t, h, d), hubtest.Login(t, h, two)
 		for i, s := range []string{"same", "same", "other"} {
 			w.Publish(uint16(i+1), hubtest.Events+"%24.mid=a", s)
@@ -122,18 +120,16 @@ func TestSizeLimit(t *testing.T) {
 		body string
 		ok   bool
 	}{"fits": {body, true}, "one byte too many": {body + "x", false}, "far too many": {strings.Repeat(body, 2), false}} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				w := hubtest.Login(t, h, d)
-				w.Publish(1, hubtest.Events+bag, c.body)
-				if c.ok {
-					require.Equal(t, uint16(1), w.Acked())
-					require.Len(t, h.Messages()[0].Body, len(c.body))
-					return
-				}
-				require.Equal(t, io.EOF, w.End())
-				require.Zero(t, h.Len())
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			w := hubtest.Login(t, h, d)
+			w.Publish(1, hubtest.Events+bag, c.body)
+			if c.ok {
+				require.Equal(t, uint16(1), w.Acked())
+				require.Len(t, h.Messages()[0].Body, len(c.body))
+				return
+			}
+			require.Equal(t, io.EOF, w.End())
+			require.Zero(t, h.Len())
 		})
 	}
 }
@@ -162,13 +158,11 @@ func TestPacketsThatCloseTheConnection(t *testing.T) {
 		"DUP with QoS 0":             hubtest.PublishBytes(8, 0, hubtest.Events, "x"),
 		"overlong length":            {0x30, 0x80, 0x80, 0x80, 0x80, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				w := hubtest.Login(t, h, d)
-				w.Send(p)
-				require.Equal(t, io.EOF, w.End(), "and no packet before")
-				require.Zero(t, h.Len())
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			w := hubtest.Login(t, h, d)
+			w.Send(p)
+			require.Equal(t, io.EOF, w.End(), "and no packet before")
+			require.Zero(t, h.Len())
 		})
 	}
 }
@@ -211,17 +205,14 @@ func TestSubscribe(t *testing.T) {
 		"refused do not count": {false, 1, []string{"a", "b", "c", "d", "e", "$iothub/methods/POST/a/#"},
 			[]byte{refused, refused, refused, refused, refused, 1}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				mod, err := h.AddModule("dev-1", "mod-1")
-				require.NoError(t, err)
-				if c.module {
-					d = mod
-				}
-				w := hubtest.Login(t, h, d)
-				require.Equal(t, c.want, w.Subscribe(c.qos, c.filters...))
-				w.Ping()
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
+			if c.module {
+				d = mod
+			}
+			w := hubtest.Login(t, h, d)
+			require.Equal(t, c.want, w.Subscribe(c.qos, c.filters...))
+			w.Ping()
 		})
 	}
 }
@@ -241,8 +232,7 @@ func TestUnsubscribeMakesRoom(t *testing.T) {
 
 func TestTelemetryReachesNoSubscriber(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-		mod, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		mod := hubtest.AddModule(t, h, "dev-1", "mod-1")
 		w := hubtest.Login(t, h, mod)
 		require.Equal(t, []byte{1}, w.Subscribe(1, "devices/dev-1/modules/mod-1/#"))
 		w.Publish(1, "devices/dev-1/modules/mod-1/messages/events/", "x")
@@ -274,25 +264,23 @@ func TestWill(t *testing.T) {
 			h.Close()
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-				con := hubtest.ConnectOf(d)
-				con.Will = &hubtest.Will{Topic: hubtest.Events + "%24.mid=w&a=b", Text: "gone", Qos: 1}
-				w := hubtest.Dial(t, h)
-				require.Equal(t, []byte{0, 0}, w.Connect(con))
-				c.end(t, h, d, w)
-				synctest.Wait()
-				if !c.sent {
-					require.Zero(t, h.Len())
-					return
-				}
-				require.Equal(t, []hubdata.Message{{
-					DeviceID: "dev-1", MessageID: "w", System: []hubdata.Property{{Name: "$.mid", Value: "w"}},
-					Properties: []hubdata.Property{{Name: "a", Value: "b"}, {Name: "iothub-MessageType", Value: "Will"}},
-					Protocol:   hubdata.MQTT, Topic: hubtest.Events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
-					Received: time.Now(), Sequence: 1,
-				}}, h.Messages())
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+			con := hubtest.ConnectOf(d)
+			con.Will = &hubtest.Will{Topic: hubtest.Events + "%24.mid=w&a=b", Text: "gone", Qos: 1}
+			w := hubtest.Dial(t, h)
+			require.Equal(t, []byte{0, 0}, w.Connect(con))
+			c.end(t, h, d, w)
+			synctest.Wait()
+			if !c.sent {
+				require.Zero(t, h.Len())
+				return
+			}
+			require.Equal(t, []hubdata.Message{{
+				DeviceID: "dev-1", MessageID: "w", System: []hubdata.Property{{Name: "$.mid", Value: "w"}},
+				Properties: []hubdata.Property{{Name: "a", Value: "b"}, {Name: "iothub-MessageType", Value: "Will"}},
+				Protocol:   hubdata.MQTT, Topic: hubtest.Events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
+				Received: time.Now(), Sequence: 1,
+			}}, h.Messages())
 		})
 	}
 }

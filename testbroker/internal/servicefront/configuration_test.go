@@ -25,8 +25,7 @@ func results(p *hubtest.Poster, id string) (own, system map[string]any) {
 func TestConfigurationsWriteTheTwinsOfTheirTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := fleet(t)
-		_, err := h.PatchDesired("dev-1", `{"old":{"a":1,"b":2},"kept":true}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"old":{"a":1,"b":2},"kept":true}`)
 		made := hubtest.Configure(p, "ulm",
 			`{"id":"ulm","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
 			"content":{"deviceContent":{"properties.desired.old":{"a":1,"c":null},"properties.desired.x.y":7}},
@@ -37,18 +36,15 @@ func TestConfigurationsWriteTheTwinsOfTheirTarget(t *testing.T) {
 		require.JSONEq(t, `{"old":{"a":1},"kept":true,"x":{"y":7}}`, hubtest.Desired(t, h, "dev-1"))
 		require.JSONEq(t, `{"old":{"a":1},"rate":{"a-b":7},"x":{"y":7}}`, hubtest.Desired(t, h, "dev-2"))
 		require.JSONEq(t, `{}`, hubtest.Desired(t, h, "dev-3"))
-		before, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		before := hubtest.Twin(t, h, "dev-1")
 
 		// A device that comes under the condition later is configured then; the others stay unchanged.
 		require.NoError(t, h.PatchTags("dev-3", `{"site":"Ulm"}`))
-		_, err = h.AddDevice("dev-6")
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, "dev-6")
 		hubtest.Applied()
 		require.JSONEq(t, `{"old":{"a":1},"x":{"y":7}}`, hubtest.Desired(t, h, "dev-3"))
 		require.JSONEq(t, `{}`, hubtest.Desired(t, h, "dev-6"))
-		after, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		after := hubtest.Twin(t, h, "dev-1")
 		require.Equal(t, before, after)
 
 		own, system := results(p, "ulm")
@@ -210,8 +206,7 @@ func TestAConfigurationThatDoesNotFitIsNotApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := fleet(t)
 		for i := range 7 {
-			_, err := h.PatchDesired("dev-1", fmt.Sprintf(`{"full%d":%q}`, i, strings.Repeat("x", 4000)))
-			require.NoError(t, err)
+			hubtest.PatchDesired(t, h, "dev-1", fmt.Sprintf(`{"full%d":%q}`, i, strings.Repeat("x", 4000)))
 		}
 		before := hubtest.Desired(t, h, "dev-1")
 		hubtest.Configure(p, "c", fmt.Sprintf(`{"targetCondition":"*","content":{"deviceContent":{"properties.desired.a":%q,

@@ -20,8 +20,7 @@ func TestADigitalTwinShowsPropertiesAndComponents(t *testing.T) {
 		c.User += "&model-id=dtmi:com:example:Thermostat%3B1"
 		w.Connect(c)
 		w.Subscribe(1, "$iothub/twin/res/#")
-		_, err := h.PatchDesired("dev-1", `{"target":20.5,"plain":true,"inner":{"__t":"c","level":3}}`)
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"target":20.5,"plain":true,"inner":{"__t":"c","level":3}}`)
 		hubtest.Request(w, "$iothub/twin/PATCH/properties/reported/?$rid=1", `{"serial":"x","object":{"value":1},
 			"target":{"value":20.5,"ac":200,"av":2,"ad":"done"},
 			"inner":{"__t":"c","level":{"value":3,"ac":203,"av":0},"max":9}}`)
@@ -47,8 +46,7 @@ func TestADigitalTwinShowsPropertiesAndComponents(t *testing.T) {
 func TestAJSONPatchChangesDesiredProperties(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
 	p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
-	_, err := h.PatchDesired("dev-1", `{"a":{"x":1,"y":2},"c":{"__t":"c","level":1},"gone":1}`)
-	require.NoError(t, err)
+	hubtest.PatchDesired(t, h, "dev-1", `{"a":{"x":1,"y":2},"c":{"__t":"c","level":1},"gone":1}`)
 	patch := func(body string, header ...string) hubtest.Reply {
 		return p.Do("PATCH", "/digitaltwins/dev-1"+hubtest.Version, body, header...)
 	}
@@ -58,8 +56,7 @@ func TestAJSONPatchChangesDesiredProperties(t *testing.T) {
 	require.Equal(t, 202, r.StatusCode, r.Text)
 	require.JSONEq(t, `{"a":{"x":3},"c":{"__t":"c","level":2},"new":{"__t":"c","level":5},"whole":{"__t":"c","q":1},
 		"s/l~t":"x"}`, hubtest.Desired(t, h, "dev-1"))
-	twin, err := h.Twin("dev-1")
-	require.NoError(t, err)
+	twin := hubtest.Twin(t, h, "dev-1")
 	require.Equal(t, `"`+twin.ETag+`"`, r.Header.Get("ETag"))
 	require.Contains(t, r.Header.Get("Location"), "/digitaltwins/dev-1")
 	patch(`[{"op":"add","path":"/b","value":1}]`, "If-Match", `"AAAA"`).RefusedOldForm(t, 412001)
@@ -121,8 +118,7 @@ func TestCommandsAreMethods(t *testing.T) {
 		p.Post("/digitaltwins/no/commands/reboot"+hubtest.Version, "").Refused(t, 404001)
 		p.Post("/digitaltwins/dev-1/commands/reboot"+hubtest.Version, strings.Repeat("1", hubdata.MaxMethodPayload+1)).
 			Refused(t, 413001)
-		_, err := h.AddDevice("dev-2")
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, "dev-2")
 		p.Post("/digitaltwins/dev-2/commands/reboot"+hubtest.Version, "").Refused(t, 404103)
 	})
 }

@@ -59,8 +59,7 @@ func TestAJobChangesTwins(t *testing.T) {
 		require.Equal(t, "completed", status)
 		require.Equal(t, []any{2.0, 2.0, 0.0, 0.0, 0.0}, counts)
 		for _, id := range []string{"dev-1", "dev-2"} {
-			twin, err := h.Twin(id)
-			require.NoError(t, err)
+			twin := hubtest.Twin(t, h, id)
 			require.Contains(t, string(twin.Desired), `"x":1`)
 			require.Contains(t, string(twin.Tags), `"seen":true`)
 		}
@@ -93,8 +92,7 @@ func TestAJobChangesTwins(t *testing.T) {
 func TestAJobCallsMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := fleet(t)
-		d, err := h.Device("dev-1")
-		require.NoError(t, err)
+		d := hubtest.Registered(t, h, "dev-1")
 		w := hubtest.Login(t, h, d)
 		w.Subscribe(1, "$iothub/methods/POST/#")
 		made := schedule(p, "j1", `{"type":"scheduleDeviceMethod","queryCondition":"deviceId IN ['dev-1', 'dev-2']",
@@ -166,8 +164,7 @@ func TestAJobHasATimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, p := fleet(t)
 		for i := range 20 {
-			_, err := h.AddDevice(fmt.Sprint("more-", i))
-			require.NoError(t, err)
+			hubtest.AddDevice(t, h, fmt.Sprint("more-", i))
 		}
 		method := `{"type":"scheduleDeviceMethod","queryCondition":"*","maxExecutionTimeInSeconds":60,
 			"cloudToDeviceMethod":{"methodName":"m","connectTimeoutInSeconds":200}}`

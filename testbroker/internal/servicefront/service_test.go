@@ -46,8 +46,7 @@ func TestRegistryOverHTTP(t *testing.T) {
 				`","secondaryKey":"`+key+`"}}}`).Object(t)
 		require.Equal(t, "dev-2", made["deviceId"])
 		require.Equal(t, "sas", made["authentication"].(map[string]any)["type"])
-		d, err := h.Device("dev-2")
-		require.NoError(t, err)
+		d := hubtest.Registered(t, h, "dev-2")
 		require.Equal(t, key, d.PrimaryKey)
 		p.Do("PUT", "/devices/dev-2"+hubtest.Version, `{"deviceId":"dev-2"}`).RefusedOldForm(t, 409001)
 
@@ -171,13 +170,11 @@ func TestTwinsOverHTTP(t *testing.T) {
 		p.Do("PATCH", "/twins/dev-1"+hubtest.Version, `{"properties":{"desired":1}}`).RefusedOldForm(t, 400004)
 		p.Do("GET", "/twins/dev-2"+hubtest.Version, "").RefusedOldForm(t, 404001)
 		p.Do("GET", "/twins/dev-1/modules/m"+hubtest.Version, "").RefusedOldForm(t, 404010)
-		_, err := h.AddModule("dev-1", "m")
-		require.NoError(t, err)
+		hubtest.AddModule(t, h, "dev-1", "m")
 		require.Equal(t, "m", p.Do("PATCH", "/twins/dev-1/modules/m"+hubtest.Version,
 			`{"properties":{"desired":{"x":1}}}`).Object(
 			t)["moduleId"])
-		twin, err := h.Twin("dev-1/m")
-		require.NoError(t, err)
+		twin := hubtest.Twin(t, h, "dev-1/m")
 		require.JSONEq(t, `{"x":1}`, string(twin.Desired))
 	})
 }
@@ -252,8 +249,7 @@ func TestRightsOfPolicies(t *testing.T) {
 	hubtest.OverHTTP(t, h, d).Do("GET", "/twins/dev-1"+hubtest.Version, "").RefusedOldForm(t, 401003)
 	hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, "").Do("GET", "/twins/dev-1"+hubtest.Version,
 		"").RefusedOldForm(t, 401003)
-	policy, err := h.AddPolicy("service", hubdata.ServiceConnect)
-	require.NoError(t, err)
+	policy := hubtest.AddPolicy(t, h, "service", hubdata.ServiceConnect)
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", policy, policy, policy), policy.PrimaryKey)
 	hubtest.NewPoster(t, h.Dial(testbroker.PortHTTP), nil, hubtest.ServiceToken(policy)).Do("GET",
 		"/devices/dev-1"+hubtest.Version,
@@ -293,8 +289,7 @@ func TestFaultsAndBackEnds(t *testing.T) {
 func TestBodiesThatAreNoObject(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.AllRights)
-		before, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		before := hubtest.Twin(t, h, "dev-1")
 		for _, path := range []string{"/twins/dev-1", "/twins/dev-1/methods", "/devices/dev-1", "/devices/query"} {
 			method := map[string]string{"/twins/dev-1": "PATCH", "/devices/dev-1": "PUT"}[path]
 			for _, body := range []string{"", "null", "[]", "7", `{"tags":{"a":1}} trailing`, `{"tags":{"a":1}}{}`, "{",
@@ -316,8 +311,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 			require.Contains(t, r.Text, member+" must not be")
 			require.NotContains(t, r.Text, "Go ")
 		}
-		after, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		after := hubtest.Twin(t, h, "dev-1")
 		require.Equal(t, before, after)
 	})
 }
@@ -327,8 +321,7 @@ func TestAPatchOfNothing(t *testing.T) {
 	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		state := func() (string, int64) {
-			twin, err := h.Twin("dev-1")
-			require.NoError(t, err)
+			twin := hubtest.Twin(t, h, "dev-1")
 			return twin.ETag, twin.Version
 		}
 		etag, n := state()
@@ -353,8 +346,7 @@ func TestTheModelIsInTheTwin(t *testing.T) {
 		is := func(want string) {
 			t.Helper()
 			require.Equal(t, want, p.Do("GET", "/twins/dev-1"+hubtest.Version, "").Object(t)["modelId"])
-			twin, err := h.Twin("dev-1")
-			require.NoError(t, err)
+			twin := hubtest.Twin(t, h, "dev-1")
 			require.Equal(t, want, twin.ModelID)
 		}
 		is("")

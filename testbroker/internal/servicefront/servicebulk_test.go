@@ -82,9 +82,8 @@ func TestBulkOperationsChangeTheRegistry(t *testing.T) {
 	}
 	require.Equal(t, "disabled", read("a")["status"])
 	require.Equal(t, "x", read("a")["statusReason"])
-	_, err := h.Device("a/m")
-	require.NoError(t, err)
-	_, err = h.Device("b")
+	hubtest.Registered(t, h, "a/m")
+	_, err := h.Device("b")
 	require.ErrorIs(t, err, testbroker.ErrNotFound)
 }
 
@@ -96,8 +95,7 @@ func TestBulkOperationsAreIndependent(t *testing.T) {
 		`{"id":"a","importMode":"delete"}`, `{"id":"b","importMode":"create"}`)
 	require.Equal(t, "dev-1 409001;a 400011;", failed)
 	for _, id := range []string{"a", "b"} {
-		_, err := h.Device(id)
-		require.NoError(t, err)
+		hubtest.Registered(t, h, id)
 	}
 	items := make([]string, 101)
 	for i := range items {
@@ -118,8 +116,7 @@ func TestBulkOperationsWriteTwins(t *testing.T) {
 	h, _ := hubtest.NewHub(t, nil)
 	p := hubtest.BackEnd(t, h, hubdata.AllRights)
 	twin := func() hubdata.Twin {
-		twin, err := h.Twin("a")
-		require.NoError(t, err)
+		twin := hubtest.Twin(t, h, "a")
 		return twin
 	}
 	failed, warned := bulk(p, `{"id":"a","importMode":"create","tags":{"x":1},
@@ -130,8 +127,7 @@ func TestBulkOperationsWriteTwins(t *testing.T) {
 	failed, warned = bulk(p, `{"id":"b","importMode":"create","tags":{"x y":1}}`)
 	require.Empty(t, failed)
 	require.Equal(t, "b;", warned, "the device exists, without the tags")
-	_, err := h.Device("b")
-	require.NoError(t, err)
+	hubtest.Registered(t, h, "b")
 
 	failed, _ = bulk(p, `{"id":"a","importMode":"update","tags":{"x":5}}`)
 	require.Empty(t, failed)
@@ -160,28 +156,23 @@ func TestDevicesWithAnEdgeGateway(t *testing.T) {
 		ids, _ = twins(p, "SELECT * FROM devices WHERE capabilities.iotEdge = true")
 		require.Equal(t, []string{"gw"}, ids)
 		require.Equal(t, made["deviceScope"], p.Do("GET", "/twins/gw"+hubtest.Version, "").Object(t)["deviceScope"])
-		agent, err := h.Device("gw/$edgeAgent")
-		require.NoError(t, err)
+		agent := hubtest.Registered(t, h, "gw/$edgeAgent")
 		hubtest.Login(t, h, agent)
 
 		// A device may get the capability later. Modules that it has are kept.
 		require.NotContains(t, p.Do("GET", "/devices/dev-1"+hubtest.Version, "").Object(t), "deviceScope")
-		_, err = h.AddModule("dev-1", "$edgeHub")
-		require.NoError(t, err)
-		before, err := h.Device("dev-1/$edgeHub")
-		require.NoError(t, err)
+		hubtest.AddModule(t, h, "dev-1", "$edgeHub")
+		before := hubtest.Registered(t, h, "dev-1/$edgeHub")
 		p.Do("PUT", "/devices/dev-1"+hubtest.Version, `{"deviceId":"dev-1","capabilities":{"iotEdge":true}}`, "If-Match",
 			"*").Object(t)
-		after, err := h.Device("dev-1/$edgeHub")
-		require.NoError(t, err)
+		after := hubtest.Registered(t, h, "dev-1/$edgeHub")
 		require.Equal(t, before, after)
-		_, err = h.Device("dev-1/$edgeAgent")
-		require.NoError(t, err)
+		hubtest.Registered(t, h, "dev-1/$edgeAgent")
 
 		p.Do("PUT", "/devices/gw/modules/m"+hubtest.Version,
 			`{"deviceId":"gw","moduleId":"m","capabilities":{"iotEdge":true}}`).RefusedOldForm(t, 400004)
 		require.Equal(t, 204, p.Do("DELETE", "/devices/gw"+hubtest.Version, "").StatusCode)
-		_, err = h.Device("gw/$edgeHub")
+		_, err := h.Device("gw/$edgeHub")
 		require.ErrorIs(t, err, testbroker.ErrNotFound)
 	})
 }

@@ -20,8 +20,7 @@ const feedbackPath = "/messages/serviceBound/feedback"
 func TestBackEndsSendC2DOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := hubtest.NewHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: 1}})
-		_, err := h.AddModule("dev-1", "mod-1")
-		require.NoError(t, err)
+		hubtest.AddModule(t, h, "dev-1", "mod-1")
 		p := hubtest.BackEnd(t, h, hubdata.ServiceConnect)
 		expiry := time.Now().Add(time.Minute).UTC()
 		r := p.Post("/devices/dev-1/messages/deviceBound"+hubtest.Version, "hello", "iothub-messageid", "m-1",

@@ -39,16 +39,13 @@ func twins(p *hubtest.Poster, text string, header ...string) (ids []string, next
 func fleet(t testing.TB) (*testbroker.Hub, *hubtest.Poster) {
 	h, _ := hubtest.NewHub(t, nil)
 	for i := 2; i <= 5; i++ {
-		_, err := h.AddDevice(fmt.Sprint("dev-", i))
-		require.NoError(t, err)
+		hubtest.AddDevice(t, h, fmt.Sprint("dev-", i))
 	}
-	_, err := h.AddModule("dev-3", "m")
-	require.NoError(t, err)
+	hubtest.AddModule(t, h, "dev-3", "m")
 	require.NoError(t, h.SetEnabled("dev-4", false))
 	require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm","floor":1}`))
 	require.NoError(t, h.PatchTags("dev-2", `{"site":"Ulm","floor":2}`))
-	_, err = h.PatchDesired("dev-2", `{"rate":{"a-b":7}}`)
-	require.NoError(t, err)
+	hubtest.PatchDesired(t, h, "dev-2", `{"rate":{"a-b":7}}`)
 	return h, hubtest.BackEnd(t, h, hubdata.AllRights)
 }
 
@@ -103,8 +100,7 @@ func TestQueriesComeInPages(t *testing.T) {
 	ids, next := page("SELECT * FROM devices", "3", "")
 	require.Equal(t, "dev-1 dev-2 dev-3", ids)
 	// Neither a device that is added nor one that is removed moves the page.
-	_, err := h.AddDevice("dev-0")
-	require.NoError(t, err)
+	hubtest.AddDevice(t, h, "dev-0")
 	require.NoError(t, h.RemoveDevice("dev-1"))
 	require.NoError(t, h.RemoveDevice("dev-3"))
 	ids, next = page("SELECT * FROM devices", "2", next)
@@ -168,8 +164,7 @@ func TestQueriesSeeConnectionsOfAllProtocols(t *testing.T) {
 			return strings.Join(ids, " ")
 		}
 		device := func(id string) hubdata.Device {
-			d, err := h.Device(id)
-			require.NoError(t, err)
+			d := hubtest.Registered(t, h, id)
 			return d
 		}
 		require.Empty(t, connected())

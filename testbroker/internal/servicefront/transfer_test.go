@@ -79,13 +79,10 @@ func (p *transferer) dump(excludeKeys bool) (lines []string) {
 
 func TestAnExportHasAllDevices(t *testing.T) {
 	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
-		_, err := h.AddModule("dev-1", "cam")
-		require.NoError(t, err)
+		hubtest.AddModule(t, h, "dev-1", "cam")
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm"}`))
-		_, err = h.PatchDesired("dev-1", `{"rate":60}`)
-		require.NoError(t, err)
-		dev, err := h.Device("dev-1")
-		require.NoError(t, err)
+		hubtest.PatchDesired(t, h, "dev-1", `{"rate":60}`)
+		dev := hubtest.Registered(t, h, "dev-1")
 		lines := p.dump(false)
 		require.Len(t, lines, 2)
 		var d map[string]any
@@ -106,15 +103,12 @@ func TestAnExportHasAllDevices(t *testing.T) {
 		whole := p.dump(false)
 		require.NoError(t, h.RemoveDevice("dev-1"))
 		require.Empty(t, p.load(whole...))
-		again, err := h.Device("dev-1")
-		require.NoError(t, err)
+		again := hubtest.Registered(t, h, "dev-1")
 		require.Equal(t, dev.PrimaryKey, again.PrimaryKey)
-		twin, err := h.Twin("dev-1")
-		require.NoError(t, err)
+		twin := hubtest.Twin(t, h, "dev-1")
 		require.JSONEq(t, `{"rate":60}`, string(twin.Desired))
 		require.JSONEq(t, `{"site":"Ulm"}`, string(twin.Tags))
-		_, err = h.Device("dev-1/cam")
-		require.NoError(t, err)
+		hubtest.Registered(t, h, "dev-1/cam")
 	})
 }
 
@@ -138,8 +132,7 @@ func TestAnImportHasModes(t *testing.T) {
 			`{"id":"b","importMode":"steal"}`,
 			`{"id":"b","importMode":"updateTwinIfMatchETag","twinETag":"x","tags":{"x":1}}`,
 		))
-		d, err := h.Device("b")
-		require.NoError(t, err)
+		d := hubtest.Registered(t, h, "b")
 		require.True(t, d.Disabled)
 		// Without an error the file of the earlier import is emptied.
 		require.Empty(t, p.load(
@@ -149,12 +142,11 @@ func TestAnImportHasModes(t *testing.T) {
 			`{"id":"c","importMode":"delete"}`,
 		))
 		require.JSONEq(t, `{"z":3}`, hubtest.Desired(t, h, "a"))
-		_, err = h.Device("c")
+		_, err := h.Device("c")
 		require.ErrorIs(t, err, testbroker.ErrNotFound)
 		require.Equal(t, []string{"1 w 400004"}, p.load(`{"id":"w","importMode":"create","tags":{"$w":1}}`),
 			"its twin is refused, but it is registered")
-		_, err = h.Device("w")
-		require.NoError(t, err)
+		hubtest.Registered(t, h, "w")
 		require.Equal(t, []string{"1 b 412001"}, p.load(`{"id":"b","importMode":"deleteIfMatchETag","eTag":"x"}`))
 		require.Empty(t, p.load(`{"id":"b","importMode":"deleteIfMatchETag","eTag":"`+etag("b")+`"}`))
 		_, err = h.Device("b")

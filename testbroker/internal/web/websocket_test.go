@@ -57,31 +57,29 @@ func TestWebSocketRequests(t *testing.T) {
 		"another subprotocol": {"/$iothub/websocket", []string{"mqttv3.1"}, "", 400},
 		"no subprotocol":      {"/$iothub/websocket", nil, "", 400},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var refused error
-				h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
-					if e.Kind == event.Refused {
-						refused = e.Err
-					}
-				}})
-				dialer := hubtest.WebDialer(h, c.protocols...)
-				dialer.EnableCompression = true
-				ws, answer, err := dialer.Dial("ws://hub"+c.url, nil)
-				require.NotNil(t, answer)
-				require.Equal(t, c.status, answer.StatusCode)
-				if c.want == "" {
-					require.ErrorIs(t, err, websocket.ErrBadHandshake)
-					synctest.Wait()
-					require.Error(t, refused)
-					return
+		hubtest.RunBubble(t, name, func(t *testing.T) {
+			var refused error
+			h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				if e.Kind == event.Refused {
+					refused = e.Err
 				}
-				require.NoError(t, err)
-				require.Equal(t, c.want, ws.Subprotocol())
-				w := hubtest.NewWire(t, &hubtest.WebConn{Conn: ws})
-				require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
-				w.Ping()
-			})
+			}})
+			dialer := hubtest.WebDialer(h, c.protocols...)
+			dialer.EnableCompression = true
+			ws, answer, err := dialer.Dial("ws://hub"+c.url, nil)
+			require.NotNil(t, answer)
+			require.Equal(t, c.status, answer.StatusCode)
+			if c.want == "" {
+				require.ErrorIs(t, err, websocket.ErrBadHandshake)
+				synctest.Wait()
+				require.Error(t, refused)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, ws.Subprotocol())
+			w := hubtest.NewWire(t, &hubtest.WebConn{Conn: ws})
+			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+			w.Ping()
 		})
 	}
 }
@@ -96,21 +94,18 @@ func TestNotARequestForAWebSocket(t *testing.T) {
 		"half and end": {"GET / HT", "HTTP/1.1 400 "},
 		"end":          {"", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:443")
-				require.NoError(t, err)
-				defer conn.Close()
-				_, err = io.WriteString(conn, c.send)
-				require.NoError(t, err)
-				if strings.Contains(name, "end") {
-					conn.(interface{ CloseWrite() error }).CloseWrite()
-				}
-				all, err := io.ReadAll(conn)
-				require.NoError(t, err)
-				require.True(t, strings.HasPrefix(string(all), c.want), "%q", all)
-				require.Equal(t, c.want == "", len(all) == 0)
-			})
+		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+			conn := hubtest.DialPort(t, h, testbroker.PortHTTP)
+			defer conn.Close()
+			_, err := io.WriteString(conn, c.send)
+			require.NoError(t, err)
+			if strings.Contains(name, "end") {
+				conn.(interface{ CloseWrite() error }).CloseWrite()
+			}
+			all, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(string(all), c.want), "%q", all)
+			require.Equal(t, c.want == "", len(all) == 0)
 		})
 	}
 }
@@ -118,26 +113,24 @@ func TestNotARequestForAWebSocket(t *testing.T) {
 // TestFramesMeanNothing sends packets in pieces and several in one frame, in both directions.
 func TestFramesMeanNothing(t *testing.T) {
 	for _, frame := range []int{1, 3, 1000} {
-		t.Run(fmt.Sprint(frame), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h, d := hubtest.NewHub(t, &testbroker.Options{WebSocketFrame: frame})
-				conn := hubtest.DialWeb(t, h)
-				conn.Frame = frame
-				w := hubtest.NewWire(t, conn)
-				all := hubtest.ConnectOf(d).Bytes()
-				for id := range uint16(20) {
-					all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "body")...)
-				}
-				w.Send(append(all, 0xc0, 0))
-				w.Expect(hubtest.Connack)
-				for id := range uint16(20) {
-					require.Equal(t, id+1, w.Acked())
-				}
-				w.Expect(hubtest.Pingresp)
-				require.NoError(t, conn.WriteMessage(websocket.BinaryMessage, nil), "an empty frame")
-				w.Ping()
-				require.Equal(t, 20, h.Len())
-			})
+		hubtest.RunBubble(t, fmt.Sprint(frame), func(t *testing.T) {
+			h, d := hubtest.NewHub(t, &testbroker.Options{WebSocketFrame: frame})
+			conn := hubtest.DialWeb(t, h)
+			conn.Frame = frame
+			w := hubtest.NewWire(t, conn)
+			all := hubtest.ConnectOf(d).Bytes()
+			for id := range uint16(20) {
+				all = append(all, hubtest.PublishBytes(2, id+1, hubtest.Events, "body")...)
+			}
+			w.Send(append(all, 0xc0, 0))
+			w.Expect(hubtest.Connack)
+			for id := range uint16(20) {
+				require.Equal(t, id+1, w.Acked())
+			}
+			w.Expect(hubtest.Pingresp)
+			require.NoError(t, conn.WriteMessage(websocket.BinaryMessage, nil), "an empty frame")
+			w.Ping()
+			require.Equal(t, 20, h.Len())
 		})
 	}
 }
@@ -170,66 +163,55 @@ func TestTextIsNotAccepted(t *testing.T) {
 }
 
 func TestEndsOfAWebSocket(t *testing.T) {
-	t.Run("refusal can be read", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-			h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
-			w := hubtest.NewWire(t, hubtest.DialWeb(t, h))
-			require.Equal(t, []byte{0, 3}, w.Connect(hubtest.ConnectOf(d)))
-			require.True(t, websocket.IsCloseError(w.End(), websocket.CloseNormalClosure))
-		})
+	hubtest.RunInBubble(t, "refusal can be read", nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
+		w := hubtest.NewWire(t, hubtest.DialWeb(t, h))
+		require.Equal(t, []byte{0, 3}, w.Connect(hubtest.ConnectOf(d)))
+		require.True(t, websocket.IsCloseError(w.End(), websocket.CloseNormalClosure))
 	})
-	t.Run("cut", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-			w := hubtest.NewWire(t, hubtest.DialWeb(t, h))
-			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
-			h.Drop("")
-			require.ErrorContains(t, w.End(), "reset")
-		})
+	hubtest.RunInBubble(t, "cut", nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		w := hubtest.NewWire(t, hubtest.DialWeb(t, h))
+		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+		h.Drop("")
+		require.ErrorContains(t, w.End(), "reset")
 	})
-	t.Run("client says goodbye", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-			conn := hubtest.DialWeb(t, h)
-			w := hubtest.NewWire(t, conn)
-			con := hubtest.ConnectOf(d)
-			con.Will = &hubtest.Will{Topic: hubtest.Events, Text: "gone"}
-			require.Equal(t, []byte{0, 0}, w.Connect(con))
-			require.NoError(t, conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Time{}))
-			require.True(t, websocket.IsCloseError(w.End(), 1000))
-			require.NoError(t, h.WaitMessages(t.Context(), 1), "to MQTT it is no goodbye")
-		})
+	hubtest.RunInBubble(t, "client says goodbye", nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		conn := hubtest.DialWeb(t, h)
+		w := hubtest.NewWire(t, conn)
+		con := hubtest.ConnectOf(d)
+		con.Will = &hubtest.Will{Topic: hubtest.Events, Text: "gone"}
+		require.Equal(t, []byte{0, 0}, w.Connect(con))
+		require.NoError(t, conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Time{}))
+		require.True(t, websocket.IsCloseError(w.End(), 1000))
+		require.NoError(t, h.WaitMessages(t.Context(), 1), "to MQTT it is no goodbye")
 	})
-	t.Run("half-open", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
-			conn := hubtest.DialWeb(t, h)
-			w := hubtest.NewWire(t, conn)
-			require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
-			in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
-			conn.SetPongHandler(func(string) error { t.Error("a dead link answered"); return nil })
-			require.NoError(t, conn.WriteControl(websocket.PingMessage, nil, time.Time{}))
-			w.Send([]byte{0xc0, 0})
-			conn.SetReadDeadline(time.Now().Add(time.Hour))
-			var late net.Error
-			require.ErrorAs(t, w.End(), &late)
-			require.True(t, late.Timeout())
-			require.Equal(t, 1, in.Fired())
+	hubtest.RunInBubble(t, "half-open", nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		conn := hubtest.DialWeb(t, h)
+		w := hubtest.NewWire(t, conn)
+		require.Equal(t, []byte{0, 0}, w.Connect(hubtest.ConnectOf(d)))
+		in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
+		conn.SetPongHandler(func(string) error { t.Error("a dead link answered"); return nil })
+		require.NoError(t, conn.WriteControl(websocket.PingMessage, nil, time.Time{}))
+		w.Send([]byte{0xc0, 0})
+		conn.SetReadDeadline(time.Now().Add(time.Hour))
+		var late net.Error
+		require.ErrorAs(t, w.End(), &late)
+		require.True(t, late.Timeout())
+		require.Equal(t, 1, in.Fired())
 
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			_, _, err := hubtest.WebDialer(h, "mqtt").DialContext(ctx, "ws://hub/$iothub/websocket", nil)
-			require.Error(t, err)
-			require.Equal(t, 2, in.Fired())
-		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, _, err := hubtest.WebDialer(h, "mqtt").DialContext(ctx, "ws://hub/$iothub/websocket", nil)
+		require.Error(t, err)
+		require.Equal(t, 2, in.Fired())
 	})
-	t.Run("nobody asks", func(t *testing.T) {
-		hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-			start := time.Now()
-			conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub")
-			require.NoError(t, err)
-			defer conn.Close()
-			_, err = conn.Read(make([]byte, 1))
-			require.Equal(t, io.EOF, err)
-			require.Equal(t, time.Minute, time.Since(start))
-		})
+	hubtest.RunInBubble(t, "nobody asks", nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
+		start := time.Now()
+		conn := hubtest.DialPort(t, h, testbroker.PortHTTP)
+		defer conn.Close()
+		_, err := conn.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		require.Equal(t, time.Minute, time.Since(start))
 	})
 }
 
