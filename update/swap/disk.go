@@ -34,19 +34,38 @@ func open(path string) (*disk, error) {
 		return nil, fmt.Errorf("swap: File.Path: %w", err)
 	}
 	d := &disk{path: path, fresh: path + ".new", old: path + ".old", starts: path + ".starts"}
-	d.trial, d.loaded = exists(d.starts), exists(d.fresh)
+	d.trial, d.loaded = regular(d.starts), regular(d.fresh)
 	own, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("swap: File.Path: %w", err)
 	}
-	before, err := os.Stat(d.old)
+	before, err := os.Lstat(d.old)
 	d.same = err == nil && os.SameFile(own, before)
 	return d, nil
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+// regular reports whether there is a file at path. A link to one, which another program may have
+// left, does not count.
+func regular(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// create returns a new, empty file at path, in place of what is there.
+func create(path string) (*os.File, error) {
+	if err := remove(path); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// begin creates starts.
+func (d *disk) begin() error {
+	out, err := create(d.starts)
+	if err != nil {
+		return err
+	}
+	return out.Close()
 }
 
 // look returns the files for a step.
@@ -87,7 +106,11 @@ func (d *disk) back() bool { return d.trial && d.same && !d.loaded }
 // download completes fresh. The part that an earlier download has left may be damaged by a power
 // cut, or belong to another file: then the download begins again.
 func (d *disk) download(ctx context.Context, w *agent.Work) error {
-	out, err := os.OpenFile(d.fresh, os.O_RDWR|os.O_CREATE, 0o600)
+	open := create
+	if d.loaded {
+		open = func(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR, 0) }
+	}
+	out, err := open(d.fresh)
 	if err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
@@ -153,7 +176,7 @@ func (d *disk) keepOld() error {
 	if err := d.link(d.path, d.old); err != nil {
 		return err
 	}
-	return d.change("begin the trial", func() error { return os.WriteFile(d.starts, nil, 0o600) })
+	return d.change("begin the trial", d.begin)
 }
 
 // exchange puts the new file in the place of the old one.
@@ -163,9 +186,11 @@ func (d *disk) exchange() error {
 
 // restore puts the old file back. The trial lasts until settle, when the service has restarted.
 func (d *disk) restore() error {
+	if !regular(d.old) {
+		return errors.New("swap: the old file is not at " + d.old)
+	}
 	if !d.trial {
-		err := d.change("begin the way back", func() error { return os.WriteFile(d.starts, nil, 0o600) })
-		if err != nil {
+		if err := d.change("begin the way back", d.begin); err != nil {
 			return err
 		}
 	}

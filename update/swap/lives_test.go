@@ -274,3 +274,42 @@ func TestAStepThatIsNoFileIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Links beside the file, which another program has left, are replaced. Their targets stay as they
+// are.
+func TestLinksBesideTheFileAreNotFollowed(t *testing.T) {
+	for _, link := range []string{".new", ".starts", ".old", ".link"} {
+		t.Run(link, func(t *testing.T) {
+			m := newMachine(t, "service", "good", 0)
+			path, target := m.dir+"/gated", filepath.Join(t.TempDir(), "target")
+			require.NoError(t, os.WriteFile(target, []byte("#!/bin/sh\nSWAP"), 0o600))
+			require.NoError(t, os.Symlink(target, path+link))
+			m.updated()
+			have, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, string(m.script("good")), string(have))
+			untouched, err := os.ReadFile(target)
+			require.NoError(t, err)
+			require.Equal(t, "#!/bin/sh\nSWAP", string(untouched))
+			info, err := os.Stat(target)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o600), info.Mode())
+			info, err = os.Lstat(path)
+			require.NoError(t, err)
+			require.True(t, info.Mode().IsRegular())
+		})
+	}
+}
+
+func TestALinkInPlaceOfTheOldFileIsNotPutBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gated")
+	require.NoError(t, os.WriteFile(path, []byte("new"), 0o600))
+	require.NoError(t, os.Symlink("/dev/null", path+".old"))
+	file := &File{Path: path, Healthy: func(context.Context) error { return nil }}
+	w := &agent.Work{Files: []agent.File{{SHA256: sha256.Sum256([]byte("new"))}}}
+	_, err := file.Cancel(t.Context(), w)
+	require.ErrorContains(t, err, "the old file is not at")
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	require.True(t, info.Mode().IsRegular())
+}

@@ -300,6 +300,20 @@ func TestProcessesAreUpdatedAndPutBack(t *testing.T) {
 	}
 }
 
+// updated runs the agent of a service in this process until the new file works.
+func (m *machine) updated() {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(m.t.Context())
+	defer cancel()
+	file := &File{Path: m.dir + "/gated", Healthy: func(context.Context) error {
+		cancel()
+		return nil
+	}, Restart: func(context.Context) error { return nil }}
+	a, err := agent.New(backEnd(m.dir).options(file))
+	require.NoError(m.t, err)
+	require.ErrorIs(m.t, a.Run(ctx), context.Canceled)
+}
+
 // A download continues behind what the folder has. What is damaged begins again.
 func TestADownloadContinues(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -316,15 +330,7 @@ func TestADownloadContinues(t *testing.T) {
 			if c.have != "" {
 				require.NoError(t, os.WriteFile(m.dir+"/gated.new", []byte(c.have), 0o600))
 			}
-			service := backEnd(m.dir)
-			ctx, cancel := context.WithCancel(t.Context())
-			file := &File{Path: m.dir + "/gated", Healthy: func(context.Context) error {
-				cancel()
-				return nil
-			}, Restart: func(context.Context) error { return nil }}
-			a, err := agent.New(service.options(file))
-			require.NoError(t, err)
-			require.ErrorIs(t, a.Run(ctx), context.Canceled)
+			m.updated()
 			fetched, err := os.ReadFile(m.dir + "/fetched")
 			require.NoError(t, err)
 			require.Equal(t, c.fetched, string(fetched))

@@ -22,7 +22,7 @@ func Start(path string, tries int) error {
 	if err != nil {
 		return err
 	}
-	if !d.trial || d.same || !exists(d.old) {
+	if !d.trial || d.same || !regular(d.old) {
 		return nil
 	}
 	out, err := os.OpenFile(d.starts, os.O_WRONLY|os.O_APPEND, 0)

@@ -18,8 +18,9 @@
 // A step has one file, which is downloaded to PATH.new. PATH.old is the file before the latest
 // update, as a hard link: the folder must be writable, on a file system that has them. While
 // PATH.starts exists, the new file is on trial; the file's size is the number of starts that Start
-// has counted. The new file gets mode and owner of the old one. File capabilities are not copied:
-// use AmbientCapabilities of the unit.
+// has counted. A symbolic link at one of these names is replaced, and not followed; keep the folder
+// closed to other users all the same. The new file gets mode and owner of the old one. File
+// capabilities are not copied: use AmbientCapabilities of the unit.
 //
 // Each change is a rename, a link or a removal that is flushed to the disk. A kill or a power cut
 // between any two of them leaves a complete file at PATH, and the agent goes on from there.
