@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
 )
@@ -129,5 +131,112 @@ func TestAPolicyEndsADownload(t *testing.T) {
 		require.Equal(t, []uint32{agent.AreaDownload.Code(0)}, f.Result.Extended)
 		require.Equal(t, agent.ManagedResource, f.Result.Origin)
 		require.Len(t, r.files.fetched, 1, "a file that is not there is not worth a retry")
+	})
+}
+
+// drip is a body that brings a byte at a time, each after a pause.
+type drip struct {
+	ctx   context.Context
+	pause time.Duration
+	io.Reader
+}
+
+func (d drip) Read(p []byte) (int, error) {
+	select {
+	case <-time.After(d.pause):
+		return d.Reader.Read(p[:1])
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	}
+}
+
+func (drip) Close() error { return nil }
+
+// A server that keeps a connection busy, and brings next to nothing, counts as one that fails: the
+// policy is asked in one series, and the download goes on at a server that does better.
+func TestADownloadBelowAFloorOfProgressIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		image := strings.Repeat("image ", 20)
+		r.device.chunk = 4096
+		r.offered("wf-1", "1.0", image)
+		r.files.body = func(n int, body io.Reader) io.ReadCloser {
+			if n > 3 {
+				return io.NopCloser(body)
+			}
+			return drip{r.files.ctx, 29 * time.Second, body}
+		}
+		var shown []string
+		r.options.Policy = retrypolicy.Func(func(retry int, err error) (bool, time.Duration) {
+			shown = append(shown, err.Error())
+			return true, time.Duration(retry) * time.Hour
+		})
+		r.runs(24 * time.Hour)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, image, r.device.installed[0])
+		const url = "https://files/wf-1/f0"
+		require.Equal(t, []string{url + "@0", url + "@6", url + "@12", url + "@18"}, r.files.fetched)
+		slow := "update timed out: file: the server sent less than 1 KB in 2 minutes"
+		require.Equal(t, []string{slow, slow, slow}, shown)
+	})
+}
+
+// The time that a connection needs, such as that of a modem, is not the server's.
+func TestASlowConnectBelongsToNoTransfer(t *testing.T) {
+	for _, inRead := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.device.chunk = 4096
+			r.offered("wf-1", "1.0", "image")
+			r.files.body = func(_ int, body io.Reader) io.ReadCloser {
+				if !inRead {
+					time.Sleep(10 * time.Minute)
+					return drip{r.files.ctx, time.Second, body}
+				}
+				return drip{r.files.ctx, time.Second, io.MultiReader(late{10 * time.Minute}, body)}
+			}
+			r.runs(time.Hour)
+			require.Equal(t, "image", r.device.installed[0])
+			require.Len(t, r.files.fetched, 1)
+		})
+	}
+}
+
+// late is empty, and has its end after a time.
+type late struct{ time.Duration }
+
+func (l late) Read([]byte) (int, error) {
+	time.Sleep(l.Duration)
+	return 0, io.EOF
+}
+
+// A server that closes after each byte is one that fails, too.
+func TestAServerThatClosesAfterEachByteIsNotAskedWithoutPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.device.chunk = 4096
+		r.offered("wf-1", "1.0", strings.Repeat("image ", 20))
+		r.files.body = func(_ int, body io.Reader) io.ReadCloser { return flaky{io.LimitReader(body, 1), io.EOF} }
+		require.ErrorIs(t, r.run(10*time.Minute), context.DeadlineExceeded)
+		require.Less(t, len(r.files.fetched), 40, "two for each attempt")
+	})
+}
+
+// The package with the keys is short. Waiting for it has an end.
+func TestKeysThatDripAreFetchedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.offered("wf-1", "1.0", "image")
+		r.service.answer.Memo.RootKeysURL = "https://keys"
+		r.files.content["https://keys"] = []byte(strings.Repeat("k", 1000))
+		r.options.RootKeys = func([]byte) error { return nil }
+		r.files.body = func(n int, body io.Reader) io.ReadCloser {
+			if n > 1 {
+				return io.NopCloser(body)
+			}
+			return drip{r.files.ctx, 29 * time.Second, body}
+		}
+		r.runs(time.Hour)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
 	})
 }

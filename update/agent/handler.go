@@ -6,8 +6,9 @@ import (
 )
 
 // Handler does steps of one kind. The agent calls one method at a time and ends ctx when the update
-// is cancelled or replaced. Power may fail at any point, so each method must be safe to call again
-// after a part of it was done.
+// is cancelled or replaced, and when that of Run does. A method must then return soon: a
+// cancellation, the next update and the end of Run wait for it without a limit. Power may fail at
+// any point, so each method must be safe to call again after a part of it was done.
 //
 // The order is Installed, Download, Install, Apply, and after an Apply with a restart Installed
 // again. An error fails the step and the whole update: package errfilter decides whether Download

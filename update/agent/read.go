@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"io"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
@@ -14,6 +15,7 @@ var (
 	errHash    = fault(transport.Protocol, "file: its SHA-256 is not that of the manifest")
 	errShort   = fault(transport.Protocol, "file: the server ends it before the size of the manifest")
 	errLong    = fault(transport.Protocol, "file: the server sends more than the size of the manifest")
+	errSlow    = fault(transport.Timeout, "file: the server sent less than 1 KB in 2 minutes")
 	errStored  = fault(transport.Invalid, "file: what is stored of it is longer than the size of the manifest; discard it")
 	errForeign = fault(transport.Invalid, "file: it has no URL; take one of Work.Files or related to one")
 )
@@ -22,9 +24,10 @@ var (
 // Download has stored of it, from the beginning on: it is read for the hash, and the result
 // continues behind it. nil: nothing.
 //
-// The reader resumes by itself after failures of the network, until ctx ends. It returns io.EOF
-// only if size and SHA-256 are those of the manifest: otherwise it ends with an error of Kind
-// Protocol, and the handler must discard what it has read.
+// The reader resumes by itself after failures of the network, until ctx ends. A server that sends
+// less than 1 KB in 2 minutes has failed, too. The reader returns io.EOF only if size and SHA-256
+// are those of the manifest: otherwise it ends with an error of Kind Protocol, and the handler must
+// discard what it has read.
 func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser, error) {
 	if f.URL == "" {
 		return nil, errForeign
@@ -57,6 +60,8 @@ type reader struct {
 	at    int64
 	body  io.ReadCloser // nil: none
 	err   error         // of the latest Read, once it is final
+
+	waited time.Duration // of an attempt, for the server
 }
 
 // digest is what a reader uses of a hash.Hash.
@@ -65,7 +70,15 @@ type digest interface {
 	Sum(b []byte) []byte
 }
 
-// Read implements io.Reader.
+// A transfer that brings less than minProgress within progressTime of waiting is given up, and is
+// repeated as the policy says: a server could hold a download for years otherwise.
+const (
+	minProgress  = 1024
+	progressTime = 2 * time.Minute
+)
+
+// Read implements io.Reader. It waits for minProgress bytes, if p has the room and the file so
+// many: a retry that brings fewer is not the end of a series.
 func (r *reader) Read(p []byte) (n int, err error) {
 	if r.err != nil || len(p) == 0 {
 		return 0, r.err
@@ -75,20 +88,39 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		return 0, r.err
 	}
 	p = p[:min(int64(len(p)), r.file.Size-r.at)]
-	r.err = r.agent.retrier().Do(r.ctx, func(ctx context.Context) (err error) {
-		n, err = r.some(ctx, p)
-		return err
-	})
+	r.err = r.agent.retrier().Do(r.ctx, func(ctx context.Context) error { return r.fill(ctx, p, &n) })
 	if r.err != nil && r.ctx.Err() != nil {
 		r.err = r.ctx.Err()
 	}
-	r.at += int64(n)
-	_, _ = r.sum.Write(p[:n])
 	return n, r.err
 }
 
-// some reads at least one byte.
-func (r *reader) some(ctx context.Context, p []byte) (int, error) {
+// fill reads into p behind the first n bytes, until there are enough.
+func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
+	r.waited = 0
+	for renewed := false; *n < min(len(p), minProgress); {
+		switch m, err := r.some(p[*n:]); {
+		case m > 0:
+			*n += m
+		case err == io.EOF && !renewed: // perhaps the connection was closed
+			renewed = true
+		case err == io.EOF:
+			return asNetwork(io.ErrUnexpectedEOF)
+		case err != nil:
+			return asNetwork(err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		if *n < min(len(p), minProgress) && r.waited >= progressTime {
+			_ = r.Close()
+			return errSlow
+		}
+	}
+	return nil
+}
+
+// some reads once.
+func (r *reader) some(p []byte) (int, error) {
 	fresh := r.body == nil
 	if fresh {
 		body, err := r.agent.opt.Fetch.Fetch(r.ctx, r.file.URL, r.at)
@@ -97,21 +129,21 @@ func (r *reader) some(ctx context.Context, p []byte) (int, error) {
 		}
 		r.body = body
 	}
+	began := time.Now()
 	n, err := r.body.Read(p)
-	for n == 0 && err == nil && ctx.Err() == nil {
-		n, err = r.body.Read(p)
+	if !fresh { // the first Read may have to connect
+		r.waited += time.Since(began)
 	}
-	if n > 0 {
+	r.at += int64(n)
+	_, _ = r.sum.Write(p[:n])
+	switch {
+	case n > 0 || err == nil:
 		return n, nil
+	case err == io.EOF && fresh:
+		err = errShort // at this offset there is nothing
 	}
 	_ = r.Close()
-	switch {
-	case err == io.EOF && fresh:
-		return 0, errShort // at this offset there is nothing
-	case err == io.EOF:
-		return r.some(ctx, p) // perhaps the connection was closed
-	}
-	return 0, asNetwork(err)
+	return 0, err
 }
 
 // atEnd returns io.EOF if the whole file is right.

@@ -105,6 +105,7 @@ type files struct {
 	mu      sync.Mutex
 	content map[string][]byte
 	fetched []string
+	ctx     context.Context                        // of the latest Fetch
 	fail    func(n int) error                      // of a Fetch
 	body    func(n int, r io.Reader) io.ReadCloser // of the n-th Fetch
 }
@@ -112,7 +113,7 @@ type files struct {
 func (f *files) Fetch(ctx context.Context, url string, offset int64) (io.ReadCloser, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fetched = append(f.fetched, fmt.Sprint(url, "@", offset))
+	f.fetched, f.ctx = append(f.fetched, fmt.Sprint(url, "@", offset)), ctx
 	if f.fail != nil {
 		if err := f.fail(len(f.fetched)); err != nil {
 			return nil, err
@@ -132,6 +133,7 @@ func (f *files) Fetch(ctx context.Context, url string, offset int64) (io.ReadClo
 // device is what handlers change. It survives restarts of the program.
 type device struct {
 	downloads map[string]string // by name of the file
+	chunk     int               // bytes of a Read; 0: 4
 	installed []string          // contents that run, by step
 	backup    []string
 	calls     []string
@@ -190,7 +192,7 @@ func (h handler) Download(ctx context.Context, w *agent.Work) error {
 			return err
 		}
 		for err == nil {
-			p := make([]byte, 4)
+			p := make([]byte, max(4, h.d.chunk))
 			var n int
 			n, err = r.Read(p)
 			h.d.downloads[f.Name] += string(p[:n])

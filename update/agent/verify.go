@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -219,12 +220,16 @@ func (a *Agent) whole(ctx context.Context, o *Offer) ([]byte, error) {
 // fetchAll reads a text of at most limit bytes, with retries.
 func (a *Agent) fetchAll(ctx context.Context, url string, limit int64) (text []byte, err error) {
 	err = a.retrier().Do(ctx, func(ctx context.Context) error {
-		body, err := a.opt.Fetch.Fetch(ctx, url, 0)
-		if err != nil {
-			return err
+		limited, cancel := lifetime.WithinTime(ctx, 5*progressTime)
+		defer cancel()
+		body, err := a.opt.Fetch.Fetch(limited, url, 0)
+		if err == nil {
+			defer body.Close()
+			text, err = io.ReadAll(io.LimitReader(body, limit+1))
 		}
-		defer body.Close()
-		text, err = io.ReadAll(io.LimitReader(body, limit+1))
+		if err != nil && limited.Err() != nil && ctx.Err() == nil {
+			return errSlow
+		}
 		return asNetwork(err)
 	})
 	if err == nil && int64(len(text)) > limit {

@@ -42,7 +42,8 @@ type Options struct {
 	// Path is the path of the image, with a query if it has one: "/updates/7.bin?sig=...". It is
 	// escaped already. Errors do not contain it, because it may grant access.
 	Path string
-	// Timeout is how long the server may send nothing. Default: 30 s.
+	// Timeout is how long the server may send nothing. Default: 30 s. A server that sends less than 1
+	// KB while the Source waits for 2 minutes has failed, too.
 	Timeout time.Duration
 }
 
@@ -54,6 +55,9 @@ type Source struct {
 	conn        Conn // nil: none
 	in          [512]byte
 	unread, end int // of in
+
+	waited time.Duration // for the latest got bytes of the server
+	got    int
 
 	off, left int64 // the open answer continues at off, and has left more bytes
 	etag      string
@@ -71,6 +75,13 @@ func failure(k transport.Kind, text string) error {
 var (
 	errClosed = failure(transport.Network, "the server closed the connection")
 	errSilent = failure(transport.Timeout, "the server sent nothing within Options.Timeout")
+	errSlow   = failure(transport.Timeout, "the server sent less than 1 KB in 2 minutes")
+)
+
+// A server that sends less than minProgress while the client waits for progressTime counts as lost.
+const (
+	minProgress  = 1024
+	progressTime = 2 * time.Minute
 )
 
 // New returns a Source. The error, of Kind Invalid, names a wrong option.
@@ -117,7 +128,7 @@ func (s *Source) hangUp() {
 	if s.conn != nil {
 		_ = s.conn.Close()
 	}
-	s.conn, s.left, s.unread, s.end = nil, 0, 0, 0
+	s.conn, s.left, s.unread, s.end, s.waited, s.got = nil, 0, 0, 0, 0, 0
 }
 
 // ReadAt implements update.Source. Its errors are ctx's, update.ErrChanged or a *transport.Error.
@@ -210,11 +221,18 @@ func (s *Source) request(off int64) error {
 
 // receive reads from the connection into p.
 func (s *Source) receive(p []byte) (int, error) {
-	if err := s.conn.SetReadDeadline(time.Now().Add(s.opt.Timeout)); err != nil {
+	began := time.Now()
+	if err := s.conn.SetReadDeadline(began.Add(s.opt.Timeout)); err != nil {
 		return 0, asNetwork(err)
 	}
 	n, err := s.conn.Read(p)
+	s.waited, s.got = s.waited+time.Since(began), s.got+n
+	if s.got >= minProgress {
+		s.waited, s.got = 0, 0
+	}
 	switch late, ok := err.(interface{ Timeout() bool }); {
+	case s.waited >= progressTime:
+		return 0, errSlow
 	case n > 0:
 		return min(n, len(p)), nil
 	case err == nil:

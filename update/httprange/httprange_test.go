@@ -348,3 +348,35 @@ type canned struct{ *bytes.Reader }
 func (*canned) Write(p []byte) (int, error)     { return len(p), nil }
 func (*canned) Close() error                    { return nil }
 func (*canned) SetReadDeadline(time.Time) error { return nil }
+
+// A server that sends a byte now and then, of the head or of the image, would hold a download for
+// years.
+func TestAServerBelowAFloorOfProgressIsLost(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	for name, at := range map[string]int{"in the head": 5, "in the image": 200} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				answer := part(large, 0, len(large), `"v1"`)
+				s := newSource(t, func(context.Context) (Conn, error) {
+					near, far := memconn.Pair("board", "server")
+					go func() {
+						_, _ = far.Read(make([]byte, 4096))
+						_, err := io.WriteString(far, answer[:at])
+						for i := at; err == nil; i++ {
+							time.Sleep(29 * time.Second)
+							_, err = io.WriteString(far, answer[i:i+1])
+						}
+						_ = far.Close()
+					}()
+					return near, nil
+				})
+				began := time.Now()
+				err := s.ReadAt(t.Context(), make([]byte, 4096), 0)
+				require.ErrorIs(t, err, transport.Timeout)
+				require.ErrorContains(t, err, "less than 1 KB in 2 minutes")
+				require.LessOrEqual(t, time.Since(began), 3*time.Minute)
+				time.Sleep(time.Minute) // the server ends
+			})
+		})
+	}
+}
