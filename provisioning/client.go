@@ -33,7 +33,8 @@ type Options struct {
 
 	// Policy decides about retries. Nil: delays from 1 s, doubling to 60 s, with jitter, for as long
 	// as the context of Register lasts. After throttling 10 s at least; a throttled register adds up
-	// to a minute at random, and after the second time in a row up to three.
+	// to a minute at random, and after the second time in a row up to three. The second retry and
+	// later ones come after 100 ms at least.
 	Policy retrypolicy.Policy
 	// PollInterval is the minimum time between two polls; the service may ask for more. 0: 2 s.
 	PollInterval time.Duration

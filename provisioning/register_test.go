@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,6 +356,22 @@ func TestThePolicyEndsTheRetries(t *testing.T) {
 		require.ErrorContains(t, err, "answered 503")
 		_, err = register(t, newScript(busy), &provisioning.Options{Policy: retrypolicy.NoRetry{}})
 		require.ErrorIs(t, err, transport.RetryExpired)
+	})
+}
+
+// A policy may return 0 by accident, as a shift that overflows does.
+func TestAPolicyWithoutADelayDoesNotRegisterWithoutEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScript(slices.Repeat([]say{{status: 503}}, 50)...)
+		p := retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 0 })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		c, err := provisioning.New(identity(t), s, &provisioning.Options{Policy: p})
+		require.NoError(t, err)
+		_, err = c.Register(ctx)
+		require.ErrorIs(t, err, transport.Cancelled)
+		require.Zero(t, s.at[1], "the first retry is at once")
+		require.Less(t, len(s.at), 13)
 	})
 }
 

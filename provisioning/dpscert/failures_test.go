@@ -237,6 +237,25 @@ func TestThePolicyDecides(t *testing.T) {
 	})
 }
 
+// A policy may return 0 by accident, as a shift that overflows does.
+func TestAPolicyWithoutADelayDoesNotRequestWithoutEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		defer w.close()
+		w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
+		r := w.renewer(dpscert.Options{Policy: retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 0 })})
+		c := w.open("mqtt", r)
+		for len(w.told()) == 0 {
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		told := len(w.told())
+		require.Greater(t, told, 2)
+		require.LessOrEqual(t, told, 222, "a request and its failure each 100 ms")
+		require.NoError(t, c.Close())
+	})
+}
+
 // A pending request is repeated with its id over the next connection, and another device's request
 // is replaced.
 func TestAPendingRequestGoesOn(t *testing.T) {

@@ -35,7 +35,8 @@ type Options struct {
 	// certificate of that key is not used.
 	OpenKey func(ctx context.Context, name string) (crypto.Signer, error)
 
-	// Policy decides about retries. Nil: delays from 1 minute, doubling to 1 hour, with jitter.
+	// Policy decides about retries. Nil: delays from 1 minute, doubling to 1 hour, with jitter. The
+	// second retry and later ones come after 100 ms at least.
 	Policy retrypolicy.Policy
 	// AnswerTimeout is the time for the hub's answer to a request, and again for the certificate of an
 	// accepted one. 0: 2 minutes.
