@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -171,6 +172,25 @@ echo "$HUBLINE_UPDATE $HUBLINE_STEP"
 	status, _ = d.update("apply", "-exec", script)
 	require.Equal(t, exitOK, status, d.log.String())
 	require.NoFileExists(t, installed, "an update is installed once")
+}
+
+// Files that are there already are those of the update only if they have its content: another
+// program, or an update of the same name, may have left them. A damaged part begins again.
+func TestUpdateApplyInstallsTheFilesOfTheOffer(t *testing.T) {
+	d := newUpdateDesk(t)
+	folder := filepath.Join(d.dir, "files", "Contoso%2FToaster%2F1.1")
+	require.NoError(t, os.MkdirAll(folder, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "image.bin"), bytes.Repeat([]byte("old "), 50_000), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "notes.txt.part"), []byte("burnt"), 0o600))
+	d.deploy("w-1")
+	status, out := d.update("apply")
+	require.Equal(t, exitOK, status, d.log.String())
+	require.Equal(t, "w-1: SUCCEEDED\n", out)
+	for _, f := range toasterUpdate().Files {
+		got, err := os.ReadFile(filepath.Join(folder, f.Name))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(f.Content, got), f.Name)
+	}
 }
 
 // A program that fails, and a server that lies, fail the update: it is reported, and no file stays.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -249,23 +250,43 @@ func (h *folderHandler) Download(ctx context.Context, w *agent.Work) error {
 	return nil
 }
 
-func (h *folderHandler) download(ctx context.Context, w *agent.Work, f *agent.File) (err error) {
+func (h *folderHandler) download(ctx context.Context, w *agent.Work, f *agent.File) error {
 	path := h.path(w, f)
-	if info, err := os.Stat(path); err == nil && info.Size() == f.Size {
-		return nil // it was renamed when its hash was right
+	if has(path, f) {
+		return nil
 	}
-	part, err := os.OpenFile(path+".part", os.O_RDWR|os.O_CREATE, 0o600)
+	name := path + ".part"
+	_, err := os.Stat(name)
+	begun := err == nil
+	for {
+		part, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(fetch(ctx, w, f, part), part.Close())
+		switch kind := transport.KindOf(err); {
+		case err == nil:
+			return os.Rename(name, path)
+		case kind != transport.Protocol && kind != transport.Invalid:
+			return err
+		}
+		if err = errors.Join(err, os.Remove(name)); !begun { // what was read is of no use
+			return err
+		}
+		begun = false // a power cut may have damaged what was there
+	}
+}
+
+// has reports whether the file at path is f.
+func has(path string, f *agent.File) bool {
+	in, err := os.Open(path)
 	if err != nil {
-		return err
+		return false
 	}
-	err = errors.Join(fetch(ctx, w, f, part), part.Close())
-	switch kind := transport.KindOf(err); {
-	case err == nil:
-		return os.Rename(part.Name(), path)
-	case kind == transport.Protocol || kind == transport.Invalid: // what was read is of no use
-		return errors.Join(err, os.Remove(part.Name()))
-	}
-	return err
+	defer in.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, in)
+	return err == nil && [sha256.Size]byte(sum.Sum(nil)) == f.SHA256
 }
 
 // fetch appends to part what it lacks of the file.
