@@ -123,8 +123,8 @@ func refusal(status int, after time.Duration, about []byte, text string) *transp
 		code = 0
 	}
 	m := meaning(status, code)
-	if code == 0 && isPage(about) {
-		m.hint = hint("the answer is a web page: a proxy or a captive portal may have answered in place of the service")
+	if code == 0 && (m.kind == transport.Protocol || isPage(about)) { // such as a redirection
+		m.hint = hint("a proxy or a captive portal may have answered in place of the service")
 		if statuscode.Of(status, statuscode.Provisioning).About == statuscode.Identity {
 			m.kind = transport.Protocol
 		}
