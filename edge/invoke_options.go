@@ -21,8 +21,9 @@ type InvokerOptions struct {
 	Network netopt.Options
 	// RetryPolicy decides about calls that the callee has certainly not received; see Invoker.Invoke.
 	// It decides only about failures that package errfilter lets through. The delay is at least the
-	// one that the gateway asked for, up to an hour, and at least 10 s to a minute after Throttled,
-	// Quota and ClockUnset. Nil: retrypolicy.ExponentialBackoffWithJitter{} for at most 4 minutes
+	// one that the gateway asked for, up to an hour, at least 10 s to a minute after Throttled, Quota
+	// and ClockUnset, and from the second retry on at least 100 ms unless the policy is
+	// retrypolicy.Immediately. Nil: retrypolicy.ExponentialBackoffWithJitter{} for at most 4 minutes
 	// (retrypolicy.DefaultTimeout).
 	RetryPolicy retrypolicy.Policy
 	// Rand returns random numbers for RetryPolicy; concurrent calls use it at the same time. Nil:

@@ -42,7 +42,8 @@ type Options struct {
 	// RetryPolicy decides about each request on its own: each block, the beginning, the commit and the
 	// notification have separate series of retries. It decides only about failures that package
 	// errfilter lets through. The delay is at least the one that the service asked for, up to an hour,
-	// and at least 10 s to a minute after Throttled, Quota and ClockUnset. Nil:
+	// at least 10 s to a minute after Throttled, Quota and ClockUnset, and from the second retry on at
+	// least 100 ms unless the policy is retrypolicy.Immediately. Nil:
 	// retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the
 	// upload.
 	RetryPolicy retrypolicy.Policy

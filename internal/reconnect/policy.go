@@ -5,18 +5,18 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
-// RequestPolicy returns p with delays of at least the one that the service asked for and those of
-// MinDelay. If p stops the retries, they stop.
+// RequestPolicy returns p with delays of at least the one that the service asked for, those of
+// MinDelay, and LeastDelay as in Decide. If p stops the retries, they stop.
 func RequestPolicy(p retrypolicy.Policy) retrypolicy.Policy {
 	return retrypolicy.RetryAfter{Max: times.MaxRetryAfter, Policy: paced{p}}
 }
 
-// paced is a policy with the delays of MinDelay.
+// paced is a policy with the delays of MinDelay and LeastDelay.
 type paced struct{ policy retrypolicy.Policy }
 
 // Decide returns the policy's decision with the minimum delay.
 func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := p.policy.Decide(a)
+	d := retrypolicy.Decide(p.policy, a, LeastDelay)
 	if d.Retry && IsSlow(a.Kind) {
 		d.Delay = max(d.Delay, MinDelay(a))
 	}

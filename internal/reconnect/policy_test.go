@@ -30,3 +30,17 @@ func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 	s.End()
 	require.Equal(t, 500, bucket.Tokens(now))
 }
+
+// A policy may return 0 by accident, as a shift that overflows does. Immediately means it.
+func TestRequestsHaveTheLeastDelayOfConnections(t *testing.T) {
+	delay := func(p retrypolicy.Policy, retry int) time.Duration {
+		d := reconnect.RequestPolicy(p).Decide(retrypolicy.Attempt{Retry: retry, Kind: transport.Network})
+		require.True(t, d.Retry)
+		return d.Delay
+	}
+	zero := retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 0 })
+	require.Zero(t, delay(zero, 1))
+	require.Equal(t, reconnect.LeastDelay, delay(zero, 2))
+	require.Zero(t, delay(retrypolicy.Immediately{}, 2))
+	require.Equal(t, time.Second, delay(retrypolicy.Fixed{Delay: time.Second}, 2))
+}
