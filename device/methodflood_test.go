@@ -75,18 +75,29 @@ func TestCallsAndAnswersAreBoundedWhileTheHubReadsNothing(t *testing.T) {
 func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
-		deaf(f)
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if r.Op == transport.OpRespond { // in each session
+				<-s.dead
+			}
+			return transport.Reply{}, false
+		}
 		c, _ := client(t, f, &device.Options{MethodLimit: 2})
 		require.NoError(t, c.HandleMethod("", ok))
 		open(t, c)
-		for i := range 1000 {
-			f.last().call(fmt.Sprint(i), "x", "")
-			synctest.Wait()
+		for session := range uint64(3) { // answers that were lost with a session hold no room in the next one
+			for i := range 1000 {
+				f.last().call(fmt.Sprint(i), "x", "")
+				synctest.Wait()
+			}
+			s := c.Stats()
+			require.Equal(t, (session+1)*(1+2+16+32), s.MethodCalls,
+				"one in the session, MethodLimit, those that wait, and answers")
+			require.Equal(t, (session+1)*32, s.MethodsRefused)
+			if session == 0 {
+				require.EqualValues(t, 1000, s.MethodCalls+s.MethodsRefused+s.AnswersLost)
+			}
+			f.lose(transport.Network, time.Minute)
 		}
-		require.EqualValues(t, 1+2+16+32, c.Stats().MethodCalls,
-			"one in the session, MethodLimit, those that wait, and answers")
-		require.EqualValues(t, 32, c.Stats().MethodsRefused)
-		require.EqualValues(t, 1000, c.Stats().MethodCalls+c.Stats().MethodsRefused+c.Stats().AnswersLost)
 	})
 }
 
