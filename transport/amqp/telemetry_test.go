@@ -82,7 +82,7 @@ func TestARejectedBatchIsSentOneByOne(t *testing.T) {
 		r.send(0, "a", "b", "c")
 		time.Sleep(time.Second)
 		require.Equal(t, 1, in.Fired(), "one transfer")
-		require.Equal(t, []result{{0, nil}, {1, nil}, {2, nil}}, r.sink.AllResults())
+		require.Equal(t, []result{{Tag: 0}, {Tag: 1}, {Tag: 2}}, r.sink.AllResults())
 		var bodies []string
 		for _, m := range h.Messages() {
 			bodies = append(bodies, string(m.Body))
@@ -103,7 +103,7 @@ func TestBatches(t *testing.T) {
 				r.send(0, "a", large, large, large, "b", "c")
 				time.Sleep(time.Second)
 				require.Len(t, r.sink.AllResults(), 6)
-				require.ElementsMatch(t, []result{{0, nil}, {1, nil}, {2, nil}, {3, nil}, {4, nil}, {5, nil}}, r.sink.AllResults())
+				require.ElementsMatch(t, []result{{Tag: 0}, {Tag: 1}, {Tag: 2}, {Tag: 3}, {Tag: 4}, {Tag: 5}}, r.sink.AllResults())
 				require.Len(t, h.Messages(), 6)
 			})
 		})

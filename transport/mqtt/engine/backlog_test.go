@@ -182,7 +182,7 @@ func TestABrokerThatExceedsTheReceiveMaximumLearnsIt(t *testing.T) {
 		}
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "the next connection brings the rest")
 		packets, _ := l.Drain()
-		require.Equal(t, got{0xe0, []byte{0x93, 0}}, packets[len(packets)-1])
+		require.Equal(t, got{First: 0xe0, Body: []byte{0x93, 0}}, packets[len(packets)-1])
 	})
 }
 

@@ -26,7 +26,7 @@ func TestAViolationIsToldWithItsReasonCode(t *testing.T) {
 				h := newHub(t)
 				r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
 				l.Send(p...)
-				require.Equal(t, got{0xe0, []byte{want, 0}}, l.Expect(0xe0), "%x", p)
+				require.Equal(t, got{First: 0xe0, Body: []byte{want, 0}}, l.Expect(0xe0), "%x", p)
 				r.requireLoss(t, transport.Network)
 			})
 		}

@@ -68,7 +68,7 @@ func TestMQTT5PublishesAndReports(t *testing.T) {
 		require.Equal(t, []uint16{1, 0}, r.sink.Tags())
 		r.cancel()
 		rest, _ := l.Drain()
-		require.Equal(t, []got{{0xE0, []byte{}}}, rest)
+		require.Equal(t, []got{{First: 0xE0, Body: []byte{}}}, rest)
 	})
 }
 

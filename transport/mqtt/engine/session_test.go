@@ -42,7 +42,7 @@ func TestASessionPublishesReportsAndDisconnects(t *testing.T) {
 		r.cancel()
 		rest, err := l.Drain()
 		require.Equal(t, io.EOF, err)
-		require.Equal(t, []got{{0xE0, []byte{}}}, rest)
+		require.Equal(t, []got{{First: 0xE0, Body: []byte{}}}, rest)
 		require.ErrorIs(t, <-r.ran, context.Canceled)
 	})
 }
@@ -241,7 +241,9 @@ func TestMessagesAreDecodedAndSettled(t *testing.T) {
 		r.Do(&transport.Request{Op: transport.OpSettle, Ref: []byte{9, 9}, Outcome: transport.OutcomeRelease})
 		r.cancel()
 		rest, _ := l.Drain()
-		require.Equal(t, []got{{0x40, []byte{1, 44}}, {0x40, []byte{1, 45}}, {0xE0, []byte{}}}, rest)
+		require.Equal(t, []got{
+			{First: 0x40, Body: []byte{1, 44}}, {First: 0x40, Body: []byte{1, 45}}, {First: 0xE0, Body: []byte{}},
+		}, rest)
 	})
 }
 
