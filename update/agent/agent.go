@@ -36,9 +36,11 @@ type Agent struct {
 	dropped string // why the result of the worker does not count; empty: it does
 	stop    func() // ends the worker's context
 
-	mu     sync.Mutex
-	status Status
-	asked  bool // Check was called
+	mu      sync.Mutex
+	status  Status
+	asked   bool              // Check was called
+	urls    map[string]string // of the current workflow, as the service offered them latest
+	renewal chan struct{}     // nil: nobody waits; closed when a Check that began later is answered
 }
 
 var errRunning = fault(transport.Conflict, "run: another Run of this Agent has not returned")

@@ -27,6 +27,7 @@ func (a *Agent) ask(ctx context.Context, onboarding bool) (*Answer, error) {
 // askAgain makes the regular Check.
 func (a *Agent) askAgain(ctx context.Context) error {
 	var answer *Answer
+	waiting := a.waitingForURLs()
 	over, err := a.try(ctx, &a.check, func(ctx context.Context) (err error) {
 		answer, err = a.ask(ctx, false)
 		return err
@@ -36,6 +37,7 @@ func (a *Agent) askAgain(ctx context.Context) error {
 		if err := a.answered(ctx, answer); err != nil {
 			return err
 		}
+		a.letGo(waiting)
 	}
 	a.publish(err)
 	return ctx.Err()
@@ -88,7 +90,12 @@ func (a *Agent) cancelled(ctx context.Context, id string) error {
 func (a *Agent) offered(ctx context.Context, o *Offer) error {
 	id := o.WorkflowID
 	switch {
-	case a.s.seen(id), a.next != nil && a.next.WorkflowID == id:
+	case a.next != nil && a.next.WorkflowID == id:
+		a.next = o
+		return nil
+	case a.s.work != nil && a.s.work.offer.WorkflowID == id:
+		return a.renew(ctx, o)
+	case a.s.seen(id):
 		return nil
 	case len(a.s.reports) == maxReports || a.s.work != nil && len(a.s.reports) == maxReports-1:
 		return nil // no room for its report; the service offers it again

@@ -62,8 +62,10 @@ type Work struct {
 // update/httprange one for boards.
 type Fetcher interface {
 	// Fetch returns the content of url from byte offset on. Reads end when ctx does, and when the
-	// server is silent for too long. Errors are a *transport.Error, without the URL. A server that
-	// cannot serve parts of files is an error of Kind Unsupported if offset is above 0.
+	// server is silent for too long. Errors are a *transport.Error, without the URL. They wrap a
+	// *transport.StatusError if the server has refused: after 403 and 410 the agent asks the Service
+	// for the offer again, because the URL may have expired. A server that cannot serve parts of files
+	// is an error of Kind Unsupported if offset is above 0.
 	Fetch(ctx context.Context, url string, offset int64) (io.ReadCloser, error)
 }
 

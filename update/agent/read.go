@@ -32,7 +32,7 @@ func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser
 	if f.URL == "" {
 		return nil, errForeign
 	}
-	r := w.agent.open(ctx, f)
+	r := w.agent.open(ctx, f, w.URLs[f.ID])
 	if have != nil {
 		n, err := io.Copy(r.sum, io.LimitReader(have, f.Size+1))
 		if err != nil {
@@ -46,20 +46,22 @@ func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser
 	return r, nil
 }
 
-// open returns a reader of a whole file.
-func (a *Agent) open(ctx context.Context, f *File) *reader {
-	return &reader{ctx: ctx, agent: a, file: f, sum: sha256.New()}
+// open returns a reader of a whole file. offered is its address in the offer, empty if it has none.
+func (a *Agent) open(ctx context.Context, f *File, offered string) *reader {
+	return &reader{ctx: ctx, agent: a, file: f, offered: f.URL == offered, sum: sha256.New()}
 }
 
 // reader is what Work.Open returns.
 type reader struct {
-	ctx   context.Context // of Open, for the calls of Read
-	agent *Agent
-	file  *File
-	sum   digest
-	at    int64
-	body  io.ReadCloser // nil: none
-	err   error         // of the latest Read, once it is final
+	ctx     context.Context // of Open, for the calls of Read
+	agent   *Agent
+	file    *File
+	offered bool // the address is the service's, and not the handler's
+	asked   int  // how often another address was asked for since the latest byte
+	sum     digest
+	at      int64
+	body    io.ReadCloser // nil: none
+	err     error         // of the latest Read, once it is final
 
 	waited time.Duration // of an attempt, for the server
 }
@@ -99,9 +101,15 @@ func (r *reader) Read(p []byte) (n int, err error) {
 func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 	r.waited = 0
 	for renewed := false; *n < min(len(p), minProgress); {
-		switch m, err := r.some(p[*n:]); {
+		url := r.address()
+		switch m, err := r.some(url, p[*n:]); {
 		case m > 0:
 			*n += m
+			r.asked = 0
+		case hasExpired(err):
+			if err := r.renew(ctx, url, err); err != nil {
+				return err
+			}
 		case err == io.EOF && !renewed: // perhaps the connection was closed
 			renewed = true
 		case err == io.EOF:
@@ -119,11 +127,11 @@ func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 	return nil
 }
 
-// some reads once.
-func (r *reader) some(p []byte) (int, error) {
+// some reads once, from url if there is no transfer.
+func (r *reader) some(url string, p []byte) (int, error) {
 	fresh := r.body == nil
 	if fresh {
-		body, err := r.agent.opt.Fetch.Fetch(r.ctx, r.file.URL, r.at)
+		body, err := r.agent.opt.Fetch.Fetch(r.ctx, url, r.at)
 		if err != nil {
 			return 0, err
 		}

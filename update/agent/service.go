@@ -59,8 +59,9 @@ type Answer struct {
 // Offer is an update that the service offers. Nothing of it may be believed before Options.Verify
 // has accepted Manifest.
 type Offer struct {
-	// WorkflowID names this offer: 1 to MaxWorkflowID bytes. The agent ignores an offer whose id it
-	// has seen last.
+	// WorkflowID names this offer: 1 to MaxWorkflowID bytes. Of another offer with the id of the
+	// current workflow, and of the same update, the agent takes over the URLs: they may have expired.
+	// It ignores an offer whose workflow has ended.
 	WorkflowID string
 	// Manifest is the text as it was signed: its JSON string unescaped once. It may name a file with
 	// the whole manifest by detachedManifestFileId.

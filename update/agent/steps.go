@@ -33,12 +33,13 @@ func (a *Agent) advance(ctx context.Context) error {
 	case w.restart:
 		return ErrRestart
 	case w.phase == PhaseVerify:
-		url := w.offer.RootKeysURL
-		if url == "" {
-			url = a.s.memo.RootKeysURL
+		offer := w.offer // another Check may renew its URLs
+		if offer.RootKeysURL == "" {
+			offer.RootKeysURL = a.s.memo.RootKeysURL
 		}
+		a.setURLs(offer.URLs)
 		a.start(ctx, func(ctx context.Context) (o outcome) {
-			o.manifest, o.text, o.err = a.verify(ctx, &w.offer, url, w.before)
+			o.manifest, o.text, o.err = a.verify(ctx, &offer, w.before)
 			return o
 		})
 	default:
@@ -53,6 +54,7 @@ func (a *Agent) startStep(ctx context.Context, w *workflow) {
 	h := a.handler(&job.Step)
 	phase, resumed := w.phase, w.resumed
 	w.restarted, w.resumed = false, false
+	a.setURLs(job.URLs)
 	a.start(ctx, func(ctx context.Context) (o outcome) {
 		switch phase {
 		case PhaseInstalled, PhaseConfirm:

@@ -16,9 +16,9 @@ import (
 
 // verify returns the manifest of an offer that this device may install, and its text. Before that
 // no byte of the update is fetched. have is the update that the device has.
-func (a *Agent) verify(ctx context.Context, o *Offer, rootKeysURL string, have UpdateID) (*Manifest, []byte, error) {
-	if a.opt.RootKeys != nil && rootKeysURL != "" {
-		text, err := a.fetchAll(ctx, rootKeysURL, maxRootKeys)
+func (a *Agent) verify(ctx context.Context, o *Offer, have UpdateID) (*Manifest, []byte, error) {
+	if a.opt.RootKeys != nil && o.RootKeysURL != "" {
+		text, err := a.fetchAll(ctx, o.RootKeysURL, maxRootKeys)
 		if err == nil {
 			err = a.opt.RootKeys(text)
 		}
@@ -204,7 +204,7 @@ func (a *Agent) whole(ctx context.Context, o *Offer) ([]byte, error) {
 	if f.URL == "" {
 		return nil, badManifest(member, "names a file without a URL")
 	}
-	body := a.open(ctx, f)
+	body := a.open(ctx, f, f.URL)
 	defer body.Close()
 	text, err := io.ReadAll(body)
 	if err != nil {

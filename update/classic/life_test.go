@@ -193,6 +193,29 @@ func TestAnUpdateWhoseManifestIsAFileIsInstalled(t *testing.T) {
 	})
 }
 
+// The service writes a new address into the twin while the file server refuses the old one.
+func TestANewAddressInTheTwinIsTakenOver(t *testing.T) {
+	lives(t, func(d *tractor) {
+		refused := d.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{410}, Route: fault.RouteUpdateFile})
+		stop := d.run()
+		workflow := d.deployVersion("1.1")
+		d.work = func(context.Context) error { // before the first request
+			desired := strings.ReplaceAll(d.desired(), d.HostName()+"/", d.HostName()+":443/")
+			_, err := d.SetDesired(deviceID, desired)
+			return err
+		}
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, stop(), agent.ErrRestart)
+		d.work = func(context.Context) error { return nil }
+		stop = d.restart()
+		d.outcome(workflow, updatedata.Succeeded)
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.Equal(t, 1, refused.Fired())
+		require.Equal(t, 2, d.fetched)
+		require.Equal(t, 1, d.finals(workflow))
+	})
+}
+
 func TestACancelledUpdateIsTakenBack(t *testing.T) {
 	lives(t, func(d *tractor) {
 		d.inDownload = make(chan struct{})

@@ -3,17 +3,20 @@ package dpsupdate_test
 import (
 	"context"
 	"io"
+	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/adusign"
 	"github.com/hubline-iot/hubline/update/agent"
+	"github.com/hubline-iot/hubline/update/host"
 )
 
 // upToDate is a program whose updates are all installed already. It keeps no state.
@@ -64,5 +67,63 @@ func TestTheAgentOutlivesTheTroublesOfTheService(t *testing.T) {
 		require.Len(t, last.Reports, 2, "the first one says that the update is in progress")
 		require.Equal(t, 1, last.Repeated, "the answer to the last one was lost")
 		require.Equal(t, dpsdata.CheckOnboarding, w.Requests()[0].Operation)
+	})
+}
+
+// reader is a program whose update is the content of a file.
+type reader struct {
+	upToDate
+	content string
+}
+
+func (p *reader) Installed(context.Context, *agent.Work) (bool, error) {
+	return p.content == "new", nil
+}
+
+func (p *reader) Download(ctx context.Context, w *agent.Work) error {
+	r, err := w.Open(ctx, &w.Files[0], nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	p.content = string(content)
+	return err
+}
+
+func (p *reader) Install(context.Context, *agent.Work) (agent.Next, error) { return 0, nil }
+
+func (p *reader) Apply(context.Context, *agent.Work) (agent.Next, error) { return 0, nil }
+
+// The first answer is cut off, and the address is refused after that.
+func TestADownloadGoesOnAtANewAddressOfTheSameWorkflow(t *testing.T) {
+	inWorld(t, "http", false, func(t *testing.T, w *world) {
+		w.deploy(t, "wf-1")
+		web := &http.Transport{DialContext: w.Dial(testbroker.PortHTTPS), TLSClientConfig: w.ClientTLS()}
+		defer web.CloseIdleConnections()
+		program := &reader{}
+		a, err := agent.New(&agent.Options{Service: w, Verify: adusign.Roots(w.updates.Roots()).Verify,
+			Handlers: map[string]agent.Handler{"": program}, Fetch: host.NewFetcher(&http.Client{Transport: web}),
+			Store: program, Properties: query().Properties})
+		require.NoError(t, err)
+		w.Inject(fault.Fault{Kind: fault.DropDuringAnswer, Route: fault.RouteUpdateFile})
+		w.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{403}, Route: fault.RouteUpdateFile, After: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- a.Run(ctx) }()
+		require.NoError(t, w.updates.Wait(t.Context(), func() bool {
+			return w.updates.Device("reg-1").Last().Offers == 1
+		}))
+		w.updates.SetFileURL("https://" + w.HostName() + ":443")
+		require.NoError(t, w.updates.Wait(t.Context(), func() bool {
+			return w.updates.Device("reg-1").Last().Outcome().Terminal()
+		}))
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		last := w.updates.Device("reg-1").Last()
+		require.Equal(t, updatedata.Succeeded, last.Outcome(), last.Reports)
+		require.Equal(t, 2, last.Offers)
+		require.Equal(t, "new", program.content)
 	})
 }
