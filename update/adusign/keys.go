@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
 )
@@ -21,6 +22,9 @@ type KeysOptions struct {
 	// Store keeps the latest package, so that an older one is refused after a reset, too. Default:
 	// none.
 	Store agent.Store
+	// OnStoreError is called when the Store cannot keep a package. The package counts all the same,
+	// until the program ends, and the next Update stores it again. It must not call Keys. Default: none.
+	OnStoreError func(error)
 	// Test accepts root keys for tests, whose ids end in ".T", and packages for tests. Anybody may
 	// have their private keys.
 	Test bool
@@ -31,8 +35,9 @@ type KeysOptions struct {
 type Keys struct {
 	opt KeysOptions
 
-	mu  sync.Mutex
-	now keyring
+	mu     sync.Mutex
+	now    keyring
+	stored bool // the package of now needs no Save
 }
 
 // keyring is what a package has changed.
@@ -81,7 +86,7 @@ func NewKeys(o *KeysOptions) (*Keys, error) {
 	if o == nil {
 		o = new(KeysOptions)
 	}
-	k := &Keys{opt: *o}
+	k := &Keys{opt: *o, stored: true}
 	if k.opt.Roots = maps.Clone(o.Roots); k.opt.Roots == nil {
 		k.opt.Roots = Production()
 	}
@@ -125,9 +130,9 @@ func (k *Keys) Verify(manifest []byte, signature string) error {
 	return now.roots.verify(manifest, signature, now.disabled)
 }
 
-// Update takes the service's package of root keys. It is stored before it counts. The error's Kind
-// is Untrusted for a package that is malformed, not signed by all of KeysOptions.Roots, for tests,
-// or older than the latest one; another error is the Store's.
+// Update takes the service's package of root keys, and stores it. The error has Kind Untrusted: the
+// package is malformed, not signed by all of KeysOptions.Roots, for tests, or older than the latest
+// one.
 func (k *Keys) Update(text []byte) error {
 	ring, err := k.open(text)
 	if err != nil {
@@ -139,15 +144,17 @@ func (k *Keys) Update(text []byte) error {
 	case ring.version < now.version || ring.version == now.version && ring.published < now.published:
 		return refuse("the package of root keys has version " + decimal(ring.version) + " of " + decimal(ring.published) +
 			", older than version " + decimal(now.version) + " of " + decimal(now.published))
-	case ring.version == now.version && ring.published == now.published:
+	case ring.version == now.version && ring.published == now.published && k.stored:
 		return nil
 	}
+	k.now, k.stored = ring, true
 	if k.opt.Store != nil {
-		if err := k.opt.Store.Save(text); err != nil {
-			return err
+		err := k.opt.Store.Save(text)
+		k.stored = err == nil
+		if err != nil && k.opt.OnStoreError != nil {
+			_ = callback.Run("KeysOptions.OnStoreError", func() { k.opt.OnStoreError(err) })
 		}
 	}
-	k.now = ring
 	return nil
 }
 

@@ -242,16 +242,28 @@ func TestTestKeysAreRefusedUnlessAskedFor(t *testing.T) {
 		"a test key in a package of production")
 }
 
-func TestAPackageCountsWhenItIsStored(t *testing.T) {
+// A full disk must neither fail an update nor keep a revoked key valid.
+func TestAPackageCountsAlsoIfItCannotBeStored(t *testing.T) {
 	i := newIssuer(t)
 	store := &memory{}
-	keys, err := NewKeys(&KeysOptions{Roots: i.held(), Store: store})
+	var failed []error
+	keys, err := NewKeys(&KeysOptions{Roots: i.held(), Store: store,
+		OnStoreError: func(err error) { failed = append(failed, err) }})
 	require.NoError(t, err)
-	store.fail = errors.New("the disk is full")
-	require.ErrorIs(t, keys.Update(i.packed(1, "")), store.fail)
-	require.Zero(t, keys.now.version)
+	full := errors.New("the disk is full")
+	store.fail = full
+	require.NoError(t, keys.Update(i.packed(1, `"disabledRootKeys":["root"],`)))
+	require.ErrorContains(t, keys.Verify([]byte(manifest), i.signedUnder("root", i.root)), "kid", "disabled")
 	_, err = NewKeys(&KeysOptions{Roots: i.held(), Store: store})
-	require.ErrorIs(t, err, store.fail)
+	require.ErrorIs(t, err, full)
+	store.fail = nil
+	for range 2 {
+		require.NoError(t, keys.Update(i.packed(1, `"disabledRootKeys":["root"],`)))
+	}
+	require.Equal(t, []error{full}, failed)
+	again, err := NewKeys(&KeysOptions{Roots: i.held(), Store: store})
+	require.NoError(t, err)
+	require.Equal(t, int64(1), again.now.version)
 	for want, roots := range map[string]Roots{"is nil": {"root": nil}, "is empty": {}} {
 		_, err = NewKeys(&KeysOptions{Roots: roots})
 		require.ErrorContains(t, err, want)

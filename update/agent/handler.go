@@ -29,6 +29,13 @@ type Handler interface {
 	Cancel(ctx context.Context, w *Work) (Next, error)
 }
 
+// Exclusive is a Handler that could not undo two steps of an update, because both change the same
+// thing. The agent refuses an offer in which two steps have the same Target.
+type Exclusive interface {
+	// Target names what the steps of the handler change, such as a file.
+	Target() string
+}
+
 // Next says what follows on a successful method of a Handler.
 type Next uint8
 

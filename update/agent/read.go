@@ -11,8 +11,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
+// ErrHash is the error of a file that is not the one of the manifest. A Handler that finds that out
+// by itself returns it, too.
+var ErrHash = fault(transport.Protocol, "file: its SHA-256 is not that of the manifest")
+
 var (
-	errHash    = fault(transport.Protocol, "file: its SHA-256 is not that of the manifest")
 	errShort   = fault(transport.Protocol, "file: the server ends it before the size of the manifest")
 	errLong    = fault(transport.Protocol, "file: the server sends more than the size of the manifest")
 	errSlow    = fault(transport.Timeout, "file: the server sent less than 1 KB in 2 minutes")
@@ -163,7 +166,7 @@ func (r *reader) atEnd() error {
 		}
 	}
 	if subtle.ConstantTimeCompare(r.sum.Sum(nil), r.file.SHA256[:]) != 1 {
-		return errHash
+		return ErrHash
 	}
 	return io.EOF
 }

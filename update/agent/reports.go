@@ -75,7 +75,7 @@ func details(err error) string {
 // failureOf returns the result of a step whose phase failed.
 func failureOf(phase Phase, err error) Result {
 	switch {
-	case errors.Is(err, errHash) || errors.Is(err, errShort) || errors.Is(err, errLong):
+	case errors.Is(err, ErrHash) || errors.Is(err, errShort) || errors.Is(err, errLong):
 		return failure(ManagedResource, AreaHash, err)
 	case phase == PhaseDownload && transport.Find(err) != nil:
 		return failure(ManagedResource, AreaDownload, err)

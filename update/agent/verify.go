@@ -66,11 +66,20 @@ func (a *Agent) older(from, to UpdateID) (ok bool) {
 
 // possible returns what is missing to do all steps, nil if nothing is.
 func (a *Agent) possible(m *Manifest, o *Offer) error {
+	targets := map[string]bool{}
 	for i := range m.Steps {
 		s := &m.Steps[i]
-		if a.handler(s) == nil {
+		h := a.handler(s)
+		if h == nil {
 			return fault(transport.Unsupported, "offer: no handler for "+texts.Quote(peerText(s.Handler))+
 				"; add it to Options.Handlers")
+		}
+		if e, ok := h.(Exclusive); ok {
+			if targets[e.Target()] {
+				return fault(transport.Unsupported, "offer: two steps change "+e.Target()+
+					", and could not both be undone; publish one step for it")
+			}
+			targets[e.Target()] = true
 		}
 		for _, f := range s.files(m, o) {
 			if f.URL == "" {

@@ -64,9 +64,13 @@ func (h *Slots) Download(ctx context.Context, w *agent.Work) error {
 	if err != nil || s.Running == m.Version {
 		return err
 	}
-	return h.Updater.Stage(ctx, m, func(ctx context.Context, have io.Reader) (io.ReadCloser, error) {
+	err = h.Updater.Stage(ctx, m, func(ctx context.Context, have io.Reader) (io.ReadCloser, error) {
 		return w.Open(ctx, &w.Files[0], have)
 	})
+	if transport.KindOf(err) == transport.Protocol && h.Updater.Status().Outcome == update.OutcomeCorrupt {
+		return agent.ErrHash // the Updater does not read as far as the end, where Work.Open would say that
+	}
+	return err
 }
 
 // Install implements agent.Handler. The next reset starts the image.

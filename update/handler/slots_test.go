@@ -41,9 +41,12 @@ type board struct {
 	layout  update.Layout
 	state   []byte // the agent's
 	image   []byte // that the service offers
+	served  []byte // that the file server has
 	boots   []byte // the numbers of the images that were started
 	reports []string
 	off     func() // ends the program
+
+	extended []uint32 // of the latest report
 }
 
 func newImage(number, behaviour byte) []byte {
@@ -58,7 +61,7 @@ func newImage(number, behaviour byte) []byte {
 
 func newBoard(t *testing.T, image []byte) *board {
 	f := flashsim.New((2+2*slotBlocks)*eraseBlock, writeBlock, eraseBlock)
-	b := &board{t: t, image: image, flash: f, layout: update.Layout{
+	b := &board{t: t, image: image, served: image, flash: f, layout: update.Layout{
 		Flash: f, Slots: [2]update.Slot{{First: 2, Blocks: slotBlocks}, {First: 2 + slotBlocks, Blocks: slotBlocks}}}}
 	first := newImage(1, works)
 	_, err := f.WriteAt(append(bytes.Clone(first), 0xff, 0xff, 0xff, 0xff, 0xff), 2*eraseBlock)
@@ -85,12 +88,13 @@ func (b *board) Check(context.Context, *agent.Query) (*agent.Answer, error) {
 func (b *board) Report(_ context.Context, r *agent.Report) error {
 	if r.Final() {
 		b.reports = append(b.reports, fmt.Sprint(r.Result.Outcome, " ", r.Installed.Version, " ", r.Result.Details))
+		b.extended = r.Result.Extended
 	}
 	return nil
 }
 
 func (b *board) Fetch(_ context.Context, _ string, offset int64) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(b.image[offset:])), nil
+	return io.NopCloser(bytes.NewReader(b.served[offset:])), nil
 }
 
 func (b *board) Load() ([]byte, error) { return b.state, nil }
@@ -208,6 +212,17 @@ func TestAnImageThatDoesNotWorkIsTakenBackThroughAnyPowerCut(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAnImageWithAnotherHashIsReportedAsSuch(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		b := newBoard(t, newImage(2, works))
+		b.served = bytes.Clone(b.image)
+		b.served[9]++
+		b.live()
+		require.Contains(t, b.reports[0], "file: its SHA-256 is not that of the manifest")
+		require.Equal(t, []uint32{agent.AreaHash.Code(0)}, b.extended)
+	})
 }
 
 // step returns what the agent asks of a handler about an image.

@@ -314,6 +314,28 @@ func (m *machine) updated() {
 	require.ErrorIs(m.t, a.Run(ctx), context.Canceled)
 }
 
+func TestAnUpdateWithTwoStepsForTheFileIsRefused(t *testing.T) {
+	m := newMachine(t, "service", "good", 0)
+	const step = `{"handler":"contoso/file:1","files":["f1"]}`
+	manifest, err := os.ReadFile(m.dir + "/manifest")
+	require.NoError(t, err)
+	manifest = bytes.Replace(manifest, []byte(step), []byte(step+","+step), 1)
+	require.NoError(t, os.WriteFile(m.dir+"/manifest", manifest, 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	file := &File{Path: m.dir + "/./gated", Healthy: func(context.Context) error { return nil }}
+	o := backEnd(m.dir).options(file)
+	var latest agent.Result
+	o.OnStatus = func(s agent.Status) {
+		if latest = s.Latest; latest.Outcome != agent.InProgress {
+			cancel()
+		}
+	}
+	a, err := agent.New(o)
+	require.NoError(t, err)
+	require.ErrorIs(t, a.Run(ctx), context.Canceled)
+	require.Contains(t, latest.Details, "two steps change "+m.dir+"/gated")
+}
+
 // A download continues behind what the folder has. What is damaged begins again.
 func TestADownloadContinues(t *testing.T) {
 	for name, c := range map[string]struct {

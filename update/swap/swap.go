@@ -30,6 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -59,7 +60,13 @@ type File struct {
 	swapped bool // this process has exchanged the file since it was started
 }
 
-var _ agent.Handler = (*File)(nil)
+var (
+	_ agent.Handler   = (*File)(nil)
+	_ agent.Exclusive = (*File)(nil)
+)
+
+// Target implements agent.Exclusive: only one old file is kept.
+func (h *File) Target() string { return filepath.Clean(h.Path) }
 
 var (
 	errBack = errors.New("swap: the new file did not work; the old one is back")
