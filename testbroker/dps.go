@@ -19,9 +19,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/dpsamqp"
 	"github.com/hubline-iot/hubline/testbroker/internal/dpshttp"
 	"github.com/hubline-iot/hubline/testbroker/internal/dpsmqtt"
+	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
-	"github.com/hubline-iot/hubline/testbroker/internal/updatefront"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
@@ -109,7 +109,7 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 	network.SetFronts(map[hubdata.Protocol]hub.Front{
 		hubdata.MQTT: dpsmqtt.New(s), hubdata.AMQP: dpsamqp.New(s),
 		hubdata.HTTP: web.New(network, slices.Concat(dpshttp.Routes(s), dpshttp.ServiceRoutes(s),
-			updatefront.Routes(s.Updates))),
+			httpfront.UpdateRoutes(s.Updates))),
 	})
 	if err := network.Restore(); err != nil {
 		return nil, errors.Join(err, network.Close())

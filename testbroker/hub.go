@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/servicefront"
-	"github.com/hubline-iot/hubline/testbroker/internal/updatefront"
 	"github.com/hubline-iot/hubline/testbroker/internal/updates"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -47,7 +46,7 @@ func New(o *Options) (*Hub, error) {
 	amqp := amqpfront.New(h)
 	all := &Hub{hub: h, mqtt: mqtt, amqp: amqp}
 	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, httpfront.InvokeRoutes, servicefront.Routes,
-		httpfront.UploadRoutes, blobfront.Routes, updatefront.Routes(all.updates.Load))
+		httpfront.UploadRoutes, blobfront.Routes, httpfront.UpdateRoutes(all.updates.Load))
 	h.SetFronts(map[hubdata.Protocol]hub.Front{hubdata.MQTT: mqtt, hubdata.AMQP: amqp, hubdata.HTTP: web.New(h, routes)})
 	if err := h.Restore(); err != nil {
 		return nil, errors.Join(err, h.Close())

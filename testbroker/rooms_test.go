@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"mqtt":         {},
 	"mqttfront":    {rooms + "hub", rooms + "keep", rooms + "mqtt"},
 	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
-	"httpfront":    {rooms + "hub", rooms + "files", rooms + "web", "net/http"},
+	"httpfront":    {rooms + "hub", rooms + "files", rooms + "updates", rooms + "web", "net/http"},
 	"blobfront":    {rooms + "hub", rooms + "files", rooms + "web", "net/http"},
 	"query":        {},
 	"notices":      {rooms + "keep"},
@@ -54,7 +54,6 @@ var mayImport = map[string][]string{
 	"dpsmqtt":      {rooms + "hub", rooms + "dps", rooms + "mqtt"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
 	"updates":      {rooms + "keep"},
-	"updatefront":  {rooms + "hub", rooms + "updates", rooms + "web", "net/http"},
 	"servicefront": {rooms + "hub", rooms + "backend", rooms + "files", rooms + "query", rooms + "web", "net/http"},
 }
 

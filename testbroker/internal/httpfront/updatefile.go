@@ -1,6 +1,4 @@
-// Package updatefront is the file server of an update service, on the HTTP ports of the services
-// that it is linked to.
-package updatefront
+package httpfront
 
 import (
 	"bytes"
@@ -11,8 +9,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// Routes returns the routes of files and root keys. linked returns the service; nil for none.
-func Routes(linked func() *updates.Service) []web.Route {
+// UpdateRoutes returns the routes of the file server of an update service, on the ports of the
+// services that it is linked to. linked returns it; nil for none.
+func UpdateRoutes(linked func() *updates.Service) []web.Route {
 	var all []web.Route
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		all = append(all,
@@ -20,7 +19,7 @@ func Routes(linked func() *updates.Service) []web.Route {
 				Do: func(q *web.Request) web.Answer {
 					if s := linked(); s != nil {
 						if d, ok := s.File(q.Vars["file"], q.Hub.Taker(q.C, q.ID)); ok {
-							return answer(q, d)
+							return answerDownload(q, d)
 						}
 					}
 					return q.Fail(web.Errorf(404000, "no update has the file %q", q.Vars["file"]))
@@ -28,7 +27,7 @@ func Routes(linked func() *updates.Service) []web.Route {
 			web.Route{Kind: fault.RouteUpdateFile, Method: method, Path: "updates/{package}", Open: true,
 				Do: func(q *web.Request) web.Answer {
 					if s := linked(); s != nil {
-						return answer(q, s.RootKeys(q.Hub.Taker(q.C, q.ID)))
+						return answerDownload(q, s.RootKeys(q.Hub.Taker(q.C, q.ID)))
 					}
 					return q.Fail(web.Errorf(404000, "there is no update service"))
 				}},
@@ -37,8 +36,8 @@ func Routes(linked func() *updates.Service) []web.Route {
 	return all
 }
 
-// answer returns the part of a download that a request is for.
-func answer(q *web.Request, d updates.Download) web.Answer {
+// answerDownload returns the part of a download that a request is for.
+func answerDownload(q *web.Request, d updates.Download) web.Answer {
 	r := q.Clone(q.Context())
 	if d.Whole {
 		r.Header.Del("Range")

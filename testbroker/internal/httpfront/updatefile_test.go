@@ -1,4 +1,4 @@
-package updatefront_test
+package httpfront_test
 
 import (
 	"crypto/sha256"
