@@ -76,13 +76,10 @@ func TestFaultsAtTheHub(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				in := w.hub.Inject(row.fault)
 				r := w.renewer(dpscert.Options{})
 				c := w.open("mqtt", r)
-				defer func() { require.NoError(t, c.Close()) }()
 				before := w.leaf(r)
 				time.Sleep(18 * day)
 				require.Equal(t, before, w.leaf(r), "it is too early")
@@ -121,9 +118,7 @@ func TestRefusalsForGood(t *testing.T) {
 		"unknown status":  {Kind: fault.RefuseCertificate, Status: 418, Times: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				in := w.hub.Inject(f)
 				r := w.renewer(dpscert.Options{})
 				c := w.open("mqtt", r)
@@ -156,14 +151,11 @@ func TestRefusalsForGood(t *testing.T) {
 
 // After three failures of the hub the provisioning service is asked.
 func TestAHubThatFailsLeadsToTheService(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.enroll()
 		in := w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
 		r := w.renewer(dpscert.Options{})
-		c := w.open("mqtt", r)
-		defer func() { require.NoError(t, c.Close()) }()
+		w.open("mqtt", r)
 		time.Sleep(near)
 		require.Equal(t, 3, in.Fired())
 		told := w.told()
@@ -191,14 +183,11 @@ func TestFaultsAtTheService(t *testing.T) {
 		"bad chain":   {fault.Fault{Kind: fault.WrongChain, Bytes: []byte("x")}, transport.Protocol, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				w.enroll()
 				in := w.dps.Inject(row.fault)
 				r := w.renewer(dpscert.Options{})
-				c := w.open("amqp", r)
-				defer func() { require.NoError(t, c.Close()) }()
+				w.open("amqp", r)
 				time.Sleep(near + 2*time.Hour)
 				require.Equal(t, 1, in.Fired())
 				told := w.told()
@@ -215,14 +204,11 @@ func TestFaultsAtTheService(t *testing.T) {
 
 // The user's policy ends the retries for a day.
 func TestThePolicyDecides(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
 		r := w.renewer(dpscert.Options{Policy: retrypolicy.MaxAttempts{Policy: retrypolicy.Fixed{Delay: time.Hour},
 			Total: 3}})
-		c := w.open("mqtt", r)
-		defer func() { require.NoError(t, c.Close()) }()
+		w.open("mqtt", r)
 		time.Sleep(near + 2*time.Hour)
 		const q, y, x = dpscert.StepRequesting, dpscert.StepRetrying, dpscert.StepFailed
 		told := w.told()
@@ -259,9 +245,7 @@ func TestAPolicyWithoutADelayDoesNotRequestWithoutEnd(t *testing.T) {
 // A pending request is repeated with its id over the next connection, and another device's request
 // is replaced.
 func TestAPendingRequestGoesOn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, &testbroker.Options{Certificates: testbroker.CertificateOptions{Delay: 6 * time.Hour}})
-		defer w.close()
+	inWorld(t, &testbroker.Options{Certificates: testbroker.CertificateOptions{Delay: 6 * time.Hour}}, func(t *testing.T, w *world) {
 		r := w.renewer(dpscert.Options{})
 		c := w.open("mqtt", r)
 		for len(w.hub.CertificateRequests()) == 0 {
@@ -295,9 +279,7 @@ func TestAClockThatIsNotSet(t *testing.T) {
 		"before the certificate": func(_ *world, ahead *atomic.Int64) { ahead.Store(int64(-22 * day)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				time.Sleep(5 * day) // the hub's own certificate is older
 				chain := w.issue("dev-1", w.key, 30*day)
 				require.NoError(t, w.hub.RemoveDevice("dev-1"))
@@ -308,8 +290,7 @@ func TestAClockThatIsNotSet(t *testing.T) {
 				w.creds.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 				time.Sleep(20 * day)
 				unset(w, &ahead)
-				c := w.open("mqtt", w.renewer(dpscert.Options{}))
-				defer func() { require.NoError(t, c.Close()) }()
+				w.open("mqtt", w.renewer(dpscert.Options{}))
 				time.Sleep(10 * time.Hour)
 				require.Empty(t, w.hub.CertificateRequests())
 				require.Empty(t, w.told())
@@ -324,9 +305,7 @@ func TestAClockThatIsNotSet(t *testing.T) {
 // The Store gets each certificate before it is used, a file keeps it with its key over a restart,
 // and a failure to store is told and made good.
 func TestRestartsWithNewKeys(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		path := filepath.Join(t.TempDir(), "certificate")
 		require.NoError(t, dpscert.File(path).Save(w.store.record))
 		k := &keys{t: t}
@@ -363,13 +342,10 @@ func TestRestartsWithNewKeys(t *testing.T) {
 }
 
 func TestAStoreThatFailsOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.store.err = errors.New("no space")
 		r := w.renewer(dpscert.Options{})
-		c := w.open("mqtt", r)
-		defer func() { require.NoError(t, c.Close()) }()
+		w.open("mqtt", r)
 		time.Sleep(near + 2*time.Hour)
 		require.Equal(t, []step{dpscert.StepRequesting, dpscert.StepStoreFailed, dpscert.StepRenewed}, w.steps())
 		require.Equal(t, 2, w.store.saved())
@@ -380,13 +356,10 @@ func TestAStoreThatFailsOnce(t *testing.T) {
 // A new certificate that the hub refuses gives way to the previous one, and another one is
 // requested.
 func TestARefusedCertificateGivesWayToThePreviousOne(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.hub.Inject(fault.Fault{Kind: fault.ForgetCertificate})
 		r := w.renewer(dpscert.Options{})
 		c := w.open("mqtt", r)
-		defer func() { require.NoError(t, c.Close()) }()
 		first := w.leaf(r)
 		time.Sleep(near)
 		require.Equal(t, []step{dpscert.StepRequesting, dpscert.StepRenewed}, w.steps())
@@ -408,9 +381,7 @@ func TestARefusedCertificateGivesWayToThePreviousOne(t *testing.T) {
 // A device that was off until its certificate ended asks the service first. Without one, the
 // connect fails.
 func TestACertificateThatHasEnded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		time.Sleep(31 * day)
 		r := w.renewer(dpscert.Options{})
 		_, err := r.Around(w.transport("mqtt", r)).Dial(t.Context(), &transport.Config{Creds: w.creds})
@@ -436,15 +407,12 @@ func TestACertificateThatHasEnded(t *testing.T) {
 func TestALateRenewalReplacesTheConnection(t *testing.T) {
 	for name, renewAt := range map[string]float64{"planned by the client": 0, "not planned": -1} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				w.renewAt = renewAt
 				end := time.Now().Add(30 * day)
 				in := w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
 				r := w.renewer(dpscert.Options{Policy: retrypolicy.Fixed{Delay: 10 * time.Minute}})
 				c := w.open("mqtt", r)
-				defer func() { require.NoError(t, c.Close()) }()
 				time.Sleep(time.Until(end.Add(-time.Hour)))
 				in.Remove()
 				require.Len(t, w.statuses(), 2, "no connection was replaced for nothing")
@@ -467,9 +435,7 @@ func TestCloseDuringARenewal(t *testing.T) {
 		"no service": {Kind: fault.RefuseCertificate, Status: 403, ErrorCode: 403010, Times: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				if name == "no service" {
 					w.enroll()
 					w.dps.Inject(fault.Fault{Kind: fault.SwallowProvisioning, Times: -1})
@@ -521,9 +487,7 @@ func TestWrongOptions(t *testing.T) {
 
 // A restart does not change when the certificate is renewed, and two devices differ.
 func TestTheTimeOfARenewalIsPartOfTheCertificate(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		times := map[time.Time]bool{}
 		for range 20 {
 			w.store.record = &dpscert.Record{Certificates: []dpscert.Issued{{Chain: w.issue("dev-1", w.key, 30*day)}}}
@@ -544,9 +508,7 @@ func TestTheTimeOfARenewalIsPartOfTheCertificate(t *testing.T) {
 
 // A chain from outside is taken if it is newer and belongs to the key.
 func TestOffers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		r := w.renewer(dpscert.Options{})
 		for _, ignored := range [][][]byte{nil, {{1}}, w.issue("dev-1", newKey(t), 60*day), w.first} {
 			r.Offer(ignored)

@@ -198,9 +198,7 @@ func TestAnAnswerThatIsTooLargeIsNotRead(t *testing.T) {
 
 // Run returns after the renewal has ended, also when a callback is slow to return.
 func TestRunJoinsTheRenewal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		time.Sleep(25 * day)
 		var returned atomic.Bool
 		k := &keys{t: t}

@@ -16,9 +16,7 @@ import (
 // A device runs for four months on certificates of 30 days that its hub renews. Each message
 // arrives once, and no connection is lost.
 func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		r := w.renewer(dpscert.Options{})
 		c := w.open("mqtt", r)
 		ends := map[time.Time]bool{}
@@ -66,9 +64,7 @@ func TestMonthsOnCertificatesOfTheService(t *testing.T) {
 	}
 	for _, name := range engines {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				w.enroll()
 				w.store.record = nil
 				r := w.renewer(dpscert.Options{ServiceOnly: name == "mqtt"})

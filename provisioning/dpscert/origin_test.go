@@ -25,9 +25,7 @@ import (
 func TestTheCertificateGoesBeforeTheKey(t *testing.T) {
 	for _, engine := range []string{"mqtt", "amqp", "http"} {
 		t.Run(engine, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				w.enroll()
 				w.store.record = nil
 				r := w.renewer(dpscert.Options{})
@@ -60,9 +58,7 @@ func TestTheCertificateGoesBeforeTheKey(t *testing.T) {
 
 // A key that cannot be opened for the moment is no reason to forget its certificate.
 func TestAKeyThatIsBusy(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.store.record.Certificates[0].Key = "1"
 		busy := 2
 		r := w.renewer(dpscert.Options{
@@ -74,17 +70,14 @@ func TestAKeyThatIsBusy(t *testing.T) {
 				return w.key, nil
 			},
 		})
-		c := w.open("mqtt", r)
-		defer func() { require.NoError(t, c.Close()) }()
+		w.open("mqtt", r)
 		require.Equal(t, w.first[0], w.leaf(r).Raw)
 	})
 }
 
 // A refusal of the provisioning service is not one of the hub.
 func TestARefusalOfTheServiceKeepsTheCertificate(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.enroll()
 		newer := w.issue("dev-1", w.key, 20*day)
 		w.store.record.Certificates = []dpscert.Issued{{Chain: newer}, {Chain: w.first}}
@@ -108,9 +101,7 @@ func TestARefusalOfTheServiceKeepsTheCertificate(t *testing.T) {
 
 // The same the other way around: the certificate has ended, and the service issues no other one.
 func TestTheServiceRefusesACertificate(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.enroll()
 		r := w.renewer(dpscert.Options{})
 		var steps []dpstransport.Event
@@ -141,9 +132,7 @@ func TestACertificateThatIsRefusedAfterTheConnect(t *testing.T) {
 		for previous, steps := range map[bool][]step{true: {dpscert.StepPreviousUsed},
 			false: {dpscert.StepRequesting, dpscert.StepRenewed}} {
 			t.Run(fmt.Sprintf("%s, previous %v", name, previous), func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					w := newWorld(t, nil)
-					defer w.close()
+				inWorld(t, nil, func(t *testing.T, w *world) {
 					w.enroll()
 					newer := dpscert.Issued{Chain: w.issue("dev-1", w.key, 29*day)} // the hub does not know it
 					w.store.record.Certificates = append([]dpscert.Issued{newer}, w.store.record.Certificates...)
@@ -171,9 +160,7 @@ func TestACertificateThatIsRefusedAfterTheConnect(t *testing.T) {
 
 // A hub that refuses every certificate ends the client: the service is asked once.
 func TestAHubThatRefusesEveryCertificateAfterTheConnect(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.enroll()
 		w.hub.Inject(fault.Fault{Kind: fault.RefuseAttach, Condition: "amqp:unauthorized-access", Times: -1})
 		r := w.renewer(dpscert.Options{})
@@ -194,9 +181,7 @@ func TestAHubThatRefusesEveryCertificateAfterTheConnect(t *testing.T) {
 func TestCertificatesAreTriedWithinOneAttempt(t *testing.T) {
 	for previous, steps := range map[bool][]step{true: {dpscert.StepPreviousUsed},
 		false: {dpscert.StepRequesting, dpscert.StepRenewed}} {
-		inBubble(t, func(t *testing.T) {
-			w := newWorld(t, nil)
-			defer w.close()
+		inWorld(t, nil, func(t *testing.T, w *world) {
 			w.enroll()
 			newer := dpscert.Issued{Chain: w.issue("dev-1", w.key, 29*day)} // the hub does not know it
 			w.store.record.Certificates = append([]dpscert.Issued{newer}, w.store.record.Certificates...)
@@ -217,9 +202,7 @@ func TestCertificatesAreTriedWithinOneAttempt(t *testing.T) {
 // A hub of the profile mqttV5 issues no certificates. The service is asked in its place, at once,
 // and the connection is replaced with the new one in time.
 func TestTheServiceIssuesTheCertificatesOfAHubOfTheProfileMQTTv5(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, &testbroker.Options{MQTTv5: &testbroker.MQTTv5Options{}})
-		defer w.close()
+	inWorld(t, &testbroker.Options{MQTTv5: &testbroker.MQTTv5Options{}}, func(t *testing.T, w *world) {
 		w.enroll()
 		r := w.renewer(dpscert.Options{})
 		c := w.open("mqtt5", r)

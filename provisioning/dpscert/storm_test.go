@@ -75,9 +75,7 @@ func (session) Do(*transport.Request) {}
 
 // A transport that panics is like one that fails: the client may connect again.
 func TestATransportThatPanics(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
+	inWorld(t, nil, func(t *testing.T, w *world) {
 		b := &broken{}
 		tr := w.renewer(dpscert.Options{}).Around(b)
 		connect := func() {

@@ -109,9 +109,7 @@ func TestARenewerInsideATransportThatFollowsTheDevice(t *testing.T) {
 func TestARenewerThatRegistersNoticesAnotherTwin(t *testing.T) {
 	for _, around := range []bool{false, true} {
 		t.Run(fmt.Sprint("inside a transport that follows the device ", around), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				defer w.close()
+			inWorld(t, nil, func(t *testing.T, w *world) {
 				w.enroll()
 				require.NoError(t, w.dps.Change("reg-1", func(e *dpsdata.Enrollment) { e.Desired = `{"of":"the second"}` }))
 				r := w.renewer(dpscert.Options{})

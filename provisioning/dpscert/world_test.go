@@ -41,6 +41,15 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
+// inWorld runs f in fake time. The clients that it leaves open are closed.
+func inWorld(t *testing.T, o *testbroker.Options, f func(t *testing.T, w *world)) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, o)
+		defer w.close()
+		f(t, w)
+	})
+}
+
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -91,6 +100,7 @@ type world struct {
 	creds     *transport.Credentials
 	registrar *provisioning.Client
 	renewAt   float64 // of the client
+	clients   []*device.Client
 
 	mu     sync.Mutex
 	events []dpscert.Event
@@ -115,6 +125,9 @@ func newWorld(t *testing.T, o *testbroker.Options) *world {
 }
 
 func (w *world) close() {
+	for _, c := range w.clients {
+		require.NoError(w.t, c.Close())
+	}
 	require.NoError(w.t, w.hub.Close())
 	require.NoError(w.t, w.dps.Close())
 }
@@ -190,6 +203,7 @@ func (w *world) open(name string, r *dpscert.Renewer) *device.Client {
 	c, err := device.New(w.creds, r.Around(w.transport(name, r)), o)
 	require.NoError(w.t, err)
 	require.NoError(w.t, c.Open(w.t.Context()))
+	w.clients = append(w.clients, c)
 	return c
 }
 
