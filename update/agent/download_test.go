@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -28,8 +27,7 @@ func TestALyingFileServerIsRefused(t *testing.T) {
 		"nothing":     {"", "before the size"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				r.offered("wf-1", "1.0", "correct image")
 				r.files.content["https://files/wf-1/f0"] = []byte(row.content)
 				r.runs(time.Hour)
@@ -66,8 +64,7 @@ func TestADownloadResumesAfterNetworkFailures(t *testing.T) {
 	for name, failure := range map[string]error{"closed": io.EOF, "reset": errors.New("reset"),
 		"cut short": io.ErrUnexpectedEOF, "busy": fault(transport.Unavailable)} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				image := strings.Repeat("image ", 20)
 				r.offered("wf-1", "1.0", image)
 				r.files.body = func(_ int, body io.Reader) io.ReadCloser { return flaky{io.LimitReader(body, 50), failure} }
@@ -89,8 +86,7 @@ func TestADownloadResumesAfterNetworkFailures(t *testing.T) {
 
 // What an earlier program has stored of a file counts for its hash.
 func TestADownloadGoesOnAfterAReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "a long image")
 		stop := make(chan struct{})
 		defer close(stop)
@@ -122,8 +118,7 @@ func TestADownloadGoesOnAfterAReset(t *testing.T) {
 }
 
 func TestAPolicyEndsADownload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		r.files.content = map[string][]byte{}
 		r.runs(time.Hour)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,8 +13,7 @@ import (
 )
 
 func TestWhatIsInstalledIsSkipped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.device.installed[0] = "first"
 		r.offered("wf-1", "1.0", "first", "second")
 		r.runs(time.Hour)
@@ -34,8 +32,7 @@ func TestWhatIsInstalledIsSkipped(t *testing.T) {
 }
 
 func TestAWorkflowIsDoneOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		r.runs(10 * time.Hour)
 		r.runs(10 * time.Hour)
@@ -45,8 +42,7 @@ func TestAWorkflowIsDoneOnce(t *testing.T) {
 }
 
 func TestAnUpdateGoesOnAfterTheRestartsOfItsSteps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.device.next["install 0"], r.device.next["apply 0"] = agent.Restart, agent.Restart
 		r.offered("wf-1", "1.0", "image", "other")
 		require.Equal(t, 2, r.runs(time.Hour))
@@ -58,8 +54,7 @@ func TestAnUpdateGoesOnAfterTheRestartsOfItsSteps(t *testing.T) {
 
 // The boot loader, or the power at the wrong time, may have brought the old image back.
 func TestAnUpdateThatDoesNotComeUpIsUndone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.device.installed[1] = "old"
 		r.options.Installed = func() agent.UpdateID { return agent.UpdateID{Version: r.device.installed[0]} }
 		r.device.next["apply 1"], r.device.next["cancel 0"] = agent.Restart, agent.Restart
@@ -80,8 +75,7 @@ func TestAnUpdateThatDoesNotComeUpIsUndone(t *testing.T) {
 }
 
 func TestAFailureIsUndoneInReverseOrderAndReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.device.fail = func(call string) error {
 			switch call {
 			case "install 2":
@@ -112,8 +106,7 @@ func (r *rig) waiting(call string) {
 }
 
 func TestANewWorkflowReplacesTheOneInProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.waiting("install 1")
 		newer := r.offer("wf-2", "2.0", "newer")
 		r.offered("wf-1", "1.0", "first", "second")
@@ -137,8 +130,7 @@ func TestANewWorkflowReplacesTheOneInProgress(t *testing.T) {
 }
 
 func TestTheServiceTakesAWorkflowBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.service.wake = make(chan struct{}, 1)
 		r.waiting("download 0")
 		r.offered("wf-1", "1.0", "image")
@@ -159,8 +151,7 @@ func TestTheServiceTakesAWorkflowBack(t *testing.T) {
 
 // A power cut at the end of Apply: the program starts again and does not apply twice.
 func TestAResetDuringApplyAsksWhatIsInstalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.waiting("apply 0")
 		r.offered("wf-1", "1.0", "image")
 		r.runs(time.Minute)
@@ -182,8 +173,7 @@ func TestAResetDuringApplyAsksWhatIsInstalled(t *testing.T) {
 
 // A handler finds the manifest of a step of type reference, and the files that it names.
 func TestAReferenceStepHasItsManifestAndAllURLs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		o := r.offer("wf-1", "1.0", "child manifest")
 		resign(o, `{"handler":"h","files":["f0"],"handlerProperties":{"installedCriteria":"child manifest"}}`,
 			`{"type":"reference","detachedManifestFileId":"f0"}`)
@@ -202,8 +192,7 @@ func TestAReferenceStepHasItsManifestAndAllURLs(t *testing.T) {
 }
 
 func TestUpdatesMayBeChained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.options.Interval = 100 * time.Hour
 		r.offered("wf-1", "1.0", "image")
 		r.service.report = func(rep *agent.Report) error {
@@ -219,8 +208,7 @@ func TestUpdatesMayBeChained(t *testing.T) {
 }
 
 func TestAHandlerThatPanicsFailsItsStep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.device.fail = func(call string) error {
 			if call == "apply 0" {
 				panic("boom")
@@ -234,8 +222,7 @@ func TestAHandlerThatPanicsFailsItsStep(t *testing.T) {
 }
 
 func TestTheStatusFollowsTheUpdate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		var phases []string
 		r.options.OnStatus = func(s agent.Status) {
 			phases = append(phases, fmt.Sprint(s.Phase, " ", s.WorkflowID, " ", s.Update.Version))

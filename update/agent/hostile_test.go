@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -25,8 +24,7 @@ func (m mute) Report(ctx context.Context, _ *agent.Report) error {
 
 // An image that does not reach the network has to be undone without it.
 func TestAServiceThatNeverAnswersDoesNotKeepAnUpdateFromBeingUndone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.options.Service = mute{r.service}
 		r.offered("wf-1", "1.1", "image")
 		r.device.installed[0] = "old"
@@ -44,8 +42,7 @@ func TestAServiceThatNeverAnswersDoesNotKeepAnUpdateFromBeingUndone(t *testing.T
 }
 
 func TestARefusedCheckIsNotRepeatedBeforeTheServiceWantsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.options.Interval = time.Minute
 		r.service.check = func(int) error {
 			return &transport.Error{Kind: transport.Invalid, RetryAfter: 20 * time.Minute, Err: errors.New("refused")}
@@ -56,8 +53,7 @@ func TestARefusedCheckIsNotRepeatedBeforeTheServiceWantsIt(t *testing.T) {
 }
 
 func TestTheServicesPaceHoldsForAProgramThatAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.service.answer.RetryAfter = 20 * time.Minute
 		a, err := agent.New(&r.options)
 		require.NoError(t, err)
@@ -72,8 +68,7 @@ func TestTheServicesPaceHoldsForAProgramThatAsks(t *testing.T) {
 }
 
 func TestACancelDoesNotUndoAnUpdateThatIsDoneMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.options.Interval = time.Minute
 		r.offered("wf-1", "1.1", "image")
 		r.device.fail = func(call string) error {
@@ -94,8 +89,7 @@ func TestACancelDoesNotUndoAnUpdateThatIsDoneMeanwhile(t *testing.T) {
 
 // The Store may have been replaced while the service showed the update as in progress.
 func TestACancelOfAnUnknownWorkflowIsConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.service.answer.Cancel = "wf-lost"
 		require.Zero(t, r.runs(5*time.Hour))
 		f := r.final()

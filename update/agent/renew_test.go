@@ -6,7 +6,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -42,8 +41,7 @@ func TestADownloadGoesOnAtANewAddress(t *testing.T) {
 	}{"forbidden": {status: 403}, "gone": {status: 410}, "in Read": {status: 403, inRead: true},
 		"offered before": {early: true}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				r.offered("wf-1", "1.0", "a long image")
 				r.files.body = func(n int, body io.Reader) io.ReadCloser {
 					switch {
@@ -86,8 +84,7 @@ func TestADownloadGoesOnAtANewAddress(t *testing.T) {
 }
 
 func TestANewAddressSurvivesAReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.waiting("download 0")
 		r.options.Interval = time.Minute
 		r.offered("wf-1", "1.0", "image")
@@ -119,8 +116,7 @@ func TestAnAddressThatStaysRefusedFailsTheUpdate(t *testing.T) {
 		"too long":         {403, func(r *rig) { r.signs("?sig=" + strings.Repeat("2", agent.MaxURL)) }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				r.offered("wf-1", "1.0", "image")
 				r.files.fail = func(int) error {
 					row.answer(r)
@@ -137,8 +133,7 @@ func TestAnAddressThatStaysRefusedFailsTheUpdate(t *testing.T) {
 
 // A service that does not answer has not said that there is no new address.
 func TestADownloadWaitsForTheServiceToAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		r.files.fail = func(n int) error {
 			if n == 1 {
@@ -162,8 +157,7 @@ func TestADownloadWaitsForTheServiceToAnswer(t *testing.T) {
 }
 
 func TestAStoreWithoutRoomForNewAddressesDoesNotEndTheUpdate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		r.store.room = 1000
 		r.files.fail = func(n int) error {

@@ -260,6 +260,11 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
+// inRig runs f in fake time.
+func inRig(t *testing.T, f func(t *testing.T, r *rig)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newRig(t)) })
+}
+
 // signed stands for the signature over a manifest.
 func signed(manifest []byte) string { return fmt.Sprintf("%x", sha256.Sum256(manifest)) }
 
@@ -332,8 +337,7 @@ func outcomes(r agent.Report) (names []string) {
 var success = agent.Result{Outcome: agent.Succeeded, Code: agent.CodeSuccess}
 
 func TestAnUpdateIsInstalledAndReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.1", "first image", "second image")
 		require.Zero(t, r.runs(3*time.Hour))
 		require.Equal(t, []string{"first image", "second image", ""}, r.device.installed)

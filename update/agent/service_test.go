@@ -17,8 +17,7 @@ import (
 )
 
 func TestAFinalReportIsRepeatedUntilItIsAcknowledged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		sent := 0
 		r.service.report = func(rep *agent.Report) error {
 			if !rep.Final() {
@@ -42,8 +41,7 @@ func TestAFinalReportIsRepeatedUntilItIsAcknowledged(t *testing.T) {
 func TestAFinalVerdictEndsTheReports(t *testing.T) {
 	for _, kind := range []transport.Kind{transport.Conflict, transport.Invalid, transport.NotFound} {
 		t.Run(kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				sent := 0
 				r.service.report = func(rep *agent.Report) error {
 					if rep.Final() {
@@ -66,8 +64,7 @@ func TestAReportOutlivesARefusalOfTheDevice(t *testing.T) {
 	for _, kind := range []transport.Kind{transport.Forbidden, transport.Unauthorized, transport.Untrusted,
 		transport.Protocol, transport.Unknown} {
 		t.Run(kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				sent := 0
 				r.service.report = func(*agent.Report) error {
 					if sent++; sent < 6 {
@@ -86,8 +83,7 @@ func TestAReportOutlivesARefusalOfTheDevice(t *testing.T) {
 
 // New workflows begin while reports are left, until there is no room for more of them.
 func TestReportsWaitForTheServiceInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		down := true
 		r.service.report = func(*agent.Report) error {
 			if down {
@@ -111,8 +107,7 @@ func TestReportsWaitForTheServiceInOrder(t *testing.T) {
 }
 
 func TestChecksKeepTheirPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		var at []time.Duration
 		began := time.Now()
 		r.service.check = func(n int) error {
@@ -138,8 +133,7 @@ func TestChecksKeepTheirPace(t *testing.T) {
 
 // checksAt returns when the device has asked within d, while every Check fails.
 func checksAt(t *testing.T, p retrypolicy.Policy, d time.Duration) (at []time.Duration) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.options.Policy = p
 		began := time.Now()
 		r.service.check = func(int) error { at = append(at, time.Since(began)); return fault(transport.Network) }
@@ -189,8 +183,7 @@ func TestAPolicyCanHoldAttemptsBack(t *testing.T) {
 }
 
 func TestChecksOfAFleetAreSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.options.Spread = 0 // a quarter of Interval
 		var at []time.Duration
 		began := time.Now()
@@ -202,8 +195,7 @@ func TestChecksOfAFleetAreSpread(t *testing.T) {
 }
 
 func TestEtagsAreSentAgainAfterAReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		memo := agent.Memo{AgentInfoETag: "a1", ConfigETag: "c1", RootKeysURL: "https://keys"}
 		r.service.answer.Memo = memo
 		r.runs(time.Minute)
@@ -216,8 +208,7 @@ func TestEtagsAreSentAgainAfterAReset(t *testing.T) {
 }
 
 func TestCheckAsksAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		a, err := agent.New(&r.options)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -235,8 +226,7 @@ func TestCheckAsksAtOnce(t *testing.T) {
 }
 
 func TestOnboardingAsksBeforeTheRegistrationAndRunInstalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		r.service.check = func(n int) error {
 			if n < 3 {
@@ -256,8 +246,7 @@ func TestOnboardingAsksBeforeTheRegistrationAndRunInstalls(t *testing.T) {
 }
 
 func TestOnboardingIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		a, err := agent.New(&r.options)
 		require.NoError(t, err)
 		r.service.check = func(int) error { return fault(transport.Network) }
@@ -273,8 +262,7 @@ func TestOnboardingIsBounded(t *testing.T) {
 }
 
 func TestOnboardingDoesNotWaitForAnUpdate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.waiting("download 0")
 		r.offered("wf-1", "1.0", "image")
 		a, err := agent.New(&r.options)
@@ -293,8 +281,7 @@ func TestOnboardingDoesNotWaitForAnUpdate(t *testing.T) {
 }
 
 func TestNothingIsDoneBeforeItIsStored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		full := errors.New("the disk is full")
 		r.store.fail = func() error { return full }
@@ -347,8 +334,7 @@ func TestASmallStoreCostsTextsOrTheUpdate(t *testing.T) {
 }
 
 func TestAClosedWakeChannelIsQuiet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.service.wake = make(chan struct{})
 		close(r.service.wake)
 		r.runs(3*time.Hour + time.Minute)

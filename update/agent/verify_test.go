@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -73,8 +72,7 @@ func TestOffersAreRefusedBeforeAByteIsFetched(t *testing.T) {
 		}, "too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				r.offered("wf-1", "1.9", "image")
 				row.change(r.service.offer, r)
 				r.runs(3 * time.Hour)
@@ -93,8 +91,7 @@ func TestOffersAreRefusedBeforeAByteIsFetched(t *testing.T) {
 }
 
 func TestAnOlderVersionIsInstalledIfTheProgramAllowsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		have := agent.UpdateID{Provider: "Contoso", Name: "Tractor", Version: "1.10"}
 		r.options.Installed = func() agent.UpdateID { return have }
 		r.options.AllowOlder = func(from, to agent.UpdateID) bool { return from == have && to.Version == "1.9" }
@@ -107,8 +104,7 @@ func TestAnOlderVersionIsInstalledIfTheProgramAllowsIt(t *testing.T) {
 // An attacker that can replay what the service has sent gets no older image installed, whatever
 // workflow it names.
 func TestAReplayedOlderOfferIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "old image")
 		r.runs(time.Hour)
 		old := *r.service.offer
@@ -129,8 +125,7 @@ func TestAReplayedOlderOfferIsRefused(t *testing.T) {
 }
 
 func TestCompatibilityIsComparedAsTheServiceDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		resign(r.service.offer, `[{"manufacturer":"Contoso","model":"Tractor"}]`,
 			`[{"model":"plough"},{"deviceManufacturer":"CONTOSO","deviceModel":"tractor"}]`)
@@ -140,8 +135,7 @@ func TestCompatibilityIsComparedAsTheServiceDoes(t *testing.T) {
 }
 
 func TestRootKeysAreFetchedBeforeAnOfferIsVerified(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		var order []string
 		verify := r.options.Verify
 		r.options.Verify = func(m []byte, s string) error { order = append(order, "verify"); return verify(m, s) }
@@ -188,8 +182,7 @@ func TestAManifestMayBeInAFile(t *testing.T) {
 		"too much":        {func([]byte) string { return strings.Repeat(" ", 2*agent.MaxManifest+1) }, "more than 128 KB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				r.offered("wf-1", "1.0", "image")
 				o := r.service.offer
 				content := "other"
@@ -229,8 +222,7 @@ func TestASmallManifestMustNameItsFile(t *testing.T) {
 		"without a URL":           `{"detachedManifestFileId":"m",` + fmt.Sprintf(file, 1) + `}`,
 		"sizeInBytes":             `{"detachedManifestFileId":"m",` + fmt.Sprintf(file, -1) + `}`,
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
+		inRig(t, func(t *testing.T, r *rig) {
 			r.service.offer = &agent.Offer{WorkflowID: "wf-1", Manifest: []byte(manifest), Signature: signed([]byte(manifest))}
 			r.runs(time.Hour)
 			require.Contains(t, r.final().Result.Details, want)
@@ -247,8 +239,7 @@ func TestAnswersBeyondTheLimitsAreRefused(t *testing.T) {
 		"a long etag":        func(a *agent.Answer, _ *agent.Offer) { a.Memo.ConfigETag = strings.Repeat("e", 129) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			inRig(t, func(t *testing.T, r *rig) {
 				r.offered("wf-1", "1.0", "image")
 				change(&r.service.answer, r.service.offer)
 				r.runs(3*time.Hour + time.Minute)
