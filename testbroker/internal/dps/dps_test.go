@@ -47,6 +47,14 @@ func enroll(t testing.TB, d *testbroker.DPS, e dpsdata.Enrollment) dpsdata.Enrol
 	return e
 }
 
+// withDevice runs f in fake time with a hub and the enrollment of reg-1, which has keys.
+func withDevice(t *testing.T, f func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment)) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		f(t, d, enroll(t, d, dpsdata.Enrollment{ID: "reg-1"}))
+	})
+}
+
 // dpsToken returns a token for a registration that is valid for an hour.
 func dpsToken(d *testbroker.DPS, id, key string) string {
 	sr := url.QueryEscape(d.IDScope() + "/registrations/" + id)
@@ -86,6 +94,13 @@ func decodeAnswer(a *dpsAnswer) { json.Unmarshal([]byte(a.body), a) }
 func overDPS(t testing.TB, d *testbroker.DPS) *hubtest.Poster {
 	p := hubtest.NewPoster(t, d.Dial(testbroker.PortHTTPS), d.ClientTLS(), "")
 	p.Base = "https://" + d.HostName()
+	return p
+}
+
+// overDPSAs is overDPS with a token for reg-1.
+func overDPSAs(t testing.TB, d *testbroker.DPS, e dpsdata.Enrollment) *hubtest.Poster {
+	p := overDPS(t, d)
+	p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
 	return p
 }
 
@@ -249,12 +264,9 @@ func TestTokensForRegistrations(t *testing.T) {
 }
 
 func TestRefusedRegistrations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		other := enroll(t, d, dpsdata.Enrollment{ID: "reg-2"})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		operation := register(p, "reg-1", "").OperationID
 		long := `{"payload":"` + strings.Repeat("x", 64<<10) + `"}`
 		for name, c := range map[string]struct {
@@ -352,8 +364,7 @@ func TestCustomAllocation(t *testing.T) {
 				}, nil
 			},
 		})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		a := assigned(p, "reg-1", `{"payload":{"model":7}}`)
 		require.Equal(t, "hub-b.example.test", a.State.AssignedHub)
 		require.JSONEq(t, `{"welcome":true}`, string(a.State.Payload))
@@ -392,8 +403,7 @@ func TestReprovisioning(t *testing.T) {
 			e := enroll(t, d, dpsdata.Enrollment{
 				ID: "reg-1", Hubs: []string{"hub-a.example.test"}, Reprovision: policy, Desired: `{"n":1}`,
 			})
-			p := overDPS(t, d)
-			p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+			p := overDPSAs(t, d, e)
 			assigned(p, "reg-1", "")
 			first := hubs["hub-a.example.test"]
 			_, err := first.PatchDesired("reg-1", `{"n":2}`)
@@ -437,8 +447,7 @@ func TestDisabledAndDeletedEnrollments(t *testing.T) {
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
 		_, err := d.Enroll(dpsdata.Enrollment{ID: "REG-1"})
 		require.ErrorIs(t, err, testbroker.ErrEnrolled)
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		require.NoError(t, d.SetEnabled("reg-1", false))
 		a := assigned(p, "reg-1", "")
 		require.Equal(t, "disabled", a.Status)
@@ -468,8 +477,7 @@ func TestRegistrationsInProgress(t *testing.T) {
 			Polls: 3, Assigning: time.Minute, RetryAfter: 90 * time.Second, Keep: 3,
 		}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		a := register(p, "reg-1", "")
 		require.Equal(t, "90", a.retryAfter)
 		operation := a.OperationID
@@ -496,8 +504,7 @@ func TestRegistrationsAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1, RegistrationsPerMinute: 2}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		for range 2 {
 			require.Equal(t, 200, register(p, "reg-1", "").status)
 		}
@@ -576,11 +583,8 @@ func TestRegistrationWithCertificates(t *testing.T) {
 }
 
 func TestDPSFaultsOfConnectionsAndRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
+		p := overDPSAs(t, d, e)
 		busy := d.Inject(fault.Fault{
 			Kind: fault.AnswerStatus, Device: "reg-1", Route: fault.RouteOperation, RetryAfter: 7 * time.Second,
 		})
@@ -612,8 +616,7 @@ func TestEventsOfRegistrations(t *testing.T) {
 			}
 		}}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		assigned(p, "reg-1", "")
 		require.NoError(t, d.SetEnabled("reg-1", false))
 		assigned(p, "reg-1", "")

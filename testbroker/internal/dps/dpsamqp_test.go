@@ -152,9 +152,7 @@ func TestThrottledRegistrationOverAMQP(t *testing.T) {
 }
 
 func TestAddressesOfRegistrations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		for address, condition := range map[string]amqp.ErrCond{
 			testScope + "/registrations/reg-1":                                   "",
 			"/" + testScope + "/registrations/reg-1":                             "",
@@ -186,9 +184,7 @@ func TestAddressesOfRegistrations(t *testing.T) {
 }
 
 func TestSASLAtTheDPS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		user := d.IDScope() + "/registrations/reg-1"
 		for name, c := range map[string]struct {
 			sasl amqp.SASLType
@@ -243,9 +239,7 @@ func TestRegistrationOverAMQPWithACertificate(t *testing.T) {
 }
 
 func TestConnectFaultsOfTheDPSOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		user := dpsUser(d, "reg-1", e.PrimaryKey)
 		for _, kind := range []fault.Kind{fault.RefuseSASL, fault.RefuseConnect, fault.DropConnect} {
 			in := d.Inject(fault.Fault{Kind: kind})

@@ -132,9 +132,7 @@ func TestBodiesOfKnownClients(t *testing.T) {
 
 // AMQP has more forms of a body: C# and Java send no section, Node and C# a value.
 func TestFormsOfBodiesOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		l := dpsAMQP(t, d, "reg-1", e.PrimaryKey)
 		register, poll := dpsRegisterMessage("").ApplicationProperties, dpsPollMessage("", nil).ApplicationProperties
 		body := `{"registrationId":"reg-1","payload":7}`
@@ -159,11 +157,8 @@ func TestFormsOfBodiesOverAMQP(t *testing.T) {
 }
 
 func TestForcedRegistrationsOverHTTP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
+		p := overDPSAs(t, d, e)
 		path := "/" + testScope + "/registrations/reg-1/register" + dpsVersion + "&forceRegistration=true"
 		require.Equal(t, 202, provision(p, "PUT", path, "").status)
 	})
@@ -213,9 +208,7 @@ func TestPollsOfUnknownOperations(t *testing.T) {
 // C# fails if an answer overtakes the PUBACK. Python looks for the request id first in the topic,
 // Java for the delay not first.
 func TestThePubackComesBeforeEveryAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
 		n := uint16(0)
 		// The id of a request comes back unchanged, whatever it is, and may be used again.
@@ -250,9 +243,7 @@ func TestThePubackComesBeforeEveryAnswer(t *testing.T) {
 }
 
 func TestSessionsAtTheDPSAreNew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		kept := dpsConnect(d, "reg-1", e.PrimaryKey)
 		kept.Flags = 0 // the client wants to keep its session
 		w := dialDPS(t, d)
@@ -268,9 +259,7 @@ func TestSessionsAtTheDPSAreNew(t *testing.T) {
 
 // Java publishes with QoS 0. A client may leave answers without a PUBACK, or subscribe with QoS 0.
 func TestOtherLevelsOfQoSAtTheDPS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
 		w.Send(hubtest.PublishBytes(0, 0, dpsRegister+"1", ""))
 		_, a := readDPS(w)

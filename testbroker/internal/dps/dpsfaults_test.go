@@ -200,9 +200,7 @@ func TestProvisioningFaults(t *testing.T) {
 }
 
 func TestProvisioningWithoutAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
 		d.Inject(fault.Fault{Kind: fault.SwallowProvisioning, Device: "reg-1"})
 		w.Publish(1, dpsRegister+"1", "")
@@ -213,9 +211,7 @@ func TestProvisioningWithoutAnAnswer(t *testing.T) {
 }
 
 func TestOrderOfAnswersOverMQTT(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
 		d.Inject(fault.Fault{Kind: fault.AnswerBeforePuback})
 		w.Publish(1, dpsRegister+"1", "")
@@ -239,9 +235,7 @@ func TestOrderOfAnswersOverMQTT(t *testing.T) {
 }
 
 func TestProvisioningFaultsOverAMQP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		l := dpsAMQP(t, d, "reg-1", e.PrimaryKey)
 		d.Inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "soon"})
 		require.Equal(t, "soon", l.request(dpsRegisterMessage("")).retryAfter)
@@ -283,8 +277,7 @@ func TestIssuedCertificates(t *testing.T) {
 			require.NoError(t, err)
 			return `{"csr":"` + base64.StdEncoding.EncodeToString(der) + `"}`
 		}
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		path := "/" + testScope + "/registrations/reg-1/register?api-version="
 		a := provision(p, "PUT", path+"2026-11-02-preview", request("reg-1"))
 		require.Equal(t, "assigned", a.Status, a.body)

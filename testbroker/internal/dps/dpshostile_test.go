@@ -48,8 +48,7 @@ func TestAnAllocationThatEndsItsGoroutine(t *testing.T) {
 		require.NoError(t, conn.Close())
 		require.EqualValues(t, 1, calls.Load())
 
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		began := time.Now()
 		require.Equal(t, "assigned", register(p, "reg-1", "").Status)
 		require.Zero(t, time.Since(began))
@@ -59,9 +58,7 @@ func TestAnAllocationThatEndsItsGoroutine(t *testing.T) {
 
 // A request id becomes part of the topic of the answer, which must be a topic.
 func TestRequestIDsThatMakeNoTopic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		for name, rid := range map[string]string{
 			"empty": "", "wildcard": "1#", "one level": "+", "long": strings.Repeat("r", 1025),
 			"longer than a topic with its answer": strings.Repeat("r", 65400),
@@ -111,11 +108,8 @@ func TestABackEndKeepsTheAllocation(t *testing.T) {
 
 // The service knows the latest eight operations of a device.
 func TestEarlierOperationsAreKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
+		p := overDPSAs(t, d, e)
 		var ids []string
 		for range 9 {
 			ids = append(ids, register(p, "reg-1", "").OperationID)
@@ -153,8 +147,7 @@ func TestASigningRequestNeedsANewVersion(t *testing.T) {
 			&x509.CertificateRequest{Subject: pkix.Name{CommonName: "reg-1"}}, key)
 		require.NoError(t, err)
 		body := `{"csr":"` + base64.StdEncoding.EncodeToString(der) + `"}`
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		status := map[bool]int{false: 400, true: 200}
 		for version, knows := range map[string]bool{"2019-03-31": false, "2026-08-31": false, "2025-07-01-preview": true,
 			"2026-07-01-preview": true, "2026-11-01": true, "2026-11-02-preview": true} {

@@ -98,9 +98,7 @@ func TestRegistrationOverMQTT(t *testing.T) {
 }
 
 func TestConnectsToTheDPS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		user := d.IDScope() + "/registrations/reg-1/"
 		for name, c := range map[string]struct {
 			change func(c *hubtest.Connect)
@@ -152,9 +150,7 @@ func TestConnectsToTheDPS(t *testing.T) {
 }
 
 func TestViolationsAtTheDPS(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		for name, packet := range map[string][]byte{
 			"no $rid":          hubtest.PublishBytes(2, 1, strings.TrimSuffix(dpsRegister, "$rid="), ""),
 			"other topic":      hubtest.PublishBytes(2, 1, "devices/reg-1/messages/events/", ""),
@@ -189,9 +185,7 @@ func TestViolationsAtTheDPS(t *testing.T) {
 }
 
 func TestConnectFaultsOfTheDPSOverMQTT(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+	withDevice(t, func(t *testing.T, d *testbroker.DPS, e dpsdata.Enrollment) {
 		hello := dpsConnect(d, "reg-1", e.PrimaryKey)
 		refused := d.Inject(fault.Fault{Kind: fault.RefuseConnect, Device: "reg-1"})
 		w := dialDPS(t, d)

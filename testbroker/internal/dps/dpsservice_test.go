@@ -347,8 +347,7 @@ func TestARegistrationWithoutAHubNamesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Hubs: []string{"hub-b.example.test"}})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		a := register(p, "reg-1", "")
 		require.Equal(t, 400208, a.State.ErrorCode)
 		require.Contains(t, a.State.ErrorMessage,

@@ -96,8 +96,7 @@ func TestAKeyNeedsAnIssuedCertificateForAHubOfTheProfileMQTTv5(t *testing.T) {
 		d, hubs := newBoth(t)
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Hubs: []string{nextHub},
 			Issue: testbroker.NewCertAuthority("root").Issuer(time.Hour)})
-		p := overDPS(t, d)
-		p.Token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p := overDPSAs(t, d, e)
 		a := registerAt(p, "reg-1", "2026-11-02-preview", "")
 		require.Equal(t, "failed", a.Status)
 		require.Equal(t, 400004, a.State.ErrorCode)
