@@ -3,7 +3,6 @@ package update
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,34 +92,6 @@ func (r *rig) ended(confirms bool, started int) {
 	}
 	require.True(r.t, bytes.Equal(want, r.boot()))
 	require.Equal(r.t, phase, r.open().Status().Outcome.String())
-}
-
-// A cut may cost a start that was counted, so the new image may go back although it works.
-func TestManyPowerCutsLeaveAnImage(t *testing.T) {
-	updated := 0
-	for seed := range uint64(300) {
-		random := rand.New(rand.NewPCG(seed, 7))
-		r := newRig(t)
-		again := func(most int) {
-			r.flash.CutAt(1+random.IntN(most), flashsim.Tears[random.IntN(len(flashsim.Tears))], random.Uint64())
-		}
-		again(100)
-		cuts := 0
-		confirms := seed%2 == 0
-		started := r.life(confirms, func() {
-			if cuts++; cuts < 15 {
-				again(150)
-			}
-		})
-		r.flash.Restore() // without a cut that is still planned
-		confirmed := r.open().Status().Outcome == OutcomeUpdated
-		require.True(t, confirms || !confirmed, "seed %d", seed)
-		r.ended(confirmed, started)
-		if confirmed {
-			updated++
-		}
-	}
-	require.Greater(t, updated, 100, "of 150")
 }
 
 // The boot loader goes back to the image before a decayed one, and a program gives its update up:

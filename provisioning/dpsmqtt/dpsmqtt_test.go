@@ -188,58 +188,6 @@ func TestPackets(t *testing.T) {
 	require.Contains(t, p.passwords[0], "SharedAccessSignature sr=0ne00ABCDEF%2Fregistrations%2Freg-0001&sig=")
 }
 
-// A registration and the calls before it are told apart by their ids.
-func TestACallSharesTheConnectionOfTheRegistration(t *testing.T) {
-	p := &peer{replies: [][]reply{
-		{{res + "404/?$rid=other&retry-after=9", "{}"}, {res + "429/?no-retry-after=9&$rid=ID&retry-after=2", `{"a":1}`}},
-		{{res + "200/?$rid=" + strconv.Itoa(first), "{}"}, {res + "200/?$rid=ID", assigned}},
-	}}
-	with(t, p, func(t *testing.T, o *netopt.Options) {
-		c, err := provisioning.New(identity(t), dpsmqtt.New(o), nil)
-		require.NoError(t, err)
-		c.Before(func(ctx context.Context) error {
-			a, err := c.Call(ctx, "requestOnboardingUpdates", []byte("{}"))
-			require.NoError(t, err)
-			require.Equal(t, &provisioning.Answer{Status: 429, RetryAfter: 2 * time.Second, Body: []byte(`{"a":1}`)}, a)
-			return nil
-		})
-		_, err = c.Register(t.Context())
-		require.NoError(t, err)
-	})
-	require.Len(t, p.users, 1)
-	require.Contains(t, p.users[0], "/api-version=2026-11-02-preview&")
-	require.Equal(t, []string{"$dps/registrations/POST/requestOnboardingUpdates/?$rid=" + strconv.Itoa(first),
-		"$dps/registrations/PUT/iotdps-register/?$rid=" + strconv.Itoa(first+1)}, p.topics)
-}
-
-// An answer may overtake the PUBACK, and other messages may come before it.
-func TestAnAnswerBeforeThePUBACK(t *testing.T) {
-	p := &peer{replies: [][]reply{
-		{
-			{res + "202/?retry-after=5&x&y=&z=%zz&$rid=ID", assigning},
-			{"PUBACK", ""},
-		},
-		{
-			{res + "200/?$rid=other", assigned}, {res + "200/?$rid=" + strconv.Itoa(first), assigned},
-			{"$dps/registrations/res",
-				""},
-			{res + "abc/?$rid=ID", ""}, {res + "200/", ""}, {"devices/x", ""}, {res + "200/?$rid=" + strings.Repeat("r", 100),
-				""},
-			{res + "429/?$rid=ID&retry-after=20", `{"errorCode":429001}`},
-			{"PUBACK", ""},
-		},
-		{{res + "200/?$rid=ID", assigned}},
-	}}
-	with(t, p, func(t *testing.T, o *netopt.Options) {
-		began := time.Now()
-		a, err := register(t, o, nil)
-		require.NoError(t, err)
-		require.Equal(t, "hub1.example.test", a.Hub)
-		require.GreaterOrEqual(t, time.Since(began), 25*time.Second)
-		require.Len(t, p.topics, 3)
-	})
-}
-
 // A service that stops reading holds an exchange no longer than the time limit, and leaves nothing
 // behind.
 func TestAServiceThatStopsReading(t *testing.T) {
