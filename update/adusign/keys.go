@@ -23,7 +23,8 @@ type KeysOptions struct {
 	// none.
 	Store agent.Store
 	// OnStoreError is called when the Store cannot keep a package. The package counts all the same,
-	// until the program ends, and the next Update stores it again. It must not call Keys. Default: none.
+	// until the program ends, and the next Update stores it again. It must not call Keys. Default:
+	// none.
 	OnStoreError func(error)
 	// Test accepts root keys for tests, whose ids end in ".T", and packages for tests. Anybody may
 	// have their private keys.

@@ -10,7 +10,8 @@ import (
 )
 
 // renew takes over the addresses of another offer of the current workflow: signed URLs expire. They
-// are no part of what was verified, and each file is verified by its hash. The error is the Store's.
+// are no part of what was verified, and each file is verified by its hash. The error is that of the
+// Store.
 func (a *Agent) renew(ctx context.Context, o *Offer) error {
 	w := a.s.work
 	merged := w.offer
