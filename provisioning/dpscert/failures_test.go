@@ -245,7 +245,8 @@ func TestAPolicyWithoutADelayDoesNotRequestWithoutEnd(t *testing.T) {
 // A pending request is repeated with its id over the next connection, and another device's request
 // is replaced.
 func TestAPendingRequestGoesOn(t *testing.T) {
-	inWorld(t, &testbroker.Options{Certificates: testbroker.CertificateOptions{Delay: 6 * time.Hour}}, func(t *testing.T, w *world) {
+	slow := &testbroker.Options{Certificates: testbroker.CertificateOptions{Delay: 6 * time.Hour}}
+	inWorld(t, slow, func(t *testing.T, w *world) {
 		r := w.renewer(dpscert.Options{})
 		c := w.open("mqtt", r)
 		for len(w.hub.CertificateRequests()) == 0 {
