@@ -150,8 +150,7 @@ func (drip) Close() error { return nil }
 // A server that keeps a connection busy, and brings next to nothing, counts as one that fails: the
 // policy is asked in one series, and the download goes on at a server that does better.
 func TestADownloadBelowAFloorOfProgressIsRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		image := strings.Repeat("image ", 20)
 		r.device.chunk = 4096
 		r.offered("wf-1", "1.0", image)
@@ -179,8 +178,7 @@ func TestADownloadBelowAFloorOfProgressIsRepeated(t *testing.T) {
 // The time that a connection needs, such as that of a modem, is not the server's.
 func TestASlowConnectBelongsToNoTransfer(t *testing.T) {
 	for _, inRead := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
+		inRig(t, func(t *testing.T, r *rig) {
 			r.device.chunk = 4096
 			r.offered("wf-1", "1.0", "image")
 			r.files.body = func(_ int, body io.Reader) io.ReadCloser {
@@ -207,8 +205,7 @@ func (l late) Read([]byte) (int, error) {
 
 // A server that closes after each byte is one that fails, too.
 func TestAServerThatClosesAfterEachByteIsNotAskedWithoutPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.device.chunk = 4096
 		r.offered("wf-1", "1.0", strings.Repeat("image ", 20))
 		r.files.body = func(_ int, body io.Reader) io.ReadCloser { return flaky{io.LimitReader(body, 1), io.EOF} }
@@ -219,8 +216,7 @@ func TestAServerThatClosesAfterEachByteIsNotAskedWithoutPauses(t *testing.T) {
 
 // The package with the keys is short. Waiting for it has an end.
 func TestKeysThatDripAreFetchedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")
 		r.service.answer.Memo.RootKeysURL = "https://keys"
 		r.files.content["https://keys"] = []byte(strings.Repeat("k", 1000))
