@@ -206,8 +206,7 @@ func TestReconnectDuringAnAttemptIsAnsweredByThatAttempt(t *testing.T) {
 
 // A new policy ends the wait that the previous policy's gate asked for.
 func TestANewPolicyEndsAHold(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		w := newWitness(constant(time.Second))
 		w.admit = func(retrypolicy.Attempt) retrypolicy.Decision {
 			return retrypolicy.Decision{Retry: true, Delay: time.Hour}
@@ -225,8 +224,7 @@ func TestANewPolicyEndsAHold(t *testing.T) {
 
 // A session may answer a request after it has ended. The next session must ignore that answer.
 func TestAnAnswerAfterTheEndOfItsSessionIsIgnored(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		die := func(s *fakeSession) {
 			s.kill <- lost(transport.Network)
 			time.Sleep(time.Millisecond) // the loop waits here; the session does not

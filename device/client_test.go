@@ -17,8 +17,7 @@ import (
 
 // Open while connected has no effect.
 func TestOpenWhileConnectedDoesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, w := client(t, f, nil)
 		open(t, c)
 		synctest.Wait()

@@ -80,8 +80,7 @@ func TestAClockJumpAsksThePolicy(t *testing.T) {
 
 // The rest of a jump that came too soon after another one counts when 30 s are over.
 func TestASecondJumpSoonAfterTheFirstIsNotForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, k, _ := skewedClient(t, f, &device.Options{})
 		open(t, c)
 		time.Sleep(time.Hour)

@@ -60,8 +60,7 @@ func TestMessagesExpireWhileTheClientIsNotOpen(t *testing.T) {
 // When the first queued message is removed, messages behind it that are in flight are not handed
 // over again.
 func TestAnExpiredFirstMessageDoesNotResendThoseInFlight(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		n := 0
 		f.verdict = func(_ int, it transport.Item) error {
 			if it.Msg.ID == "1" {

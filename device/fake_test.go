@@ -371,6 +371,12 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	testkit.Bubble(t, f)
 }
 
+// withFake is bubble with a fake that takes everything.
+func withFake(t *testing.T, run func(t *testing.T, f *fake)) {
+	t.Helper()
+	bubble(t, func(t *testing.T) { run(t, &fake{}) })
+}
+
 func creds() *transport.Credentials {
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
 }

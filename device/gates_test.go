@@ -246,8 +246,7 @@ func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 
 // A hub's second answer arrives between take and the gate's decision.
 func TestASecondAnswerMeetsAMessageAtTheGate(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		n := 0
 		var c *device.Client

@@ -60,8 +60,7 @@ func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
 // A client without a handler takes as many messages as fit into its inbox, and keeps them for the
 // next handler.
 func TestMessagesWaitForTheNextHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, &device.Options{Inbox: 3})
 		got := &handled{}
 		handle := func(_ context.Context, m *transport.Message) error {
@@ -101,8 +100,7 @@ func (e *nilCause) Error() string { return "nil" }
 func (e *nilCause) Unwrap() error { return e.cause }
 
 func TestAHandlersErrorThatPanicsReleasesTheMessage(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, nil)
 		c.HandleMessages(func(context.Context, *transport.Message) error {
 			var e *nilCause

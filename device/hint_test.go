@@ -26,8 +26,7 @@ func losses(w *watch) (all []device.Status) {
 }
 
 func TestAStatusPrintsAsOneLine(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, w := client(t, f, nil)
 		require.Equal(t, "disconnected (not opened)", fmt.Sprint(c.Status()))
 		open(t, c)

@@ -202,8 +202,7 @@ func TestThePolicyObservesTheEndOfEachAttemptToConnect(t *testing.T) {
 }
 
 func TestAnAttemptThatCloseCutsShortIsReported(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
 		c := opened(t, f, &device.Options{RetryPolicy: w})
 		require.NoError(t, c.Close())
@@ -257,8 +256,7 @@ func TestThePolicyObservesTheEndOfEachMessage(t *testing.T) {
 }
 
 func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		w := newWitness(retrypolicy.NoRetry{})
 		var next time.Time
 		w.admit = func(a retrypolicy.Attempt) retrypolicy.Decision { // one in 100 ms
@@ -288,8 +286,7 @@ func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
 }
 
 func TestAGateThatRefusesEndsTheMessageAlone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		w := newWitness(retrypolicy.NoRetry{})
 		n := 0
 		w.admit = func(retrypolicy.Attempt) retrypolicy.Decision {

@@ -94,8 +94,7 @@ func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testin
 
 // Messages with QoS 0 have no reference, so DUP, which a broker must not set in them, says nothing.
 func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, nil)
 		handled := 0
 		c.HandleMessages(func(context.Context, *transport.Message) error {
@@ -117,8 +116,7 @@ func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
 // A handler that takes an hour delays neither sending nor the settlement of earlier messages.
 // Messages without a free slot stay with the hub.
 func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, &device.Options{Inbox: 3})
 		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			if m.ID == "2" {
@@ -283,8 +281,7 @@ func TestConnectedMeansSubscribed(t *testing.T) {
 }
 
 func TestCloseEndsTheHandlersContextAndWaitsForIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		ended := false
 		c, _ := client(t, f, nil)
 		c.HandleMessages(func(ctx context.Context, _ *transport.Message) error {

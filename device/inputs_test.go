@@ -136,8 +136,7 @@ func TestHandlersOfInputsAreReplacedAndRemovedWhileConnected(t *testing.T) {
 // A gateway sends 16 messages before the first is settled. None of them is kept back for an input
 // without a handler, so messages behind them come.
 func TestTheLimitOfAGatewayBlocksNoInput(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c := module(t, f, &device.Options{Inbox: 16})
 		got := 0
 		c.HandleInput("in", func(context.Context, *transport.Message) error {
@@ -167,8 +166,7 @@ func TestTheLimitOfAGatewayBlocksNoInput(t *testing.T) {
 
 // The transport reuses the memory of a delivery when Deliver has returned.
 func TestAHandlerHasItsOwnCopyOfTheSystemProperties(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c := module(t, f, nil)
 		var got []string
 		c.HandleInput("in", func(_ context.Context, m *transport.Message) error {
@@ -199,8 +197,7 @@ func TestAHandlerHasItsOwnCopyOfTheSystemProperties(t *testing.T) {
 // A handler that keeps a message, or passes it on without a copy, must not see the next one in it.
 // Only boards reuse the memory.
 func TestAMessageKeepsItsMemoryAfterItsHandler(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c := module(t, f, &device.Options{Inbox: 1})
 		var kept []*transport.Message
 		c.HandleInput("in", func(_ context.Context, m *transport.Message) error {

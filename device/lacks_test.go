@@ -106,8 +106,7 @@ func TestAFeatureThatOnePeerLacksIsAskedForOnTheNextConnection(t *testing.T) {
 
 // A session may learn later what the peer has: an HTTPS session with each poll.
 func TestTheStatusFollowsAPeerThatTakesAFeatureBackAndGrantsItAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, w := client(t, f, nil)
 		require.NoError(t, c.HandleMessages(accept))
 		open(t, c)

@@ -39,8 +39,7 @@ func deaf(f *fake) {
 }
 
 func TestCallsAndAnswersAreBoundedWhileTheHubReadsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		deaf(f)
 		var lostAnswers atomic.Int64
 		c, _ := client(t, f, &device.Options{MethodLimit: 64,
@@ -73,8 +72,7 @@ func TestCallsAndAnswersAreBoundedWhileTheHubReadsNothing(t *testing.T) {
 }
 
 func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			if r.Op == transport.OpRespond { // in each session
 				<-s.dead
@@ -103,8 +101,7 @@ func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
 
 // A call that waits was taken before the answers used up the memory; it is refused at its turn.
 func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		deaf(f)
 		c, _ := client(t, f, &device.Options{MethodLimit: 1})
 		release := make(chan struct{})
@@ -136,8 +133,7 @@ func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
 
 // An id is remembered while its call is pending, and for 32 calls after that.
 func TestTheIdsOfOldCallsAreForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, nil)
 		runs := 0
 		require.NoError(t, c.HandleMethod("",
@@ -164,8 +160,7 @@ func TestTheIdsOfOldCallsAreForgotten(t *testing.T) {
 }
 
 func TestACallWithAnEndlessNameOrIdIsIgnored(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, nil)
 		require.NoError(t, c.HandleMethod("", ok))
 		open(t, c)

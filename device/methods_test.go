@@ -34,8 +34,7 @@ func (f *fake) answers() (all []string) {
 }
 
 func TestMethods(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		var panics []any
 		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { panics = append(panics, v) }}})
 		require.NoError(t, c.HandleMethod("echo",
@@ -86,8 +85,7 @@ func TestMethods(t *testing.T) {
 // AMQP would cut a larger status, and hubs ignore answers with one over MQTT. Text in another
 // encoding than UTF-8 is no JSON: RFC 8259, section 8.1.
 func TestAnAnswerThatNoHubTakesIsReported(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		var reported []string
 		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
 			reported = append(reported, v.(error).Error())
@@ -137,8 +135,7 @@ func TestMethodNames(t *testing.T) {
 }
 
 func TestMethodsRunConcurrentlyUpToALimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, &device.Options{MethodLimit: 2})
 		var running, most atomic.Int32
 		require.NoError(t, c.HandleMethod("slow", func(context.Context, *device.MethodCall) (int, []byte) {
@@ -169,8 +166,7 @@ func TestMethodsRunConcurrentlyUpToALimit(t *testing.T) {
 
 // A call that is delivered twice runs once.
 func TestAMethodCallThatComesTwice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, nil)
 		runs := 0
 		require.NoError(t, c.HandleMethod("once",
@@ -193,8 +189,7 @@ func TestAMethodCallThatComesTwice(t *testing.T) {
 
 // A pending call is recognized after any number of later calls.
 func TestALongMethodCallThatComesTwice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, &device.Options{MethodLimit: 2})
 		runs := 0
 		require.NoError(t, c.HandleMethod("long",
@@ -218,8 +213,7 @@ func TestALongMethodCallThatComesTwice(t *testing.T) {
 
 // An answer belongs to the session that brought the call.
 func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		var lostAnswers []string
 		c, _ := client(t, f, &device.Options{MethodLimit: 1,
 			Trace: &device.Trace{AnswerLost: func(name string) { lostAnswers = append(lostAnswers, name) }}})
@@ -243,8 +237,7 @@ func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 }
 
 func TestAMethodsTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, &device.Options{MethodTimeout: 7 * time.Second})
 		require.NoError(t, c.HandleMethod("wait", func(ctx context.Context, _ *device.MethodCall) (int, []byte) {
 			deadline, ok := ctx.Deadline()
@@ -297,8 +290,7 @@ func TestCloseSendsTheAnswersThatWait(t *testing.T) {
 // The time of a call runs while it waits. A call whose time has ended does not run; a call that
 // runs gets the rest of its time.
 func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, &device.Options{MethodLimit: 1, MethodTimeout: 30 * time.Second})
 		begin := time.Now()
 		var ran []string

@@ -14,8 +14,7 @@ import (
 // Messages in flight are sent again first on the next connection, in order and marked; no
 // message overtakes them.
 func TestInFlightMessagesGoAgainInOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		f.verdict = func(conn int, it transport.Item) error {
 			if conn == 1 && it.Msg.ID != "3" { // 3 is acknowledged out of order
 				return errHold

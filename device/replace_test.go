@@ -37,8 +37,7 @@ func TestAPauseThatEndsWhileDrainingDoesNotSpin(t *testing.T) {
 // A cloud-to-device message whose handler calls Reconnect is settled before the connection is
 // replaced.
 func TestAHandlerMayCallReconnect(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		var c *device.Client
 		calls := 0
 		c, _ = client(t, f, nil)
@@ -60,8 +59,7 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 
 // A pause that ended during an outage is published with delay 0, not a negative one.
 func TestDelaysAreNeverNegative(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		f.verdict = func(conn int, it transport.Item) error {
 			if conn == 1 {
 				return refused(transport.Throttled)
@@ -87,8 +85,7 @@ func TestDelaysAreNeverNegative(t *testing.T) {
 
 // A stable connection ends a series of flaps, for any end of the connection.
 func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, w := client(t, f, nil)
 		open(t, c)
 		for range 3 {
@@ -108,8 +105,7 @@ func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
 
 // The delay of TryAgainAfter is at least what the service asked for.
 func TestTryAgainAfterRespectsTheService(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		e := lost(transport.Throttled)
 		e.RetryAfter = time.Hour
 		f.dial = failing(e, e, e)
@@ -125,8 +121,7 @@ func TestTryAgainAfterRespectsTheService(t *testing.T) {
 // A redelivery of the message that a handler is working on is not handled again; one verdict
 // settles both.
 func TestARedeliveryDuringItsHandlerIsNotHandledTwice(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		h := &handled{}
 		c, _ := client(t, f, nil)
 		c.HandleMessages(func(_ context.Context, m *transport.Message) error {

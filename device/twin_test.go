@@ -152,8 +152,7 @@ func TestATwinThatIsRefusedForNow(t *testing.T) {
 
 // Calls in flight when the connection ended are repeated if that is harmless.
 func TestTwinCallsOutliveConnections(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			if s.conn == 1 {
 				return transport.Reply{}, false
@@ -194,8 +193,7 @@ func TestAConditionalPatchIsNotRepeated(t *testing.T) {
 
 // Patches are applied in the order of the calls; a read does not wait for them.
 func TestPatchesGoOneAfterAnother(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			if r.Op == transport.OpTwinPatch {
 				return transport.Reply{}, false
@@ -266,8 +264,7 @@ func TestRefusedTwinCalls(t *testing.T) {
 
 // A request without an answer is repeated after AckTimeout, until OperationTimeout.
 func TestATwinAnswerThatIsLost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			if len(f.requests()) == 1 {
 				return transport.Reply{}, false
@@ -333,8 +330,7 @@ func TestTwinCallsEndWithTheClient(t *testing.T) {
 
 // A policy that is a gate and an observer sees each try of a call once.
 func TestTwinCallsAreShownToThePolicy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			switch len(f.requests()) {
 			case 1:
@@ -368,8 +364,7 @@ func TestTwinCallsAreShownToThePolicy(t *testing.T) {
 // answer.
 func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 	for _, err := range []error{nil, refused(transport.Unavailable)} {
-		bubble(t, func(t *testing.T) {
-			f := &fake{}
+		withFake(t, func(t *testing.T, f *fake) {
 			ctx, cancel := context.WithCancel(t.Context())
 			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 				s.cfg.Sink.Reply(r.ID, transport.Reply{Status: 200, Body: []byte(twinDoc), Err: err})

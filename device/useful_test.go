@@ -79,8 +79,7 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
 	for up, again := range map[time.Duration]time.Duration{5 * time.Second: 0,
 		5*time.Second - 1: 2 * time.Second} {
-		bubble(t, func(t *testing.T) {
-			f := &fake{}
+		withFake(t, func(t *testing.T, f *fake) {
 			c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) {
 				return true, time.Duration(retry) * time.Second
 			})})

@@ -48,8 +48,7 @@ func TestCallsAfterCloseSayThatCloseWasCalled(t *testing.T) {
 }
 
 func TestCloseInsideAHandlerSaysWhereToCallIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, nil)
 		closed := make(chan error, 1)
 		c.HandleMessages(func(context.Context, *transport.Message) error {
@@ -72,8 +71,7 @@ func (wireless) Lacks(*transport.Credentials, transport.Features) string {
 }
 
 func TestWhatATransportLacksIsRefusedAtTheCall(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{}
+	withFake(t, func(t *testing.T, f *fake) {
 		c := made(t, creds(), wireless{f}, nil)
 		open(t, c)
 		err := c.HandleMethod("reboot", ok)
