@@ -113,9 +113,9 @@ func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 			if err := r.renew(ctx, url, err); err != nil {
 				return err
 			}
-		case err == io.EOF && !renewed: // perhaps the connection was closed
+		case errchain.Has(err, io.EOF) && !renewed: // perhaps the connection was closed
 			renewed = true
-		case err == io.EOF:
+		case errchain.Has(err, io.EOF):
 			return asNetwork(io.ErrUnexpectedEOF)
 		case err != nil:
 			return asNetwork(err)

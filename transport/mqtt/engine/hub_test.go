@@ -38,10 +38,9 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 }
 
 type (
-	got    = testkit.MQTTPacket
-	link   = testkit.MQTTLink
-	sink   = hubfixture.Sink
-	result = hubfixture.Result
+	got  = testkit.MQTTPacket
+	link = testkit.MQTTLink
+	sink = hubfixture.Sink
 )
 
 // publishBytes returns a PUBLISH, with QoS 1 unless id is 0.
