@@ -9,11 +9,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 )
 
-// throttled has the constants for a service that asks for fewer requests.
-var throttled = retrypolicy.ExponentialBackoffWithJitter{
-	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
-}
-
 func checkDelay(t *testing.T, p retrypolicy.Policy, x int, draw uint64, want time.Duration) {
 	t.Helper()
 	got := p.Decide(retrypolicy.Attempt{Retry: x, Rand: draw})
