@@ -134,6 +134,16 @@ func TestDoValueReturnsTheLastValue(t *testing.T) {
 	})
 }
 
+// The quota that ExampleStateful shows has the method by which Do finds a limit inside.
+func TestTheLimitInsideAQuotaOfOnesOwnReplacesTheDefault(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		q := &tickets{Policy: retrypolicy.MaxElapsed{Limit: time.Hour, Policy: retrypolicy.Fixed{Delay: time.Minute}}}
+		q.left.Store(1000)
+		err := retrypolicy.Do(bg, q, func(context.Context) error { return transport.Network })
+		wantError(t, err, retrypolicy.ReasonOutOfTime, 61, transport.Network)
+	})
+}
+
 // A delay that would end at the deadline or later is skipped: the error comes at once.
 func TestDoNeverSleepsPastADeadline(t *testing.T) {
 	for _, c := range []struct {

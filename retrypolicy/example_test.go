@@ -46,6 +46,23 @@ func ExampleValidate() {
 	// invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)
 }
 
+// A hub that throttles is left alone for a minute, an unreachable one only for seconds.
+func ExampleByKind() {
+	p := retrypolicy.ByKind{
+		Rules: []retrypolicy.Rule{{
+			Kinds: retrypolicy.Kinds(transport.Throttled, transport.Quota), Policy: retrypolicy.Fixed{Delay: time.Minute},
+		}},
+		Default: retrypolicy.Incremental{Step: time.Second, Max: 10 * time.Second},
+	}
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 1, Kind: transport.Network}))
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 2, Kind: transport.Throttled}))
+	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 3, Kind: transport.Network}))
+	// Output:
+	// retry after 1s
+	// retry after 1m0s
+	// retry after 3s
+}
+
 // patient retries a lost connection for a day and a refused message three times.
 type patient struct{}
 
@@ -78,6 +95,9 @@ type tickets struct {
 func (q *tickets) Begin(start retrypolicy.Start) retrypolicy.Series {
 	return &ticketSeries{Series: retrypolicy.Inner(q.Policy, start), quota: q}
 }
+
+// Unwrap shows Do the limits inside, such as a MaxElapsed.
+func (q *tickets) Unwrap() retrypolicy.Policy { return q.Policy }
 
 // Validate checks the policy inside.
 func (q *tickets) Validate() error { return retrypolicy.Validate(q.Policy) }
