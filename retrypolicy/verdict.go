@@ -18,6 +18,17 @@ const (
 	VerdictSucceed                  // ends the series with a success, even if there is an error
 )
 
+var verdictText = [...]string{VerdictUndecided: "undecided", VerdictAgain: "again", VerdictFail: "fail",
+	VerdictSucceed: "succeed"}
+
+// String returns the name of the verdict.
+func (v Verdict) String() string {
+	if int(v) >= len(verdictText) {
+		return "undefined verdict"
+	}
+	return verdictText[v]
+}
+
 // Safe says whether the operation may be repeated after the failure.
 type Safe uint8
 

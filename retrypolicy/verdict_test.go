@@ -26,3 +26,11 @@ func TestFromKindJudgesByTheFilter(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 }
+
+func TestVerdictsHaveNames(t *testing.T) {
+	for v, want := range []string{"undecided", "again", "fail", "succeed", "undefined verdict"} {
+		if got := retrypolicy.Verdict(v).String(); got != want {
+			t.Errorf("verdict %d: %q, want %q", v, got, want)
+		}
+	}
+}
