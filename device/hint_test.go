@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -59,6 +62,32 @@ func TestTheHintOfAClientThatWasNeverConnectedNamesWhatToCheck(t *testing.T) {
 			hints = append(hints, s.Hint())
 		}
 		require.Equal(t, []string{never, never, errfilter.OfKind(transport.Throttled).Hint(), "connections come back"}, hints)
+	})
+}
+
+// Before the first attempt, too, which another client's failures delay.
+func TestTheHintOfAHeldClientNamesTheRetryPolicy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Wait: true})
+		require.NoError(t, err)
+		p := breaker.Wrap(retrypolicy.Fixed{Delay: time.Second})
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n == 1 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c, w := client(t, f, &device.Options{RetryPolicy: p})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		other, otherWatch := client(t, &fake{}, &device.Options{RetryPolicy: p})
+		open(t, other)
+		open(t, c)
+		for _, all := range [][]device.Status{w.list(), otherWatch.list()} {
+			held := slices.IndexFunc(all, func(s device.Status) bool { return s.Reason == device.ReasonHeld })
+			require.GreaterOrEqual(t, held, 0)
+			require.Equal(t, "the retry policy, such as a breaker or limiter, delays the next attempt", all[held].Hint())
+		}
 	})
 }
 

@@ -160,9 +160,12 @@ type Status struct {
 
 // Hint returns a sentence for the person who reads the status: why the client does or does not
 // retry after Err, and what helps. It follows Suspect where the failure alone says little. It is
-// empty without Err.
+// empty without Err, except for ReasonHeld.
 func (s Status) Hint() string {
-	if s.Err == nil {
+	switch {
+	case s.Reason == ReasonHeld:
+		return "the retry policy, such as a breaker or limiter, delays the next attempt"
+	case s.Err == nil:
 		return ""
 	}
 	rule := errfilter.Of(s.Err)
