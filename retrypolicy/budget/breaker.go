@@ -38,7 +38,8 @@ type BreakerOptions struct {
 	// Successes is the number of successes that close a half-open breaker. Default: 1.
 	Successes int
 	// Wait makes an attempt wait until the cooldown is over instead of refusing it, for a loop that
-	// has nothing else to do, such as that of a connection.
+	// has nothing else to do, such as that of a connection. A breaker that closes does not wake an
+	// attempt that waits: it may begin more than a Cooldown after the service is back.
 	Wait bool
 }
 

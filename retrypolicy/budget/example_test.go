@@ -77,6 +77,31 @@ func ExampleConcurrencyBudget() {
 	// 3 1
 }
 
+// All calls of a process share 20 tokens; a retry costs 5.
+func ExampleQuota() {
+	bucket, err := budget.NewTokenBucket(20, 0, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := quota.Wrap(retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Fixed{Delay: time.Millisecond}})
+	for range 2 {
+		err := retrypolicy.Do(context.Background(), p, func(context.Context) error { return transport.Unavailable })
+		fmt.Println(err)
+		fmt.Println(bucket.Tokens(time.Now()), "tokens left")
+	}
+	// Output:
+	// out of attempts after 3 retries: service unavailable
+	// 5 tokens left
+	// retry quota exceeded after 1 retry: service unavailable
+	// 0 tokens left
+}
+
 // After three failures in a row the service is left alone for a minute. Then one attempt probes it.
 func ExampleBreaker() {
 	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Cooldown: time.Minute})

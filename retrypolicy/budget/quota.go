@@ -22,8 +22,8 @@ type Cost struct {
 // QuotaOptions configures a Quota. The zero value has 500 tokens, of which a retry costs 5 and a
 // success at the first attempt brings 1.
 type QuotaOptions struct {
-	// Bucket holds the tokens; quotas can share one. Nil: a bucket of its own, of 500 tokens that
-	// return only with successes.
+	// Bucket holds the tokens; quotas can share one, and its method Tokens returns the level. Nil: a
+	// bucket of its own, of 500 tokens that return only with successes.
 	Bucket *TokenBucket
 	// Retry is the cost of a retry for Kinds that Costs does not list. Default: 5. Negative: none.
 	Retry int
@@ -181,7 +181,7 @@ type TokenBucket struct {
 const token = int64(time.Second)
 
 // NewTokenBucket returns a bucket for size tokens that starts with size-spent of them. It gains
-// refill tokens per second, from the first method call on.
+// refill tokens per second, from the first method call on; 0: none.
 func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
 	if err := kit.Check("TokenBucket ",
 		kit.Bad(size < 0 || size > math.MaxInt32, "size is out of range; give 0 to 2^31-1 tokens"),
