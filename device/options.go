@@ -22,12 +22,14 @@ type Options struct {
 	// come after 1 s, and from the second retry on after 1 s to 3 s. A negative ReconnectSpread leaves
 	// the delays as the policy says.
 	//
-	// A policy that is retrypolicy.Stateful has a Series for each outage, message and twin call. It is
-	// asked before each attempt to connect, and for each message before it is handed over. If it
-	// delays one, everything behind it waits. A refusal ends the attempts, or that message alone, with
-	// RetryExpired. It learns how each of them ended; an attempt to connect has succeeded once the
-	// connection is up for StableTime. Start.Key is the hub's host name. Clients of one process may
-	// share a policy.
+	// A policy that is retrypolicy.Stateful has a Series for each message and twin call. The one for
+	// connections lasts until a connection was up for StableTime or ended as planned; it may span
+	// several lost connections, each reported as VerdictAgain, and Attempt.Elapsed restarts with each.
+	// The policy is asked before each attempt to connect, and for each message before it is handed
+	// over. If it delays one, everything behind it waits. A refusal ends the attempts, or that message
+	// alone, with RetryExpired. It learns how each of them ended; an attempt to connect has succeeded
+	// once the connection is up for StableTime. Start.Key is the hub's host name. Clients of one
+	// process may share a policy.
 	//
 	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a breaker) applies to
 	// connections and messages: when it stops for a connection, the client becomes Disconnected; when
@@ -135,8 +137,9 @@ type Options struct {
 	// Disconnected.
 	TryAgainAfter time.Duration
 	// ReconnectSpread adds a random part of up to this duration to the delay before each retry of a
-	// connection, so that a fleet that lost its hub together does not reconnect together. Default 0:
-	// 2 s, but not before the first retry, for devices that are alone or some hundred. Negative: none.
+	// connection, so that a fleet that lost its hub together does not reconnect together. Each wait at
+	// a breaker or limiter (ReasonHeld) gets one too, drawn once for each attempt. Default 0: 2 s, but
+	// not before the first retry, for devices that are alone or some hundred. Negative: none.
 	ReconnectSpread time.Duration
 	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not
 	// bounded by DialTimeout or OutageLimit. Default: no limit.

@@ -11,6 +11,9 @@ import (
 // The first attempt belongs to Default, a retry to the policy that granted it: that policy admits
 // the attempt and learns how it ended. What should see all attempts, such as a breaker, belongs
 // around ByKind.
+//
+// In a device client, Throttled, Quota and ClockUnset have minimum delays besides, or PacedPolicy
+// alone decides about them (device.Options).
 type ByKind struct {
 	Rules []Rule
 	// Default decides about Kinds that no rule names.

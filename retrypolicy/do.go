@@ -13,8 +13,8 @@ import (
 // Do runs op under p until it succeeds, p stops, or ctx ends. It returns nil, an *Error, or, if
 // Validate refuses p, an error of Kind Invalid. op receives ctx and runs at least once, unless a
 // series of p refuses it. The function Classify judges errors. Do never sleeps past ctx's deadline.
-// Without a deadline it makes no retry after 4 minutes (DefaultTimeout), unless p has a MaxAttempts
-// or a MaxElapsed; see Retrier.Timeout.
+// Without a deadline it makes no retry after 4 minutes (DefaultTimeout), unless a MaxAttempts or a
+// MaxElapsed in p decides about every failure; see Retrier.Timeout.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)

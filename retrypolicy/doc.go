@@ -7,18 +7,19 @@
 //		return retry <= 5, time.Duration(retry) * time.Second
 //	})
 //
-// A device client needs none: its default, [ExponentialBackoffWithJitter], is right. For an
-// operation of your own, pass a policy to [Do]. The error says why there was no further attempt,
-// and holds the last failure:
+// A device client needs none: its default, [ExponentialBackoffWithJitter], is right, and
+// device.Options.RetryPolicy takes another. For an operation of your own, pass a policy to [Do].
+// Without a deadline Do makes no retry after 4 minutes, unless the policy has a limit of its own.
+// The error says why there was no further attempt, and holds the last failure:
 //
 //	err := retrypolicy.Do(ctx, retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{
 //		Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: retrypolicy.JitterFull,
 //	}}, func(ctx context.Context) error { return send(ctx) })
 //
 // There are three ideas. A [Policy] computes: it never sleeps, allocates nothing, and any number of
-// callers can share it. A [Series] is what a policy remembers of one outage, message or operation;
-// only policies with memory have one (see [Stateful]). The caller waits: the device client, Do, or
-// a loop of your own around an [Operation].
+// callers can share it. A [Series] is what a policy remembers from one attempt to the next; only
+// policies with memory have one (see [Stateful]). The caller waits: the device client, Do, or a
+// loop of your own around an [Operation].
 //
 // A policy is a curve (ExponentialBackoffWithJitter, Backoff, Fixed, Incremental, Immediately,
 // NoRetry, Func) or a curve with wrappers around it (MaxAttempts, MaxElapsed, RetryAfter, SafeOnly,
@@ -42,12 +43,16 @@
 // parameters ([Validator]), and Begin, which begins a [Series] ([Stateful]), are optional. Unwrap()
 // Policy shows Do the limits inside a wrapper. So a wrapper without memory has
 //
-//	func (w Mine) Unwrap() Policy            { return w.Policy }
-//	func (w Mine) Begin(s Start) Series      { return Around(&w, &w.Policy, s) }
-//	func (w Mine) Decide(a Attempt) Decision { ... w.Policy.Decide(a) ... }
+//	func (w Mine) Unwrap() retrypolicy.Policy { return w.Policy }
+//	func (w Mine) Begin(s retrypolicy.Start) retrypolicy.Series {
+//		return retrypolicy.Around(&w, &w.Policy, s)
+//	}
+//	func (w Mine) Decide(a retrypolicy.Attempt) retrypolicy.Decision { ... w.Policy.Decide(a) ... }
 //
-// because without Begin it disables a budget inside. A breaker or a quota of your own is a Series
-// around the inner policy's ([Inner]) that overrides what it is about: Admit to hold or refuse
-// attempts, Decide to refuse or charge for retries, Report to learn, End to give back; the example
-// of [Stateful] is a quota. A curve with memory embeds [Free].
+// because without Begin it disables a budget inside. A breaker or a quota of your own has Unwrap,
+// too. Its Series is around the inner policy's ([Inner]) and overrides what it is about: Admit to
+// hold or refuse attempts, Decide to refuse or charge for retries, Report to learn, End to give
+// back. In Admit it holds or refuses first and asks the inner series last; in Decide it asks that
+// series first and charges after. The example of [Stateful] is a quota. A curve with memory embeds
+// [Free].
 package retrypolicy

@@ -22,7 +22,7 @@ import (
 type ExponentialBackoffWithJitter struct {
 	// C scales the growth. 0: 100 ms.
 	C time.Duration
-	// Cmin is the first and shortest delay. 0: 100 ms.
+	// Cmin is the first and shortest delay. It does not scale the growth; C does. 0: 100 ms.
 	Cmin time.Duration
 	// Cmax is the longest delay. 0: 10 s.
 	Cmax time.Duration

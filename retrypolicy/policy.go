@@ -117,9 +117,9 @@ type Validator interface {
 }
 
 // Validate checks p and all policies inside it, for code that accepts a policy; Do and the device
-// client call it. A nil p is an error, and so is a policy whose delays would all be 0, unless it is
-// Immediately, and one that is not Stateful around one with memory, which it finds by the method
-// Unwrap() Policy.
+// client call it. A nil p is an error. So is a policy of this package whose parameters make all
+// delays 0, unless it is Immediately. So is one that is not Stateful around one with memory, which
+// it finds by the method Unwrap() Policy.
 func Validate(p Policy) error { return within("policy", p) }
 
 // within validates the inner policy of a wrapper; field is the name of the wrapper's field.

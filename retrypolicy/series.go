@@ -7,17 +7,21 @@ import (
 )
 
 // Stateful is a Policy that remembers something from one attempt to the next, or shares a budget
-// with other operations. Begin is called when an outage, a message or an operation begins. The
-// caller then asks the Series and not the policy, whose own Decide has no memory. Begin returns nil
-// if there is nothing to remember: the caller asks the policy itself.
+// with other operations. Begin is called when an operation begins. The caller then asks the Series
+// and not the policy, whose own Decide has no memory. Begin returns nil if there is nothing to
+// remember: the caller asks the policy itself.
+//
+// A struct that embeds a Policy has its Decide and not its Begin, so it disables a budget inside.
+// Validate detects that only if the struct has Unwrap.
 type Stateful interface {
 	Policy
 	Begin(s Start) Series
 }
 
-// Series is the memory of a policy for one outage, message or operation: the retry token of the
-// smithy documents, which Begin acquires, Decide refreshes (scheduleRetry), Report returns after a
-// success (notifySuccess), and End otherwise (notifyFailure). The order of calls is
+// Series is the memory of a policy for one operation; of a device client that is a message, a twin
+// call, or connecting until a connection lasts (device.Options.RetryPolicy). It is the retry token
+// of the smithy documents, which Begin acquires, Decide refreshes (scheduleRetry), Report returns
+// after a success (notifySuccess), and End otherwise (notifyFailure). The order of calls is
 //
 //	for {
 //		Admit, until it returns Retry without Delay
@@ -37,9 +41,13 @@ type Series interface {
 	// admits it, with a Delay asks the caller to wait that long and to call Admit again (see the
 	// function Admit), and Retry false refuses it.
 	Admit(a Attempt) Decision
-	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict. Do calls
-	// only End after a panic, and after an attempt that returned the error or the cause of the context
-	// that ended; another error after that end is reported.
+	// Report tells how an admitted attempt ended. a.Err is nil or what led to the verdict.
+	// VerdictAgain is a failure that may pass. VerdictFail is one that no retry mends: an answer of a
+	// service that works, or an end on this side (Permanent, Kind Closed). So by default
+	// budget.Breaker counts VerdictAgain as a failure and an answer as a success; after an end on this
+	// side it only gives back the place of its probe. Do calls only End after a panic, and after an
+	// attempt that returned the error or the cause of the context that ended; another error after that
+	// end is reported.
 	Report(v Verdict, a Attempt)
 	// End ends the series. It gives back what the series still holds: the price of a retry that did
 	// not begin, the place of an attempt whose end was not reported.
