@@ -197,13 +197,13 @@ func TestAnUpdateWhoseManifestIsAFileIsInstalled(t *testing.T) {
 func TestANewAddressInTheTwinIsTakenOver(t *testing.T) {
 	lives(t, func(d *tractor) {
 		refused := d.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{410}, Route: fault.RouteUpdateFile})
-		stop := d.run()
-		workflow := d.deployVersion("1.1")
 		d.work = func(context.Context) error { // before the first request
 			desired := strings.ReplaceAll(d.desired(), d.HostName()+"/", d.HostName()+":443/")
 			_, err := d.SetDesired(deviceID, desired)
 			return err
 		}
+		stop := d.run()
+		workflow := d.deployVersion("1.1")
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, stop(), agent.ErrRestart)
 		d.work = func(context.Context) error { return nil }
