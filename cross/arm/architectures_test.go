@@ -83,6 +83,9 @@ func TestSuites(t *testing.T) {
 			if *all {
 				env = append(env, "HUBLINE_LONG=1")
 			}
+			if a.arch == "386" {
+				need386(t)
+			}
 			if a.emulator != "" {
 				need(t, "HUBLINE_REQUIRE_ARM", a.name, a.emulator)
 				args = append(args, "-exec", a.emulator)

@@ -307,6 +307,7 @@ func TestTheGuidesProgramRunsInSmallStacks(t *testing.T) {
 		t.Skip("Linux on amd64 runs this program of 32 bits; the run without -race has this test")
 	}
 	long(t)
+	need386(t)
 	watch(t)
 	tree := clone(t)
 	for _, c := range []struct {

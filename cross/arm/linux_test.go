@@ -342,6 +342,9 @@ func TestIdleMemory(t *testing.T) {
 		}
 		for _, tags := range []string{"", "paho"} {
 			t.Run(arch+" "+tags, func(t *testing.T) {
+				if arch == "386" {
+					need386(t)
+				}
 				hub, err := testbroker.New(nil)
 				if err != nil {
 					t.Fatal(err)

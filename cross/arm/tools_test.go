@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,6 +27,21 @@ func need(t *testing.T, require, what string, commands ...string) {
 		if _, err := exec.LookPath(c); err != nil {
 			lack(t, require, c+" not found", what)
 		}
+	}
+}
+
+// runs386 tells whether this machine runs programs for 386. Some virtual machines' kernels do not.
+var runs386 = sync.OnceValue(func() bool {
+	cmd := exec.Command("go", "test", "-run", "^$", "./errfilter")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOARCH=386", "CGO_ENABLED=0")
+	return cmd.Run() == nil
+})
+
+// need386 skips a test of programs for 386 where they do not run.
+func need386(t *testing.T) {
+	t.Helper()
+	if !runs386() {
+		t.Skip("SKIPPED: this machine runs no programs for 386; MIPS has the suites, the rest is NOT verified")
 	}
 }
 
