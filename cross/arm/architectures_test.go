@@ -144,6 +144,9 @@ func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
 			}
 			t.Logf("%.2f MB", float64(info.Size())/1e6)
 			// It starts: without a connection string it reports the missing flag.
+			if a.arch == "386" {
+				need386(t)
+			}
 			if a.emulator != "" {
 				if _, err := exec.LookPath(a.emulator); err != nil {
 					t.Logf("SKIPPED: %s not found; start NOT verified", a.emulator)
