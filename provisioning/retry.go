@@ -45,10 +45,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	case !d.Retry:
 		return Event{}, r.retriesEnded(d.Reason)
 	}
-	delay := times.Cap(max(d.Delay, info.After, 0))
-	if r.series.Retries() > 0 { // a policy may return 0 by accident
-		delay = max(delay, reconnect.LeastDelay)
-	}
+	delay := reconnect.AtLeast(&r.series, times.Cap(max(d.Delay, info.After, 0)))
 	if slow && r.c.paced {
 		delay = max(delay, reconnect.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
 	}

@@ -24,6 +24,15 @@ const (
 // retrypolicy.Immediately.
 const LeastDelay = 100 * time.Millisecond
 
+// AtLeast returns the delay of an operation's next retry, which from the second one on is at least
+// LeastDelay: a policy may return 0 by accident.
+func AtLeast(o *retrypolicy.Operation, delay time.Duration) time.Duration {
+	if o.Retries() > 0 {
+		return max(delay, LeastDelay)
+	}
+	return delay
+}
+
 // Decide asks p. The delay is at least what the service asked for, from the second retry on
 // LeastDelay, and after failures of slow pace at least MinDelay, unless p has a policy for them
 // (paced).

@@ -220,10 +220,7 @@ func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 		r.giveUp(r.retriesEnded(d.Reason))
 		return
 	}
-	delay := max(d.Delay, info.After, 0)
-	if r.series.Retries() > 0 { // a policy may return 0 by accident
-		delay = max(delay, reconnect.LeastDelay)
-	}
+	delay := reconnect.AtLeast(&r.series, max(d.Delay, info.After, 0))
 	if reconnect.IsSlow(failure.Kind) { // so that devices that were refused together do not come back together
 		delay += time.Duration(r.opt.Rand() % uint64(delay/2+1))
 	}

@@ -68,10 +68,7 @@ func (a *Agent) try(ctx context.Context, c *call, f func(context.Context) error)
 	if wrong != nil {
 		err = wrong
 	}
-	delay := d.Delay
-	if c.op.Retries() > 0 { // a policy may return 0 by accident
-		delay = max(delay, reconnect.LeastDelay)
-	}
+	delay := reconnect.AtLeast(&c.op, d.Delay)
 	switch {
 	case d.Retry && a.paced && reconnect.IsSlow(info.Kind):
 		delay = max(delay, reconnect.MinDelay(retrypolicy.Attempt{Retry: c.op.Retries() + 1, Rand: draw}))
