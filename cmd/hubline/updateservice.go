@@ -13,6 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/atomicfile"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/update/adusign"
@@ -113,7 +114,7 @@ func (u *updating) own(device string) error {
 	owner, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		if err = os.WriteFile(file, []byte(device), 0o600); err == nil {
+		if err = atomicfile.Write(file, []byte(device)); err == nil {
 			return nil
 		}
 	case err == nil && string(owner) != device:
