@@ -95,8 +95,10 @@ type handler func(*control, *call) (any, *refusal)
 func listed(name string, log func(c *control, r *call, count int) any) handler {
 	return func(c *control, r *call) (any, *refusal) {
 		count := 0
-		problem := r.query(last(&count))
-		return map[string]any{name: log(c, r, count)}, problem
+		if problem := r.query(last(&count)); problem != nil {
+			return nil, problem
+		}
+		return map[string]any{name: log(c, r, count)}, nil
 	}
 }
 
