@@ -15,3 +15,10 @@ func Cap(d time.Duration) time.Duration { return min(d, Longest) }
 // Transfer returns how long a slow link may plausibly need for so many bytes: a second for each
 // KiB.
 func Transfer(bytes int) time.Duration { return time.Duration(bytes>>10) * time.Second }
+
+// A server of files that sends less than MinProgress bytes within ProgressTime of waiting is given
+// up, and is asked again as the policy says: it could hold a download for years otherwise.
+const (
+	MinProgress  = 1024
+	ProgressTime = 2 * time.Minute
+)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -75,15 +76,8 @@ type digest interface {
 	Sum(b []byte) []byte
 }
 
-// A transfer that brings less than minProgress within progressTime of waiting is given up, and is
-// repeated as the policy says: a server could hold a download for years otherwise.
-const (
-	minProgress  = 1024
-	progressTime = 2 * time.Minute
-)
-
-// Read implements io.Reader. It waits for minProgress bytes, if p has the room and the file so
-// many: a retry that brings fewer is not the end of a series.
+// Read implements io.Reader. It waits for times.MinProgress bytes, if p has the room and the file
+// so many: a retry that brings fewer is not the end of a series.
 func (r *reader) Read(p []byte) (n int, err error) {
 	if r.err != nil || len(p) == 0 {
 		return 0, r.err
@@ -103,7 +97,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 // fill reads into p behind the first n bytes, until there are enough.
 func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 	r.waited = 0
-	for renewed := false; *n < min(len(p), minProgress); {
+	for renewed := false; *n < min(len(p), times.MinProgress); {
 		url := r.address()
 		switch m, err := r.some(url, p[*n:]); {
 		case m > 0:
@@ -122,7 +116,7 @@ func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
-		if *n < min(len(p), minProgress) && r.waited >= progressTime {
+		if *n < min(len(p), times.MinProgress) && r.waited >= times.ProgressTime {
 			_ = r.Close()
 			return errSlow
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -229,7 +230,7 @@ func (a *Agent) whole(ctx context.Context, o *Offer) ([]byte, error) {
 // fetchAll reads a text of at most limit bytes, with retries.
 func (a *Agent) fetchAll(ctx context.Context, url string, limit int64) (text []byte, err error) {
 	err = a.retrier().Do(ctx, func(ctx context.Context) error {
-		limited, cancel := lifetime.WithinTime(ctx, 5*progressTime)
+		limited, cancel := lifetime.WithinTime(ctx, 5*times.ProgressTime)
 		defer cancel()
 		body, err := a.opt.Fetch.Fetch(limited, url, 0)
 		if err == nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update"
 )
@@ -76,12 +77,6 @@ var (
 	errClosed = failure(transport.Network, "the server closed the connection")
 	errSilent = failure(transport.Timeout, "the server sent nothing within Options.Timeout")
 	errSlow   = failure(transport.Timeout, "the server sent less than 1 KB in 2 minutes")
-)
-
-// A server that sends less than minProgress while the client waits for progressTime counts as lost.
-const (
-	minProgress  = 1024
-	progressTime = 2 * time.Minute
 )
 
 // New returns a Source. The error, of Kind Invalid, names a wrong option.
@@ -227,11 +222,11 @@ func (s *Source) receive(p []byte) (int, error) {
 	}
 	n, err := s.conn.Read(p)
 	s.waited, s.got = s.waited+time.Since(began), s.got+n
-	if s.got >= minProgress {
+	if s.got >= times.MinProgress {
 		s.waited, s.got = 0, 0
 	}
 	switch late, ok := err.(interface{ Timeout() bool }); {
-	case s.waited >= progressTime:
+	case s.waited >= times.ProgressTime:
 		return 0, errSlow
 	case n > 0:
 		return min(n, len(p)), nil
