@@ -6,7 +6,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Flash is flash memory. TinyGo's machine.Flash satisfies it.
+// Flash is flash memory. TinyGo's machine.Flash satisfies it. An agent saves its state while a
+// Handler writes an image: where both are in one chip, its methods are safe for concurrent use, or,
+// as with a scheduler for one core, they never yield.
 type Flash interface {
 	ReadAt(p []byte, off int64) (int, error)
 	// WriteAt writes whole write blocks, which are erased.

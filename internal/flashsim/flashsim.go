@@ -3,7 +3,7 @@
 //
 // A Flash has the methods of the block device of TinyGo (machine.Flash). It is stricter than most
 // chips: each write block is written once per erase, because flash with error correction refuses
-// more. It is not safe for concurrent use.
+// more. Its methods are safe for concurrent use, as those of a driver with a lock.
 package flashsim
 
 import (
@@ -12,19 +12,23 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 )
 
 // Flash is a simulated chip. Make it with New.
 type Flash struct {
-	mem, blank   []byte // blank is an erased block
 	write, erase int64
-	written      []bool // by write block: written since its last erase
-	wear         []int  // by erase block: number of erases
-	operations   int
-	cut          int // number of the operation that the power cut ends; 0: none
-	tear         Tear
-	random       *rand.Rand
-	off          bool
+	blank        []byte // an erased block
+
+	mu         sync.Mutex // guards what follows
+	mem        []byte
+	written    []bool // by write block: written since its last erase
+	wear       []int  // by erase block: number of erases
+	operations int
+	cut        int // number of the operation that the power cut ends; 0: none
+	tear       Tear
+	random     *rand.Rand
+	off        bool
 }
 
 // Tear says what a write or an erase leaves behind when the power fails during it.
@@ -64,35 +68,58 @@ func New(size, write, erase int64) *Flash {
 
 // Clone returns a copy with the same content, without a planned cut.
 func (f *Flash) Clone() *Flash {
-	c := *f
+	c := New(f.Size(), f.write, f.erase)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	c.mem, c.written, c.wear = slices.Clone(f.mem), slices.Clone(f.written), slices.Clone(f.wear)
-	c.random = rand.New(rand.NewPCG(1, uint64(len(f.mem))))
-	c.cut, c.off = 0, false
-	return &c
+	c.operations = f.operations
+	return c
 }
 
 // CutAt plans a power cut during operation n from this call on: 1 is the next one. A write of one
 // write block is an operation, an erase of one erase block too. seed selects the random part of the
 // tear.
 func (f *Flash) CutAt(n int, tear Tear, seed uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.cut, f.tear = f.operations+n, tear
 	f.random = rand.New(rand.NewPCG(seed, uint64(n)))
 }
 
 // Restore turns the power on again, and removes a planned cut.
-func (f *Flash) Restore() { f.off, f.cut = false, 0 }
+func (f *Flash) Restore() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.off, f.cut = false, 0
+}
 
 // Off reports whether the power is off.
-func (f *Flash) Off() bool { return f.off }
+func (f *Flash) Off() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.off
+}
 
 // Operations returns the number of operations so far.
-func (f *Flash) Operations() int { return f.operations }
+func (f *Flash) Operations() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.operations
+}
 
 // Wear returns the numbers of erases of the erase blocks that were erased least and most often.
-func (f *Flash) Wear() (least, most int) { return slices.Min(f.wear), slices.Max(f.wear) }
+func (f *Flash) Wear() (least, most int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Min(f.wear), slices.Max(f.wear)
+}
 
 // Damage inverts the bits of mask in the byte at off, as decay does.
-func (f *Flash) Damage(off int64, mask byte) { f.mem[off] ^= mask }
+func (f *Flash) Damage(off int64, mask byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mem[off] ^= mask
+}
 
 // Size returns the number of bytes.
 func (f *Flash) Size() int64 { return int64(len(f.mem)) }
@@ -105,6 +132,8 @@ func (f *Flash) EraseBlockSize() int64 { return f.erase }
 
 // ReadAt fills p from off on.
 func (f *Flash) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.off {
 		return 0, ErrPower
 	}
@@ -117,6 +146,8 @@ func (f *Flash) ReadAt(p []byte, off int64) (int, error) {
 // WriteAt writes whole write blocks, each of which must be erased.
 func (f *Flash) WriteAt(p []byte, off int64) (int, error) {
 	n := int64(len(p))
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if off < 0 || off > f.Size()-n || off%f.write != 0 || n%f.write != 0 {
 		return 0, fmt.Errorf("%w: write of %d bytes at %d of %d, in blocks of %d", ErrMisuse, n, off, f.Size(), f.write)
 	}
@@ -125,7 +156,7 @@ func (f *Flash) WriteAt(p []byte, off int64) (int, error) {
 		if f.written[at/f.write] && !f.off {
 			return int(done), fmt.Errorf("%w: second write at %d without an erase", ErrMisuse, at)
 		}
-		if err := f.change(at, p[done:done+f.write], true); err != nil {
+		if err := f.changeLocked(at, p[done:done+f.write], true); err != nil {
 			return int(done), err
 		}
 	}
@@ -134,20 +165,22 @@ func (f *Flash) WriteAt(p []byte, off int64) (int, error) {
 
 // EraseBlocks erases count erase blocks from the block with number start on.
 func (f *Flash) EraseBlocks(start, count int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if start < 0 || count < 0 || start > f.Size()/f.erase-count {
 		return fmt.Errorf("%w: erase of %d blocks from %d on, of %d", ErrMisuse, count, start, f.Size()/f.erase)
 	}
 	for i := start; i < start+count; i++ {
-		if err := f.change(i*f.erase, f.blank, false); err != nil {
+		if err := f.changeLocked(i*f.erase, f.blank, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// change makes one operation, a write or an erase: it gives the bytes at off the values of p, or
-// tears.
-func (f *Flash) change(off int64, p []byte, isWrite bool) error {
+// changeLocked makes one operation, a write or an erase: it gives the bytes at off the values of p,
+// or tears.
+func (f *Flash) changeLocked(off int64, p []byte, isWrite bool) error {
 	if f.off {
 		return ErrPower
 	}
