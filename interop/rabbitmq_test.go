@@ -145,7 +145,7 @@ func (b *rabbit) start() {
 	b.t.Helper()
 	b.node = startChild(b.t, b.dir, b.env, rabbitProgram)
 	for _, addr := range []string{b.plain, b.secure} {
-		eventually(b.t, "RabbitMQ listens at "+addr, func() bool { return listens(addr) })
+		within(b.t, rabbitBoot, "RabbitMQ listens at "+addr, func() bool { return listens(addr) })
 	}
 }
 
