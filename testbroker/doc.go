@@ -242,10 +242,10 @@
 // for the service, for the MQTT v5 profile and for a plain broker), amqpfront (on the engine
 // internal/amqp), and, on internal/web, httpfront for devices, servicefront for back ends, and
 // blobfront for the blob store. A front imports the hub and no other front. The provisioning
-// service is package internal/dps, with the fronts internal/dpsmqtt, dpsamqp and dpshttp; its
-// connections are those of a hub without devices. Files are named after their subject:
-// amqpfront/c2d.go settles C2D messages over AMQP. Tests of one front stand beside it and use the
-// clients of internal/hubtest; those of several protocols stand here.
+// service is package internal/dps, with its fronts in internal/dpsfront; its connections are those
+// of a hub without devices. Files are named after their subject: amqpfront/c2d.go settles C2D
+// messages over AMQP. Tests of one front stand beside it and use the clients of internal/hubtest;
+// those of several protocols stand here.
 //
 // # Limitations
 //

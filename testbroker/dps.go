@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
@@ -16,13 +15,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
-	"github.com/hubline-iot/hubline/testbroker/internal/dpsamqp"
-	"github.com/hubline-iot/hubline/testbroker/internal/dpshttp"
-	"github.com/hubline-iot/hubline/testbroker/internal/dpsmqtt"
+	"github.com/hubline-iot/hubline/testbroker/internal/dpsfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
-	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // DefaultDPSHostName is the name of a provisioning service if DPSOptions.HostName is empty.
@@ -106,11 +102,7 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 	if err != nil {
 		return nil, err
 	}
-	network.SetFronts(map[hubdata.Protocol]hub.Front{
-		hubdata.MQTT: dpsmqtt.New(s), hubdata.AMQP: dpsamqp.New(s),
-		hubdata.HTTP: web.New(network, slices.Concat(dpshttp.Routes(s), dpshttp.ServiceRoutes(s),
-			httpfront.UpdateRoutes(s.Updates))),
-	})
+	network.SetFronts(dpsfront.New(s, network, httpfront.UpdateRoutes(s.Updates)))
 	if err := network.Restore(); err != nil {
 		return nil, errors.Join(err, network.Close())
 	}

@@ -2,7 +2,7 @@
 // operations and the assignment of devices to hubs.
 //
 // Connections, TLS, ports and faults are those of a [hub.Hub] that has no devices. Each protocol
-// has a front: packages dpshttp, dpsmqtt and dpsamqp.
+// has a front in package dpsfront.
 package dps
 
 import (

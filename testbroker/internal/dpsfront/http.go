@@ -1,5 +1,4 @@
-// Package dpshttp is the provisioning service over HTTPS.
-package dpshttp
+package dpsfront
 
 import (
 	"net/http"
@@ -13,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// Routes returns the routes of devices.
-func Routes(s *dps.Service) []web.Route {
+// deviceRoutes returns the routes of devices.
+func deviceRoutes(s *dps.Service) []web.Route {
 	all := []web.Route{
 		{Kind: fault.RouteRegister, Method: http.MethodPut, Path: "{scope}/registrations/{device}/register",
 			Do: serve(s, dpsdata.Register)},

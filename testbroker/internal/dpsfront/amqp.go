@@ -1,10 +1,8 @@
-// Package dpsamqp is the provisioning service over AMQP 1.0.
-package dpsamqp
+package dpsfront
 
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -22,25 +20,11 @@ import (
 // shortFrame is an AMQP frame shorter than the minimum.
 var shortFrame = []byte{0, 0, 0, 4, 2, 0, 0, 0}
 
-// A Front serves AMQP 1.0.
-type Front struct{ dps *dps.Service }
-
-var _ hub.Front = (*Front)(nil)
-
-func New(s *dps.Service) *Front { return &Front{s} }
-
-func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
-
-func (f *Front) MethodTarget(identity.Identity, string) hub.MethodTarget { return nil }
-
-func (f *Front) DesiredListeners(identity.Identity) []hub.DesiredListener { return nil }
-
-func (f *Front) Forget(string) {}
-
-func (f *Front) Shutdown() error { return nil }
+// An amqpFront serves AMQP 1.0.
+type amqpFront struct{ front }
 
 // Serve serves a connection from the first byte of AMQP to the end.
-func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
+func (f *amqpFront) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	h := c.Hub
 	a := &conn{hub: h, dps: f.dps, c: c}
 	a.engine = amqp.NewConn(c, amqp.Config{

@@ -1,4 +1,4 @@
-package dpsmqtt
+package dpsfront
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package dpshttp
+package dpsfront
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// ServiceRoutes returns the routes of back ends: enrollments, groups and registrations.
-func ServiceRoutes(s *dps.Service) []web.Route {
+// serviceRoutes returns the routes of back ends: enrollments, groups and registrations.
+func serviceRoutes(s *dps.Service) []web.Route {
 	b := backEnd{s}
 	one, group := "enrollments", "enrollmentGroups"
 	var all []web.Route

@@ -1,12 +1,7 @@
-// Package dpsmqtt is the provisioning service over MQTT 3.1.1.
-//
-// It reads and writes packets itself, because the order of PUBACK and answer matters to clients and
-// sessions are short.
-package dpsmqtt
+package dpsfront
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -26,30 +21,17 @@ const maxPacket = dps.MaxBody + 1<<16 + 16
 // badPacket is the beginning of a packet with an unknown type and a length without end.
 var badPacket = []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// A Front serves MQTT 3.1.1.
-type Front struct {
-	dps *dps.Service
+// A mqttFront serves MQTT 3.1.1. It reads and writes packets itself, because the order of PUBACK
+// and answer matters to clients and sessions are short.
+type mqttFront struct {
+	front
 
 	mu      sync.Mutex
 	current map[string]*client // the newest connection of each registration, by its id in lower case
 }
 
-var _ hub.Front = (*Front)(nil)
-
-func New(s *dps.Service) *Front { return &Front{dps: s, current: make(map[string]*client)} }
-
-func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
-
-func (f *Front) MethodTarget(identity.Identity, string) hub.MethodTarget { return nil }
-
-func (f *Front) DesiredListeners(identity.Identity) []hub.DesiredListener { return nil }
-
-func (f *Front) Forget(string) {}
-
-func (f *Front) Shutdown() error { return nil }
-
 // Serve serves a connection from the CONNECT to the end.
-func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
+func (f *mqttFront) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	m := &client{Conn: c, front: f}
 	c.SetPeer(m)
 	err := m.serve()
@@ -62,7 +44,7 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 // A client is a connection.
 type client struct {
 	*hub.Conn
-	front *Front
+	front *mqttFront
 
 	mu   sync.Mutex // guards the fields below, and the order of packets
 	qos  byte       // granted for answers

@@ -1,4 +1,4 @@
-package dpsamqp
+package dpsfront
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package dpshttp
+package dpsfront
 
 import (
 	"fmt"
