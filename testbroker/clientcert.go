@@ -10,7 +10,7 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/authority"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
 // CertAuthority signs certificates of devices. Make it with [NewCertAuthority] and pass its
@@ -31,12 +31,12 @@ func newAuthority(name string, parent *CertAuthority) *CertAuthority {
 	template := clientTemplate(name, time.Time{}, time.Time{})
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageCertSign, nil
-	a := &CertAuthority{key: authority.NewKey()}
+	a := &CertAuthority{key: identity.NewKey()}
 	if parent == nil {
-		a.cert = authority.Sign(template, template, a.key, a.key)
+		a.cert = identity.SignCert(template, template, a.key, a.key)
 		return a
 	}
-	a.cert = authority.Sign(template, parent.cert, a.key, parent.key)
+	a.cert = identity.SignCert(template, parent.cert, a.key, parent.key)
 	a.chain = append([][]byte{a.cert.Raw}, parent.chain...)
 	return a
 }
@@ -47,8 +47,8 @@ func (a *CertAuthority) Cert() *x509.Certificate { return a.cert }
 // NewClientCert makes a certificate for a device, with its key and the authorities below the root.
 // Zero times mean: from an hour ago, for twenty years.
 func (a *CertAuthority) NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
-	key := authority.NewKey()
-	leaf := authority.Sign(clientTemplate(commonName, notBefore, notAfter), a.cert, key, a.key)
+	key := identity.NewKey()
+	leaf := identity.SignCert(clientTemplate(commonName, notBefore, notAfter), a.cert, key, a.key)
 	return tls.Certificate{Certificate: append([][]byte{leaf.Raw}, a.chain...), PrivateKey: key, Leaf: leaf}
 }
 
@@ -69,9 +69,9 @@ func (a *CertAuthority) Issuer(life time.Duration) func(*x509.CertificateRequest
 // NewClientCert makes a self-signed certificate for a device. Zero times mean: from an hour ago,
 // for twenty years.
 func NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
-	key := authority.NewKey()
+	key := identity.NewKey()
 	template := clientTemplate(commonName, notBefore, notAfter)
-	leaf := authority.Sign(template, template, key, key)
+	leaf := identity.SignCert(template, template, key, key)
 	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -81,8 +81,8 @@ func clientTemplate(name string, notBefore, notAfter time.Time) *x509.Certificat
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetBytes(serial[1:]),
 		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    cmp.Or(notBefore, time.Now().Add(-authority.CertBackdate)),
-		NotAfter:     cmp.Or(notAfter, time.Now().Add(authority.CertLife)),
+		NotBefore:    cmp.Or(notBefore, time.Now().Add(-identity.CertBackdate)),
+		NotAfter:     cmp.Or(notAfter, time.Now().Add(identity.CertLife)),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}

@@ -235,7 +235,7 @@
 // # Source layout
 //
 // This package is thin. The hub itself, which is independent of protocols, is package internal/hub
-// with its rooms: internal/identity, authority, faults, files and keep. What only back ends see
+// with its rooms: internal/identity, faults, files and keep. What only back ends see
 // plugs into it: internal/backend.
 //
 // Each protocol has a front: internal/mqttfront (on the codec internal/mqtt, with a dialect each

@@ -27,7 +27,6 @@ var protocols = []string{
 // mayImport lists the other internal packages and protocol packages that each internal package may
 // import.
 var mayImport = map[string][]string{
-	"authority": {rooms + "keep"},
 	"backend":   {rooms + "hub", rooms + "keep"},
 	"document":  {rooms + "keep"},
 	"edge":      {},
@@ -35,9 +34,9 @@ var mayImport = map[string][]string{
 	"eventhub":  {},
 	"faults":    {rooms + "keep"},
 	"files":     {rooms + "keep"},
-	"identity":  {},
+	"identity":  {rooms + "keep"},
 	"keep":      {},
-	"hub":       {rooms + "authority", rooms + "edge", rooms + "files", rooms + "keep"},
+	"hub":       {rooms + "edge", rooms + "files", rooms + "keep"},
 	"amqp":      {module + "internal/amqpwire"},
 	"amqpfront": {rooms + "hub", rooms + "eventhub", rooms + "amqp", module + "internal/amqpwire"},
 	"mqtt":      {},
@@ -49,7 +48,7 @@ var mayImport = map[string][]string{
 	"notices":   {rooms + "keep"},
 	"telemetry": {rooms + "eventhub", rooms + "keep"},
 	"tpm2":      {},
-	"dps":       {rooms + "hub", rooms + "authority", rooms + "keep", rooms + "tpm2", rooms + "updates"},
+	"dps":       {rooms + "hub", rooms + "keep", rooms + "tpm2", rooms + "updates"},
 	"dpsfront": {rooms + "hub", rooms + "dps", rooms + "amqp", rooms + "mqtt", rooms + "web",
 		module + "internal/amqpwire", "net/http"},
 	"updates":      {rooms + "keep"},

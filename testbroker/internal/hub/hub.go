@@ -16,7 +16,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/authority"
 	"github.com/hubline-iot/hubline/testbroker/internal/faults"
 	"github.com/hubline-iot/hubline/testbroker/internal/files"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
@@ -77,7 +76,7 @@ type Hub struct {
 	Faults    faults.Faults
 	Limits    faults.Limits
 	Requests  faults.Requests
-	Authority authority.Authority
+	Authority identity.Authority
 	Files     files.Files
 	calls     methodCalls
 	issuer    issuer
@@ -184,7 +183,7 @@ func New(o *Options) (*Hub, error) {
 	}
 	h.Files.Init(o.Uploads, h.Keep, h.Now, &h.Records, func(e event.Event) { h.Event(e, nil) })
 	h.Telemetry.Keep(&h.Records, h.originOf)
-	names := authority.Names{Host: h.Host, Front: h.FrontName(), More: o.Names}
+	names := identity.HostNames{Host: h.Host, Front: h.FrontName(), More: o.Names}
 	if err := h.Authority.Init(names, h.Seed, o.Authority, h.Now, &h.Records); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/authority"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
@@ -425,11 +424,11 @@ func WrongLeaf(f *fault.Fault, name string) []byte {
 	if len(f.Bytes) > 0 {
 		return f.Bytes
 	}
-	key := authority.NewKey()
+	key := identity.NewKey()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		NotBefore:    time.Now().Add(-authority.CertBackdate), NotAfter: time.Now().Add(authority.CertLife),
+		NotBefore:    time.Now().Add(-identity.CertBackdate), NotAfter: time.Now().Add(identity.CertLife),
 	}
 	template.Subject.CommonName = name
-	return authority.Sign(template, template, key, key).Raw
+	return identity.SignCert(template, template, key, key).Raw
 }

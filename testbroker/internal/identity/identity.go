@@ -1,4 +1,5 @@
-// Package identity has the names of devices and hubs, and the tokens that prove them.
+// Package identity has the names of devices and hubs, and what proves them: tokens and
+// certificates.
 package identity
 
 import (

@@ -1,5 +1,4 @@
-// Package authority has the certificates of a hub and of the devices to which it issues some.
-package authority
+package identity
 
 import (
 	"crypto"
@@ -18,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
@@ -27,8 +25,8 @@ const (
 	CertLife     = 20 * 365 * 24 * time.Hour
 )
 
-// Names are the names in the certificate of a hub.
-type Names struct {
+// HostNames are the names in the certificate of a hub.
+type HostNames struct {
 	Host  string   // the hub's own
 	Front string   // at which clients reach it
 	More  []string // other names and IP addresses
@@ -37,7 +35,7 @@ type Names struct {
 // An Authority is a certification authority and the hub's certificate. Both are made on first use,
 // and replaced by a rotation.
 type Authority struct {
-	names   Names
+	names   HostNames
 	seed    uint64 // makes the authority repeatable; zero = random
 	now     func() time.Time
 	records *keep.Saver
@@ -56,13 +54,13 @@ type Authority struct {
 }
 
 // Init takes the settings. given, unless nil, is the authority.
-func (c *Authority) Init(names Names, seed uint64, given *tls.Certificate, now func() time.Time,
+func (c *Authority) Init(names HostNames, seed uint64, given *tls.Certificate, now func() time.Time,
 	records *keep.Saver) error {
 	for _, name := range names.More {
 		if net.ParseIP(name) != nil {
 			continue
 		}
-		if err := identity.CheckHost(name); err != nil {
+		if err := CheckHost(name); err != nil {
 			return fmt.Errorf("testbroker: Options.Names: %w", err)
 		}
 	}
@@ -133,7 +131,7 @@ func (c *Authority) ClientTLS() *tls.Config {
 // next handshake on.
 func (c *Authority) PresentName(host string) error {
 	if host != "" {
-		if err := identity.CheckHost(host); err != nil {
+		if err := CheckHost(host); err != nil {
 			return fmt.Errorf("testbroker: %w", err)
 		}
 	}
@@ -176,7 +174,7 @@ func (c *Authority) Expired() *tls.Certificate {
 	template.NotAfter = template.NotBefore
 	template.NotBefore = template.NotAfter.Add(-CertBackdate)
 	key := NewKey()
-	leaf := Sign(template, c.ca, key, c.caKey)
+	leaf := SignCert(template, c.ca, key, c.caKey)
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -206,7 +204,7 @@ func (c *Authority) newAuthorityLocked() {
 		template.NotBefore, template.NotAfter = seededFrom, seededUntil
 	}
 	c.caKey, c.given = key, false
-	c.ca = Sign(template, template, key, key)
+	c.ca = SignCert(template, template, key, key)
 	c.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.ca.Raw})
 	c.certifyLocked()
 }
@@ -223,7 +221,7 @@ func (c *Authority) certifyLocked() {
 	if net.ParseIP(c.names.Host) == nil {
 		template.DNSNames = append(template.DNSNames, "store."+c.names.Host)
 	}
-	if other := identity.OtherName(c.names.Host); other != "" {
+	if other := OtherName(c.names.Host); other != "" {
 		template.DNSNames = append(template.DNSNames, other)
 	}
 	for _, name := range slices.Concat([]string{name}, c.names.More) {
@@ -238,7 +236,7 @@ func (c *Authority) certifyLocked() {
 		template.DNSNames, template.IPAddresses = []string{host}, nil
 	}
 	key := NewKey()
-	leaf := Sign(template, c.ca, key, c.caKey)
+	leaf := SignCert(template, c.ca, key, c.caKey)
 	c.server = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 	rand.Read(c.tickets[:]) // never fails
 }
@@ -277,16 +275,16 @@ func seededKey(seed uint64, rotated int) *ecdsa.PrivateKey {
 		purpose = fmt.Sprintf("authority after %d", rotated)
 	}
 	for n := 0; ; n++ {
-		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), identity.Derived(seed, "%s\n%d", purpose, n)); err == nil {
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), Derived(seed, "%s\n%d", purpose, n)); err == nil {
 			return key
 		} // the number is 0 or not below the order of the group: practically impossible
 	}
 }
 
-// Sign makes a certificate. The same input gives the same certificate, because signatures are
+// SignCert makes a certificate. The same input gives the same certificate, because signatures are
 // deterministic (RFC 6979). It cannot fail: the package makes the templates and has checked the
 // host names.
-func Sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) *x509.Certificate {
+func SignCert(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) *x509.Certificate {
 	der, err := x509.CreateCertificate(nil, template, parent, &key.PublicKey, signer)
 	if err != nil {
 		panic("testbroker: " + err.Error())

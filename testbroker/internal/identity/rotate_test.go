@@ -1,4 +1,4 @@
-package authority_test
+package identity_test
 
 import (
 	"crypto/ecdsa"
