@@ -124,7 +124,7 @@ func sendProblem(id string, err error, wrong *refusal) *refusal {
 func readMessage(r *call, m *hubdata.C2D, fields ...field) *refusal {
 	var words *string
 	fields = append(fields, value("body", `a text; JSON goes into it as a text too: "{\"on\":true}"`, &words, nil),
-		binary("bodyBase64", &m.Body))
+		rawBytes("bodyBase64", &m.Body))
 	if problem := r.read(fields...); problem != nil {
 		return problem
 	}

@@ -110,7 +110,7 @@ var faultFields = []faultField{
 	{"Limit", quota, nil, func(f *fault.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
 	{"AcceptConnects", nil, nil, func(f *fault.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
 	{"Text", nil, nil, func(f *fault.Fault) field { return text("text", &f.Text) }},
-	{"Bytes", nil, nil, func(f *fault.Fault) field { return binary("bytesBase64", &f.Bytes) }},
+	{"Bytes", nil, nil, func(f *fault.Fault) field { return rawBytes("bytesBase64", &f.Bytes) }},
 }
 
 // countOr is a field for a number of times, or -1 with another meaning. It refuses 0, which the hub
@@ -232,7 +232,7 @@ var workloadFields = []workloadField{
 	}},
 	{[]workload.FaultKind{workload.Slow}, func(f *workload.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
 	{[]workload.FaultKind{workload.NotHTTP, workload.Garbage}, func(f *workload.Fault) field {
-		return binary("bytesBase64", &f.Bytes)
+		return rawBytes("bytesBase64", &f.Bytes)
 	}},
 	{[]workload.FaultKind{workload.Oversized}, func(f *workload.Fault) field {
 		return whole("size", 1, 1<<30, &f.Size)

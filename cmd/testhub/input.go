@@ -145,7 +145,7 @@ func moment(name string, into *time.Time) field {
 	}).as("time")
 }
 
-func binary(name string, into *[]byte) field {
+func rawBytes(name string, into *[]byte) field {
 	return parsed(name, "bytes in base64, with padding", into, func(s string) ([]byte, bool) {
 		b, err := base64.StdEncoding.DecodeString(s)
 		return b, err == nil

@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/hubline-iot/hubline/cmd/testhub/store"
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
@@ -40,11 +38,6 @@ func (s *stateSettings) complete() error {
 	return nil
 }
 
-// A state is the open state of testhub; nil without one.
-type state struct {
-	file *store.File
-}
-
 // A stateFailure ends the program: something could not be saved.
 type stateFailure struct{ error }
 
@@ -63,32 +56,11 @@ func (s *stateSettings) open(fail context.CancelCauseFunc) (*state, error) {
 	if s.dir == "" {
 		return nil, nil
 	}
-	file, err := store.Open(s.dir, store.Options{Sync: s.sync, Failed: func(err error) {
-		fail(stateFailure{fmt.Errorf("flag -state: %w", err)})
-	}})
+	file, err := openState(s.dir, s.sync, func(err error) { fail(stateFailure{fmt.Errorf("flag -state: %w", err)}) })
 	if err != nil {
 		return nil, fmt.Errorf("flag -state: %w", err)
 	}
-	return &state{file}, nil
-}
-
-// part returns the store of a hub or of the service; nil without a state.
-func (s *state) part(name string) testbroker.Store {
-	if s == nil {
-		return nil
-	}
-	return s.file.Part(name)
-}
-
-// close closes the file. The hubs are closed already.
-func (s *state) close() error {
-	if s == nil {
-		return nil
-	}
-	if err := s.file.Close(); err != nil {
-		return fmt.Errorf("flag -state: %w", err)
-	}
-	return nil
+	return file, nil
 }
 
 // policies is a hub or a provisioning service.

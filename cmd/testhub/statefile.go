@@ -1,9 +1,4 @@
-// Package store keeps the state of a testhub in a file of bbolt.
-//
-// A file has parts, one for each hub and one for the provisioning service. A part has tables of
-// records. Each record carries a checksum, so damage to the file is an error, never a different
-// state.
-package store
+package main
 
 import (
 	"encoding/binary"
@@ -19,15 +14,16 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const (
-	fileName = "testhub.db"
-	// format is the version of the layout of records. A file of a higher one is refused.
-	format = 1
-	// lockTime is how long Open waits for another process that is ending.
-	lockTime = 200 * time.Millisecond
+	stateFile = "testhub.db"
+	// stateFormat is the version of the layout of records. A file of a higher one is refused.
+	stateFormat = 1
+	// stateLock is how long openState waits for another process that is ending.
+	stateLock = 200 * time.Millisecond
 )
 
 // The names at the top of the file.
@@ -39,68 +35,66 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Options are the settings of a file.
-type Options struct {
-	// Sync makes each Save wait until the disk has the data, so that it also survives the end of the
-	// machine. Without it, it survives the end of the process.
-	Sync bool
-	// Failed is called with the first error of a Save. It must not block.
-	Failed func(error)
+// A state is the open state of testhub, a file of bbolt. Other processes cannot open it.
+//
+// It has parts, one for each hub and one for each service. A part has tables of records. Each
+// record carries a checksum, so damage to the file is an error, never a different state.
+type state struct {
+	db     *bbolt.DB
+	path   string
+	failed func(error)
 }
 
-// A File is an open file of state. Other processes cannot open it.
-type File struct {
-	db   *bbolt.DB
-	path string
-	o    Options
-}
-
-// Open opens the file in a directory, and makes both if they are not there. Only the user can read
-// them. It fails if another process has the file open, if it is damaged, and if a newer version has
-// written it. A damaged file may stay locked until the process ends.
-func Open(dir string, o Options) (*File, error) {
+// openState opens the file in a directory, and makes both if they are not there. Only the user can
+// read them. It fails if another process has the file open, if it is damaged, and if a newer
+// version has written it. A damaged file may stay locked until the process ends.
+//
+// sync makes each Save wait until the disk has the data, so that it also survives the end of the
+// machine. Without it, it survives the end of the process. failed is called with each error of a
+// Save. It must not block.
+func openState(dir string, sync bool, failed func(error)) (*state, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w; give a directory that can be written to", err)
 	}
-	f := &File{path: filepath.Join(dir, fileName), o: o}
-	info, err := os.Stat(f.path)
+	s := &state{path: filepath.Join(dir, stateFile), failed: failed}
+	info, err := os.Stat(s.path)
 	fresh := errors.Is(err, os.ErrNotExist)
 	if err == nil && info.Size() == 0 {
-		return nil, f.damaged(errors.New("it is empty"))
+		return nil, s.damaged(errors.New("it is empty"))
 	}
-	if err := guard(f.open); err != nil {
-		return nil, f.explain(dir, err)
+	if err := guardFile(func() error { return s.open(sync) }); err != nil {
+		return nil, s.explain(dir, err)
 	}
-	if err := f.guard(func() error { return f.checkFormat(fresh) }); err != nil {
-		return nil, errors.Join(err, f.db.Close())
+	if err := s.guard(func() error { return s.checkFormat(fresh) }); err != nil {
+		return nil, errors.Join(err, s.db.Close())
 	}
-	return f, nil
+	return s, nil
 }
 
-func (f *File) open() error {
-	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{
-		Timeout: lockTime, NoSync: !f.o.Sync, NoGrowSync: !f.o.Sync, FreelistType: bbolt.FreelistMapType,
+func (s *state) open(sync bool) error {
+	db, err := bbolt.Open(s.path, 0o600, &bbolt.Options{
+		Timeout: stateLock, NoSync: !sync, NoGrowSync: !sync, FreelistType: bbolt.FreelistMapType,
 	})
-	f.db = db
+	s.db = db
 	return err
 }
 
 // explain makes of an error of bbolt one that says what to do.
-func (f *File) explain(dir string, err error) error {
+func (s *state) explain(dir string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%s is in use by another testhub; end that one, or give another directory", dir)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w; give a directory of files that can be written to", err)
 	}
-	return f.damaged(err)
+	return s.damaged(err)
 }
 
 // checkFormat reads the format of a file, and writes that of a fresh one: a file that was not
 // there, or one whose first start was killed before it wrote anything.
-func (f *File) checkFormat(fresh bool) error {
+func (s *state) checkFormat(fresh bool) error {
 	if !fresh {
-		if err := f.db.View(func(tx *bbolt.Tx) error {
+		if err := s.db.View(func(tx *bbolt.Tx) error {
 			name, _ := tx.Cursor().First()
 			fresh = name == nil
 			return nil
@@ -109,10 +103,10 @@ func (f *File) checkFormat(fresh bool) error {
 		}
 	}
 	if fresh {
-		return f.db.Update(func(tx *bbolt.Tx) error {
+		return s.db.Update(func(tx *bbolt.Tx) error {
 			meta, err := tx.CreateBucketIfNotExists(metaBucket)
 			if err == nil {
-				err = meta.Put(formatKey, []byte(strconv.Itoa(format)))
+				err = meta.Put(formatKey, []byte(strconv.Itoa(stateFormat)))
 			}
 			if err == nil {
 				_, err = tx.CreateBucketIfNotExists(partsBucket)
@@ -120,43 +114,55 @@ func (f *File) checkFormat(fresh bool) error {
 			return err
 		})
 	}
-	return f.db.View(func(tx *bbolt.Tx) error {
+	return s.db.View(func(tx *bbolt.Tx) error {
 		meta := tx.Bucket(metaBucket)
 		if meta == nil {
-			return f.damaged(errors.New("it has no state of testhub"))
+			return s.damaged(errors.New("it has no state of testhub"))
 		}
 		n, err := strconv.Atoi(string(meta.Get(formatKey)))
 		switch {
 		case err != nil || n < 1 || tx.Bucket(partsBucket) == nil:
-			return f.damaged(errors.New("it has no format"))
-		case n > format:
+			return s.damaged(errors.New("it has no format"))
+		case n > stateFormat:
 			return fmt.Errorf("%s has the format %d, this testhub knows formats up to %d; use the newer testhub, or another "+
-				"directory", f.path, n, format)
+				"directory", s.path, n, stateFormat)
 		}
 		return nil
 	})
 }
 
-func (f *File) damaged(err error) error {
-	return fmt.Errorf("%s is damaged: %w; restore it from a copy, or move it away to start without state", f.path, err)
+func (s *state) damaged(err error) error {
+	return fmt.Errorf("%s is damaged: %w; restore it from a copy, or move it away to start without state", s.path, err)
 }
 
-// Close writes everything to the disk and closes the file.
-func (f *File) Close() error {
-	return errors.Join(f.db.Sync(), f.db.Close())
+// close writes everything to the disk and closes the file. The hubs are closed already. A nil state
+// has no file.
+func (s *state) close() error {
+	if s == nil {
+		return nil
+	}
+	if err := errors.Join(s.db.Sync(), s.db.Close()); err != nil {
+		return fmt.Errorf("flag -state: %w", err)
+	}
+	return nil
 }
 
-// Part returns the part of a hub or service, which implements testbroker.Store.
-func (f *File) Part(name string) *Part { return &Part{f, []byte(name)} }
+// part returns the store of a hub or of a service; nil without a state.
+func (s *state) part(name string) testbroker.Store {
+	if s == nil {
+		return nil
+	}
+	return &statePart{s, []byte(name)}
+}
 
-// A Part is the state of one hub or service.
-type Part struct {
-	file *File
+// A statePart is the state of one hub or service.
+type statePart struct {
+	file *state
 	name []byte
 }
 
 // Load implements testbroker.Store.
-func (p *Part) Load(each func(hubdata.Record) error) error {
+func (p *statePart) Load(each func(hubdata.Record) error) error {
 	return p.file.guard(func() error {
 		return p.file.db.View(func(tx *bbolt.Tx) error {
 			part := tx.Bucket(partsBucket).Bucket(p.name)
@@ -177,7 +183,7 @@ func (p *Part) Load(each func(hubdata.Record) error) error {
 }
 
 // Save implements testbroker.Store.
-func (p *Part) Save(changes []hubdata.Record) error {
+func (p *statePart) Save(changes []hubdata.Record) error {
 	err := p.file.guard(func() error {
 		return p.file.db.Update(func(tx *bbolt.Tx) error {
 			part, err := tx.Bucket(partsBucket).CreateBucketIfNotExists(p.name)
@@ -185,15 +191,15 @@ func (p *Part) Save(changes []hubdata.Record) error {
 				return err
 			}
 			for _, r := range changes {
-				if err := save(part, r); err != nil {
+				if err := saveRecord(part, r); err != nil {
 					return fmt.Errorf("%s: %w", r.Table, err)
 				}
 			}
 			return nil
 		})
 	})
-	if err != nil && p.file.o.Failed != nil {
-		p.file.o.Failed(fmt.Errorf("%s: %w; make room on the disk, and start again", p.file.path, err))
+	if err != nil {
+		p.file.failed(fmt.Errorf("%s: %w; make room on the disk, and start again", p.file.path, err))
 	}
 	return err
 }
@@ -201,8 +207,8 @@ func (p *Part) Save(changes []hubdata.Record) error {
 // keyOf returns the key of a record in the file, where keys must not be empty.
 func keyOf(r hubdata.Record) []byte { return append([]byte{'='}, r.Key...) }
 
-// save applies one change. A change without a key and without a value removes the table.
-func save(part *bbolt.Bucket, r hubdata.Record) error {
+// saveRecord applies one change. A change without a key and without a value removes the table.
+func saveRecord(part *bbolt.Bucket, r hubdata.Record) error {
 	name := []byte(r.Table)
 	if r.Value == nil && r.Key == "" {
 		if part.Bucket(name) == nil {
@@ -244,18 +250,18 @@ func sum(table, key, value []byte) uint32 {
 // errPanic is the error of a damaged file that bbolt did not recognize as such.
 var errPanic = errors.New("its pages make no sense")
 
-// guard is guard for a file that is open.
-func (f *File) guard(do func() error) error {
-	err := guard(do)
+// guard is guardFile for a file that is open.
+func (s *state) guard(do func() error) error {
+	err := guardFile(do)
 	if errors.Is(err, errPanic) {
-		return f.damaged(err)
+		return s.damaged(err)
 	}
 	return err
 }
 
-// guard calls do, which reads the file. bbolt panics on pages that make no sense, and reads of a
-// file that is too short are faults of memory.
-func guard(do func() error) (err error) {
+// guardFile calls do, which reads the file. bbolt panics on pages that make no sense, and reads of
+// a file that is too short are faults of memory.
+func guardFile(do func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(before)
 	defer func() {

@@ -1,4 +1,4 @@
-package store
+package main
 
 import (
 	"errors"
@@ -13,15 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-func record(table, key, value string) hubdata.Record {
+func stored(table, key, value string) hubdata.Record {
 	return hubdata.Record{Table: table, Key: key, Value: []byte(value)}
 }
 
-// all returns the records of a part.
-func all(t *testing.T, p *Part) (got []string) {
+// storedIn returns the records of a part.
+func storedIn(t *testing.T, p testbroker.Store) (got []string) {
 	require.NoError(t, p.Load(func(r hubdata.Record) error {
 		got = append(got, fmt.Sprintf("%s/%s=%s", r.Table, r.Key, r.Value))
 		return nil
@@ -29,38 +30,41 @@ func all(t *testing.T, p *Part) (got []string) {
 	return got
 }
 
+// noFailure fails the test when a Save fails.
+func noFailure(t testing.TB) func(error) { return func(err error) { t.Error(err) } }
+
 func TestRecordsComeBackInOrder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	f, err := Open(dir, Options{Sync: true})
+	f, err := openState(dir, true, noFailure(t))
 	require.NoError(t, err)
-	require.Empty(t, all(t, f.Part("hub")))
-	require.NoError(t, f.Part("hub").Save([]hubdata.Record{
-		record("b", "2", "two"), record("b", "1", "one"), record("a", "", ""), record("c", "x", "y"),
-		record("b", "3", "three"),
+	require.Empty(t, storedIn(t, f.part("hub")))
+	require.NoError(t, f.part("hub").Save([]hubdata.Record{
+		stored("b", "2", "two"), stored("b", "1", "one"), stored("a", "", ""), stored("c", "x", "y"),
+		stored("b", "3", "three"),
 	}))
-	require.NoError(t, f.Part("dps").Save([]hubdata.Record{record("b", "1", "another part")}))
-	require.NoError(t, f.Part("hub").Save([]hubdata.Record{
-		{Table: "c"}, {Table: "nothing"}, {Table: "b", Key: "3"}, {Table: "b", Key: "none"}, record("c", "z", "after"),
+	require.NoError(t, f.part("dps").Save([]hubdata.Record{stored("b", "1", "another part")}))
+	require.NoError(t, f.part("hub").Save([]hubdata.Record{
+		{Table: "c"}, {Table: "nothing"}, {Table: "b", Key: "3"}, {Table: "b", Key: "none"}, stored("c", "z", "after"),
 	}))
-	require.NoError(t, f.Close())
-	f, err = Open(dir, Options{})
+	require.NoError(t, f.close())
+	f, err = openState(dir, false, noFailure(t))
 	require.NoError(t, err)
-	defer f.Close()
-	require.Equal(t, []string{"a/=", "b/1=one", "b/2=two", "c/z=after"}, all(t, f.Part("hub")))
-	require.Equal(t, []string{"b/1=another part"}, all(t, f.Part("dps")))
+	defer f.close()
+	require.Equal(t, []string{"a/=", "b/1=one", "b/2=two", "c/z=after"}, storedIn(t, f.part("hub")))
+	require.Equal(t, []string{"b/1=another part"}, storedIn(t, f.part("dps")))
 	own := errors.New("stop")
-	require.ErrorIs(t, f.Part("hub").Load(func(hubdata.Record) error { return own }), own)
+	require.ErrorIs(t, f.part("hub").Load(func(hubdata.Record) error { return own }), own)
 }
 
 func TestAFileOfANewerVersionIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	f, err := Open(dir, Options{})
+	f, err := openState(dir, false, noFailure(t))
 	require.NoError(t, err)
 	require.NoError(t, f.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(formatKey, []byte("2")) }))
-	require.NoError(t, f.Close())
+	require.NoError(t, f.close())
 	before, err := os.ReadFile(f.path)
 	require.NoError(t, err)
-	_, err = Open(dir, Options{})
+	_, err = openState(dir, false, noFailure(t))
 	require.ErrorContains(t, err, "has the format 2, this testhub knows formats up to 1")
 	after, err := os.ReadFile(f.path)
 	require.NoError(t, err)
@@ -69,27 +73,27 @@ func TestAFileOfANewerVersionIsRefused(t *testing.T) {
 
 func TestAnotherFileOfBoltIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	db, err := bbolt.Open(filepath.Join(dir, fileName), 0o600, nil)
+	db, err := bbolt.Open(filepath.Join(dir, stateFile), 0o600, nil)
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("of others"))
 		return err
 	}))
 	require.NoError(t, db.Close())
-	_, err = Open(dir, Options{})
+	_, err = openState(dir, false, noFailure(t))
 	require.ErrorContains(t, err, "it has no state of testhub")
 }
 
 // A kill at the first start leaves a file with nothing in it. The next start goes on.
 func TestAStartAfterOneThatWasKilled(t *testing.T) {
 	dir := t.TempDir()
-	db, err := bbolt.Open(filepath.Join(dir, fileName), 0o600, nil)
+	db, err := bbolt.Open(filepath.Join(dir, stateFile), 0o600, nil)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	for range 2 {
-		f, err := Open(dir, Options{})
+		f, err := openState(dir, false, noFailure(t))
 		require.NoError(t, err)
-		require.NoError(t, f.Close())
+		require.NoError(t, f.close())
 	}
 }
 
@@ -99,15 +103,15 @@ func TestAFileThatIsCutWhileOpen(t *testing.T) {
 		t.Skip("it does not cut files that are open")
 	}
 	var failed error
-	f, err := Open(t.TempDir(), Options{Failed: func(err error) { failed = err }})
+	f, err := openState(t.TempDir(), false, func(err error) { failed = err })
 	require.NoError(t, err)
 	var many []hubdata.Record
 	for i := range 1000 {
-		many = append(many, record("t", strconv.Itoa(i), strings.Repeat("v", 100)))
+		many = append(many, stored("t", strconv.Itoa(i), strings.Repeat("v", 100)))
 	}
-	require.NoError(t, f.Part("hub").Save(many))
+	require.NoError(t, f.part("hub").Save(many))
 	require.NoError(t, os.Truncate(f.path, int64(os.Getpagesize())))
-	require.Error(t, f.Part("hub").Save([]hubdata.Record{record("t", "500", "w")}))
+	require.Error(t, f.part("hub").Save([]hubdata.Record{stored("t", "500", "w")}))
 	require.Error(t, failed)
 }
 
@@ -125,35 +129,35 @@ func TestAChangedRecordIsFound(t *testing.T) {
 		},
 	}
 	for name, do := range change {
-		f, err := Open(t.TempDir(), Options{})
+		f, err := openState(t.TempDir(), false, noFailure(t))
 		require.NoError(t, err)
-		require.NoError(t, f.Part("hub").Save([]hubdata.Record{record("t", "k", "v")}))
+		require.NoError(t, f.part("hub").Save([]hubdata.Record{stored("t", "k", "v")}))
 		require.NoError(t, f.db.Update(func(tx *bbolt.Tx) error {
 			return do(tx.Bucket(partsBucket).Bucket([]byte("hub")).Bucket([]byte("t")))
 		}))
-		err = f.Part("hub").Load(func(hubdata.Record) error { return nil })
+		err = f.part("hub").Load(func(hubdata.Record) error { return nil })
 		require.ErrorContains(t, err, "damaged", name)
 		require.ErrorContains(t, err, "checksum", name)
-		require.NoError(t, f.Close())
+		require.NoError(t, f.close())
 	}
 }
 
 func TestAFailedSaveIsReported(t *testing.T) {
 	var failed error
-	f, err := Open(t.TempDir(), Options{Failed: func(err error) { failed = err }})
+	f, err := openState(t.TempDir(), false, func(err error) { failed = err })
 	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	require.Error(t, f.Part("hub").Save([]hubdata.Record{record("t", "k", "v")}))
+	require.NoError(t, f.close())
+	require.Error(t, f.part("hub").Save([]hubdata.Record{stored("t", "k", "v")}))
 	require.ErrorContains(t, failed, "make room on the disk")
 }
 
 // A file with any damage is refused or read; it never ends the process.
-func FuzzOpen(f *testing.F) {
+func FuzzState(f *testing.F) {
 	dir := f.TempDir()
-	file, err := Open(dir, Options{})
+	file, err := openState(dir, false, noFailure(f))
 	require.NoError(f, err)
-	require.NoError(f, file.Part("hub").Save([]hubdata.Record{record("t", "k", "v"), record("u", "k", "w")}))
-	require.NoError(f, file.Close())
+	require.NoError(f, file.part("hub").Save([]hubdata.Record{stored("t", "k", "v"), stored("u", "k", "w")}))
+	require.NoError(f, file.close())
 	whole, err := os.ReadFile(file.path)
 	require.NoError(f, err)
 	f.Add(uint32(0), []byte{0xff}, uint32(len(whole)))
@@ -164,14 +168,14 @@ func FuzzOpen(f *testing.F) {
 		if int(at) < len(content) {
 			copy(content[at:], patch)
 		}
-		path := filepath.Join(t.TempDir(), fileName)
+		path := filepath.Join(t.TempDir(), stateFile)
 		require.NoError(t, os.WriteFile(path, content, 0o600))
-		opened, err := Open(filepath.Dir(path), Options{})
+		opened, err := openState(filepath.Dir(path), false, noFailure(t))
 		if err != nil {
 			require.ErrorContains(t, err, path)
 			return
 		}
-		defer opened.Close()
-		opened.Part("hub").Load(func(hubdata.Record) error { return nil }) // an error, or what is left
+		defer opened.close()
+		opened.part("hub").Load(func(hubdata.Record) error { return nil }) // an error, or what is left
 	})
 }
