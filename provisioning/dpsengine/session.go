@@ -238,7 +238,7 @@ func (s *session) explain(err error) error {
 	return err
 }
 
-// next reads the next packet. Its body is valid until the next call.
+// next reads the next packet.
 func (s *session) next() (h mqttwire.Header, body []byte, err error) {
 	for {
 		h, ok, err := mqttwire.Next(s.in[:s.unread])
@@ -250,8 +250,8 @@ func (s *session) next() (h mqttwire.Header, body []byte, err error) {
 		}
 		size := h.Size + h.Body
 		if ok && size <= s.unread {
-			body = append([]byte(nil), s.in[h.Size:size]...)
-			s.unread = copy(s.in, s.in[size:s.unread])
+			body = s.in[h.Size:size]
+			s.in, s.unread = s.in[size:], s.unread-size
 			return h, body, nil
 		}
 		if !ok {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -206,6 +207,28 @@ func TestAConnectionThatPanics(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 1, conn.closed.Load())
 	})
+}
+
+// spacious is a Conn that notes the space for each read.
+type spacious struct {
+	pieces
+	space []int
+}
+
+func (s *spacious) Read(b []byte) (int, error) {
+	s.space = append(s.space, len(b))
+	return s.pieces.Read(b)
+}
+
+// The buffer for a large packet does not stay: small packets would each move a large rest.
+func TestALargePacketLeavesNoLargeBuffer(t *testing.T) {
+	const size = 100 << 10
+	large := "\x30\x80\xa0\x06\x00\x01x" + strings.Repeat("a", size-3)
+	conn := &spacious{pieces: pieces{stream: []byte(hello + large + publish(topic, "{}")), size: 1 << 20}}
+	_, err := play(t.Context(), conn)
+	require.NoError(t, err)
+	require.Greater(t, slices.Max(conn.space), size/2)
+	require.LessOrEqual(t, conn.space[len(conn.space)-1], 1<<10)
 }
 
 // What a broken or refusing service sends ends the session, with the Kind that fits.
