@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsengine"
@@ -218,6 +219,22 @@ type spacious struct {
 func (s *spacious) Read(b []byte) (int, error) {
 	s.space = append(s.space, len(b))
 	return s.pieces.Read(b)
+}
+
+// hasty is a service that resets the connection behind its answer.
+type hasty struct{ pieces }
+
+func (h *hasty) Write(b []byte) (int, error) {
+	if b[0]>>4 == byte(mqttwire.Puback) {
+		return 0, net.ErrClosed
+	}
+	return h.pieces.Write(b)
+}
+
+func TestAnAnswerBeforeAResetCounts(t *testing.T) {
+	a, err := play(t.Context(), &hasty{pieces{stream: []byte(hello + publish(topic, "mine")), size: 100}})
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(a.Body))
 }
 
 // The buffer for a large packet does not stay: small packets would each move a large rest.
