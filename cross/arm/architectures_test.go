@@ -52,7 +52,7 @@ var suites = []string{
 	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/texts", "./internal/times",
 	"./sntp", "./update", "./update/edsign",
 	"./update/httprange", "./cross/arm/board/wifi", "./cross/arm/board/flashlog",
-	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/engine/...",
+	"./transport/mqtt", "./transport/mqtt/engine/...",
 }
 
 // formulas are the packages that count, compare and convert.

@@ -1,4 +1,4 @@
-package brokertest
+package mqtt_test
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-func TestOurEngine(t *testing.T) {
+// Our engine and paho keep the same promises against a broker that is no hub, over topic maps and
+// over the dialect of a made-up service.
+func TestOurEngineWithAnotherBroker(t *testing.T) {
 	for name, c := range map[string]struct {
 		buffers int
 		version engines.Protocol
@@ -27,7 +29,7 @@ func TestOurEngine(t *testing.T) {
 	}
 }
 
-func TestPaho(t *testing.T) {
+func TestPahoWithAnotherBroker(t *testing.T) {
 	run(t, engine{IDsFromOne: true, NoAnswers: true, New: func(dial dialFunc, o options) transport.Transport {
 		return paho.New(&mqtt.Options{Dialect: o.Dialect, CleanSession: o.CleanSession, AtMostOnce: o.AtMostOnce,
 			Will: o.Will, Network: netopt.Options{Plaintext: true,

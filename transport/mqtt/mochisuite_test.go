@@ -1,4 +1,4 @@
-package brokertest
+package mqtt_test
 
 import (
 	"context"
@@ -101,20 +101,20 @@ func commands(t *testing.T, b *broker, e engine) {
 	require.Equal(t, []string{"site/all/config kept retained", "site/dev-1/down a", "site/dev-1/down/x/y b",
 		"site/dev-1/down/x/y c", "site/all/x d"}, s.bodies())
 	require.Empty(t, s.sink.Refs[2], "QoS 0")
-	require.Equal(t, 4, b.inFlight(device))
+	require.Equal(t, 4, b.inFlight(deviceID))
 	s.settleAll()
-	require.Zero(t, b.inFlight(device))
+	require.Zero(t, b.inFlight(deviceID))
 
 	// A broker may send what no filter asks for, such as messages of an earlier program's session.
-	c, _ := b.server.Clients.Get(device)
-	b.server.Topics.Subscribe(device, b.subscribed[0][0])
+	c, _ := b.server.Clients.Get(deviceID)
+	b.server.Topics.Subscribe(deviceID, b.subscribed[0][0])
 	sub := b.subscribed[0][0]
 	sub.Filter = "elsewhere"
 	b.server.Topics.Subscribe(c.ID, sub)
 	b.send("elsewhere", "nobody asked", 1)
 	require.Len(t, s.bodies(), 5)
 	s.settleAll()
-	require.Zero(t, b.inFlight(device), "else it takes the place of a message that is asked for")
+	require.Zero(t, b.inFlight(deviceID), "else it takes the place of a message that is asked for")
 }
 
 func manyFilters(t *testing.T, b *broker, e engine) {
@@ -312,7 +312,7 @@ func early(t *testing.T, b *broker, e engine) {
 	s.run()
 	require.Equal(t, append(want, "site/dev-1/down later"), s.bodies())
 	s.settleAll()
-	require.Zero(t, b.inFlight(device))
+	require.Zero(t, b.inFlight(deviceID))
 	s.end()
 }
 
@@ -393,7 +393,7 @@ func handshake(t *testing.T, b *broker, e engine) {
 	s.run()
 	require.Equal(t, []string{"site/dev-1/down first", "site/dev-1/down second", "site/dev-1/down third"}, s.bodies())
 	s.settleAll()
-	require.Zero(t, b.inFlight(device), "answers are acknowledged, and so is what came after the handshake")
+	require.Zero(t, b.inFlight(deviceID), "answers are acknowledged, and so is what came after the handshake")
 	require.Equal(t, make([]error, 1), s.send(message("", "a")))
 	s.end()
 }
@@ -497,7 +497,7 @@ func wrongMaps(t *testing.T, e engine) {
 			}, c.o)
 			c.c.Host = host
 			if c.c.DeviceID == "" {
-				c.c.DeviceID = device
+				c.c.DeviceID = deviceID
 			}
 			_, err := tr.Dial(t.Context(), &transport.Config{Creds: &c.c, Sink: new(hubfixture.Sink)})
 			require.ErrorIs(t, err, transport.Invalid)

@@ -1,4 +1,4 @@
-package brokertest
+package mqtt_test
 
 import (
 	"bytes"
@@ -65,8 +65,8 @@ type broker struct {
 }
 
 const (
-	host   = "broker.example.test"
-	device = "dev-1"
+	host     = "broker.example.test"
+	deviceID = "dev-1"
 )
 
 // with runs f in fake time with a broker.
@@ -201,7 +201,7 @@ type session struct {
 	sink   hubfixture.Sink
 }
 
-func creds() *transport.Credentials { return &transport.Credentials{Host: host, DeviceID: device} }
+func creds() *transport.Credentials { return &transport.Credentials{Host: host, DeviceID: deviceID} }
 
 // dialed dials.
 func dialed(tr transport.Transport, c *transport.Credentials) (*session, error) {
