@@ -137,8 +137,9 @@ type Status struct {
 	// For ReasonConnectionOK it is the number of retries needed. The loss of a connection that was
 	// stable or useful (see Options.StableTime) resets the count.
 	Retry int
-	// Delay is the wait before that attempt, measured from the failure. Reconnect ends it early. After
-	// SetRetryPolicy another Status has the new delay, still measured from the failure.
+	// Delay is the wait before that attempt, measured from the failure. Reconnect ends it early; a
+	// policy that holds the attempt, such as an open breaker, is then asked again and may hold it on.
+	// After SetRetryPolicy another Status has the new delay, still measured from the failure.
 	Delay time.Duration
 	// Err is the failure that led to this status, an *transport.Error; nil without one. With
 	// ReasonConnectionOK it is of Kind Unsupported: a handler is registered for something that the
