@@ -16,24 +16,33 @@ type architecture struct {
 	emulator   string // emulator of its processor; empty: this machine runs it
 	cpu        string // QEMU_CPU: the emulator's default is the richest processor, which would hide a wrong setting
 	machine    elf.Machine
-	always     bool // its tests find unique faults: they run without -all too
 	skip       string
-	few        bool // without -all, only the formulas: 386 has 32 bits and alignment, MIPS the other byte order
+	tried      extent // without -all
 }
+
+// extent is how much is tried on an architecture. Each has the ones above it.
+type extent uint8
+
+const (
+	triesNothing  extent = iota // another architecture has this processor
+	triesStart                  // it is built and starts
+	triesFormulas               // 386 has 32 bits and alignment, MIPS the other byte order
+	triesAll                    // its tests find unique faults
+)
 
 // socketError are the tests that fail only because QEMU 7.2 for MIPS reports a failed connect with
 // this machine's errno, which differs from MIPS's.
 const socketError = "TestADeadBackendTripsThrottleAndCharges"
 
 var architectures = []architecture{
-	{"386", "386", "", "", "", elf.EM_386, true, "", false},
-	{"armv5", "arm", "GOARM=5", "qemu-arm-static", "arm926", elf.EM_ARM, false, "", false},
-	{"armv6", "arm", "GOARM=6", "qemu-arm-static", "arm1176", elf.EM_ARM, true, "", true},
-	{"armv7", "arm", "GOARM=7", "qemu-arm-static", "cortex-a7", elf.EM_ARM, false, "", false},
-	{"arm64", "arm64", "", "qemu-aarch64-static", "cortex-a53", elf.EM_AARCH64, false, "", false},
-	{"mipsle", "mipsle", "GOMIPS=softfloat", "qemu-mipsel-static", "", elf.EM_MIPS, false, socketError, false},
-	{"mips", "mips", "GOMIPS=softfloat", "qemu-mips-static", "", elf.EM_MIPS, true, socketError, false}, // big endian
-	{"riscv64", "riscv64", "", "qemu-riscv64-static", "", elf.EM_RISCV, false, "", false},
+	{"386", "386", "", "", "", elf.EM_386, "", triesAll},
+	{"armv5", "arm", "GOARM=5", "qemu-arm-static", "arm926", elf.EM_ARM, "", triesNothing},
+	{"armv6", "arm", "GOARM=6", "qemu-arm-static", "arm1176", elf.EM_ARM, "", triesFormulas},
+	{"armv7", "arm", "GOARM=7", "qemu-arm-static", "cortex-a7", elf.EM_ARM, "", triesNothing},
+	{"arm64", "arm64", "", "qemu-aarch64-static", "cortex-a53", elf.EM_AARCH64, "", triesStart},
+	{"mipsle", "mipsle", "GOMIPS=softfloat", "qemu-mipsel-static", "", elf.EM_MIPS, socketError, triesNothing},
+	{"mips", "mips", "GOMIPS=softfloat", "qemu-mips-static", "", elf.EM_MIPS, socketError, triesAll}, // big endian
+	{"riscv64", "riscv64", "", "qemu-riscv64-static", "", elf.EM_RISCV, "", triesStart},
 }
 
 func (a *architecture) env() []string {
@@ -74,7 +83,7 @@ func TestSuites(t *testing.T) {
 	long(t)
 	for i := range architectures {
 		a := &architectures[i]
-		if !a.always && !*all {
+		if a.tried < triesFormulas && !*all {
 			continue
 		}
 		t.Run(a.name, func(t *testing.T) {
@@ -94,12 +103,12 @@ func TestSuites(t *testing.T) {
 				args = append(args, "-skip", a.skip)
 			}
 			packages := suites
-			if a.few && !*all {
+			if a.tried == triesFormulas && !*all {
 				t.Log("SKIPPED: all but the formulas, which 386 and MIPS have; -all tries it here, too")
 				packages = formulas
 			}
 			t.Log("\n" + run(t, root, env, "go", append(args, packages...)...))
-			if a.few && !*all {
+			if a.tried == triesFormulas && !*all {
 				return
 			}
 			if a.emulator != "" {
@@ -119,6 +128,10 @@ func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
 	watch(t)
 	for i := range architectures {
 		a := &architectures[i]
+		if a.tried == triesNothing && !*all {
+			t.Logf("SKIPPED: %s NOT built; -all does", a.name)
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
 			binary := filepath.Join(t.TempDir(), "hubline-telemetry")
 			run(t, root, a.env(), "go", "build", "-ldflags", "-s -w", "-o", binary, "./cross/arm/linux")
