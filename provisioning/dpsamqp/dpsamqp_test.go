@@ -236,6 +236,31 @@ func TestEndsDuringARequest(t *testing.T) {
 	}
 }
 
+// An answer or an outcome that is followed by the end of the connection counts. The goroutines race
+// for it, so that each case runs many times.
+func TestAnAnswerBeforeTheEndCounts(t *testing.T) {
+	const rounds = 30
+	for range rounds {
+		for _, reply := range []func(*line){
+			done,
+			func(l *line) {
+				l.settle(&wire.Rejected{Error: &wire.Error{Condition: "x", Description: `{"errorCode":404201}`}})
+			},
+		} {
+			p := &peer{replies: []func(*line){func(l *line) {
+				reply(l)
+				l.send(0, &wire.Close{Error: &wire.Error{Condition: "amqp:connection:forced"}}, nil)
+			}}}
+			with(t, p, func(t *testing.T, o *netopt.Options) {
+				_, err := register(t, o, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
+				if err != nil {
+					require.ErrorIs(t, err, transport.NotFound)
+				}
+			})
+		}
+	}
+}
+
 func TestRefusedLogins(t *testing.T) {
 	why := &wire.Error{Condition: "amqp:unauthorized-access", Description: "sig=secret"}
 	for name, row := range map[string]struct {

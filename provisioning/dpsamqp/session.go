@@ -24,14 +24,14 @@ type session struct {
 	name string // begins correlation ids; a late answer to another session has another one
 	last int    // number of the latest request
 
-	credited chan struct{}      // capacity 1: there is credit
+	news     chan struct{}      // capacity 1: credit, an answer or an outcome arrived
 	messages chan *wire.Message // capacity credit: answers
 	outcomes chan settled       // capacity credit
 	lost     chan error         // capacity 1: why a link or the session was lost
 }
 
 func newSession(conn *amqpclient.Conn, l *provisioning.Login) *session {
-	return &session{conn: conn, timeout: l.Timeout, now: l.Now, name: rand.Text() + "-", credited: make(chan struct{}, 1),
+	return &session{conn: conn, timeout: l.Timeout, now: l.Now, name: rand.Text() + "-", news: make(chan struct{}, 1),
 		messages: make(chan *wire.Message, credit), outcomes: make(chan settled, credit), lost: make(chan error, 1)}
 }
 
@@ -56,13 +56,15 @@ func (s *session) attach(ctx context.Context, l *provisioning.Login, agent strin
 	if err != nil {
 		return err
 	}
-	s.out, err = on.NewSender(ctx, &amqpclient.SenderOptions{LinkOptions: link, Credited: func() {
-		select {
-		case s.credited <- struct{}{}:
-		default:
-		}
-	}})
+	s.out, err = on.NewSender(ctx, &amqpclient.SenderOptions{LinkOptions: link, Credited: s.tell})
 	return err
+}
+
+func (s *session) tell() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
 }
 
 func (s *session) lose(why error) {
@@ -83,6 +85,7 @@ func (s *session) received(l *amqpclient.Receiver, m amqpclient.Incoming) {
 	}
 	l.Settle(&m, &wire.Accepted{}) // first, since who takes the answer may close the connection
 	s.messages <- m.Message
+	s.tell()
 }
 
 // requested is a request that was sent.
@@ -101,6 +104,7 @@ type settled struct {
 func (r requested) Settled(state wire.DeliveryState) {
 	select {
 	case r.outcomes <- settled{r.number, state}:
+		r.tell()
 	default:
 	}
 }
@@ -131,8 +135,29 @@ func (s *session) exchange(ctx context.Context, r *provisioning.Request) (*provi
 			sent = true
 			s.conn.Kick()
 		}
+		var loss error
 		select {
-		case <-s.credited:
+		case <-s.news:
+		case loss = <-s.lost:
+		case <-s.conn.Done():
+			loss = s.conn.Loss()
+		case <-ctx.Done():
+			loss = ctx.Err()
+		}
+		if answer, err := s.arrived(id); answer != nil || err != nil { // also before a loss
+			return answer, err
+		}
+		if loss != nil {
+			return nil, loss
+		}
+	}
+}
+
+// arrived takes what has arrived. It returns the answer or the error to the latest request, whose
+// correlation id is given; neither if there is none yet.
+func (s *session) arrived(id string) (*provisioning.Answer, error) {
+	for {
+		select {
 		case m := <-s.messages:
 			if m.Properties != nil && m.Properties.CorrelationID == id {
 				return answerOf(m, s.now()), nil
@@ -144,12 +169,8 @@ func (s *session) exchange(ctx context.Context, r *provisioning.Request) (*provi
 			if answer, err := s.outcome(o.state); answer != nil || err != nil {
 				return answer, err
 			}
-		case err := <-s.lost:
-			return nil, err
-		case <-s.conn.Done():
-			return nil, s.conn.Loss()
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		default:
+			return nil, nil
 		}
 	}
 }
