@@ -15,7 +15,8 @@ type Options struct {
 	// Network says how to reach the hub.
 	Network netopt.Options
 	// KeepAlive is how long the connection may be quiet before a ping, in whole seconds from 1 s to
-	// 65535 s. A hub closes the connection after 1.5 times this. 0: 60 s.
+	// 65535 s. A hub closes the connection after 1.5 times this. A broker with MQTT 5 may shorten it.
+	// 0: 60 s.
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration

@@ -168,8 +168,8 @@ func (v *five) accepted(s *session, c *mqttwire.Connack5) {
 		case mqttwire.SharedAvailable:
 			v.peer.noShared = n == 0
 		case mqttwire.ServerKeepAlive:
-			if n > 0 { // 0 means that the server does not mind; the pings still find a dead connection
-				s.info.KeepAlive = time.Duration(n) * time.Second
+			if n > 0 { // 0 and a longer time than ours: the pings still find a dead connection
+				s.info.KeepAlive = min(s.info.KeepAlive, time.Duration(n)*time.Second)
 			}
 		case mqttwire.AssignedClientID:
 			v.clientID = string(p.Text)

@@ -75,6 +75,17 @@ func TestAWindowSmallerThanTheReceiveMaximumIsKept(t *testing.T) {
 	})
 }
 
+// A broker that would wait for 18 hours does not keep a client from noticing a dead connection.
+func TestALongKeepAliveOfTheBrokerIsNotWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, _ := start5(t, h, New(h.dial, fiveOptions(nil)), "\x13\xff\xff")
+		begun := time.Now()
+		r.requireLoss(t, transport.Timeout)
+		require.Equal(t, defaultKeepAlive+defaultPingTimeout, time.Since(begun))
+	})
+}
+
 func TestWhatABrokerLacksIsRefusedHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -15,7 +15,7 @@ import (
 // Options are the settings of a Transport. The zero value and nil mean all defaults.
 type Options struct {
 	// KeepAlive is how often the hub is pinged, in whole seconds from 1 s to 65535 s. A hub closes the
-	// connection after a silence of 1.5 times this. 0: 60 s.
+	// connection after a silence of 1.5 times this. A broker with MQTT 5 may shorten it. 0: 60 s.
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
