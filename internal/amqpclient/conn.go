@@ -22,6 +22,7 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -218,7 +219,7 @@ func (c *Conn) Sessions() int { return int(c.sessions.Load()) }
 // socket's.
 func (c *Conn) Progress() (at time.Time, waits bool) {
 	at, waits = dialer.Progress(c.socket)
-	return later(c.unjammed.get(), at), waits
+	return times.Later(c.unjammed.get(), at), waits
 }
 
 // Received returns when the peer last sent something; zero: never.

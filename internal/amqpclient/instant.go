@@ -19,10 +19,3 @@ func (i *instant) get() time.Time {
 	}
 	return time.Time{}
 }
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}

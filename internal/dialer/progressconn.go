@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/times"
 )
 
 const (
@@ -166,7 +168,7 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 		if !now.Before(until) {
 			return n, err
 		}
-		deadline = l.arm(earlier(now.Add(step), until))
+		deadline = l.arm(times.Earlier(now.Add(step), until))
 		var more int
 		more, err = l.Conn.Write(p[n:])
 		n += more
@@ -217,17 +219,17 @@ func (s *stall) until(now time.Time, n int) time.Time {
 	acked, answered, known := l.state()
 	reads := l.reads.Load()
 	if reads != s.reads {
-		s.patience = later(s.patience, s.last.Add(l.silence()))
+		s.patience = times.Later(s.patience, s.last.Add(l.silence()))
 	}
 	if !answered.IsZero() {
-		s.patience = later(s.patience, answered.Add(maxUnheard*l.timeout))
+		s.patience = times.Later(s.patience, answered.Add(maxUnheard*l.timeout))
 	}
 	if n > s.n || known && acked != s.acked {
 		s.took, s.patience = s.last, s.last.Add(l.silence())
 		l.progressed(s.last)
 	}
 	s.n, s.acked, s.reads, s.last = n, acked, reads, now
-	return earlier(s.patience, s.took.Add(maxFull*l.timeout))
+	return times.Earlier(s.patience, s.took.Add(maxFull*l.timeout))
 }
 
 // arm sets the deadline of the next attempt, or SetWriteDeadline's if that is earlier.
@@ -235,24 +237,10 @@ func (l *ProgressConn) arm(at time.Time) (deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.writeDeadline.IsZero() {
-		at = earlier(at, l.writeDeadline)
+		at = times.Earlier(at, l.writeDeadline)
 	}
 	_ = l.Conn.SetWriteDeadline(at)
 	return at
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // expired reports whether the deadline of SetWriteDeadline has passed.
@@ -279,7 +267,7 @@ func (l *ProgressConn) progressed(at time.Time) {
 	l.mu.Unlock()
 }
 
-func (l *ProgressConn) progressedLocked(at time.Time) { l.progress = later(l.progress, at) }
+func (l *ProgressConn) progressedLocked(at time.Time) { l.progress = times.Later(l.progress, at) }
 
 // state returns the number of bytes that the peer's TCP has acknowledged, and when it last answered
 // a probe of its closed window.

@@ -12,6 +12,22 @@ const Longest = 100 * 365 * 24 * time.Hour
 // Cap returns d, or Longest if d is longer, such as 1<<63 - 1, which callers pass for no limit.
 func Cap(d time.Duration) time.Duration { return min(d, Longest) }
 
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // Transfer returns how long a slow link may plausibly need for so many bytes: a second for each
 // KiB.
 func Transfer(bytes int) time.Duration { return time.Duration(bytes>>10) * time.Second }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
+	"github.com/hubline-iot/hubline/internal/times"
 )
 
 // window bounds the telemetry that a connection has in flight, shares it among the devices, and
@@ -282,7 +283,7 @@ func (w *window) progressLocked(x *exchange) time.Time {
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
 	at, _ := w.conn.Progress()
-	return later(later(x.since, w.moved), at)
+	return times.Later(times.Later(x.since, w.moved), at)
 }
 
 // progressOf returns progress for the oldest transfer of a device. Without a transfer it returns
@@ -327,7 +328,7 @@ func (w *window) silent() bool {
 		return false
 	}
 	at, _ := w.conn.Progress()
-	left := w.limit - time.Since(later(w.owed, later(w.conn.Received(), at)))
+	left := w.limit - time.Since(times.Later(w.owed, times.Later(w.conn.Received(), at)))
 	if left < -time.Second && !w.excused {
 		// The process was stopped, by a signal or with its virtual machine: the answer may be in the
 		// socket, and is read first.
@@ -389,12 +390,4 @@ func (w *window) stop() {
 			t.Stop()
 		}
 	}
-}
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -13,6 +13,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -96,7 +97,7 @@ func keepSending(w *window, rate int, delay, during time.Duration) int {
 			break
 		}
 		w.wrote(x)
-		free = later(free, time.Now()).Add(time.Duration(x.bytes) * time.Second / time.Duration(rate))
+		free = times.Later(free, time.Now()).Add(time.Duration(x.bytes) * time.Second / time.Duration(rate))
 		time.AfterFunc(time.Until(free)+delay, func() {
 			answered.Add(int64(x.bytes))
 			w.answered(x)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
@@ -233,7 +234,7 @@ func (f *Firmware) Run(ctx context.Context) error {
 		}
 		f.feed(now)
 		f.reportStatus(client)
-		f.waitForResults(earlier(next, now.Add(f.cfg.FeedEvery)))
+		f.waitForResults(times.Earlier(next, now.Add(f.cfg.FeedEvery)))
 		now = time.Now()
 	}
 	return f.finish(client, 10*time.Second)
@@ -257,13 +258,6 @@ func (f *Firmware) Cycle(limit time.Duration) error {
 		return err
 	}
 	return f.finish(client, limit)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // Sleep waits for d and feeds the watchdog each FeedEvery. It is for boards whose watchdog runs
