@@ -84,6 +84,35 @@ func (m Map) Text(key string) string {
 	return Text(v)
 }
 
+// Whole returns the value of a key that is an integer of any type.
+func (m Map) Whole(key string) (int64, bool) {
+	v, _ := m.Get(key)
+	return Whole(v)
+}
+
+// Whole returns the value of an integer of any type.
+func Whole(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int8:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case int32:
+		return int64(v), true
+	case int64:
+		return v, true
+	case uint8:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	case uint64:
+		return int64(v), v < 1<<63
+	}
+	return 0, false
+}
+
 // Text returns the text of a string or symbol, empty for anything else.
 func Text(v any) string {
 	switch v := v.(type) {

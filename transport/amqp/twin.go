@@ -131,13 +131,13 @@ func (t *twin) subscribeAgain() (report func()) {
 func (t *twin) message(m *wire.Message) {
 	s := t.s
 	body := message.Body(m)
-	version, _ := whole(m.MessageAnnotations, "version") // with version 0 the client reads the twin
+	version, _ := m.MessageAnnotations.Whole("version") // with version 0 the client reads the twin
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
 		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: version,
 			Msg: &transport.Message{Body: body}})
 		return
 	}
-	code, _ := whole(m.MessageAnnotations, "status")
+	code, _ := m.MessageAnnotations.Whole("status")
 	id := message.IDText(m.Properties.CorrelationID)
 	_, good := statuscode.TwinKind(int(code))
 	if id == desiredID {
@@ -158,7 +158,7 @@ func (t *twin) message(m *wire.Message) {
 	r := transport.Reply{Status: int(code), Version: version, Body: body}
 	if !good {
 		e := statuscode.TwinRefusal(op, proto, int(code), body)
-		if after, ok := whole(m.MessageAnnotations, "retry-after"); ok && after > 0 {
+		if after, ok := m.MessageAnnotations.Whole("retry-after"); ok && after > 0 {
 			e.RetryAfter = time.Duration(after) * time.Second
 		}
 		r.Err = e
@@ -227,28 +227,4 @@ func (t *twin) refusedLinks(err error) (report func()) {
 			t.s.subscribed(sub, err)
 		}
 	}
-}
-
-// whole returns the value of a key that is an integer of any AMQP type.
-func whole(m wire.Map, key string) (int64, bool) {
-	v, _ := m.Get(key)
-	switch v := v.(type) {
-	case int8:
-		return int64(v), true
-	case int16:
-		return int64(v), true
-	case int32:
-		return int64(v), true
-	case int64:
-		return v, true
-	case uint8:
-		return int64(v), true
-	case uint16:
-		return int64(v), true
-	case uint32:
-		return int64(v), true
-	case uint64:
-		return int64(v), v < 1<<63
-	}
-	return 0, false
 }

@@ -53,7 +53,7 @@ func (r *eventsReader) permit() error {
 	}
 	asked, events := r.link.Asked, &r.link.conn.hub.Telemetry
 	if v, ok := asked.Properties.Get("com.microsoft:epoch"); ok {
-		if r.reader.Epoch, ok = wholeNumber(v); !ok || r.reader.Epoch < 0 {
+		if r.reader.Epoch, ok = wire.Whole(v); !ok || r.reader.Epoch < 0 {
 			return r.refuse(wire.Errorf(wire.InvalidField, "property com.microsoft:epoch: want a whole number from 0 on"))
 		}
 	}

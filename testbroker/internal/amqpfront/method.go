@@ -32,7 +32,7 @@ func (m methodLinks) ask(p *pair, answer *wire.Message) *wire.Error {
 		return wire.Errorf(wire.InvalidField, "answer without a correlation id")
 	}
 	value, _ := answer.ApplicationProperties.Get("IoThub-status")
-	status, ok := wholeNumber(value)
+	status, ok := wire.Whole(value)
 	if !ok || status < math.MinInt32 || status > math.MaxInt32 {
 		return wire.Errorf(wire.InvalidField, "answer to a method without a whole number as IoThub-status")
 	}

@@ -60,35 +60,12 @@ func (t twinLinks) ask(p *pair, m *wire.Message) *wire.Error {
 		wrong = t.front.hub.ServiceError(hub.CodeInvalidOperation, "resource %q of operation %s", resource, name)
 	}
 	if version, ok := m.MessageAnnotations.Get("version"); ok && version != nil && r.Operation == hubdata.TwinPatch {
-		if r.Base, ok = wholeNumber(version); !ok || r.Base < 1 {
+		if r.Base, ok = wire.Whole(version); !ok || r.Base < 1 {
 			wrong = t.front.hub.ServiceError(hub.CodeArgumentInvalid, "version that is not a number from 1 on")
 		}
 	}
 	t.front.hub.AskTwin(&asker{p, correlation}, r, wrong)
 	return nil
-}
-
-// wholeNumber converts any AMQP integer.
-func wholeNumber(v any) (int64, bool) {
-	switch v := v.(type) {
-	case int8:
-		return int64(v), true
-	case int16:
-		return int64(v), true
-	case int32:
-		return int64(v), true
-	case int64:
-		return v, true
-	case uint8:
-		return int64(v), true
-	case uint16:
-		return int64(v), true
-	case uint32:
-		return int64(v), true
-	case uint64:
-		return int64(v), v < 1<<63
-	}
-	return 0, false
 }
 
 // receives reports whether the pair has a receiver for answers.
