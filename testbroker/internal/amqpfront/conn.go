@@ -1,8 +1,6 @@
 package amqpfront
 
 import (
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +57,7 @@ var (
 func (a *conn) Matches(selector string) bool {
 	a.front.mu.Lock()
 	defer a.front.mu.Unlock()
-	return len(a.whoLocked(selector)) > 0
+	return len(identity.Matching(a.who, selector)) > 0
 }
 
 func (a *conn) Present(id identity.Identity, _ bool) bool {
@@ -81,7 +79,7 @@ func (a *conn) Finish(cause error, live, _ bool) {
 		g.stop()
 	}
 	clear(a.grants)
-	who := a.whoLocked("")
+	who := identity.Matching(a.who, "")
 	clear(a.who)
 	reported := a.reported
 	a.front.mu.Unlock()
@@ -91,18 +89,6 @@ func (a *conn) Finish(cause error, live, _ bool) {
 	if left := live && hub.HungUp(cause); len(who) == 0 && !reported && !left {
 		h.Unserved(a.c, cause)
 	}
-}
-
-// whoLocked returns the authenticated identities that match a selector, by name.
-func (a *conn) whoLocked(selector string) []identity.Identity {
-	var all []identity.Identity
-	for id := range a.who {
-		if id.Matches(selector) {
-			all = append(all, id)
-		}
-	}
-	slices.SortFunc(all, func(x, y identity.Identity) int { return strings.Compare(x.String(), y.String()) })
-	return all
 }
 
 func (a *conn) close(e *wire.Error, cause error) {
@@ -201,7 +187,7 @@ func (a *conn) Expel(selector string, cause error, condition string) {
 	stated := a.c.Identity()
 	own := selector == "" || stated != (identity.Identity{}) && stated.Matches(selector)
 	a.front.mu.Lock()
-	who := a.whoLocked(selector)
+	who := identity.Matching(a.who, selector)
 	for _, id := range who {
 		delete(a.who, id)
 		if g := a.grants[deviceGrant(id)]; g != nil {

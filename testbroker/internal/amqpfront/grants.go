@@ -194,7 +194,7 @@ func (a *conn) orphansLocked(k grantKey) (links []*hubLink, lost []identity.Iden
 			links = append(links, l)
 		}
 	}
-	for _, who := range a.whoLocked("") {
+	for _, who := range identity.Matching(a.who, "") {
 		if k.serves(who) && !a.grantedLocked(who) {
 			lost = append(lost, who)
 			delete(a.who, who)

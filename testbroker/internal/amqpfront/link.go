@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
@@ -110,7 +111,7 @@ func (a *conn) linksLocked(selector string, kind fault.LinkKind) []*hubLink {
 	for l := range a.links {
 		mine := l.id.Matches(selector) && !cbs(l.kind)
 		if cbs(kind) {
-			mine = selector == "" || len(a.whoLocked(selector)) > 0
+			mine = selector == "" || len(identity.Matching(a.who, selector)) > 0
 		}
 		if mine && (kind == fault.LinkAny || kind == l.kind) {
 			all = append(all, l)

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -52,6 +53,17 @@ func (id Identity) Telemetry() string { return id.Resource() + "/messages/events
 // every identity, "device" the device and its modules, "device/module" that module.
 func (id Identity) Matches(selector string) bool {
 	return selector == "" || selector == id.Device && id.Device != "" || selector == id.String()
+}
+
+// Matching returns the identities that match a selector, by name.
+func Matching[V any](all map[Identity]V, selector string) (some []Identity) {
+	for id := range all {
+		if id.Matches(selector) {
+			some = append(some, id)
+		}
+	}
+	slices.SortFunc(some, func(x, y Identity) int { return strings.Compare(x.String(), y.String()) })
+	return some
 }
 
 func CheckID(what, id string) error {

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,7 +218,7 @@ var _ hub.Peer = (*Conn)(nil)
 func (a *Conn) Matches(selector string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.whoLocked(selector)) > 0
+	return len(identity.Matching(a.who, selector)) > 0
 }
 
 // Present returns false: the registry does not count HTTP requests as a connection.
@@ -286,24 +284,12 @@ func (a *Conn) Served() {
 	a.mu.Unlock()
 }
 
-// whoLocked returns the authenticated identities that match a selector, by name.
-func (a *Conn) whoLocked(selector string) []identity.Identity {
-	var all []identity.Identity
-	for id := range a.who {
-		if id.Matches(selector) {
-			all = append(all, id)
-		}
-	}
-	slices.SortFunc(all, func(x, y identity.Identity) int { return strings.Compare(x.String(), y.String()) })
-	return all
-}
-
 // Expel reports that the identities that match a selector are disconnected. Their next requests are
 // refused.
 func (a *Conn) Expel(selector string, cause error, _ string) {
 	h := a.Hub
 	a.mu.Lock()
-	who := a.whoLocked(selector)
+	who := identity.Matching(a.who, selector)
 	for _, id := range who {
 		delete(a.who, id)
 	}
@@ -319,7 +305,7 @@ func (a *Conn) Expel(selector string, cause error, _ string) {
 func (a *Conn) Finish(cause error, _, _ bool) {
 	h := a.Hub
 	a.mu.Lock()
-	who, reported := a.whoLocked(""), a.reported
+	who, reported := identity.Matching(a.who, ""), a.reported
 	clear(a.who)
 	a.mu.Unlock()
 	for _, id := range who {
