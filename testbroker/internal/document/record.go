@@ -23,7 +23,7 @@ type stampRecord struct {
 }
 
 // Record returns the section for a store.
-func (s Section) Record() Record { return Record{Write(s.Tree), s.Stamp.record(), s.Version} }
+func (s Section) Record() Record { return Record{JSON(s.Tree), s.Stamp.record(), s.Version} }
 
 // Section returns the section of a record, of at most limit bytes from the next change on.
 func (r *Record) Section(limit int) (Section, error) {

@@ -130,7 +130,7 @@ func (s Section) Change(patch Tree, versions bool) Tree {
 // Notification returns what devices are told of a change: the patch, or the new document.
 func (s Section) Notification(patch Tree, replaced bool) []byte {
 	if replaced {
-		return Write(s.Document())
+		return JSON(s.Document())
 	}
-	return Write(Section{Tree: patch, Version: s.Version}.Document())
+	return JSON(Section{Tree: patch, Version: s.Version}.Document())
 }

@@ -55,13 +55,14 @@ func Parse(text []byte) (Tree, error) {
 	return t, nil
 }
 
-// Write encodes a tree: sorted names, no spaces, minimal escaping.
-func Write(t Tree) []byte {
+// JSON encodes a value that always can be, such as a Tree: sorted names, no spaces, minimal
+// escaping.
+func JSON(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(t); err != nil {
-		panic(err) // a tree holds only JSON values
+	if err := e.Encode(v); err != nil {
+		panic(err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -1,9 +1,7 @@
 package dps
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -52,7 +50,7 @@ func (s *Service) ErrorBody(e *Error) []byte {
 	s.tracked++
 	n := s.tracked
 	s.mu.Unlock()
-	return toJSON(struct {
+	return document.JSON(struct {
 		ErrorCode    int       `json:"errorCode,omitempty"`
 		TrackingID   string    `json:"trackingId"`
 		Message      string    `json:"message"`
@@ -66,15 +64,4 @@ func (s *Service) ErrorBody(e *Error) []byte {
 type errorInfo struct {
 	Code   updatedata.Code `json:"aduErrorCode,omitempty"`
 	Target string          `json:"aduErrorTarget,omitempty"`
-}
-
-// toJSON encodes a value of this package, which never fails.
-func toJSON(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -143,7 +143,7 @@ func (k *call) spoil(a *Answer, d *answerDocument) {
 	if f := k.take(fault.WrongRetryAfter); f != nil {
 		a.RetryAfter = f.Text
 	}
-	a.Body = toJSON(d)
+	a.Body = document.JSON(d)
 	if f := k.take(fault.GarbleProvisioning); f != nil {
 		a.Body = hub.GarbageOf(f, []byte(`{"operationId`))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 )
 
 // The tables of the service, by folded ids.
@@ -60,7 +61,7 @@ func (s *Service) enrollmentRecord(key string) []byte {
 	for _, cert := range e.data.Certificates {
 		r.Certificates = append(r.Certificates, cert.Raw)
 	}
-	return toJSON(r)
+	return document.JSON(r)
 }
 
 func (s *Service) restoreEnrollment(key string, record []byte) error {
@@ -99,7 +100,7 @@ func (s *Service) registrationRecord(key string) []byte {
 	for _, o := range rec.operations {
 		r.Operations = append(r.Operations, operationRecord{o.id, o.state})
 	}
-	return toJSON(r)
+	return document.JSON(r)
 }
 
 func (s *Service) restoreRegistration(key string, content []byte) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
@@ -253,7 +254,7 @@ func (k *call) lookup(body []byte) Answer {
 		return k.refuse(r, Errorf(CodeNotEnrolled, "%q has not registered", c.ID))
 	}
 	state = state.as(c.APIVersion)
-	a := Answer{Status: 200, Body: toJSON(state), state: &state}
+	a := Answer{Status: 200, Body: document.JSON(state), state: &state}
 	s.log(c, r, a)
 	return a
 }
@@ -278,7 +279,7 @@ func (s *Service) State(id, version string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", ErrNotEnrolled, id)
 	}
-	return toJSON(state.as(version)), nil
+	return document.JSON(state.as(version)), nil
 }
 
 // Registration returns the record of a device that has registered.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/tpm2"
 )
@@ -100,7 +101,7 @@ func (k *call) challenge(r dpsdata.Request) Answer {
 	if bad != nil {
 		return k.refuse(r, bad)
 	}
-	a := Answer{Status: 401, Body: toJSON(struct {
+	a := Answer{Status: 401, Body: document.JSON(struct {
 		Message           string `json:"message"`
 		KeyName           string `json:"keyName"`
 		AuthenticationKey []byte `json:"authenticationKey"`

@@ -19,7 +19,7 @@ import (
 // held.
 func (h *Hub) notify(source hubdata.EventSource, id identity.Identity, schema, operation string, body document.Tree) {
 	h.Telemetry.Notify(telemetry.Notice{Source: source, ID: id, Schema: schema, Operation: operation,
-		Body: document.Write(body)})
+		Body: document.JSON(body)})
 }
 
 // originLocked returns what events tell of a sender at present. The hub is locked.

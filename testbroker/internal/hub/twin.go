@@ -96,9 +96,9 @@ func (t *TwinState) copy() hubdata.Twin {
 func (t *TwinState) copyLocked() hubdata.Twin {
 	return hubdata.Twin{
 		DeviceID: t.id.Device, ModuleID: t.id.Module,
-		Desired: document.Write(t.Desired.Tree), Reported: document.Write(t.Reported.Tree), Tags: document.Write(t.Tags.Tree),
-		DesiredMetadata:  document.Write(t.Desired.Stamp.Metadata(true)),
-		ReportedMetadata: document.Write(t.Reported.Stamp.Metadata(false)),
+		Desired: document.JSON(t.Desired.Tree), Reported: document.JSON(t.Reported.Tree), Tags: document.JSON(t.Tags.Tree),
+		DesiredMetadata:  document.JSON(t.Desired.Stamp.Metadata(true)),
+		ReportedMetadata: document.JSON(t.Reported.Stamp.Metadata(false)),
 		DesiredVersion:   t.Desired.Version, ReportedVersion: t.Reported.Version, Version: t.Version, ETag: EtagOf(t.Etag),
 		ModelID: t.Model,
 	}
@@ -288,7 +288,7 @@ func (t *TwinState) document() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	desired, reported := t.viewLocked()
-	return document.Write(document.Tree{"desired": desired.Document(), "reported": reported.Document()})
+	return document.JSON(document.Tree{"desired": desired.Document(), "reported": reported.Document()})
 }
 
 // announce sends the pending changes in order, unless another goroutine sends them already.

@@ -120,7 +120,7 @@ func (l nextListener) Tell(ch hub.Change) {
 	if ch.Version > s.desired {
 		s.sends.Add(dispatch{
 			feature: nextwire.FeatureTwin, typ: nextwire.TypeDesiredPatch, id: s.nonce,
-			message: &nextwire.DesiredPatch{Version: uint64(ch.Version), Payload: document.Write(ch.Patch)},
+			message: &nextwire.DesiredPatch{Version: uint64(ch.Version), Payload: document.JSON(ch.Patch)},
 		})
 	}
 	s.mu.Unlock()

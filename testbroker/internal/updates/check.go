@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
@@ -74,7 +75,7 @@ func (o object) properties(name string) map[string]string {
 
 // etagOf returns the etag of what a device states of itself.
 func etagOf(a Agent) string {
-	sum := sha256.Sum256(toJSON(a))
+	sum := sha256.Sum256(keep.MustJSON(a))
 	return "a-" + encodePart(sum[:12])
 }
 
@@ -129,7 +130,7 @@ func (s *Service) Check(id string, onboarding bool, body []byte, take Taker) ([]
 		a.Update = &updateDoc{o.WorkflowID, string(o.Manifest), o.Signature, o.URLs}
 	}
 	s.changed()
-	return toJSON(a), workflow, nil
+	return keep.MustJSON(a), workflow, nil
 }
 
 // checkIn records what the device states, and returns the answer without an update.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
@@ -131,7 +132,7 @@ func (c *Classic) write(id string) {
 		if patch := c.change(id, agent, readProperty(&t)); patch != nil {
 			// A property that is too large for a twin stays away. The device's workflow tells that it was
 			// offered, and has no report.
-			_, _ = c.hub.ChangeDesired(id, string(toJSON(patch)), false)
+			_, _ = c.hub.ChangeDesired(id, string(keep.MustJSON(patch)), false)
 			c.s.changed()
 		}
 	}
@@ -156,10 +157,10 @@ func (s *Service) meet(id string, a *agentProperty) bool {
 	}
 	after := d.copy()
 	before.Seen, after.Seen = time.Time{}, time.Time{}
-	return string(toJSON(before)) != string(toJSON(after))
+	return string(keep.MustJSON(before)) != string(keep.MustJSON(after))
 }
 
 func sameReport(a, b updatedata.Report) bool {
 	a.Received, b.Received = time.Time{}, time.Time{}
-	return string(toJSON(a)) == string(toJSON(b))
+	return string(keep.MustJSON(a)) == string(keep.MustJSON(b))
 }

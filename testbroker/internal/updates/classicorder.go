@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
@@ -108,7 +109,7 @@ func (s *Service) fit(id string, o *Offer) *Offer {
 	s.files[f.id] = f
 	url := s.fileURL + filePath(id, f)
 	s.mu.Unlock()
-	small := toJSON(map[string]any{
+	small := keep.MustJSON(map[string]any{
 		"manifestVersion": m.Version, "updateId": m.ID, "compatibility": m.Compatibility, "createdDateTime": m.Created,
 		"detachedManifestFileId": f.id, "files": map[string]*fileDocument{f.id: f.document()},
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // A Download is a file, or a root key package, as a device downloads it.
@@ -63,7 +64,7 @@ func (s *Service) RootKeys(take Taker) Download {
 	if wrong != nil && wrongRootKeys[wrong.Text].signatures != nil {
 		p.Signatures = wrongRootKeys[wrong.Text].signatures(p.Signatures)
 	}
-	return Download{Name: "rootkeypackage.json", Content: toJSON(p), ETag: strconv.Quote(strconv.Itoa(b.Version)),
+	return Download{Name: "rootkeypackage.json", Content: keep.MustJSON(p), ETag: strconv.Quote(strconv.Itoa(b.Version)),
 		Modified: time.Unix(b.Published, 0)}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
@@ -51,7 +52,7 @@ func (s *Service) Offer(id string, take Taker) *Offer {
 			panic(err) // publish wrote it
 		}
 		wrong.manifest(m)
-		o.Manifest = toJSON(m)
+		o.Manifest = keep.MustJSON(m)
 	}
 	signer := r.signer(sha256.Sum256(o.Manifest))
 	if wrong.signer != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 	"github.com/hubline-iot/hubline/testbroker/updatedata"
 )
 
@@ -73,7 +74,7 @@ func (s *Service) publish(u updatedata.Update, created time.Time) error {
 		m.Instructions.Steps[i].Manifest = f.id
 		r.files = append(append(r.files, f), child.files...)
 	}
-	r.manifest = toJSON(m)
+	r.manifest = keep.MustJSON(m)
 	for _, f := range r.files {
 		s.files[f.id] = f
 	}
@@ -116,7 +117,7 @@ func (s *Service) Updates() []updatedata.Update {
 
 // detached returns the file of a manifest that is not in the offer itself.
 func detached(manifest []byte) []byte {
-	return toJSON(struct {
+	return keep.MustJSON(struct {
 		Manifest string `json:"updateManifest"`
 	}{string(manifest)})
 }

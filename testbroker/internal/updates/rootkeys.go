@@ -5,6 +5,8 @@ import (
 	"crypto/rsa"
 	"encoding/json"
 	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 // A rootKeys is the signed part of a root key package.
@@ -67,7 +69,7 @@ func (s *Service) bundle(r *ring) bundle {
 // the service's tools write it.
 func (s *Service) write(b bundle) rootKeyPackage {
 	b.Roots = s.writeRoots(b.names)
-	protected := toJSON(b.rootKeys)
+	protected := keep.MustJSON(b.rootKeys)
 	signed := strings.ReplaceAll(string(protected), "/", `\/`)
 	var all []rootSignature
 	for _, name := range b.signers {
@@ -80,9 +82,9 @@ func (s *Service) writeRoots(names []string) []byte {
 	var b bytes.Buffer
 	for i, name := range names {
 		b.WriteByte("{,"[min(i, 1)])
-		b.Write(toJSON(name))
+		b.Write(keep.MustJSON(name))
 		b.WriteByte(':')
-		b.Write(toJSON(publicRoot(&privateKey(s.seed, name).PublicKey)))
+		b.Write(keep.MustJSON(publicRoot(&privateKey(s.seed, name).PublicKey)))
 	}
 	b.WriteByte('}')
 	return b.Bytes()

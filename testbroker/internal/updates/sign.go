@@ -6,10 +6,11 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/keep"
 )
 
 const algorithm = "RS256"
@@ -46,7 +47,7 @@ func (s *Service) sign(by signer) string {
 	sjwk := s.compact(by.root, tokenHeader{Algorithm: algorithm, KeyID: by.rootID}, s.webKey(by.vouched))
 	if by.key != by.vouched {
 		parts := strings.Split(sjwk, ".")
-		sjwk = parts[0] + "." + encodePart(toJSON(s.webKey(by.key))) + "." + parts[2]
+		sjwk = parts[0] + "." + encodePart(keep.MustJSON(s.webKey(by.key))) + "." + parts[2]
 	}
 	payload := struct {
 		SHA256 string `json:"sha256"`
@@ -62,7 +63,7 @@ func (s *Service) webKey(name string) webKey {
 // compact returns a JSON Web Signature in compact form, by a key with a name. With the algorithm
 // none, its signature is empty.
 func (s *Service) compact(key string, header tokenHeader, payload any) string {
-	signed := encodePart(toJSON(header)) + "." + encodePart(toJSON(payload))
+	signed := encodePart(keep.MustJSON(header)) + "." + encodePart(keep.MustJSON(payload))
 	if header.Algorithm == "none" {
 		return signed + "."
 	}
@@ -110,15 +111,6 @@ func (c *signatures) by(seed uint64, key, text string) []byte {
 func keyHash(key *rsa.PublicKey) string {
 	sum := sha256.Sum256(x509.MarshalPKCS1PublicKey(key))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-// toJSON encodes a value of this package, which never fails.
-func toJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }
 
 // Sign returns the signature of a manifest, by the present keys.
