@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/internal/hubhttp"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
@@ -19,7 +18,7 @@ import (
 const proto = "http"
 
 // protocol parameterizes the dialer and its errors.
-var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", HTTP: true, Kind: protocolKind}
+var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", HTTP: true, Kind: hubhttp.PeerKind}
 
 // Services that answer.
 const (
@@ -174,15 +173,6 @@ func withoutSecrets(err error, g *grant) error {
 func shorten(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	return scrub.Peer(text)
-}
-
-// protocolKind classifies errors that show that the peer does not speak HTTP, for dialer.Protocol.
-func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
-	if errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(err.Error(), "malformed HTTP") {
-		// net/http has no type for it
-		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
-	}
-	return 0, "", false
 }
 
 // A stepError names the step of an upload that failed.

@@ -29,3 +29,11 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	}
 	return 0, "", false
 }
+
+// PeerKind classifies errors that show that the peer does not speak HTTP, for dialer.Protocol.
+func PeerKind(err error) (kind transport.Kind, hint string, known bool) {
+	if errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(err.Error(), malformed) {
+		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
+	}
+	return 0, "", false
+}

@@ -37,7 +37,6 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,16 +52,7 @@ import (
 
 // protocol parameterizes the dialer and its errors.
 var protocol = dialer.Protocol{Name: "http", Secure: "443", Plain: "80", HTTP: true,
-	Kind: protocolKind}
-
-// protocolKind classifies errors that show that the peer does not speak HTTP, for dialer.Protocol.
-func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
-	if errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(err.Error(), "malformed HTTP") {
-		// net/http has no type for it
-		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
-	}
-	return 0, "", false
-}
+	Kind: hubhttp.PeerKind}
 
 // Carrier is a provisioning.Timekeeper over HTTPS. Several clients may share it.
 type Carrier struct {
