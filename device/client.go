@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -102,21 +103,12 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	first := policies{paced: set.PacedPolicy}.withConnection(set.RetryPolicy).withMessage(set.MessagePolicy)
 	c.policies.Store(&first)
 	if c.set.Rand == nil {
-		c.set.Rand = rand.NewPCG(hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
+		c.set.Rand = rand.NewPCG(texts.Hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64
 	}
 	c.lent = withSafeClock(&own)
 	c.queue = newQueue(&set, c.lent.Time, c.poke)
 	c.sink = sink{c.queue.done, c.replied, c.deliver}
 	return c, nil
-}
-
-// hash is FNV-1a.
-func hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
 }
 
 // progressed restarts the time-out of the running dial. It is transport.Config.Progress.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/reconnect"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -201,7 +202,7 @@ func (c *Client) source() func() uint64 {
 	if c.opt.Rand != nil {
 		return c.opt.Rand
 	}
-	return rand.NewPCG(hash(c.id.resource()), uint64(time.Now().UnixNano())).Uint64
+	return rand.NewPCG(texts.Hash(c.id.resource()), uint64(time.Now().UnixNano())).Uint64
 }
 
 // Attempts returns a registration whose caller waits between its attempts, as a device does that
@@ -240,13 +241,4 @@ func (c *Client) WithCSR(csr []byte) (*Client, error) {
 	other := *c
 	other.opt.CSR = csr
 	return &other, other.encode()
-}
-
-// hash is FNV-1a: two devices that start at the same time draw different random numbers.
-func hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
 }
