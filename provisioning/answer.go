@@ -42,10 +42,10 @@ func read(a *Answer, mqttv5 bool) (reading, error) {
 		return r, violation("the answer has " + strconv.Itoa(len(a.Body)) + " bytes")
 	case !jsonscan.IsObject(a.Body):
 		return r, violation("the answer is not a JSON object" + hint("; a proxy or a captive portal may have given it"))
-	case a.Status == 0 && valueMember(a.Body, "errorCode") != nil:
+	case a.Status == 0 && jsonscan.Value(a.Body, "errorCode") != nil:
 		return r, refusal(0, after, a.Body, "message")
 	}
-	switch r.operation = stringMember(a.Body, "operationId"); {
+	switch r.operation = jsonscan.TextOf(a.Body, "operationId"); {
 	case len(r.operation) > maxOperation:
 		return r, violation("the operation's id has " + strconv.Itoa(len(r.operation)) + " bytes")
 	case !utf8.ValidString(r.operation): // cannot stand in a poll over AMQP
@@ -53,10 +53,10 @@ func read(a *Answer, mqttv5 bool) (reading, error) {
 	case r.operation == ".", r.operation == "..": // would name another resource in a path
 		return r, violation("the operation's id is " + texts.Quote(r.operation))
 	}
-	state := valueMember(a.Body, "registrationState")
-	status := stringMember(a.Body, "status")
+	state := jsonscan.Value(a.Body, "registrationState")
+	status := jsonscan.TextOf(a.Body, "status")
 	if status == "" {
-		status = stringMember(state, "status")
+		status = jsonscan.TextOf(state, "status")
 	}
 	switch {
 	case texts.EqualFold(status, "assigning"), texts.EqualFold(status, "unassigned"), status == "" && a.Status == 202:
@@ -92,10 +92,10 @@ func unsupported(profile []byte, advice string) *transport.Error {
 // readAssignment reads the registration state of an assigned device. The profile of its hub comes
 // in any letter case; a missing one is classic. Decision: one that is no text is unknown.
 func readAssignment(state []byte, mqttv5 bool) (*Assignment, error) {
-	profile := valueMember(state, "connectionProfile")
-	a := &Assignment{Hub: stringMember(state, "assignedHub"), DeviceID: stringMember(state, "deviceId"),
-		ConnectionProfile: jsonscan.Text(profile), Substatus: stringMember(state, "substatus"),
-		Payload: append([]byte(nil), valueMember(state, "payload")...)}
+	profile := jsonscan.Value(state, "connectionProfile")
+	a := &Assignment{Hub: jsonscan.TextOf(state, "assignedHub"), DeviceID: jsonscan.TextOf(state, "deviceId"),
+		ConnectionProfile: jsonscan.Text(profile), Substatus: jsonscan.TextOf(state, "substatus"),
+		Payload: append([]byte(nil), jsonscan.Value(state, "payload")...)}
 	switch {
 	case profile == nil, texts.EqualFold(a.ConnectionProfile, nextwire.ProfileClassic), a.MQTTv5() && mqttv5:
 	case a.MQTTv5():
@@ -133,14 +133,15 @@ func refusal(status int, after time.Duration, about []byte, text string) *transp
 		status = code / 1000
 	}
 	return refused(m.kind, after, &transport.StatusError{Status: status, Code: code, Meaning: m.meaning,
-		Message: peerText(stringMember(about, text)), TrackingID: peerText(stringMember(about, "trackingId")), Hint: m.hint})
+		Message: peerText(jsonscan.TextOf(about, text)), TrackingID: peerText(jsonscan.TextOf(about, "trackingId")),
+		Hint: m.hint})
 }
 
 // Failure returns the failure that the answer to a call is, with the Kind of the service's code or
 // of the status; nil for a success. Its cause is a *transport.StatusError.
 func (a *Answer) Failure() *transport.Error {
 	if statuscode.Of(a.Status, statuscode.Provisioning).About == statuscode.Fine &&
-		valueMember(a.Body, "errorCode") == nil {
+		jsonscan.Value(a.Body, "errorCode") == nil {
 		return nil
 	}
 	return about(refusal(a.Status, a.RetryAfter, a.Body, "message"))

@@ -33,7 +33,7 @@ func (c *Client) appendCSR(b []byte) ([]byte, error) {
 
 // readChain reads the issued certificate chain of a registration state, if there is one.
 func readChain(state []byte) ([][]byte, error) {
-	raw := valueMember(state, "issuedCertificateChain")
+	raw := jsonscan.Value(state, "issuedCertificateChain")
 	if raw == nil {
 		return nil, nil
 	}

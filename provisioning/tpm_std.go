@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -114,8 +115,8 @@ func (r *registration) activateAssigned(answer *Answer, got *reading) error {
 	if r.c.id.TPM == nil || got.assignment == nil {
 		return nil
 	}
-	state := valueMember(answer.Body, "registrationState")
-	text := stringMember(valueMember(state, "tpm"), "authenticationKey")
+	state := jsonscan.Value(answer.Body, "registrationState")
+	text := jsonscan.TextOf(jsonscan.Value(state, "tpm"), "authenticationKey")
 	if text == "" {
 		return nil // the key of the challenge
 	}

@@ -40,6 +40,21 @@ func Member(object []byte, name string) (value []byte, ok bool) {
 	return value, ok
 }
 
+// Value is Member for a member that may be null: nil if it is missing or null.
+func Value(object []byte, name string) []byte {
+	value, _ := Member(object, name)
+	if string(value) == "null" {
+		return nil
+	}
+	return value
+}
+
+// TextOf returns the text of a member; empty if it is missing or no string.
+func TextOf(object []byte, name string) string {
+	value, _ := Member(object, name)
+	return Text(value)
+}
+
 // Members passes each member of object to show, in order; value is raw, without surrounding white
 // space. The result is false if object is not a JSON object; show may then have seen a part of it.
 func Members(object []byte, show func(name string, value []byte)) bool {

@@ -78,7 +78,7 @@ func (r Roots) verify(manifest []byte, signature string, disabled map[fingerprin
 	if !jsonscan.IsObject(outer.payload) {
 		return refuse("the payload of the signature is no JSON object with a text sha256")
 	}
-	want, err := base64.StdEncoding.Strict().DecodeString(text(outer.payload, "sha256"))
+	want, err := base64.StdEncoding.Strict().DecodeString(jsonscan.TextOf(outer.payload, "sha256"))
 	if err != nil {
 		return refuse("sha256 in the signature is not Base64")
 	}
@@ -102,20 +102,14 @@ func (r Roots) signingKey(signed string) (*rsa.PublicKey, error) {
 		return nil, err
 	}
 	key := inner.payload
-	if !jsonscan.IsObject(key) || text(key, "kty") != "RSA" || text(key, "alg") != algorithm {
+	if !jsonscan.IsObject(key) || jsonscan.TextOf(key, "kty") != "RSA" || jsonscan.TextOf(key, "alg") != algorithm {
 		return nil, refuse("the signing key is no JSON Web Key with kty RSA and alg " + algorithm)
 	}
-	e, err := encoding.DecodeString(text(key, "e"))
+	e, err := encoding.DecodeString(jsonscan.TextOf(key, "e"))
 	if err != nil || new(big.Int).SetBytes(e).Cmp(big.NewInt(exponent)) != 0 {
 		return nil, refuse("the signing key has another exponent e than " + strconv.Itoa(exponent))
 	}
-	return publicKey("signing key", forURLs(text(key, "n")))
-}
-
-// text returns a member of an object as a text, empty if it is none.
-func text(object []byte, name string) string {
-	value, _ := jsonscan.Member(object, name)
-	return jsonscan.Text(value)
+	return publicKey("signing key", forURLs(jsonscan.TextOf(key, "n")))
 }
 
 // publicKey returns the key with a modulus in Base64 for URLs. The name is for errors.
@@ -162,13 +156,13 @@ func parse(name, signed string) (*token, error) {
 	switch {
 	case !jsonscan.IsObject(head):
 		return nil, refuse("the header of the " + name + " is no JSON object")
-	case text(head, "alg") != algorithm:
+	case jsonscan.TextOf(head, "alg") != algorithm:
 		return nil, refuse("the algorithm (alg) of the " + name + " is not " + algorithm)
 	case critical:
 		return nil, refuse("the " + name + " demands extensions (crit), and none is known")
 	}
 	return &token{name: name, signed: parts[0] + "." + parts[1], payload: decoded[1], signature: decoded[2],
-		header: header{KeyID: text(head, "kid"), Key: text(head, "sjwk")}}, nil
+		header: header{KeyID: jsonscan.TextOf(head, "kid"), Key: jsonscan.TextOf(head, "sjwk")}}, nil
 }
 
 func (t *token) verify(key *rsa.PublicKey) error {

@@ -103,8 +103,8 @@ func each(object []byte, name string, show func(value []byte)) bool {
 func (p *rootPackage) readDisabled() error {
 	ok := true
 	ok = each(p.protected, "disabledSigningKeys", func(key []byte) {
-		hash, err := encoding.DecodeString(text(key, "hash"))
-		if text(key, "alg") != "SHA256" || err != nil || len(hash) != sha256.Size {
+		hash, err := encoding.DecodeString(jsonscan.TextOf(key, "hash"))
+		if jsonscan.TextOf(key, "alg") != "SHA256" || err != nil || len(hash) != sha256.Size {
 			ok = false
 			return
 		}
@@ -126,11 +126,11 @@ func (p *rootPackage) readRoots() (err error) {
 		case err != nil:
 		case len(p.ids) == maxRoots || p.roots[id] != nil:
 			err = refuse("the package has more than " + strconv.Itoa(maxRoots) + " root keys, or two with one id")
-		case text(key, "keyType") != "RSA" || n != exponent:
+		case jsonscan.TextOf(key, "keyType") != "RSA" || n != exponent:
 			err = refuse("a root key in the package is no RSA key with exponent " + strconv.Itoa(exponent))
 		default:
 			p.ids = append(p.ids, id)
-			p.roots[id], err = publicKey("root key in the package", text(key, "n"))
+			p.roots[id], err = publicKey("root key in the package", jsonscan.TextOf(key, "n"))
 		}
 	})
 	if !ok && err == nil {
@@ -149,10 +149,10 @@ func (k *Keys) vouch(p *rootPackage) error {
 		if root == nil {
 			continue
 		}
-		if i >= len(p.signatures) || text(p.signatures[i], "alg") != algorithm {
+		if i >= len(p.signatures) || jsonscan.TextOf(p.signatures[i], "alg") != algorithm {
 			return refuse("the package of root keys has no signature for each of its keys, by " + algorithm)
 		}
-		signature, err := encoding.DecodeString(text(p.signatures[i], "sig"))
+		signature, err := encoding.DecodeString(jsonscan.TextOf(p.signatures[i], "sig"))
 		if err != nil || rsa.VerifyPKCS1v15(root, crypto.SHA256, sum[:], signature) != nil {
 			return refuse("a signature of the package of root keys is not by the trusted key at its place")
 		}

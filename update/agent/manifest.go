@@ -28,14 +28,14 @@ func ParseManifest(text []byte) (*Manifest, error) {
 		return nil, badManifest("the text", "is no JSON object in UTF-8")
 	}
 	var r manifestReader
-	version := r.member(text, "manifestVersion")
+	version := jsonscan.Value(text, "manifestVersion")
 	if v := strings.Trim(string(version), `"`); v != "4" && v != "5" {
 		r.fail("manifestVersion", "is not 4 or 5")
 	}
-	m := &Manifest{ID: r.updateID(r.member(text, "updateId"))}
-	m.Compatibility = r.compatibility(r.member(text, "compatibility"))
-	m.Files = r.files("files", r.member(text, "files"))
-	m.Steps = r.steps(r.member(r.member(text, "instructions"), "steps"), m)
+	m := &Manifest{ID: r.updateID(jsonscan.Value(text, "updateId"))}
+	m.Compatibility = r.compatibility(jsonscan.Value(text, "compatibility"))
+	m.Files = r.files("files", jsonscan.Value(text, "files"))
+	m.Steps = r.steps(jsonscan.Value(jsonscan.Value(text, "instructions"), "steps"), m)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -53,15 +53,6 @@ func (r *manifestReader) fail(member, what string) {
 	if r.err == nil {
 		r.err = badManifest(member, what)
 	}
-}
-
-// member returns the raw value of a member of an object, nil if it is missing or null.
-func (r *manifestReader) member(object []byte, name string) []byte {
-	raw, _ := jsonscan.Member(object, name)
-	if string(raw) == "null" {
-		return nil
-	}
-	return raw
 }
 
 // text returns the value of a text.
@@ -118,7 +109,7 @@ func (r *manifestReader) elements(member string, raw []byte, limit int, show fun
 }
 
 func (r *manifestReader) updateID(raw []byte) UpdateID {
-	part := func(name string) string { return r.needed("updateId."+name, r.member(raw, name)) }
+	part := func(name string) string { return r.needed("updateId."+name, jsonscan.Value(raw, name)) }
 	id := UpdateID{Provider: part("provider"), Name: part("name"), Version: part("version")}
 	if !id.Valid() { // the device could not report it
 		r.fail("updateId", "is none that the service takes")
@@ -162,25 +153,25 @@ func (r *manifestReader) files(member string, raw []byte) (files []File) {
 
 // file reads a file. Only the outer ones can have related files.
 func (r *manifestReader) file(name string, raw []byte, outer bool) File {
-	f := File{Name: r.needed(name+".fileName", r.member(raw, "fileName"))}
+	f := File{Name: r.needed(name+".fileName", jsonscan.Value(raw, "fileName"))}
 	if !plainName(f.Name) {
 		r.fail(name+".fileName", "is no plain file name: it names a folder or has control characters")
 	}
-	size, ok := jsonscan.Int(r.member(raw, "sizeInBytes"))
+	size, ok := jsonscan.Int(jsonscan.Value(raw, "sizeInBytes"))
 	if !ok || size < 0 || size > MaxFileSize {
 		r.fail(name+".sizeInBytes", "is no number from 0 to 2^40")
 	}
 	f.Size = size
-	sum := jsonscan.Text(r.member(r.member(raw, "hashes"), "sha256"))
+	sum := jsonscan.Text(jsonscan.Value(jsonscan.Value(raw, "hashes"), "sha256"))
 	decoded, err := base64.StdEncoding.Strict().DecodeString(sum)
 	if err != nil || len(decoded) != len(f.SHA256) {
 		r.fail(name+".hashes.sha256", "is not 32 bytes in Base64")
 	}
 	copy(f.SHA256[:], decoded)
-	f.Properties = r.object(name+".properties", r.member(raw, "properties"))
+	f.Properties = r.object(name+".properties", jsonscan.Value(raw, "properties"))
 	if outer {
-		f.Related = r.files(name+".relatedFiles", r.member(raw, "relatedFiles"))
-		f.DownloadHandler = r.text(name+".downloadHandler.id", r.member(r.member(raw, "downloadHandler"), "id"))
+		f.Related = r.files(name+".relatedFiles", jsonscan.Value(raw, "relatedFiles"))
+		f.DownloadHandler = r.text(name+".downloadHandler.id", jsonscan.Value(jsonscan.Value(raw, "downloadHandler"), "id"))
 	}
 	return f
 }
@@ -206,30 +197,31 @@ func (r *manifestReader) steps(raw []byte, m *Manifest) (steps []Step) {
 }
 
 func (r *manifestReader) step(name string, raw []byte, m *Manifest) Step {
-	s := Step{Handler: r.text(name+".handler", r.member(raw, "handler"))}
+	s := Step{Handler: r.text(name+".handler", jsonscan.Value(raw, "handler"))}
 	known := func(member, id string) {
 		if fileByID(m.Files, id) == nil {
 			r.fail(member, "is not the id of a file in files")
 		}
 	}
-	switch kind := r.text(name+".type", r.member(raw, "type")); kind {
+	switch kind := r.text(name+".type", jsonscan.Value(raw, "type")); kind {
 	case "", "inline":
 		if s.Handler == "" {
 			r.fail(name+".handler", "is missing or empty")
 		}
 	case "reference":
-		s.Manifest = r.needed(name+".detachedManifestFileId", r.member(raw, "detachedManifestFileId"))
+		s.Manifest = r.needed(name+".detachedManifestFileId", jsonscan.Value(raw, "detachedManifestFileId"))
 		known(name+".detachedManifestFileId", s.Manifest)
 	default:
 		r.fail(name+".type", "is not inline or reference")
 	}
-	r.elements(name+".files", r.member(raw, "files"), MaxFiles, func(member string, value []byte) {
+	r.elements(name+".files", jsonscan.Value(raw, "files"), MaxFiles, func(member string, value []byte) {
 		id := r.needed(member, value)
 		known(member, id)
 		s.Files = append(s.Files, id)
 	})
-	s.Properties = r.object(name+".handlerProperties", r.member(raw, "handlerProperties"))
-	s.InstalledCriteria = r.text(name+".handlerProperties.installedCriteria", r.member(s.Properties, "installedCriteria"))
+	s.Properties = r.object(name+".handlerProperties", jsonscan.Value(raw, "handlerProperties"))
+	s.InstalledCriteria = r.text(name+".handlerProperties.installedCriteria",
+		jsonscan.Value(s.Properties, "installedCriteria"))
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -39,8 +40,8 @@ func (w *workflow) sameUpdate(o *Offer) bool {
 		return bytes.Equal(o.Manifest, w.offer.Manifest) && o.Signature == w.offer.Signature
 	}
 	var r manifestReader
-	same := r.updateID(r.member(o.Manifest, "updateId")) == w.manifest.ID
-	for _, f := range r.files("files", r.member(o.Manifest, "files")) {
+	same := r.updateID(jsonscan.Value(o.Manifest, "updateId")) == w.manifest.ID
+	for _, f := range r.files("files", jsonscan.Value(o.Manifest, "files")) {
 		have := fileByID(w.manifest.Files, f.ID)
 		same = same && (have == nil || have.SHA256 == f.SHA256)
 	}

@@ -197,11 +197,11 @@ func digits(s string) bool {
 func (a *Agent) whole(ctx context.Context, o *Offer) ([]byte, error) {
 	const member = "detachedManifestFileId"
 	var r manifestReader
-	raw := r.member(o.Manifest, member)
+	raw := jsonscan.Value(o.Manifest, member)
 	if raw == nil {
 		return o.Manifest, nil
 	}
-	f := fileByID(r.files("files", r.member(o.Manifest, "files")), jsonscan.Text(raw))
+	f := fileByID(r.files("files", jsonscan.Value(o.Manifest, "files")), jsonscan.Text(raw))
 	switch {
 	case r.err != nil:
 		return nil, r.err
@@ -220,7 +220,7 @@ func (a *Agent) whole(ctx context.Context, o *Offer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner := r.member(text, "updateManifest")
+	inner := jsonscan.Value(text, "updateManifest")
 	if len(inner) > 0 && inner[0] == '"' {
 		return []byte(jsonscan.Text(inner)), nil
 	}

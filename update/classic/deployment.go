@@ -91,7 +91,8 @@ func (d *deployment) parse(property []byte) error {
 	fields, _ := jsonscan.Member(property, "workflow")
 	action, _ := jsonscan.Member(fields, "action")
 	number, ok := jsonscan.Int(action)
-	d.workflow = workflow{Action: number, ID: text(fields, "id"), Retry: text(fields, "retryTimestamp")}
+	d.workflow = workflow{Action: number, ID: jsonscan.TextOf(fields, "id"),
+		Retry: jsonscan.TextOf(fields, "retryTimestamp")}
 	name := d.workflow.name()
 	switch {
 	case !ok || d.workflow.ID == "":
@@ -105,9 +106,10 @@ func (d *deployment) parse(property []byte) error {
 		return refuse(fmt.Errorf("the action %d of its workflow is unknown; 3 deploys and 255 cancels", number))
 	}
 	d.offer = agent.Offer{
-		WorkflowID: name, Manifest: []byte(text(property, "updateManifest")),
-		Signature: text(property, "updateManifestSignature"), RootKeysURL: text(property, "rootKeyPackageUrl"),
-		URLs: map[string]string{},
+		WorkflowID: name, Manifest: []byte(jsonscan.TextOf(property, "updateManifest")),
+		Signature:   jsonscan.TextOf(property, "updateManifestSignature"),
+		RootKeysURL: jsonscan.TextOf(property, "rootKeyPackageUrl"),
+		URLs:        map[string]string{},
 	}
 	if len(d.offer.Manifest) == 0 || d.offer.Signature == "" {
 		return refuse(errIncomplete)
@@ -134,12 +136,6 @@ func (d *deployment) parseURLs(property []byte) error {
 		return refuse(errBadURLs)
 	}
 	return nil
-}
-
-// text returns the member of an object that is a text, empty if there is none.
-func text(object []byte, name string) string {
-	raw, _ := jsonscan.Member(object, name)
-	return jsonscan.Text(raw)
 }
 
 func refuse(err error) error {

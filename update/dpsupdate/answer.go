@@ -28,16 +28,16 @@ func readAnswer(a *provisioning.Answer, memo agent.Memo) (*agent.Answer, error) 
 	if !jsonscan.IsObject(a.Body) {
 		return nil, violation("the answer to a check is not a JSON object")
 	}
-	if configuration := member(a.Body, "serviceConfiguration"); configuration != nil {
-		memo.RootKeysURL = jsonscan.Text(member(configuration, "rootKeyDownloadUrl"))
+	if configuration := jsonscan.Value(a.Body, "serviceConfiguration"); configuration != nil {
+		memo.RootKeysURL = jsonscan.TextOf(configuration, "rootKeyDownloadUrl")
 		if len(memo.RootKeysURL) > agent.MaxURL {
 			return nil, malformed("the address of the root keys has " + strconv.Itoa(len(memo.RootKeysURL)) + " bytes")
 		}
 	}
-	readETag(&memo.ConfigETag, member(a.Body, "serviceConfigEtag"))
-	readETag(&memo.AgentInfoETag, member(a.Body, "agentInfoEtag"))
+	readETag(&memo.ConfigETag, jsonscan.Value(a.Body, "serviceConfigEtag"))
+	readETag(&memo.AgentInfoETag, jsonscan.Value(a.Body, "agentInfoEtag"))
 	answer := &agent.Answer{Memo: memo, RetryAfter: a.RetryAfter}
-	metadata := member(a.Body, "updateMetadata")
+	metadata := jsonscan.Value(a.Body, "updateMetadata")
 	if metadata == nil {
 		return answer, nil
 	}
@@ -47,15 +47,6 @@ func readAnswer(a *provisioning.Answer, memo agent.Memo) (*agent.Answer, error) 
 		return nil, err
 	}
 	return answer, nil
-}
-
-// member returns the raw value of a member, nil if it is missing or null.
-func member(object []byte, name string) []byte {
-	raw, ok := jsonscan.Member(object, name)
-	if !ok || string(raw) == "null" {
-		return nil
-	}
-	return raw
 }
 
 // readETag replaces an etag. A missing one is still the one that was sent. One that is longer than
@@ -82,14 +73,14 @@ func readOffer(metadata []byte) (*agent.Offer, error) {
 		{"updateManifest", &manifest, agent.MaxManifest},
 		{"updateManifestSignature", &o.Signature, agent.MaxSignature},
 	} {
-		*m.into = jsonscan.Text(member(metadata, m.name))
+		*m.into = jsonscan.TextOf(metadata, m.name)
 		if n := len(*m.into); n == 0 || n > m.most {
 			return nil, malformed(m.name + " is missing, no text or longer than " + strconv.Itoa(m.most) + " bytes")
 		}
 	}
 	o.Manifest = []byte(manifest)
 	wrong := ""
-	if !jsonscan.Members(member(metadata, "fileUrls"), func(id string, raw []byte) {
+	if !jsonscan.Members(jsonscan.Value(metadata, "fileUrls"), func(id string, raw []byte) {
 		if o.URLs[id] = jsonscan.Text(raw); o.URLs[id] == "" || len(o.URLs[id]) > agent.MaxURL {
 			wrong = "an address in fileUrls is no text or longer than " + strconv.Itoa(agent.MaxURL) + " bytes"
 		}

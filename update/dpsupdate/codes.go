@@ -79,9 +79,9 @@ func refusal(a *provisioning.Answer, check bool) (*transport.Error, remedy) {
 		return nil, none
 	}
 	status, _ := failure.Err.(*transport.StatusError)
-	info := member(a.Body, "info")
-	code := jsonscan.Text(member(info, "aduErrorCode"))
-	r := find(code, jsonscan.Text(member(a.Body, "message")), a.ErrorCode)
+	info := jsonscan.Value(a.Body, "info")
+	code := jsonscan.TextOf(info, "aduErrorCode")
+	r := find(code, jsonscan.TextOf(a.Body, "message"), a.ErrorCode)
 	if r == &unlisted && check {
 		r = findNumber(status.Code)
 	}
@@ -92,7 +92,7 @@ func refusal(a *provisioning.Answer, check bool) (*transport.Error, remedy) {
 	if status.Message == status.Name {
 		status.Message = ""
 	}
-	if target := word(jsonscan.Text(member(info, "aduErrorTarget"))); target != "" {
+	if target := word(jsonscan.TextOf(info, "aduErrorTarget")); target != "" {
 		status.Meaning = "about " + target
 	}
 	return failure, r.remedy
