@@ -43,7 +43,6 @@ func (t *tool) benchCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return b.run(c.Context()) },
 	}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.IntVar(&b.messages, "messages", 1000, "number of messages")
 	flags.IntVar(&b.size, "size", 256, "bytes of each body")
 	flags.IntVar(&b.window, "window", 64, "messages on the way at a time; 1: each waits for the one before")

@@ -32,7 +32,6 @@ type connection struct {
 func (t *tool) connection(c *cobra.Command) *connection {
 	x := &connection{tool: t}
 	flags := c.Flags()
-	flags.SortFlags = false
 	x.target.Register(flags)
 	flags.StringVar(&x.policy, "policy", "azure", "retry policy, `NAME` or NAME:PARAMETER=VALUE,...; see "+
 		"hubline help policies")

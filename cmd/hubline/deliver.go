@@ -24,7 +24,6 @@ type delivery struct {
 func (t *tool) delivery(c *cobra.Command) *delivery {
 	d := &delivery{}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.DurationVar(&d.flush, "flush-timeout", time.Minute, "how long to wait for acknowledgements at the end; "+
 		"0: for ever")
 	flags.StringVar(&d.outbox, "outbox", "", "`DIR` that keeps messages until they are acknowledged, over restarts too")

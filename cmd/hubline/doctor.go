@@ -37,7 +37,6 @@ func (t *tool) doctorCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return x.run(c.Context()) },
 	}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.BoolVar(&x.json, "json", false, "print the rows as JSON")
 	flags.StringVar(&x.html, "html", "", "write the rows to this `FILE` as well, a page that can be mailed")
 	flags.DurationVar(&x.options.Timeout, "timeout", 10*time.Second, "time limit of each step")

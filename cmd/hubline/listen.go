@@ -54,7 +54,6 @@ func (t *tool) listenCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return l.run(c.Context()) },
 	}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.IntVar(&l.count, "count", 0, "end after so many messages; 0: never")
 	flags.BoolVar(&l.json, "json", false, "print each message as a JSON object in a line")
 	flags.BoolVar(&l.raw, "raw", false, "print the bodies alone, without line ends")

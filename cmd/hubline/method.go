@@ -40,7 +40,6 @@ func (t *tool) methodCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, names []string) error { return s.run(c.Context(), names) },
 	}
 	flags := serve.Flags()
-	flags.SortFlags = false
 	flags.IntVar(&s.status, "status", 200, "status of the answers")
 	flags.StringVar(&s.answer, "answer", "{}", "`JSON` of the answers")
 	flags.StringVar(&s.program, "exec", "", "`PROGRAM` that answers: its argument is the name, its input the JSON")

@@ -43,7 +43,6 @@ func (t *tool) policyCommand() *cobra.Command {
 			return printDelays(t.out, delays, plot)
 		},
 	}
-	c.Flags().SortFlags = false
 	c.Flags().IntVar(&retries, "retries", 10, "number of retries")
 	c.Flags().BoolVar(&plot, "plot", false, "draw the delays")
 	c.Flags().StringVar(&svg, "svg", "", "`FILE` for a drawing, instead of the table")

@@ -36,7 +36,6 @@ func (t *tool) provisionCommand() *cobra.Command {
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return r.run(c.Context()) },
 	}
-	c.Flags().SortFlags = false
 	c.Flags().StringVar(&r.payload, "payload", "", "`JSON` for the allocation function of the back end")
 	c.Flags().StringVar(&r.save, "save", "", "new `FILE` for the connection string, which only its owner can read")
 	c.Flags().StringVar(&r.issue, "issue", "", "new `FILE` for a certificate that the service issues, with its key, for "+

@@ -37,7 +37,6 @@ func (t *tool) replayCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), args[0]) },
 	}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.Float64Var(&r.speed, "speed", 1, "times as fast as recorded; 0: without the pauses")
 	flags.StringVar(&r.device, "device", "", "messages of this `DEVICE` alone, of a file with several")
 	flags.BoolVar(&r.keepIDs, "keep-ids", false, "send the recorded message ids; consumers may take the messages for "+

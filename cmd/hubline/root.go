@@ -35,6 +35,7 @@ func (t *tool) root() *cobra.Command {
 		root.AddCommand(topic)
 	}
 	for _, c := range allCommands(root) {
+		c.Flags().SortFlags = false
 		t.completeFlags(c)
 	}
 	root.InitDefaultCompletionCmd()

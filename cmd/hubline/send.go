@@ -39,7 +39,6 @@ func (t *tool) sendCommand() *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&s.body, "body", "", "`TEXT` of the message")
 	flags.StringVar(&s.file, "file", "", "`FILE` with the body of the message")
 	flags.BoolVar(&s.lines, "lines", false, "each line of the input is a message")

@@ -35,7 +35,6 @@ func (t *tool) simulateCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
 	}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.IntVar(&s.count, "count", 0, "end after so many messages; 0: never")
 	flags.DurationVar(&s.interval, "interval", 3*time.Second, "time between messages")
 	flags.Uint64Var(&s.seed, "seed", 1, "seed of the readings; the same seed gives the same readings")

@@ -90,7 +90,6 @@ func (t *tool) twinPatchCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().SortFlags = false
 	c.Flags().Int64Var(&version, "if-version", 0, "report only if the reported properties have this version")
 	x = t.connection(c)
 	return c
@@ -142,7 +141,6 @@ func (t *tool) twinWatchCommand() *cobra.Command {
 			"false for a change that is to be merged into those before.",
 		RunE: func(c *cobra.Command, _ []string) error { return x.watch(c.Context(), since, most) },
 	}
-	c.Flags().SortFlags = false
 	c.Flags().IntVar(&most, "count", 0, "end after so many lines; 0: never")
 	c.Flags().Int64Var(&since, "since", 0, "print properties alone that are newer than this `VERSION`")
 	x = t.connection(c)

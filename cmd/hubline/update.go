@@ -31,7 +31,6 @@ func (t *tool) updateCommand() *cobra.Command {
 func (t *tool) updating(c *cobra.Command) *updating {
 	u := &updating{}
 	flags := c.Flags()
-	flags.SortFlags = false
 	flags.StringArrayVar(&u.properties, "property", nil, "property that updates are chosen by, `NAME=VALUE`, such as "+
 		"manufacturer=Contoso; 1 to 5 of them")
 	flags.StringVar(&u.installed, "installed", "", "the update that the device has, `PROVIDER/NAME/VERSION`; empty: "+

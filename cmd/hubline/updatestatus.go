@@ -20,7 +20,6 @@ func (t *tool) updateStatusCommand() *cobra.Command {
 		Use: "status [flags]", Short: "print how updates stand, from the state in -dir", Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error { return u.status() },
 	}
-	c.Flags().SortFlags = false
 	c.Flags().StringVar(&u.dir, "dir", "hubline-updates", "`DIR` of update apply")
 	c.Flags().BoolVar(&u.json, "json", false, "print it as JSON")
 	return c

@@ -29,7 +29,6 @@ func (t *tool) uploadCommand() *cobra.Command {
 		Long: "Uploads a file over HTTPS, in blocks, and repeats blocks that the network lost. FILE is - for the input.",
 		RunE: func(c *cobra.Command, args []string) error { return u.run(c.Context(), args[0]) },
 	}
-	c.Flags().SortFlags = false
 	c.Flags().StringVar(&u.name, "name", "", "`NAME` in the storage; empty: that of the file")
 	u.connection = t.connection(c)
 	return c
