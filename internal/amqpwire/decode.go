@@ -18,12 +18,11 @@ func Decode(b []byte) (v any, rest []byte, err error) {
 
 // A decoder reads values from the front of a slice.
 type decoder struct {
-	b        []byte
-	items    int  // how many values may still be decoded
+	input
 	tolerant bool // see DecodeTolerant
 }
 
-func newDecoder(b []byte) decoder { return decoder{b: b, items: len(b) + spareItems} }
+func newDecoder(b []byte) decoder { return decoder{input: input{b, len(b) + spareItems}} }
 
 func (d *decoder) value(depth int) (any, error) {
 	code, err := d.byte()
@@ -52,28 +51,16 @@ func (d *decoder) body(code byte, depth int) (any, error) {
 	if d.items--; d.items < 0 {
 		return nil, malformed("too many items")
 	}
-	var width int
-	switch code >> 4 {
-	case 4:
-		width = 0
-	case 5:
-		width = 1
-	case 6:
-		width = 2
-	case 7:
-		width = 4
-	case 8:
-		width = 8
-	case 9:
-		width = 16
-	case 0xa, 0xb:
+	switch typeOf[code] {
+	case IsBinary, IsString, IsSymbol:
 		return d.variable(code)
-	case 0xc, 0xd, 0xe, 0xf:
-		return d.compound(code, depth)
-	default:
-		return nil, malformed("constructor 0x%02x", code)
+	case IsList, IsMap, IsArray:
+		if code != codeList0 {
+			return d.compound(code, depth)
+		}
+	default: // nothing to do for the others
 	}
-	p, err := d.take(width)
+	p, err := d.take(widthOf(code))
 	if err != nil {
 		return nil, err
 	}
@@ -162,44 +149,32 @@ func (d *decoder) variable(code byte) (any, error) {
 			return nil, malformed("string %q is not UTF-8", p)
 		}
 		return string(p), nil
-	case codeSymbol8, codeSymbol32:
-		s := Symbol(p)
-		if checkSymbol(s) != nil {
-			return nil, malformed("symbol %q is not ASCII", p)
-		}
-		return s, nil
 	}
-	return nil, malformed("constructor 0x%02x", code)
+	s := Symbol(p)
+	if checkSymbol(s) != nil {
+		return nil, malformed("symbol %q is not ASCII", p)
+	}
+	return s, nil
 }
 
-// compound reads a list, map or array. Its size counts the bytes behind the size field.
+// compound reads a list, map or array.
 func (d *decoder) compound(code byte, depth int) (any, error) {
 	if depth >= maxDepth {
 		return nil, malformed("value nested more than %d deep", maxDepth)
 	}
-	size, err := d.length(code)
+	inner, count, err := d.enter(code)
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.take(size)
-	if err != nil {
-		return nil, err
-	}
-	in := decoder{p, d.items, d.tolerant}
-	count, err := in.length(code)
-	if err != nil {
-		return nil, err
-	}
+	in := decoder{inner, d.tolerant}
 	var v any
-	switch code {
-	case codeList8, codeList32:
+	switch typeOf[code] {
+	case IsList:
 		v, err = in.list(count, depth+1)
-	case codeMap8, codeMap32:
+	case IsMap:
 		v, err = in.pairs(count, depth+1)
-	case codeArray8, codeArray32:
-		v, err = in.array(count, depth+1)
 	default:
-		return nil, malformed("constructor 0x%02x", code)
+		v, err = in.array(count, depth+1)
 	}
 	if err == nil && len(in.b) > 0 {
 		err = malformed("%d bytes behind the last item", len(in.b))
@@ -320,47 +295,6 @@ func (d *decoder) array(count, depth int) (Array, error) {
 		all[i] = v
 	}
 	return all, nil
-}
-
-// widthOf returns the least number of bytes behind a constructor.
-func widthOf(code byte) int {
-	return [16]int{4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16, 0xa: 1, 0xb: 4, 0xc: 2, 0xd: 8, 0xe: 3, 0xf: 9}[code>>4]
-}
-
-// length reads a length or a count. It has four bytes where the constructor's high nibble is odd,
-// else one.
-func (d *decoder) length(code byte) (int, error) {
-	if code&0x10 == 0 {
-		n, err := d.byte()
-		return int(n), err
-	}
-	p, err := d.take(4)
-	if err != nil {
-		return 0, err
-	}
-	n := binary.BigEndian.Uint32(p)
-	if n > math.MaxInt32 {
-		return 0, malformed("length %d", n)
-	}
-	return int(n), nil
-}
-
-func (d *decoder) byte() (byte, error) {
-	if len(d.b) == 0 {
-		return 0, malformed("value cut short")
-	}
-	c := d.b[0]
-	d.b = d.b[1:]
-	return c, nil
-}
-
-func (d *decoder) take(n int) ([]byte, error) {
-	if n > len(d.b) {
-		return nil, malformed("value cut short: %d bytes of %d", len(d.b), n)
-	}
-	p := d.b[:n]
-	d.b = d.b[n:]
-	return p, nil
 }
 
 // symbolArray returns an array of symbols even for a single one, which some clients require.

@@ -2,7 +2,6 @@ package amqpwire
 
 import (
 	"encoding/binary"
-	"math"
 	"unicode/utf8"
 )
 
@@ -75,14 +74,11 @@ type Value struct {
 // A Walker checks values in place, without building them: constructors, sizes, counts, nesting,
 // UTF-8, ASCII. Map keys must be simple values: texts, whole numbers, booleans, chars, timestamps
 // and uuids. It does not check that keys are unique.
-type Walker struct {
-	b     []byte
-	items int // how many values may still follow
-}
+type Walker struct{ input }
 
 // NewWalker returns a walker over b that takes at most the given number of values, at all depths
 // together.
-func NewWalker(b []byte, items int) Walker { return Walker{b: b, items: items} }
+func NewWalker(b []byte, items int) Walker { return Walker{input{b, items}} }
 
 // Rest returns the bytes behind the checked values.
 func (w *Walker) Rest() []byte { return w.b }
@@ -116,43 +112,22 @@ func (w *Walker) Open() (code uint64, fields Walker, count int, err error) {
 	}
 	if b[0] == codeList0 {
 		w.b = b[1:]
-		return code, Walker{items: w.items}, 0, nil
+		return code, Walker{input{items: w.items}}, 0, nil
 	}
-	outer := Walker{b: b[1:], items: w.items}
+	outer := input{b[1:], w.items}
 	inner, count, err := outer.enter(b[0])
 	if err != nil {
 		return 0, fields, 0, err
 	}
 	w.b = outer.b
-	return code, inner, count, nil
-}
-
-// enter reads size and count of a list, map or array.
-func (w *Walker) enter(code byte) (inner Walker, count int, err error) {
-	n, err := w.length(code)
-	if err != nil {
-		return inner, 0, err
-	}
-	p, err := w.take(n)
-	if err != nil {
-		return inner, 0, err
-	}
-	inner = Walker{b: p, items: w.items}
-	if count, err = inner.length(code); err != nil {
-		return inner, 0, err
-	}
-	if count > inner.items {
-		return inner, 0, malformed("too many items")
-	}
-	return inner, count, nil
+	return code, Walker{inner}, count, nil
 }
 
 func (w *Walker) value(v *Value, depth int) error {
-	if len(w.b) == 0 {
-		return malformed("value cut short")
+	code, err := w.byte()
+	if err != nil {
+		return err
 	}
-	code := w.b[0]
-	w.b = w.b[1:]
 	if code == codeDescribed {
 		return w.described(v, depth)
 	}
@@ -247,10 +222,11 @@ func (w *Walker) compound(v *Value, code byte, depth int) error {
 	if depth >= maxDepth {
 		return malformed("value nested more than %d deep", maxDepth)
 	}
-	inner, count, err := w.enter(code)
+	in, count, err := w.enter(code)
 	if err != nil {
 		return err
 	}
+	inner := Walker{in}
 	switch v.Type {
 	case IsList:
 		v.Items, err = inner.run(count, depth+1)
@@ -300,11 +276,11 @@ func (w *Walker) pairs(count, depth int) (keys, values Types, err error) {
 }
 
 func (w *Walker) array(count, depth int) (Types, error) {
-	p, err := w.take(1)
+	code, err := w.byte()
 	if err != nil {
 		return 0, err
 	}
-	code, described := p[0], p[0] == codeDescribed
+	described := code == codeDescribed
 	if described {
 		if depth >= maxDepth {
 			return 0, malformed("value nested more than %d deep", maxDepth)
@@ -313,10 +289,10 @@ func (w *Walker) array(count, depth int) (Types, error) {
 		if err := w.value(&descriptor, depth+1); err != nil {
 			return 0, err
 		}
-		if p, err = w.take(1); err != nil {
+		if code, err = w.byte(); err != nil {
 			return 0, err
 		}
-		if code = p[0]; code == codeDescribed {
+		if code == codeDescribed {
 			return 0, malformed("array of values described twice")
 		}
 	}
@@ -337,34 +313,4 @@ func (w *Walker) array(count, depth int) (Types, error) {
 		items = IsDescribed
 	}
 	return items, nil
-}
-
-// length reads a length or a count. It has four bytes where the constructor's high nibble is odd,
-// else one.
-func (w *Walker) length(code byte) (int, error) {
-	if code&0x10 == 0 {
-		p, err := w.take(1)
-		if err != nil {
-			return 0, err
-		}
-		return int(p[0]), nil
-	}
-	p, err := w.take(4)
-	if err != nil {
-		return 0, err
-	}
-	n := binary.BigEndian.Uint32(p)
-	if n > math.MaxInt32 {
-		return 0, malformed("length %d", n)
-	}
-	return int(n), nil
-}
-
-func (w *Walker) take(n int) ([]byte, error) {
-	if n > len(w.b) {
-		return nil, malformed("value cut short: %d bytes of %d", len(w.b), n)
-	}
-	p := w.b[:n]
-	w.b = w.b[n:]
-	return p, nil
 }
