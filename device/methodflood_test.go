@@ -99,6 +99,54 @@ func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
 	})
 }
 
+// Answers wait while a connection subscribes. Those that are lost with it hold no room in the next
+// one, neither of handlers' answers nor of refusals nor of bytes.
+func TestAnswersThatWaitForTheSubscriptionHoldNoRoomAfterwards(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		f.subscribe = func(int) error { return errHold }
+		c, _ := client(t, f, &device.Options{MethodLimit: 2})
+		answer := []byte(`"` + strings.Repeat("x", 64<<10) + `"`) // 50 of them are most of the memory
+		require.NoError(t, c.HandleMethod("x", func(context.Context, *device.MethodCall) (int, []byte) {
+			return 200, answer
+		}))
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		for session := range uint64(3) {
+			for i := range 100 {
+				f.last().call(fmt.Sprint(i), "x", "")
+				f.last().call(fmt.Sprint("other ", i), "y", "")
+				synctest.Wait()
+			}
+			s := c.Stats()
+			require.Equal(t, (session+1)*(2+16+32), s.MethodCalls)
+			require.Equal(t, (session+1)*32, s.MethodsRefused)
+			f.lose(transport.Network, time.Minute)
+			require.Equal(t, (session+1)*200, c.Stats().AnswersLost)
+		}
+	})
+}
+
+func TestWaitingCallsThatAreLostHoldNoRoomAfterwards(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		c, _ := client(t, f, &device.Options{MethodLimit: 1})
+		require.NoError(t, c.HandleMethod("", func(ctx context.Context, _ *device.MethodCall) (int, []byte) {
+			<-ctx.Done()
+			return 200, nil
+		}))
+		open(t, c)
+		body := `"` + strings.Repeat("x", 200<<10) + `"` // 17 of them are most of the memory
+		f.last().call("runs", "x", body)
+		for range 2 {
+			for i := range 16 {
+				f.last().call(fmt.Sprint(i), "x", body)
+			}
+			f.lose(transport.Network, time.Second)
+		}
+		require.EqualValues(t, 1+2*16, c.Stats().MethodCalls)
+		require.Zero(t, c.Stats().MethodsRefused)
+	})
+}
+
 // A call that waits was taken before the answers used up the memory; it is refused at its turn.
 func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {

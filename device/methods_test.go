@@ -236,6 +236,67 @@ func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 	})
 }
 
+// once delivers a call whose answer goes to any session.
+func (s *fakeSession) once(ref, name string) {
+	s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMethods, Name: []byte(name), Ref: []byte(ref),
+		Once: true, Msg: &transport.Message{}})
+}
+
+// A call that outlives its session runs once, and its answer goes to a later session.
+func TestAnAnswerForAnySession(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		f.subscribe = func(conn int) error {
+			if conn == 2 {
+				return errHold
+			}
+			return nil
+		}
+		c, _ := client(t, f, &device.Options{MethodLimit: 1})
+		runs := 0
+		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
+			runs++
+			time.Sleep(10 * time.Second)
+			return 200, nil
+		}))
+		open(t, c)
+		f.last().once("1", "running")
+		f.last().once("2", "waiting")
+		synctest.Wait()
+		f.lose(transport.Network, 15*time.Second)
+		f.last().once("1", "running") // the first answer waits for a session that is up
+		f.lose(transport.Network, 15*time.Second)
+		f.last().once("2", "waiting")
+		synctest.Wait()
+		require.Equal(t, 2, runs)
+		require.Equal(t, []string{"1 200 ", "2 200 "}, f.answers())
+		require.Zero(t, c.Stats().AnswersLost)
+		require.EqualValues(t, 2, c.Stats().MethodsDoubled)
+	})
+}
+
+// Close waits for answers while a session may take them, and not in an outage.
+func TestCloseWaitsForNoAnswersInAnOutage(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		f.dial = func(n int, _ context.Context) error {
+			if n > 1 {
+				return refused(transport.Network)
+			}
+			return nil
+		}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
+			time.Sleep(10 * time.Second)
+			return 200, nil
+		}))
+		open(t, c)
+		f.last().once("1", "x")
+		f.lose(transport.Network, time.Minute)
+		begun := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(begun))
+	})
+}
+
 func TestAMethodsTime(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		c, _ := client(t, f, &device.Options{MethodTimeout: 7 * time.Second})
