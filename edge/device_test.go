@@ -64,8 +64,7 @@ type site struct {
 func atSite(t *testing.T, life time.Duration, f func(t *testing.T, s *site)) {
 	for _, stack := range stacks {
 		t.Run(stack.name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				s := newSite(t, stack.port)
 				s.module.Credentials.TokenLife = life
 				var err error

@@ -71,8 +71,7 @@ func TestTokensOfCalls(t *testing.T) {
 // A token source is asked once more when its token was refused, as it may have kept it for too
 // long.
 func TestARefusedTokenOfASource(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		g := newGateway(t)
 		creds, calls := caller(t), 0
 		creds.Sign = nil
@@ -113,8 +112,7 @@ func TestASignerThatFails(t *testing.T) {
 		"it panics": {func(context.Context, int) error { panic("signer") }, transport.Unauthorized, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				g := newGateway(t)
 				creds, calls := caller(t), 0
 				sign := creds.Sign

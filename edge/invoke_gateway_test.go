@@ -33,8 +33,7 @@ type callSite struct {
 // atCallSite is a bubble with a callSite.
 func atCallSite(t *testing.T, f func(t *testing.T, s *callSite)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		s := &callSite{Hub: hubfixture.Open(t, &testbroker.Options{
 			Gateway: &testbroker.GatewayOptions{Name: "gateway.local", DeviceID: "edge-1"},
 		}, "edge-1", "leaf-1", "edge-2")}

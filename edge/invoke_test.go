@@ -143,8 +143,7 @@ func (g *gateway) invoker(creds *transport.Credentials, change func(*edge.Invoke
 // callOf is a bubble with a gateway and an Invoker.
 func callOf(t *testing.T, change func(*edge.InvokerOptions), f func(t *testing.T, g *gateway, v *edge.Invoker)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		g := newGateway(t)
 		f(t, g, g.invoker(caller(t), change))
 	})

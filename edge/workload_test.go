@@ -26,6 +26,7 @@ import (
 	"github.com/hubline-iot/hubline/edge"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -235,30 +236,28 @@ var refusals = map[string]struct {
 
 func TestRefusalsOfTheDaemon(t *testing.T) {
 	for name, c := range refusals {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &daemon{answer: func(asked) string { return c.answer }}
-				m := d.module(t, ofRuntime)
-				_, signErr := m.Credentials.Sign(t.Context(), []byte("text"))
-				_, tokenErr := m.Credentials.NewToken(t.Context())
-				_, rootsErr := m.Network.RootCAs(t.Context(), nil)
-				for _, err := range []error{signErr, tokenErr, rootsErr} {
-					require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
-					require.Equal(t, c.retry, errfilter.Retryable(err), "%v", err)
-					require.ErrorContains(t, err, "workload API, ")
-					require.NotContains(t, err.Error(), secret)
-					if refusal, ok := errors.AsType[*transport.StatusError](err); ok {
-						require.Equal(t, "daemon", refusal.Service)
-						require.NotContains(t, refusal.Message, secret)
-					}
-					require.Less(t, len(err.Error()), 2000)
+		testkit.Run(t, name, func(t *testing.T) {
+			d := &daemon{answer: func(asked) string { return c.answer }}
+			m := d.module(t, ofRuntime)
+			_, signErr := m.Credentials.Sign(t.Context(), []byte("text"))
+			_, tokenErr := m.Credentials.NewToken(t.Context())
+			_, rootsErr := m.Network.RootCAs(t.Context(), nil)
+			for _, err := range []error{signErr, tokenErr, rootsErr} {
+				require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
+				require.Equal(t, c.retry, errfilter.Retryable(err), "%v", err)
+				require.ErrorContains(t, err, "workload API, ")
+				require.NotContains(t, err.Error(), secret)
+				if refusal, ok := errors.AsType[*transport.StatusError](err); ok {
+					require.Equal(t, "daemon", refusal.Service)
+					require.NotContains(t, refusal.Message, secret)
 				}
-				require.ErrorContains(t, rootsErr, "trust bundle: ")
-				require.ErrorContains(t, rootsErr, c.text)
-				require.ErrorContains(t, tokenErr, "sign: ")
-				d.peers.Wait()
-				require.Less(t, d.taken, 5<<20, "the rest of a large answer is not read")
-			})
+				require.Less(t, len(err.Error()), 2000)
+			}
+			require.ErrorContains(t, rootsErr, "trust bundle: ")
+			require.ErrorContains(t, rootsErr, c.text)
+			require.ErrorContains(t, tokenErr, "sign: ")
+			d.peers.Wait()
+			require.Less(t, d.taken, 5<<20, "the rest of a large answer is not read")
 		})
 	}
 }

@@ -68,46 +68,44 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 		}, transport.Unauthorized, false},
 	} {
 		for how, fail := range map[string]func(){"panic": func() { panic("oh dear") }, "exit": runtime.Goexit} {
-			t.Run(tc.name+"/"+how, func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					hub, err := testbroker.New(nil)
-					require.NoError(t, err)
-					defer hub.Close()
-					dev, err := hub.AddDevice("dev-1")
-					require.NoError(t, err)
-					creds := credsOf(t, dev)
-					o := &fileupload.Options{BlockSize: 64 * kib, Parallel: 2, Network: netopt.Options{Plaintext: true,
-						Dial: hub.Dial(testbroker.PortHTTP)}}
-					var failed atomic.Bool
-					var told error
-					o.OnRetry = func(r fileupload.Retry) { told = r.Err }
-					tc.set(o, creds, func() {
-						if !failed.Swap(true) {
-							fail()
-						}
-					})
-					u, err := fileupload.New(creds, o)
-					require.NoError(t, err)
-					if tc.fault {
-						hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{503}})
+			testkit.Run(t, tc.name+"/"+how, func(t *testing.T) {
+				hub, err := testbroker.New(nil)
+				require.NoError(t, err)
+				defer hub.Close()
+				dev, err := hub.AddDevice("dev-1")
+				require.NoError(t, err)
+				creds := credsOf(t, dev)
+				o := &fileupload.Options{BlockSize: 64 * kib, Parallel: 2, Network: netopt.Options{Plaintext: true,
+					Dial: hub.Dial(testbroker.PortHTTP)}}
+				var failed atomic.Bool
+				var told error
+				o.OnRetry = func(r fileupload.Retry) { told = r.Err }
+				tc.set(o, creds, func() {
+					if !failed.Swap(true) {
+						fail()
 					}
-					body := content(300 * kib)
-					_, err = u.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-					require.True(t, failed.Load())
-					if tc.kind == transport.Unknown {
-						require.NoError(t, err)
-						require.ErrorContains(t, told, "callback "+tc.name)
-					} else {
-						require.ErrorIs(t, err, tc.kind)
-						require.ErrorContains(t, err, "callback "+tc.name)
-						if all := hub.Uploads(); len(all) > 0 {
-							require.Equal(t, hubdata.UploadFailed, all[0].State, "the hub is notified")
-						}
-						_, err = u.Upload(t.Context(), "b", bytes.NewReader(body), -1)
-						require.NoError(t, err)
-					}
-					require.NoError(t, u.Close())
 				})
+				u, err := fileupload.New(creds, o)
+				require.NoError(t, err)
+				if tc.fault {
+					hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{503}})
+				}
+				body := content(300 * kib)
+				_, err = u.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+				require.True(t, failed.Load())
+				if tc.kind == transport.Unknown {
+					require.NoError(t, err)
+					require.ErrorContains(t, told, "callback "+tc.name)
+				} else {
+					require.ErrorIs(t, err, tc.kind)
+					require.ErrorContains(t, err, "callback "+tc.name)
+					if all := hub.Uploads(); len(all) > 0 {
+						require.Equal(t, hubdata.UploadFailed, all[0].State, "the hub is notified")
+					}
+					_, err = u.Upload(t.Context(), "b", bytes.NewReader(body), -1)
+					require.NoError(t, err)
+				}
+				require.NoError(t, u.Close())
 			})
 		}
 	}

@@ -38,8 +38,7 @@ type rig struct {
 // inBubble runs a test in fake time.
 func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Options), test func(t *testing.T, r *rig)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		h, o := &testbroker.Options{}, &fileupload.Options{BlockSize: 64 * kib, Network: netopt.Options{Plaintext: true}}
 		if set != nil {
 			set(h, o)

@@ -86,8 +86,7 @@ func check(t *testing.T, h http.Handler, target string) (a answer) {
 }
 
 func TestHealthFollowsAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 		c := overMQTT(t, hub, "dev-1")
 		h := &observe.Health{Grace: time.Minute}
@@ -134,8 +133,7 @@ func TestHealthFollowsAnOutage(t *testing.T) {
 }
 
 func TestAPausedClientIsHealthy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		c := newClient(t, creds, &scripted{Verdict: func(*transport.Message) error {
 			return scriptedFailure(transport.Quota, transport.ScopeOperation)
 		}}, nil)
@@ -233,8 +231,7 @@ func TestPathsAndMethods(t *testing.T) {
 
 // The whole of /stats for a client in each state. Time is fake, so the file is exact.
 func TestStatsAreAsDocumented(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "connected", "retrying", "hopeless")
 		h := &observe.Health{}
 
@@ -374,8 +371,7 @@ func fill(v reflect.Value, n int) int {
 }
 
 func TestForeignSecretsAreHidden(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		own := *creds
 		own.Token = func(context.Context) (transport.Token, error) {
 			return transport.Token{}, errors.New("GET https://tokens.example/?sig=geheim: 500")

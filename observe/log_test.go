@@ -131,8 +131,7 @@ func TestTheEndIsAnError(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				l, j := logger(slog.LevelInfo)
 				observe.Log(&row.o, l)
 				hub, c := loggedOverMQTT(t, &row.o)

@@ -22,22 +22,20 @@ func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 		"Flush": func(ctx context.Context, q *outbox.Queue) error { return q.Flush(ctx) },
 		"Run":   func(ctx context.Context, q *outbox.Queue) error { return q.Run(ctx, full{}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				q := open(t, t.TempDir(), nil)
-				put(t, q, 0, 1)
-				ctx, cancel := context.WithCancelCause(t.Context())
-				result := make(chan error, 1)
-				go func() { result <- call(ctx, q) }()
-				synctest.Wait()
-				cancel(shutdown)
-				err := <-result
-				require.ErrorIs(t, err, transport.Cancelled)
-				require.ErrorIs(t, err, context.Canceled)
-				require.ErrorIs(t, err, shutdown)
-				require.False(t, errfilter.Retryable(err), "%v", err)
-				require.NoError(t, q.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			q := open(t, t.TempDir(), nil)
+			put(t, q, 0, 1)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- call(ctx, q) }()
+			synctest.Wait()
+			cancel(shutdown)
+			err := <-result
+			require.ErrorIs(t, err, transport.Cancelled)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, shutdown)
+			require.False(t, errfilter.Retryable(err), "%v", err)
+			require.NoError(t, q.Close())
 		})
 	}
 }

@@ -28,21 +28,19 @@ import (
 func TestDamageIsNoticed(t *testing.T) {
 	const n = 20
 	for _, met := range []string{"Open", "Run"} {
-		t.Run(met, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				whole, starts := segmentOf(t, n)
-				for at := range whole {
-					lost := 0
-					for lost+1 < n && starts[lost+1] <= at {
-						lost++
-					}
-					flip := func(b []byte) []byte { b[at] ^= 1 << (at % 8); return b }
-					got, s := afterDamage(t, n, met == "Run", flip)
-					require.Equal(t, slices.Delete(append(ids(0, n), "100"), lost, lost+1), got, "byte %d", at)
-					require.EqualValues(t, 1, s.Damaged, "byte %d", at)
-					require.Zero(t, s.Waiting)
+		testkit.Run(t, met, func(t *testing.T) {
+			whole, starts := segmentOf(t, n)
+			for at := range whole {
+				lost := 0
+				for lost+1 < n && starts[lost+1] <= at {
+					lost++
 				}
-			})
+				flip := func(b []byte) []byte { b[at] ^= 1 << (at % 8); return b }
+				got, s := afterDamage(t, n, met == "Run", flip)
+				require.Equal(t, slices.Delete(append(ids(0, n), "100"), lost, lost+1), got, "byte %d", at)
+				require.EqualValues(t, 1, s.Damaged, "byte %d", at)
+				require.Zero(t, s.Waiting)
+			}
 		})
 	}
 }
@@ -95,15 +93,13 @@ func TestDamageOfAPartCostsItsMessages(t *testing.T) {
 	_, starts := segmentOf(t, n)
 	for _, late := range []bool{false, true} {
 		for name, fill := range map[string]byte{"zeros": 0, "ones": 0xff} {
-			t.Run(fmt.Sprint(name, ", met by Run: ", late), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					got, s := afterDamage(t, n, late, func(b []byte) []byte {
-						copy(b[starts[50]+3:], bytes.Repeat([]byte{fill}, starts[70]-starts[50]))
-						return b
-					})
-					require.Equal(t, slices.Concat(ids(0, 50), ids(71, n), []string{"100"}), got)
-					require.EqualValues(t, 21, s.Damaged)
+			testkit.Run(t, fmt.Sprint(name, ", met by Run: ", late), func(t *testing.T) {
+				got, s := afterDamage(t, n, late, func(b []byte) []byte {
+					copy(b[starts[50]+3:], bytes.Repeat([]byte{fill}, starts[70]-starts[50]))
+					return b
 				})
+				require.Equal(t, slices.Concat(ids(0, 50), ids(71, n), []string{"100"}), got)
+				require.EqualValues(t, 21, s.Damaged)
 			})
 		}
 	}
@@ -230,34 +226,32 @@ func TestUnreadableSectors(t *testing.T) {
 	whole, starts := segmentOf(t, n)
 	for _, late := range []bool{false, true} {
 		for sector := range len(whole)/page + 1 {
-			t.Run(fmt.Sprint("sector ", sector, ", met by Run: ", late), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					d := newDisk()
-					q := openOn(t, d, nil)
-					put(t, q, 0, n)
-					if !late {
-						require.NoError(t, q.Close())
-					}
-					d.spoil(d.segments(folder)[0], int64(sector*page), int64(sector*page+1))
-					if !late {
-						q = openOn(t, d, nil)
-					}
-					want, lost := []string(nil), 0
-					for i := range n {
-						end := len(whole)
-						if i+1 < n {
-							end = starts[i+1]
-						}
-						if starts[i] < (sector+1)*page && end > sector*page {
-							lost++
-							continue
-						}
-						want = append(want, strconv.Itoa(i))
-					}
-					require.Equal(t, want, take(t, q))
-					require.EqualValues(t, lost, q.Stats().Damaged)
+			testkit.Run(t, fmt.Sprint("sector ", sector, ", met by Run: ", late), func(t *testing.T) {
+				d := newDisk()
+				q := openOn(t, d, nil)
+				put(t, q, 0, n)
+				if !late {
 					require.NoError(t, q.Close())
-				})
+				}
+				d.spoil(d.segments(folder)[0], int64(sector*page), int64(sector*page+1))
+				if !late {
+					q = openOn(t, d, nil)
+				}
+				want, lost := []string(nil), 0
+				for i := range n {
+					end := len(whole)
+					if i+1 < n {
+						end = starts[i+1]
+					}
+					if starts[i] < (sector+1)*page && end > sector*page {
+						lost++
+						continue
+					}
+					want = append(want, strconv.Itoa(i))
+				}
+				require.Equal(t, want, take(t, q))
+				require.EqualValues(t, lost, q.Stats().Damaged)
+				require.NoError(t, q.Close())
 			})
 		}
 	}
@@ -334,33 +328,31 @@ func TestADamagedMark(t *testing.T) {
 	}
 	for name, damage := range damages {
 		for _, slots := range [][]int64{{0}, {1}, {0, 1}} {
-			t.Run(fmt.Sprint(name, slots), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					d := newDisk()
-					q := openOn(t, d, nil)
-					put(t, q, 0, n)
-					require.ErrorIs(t, ended(t, q, &taker{most: 40}), errEnough)
-					require.NoError(t, q.Close())
-					q = openOn(t, d, nil) // both slots were written and synced
-					require.ErrorIs(t, ended(t, q, &taker{most: 20}), errEnough)
-					require.NoError(t, q.Close())
-					for _, slot := range slots {
-						damage(d, slot)
-					}
-					q = openOn(t, d, nil)
-					got := take(t, q)
-					require.NotEmpty(t, got, "the messages that wait were deleted")
-					switch first, err := strconv.Atoi(got[0]); {
-					case err != nil:
-						require.NoError(t, err)
-					case len(slots) == 2:
-						require.Zero(t, first)
-					default:
-						require.Contains(t, []int{40, 60}, first, "the other slot is not looked at")
-					}
-					require.Equal(t, ids(n-len(got), n), got)
-					require.NoError(t, q.Close())
-				})
+			testkit.Run(t, fmt.Sprint(name, slots), func(t *testing.T) {
+				d := newDisk()
+				q := openOn(t, d, nil)
+				put(t, q, 0, n)
+				require.ErrorIs(t, ended(t, q, &taker{most: 40}), errEnough)
+				require.NoError(t, q.Close())
+				q = openOn(t, d, nil) // both slots were written and synced
+				require.ErrorIs(t, ended(t, q, &taker{most: 20}), errEnough)
+				require.NoError(t, q.Close())
+				for _, slot := range slots {
+					damage(d, slot)
+				}
+				q = openOn(t, d, nil)
+				got := take(t, q)
+				require.NotEmpty(t, got, "the messages that wait were deleted")
+				switch first, err := strconv.Atoi(got[0]); {
+				case err != nil:
+					require.NoError(t, err)
+				case len(slots) == 2:
+					require.Zero(t, first)
+				default:
+					require.Contains(t, []int{40, 60}, first, "the other slot is not looked at")
+				}
+				require.Equal(t, ids(n-len(got), n), got)
+				require.NoError(t, q.Close())
 			})
 		}
 	}
@@ -696,26 +688,24 @@ func TestNumbersAtTheEnd(t *testing.T) {
 		for name, contents := range map[string][]byte{
 			outbox.SegmentName(n, 7): record(n), outbox.SegmentName(n, 8): []byte("junk"), "done": mark(n),
 		} {
-			t.Run(fmt.Sprintf("%s %x", name, n), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					folder := t.TempDir()
-					require.NoError(t, os.WriteFile(filepath.Join(folder, name), contents, 0o600))
-					var taken []string
-					for life := range 3 {
-						q := open(t, folder, nil)
-						if q.Put(t.Context(), numbered(life)) == nil {
-							taken = append(taken, strconv.Itoa(life))
-						}
-						require.NoError(t, q.Close())
-					}
+			testkit.Run(t, fmt.Sprintf("%s %x", name, n), func(t *testing.T) {
+				folder := t.TempDir()
+				require.NoError(t, os.WriteFile(filepath.Join(folder, name), contents, 0o600))
+				var taken []string
+				for life := range 3 {
 					q := open(t, folder, nil)
-					got := take(t, q)
-					require.Subset(t, got, taken)
-					if n > 1<<62 && name != "done" || n >= 1<<63 {
-						require.Equal(t, ids(0, 3), got, "the file is in the way")
+					if q.Put(t.Context(), numbered(life)) == nil {
+						taken = append(taken, strconv.Itoa(life))
 					}
 					require.NoError(t, q.Close())
-				})
+				}
+				q := open(t, folder, nil)
+				got := take(t, q)
+				require.Subset(t, got, taken)
+				if n > 1<<62 && name != "done" || n >= 1<<63 {
+					require.Equal(t, ids(0, 3), got, "the file is in the way")
+				}
+				require.NoError(t, q.Close())
 			})
 		}
 	}

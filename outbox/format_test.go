@@ -40,26 +40,24 @@ func TestOpenRefusesAFormatThatItDoesNotKnow(t *testing.T) {
 		at    int
 		value byte
 	}{"version": {0, 3}, "an earlier version": {0, 1}, "flag": {1, 8}} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				d := newDisk()
-				q := openOn(t, d, nil)
-				put(t, q, 0, 6)
-				require.NoError(t, q.Close())
-				path, before := rewrite(t, d, 3, c.at, c.value)
-				for range 2 {
-					_, err := outbox.OpenOn(d, folder, nil)
-					require.ErrorIs(t, err, transport.Unsupported)
-					require.False(t, errfilter.Retryable(err))
-					require.ErrorContains(t, err, path)
-					require.ErrorContains(t, err, "format")
-				}
-				d.edit(path, func([]byte) []byte { return before }) // stands for the program that knows the format
-				q = openOn(t, d, nil)
-				require.Equal(t, ids(0, 6), take(t, q))
-				require.Zero(t, q.Stats().Damaged)
-				require.NoError(t, q.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			d := newDisk()
+			q := openOn(t, d, nil)
+			put(t, q, 0, 6)
+			require.NoError(t, q.Close())
+			path, before := rewrite(t, d, 3, c.at, c.value)
+			for range 2 {
+				_, err := outbox.OpenOn(d, folder, nil)
+				require.ErrorIs(t, err, transport.Unsupported)
+				require.False(t, errfilter.Retryable(err))
+				require.ErrorContains(t, err, path)
+				require.ErrorContains(t, err, "format")
+			}
+			d.edit(path, func([]byte) []byte { return before }) // stands for the program that knows the format
+			q = openOn(t, d, nil)
+			require.Equal(t, ids(0, 6), take(t, q))
+			require.Zero(t, q.Stats().Damaged)
+			require.NoError(t, q.Close())
 		})
 	}
 }

@@ -26,12 +26,10 @@ func sized(n int) *transport.Message {
 func TestAFullDiskRecovers(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second, -1} {
 		for _, overflow := range []device.Overflow{device.OverflowBlock, device.OverflowDropOldest} {
-			t.Run(fmt.Sprint("SyncEvery ", every, ", Overflow ", overflow), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					d := newDisk()
-					d.capacity = 700 << 10
-					fullDisk(t, d, folder, &outbox.Options{SyncEvery: every, Overflow: overflow})
-				})
+			testkit.Run(t, fmt.Sprint("SyncEvery ", every, ", Overflow ", overflow), func(t *testing.T) {
+				d := newDisk()
+				d.capacity = 700 << 10
+				fullDisk(t, d, folder, &outbox.Options{SyncEvery: every, Overflow: overflow})
 			})
 		}
 	}
@@ -129,30 +127,28 @@ func TestOpenOnAFullDisk(t *testing.T) {
 // A file that cannot be removed takes no space.
 func TestAFullDiskWithAFileThatCannotBeRemoved(t *testing.T) {
 	for name, windows := range map[string]bool{"at all": false, "while Run reads it, on Windows": true} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				d := newDisk()
-				d.capacity, d.windows = 700<<10, windows
-				q := openOn(t, d, nil)
-				n := 0
-				var err error
-				for ; err == nil; n++ {
-					require.Less(t, n, 1000, "the disk is never full")
-					err = q.Put(t.Context(), sized(n))
-				}
-				require.ErrorIs(t, err, transport.Quota)
-				if !windows {
-					d.on(failing("remove", syscall.EACCES))
-				}
-				k := &taker{}
-				stop := start(q, k)
-				require.NoError(t, flushSoon(t, q))
-				require.NoError(t, q.Put(t.Context(), sized(n-1)))
-				require.NoError(t, flushSoon(t, q))
-				require.Equal(t, ids(0, n), k.ids())
-				require.Error(t, stop())
-				require.NoError(t, q.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			d := newDisk()
+			d.capacity, d.windows = 700<<10, windows
+			q := openOn(t, d, nil)
+			n := 0
+			var err error
+			for ; err == nil; n++ {
+				require.Less(t, n, 1000, "the disk is never full")
+				err = q.Put(t.Context(), sized(n))
+			}
+			require.ErrorIs(t, err, transport.Quota)
+			if !windows {
+				d.on(failing("remove", syscall.EACCES))
+			}
+			k := &taker{}
+			stop := start(q, k)
+			require.NoError(t, flushSoon(t, q))
+			require.NoError(t, q.Put(t.Context(), sized(n-1)))
+			require.NoError(t, flushSoon(t, q))
+			require.Equal(t, ids(0, n), k.ids())
+			require.Error(t, stop())
+			require.NoError(t, q.Close())
 		})
 	}
 }

@@ -22,33 +22,31 @@ import (
 // safe message, keeps the order, and causes few duplicates.
 func TestAPowerCutLosesNothingThatWasSafe(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second} {
-		t.Run(fmt.Sprint("SyncEvery ", every), func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				w := &powered{t: t, every: every, turn: make(chan struct{}, 1), disk: newDisk()}
-				w.disk.on(w.before)
-				q := openOn(t, w.disk, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20})
-				w.put(q, 0, 10)
-				stop := start(q, w)
-				w.put(q, 10, 30) // while Run runs
-				require.NoError(t, flushSoon(t, q))
-				w.put(q, 30, 36)
-				require.Error(t, stop())
-				w.put(q, 36, 50) // without Run
-				require.ErrorIs(t, ended(t, q, &upTo{powered: w, last: 43}), errEnough)
-				time.Sleep(10 * time.Second)
-				w.put(q, 50, 55)
-				require.NoError(t, q.Close())
-				q = openOn(t, w.disk, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20})
-				w.put(q, 55, 60)
-				stop = start(q, w)
-				require.NoError(t, flushSoon(t, q))
-				require.Error(t, stop())
-				w.put(q, 60, 62)
-				require.NoError(t, q.Close())
-				t.Logf("%d power cuts, at most %d messages twice", w.cuts, w.twice)
-				require.Greater(t, w.calls, 100)
-				require.True(t, w.cuts == w.calls || w.cuts == w.calls*len(powerCuts))
-			})
+		testkit.Run(t, fmt.Sprint("SyncEvery ", every), func(t *testing.T) {
+			w := &powered{t: t, every: every, turn: make(chan struct{}, 1), disk: newDisk()}
+			w.disk.on(w.before)
+			q := openOn(t, w.disk, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20})
+			w.put(q, 0, 10)
+			stop := start(q, w)
+			w.put(q, 10, 30) // while Run runs
+			require.NoError(t, flushSoon(t, q))
+			w.put(q, 30, 36)
+			require.Error(t, stop())
+			w.put(q, 36, 50) // without Run
+			require.ErrorIs(t, ended(t, q, &upTo{powered: w, last: 43}), errEnough)
+			time.Sleep(10 * time.Second)
+			w.put(q, 50, 55)
+			require.NoError(t, q.Close())
+			q = openOn(t, w.disk, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20})
+			w.put(q, 55, 60)
+			stop = start(q, w)
+			require.NoError(t, flushSoon(t, q))
+			require.Error(t, stop())
+			w.put(q, 60, 62)
+			require.NoError(t, q.Close())
+			t.Logf("%d power cuts, at most %d messages twice", w.cuts, w.twice)
+			require.Greater(t, w.calls, 100)
+			require.True(t, w.cuts == w.calls || w.cuts == w.calls*len(powerCuts))
 		})
 	}
 }

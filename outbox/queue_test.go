@@ -133,61 +133,57 @@ func TestAFullQueue(t *testing.T) {
 		require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: body}), transport.Dropped)
 		require.NoError(t, q.Close())
 	})
-	t.Run("Block", func(t *testing.T) {
-		testkit.Bubble(t, func(t *testing.T) {
-			hub := hubfixture.Open(t, nil, deviceID)
-			q, n := fill(t, device.OverflowBlock)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			err := q.Put(ctx, &transport.Message{Body: body})
-			require.ErrorIs(t, err, transport.Cancelled)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.False(t, errfilter.Retryable(err))
-			blocked := make(chan error, 2)
-			go func() { blocked <- q.Put(t.Context(), &transport.Message{Body: body}) }()
-			synctest.Wait()
-			require.Empty(t, blocked)
-			c := newClient(t, hub, nil)
-			stop := start(q, c)
-			require.NoError(t, <-blocked)
-			require.NoError(t, q.Flush(t.Context()))
-			require.Equal(t, n+1, hub.Len())
-			require.ErrorIs(t, stop(), context.Canceled)
-			require.NoError(t, c.Close())
-			for q.Stats().Bytes+50_100 <= 1<<20 {
-				require.NoError(t, q.Put(t.Context(), &transport.Message{Body: body}))
-			}
-			go func() { blocked <- q.Put(t.Context(), &transport.Message{Body: body}) }()
-			synctest.Wait()
-			require.NoError(t, q.Close())
-			require.ErrorIs(t, <-blocked, transport.Closed)
-		})
+	testkit.Run(t, "Block", func(t *testing.T) {
+		hub := hubfixture.Open(t, nil, deviceID)
+		q, n := fill(t, device.OverflowBlock)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := q.Put(ctx, &transport.Message{Body: body})
+		require.ErrorIs(t, err, transport.Cancelled)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.False(t, errfilter.Retryable(err))
+		blocked := make(chan error, 2)
+		go func() { blocked <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+		synctest.Wait()
+		require.Empty(t, blocked)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		require.NoError(t, <-blocked)
+		require.NoError(t, q.Flush(t.Context()))
+		require.Equal(t, n+1, hub.Len())
+		require.ErrorIs(t, stop(), context.Canceled)
+		require.NoError(t, c.Close())
+		for q.Stats().Bytes+50_100 <= 1<<20 {
+			require.NoError(t, q.Put(t.Context(), &transport.Message{Body: body}))
+		}
+		go func() { blocked <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+		synctest.Wait()
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, <-blocked, transport.Closed)
 	})
-	t.Run("DropOldest", func(t *testing.T) {
-		testkit.Bubble(t, func(t *testing.T) {
-			hub := hubfixture.Open(t, nil, deviceID)
-			folder := t.TempDir()
-			q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
-			const n = 100
-			for i := range n {
-				m := numbered(i)
-				m.Body = body
-				require.NoError(t, q.Put(t.Context(), m))
-			}
-			dropped := int(q.Stats().Dropped)
-			require.Greater(t, dropped, 75)
-			require.NoError(t, q.Close())
-			q = open(t, folder, nil)
-			require.Zero(t, q.Stats().Damaged)
-			require.EqualValues(t, n-dropped, q.Stats().Waiting)
-			c := newClient(t, hub, nil)
-			stop := start(q, c)
-			require.NoError(t, q.Flush(t.Context()))
-			require.Equal(t, ids(dropped, n), arrived(hub))
-			require.Error(t, stop())
-			require.NoError(t, c.Close())
-			require.NoError(t, q.Close())
-		})
+	testkit.Run(t, "DropOldest", func(t *testing.T) {
+		hub := hubfixture.Open(t, nil, deviceID)
+		folder := t.TempDir()
+		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
+		const n = 100
+		for i := range n {
+			m := numbered(i)
+			m.Body = body
+			require.NoError(t, q.Put(t.Context(), m))
+		}
+		dropped := int(q.Stats().Dropped)
+		require.Greater(t, dropped, 75)
+		require.NoError(t, q.Close())
+		q = open(t, folder, nil)
+		require.Zero(t, q.Stats().Damaged)
+		require.EqualValues(t, n-dropped, q.Stats().Waiting)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		require.NoError(t, q.Flush(t.Context()))
+		require.Equal(t, ids(dropped, n), arrived(hub))
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+		require.NoError(t, q.Close())
 	})
 }
 
@@ -330,39 +326,37 @@ func TestWrongInputIsNamed(t *testing.T) {
 func TestAFailedWriteCostsItsMessage(t *testing.T) {
 	for name, every := range map[string]time.Duration{"fsync each": 0, "fsync later": time.Millisecond, "no fsync": -1} {
 		for _, cut := range []error{nil, syscall.EIO} {
-			t.Run(fmt.Sprint(name, ", truncate: ", cut), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					d := newDisk()
-					q := openOn(t, d, &outbox.Options{SyncEvery: every})
-					put(t, q, 0, 10)
-					time.Sleep(time.Second)
-					broken := d.segments(folder)[0]
-					d.on(func(o op) error {
-						switch {
-						case o.path != broken:
-						case o.name == "write":
-							// Only a part is written.
-							d.edit(broken, func(b []byte) []byte { return append(b, make([]byte, o.n/2)...) })
-							return syscall.EIO
-						case o.name == "truncate":
-							return cut
-						}
-						return nil
-					})
-					err := q.Put(t.Context(), numbered(10))
-					require.ErrorIs(t, err, syscall.EIO)
-					require.ErrorContains(t, err, "outbox")
-					if cut == nil {
-						d.on(nil)
+			testkit.Run(t, fmt.Sprint(name, ", truncate: ", cut), func(t *testing.T) {
+				d := newDisk()
+				q := openOn(t, d, &outbox.Options{SyncEvery: every})
+				put(t, q, 0, 10)
+				time.Sleep(time.Second)
+				broken := d.segments(folder)[0]
+				d.on(func(o op) error {
+					switch {
+					case o.path != broken:
+					case o.name == "write":
+						// Only a part is written.
+						d.edit(broken, func(b []byte) []byte { return append(b, make([]byte, o.n/2)...) })
+						return syscall.EIO
+					case o.name == "truncate":
+						return cut
 					}
-					require.EqualValues(t, 10, q.Stats().Waiting)
-					put(t, q, 11, 20)
-					require.EqualValues(t, 19, q.Stats().Put)
-					require.NoError(t, q.Close())
-					q = openOn(t, d, nil)
-					require.Equal(t, append(ids(0, 10), ids(11, 20)...), bodies(t, q))
-					require.NoError(t, q.Close())
+					return nil
 				})
+				err := q.Put(t.Context(), numbered(10))
+				require.ErrorIs(t, err, syscall.EIO)
+				require.ErrorContains(t, err, "outbox")
+				if cut == nil {
+					d.on(nil)
+				}
+				require.EqualValues(t, 10, q.Stats().Waiting)
+				put(t, q, 11, 20)
+				require.EqualValues(t, 19, q.Stats().Put)
+				require.NoError(t, q.Close())
+				q = openOn(t, d, nil)
+				require.Equal(t, append(ids(0, 10), ids(11, 20)...), bodies(t, q))
+				require.NoError(t, q.Close())
 			})
 		}
 	}

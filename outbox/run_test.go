@@ -107,26 +107,24 @@ func TestOnFailedThatDoesNotReturn(t *testing.T) {
 		"runtime.Goexit":    runtime.Goexit,
 		"panicked: too bad": func() { panic("too bad") },
 	} {
-		t.Run(want, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				told := []string{}
-				q := openOn(t, newDisk(), &outbox.Options{OnFailed: func(m *transport.Message, _ error) {
-					told = append(told, m.ID)
-					end()
-				}})
-				put(t, q, 0, 3)
-				for n := range 3 {
-					ran := make(chan error, 1)
-					go func() { ran <- ended(t, q, &taker{}) }()
-					synctest.Wait()
-					require.Len(t, ran, 1, "Run stands still")
-					require.ErrorContains(t, <-ran, want)
-					require.Equal(t, ids(0, n+1), told)
-				}
-				require.Zero(t, q.Stats().Waiting)
-				require.EqualValues(t, 3, q.Stats().Failed)
-				require.NoError(t, q.Close())
-			})
+		testkit.Run(t, want, func(t *testing.T) {
+			told := []string{}
+			q := openOn(t, newDisk(), &outbox.Options{OnFailed: func(m *transport.Message, _ error) {
+				told = append(told, m.ID)
+				end()
+			}})
+			put(t, q, 0, 3)
+			for n := range 3 {
+				ran := make(chan error, 1)
+				go func() { ran <- ended(t, q, &taker{}) }()
+				synctest.Wait()
+				require.Len(t, ran, 1, "Run stands still")
+				require.ErrorContains(t, <-ran, want)
+				require.Equal(t, ids(0, n+1), told)
+			}
+			require.Zero(t, q.Stats().Waiting)
+			require.EqualValues(t, 3, q.Stats().Failed)
+			require.NoError(t, q.Close())
 		})
 	}
 }
@@ -290,20 +288,18 @@ func TestAFlushThatDoesNotReturn(t *testing.T) {
 		"panicked: " + errEnough.Error(): func() { panic(errEnough) }, // of a Kind that is no reason to stop
 	} {
 		for _, good := range []int{0, 1} {
-			t.Run(want, func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					q := openOn(t, newDisk(), nil)
-					put(t, q, 0, 3)
-					ran := make(chan error, 1)
-					go func() { ran <- ended(t, q, &unflushable{good: good, end: end}) }()
-					synctest.Wait()
-					require.Len(t, ran, 1, "Run goes on")
-					err := <-ran
-					require.ErrorContains(t, err, "outbox.Client.Flush")
-					require.ErrorContains(t, err, want)
-					require.Equal(t, ids(0, 3), take(t, q))
-					require.NoError(t, q.Close())
-				})
+			testkit.Run(t, want, func(t *testing.T) {
+				q := openOn(t, newDisk(), nil)
+				put(t, q, 0, 3)
+				ran := make(chan error, 1)
+				go func() { ran <- ended(t, q, &unflushable{good: good, end: end}) }()
+				synctest.Wait()
+				require.Len(t, ran, 1, "Run goes on")
+				err := <-ran
+				require.ErrorContains(t, err, "outbox.Client.Flush")
+				require.ErrorContains(t, err, want)
+				require.Equal(t, ids(0, 3), take(t, q))
+				require.NoError(t, q.Close())
 			})
 		}
 	}

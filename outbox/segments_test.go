@@ -42,21 +42,19 @@ func TestASegmentThatFailsAtOnce(t *testing.T) {
 // previous segment, was not durable.
 func TestASegmentWithoutARecord(t *testing.T) {
 	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				folder := t.TempDir()
-				q := open(t, folder, nil)
-				put(t, q, 0, old)
-				require.NoError(t, q.Close())
-				empty := outbox.SegmentName(100, 7)
-				require.NoError(t, os.WriteFile(filepath.Join(folder, empty), nil, 0o600))
-				q = open(t, folder, nil)
-				require.EqualValues(t, old, q.Stats().Waiting)
-				require.Zero(t, q.Stats().Damaged)
-				put(t, q, old, 10)
-				require.Equal(t, ids(0, 10), bodies(t, q))
-				require.NoError(t, q.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			folder := t.TempDir()
+			q := open(t, folder, nil)
+			put(t, q, 0, old)
+			require.NoError(t, q.Close())
+			empty := outbox.SegmentName(100, 7)
+			require.NoError(t, os.WriteFile(filepath.Join(folder, empty), nil, 0o600))
+			q = open(t, folder, nil)
+			require.EqualValues(t, old, q.Stats().Waiting)
+			require.Zero(t, q.Stats().Damaged)
+			put(t, q, old, 10)
+			require.Equal(t, ids(0, 10), bodies(t, q))
+			require.NoError(t, q.Close())
 		})
 	}
 }
@@ -71,43 +69,41 @@ func TestAFileThatIsGone(t *testing.T) {
 			"last":   func(all []string) []string { return all[len(all)-1:] },
 			"all":    func(all []string) []string { return all },
 		} {
-			t.Run(fmt.Sprint(name, ", SyncEvery ", every), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					for _, kill := range []bool{false, true} {
-						o := &outbox.Options{MaxBytes: 1 << 20, SyncEvery: every, OnFailed: ignore}
-						d := newDisk()
-						q := openOn(t, d, o)
-						for n := range 18 { // five files, the last one with two messages
-							require.NoError(t, q.Put(t.Context(), quarter(n)))
-						}
-						require.ErrorIs(t, ended(t, q, &taker{most: 2}), errEnough)
-						time.Sleep(time.Minute)
-						q.Idle()
-						if kill {
-							d = d.kill()
-						} else {
-							require.NoError(t, q.Close())
-						}
-						for _, path := range gone(d.segments(folder)) {
-							require.NoError(t, d.Remove(path))
-						}
-						q = openOn(t, d, o)
-						damaged := q.Stats().Damaged
-						put(t, q, 100, 101)
-						got := take(t, q)
-						require.Equal(t, damaged, q.Stats().Damaged, "Run counts it again")
-						if lost := 16 + 1 - len(got); kill {
-							require.LessOrEqual(t, damaged, uint64(lost))
-							require.GreaterOrEqual(t, damaged, uint64(max(1, lost-1)))
-						} else {
-							require.EqualValues(t, lost, damaged)
-						}
-						require.NoError(t, q.Close())
-						q = openOn(t, d, o)
-						require.Zero(t, q.Stats().Damaged, "all is done")
+			testkit.Run(t, fmt.Sprint(name, ", SyncEvery ", every), func(t *testing.T) {
+				for _, kill := range []bool{false, true} {
+					o := &outbox.Options{MaxBytes: 1 << 20, SyncEvery: every, OnFailed: ignore}
+					d := newDisk()
+					q := openOn(t, d, o)
+					for n := range 18 { // five files, the last one with two messages
+						require.NoError(t, q.Put(t.Context(), quarter(n)))
+					}
+					require.ErrorIs(t, ended(t, q, &taker{most: 2}), errEnough)
+					time.Sleep(time.Minute)
+					q.Idle()
+					if kill {
+						d = d.kill()
+					} else {
 						require.NoError(t, q.Close())
 					}
-				})
+					for _, path := range gone(d.segments(folder)) {
+						require.NoError(t, d.Remove(path))
+					}
+					q = openOn(t, d, o)
+					damaged := q.Stats().Damaged
+					put(t, q, 100, 101)
+					got := take(t, q)
+					require.Equal(t, damaged, q.Stats().Damaged, "Run counts it again")
+					if lost := 16 + 1 - len(got); kill {
+						require.LessOrEqual(t, damaged, uint64(lost))
+						require.GreaterOrEqual(t, damaged, uint64(max(1, lost-1)))
+					} else {
+						require.EqualValues(t, lost, damaged)
+					}
+					require.NoError(t, q.Close())
+					q = openOn(t, d, o)
+					require.Zero(t, q.Stats().Damaged, "all is done")
+					require.NoError(t, q.Close())
+				}
 			})
 		}
 	}

@@ -53,38 +53,36 @@ func TestAStalledDiskBlocksNoCaller(t *testing.T) {
 			if every != 0 && (op == "sync" || op == "syncfolder") || every < 0 && op == "linked" {
 				continue // Put does not wait for it
 			}
-			t.Run(fmt.Sprint(op, ", SyncEvery ", every), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					d := newDisk()
-					q := openOn(t, d, &outbox.Options{SyncEvery: every})
-					s := newStall(op)
-					d.on(s.hook)
-					s.on.Store(true)
-					soon := func() context.Context {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-						t.Cleanup(cancel)
-						return ctx
+			testkit.Run(t, fmt.Sprint(op, ", SyncEvery ", every), func(t *testing.T) {
+				d := newDisk()
+				q := openOn(t, d, &outbox.Options{SyncEvery: every})
+				s := newStall(op)
+				d.on(s.hook)
+				s.on.Store(true)
+				soon := func() context.Context {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					t.Cleanup(cancel)
+					return ctx
+				}
+				for n := range 3 {
+					var err error
+					require.Equal(t, time.Second, took(func() { err = q.Put(soon(), numbered(n)) }))
+					require.ErrorIs(t, err, transport.Cancelled)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					if n > 0 { // the outcome of the first one is unknown, the others were not written
+						require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
 					}
-					for n := range 3 {
-						var err error
-						require.Equal(t, time.Second, took(func() { err = q.Put(soon(), numbered(n)) }))
-						require.ErrorIs(t, err, transport.Cancelled)
-						require.ErrorIs(t, err, context.DeadlineExceeded)
-						if n > 0 { // the outcome of the first one is unknown, the others were not written
-							require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
-						}
-					}
-					require.Zero(t, took(func() { q.Stats() }))
-					require.LessOrEqual(t, took(func() { _ = q.Flush(soon()) }), time.Second)
-					require.Equal(t, 5*time.Second, took(func() { require.ErrorIs(t, q.Close(), transport.Timeout) }))
-					s.on.Store(false) // for the others
-					_, err := outbox.OpenOn(d, folder, nil)
-					require.ErrorIs(t, err, transport.Invalid, "the disk may still write")
-					s.end()
-					require.NoError(t, q.Close())
-					q = openOn(t, d, nil)
-					require.NoError(t, q.Close())
-				})
+				}
+				require.Zero(t, took(func() { q.Stats() }))
+				require.LessOrEqual(t, took(func() { _ = q.Flush(soon()) }), time.Second)
+				require.Equal(t, 5*time.Second, took(func() { require.ErrorIs(t, q.Close(), transport.Timeout) }))
+				s.on.Store(false) // for the others
+				_, err := outbox.OpenOn(d, folder, nil)
+				require.ErrorIs(t, err, transport.Invalid, "the disk may still write")
+				s.end()
+				require.NoError(t, q.Close())
+				q = openOn(t, d, nil)
+				require.NoError(t, q.Close())
 			})
 		}
 	}
@@ -121,25 +119,23 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 // read and continues.
 func TestAStalledReadDoesNotBlockRun(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
-		t.Run(op, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				d := newDisk()
-				q := openOn(t, d, nil)
-				put(t, q, 0, 5)
-				s := newStall(op)
-				d.on(s.hook)
-				s.on.Store(true)
-				for range 2 {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					require.Equal(t, time.Second, took(func() {
-						require.ErrorIs(t, q.Run(ctx, sink{}), context.DeadlineExceeded)
-					}))
-					cancel()
-				}
-				s.end()
-				require.Equal(t, ids(0, 5), bodies(t, q))
-				require.NoError(t, q.Close())
-			})
+		testkit.Run(t, op, func(t *testing.T) {
+			d := newDisk()
+			q := openOn(t, d, nil)
+			put(t, q, 0, 5)
+			s := newStall(op)
+			d.on(s.hook)
+			s.on.Store(true)
+			for range 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				require.Equal(t, time.Second, took(func() {
+					require.ErrorIs(t, q.Run(ctx, sink{}), context.DeadlineExceeded)
+				}))
+				cancel()
+			}
+			s.end()
+			require.Equal(t, ids(0, 5), bodies(t, q))
+			require.NoError(t, q.Close())
 		})
 	}
 }
@@ -149,47 +145,45 @@ func TestAStalledReadDoesNotBlockRun(t *testing.T) {
 func TestFsyncsRunOneAtATime(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Millisecond, time.Second} {
 		for _, failing := range []bool{false, true} {
-			t.Run(fmt.Sprint("SyncEvery ", every, ", failing ", failing), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					d := newDisk()
-					q := openOn(t, d, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
-					var running, calls atomic.Int32
-					d.on(func(o op) error {
-						if o.name != "sync" && o.name != "syncfolder" {
-							return nil
-						}
-						if n := running.Add(1); n > 1 {
-							t.Errorf("%d fsyncs at a time", n)
-						}
-						time.Sleep(3 * time.Millisecond)
-						running.Add(-1)
-						if failing && calls.Add(1)%3 == 0 {
-							return context.DeadlineExceeded
-						}
+			testkit.Run(t, fmt.Sprint("SyncEvery ", every, ", failing ", failing), func(t *testing.T) {
+				d := newDisk()
+				q := openOn(t, d, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20, Overflow: device.OverflowDropOldest})
+				var running, calls atomic.Int32
+				d.on(func(o op) error {
+					if o.name != "sync" && o.name != "syncfolder" {
 						return nil
-					})
-					const callers, each = 8, 40
-					ended := make(chan struct{}, callers)
-					for c := range callers {
-						go func() {
-							for n := range each {
-								m := numbered(c*each + n)
-								m.Body = make([]byte, 60_000)
-								_ = q.Put(t.Context(), m)
-								time.Sleep(time.Duration(n%3) * time.Millisecond)
-							}
-							ended <- struct{}{}
-						}()
 					}
-					for n := range callers {
-						select {
-						case <-ended:
-						case <-time.After(time.Minute):
-							require.FailNow(t, "Put hangs", "%d of %d callers ended", n, callers)
-						}
+					if n := running.Add(1); n > 1 {
+						t.Errorf("%d fsyncs at a time", n)
 					}
-					_ = q.Close()
+					time.Sleep(3 * time.Millisecond)
+					running.Add(-1)
+					if failing && calls.Add(1)%3 == 0 {
+						return context.DeadlineExceeded
+					}
+					return nil
 				})
+				const callers, each = 8, 40
+				ended := make(chan struct{}, callers)
+				for c := range callers {
+					go func() {
+						for n := range each {
+							m := numbered(c*each + n)
+							m.Body = make([]byte, 60_000)
+							_ = q.Put(t.Context(), m)
+							time.Sleep(time.Duration(n%3) * time.Millisecond)
+						}
+						ended <- struct{}{}
+					}()
+				}
+				for n := range callers {
+					select {
+					case <-ended:
+					case <-time.After(time.Minute):
+						require.FailNow(t, "Put hangs", "%d of %d callers ended", n, callers)
+					}
+				}
+				_ = q.Close()
 			})
 		}
 	}
@@ -216,39 +210,37 @@ func TestCloseIsBounded(t *testing.T) {
 // A file that cannot be created after a stall causes no error if no Put waits for it by then.
 func TestAFailedCreateThatNobodyWaitsFor(t *testing.T) {
 	for _, end := range []string{"the context ends", "Close"} {
-		t.Run(end, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				d := newDisk()
-				q := openOn(t, d, nil)
-				release := make(chan struct{})
-				d.on(func(o op) error {
-					if o.name == "create" {
-						<-release
-						return syscall.EIO
-					}
-					return nil
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				result := make(chan error, 1)
-				go func() { result <- q.Put(ctx, numbered(0)) }()
-				synctest.Wait()
-				closed := make(chan error, 1)
-				if end == "Close" {
-					go func() { closed <- q.Close() }()
-					require.ErrorIs(t, <-result, transport.Closed)
-				} else {
-					require.ErrorIs(t, <-result, transport.Cancelled)
+		testkit.Run(t, end, func(t *testing.T) {
+			d := newDisk()
+			q := openOn(t, d, nil)
+			release := make(chan struct{})
+			d.on(func(o op) error {
+				if o.name == "create" {
+					<-release
+					return syscall.EIO
 				}
-				close(release)
-				synctest.Wait()
-				d.on(nil)
-				if end != "Close" {
-					put(t, q, 1, 2)
-					go func() { closed <- q.Close() }()
-				}
-				require.NoError(t, <-closed)
+				return nil
 			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			result := make(chan error, 1)
+			go func() { result <- q.Put(ctx, numbered(0)) }()
+			synctest.Wait()
+			closed := make(chan error, 1)
+			if end == "Close" {
+				go func() { closed <- q.Close() }()
+				require.ErrorIs(t, <-result, transport.Closed)
+			} else {
+				require.ErrorIs(t, <-result, transport.Cancelled)
+			}
+			close(release)
+			synctest.Wait()
+			d.on(nil)
+			if end != "Close" {
+				put(t, q, 1, 2)
+				go func() { closed <- q.Close() }()
+			}
+			require.NoError(t, <-closed)
 		})
 	}
 }

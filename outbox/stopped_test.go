@@ -39,32 +39,30 @@ func TestAPolicyThatStopsRemovesNoMessage(t *testing.T) {
 			return http.New(&http.Options{Network: plain(hub, testbroker.PortHTTP)})
 		}, fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteTelemetry, Statuses: []int{429}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				hub := hubfixture.Open(t, nil, deviceID)
-				row.busy.Times = -1
-				busy := hub.Inject(row.busy)
-				c := newClientOver(t, hub, row.over(hub), &device.Options{RetryPolicy: threeRetries})
-				q := open(t, t.TempDir(), nil)
-				put(t, q, 0, 20)
-				ran := make(chan error, 1)
-				go func() { ran <- q.Run(t.Context(), c) }()
-				err := flushSoon(t, q)
-				require.ErrorIs(t, err, transport.RetryExpired)
-				require.ErrorIs(t, err, transport.Throttled)
-				require.Equal(t, err, <-ran)
-				require.Equal(t, err, flushSoon(t, q), "Run has ended before the call")
-				require.Zero(t, q.Stats().Failed)
-				require.EqualValues(t, 20, q.Stats().Waiting)
+		testkit.Run(t, name, func(t *testing.T) {
+			hub := hubfixture.Open(t, nil, deviceID)
+			row.busy.Times = -1
+			busy := hub.Inject(row.busy)
+			c := newClientOver(t, hub, row.over(hub), &device.Options{RetryPolicy: threeRetries})
+			q := open(t, t.TempDir(), nil)
+			put(t, q, 0, 20)
+			ran := make(chan error, 1)
+			go func() { ran <- q.Run(t.Context(), c) }()
+			err := flushSoon(t, q)
+			require.ErrorIs(t, err, transport.RetryExpired)
+			require.ErrorIs(t, err, transport.Throttled)
+			require.Equal(t, err, <-ran)
+			require.Equal(t, err, flushSoon(t, q), "Run has ended before the call")
+			require.Zero(t, q.Stats().Failed)
+			require.EqualValues(t, 20, q.Stats().Waiting)
 
-				busy.Remove()
-				stop := start(q, c)
-				require.NoError(t, flushSoon(t, q))
-				require.ElementsMatch(t, ids(0, 20), arrived(hub))
-				require.ErrorIs(t, stop(), context.Canceled)
-				require.NoError(t, c.Close())
-				require.NoError(t, q.Close())
-			})
+			busy.Remove()
+			stop := start(q, c)
+			require.NoError(t, flushSoon(t, q))
+			require.ElementsMatch(t, ids(0, 20), arrived(hub))
+			require.ErrorIs(t, stop(), context.Canceled)
+			require.NoError(t, c.Close())
+			require.NoError(t, q.Close())
 		})
 	}
 }
@@ -151,35 +149,33 @@ func TestWhatRemovesAMessage(t *testing.T) {
 				transport.Protocol, transport.Unknown, transport.Poison:
 				removes = scope == transport.ScopeOperation
 			}
-			t.Run(kind.String()+", "+scope.String(), func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					q := openOn(t, newDisk(), nil)
-					put(t, q, 0, 1)
-					failure := &transport.Error{Kind: kind, Scope: scope, Op: transport.OpSend}
-					ran := make(chan error, 1)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					go func() { ran <- q.Run(ctx, answering{err: failure}) }()
-					synctest.Wait()
-					if removes {
-						require.ErrorIs(t, q.Flush(t.Context()), kind, "without OnFailed, Flush tells")
-						require.NoError(t, q.Flush(t.Context()), "once")
-						require.EqualValues(t, 1, q.Stats().Failed)
-						cancel()
-					} else {
-						require.Len(t, ran, 1)
-					}
-					err := <-ran
-					if !removes {
-						require.Equal(t, err, q.Flush(t.Context()))
-						require.EqualValues(t, 1, q.Stats().Waiting)
-						require.Zero(t, q.Stats().Failed)
-					}
-					if kind != transport.Dropped && !removes {
-						require.ErrorIs(t, err, kind)
-					}
-					require.NoError(t, q.Close())
-				})
+			testkit.Run(t, kind.String()+", "+scope.String(), func(t *testing.T) {
+				q := openOn(t, newDisk(), nil)
+				put(t, q, 0, 1)
+				failure := &transport.Error{Kind: kind, Scope: scope, Op: transport.OpSend}
+				ran := make(chan error, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() { ran <- q.Run(ctx, answering{err: failure}) }()
+				synctest.Wait()
+				if removes {
+					require.ErrorIs(t, q.Flush(t.Context()), kind, "without OnFailed, Flush tells")
+					require.NoError(t, q.Flush(t.Context()), "once")
+					require.EqualValues(t, 1, q.Stats().Failed)
+					cancel()
+				} else {
+					require.Len(t, ran, 1)
+				}
+				err := <-ran
+				if !removes {
+					require.Equal(t, err, q.Flush(t.Context()))
+					require.EqualValues(t, 1, q.Stats().Waiting)
+					require.Zero(t, q.Stats().Failed)
+				}
+				if kind != transport.Dropped && !removes {
+					require.ErrorIs(t, err, kind)
+				}
+				require.NoError(t, q.Close())
 			})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -15,7 +16,7 @@ import (
 
 // The caller of Attempts waits. The operation and the count of retries go on, connections do not.
 func TestAttempts(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 202, body: assigning}, say{status: 503, after: 40 * time.Second}, say{err: lost()},
 			say{status: 200, body: assigned})
 		var lines []string
@@ -49,7 +50,7 @@ func TestAttempts(t *testing.T) {
 }
 
 func TestAttemptsEndWithThePolicyOrAFinalFailure(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 503}, say{status: 401})
 		c, err := provisioning.New(identity(t), s, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
 		require.NoError(t, err)
@@ -67,7 +68,7 @@ func TestAFailedOperationIsNotPolledAgain(t *testing.T) {
 		return say{status: 200, body: `{"operationId":"op-1","status":"failed","registrationState":{"errorCode":` + code +
 			`}}`}
 	}
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		for _, code := range []string{"400208", "404201", "404000"} {
 			s := newScript(say{status: 202, body: assigning}, failed(code))
 			_, err := register(t, s, nil)
@@ -85,7 +86,7 @@ func TestAFailedOperationIsNotPolledAgain(t *testing.T) {
 
 // A code that no refusal can have does not hide that the service is busy.
 func TestTheStatusCountsIfTheCodeIsNone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		for _, code := range []string{"100000", "200001", "399999", "600000", "999999", "1000000", "-1", "5e5"} {
 			_, err := register(t, newScript(say{status: 503, body: `{"errorCode":` + code + `}`},
 				say{status: 200, body: assigned}), nil)
@@ -97,7 +98,7 @@ func TestTheStatusCountsIfTheCodeIsNone(t *testing.T) {
 // The id of an operation goes into a path, where some would name another resource, and into texts,
 // which are UTF-8.
 func TestAnOperationThatCannotBeNamedIsRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		for _, id := range []string{".", "..", `\u002e.`, "5.\xff"} {
 			s := newScript(say{status: 202, body: `{"operationId":"` + id + `","status":"assigning"}`},
 				say{status: 200, body: assigned})
@@ -110,7 +111,7 @@ func TestAnOperationThatCannotBeNamedIsRefused(t *testing.T) {
 
 // A service that never names its operations is not asked every two seconds for ever.
 func TestRegistersWithoutAnOperationAreSlowedDown(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		var says []say
 		for range 12 {
 			says = append(says, say{status: 202, body: `{"status":"assigning"}`})
@@ -124,7 +125,7 @@ func TestRegistersWithoutAnOperationAreSlowedDown(t *testing.T) {
 
 // An operation that has no result after hours is given up, and the device registers again.
 func TestAnOperationWithoutEndIsGivenUp(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		slow := say{status: 202, after: 50 * time.Minute, body: assigning}
 		s := newScript(slow, slow, slow, slow, say{status: 200, body: assigned})
 		var failures []error
@@ -149,7 +150,7 @@ func (never) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 
 // The random part of a wait does not turn the longest delay into none.
 func TestTheLongestDelayStaysLong(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		s := newScript(say{status: 429, body: throttled})
@@ -163,7 +164,7 @@ func TestTheLongestDelayStaysLong(t *testing.T) {
 }
 
 func TestAnEmptySigningRequestIsNone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200, body: assigned})
 		_, err := register(t, s, &provisioning.Options{CSR: []byte{}})
 		require.NoError(t, err)

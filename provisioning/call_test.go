@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -34,7 +35,7 @@ func call(t *testing.T, c *provisioning.Client) (*provisioning.Answer, error) {
 }
 
 func TestCallsShareAConnectionUntilItIsIdle(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200, body: "{}"}, say{status: 503}, say{status: 200}, say{status: 200})
 		c := caller(t, s, nil)
 		a, err := call(t, c)
@@ -62,7 +63,7 @@ func TestCallsShareAConnectionUntilItIsIdle(t *testing.T) {
 }
 
 func TestAConnectionThatWasLostBetweenCallsIsReplacedOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200}, say{err: lost()}, say{status: 200}, say{err: lost()}, say{err: lost()})
 		c := caller(t, s, nil)
 		for range 2 {
@@ -78,7 +79,7 @@ func TestAConnectionThatWasLostBetweenCallsIsReplacedOnce(t *testing.T) {
 }
 
 func TestAConnectionWithAnOldTokenIsReplaced(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		id.TokenLife = 5 * time.Minute
 		says := make([]say, 10)
@@ -99,7 +100,7 @@ func TestAConnectionWithAnOldTokenIsReplaced(t *testing.T) {
 }
 
 func TestARefusedTokenOfACallLeadsToTheOtherKey(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		refused := say{status: 401, body: `{"errorCode":401002}`}
 		s := newScript(refused, say{status: 200}, say{status: 200}, refused, refused)
 		c := caller(t, s, nil)
@@ -115,7 +116,7 @@ func TestARefusedTokenOfACallLeadsToTheOtherKey(t *testing.T) {
 }
 
 func TestCallsWaitForEachOther(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{hangs: true})
 		c := caller(t, s, nil)
 		slow, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -174,7 +175,7 @@ func events(into *[]provisioning.Event) *provisioning.Options {
 }
 
 func TestARegistrationWaitsForBeforeOnItsConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200}, say{status: 200, body: assigned}, say{status: 200, body: assigned})
 		var steps []provisioning.Event
 		c := caller(t, s, events(&steps))
@@ -201,7 +202,7 @@ func TestARegistrationWaitsForBeforeOnItsConnection(t *testing.T) {
 }
 
 func TestBeforeDelaysRegistrationsAMinuteAtMost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{err: lost()}, say{status: 200, body: assigned})
 		var steps []provisioning.Event
 		c := caller(t, s, events(&steps))
@@ -232,7 +233,7 @@ func TestBeforeDelaysRegistrationsAMinuteAtMost(t *testing.T) {
 }
 
 func TestBeforeMayPanic(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200, body: assigned})
 		var steps []provisioning.Event
 		c := caller(t, s, events(&steps))
@@ -245,7 +246,7 @@ func TestBeforeMayPanic(t *testing.T) {
 
 // Over MQTT, a second connection of a device would end the first.
 func TestACallAndAnAttemptToRegisterUseOneConnectionInTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 503, after: 20 * time.Second}, say{status: 200}, say{status: 202, body: assigning},
 			say{status: 200, body: assigned}, say{status: 200})
 		c := caller(t, s, &provisioning.Options{MQTTv5: true})
@@ -275,7 +276,7 @@ func TestACallAndAnAttemptToRegisterUseOneConnectionInTurn(t *testing.T) {
 }
 
 func TestACallAsksForItsVersionOfTheAPI(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200}, say{status: 200, body: assigned}, say{status: 200})
 		c := caller(t, s, nil)
 		_, err := call(t, c)
@@ -292,7 +293,7 @@ func TestACallAsksForItsVersionOfTheAPI(t *testing.T) {
 }
 
 func TestARegistrationDoesNotWaitForACallLongerThanItsContext(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{hangs: true})
 		c := caller(t, s, nil)
 		slow, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -64,7 +65,7 @@ type service struct {
 func onEachCarrier(t *testing.T, o *testbroker.DPSOptions, f func(t *testing.T, s *service)) {
 	for _, c := range carriers {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				d, err := testbroker.NewDPS(o)
 				require.NoError(t, err)
 				defer func() { require.NoError(t, d.Close()) }()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -120,14 +119,6 @@ func identity(t testing.TB) *provisioning.Identity {
 	sign, err := transport.SharedKey(ownKey)
 	require.NoError(t, err)
 	return &provisioning.Identity{IDScope: "0ne00ABCDEF", RegistrationID: "reg-0001", Sign: sign}
-}
-
-// inBubble runs f in fake time, in 2030.
-func inBubble(t *testing.T, f func(t *testing.T)) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
-		f(t)
-	})
 }
 
 // register runs one registration against the script, which must be used up and closed afterwards.

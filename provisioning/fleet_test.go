@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -65,7 +66,7 @@ func TestAFleetRegistersAgainstAThrottledService(t *testing.T) {
 		{"rule of the official clients", registerByTheOfficialRule, herd{10 * time.Minute, 5, 1, 1}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				got := registerFleet(t, devices, row.register)
 				n := float64(devices)
 				t.Logf("| %s | %v | %.0f | %.0f | %.0f |", row.name, got.took.Round(time.Second), got.beyond*n, got.first*n,

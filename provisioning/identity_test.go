@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -126,7 +127,7 @@ func TestWrongOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 
 // A device waits until its clock is set. Nothing is sent before.
 func TestAnUnsetClockIsAwaited(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		set := time.Now().Add(25 * time.Second)
 		id.Now = func() time.Time {
@@ -151,7 +152,7 @@ func TestAnUnsetClockIsAwaited(t *testing.T) {
 // A clock that lost its battery shows 2000 or the build time of the image, and signs tokens that
 // the service refuses.
 func TestATokenOfAWrongClockThatIsRefusedIsNotTheKeysFault(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		id.SecondSign = id.Sign
 		id.Now = func() time.Time { return time.Now().AddDate(-20, 0, 0) }

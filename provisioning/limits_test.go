@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -46,7 +47,7 @@ func TestLimitsOfAnswers(t *testing.T) {
 		"device": {say{status: 200, body: state("")}, say{status: 200, body: state(`,"deviceId":"a/b"`)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				var failures []error
 				o := &provisioning.Options{OnEvent: func(e provisioning.Event) {
 					if e.Step == provisioning.StepRetrying {
@@ -89,7 +90,7 @@ func TestTextsOfAnAssignmentAreScrubbedAndBounded(t *testing.T) {
 		"cut word": {`"connectionProfile":"/` + strings.Repeat(" ", 60) + key + `"`, "connection profile "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s := newScript(say{status: 200, body: state("," + row.member)})
 				_, err := register(t, s, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
 				require.ErrorContains(t, err, row.want)
@@ -103,7 +104,7 @@ func TestTextsOfAnAssignmentAreScrubbedAndBounded(t *testing.T) {
 
 // Of two members with the same name the last one counts, as for encoding/json.
 func TestTheLastOfTwoMembersCounts(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		a, err := register(t, newScript(say{status: 200, body: state(`,"deviceId":"last"`)}), nil)
 		require.NoError(t, err)
 		require.Equal(t, "last", a.DeviceID)
@@ -112,7 +113,7 @@ func TestTheLastOfTwoMembersCounts(t *testing.T) {
 
 // The keys take turns: after an answer, a refusal leads back to the first one.
 func TestTheKeysTakeTurns(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		second, err := provisioning.GroupKey(groupKey, "other")
 		require.NoError(t, err)
@@ -130,7 +131,7 @@ func TestTheKeysTakeTurns(t *testing.T) {
 
 // A service that accepts each key and then refuses it is polled at the policy's pace.
 func TestKeysThatAreAcceptedAndRefusedInTurnAreForThePolicy(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		id.SecondSign = id.Sign
 		s := newScript()
@@ -150,7 +151,7 @@ func TestKeysThatAreAcceptedAndRefusedInTurnAreForThePolicy(t *testing.T) {
 
 // A token that an unset clock has signed is not sent again.
 func TestARefusedTokenIsReplaced(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		id.Now = func() time.Time { return time.Now().AddDate(-20, 0, 0) }
 		s := newScript(say{status: 401, body: `{"errorCode":401002}`}, say{status: 200, body: assigned})
@@ -164,7 +165,7 @@ func TestARefusedTokenIsReplaced(t *testing.T) {
 }
 
 func TestAConflictOfAPollRegistersAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 202, body: assigning}, say{status: 409, body: `{"errorCode":409001}`},
 			say{status: 200, body: assigned})
 		_, err := register(t, s, nil)
@@ -175,7 +176,7 @@ func TestAConflictOfAPollRegistersAgain(t *testing.T) {
 
 // A policy of the caller decides about throttling, too.
 func TestAPolicyOfTheCallerIsNotPaced(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 429, body: throttled}, say{status: 200, body: assigned})
 		_, err := register(t, s, &provisioning.Options{Policy: retrypolicy.Fixed{Delay: time.Second}})
 		require.NoError(t, err)

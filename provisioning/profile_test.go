@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
@@ -38,7 +39,7 @@ func TestTheConnectionProfileSaysWhatKindOfHubItIs(t *testing.T) {
 		`,"connectionProfile":["mqttV5"]`: {anything, false},
 	} {
 		t.Run(member, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				for _, able := range []bool{true, false} {
 					s := newScript(say{status: 200, body: `{"status":"assigned","registrationState":{"assignedHub":` +
 						`"h.device.azure-devices.net","deviceId":"d"` + member + `}}`})
@@ -99,7 +100,7 @@ func TestEachKindOfHubIsAssignedAfterPolls(t *testing.T) {
 }
 
 func TestAnUnknownConnectionProfileStaysReadable(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200, body: `{"status":"assigned","registrationState":{"assignedHub":"h","deviceId":"d",` +
 			`"connectionProfile":"quicV1"}}`})
 		_, err := register(t, s, &provisioning.Options{MQTTv5: true})
@@ -116,7 +117,7 @@ func TestAProgramForBothKindsOfHubAsksForTheVersionThatTellsTheProfile(t *testin
 		"2026-11-02-preview": {CSR: []byte{1}, MQTTv5: true},
 		"2027-01-01":         {MQTTv5: true, APIVersion: "2027-01-01"},
 	} {
-		inBubble(t, func(t *testing.T) {
+		testkit.In2030(t, func(t *testing.T) {
 			s := newScript(say{status: 200, body: assigned})
 			_, err := register(t, s, &o)
 			require.NoError(t, err)

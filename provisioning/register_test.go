@@ -18,7 +18,7 @@ import (
 )
 
 func TestRegisterAndPoll(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		var steps []provisioning.Step
 		var delays []time.Duration
 		s := newScript(say{status: 202, after: 3 * time.Second, body: assigning},
@@ -47,7 +47,7 @@ func TestRegisterAndPoll(t *testing.T) {
 }
 
 func TestTheAssignmentIsTheLoginAtTheHub(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		c, err := provisioning.New(identity(t), newScript(say{status: 200, body: assigned}), nil)
 		require.NoError(t, err)
 		a, err := c.Register(t.Context())
@@ -72,7 +72,7 @@ func TestTheSecondKeyIsTriedAtOnceAndKept(t *testing.T) {
 		"in the exchange": {err: &transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				id := identity(t)
 				second, err := provisioning.GroupKey(groupKey, "other")
 				require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestTheSecondKeyIsTriedAtOnceAndKept(t *testing.T) {
 }
 
 func TestEveryKeyIsRefusedOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		id.SecondSign = id.Sign
 		s := newScript(say{status: 401, body: `{"errorCode":401002}`}, say{status: 401, body: `{"errorCode":401002}`})
@@ -143,7 +143,7 @@ func TestRetryAfterIsAMinimum(t *testing.T) {
 			time.Hour, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s := newScript(row.says...)
 				_, err := register(t, s, &provisioning.Options{Policy: policy})
 				require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestThrottlingIsPacedAndSpread(t *testing.T) {
 		"an own policy": {[]say{busy, done}, retrypolicy.Fixed{Delay: 10 * time.Second}, 10 * time.Second, 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				seen, longest := map[time.Duration]bool{}, time.Duration(0)
 				for i := range 20 {
 					s := newScript(row.says...)
@@ -243,7 +243,7 @@ func TestRefusals(t *testing.T) {
 			transport.Unsupported, "mqttV5"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s := newScript(say{status: row.status, body: row.body})
 				_, err := register(t, s, nil)
 				require.ErrorIs(t, err, row.kind)
@@ -270,7 +270,7 @@ func TestTransientRefusalsAreRepeated(t *testing.T) {
 		{status: 200, body: `{"status":"assigned","registrationState":{"assignedHub":"a b","deviceId":"d"}}`},
 		{status: 200, body: `{"operationId":null,"status":"unassigned"}`},
 	} {
-		inBubble(t, func(t *testing.T) {
+		testkit.In2030(t, func(t *testing.T) {
 			s := newScript(first, say{status: 200, body: assigned})
 			_, err := register(t, s, nil)
 			require.NoError(t, err, "%+v", first)
@@ -279,7 +279,7 @@ func TestTransientRefusalsAreRepeated(t *testing.T) {
 }
 
 func TestASecondConflictIsFinal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		conflict := say{status: 409, body: `{"errorCode":409001}`}
 		_, err := register(t, newScript(conflict, conflict), nil)
 		require.ErrorIs(t, err, transport.Conflict)
@@ -287,7 +287,7 @@ func TestASecondConflictIsFinal(t *testing.T) {
 }
 
 func TestAwaitEnrollment(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		unknown := say{status: 404, body: `{"errorCode":404201}`}
 		s := newScript(unknown, unknown, say{status: 200, body: assigned})
 		_, err := register(t, s, &provisioning.Options{AwaitEnrollment: true})
@@ -301,7 +301,7 @@ func TestAwaitEnrollment(t *testing.T) {
 
 // An operation that the service does not know is not the end: the device registers again.
 func TestALostOperationRegistersAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 202, body: assigning}, say{status: 404, body: `{"errorCode":404203}`},
 			say{status: 202, body: `{"operationId":"op-2","status":"assigning"}`}, say{status: 200, body: assigned})
 		_, err := register(t, s, nil)
@@ -311,7 +311,7 @@ func TestALostOperationRegistersAgain(t *testing.T) {
 }
 
 func TestAPollWithoutAResultKeepsTheOperation(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 202, body: assigning}, say{status: 500, body: `{"errorCode":500001}`},
 			say{status: 202, body: `{"status":"assigning"}`},
 			say{status: 200, body: `{"operationId":"op-1","status":"unassigned"}`}, say{status: 200, body: assigned})
@@ -322,7 +322,7 @@ func TestAPollWithoutAResultKeepsTheOperation(t *testing.T) {
 }
 
 func TestEventsSayWhatIsWaitedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		var lines []string
 		_, err := register(t, newScript(say{status: 503, after: 3 * time.Second}, say{status: 200, body: assigned}),
 			&provisioning.Options{OnEvent: func(e provisioning.Event) { lines = append(lines, e.String()) }})
@@ -334,7 +334,7 @@ func TestEventsSayWhatIsWaitedFor(t *testing.T) {
 }
 
 func TestWithoutAnOperationTheDeviceRegistersAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 202, body: `{"status":"assigning"}`}, say{status: 202, body: `{}`},
 			say{status: 200, body: `{"status":"unassigned"}`}, say{status: 200, body: assigned})
 		_, err := register(t, s, nil)
@@ -345,7 +345,7 @@ func TestWithoutAnOperationTheDeviceRegistersAgain(t *testing.T) {
 }
 
 func TestThePolicyEndsTheRetries(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		busy := say{status: 503}
 		_, err := register(t, newScript(busy, busy, busy), &provisioning.Options{
 			Policy: retrypolicy.MaxAttempts{Policy: retrypolicy.Immediately{}, Total: 3}})
@@ -361,7 +361,7 @@ func TestThePolicyEndsTheRetries(t *testing.T) {
 
 // A policy may return 0 by accident, as a shift that overflows does.
 func TestAPolicyWithoutADelayDoesNotRegisterWithoutEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(slices.Repeat([]say{{status: 503}}, 50)...)
 		p := retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -382,7 +382,7 @@ func TestContextEndsEveryWait(t *testing.T) {
 		"an exchange":    {{hangs: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s := newScript(says...)
 				c, err := provisioning.New(identity(t), s, nil)
 				require.NoError(t, err)
@@ -401,7 +401,7 @@ func TestContextEndsEveryWait(t *testing.T) {
 			})
 		})
 	}
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c, err := provisioning.New(identity(t), newScript(), &provisioning.Options{Spread: time.Hour})
@@ -412,7 +412,7 @@ func TestContextEndsEveryWait(t *testing.T) {
 }
 
 func TestTheErrorOfAnEndedContextSaysWhatWasWaitedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		c, err := provisioning.New(identity(t), newScript(say{status: 429, after: time.Hour, body: throttled}), nil)
@@ -425,7 +425,7 @@ func TestTheErrorOfAnEndedContextSaysWhatWasWaitedFor(t *testing.T) {
 }
 
 func TestTheFirstWaitIsRandom(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		seen := map[time.Duration]bool{}
 		for range 10 {
 			s := newScript(say{status: 200, body: assigned})
@@ -440,7 +440,7 @@ func TestTheFirstWaitIsRandom(t *testing.T) {
 
 // A connection is not kept over a long wait, and neither is a token.
 func TestConnectionsAreReplaced(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 202, after: 31 * time.Second, body: assigning}, say{status: 200, body: assigned})
 		_, err := register(t, s, nil)
 		require.NoError(t, err)
@@ -459,7 +459,7 @@ func TestConnectionsAreReplaced(t *testing.T) {
 }
 
 func TestCallbacksThatPanic(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		id := identity(t)
 		id.Sign = func(context.Context, []byte) ([]byte, error) { panic("no key") }
 		c, err := provisioning.New(id,
@@ -472,7 +472,7 @@ func TestCallbacksThatPanic(t *testing.T) {
 }
 
 func TestACSRNeedsTheNewVersionAndReturnsAChain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := newScript(say{status: 200, body: `{"operationId":"o","status":"assigned","registrationState":{"assignedHub":` +
 			`"h.example.test","deviceId":"d","payload":{"a":[1,"\u00e9"]},"substatus":"DeviceDataReset",` +
 			`"issuedCertificateChain":["AQID", "BA=="]}}`})
@@ -504,7 +504,7 @@ func TestACSRNeedsTheNewVersionAndReturnsAChain(t *testing.T) {
 }
 
 func TestNoGoroutineIsLeft(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		before := testkit.Goroutines()
 		_, err := register(t, newScript(say{status: 503}, say{status: 202, body: assigning},
 			say{status: 200, body: assigned}), nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -119,7 +120,7 @@ const assignedTPM = `{"operationId":"op-1","status":"assigned","registrationStat
 
 // The key of the challenge signs at the service, and that of the assignment at the hub.
 func TestATPMProvesTheIdentity(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		tpm := newFakeTPM()
 		s := &tpmScript{script: newScript(say{status: 202, body: assigning}, say{status: 200, body: assignedTPM}),
 			challenges: []string{"key-1"}}
@@ -182,7 +183,7 @@ func TestFailuresOfATPM(t *testing.T) {
 	plain := errors.New("lockout")
 	busy := &transport.Error{Kind: transport.Unavailable, Err: errors.New("busy")}
 	for _, panics := range []bool{false, true} {
-		inBubble(t, func(t *testing.T) {
+		testkit.In2030(t, func(t *testing.T) {
 			for name, fail := range map[string]func(f *fakeTPM, s *tpmScript, err error){
 				"public keys": func(f *fakeTPM, _ *tpmScript, err error) { f.fails = err },
 				"activation of the challenge": func(f *fakeTPM, s *tpmScript, err error) {
@@ -215,7 +216,7 @@ func TestFailuresOfATPM(t *testing.T) {
 
 // Only a register gets a challenge: a device whose poll is refused registers again, once.
 func TestARefusedPollOfATPMIsFollowedByARegister(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		refusal := say{status: 401, body: `{"errorCode":401002}`}
 		s := &tpmScript{script: newScript(say{status: 202, body: assigning}, refusal, say{status: 200, body: assignedTPM}),
 			challenges: []string{"key-1", "key-2"}}
@@ -231,7 +232,7 @@ func TestARefusedPollOfATPMIsFollowedByARegister(t *testing.T) {
 }
 
 func TestEachSessionOfATPMGetsAToken(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &tpmScript{script: newScript(say{status: 202, after: time.Minute, body: assigning},
 			say{status: 200, body: assignedTPM}), challenges: []string{"key-1", ""}}
 		tpm := newFakeTPM()

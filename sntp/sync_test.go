@@ -91,22 +91,20 @@ func TestAnAnswerThatIsNotAcceptedLeavesTheClock(t *testing.T) {
 		"an empty datagram":  {&timeServer{silent: true, before: [][]byte{{}}}, transport.Timeout},
 		"a one-byte message": {&timeServer{silent: true, before: [][]byte{{0x24}}}, transport.Timeout},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				n := servers{}
-				if c.server != nil {
-					c.server.now = truth
-					n["a"] = c.server
-				}
-				var seen Attempt
-				clock := newClock(t, n, Options{Policy: retrypolicy.NoRetry{}, OnAttempt: func(a Attempt) { seen = a }})
-				err := clock.Sync(t.Context())
-				require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
-				require.Equal(t, c.kind, transport.KindOf(seen.Err), "%v", seen.Err)
-				require.False(t, clock.IsSet())
-				require.False(t, seen.Set)
-				require.Equal(t, 2000, clock.Now().UTC().Year())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			n := servers{}
+			if c.server != nil {
+				c.server.now = truth
+				n["a"] = c.server
+			}
+			var seen Attempt
+			clock := newClock(t, n, Options{Policy: retrypolicy.NoRetry{}, OnAttempt: func(a Attempt) { seen = a }})
+			err := clock.Sync(t.Context())
+			require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
+			require.Equal(t, c.kind, transport.KindOf(seen.Err), "%v", seen.Err)
+			require.False(t, clock.IsSet())
+			require.False(t, seen.Set)
+			require.Equal(t, 2000, clock.Now().UTC().Year())
 		})
 	}
 }
@@ -246,16 +244,14 @@ func TestTheContextEndsEveryWait(t *testing.T) {
 		"between two":        {servers{}, 30 * time.Second},
 		"before the request": {servers{"a": {now: truth, silent: true}}, 10 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				clock := newClock(t, c.n, Options{})
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(c.after, cancel)
-				begin := time.Now()
-				require.ErrorIs(t, clock.Sync(ctx), context.Canceled)
-				require.LessOrEqual(t, time.Since(begin), c.after+glance)
-				require.ErrorIs(t, clock.Sync(ctx), context.Canceled, "a context that has ended")
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			clock := newClock(t, c.n, Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(c.after, cancel)
+			begin := time.Now()
+			require.ErrorIs(t, clock.Sync(ctx), context.Canceled)
+			require.LessOrEqual(t, time.Since(begin), c.after+glance)
+			require.ErrorIs(t, clock.Sync(ctx), context.Canceled, "a context that has ended")
 		})
 	}
 }

@@ -72,8 +72,7 @@ func connect(t *testing.T, hub *testbroker.Hub, connection string) *device.Clien
 // bubble runs a test in fake time with a hub and its device "dev-1".
 func bubble(t *testing.T, f func(t *testing.T, hub *testbroker.Hub, dev hubdata.Device)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		hub, dev := hubfixture.OpenDevice(t, nil, "dev-1")
 		f(t, hub, dev)
 	})

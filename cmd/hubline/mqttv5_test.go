@@ -33,8 +33,7 @@ func newMQTTv5Shell(t *testing.T) (s *shell, flags []string) {
 }
 
 func TestADeviceAtAHubOfTheProfileMQTTv5(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) { // doctor watches connections
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) { // doctor watches connections
 		s, flags := newMQTTv5Shell(t)
 		run := func(args ...string) {
 			t.Helper()

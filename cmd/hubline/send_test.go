@@ -232,20 +232,18 @@ func TestAFullDiskHoldsTheInputUp(t *testing.T) {
 		"the last file goes":    {[]uint64{1, 0}, exitOK, 3},
 		"nothing can make room": {[]uint64{1, 0, 0, 0}, exitFailed, 3},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				puts, lines := 0, 0
-				q := &diskQueue{say: func(string, ...any) { lines++ }}
-				err := q.onSpace(t.Context(), func() error {
-					if puts++; puts > len(c.waiting) {
-						return nil
-					}
-					return full
-				}, func() uint64 { return c.waiting[puts-1] })
-				require.Equal(t, c.status, statusOf(err))
-				require.Equal(t, c.puts, puts)
-				require.Equal(t, 1, lines)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			puts, lines := 0, 0
+			q := &diskQueue{say: func(string, ...any) { lines++ }}
+			err := q.onSpace(t.Context(), func() error {
+				if puts++; puts > len(c.waiting) {
+					return nil
+				}
+				return full
+			}, func() uint64 { return c.waiting[puts-1] })
+			require.Equal(t, c.status, statusOf(err))
+			require.Equal(t, c.puts, puts)
+			require.Equal(t, 1, lines)
 		})
 	}
 	testkit.Bubble(t, func(t *testing.T) {

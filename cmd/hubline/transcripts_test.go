@@ -86,8 +86,7 @@ func TestTranscripts(t *testing.T) {
 		n++
 		m := transcript.FindStringSubmatch(block)
 		var now string
-		testkit.Bubble(t, func(t *testing.T) { // doctor watches a connection for 12 s
-			testkit.StartClock()
+		testkit.In2030(t, func(t *testing.T) { // doctor watches a connection for 12 s
 			now = play(t, m[1], commandsOf(m[2]))
 		})
 		if os.Getenv("HUBLINE_WRITE") == "" {

@@ -247,8 +247,7 @@ func TestUpdatesThroughTheTwin(t *testing.T) {
 // Without an answer the command ends after -connect-timeout; an interruption leaves the state for
 // the next one.
 func TestUpdateApplyWithoutAnAnswer(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		d := newUpdateDesk(t)
 		d.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }
 		status, _ := d.update("apply", "-connect-timeout", "10s")

@@ -31,8 +31,7 @@ func TestAnUploadWithoutAnAnswerEndsInTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				s := newShell(t, nil)
 				spoil(s)
 				begin := time.Now()
@@ -47,8 +46,7 @@ func TestAnUploadWithoutAnAnswerEndsInTime(t *testing.T) {
 
 // -connect-timeout is over with the first answer: an upload takes as long as it needs.
 func TestASlowUploadIsNotCut(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		s := newShell(t, nil)
 		s.hub.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: 15 * time.Second, Times: -1})
 		require.Equal(t, exitOK, s.runIn(t.Context(), "upload", "-connect-timeout", "10s", "tool_test.go"), s.log.String())

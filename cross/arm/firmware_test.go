@@ -21,6 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -321,39 +322,37 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 		reset  bool
 	}{{"hub there", 0, false}, {"hub away for a while", 30 * time.Minute, false}, {"hub away for good", 24 * time.Hour,
 		true}} {
-		t.Run(probe.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t)
-				if probe.absent != 0 {
-					b.hub.Inject(fault.Fault{Kind: fault.Absent, For: probe.absent})
+		testkit.Run(t, probe.name, func(t *testing.T) {
+			b := newBench(t)
+			if probe.absent != 0 {
+				b.hub.Inject(fault.Fault{Kind: fault.Absent, For: probe.absent})
+			}
+			c := b.config(1)
+			c.RebootAfter = time.Hour
+			var longest time.Duration
+			last := time.Now()
+			c.Feed = func() {
+				longest, last = max(longest, time.Since(last)), time.Now()
+			}
+			f, err := board.New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 12 {
+				_ = f.Cycle(20 * time.Second)
+				start := time.Now()
+				f.Sleep(10 * time.Minute)
+				if d := time.Since(start); d != 10*time.Minute {
+					t.Errorf("slept %v", d)
 				}
-				c := b.config(1)
-				c.RebootAfter = time.Hour
-				var longest time.Duration
-				last := time.Now()
-				c.Feed = func() {
-					longest, last = max(longest, time.Since(last)), time.Now()
-				}
-				f, err := board.New(c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for range 12 {
-					_ = f.Cycle(20 * time.Second)
-					start := time.Now()
-					f.Sleep(10 * time.Minute)
-					if d := time.Since(start); d != 10*time.Minute {
-						t.Errorf("slept %v", d)
-					}
-				}
-				longest = max(longest, time.Since(last))
-				if (longest > watchdog) != probe.reset {
-					t.Errorf("not fed for %v by a watchdog of %v", longest, watchdog)
-				}
-				if counts := f.Counts(); !probe.reset && counts.Acknowledged != 12 {
-					t.Errorf("%+v", counts)
-				}
-			})
+			}
+			longest = max(longest, time.Since(last))
+			if (longest > watchdog) != probe.reset {
+				t.Errorf("not fed for %v by a watchdog of %v", longest, watchdog)
+			}
+			if counts := f.Counts(); !probe.reset && counts.Acknowledged != 12 {
+				t.Errorf("%+v", counts)
+			}
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
@@ -173,48 +174,42 @@ func TestALineThatAcceptsNothing(t *testing.T) {
 		l.sent = nil
 		return l, conn
 	}
-	t.Run("Close", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			l, conn := dial(t)
-			l.full = true
-			wrote := make(chan error, 1)
-			go func() { _, err := conn.Write([]byte("x")); wrote <- err }()
-			time.Sleep(time.Second)
-			began := time.Now()
-			if err := conn.Close(); err != nil || time.Since(began) > 500*time.Millisecond {
-				t.Errorf("Close: %v after %v", err, time.Since(began))
-			}
-			if err := <-wrote; err == nil {
-				t.Error("Write has sent what the line did not take")
-			}
-		})
+	testkit.Run(t, "Close", func(t *testing.T) {
+		l, conn := dial(t)
+		l.full = true
+		wrote := make(chan error, 1)
+		go func() { _, err := conn.Write([]byte("x")); wrote <- err }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := conn.Close(); err != nil || time.Since(began) > 500*time.Millisecond {
+			t.Errorf("Close: %v after %v", err, time.Since(began))
+		}
+		if err := <-wrote; err == nil {
+			t.Error("Write has sent what the line did not take")
+		}
 	})
-	t.Run("Write", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			l, conn := dial(t)
-			l.full = true
-			began := time.Now()
-			_, err := conn.Write([]byte("x"))
-			if e, ok := err.(interface{ Timeout() bool }); !ok || !e.Timeout() || time.Since(began) > 11*time.Second {
-				t.Errorf("Write: %v after %v", err, time.Since(began))
-			}
-			l.full = false
-			_ = conn.Close()
-			if want := "\x00\x10Ha"; string(l.sent) != want {
-				t.Errorf("sent %q, want %q", l.sent, want)
-			}
-		})
+	testkit.Run(t, "Write", func(t *testing.T) {
+		l, conn := dial(t)
+		l.full = true
+		began := time.Now()
+		_, err := conn.Write([]byte("x"))
+		if e, ok := err.(interface{ Timeout() bool }); !ok || !e.Timeout() || time.Since(began) > 11*time.Second {
+			t.Errorf("Write: %v after %v", err, time.Since(began))
+		}
+		l.full = false
+		_ = conn.Close()
+		if want := "\x00\x10Ha"; string(l.sent) != want {
+			t.Errorf("sent %q, want %q", l.sent, want)
+		}
 	})
-	t.Run("slow", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			l, conn := dial(t)
-			if n, err := conn.Write([]byte("a\x10b")); n != 3 || err != nil {
-				t.Errorf("Write: %d, %v", n, err)
-			}
-			if want := "a\x10\x10b"; string(l.sent) != want {
-				t.Errorf("sent %q, want %q", l.sent, want)
-			}
-		})
+	testkit.Run(t, "slow", func(t *testing.T) {
+		l, conn := dial(t)
+		if n, err := conn.Write([]byte("a\x10b")); n != 3 || err != nil {
+			t.Errorf("Write: %d, %v", n, err)
+		}
+		if want := "a\x10\x10b"; string(l.sent) != want {
+			t.Errorf("sent %q, want %q", l.sent, want)
+		}
 	})
 }
 

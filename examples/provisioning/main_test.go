@@ -9,8 +9,7 @@ import (
 )
 
 func TestNoMessageIsLost(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		require.NoError(t, run(t.Context()))
 	})
 }

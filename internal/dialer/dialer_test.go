@@ -94,18 +94,16 @@ func TestTheDialFunctionGetsTheTimeoutAsItsDeadline(t *testing.T) {
 		"direct":          nil,
 		"through a proxy": func(_ *url.URL, direct netopt.DialFunc) (netopt.DialFunc, error) { return direct, nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				var got time.Time
-				d := Dialer{Protocol: proto, Timeout: 20 * time.Second, Network: netopt.Options{Plaintext: true, Proxy: proxy,
-					Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-						got, _ = ctx.Deadline()
-						return nil, errors.New("no way")
-					}}}
-				_, _, err := d.Dial(t.Context(), &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, nil)
-				require.Error(t, err)
-				require.Equal(t, time.Now().Add(20*time.Second), got)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			var got time.Time
+			d := Dialer{Protocol: proto, Timeout: 20 * time.Second, Network: netopt.Options{Plaintext: true, Proxy: proxy,
+				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					got, _ = ctx.Deadline()
+					return nil, errors.New("no way")
+				}}}
+			_, _, err := d.Dial(t.Context(), &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, nil)
+			require.Error(t, err)
+			require.Equal(t, time.Now().Add(20*time.Second), got)
 		})
 	}
 }

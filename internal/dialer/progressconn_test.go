@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -43,20 +44,18 @@ func TestAWriteWithoutProgressTimesOut(t *testing.T) {
 		"the peer's program takes some":    {func(far *memconn.Conn) { take(far, 5, 4*time.Second) }, 78 * time.Second},
 		"the peer takes nothing and talks": {talk, 60 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, far := slowPair(t)
-				var wg sync.WaitGroup
-				wg.Go(func() { _, _ = io.Copy(io.Discard, l) })
-				wg.Go(func() { row.peer(far) })
-				synctest.Wait()
-				began := time.Now()
-				_, err := l.Write(make([]byte, 50_000))
-				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-				require.InDelta(t, row.want.Seconds(), time.Since(began).Seconds(), 2, "%v", time.Since(began))
-				far.Reset()
-				wg.Wait()
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			l, far := slowPair(t)
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = io.Copy(io.Discard, l) })
+			wg.Go(func() { row.peer(far) })
+			synctest.Wait()
+			began := time.Now()
+			_, err := l.Write(make([]byte, 50_000))
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.InDelta(t, row.want.Seconds(), time.Since(began).Seconds(), 2, "%v", time.Since(began))
+			far.Reset()
+			wg.Wait()
 		})
 	}
 }
@@ -248,27 +247,25 @@ func TestProgressFollowsTheKernel(t *testing.T) {
 		"at once":               {100_000, 0},
 		"within the first look": {30_000, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := new(kernel)
-				l := lineOver(k)
-				began := time.Now()
-				_, err := l.Write(make([]byte, 100_000))
-				require.NoError(t, err)
-				at, _ := l.Progress()
-				for range 120 {
-					time.Sleep(time.Second)
-					k.unsent = max(0, k.unsent-row.rate)
-					if second := time.Since(began) / time.Second; second%4 == 0 {
-						at, _ = l.Progress()
-					}
+		testkit.Run(t, name, func(t *testing.T) {
+			k := new(kernel)
+			l := lineOver(k)
+			began := time.Now()
+			_, err := l.Write(make([]byte, 100_000))
+			require.NoError(t, err)
+			at, _ := l.Progress()
+			for range 120 {
+				time.Sleep(time.Second)
+				k.unsent = max(0, k.unsent-row.rate)
+				if second := time.Since(began) / time.Second; second%4 == 0 {
+					at, _ = l.Progress()
 				}
-				if row.want == 0 {
-					require.Zero(t, at)
-				} else {
-					require.InDelta(t, row.want.Seconds(), at.Sub(began).Seconds(), 8)
-				}
-			})
+			}
+			if row.want == 0 {
+				require.Zero(t, at)
+			} else {
+				require.InDelta(t, row.want.Seconds(), at.Sub(began).Seconds(), 8)
+			}
 		})
 	}
 }

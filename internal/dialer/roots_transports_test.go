@@ -83,17 +83,15 @@ func (b *bundle) roots(_ context.Context, refused error) (*x509.CertPool, error)
 // withBundle runs f in a bubble for each transport, with a client that makes no retries.
 func withBundle(t *testing.T, f func(t *testing.T, h *hubfixture.Broker, b *bundle, c *device.Client)) {
 	for _, s := range stacks {
-		t.Run(s.name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := hubfixture.New(t)
-				b := newBundle(t, h.Hub)
-				creds := h.CredsWith(t, "")
-				tr := s.make(creds, netopt.Options{Dial: h.Dial(s.port), RootCAs: b.roots})
-				c, err := device.New(creds, tr, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-				require.NoError(t, err)
-				defer func() { require.NoError(t, c.Close()) }()
-				f(t, h, b, c)
-			})
+		testkit.Run(t, s.name, func(t *testing.T) {
+			h := hubfixture.New(t)
+			b := newBundle(t, h.Hub)
+			creds := h.CredsWith(t, "")
+			tr := s.make(creds, netopt.Options{Dial: h.Dial(s.port), RootCAs: b.roots})
+			c, err := device.New(creds, tr, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, c.Close()) }()
+			f(t, h, b, c)
 		})
 	}
 }

@@ -48,29 +48,27 @@ func handshakes(t *testing.T, h *testbroker.Hub, s stack, creds *transport.Crede
 // session of another certificate.
 func TestAReconnectResumesTLS(t *testing.T) {
 	for _, s := range stacks {
-		t.Run(s.name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := hubfixture.New(t)
-				creds := h.CredsWith(t, "")
-				require.Equal(t, []bool{false, true, true}, handshakes(t, h.Hub, s, creds, netopt.Options{}, func() {}))
+		testkit.Run(t, s.name, func(t *testing.T) {
+			h := hubfixture.New(t)
+			creds := h.CredsWith(t, "")
+			require.Equal(t, []bool{false, true, true}, handshakes(t, h.Hub, s, creds, netopt.Options{}, func() {}))
 
-				now := time.Now()
-				first := testbroker.NewClientCert("x", now.Add(-time.Hour), now.Add(time.Hour))
-				second := testbroker.NewClientCert("x", now.Add(-time.Hour), now.Add(time.Hour))
-				var prints []string
-				for _, c := range []tls.Certificate{first, second} {
-					leaf, err := x509.ParseCertificate(c.Certificate[0])
-					require.NoError(t, err)
-					prints = append(prints, testbroker.Thumbprint(leaf))
-				}
-				d, err := h.AddDeviceX509("x", prints...)
+			now := time.Now()
+			first := testbroker.NewClientCert("x", now.Add(-time.Hour), now.Add(time.Hour))
+			second := testbroker.NewClientCert("x", now.Add(-time.Hour), now.Add(time.Hour))
+			var prints []string
+			for _, c := range []tls.Certificate{first, second} {
+				leaf, err := x509.ParseCertificate(c.Certificate[0])
 				require.NoError(t, err)
-				proven := &transport.Credentials{Host: creds.Host, DeviceID: d.ID}
-				current := &first
-				certificate := func(context.Context) (*tls.Certificate, error) { return current, nil }
-				require.Equal(t, []bool{false, true, false}, handshakes(t, h.Hub, s, proven,
-					netopt.Options{Certificate: certificate}, func() { current = &second }))
-			})
+				prints = append(prints, testbroker.Thumbprint(leaf))
+			}
+			d, err := h.AddDeviceX509("x", prints...)
+			require.NoError(t, err)
+			proven := &transport.Credentials{Host: creds.Host, DeviceID: d.ID}
+			current := &first
+			certificate := func(context.Context) (*tls.Certificate, error) { return current, nil }
+			require.Equal(t, []bool{false, true, false}, handshakes(t, h.Hub, s, proven,
+				netopt.Options{Certificate: certificate}, func() { current = &second }))
 		})
 	}
 }
@@ -86,14 +84,12 @@ func TestNoResumptionAgainstTheProgramsWill(t *testing.T) {
 			c.Certificates = []tls.Certificate{testbroker.NewClientCert("d", time.Now(), time.Now().Add(time.Hour))}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := hubfixture.New(t)
-				o := netopt.Options{TLS: h.ClientTLS()}
-				set(o.TLS)
-				require.Equal(t, []bool{false, false, false},
-					handshakes(t, h.Hub, stacks[0], h.CredsWith(t, ""), o, func() {}))
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := hubfixture.New(t)
+			o := netopt.Options{TLS: h.ClientTLS()}
+			set(o.TLS)
+			require.Equal(t, []bool{false, false, false},
+				handshakes(t, h.Hub, stacks[0], h.CredsWith(t, ""), o, func() {}))
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,8 +32,7 @@ const (
 
 // inYear2030 runs f in 2030, a plausible time for a clock that is set.
 func inYear2030(t *testing.T, f func(t *testing.T, creds *transport.Credentials)) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 		require.NoError(t, err)
 		f(t, &transport.Credentials{Host: "h", DeviceID: "d", Sign: sign, TokenLife: 10 * time.Minute})

@@ -61,27 +61,25 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 	for name, was := range map[string]time.Duration{"years ahead": years, "years behind": -years,
 		"hours ahead":  3 * time.Hour,
 		"hours behind": -3 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				var c Clock
-				c.Learn(says(0), nil, time.Now(), time.Now())
-				e := *c.latest.Load() // as if the clock had been wrong when the estimate was made
-				e.offset, e.wall = -was, e.wall.Add(was)
-				c.latest.Store(&e)
-				_, known := c.Skew()
-				require.False(t, known)
-				require.WithinDuration(t, time.Now(), c.Now(), 0)
-				token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c).Get(t.Context())
-				require.NoError(t, err, "the clock is right now")
-				require.WithinDuration(t, time.Now().Add(time.Hour), token.Expires, time.Second)
+		testkit.Run(t, name, func(t *testing.T) {
+			var c Clock
+			c.Learn(says(0), nil, time.Now(), time.Now())
+			e := *c.latest.Load() // as if the clock had been wrong when the estimate was made
+			e.offset, e.wall = -was, e.wall.Add(was)
+			c.latest.Store(&e)
+			_, known := c.Skew()
+			require.False(t, known)
+			require.WithinDuration(t, time.Now(), c.Now(), 0)
+			token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c).Get(t.Context())
+			require.NoError(t, err, "the clock is right now")
+			require.WithinDuration(t, time.Now().Add(time.Hour), token.Expires, time.Second)
 
-				sent := time.Now()
-				time.Sleep(20 * time.Second)
-				c.Learn(says(-10*time.Second), nil, sent, time.Now())
-				skew, known := c.Skew()
-				require.True(t, known)
-				require.Zero(t, skew, "what was learnt before counts no more")
-			})
+			sent := time.Now()
+			time.Sleep(20 * time.Second)
+			c.Learn(says(-10*time.Second), nil, sent, time.Now())
+			skew, known := c.Skew()
+			require.True(t, known)
+			require.Zero(t, skew, "what was learnt before counts no more")
 		})
 	}
 }

@@ -15,22 +15,20 @@ func TestAfterFunc(t *testing.T) {
 		"any context":         func(ctx context.Context) context.Context { return ctx },
 		"one with the method": func(ctx context.Context) context.Context { return withAfterFunc{ctx} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				ran := 0
-				stop := AfterFunc(of(ctx), func() { ran++ })
-				require.True(t, stop())
-				require.False(t, stop(), "stopped before")
-				stop = AfterFunc(of(ctx), func() { ran += 10 })
-				cancel()
-				synctest.Wait()
-				require.Equal(t, 10, ran)
-				require.False(t, stop(), "it ran")
-				AfterFunc(of(ctx), func() { ran += 100 }) // ctx has ended
-				synctest.Wait()
-				require.Equal(t, 110, ran)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ran := 0
+			stop := AfterFunc(of(ctx), func() { ran++ })
+			require.True(t, stop())
+			require.False(t, stop(), "stopped before")
+			stop = AfterFunc(of(ctx), func() { ran += 10 })
+			cancel()
+			synctest.Wait()
+			require.Equal(t, 10, ran)
+			require.False(t, stop(), "it ran")
+			AfterFunc(of(ctx), func() { ran += 100 }) // ctx has ended
+			synctest.Wait()
+			require.Equal(t, 110, ran)
 		})
 	}
 }

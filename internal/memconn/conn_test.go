@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 // pair returns two connected ends that are closed when the test ends, inside its bubble, if any.
@@ -144,30 +145,28 @@ func TestDeadlinesThatMoveAreKept(t *testing.T) {
 		{"off and on", []time.Duration{5 * time.Second, 0, 9 * time.Second}, 9 * time.Second},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a, _ := pair(t)
-				start := time.Now()
-				done := make(chan error, 1)
-				for i, d := range c.moves {
-					at := time.Time{}
-					if d != 0 {
-						at = start.Add(d)
-					}
-					require.NoError(t, a.SetReadDeadline(at))
-					if i == 0 {
-						go func() {
-							_, err := a.Read(make([]byte, 1))
-							done <- err
-						}()
-					}
-					if i < len(c.moves)-1 {
-						time.Sleep(time.Second)
-					}
+		testkit.Run(t, c.name, func(t *testing.T) {
+			a, _ := pair(t)
+			start := time.Now()
+			done := make(chan error, 1)
+			for i, d := range c.moves {
+				at := time.Time{}
+				if d != 0 {
+					at = start.Add(d)
 				}
-				requireTimeout(t, <-done)
-				require.Equal(t, c.want, time.Since(start))
-			})
+				require.NoError(t, a.SetReadDeadline(at))
+				if i == 0 {
+					go func() {
+						_, err := a.Read(make([]byte, 1))
+						done <- err
+					}()
+				}
+				if i < len(c.moves)-1 {
+					time.Sleep(time.Second)
+				}
+			}
+			requireTimeout(t, <-done)
+			require.Equal(t, c.want, time.Since(start))
 		})
 	}
 }

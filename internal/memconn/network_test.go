@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 )
 
 func network(t *testing.T) *memconn.Network {
@@ -82,23 +83,21 @@ func TestHangingDialGoesOn(t *testing.T) {
 		"refused":  {func(n *memconn.Network) { n.Refuse(true) }, syscall.ECONNREFUSED},
 		"closed":   {func(n *memconn.Network) { n.Close() }, syscall.ECONNREFUSED},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := network(t)
-				n.Hang(true)
-				done := make(chan error, 1)
-				go func() {
-					conn, err := n.DialContext(t.Context(), "tcp", "hub:8883")
-					if err == nil {
-						conn.Close()
-					}
-					done <- err
-				}()
-				synctest.Wait()
-				require.Empty(t, done)
-				c.change(n)
-				require.ErrorIs(t, <-done, c.want)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			n := network(t)
+			n.Hang(true)
+			done := make(chan error, 1)
+			go func() {
+				conn, err := n.DialContext(t.Context(), "tcp", "hub:8883")
+				if err == nil {
+					conn.Close()
+				}
+				done <- err
+			}()
+			synctest.Wait()
+			require.Empty(t, done)
+			c.change(n)
+			require.ErrorIs(t, <-done, c.want)
 		})
 	}
 }

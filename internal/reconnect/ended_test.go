@@ -48,26 +48,24 @@ func TestTheErrorOfASeriesThatEnded(t *testing.T) {
 			return context.WithTimeout(ctx, time.Minute)
 		}, transport.Cancelled, []error{busy, context.DeadlineExceeded, retrypolicy.ReasonPastDeadline}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				ctx := t.Context()
-				if c.ends != nil {
-					own, cancel := c.ends(ctx)
-					defer cancel()
-					ctx = own
-				}
-				r := retrypolicy.Retrier{Policy: c.policy, Timeout: -1}
-				e := reconnect.RequestEnded(ctx, r.Do(ctx, func(context.Context) error { return c.failure }), errClosed)
-				require.Equal(t, c.kind, e.Kind)
-				require.False(t, errfilter.Retryable(e) && c.kind != transport.Unavailable)
-				for _, is := range c.is {
-					require.ErrorIs(t, e, is)
-				}
-				if c.text != "" {
-					require.EqualError(t, e, c.text)
-					require.Equal(t, refused.RetryAfter, e.RetryAfter)
-				}
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			ctx := t.Context()
+			if c.ends != nil {
+				own, cancel := c.ends(ctx)
+				defer cancel()
+				ctx = own
+			}
+			r := retrypolicy.Retrier{Policy: c.policy, Timeout: -1}
+			e := reconnect.RequestEnded(ctx, r.Do(ctx, func(context.Context) error { return c.failure }), errClosed)
+			require.Equal(t, c.kind, e.Kind)
+			require.False(t, errfilter.Retryable(e) && c.kind != transport.Unavailable)
+			for _, is := range c.is {
+				require.ErrorIs(t, e, is)
+			}
+			if c.text != "" {
+				require.EqualError(t, e, c.text)
+				require.Equal(t, refused.RetryAfter, e.RetryAfter)
+			}
 		})
 	}
 }

@@ -61,56 +61,54 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 			}},
 		} {
 			for how, fail := range map[string]func(){"panic": func() { panic("oh dear") }, "exit": runtime.Goexit} {
-				t.Run(with.name+"/"+tc.name+"/"+how, func(t *testing.T) {
-					testkit.Bubble(t, func(t *testing.T) {
-						if with.next && (tc.name == clockUnset || strings.Contains(tc.name, "Credentials")) {
-							t.Skip("there are no tokens")
-						}
-						hub := hubfixture.Open(t, with.options(testbroker.Options{}))
-						with.add(t, hub, "dev-1")
-						with.add(t, hub, "dev-2")
-						limiter := device.NewDialLimiter(1, 0)
-						var failed atomic.Bool
-						var mu sync.Mutex
-						var told error
-						start := func(id string, set func(w *way, creds *transport.Credentials)) *device.Client {
-							creds := with.credsOf(t, hub, id)
-							w := with.inMemory(hub, true)
-							set(w, creds)
-							c, err := device.New(creds, with.make(creds, w), &device.Options{Dials: limiter, TryAgainAfter: time.Minute,
-								OnStatus: func(s device.Status) {
-									mu.Lock()
-									defer mu.Unlock()
-									if s.Err != nil && told == nil {
-										told = s.Err
-									}
-								}})
-							require.NoError(t, err)
-							return c
-						}
-						c := start("dev-1", func(w *way, creds *transport.Credentials) {
-							tc.set(w, creds, func() {
-								if !failed.Swap(true) {
-									fail()
+				testkit.Run(t, with.name+"/"+tc.name+"/"+how, func(t *testing.T) {
+					if with.next && (tc.name == clockUnset || strings.Contains(tc.name, "Credentials")) {
+						t.Skip("there are no tokens")
+					}
+					hub := hubfixture.Open(t, with.options(testbroker.Options{}))
+					with.add(t, hub, "dev-1")
+					with.add(t, hub, "dev-2")
+					limiter := device.NewDialLimiter(1, 0)
+					var failed atomic.Bool
+					var mu sync.Mutex
+					var told error
+					start := func(id string, set func(w *way, creds *transport.Credentials)) *device.Client {
+						creds := with.credsOf(t, hub, id)
+						w := with.inMemory(hub, true)
+						set(w, creds)
+						c, err := device.New(creds, with.make(creds, w), &device.Options{Dials: limiter, TryAgainAfter: time.Minute,
+							OnStatus: func(s device.Status) {
+								mu.Lock()
+								defer mu.Unlock()
+								if s.Err != nil && told == nil {
+									told = s.Err
 								}
-							})
+							}})
+						require.NoError(t, err)
+						return c
+					}
+					c := start("dev-1", func(w *way, creds *transport.Credentials) {
+						tc.set(w, creds, func() {
+							if !failed.Swap(true) {
+								fail()
+							}
 						})
-						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-						defer cancel()
-						require.NoError(t, c.Open(ctx))
-						require.NoError(t, c.Send(ctx, &transport.Message{Body: []byte("x")}))
-						require.True(t, failed.Load())
-						mu.Lock()
-						first := told
-						mu.Unlock()
-						if tc.name != clockUnset || with.protocol != hubdata.HTTP { // HTTP asks the hub for the time
-							require.ErrorContains(t, first, tc.name)
-						}
-						other := start("dev-2", func(*way, *transport.Credentials) {})
-						require.NoError(t, other.Open(ctx))
-						require.NoError(t, other.Close())
-						require.NoError(t, c.Close())
 					})
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+					defer cancel()
+					require.NoError(t, c.Open(ctx))
+					require.NoError(t, c.Send(ctx, &transport.Message{Body: []byte("x")}))
+					require.True(t, failed.Load())
+					mu.Lock()
+					first := told
+					mu.Unlock()
+					if tc.name != clockUnset || with.protocol != hubdata.HTTP { // HTTP asks the hub for the time
+						require.ErrorContains(t, first, tc.name)
+					}
+					other := start("dev-2", func(*way, *transport.Credentials) {})
+					require.NoError(t, other.Open(ctx))
+					require.NoError(t, other.Close())
+					require.NoError(t, c.Close())
 				})
 			}
 		}

@@ -31,8 +31,7 @@ func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 				if with.next && !secure {
 					t.Skip("without tokens and certificates nothing depends on the clock")
 				}
-				synctest.Test(t, func(t *testing.T) {
-					testkit.StartClock()
+				testkit.In2030(t, func(t *testing.T) {
 					hub, creds := with.openHub(t)
 					start := time.Now()
 					var set atomic.Bool
@@ -71,8 +70,7 @@ func TestTheLongestDurationsAreNoLimit(t *testing.T) {
 }
 
 func theLongestDurationsAreNoLimit(t *testing.T, with engine) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		hub, creds := with.openHub(t)
 		w := with.inMemory(hub, false)
 		w.PingTimeout, w.Poll = math.MaxInt64, math.MaxInt64

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -43,8 +42,7 @@ func TestEnhancedAuthenticationIsRenewedInPlace(t *testing.T) {
 		"unanswered": {fault.Fault{Kind: fault.SwallowAuth, After: 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				e := engineNamed(t, "mqtt, MQTT 5, enhanced authentication")
 				hub, creds := e.openHub(t)
 				creds.TokenLife = 10 * time.Minute
@@ -79,36 +77,34 @@ func TestEnhancedAuthenticationIsRenewedInPlace(t *testing.T) {
 func TestExactlyOnceAcrossCuts(t *testing.T) {
 	const n = 10
 	for step := range 2 * n {
-		t.Run(fmt.Sprintf("cut at receipt %d", step), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := engineNamed(t, "mqtt, MQTT 5, QoS 2")
-				hub, creds := e.openHub(t)
-				in := hub.Inject(fault.Fault{Kind: fault.DropOnReceipt, After: step})
-				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
-				require.NoError(t, err)
-				var mu sync.Mutex
-				handled := map[string]int{}
-				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
-					mu.Lock()
-					defer mu.Unlock()
-					handled[m.ID]++
-					return nil
-				})
-				defer c.Close()
-				require.NoError(t, c.Open(t.Context()))
-				for i := range n {
-					require.NoError(t, hub.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i)}))
-				}
-				require.NoError(t, hub.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n))
-				time.Sleep(time.Minute)
+		testkit.Run(t, fmt.Sprintf("cut at receipt %d", step), func(t *testing.T) {
+			e := engineNamed(t, "mqtt, MQTT 5, QoS 2")
+			hub, creds := e.openHub(t)
+			in := hub.Inject(fault.Fault{Kind: fault.DropOnReceipt, After: step})
+			c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
+			require.NoError(t, err)
+			var mu sync.Mutex
+			handled := map[string]int{}
+			c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 				mu.Lock()
 				defer mu.Unlock()
-				require.Equal(t, 1, in.Fired())
-				require.Len(t, handled, n)
-				for id, times := range handled {
-					require.Equal(t, 1, times, "message %s", id)
-				}
+				handled[m.ID]++
+				return nil
 			})
+			defer c.Close()
+			require.NoError(t, c.Open(t.Context()))
+			for i := range n {
+				require.NoError(t, hub.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i)}))
+			}
+			require.NoError(t, hub.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n))
+			time.Sleep(time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, 1, in.Fired())
+			require.Len(t, handled, n)
+			for id, times := range handled {
+				require.Equal(t, 1, times, "message %s", id)
+			}
 		})
 	}
 }
@@ -120,22 +116,20 @@ func TestSessionsAreKeptByDefault(t *testing.T) {
 		if !e.plain {
 			continue
 		}
-		t.Run(e.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				hub, creds := e.openHub(t)
-				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
-				require.NoError(t, err)
-				defer c.Close()
-				for present := range 2 {
-					require.NoError(t, c.Open(t.Context()))
-					s, ok := hub.Session("dev-1")
-					require.True(t, ok && s.Connected && !s.CleanStart)
-					require.Equal(t, present == 1, s.Present)
-					require.True(t, s.Expiry < 0 || s.Expiry >= 24*time.Hour)
-					require.NoError(t, c.Reconnect())
-					time.Sleep(time.Second)
-				}
-			})
+		testkit.Run(t, e.name, func(t *testing.T) {
+			hub, creds := e.openHub(t)
+			c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
+			require.NoError(t, err)
+			defer c.Close()
+			for present := range 2 {
+				require.NoError(t, c.Open(t.Context()))
+				s, ok := hub.Session("dev-1")
+				require.True(t, ok && s.Connected && !s.CleanStart)
+				require.Equal(t, present == 1, s.Present)
+				require.True(t, s.Expiry < 0 || s.Expiry >= 24*time.Hour)
+				require.NoError(t, c.Reconnect())
+				time.Sleep(time.Second)
+			}
 		})
 	}
 }

@@ -25,8 +25,7 @@ func TestALinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T) {
 
 func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
 	const messages, resets, rate = 10_000, 20, 500
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		hub, creds := with.openHub(t)
 		c, err := device.New(creds, with.make(creds, with.inMemory(hub, false)), nil)
 		require.NoError(t, err)

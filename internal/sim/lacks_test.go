@@ -3,7 +3,6 @@ package sim_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,8 +17,7 @@ func TestMethodsAndTwinsAreRefusedAtTheCallWhereThereAreNone(t *testing.T) {
 		if e.twins {
 			return
 		}
-		synctest.Test(t, func(t *testing.T) {
-			testkit.StartClock()
+		testkit.In2030(t, func(t *testing.T) {
 			hub, creds := e.openHub(t)
 			tr := e.make(creds, e.inMemory(hub, false))
 			if _, ok := tr.(transport.Limited); !ok {

@@ -224,8 +224,7 @@ type serviceEnv struct {
 }
 
 func serviceCell(t *testing.T, c carrier, o serviceOp, r serviceRow) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		before := testkit.Goroutines()
 		e := &serviceEnv{t: t, row: r}
 		e.row.fault.Route = o.route

@@ -181,18 +181,16 @@ func TestTheLedgerOfMovesNoticesASabotage(t *testing.T) {
 		if e.variant || e.batches || e.plain || e.next {
 			continue
 		}
-		t.Run(e.name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				p := drawMoves(1, e)
-				p.steps = []step{
-					{at: time.Minute, what: move, count: 1, size: 1},
-					{at: 3 * time.Minute, what: inject, count: 1, fault: fault.Fault{Kind: fault.Forget, After: 3}},
-					{at: 4 * time.Minute, what: enqueue, count: 10, size: 100},
-				}
-				j := travel(t, p)
-				require.Equal(t, 1, j.asks.moved)
-				require.ErrorContains(t, j.checkMoves(), "message 4 was acknowledged and the hub does not have it")
-			})
+		testkit.Run(t, e.name, func(t *testing.T) {
+			p := drawMoves(1, e)
+			p.steps = []step{
+				{at: time.Minute, what: move, count: 1, size: 1},
+				{at: 3 * time.Minute, what: inject, count: 1, fault: fault.Fault{Kind: fault.Forget, After: 3}},
+				{at: 4 * time.Minute, what: enqueue, count: 10, size: 100},
+			}
+			j := travel(t, p)
+			require.Equal(t, 1, j.asks.moved)
+			require.ErrorContains(t, j.checkMoves(), "message 4 was acknowledged and the hub does not have it")
 		})
 	}
 }

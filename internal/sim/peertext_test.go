@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -52,55 +52,53 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 				continue
 			}
 			fault.Description, fault.Times = evil, -1
-			t.Run(with.name+"/"+fault.Kind.String()+strings.ToValidUTF8(fault.Condition, ""), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					hub, creds := with.openHub(t)
-					injected := hub.Inject(fault)
-					defer injected.Remove()
+			testkit.Run(t, with.name+"/"+fault.Kind.String()+strings.ToValidUTF8(fault.Condition, ""), func(t *testing.T) {
+				hub, creds := with.openHub(t)
+				injected := hub.Inject(fault)
+				defer injected.Remove()
 
-					var mu sync.Mutex
-					var seen []error
-					see := func(err error) {
-						mu.Lock()
-						defer mu.Unlock()
-						if err != nil {
-							seen = append(seen, err)
+				var mu sync.Mutex
+				var seen []error
+				see := func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						seen = append(seen, err)
+					}
+				}
+				c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: hub.Dial(ports[with.protocol].plain)}),
+					&device.Options{
+						OnStatus: func(s device.Status) { see(s.Err) },
+						Trace:    &device.Trace{SessionEnd: func(err error, _ time.Duration) { see(err) }},
+					})
+				require.NoError(t, err)
+				require.NoError(t, c.Start())
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				see(c.Send(ctx, &transport.Message{Body: []byte("x")}))
+				if with.twins {
+					_, err := c.GetTwin(ctx)
+					see(err)
+				}
+				cancel()
+				time.Sleep(time.Second) // the hub may end the connection only once it is idle
+				require.NoError(t, c.Close())
+
+				require.NotEmpty(t, seen)
+				said := false
+				for _, err := range seen {
+					for ; err != nil; err = errors.Unwrap(err) {
+						said = said || strings.Contains(err.Error(), `\x1b`) || strings.Contains(err.Error(), `\u001b`) ||
+							fault.Bytes != nil
+						if _, ours := err.(*transport.Error); !ours {
+							continue
+						}
+						require.NotContains(t, err.Error(), secret)
+						for _, r := range err.Error() {
+							require.True(t, unicode.IsPrint(r), "%q in %q", r, err)
 						}
 					}
-					c, err := device.New(creds, with.make(creds, &way{Plaintext: true, Dial: hub.Dial(ports[with.protocol].plain)}),
-						&device.Options{
-							OnStatus: func(s device.Status) { see(s.Err) },
-							Trace:    &device.Trace{SessionEnd: func(err error, _ time.Duration) { see(err) }},
-						})
-					require.NoError(t, err)
-					require.NoError(t, c.Start())
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					see(c.Send(ctx, &transport.Message{Body: []byte("x")}))
-					if with.twins {
-						_, err := c.GetTwin(ctx)
-						see(err)
-					}
-					cancel()
-					time.Sleep(time.Second) // the hub may end the connection only once it is idle
-					require.NoError(t, c.Close())
-
-					require.NotEmpty(t, seen)
-					said := false
-					for _, err := range seen {
-						for ; err != nil; err = errors.Unwrap(err) {
-							said = said || strings.Contains(err.Error(), `\x1b`) || strings.Contains(err.Error(), `\u001b`) ||
-								fault.Bytes != nil
-							if _, ours := err.(*transport.Error); !ours {
-								continue
-							}
-							require.NotContains(t, err.Error(), secret)
-							for _, r := range err.Error() {
-								require.True(t, unicode.IsPrint(r), "%q in %q", r, err)
-							}
-						}
-					}
-					require.True(t, said || fault.Condition != "", "the hub's text is shown: %v", seen)
-				})
+				}
+				require.True(t, said || fault.Condition != "", "the hub's text is shown: %v", seen)
 			})
 		}
 	}

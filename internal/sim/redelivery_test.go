@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -21,57 +22,55 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		e.needsMessages(t)
 		for name, lose := range map[string]bool{"released": false, "the verdict was lost": true} {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					h, creds := e.openHub(t)
-					type told struct {
-						id          string
-						redelivered bool
-					}
-					var mu sync.Mutex
-					var got []told
-					c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), nil)
-					require.NoError(t, err)
-					c.HandleMessages(func(_ context.Context, m *transport.Message) error {
-						mu.Lock()
-						defer mu.Unlock()
-						got = append(got, told{m.ID, m.Redelivered})
-						if m.ID != "1" || len(got) > 1 {
-							return nil
-						}
-						if lose {
-							h.Drop("")
-							return nil
-						}
-						return errors.New("not now")
-					})
-					defer c.Close()
-					require.NoError(t, c.Open(t.Context()))
-					require.NoError(t, e.sendC2D(h, "dev-1", hubdata.C2D{MessageID: "1", Body: []byte("x")}))
-					time.Sleep(10 * time.Second)
-					if !lose {
-						require.NoError(t, c.Reconnect()) // over MQTT it is delivered again on the next connection only
-					}
-					time.Sleep(5 * time.Minute) // over HTTPS the hub's lock expires
-					require.NoError(t, e.sendC2D(h, "dev-1", hubdata.C2D{MessageID: "2", Body: []byte("y")}))
-					time.Sleep(time.Minute)
+			testkit.Run(t, name, func(t *testing.T) {
+				h, creds := e.openHub(t)
+				type told struct {
+					id          string
+					redelivered bool
+				}
+				var mu sync.Mutex
+				var got []told
+				c, err := device.New(creds, e.make(creds, e.inMemory(h, true)), nil)
+				require.NoError(t, err)
+				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 					mu.Lock()
 					defer mu.Unlock()
-					if lose && e.commandQoS == 2 {
-						require.Len(t, got, 2, "QoS 2: the verdict counts on the next connection")
-					} else {
-						require.GreaterOrEqual(t, len(got), 3)
+					got = append(got, told{m.ID, m.Redelivered})
+					if m.ID != "1" || len(got) > 1 {
+						return nil
 					}
-					for i, m := range got {
-						// a verdict during a reconnect is lost as well, so the first message may be delivered three
-						// times
-						want := told{"1", i > 0}
-						if i == len(got)-1 {
-							want = told{"2", false}
-						}
-						require.Equal(t, want, m, "%v", got)
+					if lose {
+						h.Drop("")
+						return nil
 					}
+					return errors.New("not now")
 				})
+				defer c.Close()
+				require.NoError(t, c.Open(t.Context()))
+				require.NoError(t, e.sendC2D(h, "dev-1", hubdata.C2D{MessageID: "1", Body: []byte("x")}))
+				time.Sleep(10 * time.Second)
+				if !lose {
+					require.NoError(t, c.Reconnect()) // over MQTT it is delivered again on the next connection only
+				}
+				time.Sleep(5 * time.Minute) // over HTTPS the hub's lock expires
+				require.NoError(t, e.sendC2D(h, "dev-1", hubdata.C2D{MessageID: "2", Body: []byte("y")}))
+				time.Sleep(time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				if lose && e.commandQoS == 2 {
+					require.Len(t, got, 2, "QoS 2: the verdict counts on the next connection")
+				} else {
+					require.GreaterOrEqual(t, len(got), 3)
+				}
+				for i, m := range got {
+					// a verdict during a reconnect is lost as well, so the first message may be delivered three
+					// times
+					want := told{"1", i > 0}
+					if i == len(got)-1 {
+						want = told{"2", false}
+					}
+					require.Equal(t, want, m, "%v", got)
+				}
 			})
 		}
 	})

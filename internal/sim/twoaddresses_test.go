@@ -5,7 +5,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -40,8 +39,7 @@ func TestAnAddressThatSwallowsConnectionsLeavesTimeForTheOthers(t *testing.T) {
 		for _, limit := range []time.Duration{0, 5 * time.Second} {
 			t.Run(strconv.Itoa(addresses)+" addresses, DialTimeout "+limit.String(), func(t *testing.T) {
 				withEachEngine(t, func(t *testing.T, e engine) {
-					synctest.Test(t, func(t *testing.T) {
-						testkit.StartClock()
+					testkit.In2030(t, func(t *testing.T) {
 						hub, creds := e.openHub(t)
 						w := e.inMemory(hub, false)
 						w.Dial = overAddresses(addresses, w.Dial)

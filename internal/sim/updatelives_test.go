@@ -364,16 +364,14 @@ func TestLivesOfUpdates(t *testing.T) {
 	}
 	cuts, starts, replaced := 0, 0, 0
 	for seed := from; seed <= to; seed++ {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				l := live(t, seed)
-				cuts, starts = cuts+l.cuts, starts+l.starts
-				for _, reports := range l.sent {
-					if reports[0].Result.Outcome == agent.Canceled {
-						replaced++
-					}
+		testkit.Run(t, fmt.Sprint("seed=", seed), func(t *testing.T) {
+			l := live(t, seed)
+			cuts, starts = cuts+l.cuts, starts+l.starts
+			for _, reports := range l.sent {
+				if reports[0].Result.Outcome == agent.Canceled {
+					replaced++
 				}
-			})
+			}
 		})
 	}
 	t.Logf("%d lives with %d power cuts, %d starts and %d replaced updates", to-from+1, cuts, starts, replaced)

@@ -21,6 +21,21 @@ var limit = 4 * time.Minute
 // spare is the time before go test's own deadline at which Bubble ends a bubble.
 const spare = 5 * time.Second
 
+// Run is t.Run with a Bubble.
+func Run(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { Bubble(t, f) })
+}
+
+// In2030 is a Bubble after StartClock.
+func In2030(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	Bubble(t, func(t *testing.T) {
+		StartClock()
+		f(t)
+	})
+}
+
 // Bubble is synctest.Test with a limit on real time. If f still runs then, the process ends with
 // the stacks of all goroutines.
 func Bubble(t *testing.T, f func(t *testing.T)) {

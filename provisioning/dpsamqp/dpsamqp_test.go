@@ -390,8 +390,7 @@ func TestOddServices(t *testing.T) {
 			})
 		})
 	}
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		_, _ = far.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 		_, err := register(t, &netopt.Options{Plaintext: true, Dial: dialTo(near)}, nil)

@@ -301,8 +301,7 @@ func identity(t testing.TB) *provisioning.Identity {
 // with runs f in fake time against a peer.
 func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		before := testkit.Goroutines()
 		p.network = memconn.NewNetwork("dps.example.test:5672")
 		served := make(chan struct{})

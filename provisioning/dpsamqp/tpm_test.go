@@ -38,8 +38,7 @@ var tpmOffered = saslHead + frame(&wire.Mechanisms{Mechanisms: []wire.Symbol{"PL
 // has sent.
 func openTPM(t *testing.T, says string, closes bool, prove func(key []byte) (transport.Token, error)) (sent string,
 	err error) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		_, _ = io.WriteString(far, says)
 		if closes {

@@ -225,7 +225,7 @@ func TestThePolicyDecides(t *testing.T) {
 
 // A policy may return 0 by accident, as a shift that overflows does.
 func TestAPolicyWithoutADelayDoesNotRequestWithoutEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		defer w.close()
 		w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})

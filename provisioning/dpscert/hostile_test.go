@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -133,7 +134,7 @@ func TestAHubThatFloods(t *testing.T) {
 		}, transport.Protocol, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s := &scripted{answer: row.answer}
 				began := time.Now().Add(25 * day)
 				w := overdue(t, s, 20*time.Minute)
@@ -153,7 +154,7 @@ func TestAHubThatFloods(t *testing.T) {
 
 // An answer of which nobody knows the request is acknowledged, so that the hub does not repeat it.
 func TestAnswersOfEarlierRequestsAreAcknowledged(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &scripted{answer: func(k transport.Sink, id string) {
 			deliver(k, "200", "earlier", "{}")
 			deliver(k, "400", id, `{"errorCode":400040,"message":"no","retryAfter":7}`)
@@ -171,7 +172,7 @@ func TestAnswersOfEarlierRequestsAreAcknowledged(t *testing.T) {
 // A hub that refuses the subscription may not know the topic. Without a provisioning service the
 // subscription is tried again.
 func TestARefusedSubscription(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &scripted{refuse: &transport.Error{Kind: transport.Unavailable, Op: transport.OpSubscribe}}
 		w := overdue(t, s, 10*time.Minute)
 		defer w.close()
@@ -184,7 +185,7 @@ func TestARefusedSubscription(t *testing.T) {
 }
 
 func TestAnAnswerThatIsTooLargeIsNotRead(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &scripted{answer: func(k transport.Sink, id string) {
 			deliver(k, "400", id, `{"errorCode":400040,"more":"`+strings.Repeat("x", 97<<10)+`"}`)
 		}}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -20,7 +21,7 @@ import (
 // An authority whose certificates began long ago makes each of them due at once. The device does
 // not ask in a loop.
 func TestCertificatesThatAreDueAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		var asked atomic.Int64
 		root := newKey(t)
 		w := newWorld(t, nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -26,7 +27,7 @@ import (
 // to another hub, and goes on there after a restart, with a certificate that is not in the stored
 // assignment. Nothing is lost.
 func TestARenewerInsideATransportThatFollowsTheDevice(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		d, err := testbroker.NewDPS(nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, d.Close()) }()

@@ -34,16 +34,9 @@ import (
 
 const day = 24 * time.Hour
 
-func inBubble(t *testing.T, f func(t *testing.T)) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
-		f(t)
-	})
-}
-
 // inWorld runs f in fake time. The clients that it leaves open are closed.
 func inWorld(t *testing.T, o *testbroker.Options, f func(t *testing.T, w *world)) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		w := newWorld(t, o)
 		defer w.close()
 		f(t, w)

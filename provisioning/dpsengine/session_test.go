@@ -166,8 +166,7 @@ func TestAServiceThatTalksWithoutAnswering(t *testing.T) {
 		"pings":         {hello, "\xd0\x00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				began := time.Now()
 				_, err := play(t.Context(), &endless{pieces: pieces{stream: []byte(s.first), size: 100}, then: s.then})
 				require.ErrorIs(t, err, transport.Timeout)
@@ -178,8 +177,7 @@ func TestAServiceThatTalksWithoutAnswering(t *testing.T) {
 }
 
 func TestADialThatReturnsNothing(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		_, err := carrier(nil).Open(t.Context(), login())
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, "dial function")
@@ -194,8 +192,7 @@ func (*crashing) Write([]byte) (int, error) { panic("driver") }
 
 // A driver that panics leaves neither a connection nor a goroutine.
 func TestAConnectionThatPanics(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		before := testkit.Goroutines()
 		conn := &crashing{}
 		c, err := provisioning.New(&provisioning.Identity{IDScope: "0ne", RegistrationID: "reg-1"}, carrier(conn),

@@ -35,8 +35,7 @@ func identity(t testing.TB) *provisioning.Identity {
 
 // served runs f in fake time against a peer that answers with the handler.
 func served(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, o *netopt.Options)) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		network := memconn.NewNetwork("dps.example.test:80")
 		server := &http.Server{Handler: handler}
 		done := make(chan struct{})
@@ -145,8 +144,7 @@ func TestRefusedAndOddPeers(t *testing.T) {
 		"endless error": {"HTTP/1.1 404 x\r\n\r\n" + strings.Repeat("x", 300<<10), transport.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				network := memconn.NewNetwork("dps.example.test:80")
 				go func() {
 					c, err := network.Accept()

@@ -18,8 +18,7 @@ const (
 
 // withService runs f in fake time with a provisioning service and one hub.
 func withService(t *testing.T, f func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, o *netopt.Options)) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		d, err := testbroker.NewDPS(nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, d.Close()) }()

@@ -137,8 +137,7 @@ func identity(t testing.TB) *provisioning.Identity {
 // with runs f in fake time against a peer.
 func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		before := testkit.Goroutines()
 		p.network = memconn.NewNetwork("dps.example.test:1883")
 		done := make(chan struct{})
@@ -191,8 +190,7 @@ func TestPackets(t *testing.T) {
 // A service that stops reading holds an exchange no longer than the time limit, and leaves nothing
 // behind.
 func TestAServiceThatStopsReading(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		before := testkit.Goroutines()
 		near, far := net.Pipe() // no buffer: a write waits for the reader
 		go func() {

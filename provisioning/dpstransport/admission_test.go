@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
 	"github.com/hubline-iot/hubline/transport"
@@ -99,7 +100,7 @@ func TestARefusedSubscriptionLeadsBackToTheService(t *testing.T) {
 			Want: transport.FeatureCertificates}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s, h := &service{}, &hubs{}
 				tr := setupLate(t, s, h, row.keys, refuse(row.kind))
 				for i := range 3 {
@@ -118,7 +119,7 @@ func TestARefusedSubscriptionLeadsBackToTheService(t *testing.T) {
 
 // Without a token, Unauthorized at the end of a connection is not due to one that expired.
 func TestARefusedCertificateLeadsBackToTheService(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{ends: refuse(transport.Unauthorized)}
 		tr := setupLate(t, s, h, 0, nil)
 		err := dial(t, tr)
@@ -131,7 +132,7 @@ func TestARefusedCertificateLeadsBackToTheService(t *testing.T) {
 
 // A refusal that a clock may have caused is no reason.
 func TestARefusedSubscriptionByAWrongClock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{t: t}
 		sign, err := transport.SharedKey(ownKey)
 		require.NoError(t, err)
@@ -155,7 +156,7 @@ func TestARefusedSubscriptionByAWrongClock(t *testing.T) {
 // A connection that lasts settles which key is right. When the hub refuses that later, the other
 // one is tried first again.
 func TestTheOtherKeyIsTriedAgainAfterAStableConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{block: true}
 		tr := setup(t, s, h, 2, nil)
 		for range 4 {

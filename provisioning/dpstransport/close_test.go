@@ -47,7 +47,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 	} {
 		for protocol, carrier := range carriers {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
+				testkit.In2030(t, func(t *testing.T) {
 					d, err := testbroker.NewDPS(nil)
 					require.NoError(t, err)
 					defer func() { require.NoError(t, d.Close()) }()
@@ -92,7 +92,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 
 // One registrar may serve several calls at a time.
 func TestRegistrationsAtTheSameTime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &locked{}
 		sign, err := transport.SharedKey(ownKey)
 		require.NoError(t, err)
@@ -123,7 +123,7 @@ func (s *locked) Open(context.Context, *provisioning.Login) (provisioning.Sessio
 
 // A short time-out of attempts does not cut a registration that goes on.
 func TestAShortDialTimeout(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &service{delay: 30 * time.Second}
 		tr := setup(t, s, &hubs{block: true}, 1, nil)
 		c, err := device.New(tr.Credentials(), tr, &device.Options{DialTimeout: 3 * time.Second})

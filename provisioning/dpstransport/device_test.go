@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
@@ -53,7 +54,7 @@ func newTransport(t *testing.T, d *testbroker.DPS, key string, o *dpstransport.O
 // A device is moved to another hub and another device id while it sends. Every message arrives at
 // one of the hubs, and a restart connects without asking.
 func TestNothingIsLostOverAMove(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		d, hubs := newService(t)
 		e, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", DeviceID: "dev-1", Hubs: []string{"hub1.example.test"}})
 		require.NoError(t, err)

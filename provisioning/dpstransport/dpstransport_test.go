@@ -176,15 +176,8 @@ func dial(t *testing.T, tr *dpstransport.Transport) error {
 	return s.Run(t.Context())
 }
 
-func inBubble(t *testing.T, f func(t *testing.T)) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
-		f(t)
-	})
-}
-
 func TestARestartDoesNotAsk(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, store := &service{}, &memory{}
 		var steps []dpstransport.Step
 		o := &dpstransport.Options{Store: store, OnEvent: func(e dpstransport.Event) { steps = append(steps, e.Step) }}
@@ -226,7 +219,7 @@ func TestWhenTheServiceIsAsked(t *testing.T) {
 		"clock":       {refuse(transport.ClockUnset), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s, h := &service{}, &hubs{}
 				tr := setup(t, s, h, 1, nil)
 				require.NoError(t, dial(t, tr))
@@ -256,7 +249,7 @@ func TestWhenTheServiceIsAsked(t *testing.T) {
 }
 
 func TestAConnectionResetsTheCount(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, &dpstransport.Options{MaxFailures: 2})
 		for range 5 {
@@ -270,7 +263,7 @@ func TestAConnectionResetsTheCount(t *testing.T) {
 
 // The keys of a device are tried within one attempt: no policy is asked between them.
 func TestTheOtherKeyIsTriedAtTheHubFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h, store := &service{}, &hubs{}, &memory{}
 		tr := setup(t, s, h, 2, &dpstransport.Options{Store: store})
 		h.errs = []error{refuse(transport.Unauthorized)}
@@ -288,7 +281,7 @@ func TestTheOtherKeyIsTriedAtTheHubFirst(t *testing.T) {
 
 // A device that every hub refuses does not ask for ever.
 func TestThreeRefusedAssignmentsAreTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		for i := range 3 {
@@ -302,7 +295,7 @@ func TestThreeRefusedAssignmentsAreTheEnd(t *testing.T) {
 // A hub that may lift its refusal does not end the device. The service is asked at once, because
 // the device may have been moved, and then ever less often.
 func TestARefusalThatMayBeLiftedAsksTheServiceEverLessOften(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		const asked = 5 * time.Minute
@@ -319,7 +312,7 @@ func TestARefusalThatMayBeLiftedAsksTheServiceEverLessOften(t *testing.T) {
 }
 
 func TestAHubThatDropsTheDeviceLeadsBackToTheService(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{ends: refuse(transport.NotFound)}
 		tr := setup(t, s, h, 1, nil)
 		err := dial(t, tr)
@@ -333,7 +326,7 @@ func TestAHubThatDropsTheDeviceLeadsBackToTheService(t *testing.T) {
 
 // A registration that waits as the service asked keeps the attempt alive.
 func TestALongRegistrationReportsProgress(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{delay: 2 * time.Minute}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		last, longest := time.Now(), time.Duration(0)
@@ -349,7 +342,7 @@ func TestALongRegistrationReportsProgress(t *testing.T) {
 }
 
 func TestStoresThatFailOrBelongToAnotherDevice(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &service{}
 		var events []dpstransport.Event
 		o := &dpstransport.Options{Store: &memory{err: errors.New("no disk")},
@@ -375,7 +368,7 @@ func TestStoresThatFailOrBelongToAnotherDevice(t *testing.T) {
 }
 
 func TestOneClientATime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		tr := setup(t, &service{}, &hubs{block: true}, 1, nil)
 		s, err := tr.Dial(t.Context(), &transport.Config{})
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
 	"github.com/hubline-iot/hubline/transport"
@@ -31,7 +32,7 @@ func TestAnOutageDoesNotCostTheAssignment(t *testing.T) {
 		"throttled":    {refuse(transport.Throttled), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
 				s, h, store := &service{}, &hubs{}, &memory{}
 				var steps []dpstransport.Step
 				tr := setup(t, s, h, 1, &dpstransport.Options{MaxFailures: 3, Store: store,
@@ -75,7 +76,7 @@ func TestAnOutageDoesNotCostTheAssignment(t *testing.T) {
 
 // A refused assignment is not used again: without the service, the device has none.
 func TestARefusedAssignmentIsNotKept(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		require.NoError(t, dial(t, tr))
@@ -95,7 +96,7 @@ func TestARefusedAssignmentIsNotKept(t *testing.T) {
 // The client waits between attempts to register, at least as long as the service and the policy of
 // the registrar say.
 func TestTheClientWaitsBetweenRegistrations(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{fail: &transport.Error{Kind: transport.Unavailable, Scope: transport.ScopeConnection,
 			RetryAfter: 20 * time.Minute}}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
@@ -115,7 +116,7 @@ func TestTheClientWaitsBetweenRegistrations(t *testing.T) {
 
 // A device that is not enrolled yet goes on, with the long delays of the registrar.
 func TestAnAwaitedEnrollmentIsRetryable(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &service{refusal: &provisioning.Answer{Status: 404, Body: []byte(`{"errorCode":404201}`)}}
 		tr := setup(t, s, &hubs{}, 1, nil)
 		require.False(t, errfilter.Retryable(dial(t, tr)))
@@ -132,7 +133,7 @@ func TestAnAwaitedEnrollmentIsRetryable(t *testing.T) {
 
 // The limits of the client hold while the service is out of reach.
 func TestAClientThatCannotRegister(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &service{fail: refuse(transport.Network)}
 		dials := device.NewDialLimiter(1, 0)
 		c, err := device.New(setup(t, s, &hubs{}, 1, nil).Credentials(), setup(t, s, &hubs{}, 1, nil),
@@ -168,7 +169,7 @@ func TestAClientThatCannotRegister(t *testing.T) {
 
 // A hub that refuses the token of a clock that is not set says nothing about the assignment.
 func TestAClockThatIsNotSetDoesNotCostTheAssignment(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{t: t}
 		sign, err := transport.SharedKey(ownKey)
 		require.NoError(t, err)
@@ -189,7 +190,7 @@ func TestAClockThatIsNotSetDoesNotCostTheAssignment(t *testing.T) {
 
 // Only failures in a row count: another one says that the name was found.
 func TestFailuresToFindTheNameAreCountedInARow(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		require.NoError(t, dial(t, tr))
@@ -213,7 +214,7 @@ func TestFailuresToFindTheNameAreCountedInARow(t *testing.T) {
 // A hub that does not know the device does not know its other key either.
 func TestAMissingDeviceIsNotTriedWithTheOtherKey(t *testing.T) {
 	for _, kind := range []transport.Kind{transport.NotFound, transport.Forbidden} {
-		inBubble(t, func(t *testing.T) {
+		testkit.In2030(t, func(t *testing.T) {
 			s, h := &service{}, &hubs{}
 			tr := setup(t, s, h, 2, nil)
 			require.NoError(t, dial(t, tr))
@@ -228,7 +229,7 @@ func TestAMissingDeviceIsNotTriedWithTheOtherKey(t *testing.T) {
 
 // A new device id is a move, also at the same hub.
 func TestANewDeviceIDIsAMove(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{oneHub: true}, &hubs{}
 		var moved []bool
 		tr := setup(t, s, h, 1, &dpstransport.Options{OnEvent: func(e dpstransport.Event) {
@@ -247,7 +248,7 @@ func TestANewDeviceIDIsAMove(t *testing.T) {
 
 // An assignment that replaced a refused one is kept over an outage like any other.
 func TestTheNextAssignmentIsKeptToo(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, &dpstransport.Options{MaxFailures: 1})
 		require.NoError(t, dial(t, tr))
@@ -266,7 +267,7 @@ func TestTheNextAssignmentIsKeptToo(t *testing.T) {
 // A connection that lasts ends the row of refused assignments.
 func TestAStableConnectionEndsTheRowOfRefusals(t *testing.T) {
 	for lasts, final := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} {
-		inBubble(t, func(t *testing.T) {
+		testkit.In2030(t, func(t *testing.T) {
 			s, h := &service{}, &hubs{block: true}
 			tr := setup(t, s, h, 1, nil)
 			connected := func() {
@@ -290,7 +291,7 @@ func TestAStableConnectionEndsTheRowOfRefusals(t *testing.T) {
 
 // A stored assignment may name a key that the device has no more.
 func TestAStoredSecondKeyThatIsGone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, &dpstransport.Options{Store: &memory{record: &dpstransport.Record{
 			Registration: "0ne00ABCDEF/registrations/reg-0001",
@@ -304,7 +305,7 @@ func TestAStoredSecondKeyThatIsGone(t *testing.T) {
 
 // A transport that panics is like one that fails: the client may connect again.
 func TestATransportThatPanics(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		h := &hubs{}
 		tr := setup(t, &service{}, h, 1, nil)
 		for _, where := range []*bool{&h.panicsInDial, &h.panicsInRun} {
@@ -318,7 +319,7 @@ func TestATransportThatPanics(t *testing.T) {
 
 // A service that fails between the two keys of a hub does not hide the reason.
 func TestEventsNameTheCause(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		var events []dpstransport.Event
 		tr := setup(t, s, h, 1, &dpstransport.Options{OnEvent: func(e dpstransport.Event) { events = append(events, e) }})
@@ -343,7 +344,7 @@ func TestEventsNameTheCause(t *testing.T) {
 // A key that does not sign is no refusal of the hub: the assignment stays, and the failure ends the
 // client as it does without a provisioning service.
 func TestAKeyThatDoesNotSignIsNoRefusal(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h, store := &service{}, &hubs{}, &memory{}
 		sign, err := transport.SharedKey(ownKey)
 		require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -78,7 +79,7 @@ func newKindsTransport(t *testing.T, d *testbroker.DPS, hubs map[string]*testbro
 // work at each.
 func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
 	folder := t.TempDir()
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		d, hubs := newKinds(t)
 		tr := newKindsTransport(t, d, hubs, classic, nil)
 		c, err := device.New(tr.Credentials(), tr, nil)
@@ -137,7 +138,7 @@ func TestADeviceMovesBetweenHubsOfBothKinds(t *testing.T) {
 // A program that does not say that it speaks with hubs of the new kind is not sent there to fail.
 // It learns why, by name.
 func TestAHubOfAnotherKindIsRefusedByName(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s := &service{refusal: &provisioning.Answer{Status: 200, Body: []byte(`{"status":"assigned","registrationState":` +
 			`{"assignedHub":"h","deviceId":"d","connectionProfile":"mqttV5"}}`)}}
 		tr := setup(t, s, &hubs{}, 1, nil)
@@ -150,7 +151,7 @@ func TestAHubOfAnotherKindIsRefusedByName(t *testing.T) {
 // A hub that accepts connections and answers no birth fails like one that nobody reaches. After a
 // row of such failures the service is asked, which has moved the device.
 func TestAHubThatAnswersNoBirthLeadsBackToTheService(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		d, hubs := newKinds(t)
 		in := hubs[next].Inject(fault.Fault{Kind: fault.SwallowDispatch, Message: "birth-ack", Times: -1})
 		tr := newKindsTransport(t, d, hubs, next, &dpstransport.Options{MaxFailures: 3})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
 	"github.com/hubline-iot/hubline/transport"
@@ -17,7 +18,7 @@ import (
 // The random wait before a registration takes no slot of a shared limiter: the clients of one
 // process wait at the same time.
 func TestTheSpreadTakesNoSlotOfTheLimiter(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(1, 0)
 		sign, err := transport.SharedKey(ownKey)
 		require.NoError(t, err)
@@ -46,7 +47,7 @@ func TestTheSpreadTakesNoSlotOfTheLimiter(t *testing.T) {
 
 // A registration is held back once, also if its first attempt fails.
 func TestTheSpreadIsOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		s, h := &service{fail: refuse(transport.Network)}, &hubs{}
 		tr := setupWith(t, s, h, &provisioning.Options{Spread: time.Hour}, nil)
 		var waits []time.Duration

@@ -24,7 +24,7 @@ import (
 // A device with a TPM gets another key with another hub. After a restart it connects with the key
 // in its TPM, without asking.
 func TestADeviceWithATPMMoves(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		d, hubs := newService(t)
 		tpm, err := testkit.NewTPM()
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func (f *forgetful) Sign(ctx context.Context, text []byte) ([]byte, error) {
 
 // The stored assignment is of no use to a TPM without its key. The service gives it another one.
 func TestATPMThatLostItsKeyGetsAnotherOne(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
 		d, hubs := newService(t)
 		tpm, err := testkit.NewTPM()
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
@@ -58,7 +59,7 @@ func TestATwinThatBeganAnewIsDeliveredAsAWhole(t *testing.T) {
 			}, []string{`full 2 "first"`, `full 2 "second"`}},
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
+				testkit.In2030(t, func(t *testing.T) {
 					d, hubs := newService(t)
 					enrollment, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", Hubs: []string{"hub1.example.test"},
 						Desired: `{"n":"first"}`, Reprovision: dpsdata.Reset})

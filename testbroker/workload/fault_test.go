@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/workload"
 )
 
@@ -76,28 +77,26 @@ func TestFaults(t *testing.T) {
 		{fault: workload.Fault{Kind: workload.UnknownModule}, status: 404, text: "generation id", logged: 404},
 		{fault: workload.Fault{Kind: workload.WrongDigest}, status: 200, text: "digest", logged: 200},
 	} {
-		t.Run(row.fault.Kind.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDaemon(t, nil, nil)
-				in := d.server.Inject(row.fault)
-				status, text, err := d.sign()
-				require.Equal(t, row.status, status)
-				if row.fails != nil {
-					require.ErrorContains(t, err, row.fails.Error())
-				} else {
-					require.NoError(t, err)
-					require.Contains(t, text, row.text)
-					require.NotContains(t, text, right(d))
-				}
-				require.Equal(t, 1, in.Fired())
-				d.requireSigned()
-				require.Equal(t, 1, in.Fired())
-				log := d.server.Log()
-				require.Len(t, log, 2)
-				require.Equal(t, []workload.FaultKind{row.fault.Kind}, log[0].Faults)
-				require.Equal(t, row.logged, log[0].Status)
-				require.Empty(t, log[1].Faults)
-			})
+		testkit.Run(t, row.fault.Kind.String(), func(t *testing.T) {
+			d := newDaemon(t, nil, nil)
+			in := d.server.Inject(row.fault)
+			status, text, err := d.sign()
+			require.Equal(t, row.status, status)
+			if row.fails != nil {
+				require.ErrorContains(t, err, row.fails.Error())
+			} else {
+				require.NoError(t, err)
+				require.Contains(t, text, row.text)
+				require.NotContains(t, text, right(d))
+			}
+			require.Equal(t, 1, in.Fired())
+			d.requireSigned()
+			require.Equal(t, 1, in.Fired())
+			log := d.server.Log()
+			require.Len(t, log, 2)
+			require.Equal(t, []workload.FaultKind{row.fault.Kind}, log[0].Faults)
+			require.Equal(t, row.logged, log[0].Status)
+			require.Empty(t, log[1].Faults)
 		})
 	}
 }

@@ -26,8 +26,7 @@ import (
 // when it returns.
 func bubble(t *testing.T, f func(t *testing.T, h *hub)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		f(t, newHub(t))
 	})
 }

@@ -191,8 +191,7 @@ const gatewayName = "gateway.local"
 // edge runs f in a bubble with a hub behind an edge gateway, which has the device "dev-1".
 func edge(t *testing.T, routes []string, f func(t *testing.T, h *hub)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		broker, err := testbroker.New(&testbroker.Options{Gateway: &testbroker.GatewayOptions{Name: gatewayName,
 			DeviceID: "dev-1", Routes: routes}})
 		require.NoError(t, err)

@@ -345,43 +345,41 @@ func TestSessionsThatEndLate(t *testing.T) {
 func TestSessionsThatDoNotEnd(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
 		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h, o := crowded(t, -1)
-				first := h.device(t, "good")
-				free := 4
-				if o.Addresses = addresses; addresses != nil {
-					first = asUser(t, first, first)
-					free++ // no session is needed for tokens
-				}
-				mux := amqp.NewMux(o)
-				good := start(t, mux, first)
-				good.requireSends("x")
-				guests := first
+		testkit.Run(t, name, func(t *testing.T) {
+			h, o := crowded(t, -1)
+			first := h.device(t, "good")
+			free := 4
+			if o.Addresses = addresses; addresses != nil {
+				first = asUser(t, first, first)
+				free++ // no session is needed for tokens
+			}
+			mux := amqp.NewMux(o)
+			good := start(t, mux, first)
+			good.requireSends("x")
+			guests := first
+			if addresses == nil {
+				guests = h.device(t, "guest")
+			}
+			for range free {
+				guest := start(t, mux, guests)
+				guest.requireSends("y")
+				guest.cancel()
+				<-guest.over
+			}
+			for range 3 {
+				began := time.Now()
+				guest, err := tryStart(t, mux, guests)
 				if addresses == nil {
-					guests = h.device(t, "guest")
+					require.NoError(t, err)
+					guest.send(0, "y")
+					err = guest.requireEnd(transport.Quota)
 				}
-				for range free {
-					guest := start(t, mux, guests)
-					guest.requireSends("y")
-					guest.cancel()
-					<-guest.over
-				}
-				for range 3 {
-					began := time.Now()
-					guest, err := tryStart(t, mux, guests)
-					if addresses == nil {
-						require.NoError(t, err)
-						guest.send(0, "y")
-						err = guest.requireEnd(transport.Quota)
-					}
-					require.Equal(t, transport.Quota, transport.KindOf(err), "%v", err)
-					require.ErrorContains(t, err, "channel-max")
-					require.InDelta(t, 5, time.Since(began).Seconds(), 1)
-					good.requireSends("z")
-				}
-				require.EqualValues(t, 1, h.dials.Load())
-			})
+				require.Equal(t, transport.Quota, transport.KindOf(err), "%v", err)
+				require.ErrorContains(t, err, "channel-max")
+				require.InDelta(t, 5, time.Since(began).Seconds(), 1)
+				good.requireSends("z")
+			}
+			require.EqualValues(t, 1, h.dials.Load())
 		})
 	}
 }

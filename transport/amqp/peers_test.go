@@ -35,21 +35,19 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 		"half a header":           {"AMQ", transport.Network},
 		"half a frame":            {header + "\x00\x00\x01\x00\x02\x00", transport.Network},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d",
-					Token: func(context.Context) (transport.Token, error) {
-						return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
-					}}
-				_, err := amqp.New(&amqp.Options{Network: between(func(far net.Conn) {
-					_, _ = io.ReadFull(far, make([]byte, 8))
-					_, _ = io.WriteString(far, c.says)
-					_ = far.(*memconn.Conn).CloseWrite()
-					_, _ = io.Copy(io.Discard, far)
-				})}).Dial(t.Context(), &transport.Config{Creds: creds})
-				require.ErrorIs(t, err, c.kind, "%v", err)
-				require.NotContains(t, err.Error(), "secret")
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "d",
+				Token: func(context.Context) (transport.Token, error) {
+					return transport.Token{Text: transport.Hide("SharedAccessSignature sr=x&sig=secret")}, nil
+				}}
+			_, err := amqp.New(&amqp.Options{Network: between(func(far net.Conn) {
+				_, _ = io.ReadFull(far, make([]byte, 8))
+				_, _ = io.WriteString(far, c.says)
+				_ = far.(*memconn.Conn).CloseWrite()
+				_, _ = io.Copy(io.Discard, far)
+			})}).Dial(t.Context(), &transport.Config{Creds: creds})
+			require.ErrorIs(t, err, c.kind, "%v", err)
+			require.NotContains(t, err.Error(), "secret")
 		})
 	}
 }

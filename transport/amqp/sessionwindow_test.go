@@ -178,23 +178,21 @@ func TestTenThousandMessagesThroughAWindow(t *testing.T) {
 		"one at a time":                {window: 1, renewAt: 0, credit: 50},
 		"one at a time, no ids":        {window: 1, renewAt: 0, credit: 50, omit: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				n := n
-				if p.window < 10 {
-					n /= 10
-				}
-				sendMany(t, &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, p.options(), n)
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				require.Zero(t, p.beyond)
-				require.Equal(t, 1, p.sessions)
-				require.Len(t, p.messages, n)
-				for body, times := range p.messages {
-					require.Equal(t, 1, times, body)
-				}
-				require.GreaterOrEqual(t, p.flows, n/int(p.window))
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			n := n
+			if p.window < 10 {
+				n /= 10
+			}
+			sendMany(t, &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, p.options(), n)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			require.Zero(t, p.beyond)
+			require.Equal(t, 1, p.sessions)
+			require.Len(t, p.messages, n)
+			for body, times := range p.messages {
+				require.Equal(t, 1, times, body)
+			}
+			require.GreaterOrEqual(t, p.flows, n/int(p.window))
 		})
 	}
 }
@@ -202,16 +200,14 @@ func TestTenThousandMessagesThroughAWindow(t *testing.T) {
 // The window of each session is counted anew.
 func TestTheWindowOfEachSession(t *testing.T) {
 	for _, omit := range []bool{false, true} {
-		t.Run(fmt.Sprint("no ids ", omit), func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				p := &windowPeer{window: 64, renewAt: 0, credit: 100, omit: omit, most: 1000}
-				sendMany(t, &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, p.options(), 5000)
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				require.Zero(t, p.beyond)
-				require.GreaterOrEqual(t, p.sessions, 5)
-				require.Len(t, p.messages, 5000)
-			})
+		testkit.Run(t, fmt.Sprint("no ids ", omit), func(t *testing.T) {
+			p := &windowPeer{window: 64, renewAt: 0, credit: 100, omit: omit, most: 1000}
+			sendMany(t, &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, p.options(), 5000)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			require.Zero(t, p.beyond)
+			require.GreaterOrEqual(t, p.sessions, 5)
+			require.Len(t, p.messages, 5000)
 		})
 	}
 }
@@ -220,50 +216,48 @@ func TestTheWindowOfEachSession(t *testing.T) {
 // methods, of several devices on a connection, across losses of links, sessions and connections.
 func TestAHubWithoutNextIncomingID(t *testing.T) {
 	for name := range transports(nil) {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true,
-					SessionWindow: 10, Credit: 7}})
-				require.NoError(t, err)
-				defer broker.Close()
-				h := smallHub(t, 0)
-				h.Hub = broker
-				o := h.options()
-				o.Batch = 1
-				tr := transports(o)[name]
-				h.device(t, "a")
-				for round, creds := range []*transport.Credentials{h.device(t, "b"), h.module(t, "a", "m")} {
-					id := creds.DeviceID
-					if creds.ModuleID != "" {
-						id += "/" + creds.ModuleID
-					}
-					c := openModule(t, creds, tr, func(c *device.Client) {
-						require.NoError(t, c.HandleMethod("who", func(context.Context, *device.MethodCall) (int, []byte) {
-							return 200, fmt.Appendf(nil, "%q", id)
-						}))
-					})
-					losses := []func() int{
-						func() int { return 1 },
-						func() int { return h.DetachLinks(id, 0, hubdata.AMQPError{}) },
-						func() int { return h.EndSessions(id, hubdata.AMQPError{}) },
-						func() int { return h.CloseAMQP(id, hubdata.AMQPError{}) },
-					}
-					for i, lose := range losses {
-						time.Sleep(time.Minute)
-						require.Positive(t, lose())
-						for j := range 50 {
-							require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: fmt.Append(nil, j)}, nil))
-							_, err := c.PatchReported(t.Context(), fmt.Appendf(nil, `{"n":%d}`, j))
-							require.NoError(t, err)
-							r, err := h.CallMethod(t.Context(), id, hubdata.MethodCall{Name: "who", ConnectTimeout: time.Minute})
-							require.NoError(t, err)
-							require.Equal(t, fmt.Sprintf("%q", id), string(r.Payload))
-						}
-						require.NoError(t, c.Flush(t.Context()))
-						require.Len(t, h.Messages(), 50*(len(losses)*round+i+1))
-					}
+		testkit.Run(t, name, func(t *testing.T) {
+			broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true,
+				SessionWindow: 10, Credit: 7}})
+			require.NoError(t, err)
+			defer broker.Close()
+			h := smallHub(t, 0)
+			h.Hub = broker
+			o := h.options()
+			o.Batch = 1
+			tr := transports(o)[name]
+			h.device(t, "a")
+			for round, creds := range []*transport.Credentials{h.device(t, "b"), h.module(t, "a", "m")} {
+				id := creds.DeviceID
+				if creds.ModuleID != "" {
+					id += "/" + creds.ModuleID
 				}
-			})
+				c := openModule(t, creds, tr, func(c *device.Client) {
+					require.NoError(t, c.HandleMethod("who", func(context.Context, *device.MethodCall) (int, []byte) {
+						return 200, fmt.Appendf(nil, "%q", id)
+					}))
+				})
+				losses := []func() int{
+					func() int { return 1 },
+					func() int { return h.DetachLinks(id, 0, hubdata.AMQPError{}) },
+					func() int { return h.EndSessions(id, hubdata.AMQPError{}) },
+					func() int { return h.CloseAMQP(id, hubdata.AMQPError{}) },
+				}
+				for i, lose := range losses {
+					time.Sleep(time.Minute)
+					require.Positive(t, lose())
+					for j := range 50 {
+						require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: fmt.Append(nil, j)}, nil))
+						_, err := c.PatchReported(t.Context(), fmt.Appendf(nil, `{"n":%d}`, j))
+						require.NoError(t, err)
+						r, err := h.CallMethod(t.Context(), id, hubdata.MethodCall{Name: "who", ConnectTimeout: time.Minute})
+						require.NoError(t, err)
+						require.Equal(t, fmt.Sprintf("%q", id), string(r.Payload))
+					}
+					require.NoError(t, c.Flush(t.Context()))
+					require.Len(t, h.Messages(), 50*(len(losses)*round+i+1))
+				}
+			}
 		})
 	}
 }

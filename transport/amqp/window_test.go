@@ -13,6 +13,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -266,46 +267,44 @@ func TestASilentPeerEndsTheConnection(t *testing.T) {
 			last: 5 * time.Second, lost: 35 * time.Second},
 		{name: "not silent", asked: true, says: 29 * time.Second},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, far := windowed(t)
-				time.Sleep(time.Minute)
-				began := time.Now()
-				if row.asked {
-					x := new(exchange)
-					w.ask(x)
-					if row.drop > 0 {
-						time.AfterFunc(row.drop, func() { w.drop(x) })
-					}
+		testkit.Run(t, row.name, func(t *testing.T) {
+			w, far := windowed(t)
+			time.Sleep(time.Minute)
+			began := time.Now()
+			if row.asked {
+				x := new(exchange)
+				w.ask(x)
+				if row.drop > 0 {
+					time.AfterFunc(row.drop, func() { w.drop(x) })
 				}
-				stop := make(chan struct{})
-				if row.last > 0 {
-					time.AfterFunc(row.last, func() { _, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0}) })
-				}
-				if row.says > 0 {
-					go func() {
-						for {
-							select {
-							case <-time.After(row.says):
-								_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
-							case <-stop:
-								return
-							}
+			}
+			stop := make(chan struct{})
+			if row.last > 0 {
+				time.AfterFunc(row.last, func() { _, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0}) })
+			}
+			if row.says > 0 {
+				go func() {
+					for {
+						select {
+						case <-time.After(row.says):
+							_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+						case <-stop:
+							return
 						}
-					}()
-				}
-				select {
-				case <-w.conn.Done():
-				case <-time.After(10 * time.Minute):
-				}
-				close(stop)
-				if row.lost == 0 {
-					require.False(t, w.conn.Gone())
-					return
-				}
-				require.Equal(t, row.lost, time.Since(began))
-				require.Equal(t, errSilent, w.conn.Loss())
-			})
+					}
+				}()
+			}
+			select {
+			case <-w.conn.Done():
+			case <-time.After(10 * time.Minute):
+			}
+			close(stop)
+			if row.lost == 0 {
+				require.False(t, w.conn.Gone())
+				return
+			}
+			require.Equal(t, row.lost, time.Since(began))
+			require.Equal(t, errSilent, w.conn.Loss())
 		})
 	}
 }
@@ -334,27 +333,25 @@ func TestADeviceThatLeavesFreesItsPartOfTheWindow(t *testing.T) {
 // In a process that was stopped, the check for silence comes late, and what arrived is read first.
 func TestAProcessThatWasStoppedReadsWhatArrivedBeforeThePeerCountsAsSilent(t *testing.T) {
 	for name, answers := range map[string]bool{"the answer has arrived": true, "there is no answer": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, far := windowed(t)
-				time.Sleep(time.Minute)
-				w.ask(new(exchange))
-				w.mu.Lock()
-				w.owed = w.owed.Add(-45 * time.Second) // the clocks went on while nothing ran
-				w.mu.Unlock()
-				w.checkSilence()
+		testkit.Run(t, name, func(t *testing.T) {
+			w, far := windowed(t)
+			time.Sleep(time.Minute)
+			w.ask(new(exchange))
+			w.mu.Lock()
+			w.owed = w.owed.Add(-45 * time.Second) // the clocks went on while nothing ran
+			w.mu.Unlock()
+			w.checkSilence()
+			require.False(t, w.conn.Gone())
+			began := time.Now()
+			if answers {
+				_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+				time.Sleep(readTime + time.Second)
 				require.False(t, w.conn.Gone())
-				began := time.Now()
-				if answers {
-					_, _ = far.Write([]byte{0, 0, 0, 8, 2, 0, 0, 0})
-					time.Sleep(readTime + time.Second)
-					require.False(t, w.conn.Gone())
-					return
-				}
-				<-w.conn.Done()
-				require.Equal(t, readTime, time.Since(began))
-				require.Equal(t, errSilent, w.conn.Loss())
-			})
+				return
+			}
+			<-w.conn.Done()
+			require.Equal(t, readTime, time.Since(began))
+			require.Equal(t, errSilent, w.conn.Loss())
 		})
 	}
 }

@@ -72,8 +72,7 @@ const (
 // with runs f in fake time with a broker.
 func with(t *testing.T, f func(t *testing.T, b *broker)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		b := &broker{t: t, net: memconn.NewNetwork(host + ":1883")}
 		b.server = mochi.New(&mochi.Options{InlineClient: true, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, b.server.AddHook(b, nil))

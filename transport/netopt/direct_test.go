@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/neterr"
 )
@@ -123,16 +124,14 @@ func TestDirectTriesTheAddressesOfANameBesideEachOther(t *testing.T) {
 		"an address twice, once as IPv6": {&host{addresses: []string{v4a, "::ffff:192.0.2.1", v4a, v4b}, silent: set(v4a)},
 			[]string{"192.0.2.1:8883", "192.0.2.2:8883"}, 250 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn, err := c.host.connect(t.Context(), "hub.example.test:8883")
-				require.NoError(t, err)
-				require.Equal(t, c.took, time.Since(c.host.began))
-				require.Equal(t, c.dialed, c.host.dialed)
-				synctest.Wait()
-				require.Equal(t, 1, c.host.open, "the other attempts ended, their connections are closed")
-				require.NoError(t, conn.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			conn, err := c.host.connect(t.Context(), "hub.example.test:8883")
+			require.NoError(t, err)
+			require.Equal(t, c.took, time.Since(c.host.began))
+			require.Equal(t, c.dialed, c.host.dialed)
+			synctest.Wait()
+			require.Equal(t, 1, c.host.open, "the other attempts ended, their connections are closed")
+			require.NoError(t, conn.Close())
 		})
 	}
 }

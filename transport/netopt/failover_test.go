@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -126,21 +127,19 @@ func TestFailoverGivesASilentAddressItsShareOnly(t *testing.T) {
 		"with a deadline in 3 s":   {3 * time.Second, 3 * time.Second},
 		"with a deadline in 10 ms": {10 * time.Millisecond, 10 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := t.Context()
-				if c.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, c.deadline)
-					defer cancel()
-				}
-				n := &nodes{dead: silent}
-				began := time.Now()
-				_, err := Failover(n.dial, "a:1", "b:1", "c:1")(ctx, "tcp", "")
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Len(t, n.dialed, 3)
-				require.Equal(t, c.want, time.Since(began))
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			ctx := t.Context()
+			if c.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				defer cancel()
+			}
+			n := &nodes{dead: silent}
+			began := time.Now()
+			_, err := Failover(n.dial, "a:1", "b:1", "c:1")(ctx, "tcp", "")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Len(t, n.dialed, 3)
+			require.Equal(t, c.want, time.Since(began))
 		})
 	}
 }

@@ -71,22 +71,18 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 		if auth != "" {
 			info = userInfo
 		}
-		t.Run("HTTP "+info, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				p := &httpProxy{target: echo, auth: auth}
-				d, _ := inMemory(t, "http://"+info+"proxy.local:3128", p.serve)
-				requireEcho(t, d)
-				require.Equal(t, []string{"CONNECT hub.example.test:8883 hub.example.test:8883"}, p.asked)
-			})
+		testkit.Run(t, "HTTP "+info, func(t *testing.T) {
+			p := &httpProxy{target: echo, auth: auth}
+			d, _ := inMemory(t, "http://"+info+"proxy.local:3128", p.serve)
+			requireEcho(t, d)
+			require.Equal(t, []string{"CONNECT hub.example.test:8883 hub.example.test:8883"}, p.asked)
 		})
 		for _, scheme := range []string{"socks5", "socks5h"} {
-			t.Run(scheme+" "+info, func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					p := &socksProxy{target: echo, auth: auth}
-					d, _ := inMemory(t, scheme+"://"+info+"proxy.local:3128", p.serve)
-					requireEcho(t, d)
-					require.Equal(t, []string{"1 3 hub.example.test:8883"}, p.asked, "connect, by name")
-				})
+			testkit.Run(t, scheme+" "+info, func(t *testing.T) {
+				p := &socksProxy{target: echo, auth: auth}
+				d, _ := inMemory(t, scheme+"://"+info+"proxy.local:3128", p.serve)
+				requireEcho(t, d)
+				require.Equal(t, []string{"1 3 hub.example.test:8883"}, p.asked, "connect, by name")
 			})
 		}
 	}
@@ -213,14 +209,12 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 		"SOCKS5, wrong": {"socks5://" + userInfo + "proxy.local", (&socksProxy{auth: "other:one"}).serve},
 		"SOCKS5, none":  {"socks5://proxy.local", (&socksProxy{auth: "other:one"}).serve},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				d, n := inMemory(t, c.url, c.serve)
-				_, err := d(t.Context(), "tcp", "hub:8883")
-				require.ErrorIs(t, err, transport.Unauthorized)
-				requireNoSecret(t, err)
-				requireClosed(t, n)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			d, n := inMemory(t, c.url, c.serve)
+			_, err := d(t.Context(), "tcp", "hub:8883")
+			require.ErrorIs(t, err, transport.Unauthorized)
+			requireNoSecret(t, err)
+			requireClosed(t, n)
 		})
 	}
 }
@@ -280,18 +274,16 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 			"unsupported authentication method 9"},
 		"SOCKS5, closed": {"socks5://p", closeAfterRead, transport.Unknown, "proxy p:1080: EOF"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				d, n := inMemory(t, c.url, c.serve)
-				_, err := d(t.Context(), "tcp", "hub:8883")
-				require.ErrorContains(t, err, c.text)
-				require.Equal(t, c.kind, transport.KindOf(err))
-				if c.kind == transport.Unknown { // the transport classifies network failures
-					require.ErrorIs(t, err, io.EOF)
-				}
-				requireNoSecret(t, err)
-				requireClosed(t, n)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			d, n := inMemory(t, c.url, c.serve)
+			_, err := d(t.Context(), "tcp", "hub:8883")
+			require.ErrorContains(t, err, c.text)
+			require.Equal(t, c.kind, transport.KindOf(err))
+			if c.kind == transport.Unknown { // the transport classifies network failures
+				require.ErrorIs(t, err, io.EOF)
+			}
+			requireNoSecret(t, err)
+			requireClosed(t, n)
 		})
 	}
 }
@@ -326,21 +318,19 @@ func TestTheEndOfCtxEndsTheDial(t *testing.T) {
 				func(c net.Conn) { _, _ = io.Copy(io.Discard, c); _ = c.Close() }},
 			"while the proxy reads nothing": {func(n *memconn.Network) { n.SetBuffer(1) }, func(c net.Conn) {}},
 		} {
-			t.Run(scheme+" "+name, func(t *testing.T) {
-				testkit.Bubble(t, func(t *testing.T) {
-					d, n := inMemory(t, scheme+"://proxy.local:3128", c.serve)
-					c.prepare(n)
-					ctx, cancel := context.WithCancel(context.Background())
-					time.AfterFunc(3*time.Second, cancel)
-					began := time.Now()
-					_, err := d(ctx, "tcp", "hub:8883")
-					require.ErrorIs(t, err, context.Canceled)
-					require.ErrorContains(t, err, "proxy proxy.local:3128: ")
-					require.Equal(t, 3*time.Second, time.Since(began))
-					if n.Last() != nil {
-						requireClosed(t, n)
-					}
-				})
+			testkit.Run(t, scheme+" "+name, func(t *testing.T) {
+				d, n := inMemory(t, scheme+"://proxy.local:3128", c.serve)
+				c.prepare(n)
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(3*time.Second, cancel)
+				began := time.Now()
+				_, err := d(ctx, "tcp", "hub:8883")
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorContains(t, err, "proxy proxy.local:3128: ")
+				require.Equal(t, 3*time.Second, time.Since(began))
+				if n.Last() != nil {
+					requireClosed(t, n)
+				}
 			})
 		}
 	}

@@ -48,17 +48,15 @@ func TestFramesAreNoPackets(t *testing.T) {
 			_ = w.writeFrame(opBinary, true, two[1:])
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				r, w := start(t, h, h.options(nil))
-				write(w)
-				synctest.Wait()
-				require.Equal(t, []string{"one", "two"}, r.Bodies())
-				require.Empty(t, r.ran)
-				w.Conn.(*memconn.Conn).Reset()
-				require.Error(t, <-r.ran)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			r, w := start(t, h, h.options(nil))
+			write(w)
+			synctest.Wait()
+			require.Equal(t, []string{"one", "two"}, r.Bodies())
+			require.Empty(t, r.ran)
+			w.Conn.(*memconn.Conn).Reset()
+			require.Error(t, <-r.ran)
 		})
 	}
 }
@@ -227,21 +225,19 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 			_ = w.writeFrame(opPing, true, nil)
 		}, transport.Network, "a reply of the tunnel was not written", time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				r, w := start(t, h, h.options(nil))
-				synctest.Wait()
-				began := time.Now()
-				c.cut(h, r, w)
-				err := <-r.ran
-				require.ErrorIs(t, err, c.kind, "%v", err)
-				require.ErrorContains(t, err, c.text)
-				require.True(t, errfilter.Retryable(err))
-				require.Equal(t, transport.OpRun, transport.Find(err).Op)
-				require.LessOrEqual(t, time.Since(began), c.most)
-				requireClosed(t, h)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			r, w := start(t, h, h.options(nil))
+			synctest.Wait()
+			began := time.Now()
+			c.cut(h, r, w)
+			err := <-r.ran
+			require.ErrorIs(t, err, c.kind, "%v", err)
+			require.ErrorContains(t, err, c.text)
+			require.True(t, errfilter.Retryable(err))
+			require.Equal(t, transport.OpRun, transport.Find(err).Op)
+			require.LessOrEqual(t, time.Since(began), c.most)
+			requireClosed(t, h)
 		})
 	}
 }
@@ -291,19 +287,17 @@ func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 			}()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				play(h)
-				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(3*time.Second, cancel)
-				began := time.Now()
-				_, _, err := dial(ctx, h.options(nil))
-				require.Equal(t, 3*time.Second, time.Since(began))
-				require.ErrorIs(t, err, context.Canceled)
-				require.ErrorIs(t, err, transport.Network)
-				requireClosed(t, h)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			play(h)
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(3*time.Second, cancel)
+			began := time.Now()
+			_, _, err := dial(ctx, h.options(nil))
+			require.Equal(t, 3*time.Second, time.Since(began))
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, transport.Network)
+			requireClosed(t, h)
 		})
 	}
 }

@@ -112,29 +112,27 @@ func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 		"certificate": {nil, netopt.Peer{ClientCertificate: true}, "/$iothub/websocket"},
 		"own path":    {&Options{Path: "/mqtt?a=b", Header: http.Header{"X-Site": {"7"}}}, netopt.Peer{}, "/mqtt?a=b"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				a, b := memconn.Pair("a", "b")
-				defer a.Close()
-				got := make(chan *server, 1)
-				go func() {
-					w, err := accept(b)
-					require.NoError(t, err)
-					got <- w
-				}()
-				c.peer.Host = "hub.example.test"
-				_, err := MQTT(c.opt).Open(t.Context(), a, c.peer)
+		testkit.Run(t, name, func(t *testing.T) {
+			a, b := memconn.Pair("a", "b")
+			defer a.Close()
+			got := make(chan *server, 1)
+			go func() {
+				w, err := accept(b)
 				require.NoError(t, err)
-				r := (<-got).request
-				require.Equal(t, c.want, r.RequestURI)
-				require.Equal(t, "hub.example.test", r.Host)
-				require.Equal(t, []string{"mqtt"}, r.Header.Values("Sec-WebSocket-Protocol"))
-				require.Empty(t, r.Header.Get("Sec-WebSocket-Extensions"))
-				require.NotContains(t, fmt.Sprint(r.Header), "secret")
-				if c.opt != nil {
-					require.Equal(t, "7", r.Header.Get("X-Site"))
-				}
-			})
+				got <- w
+			}()
+			c.peer.Host = "hub.example.test"
+			_, err := MQTT(c.opt).Open(t.Context(), a, c.peer)
+			require.NoError(t, err)
+			r := (<-got).request
+			require.Equal(t, c.want, r.RequestURI)
+			require.Equal(t, "hub.example.test", r.Host)
+			require.Equal(t, []string{"mqtt"}, r.Header.Values("Sec-WebSocket-Protocol"))
+			require.Empty(t, r.Header.Get("Sec-WebSocket-Extensions"))
+			require.NotContains(t, fmt.Sprint(r.Header), "secret")
+			if c.opt != nil {
+				require.Equal(t, "7", r.Header.Get("X-Site"))
+			}
 		})
 	}
 }
@@ -294,22 +292,20 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 			_ = w.Conn.Close()
 		}, transport.Network, "the hub closed the connection"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				go func() {
-					raw := h.accept()
-					w, err := readRequest(raw)
-					require.NoError(t, err)
-					c.answer(w)
-					_, _ = io.Copy(io.Discard, raw)
-				}()
-				_, _, err := dial(t.Context(), h.options(nil))
-				require.ErrorIs(t, err, c.kind, "%v", err)
-				require.ErrorContains(t, err, c.text)
-				require.Equal(t, c.kind == transport.Network, errfilter.Retryable(err))
-				requireClosed(t, h)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			go func() {
+				raw := h.accept()
+				w, err := readRequest(raw)
+				require.NoError(t, err)
+				c.answer(w)
+				_, _ = io.Copy(io.Discard, raw)
+			}()
+			_, _, err := dial(t.Context(), h.options(nil))
+			require.ErrorIs(t, err, c.kind, "%v", err)
+			require.ErrorContains(t, err, c.text)
+			require.Equal(t, c.kind == transport.Network, errfilter.Retryable(err))
+			requireClosed(t, h)
 		})
 	}
 }

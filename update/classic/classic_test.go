@@ -226,8 +226,7 @@ func TestURLsThatAreNullAreNone(t *testing.T) {
 }
 
 func TestTwinsComeOverAMQP(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		r := newRig(t)
 		r.start(overAMQP(r.Hub))
 		r.woken()

@@ -27,8 +27,7 @@ func updateID(version string) updatedata.UpdateID {
 
 func withUpdates(t *testing.T, f func(r *updateRig)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		updates, err := testbroker.NewUpdates(nil)
 		require.NoError(t, err)
 		r := &updateRig{newRig(t), updates}

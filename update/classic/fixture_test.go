@@ -40,8 +40,7 @@ type rig struct {
 // bubble runs a test in fake time, with a device that is connected over MQTT.
 func bubble(t *testing.T, f func(r *rig)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		r := newRig(t)
 		r.start(overMQTT(r.Hub))
 		f(r)

@@ -49,8 +49,7 @@ var carriers = map[string]struct {
 
 // inWorld runs f in fake time with a device that proves its identity with a key or a certificate.
 func inWorld(t *testing.T, carrier string, certificate bool, f func(t *testing.T, w *world)) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		d, err := testbroker.NewDPS(nil)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, d.Close()) }()

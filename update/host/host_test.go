@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/host"
 )
@@ -134,27 +134,25 @@ func dialed(server func(net.Conn)) *http.Client {
 func TestASilentServerIsLost(t *testing.T) {
 	for name, answer := range map[string]string{"before the answer": "", "in the file": "HTTP/1.1 200 OK\r\n" +
 		"Content-Length: 9\r\n\r\nabc"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := dialed(func(c net.Conn) {
-					_, _ = c.Read(make([]byte, 4096))
-					_, _ = io.WriteString(c, answer)
-					_, _ = c.Read(make([]byte, 1)) // until the client closes
-					_ = c.Close()
-				})
-				began := time.Now()
-				r, err := host.NewFetcher(client).Fetch(t.Context(), "http://files/a", 0)
-				if answer != "" {
-					require.NoError(t, err)
-					time.Sleep(time.Hour) // a slow caller is no silent server
-					_, err = io.ReadAll(r)
-					began = began.Add(time.Hour)
-					_ = r.Close()
-				}
-				require.Equal(t, transport.Timeout, transport.KindOf(err), err)
-				require.Equal(t, 30*time.Second, time.Since(began))
-				client.CloseIdleConnections()
+		testkit.Run(t, name, func(t *testing.T) {
+			client := dialed(func(c net.Conn) {
+				_, _ = c.Read(make([]byte, 4096))
+				_, _ = io.WriteString(c, answer)
+				_, _ = c.Read(make([]byte, 1)) // until the client closes
+				_ = c.Close()
 			})
+			began := time.Now()
+			r, err := host.NewFetcher(client).Fetch(t.Context(), "http://files/a", 0)
+			if answer != "" {
+				require.NoError(t, err)
+				time.Sleep(time.Hour) // a slow caller is no silent server
+				_, err = io.ReadAll(r)
+				began = began.Add(time.Hour)
+				_ = r.Close()
+			}
+			require.Equal(t, transport.Timeout, transport.KindOf(err), err)
+			require.Equal(t, 30*time.Second, time.Since(began))
+			client.CloseIdleConnections()
 		})
 	}
 }

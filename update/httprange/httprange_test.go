@@ -171,24 +171,22 @@ func TestWhatAServerAnswers(t *testing.T) {
 		"silence":                 {"HTTP/1.1 206 OK\r\n", transport.Timeout, true},
 		"hung up":                 {"HTTP/1.1 206 OK\r\nCLOSE", transport.Network, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				server := &script{answers: []string{c.answer}}
-				s := newSource(t, server.dial)
-				p := make([]byte, 36)
-				err := s.ReadAt(t.Context(), p, 0)
-				require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
-				if err == nil {
-					require.Equal(t, image, string(p))
-				} else {
-					require.Equal(t, c.retry, errfilter.Of(err).Retry, "%v", err)
-					require.NotContains(t, err.Error(), "secret")
-				}
-				if name == "busy" {
-					require.Equal(t, 7*time.Second, transport.Find(err).RetryAfter)
-				}
-				require.NoError(t, s.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			server := &script{answers: []string{c.answer}}
+			s := newSource(t, server.dial)
+			p := make([]byte, 36)
+			err := s.ReadAt(t.Context(), p, 0)
+			require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
+			if err == nil {
+				require.Equal(t, image, string(p))
+			} else {
+				require.Equal(t, c.retry, errfilter.Of(err).Retry, "%v", err)
+				require.NotContains(t, err.Error(), "secret")
+			}
+			if name == "busy" {
+				require.Equal(t, 7*time.Second, transport.Find(err).RetryAfter)
+			}
+			require.NoError(t, s.Close())
 		})
 	}
 }
@@ -201,15 +199,13 @@ func TestAReplacedImageIsNoticed(t *testing.T) {
 		"the whole new image": "HTTP/1.1 200 OK\r\nContent-Length: 36\r\nETag: \"v2\"\r\n\r\n" + image,
 		"precondition failed": "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				server := &script{answers: []string{part(image, 0, 8, `"v1"`), second}}
-				s := newSource(t, server.dial)
-				p := make([]byte, 8)
-				require.NoError(t, s.ReadAt(t.Context(), p, 0))
-				require.ErrorIs(t, s.ReadAt(t.Context(), p, 8), update.ErrChanged)
-				require.NoError(t, s.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			server := &script{answers: []string{part(image, 0, 8, `"v1"`), second}}
+			s := newSource(t, server.dial)
+			p := make([]byte, 8)
+			require.NoError(t, s.ReadAt(t.Context(), p, 0))
+			require.ErrorIs(t, s.ReadAt(t.Context(), p, 8), update.ErrChanged)
+			require.NoError(t, s.Close())
 		})
 	}
 }
@@ -217,18 +213,16 @@ func TestAReplacedImageIsNoticed(t *testing.T) {
 // A page of a portal, or a server that ignores Range, is no new image: its manifest stays right.
 func TestAWholeAnswerIsNotTakenForAReplacedImage(t *testing.T) {
 	for name, header := range map[string]string{"a page": "Content-Type: text/html\r\n", "no ranges": "ETag: \"v1\"\r\n"} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				server := &script{answers: []string{part(image, 0, 8, `"v1"`),
-					"HTTP/1.1 200 OK\r\nContent-Length: 36\r\n" + header + "\r\n" + image}}
-				s := newSource(t, server.dial)
-				p := make([]byte, 8)
-				require.NoError(t, s.ReadAt(t.Context(), p, 0))
-				err := s.ReadAt(t.Context(), p, 8)
-				require.ErrorIs(t, err, transport.Unsupported)
-				require.ErrorContains(t, err, "captive portal")
-				require.NoError(t, s.Close())
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			server := &script{answers: []string{part(image, 0, 8, `"v1"`),
+				"HTTP/1.1 200 OK\r\nContent-Length: 36\r\n" + header + "\r\n" + image}}
+			s := newSource(t, server.dial)
+			p := make([]byte, 8)
+			require.NoError(t, s.ReadAt(t.Context(), p, 0))
+			err := s.ReadAt(t.Context(), p, 8)
+			require.ErrorIs(t, err, transport.Unsupported)
+			require.ErrorContains(t, err, "captive portal")
+			require.NoError(t, s.Close())
 		})
 	}
 }
@@ -354,29 +348,27 @@ func (*canned) SetReadDeadline(time.Time) error { return nil }
 func TestAServerBelowAFloorOfProgressIsLost(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	for name, at := range map[string]int{"in the head": 5, "in the image": 200} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				answer := part(large, 0, len(large), `"v1"`)
-				s := newSource(t, func(context.Context) (Conn, error) {
-					near, far := memconn.Pair("board", "server")
-					go func() {
-						_, _ = far.Read(make([]byte, 4096))
-						_, err := io.WriteString(far, answer[:at])
-						for i := at; err == nil; i++ {
-							time.Sleep(29 * time.Second)
-							_, err = io.WriteString(far, answer[i:i+1])
-						}
-						_ = far.Close()
-					}()
-					return near, nil
-				})
-				began := time.Now()
-				err := s.ReadAt(t.Context(), make([]byte, 4096), 0)
-				require.ErrorIs(t, err, transport.Timeout)
-				require.ErrorContains(t, err, "less than 1 KB in 2 minutes")
-				require.LessOrEqual(t, time.Since(began), 3*time.Minute)
-				time.Sleep(time.Minute) // the server ends
+		testkit.Run(t, name, func(t *testing.T) {
+			answer := part(large, 0, len(large), `"v1"`)
+			s := newSource(t, func(context.Context) (Conn, error) {
+				near, far := memconn.Pair("board", "server")
+				go func() {
+					_, _ = far.Read(make([]byte, 4096))
+					_, err := io.WriteString(far, answer[:at])
+					for i := at; err == nil; i++ {
+						time.Sleep(29 * time.Second)
+						_, err = io.WriteString(far, answer[i:i+1])
+					}
+					_ = far.Close()
+				}()
+				return near, nil
 			})
+			began := time.Now()
+			err := s.ReadAt(t.Context(), make([]byte, 4096), 0)
+			require.ErrorIs(t, err, transport.Timeout)
+			require.ErrorContains(t, err, "less than 1 KB in 2 minutes")
+			require.LessOrEqual(t, time.Since(began), 3*time.Minute)
+			time.Sleep(time.Minute) // the server ends
 		})
 	}
 }

@@ -226,8 +226,8 @@ func changes(n ast.Expr, variable string) (found bool) {
 }
 
 // sleep checks a test file. fake says that tests of its folder run in fake time. There a helper may
-// sleep, and so may a function literal that a test passes on, as to synctest.Test. The body of a
-// test itself, and a literal passed to t.Run, run in real time.
+// sleep, and so may a function literal that a test passes on, as to synctest.Test and testkit.Run.
+// The body of a test itself, and a literal passed to t.Run, run in real time.
 func (c *checker) sleep(file *ast.File, fake bool) {
 	if realTime[path.Dir(c.file)] != "" {
 		return
@@ -256,7 +256,7 @@ func (c *checker) sleepIn(body *ast.BlockStmt, fake bool) {
 			}
 			for _, arg := range n.Args {
 				if literal, ok := arg.(*ast.FuncLit); ok {
-					inPlace[literal] = strings.HasSuffix(name, ".Run")
+					inPlace[literal] = strings.HasSuffix(name, ".Run") && name != "testkit.Run"
 				}
 			}
 		}

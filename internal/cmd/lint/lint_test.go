@@ -32,6 +32,8 @@ func TestRules(t *testing.T) {
 		{"sleep in real time", test, `func TestX(t *testing.T) { time.Sleep(1) }`, "sleep"},
 		{"sleep in a bubble", test, `import "testing/synctest"
 func TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }) }`, ""},
+		{"sleep in a bubble of its own", test, `import "x/internal/testkit"
+func TestX(t *testing.T) { testkit.Run(t, "", func(t *testing.T) { time.Sleep(1) }) }`, ""},
 		{"sleep beside a bubble", test, `import "testing/synctest"
 func TestX(t *testing.T) { t.Run("", func(t *testing.T) { time.Sleep(1) }) }`, "sleep"},
 		{"sleep of real sockets", "interop/a_test.go", `func TestX(t *testing.T) { time.Sleep(1) }`, ""},

@@ -109,8 +109,7 @@ func newClient(t *testing.T, hub *testbroker.Hub, o *device.Options) *device.Cli
 }
 
 func TestALifeInNumbers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 		c := newClient(t, hub, nil)
 		p, r := newReader(t)

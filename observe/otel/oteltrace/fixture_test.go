@@ -78,8 +78,7 @@ func inBubbles(t *testing.T, f func(t *testing.T, e engine)) {
 	t.Helper()
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				f(t, e)
 			})
 		})

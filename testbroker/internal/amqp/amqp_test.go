@@ -10,6 +10,7 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
@@ -184,25 +185,23 @@ func TestHowAConnectionEnds(t *testing.T) {
 		"violation": {append(begin, sender, &wire.Open{ContainerID: "again"}), wire.Errorf(wire.IllegalState,
 			"second open"), &wire.Close{Error: wire.Errorf(wire.IllegalState, "second open")}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := &echo{}
-				said, err := serve(t, h, c.say...)
-				require.Equal(t, c.want, err)
-				if c.last != nil {
-					require.Equal(t, c.last, said[len(said)-1])
+		testkit.Run(t, name, func(t *testing.T) {
+			h := &echo{}
+			said, err := serve(t, h, c.say...)
+			require.Equal(t, c.want, err)
+			if c.last != nil {
+				require.Equal(t, c.last, said[len(said)-1])
+			}
+			attached, detached := 0, 0
+			for _, call := range h.calls {
+				switch call {
+				case "attached out":
+					attached++
+				case "detached out":
+					detached++
 				}
-				attached, detached := 0, 0
-				for _, call := range h.calls {
-					switch call {
-					case "attached out":
-						attached++
-					case "detached out":
-						detached++
-					}
-				}
-				require.Equal(t, attached, detached, "who was told of a link is told of its end")
-			})
+			}
+			require.Equal(t, attached, detached, "who was told of a link is told of its end")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/document"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -40,27 +41,25 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newState(t, &hub.Options{Events: hubdata.EventOptions{Partitions: 1,
-					Sources: []hubdata.EventSource{hubdata.DeviceLifecycleEvents}}})
-				defer h.hub.Close()
-				_, err := h.hub.AddDevice("d")
-				require.NoError(t, err)
-				ending := make(chan struct{})
-				require.NoError(t, start(h, ending))
-				synctest.Wait()
-				through := make(chan struct{})
-				go func() {
-					defer close(through)
-					h.hub.Reset()
-				}()
-				synctest.Wait()
-				close(ending)
-				<-through
-				all, _, _ := h.hub.Telemetry.Read(nil, 0, 0, 1000)
-				require.Empty(t, all)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newState(t, &hub.Options{Events: hubdata.EventOptions{Partitions: 1,
+				Sources: []hubdata.EventSource{hubdata.DeviceLifecycleEvents}}})
+			defer h.hub.Close()
+			_, err := h.hub.AddDevice("d")
+			require.NoError(t, err)
+			ending := make(chan struct{})
+			require.NoError(t, start(h, ending))
+			synctest.Wait()
+			through := make(chan struct{})
+			go func() {
+				defer close(through)
+				h.hub.Reset()
+			}()
+			synctest.Wait()
+			close(ending)
+			<-through
+			all, _, _ := h.hub.Telemetry.Read(nil, 0, 0, 1000)
+			require.Empty(t, all)
 		})
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -84,12 +84,10 @@ func dpsSessions(t testing.TB, d *testbroker.DPS, id, key string) map[hubdata.Pr
 func eachDPSProtocol(t *testing.T, o *testbroker.DPSOptions,
 	check func(t *testing.T, d *testbroker.DPS, s dpsSession)) {
 	for _, p := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT, hubdata.AMQP} {
-		t.Run(p.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, _ := newDPS(t, o, "hub-a.example.test")
-				e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-				check(t, d, dpsSessions(t, d, "reg-1", e.PrimaryKey)[p])
-			})
+		testkit.Run(t, p.String(), func(t *testing.T) {
+			d, _ := newDPS(t, o, "hub-a.example.test")
+			e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+			check(t, d, dpsSessions(t, d, "reg-1", e.PrimaryKey)[p])
 		})
 	}
 }

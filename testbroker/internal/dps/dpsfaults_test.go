@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -87,114 +88,112 @@ func dpsClients(t testing.TB, d *testbroker.DPS, key string) map[hubdata.Protoco
 
 func TestProvisioningFaults(t *testing.T) {
 	for _, protocol := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT} {
-		t.Run(protocol.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, hubs := newDPS(t, nil, "hub-a.example.test")
-				e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-				c := dpsClients(t, d, e.PrimaryKey)[protocol]
-				inject := func(f fault.Fault) func() {
-					in := d.Inject(f)
-					return func() { require.Equal(t, 1, in.Fired(), f.Kind) }
-				}
-				register := func() dpsAnswer {
-					a, err := c.register()
-					require.NoError(t, err)
-					return a
-				}
-				final := func() dpsAnswer {
-					a, err := c.poll(register().OperationID)
-					require.NoError(t, err)
-					require.Equal(t, 200, a.status, a.body)
-					return a
-				}
-
-				fired := inject(fault.Fault{Kind: fault.DropBeforeProvisioning})
-				_, err := c.register()
-				require.Error(t, err)
-				require.Empty(t, d.Requests())
-				fired()
-				fired = inject(fault.Fault{Kind: fault.DropAfterProvisioning, Route: fault.RouteRegister})
-				_, err = c.register()
-				require.Error(t, err)
-				require.Len(t, hubs["hub-a.example.test"].Devices(), 1, "the registration is stored")
-				fired()
-
-				fired = inject(fault.Fault{
-					Kind: fault.RefuseProvisioning, Route: fault.RouteOperation, After: 1, RetryAfter: 7 * time.Second,
-				})
-				operation := register().OperationID
-				a, err := c.poll(operation)
+		testkit.Run(t, protocol.String(), func(t *testing.T) {
+			d, hubs := newDPS(t, nil, "hub-a.example.test")
+			e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+			c := dpsClients(t, d, e.PrimaryKey)[protocol]
+			inject := func(f fault.Fault) func() {
+				in := d.Inject(f)
+				return func() { require.Equal(t, 1, in.Fired(), f.Kind) }
+			}
+			register := func() dpsAnswer {
+				a, err := c.register()
 				require.NoError(t, err)
-				require.Equal(t, 200, a.status)
+				return a
+			}
+			final := func() dpsAnswer {
+				a, err := c.poll(register().OperationID)
+				require.NoError(t, err)
+				require.Equal(t, 200, a.status, a.body)
+				return a
+			}
+
+			fired := inject(fault.Fault{Kind: fault.DropBeforeProvisioning})
+			_, err := c.register()
+			require.Error(t, err)
+			require.Empty(t, d.Requests())
+			fired()
+			fired = inject(fault.Fault{Kind: fault.DropAfterProvisioning, Route: fault.RouteRegister})
+			_, err = c.register()
+			require.Error(t, err)
+			require.Len(t, hubs["hub-a.example.test"].Devices(), 1, "the registration is stored")
+			fired()
+
+			fired = inject(fault.Fault{
+				Kind: fault.RefuseProvisioning, Route: fault.RouteOperation, After: 1, RetryAfter: 7 * time.Second,
+			})
+			operation := register().OperationID
+			a, err := c.poll(operation)
+			require.NoError(t, err)
+			require.Equal(t, 200, a.status)
+			a, err = c.poll(operation)
+			require.NoError(t, err)
+			require.Equal(t, 429, a.status, "the second poll")
+			require.Equal(t, 429001, a.ErrorCode)
+			require.Equal(t, "7", a.retryAfter)
+			fired()
+			fired = inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503, ErrorCode: 503001, Description: "busy"})
+			a = register()
+			require.Equal(t, 503, a.status)
+			require.Equal(t, "busy", a.Message)
+			fired()
+
+			for _, text := range []string{"", "0", "-1", "soon"} {
+				fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: text})
+				require.Equal(t, text, register().retryAfter)
+				fired()
+			}
+			inject(fault.Fault{Kind: fault.RefuseProvisioning})
+			fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "9"})
+			require.Equal(t, "9", register().retryAfter, "also in a refusal")
+			fired()
+
+			fired = inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: 20 * time.Second})
+			start := time.Now()
+			register()
+			require.Equal(t, 20*time.Second, time.Since(start))
+			fired()
+			fired = inject(fault.Fault{Kind: fault.GarbleProvisioning})
+			require.Equal(t, `{"operationId`, register().body)
+			fired()
+			huge := strings.Repeat("x", 1<<20)
+			fired = inject(fault.Fault{Kind: fault.GarbleProvisioning, Bytes: []byte(huge)})
+			require.Len(t, register().body, len(huge))
+			fired()
+			fired = inject(fault.Fault{Kind: fault.OmitOperationID})
+			a = register()
+			require.NotContains(t, a.body, "operationId")
+			require.Equal(t, "assigning", a.Status)
+			fired()
+
+			for _, text := range []string{"unassigned", "disabled", "failed", "blacklisted"} {
+				fired = inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: text})
+				a = final()
+				require.Equal(t, text, a.Status)
+				require.Equal(t, text, a.State.Status)
+				require.Empty(t, a.State.AssignedHub)
+				if text == "failed" {
+					require.Equal(t, 400207, a.State.ErrorCode)
+				}
+				fired()
+			}
+			stay := d.Inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: "assigning", Times: 2})
+			operation = register().OperationID
+			for n := range 3 {
 				a, err = c.poll(operation)
 				require.NoError(t, err)
-				require.Equal(t, 429, a.status, "the second poll")
-				require.Equal(t, 429001, a.ErrorCode)
-				require.Equal(t, "7", a.retryAfter)
-				fired()
-				fired = inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503, ErrorCode: 503001, Description: "busy"})
-				a = register()
-				require.Equal(t, 503, a.status)
-				require.Equal(t, "busy", a.Message)
-				fired()
+				require.Equal(t, n == 2, a.status == 200)
+			}
+			require.Equal(t, 2, stay.Fired())
 
-				for _, text := range []string{"", "0", "-1", "soon"} {
-					fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: text})
-					require.Equal(t, text, register().retryAfter)
-					fired()
-				}
-				inject(fault.Fault{Kind: fault.RefuseProvisioning})
-				fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "9"})
-				require.Equal(t, "9", register().retryAfter, "also in a refusal")
-				fired()
-
-				fired = inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: 20 * time.Second})
-				start := time.Now()
-				register()
-				require.Equal(t, 20*time.Second, time.Since(start))
-				fired()
-				fired = inject(fault.Fault{Kind: fault.GarbleProvisioning})
-				require.Equal(t, `{"operationId`, register().body)
-				fired()
-				huge := strings.Repeat("x", 1<<20)
-				fired = inject(fault.Fault{Kind: fault.GarbleProvisioning, Bytes: []byte(huge)})
-				require.Len(t, register().body, len(huge))
-				fired()
-				fired = inject(fault.Fault{Kind: fault.OmitOperationID})
-				a = register()
-				require.NotContains(t, a.body, "operationId")
-				require.Equal(t, "assigning", a.Status)
-				fired()
-
-				for _, text := range []string{"unassigned", "disabled", "failed", "blacklisted"} {
-					fired = inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: text})
-					a = final()
-					require.Equal(t, text, a.Status)
-					require.Equal(t, text, a.State.Status)
-					require.Empty(t, a.State.AssignedHub)
-					if text == "failed" {
-						require.Equal(t, 400207, a.State.ErrorCode)
-					}
-					fired()
-				}
-				stay := d.Inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: "assigning", Times: 2})
-				operation = register().OperationID
-				for n := range 3 {
-					a, err = c.poll(operation)
-					require.NoError(t, err)
-					require.Equal(t, n == 2, a.status == 200)
-				}
-				require.Equal(t, 2, stay.Fired())
-
-				inject(fault.Fault{Kind: fault.WrongHub, Text: "gone.example.test"})
-				inject(fault.Fault{Kind: fault.WrongProfile, Text: "mqttV9"})
-				fired = inject(fault.Fault{Kind: fault.WrongDeviceID, Text: "other"})
-				a = final()
-				require.Equal(t, "gone.example.test", a.State.AssignedHub)
-				require.Equal(t, "mqttV9", a.State.ConnectionProfile)
-				require.Equal(t, "other", a.State.DeviceID)
-				fired()
-			})
+			inject(fault.Fault{Kind: fault.WrongHub, Text: "gone.example.test"})
+			inject(fault.Fault{Kind: fault.WrongProfile, Text: "mqttV9"})
+			fired = inject(fault.Fault{Kind: fault.WrongDeviceID, Text: "other"})
+			a = final()
+			require.Equal(t, "gone.example.test", a.State.AssignedHub)
+			require.Equal(t, "mqttV9", a.State.ConnectionProfile)
+			require.Equal(t, "other", a.State.DeviceID)
+			fired()
 		})
 	}
 }

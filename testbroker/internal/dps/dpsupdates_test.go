@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -128,11 +129,9 @@ func updateClients(t testing.TB, d *testbroker.DPS, key, version string) map[hub
 // eachProtocol runs a test over each protocol, on fake time.
 func eachProtocol(t *testing.T, test func(t *testing.T, d *testbroker.DPS, u *testbroker.Updates, c updateClient)) {
 	for _, protocol := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT} {
-		t.Run(protocol.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, u, key := withUpdates(t)
-				test(t, d, u, updateClients(t, d, key, updatesVersion)[protocol])
-			})
+		testkit.Run(t, protocol.String(), func(t *testing.T) {
+			d, u, key := withUpdates(t)
+			test(t, d, u, updateClients(t, d, key, updatesVersion)[protocol])
 		})
 	}
 }
@@ -192,21 +191,19 @@ func TestAnUpdateFromTheOfferToTheLastReport(t *testing.T) {
 type strictRow struct{ name, body, want string }
 
 func (row strictRow) refused(t *testing.T, operation string) {
-	t.Run(row.name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			d, u, key := withUpdates(t)
-			deploy(t, u, updatedata.Deployment{WorkflowID: "wf-1"})
-			c := updateClients(t, d, key, updatesVersion)[hubdata.HTTP]
-			if operation == "reportUpdateStatus" {
-				c.do(t, "requestSoftwareUpdates", firstCheck)
-			}
-			a := c.do(t, operation, row.body)
-			require.NotNil(t, a.Info, a.body)
-			require.Equal(t, row.want, fmt.Sprint(a.Info.AduErrorCode, " ", a.Info.AduErrorTarget, " ", a.ErrorCode), a.body)
-			require.Equal(t, 400, a.status)
-			require.Equal(t, a.Info.AduErrorCode, a.header.Get("x-ms-error-code"))
-			require.Contains(t, a.body, `"timestampUtc":"2000-01-01T`)
-		})
+	testkit.Run(t, row.name, func(t *testing.T) {
+		d, u, key := withUpdates(t)
+		deploy(t, u, updatedata.Deployment{WorkflowID: "wf-1"})
+		c := updateClients(t, d, key, updatesVersion)[hubdata.HTTP]
+		if operation == "reportUpdateStatus" {
+			c.do(t, "requestSoftwareUpdates", firstCheck)
+		}
+		a := c.do(t, operation, row.body)
+		require.NotNil(t, a.Info, a.body)
+		require.Equal(t, row.want, fmt.Sprint(a.Info.AduErrorCode, " ", a.Info.AduErrorTarget, " ", a.ErrorCode), a.body)
+		require.Equal(t, 400, a.status)
+		require.Equal(t, a.Info.AduErrorCode, a.header.Get("x-ms-error-code"))
+		require.Contains(t, a.body, `"timestampUtc":"2000-01-01T`)
 	})
 }
 
@@ -305,22 +302,20 @@ func TestAnotherFinalReportIsAConflict(t *testing.T) {
 		"progress after":       {succeeded, strings.Replace(succeeded, "SUCCEEDED", "IN_PROGRESS", 1), true},
 		"skipped after a fail": {failed, skipped, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, u, key := withUpdates(t)
-				deploy(t, u, updatedata.Deployment{WorkflowID: "wf-1"})
-				c := updateClients(t, d, key, updatesVersion)[hubdata.HTTP]
-				c.do(t, "requestSoftwareUpdates", firstCheck)
-				require.Equal(t, 200, c.do(t, "reportUpdateStatus", row.first).status)
-				a := c.do(t, "reportUpdateStatus", row.second)
-				if !row.conflict {
-					require.Equal(t, 200, a.status, a.body)
-					return
-				}
-				require.Equal(t, 409, a.status, a.body)
-				require.Equal(t, 409000, a.ErrorCode)
-				require.Equal(t, "REPORT_CONFLICT", a.Info.AduErrorCode)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			d, u, key := withUpdates(t)
+			deploy(t, u, updatedata.Deployment{WorkflowID: "wf-1"})
+			c := updateClients(t, d, key, updatesVersion)[hubdata.HTTP]
+			c.do(t, "requestSoftwareUpdates", firstCheck)
+			require.Equal(t, 200, c.do(t, "reportUpdateStatus", row.first).status)
+			a := c.do(t, "reportUpdateStatus", row.second)
+			if !row.conflict {
+				require.Equal(t, 200, a.status, a.body)
+				return
+			}
+			require.Equal(t, 409, a.status, a.body)
+			require.Equal(t, 409000, a.ErrorCode)
+			require.Equal(t, "REPORT_CONFLICT", a.Info.AduErrorCode)
 		})
 	}
 }
@@ -340,21 +335,19 @@ func TestDeploymentsChooseDevices(t *testing.T) {
 		"nearly all percent": {updatedata.Deployment{Percent: 99}, true},
 		"again and again":    {updatedata.Deployment{KeepOffering: true}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, u, key := withUpdates(t)
-				row.deployment.WorkflowID = "wf-1"
-				deploy(t, u, row.deployment)
-				c := updateClients(t, d, key, updatesVersion)[hubdata.HTTP]
-				require.Equal(t, row.offered, c.do(t, "requestSoftwareUpdates", firstCheck).UpdateMetadata != nil)
-				if row.offered {
-					require.Equal(t, 200, c.do(t, "reportUpdateStatus", report("wf-1", success, "")).status)
-				}
-				require.Equal(t, row.deployment.KeepOffering,
-					c.do(t, "requestSoftwareUpdates", firstCheck).UpdateMetadata != nil, "after the end")
-				require.NoError(t, u.Withdraw("wf-1"))
-				require.Nil(t, c.do(t, "requestSoftwareUpdates", firstCheck).UpdateMetadata)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			d, u, key := withUpdates(t)
+			row.deployment.WorkflowID = "wf-1"
+			deploy(t, u, row.deployment)
+			c := updateClients(t, d, key, updatesVersion)[hubdata.HTTP]
+			require.Equal(t, row.offered, c.do(t, "requestSoftwareUpdates", firstCheck).UpdateMetadata != nil)
+			if row.offered {
+				require.Equal(t, 200, c.do(t, "reportUpdateStatus", report("wf-1", success, "")).status)
+			}
+			require.Equal(t, row.deployment.KeepOffering,
+				c.do(t, "requestSoftwareUpdates", firstCheck).UpdateMetadata != nil, "after the end")
+			require.NoError(t, u.Withdraw("wf-1"))
+			require.Nil(t, c.do(t, "requestSoftwareUpdates", firstCheck).UpdateMetadata)
 		})
 	}
 }

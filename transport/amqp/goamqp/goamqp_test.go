@@ -64,8 +64,7 @@ func TestConformance(t *testing.T) {
 // bubble runs f with a client of dev-1 that is connected.
 func bubble(t *testing.T, f func(t *testing.T, h *hubfixture.Broker, c *device.Client)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		c, err := device.New(h.CredsWith(t, ""), goamqp.New(options(h)), nil)
 		require.NoError(t, err)

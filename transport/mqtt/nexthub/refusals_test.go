@@ -246,64 +246,62 @@ func TestAServerReferenceIsFollowed(t *testing.T) {
 		"a port of plain text":  {"hub2.example.test:1883", false},
 		"nothing that resolves": {"nowhere.example.test", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				hubs := map[string]*testbroker.Hub{}
-				for _, host := range []string{"hub1.example.test", "hub2.example.test"} {
-					h, err := testbroker.New(&testbroker.Options{HostName: host, MQTTv5: &testbroker.MQTTv5Options{}})
-					require.NoError(t, err)
-					defer h.Close()
-					hubs[host] = h
-				}
-				first, second := hubs["hub1.example.test"], hubs["hub2.example.test"]
-				now := time.Now()
-				cert := testbroker.NewClientCert("dev-1", now.Add(-time.Hour), now.Add(1000*time.Hour))
-				for _, h := range hubs {
-					_, err := h.AddDeviceX509("dev-1", testbroker.Thumbprint(cert.Leaf))
-					require.NoError(t, err)
-				}
-				roots := first.ClientTLS()
-				roots.ServerName = ""
-				roots.RootCAs = second.RootCAs()
-				for _, authority := range first.Authorities() {
-					roots.RootCAs.AddCert(authority)
-				}
-				o := &mqtt.Options{Dialect: &nexthub.Hub{}, Network: netopt.Options{TLS: roots,
-					Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil },
-					Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-						host, _, err := net.SplitHostPort(addr)
-						if err != nil {
-							return nil, err
-						}
-						if host == "evil.example.test" {
-							host = "hub2.example.test"
-						}
-						if h := hubs[host]; h != nil {
-							return h.Dial(testbroker.PortMQTTS)(ctx, network, addr)
-						}
-						return nil, &net.DNSError{Name: host, Err: "no such host", IsNotFound: true}
-					}}}
-				first.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 0x9d, ServerReference: c.reference})
-				d, err := device.New(&transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1"}, mqtt.New(o), nil)
+		testkit.Run(t, name, func(t *testing.T) {
+			hubs := map[string]*testbroker.Hub{}
+			for _, host := range []string{"hub1.example.test", "hub2.example.test"} {
+				h, err := testbroker.New(&testbroker.Options{HostName: host, MQTTv5: &testbroker.MQTTv5Options{}})
 				require.NoError(t, err)
-				defer d.Close()
-				require.NoError(t, d.Start())
+				defer h.Close()
+				hubs[host] = h
+			}
+			first, second := hubs["hub1.example.test"], hubs["hub2.example.test"]
+			now := time.Now()
+			cert := testbroker.NewClientCert("dev-1", now.Add(-time.Hour), now.Add(1000*time.Hour))
+			for _, h := range hubs {
+				_, err := h.AddDeviceX509("dev-1", testbroker.Thumbprint(cert.Leaf))
+				require.NoError(t, err)
+			}
+			roots := first.ClientTLS()
+			roots.ServerName = ""
+			roots.RootCAs = second.RootCAs()
+			for _, authority := range first.Authorities() {
+				roots.RootCAs.AddCert(authority)
+			}
+			o := &mqtt.Options{Dialect: &nexthub.Hub{}, Network: netopt.Options{TLS: roots,
+				Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil },
+				Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					host, _, err := net.SplitHostPort(addr)
+					if err != nil {
+						return nil, err
+					}
+					if host == "evil.example.test" {
+						host = "hub2.example.test"
+					}
+					if h := hubs[host]; h != nil {
+						return h.Dial(testbroker.PortMQTTS)(ctx, network, addr)
+					}
+					return nil, &net.DNSError{Name: host, Err: "no such host", IsNotFound: true}
+				}}}
+			first.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 0x9d, ServerReference: c.reference})
+			d, err := device.New(&transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1"}, mqtt.New(o), nil)
+			require.NoError(t, err)
+			defer d.Close()
+			require.NoError(t, d.Start())
+			time.Sleep(time.Minute)
+			if c.follows {
+				require.Equal(t, 1, second.Connections("dev-1"), "%v", d.Status().Err)
+				second.Drop("dev-1")
 				time.Sleep(time.Minute)
-				if c.follows {
-					require.Equal(t, 1, second.Connections("dev-1"), "%v", d.Status().Err)
-					second.Drop("dev-1")
-					time.Sleep(time.Minute)
-					require.Equal(t, 1, second.Connections("dev-1"))
-					return
-				}
-				require.Zero(t, second.Connections("dev-1"))
-				s := d.Status()
-				if name == "nothing that resolves" || name == "another certificate" {
-					require.Equal(t, device.StateConnected, s.State, "back at the first host")
-					return
-				}
-				require.ErrorIs(t, s.Err, transport.NotFound)
-			})
+				require.Equal(t, 1, second.Connections("dev-1"))
+				return
+			}
+			require.Zero(t, second.Connections("dev-1"))
+			s := d.Status()
+			if name == "nothing that resolves" || name == "another certificate" {
+				require.Equal(t, device.StateConnected, s.State, "back at the first host")
+				return
+			}
+			require.ErrorIs(t, s.Err, transport.NotFound)
 		})
 	}
 }

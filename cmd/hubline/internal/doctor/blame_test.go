@@ -174,8 +174,7 @@ func authority(t *testing.T, begin time.Time) *tls.Certificate {
 
 // The clock is compared also if the server's certificate is valid for longer than its authority's.
 func TestTheSkewIsKnownUnderAYoungAuthority(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		o := &testbroker.Options{Authority: authority(t, time.Now().Add(-time.Minute))}
 		p := newPatient(t, o)
 		rows := p.run()

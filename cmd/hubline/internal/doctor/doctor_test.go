@@ -28,8 +28,7 @@ type patient struct {
 // examine runs f in fake time with the device pump-1 of a new hub.
 func examine(t *testing.T, o *testbroker.Options, f func(p *patient)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		f(newPatient(t, o))
 	})
 }

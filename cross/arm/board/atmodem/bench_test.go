@@ -71,8 +71,7 @@ var kinds = []struct {
 func eachKind(t *testing.T, f func(t *testing.T, s setup)) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			testkit.Bubble(t, func(t *testing.T) {
-				testkit.StartClock()
+			testkit.In2030(t, func(t *testing.T) {
 				f(t, k.setup)
 			})
 		})
@@ -82,8 +81,7 @@ func eachKind(t *testing.T, f func(t *testing.T, s setup)) {
 // in runs f in fake time.
 func in(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		testkit.StartClock()
+	testkit.In2030(t, func(t *testing.T) {
 		f(t)
 	})
 }
