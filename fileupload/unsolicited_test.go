@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -20,17 +19,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
-
-// logged returns what f has written to the standard logger.
-func logged(f func()) string {
-	var text bytes.Buffer
-	before := log.Writer()
-	log.SetOutput(&text)
-	defer log.SetOutput(before)
-	f()
-	log.SetOutput(before)
-	return text.String()
-}
 
 // inMemory runs f in a bubble with an Uploader whose hub and storage are s. say writes to all
 // connections so far.
@@ -105,7 +93,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 		}
 		t.Run("behind an answer of storage: "+name, func(t *testing.T) {
 			script{"block": raw, "blocklist": raw}.inMemory(t, func(t *testing.T, u *fileupload.Uploader, _ func(string)) {
-				require.Empty(t, logged(func() { upload(t, u) }))
+				require.Empty(t, testkit.Logged(func() { upload(t, u) }))
 			})
 		})
 	}
@@ -116,12 +104,12 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 				_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n"+unsolicited)
 			}
 		}}.inMemory(t, func(t *testing.T, u *fileupload.Uploader, _ func(string)) {
-			require.Empty(t, logged(func() { upload(t, u) }))
+			require.Empty(t, testkit.Logged(func() { upload(t, u) }))
 		})
 	})
 	t.Run("idle", func(t *testing.T) {
 		script{}.inMemory(t, func(t *testing.T, u *fileupload.Uploader, say func(string)) {
-			require.Empty(t, logged(func() {
+			require.Empty(t, testkit.Logged(func() {
 				upload(t, u)
 				say(unsolicited)
 				synctest.Wait()

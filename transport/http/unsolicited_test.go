@@ -1,10 +1,8 @@
 package http_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -13,20 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 )
-
-// logged returns what f has written to the standard logger.
-func logged(f func()) string {
-	var text bytes.Buffer
-	before := log.Writer()
-	log.SetOutput(&text)
-	defer log.SetOutput(before)
-	f()
-	log.SetOutput(before)
-	return text.String()
-}
 
 const unsolicited = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSignature sig=c2VjcmV0\r\n\r\n"
 
@@ -53,7 +41,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 					require.NoError(t, err)
 					return true
 				}
-				require.Empty(t, logged(func() {
+				require.Empty(t, testkit.Logged(func() {
 					r := h.start(t, h.options())
 					for i, m := range numbered(3) {
 						r.send(i, m)
@@ -71,7 +59,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 	}
 	t.Run("idle", func(t *testing.T) {
 		bubble(t, func(t *testing.T, h *scripted) {
-			require.Empty(t, logged(func() {
+			require.Empty(t, testkit.Logged(func() {
 				r := h.start(t, h.options())
 				synctest.Wait()
 				h.each(func(c *memConn) { _, _ = c.Write([]byte(unsolicited)) })
@@ -94,7 +82,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 				h.each(func(c *memConn) { _, _ = c.Write([]byte("220 mail.example.test ESMTP\r\n")) })
 				return c, err
 			}
-			require.Empty(t, logged(func() {
+			require.Empty(t, testkit.Logged(func() {
 				_, err := h.dial(t, hubhttp.New(o), h.creds(goodKey))
 				require.ErrorIs(t, err, transport.Protocol)
 				require.ErrorContains(t, err, "check host and port")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -110,24 +111,22 @@ func TestAnyLossOfALiveSessionIsRetryable(t *testing.T) {
 		}, transport.Network},
 	} {
 		for _, secure := range []bool{false, true} {
-			t.Run(name+map[bool]string{true: " with TLS"}[secure], func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					h := newHub(t)
-					o := h.options()
-					if secure {
-						h.serveTLS(t, o)
-					}
-					last := hook(h, o)
-					r, l := start(t, h, o)
-					synctest.Wait()
-					c.lose(r, l, last())
-					err := <-r.ran
-					require.ErrorIs(t, err, c.kind, "%v", err)
-					require.True(t, errfilter.Retryable(err), "%v", err)
-					require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
-					require.Equal(t, transport.OpRun, transport.Find(err).Op)
-					_ = socketOf(l).Close()
-				})
+			testkit.Run(t, name+map[bool]string{true: " with TLS"}[secure], func(t *testing.T) {
+				h := newHub(t)
+				o := h.options()
+				if secure {
+					h.serveTLS(t, o)
+				}
+				last := hook(h, o)
+				r, l := start(t, h, o)
+				synctest.Wait()
+				c.lose(r, l, last())
+				err := <-r.ran
+				require.ErrorIs(t, err, c.kind, "%v", err)
+				require.True(t, errfilter.Retryable(err), "%v", err)
+				require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
+				require.Equal(t, transport.OpRun, transport.Find(err).Op)
+				_ = socketOf(l).Close()
 			})
 		}
 	}
@@ -216,19 +215,17 @@ func TestAFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 			go func() { socketOf(h.accept()).Reset() }()
 		}, transport.Network},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				o := h.options()
-				o.Network.Plaintext = strings.Contains(name, "tunnel")
-				c.prepare(h, o)
-				_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-				require.ErrorIs(t, err, c.kind, "%v", err)
-				require.True(t, errfilter.Retryable(err), "%v", err)
-				require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
-				require.Equal(t, transport.OpDial, transport.Find(err).Op)
-				requireNothingLeft(t, h)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			o := h.options()
+			o.Network.Plaintext = strings.Contains(name, "tunnel")
+			c.prepare(h, o)
+			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			require.ErrorIs(t, err, c.kind, "%v", err)
+			require.True(t, errfilter.Retryable(err), "%v", err)
+			require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
+			require.Equal(t, transport.OpDial, transport.Find(err).Op)
+			requireNothingLeft(t, h)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -19,20 +20,18 @@ func TestTheEndOfCtxEndsTheDialAtOnce(t *testing.T) {
 		"before the CONNACK":      func(*hub, *Options) {},
 	}
 	for name, prepare := range stages {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				o := h.options()
-				prepare(h, o)
-				ctx, cancel := context.WithCancel(context.Background())
-				time.AfterFunc(3*time.Second, cancel)
-				began := time.Now()
-				_, err := New(o).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-				require.Equal(t, 3*time.Second, time.Since(began))
-				require.ErrorIs(t, err, context.Canceled)
-				require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
-				requireNothingLeft(t, h)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			o := h.options()
+			prepare(h, o)
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(3*time.Second, cancel)
+			began := time.Now()
+			_, err := New(o).Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			require.Equal(t, 3*time.Second, time.Since(began))
+			require.ErrorIs(t, err, context.Canceled)
+			require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
+			requireNothingLeft(t, h)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -46,53 +47,51 @@ func TestTheFieldsOfCONNECT(t *testing.T) {
 		"will, fixed, clean": {Options{Will: will, WriteBuffer: 512, CleanSession: true}, "", true, 0xCE, 60,
 			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				creds := testCreds(t)
-				creds.ModuleID = c.module
-				if !c.token {
-					creds.Sign = nil
-				}
-				token, err := creds.NewToken(t.Context())
-				require.NoError(t, err)
-				var hello got
-				go func() {
-					var l *link
-					l, hello = h.accept()
-					l.Send(0x20, 2, 1, 0)
-					_, _ = l.Drain()
-				}()
-				ctx, cancel := context.WithCancel(t.Context())
-				tr := New(h.dial, &c.opt)
-				s, err := tr.Dial(ctx, &transport.Config{Creds: creds, Sink: new(sink)})
-				require.NoError(t, err)
-				require.True(t, token.Expires.Equal(s.Info().Expires))
-				require.Equal(t, transport.MaxMessageSize, s.Info().MaxSize)
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			creds := testCreds(t)
+			creds.ModuleID = c.module
+			if !c.token {
+				creds.Sign = nil
+			}
+			token, err := creds.NewToken(t.Context())
+			require.NoError(t, err)
+			var hello got
+			go func() {
+				var l *link
+				l, hello = h.accept()
+				l.Send(0x20, 2, 1, 0)
+				_, _ = l.Drain()
+			}()
+			ctx, cancel := context.WithCancel(t.Context())
+			tr := New(h.dial, &c.opt)
+			s, err := tr.Dial(ctx, &transport.Config{Creds: creds, Sink: new(sink)})
+			require.NoError(t, err)
+			require.True(t, token.Expires.Equal(s.Info().Expires))
+			require.Equal(t, transport.MaxMessageSize, s.Info().MaxSize)
 
-				require.Equal(t, "\x00\x04MQTT\x04"+string([]byte{c.flags, 0, c.alive}), string(hello.Body[:10]))
-				id, rest := field(hello.Body[10:])
-				require.Equal(t, strings.TrimSuffix("dev-1/"+c.module, "/"), id)
-				if c.opt.Will != nil {
-					var topic, body string
-					topic, rest = field(rest)
-					body, rest = field(rest)
-					require.Equal(t, "devices/dev-1/messages/events/%24.mid=last%20words", topic)
-					require.Equal(t, "gone", body)
-				}
-				user, rest := field(rest)
-				require.Equal(t, c.user, user)
-				if c.token {
-					var password string
-					password, rest = field(rest)
-					require.Equal(t, token.Text.Reveal(), password)
-				}
-				require.Empty(t, rest)
-				require.NotContains(t, string(tr.out[:cap(tr.out)]), "SharedAccessSignature",
-					"the token does not stay in the buffer")
-				cancel()
-				require.Error(t, s.Run(ctx))
-			})
+			require.Equal(t, "\x00\x04MQTT\x04"+string([]byte{c.flags, 0, c.alive}), string(hello.Body[:10]))
+			id, rest := field(hello.Body[10:])
+			require.Equal(t, strings.TrimSuffix("dev-1/"+c.module, "/"), id)
+			if c.opt.Will != nil {
+				var topic, body string
+				topic, rest = field(rest)
+				body, rest = field(rest)
+				require.Equal(t, "devices/dev-1/messages/events/%24.mid=last%20words", topic)
+				require.Equal(t, "gone", body)
+			}
+			user, rest := field(rest)
+			require.Equal(t, c.user, user)
+			if c.token {
+				var password string
+				password, rest = field(rest)
+				require.Equal(t, token.Text.Reveal(), password)
+			}
+			require.Empty(t, rest)
+			require.NotContains(t, string(tr.out[:cap(tr.out)]), "SharedAccessSignature",
+				"the token does not stay in the buffer")
+			cancel()
+			require.Error(t, s.Run(ctx))
 		})
 	}
 }
@@ -140,17 +139,15 @@ func TestAnInvalidCONNACK(t *testing.T) {
 		"a length of five bytes": {"\x20\xff\xff\xff\xff\x01", transport.Protocol, "4 bytes"},
 	} {
 		for _, o := range []*Options{nil, {ReadBuffer: 64, WriteBuffer: 512}} {
-			t.Run(name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					h := newHub(t)
-					_, _, _, _, err := dialed(t, New(h.dial, o), func() {
-						l, _ := h.accept()
-						_, _ = l.Write([]byte(c.bytes))
-						_ = l.Close()
-					})
-					require.ErrorIs(t, err, c.kind)
-					require.ErrorContains(t, err, c.text)
+			testkit.Run(t, name, func(t *testing.T) {
+				h := newHub(t)
+				_, _, _, _, err := dialed(t, New(h.dial, o), func() {
+					l, _ := h.accept()
+					_, _ = l.Write([]byte(c.bytes))
+					_ = l.Close()
 				})
+				require.ErrorIs(t, err, c.kind)
+				require.ErrorContains(t, err, c.text)
 			})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
@@ -22,45 +23,43 @@ import (
 // flight never run out of packet ids, and new messages are new.
 func TestABirthThatIsNeverAcknowledgedKeepsItsPacketID(t *testing.T) {
 	for name, o := range map[string]*Options{"3.1.1": {}, "5": fiveOptions(nil)} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				o.Dialect = &dialect.Topics{Telemetry: "t", Birth: &transport.Message{Topic: "b"}}
-				creds := &transport.Credentials{Host: "h", DeviceID: "dev-1"}
-				tr := New(h.dial, o)
-				connack := []byte{0x20, 2, 1, 0}
-				if o.Protocol != nil {
-					connack = packet(0x20, "\x01\x00", block(""))
-				}
-				born := func(first byte) *link {
-					l, _ := h.accept()
-					l.Send(connack...)
-					require.Equal(t, "\x00\x01b\xff\xff", string(l.Expect(first).Body[:5]))
-					return l
-				}
-				first := byte(0x32)
-				for range 100 {
-					_, _, _, cancel, err := dialedAs(t, tr, creds, func() { _ = born(first).Close() })
-					require.ErrorIs(t, err, transport.Network)
-					cancel()
-					first = 0x3a
-				}
-				var l *link
-				s, k, ctx, cancel, err := dialedAs(t, tr, creds, func() {
-					l = born(0x3a)
-					l.Puback(65535)
-				})
-				require.NoError(t, err)
-				ran := make(chan error)
-				go func() { ran <- s.Run(ctx) }()
-				s.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{}}})
-				require.Equal(t, "\x00\x01t\x00\x01", string(l.Expect(0x32).Body[:5]))
-				l.Puback(1)
-				synctest.Wait()
-				require.Equal(t, []uint16{0}, k.Tags())
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			o.Dialect = &dialect.Topics{Telemetry: "t", Birth: &transport.Message{Topic: "b"}}
+			creds := &transport.Credentials{Host: "h", DeviceID: "dev-1"}
+			tr := New(h.dial, o)
+			connack := []byte{0x20, 2, 1, 0}
+			if o.Protocol != nil {
+				connack = packet(0x20, "\x01\x00", block(""))
+			}
+			born := func(first byte) *link {
+				l, _ := h.accept()
+				l.Send(connack...)
+				require.Equal(t, "\x00\x01b\xff\xff", string(l.Expect(first).Body[:5]))
+				return l
+			}
+			first := byte(0x32)
+			for range 100 {
+				_, _, _, cancel, err := dialedAs(t, tr, creds, func() { _ = born(first).Close() })
+				require.ErrorIs(t, err, transport.Network)
 				cancel()
-				<-ran
+				first = 0x3a
+			}
+			var l *link
+			s, k, ctx, cancel, err := dialedAs(t, tr, creds, func() {
+				l = born(0x3a)
+				l.Puback(65535)
 			})
+			require.NoError(t, err)
+			ran := make(chan error)
+			go func() { ran <- s.Run(ctx) }()
+			s.Send([]transport.Item{{Tag: 0, Msg: &transport.Message{}}})
+			require.Equal(t, "\x00\x01t\x00\x01", string(l.Expect(0x32).Body[:5]))
+			l.Puback(1)
+			synctest.Wait()
+			require.Equal(t, []uint16{0}, k.Tags())
+			cancel()
+			<-ran
 		})
 	}
 }

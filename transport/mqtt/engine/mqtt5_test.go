@@ -90,25 +90,23 @@ func TestMQTT5Connect(t *testing.T) {
 		"a session for ever": {opt: MQTT5Options{SessionExpiry: 1<<63 - 1}, all: Options{ReadBuffer: 512},
 			want: "\x00\x00\x3c" + block("\x11\xff\xff\xff\xff\x21\x00\x10\x27\x00\x00\x02\x00") + "\x00\x05dev-1"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				all, with := c.all, fiveOptions(&c.opt)
-				all.Protocol, all.Dialect = with.Protocol, with.Dialect
-				var connect got
-				begin(t, New(h.dial, &all), func() (l *link) {
-					l, connect = h.welcome5(0, "")
-					return l
-				})
-				sent := string(connect.Body)
-				require.Equal(t, "\x00\x04MQTT\x05", sent[:7])
-				flags := sent[7] &^ 0x40
-				rest := sent[8:]
-				if sent[7]&0x40 != 0 { // the token of testCreds is a password without a user name
-					rest = rest[:len(c.want)-1]
-				}
-				require.Equal(t, c.want, string([]byte{flags})+rest)
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			all, with := c.all, fiveOptions(&c.opt)
+			all.Protocol, all.Dialect = with.Protocol, with.Dialect
+			var connect got
+			begin(t, New(h.dial, &all), func() (l *link) {
+				l, connect = h.welcome5(0, "")
+				return l
 			})
+			sent := string(connect.Body)
+			require.Equal(t, "\x00\x04MQTT\x05", sent[:7])
+			flags := sent[7] &^ 0x40
+			rest := sent[8:]
+			if sent[7]&0x40 != 0 { // the token of testCreds is a password without a user name
+				rest = rest[:len(c.want)-1]
+			}
+			require.Equal(t, c.want, string([]byte{flags})+rest)
 		})
 	}
 }

@@ -333,22 +333,20 @@ func TestGarbageEndsTheSession(t *testing.T) {
 		"a PUBLISH to no UTF-8":         {[]byte{0x30, 3, 0, 1, 0xff}, "topic"},
 		"HTTP":                          {[]byte("HTTP/1.1 400 Bad Request\r\n"), "flags"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				h := newHub(t)
-				r, l := start(t, h, New(h.dial, nil))
-				r.send("one")
-				r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
-				l.Expect(0x32)
-				l.Expect(0x82)
-				l.Send(append([]byte{0x40, 2, 0, 1}, c.bytes...)...)
-				err := r.requireLoss(t, transport.Network)
-				require.Equal(t, []uint16{0}, r.sink.Tags())
-				require.Empty(t, r.sink.Replies)
-				_, ok := errors.AsType[mqttwire.Violation](err)
-				require.True(t, ok, "%v", err)
-				require.ErrorContains(t, err, c.text)
-			})
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			r, l := start(t, h, New(h.dial, nil))
+			r.send("one")
+			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureMessages})
+			l.Expect(0x32)
+			l.Expect(0x82)
+			l.Send(append([]byte{0x40, 2, 0, 1}, c.bytes...)...)
+			err := r.requireLoss(t, transport.Network)
+			require.Equal(t, []uint16{0}, r.sink.Tags())
+			require.Empty(t, r.sink.Replies)
+			_, ok := errors.AsType[mqttwire.Violation](err)
+			require.True(t, ok, "%v", err)
+			require.ErrorContains(t, err, c.text)
 		})
 	}
 }

@@ -1,0 +1,16 @@
+package testkit
+
+import (
+	"bytes"
+	"log"
+)
+
+// Logged returns what f has written to the standard logger.
+func Logged(f func()) string {
+	var text bytes.Buffer
+	before := log.Writer()
+	log.SetOutput(&text)
+	defer log.SetOutput(before)
+	f()
+	return text.String()
+}
