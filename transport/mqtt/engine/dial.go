@@ -187,7 +187,7 @@ func invalidConnect(err error) error {
 	return mqttwire.Invalid("CONNECT cannot be sent: " + err.Error())
 }
 
-// reasonTime is how long the dial waits for the hub's reason when CONNECT could not be written.
+// reasonTime is how long a session waits for the hub's reason when a packet could not be written.
 const reasonTime = 250 * time.Millisecond
 
 // greet sends CONNECT and reads the CONNACK. Bytes behind it stay in the read buffer. The error

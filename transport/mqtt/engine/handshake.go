@@ -43,9 +43,6 @@ func (s *session) Publish(m *transport.Message) {
 
 func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, until time.Time) error {
 	for {
-		if err := s.failure(); err != nil {
-			return err
-		}
 		in := s.t.in[s.kept:s.unread]
 		head, ok, err := s.next(in)
 		if err != nil {
@@ -72,6 +69,9 @@ func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, unt
 			}
 		}
 		if err := s.readUntil(want, until); err != nil {
+			if failed := s.failure(); failed != nil {
+				return failed
+			}
 			return err
 		}
 	}

@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"context"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -43,6 +47,86 @@ func TestAViolationOfAPeerThatReadsNothingEndsTheSession(t *testing.T) {
 		synctest.Wait()
 		go func() { _, _ = l.Write([]byte{0, 0}) }()
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "a type that does not exist")
+	})
+}
+
+// losing is a connection whose writes fail, the first of them before a DISCONNECT is read.
+type losing struct {
+	Conn
+	left   int // writes before those that fail
+	failed chan struct{}
+	closed atomic.Bool
+}
+
+func (c *losing) Write(p []byte) (int, error) {
+	switch c.left--; {
+	case c.left >= 0:
+		return c.Conn.Write(p)
+	case c.left == -1:
+		close(c.failed)
+	}
+	return 0, errPulled
+}
+
+func (c *losing) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && p[0] == 0xe0 {
+		<-c.failed
+		time.Sleep(time.Millisecond)
+		if c.closed.Load() {
+			return 0, net.ErrClosed
+		}
+	}
+	return n, err
+}
+
+func (c *losing) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
+
+// A broker that ends a connection says why, and the write that fails then may come before the read.
+func TestTheBrokersReasonGoesBeforeAFailureToWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start5(t, h, New(func(ctx context.Context, creds *transport.Credentials) (Conn, error) {
+			c, err := h.dial(ctx, creds)
+			return &losing{Conn: c, left: 1, failed: make(chan struct{})}, err // the CONNECT
+		}, fiveOptions(nil)), "")
+		l.Send(packet(0xe0, "\x96\x00")...)
+		synctest.Wait()
+		r.send("one")
+		require.ErrorContains(t, r.requireLoss(t, transport.Throttled), "message rate too high")
+	})
+}
+
+func TestTheBrokersReasonGoesBeforeAFailureToWriteTheBirth(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		o := fiveOptions(nil)
+		o.Dialect = &dialect.Topics{Telemetry: "t", Birth: &transport.Message{Topic: "b"}}
+		_, _, _, _, err := dialed(t, New(func(ctx context.Context, creds *transport.Credentials) (Conn, error) {
+			c, err := h.dial(ctx, creds)
+			return &losing{Conn: c, left: 1, failed: make(chan struct{})}, err
+		}, o), func() {
+			l, _ := h.welcome5(0, "")
+			l.Send(packet(0xe0, "\x96\x00")...)
+		})
+		require.ErrorIs(t, err, transport.Throttled)
+	})
+}
+
+func TestAFailureToWriteEndsASilentConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, _ := start5(t, h, New(func(ctx context.Context, creds *transport.Credentials) (Conn, error) {
+			c, err := h.dial(ctx, creds)
+			return &losing{Conn: c, left: 1, failed: make(chan struct{})}, err
+		}, fiveOptions(nil)), "")
+		begun := time.Now()
+		r.send("one")
+		require.ErrorIs(t, r.requireLoss(t, transport.Network), errPulled)
+		require.LessOrEqual(t, time.Since(begun), time.Second)
 	})
 }
 

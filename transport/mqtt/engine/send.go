@@ -168,7 +168,7 @@ func (s *session) write(p []byte) bool {
 	for len(p) > 0 {
 		n := min(len(p), s.writeLimit())
 		if _, err := s.conn.Write(p[:n]); err != nil {
-			s.fail(&writeError{err})
+			s.failWrite(&writeError{err})
 			return false
 		}
 		if now := time.Now(); now.Sub(s.writeBegan) > slowWrite {

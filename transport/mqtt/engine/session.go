@@ -55,6 +55,7 @@ type session struct {
 
 	mu           sync.Mutex // guards the fields below; never held during I/O
 	err          error      // the first failure
+	closed       bool       // the connection is closed
 	unacked      int        // messages with QoS 1 that are not acknowledged
 	unackedBytes int        // of all written since the last moment without one
 	// handshakeUnacked: the message of the handshake was written and not acknowledged.
@@ -98,15 +99,18 @@ func (s *session) Progress() (at time.Time, waits bool) {
 // Run reads until the connection ends or ctx does.
 func (s *session) Run(ctx context.Context) error {
 	stop := lifetime.AfterFunc(ctx, s.disconnect) // ends by closing disconnected
-	err := s.read()
-	s.sayGoodbye(err)
-	s.fail(err)
+	last := s.read()
+	s.sayGoodbye(last)
+	s.fail(last)
 	if stop() {
 		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon
 	} else {
 		<-s.disconnected
 	}
-	err = s.failure()
+	err := s.failure()
+	if transport.Find(last) != nil { // the peer's reason goes before a failure to write
+		err = last
+	}
 	ended := ctx.Err()
 	var why error
 	if v := s.t.newer; v != nil {
@@ -180,14 +184,30 @@ func (s *session) goodbye(err error) []byte {
 // fail records the first failure and closes the connection, which unblocks reads and writes.
 func (s *session) fail(err error) {
 	s.mu.Lock()
-	first := s.err == nil
-	if first {
+	if s.err == nil {
 		s.err = err
 	}
+	first := !s.closed
+	s.closed = true
 	s.mu.Unlock()
 	if first {
 		_ = s.conn.Close()
 	}
+}
+
+// failWrite records the failure of a write. Unless the peer just takes no data, the connection
+// stays open for reasonTime: the peer may have sent why it closed it.
+func (s *session) failWrite(err error) {
+	if mqttwire.TimedOut(err) {
+		s.fail(err)
+		return
+	}
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = err
+	}
+	s.mu.Unlock()
+	time.AfterFunc(reasonTime, func() { s.fail(err) })
 }
 
 // failure returns the first failure, nil as long as there is none.
