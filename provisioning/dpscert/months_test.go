@@ -31,6 +31,7 @@ func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
 			require.Less(t, time.Now(), leaf.NotBefore.Add(21*day), "renewed at two thirds of the life")
 			time.Sleep(day)
 		}
+		ends[w.leaf(r).NotAfter] = true // the last day may have brought another one
 		require.NoError(t, c.Close())
 		requests := w.hub.CertificateRequests()
 		require.Len(t, requests, len(ends)-1, "one request for each certificate")
