@@ -2,14 +2,12 @@
 package policytest
 
 import (
-	"context"
 	"errors"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
@@ -123,18 +121,3 @@ type HTTPError struct {
 func (e *HTTPError) Error() string       { return "http " + e.Err.Error() }
 func (e *HTTPError) Unwrap() error       { return e.Err }
 func (e *HTTPError) HTTPStatusCode() int { return e.Status }
-
-// Retries runs an operation under r, in a bubble, that fails with the errors of the list in order
-// and repeats the last one. It returns the number of calls, the total time, and the result.
-func Retries(t *testing.T, r retrypolicy.Retrier, list ...error) (calls int, took time.Duration, err error) {
-	t.Helper()
-	testkit.Bubble(t, func(t *testing.T) {
-		began := time.Now()
-		err = r.Do(t.Context(), func(context.Context) error {
-			calls++
-			return list[min(calls, len(list))-1]
-		})
-		took = time.Since(began)
-	})
-	return calls, took, err
-}
