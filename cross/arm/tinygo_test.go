@@ -44,7 +44,8 @@ func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo,provisioning", "-deps",
 		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/engine/...",
-		"./transport/mqtt/nexthub", "./internal/texts", "./internal/scrub", "./retrypolicy/compat/...", "./retrypolicy/internal/policytest",
+		"./transport/mqtt/nexthub", "./internal/texts", "./internal/scrub", "./retrypolicy/compat/...",
+		"./retrypolicy/internal/policytest",
 		"./sntp", "./update/edsign", "./update/adusign", "./update/dpsupdate", "./update/handler",
 		"./update/httprange")
 	cmd.Dir = root
