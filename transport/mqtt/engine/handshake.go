@@ -65,16 +65,21 @@ func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, unt
 			s.unread = copy(s.t.in, s.t.in[s.kept:s.unread]) // the messages before come again on a later connection
 			s.kept = 0
 			if s.full(s.unread + want) { // and so does this one
-				return s.skipFirst(size)
+				return s.lost(s.skipFirst(size))
 			}
 		}
 		if err := s.readUntil(want, until); err != nil {
-			if failed := s.failure(); failed != nil {
-				return failed
-			}
-			return err
+			return s.lost(err)
 		}
 	}
+}
+
+// lost returns why a read failed with err: perhaps the connection was closed since a write failed.
+func (s *session) lost(err error) error {
+	if failed := s.failure(); err != nil && failed != nil {
+		return failed
+	}
+	return err
 }
 
 // stepEvery is how often a step of a handshake with a limit reports that it goes on, as the limit

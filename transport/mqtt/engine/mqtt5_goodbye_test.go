@@ -116,17 +116,39 @@ func TestTheBrokersReasonGoesBeforeAFailureToWriteTheBirth(t *testing.T) {
 	})
 }
 
+// Nothing follows a packet of which perhaps a part was written, although the connection stays open.
 func TestAFailureToWriteEndsASilentConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
+		var conn *losing
 		r, _ := start5(t, h, New(func(ctx context.Context, creds *transport.Credentials) (Conn, error) {
 			c, err := h.dial(ctx, creds)
-			return &losing{Conn: c, left: 1, failed: make(chan struct{})}, err
+			conn = &losing{Conn: c, left: 1, failed: make(chan struct{})}
+			return conn, err
 		}, fiveOptions(nil)), "")
 		begun := time.Now()
 		r.send("one")
+		r.Do(&transport.Request{Op: transport.OpPing})
 		require.ErrorIs(t, r.requireLoss(t, transport.Network), errPulled)
-		require.LessOrEqual(t, time.Since(begun), time.Second)
+		require.Equal(t, reasonTime, time.Since(begun))
+		require.Equal(t, -1, conn.left, "writes after the one that failed")
+	})
+}
+
+// The end of the program does not write behind such a packet either.
+func TestADisconnectDoesNotFollowAFailureToWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		var conn *losing
+		r, _ := start5(t, h, New(func(ctx context.Context, creds *transport.Credentials) (Conn, error) {
+			c, err := h.dial(ctx, creds)
+			conn = &losing{Conn: c, left: 1, failed: make(chan struct{})}
+			return conn, err
+		}, fiveOptions(nil)), "")
+		r.send("one")
+		r.cancel()
+		r.requireLoss(t, transport.Network)
+		require.Equal(t, -1, conn.left, "writes after the one that failed")
 	})
 }
 

@@ -167,6 +167,9 @@ func (s *session) flush() bool {
 func (s *session) write(p []byte) bool {
 	for len(p) > 0 {
 		n := min(len(p), s.writeLimit())
+		if s.failure() != nil { // a part of a packet may have been written, and nothing may stand behind it
+			return false
+		}
 		if _, err := s.conn.Write(p[:n]); err != nil {
 			s.failWrite(&writeError{err})
 			return false

@@ -53,11 +53,12 @@ type session struct {
 	writeBegan    time.Time // start of the present Send or Do, or its latest progress
 	writeProgress time.Time // latest progress of a slow write
 
-	mu           sync.Mutex // guards the fields below; never held during I/O
-	err          error      // the first failure
-	closed       bool       // the connection is closed
-	unacked      int        // messages with QoS 1 that are not acknowledged
-	unackedBytes int        // of all written since the last moment without one
+	mu           sync.Mutex  // guards the fields below; never held during I/O
+	err          error       // the first failure
+	closed       bool        // the connection is closed
+	reason       *time.Timer // closes the connection; nil unless a write has failed
+	unacked      int         // messages with QoS 1 that are not acknowledged
+	unackedBytes int         // of all written since the last moment without one
 	// handshakeUnacked: the message of the handshake was written and not acknowledged.
 	handshakeUnacked bool
 	subs             [maxSubs]subscription
@@ -108,7 +109,7 @@ func (s *session) Run(ctx context.Context) error {
 		<-s.disconnected
 	}
 	err := s.failure()
-	if transport.Find(last) != nil { // the peer's reason goes before a failure to write
+	if transport.Find(last) != nil { // the peer's DISCONNECT goes before a failure to write
 		err = last
 	}
 	ended := ctx.Err()
@@ -140,7 +141,9 @@ func (s *session) disconnect() {
 	})
 	s.writing <- struct{}{} // never given back
 	var buf [2]byte
-	_, _ = s.conn.Write(mqttwire.AppendDisconnect(buf[:0]))
+	if s.failure() == nil { // otherwise it would stand behind a part of a packet
+		_, _ = s.conn.Write(mqttwire.AppendDisconnect(buf[:0]))
+	}
 	if !limit.Stop() {
 		<-fired
 	}
@@ -161,7 +164,9 @@ func (s *session) sayGoodbye(err error) {
 	})
 	select {
 	case s.writing <- struct{}{}:
-		_, _ = s.conn.Write(packet)
+		if s.failure() == nil { // as in disconnect
+			_, _ = s.conn.Write(packet)
+		}
 		<-s.writing
 	case <-late:
 	}
@@ -189,6 +194,9 @@ func (s *session) fail(err error) {
 	}
 	first := !s.closed
 	s.closed = true
+	if s.reason != nil {
+		s.reason.Stop()
+	}
 	s.mu.Unlock()
 	if first {
 		_ = s.conn.Close()
@@ -203,11 +211,11 @@ func (s *session) failWrite(err error) {
 		return
 	}
 	s.mu.Lock()
-	if s.err == nil {
+	defer s.mu.Unlock()
+	if s.err == nil { // otherwise the connection is closed, or will be
 		s.err = err
+		s.reason = time.AfterFunc(reasonTime, func() { s.fail(err) })
 	}
-	s.mu.Unlock()
-	time.AfterFunc(reasonTime, func() { s.fail(err) })
 }
 
 // failure returns the first failure, nil as long as there is none.
