@@ -241,21 +241,22 @@ func TestEndsDuringARequest(t *testing.T) {
 func TestAnAnswerBeforeTheEndCounts(t *testing.T) {
 	const rounds = 30
 	for range rounds {
-		for _, reply := range []func(*line){
-			done,
-			func(l *line) {
+		for _, c := range []struct {
+			reply func(*line)
+			want  error
+		}{
+			{done, nil},
+			{func(l *line) {
 				l.settle(&wire.Rejected{Error: &wire.Error{Condition: "x", Description: `{"errorCode":404201}`}})
-			},
+			}, transport.NotFound},
 		} {
 			p := &peer{replies: []func(*line){func(l *line) {
-				reply(l)
+				c.reply(l)
 				l.send(0, &wire.Close{Error: &wire.Error{Condition: "amqp:connection:forced"}}, nil)
 			}}}
 			with(t, p, func(t *testing.T, o *netopt.Options) {
 				_, err := register(t, o, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
-				if err != nil {
-					require.ErrorIs(t, err, transport.NotFound)
-				}
+				require.ErrorIs(t, err, c.want)
 			})
 		}
 	}
