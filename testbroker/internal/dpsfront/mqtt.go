@@ -21,7 +21,7 @@ const maxPacket = dps.MaxBody + 1<<16 + 16
 // badPacket is the beginning of a packet with an unknown type and a length without end.
 var badPacket = []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// A mqttFront serves MQTT 3.1.1. It reads and writes packets itself, because the order of PUBACK
+// An mqttFront serves MQTT 3.1.1. It reads and writes packets itself, because the order of PUBACK
 // and answer matters to clients and sessions are short.
 type mqttFront struct {
 	front
