@@ -28,7 +28,7 @@ type Options struct {
 	Properties Properties
 	// Installed returns the update that the device has, zero if that is not known. Default: the one
 	// that the agent has installed latest. A program that knows its own version should tell it: then
-	// older updates are refused even if the Store was lost.
+	// older updates are refused even if the Store was lost. It may be called while a Handler runs.
 	Installed func() UpdateID
 	// AllowOlder reports whether the device may go from one version of an update back to an older one
 	// because a valid offer says so. Default: never, because an attacker could replay an old offer.

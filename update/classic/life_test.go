@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,8 @@ import (
 // the program.
 type tractor struct {
 	*updateRig
-	image, before string // that is installed, and the one before
+	mu            sync.Mutex // guards the next two: a check asks for the image while a step is applied
+	image, before string     // that is installed, and the one before
 	state         []byte
 	web           *http.Transport // to the hub
 	fetched       int
@@ -47,7 +49,13 @@ func (d *tractor) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 func (d *tractor) Installed(_ context.Context, w *agent.Work) (bool, error) {
-	return d.image == "image "+w.ID.Version, nil
+	return d.installed() == "image "+w.ID.Version, nil
+}
+
+func (d *tractor) installed() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.image
 }
 
 func (d *tractor) Download(ctx context.Context, w *agent.Work) error {
@@ -85,7 +93,9 @@ func (d *tractor) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) 
 	if err := d.work(ctx); err != nil {
 		return 0, err
 	}
+	d.mu.Lock()
 	d.before, d.image = d.image, "image "+w.ID.Version
+	d.mu.Unlock()
 	return agent.Restart, d.work(ctx)
 }
 
@@ -93,9 +103,11 @@ func (d *tractor) Cancel(ctx context.Context, _ *agent.Work) (agent.Next, error)
 	if err := d.work(ctx); err != nil {
 		return 0, err
 	}
+	d.mu.Lock()
 	if d.before != "" {
 		d.image, d.before = d.before, ""
 	}
+	d.mu.Unlock()
 	return agent.Continue, d.work(ctx)
 }
 
@@ -106,7 +118,7 @@ func (d *tractor) run() (stop func() error) {
 		Fetch: host.NewFetcher(&http.Client{Transport: d}), Store: d,
 		Verify: adusign.Roots(d.updates.Roots()).Verify, Properties: query.Properties,
 		Installed: func() agent.UpdateID {
-			return agent.UpdateID{Provider: "Contoso", Name: "Tractor", Version: strings.TrimPrefix(d.image, "image ")}
+			return agent.UpdateID{Provider: "Contoso", Name: "Tractor", Version: strings.TrimPrefix(d.installed(), "image ")}
 		},
 		Interval: 24 * time.Hour,
 	})
