@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,7 @@ func connectProfile(t *testing.T, h *testbroker.Hub, addr string, cert tls.Certi
 	d := &profileDevice{t: t, nonce: nextwire.ID{nonce}, got: make(chan *paho.Publish, 10),
 		ended: make(chan *paho.Disconnect, 1)}
 	d.client = paho.NewClient(paho.ClientConfig{
-		Conn: conn, OnPublishReceived: []func(paho.PublishReceived) (bool, error){
+		Conn: packets.NewThreadSafeConn(conn), OnPublishReceived: []func(paho.PublishReceived) (bool, error){
 			func(r paho.PublishReceived) (bool, error) {
 				d.got <- r.Packet
 				return true, nil

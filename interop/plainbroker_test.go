@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eclipse/paho.golang/packets"
 	"github.com/eclipse/paho.golang/paho"
 	"github.com/stretchr/testify/require"
 
@@ -40,7 +41,7 @@ func TestPahoWithMQTT5AtAPlainBroker(t *testing.T) {
 	require.NoError(t, err)
 	got, ended := make(chan *paho.Publish, 10), make(chan *paho.Disconnect, 1)
 	c := paho.NewClient(paho.ClientConfig{
-		Conn: conn, AuthHandler: authenticator{d.PrimaryKey},
+		Conn: packets.NewThreadSafeConn(conn), AuthHandler: authenticator{d.PrimaryKey},
 		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(r paho.PublishReceived) (bool, error) {
 			got <- r.Packet
 			return true, nil
