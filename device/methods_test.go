@@ -211,25 +211,31 @@ func TestALongMethodCallThatComesTwice(t *testing.T) {
 	})
 }
 
+// openSlow opens c with a handler of ten seconds, and returns the number of its calls.
+func openSlow(t *testing.T, c *device.Client) *int {
+	runs := new(int)
+	require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
+		*runs++
+		time.Sleep(10 * time.Second)
+		return 200, nil
+	}))
+	open(t, c)
+	return runs
+}
+
 // An answer belongs to the session that brought the call.
 func TestAnAnswerWhoseSessionHasEnded(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		var lostAnswers []string
 		c, _ := client(t, f, &device.Options{MethodLimit: 1,
 			Trace: &device.Trace{AnswerLost: func(name string) { lostAnswers = append(lostAnswers, name) }}})
-		runs := 0
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
-			runs++
-			time.Sleep(10 * time.Second)
-			return 200, nil
-		}))
-		open(t, c)
+		runs := openSlow(t, c)
 		f.last().call("1", "running", "")
 		f.last().call("2", "waiting", "")
 		synctest.Wait()
 		f.lose(transport.Network, time.Minute)
 		synctest.Wait()
-		require.Equal(t, 1, runs)
+		require.Equal(t, 1, *runs)
 		require.Equal(t, []string{"waiting", "running"}, lostAnswers)
 		require.Empty(t, f.answers())
 		require.EqualValues(t, 2, c.Stats().AnswersLost)
@@ -252,13 +258,7 @@ func TestAnAnswerForAnySession(t *testing.T) {
 			return nil
 		}
 		c, _ := client(t, f, &device.Options{MethodLimit: 1})
-		runs := 0
-		require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
-			runs++
-			time.Sleep(10 * time.Second)
-			return 200, nil
-		}))
-		open(t, c)
+		runs := openSlow(t, c)
 		f.last().once("1", "running")
 		f.last().once("2", "waiting")
 		synctest.Wait()
@@ -267,7 +267,7 @@ func TestAnAnswerForAnySession(t *testing.T) {
 		f.lose(transport.Network, 15*time.Second)
 		f.last().once("2", "waiting")
 		synctest.Wait()
-		require.Equal(t, 2, runs)
+		require.Equal(t, 2, *runs)
 		require.Equal(t, []string{"1 200 ", "2 200 "}, f.answers())
 		require.Zero(t, c.Stats().AnswersLost)
 		require.EqualValues(t, 2, c.Stats().MethodsDoubled)
