@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -100,7 +101,8 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 			return token, err
 		}
 	}
-	first := policies{paced: set.PacedPolicy}.withConnection(set.RetryPolicy).withMessage(set.MessagePolicy)
+	first := policies{connection: reconnect.Policies{Paced: set.PacedPolicy}}.
+		withConnection(set.RetryPolicy).withMessage(set.MessagePolicy)
 	c.policies.Store(&first)
 	if c.set.Rand == nil {
 		c.set.Rand = rand.NewPCG(texts.Hash(own.Resource()), uint64(time.Now().UnixNano())).Uint64

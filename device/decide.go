@@ -4,35 +4,30 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // beginSeries begins a series of the current policies, unless s is one. A series of others ends.
-// The interface is checked here, so that a program without a policy with memory links none of the
-// code behind it.
 func (l *loop) beginSeries(s *series, scope transport.Scope) {
 	set := l.c.policies.Load()
 	if s.by == set {
 		return
 	}
 	l.endSeries(s)
-	s.by, s.of = set, set.message
+	s.by, s.of = set, &set.message
 	if scope == transport.ScopeConnection {
-		s.of = set.connection
+		s.of = &set.connection
 	}
-	if stateful, ok := s.of.(retrypolicy.Stateful); ok {
-		l.calls("Begin of the retry policy")
-		s.main = stateful.Begin(retrypolicy.Start{Key: l.c.creds.Host})
-		l.called()
-	}
+	l.calls("Begin of the retry policy")
+	s.main = s.of.Begin(l.c.creds.Host)
+	l.called()
 }
 
 // admit asks whether an attempt may begin. It is the only place that asks.
 func (l *loop) admit(s *series, a retrypolicy.Attempt) retrypolicy.Decision {
 	l.calls("Admit of the retry policy")
-	d := retrypolicy.Admit(s.main, a, &s.held)
+	d := s.main.Admit(a)
 	l.called()
 	s.inFlight = d.Retry && d.Delay <= 0
 	return d
@@ -79,12 +74,8 @@ func (l *loop) endSeries(s *series) {
 func (l *loop) ask(q *question, s *series, extra time.Duration) retrypolicy.Decision {
 	l.beginSeries(s, q.attempt.Scope)
 	q.askedOf = s.by
-	p := s.of
-	if s.main != nil {
-		p = s.main
-	}
 	l.calls("Decide of the retry policy")
-	d := reconnect.Decide(p, s.by.paced != nil, &q.attempt)
+	d := s.of.Decide(s.main, &q.attempt)
 	l.called()
 	if d.Retry && d.Delay <= maxDelay-extra {
 		d.Delay += extra

@@ -10,15 +10,14 @@ import (
 
 // policies is the set of current retry policies. A value is immutable; SetRetryPolicy replaces it.
 type policies struct {
-	connection, message retrypolicy.Policy
-	paced               retrypolicy.Policy // part of both; nil: their delays are at least reconnect.MinDelay
-	apart               bool               // the message policy was set on its own
+	connection, message reconnect.Policies
+	apart               bool // the message policy was set on its own
 }
 
 // withConnection returns p with another connection policy. The message policy follows it unless it
 // was set apart.
 func (p policies) withConnection(to retrypolicy.Policy) policies {
-	p.connection = reconnect.WithPaced(to, p.paced)
+	p.connection.Policy = to
 	if !p.apart {
 		p.message = p.connection
 	}
@@ -28,7 +27,7 @@ func (p policies) withConnection(to retrypolicy.Policy) policies {
 // withMessage returns p with another message policy; nil follows the connection policy.
 func (p policies) withMessage(to retrypolicy.Policy) policies {
 	if p.apart = to != nil; p.apart {
-		p.message = reconnect.WithPaced(to, p.paced)
+		p.message.Policy = to
 	} else {
 		p.message = p.connection
 	}
@@ -38,11 +37,10 @@ func (p policies) withMessage(to retrypolicy.Policy) policies {
 // series is what the policies remember of one outage, message or call. Only the loop uses it. The
 // zero series has not begun.
 type series struct {
-	by       *policies          // whose it is; nil: not begun, or ended
-	of       retrypolicy.Policy // the policy
-	main     retrypolicy.Series // nil: the policy has no memory
-	inFlight bool               // main admitted an attempt whose end was not reported
-	held     bool               // main delayed the attempt that it was asked about last
+	by       *policies           // whose it is; nil: not begun, or ended
+	of       *reconnect.Policies // the policies among them
+	main     *reconnect.Series   // nil: they have no memory
+	inFlight bool                // main admitted an attempt whose end was not reported
 }
 
 // question is a failure put to a policy. It is kept so that it can be asked again.

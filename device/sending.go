@@ -3,7 +3,6 @@ package device
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -65,7 +64,7 @@ func (l *loop) send(now time.Time) (none bool) {
 // fails alone. A delayed message is put back, with all behind it.
 func (l *loop) admitBatch(batch []transport.Item, now time.Time) []transport.Item {
 	set := l.c.policies.Load()
-	if _, ok := set.message.(retrypolicy.Stateful); !ok {
+	if !set.message.Stateful() {
 		return batch
 	}
 	may := batch[:0]

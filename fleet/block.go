@@ -185,7 +185,7 @@ func (b *block) try(i int32, t int64) {
 	d, p := &b.devices[i], b.process(i)
 	if p.remembers {
 		if d.series == nil {
-			d.series = begin(p.policy)
+			d.series = p.begin()
 		}
 		answer := d.series.Admit(*b.attempt(i, t))
 		switch {

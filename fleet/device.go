@@ -3,6 +3,7 @@ package fleet
 import (
 	"math"
 
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
@@ -60,8 +61,8 @@ type device struct {
 	again    bool  // a registration was throttled before
 
 	last   retrypolicy.Decision
-	series retrypolicy.Series // of the outage; nil: the policy has no memory
-	_      [48]byte           // fills the third cache line: devices that straddle four cost more
+	series *reconnect.Series // of the outage; nil: the policies have no memory
+	_      [56]byte          // fills the third cache line: devices that straddle four cost more
 }
 
 // draw returns a random number: SplitMix64, one stream for each device.
@@ -78,28 +79,26 @@ func mix(z uint64) uint64 {
 
 // process is what the devices of a gateway share.
 type process struct {
-	policy retrypolicy.Policy
-	// curve is the policy if it is that of the client's default, or nil. It decides by the number of
+	policies reconnect.Policies
+	// curve is the only policy if it is that of the client's default, or nil. It decides by the number of
 	// the retry and the draw alone, so it is called directly: through the interface, all of an Attempt
 	// is copied twice, which takes a third of the time of a run.
 	curve *retrypolicy.ExponentialBackoffWithJitter
-	// remembers: the policy has memory, so devices have a series.
+	// remembers: the policies have memory, so devices have a series.
 	remembers bool
 	dials     *dials // nil: not limited
 }
 
-func newProcess(p retrypolicy.Policy) process {
-	s := process{policy: p}
-	if curve, ok := p.(retrypolicy.ExponentialBackoffWithJitter); ok {
+func newProcess(p reconnect.Policies) process {
+	s := process{policies: p}
+	if curve, ok := p.Policy.(retrypolicy.ExponentialBackoffWithJitter); ok && p.Paced == nil {
 		s.curve = &curve
 	}
-	s.remembers = begin(p) != nil
+	s.remembers = s.begin() != nil
 	return s
 }
 
-func begin(p retrypolicy.Policy) retrypolicy.Series {
-	return retrypolicy.BeginSeries(p, retrypolicy.Start{Key: "hub"})
-}
+func (p *process) begin() *reconnect.Series { return p.policies.Begin("hub") }
 
 // plain reports whether the devices of the process do not influence each other.
 func (p *process) plain() bool { return !p.remembers && p.dials == nil }

@@ -154,7 +154,7 @@ func (b *block) paused(i int32, t int64, f *failure) {
 	d.pause++
 	a := b.ask(i, t, f)
 	a.Scope, a.Retry = transport.ScopeOperation, int(d.pause)
-	answer := reconnect.Decide(b.process(i).policy, b.sim.rules.Paced != nil, a)
+	answer := b.process(i).policies.Decide(nil, a)
 	if !answer.Retry { // the oldest message fails
 		d.queue--
 		d.pause = 0

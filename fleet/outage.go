@@ -55,12 +55,7 @@ func (b *block) decide(i int32, t int64, f *failure) {
 		d.last = p.curve.Decide(retrypolicy.Attempt{Retry: int(d.retry), Rand: d.draw()})
 		return
 	}
-	a := b.ask(i, t, f)
-	policy := p.policy
-	if d.series != nil {
-		policy = d.series
-	}
-	d.last = reconnect.Decide(policy, b.sim.rules.Paced != nil, a)
+	d.last = p.policies.Decide(d.series, b.ask(i, t, f))
 }
 
 // ask returns a question to a policy about the failure f of device i, see attempt.

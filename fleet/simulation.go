@@ -178,7 +178,7 @@ func (b *block) employ() error {
 		if err := retrypolicy.Validate(policy); err != nil {
 			return err
 		}
-		p := newProcess(reconnect.WithPaced(policy, rules.Paced))
+		p := newProcess(reconnect.Policies{Policy: policy, Paced: rules.Paced})
 		if rules.Dials > 0 {
 			p.dials = &dials{free: rules.Dials, turns: reconnect.Turns{Gap: rules.DialGap}}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -195,7 +196,7 @@ func validateRollout(r *Rollout, rules *RolloutRules) error {
 	if err := cmp.Or(check(fields, float), retrypolicy.Validate(rules.Policy)); err != nil {
 		return err
 	}
-	if begin(rules.Policy) != nil {
+	if newProcess(reconnect.Policies{Policy: rules.Policy}).remembers {
 		return invalid("RolloutRules.Policy has a memory; give one without")
 	}
 	return nil

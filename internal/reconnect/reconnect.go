@@ -33,21 +33,6 @@ func AtLeast(o *retrypolicy.Operation, delay time.Duration) time.Duration {
 	return delay
 }
 
-// Decide asks p. The delay is at least what the service asked for, from the second retry on
-// LeastDelay, and after failures of slow pace at least MinDelay, unless p has a policy for them
-// (paced).
-func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolicy.Decision {
-	d := retrypolicy.Decide(p, *a, LeastDelay)
-	if !d.Retry {
-		return d
-	}
-	if !paced && IsSlow(a.Kind) {
-		d.Delay = max(d.Delay, MinDelay(*a))
-	}
-	d.Delay = max(d.Delay, min(a.After, times.MaxRetryAfter))
-	return d
-}
-
 // defaultSpread lets a device that is alone connect again within seconds, while a fleet makes half
 // of the attempts.
 const defaultSpread = 2 * time.Second
