@@ -312,14 +312,16 @@ func TestBoardBudgets(t *testing.T) {
 var lacksChip = regexp.MustCompile(`device/\w+(: build constraints exclude| is not in std)`)
 
 // Linkers omit unused parts, also without TinyGo: standard Go's omits twin and methods, and the
-// codec of MQTT 5, if a program does not use them, because nothing reaches them.
+// codec of MQTT 5, if a program does not use them, because nothing reaches them. So they do with the
+// series of retry policies, unless a type of the program has the method Begin.
 func TestTelemetryAloneHasNoTwinAndNoMQTT5(t *testing.T) {
 	long(t)
 	watch(t)
 	folder := probeModule(t)
 	const twin, methods, mqtt5 = "/device.(*twin).", "/device.(*methods).", "/internal/mqttwire.rules"
+	const series = "/retrypolicy.Free."
 	for probe, parts := range map[string]map[string]bool{
-		"probe/telemetry": {twin: false, methods: false, mqtt5: false},
+		"probe/telemetry": {twin: false, methods: false, mqtt5: false, series: false},
 		"probe/twin":      {twin: true, methods: true, mqtt5: false},
 		"probe/mqtt5":     {mqtt5: true},
 	} {
