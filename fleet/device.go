@@ -80,9 +80,9 @@ func mix(z uint64) uint64 {
 // process is what the devices of a gateway share.
 type process struct {
 	policies reconnect.Policies
-	// curve is the only policy if it is that of the client's default, or nil. It decides by the number of
-	// the retry and the draw alone, so it is called directly: through the interface, all of an Attempt
-	// is copied twice, which takes a third of the time of a run.
+	// curve is the only policy if it is that of the client's default, or nil. It decides by the number
+	// of the retry and the draw alone, so it is called directly: through the interface, all of an
+	// Attempt is copied twice, which takes a third of the time of a run.
 	curve *retrypolicy.ExponentialBackoffWithJitter
 	// remembers: the policies have memory, so devices have a series.
 	remembers bool

@@ -312,8 +312,8 @@ func TestBoardBudgets(t *testing.T) {
 var lacksChip = regexp.MustCompile(`device/\w+(: build constraints exclude| is not in std)`)
 
 // Linkers omit unused parts, also without TinyGo: standard Go's omits twin and methods, and the
-// codec of MQTT 5, if a program does not use them, because nothing reaches them. So they do with the
-// series of retry policies, unless a type of the program has the method Begin.
+// codec of MQTT 5, if a program does not use them, because nothing reaches them. So it does with
+// the series of retry policies, unless a type of the program has Begin.
 func TestTelemetryAloneHasNoTwinAndNoMQTT5(t *testing.T) {
 	long(t)
 	watch(t)
