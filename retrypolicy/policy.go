@@ -118,8 +118,10 @@ type Validator interface {
 
 // Validate checks p and all policies inside it, for code that accepts a policy; Do and the device
 // client call it. A nil p is an error. So is a policy of this package whose parameters make all
-// delays 0, unless it is Immediately. So is one that is not Stateful around one with memory, which
-// it finds by the method Unwrap() Policy.
+// delays 0, unless it is Immediately. It finds the policy inside a wrapper of your own by the
+// method Unwrap() Policy, and refuses such a wrapper if it has no Begin though the policy inside
+// has memory, or a Begin that changes the wrapper. A wrapper with a method Validate checks what is
+// inside itself.
 func Validate(p Policy) error { return within("policy", p) }
 
 // within validates the inner policy of a wrapper; field is the name of the wrapper's field.
@@ -127,27 +129,40 @@ func within(field string, p Policy) error {
 	if p == nil {
 		return kit.Invalid(field + " is nil; give a policy, NoRetry{} for none")
 	}
+	var err error
+	wrapper, wraps := p.(interface{ Unwrap() Policy })
 	if v, ok := p.(Validator); ok {
-		if err := v.Validate(); err != nil {
-			return err
-		}
+		err = v.Validate()
+	} else if wraps {
+		err = within("the policy that Unwrap of "+field+" returns", wrapper.Unwrap())
 	}
-	return remembers(field, p)
-}
-
-// remembers refuses a wrapper without Begin around a policy with memory.
-func remembers(field string, p Policy) error {
-	wrapper, ok := p.(interface{ Unwrap() Policy })
-	if _, stateful := p.(Stateful); stateful || !ok {
-		return nil
-	}
-	inner := wrapper.Unwrap()
-	if err := within("the policy that Unwrap of "+field+" returns", inner); err != nil {
+	if err != nil || !wraps {
 		return err
 	}
-	if series := BeginSeries(inner, Start{}); series != nil {
-		series.End()
+	return remembers(field, p, wrapper.Unwrap)
+}
+
+// remembers refuses a wrapper that disables the memory of the policy inside, or shares it.
+func remembers(field string, p Policy, unwrap func() Policy) error {
+	_, stateful := p.(Stateful)
+	_, validates := p.(Validator)
+	begun := p
+	switch {
+	case stateful && validates: // as the wrappers of this package, for which this need not cost a series
+		return nil
+	case !stateful:
+		begun = unwrap()
+	}
+	series := BeginSeries(begun, Start{})
+	if series == nil {
+		return nil
+	}
+	series.End()
+	if !stateful {
 		return kit.Invalid(field + " has no Begin and disables the memory of the policy inside; return Around from Begin")
+	}
+	if _, shared := unwrap().(Series); shared {
+		return kit.Invalid("Begin of " + field + " puts a Series into the wrapper, for all; give Begin a value receiver")
 	}
 	return nil
 }

@@ -64,6 +64,15 @@ func (m mindful) Begin(s retrypolicy.Start) retrypolicy.Series {
 	return retrypolicy.Around(&m, &m.Policy, s)
 }
 
+// shared is a wrapper that its Begin changes for all.
+type shared struct{ policy retrypolicy.Policy }
+
+func (s *shared) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return s.policy.Decide(a) }
+func (s *shared) Unwrap() retrypolicy.Policy                        { return s.policy }
+func (s *shared) Begin(start retrypolicy.Start) retrypolicy.Series {
+	return retrypolicy.Around(&s, &s.policy, start)
+}
+
 func TestValidateRefusesAWrapperThatDisablesABudgetInside(t *testing.T) {
 	fixed := retrypolicy.Fixed{Delay: time.Second}
 	breaker := policytest.Must(budget.NewBreaker(nil)).Wrap(fixed)
@@ -82,6 +91,9 @@ func TestValidateRefusesAWrapperThatDisablesABudgetInside(t *testing.T) {
 		{"around bad parameters", forgetful{retrypolicy.Fixed{Delay: -1}}, "Delay"},
 		{"around a limit without memory", forgetful{retrypolicy.MaxAttempts{Total: 2, Policy: fixed}}, ""},
 		{"with Begin", mindful{forgetful{breaker}}, ""},
+		{"with Begin around bad parameters", mindful{forgetful{retrypolicy.Fixed{Delay: -1}}}, "Delay"},
+		{"with a Begin that shares the budget's series", &shared{breaker}, "Begin of policy puts a Series into the wrapper"},
+		{"with such a Begin, without a budget", &shared{fixed}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) { policytest.CheckInvalid(t, c.policy, c.want) })
 	}
