@@ -13,8 +13,8 @@ import (
 // order:
 //
 //  1. An error marked by Permanent fails.
-//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. It fails
-//     if it wraps the end of the caller's context.
+//  2. An error with a transport.Kind is judged by package errfilter, with the field RetryAfter of a
+//     *transport.Error. It fails if it wraps the end of the caller's context.
 //  3. A context error fails, bare or wrapped by %w, and so does the *Error of a Do that its context
 //     ended. Exception: another error whose method Timeout returns true is a Timeout, even if it
 //     wraps a context error. So the *url.Error of an HTTP client that timed out is retried.
@@ -25,7 +25,7 @@ import (
 // An error that is retried by these rules can say more by methods, as smithy-python's
 // ErrorRetryInfo does. The Kind changes only if it is Unknown:
 //
-//	RetryAfter() time.Duration      the wait that the service asked for: Info.After
+//	RetryAfter() time.Duration      the wait that the service asked for: Info.After, unless it is set
 //	RetrySafe() (safe, known bool)  whether a repetition is safe: Info.Safe; known and not safe fails
 //	Throttling() bool               true: Kind Throttled
 //	Fault() retrypolicy.Fault       FaultServer: Kind Unavailable; FaultClient: Kind Conflict
@@ -51,7 +51,7 @@ func Classify(err error) Info {
 				info.Safe = SafeYes
 			}
 		}
-		info.ask(err)
+		info.say(err)
 		return info
 	}
 	info := Info{Verdict: VerdictAgain, Kind: transport.Unknown}
@@ -73,11 +73,16 @@ func Classify(err error) Info {
 		}
 		return false
 	})
-	if info.Verdict == VerdictAgain {
-		info.After = kit.RetryAfter(err)
-		info.ask(err)
-	}
+	info.say(err)
 	return info
+}
+
+// say applies what a retryable err says by its methods, RetryAfter included.
+func (i *Info) say(err error) {
+	if i.Verdict == VerdictAgain && i.After == 0 {
+		i.After = kit.RetryAfter(err)
+	}
+	i.ask(err)
 }
 
 // ask applies what a retryable err says about itself by its methods.
@@ -141,6 +146,10 @@ func Permanent(err error) error {
 	}
 	return &kit.Permanent{Err: err}
 }
+
+// IsPermanent reports whether err, or an error that it wraps, was marked by Permanent. A breaker of
+// your own asks: such a failure says nothing about the service.
+func IsPermanent(err error) bool { return kit.IsPermanent(err) }
 
 // KindSet is a set of Kinds.
 type KindSet uint32

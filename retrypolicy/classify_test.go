@@ -179,9 +179,14 @@ func TestClassifyAsksTheErrorItself(t *testing.T) {
 				After: time.Second}},
 		{sayer{timeout: true, known: true}, retrypolicy.Info{Verdict: retrypolicy.VerdictFail, Kind: transport.Timeout,
 			Safe: retrypolicy.SafeNo}},
-		// Around an error with a Kind it can only say more about safety.
+		// Around an error with a Kind it can only say more about safety
 		{sayer{known: true, throttling: true, err: transport.Unavailable}, retrypolicy.Info{
 			Verdict: retrypolicy.VerdictFail, Kind: transport.Unavailable, Safe: retrypolicy.SafeNo}},
+		// and how long to wait, unless the error with the Kind does.
+		{sayer{after: time.Second, err: transport.Throttled}, retrypolicy.Info{Verdict: retrypolicy.VerdictAgain,
+			Kind: transport.Throttled, Safe: retrypolicy.SafeYes, After: time.Second}},
+		{sayer{after: time.Second, err: &transport.Error{Kind: transport.Network, RetryAfter: time.Minute}},
+			retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Network, After: time.Minute}},
 		{sayer{safe: true, known: true, err: transport.Forbidden}, retrypolicy.Info{Verdict: retrypolicy.VerdictFail,
 			Kind: transport.Forbidden, Safe: retrypolicy.SafeYes}},
 	} {
