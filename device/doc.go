@@ -26,7 +26,7 @@
 //   - nil: acknowledged;
 //   - an error of Kind Expired, Dropped or Closed;
 //   - the service's refusal of this message;
-//   - ReasonRetryExpired, when the message policy stops.
+//   - an error of Kind RetryExpired, when the message policy stops.
 //
 // Send may also end earlier: with Cancelled, Timeout, or the failure that made the client
 // Disconnected.

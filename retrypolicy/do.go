@@ -40,7 +40,7 @@ type Retrier struct {
 	// Timeout is the time for all attempts and waits together. After it, Do cancels a running
 	// attempt and returns the failure before it with ReasonOutOfTime. Negative: no limit. 0: if ctx
 	// has no deadline, and no MaxAttempts, MaxElapsed or NoRetry decides about every failure, no
-	// retry begins later than DefaultTimeout after the first attempt; a running attempt is not
+	// retry begins DefaultTimeout or more after the first attempt; a running attempt is not
 	// cancelled.
 	Timeout time.Duration
 	// AttemptTimeout is the time for one attempt. An attempt that exceeds it counts as a Timeout.
@@ -60,7 +60,7 @@ func (r *Retrier) Validate() error {
 	if r.AttemptTimeout < 0 {
 		return kit.Invalid("Retrier.AttemptTimeout is negative; give a duration, 0 for none")
 	}
-	return within("Retrier.Policy", r.Policy)
+	return within("Policy", r.Policy)
 }
 
 // DefaultTimeout is the time after which Do makes no further retry if nothing else limits it. It is

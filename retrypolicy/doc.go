@@ -9,7 +9,8 @@
 //
 // A device client needs none: its default, [ExponentialBackoffWithJitter], is right, and
 // device.Options.RetryPolicy takes another. For an operation of your own, pass a policy to [Do].
-// Without a deadline Do makes no retry after 4 minutes, unless the policy has a limit of its own.
+// Without a deadline Do makes no retry after 4 minutes, unless a [MaxAttempts] or [MaxElapsed] is
+// part of the policy; see Retrier.Timeout.
 // The error says why there was no further attempt, and holds the last failure:
 //
 //	err := retrypolicy.Do(ctx, retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{
@@ -49,10 +50,15 @@
 //	}
 //	func (w Mine) Decide(a retrypolicy.Attempt) retrypolicy.Decision { ... w.Policy.Decide(a) ... }
 //
-// because without Begin it disables a budget inside. A breaker or a quota of your own has Unwrap,
-// too. Its Series is around the inner policy's ([Inner]) and overrides what it is about: Admit to
-// hold or refuse attempts, Decide to refuse or charge for retries, Report to learn, End to give
-// back. In Admit it holds or refuses first and asks the inner series last; in Decide it asks that
-// series first and charges after. The example of [Stateful] is a quota. A curve with memory embeds
-// [Free].
+// because without Begin it disables a budget inside. Begin changes its copy of the wrapper; with a
+// pointer as receiver it would change the wrapper for all, which Validate refuses.
+//
+// A breaker or a quota of your own has Unwrap, too. Its Series is around the inner policy's
+// ([Inner]) and overrides what it is about: Admit to hold or refuse attempts, Decide to refuse or
+// charge for retries, Report to learn, End to give back. In Admit it holds or refuses first and
+// asks the inner series last; in Decide it asks that series first and charges after. What it took
+// in Admit stays taken if the inner series delays the attempt and Admit is called again. It refuses
+// with ReasonRejected in Admit and ReasonOutOfQuota in Decide, with a Delay if it knows when to ask
+// again. VerdictFail in Report is an answer of a service that works, unless a.Kind is Closed or
+// [IsPermanent] of a.Err. The example of [Stateful] is a quota. A curve with memory embeds [Free].
 package retrypolicy

@@ -58,7 +58,7 @@ func Example_cloudCall() {
 	}
 	err = r.Do(context.Background(), func(context.Context) error { return transport.Timeout })
 	fmt.Println(err)
-	// Output: outcome unknown and not safe to repeat: timed out
+	// Output: not safe to repeat: timed out
 }
 
 // The connections of a gateway share one breaker. While the service is down, a single connection

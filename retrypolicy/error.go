@@ -8,8 +8,9 @@ import (
 )
 
 // Error is the error of Do: the last failure of the operation, and the Reason why there was no
-// further attempt. errors.Is matches the Reason, the failure and, if a context ended the series,
-// the context's error and its cause. errors.As and transport.KindOf look into the failure.
+// further attempt. The errors of Kind RetryExpired of a device client wrap one. errors.Is matches
+// the Reason, the failure and, if a context ended the series, the context's error and its cause.
+// errors.As and transport.KindOf look into the failure.
 //
 // After the end of the caller's context errors.Is matches transport.Cancelled too, errors.As finds
 // the cause of context.WithCancelCause (not with TinyGo), and neither errfilter nor an outer Do

@@ -79,10 +79,10 @@ func (m MaxElapsed) Validate() error {
 }
 
 // RetryAfter applies the wait that the service asked for (Attempt.After), if it is longer than the
-// delay of Policy. A negative one, "do not try again", stops with ReasonPushback. The device client
-// applies the service's wait itself, up to an hour.
+// delay of Policy. A negative one, "do not try again", stops with ReasonPushback; Do stops so
+// under every policy. The device client applies the service's wait itself, up to an hour.
 type RetryAfter struct {
-	// Max is the longest wait that the service can ask for. 0: no limit.
+	// Max is what a longer wait that the service asks for is cut to. 0: no limit.
 	Max time.Duration
 	// Over is by how much the service's wait may exceed the delay of Policy. 0: no limit.
 	Over   time.Duration

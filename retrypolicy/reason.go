@@ -1,17 +1,17 @@
 package retrypolicy
 
 // Reason says why there was no further attempt. It is an error, so that errors.Is(err,
-// retrypolicy.ReasonOutOfAttempts) works on an error of Do.
+// retrypolicy.ReasonOutOfAttempts) works on an error of Do or of a device client.
 type Reason uint8
 
 const (
 	ReasonPolicy        Reason = iota // the policy gave no other reason
 	ReasonNotRetryable                // a repetition would fail too
-	ReasonUnsafe                      // the outcome is unknown, and the operation must not happen twice
+	ReasonUnsafe                      // it must not happen twice, and may have; in httpretry also: cannot be sent twice
 	ReasonOutOfAttempts               // the limit of attempts was reached
 	ReasonOutOfTime                   // the time for all attempts is used up, or would be after the delay
 	ReasonOutOfQuota                  // the operations that share a budget made too many retries
-	ReasonPushback                    // the service asked not to retry, or for a longer wait than allowed
+	ReasonPushback                    // the service asked not to retry, or (compat.Azcore) for too long a wait
 	ReasonRejected                    // the policy refused the attempt before it began; see Series.Admit
 	ReasonPastDeadline                // the delay would have ended after the context's deadline
 	ReasonCancelled                   // the context ended
@@ -26,7 +26,7 @@ const (
 var reasonText = [reasons]string{
 	ReasonPolicy:        "stopped by the retry policy",
 	ReasonNotRetryable:  "not retryable",
-	ReasonUnsafe:        "outcome unknown and not safe to repeat",
+	ReasonUnsafe:        "not safe to repeat",
 	ReasonOutOfAttempts: "out of attempts",
 	ReasonOutOfTime:     "out of time",
 	ReasonOutOfQuota:    "retry quota exceeded",
