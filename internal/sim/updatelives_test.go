@@ -227,7 +227,7 @@ func (l *life) program(ctx context.Context, number, behaviour byte) {
 	ctx, reset := context.WithCancel(ctx)
 	defer reset()
 	if l.starts < 20 && l.device.IntN(4) == 0 {
-		defer time.AfterFunc(time.Duration(l.device.IntN(int(20*time.Minute))), reset).Stop()
+		defer time.AfterFunc(time.Duration(l.device.Int64N(int64(20*time.Minute))), reset).Stop()
 	}
 	flash := powered{l.flash, reset}
 	layout := l.layout
@@ -297,7 +297,7 @@ func live(t testing.TB, seed uint64) *life {
 		workflow := l.publish(number, behaviour)
 		if number < 5 && l.rand.IntN(4) == 0 { // the next one replaces it
 			l.inject(fault.Fault{Kind: fault.SlowFile, Rate: 4, Times: 3})
-			time.Sleep(time.Duration(l.rand.IntN(int(25 * time.Minute))))
+			time.Sleep(time.Duration(l.rand.Int64N(int64(25 * time.Minute))))
 		} else {
 			l.wait(ctx, workflow)
 			require.Equal(t, expected[behaviour], l.outcome(workflow), "image %d", number)
