@@ -55,6 +55,7 @@ type Conn struct {
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	err     error      // the first failure
+	unsent  error      // a failure to write, after which nothing is written
 	closing bool       // Close was called
 	drainBy time.Time  // set by Close
 	out     output
@@ -131,7 +132,7 @@ func newConn(outer, socket net.Conn, idle time.Duration) *Conn {
 
 // start starts the goroutines of an open connection.
 func (c *Conn) start() {
-	c.background.Go(func() { c.Fail(c.read()) })
+	c.background.Go(func() { c.end(c.read()) })
 	if c.owed != nil {
 		c.background.Go(c.writeReplies)
 	}
@@ -180,6 +181,22 @@ func (c *Conn) Fail(err error) error {
 		_ = c.socket.Close()
 	}
 	return err
+}
+
+// end ends the connection after why, the end of reading. What the peer says goes before a failure to
+// write, which goes before the end of the network.
+func (c *Conn) end(why error) {
+	c.mu.Lock()
+	unsent := c.unsent
+	c.mu.Unlock()
+	if unsent != nil {
+		_, said := errors.AsType[*ConditionError](why)
+		_, bad := errors.AsType[*Violation](why)
+		if !said && !bad {
+			why = unsent
+		}
+	}
+	c.Fail(why)
 }
 
 // Close closes the connection, orderly within 700 ms, and waits for its goroutines. Pending bytes

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // pipe returns a socket and its peer.
@@ -63,6 +65,78 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 		c.Flush()
 		c.Kick()
 	})
+}
+
+// pulled is a connection whose writes fail.
+type pulled struct {
+	net.Conn
+	writes int
+}
+
+func (p *pulled) Write([]byte) (int, error) {
+	p.writes++
+	return 0, errPulled
+}
+
+var errPulled = errors.New("pulled")
+
+// A hub that closes a connection says why, and the write that fails then may come before the read.
+func TestTheHubsReasonGoesBeforeAFailureToWrite(t *testing.T) {
+	forced := wire.Errorf(wire.ConnectionForced, "too many messages")
+	for name, test := range map[string]struct {
+		says []byte
+		want error
+	}{
+		"a reason":    {encode(t, 0, &wire.Close{Error: forced}, nil), ConditionOf("connection", forced)},
+		"a violation": {encode(t, 7, &wire.End{}, nil), transport.ErrViolation},
+		"nothing":     {nil, errPulled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				line, far := pipe(t)
+				broken := &pulled{Conn: line}
+				c := newConn(broken, line, time.Hour)
+				c.sessions.Store(1)
+				c.start()
+				began := time.Now()
+				for range 3 {
+					c.put([]byte("x"))
+					c.Flush()
+				}
+				require.Equal(t, 1, broken.writes)
+				require.False(t, c.Gone())
+				_, _ = far.Write(test.says)
+				if reason, ok := errors.AsType[*ConditionError](test.want); ok {
+					require.Equal(t, reason, c.Loss())
+				} else {
+					require.ErrorIs(t, c.Loss(), test.want)
+				}
+				require.LessOrEqual(t, time.Since(began), reasonTime)
+				c.Close()
+			})
+		})
+	}
+	for name, end := range map[string]func(c *Conn, far *memconn.Conn){
+		"the network": func(_ *Conn, far *memconn.Conn) { _ = far.Close() },
+		"this side":   func(c *Conn, _ *memconn.Conn) { c.Close() },
+	} {
+		t.Run("ended by "+name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				line, far := pipe(t)
+				c := newConn(&pulled{Conn: line}, line, time.Hour)
+				c.start()
+				began := time.Now()
+				c.put([]byte("x"))
+				c.Flush()
+				end(c, far)
+				if name == "the network" {
+					require.ErrorIs(t, c.Loss(), errPulled)
+				}
+				c.Close()
+				require.Zero(t, time.Since(began))
+			})
+		})
+	}
 }
 
 // Full calls back when there is room. A message of any size has room when nothing is pending.

@@ -165,12 +165,30 @@ func (c *Conn) write() {
 	}
 }
 
-// sendOrFail sends b and returns it to its pool.
+// reasonTime is how long a connection waits for the peer's reason when a write failed.
+const reasonTime = 250 * time.Millisecond
+
+// sendOrFail sends b and returns it to its pool. After a failure, unless the peer just takes no data,
+// the connection stays open for reasonTime: the peer may have sent why it closed it.
 func (c *Conn) sendOrFail(b []byte) {
-	if err := c.send(b); err != nil {
-		c.Fail(err)
+	defer release(b)
+	c.mu.Lock()
+	over := c.unsent != nil
+	c.mu.Unlock()
+	if over {
+		return
 	}
-	release(b)
+	err := c.send(b)
+	switch {
+	case err == nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.Fail(err)
+	default:
+		c.mu.Lock()
+		c.unsent = err
+		c.mu.Unlock()
+		time.AfterFunc(reasonTime, func() { c.Fail(err) })
+	}
 }
 
 // send writes p. The socket, a dialer.ProgressConn, fails a write without progress. An empty p
