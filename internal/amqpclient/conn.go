@@ -183,8 +183,8 @@ func (c *Conn) Fail(err error) error {
 	return err
 }
 
-// end ends the connection after why, the end of reading. What the peer says goes before a failure to
-// write, which goes before the end of the network.
+// end ends the connection after why, the end of reading. What the peer says goes before a failure
+// to write, which goes before the end of the network.
 func (c *Conn) end(why error) {
 	c.mu.Lock()
 	unsent := c.unsent

@@ -168,8 +168,8 @@ func (c *Conn) write() {
 // reasonTime is how long a connection waits for the peer's reason when a write failed.
 const reasonTime = 250 * time.Millisecond
 
-// sendOrFail sends b and returns it to its pool. After a failure, unless the peer just takes no data,
-// the connection stays open for reasonTime: the peer may have sent why it closed it.
+// sendOrFail sends b and returns it to its pool. After a failure, unless the peer just takes no
+// data, the connection stays open for reasonTime: the peer may have sent why it closed it.
 func (c *Conn) sendOrFail(b []byte) {
 	defer release(b)
 	c.mu.Lock()
