@@ -119,7 +119,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// One static binary per kind of board; without -all, of the most common ones.
+// One static binary per kind of board; without -all, of one for each word size and byte order.
 func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
 	if raceDetector {
 		t.Skip("the run without -race has this test")
