@@ -26,11 +26,11 @@ func (p *Policies) Stateful() bool {
 // Begin begins a series. It is nil if the policies have nothing to remember.
 func (p *Policies) Begin(key string) *Series {
 	start := retrypolicy.Start{Key: key}
-	s := Series{policy: retrypolicy.BeginSeries(p.Policy, start), paced: retrypolicy.BeginSeries(p.Paced, start)}
-	if s.policy == nil && s.paced == nil {
+	policy, paced := retrypolicy.BeginSeries(p.Policy, start), retrypolicy.BeginSeries(p.Paced, start)
+	if policy == nil && paced == nil {
 		return nil
 	}
-	return &s
+	return &Series{policy: policy, paced: paced}
 }
 
 // Decide asks the policies in a series, or nil. The delay is at least what the service asked for,
