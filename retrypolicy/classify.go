@@ -147,10 +147,6 @@ func Permanent(err error) error {
 	return &kit.Permanent{Err: err}
 }
 
-// IsPermanent reports whether err, or an error that it wraps, was marked by Permanent. A breaker of
-// your own asks: such a failure says nothing about the service.
-func IsPermanent(err error) bool { return kit.IsPermanent(err) }
-
 // KindSet is a set of Kinds.
 type KindSet uint32
 

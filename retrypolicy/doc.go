@@ -9,8 +9,8 @@
 //
 // A device client needs none: its default, [ExponentialBackoffWithJitter], is right, and
 // device.Options.RetryPolicy takes another. For an operation of your own, pass a policy to [Do].
-// Without a deadline Do makes no retry after 4 minutes, unless a [MaxAttempts] or [MaxElapsed] is
-// part of the policy; see Retrier.Timeout.
+// Without a deadline Do makes no retry after 4 minutes, unless a [MaxAttempts] or [MaxElapsed]
+// decides about every failure; see Retrier.Timeout.
 // The error says why there was no further attempt, and holds the last failure:
 //
 //	err := retrypolicy.Do(ctx, retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{
@@ -45,20 +45,20 @@
 // Policy shows Do the limits inside a wrapper. So a wrapper without memory has
 //
 //	func (w Mine) Unwrap() retrypolicy.Policy { return w.Policy }
+//	func (w Mine) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return w.decide(w.Policy, a) }
 //	func (w Mine) Begin(s retrypolicy.Start) retrypolicy.Series {
-//		return retrypolicy.Around(&w, &w.Policy, s)
+//		return retrypolicy.Around(w, w.Policy, s, Mine.decide)
 //	}
-//	func (w Mine) Decide(a retrypolicy.Attempt) retrypolicy.Decision { ... w.Policy.Decide(a) ... }
+//	func (w Mine) decide(inner retrypolicy.Policy, a retrypolicy.Attempt) retrypolicy.Decision { ... }
 //
-// because without Begin it disables a budget inside. Begin changes its copy of the wrapper; with a
-// pointer as receiver it would change the wrapper for all, which Validate refuses.
+// because without Begin it disables a budget inside.
 //
 // A breaker or a quota of your own has Unwrap, too. Its Series is around the inner policy's
 // ([Inner]) and overrides what it is about: Admit to hold or refuse attempts, Decide to refuse or
 // charge for retries, Report to learn, End to give back. In Admit it holds or refuses first and
-// asks the inner series last; in Decide it asks that series first and charges after. What it took
-// in Admit stays taken if the inner series delays the attempt and Admit is called again. It refuses
-// with ReasonRejected in Admit and ReasonOutOfQuota in Decide, with a Delay if it knows when to ask
-// again. VerdictFail in Report is an answer of a service that works, unless a.Kind is Closed or
-// [IsPermanent] of a.Err. The example of [Stateful] is a quota. A curve with memory embeds [Free].
+// asks the inner series last; in Decide it asks that series first and charges after. If the inner
+// series delays an attempt, Admit is called again: remember what you took for it. A breaker refuses
+// with ReasonRejected, a quota with ReasonOutOfQuota, and with a Delay if it knows when to ask
+// again. budget.SaysNothing reports whether what Report gets says nothing about the service. The
+// example of [Stateful] is a quota. A curve with memory embeds [Free].
 package retrypolicy

@@ -14,15 +14,19 @@ type MaxAttempts struct {
 }
 
 // Decide stops with ReasonOutOfAttempts after Total attempts.
-func (m MaxAttempts) Decide(a Attempt) Decision {
+func (m MaxAttempts) Decide(a Attempt) Decision { return m.decide(m.Policy, a) }
+
+func (m MaxAttempts) decide(inner Policy, a Attempt) Decision {
 	if a.Retry >= m.Total {
 		return stop(ReasonOutOfAttempts)
 	}
-	return m.Policy.Decide(a)
+	return inner.Decide(a)
 }
 
 // Begin begins a series of Policy.
-func (m MaxAttempts) Begin(start Start) Series { return Around(&m, &m.Policy, start) }
+func (m MaxAttempts) Begin(start Start) Series {
+	return Around(m, m.Policy, start, MaxAttempts.decide)
+}
 
 // Validate reports the first invalid parameter.
 func (m MaxAttempts) Validate() error {
@@ -46,12 +50,14 @@ type MaxElapsed struct {
 }
 
 // Decide stops with ReasonOutOfTime after Limit.
-func (m MaxElapsed) Decide(a Attempt) Decision {
+func (m MaxElapsed) Decide(a Attempt) Decision { return m.decide(m.Policy, a) }
+
+func (m MaxElapsed) decide(inner Policy, a Attempt) Decision {
 	left := m.Limit - max(a.Elapsed, 0)
 	if left < 0 {
 		return stop(ReasonOutOfTime)
 	}
-	d := m.Policy.Decide(a)
+	d := inner.Decide(a)
 	if d.Retry && d.Delay > left {
 		switch {
 		case m.LookAhead:
@@ -66,7 +72,9 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 }
 
 // Begin begins a series of Policy.
-func (m MaxElapsed) Begin(start Start) Series { return Around(&m, &m.Policy, start) }
+func (m MaxElapsed) Begin(start Start) Series {
+	return Around(m, m.Policy, start, MaxElapsed.decide)
+}
 
 // Validate reports the first invalid parameter.
 func (m MaxElapsed) Validate() error {
@@ -82,7 +90,7 @@ func (m MaxElapsed) Validate() error {
 // delay of Policy. A negative one, "do not try again", stops with ReasonPushback; Do stops so
 // under every policy. The device client applies the service's wait itself, up to an hour.
 type RetryAfter struct {
-	// Max is what a longer wait that the service asks for is cut to. 0: no limit.
+	// Max caps the wait that the service asks for. 0: no limit.
 	Max time.Duration
 	// Over is by how much the service's wait may exceed the delay of Policy. 0: no limit.
 	Over   time.Duration
@@ -90,11 +98,13 @@ type RetryAfter struct {
 }
 
 // Decide takes the inner policy's decision and extends its delay.
-func (r RetryAfter) Decide(a Attempt) Decision {
+func (r RetryAfter) Decide(a Attempt) Decision { return r.decide(r.Policy, a) }
+
+func (r RetryAfter) decide(inner Policy, a Attempt) Decision {
 	if a.After < 0 {
 		return stop(ReasonPushback)
 	}
-	d := r.Policy.Decide(a)
+	d := inner.Decide(a)
 	if r.Max > 0 {
 		a.After = min(a.After, r.Max)
 	}
@@ -108,7 +118,9 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 }
 
 // Begin begins a series of Policy.
-func (r RetryAfter) Begin(start Start) Series { return Around(&r, &r.Policy, start) }
+func (r RetryAfter) Begin(start Start) Series {
+	return Around(r, r.Policy, start, RetryAfter.decide)
+}
 
 // Unwrap returns Policy.
 func (r RetryAfter) Unwrap() Policy { return r.Policy }
@@ -128,18 +140,22 @@ func (r RetryAfter) Validate() error {
 type SafeOnly struct{ Policy Policy }
 
 // Decide stops with ReasonUnsafe unless Attempt.Safe is SafeYes.
-func (s SafeOnly) Decide(a Attempt) Decision {
+func (s SafeOnly) Decide(a Attempt) Decision { return s.decide(s.Policy, a) }
+
+func (s SafeOnly) decide(inner Policy, a Attempt) Decision {
 	if a.Safe != SafeYes {
 		return stop(ReasonUnsafe)
 	}
-	return s.Policy.Decide(a)
+	return inner.Decide(a)
 }
 
 // Unwrap returns Policy.
 func (s SafeOnly) Unwrap() Policy { return s.Policy }
 
 // Begin begins a series of Policy.
-func (s SafeOnly) Begin(start Start) Series { return Around(&s, &s.Policy, start) }
+func (s SafeOnly) Begin(start Start) Series {
+	return Around(s, s.Policy, start, SafeOnly.decide)
+}
 
 // Validate checks the inner policy.
 func (s SafeOnly) Validate() error { return within("SafeOnly.Policy", s.Policy) }

@@ -120,8 +120,7 @@ type Validator interface {
 // client call it. A nil p is an error. So is a policy of this package whose parameters make all
 // delays 0, unless it is Immediately. It finds the policy inside a wrapper of your own by the
 // method Unwrap() Policy, and refuses such a wrapper if it has no Begin though the policy inside
-// has memory, or a Begin that changes the wrapper. A wrapper with a method Validate checks what is
-// inside itself.
+// has memory. One with both Begin and Validate checks what is inside itself.
 func Validate(p Policy) error { return within("policy", p) }
 
 // within validates the inner policy of a wrapper; field is the name of the wrapper's field.
@@ -129,40 +128,24 @@ func within(field string, p Policy) error {
 	if p == nil {
 		return kit.Invalid(field + " is nil; give a policy, NoRetry{} for none")
 	}
-	var err error
-	wrapper, wraps := p.(interface{ Unwrap() Policy })
-	if v, ok := p.(Validator); ok {
-		err = v.Validate()
-	} else if wraps {
-		err = within("the policy that Unwrap of "+field+" returns", wrapper.Unwrap())
+	v, validates := p.(Validator)
+	if validates {
+		if err := v.Validate(); err != nil {
+			return err
+		}
 	}
-	if err != nil || !wraps {
+	_, stateful := p.(Stateful)
+	wrapper, wraps := p.(interface{ Unwrap() Policy })
+	if !wraps || stateful && validates {
+		return nil
+	}
+	inner := wrapper.Unwrap()
+	if err := within("the policy that Unwrap returns", inner); err != nil || stateful {
 		return err
 	}
-	return remembers(field, p, wrapper.Unwrap)
-}
-
-// remembers refuses a wrapper that disables the memory of the policy inside, or shares it.
-func remembers(field string, p Policy, unwrap func() Policy) error {
-	_, stateful := p.(Stateful)
-	_, validates := p.(Validator)
-	begun := p
-	switch {
-	case stateful && validates: // as the wrappers of this package, for which this need not cost a series
-		return nil
-	case !stateful:
-		begun = unwrap()
-	}
-	series := BeginSeries(begun, Start{})
-	if series == nil {
-		return nil
-	}
-	series.End()
-	if !stateful {
+	if series := BeginSeries(inner, Start{}); series != nil {
+		series.End()
 		return kit.Invalid(field + " has no Begin and disables the memory of the policy inside; return Around from Begin")
-	}
-	if _, shared := unwrap().(Series); shared {
-		return kit.Invalid("Begin of " + field + " puts a Series into the wrapper, for all; give Begin a value receiver")
 	}
 	return nil
 }

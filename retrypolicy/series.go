@@ -114,21 +114,23 @@ func (Free) Report(Verdict, Attempt) {}
 // End does nothing.
 func (Free) End() {}
 
-// Around begins a series of *inner, the policy inside wrapper, which has no memory of its own. In
-// the returned series wrapper decides, with that series in *inner, and all else is the inner one's.
-// Around returns nil if the inner policy has nothing to remember.
-func Around[P Policy](wrapper *P, inner *Policy, start Start) Series {
-	series := BeginSeries(*inner, start)
+// Around begins a series of inner, the policy inside wrapper, which has no memory of its own. In
+// the returned series decide decides for wrapper, with the series of inner in the place of inner;
+// all else is the inner one's. Around returns nil if inner has nothing to remember.
+func Around[W any](
+	wrapper W, inner Policy, start Start, decide func(wrapper W, inner Policy, a Attempt) Decision,
+) Series {
+	series := BeginSeries(inner, start)
 	if series == nil {
 		return nil
 	}
-	*inner = series
-	return &around[P]{*wrapper, series}
+	return &around[W]{series, wrapper, decide}
 }
 
-type around[P Policy] struct {
-	wrapper P
+type around[W any] struct {
 	Series
+	wrapper W
+	decide  func(W, Policy, Attempt) Decision
 }
 
-func (s *around[P]) Decide(a Attempt) Decision { return s.wrapper.Decide(a) }
+func (s *around[W]) Decide(a Attempt) Decision { return s.decide(s.wrapper, s.Series, a) }

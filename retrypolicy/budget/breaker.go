@@ -243,7 +243,7 @@ func (b *Breaker) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt
 	b.release(t)
 	b.settle(a.Now)
 	switch {
-	case saysNothing(v, a):
+	case SaysNothing(v, a):
 	case b.is == BreakerHalfOpen && t.probe == 0: // it began before the breaker opened
 	case b.counts(v, a.Kind):
 		b.failed(a.Now)

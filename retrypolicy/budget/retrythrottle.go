@@ -46,7 +46,7 @@ func (t *RetryThrottle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.A
 	change := t.ratio
 	switch {
 	case v == retrypolicy.VerdictSucceed:
-	case a.After >= 0 && (v == retrypolicy.VerdictFail || saysNothing(v, a)):
+	case a.After >= 0 && (v == retrypolicy.VerdictFail || SaysNothing(v, a)):
 		return
 	default:
 		change = -1000

@@ -119,7 +119,7 @@ func (t *Throttle) undo(*ticket, retrypolicy.Attempt) {
 }
 
 func (t *Throttle) report(_ *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
-	if saysNothing(v, a) {
+	if SaysNothing(v, a) {
 		return
 	}
 	var seen tally

@@ -18,8 +18,8 @@ import (
 // body can be sent again (there is none, or the request has GetBody); and its method is idempotent
 // (RFC 9110, 9.2.2), or the request has a header Idempotency-Key or X-Idempotency-Key. Others are
 // repeated only after a failure that proves that the service did not act, such as 429 or a refused
-// connection; see AnyMethod. A request that is not repeated for its body or its method ends with
-// retrypolicy.ReasonUnsafe.
+// connection; see AnyMethod. If a request without an answer is not repeated for its body or its
+// method, its error has retrypolicy.ReasonUnsafe.
 //
 // The service's Retry-After counts if the policy has a retrypolicy.RetryAfter. Waits end with the
 // request's context. The body of an answer is read to its end, up to 64 KB and for 250 ms, and
