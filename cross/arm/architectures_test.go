@@ -26,8 +26,8 @@ type extent uint8
 const (
 	triesNothing  extent = iota // -all does: another one has its word size, alignment and byte order
 	triesStart                  // it is built and starts
-	triesFormulas               // 386 has 32 bits and alignment, MIPS the other byte order
-	triesAll                    // its tests find unique faults
+	triesFormulas               // what byte order and floating point can break
+	triesAll                    // what 32 bits can break, too
 )
 
 // socketError are the tests that fail only because QEMU 7.2 for MIPS reports a failed connect with
@@ -41,7 +41,7 @@ var architectures = []architecture{
 	{"armv7", "arm", "GOARM=7", "qemu-arm-static", "cortex-a7", elf.EM_ARM, "", triesNothing},
 	{"arm64", "arm64", "", "qemu-aarch64-static", "cortex-a53", elf.EM_AARCH64, "", triesStart},
 	{"mipsle", "mipsle", "GOMIPS=softfloat", "qemu-mipsel-static", "", elf.EM_MIPS, socketError, triesNothing},
-	{"mips", "mips", "GOMIPS=softfloat", "qemu-mips-static", "", elf.EM_MIPS, socketError, triesAll}, // big endian
+	{"mips", "mips", "GOMIPS=softfloat", "qemu-mips-static", "", elf.EM_MIPS, socketError, triesFormulas}, // big endian
 	{"riscv64", "riscv64", "", "qemu-riscv64-static", "", elf.EM_RISCV, "", triesNothing},
 }
 
@@ -64,8 +64,9 @@ var suites = []string{
 	"./transport/mqtt", "./transport/mqtt/engine/...",
 }
 
-// formulas are the packages that count, compare and convert.
-var formulas = []string{"./errfilter", "./retrypolicy", "./retrypolicy/compat", "./internal/times"}
+// formulas are the packages that count, compare and convert, and the formats of wires.
+var formulas = []string{"./errfilter", "./retrypolicy", "./retrypolicy/compat", "./internal/times",
+	"./internal/mqttwire", "./internal/amqpwire"}
 
 // modemSuite are tests of package atmodem. Under emulation those with TLS would take minutes.
 const (
@@ -104,7 +105,7 @@ func TestSuites(t *testing.T) {
 			}
 			packages := suites
 			if a.tried == triesFormulas && !*all {
-				t.Log("SKIPPED: all but the formulas, which 386 and MIPS have; -all tries it here, too")
+				t.Log("SKIPPED: all but the formulas and the wire formats; 386 has all, -all tries it here, too")
 				packages = formulas
 			}
 			t.Log("\n" + run(t, root, env, "go", append(args, packages...)...))
