@@ -124,15 +124,13 @@ func (p Properties) valid() bool {
 	return len(p) > 0 && len(p) <= maxDeviceProperties
 }
 
-// seed is FNV-1a over the values.
+// seed tells devices apart by their values.
 func (p Properties) seed() uint64 {
-	h := uint64(14695981039346656037)
+	var values string
 	for i := range p {
-		for _, b := range []byte(p[i].Value) {
-			h = (h ^ uint64(b)) * 1099511628211
-		}
+		values += p[i].Value
 	}
-	return h
+	return texts.Hash(values)
 }
 
 // Check asks Run to call the Service soon. It does not wait.

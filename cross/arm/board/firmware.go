@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/engine"
@@ -147,11 +148,7 @@ func New(c Config) (*Firmware, error) {
 			ReconnectSpread: 2 * time.Second,
 		},
 	}
-	seed := c.Seed
-	for i := range len(c.DeviceID) {
-		seed = (seed ^ uint64(c.DeviceID[i])) * 1099511628211
-	}
-	f.opts.Rand = rand.NewPCG(c.Seed, seed).Uint64
+	f.opts.Rand = rand.NewPCG(c.Seed, texts.Hash(c.DeviceID)).Uint64
 	if c.Wrap != nil {
 		f.mqtt = c.Wrap(f.mqtt)
 	}
