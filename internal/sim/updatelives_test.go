@@ -356,7 +356,7 @@ func (l *life) check() {
 // services and the files, power cuts at any write, and resets. 1,000 lives with -seeds 1000.
 func TestLivesOfUpdates(t *testing.T) {
 	from, to := uint64(1), max(8, uint64(*seeds))
-	if testkit.Long() {
+	if *all {
 		to = max(to, 100)
 	}
 	if *oneSeed != 0 {
