@@ -180,7 +180,7 @@ func (w *world) transport(name string, r *dpscert.Renewer) transport.Transport {
 	case "mqtt5":
 		return mqtt.New(&mqtt.Options{Network: network, KeepAlive: 1170 * time.Second, Dialect: &nexthub.Hub{}})
 	case "amqp":
-		return amqp.New(&amqp.Options{Network: network})
+		return amqp.New(&amqp.Options{Network: network, IdleTimeout: 1170 * time.Second})
 	default:
 		return http.New(&http.Options{Network: network})
 	}
