@@ -23,6 +23,8 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/times"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/neterr"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -44,7 +46,7 @@ type Conn struct {
 	socket net.Conn        // the lowest layer
 	owed   <-chan struct{} // signals that the tunnel has replies to write, such as a pong; nil: never
 	idle   time.Duration
-	done   chan struct{} // closed by the first failure
+	done   chan struct{} // closed when the connection has ended
 	in     input         // owned by the reading goroutine
 
 	received instant // when the peer last sent something
@@ -53,11 +55,12 @@ type Conn struct {
 
 	background sync.WaitGroup // the reading goroutine and its children
 
-	mu      sync.Mutex // guards the fields below; never held during I/O
-	err     error      // the first failure
-	unsent  error      // a failure to write, after which nothing is written
-	closing bool       // Close was called
-	drainBy time.Time  // set by Close
+	mu      sync.Mutex  // guards the fields below; never held during I/O
+	err     error       // why the connection ended
+	unsent  error       // a failure to write, after which nothing is written
+	ending  *time.Timer // ends the connection after it; nil: not yet
+	closing bool        // Close was called
+	drainBy time.Time   // set by Close
 	out     output
 	frame   int                 // the largest frame that the peer takes
 	beat    *time.Timer         // writes an empty frame; nil: the peer needs none
@@ -160,8 +163,8 @@ func (c *Conn) Loss() error {
 	return c.err
 }
 
-// Fail ends the connection: it records the first failure and closes the socket. It returns the
-// first failure.
+// Fail ends the connection, unless it has ended: it records why, and closes the socket. It returns
+// why the connection ended.
 func (c *Conn) Fail(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		err = ErrClosed
@@ -170,8 +173,10 @@ func (c *Conn) Fail(err error) error {
 	first := c.err == nil
 	if first {
 		c.err = err
-		if c.beat != nil {
-			c.beat.Stop()
+		for _, t := range [...]*time.Timer{c.beat, c.ending} {
+			if t != nil {
+				t.Stop()
+			}
 		}
 	}
 	err = c.err
@@ -189,14 +194,21 @@ func (c *Conn) end(why error) {
 	c.mu.Lock()
 	unsent := c.unsent
 	c.mu.Unlock()
-	if unsent != nil {
-		_, said := errors.AsType[*ConditionError](why)
-		_, bad := errors.AsType[*Violation](why)
-		if !said && !bad {
-			why = unsent
-		}
+	if unsent != nil && !said(why) {
+		why = unsent
 	}
 	c.Fail(why)
+}
+
+// said reports whether an end of reading is what the peer says: a close, an alert, nonsense.
+func said(why error) bool {
+	switch kind, ok := neterr.Kind(why); {
+	case ok:
+		return kind != transport.Network && kind != transport.Timeout
+	case errors.Is(why, net.ErrClosed), errors.Is(why, ErrClosed), errors.Is(why, io.EOF):
+		return false
+	}
+	return true
 }
 
 // Close closes the connection, orderly within 700 ms, and waits for its goroutines. Pending bytes

@@ -60,7 +60,7 @@ func (c *Conn) fill(size int) error {
 	case n > 0:
 		c.received.now()
 		return nil // the next read returns the error again
-	case errors.Is(err, io.EOF):
+	case err == io.EOF: //nolint:errorlint // an error around it, such as of a WebSocket, says more
 		return ErrHubClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &silenceError{err}

@@ -84,7 +84,7 @@ func (l *Sender) Send(format uint32, d Delivery, parts ...[]byte) Blocked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case l.gone || l.detaching || s.ending || c.err != nil || c.closing:
+	case l.gone || l.detaching || s.ending || c.err != nil || c.unsent != nil || c.closing:
 		return Gone
 	case s.window == 0 || len(s.queue) > 0 || len(s.out) >= maxUnsettled:
 		l.waiting = true

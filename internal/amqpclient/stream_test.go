@@ -2,10 +2,12 @@ package amqpclient
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +107,7 @@ func TestTheHubsReasonGoesBeforeAFailureToWrite(t *testing.T) {
 				}
 				require.Equal(t, 1, broken.writes)
 				require.False(t, c.Gone())
+				require.Equal(t, Gone, (&Sender{link: link{s: &Session{c: c}}}).Send(0, nil, []byte("x")), "what is not sent")
 				_, _ = far.Write(test.says)
 				if reason, ok := errors.AsType[*ConditionError](test.want); ok {
 					require.Equal(t, reason, c.Loss())
@@ -115,6 +118,17 @@ func TestTheHubsReasonGoesBeforeAFailureToWrite(t *testing.T) {
 				c.Close()
 			})
 		})
+	}
+	for why, peers := range map[error]bool{
+		ErrHubClosed: false, ErrClosed: false, net.ErrClosed: false, io.ErrUnexpectedEOF: false,
+		&silenceError{os.ErrDeadlineExceeded}:                      false,
+		&net.OpError{Op: "read", Err: syscall.ECONNRESET}:          false,
+		&net.OpError{Op: "remote error", Err: tls.AlertError(45)}:  true, // certificate expired
+		&transport.Error{Kind: transport.Protocol, Err: errPulled}: true, // such as a text over WebSocket
+		ConditionOf("connection", forced):                          true,
+		&Violation{}:                                               true,
+	} {
+		require.Equal(t, peers, said(why), "%v", why)
 	}
 	for name, end := range map[string]func(c *Conn, far *memconn.Conn){
 		"the network": func(_ *Conn, far *memconn.Conn) { _ = far.Close() },

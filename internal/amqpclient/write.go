@@ -185,9 +185,11 @@ func (c *Conn) sendOrFail(b []byte) {
 		c.Fail(err)
 	default:
 		c.mu.Lock()
-		c.unsent = err
-		c.mu.Unlock()
-		time.AfterFunc(reasonTime, func() { c.Fail(err) })
+		defer c.mu.Unlock()
+		if c.err == nil {
+			c.unsent = err
+			c.ending = time.AfterFunc(reasonTime, func() { c.Fail(err) })
+		}
 	}
 }
 
