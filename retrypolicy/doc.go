@@ -49,7 +49,9 @@
 //	func (w Mine) Begin(s retrypolicy.Start) retrypolicy.Series {
 //		return retrypolicy.Around(w, w.Policy, s, Mine.decide)
 //	}
-//	func (w Mine) decide(inner retrypolicy.Policy, a retrypolicy.Attempt) retrypolicy.Decision { ... }
+//	func (w Mine) decide(inner retrypolicy.Policy, a retrypolicy.Attempt) retrypolicy.Decision {
+//		... inner.Decide(a) ... // and not w.Policy
+//	}
 //
 // because without Begin it disables a budget inside.
 //

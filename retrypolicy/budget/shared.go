@@ -160,8 +160,8 @@ func stop(reason retrypolicy.Reason, delay time.Duration) retrypolicy.Decision {
 
 // SaysNothing reports whether the end of an attempt, as Series.Report gets it, gives no information
 // about the service: it was cancelled, or the failure arose on this side (the operation's own
-// context, Permanent, invalid input). An answer with an HTTP status is always information, and so
-// is a retryable failure: a deadline that passed while the service was expected to answer. The
+// context, Permanent, invalid input). Else an answer with an HTTP status is information, and so is
+// a retryable failure: a deadline that passed while the service was expected to answer. The
 // policies of this package ask it, and so may a breaker of your own.
 func SaysNothing(v retrypolicy.Verdict, a retrypolicy.Attempt) bool {
 	switch {
