@@ -61,12 +61,12 @@ var suites = []string{
 	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/texts", "./internal/times",
 	"./sntp", "./update", "./update/edsign",
 	"./update/httprange", "./cross/arm/board/wifi", "./cross/arm/board/flashlog",
-	"./transport/mqtt", "./transport/mqtt/engine/...",
+	"./transport/mqtt", "./transport/mqtt/engine/...", "./internal/mqttwire", "./internal/amqpwire",
 }
 
-// formulas are the packages that count, compare and convert, and the formats of wires.
+// formulas are the packages that count, compare and convert, and the formats of wires and flash.
 var formulas = []string{"./errfilter", "./retrypolicy", "./retrypolicy/compat", "./internal/times",
-	"./internal/mqttwire", "./internal/amqpwire"}
+	"./internal/mqttwire", "./internal/amqpwire", "./sntp", "./cross/arm/board/flashlog"}
 
 // modemSuite are tests of package atmodem. Under emulation those with TLS would take minutes.
 const (
@@ -120,7 +120,8 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// One static binary per kind of board; without -all, of one for each word size and byte order.
+// One static binary per kind of board; without -all, one for each word size, and one of the other
+// byte order.
 func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
 	if raceDetector {
 		t.Skip("the run without -race has this test")

@@ -41,7 +41,7 @@ var runs386 = sync.OnceValue(func() bool {
 func need386(t *testing.T) {
 	t.Helper()
 	if !runs386() {
-		t.Skip("SKIPPED: this machine runs no programs for 386; MIPS has the suites, the rest is NOT verified")
+		t.Skip("SKIPPED: this machine runs no programs for 386; the suites are NOT verified on 32 bits, but with -all")
 	}
 }
 
