@@ -16,6 +16,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -293,7 +294,7 @@ func (c *Conn) handshake(o *Options) error {
 // the protocol id of the peer's.
 func (c *Conn) exchangeHeaders(id byte, next []byte) (byte, error) {
 	head := wire.ProtocolHeader(id)
-	if err := c.send(append(head[:], next...)); err != nil {
+	if err := c.ask(append(head[:], next...)); err != nil {
 		return 0, err
 	}
 	const begin = "AMQP"
@@ -321,9 +322,29 @@ func (c *Conn) say(p wire.Performative) error {
 	if err != nil {
 		return err
 	}
-	err = c.send(b)
+	err = c.ask(b)
 	clear(b) // it may hold a token
 	return err
+}
+
+// ask sends p in the handshake. If the peer does not take it, ask waits for what the peer says of
+// it outside AMQP, such as an alert about the client's certificate, for reasonTime at most.
+func (c *Conn) ask(p []byte) error {
+	failed := c.send(p)
+	if failed == nil || errors.Is(failed, os.ErrDeadlineExceeded) {
+		return failed
+	}
+	late := time.AfterFunc(reasonTime, func() { c.Fail(failed) })
+	defer late.Stop()
+	for {
+		if err := c.fill(wire.HeaderSize); err != nil {
+			if said(err) {
+				return err
+			}
+			return failed
+		}
+		c.in.at = c.in.end
+	}
 }
 
 // opened records the peer's open.

@@ -153,6 +153,30 @@ func TestTheHubsReasonGoesBeforeAFailureToWrite(t *testing.T) {
 	}
 }
 
+// alerting is a connection on which the peer sends an alert.
+type alerting struct{ net.Conn }
+
+func (alerting) Read([]byte) (int, error) {
+	return 0, &net.OpError{Op: "remote error", Err: tls.AlertError(45)}
+}
+
+// In TLS 1.3 a hub refuses the certificate of a client after the client's side of the handshake.
+func TestTheHubsAlertGoesBeforeAFailureToWriteTheHandshake(t *testing.T) {
+	connect := func(t *testing.T, wrap func(net.Conn) net.Conn) error {
+		line, far := pipe(t)
+		_, _ = far.Write([]byte("AMQP"))
+		_, err := Connect(t.Context(), wrap(&pulled{Conn: line}), line, &Options{Host: "hub"})
+		return err
+	}
+	testkit.Bubble(t, func(t *testing.T) {
+		_, alerted := errors.AsType[tls.AlertError](connect(t, func(c net.Conn) net.Conn { return alerting{c} }))
+		require.True(t, alerted)
+		began := time.Now()
+		require.ErrorIs(t, connect(t, func(c net.Conn) net.Conn { return c }), errPulled)
+		require.Equal(t, reasonTime, time.Since(began))
+	})
+}
+
 // Full calls back when there is room. A message of any size has room when nothing is pending.
 func TestRoomIsReported(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
