@@ -1,6 +1,7 @@
 package amqpclient
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -157,8 +158,8 @@ func TestDispositions(t *testing.T) {
 		r.tell(&wire.Disposition{Role: wire.RoleReceiver, First: 100, Last: wire.Some(uint32(101)),
 			State: &wire.Rejected{Error: wire.Errorf("x", "y")}})
 		require.Equal(t, &wire.Rejected{Error: wire.Errorf("x", "y")}, r.states[101])
-		require.Equal(t, &wire.Disposition{Role: wire.RoleSender, First: 100, Last: wire.Some(uint32(101)), Settled: true,
-			State: r.states[101]}, r.seen[len(r.seen)-1], "the peer settles second")
+		require.Equal(t, &wire.Disposition{Role: wire.RoleSender, First: 100, Last: wire.Some(uint32(101)), Settled: true},
+			r.seen[len(r.seen)-1], "the peer settles second")
 		r.tell(settled(0, math.MaxInt32))
 		require.Len(t, r.states, 200)
 		require.Empty(t, r.s.out)
@@ -171,6 +172,42 @@ func TestDispositions(t *testing.T) {
 		r.tell(&wire.Detach{Handle: 10, Closed: true})
 		r.tell(settled(0, 2))
 		require.Empty(t, r.states, "the loss of the link is their result")
+	})
+}
+
+// What the peer says of a message is never sent back: its texts need not be encodable.
+func TestAnOutcomeThatCannotBeEncodedIsSettled(t *testing.T) {
+	const disposition, rejected, failure = 0x15, 0x25, 0x1d
+	rigged(t, func(r *rig) {
+		r.grant(0, 10)
+		r.send(1)
+		r.write(raw(t, disposition, true, uint32(0), nil, false, &wire.Described{Descriptor: uint64(rejected),
+			Value: wire.List{&wire.Described{Descriptor: uint64(failure), Value: wire.List{"é"}}}}))
+		synctest.Wait()
+		require.False(t, r.c.Gone())
+		require.Equal(t, []wire.DeliveryState{&wire.Rejected{Error: wire.Errorf("é", "")}}, r.states)
+	})
+}
+
+// An outcome that cannot be read is none, and certainly no acceptance.
+func TestAnOutcomeThatCannotBeReadIsRefused(t *testing.T) {
+	rigged(t, func(r *rig) {
+		r.grant(0, 10)
+		r.send(1)
+		twice := wire.Map{{Key: wire.Symbol("k"), Value: true}, {Key: wire.Symbol("l"), Value: true}}
+		frame := encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 0, Settled: true,
+			State: &wire.Rejected{Error: &wire.Error{Condition: "x", Info: twice}}}, nil)
+		r.refuses(bytes.Replace(frame, []byte{0xa3, 1, 'l'}, []byte{0xa3, 1, 'k'}, 1), "disposition.state cannot be read")
+		require.Empty(t, r.states)
+	})
+}
+
+// An outcome for a delivery of a session that has ended is not one for the next session's.
+func TestSessionsNumberTheirDeliveriesApart(t *testing.T) {
+	rigged(t, func(r *rig) {
+		next, err := r.c.Begin(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, r.s.first+numbersApart, next.first)
 	})
 }
 

@@ -69,6 +69,7 @@ type Conn struct {
 	remote  map[uint16]*Session // by the peer's channel
 	freed   chan struct{}       // closed when a channel becomes free; nil: no waiters
 	partial int                 // bytes of incomplete messages
+	numbers uint32              // the number of the next session's first delivery
 }
 
 // Causes of the end of a connection.

@@ -82,6 +82,7 @@ func (s *Session) takeChannel(ctx context.Context) error {
 		}
 		if at >= 0 {
 			c.local[at], s.channel = s, uint16(at)
+			s.first, c.numbers = c.numbers, c.numbers+numbersApart
 			c.writeLocked(s.channel, &wire.Begin{IncomingWindow: incomingWindow, OutgoingWindow: 1<<31 - 1,
 				HandleMax: 1<<32 - 1})
 			c.kickLocked()
@@ -288,8 +289,12 @@ func (s *Session) writeFlowLocked(l *link) {
 	s.writeLocked(f)
 }
 
+// numbersApart is how far apart the first deliveries of sessions are numbered. Channels are used
+// again, and rhea sends outcomes for deliveries of an earlier session.
+const numbersApart = 1 << 22
+
 // dispositionLocked handles the peer's outcomes. Those of deliveries that are settled or were never
-// sent are ignored: rhea sends such for deliveries of an earlier session. mu is held.
+// sent are ignored. mu is held.
 func (s *Session) dispositionLocked(f *inFrame, after *calls) *Violation {
 	const role, first, last, settled, state = 0, 1, 2, 3, 4
 	from, to := f.uint32(first), f.uint32(first)
@@ -302,7 +307,10 @@ func (s *Session) dispositionLocked(f *inFrame, after *calls) *Violation {
 	case !f.isTrue(role):
 		return nil // about its own deliveries, which this side settles first
 	}
-	outcome, final := f.state(state)
+	outcome, final, err := f.state(state)
+	if err != nil {
+		return f.broken(state, "cannot be read: %v", err)
+	}
 	if !final && !f.isTrue(settled) {
 		return nil
 	}
@@ -316,8 +324,7 @@ func (s *Session) dispositionLocked(f *inFrame, after *calls) *Violation {
 		}
 	}
 	if found && !f.isTrue(settled) { // the peer settles second
-		s.writeLocked(&wire.Disposition{Role: wire.RoleSender, First: from, Last: wire.Some(to), Settled: true,
-			State: outcome})
+		s.writeLocked(&wire.Disposition{Role: wire.RoleSender, First: from, Last: wire.Some(to), Settled: true})
 	}
 	if blocked := len(s.out) >= maxUnsettled; found && s.trimLocked() && blocked {
 		for _, l := range s.links {
@@ -351,21 +358,18 @@ func (s *Session) trimLocked() bool {
 var accepted wire.DeliveryState = &wire.Accepted{}
 
 // state returns the delivery state in a field, nil for none. final: it is an outcome.
-func (f *inFrame) state(i int) (state wire.DeliveryState, final bool) {
+func (f *inFrame) state(i int) (state wire.DeliveryState, final bool, err error) {
 	if f.null(i) {
-		return nil, false
+		return nil, false, nil
 	}
 	raw := f.raw(i)
 	const accept = 0x24
 	if len(raw) > 2 && raw[1] == 0x53 && raw[2] == accept {
-		return accepted, true
+		return accepted, true, nil
 	}
-	state, err := wire.ReadState(raw)
-	if err != nil {
-		return nil, false // broken, which the check has excluded
-	}
+	state, err = wire.ReadState(raw)
 	_, partial := state.(*wire.Received)
-	return state, !partial
+	return state, !partial, err
 }
 
 func isClosed(ch <-chan struct{}) bool {

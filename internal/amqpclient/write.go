@@ -36,8 +36,8 @@ type output struct {
 // grow makes room for n more bytes.
 func (o *output) grow(n int) { o.pending = room(o.pending, n) }
 
-// writeLocked appends a frame. The frames of this side are small and their texts were checked. mu
-// is held.
+// writeLocked appends a frame. The frames of this side are small and their texts were checked; one
+// that cannot be encoded ends the connection. mu is held.
 func (c *Conn) writeLocked(channel uint16, p wire.Performative) {
 	if c.err != nil || c.closing {
 		return
@@ -45,7 +45,8 @@ func (c *Conn) writeLocked(channel uint16, p wire.Performative) {
 	c.out.grow(256)
 	b, err := wire.AppendFrame(c.out.pending, channel, p, nil)
 	if err != nil {
-		panic("amqp: " + err.Error())
+		time.AfterFunc(0, func() { c.Fail(err) })
+		return
 	}
 	c.out.pending = b
 }
