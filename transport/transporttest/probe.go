@@ -53,6 +53,21 @@ type session struct {
 	over  time.Time     // when Run returned
 }
 
+// Do makes a request, and then reuses it and its memory, as a caller may.
+func (s *session) Do(r *transport.Request) {
+	lent := new(transport.Request)
+	*lent = *r
+	lent.Ref, lent.Body = bytes.Clone(r.Ref), bytes.Clone(r.Body)
+	s.Session.Do(lent)
+	for i := range lent.Ref {
+		lent.Ref[i] = 0xff
+	}
+	for i := range lent.Body {
+		lent.Body[i] = 'x'
+	}
+	*lent = transport.Request{ID: 0xffff, Op: transport.OpPing, Ref: lent.Ref[:0]}
+}
+
 // dial makes a session without running it.
 func (p *probe) dial() *session {
 	p.Helper()
@@ -405,9 +420,6 @@ func (s *session) ask(r *transport.Request) transport.Reply {
 	s.p.Helper()
 	var got []transport.Reply
 	s.Do(r)
-	for i := range r.Body {
-		r.Body[i] = 'x' // the caller may reuse it
-	}
 	s.p.eventually(fmt.Sprintf("no reply to %v", r.Op), func() bool {
 		s.sink.mu.Lock()
 		defer s.sink.mu.Unlock()

@@ -323,26 +323,28 @@ func verdict(state raw.DeliveryState) *transport.Error {
 	return failed(transport.Unavailable, fmt.Errorf("the hub did not take the message (%T)", state))
 }
 
-// Do starts a request.
+// Do starts a request. The caller may reuse r when it returns.
 func (s *session) Do(r *transport.Request) {
+	id, want := r.ID, r.Want
 	switch r.Op {
 	case transport.OpPing, transport.OpRespond: // there are no methods to respond to
 	case transport.OpSettle:
 		if len(r.Ref) == 4 {
-			s.background(func() { s.dispose(binary.BigEndian.Uint32(r.Ref), r.Outcome) })
+			number, outcome := binary.BigEndian.Uint32(r.Ref), r.Outcome
+			s.background(func() { s.dispose(number, outcome) })
 		}
 	case transport.OpSubscribe:
 		if r.Want&^transport.FeatureMessages != 0 || s.commands == "" {
 			s.unsupported(r)
 			return
 		}
-		s.background(func() { s.subscribe(r.ID, r.Want) })
+		s.background(func() { s.subscribe(id, want) })
 	case transport.OpRenew:
 		if s.auth != amqp.AuthCBS {
 			s.unsupported(r)
 			return
 		}
-		s.background(func() { s.renew(r.ID) })
+		s.background(func() { s.renew(id) })
 	default:
 		s.unsupported(r)
 	}
