@@ -319,9 +319,9 @@ func TestAnIdleConnectionStaysUpAndASilentOneIsFound(t *testing.T) {
 			addr, tunnel := w.way(t, b)
 			r := newRelay(t, addr)
 			c := open(t, mqtt.Options{Network: netopt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel},
-				KeepAlive:   time.Second,
+				KeepAlive:   4 * time.Second,
 				PingTimeout: time.Second}, device.Options{})
-			time.Sleep(4 * time.Second) // without a ping the broker would close the connection after 1.5 s
+			time.Sleep(9 * time.Second) // without a ping the broker would close the connection after 6 s
 			require.Equal(t, device.StateConnected, c.Status().State)
 			require.EqualValues(t, 1, c.Stats().Connections)
 			r.silence()
