@@ -265,6 +265,39 @@ func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	})
 }
 
+// A subscription that the hub refuses is not tried again on new links, where a refusal would end
+// the session, and with it everything else.
+func TestARefusedSubscriptionToChangesIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		in := h.inject(fault.Fault{Kind: fault.RefuseTwin, Operation: hubdata.TwinSubscribe, Status: 501, Times: -1})
+		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.FeatureDesired}).Err,
+			transport.Unsupported)
+		time.Sleep(time.Minute)
+		h.DetachLinks("dev-1", fault.LinkTwinReceiver, hubdata.AMQPError{Condition: "amqp:link:detach-forced"})
+		time.Sleep(time.Minute)
+		r.requireAlive()
+		require.NoError(t, r.ask(&transport.Request{ID: 20, Op: transport.OpTwinGet}).Err)
+		require.Equal(t, 1, in.Fired())
+		r.requireSends("x")
+	})
+}
+
+// Requests that the caller has given up have no answer; their number is bounded.
+func TestAHubThatAnswersNoTwinRequestEndsTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		h.inject(fault.Fault{Kind: fault.SwallowTwin, Times: -1})
+		for id := range uint32(1024) {
+			r.Do(&transport.Request{ID: 16 + id, Op: transport.OpTwinGet})
+			time.Sleep(100 * time.Millisecond)
+		}
+		r.requireAlive()
+		r.Do(&transport.Request{ID: 2000, Op: transport.OpTwinGet})
+		r.requireEnd(transport.Timeout)
+	})
+}
+
 // A request that exceeds the hub's limit for a link fails, and the link stays.
 func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

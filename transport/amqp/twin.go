@@ -33,7 +33,11 @@ func (t *twin) init(s *session) {
 	t.opened, t.lost, t.refused = t.subscribeAgain, t.lostLinks, t.refusedLinks
 }
 
-// request sends a request.
+// maxPending is how many requests may have no answer. The client bounds those that wait; a hub that
+// answers none leaves the others here, which were given up.
+const maxPending = 1024
+
+// request sends a request. When the hub owes too many answers, the session ends.
 func (t *twin) request(r *transport.Request) {
 	body, annotations := []byte{' '}, operation("GET", "")
 	if r.Op == transport.OpTwinPatch {
@@ -46,7 +50,8 @@ func (t *twin) request(r *transport.Request) {
 	m.MessageAnnotations = annotations
 	t.s.mu.Lock()
 	var refused []unsent
-	if !t.s.over {
+	full := len(t.pending) >= maxPending
+	if !t.s.over && !full {
 		if t.pending == nil {
 			t.pending = make(map[uint32]transport.Op)
 		}
@@ -54,6 +59,10 @@ func (t *twin) request(r *transport.Request) {
 		refused = t.sendLocked(r.ID, m)
 	}
 	t.s.mu.Unlock()
+	if full {
+		t.unanswered()
+		return
+	}
 	t.s.flush()
 	t.refuse(refused)
 }
@@ -113,7 +122,7 @@ func (t *twin) subscribeLocked() (refused []unsent) {
 	return refused
 }
 
-// unanswered ends the session, which would miss changes.
+// unanswered ends the session, which would miss changes or answers.
 func (t *twin) unanswered() { t.s.fail(lost(transport.Timeout, errNoAnswer)) }
 
 // subscribeAgain subscribes to changes on new links, and sends the requests that wait for them.
@@ -178,6 +187,9 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 	}
 	waiters := t.waiters
 	t.waiters = nil
+	if !good && len(waiters) > 0 { // who waits decides what follows; new links do not ask again
+		t.desired = false
+	}
 	s.mu.Unlock()
 	var err error
 	if !good {
@@ -218,6 +230,9 @@ func (t *twin) lostLinks() (report func()) {
 func (t *twin) refusedLinks(err error) (report func()) {
 	pending, waiters := t.pending, t.waiters
 	t.pending, t.waiters, t.queue = nil, nil, nil
+	if len(waiters) > 0 {
+		t.desired = false
+	}
 	return func() {
 		e := transport.Find(err)
 		for id, op := range pending {
