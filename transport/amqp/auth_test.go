@@ -232,6 +232,9 @@ func TestADeviceWithAnotherUserNameNeedsAnotherMux(t *testing.T) {
 		_, err := tryStart(t, mux, &other)
 		require.Equal(t, transport.Invalid, transport.KindOf(err), "%v", err)
 		require.ErrorContains(t, err, "give the device another Mux")
+		other.UserName, other.Token = "", nil // it would send with the first one's rights
+		_, err = tryStart(t, mux, &other)
+		require.ErrorContains(t, err, "give the device another Mux")
 		first.requireSends("x")
 		require.EqualValues(t, 1, h.dials.Load())
 	})

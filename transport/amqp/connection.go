@@ -23,7 +23,10 @@ type connection struct {
 	// For a Mux, guarded by its mutex.
 	dial     *dialing // the dial that made it
 	users    int
-	accepted bool // the hub accepted a device on it
+	accepted bool          // the hub accepted a device on it
+	began    time.Time     // when its dial ended
+	pause    time.Duration // the Mux's before that
+	judged   bool          // its end was recorded
 }
 
 // endTimeout is how long a device that leaves a shared connection waits for the end of its AMQP

@@ -112,7 +112,7 @@ func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 	case c.host != creds.DialHost():
 		return nil, protocol.Invalid("this Mux is connected to " + strconv.Quote(c.host) + ", and the device belongs to " +
 			strconv.Quote(creds.DialHost()) + "; give it another Mux")
-	case m.opt.auth(creds) == AuthPlain && m.opt.userName(creds) != c.user && m.opt.Addresses != nil:
+	case m.opt.Addresses != nil && m.opt.user(creds) != c.user:
 		return nil, protocol.Invalid("this Mux is connected as another user than the device's UserName; give the device " +
 			"another Mux")
 	case c.users >= m.opt.Devices:
@@ -204,7 +204,7 @@ func (m *Mux) dialed(d *dialing, conn *connection, err error) bool {
 	}
 	m.dialing = nil
 	if conn != nil {
-		conn.dial = d
+		conn.dial, conn.began = d, time.Now()
 		m.conn, d.conn, m.lastErr = conn, conn, nil
 	} else {
 		d.cancel(nil)
@@ -276,21 +276,30 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 func (m *Mux) accept(c *connection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c.accepted, m.pause = true, 0
+	if !c.accepted {
+		c.accepted, c.pause, m.pause = true, m.pause, 0
+	}
 	if m.connected != nil {
 		close(m.connected)
 		m.connected = nil
 	}
 }
 
+// steadyTime is how long a connection lasts that was worth its dial.
+const steadyTime = 5 * time.Second
+
 // release removes a user. The last one closes the connection. A connection that ended before a
-// device was accepted counts as a failed dial: a hub, or a proxy before it, may accept connections
-// and then end them.
+// device was accepted, or soon after its dial, counts as a failed dial: a hub, or a proxy before
+// it, may accept connections, and tokens, and then end them.
 func (m *Mux) release(c *connection) {
 	m.mu.Lock()
 	c.users--
-	if !c.accepted && c.Gone() {
-		m.failedLocked(c.dial, c.Loss())
+	if c.Gone() && !c.judged {
+		c.judged = true
+		if !c.accepted || time.Since(c.began) < steadyTime {
+			m.pause = max(m.pause, c.pause)
+			m.failedLocked(c.dial, c.Loss())
+		}
 	}
 	unused := m.unusedLocked(c)
 	m.mu.Unlock()

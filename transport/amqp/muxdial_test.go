@@ -79,6 +79,33 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 	}
 }
 
+// A hub or proxy that takes the tokens of devices and then ends each connection is dialed as
+// rarely.
+func TestDevicesWaitWhileConnectionsEndSoonAfterTheyAreAccepted(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		dial := o.Network.Dial
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			if err == nil {
+				time.AfterFunc(time.Second, func() { _ = c.Close() })
+			}
+			return c, err
+		}
+		mux := amqp.NewMux(o)
+		for i := range 200 {
+			c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, nil)
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+		}
+		time.Sleep(5 * time.Minute)
+		dials := h.dials.Load()
+		t.Logf("200 devices, 5 minutes: %d dials", dials)
+		require.Less(t, dials, int32(60))
+	})
+}
+
 // A callback that calls runtime.Goexit, as t.FailNow does, fails only the dial that called it, and
 // leaves nothing behind.
 func TestAFunctionThatEndsItsGoroutine(t *testing.T) {

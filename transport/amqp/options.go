@@ -245,6 +245,14 @@ func (o *Options) maxMessageSize() uint64 {
 	return hubMaxMessage
 }
 
+// user returns the user name with which the identity authenticates; empty without one.
+func (o *Options) user(creds *transport.Credentials) string {
+	if o.auth(creds) != AuthPlain {
+		return ""
+	}
+	return o.userName(creds)
+}
+
 // userName returns the user name of an identity for SASL PLAIN.
 func (o *Options) userName(creds *transport.Credentials) string {
 	if o.Addresses != nil {
