@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -283,6 +284,24 @@ func TestABrokenTokenAnswerEndsItsSession(t *testing.T) {
 		start(t, mux, h.device(t, "third")).requireSends("y")
 		mine.requireSends("z")
 		require.EqualValues(t, 1, ends.Load(), "ends of sessions")
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// Links on which no answer comes are given up: the hub may have lost its ends of them. The next
+// token gets new ones.
+func TestLinksThatAnswerNoTokenAreGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		ends := new(atomic.Int32)
+		mux := amqp.NewMux(h.faulty(ends, nil))
+		mine := start(t, mux, h.device(t, "mine"))
+		h.inject(fault.Fault{Kind: fault.SwallowToken})
+		_, err := tryStart(t, mux, h.device(t, "other"))
+		require.ErrorIs(t, err, transport.Timeout)
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, ends.Load(), "ends of sessions")
+		start(t, mux, h.device(t, "third")).requireSends("y")
+		mine.requireSends("z")
 		require.EqualValues(t, 1, h.dials.Load())
 	})
 }

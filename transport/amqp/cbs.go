@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -23,6 +24,7 @@ type tokens struct {
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	last    uint64
 	waiting map[string]chan tokenAnswer
+	heard   uint64 // answers, to whichever token
 }
 
 // tokenLinks are a session with its pair of links.
@@ -117,8 +119,9 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 		<-t.gate
 		return tokenAnswer{}, ctx.Err()
 	}
-	id, answered := t.expect()
+	id, heard, answered := t.expect()
 	defer t.forget(id)
+	began := time.Now()
 	links, err := t.send(ctx, tokenDelivery{t, id}, &wire.Message{
 		Properties: &wire.Properties{MessageID: id, To: wire.Some(cbsAddress), ReplyTo: wire.Some(cbsReplyTo)},
 		ApplicationProperties: wire.Map{{Key: "operation", Value: "put-token"}, {Key: "type", Value: tokenType},
@@ -137,7 +140,27 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 	case <-t.c.Done():
 		return tokenAnswer{}, t.c.Loss()
 	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), errNoAnswer) && time.Since(began) >= t.c.opt.OperationTimeout/2 {
+			t.mute(links, heard)
+		}
 		return tokenAnswer{}, ctx.Err()
+	}
+}
+
+// mute gives up links on which there was no answer since the count was heard: the hub's ends of
+// them may be lost. Other devices stay connected.
+func (t *tokens) mute(links *tokenLinks, heard uint64) {
+	select {
+	case t.gate <- struct{}{}:
+	default: // a token is being sent
+		return
+	}
+	defer func() { <-t.gate }()
+	t.mu.Lock()
+	mute := t.links == links && t.heard == heard
+	t.mu.Unlock()
+	if mute {
+		t.drop()
 	}
 }
 
@@ -248,14 +271,13 @@ func (t *tokens) message(l *tokenLinks, r *amqpclient.Receiver, m amqpclient.Inc
 const cbsReplyTo = "cbs"
 
 // expect returns an id for a request and the channel for its answer.
-func (t *tokens) expect() (string, chan tokenAnswer) {
+func (t *tokens) expect() (id string, heard uint64, answered chan tokenAnswer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last++
-	id := "put-token-" + strconv.FormatUint(t.last, 10)
-	ch := make(chan tokenAnswer, 1)
-	t.waiting[id] = ch
-	return id, ch
+	id, answered = "put-token-"+strconv.FormatUint(t.last, 10), make(chan tokenAnswer, 1)
+	t.waiting[id] = answered
+	return id, t.heard, answered
 }
 
 func (t *tokens) forget(id string) {
@@ -269,6 +291,7 @@ func (t *tokens) answer(id string, a tokenAnswer) {
 	t.mu.Lock()
 	ch := t.waiting[id]
 	delete(t.waiting, id)
+	t.heard++
 	t.mu.Unlock()
 	if ch != nil {
 		ch <- a
