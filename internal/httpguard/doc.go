@@ -3,6 +3,5 @@
 // characters that the peer sent.
 //
 // A [Conn] sits between net/http and a connection, above TLS. It finds the end of each response and
-// discards all bytes after it. It is for HTTP/1 only, and passes everything after an upgrade
-// (status 101).
+// discards all bytes after it. It is for HTTP/1 only, and without upgrades (status 101).
 package httpguard

@@ -26,7 +26,7 @@ const (
 	idle      place = iota // outside an answer
 	head                   // in the head, or in that of an informational answer before it
 	body                   // in a body of known length
-	open                   // in a body that ends with the connection, or in another protocol
+	open                   // in a body that ends with the connection
 	size                   // in the size of a chunk
 	space                  // in white space after the size
 	extension              // in an extension of a chunk
@@ -110,21 +110,22 @@ func (f *frame) takeHead(p []byte) (int, error) {
 	last := f.head[f.line:]
 	f.line = len(f.head)
 	if len(last) == 1 || len(last) == 2 && last[0] == '\r' {
-		f.headDone()
+		if err := f.headDone(); err != nil {
+			return 0, err
+		}
 	}
 	return n, nil
 }
 
 // headDone determines what follows the head. After a head that net/http refuses, no bytes are
 // expected: net/http reports an error and reads no further.
-func (f *frame) headDone() {
+func (f *frame) headDone() error {
 	h, ok := readHead(f.head, f.noBody)
 	switch {
 	case !ok:
 		f.end()
 	case h.status == http.StatusSwitchingProtocols:
-		f.end()
-		f.at = open
+		return ErrUpgraded
 	case h.status >= 100 && h.status < 200:
 		f.begin(f.noBody)
 	case h.empty:
@@ -136,6 +137,7 @@ func (f *frame) headDone() {
 	default:
 		f.at = open
 	}
+	return nil
 }
 
 func (f *frame) beginSize() {

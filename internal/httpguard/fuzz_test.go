@@ -66,7 +66,7 @@ func let(method string, data []byte, seed uint64) (through []byte, err error) {
 }
 
 // consumed returns how much of data net/http reads as the answer to one request, and its last head.
-// An upgrade consumes all. r is nil if net/http refuses a head; n is then the end of that head.
+// r is nil if net/http refuses a head; n is then the end of that head.
 func consumed(method string, data []byte) (n int, r *http.Response, err error) {
 	in := bytes.NewReader(data)
 	buffered := bufio.NewReader(in)
@@ -168,6 +168,8 @@ func FuzzAnswers(f *testing.F) {
 		require.True(t, bytes.HasPrefix(data, through), "let through what was not sent")
 		want, r, failed := consumed(method, data)
 		switch {
+		case r != nil && r.StatusCode == http.StatusSwitchingProtocols:
+			require.ErrorIs(t, err, httpguard.ErrUpgraded)
 		case r == nil: // net/http closes the connection, so no body may pass
 			require.LessOrEqual(t, len(through), want)
 		case failed != nil: // net/http closes the connection

@@ -23,8 +23,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	if e, is := errors.AsType[*transport.StatusError](err); is {
 		return VerdictOf(e).Kind, "", true
 	}
-	if text := err.Error(); errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(text, malformed) ||
-		strings.Contains(text, longHeaders) {
+	if noHTTP(err) || strings.Contains(err.Error(), longHeaders) {
 		return transport.Protocol, "; check host and port", true
 	}
 	return 0, "", false
@@ -32,8 +31,13 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 
 // PeerKind classifies errors that show that the peer does not speak HTTP, for dialer.Protocol.
 func PeerKind(err error) (kind transport.Kind, hint string, known bool) {
-	if errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(err.Error(), malformed) {
+	if noHTTP(err) {
 		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
 	}
 	return 0, "", false
+}
+
+func noHTTP(err error) bool {
+	return errors.Is(err, httpguard.ErrUnsolicited) || errors.Is(err, httpguard.ErrUpgraded) ||
+		strings.Contains(err.Error(), malformed)
 }
