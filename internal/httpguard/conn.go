@@ -14,8 +14,9 @@ var (
 	ErrUnsolicited = errors.New("the peer sent unsolicited bytes")
 	// ErrMalformed ends a connection whose peer sent a chunk or a trailer that is not HTTP/1.1.
 	ErrMalformed = errors.New("the peer's answer has a malformed chunk or trailer")
-	// ErrUpgraded ends a connection whose peer answered with 101 Switching Protocols, which nobody asked
-	// for. net/http would hand the connection over, and stop to heed the context of the request.
+	// ErrUpgraded ends a connection whose peer answered with 101 Switching Protocols, which nobody
+	// asked for. net/http would hand the connection over, and stop to heed the context of the
+	// request.
 	ErrUpgraded = errors.New("the peer switches to another protocol (101) unasked")
 	// ErrLongHead ends a connection whose peer sent a longer head than New allows.
 	ErrLongHead = errors.New("the head of the peer's answer is too long")
