@@ -141,6 +141,9 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 	return size, true, nil
 }
 
+// maxAssigned is the length of the longest client id of a broker that is kept.
+const maxAssigned = 256
+
 // accepted applies what a CONNACK says.
 func (v *five) accepted(s *session, c *mqttwire.Connack5) {
 	if !c.Session { // the broker has forgotten what was under way; the queue sends it again, as new
@@ -156,7 +159,7 @@ func (v *five) accepted(s *session, c *mqttwire.Connack5) {
 		case mqttwire.ReceiveMaximum:
 			window = n
 		case mqttwire.MaximumPacketSize:
-			v.peer.maxPacket = n
+			v.peer.maxPacket = int(min(p.Number, mqttwire.MaxBody)) // an int may have 32 bits
 		case mqttwire.TopicAliasMaximum:
 			v.peer.aliases = min(n, maxAliases)
 		case mqttwire.MaximumQoS:
@@ -172,7 +175,9 @@ func (v *five) accepted(s *session, c *mqttwire.Connack5) {
 				s.info.KeepAlive = min(s.info.KeepAlive, time.Duration(n)*time.Second)
 			}
 		case mqttwire.AssignedClientID:
-			v.clientID = string(p.Text)
+			if id := string(p.Text); len(id) <= maxAssigned && mqttwire.ValidText(id) {
+				v.clientID = id // else the next CONNECT asks for another one
+			}
 		default: // what a client may ignore
 		}
 	}

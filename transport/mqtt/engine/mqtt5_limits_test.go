@@ -139,6 +139,39 @@ func TestAnAssignedClientIDIsKept(t *testing.T) {
 	})
 }
 
+// An id that a CONNECT cannot have is not kept, and neither is a very long one.
+func TestAnAssignedClientIDThatIsNoneIsNotKept(t *testing.T) {
+	for _, id := range []string{"a\x01", strings.Repeat("x", 257)} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			tr := New(h.dial, fiveOptions(&MQTT5Options{AssignClientID: true}))
+			for range 2 {
+				var connect got
+				r, _ := begin(t, tr, func() (l *link) {
+					l, connect = h.welcome5(0, "\x12"+string([]byte{byte(len(id) >> 8), byte(len(id))})+id)
+					return l
+				})
+				require.Equal(t, "\x00\x00", string(connect.Body[24:26]))
+				r.cancel()
+				<-r.ran
+			}
+		})
+	}
+}
+
+// On a processor with 32 bits, too, the largest packet that a broker can name is no limit.
+func TestAMaximumPacketSizeAboveAllPackets(t *testing.T) {
+	for _, size := range []string{"\x80\x00\x00\x00", "\xff\xff\xff\xff"} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "\x27"+size)
+			require.Positive(t, r.Info().MaxSize)
+			r.send("x")
+			l.Expect(0x32)
+		})
+	}
+}
+
 func TestRefusalsOfCONNECT(t *testing.T) {
 	for code, kind := range map[byte]transport.Kind{0x87: transport.Unauthorized, 0x88: transport.Unavailable,
 		0x89: transport.Throttled, 0x9d: transport.NotFound, 0xff: transport.Protocol} {
