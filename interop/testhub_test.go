@@ -251,7 +251,10 @@ func TestDeviceSDKWithTesthub(t *testing.T) {
 				c.method()
 				what += ", twin and a method"
 			}
+			c.tell(map[string]any{"do": "resets"}) // as sdk.drop
+			c.next("watching", "")
 			cut := c.ask("POST", "/reset", "")["connections"]
+			c.next("gone", "")
 			after := c.telemetry("second-", 10)
 			if !way.web {
 				require.Equal(t, 1.0, cut)
