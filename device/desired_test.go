@@ -502,7 +502,7 @@ func TestTheTwinIsReadAfterTheSubscriptionToChanges(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []transport.Features{transport.FeatureTwin, transport.FeatureDesired}, h.f.subscriptions())
 		h.change(false) // no subscription yet
-		h.f.last().cfg.Sink.Reply(1, transport.Reply{})
+		h.f.last().cfg.Sink.Reply(1<<31, transport.Reply{})
 		synctest.Wait()
 		require.Equal(t, []string{"full 2"}, w.list())
 	})

@@ -40,10 +40,11 @@ type loop struct {
 	calling string // the callback that runs on this goroutine; empty: none
 }
 
-// The ids of the loop's own requests. Those of the features start at firstID.
+// The ids of the loop's own requests, which no answer of a hub can have. Those of the features start
+// at firstID, those of answers to methods at firstID with the methodIDs bit.
 const (
-	subscribeID = 1
-	renewID     = 2
+	subscribeID = methodIDs
+	renewID     = methodIDs + 1
 	firstID     = 16
 )
 

@@ -367,7 +367,7 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		if !a.refusal {
 			m.unsent--
 		}
-		m.id = (m.id + 1) % methodIDs
+		m.id = max((m.id+1)%methodIDs, firstID)
 		a.ref.sent = methodIDs | m.id
 		r := transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status, Body: a.body}
 		m.mu.Unlock()

@@ -162,6 +162,7 @@ type Sink interface {
 
 // Request is the argument of Session.Do. The Op determines which fields are used.
 type Request struct {
+	// ID is below 2^31 for OpTwinGet and OpTwinPatch, whose answers have an id that the hub chooses.
 	ID      uint32
 	Op      Op
 	Want    Features // OpSubscribe; OpTwinGet: FeatureDesired if the others are not needed

@@ -5,6 +5,10 @@ import "github.com/hubline-iot/hubline/transport"
 // Proto is the protocol's name in errors.
 const Proto = "mqtt"
 
+// TwinID reports whether a request for the twin may have the id. A hub chooses the id of its
+// answer, so others, which a client has for itself, are ignored.
+func TwinID(id uint64) bool { return id < 1<<31 }
+
 // MaxInfo bounds each text inside a hub's user name, which must not exceed 65535 bytes when all is
 // percent-encoded.
 const MaxInfo = 4096

@@ -137,7 +137,7 @@ func answer(rest string, body []byte) (id uint32, r transport.Reply, ok bool) {
 	code, query, _ := strings.Cut(rest, "/")
 	n, ok := jsonscan.Int(code)
 	request, ok2 := jsonscan.Int(param(query, paramRequest))
-	if !ok || !ok2 || n < 0 || n > 999 || request < 0 || request > 1<<32-1 {
+	if !ok || !ok2 || n < 0 || n > 999 || !mqttwire.TwinID(uint64(request)) {
 		return 0, r, false
 	}
 	r.Status, r.Body = int(n), body

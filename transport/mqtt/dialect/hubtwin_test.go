@@ -100,6 +100,7 @@ func TestAnswersOfTheTwin(t *testing.T) {
 		require.Equal(t, want, transport.Find(err).RetryAfter, query)
 	}
 	for _, bad := range []string{"", "200", "200/", "200/?", "200/?$rid=", "200/?$rid=x", "200/?$rid=4294967296",
+		"200/?$rid=2147483648", "400/?$rid=2147483649", // the client's own
 		"200/?$rid=-1", "x/?$rid=16", "/?$rid=16", "-1/?$rid=16", "1000/?$rid=16", "200/?rid=16"} {
 		s := take("$iothub/twin/res/"+bad, "")
 		require.Nil(t, s.reply, bad)

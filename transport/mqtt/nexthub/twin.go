@@ -135,7 +135,9 @@ func (t *twin) take(d *transport.Delivery) report {
 			return change(m.Version, m.Payload, d)
 		}
 	case bytes.Equal(correlation[:correlationOp], t.random[:]):
-		return t.answered(binary.BigEndian.Uint32(correlation[correlationID:]), typ, correlation[correlationOp], d.Msg.Body)
+		if id := binary.BigEndian.Uint32(correlation[correlationID:]); mqttwire.TwinID(uint64(id)) {
+			return t.answered(id, typ, correlation[correlationOp], d.Msg.Body)
+		}
 	}
 	return report{}
 }
