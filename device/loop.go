@@ -40,8 +40,8 @@ type loop struct {
 	calling string // the callback that runs on this goroutine; empty: none
 }
 
-// The ids of the loop's own requests, which no answer of a hub can have. Those of the features start
-// at firstID, those of answers to methods at firstID with the methodIDs bit.
+// The ids of the loop's own requests, which no answer of a hub can have. Those of the features
+// start at firstID, those of answers to methods at firstID with the methodIDs bit.
 const (
 	subscribeID = methodIDs
 	renewID     = methodIDs + 1
