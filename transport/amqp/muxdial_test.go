@@ -79,6 +79,38 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 	}
 }
 
+// A link that breaks often, but brings messages each time, is dialed again at once.
+func TestAMuxOnALinkThatFlapsAndBringsMessagesIsNotPaused(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		dial := o.Network.Dial
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			if err == nil {
+				time.AfterFunc(2*time.Second, func() { _ = c.Close() })
+			}
+			return c, err
+		}
+		mux := amqp.NewMux(o)
+		var all []*device.Client
+		for i := range 4 {
+			c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{ReconnectSpread: -1})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+			all = append(all, c)
+		}
+		began := time.Now()
+		for i := range 300 {
+			require.NoError(t, all[i%len(all)].Send(t.Context(), numbered(i)))
+			time.Sleep(100 * time.Millisecond)
+		}
+		took := time.Since(began)
+		t.Logf("300 messages in %v, %d dials", took, h.dials.Load())
+		require.Less(t, took, 40*time.Second) // 30 without a loss
+	})
+}
+
 // A hub or proxy that takes the tokens of devices and then ends each connection is dialed as
 // rarely.
 func TestDevicesWaitWhileConnectionsEndSoonAfterTheyAreAccepted(t *testing.T) {
