@@ -216,8 +216,8 @@ func TestAMQPBadInput(t *testing.T) {
 				n := newNeighbour(t, h)
 				n.works(h)
 				stop := make(chan struct{})
-				var others sync.WaitGroup
-				others.Go(func() { n.alive(stop) })
+				var neighbour, others sync.WaitGroup
+				neighbour.Go(func() { n.alive(stop) })
 
 				p := &hubtest.RawPeer{T: t, Conn: dial(t, h)}
 				if c.login {
@@ -242,8 +242,9 @@ func TestAMQPBadInput(t *testing.T) {
 					require.Equal(t, c.closes, last.(*amqpwire.Close).Error.Condition)
 				}
 				p.Conn.Close()
+				others.Wait() // up to an idle timeout of the neighbour
 				close(stop)
-				others.Wait()
+				neighbour.Wait()
 				synctest.Wait()
 				require.Equal(t, 1, h.Connections(""))
 				n.works(h)
