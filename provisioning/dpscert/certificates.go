@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // lock takes the right to change the certificates. The error is that of ctx, if it has to wait: a
@@ -30,8 +32,9 @@ func (r *Renewer) lock(ctx context.Context) error {
 
 func (r *Renewer) unlock() { <-r.work }
 
-// prepare loads the stored certificates, once, and takes an offered chain. It fails if a key cannot
-// be opened for the moment, or if ctx ends; the next call does what is left.
+// prepare loads the stored certificates, once, and takes an offered chain. It fails if the Store
+// cannot be read or a key cannot be opened for the moment, or if ctx ends; the next call does what
+// is left.
 func (r *Renewer) prepare(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -84,8 +87,11 @@ func (r *Renewer) load(ctx context.Context) error {
 	}
 	if err != nil {
 		r.publish(Event{Step: StepStoreFailed, Err: err})
+		if !errors.Is(err, errDamaged) { // the certificates may still be there
+			return dialError(&transport.Error{Kind: transport.Unavailable, Op: transport.OpIssue, Err: err})
+		}
 	}
-	if err != nil || stored == nil {
+	if stored == nil {
 		return nil
 	}
 	var found []*held

@@ -5,6 +5,8 @@ import (
 	"crypto"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -351,6 +353,52 @@ func TestAStoreThatFailsOnce(t *testing.T) {
 		require.Equal(t, []step{dpscert.StepRequesting, dpscert.StepStoreFailed, dpscert.StepRenewed}, w.steps())
 		require.Equal(t, 2, w.store.saved())
 		require.Equal(t, w.leaf(r).Raw, w.store.record.Certificates[0].Chain[0])
+	})
+}
+
+// A Store that cannot be read for the moment has not lost its certificates: it is read again, and
+// an older chain does not replace them.
+func TestAStoreThatCannotBeReadForTheMoment(t *testing.T) {
+	for _, offer := range []bool{false, true} {
+		for _, registrar := range []bool{false, true} {
+			t.Run(fmt.Sprintf("offer %v, registrar %v", offer, registrar), func(t *testing.T) {
+				inWorld(t, nil, func(t *testing.T, w *world) {
+					if registrar {
+						w.enroll()
+					}
+					time.Sleep(time.Hour)
+					newest := w.issue("dev-1", w.key, 29*day)
+					require.NoError(t, w.hub.RemoveDevice("dev-1"))
+					_, err := w.hub.AddDeviceX509("dev-1", thumbprint(newest[0]))
+					require.NoError(t, err)
+					w.store.record.Certificates = []dpscert.Issued{{Chain: newest}, {Chain: w.first}}
+					w.store.busy = errors.New("too many open files")
+					r := w.renewer(dpscert.Options{})
+					if offer {
+						r.Offer(w.first)
+					}
+					w.open("mqtt", r)
+					require.Equal(t, newest[0], w.leaf(r).Raw)
+					require.Zero(t, w.store.saved())
+					require.Equal(t, []step{dpscert.StepStoreFailed}, w.steps())
+				})
+			})
+		}
+	}
+}
+
+// A damaged file has no certificates: the device registers, and replaces it.
+func TestADamagedFileIsReplaced(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.enroll()
+		path := filepath.Join(t.TempDir(), "certificate")
+		require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+		r := w.renewer(dpscert.Options{Store: dpscert.File(path)})
+		w.open("mqtt", r)
+		require.Equal(t, []step{dpscert.StepStoreFailed, dpscert.StepRequesting, dpscert.StepRenewed}, w.steps())
+		stored, err := dpscert.File(path).Load()
+		require.NoError(t, err)
+		require.Equal(t, w.leaf(r).Raw, stored.Certificates[0].Chain[0])
 	})
 }
 

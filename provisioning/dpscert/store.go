@@ -23,7 +23,8 @@ type Issued struct {
 // A Store keeps a Record over restarts. It contains no private key. One goroutine at a time calls
 // it.
 type Store interface {
-	// Load returns the stored Record, nil if there is none.
+	// Load returns the stored Record, nil if there is none or it is lost for good. After an error the
+	// connection is tried again later, and nothing is saved before Load has succeeded.
 	Load() (*Record, error)
 	// Save replaces the stored Record, as a whole or not at all.
 	Save(r *Record) error

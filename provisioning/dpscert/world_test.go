@@ -54,12 +54,17 @@ type memory struct {
 	mu     sync.Mutex
 	record *dpscert.Record
 	saves  int
+	busy   error // of the next Load
 	err    error // of the next Save
 }
 
 func (m *memory) Load() (*dpscert.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.busy; err != nil {
+		m.busy = nil
+		return nil, err
+	}
 	return m.record, nil
 }
 
