@@ -85,7 +85,7 @@ type Transport struct {
 	// Owned by the goroutine of Dial and Run.
 	record       *Record                // nil: ask the service
 	before       *Record                // the latest one
-	loaded       bool                   // the Store was asked
+	loaded       bool                   // the Store has nothing to add
 	transport    transport.Transport    // for the record; nil: not made yet
 	reason       error                  // why the service is asked
 	refused      bool                   // the reason is that the hub refused the assignment
@@ -215,7 +215,6 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (transpo
 
 // load takes the assignment of the Store, if that is for this registration.
 func (t *Transport) load() {
-	t.loaded = true
 	if t.opt.Store == nil {
 		return
 	}
@@ -224,6 +223,7 @@ func (t *Transport) load() {
 	if failed := callback.Run("Store.Load", func() { r, err = t.opt.Store.Load() }); failed != nil {
 		err = failed
 	}
+	t.loaded = err == nil || errors.Is(err, errDamaged)
 	switch {
 	case err != nil:
 		t.publish(Event{Step: StepStoreFailed, Err: err})
@@ -239,7 +239,7 @@ func (t *Transport) load() {
 
 // use makes r the assignment.
 func (t *Transport) use(r *Record) {
-	t.record, t.before, t.transport = r, r, nil
+	t.record, t.before, t.loaded, t.transport = r, r, true, nil
 	t.failures, t.nameFailures, t.flipped = 0, 0, false
 	t.mu.Lock()
 	t.shown = r.Assignment

@@ -367,6 +367,23 @@ func TestStoresThatFailOrBelongToAnotherDevice(t *testing.T) {
 	})
 }
 
+// A Store that cannot be read for the moment is read again as long as there is no assignment.
+func TestAStoreThatCannotBeReadForTheMoment(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
+		s := &service{refusal: &provisioning.Answer{Status: 503, Body: []byte("{}")}}
+		store := &memory{err: errors.New("too many open files"), record: &dpstransport.Record{
+			Registration: "0ne00ABCDEF/registrations/reg-0001",
+			Assignment:   provisioning.Assignment{Hub: "stored.example.test", DeviceID: "dev-1"}}}
+		h := &hubs{}
+		tr := setup(t, s, h, 1, &dpstransport.Options{Store: store})
+		require.ErrorIs(t, dial(t, tr), transport.Unavailable)
+		store.err = nil
+		require.NoError(t, dial(t, tr))
+		require.Equal(t, []string{"stored.example.test"}, h.dialed)
+		require.Zero(t, store.saves)
+	})
+}
+
 func TestOneClientATime(t *testing.T) {
 	testkit.In2030(t, func(t *testing.T) {
 		tr := setup(t, &service{}, &hubs{block: true}, 1, nil)

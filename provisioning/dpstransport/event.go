@@ -14,7 +14,8 @@ const (
 	StepAssigned
 	// StepOtherKey: the hub refused one key, and the other one is tried.
 	StepOtherKey
-	// StepStoreFailed: the Store returned Err. The assignment is used nevertheless.
+	// StepStoreFailed: the Store returned Err. An assignment that cannot be stored is used
+	// nevertheless. A Store that cannot be read is read again before the next registration.
 	StepStoreFailed
 	// StepKept: the registration failed with Err, and the assignment before it is used again.
 	StepKept
