@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -508,6 +512,87 @@ func TestCloseDuringARenewal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A callback that panics in a renewal, or ends its goroutine, fails the request. The connection
+// lasts, and the next request succeeds.
+func TestCallbacksThatPanicInARenewal(t *testing.T) {
+	for _, name := range []string{"the key", "the key ends its goroutine", "Options.Policy", "Options.Rand"} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				var broken atomic.Bool
+				check := func(callback string) {
+					if broken.Load() && strings.HasPrefix(name, callback) {
+						if strings.Contains(name, "ends") {
+							runtime.Goexit()
+						}
+						panic("broken")
+					}
+				}
+				key := brokenKey{w.key, func() { check("the key") }}
+				k := &keys{t: t}
+				r := w.renewer(dpscert.Options{OpenKey: k.open,
+					NewKey: func(context.Context) (crypto.Signer, string, error) { return key, "1", nil },
+					Policy: retrypolicy.Func(func(int, error) (bool, time.Duration) {
+						check("Options.Policy")
+						return true, time.Minute
+					}),
+					Rand: func() uint64 {
+						check("Options.Rand")
+						return 0
+					}})
+				c := w.open("mqtt", r)
+				in := w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
+				broken.Store(true)
+				time.Sleep(near)
+				steps := w.told()
+				last := steps[len(steps)-1]
+				require.Equal(t, dpscert.StepFailed, last.Step)
+				require.ErrorIs(t, last.Err, transport.Invalid)
+				require.ErrorContains(t, last.Err, name[:7])
+				require.Equal(t, device.StateConnected, c.Status().State)
+				in.Remove()
+				broken.Store(false)
+				time.Sleep(day + time.Hour)
+				require.NotEqual(t, w.first[0], w.leaf(r).Raw)
+				require.Len(t, w.statuses(), 2, "the connection lasts")
+			})
+		})
+	}
+}
+
+// A clock that panics counts as unset: nothing is requested.
+func TestAClockThatPanicsInARenewal(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		defer w.close()
+		var broken atomic.Bool
+		w.creds.Now = func() time.Time {
+			if broken.Load() {
+				panic("broken")
+			}
+			return time.Now()
+		}
+		r := w.renewer(dpscert.Options{})
+		session, err := r.Around(&scripted{}).Dial(t.Context(), &transport.Config{Creds: w.creds, Sink: never{t}})
+		require.NoError(t, err)
+		broken.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 40*day)
+		defer cancel()
+		require.ErrorIs(t, session.Run(ctx), context.DeadlineExceeded)
+		require.Empty(t, w.told())
+	})
+}
+
+// brokenKey is a key that calls a function before it signs.
+type brokenKey struct {
+	crypto.Signer
+	check func()
+}
+
+func (k brokenKey) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	k.check()
+	return k.Signer.Sign(rand, digest, opts)
 }
 
 func TestWrongOptions(t *testing.T) {

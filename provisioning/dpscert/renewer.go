@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -201,10 +202,11 @@ func (r *Renewer) held() *held {
 	return r.current
 }
 
-// now returns the device's wall clock.
-func (r *Renewer) now() time.Time {
+// now returns the device's wall clock. One that panics counts as unset.
+func (r *Renewer) now() (at time.Time) {
 	if c := r.clock.Load(); c != nil {
-		return c.Time()
+		_ = callback.Run("Credentials.Now", func() { at = c.Time() })
+		return at
 	}
 	return time.Now().Round(0)
 }

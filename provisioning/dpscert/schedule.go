@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
@@ -64,7 +65,9 @@ func (r *Renewer) untilDue() time.Duration {
 	if !r.running && r.spread != h && now.Sub(h.due) > maxStep { // the device was off at that time
 		r.spread = h
 		left := min(max(h.cert.Leaf.NotAfter.Sub(now)/20, 1), maxSpread)
-		r.schedule.notBefore = time.Now().Add(time.Duration(r.opt.Rand() % uint64(left)))
+		r.guard(func() {
+			r.schedule.notBefore = time.Now().Add(time.Duration(r.opt.Rand() % uint64(left)))
+		})
 	}
 	return min(max(time.Until(r.schedule.notBefore), 0), maxStep)
 }
@@ -89,7 +92,7 @@ func (s *session) renewals(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case a := <-s.answers:
-			s.late(ctx, a)
+			r.guard(func() { s.late(ctx, a) })
 		case <-s.replies:
 		case <-timer.C:
 			r.saveAgain(ctx)
@@ -98,10 +101,18 @@ func (s *session) renewals(ctx context.Context, end context.CancelCauseFunc) {
 				end(errReplaced)
 				return
 			case r.untilDue() == 0:
-				s.attempt(ctx)
+				r.guard(func() { s.attempt(ctx) })
 			}
 		}
 		timer.Reset(min(r.untilDue(), s.untilReplaced()))
+	}
+}
+
+// guard runs f, which calls the policy, Rand or the key. If one of them panics or ends its
+// goroutine, the request has failed.
+func (r *Renewer) guard(f func()) {
+	if failed := callback.Run("Options.Policy, Options.Rand or the key", f); failed != nil {
+		r.giveUp(&transport.Error{Kind: transport.Invalid, Op: transport.OpIssue, Err: failed})
 	}
 }
 
@@ -231,7 +242,7 @@ func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 // giveUp ends a series of requests. A new one begins later: somebody may have removed the cause.
 func (r *Renewer) giveUp(failure *transport.Error) {
 	r.note(failure)
-	r.series.End()
+	_ = callback.Run("Options.Policy", r.series.End) // it may panic, too
 	r.running, r.pending = false, nil
 	delay := max(r.opt.TryAgainAfter, min(failure.RetryAfter, times.MaxRetryAfter))
 	r.pauseUntil(time.Now().Add(delay))
