@@ -82,13 +82,18 @@ func (c *Client) Call(ctx context.Context, name string, body []byte) (*Answer, e
 	if failure := r.take(); failure != nil {
 		return nil, about(failure)
 	}
-	answer, failure := r.call(&Request{Call: name, Body: body})
+	defer r.give()
+	var answer *Answer
+	var failure *transport.Error
+	if failed := callback.Run(callbacks,
+		func() { answer, failure = r.call(&Request{Call: name, Body: body}) }); failed != nil {
+		failure = callbackFailed(failed)
+	}
 	s := c.shared
 	if s.idle != nil {
 		s.idle.Stop()
 	}
 	s.idle = time.AfterFunc(maxIdle, s.closeIdle)
-	r.give()
 	if failure != nil {
 		return nil, about(failure)
 	}

@@ -39,8 +39,8 @@
 //
 // The error of Register is a *transport.Error. It has these Kinds:
 //
-//   - Invalid for an Identity or options that cannot work, before anything is sent, and for a
-//     request that the service calls wrong;
+//   - Invalid for an Identity or options that cannot work, before anything is sent, for a request
+//     that the service calls wrong, and for a policy, Rand or clock that panics;
 //   - TooLarge for a payload that is too large, before anything is sent;
 //   - Unauthorized when the service refuses every key, the certificate or the TPM, or when the TPM
 //     does not decrypt the service's key;

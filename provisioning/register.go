@@ -72,9 +72,25 @@ func (r *registration) run() (*Assignment, error) {
 	}
 }
 
+// callbacks are the functions of the user that run guards.
+const callbacks = "Options.Policy, Options.Rand or Identity.Now"
+
 // next makes one attempt. Without an assignment and an error, retry describes the wait before the
-// next attempt.
+// next attempt. A callback that panics or ends its goroutine ends the registration.
 func (r *registration) next() (a *Assignment, retry Event, err error) {
+	if failed := callback.Run(callbacks, func() { a, retry, err = r.attemptOnce() }); failed != nil {
+		_ = callback.Run("Options.Policy", r.series.End)
+		return nil, Event{}, callbackFailed(failed)
+	}
+	return a, retry, err
+}
+
+// callbackFailed returns the error for a callback that did not return.
+func callbackFailed(failed error) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpRegister, Err: failed}
+}
+
+func (r *registration) attemptOnce() (a *Assignment, retry Event, err error) {
 	if r.attempt == 0 {
 		if err := r.hold(r.spread()); err != nil {
 			return nil, Event{}, err
@@ -88,13 +104,13 @@ func (r *registration) next() (a *Assignment, retry Event, err error) {
 	if cancelled := r.take(); cancelled != nil {
 		return nil, Event{}, r.abandon(cancelled)
 	}
+	defer r.give()
 	a, failure := r.try()
 	if failure == nil {
 		err = r.series.Success(time.Now())
 	} else {
 		retry, err = r.decide(failure)
 	}
-	r.give()
 	return a, retry, err
 }
 

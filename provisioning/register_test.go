@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -469,6 +471,57 @@ func TestCallbacksThatPanic(t *testing.T) {
 		require.ErrorIs(t, err, transport.Unauthorized)
 		require.ErrorContains(t, err, "callback Identity.Sign panicked: no key")
 	})
+}
+
+// A callback that panics or ends its goroutine fails one registration or call, not the next one.
+func TestCallbacksThatPanicLeaveTheClientUsable(t *testing.T) {
+	for _, name := range []string{"Options.Policy", "Options.Rand", "Identity.Now", "Identity.Now ends its goroutine"} {
+		t.Run(name, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
+				broken := true
+				check := func(callback string) {
+					if broken && strings.HasPrefix(name, callback) {
+						if strings.Contains(name, "ends") {
+							runtime.Goexit()
+						}
+						panic("broken")
+					}
+				}
+				id := identity(t)
+				id.Now = func() time.Time {
+					check("Identity.Now")
+					return time.Now()
+				}
+				s := newScript(say{status: 503}, say{status: 200, body: assigned}, say{status: 200})
+				c, err := provisioning.New(id, s, &provisioning.Options{
+					Policy: retrypolicy.Func(func(int, error) (bool, time.Duration) {
+						check("Options.Policy")
+						return true, time.Second
+					}),
+					Rand: func() uint64 {
+						check("Options.Rand")
+						return 0
+					}})
+				require.NoError(t, err)
+				_, err = c.Register(t.Context())
+				require.ErrorIs(t, err, transport.Invalid)
+				require.ErrorContains(t, err, name[:12])
+				if strings.HasPrefix(name, "Identity.Now") {
+					_, err = c.Call(t.Context(), "check", nil)
+					require.ErrorIs(t, err, transport.Invalid)
+				}
+				broken = false
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err = c.Register(ctx)
+				require.NoError(t, err)
+				_, err = c.Call(ctx, "check", nil)
+				require.NoError(t, err)
+				c.CloseIdle()
+				require.Zero(t, s.sessions())
+			})
+		})
+	}
 }
 
 func TestACSRNeedsTheNewVersionAndReturnsAChain(t *testing.T) {
