@@ -23,6 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -203,6 +204,48 @@ func TestFaultsAtTheService(t *testing.T) {
 				require.GreaterOrEqual(t, told[2].Delay, row.least)
 				require.Equal(t, dpscert.StepRenewed, told[4].Step)
 				require.Len(t, w.statuses(), 2, "the connection lasts")
+			})
+		})
+	}
+}
+
+// A device without a certificate whose enrollment issues none says so, and one that gets useless
+// chains registers seldom: a registration may reset the twin.
+func TestRegistrationsWithoutAUsableChain(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault.Fault
+		kind  transport.Kind
+		text  string
+		least int
+		most  int
+	}{
+		"none": {fault.Fault{Kind: fault.GarbleProvisioning, Times: -1, Bytes: []byte(`{"operationId":"o",` +
+			`"status":"assigned","registrationState":{"assignedHub":"h.example.test","deviceId":"dev-1"}}`)},
+			transport.Unsupported, "the enrollment issues no certificates", 1, 1},
+		"useless": {fault.Fault{Kind: fault.WrongChain, Times: -1},
+			transport.Protocol, "the issued certificate belongs to another key", 5, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				w.enroll()
+				w.store.record = nil
+				w.dps.Inject(row.fault)
+				r := w.renewer(dpscert.Options{})
+				c, err := device.New(w.creds, r.Around(w.transport("mqtt", r)), nil)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, c.Close()) }()
+				require.NoError(t, c.Start())
+				time.Sleep(time.Hour)
+				registers := 0
+				for _, q := range w.dps.Requests() {
+					if q.Operation == dpsdata.Register {
+						registers++
+					}
+				}
+				require.ErrorIs(t, r.Status().Err, row.kind)
+				require.ErrorContains(t, r.Status().Err, row.text)
+				require.GreaterOrEqual(t, registers, row.least)
+				require.LessOrEqual(t, registers, row.most)
 			})
 		})
 	}

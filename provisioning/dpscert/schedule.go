@@ -33,6 +33,7 @@ var errReplaced = errors.New("the certificate of the connection ends; the next c
 type schedule struct {
 	pending   *request      // the hub may still answer it
 	service   *registration // nil: none is in progress
+	useless   int           // chains of the service in a row that were of no use
 	notBefore time.Time
 	spread    *held // the certificate for which the random wait was drawn
 

@@ -3,8 +3,10 @@ package dpscert
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/internal/attempt"
 	"github.com/hubline-iot/hubline/transport"
@@ -54,12 +56,29 @@ func (r *Renewer) fromService(ctx context.Context, cfg *transport.Config) (*prov
 	r.mu.Lock()
 	r.twin++
 	r.mu.Unlock()
-	cert, err := Check(a.Chain, q.key, q.name, r.now())
-	if err != nil {
-		return nil, err
+	if len(a.Chain) == 0 {
+		return nil, errNotIssued
 	}
+	cert, err := Check(a.Chain, q.key, q.name, r.now())
+	if err != nil { // another registration may reset the twin for nothing
+		failure := *failureOf(ctx, err)
+		failure.RetryAfter = min(uselessDelay<<min(r.useless, maxDoublings), times.MaxRetryAfter)
+		r.useless++
+		return nil, &failure
+	}
+	r.useless = 0
 	return a, r.adopt(ctx, hold(cert, q.keyName))
 }
+
+const (
+	// uselessDelay is the delay after the first useless chain. Each further one doubles it.
+	uselessDelay = time.Minute
+	maxDoublings = 6
+)
+
+var errNotIssued = &transport.Error{Kind: transport.Unsupported, Op: transport.OpIssue,
+	Err: errors.New("the enrollment issues no certificates; link it to a certificate authority, or check the " +
+		"APIVersion of the registrar")}
 
 var errClock = &transport.Error{Kind: transport.ClockUnset, Op: transport.OpRegister,
 	Err: errors.New("set the clock before requesting a certificate: it has a beginning and an end")}
