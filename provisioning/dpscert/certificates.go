@@ -156,12 +156,14 @@ func hold(cert *tls.Certificate, key string) *held {
 	return &held{cert, key, cert.Leaf.NotBefore.Add(life/3*2 - early)}
 }
 
-// adopt makes h the certificate in use.
+// adopt makes h the certificate in use. Other requests are over: a late answer to one would bring
+// an older certificate.
 func (r *Renewer) adopt(ctx context.Context, h *held) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
 	defer r.unlock()
+	r.pending, r.service = nil, nil
 	r.replace(h)
 	return nil
 }

@@ -322,6 +322,29 @@ func TestAPendingRequestGoesOn(t *testing.T) {
 	})
 }
 
+// The hub's certificate for a request that the provisioning service has made needless does not
+// replace the newer one: the program may have deleted its key.
+func TestALateAnswerDoesNotReplaceANewerCertificate(t *testing.T) {
+	slow := &testbroker.Options{Certificates: testbroker.CertificateOptions{Delay: 6 * time.Hour}}
+	inWorld(t, slow, func(t *testing.T, w *world) {
+		w.enroll()
+		k := &keys{t: t}
+		r := w.renewer(dpscert.Options{NewKey: k.make, OpenKey: k.open})
+		w.open("mqtt", r)
+		for k.made() < 2 {
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(time.Minute)
+		told := w.told()
+		require.Equal(t, dpscert.StepRenewed, told[len(told)-1].Step)
+		require.False(t, told[len(told)-1].AtHub)
+		renewed := w.leaf(r)
+		time.Sleep(7 * time.Hour)
+		require.Equal(t, renewed.Raw, w.leaf(r).Raw)
+		require.Empty(t, w.steps())
+	})
+}
+
 // With a clock that cannot be right nothing is requested. Once it is set, the renewal begins.
 func TestAClockThatIsNotSet(t *testing.T) {
 	for name, unset := range map[string]func(w *world, ahead *atomic.Int64){

@@ -28,8 +28,9 @@ type Options struct {
 	ServiceOnly bool
 
 	// NewKey makes the key of the next certificate, under a name that is not empty. It is called for
-	// each renewal. The program may delete keys whose names are not in the Store. Nil: all
-	// certificates are for the key given to New.
+	// each new request. The program may delete keys whose names are not in the Store, at its start
+	// or in OnEvent at StepRenewed: at other times a request may need them. Nil: all certificates are
+	// for the key given to New.
 	NewKey func(ctx context.Context) (key crypto.Signer, name string, err error)
 	// OpenKey returns the key that NewKey made under this name. Set it together with NewKey. After an
 	// error with a retryable Kind the connection is tried again later. After another one the

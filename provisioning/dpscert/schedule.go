@@ -244,7 +244,7 @@ func (r *Renewer) recover(ctx context.Context, failure *transport.Error) {
 func (r *Renewer) giveUp(failure *transport.Error) {
 	r.note(failure)
 	_ = callback.Run("Options.Policy", r.series.End) // it may panic, too
-	r.running, r.pending = false, nil
+	r.running, r.pending, r.service = false, nil, nil
 	delay := max(r.opt.TryAgainAfter, min(failure.RetryAfter, times.MaxRetryAfter))
 	r.pauseUntil(time.Now().Add(delay))
 	r.publish(Event{Step: StepFailed, Attempt: r.attempts, Delay: delay, Err: failure})
