@@ -650,6 +650,34 @@ func TestAClockThatPanicsInARenewal(t *testing.T) {
 	})
 }
 
+// A Renewer serves one client at a time, through whichever of its transports.
+func TestOneClientATime(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		defer w.close()
+		r := w.renewer(dpscert.Options{})
+		first, second := r.Around(&scripted{}), r.Around(&scripted{})
+		cfg := &transport.Config{Creds: w.creds, Sink: never{t}}
+		session, err := first.Dial(t.Context(), cfg)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- session.Run(ctx) }()
+		for _, tr := range []transport.Transport{first, second} {
+			_, err = tr.Dial(t.Context(), cfg)
+			require.ErrorIs(t, err, transport.Invalid)
+			require.ErrorContains(t, err, "one Renewer for each client")
+		}
+		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		session, err = second.Dial(t.Context(), cfg)
+		require.NoError(t, err)
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, session.Run(ctx), context.Canceled)
+	})
+}
+
 // brokenKey is a key that calls a function before it signs.
 type brokenKey struct {
 	crypto.Signer

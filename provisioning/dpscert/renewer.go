@@ -72,6 +72,7 @@ type Renewer struct {
 	key crypto.Signer
 	opt Options
 
+	busy  atomic.Bool                           // Dial or a session runs
 	clock atomic.Pointer[transport.Credentials] // those of the latest Dial
 	// work (capacity 1) holds a value while the certificates are loaded or replaced. Its holder owns
 	// the fields of this group.

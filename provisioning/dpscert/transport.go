@@ -12,7 +12,8 @@ import (
 )
 
 // Around returns a transport that connects through inner, whose network options have r.Certificate,
-// and renews the certificate while it is connected. It serves one client.
+// and renews the certificate while it is connected. All transports of a Renewer serve one client,
+// one connection at a time.
 func (r *Renewer) Around(inner transport.Transport) *Transport {
 	return &Transport{r: r, inner: inner}
 }
@@ -21,7 +22,6 @@ func (r *Renewer) Around(inner transport.Transport) *Transport {
 type Transport struct {
 	r     *Renewer
 	inner transport.Transport
-	busy  atomic.Bool // Dial or a session runs
 
 	// Owned by the goroutine of Dial and Run.
 	wentBack bool             // the previous certificate was tried, since the hub accepted one
@@ -59,12 +59,12 @@ func withCertificate(creds *transport.Credentials) *transport.Credentials {
 // provisioning service for one first. If the hub refuses the certificate, it tries the others at
 // once.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (s transport.Session, err error) {
-	if !t.busy.CompareAndSwap(false, true) {
-		return nil, invalid("this Transport serves a client already; make one for each client with Renewer.Around")
+	if !t.r.busy.CompareAndSwap(false, true) {
+		return nil, invalid("this Renewer serves a client already; make one Renewer for each client")
 	}
 	defer func() {
 		if s == nil { // also when a callback panics
-			t.busy.Store(false)
+			t.r.busy.Store(false)
 		}
 	}()
 	return t.dial(ctx, cfg)
@@ -278,7 +278,7 @@ func (s *session) Run(ctx context.Context) error {
 		s.renewals(inner, stop)
 	}()
 	var cause error
-	defer s.t.busy.Store(false)
+	defer s.t.r.busy.Store(false)
 	began := time.Now()
 	err := func() error {
 		defer func() { // also when a callback panics
