@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -33,6 +34,7 @@ type Options struct {
 type Carrier struct {
 	dial  engine.Dial
 	agent string
+	ids   atomic.Uint32 // the latest id of a packet
 }
 
 var _ provisioning.Carrier = (*Carrier)(nil)
@@ -79,7 +81,7 @@ func (c *Carrier) Open(ctx context.Context, l *provisioning.Login) (provisioning
 
 // open does the work of Open. limited is ctx with the time limit.
 func (c *Carrier) open(ctx, limited context.Context, l *provisioning.Login) (*session, error) {
-	s := &session{timeout: l.Timeout}
+	s := &session{timeout: l.Timeout, ids: &c.ids}
 	var err error
 	if panicked := callback.Run("the dial function of dpsengine.New",
 		func() { s.conn, err = c.dial(limited, l.Credentials()) }); panicked != nil {

@@ -22,8 +22,9 @@ type session struct {
 	conn    engine.Conn
 	timeout time.Duration
 	closed  atomic.Bool
-	up      bool   // the service accepted CONNECT
-	lastID  uint16 // of a packet, and of a request
+	up      bool           // the service accepted CONNECT
+	ids     *atomic.Uint32 // of the Carrier
+	lastID  uint16         // of a packet, and of a request
 	in, out []byte
 	unread  int // bytes of in that hold data
 }
@@ -111,10 +112,19 @@ func (s *session) begin(g *mqttwire.Greeting) error {
 	return s.subscribe()
 }
 
+// nextID returns the id of the next packet. It is not 0. The sessions of a Carrier use different
+// ids: the answer to a request of a lost connection may arrive over the next one.
+func (s *session) nextID() uint16 {
+	s.lastID = uint16(s.ids.Add(1))
+	if s.lastID == 0 {
+		s.lastID = uint16(s.ids.Add(1))
+	}
+	return s.lastID
+}
+
 // subscribe subscribes to answers.
 func (s *session) subscribe() error {
-	s.lastID++
-	packet, err := mqttwire.AppendSubscribe(s.out[:0], s.lastID, mqttwire.Filter{Topic: filter, QoS: 1})
+	packet, err := mqttwire.AppendSubscribe(s.out[:0], s.nextID(), mqttwire.Filter{Topic: filter, QoS: 1})
 	if err != nil {
 		return failed(transport.Invalid, err)
 	}
@@ -162,10 +172,7 @@ func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provi
 }
 
 func (s *session) exchange(r *provisioning.Request) (*provisioning.Answer, error) {
-	if s.lastID++; s.lastID == 0 {
-		s.lastID++
-	}
-	t := topicOf(r, s.lastID)
+	t := topicOf(r, s.nextID())
 	o := mqttwire.Outgoing{QoS: 1, Topic: len(t), Body: len(r.Body)}
 	packet := append(mqttwire.AppendPublish(s.out[:0], &o), t...)
 	packet = append(mqttwire.AppendID(packet, s.lastID), r.Body...)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,53 @@ func TestTheAnswerIsFoundAmongOtherPackets(t *testing.T) {
 		require.Equal(t, "mine", string(a.Body))
 		require.Equal(t, 200, a.Status)
 		require.EqualValues(t, 1, conn.closed.Load())
+	}
+}
+
+// answering is a Conn of a service that sends the answers to lost requests before the right one.
+type answering struct {
+	pieces
+	loses bool     // its first request gets no answer
+	rids  []string // of all requests of the device, over all connections
+}
+
+func (a *answering) Write(b []byte) (int, error) {
+	switch b[0] >> 4 {
+	case 1: // CONNECT
+		a.stream = append(a.stream, hello[:4]...)
+	case 8: // SUBSCRIBE
+		a.stream = append(a.stream, 0x90, 3, b[2], b[3], 1)
+	case 3: // PUBLISH
+		_, rid, _ := strings.Cut(string(b[:len(b)-4]), "$rid=") // without packet id and body
+		a.rids = append(a.rids, rid)
+		if a.loses {
+			break
+		}
+		for i, rid := range a.rids {
+			answer := publish("$dps/registrations/res/200/?$rid="+rid, strconv.Itoa(i))
+			a.stream = append(a.stream, answer...)
+		}
+	}
+	return len(b), nil
+}
+
+// The service may send the answer to a request whose connection was lost over the next connection.
+func TestALateAnswerToALostConnectionIsIgnored(t *testing.T) {
+	conn := &answering{pieces: pieces{size: 1000}, loses: true}
+	c := carrier(conn)
+	s, err := c.Open(t.Context(), login())
+	require.NoError(t, err)
+	_, err = s.Exchange(t.Context(), &provisioning.Request{Body: []byte("{}")})
+	require.ErrorIs(t, err, transport.Network)
+	s.Close()
+	conn.loses = false
+	s, err = c.Open(t.Context(), login())
+	require.NoError(t, err)
+	defer s.Close()
+	for i := range 3 {
+		a, err := s.Exchange(t.Context(), &provisioning.Request{Call: "report", Body: []byte("{}")})
+		require.NoError(t, err)
+		require.Equal(t, strconv.Itoa(i+1), string(a.Body), "%v", conn.rids)
 	}
 }
 
