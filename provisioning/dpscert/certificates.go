@@ -59,7 +59,7 @@ func (r *Renewer) prepare(ctx context.Context) error {
 	for _, name := range names {
 		h, err := r.open(ctx, Issued{Chain: chain, Key: name})
 		if err != nil {
-			return err
+			return notYet(ctx, err)
 		}
 		if h.validAt(r.now()) && (present == nil || h.cert.Leaf.NotBefore.After(present.cert.Leaf.NotBefore)) {
 			r.replace(h)
@@ -97,10 +97,12 @@ func (r *Renewer) load(ctx context.Context) error {
 	var found []*held
 	for _, i := range stored.Certificates {
 		h, err := r.open(ctx, i)
-		if err != nil {
-			return err
-		}
-		if h != nil && len(found) < 2 {
+		switch {
+		case err != nil && (len(found) == 0 || ctx.Err() != nil):
+			return notYet(ctx, err)
+		case err != nil: // a newer certificate is there
+			r.publish(Event{Step: StepKeyFailed, Err: err})
+		case h != nil && len(found) < 2:
 			found = append(found, h)
 		}
 	}
@@ -113,6 +115,14 @@ func (r *Renewer) load(ctx context.Context) error {
 		r.previous = found[1]
 	}
 	return nil
+}
+
+// notYet returns the error of a Dial for err, an error of open.
+func notYet(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return dialError(failureOf(ctx, err))
 }
 
 // open returns the certificate with its key, nil if they do not belong together or there is no such
@@ -132,7 +142,7 @@ func (r *Renewer) open(ctx context.Context, i Issued) (*held, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil && errfilter.Of(err).Retry:
-			return nil, dialError(failureOf(ctx, err))
+			return nil, err
 		case err != nil:
 			r.publish(Event{Step: StepKeyFailed, Err: err})
 			return nil, nil

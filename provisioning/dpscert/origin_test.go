@@ -75,6 +75,36 @@ func TestAKeyThatIsBusy(t *testing.T) {
 	})
 }
 
+// The certificate in use needs no other key.
+func TestTheKeyOfThePreviousCertificateIsBusy(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		previous := dpscert.Issued{Chain: w.issue("dev-1", newKey(t), 20*day), Key: "1"}
+		w.store.record.Certificates = []dpscert.Issued{{Chain: w.first, Key: "2"}, previous}
+		busy := &transport.Error{Kind: transport.Unavailable, Err: errors.New("the token is busy")}
+		r := w.renewer(dpscert.Options{
+			NewKey: func(context.Context) (crypto.Signer, string, error) { return newKey(t), "3", nil },
+			OpenKey: func(_ context.Context, name string) (crypto.Signer, error) {
+				if name == "1" {
+					return nil, busy
+				}
+				return w.key, nil
+			},
+		})
+		c, err := device.New(w.creds, r.Around(w.transport("mqtt", r)), nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, c.Open(ctx))
+		require.Equal(t, w.first[0], w.leaf(r).Raw)
+		told := w.told()
+		require.Len(t, told, 1)
+		require.Equal(t, dpscert.StepKeyFailed, told[0].Step)
+		require.ErrorIs(t, told[0].Err, busy)
+		require.Zero(t, w.store.saved())
+	})
+}
+
 // A refusal of the provisioning service is not one of the hub.
 func TestARefusalOfTheServiceKeepsTheCertificate(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {

@@ -33,8 +33,8 @@ type Options struct {
 	// for the key given to New.
 	NewKey func(ctx context.Context) (key crypto.Signer, name string, err error)
 	// OpenKey returns the key that NewKey made under this name. Set it together with NewKey. After an
-	// error with a retryable Kind the connection is tried again later. After another one the
-	// certificate of that key is not used.
+	// error with a retryable Kind the connection is tried again later, unless a newer certificate has
+	// its key. After another one the certificate of that key is not used.
 	OpenKey func(ctx context.Context, name string) (crypto.Signer, error)
 
 	// Policy decides about retries. Nil: delays from 1 minute, doubling to 1 hour, with jitter. The
