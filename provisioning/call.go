@@ -65,9 +65,10 @@ const maxCall = 64
 // operation. body is JSON of at most 96 KB.
 //
 // Calls and attempts to register share a connection, one after the other. It stays open for half a
-// minute after a call. A call repeats nothing, with these exceptions: a connection that was lost
-// between two calls is replaced, and a refused token leads to the other key, or to a token by the
-// service's time, as in Register.
+// minute after a call. A call repeats nothing, with these exceptions. If a connection from before
+// the call turns out to be lost, the request is sent once more over a new one; the service may have
+// received it twice. A refused token leads to the other key, or to a token by the service's time,
+// as in Register.
 //
 // The error is a *transport.Error with the Kinds of Register: Unauthorized for a refused token,
 // Invalid and TooLarge before anything is sent, Unsupported if the service takes no calls by the
