@@ -100,6 +100,48 @@ func TestAFailureIsUndoneInReverseOrderAndReported(t *testing.T) {
 	})
 }
 
+// textless is an error that panics whatever it is asked.
+type textless struct{}
+
+func (*textless) Error() string { panic("no text") }
+func (*textless) Unwrap() error { panic("no cause") }
+
+func TestAnErrorThatPanicsFailsItsStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		code uint32
+		text string
+	}{
+		"StepError without Err": {&agent.StepError{Code: 7}, 7, "step failed with code 7"},
+		"nil StepError":         {(*agent.StepError)(nil), 0, "step failed"},
+		"an error of its own":   {new(textless), 0, "the error panicked when it was read"},
+	} {
+		for call, area := range map[string]agent.Area{"install 0": agent.AreaInstall, "cancel 0": agent.AreaRestore} {
+			t.Run(name+", "+call, func(t *testing.T) {
+				inRig(t, func(t *testing.T, r *rig) {
+					r.device.fail = func(now string) error {
+						switch {
+						case now == call:
+							return c.err
+						case now == "install 0":
+							return errors.New("no space")
+						}
+						return nil
+					}
+					r.offered("wf-1", "1.0", "image")
+					r.runs(time.Hour)
+					f := r.final()
+					require.Equal(t, agent.Failed, f.Result.Outcome)
+					require.Contains(t, f.Result.Extended, area.Code(c.code))
+					if call == "install 0" {
+						require.Contains(t, f.Result.Details, c.text)
+					}
+				})
+			})
+		}
+	}
+}
+
 // waiting makes a call of a handler wait until the update is dropped.
 func (r *rig) waiting(call string) {
 	r.device.block[call] = make(chan struct{})

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"strconv"
 )
 
 // Handler does steps of one kind. The agent calls one method at a time and ends ctx when the update
@@ -89,11 +90,25 @@ type Store interface {
 type StepError struct {
 	// Code is the handler's own; its lowest 28 bits are reported.
 	Code uint32
-	Err  error
+	// Err is the cause. Nil: the code says all.
+	Err error
 }
 
-// Error returns the text of Err.
-func (e *StepError) Error() string { return e.Err.Error() }
+// Error returns the text of Err, or one with the code.
+func (e *StepError) Error() string {
+	switch {
+	case e == nil:
+		return "step failed"
+	case e.Err == nil:
+		return "step failed with code " + strconv.FormatUint(uint64(e.Code), 10)
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
-func (e *StepError) Unwrap() error { return e.Err }
+func (e *StepError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -54,7 +55,7 @@ func isVerdict(k transport.Kind) bool {
 // failure returns the result for err, which concerns area.
 func failure(origin Origin, area Area, err error) Result {
 	own := uint32(0)
-	if step, ok := errchain.First(err, isStepError).(*StepError); ok {
+	if step, ok := errchain.First(err, isStepError).(*StepError); ok && step != nil {
 		own = step.Code
 	}
 	return Result{Outcome: Failed, Origin: origin, Code: CodeFailure, Extended: []uint32{area.Code(own)},
@@ -72,9 +73,21 @@ func details(err error) string {
 	return text[:min(len(text), MaxDetails)]
 }
 
-// failureOf returns the result of a step whose phase failed.
-func failureOf(phase Phase, err error) Result {
+var errUnreadable = errors.New("the error panicked when it was read")
+
+// failureOf returns the result of a phase that failed with err. The methods of err may be a
+// handler's: a panic there would repeat after each start of the program.
+func failureOf(phase Phase, err error) (r Result) {
+	if callback.Run("methods of a Handler's error", func() { r = classified(phase, err) }) != nil {
+		return classified(phase, errUnreadable)
+	}
+	return r
+}
+
+func classified(phase Phase, err error) Result {
 	switch {
+	case phase == PhaseVerify:
+		return failure(CloudService, AreaManifest, err)
 	case errors.Is(err, ErrHash) || errors.Is(err, errShort) || errors.Is(err, errLong):
 		return failure(ManagedResource, AreaHash, err)
 	case phase == PhaseDownload && transport.Find(err) != nil:

@@ -96,7 +96,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 	case a.dropped != "" && !w.done(o):
 		return a.undo(ctx, Result{Outcome: Canceled, Code: CodeFailure, Details: a.dropped})
 	case w.phase == PhaseVerify && o.err != nil:
-		return a.end(ctx, failure(CloudService, AreaManifest, o.err))
+		return a.end(ctx, failureOf(w.phase, o.err))
 	case w.phase == PhaseVerify:
 		w.manifest, w.offer.Manifest, w.results = o.manifest, o.text, unreached(len(o.manifest.Steps))
 		w.offer.Signature, w.offer.RootKeysURL = "", "" // verified, and the Store may be small
