@@ -313,3 +313,28 @@ func TestALinkInPlaceOfTheOldFileIsNotPutBack(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, info.Mode().IsRegular())
 }
+
+// Other processes of the program, such as -version of a monitor, may count as starts.
+func TestAFileThatIsPutBackMeanwhileIsNotInstalled(t *testing.T) {
+	l := newLife(t, true, "good", 0)
+	testkit.Bubble(t, func(*testing.T) {
+		l.started()
+		for l.advance() == agent.Continue {
+		}
+		require.Equal(t, "good", l.content())
+		l.started()
+		l.file.Healthy = func(context.Context) error {
+			for range 4 {
+				_ = Start(l.path, 3)
+			}
+			return nil
+		}
+		for len(l.results) == 0 && l.advance() == agent.Continue {
+		}
+		require.Empty(t, l.results, "the new program asks for a restart")
+		l.live()
+	})
+	require.Equal(t, []string{"failed"}, l.results)
+	require.Equal(t, "old", l.content())
+	require.Equal(t, "old", l.runs)
+}

@@ -10,8 +10,9 @@ import (
 // execute replaces this process by a program. Tests replace it.
 var execute = syscall.Exec
 
-// Start counts the starts of a program that replaces itself. Call it first in main, with the
-// program's File.Path. If the new program is on trial and has been started tries times without
+// Start counts the starts of a program that replaces itself. Call it with the program's File.Path,
+// first on the path of main that runs as the service: each call counts, and one behind a flag such
+// as -version would use up the trial. If the new program is on trial and has been started tries times without
 // having ended that, Start puts the old program back and continues as that one: it does not return.
 // Otherwise it returns nil, or an error after which the program should go on.
 //

@@ -9,9 +9,9 @@
 //	a, err := agent.New(&agent.Options{Handlers: map[string]agent.Handler{"contoso/file:1": file}, ...})
 //	err = a.Run(ctx)
 //
-// A program that replaces itself leaves out Restart, calls Start first in main, and ends when Run
-// returns agent.ErrRestart: systemd then starts the new file (Restart=always). Healthy says whether
-// the program itself works, such as after its first acknowledged message.
+// A program that replaces itself leaves out Restart, calls Start first when it runs as the service,
+// and ends when Run returns agent.ErrRestart: systemd then starts the new file (Restart=always).
+// Healthy says whether the program itself works, such as after its first acknowledged message.
 //
 // # What is on the disk
 //
@@ -57,7 +57,7 @@ type File struct {
 	// none.
 	Check func(ctx context.Context, path string) error
 
-	swapped bool // this process has exchanged the file since it was started
+	swapped bool // the file is not the one that this process was started from
 }
 
 var (
@@ -69,8 +69,9 @@ var (
 func (h *File) Target() string { return filepath.Clean(h.Path) }
 
 var (
-	errBack = errors.New("swap: the new file did not work; the old one is back")
-	errSame = errors.New("swap: the program was not restarted; restart it when Run returns agent.ErrRestart")
+	errBack  = errors.New("swap: the new file did not work; the old one is back")
+	errSame  = errors.New("swap: the program was not restarted; restart it when Run returns agent.ErrRestart")
+	errOther = errors.New("swap: another process has replaced the file on trial; call Start only where the service runs")
 )
 
 // Installed implements agent.Handler. A program that replaces itself is examined here, after its
@@ -89,7 +90,7 @@ func (h *File) Installed(ctx context.Context, w *agent.Work) (bool, error) {
 	case h.Restart != nil:
 		return false, nil // Apply does it again
 	}
-	err = h.examine(ctx, d)
+	err = h.examine(ctx, w, true)
 	return err == nil, err
 }
 
@@ -139,7 +140,7 @@ func (h *File) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	case d.wanted && !d.trial:
 		return agent.Continue, nil
 	}
-	return agent.Continue, h.examine(ctx, d)
+	return agent.Continue, h.examine(ctx, w, true)
 }
 
 // Cancel implements agent.Handler. It puts the old file back if there was an exchange.
@@ -157,7 +158,7 @@ func (h *File) Cancel(ctx context.Context, w *agent.Work) (agent.Next, error) {
 		h.swapped = !h.swapped
 	}
 	if h.Restart != nil {
-		return agent.Continue, h.examine(ctx, d)
+		return agent.Continue, h.examine(ctx, w, false)
 	}
 	next := agent.Continue
 	if h.swapped {
@@ -166,19 +167,26 @@ func (h *File) Cancel(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	return next, d.settle()
 }
 
-// examine restarts the service, waits until it works, and ends the trial.
-func (h *File) examine(ctx context.Context, d *disk) error {
+// examine restarts the service, waits until it works, and ends the trial if the file is still the
+// one that was examined: wanted says whether that has the content of the step.
+func (h *File) examine(ctx context.Context, w *agent.Work, wanted bool) error {
 	if h.Restart == nil && h.swapped {
 		return errSame
 	}
 	limited, cancel := context.WithTimeout(ctx, orDefault(h.Deadline, time.Minute))
 	defer cancel()
-	err := h.comeUp(limited)
+	failure := h.comeUp(limited)
+	d, err := h.look(w)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err() // the program ends: no verdict
 	case err != nil:
-		return fmt.Errorf("swap: the service does not work with %s: %w", d.path, err)
+		return err
+	case d.wanted != wanted: // as Start does in another process
+		h.swapped = true
+		return errOther
+	case failure != nil:
+		return fmt.Errorf("swap: the service does not work with %s: %w", d.path, failure)
 	}
 	return d.settle()
 }
