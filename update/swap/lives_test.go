@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -337,4 +338,25 @@ func TestAFileThatIsPutBackMeanwhileIsNotInstalled(t *testing.T) {
 	require.Equal(t, []string{"failed"}, l.results)
 	require.Equal(t, "old", l.content())
 	require.Equal(t, "old", l.runs)
+}
+
+// A disk that the new program has filled.
+func TestAStartThatCannotBeCountedGoesBack(t *testing.T) {
+	l := newLife(t, true, "crash", 0)
+	l.started()
+	for l.advance() == agent.Continue {
+	}
+	require.Equal(t, "crash", l.content())
+	counted := count
+	t.Cleanup(func() { count = counted })
+	count = func(string, int) (bool, error) { return false, syscall.ENOSPC }
+	require.ErrorIs(t, Start(l.path, 3), errExec)
+	require.Equal(t, "old", l.content())
+
+	require.NoError(t, os.Remove(l.path+".old"))
+	count = func(path string, tries int) (bool, error) {
+		require.NoError(t, os.Remove(path))
+		return counted(path, tries)
+	}
+	require.NoError(t, Start(l.path, 3), "the trial has just ended")
 }
