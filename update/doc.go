@@ -2,7 +2,9 @@
 // not run, through outages and resets, verifies it, and takes it back if it does not confirm
 // itself.
 //
-//	u, err := update.Open(&update.Options{Layout: layout, Model: "roof-sensor", Verify: verify})
+//	u, err := update.Open(&update.Options{
+//		Layout: layout, Version: 7, Model: "roof-sensor", Verify: verify, // 7 is this image
+//	})
 //	err = u.Download(ctx, manifest, source) // returns when the image is verified; then reset
 //	err = u.Confirm()                       // by the new firmware, after it has connected
 //

@@ -32,7 +32,8 @@ type Options struct {
 	// Model is what the manifest of Download must name. Default: none, and only Stage downloads.
 	Model string
 	// Version is that of the image which calls this, built into it. Confirm then refuses if the boot
-	// loader has started another image than the one on trial. Default 0: not known.
+	// loader has started another image than the one on trial, as it does after a failed write.
+	// Default 0: not known, and Confirm takes the image on trial for the running one.
 	Version uint32
 	// Verify reports whether signature is a signature over signed by a key that the device trusts:
 	// edsign.Verifier, or a secure element.
@@ -130,6 +131,9 @@ func (u *Updater) Status() Status {
 	defer u.mu.Unlock()
 	return u.status
 }
+
+// Version returns Options.Version.
+func (u *Updater) Version() uint32 { return u.opt.Version }
 
 // report publishes the state, with the latest failure.
 func (u *Updater) report(err error) {

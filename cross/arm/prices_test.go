@@ -206,7 +206,8 @@ func main() {
 		RegistrationID: "board-1", Sign: board.Signer([]byte("key")), Now: time.Now}, dpsengine.New(dial, nil), nil)
 	service, _ := dpsupdate.New(client, nil)
 	store, _ := update.NewStore(memory{}, update.Slot{First: 18, Blocks: 4})
-	u, _ := update.Open(&update.Options{Layout: update.Layout{Flash: memory{}, Slots: [2]update.Slot{{2, 8}, {10, 8}}}})
+	u, _ := update.Open(&update.Options{Version: 1,
+		Layout: update.Layout{Flash: memory{}, Slots: [2]update.Slot{{2, 8}, {10, 8}}}})
 	a, _ := agent.New(&agent.Options{Service: service, Store: store, Verify: %s,
 		Handlers: map[string]agent.Handler{"": &handler.Slots{Updater: u, Healthy: func(ctx context.Context) error {
 			_, err := client.Register(ctx)

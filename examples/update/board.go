@@ -103,7 +103,7 @@ func (b *board) firmware(ctx context.Context, number byte, works bool) error {
 	if err != nil {
 		return err
 	}
-	u, err := update.Open(&update.Options{Layout: b.layout, OnStatus: b.cutPower})
+	u, err := update.Open(&update.Options{Layout: b.layout, Version: uint32(number), OnStatus: b.cutPower})
 	if err != nil {
 		return err
 	}

@@ -232,7 +232,7 @@ func (l *life) program(ctx context.Context, number, behaviour byte) {
 	flash := powered{l.flash, reset}
 	layout := l.layout
 	layout.Flash = flash
-	u, err := update.Open(&update.Options{Layout: layout, Tries: 30})
+	u, err := update.Open(&update.Options{Layout: layout, Version: uint32(number), Tries: 30})
 	require.NoError(l.t, err)
 	store, err := update.NewStore(flash, update.Slot{First: lifeStore, Blocks: lifeArea})
 	require.NoError(l.t, err)

@@ -25,7 +25,7 @@ func ExampleSlots() {
 		return
 	}
 
-	u, err := update.Open(&update.Options{Layout: layout})
+	u, err := update.Open(&update.Options{Layout: layout, Version: 6})
 	if err != nil {
 		fmt.Println(err)
 		return

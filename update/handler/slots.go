@@ -1,7 +1,7 @@
 // Package handler installs images on a board with two slots, for package update/agent. It joins the
 // agent to package update:
 //
-//	u, err := update.Open(&update.Options{Layout: layout})
+//	u, err := update.Open(&update.Options{Layout: layout, Version: 7}) // the number of this image
 //	slots := &handler.Slots{Updater: u, Healthy: func(ctx context.Context) error {
 //		return client.Send(ctx, &transport.Message{Body: []byte("started")}) // waits for a connection
 //	}}
@@ -28,6 +28,8 @@ import (
 
 // Slots is an agent.Handler for images in two slots. Updater and Healthy are required.
 type Slots struct {
+	// Updater has Options.Version. Without it no image is confirmed: after a failed write the boot
+	// loader may have started the old one.
 	Updater *update.Updater
 	// Healthy returns nil when the new firmware works, such as after its first acknowledged message.
 	// The image is confirmed then. After an error it is given up, and the board restarts.
@@ -39,7 +41,9 @@ type Slots struct {
 var _ agent.Handler = (*Slots)(nil)
 
 var (
-	errBack = fault(transport.Conflict, "the new image did not confirm itself; the board went back to the one before")
+	errBack      = fault(transport.Conflict, "the new image did not confirm itself; the board went back to the one before")
+	errNoVersion = invalid("the Updater cannot tell which image runs: Options.Version is 0; give the number that is " +
+		"built into the image")
 	errOnly = fault(transport.Unsupported, "the image is confirmed and cannot be undone; make its step the last one")
 )
 
@@ -137,8 +141,11 @@ func gaveUp(m *update.Image, s *update.Status) bool {
 
 // confirm confirms the running image, if it is on trial and healthy.
 func (h *Slots) confirm(ctx context.Context, s *update.Status) error {
-	if s.Phase != update.PhaseTrying {
+	switch {
+	case s.Phase != update.PhaseTrying:
 		return nil
+	case h.Updater.Version() == 0:
+		return errNoVersion
 	}
 	deadline := h.Deadline
 	if deadline == 0 {

@@ -143,7 +143,7 @@ func (b *board) program(number, behaviour byte) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
 	b.off = cancel
-	u, err := update.Open(&update.Options{Layout: b.layout, Buffer: 64})
+	u, err := update.Open(&update.Options{Layout: b.layout, Buffer: 64, Version: uint32(number)})
 	require.NoError(b.t, err)
 	slots := &Slots{Updater: u, Healthy: func(ctx context.Context) error {
 		if behaviour == sick {
@@ -231,29 +231,33 @@ func step(image []byte) *agent.Work {
 		Files: []agent.File{{Size: int64(len(image)), SHA256: sha256.Sum256(image)}}}
 }
 
+// install does what Download and Install do.
+func install(t *testing.T, h *Slots, image []byte) {
+	t.Helper()
+	w := step(image)
+	m, _, err := h.look(w)
+	require.NoError(t, err)
+	require.NoError(t, h.Updater.Stage(t.Context(), m, func(context.Context, io.Reader) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(image)), nil
+	}))
+	_, err = h.Install(t.Context(), w)
+	require.NoError(t, err)
+}
+
 // What is cancelled before the restart is not started, and the same image can come again. What runs
 // is rejected, and what is confirmed stays.
 func TestCancelUndoesWhatCanBeUndone(t *testing.T) {
 	image := newImage(2, works)
 	b := newBoard(t, image)
 	open := func() *Slots {
-		u, err := update.Open(&update.Options{Layout: b.layout, Buffer: 64})
+		u, err := update.Open(&update.Options{Layout: b.layout, Buffer: 64, Version: uint32(image[0])})
 		require.NoError(t, err)
 		return &Slots{Updater: u, Healthy: func(context.Context) error { return nil }}
 	}
 	w := step(image)
-	install := func(h *Slots) {
-		m, _, err := h.look(w)
-		require.NoError(t, err)
-		require.NoError(t, h.Updater.Stage(t.Context(), m, func(context.Context, io.Reader) (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(image)), nil
-		}))
-		_, err = h.Install(t.Context(), w)
-		require.NoError(t, err)
-	}
 	h := open()
 	for range 2 {
-		install(h)
+		install(t, h, image)
 		next, err := h.Cancel(t.Context(), w)
 		require.NoError(t, err)
 		require.Equal(t, agent.Continue, next)
@@ -261,7 +265,7 @@ func TestCancelUndoesWhatCanBeUndone(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, slot)
 	}
-	install(h)
+	install(t, h, image)
 	_, err := update.Boot(&b.layout, make([]byte, 64))
 	require.NoError(t, err)
 	next, err := open().Cancel(t.Context(), w)
@@ -274,7 +278,7 @@ func TestCancelUndoesWhatCanBeUndone(t *testing.T) {
 
 	image = newImage(3, works)
 	w = step(image)
-	install(open())
+	install(t, open(), image)
 	_, err = update.Boot(&b.layout, make([]byte, 64))
 	require.NoError(t, err)
 	h = open()
@@ -284,6 +288,31 @@ func TestCancelUndoesWhatCanBeUndone(t *testing.T) {
 	require.Equal(t, update.OutcomeUpdated, h.Updater.Status().Outcome)
 	_, err = h.Cancel(t.Context(), w)
 	require.ErrorIs(t, err, errOnly)
+}
+
+// The write that counts a start of the new image fails, and the boot loader starts the old one.
+func TestTheOldImageDoesNotConfirmTheNewOne(t *testing.T) {
+	image := newImage(2, works)
+	b, w := newBoard(t, image), step(image)
+	open := func(version uint32) *Slots {
+		u, err := update.Open(&update.Options{Layout: b.layout, Buffer: 64, Version: version})
+		require.NoError(t, err)
+		return &Slots{Updater: u, Healthy: func(context.Context) error { return nil }}
+	}
+	install(t, open(1), image)
+	_, err := update.Boot(&b.layout, make([]byte, 64))
+	require.NoError(t, err)
+	for version, text := range map[uint32]string{0: "Options.Version is 0", 1: "does not have Options.Version"} {
+		h := open(version)
+		_, err = h.Installed(t.Context(), w)
+		require.ErrorContains(t, err, text)
+		_, err = h.Apply(t.Context(), w)
+		require.ErrorContains(t, err, text)
+		require.Equal(t, update.PhaseTrying, h.Updater.Status().Phase)
+	}
+	next, err := open(0).Cancel(t.Context(), w)
+	require.NoError(t, err)
+	require.Equal(t, agent.Restart, next)
 }
 
 func TestAStepThatIsNoImageIsRefused(t *testing.T) {
