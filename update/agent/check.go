@@ -56,7 +56,7 @@ func (a *Agent) answered(ctx context.Context, answer *Answer) error {
 	a.check.notBefore(time.Now().Add(min(answer.RetryAfter, maxRetryAfter)))
 	if answer.Memo != a.s.memo {
 		a.s.memo = answer.Memo
-		if err := a.save(ctx); err != nil {
+		if err := a.save(ctx); err != nil && transport.KindOf(err) != transport.TooLarge {
 			return err
 		}
 	}
@@ -80,8 +80,14 @@ func (a *Agent) cancelled(ctx context.Context, id string) error {
 	case a.s.work != nil && a.s.work.offer.WorkflowID == id:
 		a.drop("cancelled by the service")
 	case a.s.work == nil && !a.s.seen(id) && len(a.s.reports) < maxReports && len(id) <= MaxWorkflowID:
+		before := a.s
 		a.s.end(Report{WorkflowID: id, Installed: a.installed(), Result: Result{Outcome: Canceled, Code: CodeFailure}})
-		return a.save(ctx)
+		err := a.save(ctx)
+		if transport.KindOf(err) == transport.TooLarge {
+			a.s = before // the service asks again
+			return nil
+		}
+		return err
 	}
 	return nil
 }

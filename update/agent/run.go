@@ -166,16 +166,27 @@ func (a *Agent) drop(why string) {
 const maxSaves = 5
 
 // save stores the state. Nothing that depends on it may happen before. The first attempt is made
-// even if ctx has ended: an acknowledged report is then not sent again.
+// even if ctx has ended: an acknowledged report is then not sent again. The memo is left out of a
+// state that does not fit into the Store: the Service sends it again after a reset.
 func (a *Agent) save(ctx context.Context) error {
-	state := a.s.encode()
-	write := func(context.Context) (err error) {
+	err := a.write(ctx, a.s.encode())
+	if transport.KindOf(err) == transport.TooLarge && a.s.memo != (Memo{}) {
+		small := a.s
+		small.memo = Memo{}
+		err = a.write(ctx, small.encode())
+	}
+	return err
+}
+
+// write stores an encoded state.
+func (a *Agent) write(ctx context.Context, state []byte) error {
+	attempt := func(context.Context) (err error) {
 		if failed := callback.Run("Store.Save", func() { err = a.opt.Store.Save(state) }); failed != nil {
 			err = failed
 		}
 		return err
 	}
-	err := write(ctx)
+	err := attempt(ctx)
 	if err == nil || transport.KindOf(err) == transport.TooLarge {
 		return err
 	}
@@ -188,5 +199,5 @@ func (a *Agent) save(ctx context.Context) error {
 			}
 			return info
 		}}
-	return r.Do(ctx, write)
+	return r.Do(ctx, attempt)
 }

@@ -333,6 +333,27 @@ func TestASmallStoreCostsTextsOrTheUpdate(t *testing.T) {
 	})
 }
 
+func TestAStoreWithoutRoomForWhatTheServiceSendsEndsNothing(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		r.store.room = 1000
+		r.service.answer = agent.Answer{Memo: agent.Memo{RootKeysURL: strings.Repeat("u", 3000)}}
+		r.offered("wf-1", "1.0", "image")
+		r.runs(time.Hour + time.Minute)
+		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, r.service.answer.Memo, r.service.queries[1].Memo, "in RAM it is kept")
+	})
+	inRig(t, func(t *testing.T, r *rig) {
+		r.store.room = 40
+		r.service.answer.Cancel = "of a Store that was lost"
+		r.runs(2*time.Hour + time.Minute)
+		require.Len(t, r.service.queries, 3)
+		require.Empty(t, r.service.finals(), "nothing is sent that is not stored")
+		r.store.room = 0
+		r.runs(time.Minute)
+		require.Len(t, r.service.finals(), 1)
+	})
+}
+
 func TestAClosedWakeChannelIsQuiet(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.service.wake = make(chan struct{})
