@@ -117,6 +117,19 @@ func TestADownloadGoesOnAfterAReset(t *testing.T) {
 	})
 }
 
+func TestAPolicyCountsTheReadsOfADownload(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		r.options.Policy = retrypolicy.MaxAttempts{Total: 2, Policy: fixed}
+		r.files.fail = func(int) error { return fault(transport.Network) }
+		r.offered("wf-1", "1.0", "image")
+		r.runs(time.Hour)
+		require.Len(t, r.files.fetched, 2)
+		f := r.final()
+		require.Equal(t, agent.Failed, f.Result.Outcome)
+		require.Equal(t, []uint32{agent.AreaDownload.Code(0)}, f.Result.Extended)
+	})
+}
+
 func TestAPolicyEndsADownload(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.offered("wf-1", "1.0", "image")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/times"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -28,10 +29,11 @@ var (
 // Download has stored of it, from the beginning on: it is read for the hash, and the result
 // continues behind it. nil: nothing.
 //
-// The reader resumes by itself after failures of the network, until ctx ends. A server that sends
-// less than 1 KB in 2 minutes has failed, too. The reader returns io.EOF only if size and SHA-256
-// are those of the manifest: otherwise it ends with an error of Kind Protocol, and the handler must
-// discard what it has read.
+// The reader resumes by itself after failures of the network, until ctx ends or Options.Policy
+// gives up: then the error is marked by retrypolicy.Permanent. A server that sends less than 1 KB
+// in 2 minutes has failed, too. The reader returns io.EOF only if size and SHA-256 are those of the
+// manifest: otherwise it ends with an error of Kind Protocol, and the handler must discard what it
+// has read.
 func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser, error) {
 	if f.URL == "" {
 		return nil, errForeign
@@ -87,7 +89,8 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		return 0, r.err
 	}
 	p = p[:min(int64(len(p)), r.file.Size-r.at)]
-	r.err = r.agent.retrier().Do(r.ctx, func(ctx context.Context) error { return r.fill(ctx, p, &n) })
+	err = r.agent.retrier().Do(r.ctx, func(ctx context.Context) error { return r.fill(ctx, p, &n) })
+	r.err = retrypolicy.Permanent(err) // the loops around it must not ask the policy again
 	if r.err != nil && r.ctx.Err() != nil {
 		r.err = r.ctx.Err()
 	}

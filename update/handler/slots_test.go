@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/flashsim"
 	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update"
 	"github.com/hubline-iot/hubline/update/agent"
@@ -45,6 +46,8 @@ type board struct {
 	boots   []byte // the numbers of the images that were started
 	reports []string
 	off     func() // ends the program
+	fetch   error  // of each Fetch
+	policy  retrypolicy.Policy
 
 	extended []uint32 // of the latest report
 }
@@ -94,7 +97,7 @@ func (b *board) Report(_ context.Context, r *agent.Report) error {
 }
 
 func (b *board) Fetch(_ context.Context, _ string, offset int64) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(b.served[offset:])), nil
+	return io.NopCloser(bytes.NewReader(b.served[offset:])), b.fetch
 }
 
 func (b *board) Load() ([]byte, error) { return b.state, nil }
@@ -153,7 +156,7 @@ func (b *board) program(number, behaviour byte) {
 		return nil
 	}}
 	a, err := agent.New(&agent.Options{
-		Service: b, Fetch: b, Store: b, Handlers: map[string]agent.Handler{"contoso/slots:1": slots},
+		Service: b, Fetch: b, Store: b, Policy: b.policy, Handlers: map[string]agent.Handler{"contoso/slots:1": slots},
 		Verify:     func([]byte, string) error { return nil },
 		Properties: agent.Properties{{Name: "model", Value: "roof"}},
 		Installed: func() agent.UpdateID {
@@ -222,6 +225,17 @@ func TestAnImageWithAnotherHashIsReportedAsSuch(t *testing.T) {
 		b.live()
 		require.Contains(t, b.reports[0], "file: its SHA-256 is not that of the manifest")
 		require.Equal(t, []uint32{agent.AreaHash.Code(0)}, b.extended)
+	})
+}
+
+func TestThePolicyOfTheAgentEndsADownload(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		b := newBoard(t, newImage(2, works))
+		b.fetch = &transport.Error{Kind: transport.Network, Err: errors.New("no route")}
+		b.policy = retrypolicy.NoRetry{}
+		b.live()
+		require.Len(t, b.reports, 1)
+		require.Contains(t, b.reports[0], "FAILED 1.0 ")
 	})
 }
 
