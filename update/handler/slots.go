@@ -10,7 +10,9 @@
 //	if errors.Is(err, agent.ErrRestart) { reset() }
 //
 // A step for it has one file, the image. Its installedCriteria is the number of the image in
-// decimal, such as "7": update.Image.Version. Numbers must rise from one update to the next one.
+// decimal, such as "7": update.Image.Version. Numbers must rise from one update to the next one: an
+// image with the running number counts as installed, whatever it contains. So images that are
+// linked for one slot each may share a number.
 package handler
 
 import (
