@@ -98,7 +98,7 @@ func (r *rauc) Download(ctx context.Context, w *agent.Work) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return errors.Join(err, out.Sync(), out.Close())
 }
 
 // Install writes the other slot and makes it the primary one. RAUC does it from the beginning if it

@@ -18,6 +18,7 @@ type Handler interface {
 	// Installed reports whether the step is done already.
 	Installed(ctx context.Context, w *Work) (bool, error)
 	// Download brings the step's files to where Install finds them. It reads them with Work.Open.
+	// When it returns nil they must be on the disk, by File.Sync: a power cut may come before Install.
 	Download(ctx context.Context, w *Work) error
 	// Install installs the files, so that Cancel can undo it.
 	Install(ctx context.Context, w *Work) (Next, error)
