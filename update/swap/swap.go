@@ -11,7 +11,7 @@
 //
 // A program that replaces itself leaves out Restart, calls Start first when it runs as the service,
 // and ends when Run returns agent.ErrRestart: systemd then starts the new file (Restart=always).
-// Healthy says whether the program itself works, such as after its first acknowledged message.
+// Healthy says whether the program itself works, such as that its client is connected.
 //
 // # What is on the disk
 //
@@ -45,7 +45,8 @@ type File struct {
 	// Restart restarts the service that uses the file. Nil: the file is the program that calls this.
 	Restart func(ctx context.Context) error
 	// Healthy returns nil if the service works: Command, HTTP, Dial, or your own function. It is
-	// called again after an error until Deadline.
+	// called every 200 ms until it has succeeded for the time Stable, or until Deadline: let it send
+	// nothing that costs.
 	Healthy func(ctx context.Context) error
 	// Stable is how long the service must stay healthy, for services that come up and then crash.
 	// Default: 10 s.
