@@ -59,8 +59,12 @@ func TestSharedStateTwiceCountsOnce(t *testing.T) {
 			t.Errorf("%s: %d tokens left, %d requests, %d retries, %+v", name, left, requests, retries,
 				breaker.Status(policytest.Epoch))
 		}
-		s.Admit(policytest.Retried(policytest.At(0), 2))
-		s.Report(retrypolicy.VerdictSucceed, policytest.Retried(policytest.At(0), 2))
+		last := policytest.Retried(policytest.At(0), 2)
+		last.Rand = policytest.DrawLast // the Throttle lets it in
+		if d := s.Admit(last); !d.Retry {
+			t.Errorf("%s: the last attempt: %v", name, d)
+		}
+		s.Report(retrypolicy.VerdictSucceed, last)
 		s.End()
 		if left := bucket.Tokens(policytest.Epoch); left != 95 {
 			t.Errorf("%s: %d tokens left at the end, want 95", name, left)

@@ -96,37 +96,39 @@ func (q *Quota) late() bool { return q.o.Late || q.o.Wait }
 func (q *Quota) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Decision) retrypolicy.Decision {
 	if q.late() {
 		q.o.Bucket.Tokens(a.Now) // sets the clock of an unused bucket, so that it refills during the delay
+		t.pending = true
 		return d
 	}
 	cost := q.cost(a.Kind)
 	if _, ok := q.o.Bucket.Take(a.Now, cost); !ok {
 		return stop(retrypolicy.ReasonOutOfQuota, d.Delay)
 	}
-	t.cost, t.pending, t.at = cost, true, a.Now
+	t.cost, t.pending = cost, true
 	return d
 }
 
 // release gives back the cost of a retry that has not begun.
 func (q *Quota) release(t *ticket) {
 	if t.pending {
-		q.o.Bucket.Give(t.at, t.cost)
+		q.o.Bucket.putBack(t.cost)
 		t.cost, t.pending = 0, false
 	}
 }
 
-// atAdmit is the cost that admit charges: that of a first attempt, and of a late quota's retry.
-func (q *Quota) atAdmit(a retrypolicy.Attempt) int {
+// atAdmit is the cost that admit charges: that of a first attempt, and of a late quota's retry,
+// unless another policy granted it.
+func (q *Quota) atAdmit(t *ticket, a retrypolicy.Attempt) int {
 	switch {
 	case a.Retry <= 0:
 		return q.o.First
-	case q.late():
+	case q.late() && t.pending:
 		return q.cost(a.Kind)
 	}
 	return 0
 }
 
 func (q *Quota) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
-	cost := q.atAdmit(a)
+	cost := q.atAdmit(t, a)
 	if wait, ok := q.o.Bucket.Take(a.Now, cost); !ok {
 		if q.o.Wait && wait >= 0 {
 			return retrypolicy.Decision{Retry: true, Delay: max(wait, 1)}
@@ -136,26 +138,31 @@ func (q *Quota) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry > 0 && q.late() {
 		t.cost = cost
 	}
+	t.inFlight = t.pending
 	return admitted
 }
 
 func (q *Quota) undo(t *ticket, a retrypolicy.Attempt) {
-	q.o.Bucket.Give(a.Now, q.atAdmit(a))
+	q.o.Bucket.Give(a.Now, q.atAdmit(t, a))
 	if q.late() {
 		t.cost = 0
 	}
+	t.inFlight = false
 }
 
-// report gives back the cost of a retry that succeeded.
+// report gives back the cost of a retry that succeeded and that was charged here.
 func (q *Quota) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) {
 	if v == retrypolicy.VerdictSucceed {
-		back := q.o.Success
-		if a.Retry > 0 {
+		back := 0
+		switch {
+		case a.Retry <= 0:
+			back = q.o.Success
+		case t.inFlight:
 			back = max(t.cost, q.o.MinRefund) + q.o.ExtraRefund
 		}
 		q.o.Bucket.Give(a.Now, back)
 	}
-	t.cost, t.pending = 0, false
+	t.cost, t.pending, t.inFlight = 0, false, false
 }
 
 func (q *Quota) cost(k transport.Kind) int {
@@ -214,6 +221,17 @@ func (b *TokenBucket) Give(now time.Time, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
+	b.giveLocked(n)
+}
+
+// putBack is Give for a caller that cannot say what time it is.
+func (b *TokenBucket) putBack(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.giveLocked(n)
+}
+
+func (b *TokenBucket) giveLocked(n int) {
 	b.have = min(b.have+int64(min(max(n, 0), b.size))*token, int64(b.size)*token)
 }
 

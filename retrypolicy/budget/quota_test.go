@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
@@ -381,5 +382,44 @@ func begins(t *testing.T, what string, s *retrypolicy.Operation) {
 	t.Helper()
 	if d, err := s.Admit(policytest.Epoch, 0); err != nil || !d.Retry || d.Delay != 0 {
 		t.Fatalf("%s: Admit: %v, %v", what, d, err)
+	}
+}
+
+// A retry that does not begin gives its tokens back, however late: its time is no news of the clock.
+func TestAQuotaGetsBackNoMoreThanWasTaken(t *testing.T) {
+	bucket := policytest.Must(budget.NewTokenBucket(10, 0, 1))
+	p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})).Wrap(always)
+	s := policytest.Series(p)
+	s.Decide(policytest.Retried(policytest.At(0), 1))
+	if _, ok := bucket.Take(policytest.Sec(20), 10); !ok {
+		t.Fatal("not full after 20 s")
+	}
+	s.End()
+	if got := bucket.Tokens(policytest.Sec(20)); got != 5 {
+		t.Errorf("%d tokens, want the 5 of the retry", got)
+	}
+}
+
+// A quota around both policies of a client charges each retry once, and refunds it once.
+func TestAQuotaAroundBothPoliciesOfAClient(t *testing.T) {
+	for _, o := range []budget.QuotaOptions{{}, {Late: true}} {
+		bucket := policytest.Must(budget.NewTokenBucket(100, 50, 0))
+		o.Bucket, o.MinRefund, o.ExtraRefund = bucket, 5, 1
+		q := policytest.Must(budget.NewQuota(&o))
+		both := reconnect.Policies{Policy: q.Wrap(always), Paced: q.Wrap(always)}
+		s := both.Begin("")
+		a := policytest.At(0)
+		s.Admit(a)
+		a = policytest.As(a, transport.Throttled)
+		s.Report(retrypolicy.VerdictAgain, a)
+		a.Retry = 1
+		both.Decide(s, &a)
+		if d := s.Admit(a); !d.Retry || bucket.Tokens(policytest.Epoch) != 45 {
+			t.Errorf("late %v: %+v, %d tokens, want 45", o.Late, d, bucket.Tokens(policytest.Epoch))
+		}
+		s.Report(retrypolicy.VerdictSucceed, a)
+		if got := bucket.Tokens(policytest.Epoch); got != 51 {
+			t.Errorf("late %v: %d tokens after a success, want 51", o.Late, got)
+		}
 	}
 }

@@ -84,8 +84,9 @@ func (b *RetryBudget) charge(t *ticket, a retrypolicy.Attempt, d retrypolicy.Dec
 func (b *RetryBudget) release(t *ticket) {
 	if t.pending {
 		t.pending = false
-		b.seen.advance(t.at)
-		b.seen.takeBack(tally{marked: 1})
+		if b.seen.holds(t.at) {
+			b.seen.takeBack(tally{marked: 1})
+		}
 	}
 }
 

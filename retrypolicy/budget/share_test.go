@@ -181,3 +181,19 @@ func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 		t.Errorf("at the end %d in flight, %d retries", all, retries)
 	}
 }
+
+// A retry that does not begin is uncounted, unless it has left the window with time: then the
+// others stay.
+func TestARetryBudgetForgetsNobodyElsesRetry(t *testing.T) {
+	b := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{Share: 1e-6, Window: time.Minute, MinRetries: 2}))
+	p := b.Wrap(always)
+	early := policytest.Series(p)
+	early.Decide(policytest.Retried(policytest.At(0), 1))
+	for range 2 {
+		policytest.Series(p).Decide(policytest.Retried(policytest.At(61*time.Second), 1))
+	}
+	early.End()
+	if d := policytest.Series(p).Decide(policytest.Retried(policytest.At(61*time.Second), 1)); d.Retry {
+		t.Errorf("a third retry within a minute: %+v", d)
+	}
+}

@@ -31,7 +31,7 @@ type ticket struct {
 	at       time.Time // when that was
 	cost     int       // of the latest retry, while its outcome is open
 	active   bool      // the operation counts as a call
-	inFlight bool      // an attempt, or only a retry where first ones do not count
+	inFlight bool      // an attempt, or only a retry (that was charged) where first ones do not count
 	probe    int64     // the epoch in which the latest attempt began as a probe; 0: it was none
 }
 

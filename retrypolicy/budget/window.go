@@ -52,6 +52,9 @@ func (w *window) advance(now time.Time) {
 	}
 }
 
+// holds reports whether an event of that time is still counted.
+func (w *window) holds(at time.Time) bool { return w.since.Sub(at) <= (windowParts-1)*w.part }
+
 // add counts t at the time of the latest advance.
 func (w *window) add(t tally) {
 	w.parts[w.head].add(t, 1)
