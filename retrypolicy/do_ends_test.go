@@ -292,10 +292,12 @@ func TestDoEndsWithTheReasonNegativeDelay(t *testing.T) {
 		return true,
 			time.Second << (retry + 33)
 	})
-	err := retrypolicy.Do(t.Context(), shift, func(context.Context) error { return transport.Network })
-	if !errors.Is(err, retrypolicy.ReasonNegativeDelay) || !errors.Is(err, transport.Network) ||
-		err.Error() != "the retry policy returned a negative delay: network failure" {
-		t.Errorf("%v does not name the policy's mistake and the failure", err)
+	for _, p := range []retrypolicy.Policy{shift, retrypolicy.RetryAfter{Policy: shift}} {
+		err := retrypolicy.Do(t.Context(), p, func(context.Context) error { return transport.Network })
+		if !errors.Is(err, retrypolicy.ReasonNegativeDelay) || !errors.Is(err, transport.Network) ||
+			err.Error() != "the retry policy returned a negative delay: network failure" {
+			t.Errorf("%v does not name the policy's mistake and the failure", err)
+		}
 	}
 }
 

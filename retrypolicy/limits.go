@@ -105,6 +105,9 @@ func (r RetryAfter) decide(inner Policy, a Attempt) Decision {
 		return stop(ReasonPushback)
 	}
 	d := inner.Decide(a)
+	if d.Delay < 0 { // the policy is broken, and Do says so
+		return d
+	}
 	if r.Max > 0 {
 		a.After = min(a.After, r.Max)
 	}
