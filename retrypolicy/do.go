@@ -234,17 +234,20 @@ func (u *runner) judge(try context.Context, outcome error) Info {
 	if outcome == nil {
 		return Info{Verdict: VerdictSucceed}
 	}
-	if try != u.ctx && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) &&
-		(try.Err() != nil || errors.Is(outcome, ReasonPastDeadline)) { // AttemptTimeout ended it, or a nested Do in it
-		return Info{Verdict: VerdictAgain, Kind: transport.Timeout}
+	var info Info
+	switch {
+	case kit.IsPermanent(outcome):
+	case try != u.ctx && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) &&
+		(try.Err() != nil || errors.Is(outcome, ReasonPastDeadline)): // AttemptTimeout ended it, or a nested Do in it
+		info = Info{Verdict: VerdictAgain, Kind: transport.Timeout}
+	case u.r.Classify != nil:
+		info = u.r.Classify(outcome)
 	}
-	if u.r.Classify != nil && !kit.IsPermanent(outcome) {
-		if info := u.r.Classify(outcome); info.Verdict != VerdictUndecided {
-			info.ask(outcome)
-			return info
-		}
+	if info.Verdict == VerdictUndecided {
+		return Classify(outcome)
 	}
-	return Classify(outcome)
+	info.ask(outcome)
+	return info
 }
 
 // refused ends the series after a refusal d. With LongPoll it sleeps first, if there is time.

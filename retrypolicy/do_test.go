@@ -252,6 +252,12 @@ func TestRetrierTimeoutEndsARunningAttempt(t *testing.T) {
 	})
 }
 
+// unsafe is an error of something that must not happen twice.
+type unsafe struct{ error }
+
+func (unsafe) RetrySafe() (safe, known bool) { return false, true }
+func (e unsafe) Unwrap() error               { return e.error }
+
 func TestRetrierAttemptTimeout(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		rec := open()
@@ -275,6 +281,19 @@ func TestRetrierAttemptTimeout(t *testing.T) {
 		r.Policy = retrypolicy.NoRetry{}
 		if err := r.Do(bg, func(ctx context.Context) error { of = ctx; return nil }); err != nil || of.Err() == nil {
 			t.Errorf("%v; the try's context lives on", err)
+		}
+		// What the error says of itself counts for this time-out, too.
+		for _, mark := range []func(error) error{retrypolicy.Permanent, func(err error) error { return unsafe{err} }} {
+			r.Policy = every(3)
+			runs := 0
+			err := r.Do(bg, func(ctx context.Context) error {
+				runs++
+				<-ctx.Done()
+				return mark(ctx.Err())
+			})
+			if runs != 1 || !errors.Is(err, retrypolicy.ReasonNotRetryable) {
+				t.Errorf("%d runs, %v; want one", runs, err)
+			}
 		}
 		// A DeadlineExceeded of the operation's own context, not of the attempt's, is not retried.
 		wantError(t, r.Do(bg, func(context.Context) error {
