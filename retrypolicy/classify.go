@@ -41,10 +41,14 @@ func Classify(err error) Info {
 		return Info{Verdict: VerdictFail, Kind: transport.KindOf(err)}
 	}
 	if kind, ok := kindOf(err); ok {
-		if errfilter.Of(err).Kind == transport.Cancelled {
+		rule := errfilter.Of(err)
+		if rule.Kind == transport.Cancelled {
 			kind = transport.Cancelled
 		}
 		info := OfKind(kind)
+		if rule.Retry { // for its cause, too
+			info.Verdict = VerdictAgain
+		}
 		if e := transport.Find(err); e != nil {
 			info.After = e.RetryAfter
 			if e.Op == transport.OpDial {
