@@ -40,6 +40,13 @@ func TestAdaptiveStartsFromTheAnnouncedRate(t *testing.T) {
 	if d := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(1.2)}); d.Delay < 9*time.Second {
 		t.Errorf("with nothing left: %v", d)
 	}
+	for _, years := range []float64{1e-15, math.SmallestNonzeroFloat64} { // a broken answer, which another one corrects
+		other := newLimiter(policytest.Epoch)
+		other.Announce(years, policytest.Sec(0))
+		if d := other.Admit(retrypolicy.Attempt{Now: policytest.Sec(0)}); d.Delay > time.Hour {
+			t.Errorf("announced %g a second: wait for %v", years, d.Delay)
+		}
+	}
 	l.Observe(outcome(1.2, false))
 	l.Observe(outcome(11.2, false)) // without an announcement
 	rate("the curve goes on, with twice the measured rate", 2*(.2*.8+.8*.2))
