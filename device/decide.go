@@ -74,15 +74,17 @@ func (l *loop) endSeries(s *series) {
 func (l *loop) ask(q *question, s *series, extra time.Duration) retrypolicy.Decision {
 	l.beginSeries(s, q.attempt.Scope)
 	q.askedOf = s.by
+	a := q.attempt
+	a.Now = time.Now() // a new policy may be asked long after the failure
 	l.calls("Decide of the retry policy")
-	d := s.of.Decide(s.main, &q.attempt)
+	d := s.of.Decide(s.main, &a)
 	l.called()
 	if d.Retry && d.Delay <= maxDelay-extra {
 		d.Delay += extra
 	}
 	if t := l.c.set.Trace; t != nil && t.Decision != nil {
 		l.calls("Trace.Decision")
-		t.Decision(q.attempt, d)
+		t.Decision(a, d)
 		l.called()
 	}
 	return d

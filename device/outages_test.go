@@ -4,12 +4,14 @@ import (
 	"context"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -111,11 +113,13 @@ func (s *countingSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // A jump of the clock ends the wait after a lost connection, but not a delay that the service asked
 // for.
 func TestAClockJumpDoesNotShortenADelayOfTheService(t *testing.T) {
-	for kind, want := range map[transport.Kind]time.Duration{
-		transport.Network: 90 * time.Second, transport.Throttled: time.Hour, transport.Quota: time.Hour,
+	asked := &transport.Error{Kind: transport.Unavailable, RetryAfter: time.Hour}
+	for failure, want := range map[error]time.Duration{
+		lost(transport.Network): 90 * time.Second, lost(transport.Throttled): time.Hour, lost(transport.Quota): time.Hour,
+		asked: time.Hour,
 	} {
-		run(t, kind.String(), func(t *testing.T) {
-			f := &fake{dial: failing(lost(kind))}
+		run(t, failure.Error(), func(t *testing.T) {
+			f := &fake{dial: failing(failure)}
 			c, k, _ := skewedClient(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
 			require.NoError(t, c.Start())
 			time.Sleep(70 * time.Second)
@@ -124,6 +128,25 @@ func TestAClockJumpDoesNotShortenADelayOfTheService(t *testing.T) {
 			require.Equal(t, []time.Duration{want}, gaps(f))
 		})
 	}
+}
+
+// A new policy is asked with the time at which it is asked: a budget that others use as well takes
+// an older one for a clock that was set back.
+func TestANewPolicyIsAskedWithTheTimeOfTheQuestion(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(lost(transport.Network))}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		require.NoError(t, c.Start())
+		time.Sleep(10 * time.Minute)
+		breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Wait: true})
+		require.NoError(t, err)
+		other := retrypolicy.Begin(breaker.Wrap(constant(time.Minute)), "", time.Now())
+		_, _ = other.Admit(time.Now(), 0)
+		_, _ = other.Failure(time.Now(), 0, retrypolicy.OfKind(transport.Network), transport.Network)
+		require.NoError(t, c.SetRetryPolicy(breaker.Wrap(constant(time.Hour))))
+		synctest.Wait()
+		require.Equal(t, 30*time.Second, breaker.Status(time.Now()).Cooldown, "it has just opened")
+	})
 }
 
 // A new policy is asked about twin calls that wait for their retry.

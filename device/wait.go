@@ -170,5 +170,6 @@ func (l *loop) hurryAt() time.Time {
 // jumpEndsWait reports whether a jump of the clock ends the wait after failure, because the network
 // or the token may have become good. A delay that the service asked for stays.
 func (l *loop) jumpEndsWait(now time.Time, failure *transport.Error) bool {
-	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
+	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota &&
+		(failure.RetryAfter <= 0 || failure.Kind == transport.ClockUnset)
 }
