@@ -83,7 +83,8 @@ type BreakerStatus struct {
 //	closed     all attempts begin; Failures in a row, or in Window, open it
 //	open       none begins until Cooldown is over; outcomes of older attempts do not count
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again,
-//	           for Cooldown*Growth; outcomes of attempts from before it opened do not count
+//	           for Cooldown*Growth; outcomes of attempts from before it opened do not count,
+//	           but for those of probes
 //
 // A refused attempt ends its series with Rejected and carries the remaining cooldown, or while
 // others probe, up to an eighth of a cooldown. Without Wait, a retry whose delay ends before the
