@@ -342,3 +342,35 @@ func TestAClockThatDoesNotReturnKeepsNoPlace(t *testing.T) {
 		})
 	}
 }
+
+// After a callback that panicked, what waits for a retry gives back what it holds of a budget.
+func TestAPanicLeavesNoSeriesBehind(t *testing.T) {
+	for _, message := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			w := newWitness(constant(time.Hour))
+			f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) },
+				request: refusing(transport.Unavailable)}
+			own, broken := creds(), false
+			own.Now = func() time.Time {
+				if broken {
+					panic("oh dear")
+				}
+				return time.Now()
+			}
+			c, err := device.New(own, f, &device.Options{RetryPolicy: w})
+			require.NoError(t, err)
+			open(t, c)
+			if message {
+				enqueue(t, c, 0, 1)
+			} else {
+				go func() { _, _ = c.GetTwin(t.Context()) }()
+			}
+			synctest.Wait()
+			broken = true
+			time.Sleep(time.Minute)
+			require.Equal(t, device.StateDisconnected, c.Status().State)
+			require.NoError(t, c.Close())
+			w.balanced(t)
+		})
+	}
+}

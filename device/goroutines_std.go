@@ -130,6 +130,7 @@ func (l *loop) abort(failure *transport.Error) {
 	} else if l.ctx.Err() == nil {
 		l.disconnect(ReasonNotRetryable, failure)
 	}
+	_ = callback.Run("", l.endAll)
 	l.finish()
 }
 
