@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -350,9 +351,9 @@ func TestAPanicLeavesNoSeriesBehind(t *testing.T) {
 			w := newWitness(constant(time.Hour))
 			f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) },
 				request: refusing(transport.Unavailable)}
-			own, broken := creds(), false
+			own, broken := creds(), atomic.Bool{}
 			own.Now = func() time.Time {
-				if broken {
+				if broken.Load() {
 					panic("oh dear")
 				}
 				return time.Now()
@@ -366,7 +367,7 @@ func TestAPanicLeavesNoSeriesBehind(t *testing.T) {
 				go func() { _, _ = c.GetTwin(t.Context()) }()
 			}
 			synctest.Wait()
-			broken = true
+			broken.Store(true)
 			time.Sleep(time.Minute)
 			require.Equal(t, device.StateDisconnected, c.Status().State)
 			require.NoError(t, c.Close())

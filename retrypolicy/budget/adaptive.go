@@ -115,8 +115,8 @@ func (l *Adaptive) learn(now time.Time, throttled bool) {
 // Announce tells the limiter the rate that the service announced with an answer, before the answer
 // is reported, as the OnLimit of an httpretry.Transport. The limit applies at once, and the curve
 // continues from it with the first attempt that ends without an announcement. Once the service has
-// throttled an attempt, only announcements below the limit count. A rate below one an hour counts as
-// one an hour, so that an answer can correct it. A rate that is not above 0, or not finite, is
+// throttled an attempt, only announcements below the limit count. A rate below one an hour counts
+// as one an hour, so that an answer can correct it. A rate that is not above 0, or not finite, is
 // ignored.
 func (l *Adaptive) Announce(perSecond float64, now time.Time) {
 	l.mu.Lock()

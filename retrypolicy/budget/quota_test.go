@@ -385,7 +385,8 @@ func begins(t *testing.T, what string, s *retrypolicy.Operation) {
 	}
 }
 
-// A retry that does not begin gives its tokens back, however late: its time is no news of the clock.
+// A retry that does not begin gives its tokens back, however late; its time says nothing about the
+// clock.
 func TestAQuotaGetsBackNoMoreThanWasTaken(t *testing.T) {
 	bucket := policytest.Must(budget.NewTokenBucket(10, 0, 1))
 	p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})).Wrap(always)

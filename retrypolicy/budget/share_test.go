@@ -185,7 +185,8 @@ func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 // A retry that does not begin is uncounted, unless it has left the window with time: then the
 // others stay.
 func TestARetryBudgetForgetsNobodyElsesRetry(t *testing.T) {
-	b := policytest.Must(budget.NewRetryBudget(&budget.RetryBudgetOptions{Share: 1e-6, Window: time.Minute, MinRetries: 2}))
+	b := policytest.Must(budget.NewRetryBudget(
+		&budget.RetryBudgetOptions{Share: 1e-6, Window: time.Minute, MinRetries: 2}))
 	p := b.Wrap(always)
 	early := policytest.Series(p)
 	early.Decide(policytest.Retried(policytest.At(0), 1))
