@@ -92,16 +92,14 @@ func split(s string, c byte) (before, after string) {
 // maxSeconds is the longest delay, a day.
 const maxSeconds = 86_400
 
-// seconds parses a number of seconds; 0 if it is none, or more than maxSeconds.
+// seconds parses a number of seconds, at most maxSeconds; 0 if it is none.
 func seconds(s string) time.Duration {
 	n := 0
 	for i := 0; i < len(s); i++ {
 		if s[i] < '0' || s[i] > '9' {
 			return 0
 		}
-		if n = n*10 + int(s[i]-'0'); n > maxSeconds {
-			return 0
-		}
+		n = min(n*10+int(s[i]-'0'), maxSeconds)
 	}
 	return time.Duration(n) * time.Second
 }

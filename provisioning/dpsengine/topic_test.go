@@ -19,9 +19,9 @@ func TestParse(t *testing.T) {
 		"$dps/registrations/res/200/?$rid=1&retry-after=-5":                            {200, "1", 0},
 		"$dps/registrations/res/200/?$rid=1&retry-after=1.5":                           {200, "1", 0},
 		"$dps/registrations/res/200/?$rid=1&retry-after=Thu, 01 Jan 2026 00:02:00 GMT": {200, "1", 0},
-		"$dps/registrations/res/200/?$rid=1&retry-after=" + strings.Repeat("9", 40):    {200, "1", 0},
+		"$dps/registrations/res/200/?$rid=1&retry-after=" + strings.Repeat("9", 40):    {200, "1", 24 * time.Hour},
 		"$dps/registrations/res/200/?$rid=1&retry-after=86400":                         {200, "1", 24 * time.Hour},
-		"$dps/registrations/res/200/?$rid=1&retry-after=86401":                         {200, "1", 0},
+		"$dps/registrations/res/200/?$rid=1&retry-after=86401":                         {200, "1", 24 * time.Hour},
 		"$dps/registrations/res/200/?no-retry-after=9&$rid=1":                          {200, "1", 0},
 		"$dps/registrations/res/200/?$rid=" + strings.Repeat("r", 80):                  {200, strings.Repeat("r", 80), 0},
 	} {

@@ -225,7 +225,7 @@ func TestADelayOfTheServiceIsReadFromEachForm(t *testing.T) {
 	for carrier, delays := range map[string]map[string]time.Duration{
 		"http": {"2": 2 * time.Second, "": 0, "0": 0, "3s": 0, "-1": 0},
 		"mqtt": {"2": 2 * time.Second, "": 0, "0": 0, "3s": 0, "-1": 0, "Thu, 01 Jan 2099 00:00:07 GMT": 0,
-			"86401": 0, "86400": 24 * time.Hour},
+			"86401": 24 * time.Hour, "86400": 24 * time.Hour},
 	} {
 		inWorld(t, carrier, false, func(t *testing.T, w *world) {
 			for text, want := range delays {
