@@ -74,6 +74,9 @@ func (r *Renewer) prepare(ctx context.Context) error {
 	return nil
 }
 
+// maxUnread is how often the Store is read before a Registrar does without it.
+const maxUnread = 5
+
 // load takes the certificates of the Store that belong to their keys. Its caller holds work, as do
 // those of open, replace and save.
 func (r *Renewer) load(ctx context.Context) error {
@@ -87,11 +90,12 @@ func (r *Renewer) load(ctx context.Context) error {
 	}
 	if err != nil {
 		r.publish(Event{Step: StepStoreFailed, Err: err})
-		if !errors.Is(err, errDamaged) { // the certificates may still be there
+		r.unread++ // the certificates may still be there, and a Registrar brings newer ones
+		if !errors.Is(err, errDamaged) && (r.unread < maxUnread || r.opt.Registrar == nil) {
 			return dialError(&transport.Error{Kind: transport.Unavailable, Op: transport.OpIssue, Err: err})
 		}
 	}
-	if stored == nil {
+	if err != nil || stored == nil {
 		return nil
 	}
 	var found []*held

@@ -457,6 +457,18 @@ func TestAStoreThatCannotBeReadForTheMoment(t *testing.T) {
 	}
 }
 
+// A Store that can never be read does not keep a device off that can register.
+func TestAStoreThatCannotBeRead(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.enroll()
+		w.store.broken = errors.New("input/output error")
+		w.open("mqtt", w.renewer(dpscert.Options{}))
+		told := w.steps()
+		require.Equal(t, []step{dpscert.StepStoreFailed, dpscert.StepRequesting, dpscert.StepRenewed}, told[len(told)-3:])
+		require.Len(t, told, 5+2)
+	})
+}
+
 // A damaged file has no certificates: the device registers, and replaces it.
 func TestADamagedFileIsReplaced(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {

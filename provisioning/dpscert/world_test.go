@@ -55,6 +55,7 @@ type memory struct {
 	record *dpscert.Record
 	saves  int
 	busy   error // of the next Load
+	broken error // of each Load
 	err    error // of the next Save
 }
 
@@ -65,7 +66,7 @@ func (m *memory) Load() (*dpscert.Record, error) {
 		m.busy = nil
 		return nil, err
 	}
-	return m.record, nil
+	return m.record, m.broken
 }
 
 func (m *memory) Save(r *dpscert.Record) error {
