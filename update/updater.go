@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -352,7 +351,7 @@ func (u *Updater) fill(ctx context.Context, from Source) error {
 
 // read reads one part of the image, with retries.
 func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) error {
-	r := retrypolicy.Retrier{Policy: u.opt.Policy, Timeout: -1, Classify: judge,
+	r := retrypolicy.Retrier{Policy: u.opt.Policy, Timeout: -1,
 		OnRetry: func(_ int, _ time.Duration, err error) { u.report(err) }}
 	err := r.Do(ctx, func(ctx context.Context) error {
 		var err error
@@ -370,15 +369,6 @@ func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) er
 		return ErrChanged
 	}
 	return err
-}
-
-// judge lets a broken answer of a server that has worked be tried again, as package errfilter says.
-// Package retrypolicy goes by the Kind alone.
-func judge(err error) retrypolicy.Info {
-	if transport.KindOf(err) == transport.Protocol && errfilter.Of(err).Retry {
-		return retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: transport.Protocol, Safe: retrypolicy.SafeYes}
-	}
-	return retrypolicy.Info{}
 }
 
 // verify compares what is in the slot with the manifest: what was written counts, not what was
