@@ -56,14 +56,20 @@ func (t *Transport) session(ctx context.Context, cfg *transport.Config) (*sessio
 	if !t.busy.CompareAndSwap(false, true) {
 		return nil, mqttwire.Invalid("this Transport serves a client already; make one for each client")
 	}
+	connected := false
+	defer func() { // also when a callback panics
+		if !connected {
+			t.busy.Store(false)
+		}
+	}()
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
-		t.busy.Store(false)
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the connection's error
 		}
 		return nil, mqttwire.DialError(err)
 	}
+	connected = true
 	return s, nil
 }
 

@@ -99,6 +99,7 @@ func (s *session) Progress() (at time.Time, waits bool) {
 
 // Run reads until the connection ends or ctx does.
 func (s *session) Run(ctx context.Context) error {
+	defer s.t.busy.Store(false)                   // also when a callback panics
 	stop := lifetime.AfterFunc(ctx, s.disconnect) // ends by closing disconnected
 	last := s.read()
 	s.sayGoodbye(last)
@@ -117,7 +118,6 @@ func (s *session) Run(ctx context.Context) error {
 	if v := s.t.newer; v != nil {
 		why = v.end(err)
 	}
-	s.t.busy.Store(false)
 	switch {
 	case ended != nil:
 		return mqttwire.Loss(transport.Network, ended)

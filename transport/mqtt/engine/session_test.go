@@ -182,6 +182,40 @@ func TestATransportServesOneClientAtATime(t *testing.T) {
 	})
 }
 
+// panicking is a connection whose reads panic from a certain one on.
+type panicking struct {
+	Conn
+	reads int // before that
+}
+
+func (p *panicking) Read(b []byte) (int, error) {
+	if p.reads--; p.reads < 0 {
+		panic("read")
+	}
+	return p.Conn.Read(b)
+}
+
+func TestAPanicDoesNotKeepTheTransportBusy(t *testing.T) {
+	for name, reads := range map[string]int{"in Dial": 0, "in Run": 1} {
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			tr := New(h.dial, nil)
+			h.wrap = func(c Conn) Conn { return &panicking{c, reads} }
+			go h.welcome()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			require.PanicsWithValue(t, "read", func() {
+				s, err := tr.Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+				require.NoError(t, err)
+				_ = s.Run(ctx)
+			})
+			h.net.Refuse(true)
+			_, err := tr.Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			require.ErrorIs(t, err, transport.Network)
+		})
+	}
+}
+
 func TestABatchIsOneWriteAndItsAnswersOneRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
