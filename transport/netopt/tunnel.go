@@ -15,10 +15,11 @@ type Tunnel interface {
 	// Open must return. When Open fails, the caller closes c; a *transport.Error keeps its Kind.
 	//
 	// One goroutine reads from the connection; another one writes to it and closes it. Its deadlines
-	// are not used: they are set on the socket. Close sends the closing message of the tunnel's
-	// protocol, if it has one, and closes c. When the peer closes the tunnel cleanly, Read returns an
-	// error that wraps io.EOF. Read must not write, since it would block while the peer is not
-	// reading. A connection that must reply to what it reads implements ControlWriter.
+	// are not used: they are set on the socket. After a time-out, Read can be called again and loses
+	// nothing. Close sends the closing message of the tunnel's protocol, if it has one, and closes c.
+	// When the peer closes the tunnel cleanly, Read returns an error that wraps io.EOF. Read must not
+	// write, since it would block while the peer is not reading. A connection that must reply to what
+	// it reads implements ControlWriter.
 	Open(ctx context.Context, c net.Conn, peer Peer) (net.Conn, error)
 }
 

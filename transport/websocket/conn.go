@@ -1,118 +1,127 @@
 package websocket
 
 import (
+	"bufio"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"sync"
-	"time"
-
-	gorilla "github.com/gorilla/websocket"
 
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// lower is the connection below WebSocket, as gorilla/websocket sees it. It records failures,
-// because the library changes them, and bounds the size of the handshake answer. Close and
-// deadlines have no effect: the transport controls both.
-type lower struct {
-	net.Conn
-	room int // remaining bytes of the handshake answer; negative: no bound
+// Frames [RFC 6455, 5.2]: a bit and an opcode, a bit and a length, the long form of the length, the
+// mask of a client.
+const (
+	final, reserved = 0x80, 0x70
+	masked          = 0x80
+	long16, long64  = 126, 127
 
-	mu                sync.Mutex // guards memory only
-	readErr, writeErr error      // the first ones
-}
+	opContinuation, opText, opBinary = 0, 1, 2
+	opClose, opPing, opPong          = 8, 9, 10
 
-func (l *lower) Read(p []byte) (int, error) {
-	if l.room == 0 {
-		return 0, errors.New("the answer is too long")
-	}
-	if l.room > 0 {
-		p = p[:min(len(p), l.room)]
-	}
-	n, err := l.Conn.Read(p)
-	if l.room > 0 {
-		l.room -= n
-	}
-	l.keep(&l.readErr, err)
-	return n, err
-}
-
-func (l *lower) Write(p []byte) (int, error) {
-	n, err := l.Conn.Write(p)
-	l.keep(&l.writeErr, err)
-	return n, err
-}
-
-func (l *lower) keep(first *error, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if *first == nil {
-		*first = err
-	}
-}
-
-// failures returns the first failures, nil for none.
-func (l *lower) failures() (read, write error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.readErr, l.writeErr
-}
-
-func (*lower) Close() error                     { return nil }
-func (*lower) SetDeadline(time.Time) error      { return nil }
-func (*lower) SetReadDeadline(time.Time) error  { return nil }
-func (*lower) SetWriteDeadline(time.Time) error { return nil }
+	maxControl = 125 // the largest payload of a control frame
+	maxHead    = 2 + 2 + 4
+)
 
 // conn is the byte stream in the binary messages of a WebSocket.
 type conn struct {
 	net.Conn // below WebSocket
-	below    *lower
-	ws       *gorilla.Conn
-	message  io.Reader     // used by the reading goroutine; nil between messages
+	in       *bufio.Reader
+
+	// Owned by the reading goroutine.
+	left uint64 // unread bytes of the data frame
+	more bool   // its message continues in another frame
+
+	writeErr error         // the first one; owned by the writing goroutine
 	pongs    chan struct{} // capacity 1: pong is set
 
 	mu   sync.Mutex // guards memory only
 	pong []byte     // nil: none
 }
 
-// Read returns the rest of the current message, or begins the next one.
+// Read returns the rest of the current frame, or begins the next one. It can be called again after
+// a time-out.
 func (c *conn) Read(p []byte) (int, error) {
-	for {
-		if c.message == nil {
-			kind, message, err := c.ws.NextReader()
-			switch {
-			case err != nil:
-				return 0, c.explain(err)
-			case kind != gorilla.BinaryMessage:
-				return 0, failed(transport.Protocol, errors.New("the hub sent text over WebSocket"))
-			}
-			c.message = message
-		}
-		n, err := c.message.Read(p)
-		switch {
-		case err == io.EOF: //nolint:errorlint // the end of the message, as of any Reader
-			c.message, err = nil, nil
-		case err != nil:
-			err = c.explain(err)
-		}
-		if n > 0 || err != nil {
-			return n, err
+	for c.left == 0 {
+		if err := c.nextFrame(); err != nil {
+			return 0, err
 		}
 	}
+	n, err := c.in.Read(p[:min(uint64(len(p)), c.left)])
+	c.left -= uint64(n)
+	return n, err
 }
 
-// explain converts an error of the library to one that transports understand.
-func (c *conn) explain(err error) error {
-	if closed, ok := errors.AsType[*gorilla.CloseError](err); ok && closed.Code != gorilla.CloseAbnormalClosure {
-		return &closedError{closed.Code, scrub.Peer(closed.Text)}
+// nextFrame reads the head of a data frame, or a control frame. It takes nothing from c.in before
+// all of it is there, so that it can be called again after a time-out.
+func (c *conn) nextFrame() error {
+	b, err := c.in.Peek(2)
+	if err != nil {
+		return err
 	}
-	if below, _ := c.below.failures(); below != nil {
-		return below
+	op, short := b[0]&0xf, int(b[1]&^masked)
+	switch {
+	case b[0]&reserved != 0:
+		return violation("an RSV bit")
+	case b[1]&masked != 0:
+		return violation("a frame with a bad MASK")
+	case op == opText:
+		return violation("text")
+	case op >= opClose && (short > maxControl || b[0]&final == 0):
+		return violation("a control frame that is too long or in parts")
+	case op == opBinary && c.more, op == opContinuation && !c.more:
+		return violation("a frame that does not continue its message")
 	}
-	return failed(transport.Protocol, err)
+	size := 2
+	switch {
+	case op >= opClose:
+		size += short
+	case short == long16:
+		size += 2
+	case short == long64:
+		size += 8
+	}
+	if b, err = c.in.Peek(size); err != nil {
+		return err
+	}
+	payload := b[2:]
+	switch op {
+	case opContinuation, opBinary:
+		left := uint64(short)
+		switch short {
+		case long16:
+			left = uint64(binary.BigEndian.Uint16(payload))
+		case long64:
+			left = binary.BigEndian.Uint64(payload)
+		}
+		if left > math.MaxInt64 {
+			return violation("a frame with a length of 64 bits")
+		}
+		c.left, c.more = left, b[0]&final == 0
+	case opClose:
+		closed := &closedError{code: 1005} // the code for none
+		if len(payload) >= 2 {
+			closed.code, closed.text = int(binary.BigEndian.Uint16(payload)), scrub.Peer(string(payload[2:]))
+		}
+		return closed
+	case opPing:
+		c.pinged(payload)
+	case opPong:
+	default:
+		return violation("opcode " + strconv.Itoa(int(op)))
+	}
+	_, err = c.in.Discard(size)
+	return err
+}
+
+func violation(what string) error {
+	return failed(transport.Protocol, errors.New("the hub sent "+what+" over WebSocket"))
 }
 
 // Write sends the pending pong, if any, and p, in messages of at most frameSize.
@@ -122,33 +131,52 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.pong = nil
 	c.mu.Unlock()
 	if pong != nil {
-		if err := c.ws.WriteControl(gorilla.PongMessage, pong, time.Time{}); err != nil {
-			return 0, c.writeError(err)
+		if err := c.writeFrame(opPong, pong); err != nil {
+			return 0, err
 		}
 	}
 	sent := 0
 	for sent < len(p) {
 		n := min(len(p)-sent, frameSize)
-		if err := c.ws.WriteMessage(gorilla.BinaryMessage, p[sent:sent+n]); err != nil {
-			return sent, c.writeError(err)
+		if err := c.writeFrame(opBinary, p[sent:sent+n]); err != nil {
+			return sent, err
 		}
 		sent += n
 	}
 	return sent, nil
 }
 
-func (c *conn) writeError(err error) error {
-	if _, below := c.below.failures(); below != nil {
-		return below
+// buffers are lent to connections only while they write.
+var buffers = sync.Pool{New: func() any { return new([maxHead + frameSize]byte) }}
+
+// writeFrame sends a frame, unless an earlier one may have been sent in part.
+func (c *conn) writeFrame(op byte, payload []byte) error {
+	if c.writeErr != nil {
+		return c.writeErr
 	}
-	return err
+	buf := buffers.Get().(*[maxHead + frameSize]byte)
+	defer buffers.Put(buf)
+	b := append(buf[:0], final|op)
+	if len(payload) < long16 {
+		b = append(b, masked|byte(len(payload)))
+	} else {
+		b = binary.BigEndian.AppendUint16(append(b, masked|long16), uint16(len(payload)))
+	}
+	var mask [4]byte
+	_, _ = rand.Read(mask[:]) // never fails
+	b = append(b, mask[:]...)
+	for i, x := range payload {
+		b = append(b, x^mask[i%4])
+	}
+	_, c.writeErr = c.Conn.Write(b)
+	return c.writeErr
 }
 
 // ControlPending implements netopt.ControlWriter. The channel signals waiting pongs.
 func (c *conn) ControlPending() <-chan struct{} { return c.pongs }
 
 // pinged is called within Read. Only the last of several pings is answered, as the protocol allows.
-func (c *conn) pinged(data string) error {
+func (c *conn) pinged(data []byte) {
 	c.mu.Lock()
 	c.pong = append(make([]byte, 0, len(data)), data...)
 	c.mu.Unlock()
@@ -156,13 +184,11 @@ func (c *conn) pinged(data string) error {
 	case c.pongs <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // Close sends a close frame, does not wait for the answer, and closes the connection below.
 func (c *conn) Close() error {
-	_ = c.ws.WriteControl(gorilla.CloseMessage, gorilla.FormatCloseMessage(gorilla.CloseNormalClosure, ""),
-		time.Time{})
+	_ = c.writeFrame(opClose, []byte{1000 >> 8, 1000 & 0xff}) // normal closure
 	return c.Conn.Close()
 }
 

@@ -1,7 +1,6 @@
 package websocket
 
-// The server side of WebSocket, RFC 6455. It does not use the client's library, so no bug can hide
-// in both ends.
+// The server side of WebSocket, RFC 6455.
 
 import (
 	"bufio"
@@ -15,15 +14,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-)
-
-const (
-	opContinuation = 0
-	opText         = 1
-	opBinary       = 2
-	opClose        = 8
-	opPing         = 9
-	opPong         = 10
 )
 
 // frame is a frame of the client, unmasked.

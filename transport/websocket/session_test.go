@@ -97,6 +97,35 @@ func (c *cutter) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// A session sets read deadlines and goes on when they have passed, wherever the bytes stopped.
+func TestReadGoesOnAfterATimeout(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		a, b := memconn.Pair("a", "b")
+		defer a.Close()
+		go func() {
+			w, err := readRequest(b)
+			require.NoError(t, err)
+			require.NoError(t, w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n"))
+		}()
+		c, err := MQTT(nil).Open(t.Context(), a, netopt.Peer{Host: "h"})
+		require.NoError(t, err)
+		var got []byte
+		for _, sent := range []byte("\x02\x7e\x00\x02ab\x89\x02xy\x80\x01c\x8a\x00\x82\x01d") {
+			_, err = b.Write([]byte{sent})
+			require.NoError(t, err)
+			require.NoError(t, a.SetReadDeadline(time.Now().Add(time.Second)))
+			p := make([]byte, 8)
+			n, err := c.Read(p)
+			if got = append(got, p[:n]...); err == nil {
+				n, err = c.Read(p)
+				require.Zero(t, n)
+			}
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		}
+		require.Equal(t, "abcd", string(got))
+	})
+}
+
 // Each write is whole binary frames, not fragments: some servers accept nothing else.
 func TestWritesAreWholeBinaryFrames(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -242,7 +271,6 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 	}
 }
 
-// The library replaces time-out errors by its own.
 func TestTimeoutsKeepTheirCause(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -269,7 +297,6 @@ func TestDisconnectFromAStuckPeerTakesLessThanASecond(t *testing.T) {
 	})
 }
 
-// The library uses a context's deadline, not its cancellation.
 func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 	for name, play := range map[string]func(h *hub){
 		"while the request cannot be sent": func(h *hub) { h.net.SetBuffer(1) },
@@ -278,7 +305,7 @@ func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 			go func() { _, _ = io.WriteString(h.accept(), "HTTP/1.1 101 ") }()
 		},
 		"in the middle of a refusal": func(h *hub) {
-			go func() { _, _ = io.WriteString(h.accept(), "HTTP/1.1 403 No\r\nContent-Length: 10\r\n\r\nx") }()
+			go func() { _, _ = io.WriteString(h.accept(), "HTTP/1.1 403 No\r\nContent-Length: 10\r\n") }()
 		},
 		"before the CONNACK": func(h *hub) {
 			go func() {

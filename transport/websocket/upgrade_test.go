@@ -215,6 +215,22 @@ func TestKindsOfRefusedUpgrades(t *testing.T) {
 	}
 }
 
+// A refusal may have a body without an end.
+func TestARefusalIsSeenAtItsHead(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		go func() {
+			w, err := readRequest(h.accept())
+			require.NoError(t, err)
+			_, _ = io.WriteString(w.Conn, "HTTP/1.1 401 No\r\n\r\n")
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, _, err := dial(ctx, h.options(nil))
+		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
+	})
+}
+
 // A web page is no answer of a service, so it blames neither the device's key nor its rights.
 func TestAWebPageIsNoRefusalByTheService(t *testing.T) {
 	for status, kind := range map[int]transport.Kind{
@@ -260,6 +276,10 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 			w.request.Header.Set("Sec-WebSocket-Key", "x")
 			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
 		}, transport.Protocol, "bad handshake"},
+		"an extension that was not offered": {func(w *server) {
+			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Extensions: permessage-deflate; " +
+				"server_no_context_takeover; client_no_context_takeover\r\n")
+		}, transport.Protocol, "extension"},
 		"text in place of CONNACK": {func(w *server) {
 			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
 			_ = w.writeFrame(opText, true, []byte{0x20, 2, 0, 0})

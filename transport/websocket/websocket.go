@@ -1,5 +1,4 @@
-// Package websocket carries MQTT and AMQP over WebSocket, for networks that allow only HTTPS, on
-// the library gorilla/websocket.
+// Package websocket carries MQTT and AMQP over WebSocket, for networks that allow only HTTPS.
 //
 //	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: websocket.MQTT(nil)}})
 //	t := amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: websocket.AMQP(nil)}})
@@ -28,16 +27,20 @@
 package websocket
 
 import (
+	"bufio"
 	"context"
+	"crypto/rand"
+	"crypto/sha1"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
+	"io"
+	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-
-	gorilla "github.com/gorilla/websocket"
 
 	"github.com/hubline-iot/hubline/internal/brokerurl"
 	"github.com/hubline-iot/hubline/internal/dialer"
@@ -123,51 +126,74 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// buffers are lent to connections only while they write.
-var buffers sync.Pool
-
-// Open sends the request and returns the connection inside WebSocket.
+// Open sends the request and returns the connection inside WebSocket. It does not watch ctx: the
+// caller closes the connection when ctx ends.
 func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
-	below := &lower{Conn: c, room: maxAnswer}
-	upgrade := gorilla.Dialer{
-		// The connection exists already, with TLS or without.
-		NetDialContext:  func(context.Context, string, string) (net.Conn, error) { return below, nil },
-		Subprotocols:    []string{t.protocol.sub},
-		ReadBufferSize:  readSize,
-		WriteBufferSize: frameSize,
-		WriteBufferPool: &buffers,
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+dialer.URLHost(peer.Host)+t.path(peer), nil)
+	if err != nil {
+		return nil, failed(transport.Protocol, &handshakeError{err})
 	}
-	// The library uses only a context's deadline; the caller closes the connection when ctx ends.
-	ws, answer, err := upgrade.DialContext(context.WithoutCancel(ctx), "ws://"+dialer.URLHost(peer.Host)+t.path(peer),
-		t.opt.Header)
-	readErr, writeErr := below.failures()
+	key := make([]byte, 16)
+	_, _ = rand.Read(key) // never fails
+	text := base64.StdEncoding.EncodeToString(key)
+	maps.Copy(request.Header, t.opt.Header)
+	// in the letter case of the RFC, on which some servers depend
+	maps.Copy(request.Header, http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"},
+		"Sec-WebSocket-Version": {"13"}, "Sec-WebSocket-Key": {text}, "Sec-WebSocket-Protocol": {t.protocol.sub}})
+	if err := request.Write(c); err != nil {
+		return nil, &handshakeError{err}
+	}
+	below := &lower{Reader: c, room: maxAnswer}
+	in := bufio.NewReaderSize(below, readSize)
+	answer, err := http.ReadResponse(in, request)
 	switch {
-	case err == nil:
-	case answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
-		return nil, refusal(answer)
-	case readErr != nil:
-		unanswered := dialer.First{Err: &handshakeError{readErr}, Want: "HTTP"}
+	case err != nil && below.err != nil:
+		unanswered := dialer.First{Err: &handshakeError{below.err}, Want: "HTTP"}
 		if _, secure := c.(*tls.Conn); !secure {
 			unanswered.TLS = "wss"
 		}
 		return nil, unanswered
-	case writeErr != nil:
-		return nil, &handshakeError{writeErr}
-	default:
+	case err != nil:
 		return nil, failed(transport.Protocol, &handshakeError{err})
+	case answer.StatusCode != http.StatusSwitchingProtocols:
+		return nil, refusal(answer) // its body is not read: it may have no end
 	}
-	if !strings.EqualFold(ws.Subprotocol(), t.protocol.sub) {
+	below.room = math.MaxInt64
+	sum := sha1.Sum([]byte(text + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	h := answer.Header
+	switch {
+	case !strings.EqualFold(h.Get("Upgrade"), "websocket"),
+		!strings.Contains(strings.ToLower(strings.Join(h.Values("Connection"), ",")), "upgrade"),
+		h.Get("Sec-WebSocket-Accept") != base64.StdEncoding.EncodeToString(sum[:]):
+		return nil, failed(transport.Protocol, &handshakeError{errors.New("bad handshake")})
+	case h.Get("Sec-WebSocket-Extensions") != "":
+		return nil, failed(transport.Protocol, &handshakeError{errors.New("the server chose an extension without an offer")})
+	case !strings.EqualFold(h.Get("Sec-WebSocket-Protocol"), t.protocol.sub):
 		return nil, failed(transport.Protocol, errors.New("the server did not agree to "+t.protocol.name+
 			" over WebSocket; check host, port and path"))
 	}
-	below.room = -1
-	w := &conn{Conn: c, below: below, ws: ws, pongs: make(chan struct{}, 1)}
-	ws.SetPingHandler(w.pinged)
-	ws.SetCloseHandler(func(int, string) error { return nil }) // the library's default would write within Read
-	return w, nil
+	return &conn{Conn: c, in: in, pongs: make(chan struct{}, 1)}, nil
+}
+
+// lower bounds the answer to the request, and records why it could not be read, as net/http mixes
+// that with errors of its own.
+type lower struct {
+	io.Reader
+	room int64 // remaining bytes
+	err  error
+}
+
+func (l *lower) Read(p []byte) (int, error) {
+	if l.room == 0 {
+		return 0, errors.New("the answer is too long")
+	}
+	n, err := l.Reader.Read(p[:min(int64(len(p)), l.room)])
+	l.room -= int64(n)
+	l.err = err
+	return n, err
 }
 
 func (t *Tunnel) path(peer netopt.Peer) string {

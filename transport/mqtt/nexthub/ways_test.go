@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -112,4 +115,34 @@ func TestEachWayToTheHub(t *testing.T) {
 			})
 		})
 	}
+}
+
+// countingWrites counts the writes on a connection.
+type countingWrites struct {
+	net.Conn
+	n *atomic.Int32
+}
+
+func (c countingWrites) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(p)
+}
+
+// A step of the handshake that lasts longer than a read time-out goes on, with a ping for each.
+func TestASlowBirthOverWebSocket(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		h.Inject(fault.Fault{Kind: fault.SlowDispatch, Message: "birth-ack", Delay: 6 * time.Second})
+		var writes atomic.Int32
+		o := options(h, &nexthub.Hub{})
+		o.Network.Tunnel = websocket.MQTT(nil)
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := h.Dial(testbroker.PortHTTP)(ctx, network, addr)
+			return countingWrites{c, &writes}, err
+		}
+		c, err := device.New(creds(), mqtt.New(o), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		open(t, c)
+		require.EqualValues(t, 5, writes.Load(), "upgrade, CONNECT, SUBSCRIBE, birth, and one PINGREQ")
+	})
 }
