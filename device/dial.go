@@ -72,12 +72,11 @@ func (l *loop) queueToDial() bool {
 	if limiter == nil {
 		return true
 	}
-	var at time.Time // our turn; zero: no slot yet
 	for {
 		now := time.Now()
-		slots := limiter.slots
-		if !at.IsZero() {
-			if !now.Before(at) {
+		slots, at := limiter.slots, time.Time{}
+		if l.worker.slot.held {
+			if at = limiter.turn(now); !at.After(now) {
 				return true
 			}
 			slots = nil
@@ -86,7 +85,6 @@ func (l *loop) queueToDial() bool {
 		select {
 		case slots <- struct{}{}:
 			l.worker.slot.held = true
-			at = limiter.turn(time.Now())
 		case <-l.c.wake:
 		case <-l.ctx.Done():
 			l.worker.slot.release()

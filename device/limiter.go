@@ -13,8 +13,9 @@ import (
 // use.
 type DialLimiter struct {
 	slots chan struct{}
-	// turn reserves and returns the time at which the holder of a slot may begin. It is a function
-	// value, so a program without a limiter links none of it.
+	// turn takes a turn for the holder of a slot if one is free, and returns now. Otherwise it returns
+	// when to ask again: a holder that gives up before has taken nothing. It is a function value, so a
+	// program without a limiter links none of it.
 	turn func(now time.Time) time.Time
 	// pause is dialSlot.wait, for the same reason.
 	pause func(s *dialSlot, ctx context.Context, d time.Duration) error
@@ -30,6 +31,9 @@ func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 		turn: func(now time.Time) time.Time {
 			mu.Lock()
 			defer mu.Unlock()
+			if at := turns.Next(now); at.After(now) {
+				return at
+			}
 			return turns.Take(now)
 		},
 		pause: func(s *dialSlot, ctx context.Context, d time.Duration) error {
@@ -43,7 +47,16 @@ func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			return sleep(ctx, time.Until(s.of.turn(time.Now())))
+			for {
+				now := time.Now()
+				at := s.of.turn(now)
+				if !at.After(now) {
+					return nil
+				}
+				if err := sleep(ctx, at.Sub(now)); err != nil {
+					return err
+				}
+			}
 		},
 	}
 }

@@ -44,6 +44,29 @@ func TestCloseWhileWaitingForATurnGivesThePlaceBack(t *testing.T) {
 	})
 }
 
+// Calls that end before their turn leave it to the others.
+func TestCallsThatEndBeforeTheirTurnTakeNone(t *testing.T) {
+	for name, before := range map[string]time.Duration{
+		"before the attempt":            0,
+		"after a wait of the transport": time.Minute - ms,
+	} {
+		run(t, name, func(t *testing.T) {
+			limiter := device.NewDialLimiter(1, time.Minute)
+			first, _ := limited(t, 1, limiter, nil)
+			require.NoError(t, first.Open(within(t, time.Second)))
+			time.Sleep(before)
+			second, err := device.New(creds(), waiting{&fake{}, ms}, &device.Options{Dials: limiter})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = second.Close() })
+			for range 5 {
+				require.Error(t, second.Open(within(t, 10*time.Second)))
+			}
+			third, _ := limited(t, 3, limiter, nil)
+			require.NoError(t, third.Open(within(t, 90*time.Second)))
+		})
+	}
+}
+
 // Close ends the wait of a client without a slot, and takes none.
 func TestCloseWhileWaitingForAPlaceTakesNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -88,12 +88,12 @@ type Turns struct {
 	next time.Time // no attempt begins earlier
 }
 
-// Take returns and reserves the earliest time from now on at which an attempt may begin.
+// Next returns the earliest time from now on at which an attempt may begin.
+func (t *Turns) Next(now time.Time) time.Time { return times.Later(now, t.next) }
+
+// Take returns and reserves Next.
 func (t *Turns) Take(now time.Time) time.Time {
-	at := now
-	if now.Before(t.next) {
-		at = t.next
-	}
+	at := t.Next(now)
 	t.next = at.Add(max(0, t.Gap))
 	return at
 }
