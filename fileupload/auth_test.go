@@ -123,7 +123,7 @@ func TestAClockThatNobodySets(t *testing.T) {
 		w.Header()["Date"] = nil
 		w.WriteHeader(http.StatusUnauthorized)
 	}}
-	_, err := s.with(t, func(c *transport.Credentials) {
+	_, err := s.with(t, 100*kib, func(c *transport.Credentials) {
 		sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=")
 		require.NoError(t, err)
 		c.Token, c.Sign = nil, sign

@@ -236,10 +236,10 @@ func (p *upload) replaceLocked(ctx context.Context, refreshed bool) error {
 	if err != nil {
 		return &stepError{"new upload URI", err}
 	}
-	if !g.sameFile(p.grant) && p.stored.Load() > 0 {
+	if !g.sameFile(p.grant) && p.accepted.Load() {
 		p.giveBackLocked(ctx, g)
 		return &transport.Error{Kind: transport.Conflict, Op: transport.OpSend, Proto: proto, Err: errors.New(
-			"the hub now stores uploads in another location than the first blocks: upload again")}
+			"the hub now stores uploads in another location than the data so far: upload again")}
 	}
 	g.refreshed = refreshed
 	p.grant = g

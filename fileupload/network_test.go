@@ -197,11 +197,11 @@ const granted = `{"correlationId":"c","hostName":"%s","containerName":"x","blobN
 // against uploads a file of 100 KiB.
 func (s script) against(t *testing.T, set func(*fileupload.Options)) (fileupload.Result, error) {
 	t.Helper()
-	return s.with(t, func(*transport.Credentials) {}, set)
+	return s.with(t, 100*kib, func(*transport.Credentials) {}, set)
 }
 
-// with is against for a device with other credentials.
-func (s script) with(t *testing.T, change func(*transport.Credentials), set func(*fileupload.Options)) (
+// with is against for another size and a device with other credentials.
+func (s script) with(t *testing.T, size int, change func(*transport.Credentials), set func(*fileupload.Options)) (
 	fileupload.Result, error) {
 	t.Helper()
 	server := httptest.NewServer(s)
@@ -223,7 +223,7 @@ func (s script) with(t *testing.T, change func(*transport.Credentials), set func
 	u, err := fileupload.New(creds, o)
 	require.NoError(t, err)
 	defer u.Close()
-	return u.Upload(t.Context(), "a", bytes.NewReader(content(100*kib)), -1)
+	return u.Upload(t.Context(), "a", bytes.NewReader(content(size)), -1)
 }
 
 func text(status int, body string) http.HandlerFunc {
@@ -365,6 +365,31 @@ func TestAnotherLocationForTheRestIsAConflict(t *testing.T) {
 	failed(t, err, transport.Conflict, "another location", "upload again")
 	require.Equal(t, "second false 409", <-ended, "it would hold a place for an hour")
 	require.Equal(t, "c false 500", <-ended)
+}
+
+// An empty file is stored too: the hub must not be told that it is in the location of a new grant.
+func TestAnotherLocationForTheNoticeIsAConflict(t *testing.T) {
+	for _, size := range []int{0, 1} {
+		var begun, notices atomic.Int32
+		s := script{
+			"files": func(w http.ResponseWriter, r *http.Request) {
+				answer := fmt.Sprintf(granted, r.Host, "?sig=c2VjcmV0")
+				if begun.Add(1) > 1 {
+					answer = strings.Replace(answer, `"x"`, `"another"`, 1)
+				}
+				_, _ = io.WriteString(w, answer)
+			},
+			"notifications": func(w http.ResponseWriter, _ *http.Request) {
+				if notices.Add(1) == 1 {
+					text(http.StatusBadRequest, `{"Message":"ErrorCode:ExpiredFileUploadCorrelationId;"}`)(w, nil)
+					return
+				}
+				w.WriteHeader(http.StatusNoContent)
+			},
+		}
+		_, err := s.with(t, size, func(*transport.Credentials) {}, nil)
+		failed(t, err, transport.Conflict, "another location", "upload again")
+	}
 }
 
 func TestManyUploadsAtATime(t *testing.T) {

@@ -58,6 +58,7 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 		case err != nil:
 			return withoutSecrets(err, g)
 		case a.isCreated():
+			p.accepted.Store(true)
 			p.markAccepted(ctx, g)
 			return nil
 		}

@@ -29,8 +29,9 @@ type upload struct {
 	name         string
 	id           uint64 // of its block IDs
 	source       source
-	callbackLock ctxLock // held to call a callback
-	reported     int64   // bytes reported to OnProgress; by the holder of callbackLock only
+	callbackLock ctxLock     // held to call a callback
+	reported     int64       // bytes reported to OnProgress; by the holder of callbackLock only
+	accepted     atomic.Bool // storage has taken a file or block, perhaps an empty one
 	stored       atomic.Int64
 	retries      atomic.Int64
 
