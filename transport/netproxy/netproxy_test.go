@@ -220,6 +220,22 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 }
 
 // The library reports texts without codes: this test fails when it changes them.
+// A session measures the progress of writes on the socket, which nothing may hide from it.
+func TestTheSocketIsInReach(t *testing.T) {
+	for name, serve := range map[string]func(net.Conn){
+		"http":   (&httpProxy{target: echo}).serve,
+		"socks5": (&socksProxy{target: echo}).serve,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, n := inMemory(t, name+"://proxy.example.test", serve)
+			c, err := d(t.Context(), "tcp", "hub.example.test:8883")
+			require.NoError(t, err)
+			defer c.Close()
+			require.Same(t, n.Last(), c)
+		})
+	}
+}
+
 func TestKindsOfSOCKS5Replies(t *testing.T) {
 	for reply, kind := range []transport.Kind{
 		1: transport.Unavailable, 2: transport.Forbidden, 3: transport.Network, 4: transport.Network, 5: transport.Network,

@@ -24,9 +24,8 @@ func (p *proxy) socks(auth bool, user, password string) (DialFunc, error) {
 		if err != nil {
 			return nil, p.failed(transport.Invalid, err)
 		}
-		c, err := d.(xproxy.ContextDialer).DialContext(ctx, network, addr)
-		if err == nil {
-			return c, nil
+		if _, err = d.(xproxy.ContextDialer).DialContext(ctx, network, addr); err == nil {
+			return dialer.conn, nil // the library's type would hide the socket, and adds nothing to the bytes
 		}
 		return nil, p.socksError(ctx, dialer.failure(), err)
 	}, nil
@@ -92,6 +91,7 @@ func (e *hintError) Unwrap() error { return e.err }
 // distinguish it from a refusal by the proxy.
 type proxyDialer struct {
 	dial DialFunc
+	conn net.Conn // to the proxy
 
 	mu  sync.Mutex // guards memory only
 	err error
@@ -107,6 +107,7 @@ func (w *proxyDialer) DialContext(ctx context.Context, network, addr string) (ne
 	if err != nil {
 		return nil, w.keep(err)
 	}
+	w.conn = c
 	return &proxyConn{c, w}, nil
 }
 
