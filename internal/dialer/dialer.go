@@ -268,7 +268,7 @@ func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, socke
 		config := d.Config(creds, cert, roots)
 		secure := tls.Client(socket, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, &handshakeError{clockError(err, config.Time())}
+			return nil, &handshakeError{ClockError(err, config.Time())}
 		}
 		outer = secure
 	}
@@ -281,10 +281,10 @@ func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, socke
 	return outer, nil
 }
 
-// clockError adds Kind ClockUnset to the error for a certificate that is not valid yet. The cause
+// ClockError adds Kind ClockUnset to the error for a certificate that is not valid yet. The cause
 // is far more often a device's clock that is behind than a hub's certificate that is early, and
 // waiting helps in both cases.
-func clockError(err error, now time.Time) error {
+func ClockError(err error, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil &&
 		now.Before(e.Cert.NotBefore) {
 		return &transport.Error{Kind: transport.ClockUnset, Err: err}

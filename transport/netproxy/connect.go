@@ -55,7 +55,7 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 		// A write to the proxy is watched below its TLS, which cannot go on after a time-out.
 		secure := tls.Client(dialer.NewProgressConn(c, 0), p.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, p.viaProxy(err)
+			return nil, dialer.ClockError(p.viaProxy(err), p.tls.Time())
 		}
 		c = &secured{secure, c}
 	}

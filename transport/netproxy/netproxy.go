@@ -27,6 +27,7 @@
 // Other HTTP statuses have the Kind that they have for all transports.
 //
 // A network failure on the connection to the proxy is reported unchanged, with the proxy's address.
+// A proxy's certificate that does not verify is Untrusted, or ClockUnset when it is not valid yet.
 // No error shows user name or password.
 package netproxy
 
@@ -39,6 +40,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
@@ -108,6 +110,9 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 			}
 			if p.tls.ServerName == "" {
 				p.tls.ServerName = p.host
+			}
+			if p.tls.Time == nil {
+				p.tls.Time = time.Now
 			}
 			p.tls.NextProtos = []string{"http/1.1"} // net/http may have added HTTP/2 to the caller's config
 		}

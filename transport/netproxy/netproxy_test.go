@@ -553,5 +553,12 @@ func TestAProxyWithTLS(t *testing.T) {
 		_, err = mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: d}}).Dial(t.Context(), config(creds))
 		require.ErrorIs(t, err, transport.Untrusted)
 		require.ErrorContains(t, err, "proxy proxy.local:443")
+
+		shared.Time = func() time.Time { return time.Now().Add(-2 * time.Hour) } // before the certificate
+		d, err = netproxy.New("https://proxy.local", &netproxy.Options{Dial: n.DialContext, TLS: shared})
+		require.NoError(t, err)
+		_, err = mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: d}}).Dial(t.Context(), config(creds))
+		require.ErrorIs(t, err, transport.ClockUnset)
+		require.ErrorContains(t, err, "proxy proxy.local:443")
 	})
 }
