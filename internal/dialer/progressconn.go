@@ -98,6 +98,9 @@ func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
 	return l
 }
 
+// NetConn returns the connection below, as *tls.Conn does.
+func (l *ProgressConn) NetConn() net.Conn { return l.Conn }
+
 // Progress returns when waiting bytes on a socket last made progress, as transport.Progressor
 // specifies. Call it every few seconds, because it samples the kernel.
 func Progress(socket net.Conn) (at time.Time, waits bool) {

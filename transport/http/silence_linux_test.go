@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -23,6 +24,10 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 		"dialed by the user": func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return layered{c}, err
+		},
+		"in TLS to a proxy": func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return layered{dialer.NewProgressConn(c, 0)}, err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
