@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -68,6 +69,18 @@ func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 			require.Len(t, dials, 2, "the hub and storage: %v", dials)
 		})
 	}
+}
+
+// A way that damages every body ends the upload after a few attempts, which may be metered.
+func TestAWayThatDamagesAllBodiesEndsTheUpload(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		in := r.hub.Inject(fault.Fault{Kind: fault.DamageBlob, Times: -1})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := r.Upload(ctx, "a", bytes.NewReader(content(kib)), -1)
+		failed(t, err, transport.Protocol, "Md5Mismatch", "the data was damaged on the way")
+		require.Equal(t, 1+errfilter.MaxDamage, in.Fired())
+	})
 }
 
 // A service that refuses every ClientHello ends the upload after a few attempts, with the Kind of

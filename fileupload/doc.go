@@ -60,8 +60,9 @@
 //   - Unauthorized, Forbidden (also for a disabled device), NotFound, TooLarge, Conflict and
 //     Invalid: as the services report.
 //   - Unsupported: the hub has no storage.
-//   - Network: a block arrived damaged.
-//   - Protocol: the peer does not speak the protocol.
+//   - Network: data arrived damaged.
+//   - Protocol: the peer does not speak the protocol, or data still arrived damaged after three
+//     retries in a row.
 //
 // Errors of network, TLS, certificates and proxies are as in package mqtt. Package errfilter
 // defines which errors are retried. No error shows the upload URI's signature or a token.

@@ -78,7 +78,7 @@ var storageTable = map[string]meaning{
 	"BlockListTooLong":                {transport.TooLarge, "raise Options.BlockSize"},
 	"ContainerBeingDeleted":           {transport.NotFound, ""},
 	"ContainerDisabled":               {transport.Forbidden, ""},
-	"Crc64Mismatch":                   {transport.Network, "the data was damaged on the way"},
+	"Crc64Mismatch":                   {transport.Protocol, damaged},
 	"InternalError":                   {transport.Unavailable, ""},
 	"InvalidAuthenticationInfo":       {transport.Unauthorized, ""},
 	"InvalidBlobOrBlock": {transport.Conflict, "another program may have left unfinished blocks under " +
@@ -86,12 +86,15 @@ var storageTable = map[string]meaning{
 	"InvalidBlobType": {transport.Conflict, "there is a blob of another type: use another name"},
 	"InvalidBlockList": {transport.Conflict,
 		"another upload of the same name ended meanwhile: upload again, or use another name"},
-	"Md5Mismatch":                 {transport.Network, "the data was damaged on the way"},
+	"Md5Mismatch":                 {transport.Protocol, damaged},
 	"NoAuthenticationInformation": {transport.Unauthorized, ""},
 	"OperationTimedOut":           {transport.Timeout, ""},
 	"ServerBusy":                  {transport.Throttled, ""},
 	"SystemInUse":                 {transport.Unavailable, ""},
 }
+
+// damaged is the hint of codes with the cause transport.ErrMaybeDamaged.
+const damaged = "the data was damaged on the way"
 
 // refusal returns the *transport.Error for an unexpected answer.
 func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *transport.Error {
@@ -154,7 +157,11 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 			}
 		}
 	}
-	return a.refusal(m, e, now)
+	r := a.refusal(m, e, now)
+	if m.hint == damaged {
+		r.Err = dialer.DamagedError{Cause: r.Err}
+	}
+	return r
 }
 
 // withoutSecrets returns err without g's signature. err is the error of an attempt without an

@@ -38,8 +38,8 @@ func TestMeaningsOfAnswers(t *testing.T) {
 	}{
 		{400, "InvalidHeaderValue", transport.Invalid},
 		{400, "InvalidMd5", transport.Invalid},
-		{400, "Md5Mismatch", transport.Network},
-		{400, "Crc64Mismatch", transport.Network},
+		{400, "Md5Mismatch", transport.Protocol},
+		{400, "Crc64Mismatch", transport.Protocol},
 		{400, "InvalidBlobOrBlock", transport.Conflict},
 		{400, "InvalidBlockId", transport.Invalid},
 		{400, "InvalidBlockList", transport.Conflict},

@@ -24,7 +24,7 @@ func (p *Protocol) Error(err error) *transport.Error {
 	}
 	cause := scrub.Cause(err)
 	if neterr.MayBeDamage(err) {
-		cause = damagedError{cause}
+		cause = DamagedError{cause}
 	}
 	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: p.Name, Err: cause}
 }
@@ -44,10 +44,13 @@ type hintError struct {
 func (e *hintError) Error() string { return e.error.Error() + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
 
-// damagedError adds transport.ErrMaybeDamaged to the chain of a cause, without changing its text.
-type damagedError struct{ error }
+// DamagedError adds transport.ErrMaybeDamaged to the chain of a cause, without changing its text.
+type DamagedError struct{ Cause error }
 
-func (e damagedError) Unwrap() []error { return []error{e.error, transport.ErrMaybeDamaged} }
+func (e DamagedError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause and transport.ErrMaybeDamaged.
+func (e DamagedError) Unwrap() []error { return []error{e.Cause, transport.ErrMaybeDamaged} }
 
 func (p *Protocol) dialKind(err error) (transport.Kind, string) {
 	if kind, hint, ok := p.Kind(err); ok {
