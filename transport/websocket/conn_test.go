@@ -88,3 +88,14 @@ func FuzzRead(f *testing.F) {
 		require.LessOrEqual(t, len(read), len(sent))
 	})
 }
+
+func TestAMaskOfAnyLength(t *testing.T) {
+	mask := [4]byte{1, 2, 3, 4}
+	for n := range 20 {
+		p := make([]byte, n)
+		applyMask(p, mask)
+		for i, got := range p {
+			require.Equal(t, mask[i%4], got, "byte %d of %d", i, n)
+		}
+	}
+}
