@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"testing"
 	"time"
@@ -20,20 +19,6 @@ import (
 )
 
 const boardID = "board-1"
-
-// all enables every fault at every place.
-var all = flag.Bool("all", false, "test every fault at every place, not only a sample")
-
-// sampleOf returns an eighth of n, n in a long run, or many with -all.
-func sampleOf(n int) int {
-	switch {
-	case *all:
-		return 1 << 20
-	case testkit.Long():
-		return n
-	}
-	return max(1, n/8)
-}
 
 // setup is what a test changes of a bench.
 type setup struct {

@@ -2,6 +2,7 @@ package atmodem_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"testing"
@@ -11,8 +12,23 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board/atmodem"
 	"github.com/hubline-iot/hubline/cross/arm/internal/modems"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// all enables every fault at every place.
+var all = flag.Bool("all", false, "test every fault at every place, not only a sample")
+
+// sampleOf returns an eighth of n, n in a long run, or many with -all.
+func sampleOf(n int) int {
+	switch {
+	case *all:
+		return 1 << 20
+	case testkit.Long():
+		return n
+	}
+	return max(1, n/8)
+}
 
 // dial dials once, with the time that the client gives.
 func (b *bench) dial(t *testing.T) error {
