@@ -270,7 +270,7 @@ func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome trans
 // serve hands the handler's verdicts to the session.
 func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 	for {
-		outcome, ok := b.verdict()
+		outcome, handled, ok := b.verdict()
 		if !ok { // the session has them
 			b.mu.Lock()
 			b.endLocked()
@@ -278,7 +278,7 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 			return time.Time{}
 		}
 		l.conn.do(transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome})
-		if len(b.ref) > 0 && b.trace != nil && b.trace.Settled != nil {
+		if handled && b.trace != nil && b.trace.Settled != nil {
 			l.calls("Trace.Settled")
 			b.trace.Settled(outcome)
 			l.called()
@@ -287,12 +287,13 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 }
 
 // verdict takes the oldest verdict, and sets ref. It is empty for a verdict of an earlier session,
-// which tells the live one only that there is room. Loop only.
-func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
+// which tells the live one only that there is room. handled: it is of a handler, and not of an
+// earlier session. Loop only.
+func (b *inbox) verdict() (outcome transport.Outcome, handled, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.answered == 0 {
-		return 0, false
+		return 0, false, false
 	}
 	p := b.deliveries[b.first]
 	b.first = (b.first + 1) % len(b.deliveries)
@@ -303,11 +304,12 @@ func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 	b.ref = b.ref[:0]
 	if p.session == b.session || p.once {
 		b.ref = append(b.ref, p.ref...)
+		handled = !p.unasked && !p.unhandled
 		if !p.unasked && p.outcome != transport.OutcomeRelease {
 			b.totals.settled++
 		}
 	}
-	return p.outcome, true
+	return p.outcome, handled, true
 }
 
 // over discards the session's deliveries, except the one with the handler and those with Once.

@@ -95,8 +95,8 @@ func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testin
 // Messages with QoS 0 have no reference, so DUP, which a broker must not set in them, says nothing.
 func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
-		c, _ := client(t, f, nil)
-		handled := 0
+		handled, verdicts := 0, 0
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{Settled: func(transport.Outcome) { verdicts++ }}})
 		c.HandleMessages(func(context.Context, *transport.Message) error {
 			time.Sleep(time.Second)
 			handled++
@@ -109,7 +109,7 @@ func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait() // for the race detector
-		require.Equal(t, 3, handled)
+		require.Equal(t, []int{3, 3}, []int{handled, verdicts})
 	})
 }
 

@@ -63,12 +63,13 @@ func TestAMessageOfAnInputWithoutAHandlerIsRejectedInItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &handled{}
 		f := &fake{}
+		verdicts := 0
 		c := module(t, f, &device.Options{Trace: &device.Trace{InputUnhandled: func(input string) {
 			h.add("unhandled " + input)
 			if input == "bad" {
 				panic("ignored")
 			}
-		}}})
+		}, Settled: func(transport.Outcome) { verdicts++ }}})
 		c.HandleInput("in", func(_ context.Context, m *transport.Message) error {
 			time.Sleep(time.Second)
 			h.add(m.ID)
@@ -84,6 +85,7 @@ func TestAMessageOfAnInputWithoutAHandlerIsRejectedInItsTurn(t *testing.T) {
 			{1, "3", transport.OutcomeReject},
 			{1, "4", transport.OutcomeReject}, {1, "5", transport.OutcomeAccept}, {1, "6", transport.OutcomeAccept}},
 			f.verdicts())
+		require.Equal(t, 2, verdicts, "Settled is about what a handler decided")
 		st := c.Stats()
 		require.Equal(t, []uint64{5, 2, 0, 0, 3, 0}, []uint64{st.Received, st.MessagesAccepted, st.MessagesReleased,
 			st.MessagesRejected, st.InputsUnhandled, st.HandlerPanics})

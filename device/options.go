@@ -299,7 +299,8 @@ type Trace struct {
 	Renewed func(expires time.Time, err error)
 	// Sent: n messages were handed to the session.
 	Sent func(n int)
-	// Settled: a verdict on a cloud-to-device message was handed to the session.
+	// Settled: a handler's verdict on a message was handed to the session; with QoS 0 there is
+	// nothing to send for it. Not called for messages without a handler.
 	Settled func(o transport.Outcome)
 	// HandlerPanic: a handler, or OnStatus, failed. v is the panic value, or an error: the handler
 	// ended its goroutine, or its answer to a method is too large or not JSON. The message was

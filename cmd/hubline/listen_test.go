@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -126,3 +128,15 @@ type full struct{}
 var errFull = errors.New("no space")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
+
+// A message with QoS 0, which has nothing to acknowledge, counts as well.
+func TestListenCountsMessagesWithQoS0(t *testing.T) {
+	s := newShell(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{AtMostOnce: true}})
+	delete(s.env, target.EnvConnect)
+	s.env[target.EnvBroker] = s.hub.BrokerURL("pump-1", "mqtts", "localhost:8883") + "&version=5"
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("down")}))
+	wait := soon(t)
+	require.Equal(t, exitOK, s.runIn(wait, "listen", "-count", "1"), s.log.String())
+	require.NoError(t, wait.Err(), "the command ended by itself")
+	require.Equal(t, "down\n", s.out.String())
+}
