@@ -136,6 +136,9 @@ func openDisk(d *delivery, session *session) (queue, error) {
 	if err != nil {
 		return nil, usage("-outbox: %v", cause(err))
 	}
+	if n := q.Stats().Damaged; n > 0 {
+		fmt.Fprintf(d.tool.log, "damaged messages in %s, which cannot be sent: %d\n", d.outbox, n) // also with -quiet
+	}
 	if n := q.Stats().Waiting; n > 0 {
 		d.say("%d messages wait in %s", n, d.outbox)
 	}

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -216,6 +219,27 @@ func TestTheOutboxSurvivesTheProgram(t *testing.T) {
 	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-outbox", folder))
 	require.Contains(t, s.log.String(), "hubline: -outbox: outbox: another Queue has the folder")
 	require.NoError(t, other.Close())
+}
+
+// Messages that the outbox cannot read are gone, which the command says.
+func TestDamagedMessagesOfTheOutboxAreNamed(t *testing.T) {
+	s := newShell(t, nil)
+	folder := t.TempDir()
+	absent := s.hub.Inject(fault.Fault{Kind: fault.Absent})
+	s.in = strings.NewReader("one\ntwo\nthree\n")
+	require.Equal(t, exitLater, s.run("send", "-lines", "-outbox", folder, "-flush-timeout", "300ms"), s.log.String())
+	absent.Remove()
+	files, err := filepath.Glob(filepath.Join(folder, "*.messages"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(files[0], bytes.ReplaceAll(text, []byte("two"), []byte("2wo")), 0o600))
+	s.log = buffer{}
+	s.in = strings.NewReader("")
+	require.Equal(t, exitOK, s.run("send", "-quiet", "-lines", "-outbox", folder), s.log.String())
+	require.Equal(t, []string{"one", "three"}, s.bodies())
+	require.Contains(t, s.log.String(), "damaged messages in "+folder+", which cannot be sent: 1\n")
 }
 
 // otherKey is not the key of pump-1.
