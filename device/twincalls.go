@@ -36,7 +36,7 @@ type twin struct {
 	known  bool             // sessions carry twins, as far as known
 	number uint32           // transport.Twinned of the latest session
 
-	finished []*twinCall // the loop ends their series
+	finished []*twinCall // ended calls that were begun: the loop ends their series
 
 	turn []*twinCall // buffer of serve
 }
@@ -47,6 +47,7 @@ type twinCall struct {
 	request      transport.Request
 	done         func(transport.Reply) // called once, mu held
 	state        callState
+	begun        bool // a session was up, so the loop may have begun its series
 	handed       bool // the hub may have it: it or an earlier try was handed over and not answered
 	handedBefore bool // value of handed before the latest try
 	answer       transport.Reply
@@ -109,7 +110,9 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 	if k.state == callGone {
 		return
 	}
-	t.finished = append(t.finished, k)
+	if k.begun { // others would stay in finished until the end of an outage
+		t.finished = append(t.finished, k)
+	}
 	k.state = callGone
 	t.calls = slices.DeleteFunc(t.calls, func(other *twinCall) bool { return other == k })
 	k.done(r)

@@ -21,7 +21,7 @@ func (t *twin) refused(l *loop, why *transport.Error) {
 	for _, k := range t.calls {
 		if k.state == callQueued {
 			own := *why
-			k.state, k.answer = callSettling, transport.Reply{Err: &own}
+			k.begun, k.state, k.answer = true, callSettling, transport.Reply{Err: &own}
 			waiting = append(waiting, k)
 		}
 	}
@@ -44,6 +44,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.mu.Unlock()
 	for _, k := range calls {
 		t.mu.Lock()
+		k.begun = true
 		state, may := k.state, t.mayGoLocked(k)
 		due := k.sent.Add(t.set.AckTimeout)
 		if state == callInFlight && !now.Before(due) {
