@@ -79,6 +79,7 @@ type methods struct {
 	waiting  []*methodRun
 	running  int
 	answers  []methodAnswer
+	handing  *methodRef    // of the answer that Do has; nil: none, or the session has ended
 	unsent   int           // answers of handlers in answers; the others are refusals
 	bytes    int           // of the bodies in waiting, in running calls and in answers
 	known    []*methodRef  // of the session: all pending ones, and the latest that ended
@@ -368,26 +369,46 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 			m.unsent--
 		}
 		m.id = max((m.id+1)%methodIDs, firstID)
-		a.ref.sent = methodIDs | m.id
+		a.ref.sent, m.handing = methodIDs|m.id, a.ref
 		r := transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status, Body: a.body}
 		m.mu.Unlock()
 		l.conn.do(r)
+
+		m.mu.Lock()
+		kept := m.handing == nil
+		m.handing = nil
+		if kept {
+			m.answers = slices.Insert(m.answers, 0, a)
+			m.bytes += len(a.body)
+			if !a.refusal {
+				m.unsent++
+			}
+		}
+		m.mu.Unlock()
+		if kept { // the loop is about to hear that the session has ended
+			return time.Time{}
+		}
 	}
 }
 
-// reply reports that a session did not send an answer.
+// reply reports that a session did not send an answer. One for any session is kept for the next, if
+// this one has ended.
 func (m *methods) reply(id uint32, r transport.Reply) {
 	if id < methodIDs || r.Err == nil {
 		return
 	}
 	m.mu.Lock()
 	i := slices.IndexFunc(m.known, func(ref *methodRef) bool { return ref.sent == id })
-	name := ""
+	name, kept := "", false
 	if i >= 0 {
-		name, m.known[i].sent = m.known[i].name, 0
+		ref := m.known[i]
+		name, ref.sent = ref.name, 0
+		if kept = ref.once && ref == m.handing && transport.KindOf(r.Err) == transport.Network; kept {
+			m.handing = nil
+		}
 	}
 	m.mu.Unlock()
-	if i >= 0 {
+	if i >= 0 && !kept {
 		m.lost(name)
 	}
 }

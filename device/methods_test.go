@@ -274,6 +274,33 @@ func TestAnAnswerForAnySession(t *testing.T) {
 	})
 }
 
+// A session may end before the client knows of it, and then takes no answer.
+func TestAnAnswerForAnySessionAtTheEndOfOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if s.conn == 1 {
+				s.cfg.Sink.Reply(r.ID, transport.Reply{Err: lost(transport.Network)})
+			} else if string(r.Ref) == "2" { // lost for good
+				s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refused(transport.TooLarge)})
+			}
+			return transport.Reply{}, false
+		}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.HandleMethod("", ok))
+		open(t, c)
+		for _, ref := range ids(1, 3) {
+			f.last().once(ref, "m")
+			synctest.Wait()
+		}
+		require.Zero(t, c.Stats().AnswersLost)
+		tried := len(f.answers())
+		f.lose(transport.Network, time.Minute)
+		require.Equal(t, []string{"1 200 ", "2 200 ", "3 200 "}, f.answers()[tried:])
+		require.EqualValues(t, 1, c.Stats().AnswersLost)
+	})
+}
+
 // Close waits for answers while a session may take them, and not in an outage.
 func TestCloseWaitsForNoAnswersInAnOutage(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {

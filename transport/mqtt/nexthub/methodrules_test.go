@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/nexthub"
 )
 
@@ -360,5 +361,46 @@ func TestAnAnswerOutlivesItsConnection(t *testing.T) {
 			require.EqualValues(t, 3, w.runs.Load())
 			require.Zero(t, w.lost.Load())
 		})
+	})
+}
+
+// lingering has sessions that report the end of their connection late.
+type lingering struct{ transport.Transport }
+
+func (l lingering) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	s, err := l.Transport.Dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return lingeringSession{s}, nil
+}
+
+type lingeringSession struct{ transport.Session }
+
+func (s lingeringSession) Run(ctx context.Context) error {
+	err := s.Session.Run(ctx)
+	if ctx.Err() == nil {
+		time.Sleep(10 * time.Second)
+	}
+	return err
+}
+
+// An answer may come after the end of its connection and before the client knows of that.
+func TestAnAnswerBehindTheEndOfItsConnectionGoesToTheNext(t *testing.T) {
+	inBubble(t, testbroker.MQTTv5Options{}, func(t *testing.T, h *testbroker.Hub) {
+		c, err := device.New(creds(), lingering{mqtt.New(options(h, &nexthub.Hub{}))}, nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) {
+			time.Sleep(5 * time.Second)
+			return 200, nil
+		}))
+		open(t, c)
+		time.AfterFunc(time.Second, func() { h.Drop("dev-1") })
+		r, err := h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "m", ResponseTimeout: time.Minute})
+		require.NoError(t, err)
+		require.Equal(t, 200, r.Status)
+		require.EqualValues(t, 2, c.Stats().Connections)
+		require.Zero(t, c.Stats().AnswersLost)
 	})
 }
