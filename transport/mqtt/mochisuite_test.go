@@ -472,6 +472,8 @@ func envelope(t *testing.T, b *broker, e engine) {
 	b.send("site/all/x", "PANIC", 1)
 	b.send("site/all/x", "QUIET", 1)
 	require.Equal(t, []string{"site/all/x quiet"}, s.bodies())
+	s.settleAll()
+	require.Zero(t, b.inFlight(deviceID), "a message that cannot be opened takes no place among the others")
 }
 
 func wrongMaps(t *testing.T, e engine) {

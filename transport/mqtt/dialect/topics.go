@@ -58,6 +58,6 @@ type Envelope interface {
 	// MQTT 5 has no place for Output and System: there dst must not have them.
 	Seal(dst, m *transport.Message, properties bool) error
 	// Open replaces what Seal made of a message by that message. A message that is not in the
-	// envelope's form is left as it is.
+	// envelope's form is left as it is. If Open panics, the message is acknowledged and not delivered.
 	Open(m *transport.Message)
 }

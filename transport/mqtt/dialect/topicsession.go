@@ -249,10 +249,11 @@ func (s *topicSession) Take(sink transport.Sink, topic []byte, d *transport.Deli
 	if string(topic) != s.lastTopic {
 		s.lastTopic = string(topic)
 	}
-	d.Kind, d.Msg.Topic = transport.FeatureMessages, s.lastTopic
+	d.Msg.Topic = s.lastTopic
 	if s.t.Envelope != nil && callback.Run("Topics.Envelope.Open", func() { s.t.Envelope.Open(d.Msg) }) != nil {
-		return // not acknowledged
+		return // without a Kind it is accepted, so that it keeps none from coming
 	}
+	d.Kind = transport.FeatureMessages
 	sink.Deliver(d)
 }
 
