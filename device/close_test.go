@@ -154,3 +154,26 @@ func TestCloseWaitsForNoVerdictOfALostConnection(t *testing.T) {
 		require.Zero(t, time.Since(start))
 	})
 }
+
+// An Open that gives up while Close runs may end after it.
+func TestAnOpenThatGivesUpLeavesAClosedClientClosed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{dial: func(int, context.Context) error {
+			time.Sleep(time.Minute)
+			return lost(transport.Network)
+		}}, nil)
+		_, err := c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.Closed, "not opened yet")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		opened := make(chan error)
+		go func() { opened <- c.Open(ctx) }()
+		time.Sleep(time.Second / 2)
+		require.ErrorIs(t, c.Close(), transport.Timeout, "the dial takes longer than CloseTimeout")
+		require.ErrorIs(t, <-opened, transport.Cancelled)
+		_, err = c.GetTwin(t.Context())
+		require.ErrorIs(t, err, transport.Closed, "and not to be opened again")
+		require.Equal(t, device.ReasonClientClosed, c.Status().Reason)
+		time.Sleep(time.Minute)
+	})
+}

@@ -105,7 +105,7 @@ func (c *Client) stop(r *run, why *transport.Error) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.run == r {
+	if c.run == r && !c.shut { // Close says so itself
 		c.publishLocked(Status{State: StateDisconnected, Reason: ReasonOpenCancelled, Err: why})
 		c.halt(errGaveUp) // the context that ended is not that of other calls
 	}
