@@ -65,7 +65,9 @@ func (b *benching) run(ctx context.Context) error {
 	case b.window < 1 || b.window > 4096:
 		return usage("-window: %d is out of range; give 1 to 4096", b.window)
 	}
-	session, err := b.prepare(ctx, &device.Options{Window: b.window, MaxBytes: max(16<<20, 2*b.window*b.size),
+	const overhead = 1 << 10 // of a message, at most
+	session, err := b.prepare(ctx, &device.Options{Window: b.window,
+		MaxBytes: max(16<<20, b.window*(b.size+overhead)),
 		Trace: &device.Trace{Decision: func(a retrypolicy.Attempt, _ retrypolicy.Decision) {
 			if a.Scope != transport.ScopeConnection {
 				b.pauses.Add(1)

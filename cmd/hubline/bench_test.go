@@ -56,3 +56,11 @@ func TestBenchAsksBeforeItSends(t *testing.T) {
 		require.Contains(t, s.log.String(), args[0]+": ")
 	}
 }
+
+// The largest window of the largest bodies is within the limits of the client's queue.
+func TestBenchTakesItsHighestLimits(t *testing.T) {
+	s := newShell(t, nil)
+	status := s.run("bench", "-yes", "-messages", "1", "-window", "4096", "-size", "262144")
+	require.NotEqual(t, exitUsage, status, s.log.String())
+	require.NotContains(t, s.log.String(), "MaxBytes")
+}
