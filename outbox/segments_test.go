@@ -38,6 +38,33 @@ func TestASegmentThatFailsAtOnce(t *testing.T) {
 	})
 }
 
+// A disk that writes and truncates nothing more, and still makes files, does not fill with them.
+func TestSegmentsThatFailAtOnceLeaveNoFiles(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		put(t, q, 0, 3)
+		d.on(func(o op) error {
+			if o.name == "write" || o.name == "truncate" {
+				return syscall.EIO
+			}
+			return nil
+		})
+		for n := range 100 {
+			require.ErrorIs(t, q.Put(t.Context(), numbered(n)), syscall.EIO)
+		}
+		q.Idle()
+		require.Len(t, d.segments(folder), 1)
+		d.on(nil)
+		put(t, q, 3, 6)
+		require.Zero(t, q.Stats().Damaged)
+		require.NoError(t, q.Close())
+		q = openOn(t, d, nil)
+		require.Equal(t, ids(0, 6), bodies(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
 // A crash between creating a segment and writing its first record, when the mark, or the end of the
 // previous segment, was not durable.
 func TestASegmentWithoutARecord(t *testing.T) {

@@ -49,9 +49,11 @@ func (q *Queue) freeSpace(s *segment) {
 // removeFirstLocked schedules the oldest segment for deletion; the writer calls emptyTrash. The
 // decision is its callers': passLocked (queue.go) when all messages of a segment are done;
 // makeRoomLocked (put.go) when MaxBytes is reached; endBatch (writer.go) when the disk is full.
-func (q *Queue) removeFirstLocked() {
-	s := q.segments[0]
-	q.segments = slices.Delete(q.segments, 0, 1)
+func (q *Queue) removeFirstLocked() { q.removeLocked(0) }
+
+func (q *Queue) removeLocked(i int) {
+	s := q.segments[i]
+	q.segments = slices.Delete(q.segments, i, i+1)
 	q.bytes -= s.size
 	if s == q.active {
 		q.active = nil

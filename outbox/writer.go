@@ -229,8 +229,14 @@ func (q *Queue) idleLocked() []*entrant {
 // and the numbers are free again. The records of the batch are then written one at a time.
 func (q *Queue) failBatch(s *segment, err error) {
 	cut := s.file.Truncate(s.size)
-	if q.endBatch(s, err, cut != nil) {
-		_ = q.seal()
+	if !q.endBatch(s, err, cut != nil) {
+		return
+	}
+	_ = q.seal()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.segments, s); i >= 0 && s.next == s.first { // each Put would leave a file
+		q.removeLocked(i)
 	}
 }
 
