@@ -228,6 +228,28 @@ func TestUnsettledDeliveriesAreBounded(t *testing.T) {
 	})
 }
 
+// The deliveries of a link that ends hold up no other link of the session.
+func TestTheEndOfALinkMakesRoomForOthers(t *testing.T) {
+	rigged(t, func(r *rig) {
+		credited := 0
+		other, err := r.s.NewSender(r.t.Context(), &SenderOptions{Credited: func() { credited++ },
+			LinkOptions: LinkOptions{Name: "other"}})
+		require.NoError(t, err)
+		for _, handle := range []uint32{10, 12} {
+			r.tell(&wire.Flow{NextIncomingID: wire.Some(uint32(0)), IncomingWindow: 1 << 30, Handle: wire.Some(handle),
+				DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(1 << 30))})
+		}
+		for range maxUnsettled {
+			require.Equal(t, NotBlocked, r.out.Send(0, r, nil))
+		}
+		require.Equal(t, NoWindow, other.Send(0, r, nil))
+		r.c.Flush()
+		r.tell(&wire.Detach{Handle: 10, Closed: true})
+		require.Equal(t, 1, credited)
+		require.Equal(t, NotBlocked, other.Send(0, r, nil))
+	})
+}
+
 // Transfers must follow each other, and need credit. Settling a message gives its credit back.
 func TestTransfers(t *testing.T) {
 	body := []byte{0, 0x53, 0x75, 0xa0, 1, 'x'}

@@ -206,5 +206,6 @@ func (s *Session) detachedLocked(f *inFrame, after *calls) *Violation {
 	}
 	s.links[l.handle] = nil
 	l.goneLocked(f.condition("link", failure), after)
+	s.creditedLocked(after) // the deliveries of l may have held up others
 	return nil
 }

@@ -222,11 +222,7 @@ func (s *Session) flowLocked(f *inFrame, after *calls) *Violation {
 	s.window = rest(f.uint32(window), s.sent-next)
 	s.pumpLocked()
 	if closed && s.window > 0 && len(s.queue) == 0 {
-		for _, l := range s.links {
-			if l != nil && l.sender != nil {
-				l.sender.creditedLocked(after)
-			}
-		}
+		s.creditedLocked(after)
 	}
 	if f.null(handle) {
 		if f.isTrue(echo) {
@@ -247,6 +243,15 @@ func (s *Session) flowLocked(f *inFrame, after *calls) *Violation {
 		s.writeFlowLocked(l)
 	}
 	return nil
+}
+
+// creditedLocked calls Credited for each link on which a message waits. mu is held.
+func (s *Session) creditedLocked(after *calls) {
+	for _, l := range s.links {
+		if l != nil && l.sender != nil {
+			l.sender.creditedLocked(after)
+		}
+	}
 }
 
 // rest returns what is left of a window or of credit. used is negative when the peer counts further
@@ -327,11 +332,7 @@ func (s *Session) dispositionLocked(f *inFrame, after *calls) *Violation {
 		s.writeLocked(&wire.Disposition{Role: wire.RoleSender, First: from, Last: wire.Some(to), Settled: true})
 	}
 	if blocked := len(s.out) >= maxUnsettled; found && s.trimLocked() && blocked {
-		for _, l := range s.links {
-			if l != nil && l.sender != nil {
-				l.sender.creditedLocked(after)
-			}
-		}
+		s.creditedLocked(after)
 	}
 	return nil
 }
