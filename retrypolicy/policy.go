@@ -3,6 +3,7 @@ package retrypolicy
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -117,11 +118,17 @@ type Validator interface {
 }
 
 // Validate checks p and all policies inside it, for code that accepts a policy; Do and the device
-// client call it. A nil p is an error. So is a policy of this package whose parameters make all
-// delays 0, unless it is Immediately. It finds the policy inside a wrapper of your own by the
-// method Unwrap() Policy, and refuses such a wrapper if it has no Begin though the policy inside
-// has memory. One with both Begin and Validate checks what is inside itself.
-func Validate(p Policy) error { return within("policy", p) }
+// client call it. A nil p is an error, and so is one that panics, as a nil pointer may. So is a
+// policy of this package whose parameters make all delays 0, unless it is Immediately. It finds the
+// policy inside a wrapper of your own by the method Unwrap() Policy, and refuses such a wrapper if
+// it has no Begin though the policy inside has memory. One with both Begin and Validate checks what
+// is inside itself.
+func Validate(p Policy) (err error) {
+	callback.Protect(func() { err = within("policy", p) }, func(v any) {
+		err = kit.Invalid((&callback.Error{Name: "Validate", Panic: v}).Error())
+	})
+	return err
+}
 
 // within validates the inner policy of a wrapper; field is the name of the wrapper's field.
 func within(field string, p Policy) error {

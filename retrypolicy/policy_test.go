@@ -140,3 +140,13 @@ func TestValidate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { policytest.CheckInvalid(t, c.policy, c.want) })
 	}
 }
+
+// A nil pointer is a Policy, and calls methods of values through it.
+func TestANilPointerIsAnInvalidPolicy(t *testing.T) {
+	var none *retrypolicy.ExponentialBackoffWithJitter
+	for _, p := range []retrypolicy.Policy{none, retrypolicy.MaxAttempts{Total: 3, Policy: none}} {
+		err := retrypolicy.Validate(p)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, "nil *ExponentialBackoffWithJitter")
+	}
+}
