@@ -305,12 +305,12 @@ func (s *fakeSession) deliver(ref string) bool {
 		Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
 }
 
-// deliverOnce is deliver for a message with Once.
 // deliverUnasked delivers a message that no subscription asks for.
 func (s *fakeSession) deliverUnasked(ref string) bool {
 	return s.cfg.Sink.Deliver(&transport.Delivery{Ref: []byte(ref), Msg: new(transport.Message)})
 }
 
+// deliverOnce is deliver for a message with Once.
 func (s *fakeSession) deliverOnce(ref string, again bool) bool {
 	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref), Redelivered: again,
 		Once: true,
