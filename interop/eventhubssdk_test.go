@@ -125,7 +125,7 @@ func TestEventHubsSDKReadsFromEveryPosition(t *testing.T) {
 			"offset":             {11, map[string]any{"offset": "5120"}},
 			"sequence":           {11, map[string]any{"sequenceNumber": 10}},
 			"sequence inclusive": {10, map[string]any{"sequenceNumber": 10, "isInclusive": true}},
-			"time":               {0, map[string]any{"enqueuedOn": 1_000_000_000_000}},
+			"time":               {0, map[string]any{"enqueuedOn": int64(1_000_000_000_000)}},
 		} {
 			name := way + " " + what
 			s.read(name, way, p, c.at, nil)

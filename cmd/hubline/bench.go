@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,7 +85,7 @@ func (b *benching) run(ctx context.Context) error {
 	}
 	result := benchResult{Size: b.size, Window: b.window, Connect: inMS(time.Since(begin)), Handshake: b.bytes()}
 	begin = time.Now()
-	bar := newProgress(b.tool, b.messages, func() int { return int(session.Stats().Acknowledged) }, strconv.Itoa)
+	bar := newProgress(b.tool, int64(b.messages), func() int64 { return int64(session.Stats().Acknowledged) }, inCount)
 	b.send(ctx, session)
 	took := time.Since(begin)
 	bar.end()
@@ -218,7 +217,7 @@ func (b *benching) print(r *benchResult) error {
 	p := b.tool.palette()
 	for _, row := range [][2]string{
 		{"messages", fmt.Sprintf("%d of %d bytes acknowledged, %d on the way at a time", r.Acknowledged, r.Size, r.Window)},
-		{"rate", fmt.Sprintf("%.0f a second, %s/s of bodies", r.Rate, inBytes(int(r.Rate*float64(r.Size))))},
+		{"rate", fmt.Sprintf("%.0f a second, %s/s of bodies", r.Rate, inBytes(int64(r.Rate*float64(r.Size))))},
 		{"latency", fmt.Sprintf("median %v, 90 %% within %v, 99 %% within %v, longest %v", fromMS(r.Latency.Median),
 			fromMS(r.Latency.P90), fromMS(r.Latency.P99), fromMS(r.Latency.Max))},
 		{"on the wire", fmt.Sprintf("%.0f bytes out and %.0f in for each message; %d and %d to connect, in %v",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func (d *delivery) deliver(ctx context.Context, total int, produce func(context.
 	stop := context.AfterFunc(ctx, func() { d.say("sending what was accepted; Ctrl-C again ends at once") })
 	defer stop()
 	begin := time.Now()
-	bar := newProgress(d.tool, total, func() int { return to.acknowledged() }, strconv.Itoa)
+	bar := newProgress(d.tool, int64(total), func() int64 { return int64(to.acknowledged()) }, inCount)
 	produceErr := produce(session.ctx, to)
 	flushErr := d.finish(to, session)
 	bar.end()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -48,9 +49,9 @@ func (s *screen) clearLocked() {
 // progress is a line with a bar, on a terminal only.
 type progress struct {
 	on    *screen
-	total int
-	done  func() int
-	text  func(int) string // of an amount
+	total int64
+	done  func() int64
+	text  func(int64) string // of an amount
 	begin time.Time
 
 	stop  chan struct{}
@@ -65,7 +66,7 @@ const (
 
 // newProgress starts drawing. total is 0 if it is not known; done is called from a goroutine, and
 // text writes amounts.
-func newProgress(t *tool, total int, done func() int, text func(int) string) *progress {
+func newProgress(t *tool, total int64, done func() int64, text func(int64) string) *progress {
 	p := &progress{on: t.screen, total: total, done: done, text: text, begin: time.Now(), stop: make(chan struct{})}
 	if t.logTerminal {
 		p.drawn.Go(p.run)
@@ -94,18 +95,21 @@ func (p *progress) end() {
 }
 
 // barLine returns the bar, or without a total the count alone.
-func barLine(done, total int, since time.Duration, text func(int) string) string {
-	rate := text(int(math.Round(float64(done)/max(since.Seconds(), 1e-3)))) + "/s"
+func barLine(done, total int64, since time.Duration, text func(int64) string) string {
+	rate := text(int64(math.Round(float64(done)/max(since.Seconds(), 1e-3)))) + "/s"
 	if total <= 0 {
 		return fmt.Sprintf("%s done, %s", text(done), rate)
 	}
-	full := barWidth * min(done, total) / total
+	full := int(barWidth * min(done, total) / total)
 	return fmt.Sprintf("[%s%s] %s of %s, %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), text(done),
 		text(total), rate)
 }
 
+// inCount writes a number of things.
+func inCount(n int64) string { return strconv.FormatInt(n, 10) }
+
 // inBytes writes a number of bytes.
-func inBytes(n int) string {
+func inBytes(n int64) string {
 	x, unit := float64(n), ""
 	for _, larger := range []string{"k", "M", "G", "T"} {
 		if x < 999.5 {

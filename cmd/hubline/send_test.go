@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -242,7 +241,6 @@ func TestDamagedMessagesOfTheOutboxAreNamed(t *testing.T) {
 	require.Contains(t, s.log.String(), "damaged messages in "+folder+", which cannot be sent: 1\n")
 }
 
-// otherKey is not the key of pump-1.
 // On a full disk the input waits for messages to be acknowledged, and the command ends only when
 // none is left that could free space.
 func TestAFullDiskHoldsTheInputUp(t *testing.T) {
@@ -322,12 +320,14 @@ func TestBarsAreForTerminals(t *testing.T) {
 	s.tool = &tool{logTerminal: true}
 	require.Equal(t, exitOK, s.run("send", "-body", "x", "-count", "10", "-rate", "20")) // while it is drawn twice
 	require.Contains(t, s.log.String(), "\r")
-	require.Equal(t, "[===============               ] 5 of 10, 5/s", barLine(5, 10, time.Second, strconv.Itoa))
-	require.Equal(t, "[==============================] 11 of 10, 11/s", barLine(11, 10, time.Second, strconv.Itoa))
-	require.Equal(t, "7 done, 3/s", barLine(7, 0, 2500*time.Millisecond, strconv.Itoa))
+	require.Equal(t, "[===============               ] 5 of 10, 5/s", barLine(5, 10, time.Second, inCount))
+	require.Equal(t, "[==============================] 11 of 10, 11/s", barLine(11, 10, time.Second, inCount))
+	require.Equal(t, "7 done, 3/s", barLine(7, 0, 2500*time.Millisecond, inCount))
 	require.Equal(t, "[======                        ] 12.0 MB of 60.0 MB, 4.8 MB/s",
 		barLine(12e6, 60e6, 2500*time.Millisecond, inBytes))
-	for n, want := range map[int]string{
+	require.Equal(t, "[=========================     ] 2.5 GB of 3.0 GB, 1.0 GB/s",
+		barLine(25e8, 3e9, 2500*time.Millisecond, inBytes))
+	for n, want := range map[int64]string{
 		0: "0 B", 999: "999 B", 1000: "1.0 kB", 99949: "99.9 kB", 99950: "100 kB", 999499: "999 kB", 999500: "1.0 MB",
 		3e12: "3.0 TB", 2e15: "2000 TB",
 	} {

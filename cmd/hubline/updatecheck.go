@@ -98,7 +98,7 @@ func (o *offered) print(w io.Writer, properties []string) error {
 	for i, s := range o.Steps {
 		var files []string
 		for _, f := range s.Files {
-			files = append(files, fmt.Sprintf("%s (%s)", f.Name, inBytes(int(f.Size))))
+			files = append(files, fmt.Sprintf("%s (%s)", f.Name, inBytes(f.Size)))
 		}
 		_, stepErr := fmt.Fprintf(w, "step %d  %s  %s\n", i+1, visible(s.Handler), visible(strings.Join(files, ", ")))
 		err = firstError(err, stepErr)

@@ -68,7 +68,7 @@ func (u *uploading) run(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	bar := newProgress(u.tool, int(max(0, size)), func() int { return int(sent.Load()) }, inBytes)
+	bar := newProgress(u.tool, max(0, size), sent.Load, inBytes)
 	result, err := uploader.Upload(waiting.within(ctx), u.name, in, size)
 	bar.end()
 	err = errors.Join(err, uploader.Close())
