@@ -323,8 +323,10 @@ func TestMessagesToAModule(t *testing.T) {
 		require.Len(t, messages, n)
 		require.Equal(t, "/w==", messages[0].(map[string]any)["bodyBase64"])
 	}
-	p.good("POST", "/devices/dev-1%2Fcam/inputs/lens", `{"body":"1"}`)
+	p.good("POST", "/devices/dev-1%2Fcam/inputs/lens", `{"body":"1","expiry":"2099-01-02T03:04:05+24:00"}`)
 	<-got
+	all = p.good("GET", "/devices/dev-1%2Fcam/inputs", "")["inputs"].([]any)
+	require.Equal(t, "2099-01-01T03:04:05Z", all[1].(map[string]any)["expires"])
 }
 
 func TestUploads(t *testing.T) {

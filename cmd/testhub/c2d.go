@@ -34,7 +34,7 @@ func c2dRecord(r hubdata.C2DRecord) c2dMessage {
 		Device: join(r.DeviceID, r.ModuleID), Sequence: r.Sequence, MessageID: r.C2D.MessageID,
 		Properties: showProperties(r.C2D.Properties),
 		body:       showBody(r.C2D.Body), State: r.State.String(), Deliveries: r.Deliveries, Connection: r.Connection,
-		Enqueued: r.Enqueued, Expires: r.C2D.Expiry, Feedback: r.Feedback,
+		Enqueued: r.Enqueued, Expires: r.C2D.Expiry.UTC(), Feedback: r.Feedback,
 	}
 	if !r.Ended.IsZero() {
 		c.Ended = &r.Ended

@@ -69,6 +69,22 @@ func TestFeedbackHasTheGenerationAfterARestart(t *testing.T) {
 	require.NoError(t, h.Close())
 }
 
+// A message whose times are in a zone of 24 hours can be written to the store, too.
+func TestTimesOfMessagesAreKeptInUTC(t *testing.T) {
+	s := records{}
+	h := restored(t, s, Options{})
+	_, err := h.AddDevice("dev-1")
+	require.NoError(t, err)
+	at := time.Date(2130, 1, 1, 0, 0, 0, 0, time.FixedZone("", 24*60*60))
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{CreationTime: at, Expiry: at}))
+	require.NoError(t, h.Close())
+	h = restored(t, s, Options{})
+	kept := h.QueueLog("dev-1", Commands)[0].C2D
+	require.Equal(t, at.UTC(), kept.CreationTime)
+	require.Equal(t, at.UTC(), kept.Expiry)
+	require.NoError(t, h.Close())
+}
+
 // Feedback that no back end has settled is there after a kill, in order, with its deliveries.
 func TestFeedbackSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

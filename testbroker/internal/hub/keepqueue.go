@@ -98,7 +98,8 @@ func (h *Hub) waitingRecord(key string) []byte {
 	if !ok || q.waiting[i].State != hubdata.Enqueued && q.waiting[i].State != hubdata.Invisible {
 		return nil
 	}
-	e := q.waiting[i]
+	e := *q.waiting[i]
+	e.C2D.Expiry, e.C2D.CreationTime = e.C2D.Expiry.UTC(), e.C2D.CreationTime.UTC() // JSON has no zone of 24 hours
 	return keep.MustJSON(waitingRecord{e.C2DRecord, e.Expires, e.generation})
 }
 
