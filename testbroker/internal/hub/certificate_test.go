@@ -172,6 +172,19 @@ func TestAHubForgetsTheOldestCertificates(t *testing.T) {
 	})
 }
 
+// A back end that updates the device in the registry does not know the issued certificates.
+func TestARegistryUpdateKeepsIssuedCertificates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCertified(t, nil)
+		cert := c.get(c.listen(), "r-001", "")
+		p := hubtest.BackEnd(t, c.h, hubdata.AllRights)
+		entry := p.Do("GET", "/devices/dev-x"+hubtest.Version, "")
+		p.Do("PUT", "/devices/dev-x"+hubtest.Version, entry.Text, "If-Match", "*").Object(t)
+		_, code := c.connect(cert)
+		require.Zero(t, code)
+	})
+}
+
 func TestRequestsThatTheHubRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertified(t, nil)
