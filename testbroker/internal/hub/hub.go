@@ -94,6 +94,7 @@ type Hub struct {
 	closed      bool
 	unsaved     bool          // the store has failed: no connections any more
 	resetting   chan struct{} // closed when the running Reset has finished; nil = none runs
+	cleared     chan struct{} // closed by the next Reset
 	registry    map[identity.Identity]*Registration
 	modules     map[string]map[string]struct{} // names of the registered modules of each device that has some
 	entries     int                            // registrations so far
@@ -134,6 +135,7 @@ func New(o *Options) (*Hub, error) {
 		plug:             noPlug{},
 		Done:             make(chan struct{}),
 		stopped:          make(chan struct{}),
+		cleared:          make(chan struct{}),
 		registry:         make(map[identity.Identity]*Registration),
 		policies:         make(map[string]policy),
 		generations:      make(map[string]int),

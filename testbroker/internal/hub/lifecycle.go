@@ -68,6 +68,10 @@ func (h *Hub) Reset() {
 	}
 	h.plug.Clear() // it still changes identities and twins, so it ends before all else is cleared
 
+	h.mu.Lock()
+	close(h.cleared)
+	h.cleared = make(chan struct{})
+	h.mu.Unlock()
 	h.Faults.Clear()
 	h.Requests.Clear()
 	h.resetGateway()
@@ -140,14 +144,17 @@ func (h *Hub) Enter() bool {
 	return true
 }
 
-// Later calls do after a delay in a goroutine of the hub, unless the hub or done is closed before.
-// Any goroutine may call it.
+// Later calls do after a delay in a goroutine of the hub, unless the hub is closed or reset, or
+// done is closed, before. Any goroutine may call it.
 func (h *Hub) Later(d time.Duration, done <-chan struct{}, do func()) {
 	due := time.NewTimer(d)
 	if !h.Enter() {
 		due.Stop()
 		return
 	}
+	h.mu.Lock()
+	cleared := h.cleared
+	h.mu.Unlock()
 	go func() {
 		defer h.Wg.Done()
 		defer due.Stop()
@@ -155,6 +162,7 @@ func (h *Hub) Later(d time.Duration, done <-chan struct{}, do func()) {
 		case <-due.C:
 			do()
 		case <-done:
+		case <-cleared:
 		case <-h.Done:
 		}
 	}()

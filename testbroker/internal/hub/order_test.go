@@ -112,6 +112,19 @@ func TestFaultThatMeetsNoConnection(t *testing.T) {
 	})
 }
 
+// A test does not get the faults that the test before has requested.
+func TestResetForgetsDelayedFaultMessages(t *testing.T) {
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		w := hubtest.Login(t, h, d)
+		w.Publish(1, hubtest.FaultTopic("KillTcp", "boom", "5", "60"), "x")
+		w.Acked()
+		h.Reset()
+		w = hubtest.Login(t, h, d)
+		time.Sleep(6 * time.Second)
+		w.Ping()
+	})
+}
+
 func TestSettingsOfFaultMessages(t *testing.T) {
 	hubtest.RunBubble(t, "not acknowledged", func(t *testing.T) {
 		h, d := hubtest.NewHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
