@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 func FuzzParseTopic(f *testing.F) {
@@ -23,7 +24,7 @@ func FuzzParseTopic(f *testing.F) {
 			}
 			return
 		}
-		if rid == "" || len(rid) > maxRequestID || strings.ContainsAny(rid, "&#+") ||
+		if rid == "" || len(rid) > hub.MaxRequestID || strings.ContainsAny(rid, "&#+") ||
 			!strings.Contains(s, "$rid="+rid) || (op == dpsdata.Poll) != strings.HasPrefix(s, pollTopic) {
 			t.Fatalf("%q read as %v %q %q", s, op, rid, operation)
 		}

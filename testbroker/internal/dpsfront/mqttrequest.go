@@ -53,9 +53,6 @@ func (c *client) publish(k *mqtt.PublishPacket) error {
 	return nil
 }
 
-// maxRequestID bounds a request id, which becomes part of the topic of the answer.
-const maxRequestID = 1024
-
 // parseTopic parses the topic of a request.
 func parseTopic(name string) (op dpsdata.Operation, rid, operation string, err error) {
 	topic, query, _ := strings.Cut(name, "?")
@@ -88,8 +85,8 @@ func parseTopic(name string) (op dpsdata.Operation, rid, operation string, err e
 		return 0, "", "", fmt.Errorf("topic %q has a wildcard [MQTT-3.3.2-2]", name)
 	case rid == "":
 		return 0, "", "", fmt.Errorf("topic %q has no $rid", name)
-	case len(rid) > maxRequestID:
-		return 0, "", "", fmt.Errorf("$rid of %d bytes, at most %d are allowed", len(rid), maxRequestID)
+	case len(rid) > hub.MaxRequestID:
+		return 0, "", "", fmt.Errorf("$rid of %d bytes, at most %d are allowed", len(rid), hub.MaxRequestID)
 	}
 	return op, rid, operation, nil
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
 
+// MaxRequestID bounds a request id over MQTT in bytes. It becomes part of the topic of the answer.
+const MaxRequestID = 1024
+
 // A twinAsker is a client that has sent a twin request.
 type twinAsker interface {
 	// Answer puts an answer on the connection; false when it cannot be sent. If wrong is set, the

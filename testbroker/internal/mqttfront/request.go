@@ -75,8 +75,11 @@ func parseRequestTopic(topic string) (requestTopic, error) {
 			r.version = n
 		}
 	}
-	if r.rid == "" {
+	switch {
+	case r.rid == "":
 		return requestTopic{}, fmt.Errorf("topic %q: no request id", topic)
+	case len(r.rid) > hub.MaxRequestID:
+		return requestTopic{}, fmt.Errorf("request id of %d bytes, at most %d are allowed", len(r.rid), hub.MaxRequestID)
 	}
 	return r, nil
 }
