@@ -220,13 +220,20 @@ func (h *Hub) generation(id identity.Identity) string {
 // RemoveDevice removes a device with its modules, or one module named "deviceID/moduleID", from the
 // registry and closes the connections.
 func (h *Hub) RemoveDevice(id string) error {
-	h.mu.Lock()
-	who := identity.SplitIdentity(id)
-	if h.registry[who] == nil {
-		h.mu.Unlock()
+	if !h.Unregister(identity.SplitIdentity(id), func(*Registration) bool { return true }) {
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	gone := h.familyLocked(who)
+	return nil
+}
+
+// Unregister is RemoveDevice if the identity is registered and accept returns true for its entry.
+func (h *Hub) Unregister(id identity.Identity, accept func(*Registration) bool) bool {
+	h.mu.Lock()
+	if r := h.registry[id]; r == nil || !accept(r) {
+		h.mu.Unlock()
+		return false
+	}
+	gone := h.familyLocked(id)
 	for _, other := range gone {
 		h.notifyRemovedLocked(other)
 		h.dropLocked(other)
@@ -236,14 +243,14 @@ func (h *Hub) RemoveDevice(id string) error {
 			f.Forget(other.String())
 		}
 	}
-	open := h.connsLocked(id)
+	open := h.connsLocked(id.String())
 	h.mu.Unlock()
-	h.Expel(open, id, ErrRemoved, "amqp:resource-deleted")
+	h.Expel(open, id.String(), ErrRemoved, "amqp:resource-deleted")
 	h.forgetCertificates(gone)
-	h.Purge(id, Boxes[:]...)
+	h.Purge(id.String(), Boxes[:]...)
 	h.noteRemoved(gone)
 	h.Records.Saved()
-	return nil
+	return true
 }
 
 // enterLocked and dropLocked are the only changes of what is registered.

@@ -295,17 +295,13 @@ func deleteIdentity(q *web.Request) (web.Answer, error) {
 }
 
 func removeIdentity(h *hub.Hub, id identity.Identity, etag string) error {
-	d, err := documentOf(h, id)
-	if err != nil {
+	if h.Unregister(id, func(r *hub.Registration) bool { return etag == "*" || etag == etagFor(r) }) {
+		return nil
+	}
+	if _, err := h.TwinState(id); err != nil {
 		return err
 	}
-	if etag != "*" && etag != d.ETag {
-		return h.ServiceError(hub.CodePreconditionFailed, "the etag of %s is %s", id, d.ETag)
-	}
-	if err := h.RemoveDevice(id.String()); err != nil {
-		return h.ServiceError(hub.CodeDeviceNotFound, "%s is not registered", id)
-	}
-	return nil
+	return h.ServiceError(hub.CodePreconditionFailed, "the etag of %s is another", id)
 }
 
 // documents returns the entries that want accepts, sorted by name, at most most.
