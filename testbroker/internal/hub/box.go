@@ -24,8 +24,9 @@ const (
 // Boxes are all boxes.
 var Boxes = [...]Box{Commands, Inputs}
 
-// firstPacketID is the first packet id of each box. Those of an identity must differ.
-var firstPacketID = [...]uint16{Commands: 1, Inputs: 0x8000}
+// packetIDs are the packet ids of each box. Those of an identity must differ, also from those of
+// answers about certificates.
+var packetIDs = [...]struct{ first, last uint16 }{Commands: {1, 0x7fff}, Inputs: {0x8000, firstAnswerID - 1}}
 
 // A queueName names a queue of the hub.
 type queueName struct {
@@ -58,7 +59,7 @@ func (h *Hub) queueLocked(name queueName) *Queue {
 	q := h.queues[name.id.Device][name]
 	if q == nil {
 		q = &Queue{Hub: h, Limits: h.limits(name.box), id: name.id, box: name.box,
-			packetID: firstPacketID[name.box] - 1, log: keep.History[*QueuedC2D]{Keep: h.Keep}}
+			packetID: packetIDs[name.box].first - 1, log: keep.History[*QueuedC2D]{Keep: h.Keep}}
 		if h.queues[name.id.Device] == nil {
 			h.queues[name.id.Device] = make(map[queueName]*Queue)
 		}

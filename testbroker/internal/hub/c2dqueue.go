@@ -280,8 +280,11 @@ func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 
 // NextIDLocked returns a packet id that no waiting message has.
 func (q *Queue) NextIDLocked() uint16 {
+	ids := packetIDs[q.box]
 	for {
-		q.packetID = max(q.packetID+1, firstPacketID[q.box])
+		if q.packetID++; q.packetID < ids.first || q.packetID > ids.last {
+			q.packetID = ids.first
+		}
 		if !slices.ContainsFunc(q.waiting, func(e *QueuedC2D) bool { return e.PacketID == q.packetID }) {
 			return q.packetID
 		}
