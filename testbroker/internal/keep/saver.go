@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -209,15 +210,43 @@ func (s *Saver) changes(cleared []string, touched map[recordName]struct{}) []hub
 		all = append(all, hubdata.Record{Table: table})
 	}
 	first := len(all)
+	values := make(map[recordName][]byte, len(touched))
 	for name := range touched {
 		if t, ok := s.tables[name.table]; ok {
-			all = append(all, hubdata.Record{Table: name.table, Key: name.key, Value: t.record(name.key)})
+			values[name] = t.record(name.key)
 		}
+	}
+	for _, name := range s.successors(values) {
+		if t, ok := s.tables[name.table]; ok {
+			if value := t.record(name.key); value != nil {
+				values[name] = value
+			}
+		}
+	}
+	for name, value := range values {
+		all = append(all, hubdata.Record{Table: name.table, Key: name.key, Value: value})
 	}
 	slices.SortFunc(all[first:], func(a, b hubdata.Record) int {
 		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Key, b.Key))
 	})
 	return all
+}
+
+// successors returns the records of the next write if one of values is gone because of a change
+// that belongs to that write. Its successor may be among them, and a kill between the writes must
+// not lose both. It returns none of a write that clears tables, which must stay whole.
+func (s *Saver) successors(values map[recordName][]byte) []recordName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.cleared) > 0 {
+		return nil
+	}
+	for name, value := range values {
+		if _, again := s.touched[name]; again && value == nil {
+			return slices.Collect(maps.Keys(s.touched))
+		}
+	}
+	return nil
 }
 
 // End writes what is touched and ends the goroutine. Close calls it when all other goroutines have
