@@ -71,6 +71,7 @@ type Hub struct {
 	// Every goroutine of the hub. It grows only under mu while closed is false, or from one of its
 	// goroutines.
 	Wg        sync.WaitGroup
+	running   sync.WaitGroup // the goroutines of connections; grows only under mu while no Reset runs
 	Changed   keep.Notifier
 	Telemetry telemetry.Log
 	Faults    faults.Faults

@@ -63,10 +63,8 @@ func (h *Hub) Reset() {
 	for _, c := range open {
 		c.CutFor(ErrReset)
 	}
-	for _, c := range open {
-		<-c.Done
-	}
-	h.plug.Clear() // it still changes identities and twins, so it ends before all else is cleared
+	h.running.Wait() // also for connections that were about to end
+	h.plug.Clear()   // it still changes identities and twins, so it ends before all else is cleared
 
 	h.mu.Lock()
 	close(h.cleared)

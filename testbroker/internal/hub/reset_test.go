@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hubtest"
@@ -116,5 +117,29 @@ func TestCloseConnections(t *testing.T) {
 		stays.Ping()
 		synctest.Wait()
 		require.Zero(t, h.CloseConnections("dev-1"))
+	})
+}
+
+// A Reset waits also for a connection that ends by itself, so its will and its end come before.
+func TestResetWaitsForConnectionsThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ending, release := make(chan struct{}), make(chan struct{})
+		kinds := make(chan event.Kind, 2)
+		h, d := hubtest.NewHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+			switch e.Kind {
+			case event.Disconnected:
+				close(ending)
+				<-release
+				kinds <- e.Kind
+			case event.HubReset:
+				kinds <- e.Kind
+			}
+		}})
+		hubtest.Login(t, h, d).Conn.Close()
+		<-ending
+		go h.Reset()
+		synctest.Wait()
+		close(release)
+		require.Equal(t, []event.Kind{event.Disconnected, event.HubReset}, []event.Kind{<-kinds, <-kinds})
 	})
 }

@@ -136,6 +136,7 @@ func (h *Hub) serve(raw net.Conn, at Stack) bool {
 	c.Number = h.accepted
 	h.conns[c] = struct{}{}
 	h.Wg.Add(1)
+	h.running.Add(1)
 	if real {
 		h.Wg.Go(queue.send)
 	}
@@ -147,6 +148,7 @@ func (h *Hub) serve(raw net.Conn, at Stack) bool {
 // run is the goroutine of a connection. It reads, and ends with the connection. Close waits for it.
 func (h *Hub) run(c *Conn) {
 	defer h.Wg.Done()
+	defer h.running.Done()
 	defer close(c.Done)
 	c.SetDeadline(time.Now().Add(ConnectLimit))
 	if in := h.Faults.InForce(fault.HalfOpen, identity.Identity{}); in != nil {
