@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -17,8 +18,9 @@ import (
 // have their verdict the session ends: the next connection brings them, in order.
 type Backlog struct {
 	Sink transport.Sink
-	// Pass passes a PUBLISH to the dialect, with to as its sink. fresh: it was just read.
-	Pass func(to *Tap, flags byte, body []byte, fresh bool) error
+	// Pass passes a PUBLISH to the dialect, with to as its sink. fresh: it was just read. waited is how
+	// long it was in the backlog.
+	Pass func(to *Tap, flags byte, body []byte, fresh bool, waited time.Duration) error
 	// Limit is the most bytes that wait. While a large backlog grows its memory is there twice.
 	Limit int
 
@@ -27,8 +29,9 @@ type Backlog struct {
 	// wanted makes the holder look again.
 	Passing sync.Mutex
 	wanted  atomic.Bool
-	packets []byte // of each message: flags, length of the body, body
-	head    int    // where the first one begins
+	began   time.Time // when the first message was kept
+	packets []byte    // of each message: flags, length of the body, time after began, body
+	head    int       // where the first one begins
 	ids     Tags
 	tap     Tap
 
@@ -45,7 +48,7 @@ type Backlog struct {
 const MaxBacklog = 1 << 19
 
 // backlogHead is the size of the fields before a body.
-const backlogHead = 5
+const backlogHead = 13
 
 // dup is the flag of a PUBLISH that is sent again. Without it mochi gives a new message the id of
 // one that has no verdict yet.
@@ -119,7 +122,7 @@ func (b *Backlog) Incoming(flags byte, body []byte) (err error) {
 	held, hold := b.held, b.waiting > 0 || b.behind
 	b.mu.Unlock()
 	if !held {
-		err = b.pass(flags, body, true, hold)
+		err = b.pass(flags, body, true, hold, 0)
 	}
 	if held || err == nil && b.tap.message && !b.tap.taken {
 		b.keep(flags, body)
@@ -135,9 +138,9 @@ func (b *Backlog) Incoming(flags byte, body []byte) (err error) {
 }
 
 // pass passes a PUBLISH on. The caller holds Passing.
-func (b *Backlog) pass(flags byte, body []byte, fresh, hold bool) error {
+func (b *Backlog) pass(flags byte, body []byte, fresh, hold bool, waited time.Duration) error {
 	b.tap = Tap{Sink: b.Sink, backlog: b, hold: hold}
-	return b.Pass(&b.tap, flags, body, fresh)
+	return b.Pass(&b.tap, flags, body, fresh, waited)
 }
 
 // keep puts a message into the backlog, or leaves it to the peer. The caller holds Passing.
@@ -164,7 +167,12 @@ func (b *Backlog) keep(flags byte, body []byte) {
 		b.packets = b.packets[:copy(b.packets, b.packets[b.head:])]
 		b.head = 0
 	}
+	now := time.Now()
+	if b.began.IsZero() {
+		b.began = now
+	}
 	b.packets = binary.BigEndian.AppendUint32(append(b.packets, flags), uint32(len(body)))
+	b.packets = binary.BigEndian.AppendUint64(b.packets, uint64(now.Sub(b.began)))
 	b.packets = append(b.packets, body...)
 }
 
@@ -194,7 +202,8 @@ func (b *Backlog) passFirst() bool {
 	first := b.packets[b.head:]
 	size := backlogHead + int(binary.BigEndian.Uint32(first[1:]))
 	flags, body := first[0], first[backlogHead:size]
-	err := b.pass(flags, body, false, false)
+	waited := time.Since(b.began) - time.Duration(binary.BigEndian.Uint64(first[5:]))
+	err := b.pass(flags, body, false, false, waited)
 	if err == nil && b.tap.message && !b.tap.taken {
 		return false
 	}

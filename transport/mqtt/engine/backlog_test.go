@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,6 +109,27 @@ func TestASettleWithoutAReferenceSaysThatThereIsRoom(t *testing.T) {
 		setFull(r.sink, false)
 		r.Do(&transport.Request{Op: transport.OpSettle})
 		require.Equal(t, []string{"1"}, r.sink.Bodies())
+	})
+}
+
+// An expired command must not be carried out because its handler was slow.
+func TestAMessageExpiresWhileItWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
+		commands(r, l)
+		setFull(r.sink, true)
+		expires := time.Now().Add(20 * time.Second)
+		l.Send(publish5(0x32, down, 1, "\x02\x00\x00\x00\x14", "1")...)
+		time.Sleep(5 * time.Second)
+		l.Send(publish5(0x32, down, 2, "\x02\x00\x00\x00\x14", "2")...)
+		time.Sleep(25 * time.Second)
+		setFull(r.sink, false)
+		r.Do(&transport.Request{Op: transport.OpSettle})
+		require.Equal(t, expires, r.sink.Messages[0].Expires)
+		require.Equal(t, expires.Add(5*time.Second), r.sink.Messages[1].Expires)
+		r.cancel()
+		<-r.ran
 	})
 }
 

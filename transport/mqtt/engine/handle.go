@@ -2,6 +2,7 @@ package engine
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
@@ -67,9 +68,9 @@ func (s *session) delivery(in *mqttwire.Incoming) *transport.Delivery {
 }
 
 // passMessage passes a PUBLISH to the dialect. It is mqttwire.Backlog.Pass.
-func (s *session) passMessage(to *mqttwire.Tap, flags byte, body []byte, fresh bool) error {
+func (s *session) passMessage(to *mqttwire.Tap, flags byte, body []byte, fresh bool, waited time.Duration) error {
 	if v := s.t.newer; v != nil {
-		return v.pass(s, to, flags, body, fresh)
+		return v.pass(s, to, flags, body, fresh, waited)
 	}
 	in, err := mqttwire.ReadPublish(flags, body)
 	switch {

@@ -119,7 +119,7 @@ const onceRef = 4
 
 // pass passes a PUBLISH on. One with QoS 2 is delivered until its PUBREC was sent, and again only
 // in a new session of the broker.
-func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh bool) error {
+func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh bool, waited time.Duration) error {
 	in, err := mqttwire.ReadPublish5(flags, body)
 	if err != nil {
 		return err
@@ -134,8 +134,11 @@ func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh
 	}
 	d := s.delivery(&in)
 	readProperties(d.Msg, in.Properties)
-	if fresh && !d.Msg.Expires.IsZero() {
-		d.Msg.Expires = d.Msg.Expires.Add(-s.waited)
+	if fresh {
+		waited = s.waited
+	}
+	if !d.Msg.Expires.IsZero() {
+		d.Msg.Expires = d.Msg.Expires.Add(-waited)
 	}
 	if in.QoS == 2 {
 		d.Once = true

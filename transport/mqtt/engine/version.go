@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
@@ -32,7 +33,7 @@ type version interface {
 	next(in []byte) (h mqttwire.Header, ok bool, err error)
 	handle(s *session, h mqttwire.Header, body []byte) error
 	// pass is session.passMessage.
-	pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh bool) error
+	pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh bool, waited time.Duration) error
 	// goodbye is session.goodbye.
 	goodbye(s *session, err error) []byte
 

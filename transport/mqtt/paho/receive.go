@@ -1,6 +1,8 @@
 package paho
 
 import (
+	"time"
+
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/internal/mqttwire"
@@ -25,7 +27,7 @@ func (s *session) received(_ paho.Client, m paho.Message) {
 }
 
 // pass passes a PUBLISH to the dialect. It is mqttwire.Backlog.Pass.
-func (s *session) pass(to *mqttwire.Tap, flags byte, body []byte, _ bool) error {
+func (s *session) pass(to *mqttwire.Tap, flags byte, body []byte, _ bool, _ time.Duration) error {
 	in, err := mqttwire.ReadPublish(flags, body)
 	if err != nil {
 		return err
