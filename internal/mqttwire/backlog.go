@@ -18,10 +18,11 @@ import (
 // have their verdict the session ends: the next connection brings them, in order.
 type Backlog struct {
 	Sink transport.Sink
-	// Pass passes a PUBLISH to the dialect, with to as its sink. fresh: it was just read. waited is how
-	// long it was in the backlog.
+	// Pass passes a PUBLISH to the dialect, with to as its sink. fresh: it was just read. waited is
+	// how long it was in the backlog.
 	Pass func(to *Tap, flags byte, body []byte, fresh bool, waited time.Duration) error
-	// Limit is the most bytes that wait. While a large backlog grows its memory is there twice.
+	// Limit is the most bytes that wait, unless one message alone has more. While a large backlog
+	// grows its memory is there twice.
 	Limit int
 
 	// Passing is held while a message is passed on. It keeps the order, and guards the memory of the
@@ -137,6 +138,14 @@ func (b *Backlog) Incoming(flags byte, body []byte) (err error) {
 	return err
 }
 
+// Overtake passes a PUBLISH that was read before on, ahead of all that wait.
+func (b *Backlog) Overtake(flags byte, body []byte) error {
+	b.Passing.Lock()
+	err := b.pass(flags, body, false, false, 0)
+	b.Passing.Unlock()
+	return err
+}
+
 // pass passes a PUBLISH on. The caller holds Passing.
 func (b *Backlog) pass(flags byte, body []byte, fresh, hold bool, waited time.Duration) error {
 	b.tap = Tap{Sink: b.Sink, backlog: b, hold: hold}
@@ -150,7 +159,8 @@ func (b *Backlog) keep(flags byte, body []byte) {
 		return // the peer repeats it
 	}
 	b.mu.Lock()
-	room := !(b.behind && id != 0) && len(b.packets)-b.head+backlogHead+len(body) <= b.Limit
+	room := !(b.behind && id != 0) &&
+		(b.waiting == 0 || len(b.packets)-b.head+backlogHead+len(body) <= b.Limit)
 	if room {
 		b.waiting++
 	} else if id != 0 {

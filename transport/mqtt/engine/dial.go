@@ -238,8 +238,9 @@ func (s *session) greet(connect []byte) error {
 
 // readMore reads once, into space for want bytes at least.
 func (s *session) readMore(want int) error {
-	n, err := s.conn.Read(s.readSpace(want))
-	s.unread += n
+	space := s.readSpace(want)
+	n, err := s.conn.Read(space)
+	s.unread, s.filled = s.unread+n, n == len(space)
 	switch {
 	case n > 0:
 		return nil

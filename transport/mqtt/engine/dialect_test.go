@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/stretchr/testify/require"
@@ -99,40 +101,93 @@ func TestAHandlerOverATopicMapThatLacksItIsUnsupported(t *testing.T) {
 	})
 }
 
+// born begins a session of a dialect with a birth, with a broker that sends packets before it
+// acknowledges the birth.
+func born(t testing.TB, h *hub, o *Options, packets []byte) (*running, *link) {
+	t.Helper()
+	o.Dialect = &dialect.Topics{Telemetry: "up", Commands: []string{"down"},
+		Birth: &transport.Message{Topic: "state", Body: []byte("here")}}
+	var l *link
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
+	s, k, ctx, cancel, err := dialedAs(t, New(h.dial, o), creds, func() {
+		if o.Protocol == nil {
+			l = h.welcome()
+		} else {
+			l, _ = h.welcome5(1, "")
+		}
+		birth := l.Expect(0x32)
+		require.Equal(t, "state", birth.Topic())
+		id := birth.Rest()[:2]
+		l.Send(append(packets, 0x40, 2, id[0], id[1])...)
+	})
+	require.NoError(t, err)
+	require.Empty(t, k.Bodies())
+	return &running{s.(*session), k, k.Run(t, ctx, s, cancel), cancel}, l
+}
+
 // With a fixed read buffer, messages that come before the birth is acknowledged wait as far as they
-// fit. The others are not acknowledged, and the birth is not held up.
+// fit. The others are not acknowledged and come on the next connection, and the birth is not held
+// up.
 func TestMessagesBeforeTheBirthInAFixedBuffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
-		tr := New(h.dial, &Options{ReadBuffer: 128, WriteBuffer: 1024, Dialect: &dialect.Topics{Telemetry: "up",
-			Commands: []string{"down"}, Birth: &transport.Message{Topic: "state", Body: []byte("here")}}})
-		go func() {
-			l := h.welcome()
-			birth := l.Expect(0x32)
-			require.Equal(t, "state", birth.Topic())
-			id := birth.Rest()[:2]
-			for i, size := range []int{20, 60, 60, 400, 30, 40} {
-				l.Send(publishBytes("down", uint16(i+1), strings.Repeat(strconv.Itoa(i), size))...)
-			}
-			l.Send(0x40, 2, id[0], id[1])
-			_, _ = l.Drain()
-		}()
-		ctx, cancel := context.WithCancel(t.Context())
-		k := new(sink)
-		s, err := tr.Dial(ctx, &transport.Config{Window: 1, Queue: 1, Sink: k,
-			Creds: &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}})
-		require.NoError(t, err)
-		require.Empty(t, k.Messages)
-		ran := make(chan error)
-		go func() { ran <- s.Run(ctx) }()
-		synctest.Wait()
-		var got []string
-		for _, m := range k.Messages {
-			got = append(got, string(m.Body[:1])+" "+strconv.Itoa(len(m.Body)))
+		var packets []byte
+		for i, size := range []int{20, 60, 60, 400, 30, 40} {
+			packets = append(packets, publishBytes("down", uint16(i+1), strings.Repeat(strconv.Itoa(i), size))...)
 		}
-		require.Equal(t, []string{"4 30", "5 40"}, got, "what fits, in order")
-		cancel()
-		<-ran
+		r, l := born(t, h, &Options{ReadBuffer: 128, WriteBuffer: 1024}, packets)
+		versions["3.1.1"].subscribe(r, l)
+		require.Equal(t, []string{strings.Repeat("0", 20), strings.Repeat("1", 60)}, r.sink.Bodies())
+		for i := range 2 {
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.Refs[i]})
+			require.Equal(t, []byte{0, byte(i + 1)}, l.Expect(0x40).Body)
+		}
+		l.Expect(0xe0)
+		require.ErrorIs(t, r.requireLoss(t, transport.Network), mqttwire.ErrBehind)
+	})
+}
+
+func TestMessagesBeforeTheBirthOverMQTT5(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		packets := append(publish5(0x32, "down", 1, "", "1"), publish5(0x34, "down", 2, "", "2")...)
+		packets = append(packets, publish5(0x32, "not/subscribed", 3, "", "3")...)
+		r, l := born(t, h, &Options{Protocol: MQTT5(nil)}, packets)
+		require.Equal(t, []byte{0, 3, 0x83}, l.Expect(0x40).Body)
+		settle := commands(r, l)
+		synctest.Wait()
+		require.Equal(t, []string{"1", "2"}, r.sink.Bodies())
+		settle(0, transport.OutcomeAccept)
+		require.Equal(t, []byte{0, 1}, l.Expect(0x40).Body)
+		settle(1, transport.OutcomeAccept)
+		require.Equal(t, []byte{0, 2}, l.Expect(0x50).Body)
+	})
+}
+
+// A message larger than all that may wait would come first on each connection.
+func TestALargeMessageBeforeTheBirthIsDelivered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		body := strings.Repeat("x", mqttwire.MaxBacklog+1)
+		r, _ := born(t, h, new(Options), publishBytes("down", 1, body))
+		synctest.Wait()
+		require.Equal(t, []string{body}, r.sink.Bodies())
+	})
+}
+
+// Each read copies what was read before.
+func TestMessagesBeforeTheBirthTakeFewReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		var conn *countingConn
+		h.wrap = func(c Conn) Conn {
+			conn = &countingConn{Conn: c}
+			return conn
+		}
+		r, _ := born(t, h, new(Options), bytes.Repeat(publishBytes("down", 0, strings.Repeat("x", 100)), 2000))
+		synctest.Wait()
+		require.Len(t, r.sink.Bodies(), 2000)
+		require.Less(t, conn.reads.Load(), int32(200))
 	})
 }
 

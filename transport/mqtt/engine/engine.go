@@ -27,8 +27,7 @@
 // Options.Dialect makes all of this hold for any other broker: see package dialect. What a dialect
 // does before the connection counts as connected, such as Topics.Birth, is part of Dial: its errors
 // are those of the dial, with the Kind of a refused subscription or of the message. Messages that
-// come meanwhile are delivered by Run, as far as they fit into the read buffer, or 2 MB; others are
-// not acknowledged, so they come again on a later connection.
+// come meanwhile wait for Run in the same way.
 //
 // QoS 2 is not supported, as in the service itself: a PUBLISH with QoS 2 ends the session with a
 // loss.

@@ -72,15 +72,24 @@ func (s *session) passMessage(to *mqttwire.Tap, flags byte, body []byte, fresh b
 	if v := s.t.newer; v != nil {
 		return v.pass(s, to, flags, body, fresh, waited)
 	}
-	in, err := mqttwire.ReadPublish(flags, body)
-	switch {
-	case err != nil:
-		return mqttwire.Violation{Err: err}
-	case in.QoS > 1:
-		return mqttwire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
+	in, err := readPublish(flags, body)
+	if err != nil {
+		return err
 	}
 	d := s.delivery(&in)
 	s.dialect.Take(to, in.Topic, d)
 	mqttwire.Unasked(to, d)
 	return nil
+}
+
+// readPublish reads a PUBLISH of MQTT 3.1.1.
+func readPublish(flags byte, body []byte) (mqttwire.Incoming, error) {
+	in, err := mqttwire.ReadPublish(flags, body)
+	switch {
+	case err != nil:
+		err = mqttwire.Violation{Err: err}
+	case in.QoS > 1:
+		err = mqttwire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
+	}
+	return in, err
 }

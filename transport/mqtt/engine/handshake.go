@@ -27,7 +27,7 @@ func (s *session) handshake() error {
 }
 
 // The methods of dialect.Engine, on Dial's goroutine. Messages that are not part of a handshake
-// stay in the read buffer, for Run.
+// wait in the backlog, for Run.
 
 func (s *session) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, transport.Sink) {
 	dialectBefore, sinkBefore := s.dialect, s.sink
@@ -43,28 +43,20 @@ func (s *session) Publish(m *transport.Message) {
 
 func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, until time.Time) error {
 	for {
-		in := s.t.in[s.kept:s.unread]
+		in := s.t.in[:s.unread]
 		head, ok, err := s.next(in)
 		if err != nil {
 			return err
 		}
 		size, want := head.Size+head.Body, 1
-		switch {
-		case ok && size <= len(in):
-			keep, err := s.handleEarly(head, in[head.Size:size], mine)
-			if keep {
-				s.kept += size
-			} else {
-				s.unread = s.kept + copy(in, in[size:])
-			}
+		if ok && size <= len(in) {
+			err := s.handleEarly(head, in[head.Size:size], mine)
+			s.unread = copy(in, in[size:])
 			return err
-		case ok:
-			want = size - len(in)
 		}
-		if s.full(s.unread + want) {
-			s.unread = copy(s.t.in, s.t.in[s.kept:s.unread]) // the messages before come again on a later connection
-			s.kept = 0
-			if s.full(s.unread + want) { // and so does this one
+		if ok {
+			want = size - len(in)
+			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
 				return s.lost(s.skipFirst(size))
 			}
 		}
@@ -115,49 +107,35 @@ func (s *session) readUntil(want int, until time.Time) error {
 	}
 }
 
-// handleEarly handles one packet. keep means that it is for Run.
-func (s *session) handleEarly(head mqttwire.Header, body []byte, mine func([]byte, *transport.Message) bool) (
-	keep bool,
-	err error) {
-	if head.Type == mqttwire.Publish {
-		if mine == nil {
-			return true, nil
-		}
-		topic, m, err := s.readMessage(head, body)
-		if err != nil {
-			return false, err
-		}
-		if !mine(topic, m) {
-			return true, nil
-		}
+// handleEarly handles one packet. A PUBLISH that is not part of the handshake waits for Run.
+func (s *session) handleEarly(head mqttwire.Header, body []byte, mine func([]byte, *transport.Message) bool) error {
+	if head.Type != mqttwire.Publish {
+		return s.handle(head, body)
 	}
-	return false, s.handle(head, body)
+	topic, m, done, err := s.readMessage(head, body)
+	switch {
+	case err != nil || done:
+		return err
+	case mine != nil && mine(topic, m):
+		return s.backlog.Overtake(head.Flags, body)
+	}
+	return s.backlog.Incoming(head.Flags, body)
 }
 
-// readMessage reads a PUBLISH without any effect.
-func (s *session) readMessage(head mqttwire.Header, body []byte) ([]byte, *transport.Message, error) {
+// readMessage reads a PUBLISH. done is true if it was received before.
+func (s *session) readMessage(head mqttwire.Header, body []byte) (topic []byte, m *transport.Message, done bool,
+	err error) {
 	if v := s.t.newer; v != nil {
 		return v.read(s, head, body)
 	}
-	in, err := mqttwire.ReadPublish(head.Flags, body)
+	in, err := readPublish(head.Flags, body)
 	if err != nil {
-		return nil, nil, mqttwire.Violation{Err: err}
+		return nil, nil, false, err
 	}
-	return in.Topic, s.delivery(&in).Msg, nil
+	return in.Topic, s.delivery(&in).Msg, false, nil
 }
 
-// maxKept is the most bytes that wait for Run in a read buffer that grows.
-const maxKept = 2 * maxIncoming
-
-// full reports whether the read buffer cannot hold n bytes.
-func (s *session) full(n int) bool {
-	if fixed := s.t.opt.ReadBuffer; fixed > 0 {
-		return n > fixed
-	}
-	return n > maxKept
-}
-
-// skipFirst reads the first packet, of size bytes, without keeping it. No other packet waits.
+// skipFirst reads the first packet, of size bytes, without keeping it.
 func (s *session) skipFirst(size int) error {
 	for size > s.unread {
 		size -= s.unread

@@ -20,8 +20,8 @@ func violation(code byte, text string) error {
 	return mqttwire.Violation{Err: errors.New(text), Code: code}
 }
 
-// goodbye tells the broker's operator why the connection ends.
-func (v *five) goodbye(s *session, err error) []byte {
+// goodbye tells the broker's operator why the connection ends, behind the answers that wait.
+func (v *five) goodbye(s *session, err error) (packets []byte) {
 	code := byte(0)
 	broken, ok := err.(mqttwire.Violation)
 	switch {
@@ -34,10 +34,11 @@ func (v *five) goodbye(s *session, err error) []byte {
 		if v.exceeded {
 			code = codeReceive
 		}
+		packets, v.control = v.control, nil
 		s.mu.Unlock()
 	}
-	packet, _ := mqttwire.AppendReason(nil, mqttwire.Disconnect, code, nil)
-	return packet
+	packets, _ = mqttwire.AppendReason(packets, mqttwire.Disconnect, code, nil)
+	return packets
 }
 
 // codeOf returns the reason code for a violation. An error of the codec is about a malformed

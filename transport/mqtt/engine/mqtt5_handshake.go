@@ -5,12 +5,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func (v *five) read(s *session, h mqttwire.Header, body []byte) ([]byte, *transport.Message, error) {
-	in, err := mqttwire.ReadPublish5(h.Flags, body)
-	if err != nil {
-		return nil, nil, mqttwire.Violation{Err: err}
+func (v *five) read(s *session, h mqttwire.Header, body []byte) (topic []byte, m *transport.Message, done bool,
+	err error) {
+	in, done, err := v.readPublish(s, h.Flags, body, true)
+	if err != nil || done {
+		return nil, nil, done, asViolation(err)
 	}
-	m := s.delivery(&in).Msg
+	m = s.delivery(&in).Msg
 	readProperties(m, in.Properties)
-	return in.Topic, m, nil
+	return in.Topic, m, false, nil
 }

@@ -23,7 +23,11 @@ func (v *five) next(in []byte) (h mqttwire.Header, ok bool, err error) {
 }
 
 func (v *five) handle(s *session, h mqttwire.Header, body []byte) error {
-	err := v.take(s, h, body)
+	return asViolation(v.take(s, h, body))
+}
+
+// asViolation returns an error of the codec as a violation, and any other as it is.
+func asViolation(err error) error {
 	if e, ok := err.(mqttwire.Error); ok {
 		return mqttwire.Violation{Err: e}
 	}
@@ -120,17 +124,9 @@ const onceRef = 4
 // pass passes a PUBLISH on. One with QoS 2 is delivered until its PUBREC was sent, and again only
 // in a new session of the broker.
 func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh bool, waited time.Duration) error {
-	in, err := mqttwire.ReadPublish5(flags, body)
-	if err != nil {
+	in, done, err := v.readPublish(s, flags, body, fresh)
+	if err != nil || done {
 		return err
-	}
-	if _, ok := in.Properties.Number(mqttwire.TopicAlias); ok { // [MQTT-3.3.2-9]
-		return violation(codeAlias, "the broker sent a topic alias, and none are allowed")
-	}
-	if fresh && in.QoS > 0 {
-		if done, err := v.note(s, &in); done || err != nil {
-			return err
-		}
 	}
 	d := s.delivery(&in)
 	readProperties(d.Msg, in.Properties)
@@ -153,6 +149,22 @@ func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh
 		return v.settled(s, &in, notForUs)
 	}
 	return nil
+}
+
+// readPublish reads a PUBLISH, and notes its id if it is fresh. done is true if it was received
+// before.
+func (v *five) readPublish(s *session, flags byte, body []byte, fresh bool) (in mqttwire.Incoming, done bool,
+	err error) {
+	if in, err = mqttwire.ReadPublish5(flags, body); err != nil {
+		return in, false, err
+	}
+	if _, ok := in.Properties.Number(mqttwire.TopicAlias); ok { // [MQTT-3.3.2-9]
+		return in, false, violation(codeAlias, "the broker sent a topic alias, and none are allowed")
+	}
+	if fresh && in.QoS > 0 {
+		done, err = v.note(s, &in)
+	}
+	return in, done, err
 }
 
 // settled settles a message for which nobody will: one for the dialect alone, or one on a topic

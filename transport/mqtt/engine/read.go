@@ -22,6 +22,9 @@ const (
 // read reads and handles packets until the connection ends, and returns why it ended.
 func (s *session) read() error {
 	s.waited = time.Since(s.connackAt) // during the handshake
+	if s.backlog.Release(); s.backlog.Over() {
+		return mqttwire.ErrBehind
+	}
 	for {
 		want, err := s.handlePackets()
 		if err != nil {

@@ -40,7 +40,6 @@ type session struct {
 
 	// Owned by the reading goroutine: Dial's, then Run's.
 	unread      int           // bytes in the read buffer that are not handled yet
-	kept        int           // bytes of whole packets among them that waited for Run
 	skip        int           // bytes still to read of a packet that does not fit
 	filled      bool          // the latest read filled the read buffer
 	deadlineSet time.Time     // when the read deadline was last moved
@@ -73,6 +72,7 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, d di
 	if n := t.opt.ReadBuffer; n > 0 {
 		s.backlog.Limit = n
 	}
+	s.backlog.Hold()
 	clear(t.unacked)
 	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: t.opt.KeepAlive}
 	if !token.Fixed {

@@ -37,8 +37,9 @@ type version interface {
 	// goodbye is session.goodbye.
 	goodbye(s *session, err error) []byte
 
-	// read reads a PUBLISH without any effect. The message is valid until the next one is handled.
-	read(s *session, h mqttwire.Header, body []byte) (topic []byte, m *transport.Message, err error)
+	// read reads a PUBLISH and notes its id, for a pass that is not fresh. done is true if it was
+	// received before. The message is valid until the next one is handled.
+	read(s *session, h mqttwire.Header, body []byte) (topic []byte, m *transport.Message, done bool, err error)
 
 	// prepare completes the shape of a PUBLISH, or returns an error about its message alone.
 	// appendHead appends the PUBLISH of the latest prepare up to its payload. These and the following
