@@ -142,7 +142,7 @@ func (v *five) publish(s *session, q *request) (sent bool, refused *transport.Er
 	if p.AtMostOnce || v.ownWindow == 0 {
 		o.QoS = 0
 	}
-	o, err := v.prepare(s, *p, o)
+	o, err := v.prepareBy(*p, o, time.Now)
 	if err != nil {
 		return false, transport.Find(err)
 	}

@@ -87,7 +87,7 @@ func (v *five) complete(g *mqttwire.Greeting, will dialect.Publication) *transpo
 	if v.opt.WillDelay > 0 {
 		w = mqttwire.AppendNumber(w, mqttwire.WillDelay, seconds(v.opt.WillDelay))
 	}
-	w, refused := appendProperties(w, will.Msg, will.Names)
+	w, refused := appendProperties(w, will.Msg, will.Names, v.auth.creds.Time)
 	if refused != nil {
 		return refused
 	}

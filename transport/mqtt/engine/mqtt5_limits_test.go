@@ -43,6 +43,30 @@ func TestMQTT5OptionsAreChecked(t *testing.T) {
 	}
 }
 
+// A broker drops a message with no time left, and acknowledges it.
+func TestExpiriesAreByTheClockOfTheCredentials(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		creds := testCreds(t)
+		time.Sleep(time.Hour) // an earlier clock counts as unset
+		creds.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+		m := &transport.Message{Topic: "t", Expires: creds.Time().Add(time.Minute)}
+		o := fiveOptions(nil)
+		o.Will = m
+		var l *link
+		var connect got
+		s, k, ctx, cancel, err := dialedAs(t, New(h.dial, o), creds, func() { l, connect = h.welcome5(0, "") })
+		require.NoError(t, err)
+		ran := k.Run(t, ctx, s, cancel)
+		const minute = "\x02\x00\x00\x00\x3c"
+		require.Contains(t, string(connect.Body), block(minute))
+		s.Send([]transport.Item{{Msg: m}})
+		require.Equal(t, "\x00\x01"+block(minute), l.Expect(0x32).Rest())
+		cancel()
+		<-ran
+	})
+}
+
 func TestTheLimitsOfACONNACKHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

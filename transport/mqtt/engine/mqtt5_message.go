@@ -24,9 +24,10 @@ var names = dialect.Names{ID: nameID, Created: nameCreated, Encoding: nameEncodi
 // utf8Encoding is the ContentEncoding that is sent as the payload format indicator.
 const utf8Encoding = "utf-8"
 
-// appendProperties appends the properties of m, or returns an error about m alone. It allocates
-// only when dst must grow.
-func appendProperties(dst []byte, m *transport.Message, by *dialect.Names) ([]byte, *transport.Error) {
+// appendProperties appends the properties of m, or returns an error about m alone. now is the clock
+// of m.Expires. It allocates only when dst must grow.
+func appendProperties(dst []byte, m *transport.Message, by *dialect.Names, now func() time.Time) ([]byte,
+	*transport.Error) {
 	if by == nil {
 		by = &names
 	}
@@ -37,7 +38,7 @@ func appendProperties(dst []byte, m *transport.Message, by *dialect.Names) ([]by
 		dst = mqttwire.AppendNumber(dst, mqttwire.PayloadFormat, 1)
 	}
 	if !m.Expires.IsZero() {
-		dst = mqttwire.AppendNumber(dst, mqttwire.MessageExpiry, seconds(time.Until(m.Expires)))
+		dst = mqttwire.AppendNumber(dst, mqttwire.MessageExpiry, seconds(m.Expires.Sub(now())))
 	}
 	if m.ContentType != "" {
 		if !mqttwire.ValidText(m.ContentType) {

@@ -17,14 +17,19 @@ var (
 	errOnlyQoS0 = errors.New("the broker takes QoS 0 only; set AtMostOnce of the message, or of dialect.Topics")
 )
 
-func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing, error) {
+func (v *five) prepare(_ *session, p dialect.Publication, o outgoing) (outgoing, error) {
+	return v.prepareBy(p, o, v.auth.creds.Time)
+}
+
+// prepareBy is prepare with the clock of the message.
+func (v *five) prepareBy(p dialect.Publication, o outgoing, now func() time.Time) (outgoing, error) {
 	switch {
 	case o.Retain && v.peer.noRetain: // [MQTT-3.2.2-14]
 		return o, mqttwire.Refused(transport.OpSend, transport.Unsupported, errNoRetain)
 	case o.QoS > 0 && v.peer.onlyQoS0: // [MQTT-3.2.2-11]
 		return o, mqttwire.Refused(transport.OpSend, transport.Unsupported, errOnlyQoS0)
 	}
-	block, refused := appendProperties(v.block[:0], p.Msg, p.Names)
+	block, refused := appendProperties(v.block[:0], p.Msg, p.Names, now)
 	if v.alias = v.aliasOf(p); v.alias > 0 && refused == nil {
 		block = mqttwire.AppendNumber(block, mqttwire.TopicAlias, uint32(v.alias))
 		if int(v.alias) <= len(v.aliases) {
