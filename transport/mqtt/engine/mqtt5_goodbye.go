@@ -27,7 +27,7 @@ func (v *five) goodbye(s *session, err error) (packets []byte) {
 	switch {
 	case ok:
 		code = codeOf(broken)
-	case !errors.Is(err, mqttwire.ErrBehind):
+	case !errors.Is(err, mqttwire.ErrBehind) && !errors.Is(err, errAllReleased):
 		return nil
 	default:
 		s.mu.Lock()

@@ -125,7 +125,7 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 			v.declined++
 		}
 		if v.declined >= v.receiveMaximum && v.ending == nil && s.err == nil {
-			v.ending = time.AfterFunc(releasedFor, func() { s.fail(errAllReleased) })
+			v.ending = time.AfterFunc(releasedFor, func() { v.endReleased(s) })
 		}
 	case here || second:
 		if v.unsettled.Remove(id) {
@@ -148,6 +148,18 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 		return dst
 	}
 	return mqttwire.AppendAck(dst, mqttwire.Puback, id, 0)
+}
+
+// endReleased ends a connection on which all messages were released.
+func (v *five) endReleased(s *session) {
+	s.mu.Lock()
+	if s.err == nil {
+		v.help(func() {
+			s.sayGoodbye(errAllReleased)
+			s.fail(errAllReleased)
+		})
+	}
+	s.mu.Unlock()
 }
 
 // releasedFor is how long a connection is kept on which the broker may send nothing more, so that

@@ -243,6 +243,7 @@ func TestReleasedMessagesDoNotBlockTheOthers(t *testing.T) {
 		require.Empty(t, r.ran)
 		settle(1, transport.OutcomeRelease)
 		released := time.Now()
+		require.Empty(t, l.Expect(0xe0).Body, "else the broker would publish the will")
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "were released")
 		require.Equal(t, 30*time.Second, time.Since(released), "the handler has time until it gets them again")
 	})
