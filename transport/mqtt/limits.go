@@ -51,6 +51,16 @@ func (l *limited) Session(c *dialect.Config) (dialect.Session, dialect.Hello, er
 	return s, hello, nil
 }
 
+// Lacks says what the dialect within does not have.
+func (l *limited) Lacks(feature transport.Features) string {
+	if inner, ok := l.inner.(interface {
+		Lacks(feature transport.Features) string
+	}); ok {
+		return inner.Lacks(feature)
+	}
+	return ""
+}
+
 // limitedSession is a session with limits.
 type limitedSession struct {
 	dialect.Session

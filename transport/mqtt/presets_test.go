@@ -1,6 +1,7 @@
 package mqtt_test
 
 import (
+	"context"
 	"crypto/tls"
 	"strings"
 	"testing"
@@ -81,6 +82,21 @@ func TestMoreThanALimitIsRefusedByName(t *testing.T) {
 	require.Equal(t, transport.ScopeOperation, refused.Scope, "the message alone is refused")
 	require.ErrorContains(t, refused, "the topic has 9 levels, and AWS IoT Core takes 8; shorten it")
 	require.Nil(t, s.(dialect.Handshaker).Handshake())
+}
+
+func TestPresetsSayWhatTheyLack(t *testing.T) {
+	for _, d := range []dialect.Dialect{mqtt.AWSIoT(dialect.Topics{Telemetry: "up"}),
+		mqtt.EventGrid(dialect.Topics{Telemetry: "up"})} {
+		c, err := device.New(config().Creds, mqtt.New(&mqtt.Options{Dialect: d}), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		err = c.HandleDesired(func(context.Context, device.Desired) {})
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "desired properties are not available from a broker with dialect.Topics")
+		err = c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "cloud-to-device messages are not available without Commands in dialect.Topics")
+	}
 }
 
 func TestPort443NegotiatesTheProtocol(t *testing.T) {
