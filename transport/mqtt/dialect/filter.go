@@ -17,15 +17,14 @@ func validFilter(filter string) bool {
 	return filter != ""
 }
 
-const sharePrefix = "$share/"
-
 // unshared returns the filter of a shared subscription, "$share/NAME/FILTER", and any other filter
 // as it is: MQTT 5, section 4.8.2; many brokers have it for MQTT 3.1.1, too. ok is false when the
-// name is missing or has a wildcard.
+// name is missing or has a wildcard. "$queue/FILTER" and "$exclusive/FILTER" are those of EMQX.
 func unshared(filter string) (_ string, ok bool) {
-	rest, shared := strings.CutPrefix(filter, sharePrefix)
+	rest, shared := strings.CutPrefix(filter, "$share/")
 	if !shared {
-		return filter, true
+		filter = strings.TrimPrefix(filter, "$queue/")
+		return strings.TrimPrefix(filter, "$exclusive/"), true
 	}
 	name, filter, _ := strings.Cut(rest, "/")
 	return filter, name != "" && !strings.ContainsAny(name, "+#")

@@ -50,8 +50,8 @@ func TestFiltersMatchAsTheSpecificationSays(t *testing.T) {
 
 func TestSharedSubscriptions(t *testing.T) {
 	for filter, want := range map[string]string{"$share/g/a/+/b": "a/+/b", "$share/g//a": "/a",
-		"$shared/g/a": "$shared/g/a",
-		"a/$share/b":  "a/$share/b", "$share/consumer1/sport/tennis/+": "sport/tennis/+"} {
+		"$shared/g/a": "$shared/g/a", "$queue/a/+": "a/+", "$exclusive/a/b": "a/b",
+		"a/$share/b": "a/$share/b", "$share/consumer1/sport/tennis/+": "sport/tennis/+"} {
 		got, ok := unshared(filter)
 		require.True(t, ok && validFilter(got), filter)
 		require.Equal(t, want, got)

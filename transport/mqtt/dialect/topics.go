@@ -25,7 +25,8 @@ type Topics struct {
 	Telemetry string
 	// Commands are topic filters, 32 at most, subscribed to with QoS 1. What comes goes to the handler
 	// of device.Client.HandleMessages, with its Topic. A shared subscription is "$share/NAME/FILTER",
-	// where the broker has them. Empty: none, and HandleMessages fails with Unsupported.
+	// where the broker has them; EMQX also has "$queue/FILTER" and "$exclusive/FILTER". Empty: none,
+	// and HandleMessages fails with Unsupported.
 	Commands []string
 	// ClientID identifies the device's session at the broker. Empty: "{device}", and for a module
 	// "{device}/{module}".
