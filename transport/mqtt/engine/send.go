@@ -175,7 +175,10 @@ func (s *session) write(p []byte) bool {
 			return false
 		}
 		if now := time.Now(); now.Sub(s.writeBegan) > slowWrite {
-			s.writeBegan, s.writeProgress = now, now
+			s.writeBegan = now
+			s.mu.Lock()
+			s.writeProgress = now
+			s.mu.Unlock()
 			_ = s.conn.SetReadDeadline(now.Add(s.readTimeout()))
 		}
 		p = p[n:]

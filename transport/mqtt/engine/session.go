@@ -48,16 +48,16 @@ type session struct {
 	waited      time.Duration // how long the packets that are handled may have waited in the read buffer
 
 	// Owned by the holder of the write side's token.
-	lastID        uint16
-	writeBegan    time.Time // start of the present Send or Do, or its latest progress
-	writeProgress time.Time // latest progress of a slow write
+	lastID     uint16
+	writeBegan time.Time // start of the present Send or Do, or its latest progress
 
-	mu           sync.Mutex  // guards the fields below; never held during I/O
-	err          error       // the first failure
-	closed       bool        // the connection is closed
-	reason       *time.Timer // closes the connection; nil unless a write has failed
-	unacked      int         // messages with QoS 1 that are not acknowledged
-	unackedBytes int         // of all written since the last moment without one
+	mu            sync.Mutex  // guards the fields below; never held during I/O
+	writeProgress time.Time   // latest progress of a slow write
+	err           error       // the first failure
+	closed        bool        // the connection is closed
+	reason        *time.Timer // closes the connection; nil unless a write has failed
+	unacked       int         // messages with QoS 1 that are not acknowledged
+	unackedBytes  int         // of all written since the last moment without one
 	// handshakeUnacked: the message of the handshake was written and not acknowledged.
 	handshakeUnacked bool
 	subs             [maxSubs]subscription
@@ -88,13 +88,15 @@ func (s *session) readTimeout() time.Duration { return s.info.KeepAlive + s.t.op
 func (s *session) Info() transport.Info { return s.info }
 
 // Progress implements transport.Progressor. It returns the connection's progress, if the connection
-// reports it, or else the latest progress of a slow write. It must not run concurrently with Send
-// or Do.
+// reports it, or else the latest progress of a slow write.
 func (s *session) Progress() (at time.Time, waits bool) {
 	if p, ok := s.conn.(transport.Progressor); ok {
 		return p.Progress()
 	}
-	return s.writeProgress, false
+	s.mu.Lock()
+	at = s.writeProgress
+	s.mu.Unlock()
+	return at, false
 }
 
 // Run reads until the connection ends or ctx does.

@@ -66,6 +66,22 @@ func TestASlowLinkIsNotDead(t *testing.T) {
 	}
 }
 
+// Answers over MQTT 5 are written beside the caller of Send and Do.
+func TestProgressMayBeAskedWhileAnswersAreWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.wrap = func(c Conn) Conn { return slow{c} }
+		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
+		for id := range uint16(2000) {
+			l.Send(publish5(0x32, "no/subscription", id+1, "", "")...)
+		}
+		began := time.Now()
+		for at, _ := r.Progress(); !at.After(began); at, _ = r.Progress() {
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // breaking fails the fourth write.
 type breaking struct {
 	Conn
