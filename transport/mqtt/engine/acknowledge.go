@@ -25,7 +25,7 @@ func (s *session) puback(id uint16) error {
 func (s *session) wrote(tag uint16, size int) {
 	s.mu.Lock()
 	s.unacked++
-	s.unackedBytes += size
+	s.unackedBytes = min(s.unackedBytes+size, transport.MaxMessageSize)
 	if tag == handshakeTag {
 		s.handshakeUnacked, s.t.handshake = true, true
 	} else {

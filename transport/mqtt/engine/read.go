@@ -75,7 +75,7 @@ func (s *session) mayAnswer() bool {
 	if !waits && !s.excused && !now.Before(until) {
 		s.excused = true
 		s.mu.Lock()
-		until = now.Add(times.Transfer(min(s.unackedBytes, transport.MaxMessageSize)))
+		until = now.Add(times.Transfer(s.unackedBytes))
 		s.mu.Unlock()
 	}
 	if !now.Before(until) {

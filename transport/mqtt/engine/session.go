@@ -57,7 +57,7 @@ type session struct {
 	closed        bool        // the connection is closed
 	reason        *time.Timer // closes the connection; nil unless a write has failed
 	unacked       int         // messages with QoS 1 that are not acknowledged
-	unackedBytes  int         // of all written since the last moment without one
+	unackedBytes  int         // of all written since the last moment without one, up to MaxMessageSize
 	// handshakeUnacked: the message of the handshake was written and not acknowledged.
 	handshakeUnacked bool
 	subs             [maxSubs]subscription

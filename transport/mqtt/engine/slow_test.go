@@ -82,6 +82,14 @@ func TestProgressMayBeAskedWhileAnswersAreWritten(t *testing.T) {
 	})
 }
 
+func TestTheBytesInFlightAreBounded(t *testing.T) {
+	s := newSession(New(nil, nil), &transport.Config{}, transport.Token{}, hubSession(t), nil)
+	for tag := range uint16(3) {
+		s.wrote(tag, transport.MaxMessageSize)
+	}
+	require.Equal(t, transport.MaxMessageSize, s.unackedBytes, "an int has 32 bits on a board")
+}
+
 // breaking fails the fourth write.
 type breaking struct {
 	Conn

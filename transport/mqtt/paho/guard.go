@@ -67,7 +67,8 @@ type guard struct {
 	mu      sync.Mutex    // guards the fields below; never held during I/O
 	err     error         // the first failure
 	written mqttwire.Tags // the ids of PUBLISHes that were given to the network and not acknowledged
-	// unackedBytes are those of all messages written since the last moment without one in written.
+	// unackedBytes are those of all messages written since the last moment without one in written, up
+	// to MaxMessageSize.
 	unackedBytes int
 	pinged       bool // a ping was written and not answered
 }
@@ -201,7 +202,7 @@ func (g *guard) Write(p []byte) (int, error) {
 // begins the time for the answer, which paho counts from the end of Write.
 func (g *guard) awaitAnswer() {
 	g.mu.Lock()
-	until := time.Now().Add(times.Transfer(min(g.unackedBytes, transport.MaxMessageSize)))
+	until := time.Now().Add(times.Transfer(g.unackedBytes))
 	g.mu.Unlock()
 	for last, _ := g.Progress(); ; {
 		select {
@@ -227,7 +228,7 @@ func (g *guard) write(p []byte) (int, error) {
 		if out, err := mqttwire.ReadPublish(h.Flags, p[h.Size:]); err == nil && out.QoS > 0 {
 			g.mu.Lock()
 			g.written.Add(out.ID)
-			g.unackedBytes += len(p)
+			g.unackedBytes = min(g.unackedBytes+len(p), transport.MaxMessageSize)
 			g.mu.Unlock()
 		}
 	}
