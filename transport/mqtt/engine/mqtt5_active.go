@@ -23,6 +23,9 @@ func (v *five) do(s *session, r *transport.Request) bool {
 		return false
 	}
 	switch r.Op {
+	case transport.OpPing:
+		v.checkOwn(s)
+		return false
 	case transport.OpSubscribe:
 		s.sink.Reply(r.ID, v.granted(s, r))
 		v.publishOwn(s) // what has waited since the connection before
@@ -50,6 +53,9 @@ type request struct {
 	dialect.Publication
 	r  transport.Request // ID and Op; zero for what the dialect publishes by itself
 	id uint16            // of its packet, while it waits for its PUBACK
+	at time.Time         // when that was written
+	// late: it had waited for too long at the ping before.
+	late bool
 	// again: it was sent on an earlier connection.
 	again bool
 }
@@ -103,6 +109,29 @@ func (v *five) full(s *session) bool {
 	return full
 }
 
+// ownTimeout is how long a message of the dialect may wait for its PUBACK without progress of the
+// connection. It has room for a slow hop.
+const ownTimeout = 5 * time.Minute
+
+var errNoPuback = errors.New("the hub did not acknowledge an answer or a request in time")
+
+// checkOwn ends a session whose oldest message of the dialect is late at two pings: nothing could
+// be published any more. After the first ping a process that was stopped has read what had come.
+func (v *five) checkOwn(s *session) {
+	progress, _ := s.Progress()
+	s.mu.Lock()
+	lost := false
+	if len(v.own) > 0 {
+		q := &v.own[0]
+		late := time.Since(q.at) > ownTimeout && time.Since(progress) > ownTimeout
+		q.late, lost = late, late && q.late
+	}
+	s.mu.Unlock()
+	if lost {
+		s.fail(errNoPuback)
+	}
+}
+
 // ownAcknowledged records the PUBACK for a message of the dialect, and replies that an answer was
 // refused.
 func (v *five) ownAcknowledged(s *session, id uint16, refused *ReasonError) (known bool) {
@@ -151,7 +180,7 @@ func (v *five) publish(s *session, q *request) (sent bool, refused *transport.Er
 	}
 	q.id = 0
 	if o.QoS > 0 {
-		q.id = s.nextID()
+		q.id, q.at, q.late = s.nextID(), time.Now(), false
 		s.mu.Lock()
 		v.own = append(v.own, *q)
 		s.mu.Unlock()

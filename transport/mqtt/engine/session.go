@@ -125,7 +125,7 @@ func (s *session) Run(ctx context.Context) error {
 		return mqttwire.Loss(transport.Network, ended)
 	case why != nil:
 		return why
-	case mqttwire.TimedOut(err) || errors.Is(err, mqttwire.ErrNoPong):
+	case mqttwire.TimedOut(err) || errors.Is(err, mqttwire.ErrNoPong) || errors.Is(err, errNoPuback):
 		return mqttwire.Loss(transport.Timeout, err)
 	}
 	return mqttwire.Loss(transport.Network, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,12 @@ func fromHub(id byte, feature, properties, body string) []byte {
 	return testkit.MQTTBytes(0x32, topic, string([]byte{0, id}), properties, body)
 }
 
+// typed returns the properties of a message of this type.
+func typed(correlation, typ string) string {
+	return "\x09" + testkit.MQTTText(correlation) +
+		"\x26" + testkit.MQTTText(nextwire.PropertyType) + testkit.MQTTText(typ)
+}
+
 func TestOtherMessagesDoNotProlongTheWaitForTheBirthAck(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		began := time.Now()
@@ -81,8 +88,7 @@ func TestMessagesBeyondTheBoundBeforeTheBirthAckComeOnTheNextConnection(t *testi
 			for id := range byte(4) {
 				l.Send(fromHub(id+1, "other", "", strings.Repeat("x", 200<<10))...)
 			}
-			l.Send(fromHub(0, nextwire.FeaturePresence, "\x09\x00\x10"+nonce+
-				"\x26"+testkit.MQTTText(nextwire.PropertyType)+testkit.MQTTText(nextwire.TypeBirthAck), "")...)
+			l.Send(fromHub(0, nextwire.FeaturePresence, typed(nonce, nextwire.TypeBirthAck), "")...)
 			packets, _ = l.Drain()
 		})
 		require.NoError(t, err)
@@ -97,5 +103,37 @@ func TestMessagesBeyondTheBoundBeforeTheBirthAckComeOnTheNextConnection(t *testi
 		}
 		require.Equal(t, []byte{1, 2}, ids)
 		require.EqualValues(t, 0xe0, packets[len(packets)-1].First)
+	})
+}
+
+// Without an end of the session, sixteen of them would stop all answers to the hub.
+func TestAnAnswerWithoutAPUBACKEndsTheSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s, played, err := dialScripted(t, func(l *testkit.MQTTLink, nonce string) {
+			l.Send(fromHub(0, nextwire.FeaturePresence, typed(nonce, nextwire.TypeBirthAck), "")...)
+			probe := nextwire.Append(nil, &nextwire.Probe{Method: "m"})
+			l.Send(fromHub(1, nextwire.FeatureMethods, typed(nonce, nextwire.TypeProbe), string(probe))...)
+			for {
+				p, err := l.Next()
+				if err != nil {
+					return
+				}
+				if p.First == 0xc0 {
+					_, _ = l.Write([]byte{0xd0, 0})
+				}
+			}
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		ran := make(chan error, 1)
+		go func() { ran <- s.Run(ctx) }()
+		for len(ran) == 0 {
+			time.Sleep(s.Info().KeepAlive)
+			s.Do(&transport.Request{Op: transport.OpPing})
+			synctest.Wait()
+		}
+		require.ErrorIs(t, <-ran, transport.Timeout)
+		<-played
 	})
 }
