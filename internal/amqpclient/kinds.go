@@ -61,6 +61,46 @@ var Conditions = map[string]transport.Kind{
 	"proton:io": transport.Network, // of the library Proton; gateways pass it on
 }
 
+// Blame is the object of a condition: it says which operations fail permanently. Only a condition
+// about a message removes a message.
+type Blame uint8
+
+const (
+	// BlameNone: nothing lasting is wrong; a retry may succeed.
+	BlameNone Blame = iota
+	// BlameMessage: the content of a message, also when the hub ends a link for it.
+	BlameMessage
+	// BlameRequest: a request to the hub. A rejection is about the rejected message. Where the hub
+	// ends a link, the request may be any on that link.
+	BlameRequest
+	// BlameDevice: the device or its hub. Each request of the device would fail in the same way.
+	BlameDevice
+)
+
+// Blames is the object of each condition that is not BlameNone.
+var Blames = map[string]Blame{
+	"amqp:not-found":                         BlameDevice,
+	"amqp:unauthorized-access":               BlameDevice,
+	"amqp:decode-error":                      BlameMessage,
+	"amqp:not-allowed":                       BlameRequest,
+	"amqp:invalid-field":                     BlameMessage,
+	"amqp:not-implemented":                   BlameRequest,
+	"amqp:precondition-failed":               BlameRequest,
+	"amqp:resource-deleted":                  BlameDevice,
+	"amqp:illegal-state":                     BlameRequest,
+	"amqp:frame-size-too-small":              BlameRequest,
+	"amqp:link:message-size-exceeded":        BlameMessage,
+	"com.microsoft:message-lock-lost":        BlameRequest,
+	"com.microsoft:session-cannot-be-locked": BlameRequest,
+	"com.microsoft:device-already-exists":    BlameRequest,
+	"com.microsoft:precondition-failed":      BlameRequest,
+	"com.microsoft:iot-hub-not-found-error":  BlameDevice,
+	"com.microsoft:argument-error":           BlameMessage,
+	"com.microsoft:argument-out-of-range":    BlameMessage,
+	"com.microsoft:iot-hub-suspended":        BlameDevice,
+	"com.microsoft:entity-disabled":          BlameDevice,
+}
+
 // meaning is the Kind and text of a code.
 type meaning struct {
 	kind transport.Kind

@@ -151,7 +151,7 @@ func (a *attachment) detached(l *life, why error) {
 		report = a.lost()
 	}
 	e := lossOf(why)
-	again := time.Since(l.since) >= shortLife && blameOf(e) == blameNone
+	again := time.Since(l.since) >= shortLife && blameOf(e) == amqpclient.BlameNone
 	if again {
 		s.goLocked(func() { a.run(false) })
 	}

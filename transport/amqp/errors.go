@@ -55,53 +55,13 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	return amqpclient.Kind(err)
 }
 
-// blame is the object of a condition: it says which operations fail permanently. Only a condition
-// about a message removes a message.
-type blame uint8
-
-const (
-	// blameNone: nothing lasting is wrong; a retry may succeed.
-	blameNone blame = iota
-	// blameMessage: the content of a message, also when the hub ends a link for it.
-	blameMessage
-	// blameRequest: a request to the hub. A rejection is about the rejected message. Where the hub
-	// ends a link, the request may be any on that link.
-	blameRequest
-	// blameDevice: the device or its hub. Each request of the device would fail in the same way.
-	blameDevice
-)
-
-// blames is the object of each condition that is not blameNone.
-var blames = map[string]blame{
-	"amqp:not-found":                         blameDevice,
-	"amqp:unauthorized-access":               blameDevice,
-	"amqp:decode-error":                      blameMessage,
-	"amqp:not-allowed":                       blameRequest,
-	"amqp:invalid-field":                     blameMessage,
-	"amqp:not-implemented":                   blameRequest,
-	"amqp:precondition-failed":               blameRequest,
-	"amqp:resource-deleted":                  blameDevice,
-	"amqp:illegal-state":                     blameRequest,
-	"amqp:frame-size-too-small":              blameRequest,
-	"amqp:link:message-size-exceeded":        blameMessage,
-	"com.microsoft:message-lock-lost":        blameRequest,
-	"com.microsoft:session-cannot-be-locked": blameRequest,
-	"com.microsoft:device-already-exists":    blameRequest,
-	"com.microsoft:precondition-failed":      blameRequest,
-	"com.microsoft:iot-hub-not-found-error":  blameDevice,
-	"com.microsoft:argument-error":           blameMessage,
-	"com.microsoft:argument-out-of-range":    blameMessage,
-	"com.microsoft:iot-hub-suspended":        blameDevice,
-	"com.microsoft:entity-disabled":          blameDevice,
-}
-
-// blameOf returns the object of the condition with which the hub ended a link: blameNone without a
+// blameOf returns the object of the condition with which the hub ended a link: amqpclient.BlameNone without a
 // condition.
-func blameOf(err error) blame {
+func blameOf(err error) amqpclient.Blame {
 	if e, ok := errors.AsType[*ConditionError](err); ok {
-		return blames[e.Condition]
+		return amqpclient.Blames[e.Condition]
 	}
-	return blameNone
+	return amqpclient.BlameNone
 }
 
 // failed returns the error of one operation.

@@ -21,54 +21,54 @@ var conditions = []struct {
 	condition string
 	kind      transport.Kind
 	retry     bool
-	blame     blame // when the hub rejects a message
+	blame     amqpclient.Blame // when the hub rejects a message
 }{
-	{"amqp:internal-error", transport.Unavailable, true, blameNone},
-	{"amqp:not-found", transport.NotFound, false, blameDevice},
-	{"amqp:unauthorized-access", transport.Unauthorized, false, blameDevice},
-	{"amqp:decode-error", transport.Invalid, false, blameMessage},
-	{"amqp:resource-limit-exceeded", transport.Quota, true, blameNone},
-	{"amqp:not-allowed", transport.Forbidden, false, blameRequest},
-	{"amqp:invalid-field", transport.Invalid, false, blameMessage},
-	{"amqp:not-implemented", transport.Unsupported, false, blameRequest},
-	{"amqp:resource-locked", transport.Unavailable, true, blameNone},
-	{"amqp:precondition-failed", transport.Conflict, false, blameRequest},
-	{"amqp:resource-deleted", transport.NotFound, false, blameDevice},
-	{"amqp:illegal-state", transport.Protocol, false, blameRequest},
-	{"amqp:frame-size-too-small", transport.Protocol, false, blameRequest},
-	{"amqp:connection:forced", transport.Unavailable, true, blameNone},
-	{"amqp:connection:framing-error", transport.Network, true, blameNone},
-	{"amqp:connection:redirect", transport.Unavailable, true, blameNone},
-	{"amqp:session:window-violation", transport.Network, true, blameNone},
-	{"amqp:session:errant-link", transport.Network, true, blameNone},
-	{"amqp:session:handle-in-use", transport.Network, true, blameNone},
-	{"amqp:session:unattached-handle", transport.Network, true, blameNone},
-	{"amqp:link:detach-forced", transport.Unavailable, true, blameNone},
-	{"amqp:link:transfer-limit-exceeded", transport.Unavailable, true, blameNone},
-	{"amqp:link:message-size-exceeded", transport.TooLarge, false, blameMessage},
-	{"amqp:link:redirect", transport.Unavailable, true, blameNone},
-	{"amqp:link:stolen", transport.Unavailable, true, blameNone},
-	{"amqp:transaction:unknown-id", transport.Unavailable, true, blameNone},
-	{"amqp:transaction:rollback", transport.Unavailable, true, blameNone},
-	{"amqp:transaction:timeout", transport.Timeout, true, blameNone},
-	{"com.microsoft:timeout", transport.Timeout, true, blameNone},
-	{"com.microsoft:server-busy", transport.Unavailable, true, blameNone},
-	{"com.microsoft:operation-cancelled", transport.Unavailable, true, blameNone},
-	{"com.microsoft:message-lock-lost", transport.Conflict, false, blameRequest},
-	{"com.microsoft:session-cannot-be-locked", transport.Conflict, false, blameRequest},
-	{"com.microsoft:link-creation-conflict", transport.Unavailable, true, blameNone},
-	{"com.microsoft:device-already-exists", transport.Conflict, false, blameRequest},
-	{"com.microsoft:precondition-failed", transport.Conflict, false, blameRequest},
-	{"com.microsoft:iot-hub-not-found-error", transport.NotFound, false, blameDevice},
-	{"com.microsoft:argument-error", transport.Invalid, false, blameMessage},
-	{"com.microsoft:argument-out-of-range", transport.Invalid, false, blameMessage},
-	{"com.microsoft:device-container-throttled", transport.Throttled, true, blameNone},
-	{"com.microsoft:quota-exceeded", transport.Quota, true, blameNone},
-	{"com.microsoft:iot-hub-suspended", transport.Forbidden, false, blameDevice},
-	{"com.microsoft:entity-disabled", transport.Forbidden, false, blameDevice},
-	{"proton:io", transport.Network, true, blameNone},
-	{"com.example:never-heard-of", transport.Unknown, false, blameMessage},
-	{"", transport.Unknown, false, blameMessage},
+	{"amqp:internal-error", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:not-found", transport.NotFound, false, amqpclient.BlameDevice},
+	{"amqp:unauthorized-access", transport.Unauthorized, false, amqpclient.BlameDevice},
+	{"amqp:decode-error", transport.Invalid, false, amqpclient.BlameMessage},
+	{"amqp:resource-limit-exceeded", transport.Quota, true, amqpclient.BlameNone},
+	{"amqp:not-allowed", transport.Forbidden, false, amqpclient.BlameRequest},
+	{"amqp:invalid-field", transport.Invalid, false, amqpclient.BlameMessage},
+	{"amqp:not-implemented", transport.Unsupported, false, amqpclient.BlameRequest},
+	{"amqp:resource-locked", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:precondition-failed", transport.Conflict, false, amqpclient.BlameRequest},
+	{"amqp:resource-deleted", transport.NotFound, false, amqpclient.BlameDevice},
+	{"amqp:illegal-state", transport.Protocol, false, amqpclient.BlameRequest},
+	{"amqp:frame-size-too-small", transport.Protocol, false, amqpclient.BlameRequest},
+	{"amqp:connection:forced", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:connection:framing-error", transport.Network, true, amqpclient.BlameNone},
+	{"amqp:connection:redirect", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:session:window-violation", transport.Network, true, amqpclient.BlameNone},
+	{"amqp:session:errant-link", transport.Network, true, amqpclient.BlameNone},
+	{"amqp:session:handle-in-use", transport.Network, true, amqpclient.BlameNone},
+	{"amqp:session:unattached-handle", transport.Network, true, amqpclient.BlameNone},
+	{"amqp:link:detach-forced", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:link:transfer-limit-exceeded", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:link:message-size-exceeded", transport.TooLarge, false, amqpclient.BlameMessage},
+	{"amqp:link:redirect", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:link:stolen", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:transaction:unknown-id", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:transaction:rollback", transport.Unavailable, true, amqpclient.BlameNone},
+	{"amqp:transaction:timeout", transport.Timeout, true, amqpclient.BlameNone},
+	{"com.microsoft:timeout", transport.Timeout, true, amqpclient.BlameNone},
+	{"com.microsoft:server-busy", transport.Unavailable, true, amqpclient.BlameNone},
+	{"com.microsoft:operation-cancelled", transport.Unavailable, true, amqpclient.BlameNone},
+	{"com.microsoft:message-lock-lost", transport.Conflict, false, amqpclient.BlameRequest},
+	{"com.microsoft:session-cannot-be-locked", transport.Conflict, false, amqpclient.BlameRequest},
+	{"com.microsoft:link-creation-conflict", transport.Unavailable, true, amqpclient.BlameNone},
+	{"com.microsoft:device-already-exists", transport.Conflict, false, amqpclient.BlameRequest},
+	{"com.microsoft:precondition-failed", transport.Conflict, false, amqpclient.BlameRequest},
+	{"com.microsoft:iot-hub-not-found-error", transport.NotFound, false, amqpclient.BlameDevice},
+	{"com.microsoft:argument-error", transport.Invalid, false, amqpclient.BlameMessage},
+	{"com.microsoft:argument-out-of-range", transport.Invalid, false, amqpclient.BlameMessage},
+	{"com.microsoft:device-container-throttled", transport.Throttled, true, amqpclient.BlameNone},
+	{"com.microsoft:quota-exceeded", transport.Quota, true, amqpclient.BlameNone},
+	{"com.microsoft:iot-hub-suspended", transport.Forbidden, false, amqpclient.BlameDevice},
+	{"com.microsoft:entity-disabled", transport.Forbidden, false, amqpclient.BlameDevice},
+	{"proton:io", transport.Network, true, amqpclient.BlameNone},
+	{"com.example:never-heard-of", transport.Unknown, false, amqpclient.BlameMessage},
+	{"", transport.Unknown, false, amqpclient.BlameMessage},
 }
 
 func TestEachConditionHasItsKind(t *testing.T) {
@@ -111,7 +111,7 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			if c.kind != transport.Unknown {
 				require.Equal(t, c.blame, blameOf(e))
 			} else {
-				require.Equal(t, blameNone, blameOf(e), "no reason, no blame")
+				require.Equal(t, amqpclient.BlameNone, blameOf(e), "no reason, no blame")
 			}
 		}
 	}
@@ -121,13 +121,13 @@ func TestKindsOfOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		state wire.DeliveryState
 		kind  transport.Kind
-		blame blame
+		blame amqpclient.Blame
 	}{
-		{&wire.Rejected{}, transport.Unknown, blameMessage}, // without a reason: not retried
-		{&wire.Received{}, transport.Unavailable, blameNone},
-		{&wire.Released{}, transport.Unavailable, blameNone},
-		{&wire.Modified{}, transport.Unavailable, blameNone},
-		{&wire.Modified{UndeliverableHere: true}, transport.Forbidden, blameMessage},
+		{&wire.Rejected{}, transport.Unknown, amqpclient.BlameMessage}, // without a reason: not retried
+		{&wire.Received{}, transport.Unavailable, amqpclient.BlameNone},
+		{&wire.Released{}, transport.Unavailable, amqpclient.BlameNone},
+		{&wire.Modified{}, transport.Unavailable, amqpclient.BlameNone},
+		{&wire.Modified{UndeliverableHere: true}, transport.Forbidden, amqpclient.BlameMessage},
 	} {
 		e, what := verdict(c.state)
 		require.Equal(t, c.kind, e.Kind)

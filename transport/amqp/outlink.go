@@ -135,7 +135,7 @@ func (t *telemetry) ended(l *outLink, why error) {
 	t.link = nil
 	t.stopCreditLocked()
 	s.mu.Unlock()
-	if e := lossOf(why); blameOf(e) == blameDevice {
+	if e := lossOf(why); blameOf(e) == amqpclient.BlameDevice {
 		s.fail(e)
 		return
 	}
@@ -146,7 +146,7 @@ func (t *telemetry) ended(l *outLink, why error) {
 // they are sent again in this order. A condition about the device ends the session instead.
 func (t *telemetry) linkLost(l *outLink, cause error) {
 	s := t.s
-	why, about := lost(transport.Throttled, cause), blameNone
+	why, about := lost(transport.Throttled, cause), amqpclient.BlameNone
 	if !errors.Is(cause, errNoCredit) {
 		why = lossOf(cause)
 		about = blameOf(why)
@@ -157,7 +157,7 @@ func (t *telemetry) linkLost(l *outLink, cause error) {
 		return
 	}
 	inFlight := t.dropLocked()
-	if about == blameDevice {
+	if about == amqpclient.BlameDevice {
 		s.mu.Unlock()
 		s.fail(why)
 		return
@@ -168,14 +168,14 @@ func (t *telemetry) linkLost(l *outLink, cause error) {
 	queued := t.backlog.drain()
 	e := failed(transport.OpSend, why.Kind, why.Err)
 	suspects := len(inFlight)
-	if about == blameMessage && suspects == 1 {
+	if about == amqpclient.BlameMessage && suspects == 1 {
 		t.reports = append(t.reports, results{inFlight, e})
 		inFlight = nil
 	}
-	if about == blameMessage {
+	if about == amqpclient.BlameMessage {
 		t.backlog.single = max(t.backlog.single, suspects)
 	}
-	if about != blameNone || e.Kind == transport.Network {
+	if about != amqpclient.BlameNone || e.Kind == transport.Network {
 		e = failed(transport.OpSend, transport.Unavailable, e.Err)
 	}
 	t.reports = append(t.reports, results{inFlight, operr.OutcomeUnknown(e)}, results{queued, e})

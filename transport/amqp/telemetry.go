@@ -250,9 +250,9 @@ func (t *telemetry) outcome(items []transport.Item, state wire.DeliveryState) {
 		for i := range items {
 			s.cfg.Sink.Done(items[i].Tag, nil)
 		}
-	case about == blameDevice:
+	case about == amqpclient.BlameDevice:
 		s.fail(lost(e.Kind, e.Err))
-	case about != blameNone && len(items) > 1:
+	case about != amqpclient.BlameNone && len(items) > 1:
 		// Each message is sent alone, to find the one that is to blame.
 		s.mu.Lock()
 		if !s.over {

@@ -10,26 +10,26 @@ import (
 
 // verdict returns the error of a message by its outcome, nil if the hub accepted it, and the object
 // of the outcome. A condition that is not listed is about the message.
-func verdict(state wire.DeliveryState) (*transport.Error, blame) {
+func verdict(state wire.DeliveryState) (*transport.Error, amqpclient.Blame) {
 	switch state := state.(type) {
 	case nil, *wire.Accepted:
-		return nil, blameNone
+		return nil, amqpclient.BlameNone
 	case *wire.Rejected:
 		c := amqpclient.ConditionOf("message", state.Error)
-		kind, about := amqpclient.Conditions[c.Condition], blames[c.Condition]
+		kind, about := amqpclient.Conditions[c.Condition], amqpclient.Blames[c.Condition]
 		if kind == transport.Unknown {
-			about = blameMessage
+			about = amqpclient.BlameMessage
 		}
 		return failed(transport.OpSend, kind, c), about
 	case *wire.Released:
-		return failed(transport.OpSend, transport.Unavailable, errReleased), blameNone
+		return failed(transport.OpSend, transport.Unavailable, errReleased), amqpclient.BlameNone
 	case *wire.Modified:
 		if state.UndeliverableHere {
-			return failed(transport.OpSend, transport.Forbidden, errUndeliverable), blameMessage
+			return failed(transport.OpSend, transport.Forbidden, errUndeliverable), amqpclient.BlameMessage
 		}
-		return failed(transport.OpSend, transport.Unavailable, errModified), blameNone
+		return failed(transport.OpSend, transport.Unavailable, errModified), amqpclient.BlameNone
 	}
-	return failed(transport.OpSend, transport.Unavailable, errNoOutcome), blameNone
+	return failed(transport.OpSend, transport.Unavailable, errNoOutcome), amqpclient.BlameNone
 }
 
 var (

@@ -124,3 +124,22 @@ func TestALargeFrameEndsTheConnection(t *testing.T) {
 		require.ErrorContains(t, err, "larger than 64 KiB")
 	})
 }
+
+// A suspended hub refuses every message, and the client keeps its queue.
+func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubfixture.Broker, c *device.Client) {
+		suspended := h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: "com.microsoft:iot-hub-suspended",
+			Times: -1})
+		const n = 50
+		for range n {
+			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: []byte("a")}, nil))
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, device.StateDisconnected, c.Status().State)
+		require.Zero(t, c.Stats().Refused)
+		suspended.Remove()
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Flush(t.Context()))
+		require.Len(t, h.Messages(), n)
+	})
+}

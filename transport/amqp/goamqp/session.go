@@ -282,10 +282,14 @@ func (s *session) settle() {
 				s.failure(err)
 				return
 			}
-			if e := verdict(state); e != nil {
-				s.cfg.Sink.Done(f.tag, e)
-			} else {
+			switch e, about := verdict(state); {
+			case e == nil: // not Done(f.tag, e): a nil *Error is not a nil error
 				s.cfg.Sink.Done(f.tag, nil)
+			case about == amqpclient.BlameDevice:
+				s.failure(e)
+				return
+			default:
+				s.cfg.Sink.Done(f.tag, e)
 			}
 		}
 		if len(next) > 0 {
@@ -304,23 +308,25 @@ func failed(kind transport.Kind, err error) *transport.Error {
 	return &transport.Error{Kind: kind, Op: transport.OpSend, Proto: "amqp", Err: err}
 }
 
-// verdict returns the error of a message by its outcome; nil if the hub accepted it.
-func verdict(state raw.DeliveryState) *transport.Error {
+// verdict returns the error of a message by its outcome, nil if the hub accepted it, and the object
+// of the outcome.
+func verdict(state raw.DeliveryState) (*transport.Error, amqpclient.Blame) {
 	switch state := state.(type) {
 	case nil, *raw.StateAccepted:
-		return nil
+		return nil, amqpclient.BlameNone
 	case *raw.StateRejected:
 		c := new(amqp.ConditionError)
 		if c.What = "message"; state.Error != nil {
 			c = condition("message", state.Error)
 		}
-		return failed(amqpclient.Conditions[c.Condition], c)
+		return failed(amqpclient.Conditions[c.Condition], c), amqpclient.Blames[c.Condition]
 	case *raw.StateModified:
 		if state.UndeliverableHere {
-			return failed(transport.Forbidden, errors.New("the hub cannot deliver the message on this link (modified)"))
+			return failed(transport.Forbidden, errors.New("the hub cannot deliver the message on this link (modified)")),
+				amqpclient.BlameMessage
 		}
 	}
-	return failed(transport.Unavailable, fmt.Errorf("the hub did not take the message (%T)", state))
+	return failed(transport.Unavailable, fmt.Errorf("the hub did not take the message (%T)", state)), amqpclient.BlameNone
 }
 
 // Do starts a request. The caller may reuse r when it returns.
