@@ -137,6 +137,32 @@ func TestTheWindowOfTheSession(t *testing.T) {
 	})
 }
 
+// A message that is not sent whole can be refused, but not accepted.
+func TestNoPartOfAMessageIsAccepted(t *testing.T) {
+	for name, state := range map[string]wire.DeliveryState{"accepted": &wire.Accepted{}, "none": nil,
+		"released": &wire.Released{}} {
+		t.Run(name, func(t *testing.T) {
+			rigged(t, func(r *rig) {
+				r.grant(0, 10)
+				r.send(1)
+				r.tell(&wire.Flow{NextIncomingID: wire.Some(uint32(1)), IncomingWindow: 1})
+				r.send(0)
+				require.Equal(t, NotBlocked, r.out.Send(0, r, make([]byte, 5*MaxFrame)))
+				r.c.Flush()
+				early := &wire.Disposition{Role: wire.RoleReceiver, First: 0, Last: wire.Some(uint32(1)), Settled: true,
+					State: state}
+				if name == "released" {
+					r.tell(early)
+					require.Len(t, r.states, 2)
+					return
+				}
+				r.refuses(encode(t, 1, early, nil), "disposition.state accepts delivery 1, which was not sent whole")
+				require.Len(t, r.states, 1)
+			})
+		})
+	}
+}
+
 // A disposition settles what was sent and is not settled, however large its range.
 func TestDispositions(t *testing.T) {
 	settled := func(first, last uint32) *wire.Disposition {

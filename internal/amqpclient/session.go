@@ -323,6 +323,9 @@ func (s *Session) dispositionLocked(f *inFrame, after *calls) *Violation {
 	begin := max(0, int(int32(from-s.first)))
 	for at := begin; at <= int(int32(to-s.first)) && at < len(s.out); at++ {
 		if d := &s.out[at]; d.delivery != nil {
+			if accepts(outcome) && len(s.queue) > 0 && at == len(s.out)-1 {
+				return f.broken(state, "accepts delivery %d, which was not sent whole", s.first+uint32(at))
+			}
 			after.outcomes = append(after.outcomes, settlement{d.delivery, outcome})
 			*d = delivering{}
 			found = true
@@ -354,6 +357,12 @@ func (s *Session) trimLocked() bool {
 	}
 	s.out = s.out[n:]
 	return n > 0
+}
+
+// accepts reports whether an outcome is success for the sender of a message.
+func accepts(outcome wire.DeliveryState) bool {
+	_, ok := outcome.(*wire.Accepted)
+	return ok || outcome == nil
 }
 
 var accepted wire.DeliveryState = &wire.Accepted{}
