@@ -20,8 +20,8 @@ const (
 	// the device's retry policy sets the delay.
 	shortLife = 5 * time.Second
 	// declinedFor is how long a message that the sink declined, or that exceeded the bytes of
-	// incomplete messages, is kept before it is released. The hub delivers a released message again at
-	// once.
+	// incomplete messages, is kept at least before it is released. The hub delivers a released message
+	// again at once.
 	declinedFor = 5 * time.Second
 )
 
@@ -98,7 +98,9 @@ func (c *c2dLink) message(l *amqpclient.Receiver, m amqpclient.Incoming) {
 	inbound, redelivered := message.Inbound(m.Message, s.opt.Addresses == nil)
 	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: redelivered,
 		Msg: &inbound}) {
-		c.releaseAfter(number, declinedFor)
+		now := time.Now()
+		delay := times.ReleaseAt(now, now, message.DeliveriesBefore(m.Message)).Sub(now)
+		c.releaseAfter(number, max(delay, declinedFor)) // the hub gives up a message after ten deliveries
 	}
 }
 

@@ -79,3 +79,30 @@ func TestASessionEndsWhileAReleaseWaits(t *testing.T) {
 		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Enqueued))
 	})
 }
+
+// A handler is busy for two minutes and the inbox is full, since the connection was lost meanwhile:
+// the hub does not give up the message that has no place.
+func TestAMessageWithoutAPlaceOutlastsASlowHandler(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{Inbox: 2})
+		require.NoError(t, err)
+		defer c.Close()
+		var handled []string
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			if handled = append(handled, string(m.Body)); len(handled) == 1 {
+				time.Sleep(2 * time.Minute)
+			}
+			return nil
+		})
+		require.NoError(t, c.Open(t.Context()))
+		for _, body := range []string{"a", "b"} {
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(body)}))
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 1, h.Drop("dev-1"))
+		time.Sleep(10 * time.Minute)
+		require.Zero(t, h.CountC2D("dev-1", hubdata.DeadLettered))
+		require.Contains(t, handled, "b")
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+	})
+}

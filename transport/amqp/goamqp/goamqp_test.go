@@ -143,3 +143,30 @@ func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 		require.Len(t, h.Messages(), n)
 	})
 }
+
+// A handler is busy for two minutes and the inbox is full, since the connection was lost meanwhile:
+// the hub does not give up the message that has no place.
+func TestAMessageWithoutAPlaceOutlastsASlowHandler(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
+		h := hubfixture.New(t)
+		c, err := device.New(h.CredsWith(t, ""), goamqp.New(options(h)), &device.Options{Inbox: 2})
+		require.NoError(t, err)
+		defer c.Close()
+		handled := 0
+		c.HandleMessages(func(context.Context, *transport.Message) error {
+			if handled++; handled == 1 {
+				time.Sleep(2 * time.Minute)
+			}
+			return nil
+		})
+		require.NoError(t, c.Open(t.Context()))
+		for _, body := range []string{"a", "b"} {
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(body)}))
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 1, h.Drop("dev-1"))
+		time.Sleep(10 * time.Minute)
+		require.Zero(t, h.CountC2D("dev-1", hubdata.DeadLettered))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+	})
+}

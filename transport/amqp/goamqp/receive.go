@@ -12,14 +12,18 @@ import (
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
 
-// releaseDelay is how long a message is kept before it is released: a hub delivers it again at
-// once.
-const releaseDelay = 5 * time.Second
+// received is an unsettled message.
+type received struct {
+	*raw.Message
+	since   time.Time
+	earlier int // deliveries before this one
+}
 
 // deliver delivers a message. One that cannot be read is rejected.
 func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
@@ -35,7 +39,7 @@ func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
 	s.mu.Lock()
 	s.number++
 	number := s.number
-	s.unsettled[number] = m
+	s.unsettled[number] = received{m, time.Now(), message.DeliveriesBefore(decoded)}
 	s.mu.Unlock()
 	inbound, redelivered := message.Inbound(decoded, s.opt.Addresses == nil)
 	ref := binary.BigEndian.AppendUint32(nil, number)
@@ -45,10 +49,13 @@ func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
 	}
 }
 
-// dispose settles a message, for Release after a delay.
+// dispose settles a message, for Release after a delay: a hub delivers it again at once.
 func (s *session) dispose(number uint32, o transport.Outcome) {
 	if o != transport.OutcomeAccept && o != transport.OutcomeReject {
-		wait := time.NewTimer(releaseDelay)
+		s.mu.Lock()
+		m := s.unsettled[number]
+		s.mu.Unlock()
+		wait := time.NewTimer(time.Until(times.ReleaseAt(time.Now(), m.since, m.earlier)))
 		defer wait.Stop()
 		select {
 		case <-wait.C:
@@ -57,7 +64,7 @@ func (s *session) dispose(number uint32, o transport.Outcome) {
 		}
 	}
 	s.mu.Lock()
-	m, l := s.unsettled[number], s.receiver
+	m, l := s.unsettled[number].Message, s.receiver
 	delete(s.unsettled, number)
 	s.mu.Unlock()
 	switch {

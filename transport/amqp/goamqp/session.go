@@ -48,7 +48,7 @@ type session struct {
 	inFlight  []flying
 	receiver  *raw.Receiver
 	number    uint32
-	unsettled map[uint32]*raw.Message
+	unsettled map[uint32]received
 }
 
 // flying is a message in flight.
@@ -428,7 +428,7 @@ func (s *session) subscribe(id uint32, want transport.Features) {
 		return
 	}
 	s.mu.Lock()
-	s.receiver, s.unsettled = l, make(map[uint32]*raw.Message)
+	s.receiver, s.unsettled = l, make(map[uint32]received)
 	s.mu.Unlock()
 	s.reply(id, transport.Reply{})
 	for {
