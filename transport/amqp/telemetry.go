@@ -6,8 +6,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
 
 // telemetry sends messages over one link. It is attached for the first message, and after a loss
@@ -61,7 +61,7 @@ func (t *telemetry) init(s *session) {
 func (t *telemetry) send(batch []transport.Item) {
 	t.good = t.good[:0]
 	for _, item := range batch {
-		if e := t.refusal(item.Msg); e != nil {
+		if e := message.Refusal(item.Msg, t.s.opt.Addresses == nil, t.s.info.MaxSize); e != nil {
 			if t.s.enter() {
 				t.s.cfg.Sink.Done(item.Tag, e)
 				t.s.group.Done()
@@ -80,22 +80,6 @@ func (t *telemetry) send(batch []transport.Item) {
 	report()
 	clear(t.good)
 	t.s.flush()
-}
-
-// refusal returns why a message is not sent at all; nil if it is.
-func (t *telemetry) refusal(m *transport.Message) *transport.Error {
-	broker := t.s.opt.Addresses != nil
-	e := operr.NoPlace(m, "AMQP", broker)
-	if e == nil && broker {
-		e = operr.NoPlaceOutsideHubs(m, "AMQP", "System.To", "System.UserID")
-	}
-	if limit := t.s.info.MaxSize; e == nil && limit > 0 && m.Size() > limit {
-		e = operr.TooLarge(m.Size(), len(m.Body), limit)
-	}
-	if e != nil {
-		e.Proto = proto
-	}
-	return e
 }
 
 // pump sends what can be sent. The reading goroutine, a writing one and timers call it.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -108,6 +109,30 @@ func TestBatches(t *testing.T) {
 			})
 		})
 	}
+}
+
+// AMQP carries the content type and encoding as symbols, which are ASCII. A message with another one
+// is refused alone.
+func TestAContentTypeThatIsNotASCIIIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := h.dev1(t, h.options())
+		items := hubfixture.Items(0, "a", "b", "c", "d")
+		items[1].Msg.ContentType = "text/größe"
+		items[2].Msg.ContentEncoding = "\xff"
+		r.Send(items)
+		time.Sleep(time.Second)
+		require.Len(t, h.Messages(), 2)
+		fields := map[uint16]string{1: "ContentType", 2: "ContentEncoding"}
+		require.Len(t, r.sink.AllResults(), 4)
+		for _, d := range r.sink.AllResults() {
+			if field := fields[d.Tag]; field == "" {
+				require.NoError(t, d.Err)
+			} else {
+				require.Equal(t, transport.Invalid, transport.KindOf(d.Err), "%v", d.Err)
+				require.ErrorContains(t, d.Err, field)
+			}
+		}
+	})
 }
 
 // Batches are as small as the link requires, and no message fails as too large.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
@@ -213,29 +212,13 @@ func (s *session) send() {
 		s.queue = nil
 		s.mu.Unlock()
 		for _, item := range items {
-			if e := s.refusal(item.Msg); e != nil {
+			if e := message.Refusal(item.Msg, s.opt.Addresses == nil, s.info.MaxSize); e != nil {
 				s.cfg.Sink.Done(item.Tag, e)
 			} else if !s.sendOne(item) {
 				return
 			}
 		}
 	}
-}
-
-// refusal returns why a message is not sent at all; nil if it is.
-func (s *session) refusal(m *transport.Message) *transport.Error {
-	broker := s.opt.Addresses != nil
-	e := operr.NoPlace(m, "AMQP", broker)
-	if e == nil && broker {
-		e = operr.NoPlaceOutsideHubs(m, "AMQP", "System.To", "System.UserID")
-	}
-	if limit := s.info.MaxSize; e == nil && limit > 0 && m.Size() > limit {
-		e = operr.TooLarge(m.Size(), len(m.Body), limit)
-	}
-	if e != nil {
-		e.Proto = "amqp"
-	}
-	return e
 }
 
 var errNoCredit = errors.New("the hub gave the link no credit within Options.CreditTimeout")

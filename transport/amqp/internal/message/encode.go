@@ -1,10 +1,46 @@
 package message
 
 import (
+	"errors"
+	"strings"
+	"unicode"
+
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// Refusal returns why m is not sent at all to a hub, or to another broker; nil if it is. limit is
+// the size of the largest message, 0 for any.
+func Refusal(m *transport.Message, hub bool, limit int) *transport.Error {
+	e := operr.NoPlace(m, "AMQP", !hub)
+	if e == nil && !hub {
+		e = operr.NoPlaceOutsideHubs(m, "AMQP", "System.To", "System.UserID")
+	}
+	if e == nil && limit > 0 && m.Size() > limit {
+		e = operr.TooLarge(m.Size(), len(m.Body), limit)
+	}
+	if e == nil {
+		e = notASCII("ContentType", m.ContentType)
+	}
+	if e == nil {
+		e = notASCII("ContentEncoding", m.ContentEncoding)
+	}
+	if e != nil {
+		e.Proto = "amqp"
+	}
+	return e
+}
+
+// notASCII returns the error for a field that cannot be an AMQP symbol, nil for another one.
+func notASCII(field, value string) *transport.Error {
+	if !strings.ContainsFunc(value, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return nil
+	}
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("message " + field +
+		" is not ASCII, as AMQP demands")}
+}
 
 // AppendHead appends the AMQP encoding of m for a hub, or for another broker, without its body.
 // It allocates only when dst must grow. For a broker the message is durable, so it survives a
