@@ -208,6 +208,37 @@ func TestABrokenMessageIsRejected(t *testing.T) {
 	})
 }
 
+// A cloud-to-device message whose body is not bytes and cannot become text is rejected, rather than
+// handled as an empty one. Simple values become text.
+func TestABodyWithoutBytesIsRejected(t *testing.T) {
+	replace := func(m wire.Message) spoiler {
+		payload, err := wire.AppendMessage(nil, &m)
+		require.NoError(t, err)
+		return func([]byte) [][]byte { return [][]byte{payload} }
+	}
+	bubble(t, func(t *testing.T, h *hub) {
+		r := start(t, amqp.New(h.faulty(new(atomic.Int32), map[string]spoiler{
+			"map":     replace(wire.Message{Value: wire.Map{{Key: "k", Value: "v"}}, HasValue: true}),
+			"tuple":   replace(wire.Message{Value: wire.List{"v"}, HasValue: true}),
+			"lists":   replace(wire.Message{Sequence: []wire.List{{"v"}}}),
+			"seven":   replace(wire.Message{Value: int32(7), HasValue: true}),
+			"nothing": replace(wire.Message{HasValue: true}),
+		})), h.device(t, "d"))
+		r.subscribe(1)
+		for i, body := range []string{"map", "tuple", "lists"} {
+			require.NoError(t, h.SendC2D("d", hubdata.C2D{Body: []byte(body)}))
+			time.Sleep(time.Second)
+			require.Equal(t, i+1, h.CountC2D("d", hubdata.Rejected), body)
+		}
+		require.Empty(t, r.sink.Bodies())
+		for _, body := range []string{"seven", "nothing"} {
+			require.NoError(t, h.SendC2D("d", hubdata.C2D{Body: []byte(body)}))
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, []string{"7", ""}, r.sink.Bodies())
+	})
+}
+
 // A cloud-to-device message that is too large is rejected, so that the hub does not deliver it
 // again. The connection stays, for all devices of the Mux.
 func TestAMessageThatIsTooLargeIsRejected(t *testing.T) {

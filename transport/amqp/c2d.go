@@ -85,6 +85,10 @@ func (c *c2dLink) message(l *amqpclient.Receiver, m amqpclient.Incoming) {
 		l.Settle(&m, &wire.Rejected{Error: &wire.Error{Condition: m.Bad.Condition, Description: m.Bad.Error()}})
 		return
 	}
+	if _, ok := message.Body(m.Message); !ok {
+		l.Settle(&m, &wire.Rejected{Error: &wire.Error{Condition: wire.NotImplemented, Description: message.NoBody}})
+		return
+	}
 	number, known := c.keep(l, m)
 	if known {
 		return

@@ -53,8 +53,9 @@ func (c *methods) call(m *wire.Message) {
 	default:
 		return
 	}
+	body, _ := message.Body(m)
 	c.s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMethods, Name: []byte(name), Ref: ref,
-		Msg: &transport.Message{Body: message.Body(m)}})
+		Msg: &transport.Message{Body: body}})
 }
 
 // respond sends the answer to a call.

@@ -139,7 +139,7 @@ func (t *twin) subscribeAgain() (report func()) {
 // message handles an answer or a change.
 func (t *twin) message(m *wire.Message) {
 	s := t.s
-	body := message.Body(m)
+	body, _ := message.Body(m)
 	version, _ := m.MessageAnnotations.Whole("version") // with version 0 the client reads the twin
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
 		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureDesired, Version: version,

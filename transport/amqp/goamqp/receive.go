@@ -25,7 +25,7 @@ type received struct {
 	earlier int // deliveries before this one
 }
 
-// deliver delivers a message. One that cannot be read is rejected.
+// deliver delivers a message. One that cannot be read, or whose body has no bytes, is rejected.
 func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
 	encoded, err := m.MarshalBinary()
 	var decoded *wire.Message
@@ -34,6 +34,10 @@ func (s *session) deliver(l *raw.Receiver, m *raw.Message) {
 	}
 	if err != nil {
 		_ = l.RejectMessage(s.ctx, m, &raw.Error{Condition: raw.ErrCondDecodeError, Description: scrub.Peer(err.Error())})
+		return
+	}
+	if _, ok := message.Body(decoded); !ok {
+		_ = l.RejectMessage(s.ctx, m, &raw.Error{Condition: raw.ErrCondNotImplemented, Description: message.NoBody})
 		return
 	}
 	s.mu.Lock()

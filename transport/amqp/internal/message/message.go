@@ -20,24 +20,27 @@ const timeLayout = "2006-01-02T15:04:05.000Z"
 // enqueuedTime is the annotation of a hub's message that becomes a property of that name.
 const enqueuedTime = "iothub-enqueuedtime"
 
-// Body returns the body: data, or a value that is a string or binary.
-func Body(m *wire.Message) []byte {
-	if len(m.Data) > 0 {
-		return m.Body()
-	}
+// Body returns the body: data, or a simple value, as text unless it is binary. ok is false for
+// another body, which has no bytes.
+func Body(m *wire.Message) (body []byte, ok bool) {
 	switch v := m.Value.(type) {
-	case string:
-		return []byte(v)
+	case nil:
+		return m.Body(), len(m.Sequence) == 0
 	case []byte:
-		return v
+		return v, true
+	case wire.Map, wire.List, wire.Array, *wire.Described, wire.Decimal32, wire.Decimal64, wire.Decimal128:
+		return nil, false
 	}
-	return nil
+	return []byte(ValueText(m.Value)), true
 }
+
+// NoBody is the text with which a message is rejected whose body has no bytes.
+const NoBody = "the body is neither data nor a simple value"
 
 // Inbound converts a message from a hub, or from another broker. redelivered: it came before.
 func Inbound(m *wire.Message, hub bool) (out transport.Message, redelivered bool) {
 	var system transport.SystemProperties
-	out.Body = Body(m)
+	out.Body, _ = Body(m)
 	if p := m.Properties; p != nil {
 		readStandard(p, &out, &system)
 	}

@@ -217,6 +217,32 @@ func TestInboundMessages(t *testing.T) {
 	}
 }
 
+func TestBodies(t *testing.T) {
+	for _, row := range []struct {
+		m    wire.Message
+		text string
+		ok   bool
+	}{
+		{wire.Message{}, "", true},
+		{wire.Message{HasValue: true}, "", true},
+		{wire.Message{Data: [][]byte{[]byte("a"), []byte("b")}}, "ab", true},
+		{wire.Message{Value: int32(-7), HasValue: true}, "-7", true},
+		{wire.Message{Value: true, HasValue: true}, "true", true},
+		{wire.Message{Value: wire.Symbol("s"), HasValue: true}, "s", true},
+		{wire.Message{Value: []byte("b"), HasValue: true}, "b", true},
+		{wire.Message{Value: wire.Map{}, HasValue: true}, "", false},
+		{wire.Message{Value: wire.List{}, HasValue: true}, "", false},
+		{wire.Message{Value: wire.Array{}, HasValue: true}, "", false},
+		{wire.Message{Value: wire.Decimal32{}, HasValue: true}, "", false},
+		{wire.Message{Value: &wire.Described{Descriptor: uint64(1)}, HasValue: true}, "", false},
+		{wire.Message{Sequence: []wire.List{{}}}, "", false},
+	} {
+		body, ok := Body(&row.m)
+		require.Equal(t, row.ok, ok, "%+v", row.m)
+		require.Equal(t, row.text, string(body), "%+v", row.m)
+	}
+}
+
 // A hub marks a redelivered message in one of two places.
 func TestARedeliveredMessageIsMarked(t *testing.T) {
 	count := func(n uint8) wire.Map { return wire.Map{{Key: wire.Symbol("iothub-deliverycount"), Value: n}} }
