@@ -326,6 +326,23 @@ func TestTransfers(t *testing.T) {
 	})
 }
 
+// The rest of a delivery on a link that is being detached does not count as the next delivery.
+func TestTheRestOfADroppedDelivery(t *testing.T) {
+	rigged(t, func(r *rig) {
+		other, err := r.s.NewReceiver(r.t.Context(), &ReceiverOptions{Credit: 5, Message: func(*Receiver, Incoming) {}})
+		require.NoError(r.t, err)
+		r.tell(delivery(5, true))
+		r.in.Detach()
+		whole := delivery(6, false)
+		whole.Handle = 12
+		r.tell(whole)
+		r.tell(delivery(5, false))
+		whole.DeliveryID = wire.Some(uint32(7))
+		r.tell(whole)
+		require.EqualValues(r.t, 2, other.count)
+	})
+}
+
 // A message that is too large or broken is reported, and so is one without room for its parts. The
 // bytes of incomplete messages are bounded.
 func TestMessagesThatAreNotKept(t *testing.T) {

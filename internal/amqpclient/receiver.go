@@ -231,7 +231,7 @@ func (l *Receiver) beginLocked(f *inFrame) *Violation {
 	case l.partial != nil:
 		return nil
 	case l.detaching: // nobody wants it, and it may be the rest of a delivery that was dropped
-		if !f.null(transferID) {
+		if !f.null(transferID) && (!s.any || id == s.next) {
 			s.any, s.next = true, id+1
 		}
 		return nil
