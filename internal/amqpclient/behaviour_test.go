@@ -228,6 +228,25 @@ func TestAnOutcomeThatCannotBeReadIsRefused(t *testing.T) {
 	})
 }
 
+// The reason of an end is kept although its map of details, which is not used, has a key twice.
+func TestTheReasonOfAnEndIsKept(t *testing.T) {
+	why := &wire.Error{Condition: wire.DetachForced, Description: "x",
+		Info: wire.Map{{Key: wire.Symbol("k"), Value: true}, {Key: wire.Symbol("l"), Value: true}}}
+	for what, p := range map[string]wire.Performative{"link": &wire.Detach{Handle: 10, Closed: true, Error: why},
+		"session": &wire.End{Error: why}, "connection": &wire.Close{Error: why}} {
+		rigged(t, func(r *rig) {
+			frame := encode(t, 1, p, nil)
+			r.write(bytes.Replace(frame, []byte{0xa3, 1, 'l'}, []byte{0xa3, 1, 'k'}, 1))
+			synctest.Wait()
+			if what == "connection" {
+				r.lost = []error{r.c.Loss()}
+			}
+			require.Contains(r.t, r.lost, error(&ConditionError{What: what, Condition: "amqp:link:detach-forced",
+				Description: "x"}))
+		})
+	}
+}
+
 // An outcome for a delivery of a session that has ended is not one for the next session's.
 func TestSessionsNumberTheirDeliveriesApart(t *testing.T) {
 	rigged(t, func(r *rig) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
 // inFrame is a frame of the peer whose fields were checked.
@@ -58,13 +59,21 @@ func misplaced(code uint64) *Violation {
 	return broken("frame", "has the performative 0x%02x, which must not come here", code)
 }
 
-// condition returns the error in a field as that of what has ended.
+// condition returns the error in a field as that of what has ended. The error's info is not used.
 func (f *inFrame) condition(what string, field int) *ConditionError {
+	c := &ConditionError{What: what}
 	if f.null(field) {
-		return &ConditionError{What: what}
+		return c
 	}
-	e, _ := wire.ReadError(f.raw(field)) // nil if it is broken, which the check has excluded
-	return ConditionOf(what, e)
+	w := wire.NewWalker(f.raw(field), maxItems)
+	_, fields, count, _ := w.Open() // the check has excluded errors
+	for i, to := range []*string{&c.Condition, &c.Description} {
+		if i < count {
+			v, _ := fields.Next()
+			*to = scrub.Peer(string(v.Raw[len(v.Raw)-v.Length:]))
+		}
+	}
+	return c
 }
 
 // raw returns the encoding of a field.

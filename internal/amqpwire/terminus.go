@@ -122,23 +122,6 @@ func (m *Modified) fields(f *fieldset) {
 
 // ReadState reads a delivery state, in which a string may stand for a symbol.
 func ReadState(b []byte) (DeliveryState, error) {
-	c, err := decodeComposite(b, states)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// ReadError reads the error in a detach, end or close, in which a string may stand for a symbol.
-func ReadError(b []byte) (*Error, error) {
-	c, err := decodeComposite(b, errorKinds)
-	if err != nil {
-		return nil, err
-	}
-	return c.(*Error), nil
-}
-
-func decodeComposite(b []byte, kinds map[uint64]func() composite) (composite, error) {
 	v, _, err := Decode(b)
 	if err != nil {
 		return nil, err
@@ -147,7 +130,7 @@ func decodeComposite(b []byte, kinds map[uint64]func() composite) (composite, er
 	if !ok {
 		return nil, malformed("%T is not a composite", v)
 	}
-	c, bad := undescribe(d, kinds, true)
+	c, bad := undescribe(d, states, true)
 	if bad != nil {
 		return nil, bad
 	}
