@@ -104,6 +104,27 @@ func TestCredit(t *testing.T) {
 	})
 }
 
+// A peer that drains a link gets the messages that wait, before the flow.
+func TestWaitingMessagesUseDrainedCredit(t *testing.T) {
+	rigged(t, func(r *rig) {
+		var out *Sender
+		resent := Gone
+		out, err := r.s.NewSender(r.t.Context(), &SenderOptions{Credited: func() { resent = out.Send(0, r, []byte("x")) }})
+		require.NoError(r.t, err)
+		require.Equal(r.t, NoCredit, out.Send(0, r, []byte("x")))
+		r.seen = nil
+		r.tell(&wire.Flow{NextIncomingID: wire.Some(uint32(0)), IncomingWindow: 5000, Handle: wire.Some(uint32(12)),
+			DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(3)), Drain: true})
+		require.Equal(r.t, NotBlocked, resent)
+		require.Len(r.t, r.seen, 2)
+		require.IsType(r.t, new(wire.Transfer), r.seen[0])
+		f := r.seen[1].(*wire.Flow)
+		require.Equal(r.t, []wire.Opt[uint32]{wire.Some(uint32(3)), wire.Some(uint32(0))},
+			[]wire.Opt[uint32]{f.DeliveryCount, f.LinkCredit})
+		require.Equal(r.t, NoCredit, out.Send(0, r, []byte("x")))
+	})
+}
+
 // A window that ends before the transfers that were sent is closed. Without next-incoming-id the
 // peer opens it as it receives.
 func TestTheWindowOfTheSession(t *testing.T) {

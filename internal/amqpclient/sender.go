@@ -152,7 +152,7 @@ func (l *Sender) appendLocked(id, format uint32, settled bool, parts [][]byte) {
 
 // flowLocked handles the credit in a flow. Without one the link keeps its credit. mu is held.
 func (l *Sender) flowLocked(f *inFrame, after *calls) {
-	const deliveryCount, linkCredit, drain = 5, 6, 8
+	const deliveryCount, linkCredit = 5, 6
 	if !f.null(linkCredit) {
 		seen := uint32(0) // the initial delivery-count
 		if !f.null(deliveryCount) {
@@ -163,10 +163,20 @@ func (l *Sender) flowLocked(f *inFrame, after *calls) {
 	if l.credit > 0 {
 		l.creditedLocked(after)
 	}
-	if f.isTrue(drain) {
-		l.count += l.credit
-		l.credit = 0
+}
+
+// drain gives the rest of the credit back, for a peer that drains the link.
+func (l *Sender) drain() {
+	s, c := l.s, l.s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.gone || l.detaching || s.ending {
+		return
 	}
+	l.count += l.credit
+	l.credit = 0
+	s.writeFlowLocked(&l.link)
+	c.kickLocked()
 }
 
 // creditedLocked calls Credited if a message waits. mu is held.

@@ -239,7 +239,9 @@ func (s *Session) flowLocked(f *inFrame, after *calls) *Violation {
 	case l.sender != nil:
 		l.sender.flowLocked(f, after)
 	}
-	if f.isTrue(echo) || l.sender != nil && f.isTrue(drain) {
+	if l.sender != nil && f.isTrue(drain) {
+		after.add(l.sender.drain) // behind the messages that Credited sends
+	} else if f.isTrue(echo) {
 		s.writeFlowLocked(l)
 	}
 	return nil
