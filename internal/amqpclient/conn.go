@@ -351,6 +351,8 @@ func (c *Conn) ask(p []byte) error {
 // opened records the peer's open.
 func (c *Conn) opened(f *inFrame) {
 	const maxFrame, channelMax, idleTimeout = 2, 3, 4
+	c.mu.Lock() // Fail may run
+	defer c.mu.Unlock()
 	c.frame = maxSent
 	if !f.null(maxFrame) {
 		c.frame = int(min(f.uint32(maxFrame), maxSent))
@@ -362,8 +364,7 @@ func (c *Conn) opened(f *inFrame) {
 	c.sessions.Store(int32(highest) + 1)
 	if n := f.uint32(idleTimeout); n > 0 {
 		every := max(time.Duration(n)*time.Millisecond, minIdle) / 2
-		c.beat = time.AfterFunc(time.Hour, func() { c.keepAlive(every) })
-		c.beat.Reset(every) // it does not fire before the field is set
+		c.beat = time.AfterFunc(every, func() { c.keepAlive(every) })
 	}
 }
 
