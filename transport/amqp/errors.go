@@ -55,7 +55,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	return amqpclient.Kind(err)
 }
 
-// blameOf returns the object of the condition with which the hub ended a link: amqpclient.BlameNone without a
+// blameOf returns the object of the condition with which the hub ended a link: BlameNone without a
 // condition.
 func blameOf(err error) amqpclient.Blame {
 	if e, ok := errors.AsType[*ConditionError](err); ok {

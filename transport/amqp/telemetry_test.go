@@ -111,8 +111,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// AMQP carries the content type and encoding as symbols, which are ASCII. A message with another one
-// is refused alone.
+// AMQP carries the content type and encoding as symbols, which are ASCII. A message with another
+// one is refused alone.
 func TestAContentTypeThatIsNotASCIIIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
