@@ -378,3 +378,25 @@ func TestABrokenTwinEndsOneSession(t *testing.T) {
 		require.EqualValues(t, 1, h.dials.Load())
 	})
 }
+
+// A delay that no clock can hold is none.
+func TestAnAbsurdRetryAfterOfTheTwinIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := start(t, amqp.New(h.faulty(new(atomic.Int32), map[string]spoiler{"retry-after": func(p []byte) [][]byte {
+			m, err := wire.DecodeMessage(p)
+			require.NoError(t, err)
+			for i := range m.MessageAnnotations {
+				if m.MessageAnnotations[i].Key == wire.Symbol("retry-after") {
+					m.MessageAnnotations[i].Value = int64(10_000_000_000)
+				}
+			}
+			p, err = wire.AppendMessage(nil, m)
+			require.NoError(t, err)
+			return [][]byte{p}
+		}})), h.device(t, "d"))
+		h.inject(fault.Fault{Kind: fault.RefuseTwin, RetryAfter: 7 * time.Second})
+		e := transport.Find(r.ask(&transport.Request{ID: 16, Op: transport.OpTwinGet}).Err)
+		require.Equal(t, transport.Throttled, e.Kind)
+		require.Zero(t, e.RetryAfter)
+	})
+}

@@ -167,7 +167,7 @@ func (t *twin) message(m *wire.Message) {
 	r := transport.Reply{Status: int(code), Version: version, Body: body}
 	if !good {
 		e := statuscode.TwinRefusal(op, proto, int(code), body)
-		if after, ok := m.MessageAnnotations.Whole("retry-after"); ok && after > 0 {
+		if after, ok := m.MessageAnnotations.Whole("retry-after"); ok && after > 0 && after < 1<<31 {
 			e.RetryAfter = time.Duration(after) * time.Second
 		}
 		r.Err = e
