@@ -55,7 +55,7 @@ func (l *tokenLinks) end() {
 type tokenAnswer struct {
 	status   int // 0: none
 	text     string
-	rejected error // the peer rejected the message with the token: it gives no other answer
+	rejected error // the peer did not take the message with the token: it gives no other answer
 }
 
 const (
@@ -164,16 +164,20 @@ func (t *tokens) mute(links *tokenLinks, heard uint64) {
 	}
 }
 
-// tokenDelivery is the message with a token. An answer follows, unless the message is rejected.
+// tokenDelivery is the message with a token. An answer follows, unless the peer does not take it.
 type tokenDelivery struct {
 	t  *tokens
 	id string
 }
 
-// Settled passes a rejection to the waiter. The reading goroutine calls it.
+// Settled passes a failure to the waiter. The reading goroutine calls it.
 func (d tokenDelivery) Settled(state wire.DeliveryState) {
-	if r, ok := state.(*wire.Rejected); ok {
-		d.t.answer(d.id, tokenAnswer{rejected: amqpclient.ConditionOf("token", r.Error)})
+	switch state := state.(type) {
+	case *wire.Rejected:
+		d.t.answer(d.id, tokenAnswer{rejected: amqpclient.ConditionOf("token", state.Error)})
+	case *wire.Released, *wire.Modified:
+		e, _ := verdict(state)
+		d.t.answer(d.id, tokenAnswer{rejected: e})
 	}
 }
 

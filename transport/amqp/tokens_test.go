@@ -104,6 +104,26 @@ func TestARejectedTokenIsRefused(t *testing.T) {
 	})
 }
 
+// A peer that does not take the message with the token gives no answer either, and may take another
+// one.
+func TestATokenThatIsNotTaken(t *testing.T) {
+	for _, state := range []wire.DeliveryState{&wire.Released{}, &wire.Modified{}} {
+		synctest.Test(t, func(t *testing.T) {
+			h, c, _ := connected(t)
+			audience, text := token(t, h, "dev-a", "")
+			h.Inject(hubfault.Fault{Kind: hubfault.SwallowToken})
+			answered := make(chan error, 1)
+			go func() { answered <- c.tokens.put(t.Context(), audience, text, nil) }()
+			synctest.Wait()
+			began := time.Now()
+			tokenDelivery{c.tokens, "put-token-1"}.Settled(state)
+			err := <-answered
+			require.Zero(t, time.Since(began))
+			require.Equal(t, transport.Unavailable, protocol.Error(err).Kind, "%v", err)
+		})
+	}
+}
+
 // A device that leaves while its token is being sent does not close the links on which other
 // devices wait.
 func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
