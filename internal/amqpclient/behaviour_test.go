@@ -418,6 +418,25 @@ func TestMessagesThatAreNotKept(t *testing.T) {
 	})
 }
 
+// An idle time-out that AMQP cannot express is announced as the longest one.
+func TestALongIdleTimeoutDoesNotWrap(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		line, far := pipe(t)
+		go func() {
+			_, _ = Connect(t.Context(), line, line, &Options{IdleTimeout: 100 * 24 * time.Hour})
+		}()
+		first := make([]byte, 1000)
+		n, err := far.Read(first)
+		require.NoError(t, err)
+		f, _, err := wire.Split(first[wire.HeaderSize:n], 1000)
+		require.NoError(t, err)
+		p, _, err := f.Performative()
+		require.NoError(t, err)
+		require.EqualValues(t, uint32(math.MaxUint32), p.(*wire.Open).IdleTimeout.V)
+		_ = far.Close()
+	})
+}
+
 // Channels are reused when the peer has ended their sessions, and no sooner.
 func TestChannelsAreReused(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -263,8 +264,9 @@ func (c *Conn) handshake(o *Options) error {
 			return err
 		}
 	}
+	idle := uint32(min(c.idle/2/time.Millisecond, math.MaxUint32))
 	open, err := wire.AppendFrame(nil, 0, &wire.Open{ContainerID: "hubline-" + rand.Text(), Hostname: o.Host,
-		MaxFrameSize: MaxFrame, ChannelMax: 1<<16 - 1, IdleTimeout: wire.Some(uint32(c.idle / 2 / time.Millisecond))}, nil)
+		MaxFrameSize: MaxFrame, ChannelMax: 1<<16 - 1, IdleTimeout: wire.Some(idle)}, nil)
 	if err != nil {
 		return err
 	}
