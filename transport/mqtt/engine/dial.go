@@ -120,6 +120,20 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		s.fail(errAborted)
 		close(aborted)
 	})
+	ended := false
+	end := func(err error) {
+		ended = true
+		s.fail(err)
+		if v := t.newer; v != nil { // also after a handshake that ctx overtook
+			_ = v.end(err)
+		}
+	}
+	defer func() {
+		if !ended { // a callback panicked
+			stop()
+			end(errAborted)
+		}
+	}()
 	err = s.greet(connectPacket)
 	if err == nil {
 		s.connackAt = time.Now()
@@ -132,12 +146,10 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		err = s.failure()
 	}
 	if err == nil {
+		ended = true
 		return s, nil
 	}
-	s.fail(err)
-	if v := t.newer; v != nil { // also after a handshake that ctx overtook
-		_ = v.end(err)
-	}
+	end(err)
 	if x, ok := c.(Explainer); ok {
 		err = x.Explain(err)
 	}

@@ -101,26 +101,18 @@ func (s *session) Progress() (at time.Time, waits bool) {
 
 // Run reads until the connection ends or ctx does.
 func (s *session) Run(ctx context.Context) error {
-	defer s.t.busy.Store(false)                   // also when a callback panics
 	stop := lifetime.AfterFunc(ctx, s.disconnect) // ends by closing disconnected
+	returned := false
+	defer func() {
+		if !returned { // a callback panicked
+			_, _ = s.end(errAborted, stop)
+		}
+	}()
 	last := s.read()
 	s.sayGoodbye(last)
-	s.fail(last)
-	if stop() {
-		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon
-	} else {
-		<-s.disconnected
-	}
-	err := s.failure()
-	if transport.Find(last) != nil { // the peer's DISCONNECT goes before a failure to write
-		err = last
-	}
-	ended := ctx.Err()
-	var why error
-	if v := s.t.newer; v != nil {
-		why = v.end(err)
-	}
-	switch {
+	returned = true
+	err, why := s.end(last, stop)
+	switch ended := ctx.Err(); {
 	case ended != nil:
 		return mqttwire.Loss(transport.Network, ended)
 	case why != nil:
@@ -129,6 +121,26 @@ func (s *session) Run(ctx context.Context) error {
 		return mqttwire.Loss(transport.Timeout, err)
 	}
 	return mqttwire.Loss(transport.Network, err)
+}
+
+// end closes the connection for last and joins what still uses it. It returns why the connection
+// ended; why is the peer's reason, if it gave one.
+func (s *session) end(last error, stop func() bool) (err, why error) {
+	s.fail(last)
+	if stop() {
+		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon
+	} else {
+		<-s.disconnected
+	}
+	err = s.failure()
+	if transport.Find(last) != nil { // the peer's DISCONNECT goes before a failure to write
+		err = last
+	}
+	if v := s.t.newer; v != nil {
+		why = v.end(err)
+	}
+	s.t.busy.Store(false)
+	return err, why
 }
 
 // disconnectLimit bounds disconnect.

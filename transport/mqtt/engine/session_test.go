@@ -201,7 +201,13 @@ func TestAPanicDoesNotKeepTheTransportBusy(t *testing.T) {
 			h := newHub(t)
 			tr := New(h.dial, nil)
 			h.wrap = func(c Conn) Conn { return &panicking{c, reads} }
-			go h.welcome()
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				l, _ := h.accept()
+				_, _ = l.Write([]byte{0x20, 2, 0, 0})
+				_, _ = l.Read(make([]byte, 1)) // until the connection is closed
+			}()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			require.PanicsWithValue(t, "read", func() {
@@ -209,6 +215,7 @@ func TestAPanicDoesNotKeepTheTransportBusy(t *testing.T) {
 				require.NoError(t, err)
 				_ = s.Run(ctx)
 			})
+			<-closed
 			h.net.Refuse(true)
 			_, err := tr.Dial(ctx, &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			require.ErrorIs(t, err, transport.Network)
