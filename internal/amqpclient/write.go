@@ -151,8 +151,8 @@ func (c *Conn) write() {
 		b, replies := c.takeLocked(), c.out.replies
 		c.out.replies = false
 		if c.err != nil || len(b) == 0 && !replies && len(c.out.tasks) == 0 {
-			c.out.writing = false
 			bye := c.closing && c.err == nil
+			c.out.writing = bye // nobody writes beside hangUp
 			c.mu.Unlock()
 			if bye {
 				c.hangUp()
