@@ -74,8 +74,8 @@ func (r *Renewer) prepare(ctx context.Context) error {
 	return nil
 }
 
-// maxUnread is how often the Store is read before a Registrar does without it.
-const maxUnread = 5
+// maxUnread is how long a Registrar waits for a Store that cannot be read.
+const maxUnread = 10 * time.Minute
 
 // load takes the certificates of the Store that belong to their keys. Its caller holds work, as do
 // those of open, replace and save.
@@ -90,8 +90,11 @@ func (r *Renewer) load(ctx context.Context) error {
 	}
 	if err != nil {
 		r.publish(Event{Step: StepStoreFailed, Err: err})
-		r.unread++ // the certificates may still be there, and a Registrar brings newer ones
-		if !errors.Is(err, errDamaged) && (r.unread < maxUnread || r.opt.Registrar == nil) {
+		if r.unread.IsZero() {
+			r.unread = time.Now()
+		}
+		// The certificates may still be there, and a Registrar brings newer ones.
+		if !errors.Is(err, errDamaged) && (time.Since(r.unread) < maxUnread || r.opt.Registrar == nil) {
 			return dialError(&transport.Error{Kind: transport.Unavailable, Op: transport.OpIssue, Err: err})
 		}
 	}

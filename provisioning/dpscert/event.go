@@ -24,7 +24,7 @@ const (
 	// StepPreviousUsed: the hub refused the newest certificate. The one before is used again.
 	StepPreviousUsed
 	// StepStoreFailed: the Store returned Err. A Store that cannot be read is read again at the next
-	// attempt to connect, five times if there is a Registrar; a damaged file will be replaced. A
+	// attempt to connect, for ten minutes if there is a Registrar; a damaged file will be replaced. A
 	// certificate that cannot be stored is used nevertheless, and stored later.
 	StepStoreFailed
 	// StepKeyFailed: Options.OpenKey returned Err. The certificate of that key is not used.

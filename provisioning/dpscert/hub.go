@@ -35,6 +35,12 @@ type request struct {
 	keyName string
 	replace string    // the requests that it replaces; empty: none
 	until   time.Time // the hub forgets it then
+	before  *held     // the certificate in use when it was made
+}
+
+// superseded reports whether the certificate in use has come from elsewhere meanwhile.
+func (q *request) superseded(present *held) bool {
+	return present != nil && (q.before == nil || present.cert.Leaf.NotBefore.After(q.before.cert.Leaf.NotBefore))
 }
 
 // newRequest makes a request, with a new key if the options want that.
@@ -48,7 +54,7 @@ func (r *Renewer) newRequest(ctx context.Context, name string) (*request, error)
 		return nil, err
 	}
 	return &request{id: rand.Text(), name: name, csr: csr, key: key, keyName: keyName,
-		until: time.Now().Add(requestLife)}, nil
+		until: time.Now().Add(requestLife), before: r.held()}, nil
 }
 
 // body returns the JSON of the request.
@@ -169,6 +175,9 @@ func (s *session) read(ctx context.Context, a answer) (verdict, error) {
 		return accepted, nil
 	case status/100 == 2:
 		r.pending = nil
+		if q.superseded(r.held()) {
+			return final, nil
+		}
 		return final, s.issued(ctx, q, a.body)
 	}
 	e := refusal(int(status), a.body)

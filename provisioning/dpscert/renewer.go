@@ -77,7 +77,7 @@ type Renewer struct {
 	// work (capacity 1) holds a value while the certificates are loaded or replaced. Its holder owns
 	// the fields of this group.
 	work    chan struct{}
-	unread  int // how often the Store could not be read
+	unread  time.Time // when the Store could not be read for the first time
 	loaded  bool
 	unsaved bool // the Store does not have the present certificates
 

@@ -24,7 +24,8 @@ type Issued struct {
 // it.
 type Store interface {
 	// Load returns the stored Record, nil if there is none or it is lost for good. After an error the
-	// connection is tried again later, and nothing is saved before Load has succeeded.
+	// connection is tried again later, and nothing is saved before Load has succeeded. With a
+	// Registrar that lasts ten minutes.
 	Load() (*Record, error)
 	// Save replaces the stored Record, as a whole or not at all.
 	Save(r *Record) error
