@@ -149,8 +149,9 @@ func (c *Clock) attempt(ctx context.Context) error {
 	before := c.Now()
 	a, began, ended, err := c.ask(ctx, s)
 	s.learn(err)
+	s.next = c.opt.Now() // also after a failed dial: the others get their turn
 	if !began.IsZero() { // a request was sent
-		s.next = c.opt.Now().Add(s.spacing)
+		s.next = s.next.Add(s.spacing)
 	}
 	if err == nil {
 		report.RoundTrip = ended.Sub(began)

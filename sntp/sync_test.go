@@ -141,6 +141,17 @@ func TestTheNextServerIsAskedAndNoneTooOften(t *testing.T) {
 	})
 }
 
+func TestAServerThatCannotBeDialedLeavesTheOthersTheirTurn(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c := newClock(t, servers{"good": {now: truth}}, Options{Servers: []string{"dead", "good"}})
+		require.NoError(t, c.Sync(t.Context()))
+		time.Sleep(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		require.NoError(t, c.Sync(ctx))
+	})
+}
+
 func TestOneServerIsNotAskedTooOften(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		n := servers{"a": {now: truth, change: func(p []byte) { p[0] |= 0xc0 }}}
