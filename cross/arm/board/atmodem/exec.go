@@ -289,6 +289,10 @@ func (m *Modem) result(x *exchange) outcome {
 			return refused
 		}
 	}
+	if c.data != "" && !x.header {
+		m.unsettled = true
+		return silent // the header was damaged, and the data were taken for lines
+	}
 	if x.out != nil {
 		x.got = len(x.out)
 		if c.took > 0 {

@@ -20,6 +20,19 @@ func (i *input) Read(p []byte) int {
 func (*input) Write(p []byte) int { return len(p) }
 func (*input) Pause()             {}
 
+// answers is a line with an answer to each command.
+type answers struct {
+	input
+	to map[string]string
+}
+
+func (a *answers) Write(p []byte) int {
+	a.rest = append(a.rest, a.to[string(p)]...)
+	return len(p)
+}
+
+func (*answers) Pause() { time.Sleep(time.Millisecond) }
+
 func TestClockTexts(t *testing.T) {
 	day := time.Date(2030, 5, 1, 12, 34, 56, 0, time.UTC)
 	for _, c := range []struct {
@@ -130,6 +143,20 @@ func TestAnswersWithData(t *testing.T) {
 		if got == done {
 			require.Equal(t, c.data, string(in[:x.got]), "%q", c.said)
 		}
+	}
+}
+
+// The answer without its header has lost the data: a read of 0 bytes would leave a hole.
+func TestDataWithoutTheirHeaderAreNotTaken(t *testing.T) {
+	for said, want := range map[string]outcome{
+		"\r\nOK\r\n\r\n+CCHRECV: DATA,0,3\r\nabc\r\n+CCHRECV: 0,0\r\n": done,
+		"\r\nOK\r\n\r\n+CHRECV: DATA,0,3\r\nabc\r\n+CCHRECV: 0,0\r\n":  silent,
+	} {
+		port := &answers{to: map[string]string{"AT+CCHRECV=0,8\r": said}}
+		m := &Modem{cfg: Config{Port: port, Dialect: SIM7x00}, line: line{port: port}, args: args{length: 8}}
+		_, got := m.run(never{}, &SIM7x00.secure.read, nil, make([]byte, 8))
+		require.Equal(t, want, got, "%q", said)
+		require.Equal(t, want == silent, m.unsettled, "%q", said)
 	}
 }
 
