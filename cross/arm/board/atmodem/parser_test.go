@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // input is a line with a fixed input. Writes are dropped.
@@ -157,6 +160,27 @@ func TestDataWithoutTheirHeaderAreNotTaken(t *testing.T) {
 		_, got := m.run(never{}, &SIM7x00.secure.read, nil, make([]byte, 8))
 		require.Equal(t, want, got, "%q", said)
 		require.Equal(t, want == silent, m.unsettled, "%q", said)
+	}
+}
+
+// The number of tries may get lost. That says nothing about the PIN, so the next dial asks again.
+func TestALostNumberOfTriesIsNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		said string
+		want error
+	}{
+		"lost":           {"", transport.Timeout},
+		"without an end": {"\r\n+SPIC: 3,10,3,10\r\n", transport.Timeout},
+		"busy":           {"\r\n+CME ERROR: 14\r\n", transport.Unavailable},
+		"unknown":        {"\r\nERROR\r\n", errTries},
+		"two":            {"\r\n+SPIC: 2,10,3,10\r\n\r\nOK\r\n", errTries},
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			port := &answers{to: map[string]string{"AT+CPIN?\r": "\r\n+CPIN: SIM PIN\r\n\r\nOK\r\n", "AT+SPIC\r": c.said}}
+			m := &Modem{cfg: Config{Port: port, Dialect: SIM7x00, PIN: "1234"}, line: line{port: port}}
+			require.ErrorIs(t, m.unlock(never{}), c.want)
+			require.NotEqual(t, pinTried, m.pin)
+		})
 	}
 }
 

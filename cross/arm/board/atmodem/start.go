@@ -228,14 +228,17 @@ func (m *Modem) givePIN(s stopper) error {
 	case m.pin == pinTried:
 		return errPIN
 	}
-	if _, o := m.run(s, &d.tries, nil, nil); o == abandoned || o == rebooted {
+	_, o := m.run(s, &d.tries, nil, nil)
+	switch {
+	case o != done && o != refused:
 		return m.errorOf(s, &d.tries, o)
-	}
-	if number(field(m.answer(), d.triesField)) != threeTries {
+	case m.simState(o) == simBusy:
+		return errSIMBusy
+	case number(field(m.answer(), d.triesField)) != threeTries:
 		return errTries
 	}
 	m.pin = pinTried
-	_, o := m.run(s, &setPIN, nil, nil)
+	_, o = m.run(s, &setPIN, nil, nil)
 	switch o {
 	case done:
 		m.pin = pinRight
