@@ -20,7 +20,8 @@
 // start and to find a network, and dials have 30 s.
 //
 // A lost byte during an exchange costs the connection, nothing else, but for one case: on a line
-// without flow control a byte of the payload may be lost on the way to the modem. The modem then
-// waits for it and takes the next byte instead. With Config.PowerKey or Config.PowerCycle the
-// modem is restarted and forgets what it had; without, the hub may receive one damaged message.
+// without flow control a byte of the payload may be lost on the way to the modem, or the modem's
+// prompt on the way back. The modem then waits and takes the next bytes instead. With
+// Config.PowerKey or Config.PowerCycle the modem is restarted and forgets what it had; without, the
+// hub may receive one damaged message.
 package atmodem

@@ -176,10 +176,10 @@ func (m *Modem) run(s stopper, c *command, out, in []byte) (n int, o outcome) {
 		case o != pending:
 			return x.got, o
 		case s.stopped():
-			m.unsettled = true
+			m.unsettled, m.torn = true, m.torn || x.out != nil && !x.sent
 			return 0, abandoned
 		case !time.Now().Before(end):
-			m.unsettled, m.torn = true, m.torn || x.sent
+			m.unsettled, m.torn = true, m.torn || x.out != nil
 			return 0, silent
 		case !progress:
 			m.cfg.Port.Pause()

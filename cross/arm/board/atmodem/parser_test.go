@@ -184,6 +184,37 @@ func TestALostNumberOfTriesIsNoAnswer(t *testing.T) {
 	}
 }
 
+// hungUp gives up when asked for the second time, so that a line comes between.
+type hungUp struct{ asked int }
+
+func (h *hungUp) stopped() bool { h.asked++; return h.asked > 1 }
+
+// A modem that may wait for a payload takes the next command for it.
+func TestAPayloadWithoutItsPromptIsTorn(t *testing.T) {
+	for name, c := range map[string]struct {
+		s      stopper
+		out    []byte
+		prompt string
+		want   outcome
+		torn   bool
+	}{
+		"the prompt is lost":        {never{}, []byte("data"), "", silent, true},
+		"the answer is lost":        {never{}, []byte("data"), "\r\n>", silent, true},
+		"hung up before the prompt": {&hungUp{}, []byte("data"), "", abandoned, true},
+		"hung up after it":          {&hungUp{}, []byte("data"), "\r\n>", abandoned, false},
+		"no payload":                {never{}, nil, "", silent, false},
+		"no payload, hung up":       {&hungUp{}, nil, "", abandoned, false},
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			port := &answers{to: map[string]string{"AT+CCHSEND=0,4\r": c.prompt}}
+			m := &Modem{cfg: Config{Port: port, Dialect: SIM7x00}, line: line{port: port}, args: args{length: 4}}
+			_, o := m.run(c.s, &SIM7x00.secure.send, c.out, nil)
+			require.Equal(t, c.want, o)
+			require.Equal(t, c.torn, m.torn)
+		})
+	}
+}
+
 // Each placeholder is known, each name of a command is short, and what may be a secret follows "=".
 func TestDialectsAreComplete(t *testing.T) {
 	for name, d := range map[string]*Dialect{"SIM7x00": SIM7x00, "BG9x": BG9x} {
