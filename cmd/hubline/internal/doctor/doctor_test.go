@@ -114,9 +114,11 @@ func TestAHealthyDeviceIsGreen(t *testing.T) {
 func TestNoMessagesMeansNone(t *testing.T) {
 	examine(t, nil, func(p *patient) {
 		p.probe.Options.NoMessages = true
+		p.probe.Options.Idle = time.Minute
 		rows := p.run()
 		require.Empty(p.t, marks(rows, Bad))
 		require.Equal(p.t, OK, rows["second device mqtt"].Mark, "the twin was read")
+		require.Equal(p.t, OK, rows["idle mqtt"].Mark, "the twin was read")
 		require.Empty(p.t, p.hub.Messages())
 	})
 }

@@ -54,7 +54,7 @@ func (p *Probe) watch(ctx context.Context, s subject) (Row, *loss) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return p.use(ctx, c), nil
+		return p.useHeld(ctx, c), nil
 	case <-ctx.Done():
 		return interrupted, nil
 	case <-c.lost:
@@ -62,26 +62,33 @@ func (p *Probe) watch(ctx context.Context, s subject) (Row, *loss) {
 	}
 }
 
-// use shows that a connection which was quiet for Options.Hold still works: by a message or, with
-// NoMessages, by a read of the twin.
+// use shows that a connection which was quiet still works: by a message or, with NoMessages, by a
+// read of the twin. A broker has no twin.
 func (p *Probe) use(ctx context.Context, c *client) Row {
-	kept := "connection kept for " + took(p.Options.Hold)
-	var row Row
 	switch {
 	case !p.Options.NoMessages:
-		row, _ = p.message(ctx, c)
+		row, _ := p.message(ctx, c)
+		return row
 	case p.Target.URL != nil:
-		return Row{Mark: Skipped, Figure: kept, Hint: "no loss was seen; whether the connection works at the end was not " +
-			"tried, because of -no-messages"}
-	default:
-		ctx, cancel := p.limit(ctx)
-		defer cancel()
-		if _, err := c.GetTwin(ctx); err != nil {
-			row = bad(c.last(err))[0]
-		}
+		return Row{Mark: Skipped, Hint: "no loss was seen; whether the connection works at the end was not tried, because " +
+			"of -no-messages"}
 	}
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	if _, err := c.GetTwin(ctx); err != nil {
+		return bad(c.last(err))[0]
+	}
+	return Row{Mark: OK}
+}
+
+// useHeld uses a connection that was kept for Options.Hold.
+func (p *Probe) useHeld(ctx context.Context, c *client) Row {
+	kept := "connection kept for " + took(p.Options.Hold)
+	row := p.use(ctx, c)
 	switch {
-	case row.Mark != Bad:
+	case row.Mark == Skipped:
+		row.Figure = kept
+	case row.Mark == OK:
 		return fine(kept)[0]
 	case row.Kind == transport.Timeout || row.Kind == transport.Network:
 		row.Figure = "dead after " + took(p.Options.Hold)
@@ -116,14 +123,20 @@ func runIdle(ctx context.Context, p *Probe, s subject) []Row {
 	defer c.Close()
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
+	var row Row
 	select {
 	case <-timer.C:
+		row = p.use(ctx, c)
 	case <-c.lost:
+		row = bad(c.last(nil))[0]
 	case <-ctx.Done():
 		return []Row{interrupted}
 	}
-	row, _ := p.message(ctx, c)
-	if row.Mark != OK {
+	switch row.Mark {
+	case Skipped:
+		row.Figure = "not lost in " + took(idle)
+		return []Row{row}
+	case Bad:
 		return wrong(transport.Network, "dead after "+took(idle), "a box on the way forgets connections that are quiet for "+
 			"less than that; the device's keep-alive (60s by default) must be shorter than its time-out; "+row.Hint)
 	}

@@ -124,10 +124,13 @@ func TestABrokerWithoutMessagesIsNotGreen(t *testing.T) {
 		p.use(target.Flags{Transport: "mqtt"}, map[string]string{
 			target.EnvBroker: p.hub.BrokerURL("pump-1", "mqtts", "localhost:8883")})
 		p.probe.Options.NoMessages = true
+		p.probe.Options.Idle = time.Minute
 		rows := p.run()
 		require.Equal(p.t, OK, rows["connect mqtt"].Mark, "%+v", rows)
-		require.Equal(p.t, Skipped, rows["second device mqtt"].Mark)
-		require.Contains(p.t, rows["second device mqtt"].Hint, "-no-messages")
+		for _, name := range []string{"second device mqtt", "idle mqtt"} {
+			require.Equal(p.t, Skipped, rows[name].Mark, name)
+			require.Contains(p.t, rows[name].Hint, "-no-messages", name)
+		}
 	})
 }
 
