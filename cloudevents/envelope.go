@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/cloudevents/sdk-go/v2/types"
@@ -41,7 +42,7 @@ type Envelope struct {
 	// Type is the attribute of messages without a property "type".
 	Type string
 	// ContentType is set for messages without one. Empty: their data goes as base64 in the structured
-	// mode, because nothing says that it is text or JSON.
+	// mode, because nothing says that it is text or JSON. So does text that is not in UTF-8.
 	ContentType string
 	// Structured selects the structured mode over MQTT 5, too. MQTT 3.1.1 has no other.
 	Structured bool
@@ -142,11 +143,12 @@ func (v Envelope) event(m *transport.Message) (*event.Event, error) {
 	}
 	if len(m.Body) > 0 {
 		err = e.SetData(media, m.Body)
-		if err == nil && strings.HasSuffix(e.DataMediaType(), "json") && !json.Valid(m.Body) {
+		isJSON := json.Valid(m.Body) && utf8.Valid(m.Body)
+		if err == nil && strings.HasSuffix(e.DataMediaType(), "json") && !isJSON {
 			err = errors.New("data is not the JSON that datacontenttype says")
 		}
 	}
-	e.DataBase64 = media == "" || !isText(e.DataMediaType())
+	e.DataBase64 = media == "" || !isText(e.DataMediaType()) || !utf8.Valid(m.Body)
 	return &e, err
 }
 
@@ -293,7 +295,8 @@ func readBinary(e *event.Event, m *transport.Message) error {
 	return nil
 }
 
-// isText reports whether data of this type goes into the structured mode as JSON or as a string.
+// isText reports whether data of this type, in UTF-8, goes into the structured mode as JSON or as a
+// string.
 func isText(media string) bool {
 	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "json") || strings.HasSuffix(media, "xml")
 }

@@ -59,12 +59,14 @@ func TestOpenReturnsWhatSealGot(t *testing.T) {
 			})
 		}
 	}
-	binary := &transport.Message{ID: "1", Body: []byte{0, 0xff}}
-	var m transport.Message
-	require.NoError(t, envelope.Seal(&m, binary, false))
-	require.Contains(t, string(m.Body), `"data_base64":"AP8="`)
-	envelope.Open(&m)
-	require.Equal(t, binary.Body, m.Body)
+	for _, contentType := range []string{"", "text/plain", "text/plain; charset=utf-16"} { // UTF-8 alone is a string
+		binary := &transport.Message{ID: "1", ContentType: contentType, Body: []byte{0, 0xff}}
+		var m transport.Message
+		require.NoError(t, envelope.Seal(&m, binary, false))
+		require.Contains(t, string(m.Body), `"data_base64":"AP8="`)
+		envelope.Open(&m)
+		require.Equal(t, binary.Body, m.Body)
+	}
 }
 
 func TestSealRefusesWhatIsNoEvent(t *testing.T) {
@@ -81,7 +83,10 @@ func TestSealRefusesWhatIsNoEvent(t *testing.T) {
 		"dataschema": func(m *transport.Message) {
 			m.Properties[2].Value = "not a URI"
 		},
-		"not the JSON":                  func(m *transport.Message) { m.ContentType = "application/json" },
+		"not the JSON": func(m *transport.Message) { m.ContentType = "application/json" },
+		"not the JSON that": func(m *transport.Message) {
+			m.ContentType, m.Body = "text/json", []byte("\"\xff\"")
+		},
 		"ContentEncoding needs":         func(m *transport.Message) { m.ContentType = "" },
 		"message Output has no place":   func(m *transport.Message) { m.Output = "o" },
 		"message System has no place":   func(m *transport.Message) { m.System = new(transport.SystemProperties) },
