@@ -144,6 +144,7 @@ type recorded struct {
 	CreationTime time.Time       `json:"creationTime"`
 	Body         json.RawMessage `json:"body"` // a text, or JSON as people write it
 	BodyBase64   string          `json:"bodyBase64"`
+	Bytes        int             `json:"bytes"` // of the whole body, if this one is cut
 
 	body []byte
 }
@@ -152,21 +153,24 @@ func (m *recorded) parse(text []byte) error {
 	if err := json.Unmarshal(text, m); err != nil {
 		return err
 	}
+	if m.Bytes != 0 {
+		return errors.New("its body is cut; record it whole")
+	}
 	if coded := cmp.Or(m.Base64, m.BodyBase64); coded != "" {
 		var err error
 		m.body, err = base64.StdEncoding.DecodeString(coded)
 		return err
 	}
-	var plain string
-	switch {
-	case m.Body == nil:
+	if m.Body == nil {
 		return errors.New("there is no body")
-	case json.Unmarshal(m.Body, &plain) == nil:
-		m.body = []byte(plain)
-	default:
-		m.body = m.Body
 	}
-	return nil
+	if m.body = m.Body; m.Body[0] != '"' {
+		return nil
+	}
+	var plain string
+	err := json.Unmarshal(m.Body, &plain)
+	m.body = []byte(plain)
+	return err
 }
 
 // at returns when the message was sent, as far as the recording says.
