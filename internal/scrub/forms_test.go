@@ -25,6 +25,8 @@ var forms = []string{
 	`{\\\"password\\\":\\\"§\\\"}`, `{"Password":"§"}`, `{"accessToken" : "§"}`,
 	`{&quot;password&quot;:&quot;§&quot;}`, `{password:§}`, `{User:bob Password:§}`, `{User:"bob", Password:"§"}`,
 	`password: ["§"]`, `{"keys":{"primaryKey":"§"}}`, `{"symmetricKey":"§"}`,
+	"Server=s;Pwd={§;x};", "Server=s;Pwd={x}};§};Uid=u", "Password:{§}", `{"password":{"value":"§"}}`,
+	`{"password":{"a":"}","b":"§"}}`, "AccountKey={§;x}", "tool --password {§ x} h",
 	`{"sasToken":"?sv=2020&sig=§"}`, `{"url":"https://s/c?a=b\u0026sig=§\u0026se=1"}`, `{"a":"sig\u003d§"}`,
 	`{\u0022password\u0022:\u0022§\u0022}`,
 	// Headers.
@@ -112,7 +114,7 @@ func TestOrdinaryTextsAreNotTouched(t *testing.T) {
 		"https://hub.example.test/devices/dev-1/messages/events?api-version=2021-04-12", "wss://hub.example/$iothub a@b",
 		"devices/dev-1/modules/Mod2/files/2026/readings-00012.json",
 		"SharedAccessKeyName=device", "PartitionKey=abc;RowKey=7", "publicKey=ssh-ed25519", "monkey=2 design=1 turkey: 3",
-		"primary key: violated", "keyboard=qwerty",
+		"primary key: violated", "keyboard=qwerty", `{"token":{"id":7}}`, "token: {7}",
 		"SHA-256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "id 123e4567-e89b-12d3-a456-426614174000",
 		"etag AAAAAAAAAAE=",
 		"TestTheConnectionIsLostWhileTheHubAnswersNothing2Times",

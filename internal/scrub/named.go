@@ -38,7 +38,10 @@ func (x *scanner) named(begin, end int) (from, to int) {
 		if class == header {
 			return x.header(at, prose)
 		}
-		if from, to = x.value(at, sep.escaped); from != at { // in quotes
+		if class != password && sep.prose && x.s[at] == '{' {
+			return 0, 0 // its members are scanned separately
+		}
+		if from, to = x.value(at, sep.escaped); from != at { // in quotes or brackets
 			if q := x.quoteAt(at); q != "" && x.attribute(x.skipSpace(min(to+len(q), len(x.s)))) {
 				return 0, 0 // the name follows
 			}

@@ -20,6 +20,7 @@ func TestText(t *testing.T) {
 		{"at the end", "password=hunter2", "password=(hidden)"},
 		{"without a value", "token=", "token="},
 		{"quoted", `pwd="two words", host`, `pwd="(hidden)", host`},
+		{"in braces", "Pwd={hunter2;x};Uid=u", "Pwd={(hidden)};Uid=u"},
 		{"in a quoted URL", `Get "https://t.example/?access_token=eyJ.a.b": EOF`,
 			`Get "https://t.example/?access_token=(hidden)": EOF`},
 		{"user of a URL", "dial https://user:pass@proxy.example:8080/a: refused",

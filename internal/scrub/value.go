@@ -22,8 +22,12 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 		}
 		return i + 1, len(x.s)
 	}
-	if x.s[i] == '{' {
-		return 0, 0 // its members are scanned separately
+	if x.s[i] == '{' { // a password may contain "}": the line's last one ends the value
+		line, _, _ := strings.Cut(x.s[i:], "\n")
+		if n := strings.LastIndexByte(line, '}'); n > 0 {
+			return i + 1, i + n
+		}
+		return i + 1, i + len(line)
 	}
 	return i, x.unquoted(i, escaped)
 }
