@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +22,14 @@ type script struct {
 	in     string
 	answer string
 	delay  time.Duration
-	asked  time.Time
+
+	mu    sync.Mutex // readers and SetClock use the line at the same time
+	asked time.Time
 }
 
 func (s *script) Read(p []byte) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.asked.IsZero() && time.Since(s.asked) >= s.delay {
 		s.in, s.asked = s.in+s.answer, time.Time{}
 	}
@@ -33,6 +39,8 @@ func (s *script) Read(p []byte) int {
 }
 
 func (s *script) Write(p []byte) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if string(p) == "T" {
 		s.asked = time.Now()
 	}
@@ -104,6 +112,29 @@ func TestModemSetsItsClockAgain(t *testing.T) {
 		}
 		if d := modem.Now().Sub(before); d != time.Second {
 			t.Errorf("the clock went on by %v in 1 s", d)
+		}
+	})
+}
+
+// Noise can change a digit of the time. It does not set the clock.
+func TestModemAsksUntilTwoAnswersAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var asked atomic.Int32
+		b.modem.Now = func() time.Time {
+			if asked.Add(1) == 1 {
+				return time.Now().AddDate(20, 0, 0)
+			}
+			return time.Now().Add(time.Hour)
+		}
+		if !b.board.SetClock(time.Second) {
+			t.Error("no answer")
+		}
+		if d := time.Until(b.board.Now()); d < time.Hour-time.Second || d > time.Hour {
+			t.Errorf("the clock is ahead by %v, want an hour", d)
+		}
+		if n := asked.Load(); n != 3 {
+			t.Errorf("asked %d times, want 3", n)
 		}
 	})
 }

@@ -56,6 +56,7 @@ type Modem struct {
 
 	name  byte        // of the latest connection
 	asked atomic.Bool // the time was requested and has not arrived
+	ahead int64       // the arrived time minus the own clock's, in milliseconds; valid while not asked
 	clock Clock
 }
 
@@ -71,19 +72,36 @@ func NewModem(port Port) *Modem {
 	return m
 }
 
-// SetClock asks the modem for the time and reports whether it answered within timeout. After that
-// Now is right. Call it before the first Dial, or between connections: it discards data of a
-// connection. It discards a later answer, because the age of that answer is unknown.
+// clockSlack is how far two answers may differ from the time between them, in milliseconds.
+const clockSlack = 2000
+
+// SetClock asks the modem for the time until two answers in a row agree, because noise on the line
+// can change a digit. It reports whether they came within timeout. After that Now is right. Call it
+// before the first Dial, or between connections: it discards data of a connection. It discards a
+// later answer, because the age of that answer is unknown.
 func (m *Modem) SetClock(timeout time.Duration) bool {
 	m.skip()
-	m.asked.Store(true)
-	m.command('T')
+	m.ask()
+	var latest int64 // m.ahead by the answer before
+	answered := false
 	for end := time.Now().Add(timeout); time.Now().Before(end); m.port.Pause() {
-		if m.skip(); !m.asked.Load() {
+		if m.skip(); m.asked.Load() {
+			continue
+		}
+		if apart := m.ahead - latest; answered && -clockSlack <= apart && apart <= clockSlack {
+			m.clock.offset.Store(m.ahead)
 			return true
 		}
+		latest, answered = m.ahead, true
+		m.ask()
 	}
-	return !m.asked.Swap(false)
+	m.asked.Store(false)
+	return false
+}
+
+func (m *Modem) ask() {
+	m.asked.Store(true)
+	m.command('T')
 }
 
 // skip discards the pending data on the line.
@@ -193,8 +211,9 @@ func (m *Modem) nextLocked() element {
 		switch e := m.decoder.feed(b); e.what {
 		case nothing:
 		case theTime:
-			if m.asked.Swap(false) {
-				m.clock.Set(time.UnixMilli(e.millis))
+			if m.asked.Load() {
+				m.ahead = e.millis - time.Now().UnixMilli()
+				m.asked.Store(false)
 			}
 		default:
 			return e
