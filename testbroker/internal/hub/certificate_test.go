@@ -185,6 +185,26 @@ func TestARegistryUpdateKeepsIssuedCertificates(t *testing.T) {
 	})
 }
 
+// A back end that replaces the thumbprint, or gives the device keys, locks out a lost certificate.
+func TestOtherCredentialsEndIssuedCertificates(t *testing.T) {
+	for name, auth := range map[string]string{
+		"thumbprint": `{"type":"selfSigned","x509Thumbprint":{"primaryThumbprint":"` + strings.Repeat("AB", 20) + `"}}`,
+		"keys":       `{"type":"sas"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCertified(t, nil)
+				cert := c.get(c.listen(), "r-001", "")
+				p := hubtest.BackEnd(t, c.h, hubdata.AllRights)
+				p.Do("PUT", "/devices/dev-x"+hubtest.Version,
+					`{"deviceId":"dev-x","authentication":`+auth+`}`, "If-Match", "*").Object(t)
+				_, code := c.connect(cert)
+				require.Equal(t, byte(5), code)
+			})
+		})
+	}
+}
+
 func TestRequestsThatTheHubRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCertified(t, nil)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/identity"
 )
@@ -33,9 +34,9 @@ func (h *Hub) Register(id identity.Identity, r Registration, maxModules int) err
 	return nil
 }
 
-// Reregister replaces the entry of an identity if accept returns true for it. Issued
-// certificates stay valid. Keys that r lacks are kept or made. A device that becomes disabled loses
-// its connections.
+// Reregister replaces the entry of an identity if accept returns true for it. Issued certificates
+// stay valid if r has the same kind of authentication and the same thumbprints. Keys that r lacks
+// are kept or made. A device that becomes disabled loses its connections.
 func (h *Hub) Reregister(id identity.Identity, r Registration, accept func(*Registration) bool) bool {
 	open, ok := h.replace(id, r, accept)
 	h.Expel(open, id.String(), ErrDisabled, Unauthorized)
@@ -56,7 +57,10 @@ func (h *Hub) replace(id identity.Identity, r Registration, accept func(*Registr
 			r.Keys = h.newKeysLocked("identity/" + id.String())
 		}
 	}
-	r.Issued, r.Generation, r.Changes, r.StatusUpdated = old.Issued, old.Generation, old.Changes+1, old.StatusUpdated
+	if r.X509 == old.X509 && slices.Equal(r.Thumbprints, old.Thumbprints) {
+		r.Issued = old.Issued
+	}
+	r.Generation, r.Changes, r.StatusUpdated = old.Generation, old.Changes+1, old.StatusUpdated
 	if r.Disabled != old.Disabled {
 		r.StatusUpdated = h.Now()
 	}
