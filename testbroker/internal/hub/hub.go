@@ -72,6 +72,7 @@ type Hub struct {
 	// goroutines.
 	Wg        sync.WaitGroup
 	running   sync.WaitGroup // the goroutines of connections; grows only under mu while no Reset runs
+	delayed   sync.WaitGroup // the goroutines of Later; the same
 	Changed   keep.Notifier
 	Telemetry telemetry.Log
 	Faults    faults.Faults

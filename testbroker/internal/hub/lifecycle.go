@@ -70,6 +70,7 @@ func (h *Hub) Reset() {
 	close(h.cleared)
 	h.cleared = make(chan struct{})
 	h.mu.Unlock()
+	h.delayed.Wait() // its effects would be part of the new state
 	h.Faults.Clear()
 	h.Requests.Clear()
 	h.resetGateway()
@@ -143,18 +144,21 @@ func (h *Hub) Enter() bool {
 }
 
 // Later calls do after a delay in a goroutine of the hub, unless the hub is closed or reset, or
-// done is closed, before. Any goroutine may call it.
+// done is closed, before. Close and Reset wait for do. Any goroutine may call Later.
 func (h *Hub) Later(d time.Duration, done <-chan struct{}, do func()) {
 	due := time.NewTimer(d)
-	if !h.Enter() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || h.resetting != nil {
 		due.Stop()
 		return
 	}
-	h.mu.Lock()
 	cleared := h.cleared
-	h.mu.Unlock()
+	h.Wg.Add(1)
+	h.delayed.Add(1)
 	go func() {
 		defer h.Wg.Done()
+		defer h.delayed.Done()
 		defer due.Stop()
 		select {
 		case <-due.C:

@@ -31,3 +31,28 @@ func TestResetStopsQueues(t *testing.T) {
 		require.False(t, q.timer.Stop(), "the timer is not set")
 	})
 }
+
+// A Reset waits for delayed work that has begun, which would change the new state otherwise.
+func TestResetWaitsForDelayedWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := New(nil)
+		require.NoError(t, err)
+		defer h.Close()
+		begun, release := make(chan struct{}), make(chan struct{})
+		h.Later(time.Second, nil, func() {
+			close(begun)
+			<-release
+			h.Store(hubdata.Message{DeviceID: "dev-1"})
+		})
+		<-begun
+		reset := make(chan struct{})
+		go func() { h.Reset(); close(reset) }()
+		synctest.Wait()
+		h.Later(0, nil, func() { h.Store(hubdata.Message{DeviceID: "dev-2"}) })
+		synctest.Wait()
+		close(release)
+		<-reset
+		synctest.Wait()
+		require.Empty(t, h.Telemetry.Messages())
+	})
+}
