@@ -16,8 +16,8 @@ type C2DOptions struct {
 	// MaxDeliveries is how often a C2D message is delivered before it is dead-lettered. Default:
 	// 10.
 	MaxDeliveries int
-	// Window is how many unacknowledged C2D messages a client over MQTT may have. Over AMQP the
-	// client's credit sets the limit. Default: 16.
+	// Window is how many unacknowledged C2D messages a client over MQTT may have, at most 32,767:
+	// there are no more packet ids. Over AMQP the client's credit sets the limit. Default: 16.
 	Window int
 }
 

@@ -278,17 +278,25 @@ func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 	return true
 }
 
-// NextIDLocked returns a packet id that no waiting message has.
-func (q *Queue) NextIDLocked() uint16 {
+// NextIDLocked returns a packet id that no waiting message has and free accepts; 0 if there is
+// none.
+func (q *Queue) NextIDLocked(free func(id uint16) bool) uint16 {
+	var used [1 << 16]bool
+	for _, e := range q.waiting {
+		if e.State == hubdata.Enqueued || e.State == hubdata.Invisible {
+			used[e.PacketID] = true
+		}
+	}
 	ids := packetIDs[q.box]
-	for {
+	for range ids.last - ids.first + 1 {
 		if q.packetID++; q.packetID < ids.first || q.packetID > ids.last {
 			q.packetID = ids.first
 		}
-		if !slices.ContainsFunc(q.waiting, func(e *QueuedC2D) bool { return e.PacketID == q.packetID }) {
+		if !used[q.packetID] && free(q.packetID) {
 			return q.packetID
 		}
 	}
+	return 0
 }
 
 // detach stops deliveries to a connection. Unacknowledged messages are delivered again to the next

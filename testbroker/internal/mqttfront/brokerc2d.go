@@ -28,8 +28,8 @@ func (r plainReceiver) Renews(by hub.Receiver) bool { return r.Client() == by.Cl
 func (r plainReceiver) Replaced(*hub.Conn) {}
 
 // Deliver publishes a C2D message that matches a subscription; false when none matches, the window
-// is full, or the connection has ended. On a half-open connection it succeeds, because the hub
-// cannot know that the client gets nothing.
+// is full, no packet id is free, or the connection has ended. On a half-open connection it
+// succeeds, because the hub cannot know that the client gets nothing.
 func (r plainReceiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
 	c := r.c
 	if mode := c.Mode.Load(); mode != hub.Open && mode != hub.Silent {
@@ -51,7 +51,9 @@ func (r plainReceiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sen
 	}
 	if k.QoS > 0 {
 		if e.PacketID == 0 || s.sent[e.PacketID] != e.Sequence {
-			e.PacketID = s.freeIDLocked(q)
+			if e.PacketID = s.freeIDLocked(q); e.PacketID == 0 {
+				return false, false
+			}
 		} else {
 			k.Dup = true
 		}
@@ -84,14 +86,12 @@ func (s *session) matchLocked(topic string) (qos byte, ids []uint32, ok bool) {
 	return qos, ids, ok
 }
 
-// freeIDLocked returns a packet id that the session does not use.
+// freeIDLocked returns a packet id that the session does not use; 0 if there is none.
 func (s *session) freeIDLocked(q *hub.Queue) uint16 {
-	for {
-		id := q.NextIDLocked()
-		if _, used := s.sent[id]; !used && !slices.Contains(s.released, id) {
-			return id
-		}
-	}
+	return q.NextIDLocked(func(id uint16) bool {
+		_, used := s.sent[id]
+		return !used && !slices.Contains(s.released, id)
+	})
 }
 
 // receive delivers waiting messages to the subscriptions of the client.

@@ -19,8 +19,9 @@ func (r serviceReceiver) Client() *hub.Conn { return r.c.Conn }
 
 func (r serviceReceiver) Replaced(*hub.Conn) { r.c.CloseFor(hub.ErrReplaced) }
 
-// Deliver publishes a C2D message; false when the window is full or the connection has ended. On a
-// half-open connection it succeeds, because the hub cannot know that the client gets nothing.
+// Deliver publishes a C2D message; false when the window is full, no packet id is free, or the
+// connection has ended. On a half-open connection it succeeds, because the hub cannot know that the
+// client gets nothing.
 func (r serviceReceiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
 	if mode := r.c.Mode.Load(); unacked >= q.Limits.Window || mode != hub.Open && mode != hub.Silent {
 		return false, false
@@ -28,7 +29,9 @@ func (r serviceReceiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (s
 	k := &mqtt.PublishPacket{QoS: r.qos, Topic: e.Topic, Payload: e.C2D.Body}
 	if r.qos > 0 {
 		if e.PacketID == 0 {
-			e.PacketID = q.NextIDLocked()
+			if e.PacketID = q.NextIDLocked(func(uint16) bool { return true }); e.PacketID == 0 {
+				return false, false
+			}
 		}
 		k.ID, k.Dup = e.PacketID, e.Deliveries > 0
 	}
