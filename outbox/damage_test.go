@@ -417,6 +417,46 @@ func TestTheMarkAlternates(t *testing.T) {
 	})
 }
 
+// Failed Puts sync the mark without a change of it. The newest durable slot is not overwritten
+// then.
+func TestFailedPutsKeepTheDurableMark(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		for failures := range 4 {
+			d := newDisk()
+			q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+			durable, written := int64(-1), int64(-1)
+			broken := false
+			d.on(func(o op) error {
+				switch {
+				case o.path == markFile && o.name == "write":
+					if written = o.at / page; written == durable {
+						t.Errorf("the durable slot is overwritten after %d failures", failures)
+					}
+				case o.path == markFile && o.name == "sync":
+					durable = written
+				case broken && (o.name == "write" || o.name == "truncate"):
+					return syscall.EIO
+				}
+				return nil
+			})
+			for n := range 5 {
+				require.NoError(t, q.Put(t.Context(), quarter(n)))
+			}
+			require.Len(t, take(t, q), 5)
+			q.Idle()
+			broken = true
+			for range failures {
+				require.ErrorIs(t, q.Put(t.Context(), numbered(0)), syscall.EIO)
+			}
+			q.Idle()
+			broken = false
+			put(t, q, 5, 6)
+			require.Len(t, take(t, q), 1)
+			require.NoError(t, q.Close())
+		}
+	})
+}
+
 // A deleted folder makes Put fail: the data would be lost with the last open file.
 func TestADeletedFolder(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -625,8 +665,6 @@ func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 	})
 }
 
-// A slot of the mark does not change while it is synced, or neither slot would be known to be
-// valid.
 // While more results follow, the mark is written once for 64 messages.
 func TestTheMarkIsWrittenForManyMessages(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -647,6 +685,8 @@ func TestTheMarkIsWrittenForManyMessages(t *testing.T) {
 	})
 }
 
+// A slot of the mark does not change while it is synced, or neither slot would be known to be
+// valid.
 func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		d := newDisk()

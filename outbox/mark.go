@@ -15,9 +15,10 @@ type progress struct{ done, known uint64 }
 // synced reports that it is durable, and then the other, so a power cut damages at most one. An
 // outdated mark causes duplicates only.
 type mark struct {
-	file file
-	slot int64
-	good [markSlots]bool // as openMark found them
+	file  file
+	slot  int64
+	dirty bool            // slot has a whole mark that may not be durable
+	good  [markSlots]bool // as openMark found them
 }
 
 const (
@@ -32,7 +33,7 @@ func openMark(fs fileSystem, path string) (m *mark, p progress, err error) {
 	if err != nil {
 		return nil, p, err
 	}
-	m = &mark{file: f}
+	m = &mark{file: f, dirty: true} // a killed process may have left the newer slot in the system's cache
 	for slot := range int64(markSlots) {
 		var b [markSize]byte
 		if _, err := f.ReadAt(b[:], slot*markSlot); err != nil {
@@ -63,7 +64,7 @@ func (m *mark) repair(p progress) error {
 			return err
 		}
 	}
-	if m.file.Sync() == nil { // a killed process may have left the newer slot in the system's cache
+	if m.file.Sync() == nil {
 		m.synced()
 	}
 	return nil
@@ -73,11 +74,16 @@ func (m *mark) write(p progress) error {
 	var b [markSize]byte
 	putMark(b[:], p)
 	_, err := m.file.WriteAt(b[:], m.slot*markSlot)
+	m.dirty = err == nil
 	return err
 }
 
 // synced must be called after a sync of the file, with no write since.
-func (m *mark) synced() { m.slot = 1 - m.slot }
+func (m *mark) synced() {
+	if m.dirty {
+		m.slot, m.dirty = 1-m.slot, false
+	}
+}
 
 func putMark(b []byte, p progress) {
 	binary.BigEndian.PutUint64(b, p.done)
