@@ -113,7 +113,8 @@ type Stats struct {
 	Dropped uint64
 	// Damaged is the number of messages that Open or Run could not read, also because a file is gone.
 	// Of those at the end of the last file Open knows the number after a Close; otherwise it may count
-	// them as one. Often that is a message that was being written when the power failed.
+	// them as one. Often that is a message that was being written when the power failed, or one whose
+	// Put returned an error, because a file may have parts of it.
 	Damaged uint64
 	// MarkErrors counts failed writes of the mark, the number of done messages in the file "done".
 	// They cause more duplicates after a crash.

@@ -137,7 +137,8 @@ func openDisk(d *delivery, session *session) (queue, error) {
 		return nil, usage("-outbox: %v", cause(err))
 	}
 	if n := q.Stats().Damaged; n > 0 {
-		fmt.Fprintf(d.tool.log, "damaged messages in %s, which cannot be sent: %d\n", d.outbox, n) // also with -quiet
+		fmt.Fprintf(d.tool.log, "damaged messages in %s, which cannot be sent or were never accepted: %d\n",
+			d.outbox, n) // also with -quiet
 	}
 	if n := q.Stats().Waiting; n > 0 {
 		d.say("%d messages wait in %s", n, d.outbox)

@@ -238,7 +238,7 @@ func TestDamagedMessagesOfTheOutboxAreNamed(t *testing.T) {
 	s.in = strings.NewReader("")
 	require.Equal(t, exitOK, s.run("send", "-quiet", "-lines", "-outbox", folder), s.log.String())
 	require.Equal(t, []string{"one", "three"}, s.bodies())
-	require.Contains(t, s.log.String(), "damaged messages in "+folder+", which cannot be sent: 1\n")
+	require.Contains(t, s.log.String(), "damaged messages in "+folder+", which cannot be sent or were never accepted: 1\n")
 }
 
 // On a full disk the input waits for messages to be acknowledged, and the command ends only when
