@@ -152,7 +152,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 			}
 			until = at
 		}
-		switch l.sleep(until, nil, nil) {
+		switch l.sleep(until, time.Time{}, nil, nil) {
 		case due:
 			asked = nil // ask again
 		case closing:

@@ -111,12 +111,12 @@ func (s *countingSeries) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // A jump of the clock ends the wait after a lost connection, but not a delay that the service asked
-// for.
+// for. What the policy adds to that is ended.
 func TestAClockJumpDoesNotShortenADelayOfTheService(t *testing.T) {
-	asked := &transport.Error{Kind: transport.Unavailable, RetryAfter: time.Hour}
+	asked := func(d time.Duration) error { return &transport.Error{Kind: transport.Unavailable, RetryAfter: d} }
 	for failure, want := range map[error]time.Duration{
 		lost(transport.Network): 90 * time.Second, lost(transport.Throttled): time.Hour, lost(transport.Quota): time.Hour,
-		asked: time.Hour,
+		asked(time.Hour): time.Hour, asked(time.Second): 90 * time.Second, asked(10 * time.Minute): 10 * time.Minute,
 	} {
 		run(t, failure.Error(), func(t *testing.T) {
 			f := &fake{dial: failing(failure)}

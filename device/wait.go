@@ -41,7 +41,7 @@ func (l *loop) wait() phase {
 		if early { // cut the policy's delay short, but keep the spread
 			until = earlier(until, l.outage.question.began.Add(l.outage.spread))
 		}
-		switch l.sleep(until, l.outage.question.failure, passed) {
+		switch l.sleep(until, l.outage.question.began, l.outage.question.failure, passed) {
 		case due:
 			return l.again()
 		case closing:
@@ -86,9 +86,10 @@ func (l *loop) tryAgainLater(reason Reason, failure *transport.Error) phase {
 	c := l.c
 	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, times.MaxRetryAfter)) + l.drawSpread()
 	l.publishOutage(reason, delay, failure)
-	until := time.Now().Add(delay)
+	now := time.Now()
+	until := now.Add(delay)
 	for {
-		switch l.sleep(until, failure, nil) {
+		switch l.sleep(until, now, failure, nil) {
 		case due:
 			l.outage.startOver(time.Now())
 			return l.again()
@@ -117,11 +118,11 @@ const (
 )
 
 // sleep waits until the given time, while no session is live. It also returns due when Reconnect is
-// called, or when the clock jumps in a way that ends the wait after failure. failure is nil before
-// a first attempt. sleep returns woken when passed is closed.
-func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan struct{}) wakeup {
+// called, or when the clock jumps in a way that ends the wait after failure, which began at the
+// given time. failure is nil before a first attempt. sleep returns woken when passed is closed.
+func (l *loop) sleep(until, began time.Time, failure *transport.Error, passed <-chan struct{}) wakeup {
 	now := time.Now()
-	if l.hurries(now) || failure != nil && l.jumpEndsWait(now, failure) || !now.Before(until) {
+	if l.hurries(now) || failure != nil && l.jumpEndsWait(now, began, failure) || !now.Before(until) {
 		return due
 	}
 	until = earlier(until, l.hurryAt())
@@ -138,7 +139,7 @@ func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan st
 // restart waits until a Start or Open of a client that was Disconnected may begin an attempt.
 func (l *loop) restart() phase {
 	for {
-		switch l.sleep(l.hurryAt(), nil, nil) {
+		switch l.sleep(l.hurryAt(), time.Time{}, nil, nil) {
 		case due:
 			return connecting
 		case closing:
@@ -168,8 +169,12 @@ func (l *loop) hurryAt() time.Time {
 }
 
 // jumpEndsWait reports whether a jump of the clock ends the wait after failure, because the network
-// or the token may have become good. A delay that the service asked for stays.
-func (l *loop) jumpEndsWait(now time.Time, failure *transport.Error) bool {
-	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota &&
-		(failure.RetryAfter <= 0 || failure.Kind == transport.ClockUnset)
+// or the token may have become good. A delay that the service asked for stays: a jump meanwhile
+// ends what the policy has added to it.
+func (l *loop) jumpEndsWait(now, began time.Time, failure *transport.Error) bool {
+	asked := min(failure.RetryAfter, times.MaxRetryAfter)
+	if failure.Kind != transport.ClockUnset && now.Before(began.Add(asked)) {
+		return false
+	}
+	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
 }
