@@ -353,10 +353,15 @@ func TestAStartThatCannotBeCountedGoesBack(t *testing.T) {
 	require.ErrorIs(t, Start(l.path, 3), errExec)
 	require.Equal(t, "old", l.content())
 
-	require.NoError(t, os.Remove(l.path+".old"))
+	require.NoError(t, os.Remove(l.path)) // the same file as the old one
+	require.NoError(t, os.WriteFile(l.path, []byte("crash"), 0o700))
+	ended := false
 	count = func(path string, tries int) (bool, error) {
+		ended = true
 		require.NoError(t, os.Remove(path))
 		return counted(path, tries)
 	}
 	require.NoError(t, Start(l.path, 3), "the trial has just ended")
+	require.True(t, ended)
+	require.Equal(t, "crash", l.content())
 }
