@@ -27,9 +27,10 @@ type Agent struct {
 	s       state
 	check   call
 	report  call
-	news    bool   // a report about progress is to be sent
-	next    *Offer // begins when the current workflow is undone
-	restart bool   // the program shall restart when the current workflow is undone
+	news    bool          // a report about progress is to be sent
+	next    *Offer        // begins when the current workflow is undone
+	restart bool          // the program shall restart when the current workflow is undone
+	heard   chan struct{} // closed when the Service has answered
 
 	// The worker does the next phase of s.work, on a goroutine of its own.
 	busy    bool
@@ -52,7 +53,7 @@ func New(o *Options) (*Agent, error) {
 		o = new(Options)
 	}
 	a := &Agent{opt: *o, paced: o.Policy == nil, running: make(chan struct{}, 1), kick: make(chan struct{}, 1),
-		done: make(chan outcome, 1), turn: make(chan struct{}, 1)}
+		done: make(chan outcome, 1), turn: make(chan struct{}, 1), heard: make(chan struct{})}
 	if err := a.opt.complete(); err != nil {
 		return nil, err
 	}

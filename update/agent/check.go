@@ -60,6 +60,9 @@ func (a *Agent) answered(ctx context.Context, answer *Answer) error {
 			return err
 		}
 	}
+	if !a.hasHeard() {
+		close(a.heard)
+	}
 	if answer.Cancel != "" {
 		if err := a.cancelled(ctx, answer.Cancel); err != nil {
 			return err
@@ -69,6 +72,16 @@ func (a *Agent) answered(ctx context.Context, answer *Answer) error {
 		return nil
 	}
 	return a.offered(ctx, answer.Offer)
+}
+
+// hasHeard reports whether the Service has answered since New.
+func (a *Agent) hasHeard() bool {
+	select {
+	case <-a.heard:
+		return true
+	default:
+		return false
+	}
 }
 
 // cancelled takes a workflow back. One that is unknown, because the Store is another one, is over

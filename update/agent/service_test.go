@@ -354,6 +354,47 @@ func TestAStoreWithoutRoomForWhatTheServiceSendsEndsNothing(t *testing.T) {
 	})
 }
 
+// A reset loses a memo that did not fit into the Store. The address of the root keys comes with the
+// next answer, so nothing is verified before.
+func TestALostAddressOfRootKeysIsAwaited(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		inRig(t, func(t *testing.T, r *rig) {
+			keys := "https://" + strings.Repeat("k", 3000)
+			r.store.room = 1000
+			r.service.answer = agent.Answer{Memo: agent.Memo{RootKeysURL: keys}}
+			r.files.content[keys] = []byte("keys")
+			known := false
+			r.options.RootKeys = func([]byte) error { known = true; return nil }
+			verify := r.options.Verify
+			r.options.Verify = func(m []byte, s string) error {
+				if !known {
+					return errors.New("the key is unknown")
+				}
+				return verify(m, s)
+			}
+			broken := true
+			r.files.fail = func(int) error {
+				if broken {
+					return fault(transport.Unavailable)
+				}
+				return nil
+			}
+			r.offered("wf-1", "1.0", "image")
+			r.runs(time.Second)
+			broken = false
+			if cancelled {
+				r.service.offer, r.service.answer.Cancel = nil, "wf-1"
+			}
+			r.runs(time.Hour)
+			want := agent.Succeeded
+			if cancelled {
+				want = agent.Canceled
+			}
+			require.Equal(t, want, r.final().Result.Outcome, r.final().Result.Details)
+		})
+	}
+}
+
 func TestAClosedWakeChannelIsQuiet(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.service.wake = make(chan struct{})

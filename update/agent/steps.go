@@ -37,6 +37,16 @@ func (a *Agent) advance(ctx context.Context) error {
 		if offer.RootKeysURL == "" {
 			offer.RootKeysURL = a.s.memo.RootKeysURL
 		}
+		if a.opt.RootKeys != nil && offer.RootKeysURL == "" && !a.hasHeard() {
+			a.start(ctx, func(ctx context.Context) (o outcome) { // the Store may have had no room for the memo
+				select {
+				case <-a.heard:
+				case <-ctx.Done():
+				}
+				return o
+			})
+			return nil
+		}
 		a.setURLs(offer.URLs)
 		a.start(ctx, func(ctx context.Context) (o outcome) {
 			o.manifest, o.text, o.err = a.verify(ctx, &offer, w.before)
@@ -97,6 +107,8 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 		return a.undo(ctx, Result{Outcome: Canceled, Code: CodeFailure, Details: a.dropped})
 	case w.phase == PhaseVerify && o.err != nil:
 		return a.end(ctx, failureOf(w.phase, o.err))
+	case w.phase == PhaseVerify && o.manifest == nil: // the worker has waited for an answer
+		return nil
 	case w.phase == PhaseVerify:
 		w.manifest, w.offer.Manifest, w.results = o.manifest, o.text, unreached(len(o.manifest.Steps))
 		w.offer.Signature, w.offer.RootKeysURL = "", "" // verified, and the Store may be small
