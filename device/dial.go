@@ -72,21 +72,29 @@ func (l *loop) queueToDial() bool {
 	if limiter == nil {
 		return true
 	}
+	first := false
 	for {
 		now := time.Now()
-		slots, at := limiter.slots, time.Time{}
-		if l.worker.slot.held {
+		next, at := limiter.slots, time.Time{}
+		switch {
+		case first:
 			if at = limiter.turn(now); !at.After(now) {
+				<-limiter.first
 				return true
 			}
-			slots = nil
+			next = nil
+		case l.worker.slot.held:
+			next = limiter.first
 		}
 		l.timer.arm(now, at, l.expire(now))
 		select {
-		case slots <- struct{}{}:
-			l.worker.slot.held = true
+		case next <- struct{}{}:
+			first, l.worker.slot.held = l.worker.slot.held, true
 		case <-l.c.wake:
 		case <-l.ctx.Done():
+			if first {
+				<-limiter.first
+			}
 			l.worker.slot.release()
 			return false
 		}

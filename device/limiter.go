@@ -13,7 +13,8 @@ import (
 // use.
 type DialLimiter struct {
 	slots chan struct{}
-	// turn takes a turn for the holder of a slot if one is free, and returns now. Otherwise it returns
+	first chan struct{} // held by the holder of a slot whose turn is next: the others wait for it in order
+	// turn takes a turn for the holder of first if one is free, and returns now. Otherwise it returns
 	// when to ask again: a holder that gives up before has taken nothing. It is a function value, so a
 	// program without a limiter links none of it.
 	turn func(now time.Time) time.Time
@@ -28,6 +29,7 @@ func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 	turns := reconnect.Turns{Gap: gap}
 	return &DialLimiter{
 		slots: make(chan struct{}, max(1, attempts)),
+		first: make(chan struct{}, 1),
 		turn: func(now time.Time) time.Time {
 			mu.Lock()
 			defer mu.Unlock()
@@ -44,6 +46,12 @@ func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 			select {
 			case s.of.slots <- struct{}{}:
 				s.held = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			select {
+			case s.of.first <- struct{}{}:
+				defer func() { <-s.of.first }()
 			case <-ctx.Done():
 				return ctx.Err()
 			}

@@ -191,3 +191,28 @@ func TestCloseDuringAWaitBeforeTheRequests(t *testing.T) {
 		})
 	}
 }
+
+// Clients begin in the order in which they got their slots, and the last of them gives all back.
+func TestClientsBeginInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const clients = 8
+		limiter := device.NewDialLimiter(clients, time.Minute)
+		var mu sync.Mutex
+		var begun []int
+		for n := range clients {
+			c, _ := limited(t, n, limiter, func(int, context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				begun = append(begun, n)
+				return nil
+			})
+			require.NoError(t, c.Start())
+			time.Sleep(time.Second)
+		}
+		time.Sleep(clients * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		require.IsIncreasing(t, begun)
+		require.Len(t, begun, clients)
+	})
+}
