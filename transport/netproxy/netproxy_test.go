@@ -219,7 +219,6 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 	}
 }
 
-// The library reports texts without codes: this test fails when it changes them.
 // A session measures the progress of writes on the socket, which nothing may hide from it.
 func TestTheSocketIsInReach(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
@@ -236,6 +235,7 @@ func TestTheSocketIsInReach(t *testing.T) {
 	}
 }
 
+// The library reports texts without codes: this test fails when it changes them.
 func TestKindsOfSOCKS5Replies(t *testing.T) {
 	for reply, kind := range []transport.Kind{
 		1: transport.Unavailable, 2: transport.Forbidden, 3: transport.Network, 4: transport.Network, 5: transport.Network,
