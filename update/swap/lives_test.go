@@ -365,3 +365,16 @@ func TestAStartThatCannotBeCountedGoesBack(t *testing.T) {
 	require.True(t, ended)
 	require.Equal(t, "crash", l.content())
 }
+
+// The error says also why the service was not healthy meanwhile.
+func TestAFileThatIsPutBackKeepsTheFailure(t *testing.T) {
+	l := newLife(t, true, "good", 0)
+	testkit.Bubble(t, func(t *testing.T) {
+		l.started()
+		l.runs = "sick"
+		w := &agent.Work{Files: []agent.File{{Size: 4, SHA256: sha256.Sum256([]byte("good"))}}}
+		err := l.file.examine(t.Context(), w, true)
+		require.ErrorIs(t, err, errOther)
+		require.ErrorContains(t, err, "it has no connection")
+	})
+}

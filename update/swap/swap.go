@@ -185,7 +185,7 @@ func (h *File) examine(ctx context.Context, w *agent.Work, wanted bool) error {
 		return err
 	case d.wanted != wanted: // as Start does in another process
 		h.swapped = true
-		return errOther
+		return errors.Join(errOther, failure)
 	case failure != nil:
 		return fmt.Errorf("swap: the service does not work with %s: %w", d.path, failure)
 	}
