@@ -139,6 +139,7 @@ func runIdle(ctx context.Context, p *Probe, s subject) []Row {
 	case Bad:
 		return wrong(transport.Network, "dead after "+took(idle), "a box on the way forgets connections that are quiet for "+
 			"less than that; the device's keep-alive (60s by default) must be shorter than its time-out; "+row.Hint)
+	default:
+		return fine("alive after " + took(idle))
 	}
-	return fine("alive after " + took(idle))
 }
