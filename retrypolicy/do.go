@@ -60,7 +60,7 @@ func (r *Retrier) Validate() error {
 	if r.AttemptTimeout < 0 {
 		return kit.Invalid("Retrier.AttemptTimeout is negative; give a duration, 0 for none")
 	}
-	return within("Policy", r.Policy)
+	return Validate(r.Policy)
 }
 
 // DefaultTimeout is the time after which Do makes no further retry if nothing else limits it. It is

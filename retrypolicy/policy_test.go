@@ -145,8 +145,9 @@ func TestValidate(t *testing.T) {
 func TestANilPointerIsAnInvalidPolicy(t *testing.T) {
 	var none *retrypolicy.ExponentialBackoffWithJitter
 	for _, p := range []retrypolicy.Policy{none, retrypolicy.MaxAttempts{Total: 3, Policy: none}} {
-		err := retrypolicy.Validate(p)
-		require.ErrorIs(t, err, transport.Invalid)
-		require.ErrorContains(t, err, "nil *ExponentialBackoffWithJitter")
+		for _, err := range []error{retrypolicy.Validate(p), retrypolicy.Do(t.Context(), p, nil)} {
+			require.ErrorIs(t, err, transport.Invalid)
+			require.ErrorContains(t, err, "nil *ExponentialBackoffWithJitter")
+		}
 	}
 }
