@@ -1,6 +1,7 @@
 package fileupload
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -62,19 +63,33 @@ type source struct {
 	sum  hash.Hash
 }
 
-// fill reads until buf is full or the data ends. last reports that no data follows; for a reader of
-// unknown size that may become known only with n = 0.
-func (s *source) fill(buf []byte) (n int, last bool, err error) {
+// maxEmptyReads is how many reads in a row may bring nothing.
+const maxEmptyReads = 100
+
+// fill reads until buf is full, the data ends, or ctx does. last reports that no data follows; for a
+// reader of unknown size that may become known only with n = 0. io.ReadFull would not do: to it an
+// io.ErrUnexpectedEOF of the reader is the end.
+func (s *source) fill(ctx context.Context, buf []byte) (n int, last bool, err error) {
 	if s.size >= 0 {
 		buf = buf[:min(int64(len(buf)), s.size-s.read)]
 	}
-	n, err = io.ReadFull(s.r, buf)
+	for empty := 0; n < len(buf) && err == nil && ctx.Err() == nil; empty++ {
+		var got int
+		if got, err = s.r.Read(buf[n:]); got > 0 {
+			n, empty = n+got, 0
+		}
+		if err == nil && empty == maxEmptyReads {
+			err = io.ErrNoProgress
+		}
+	}
 	s.read += int64(n)
 	s.sum.Write(buf[:n])
 	switch {
-	case err == nil:
+	case n == len(buf):
 		return n, s.read == s.size, nil
-	case err != io.EOF && err != io.ErrUnexpectedEOF:
+	case err == nil:
+		return n, false, cancelled(ctx, "reader of the file", nil)
+	case err != io.EOF: //nolint:errorlint // as of any Reader
 		return n, false, s.failed(err)
 	case s.size >= 0:
 		return n, false, s.failed(errors.New("it ended after " + strconv.FormatInt(s.read, 10) + " of " +

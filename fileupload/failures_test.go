@@ -486,6 +486,17 @@ func TestTheHubIsNotifiedOfFailedReaders(t *testing.T) {
 			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
 		})
 	})
+	for name, data := range map[string][]byte{"reader is cut": body, "reader is cut behind a block": content(256 * kib)} {
+		t.Run(name, func(t *testing.T) { // as a response whose connection was lost
+			inBubble(t, nil, func(t *testing.T, r *rig) {
+				cut := io.MultiReader(bytes.NewReader(data), iotest.ErrReader(io.ErrUnexpectedEOF))
+				_, err := r.Upload(t.Context(), "a", cut, -1)
+				failed(t, err, transport.Invalid, "reader of the file: unexpected EOF")
+				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				require.Equal(t, hubdata.UploadFailed, r.told(t).State)
+			})
+		})
+	}
 	t.Run("reader ends early", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), int64(len(body))+1)

@@ -2,6 +2,7 @@ package fileupload
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -237,7 +238,7 @@ func TestASourceIsReadToItsEnd(t *testing.T) {
 		var got []byte
 		for {
 			buf := make([]byte, 4)
-			n, last, err := s.fill(buf)
+			n, last, err := s.fill(t.Context(), buf)
 			require.NoError(t, err)
 			got = append(got, buf[:n]...)
 			if last {
@@ -250,9 +251,23 @@ func TestASourceIsReadToItsEnd(t *testing.T) {
 	}
 	// An error with a Kind keeps it.
 	s := source{r: iotest.ErrReader(transport.Unavailable), size: -1, sum: new(counter)}
-	_, _, err := s.fill(make([]byte, 4))
+	_, _, err := s.fill(t.Context(), make([]byte, 4))
 	require.ErrorIs(t, err, transport.Unavailable)
+	// A reader that brings nothing fails.
+	s = source{r: readerFunc(func([]byte) (int, error) { return 0, nil }), size: -1, sum: new(counter)}
+	_, _, err = s.fill(t.Context(), make([]byte, 4))
+	require.ErrorIs(t, err, io.ErrNoProgress)
+	// Between two reads the end of the context counts.
+	ctx, cancel := context.WithCancel(t.Context())
+	s.r = readerFunc(func([]byte) (int, error) { cancel(); return 1, nil })
+	n, _, err := s.fill(ctx, make([]byte, 4))
+	require.ErrorIs(t, err, transport.Cancelled)
+	require.Equal(t, 1, n)
 }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A counter is a hash that records its input.
 type counter struct{ bytes.Buffer }

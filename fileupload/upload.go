@@ -94,7 +94,7 @@ func (p *upload) send(ctx context.Context) (blocks int, err error) {
 		size = min(size, p.source.size)
 	}
 	first := make([]byte, size)
-	n, last, err := p.source.fill(first)
+	n, last, err := p.source.fill(ctx, first)
 	switch {
 	case err != nil:
 		return 0, err
@@ -186,7 +186,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		if int64(cap(buf)) < size {
 			buf = make([]byte, size)
 		}
-		got, last, err := p.source.fill(buf[:size])
+		got, last, err := p.source.fill(ctx, buf[:size])
 		if err != nil {
 			return n, err
 		}
