@@ -21,8 +21,9 @@ const refSize = 4
 const (
 	// lockTime is how long a hub locks a delivered message.
 	lockTime = 60 * time.Second
-	// abandonDelay is how long a message that the Sink did not take is kept before it is abandoned;
-	// the hub delivers an abandoned message again at once.
+	// abandonDelay is how long a message that the Sink did not take is kept at least before it is
+	// abandoned; the hub delivers an abandoned message again at once, and gives it up after ten
+	// deliveries.
 	abandonDelay = 5 * time.Second
 	// minRetryDelay and maxRetryDelay bound the delays between retries of requests that the hub
 	// refuses for the moment; the delay doubles.
@@ -318,8 +319,9 @@ func (c *c2d) deliver(a *hubhttp.Answer, since time.Time) bool {
 	binary.BigEndian.PutUint32(ref[:], number)
 	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: ref[:], Redelivered: redelivered,
 		Msg: m}) {
-		c.due = append(c.due, settlement{number: number, outcome: transport.OutcomeRelease, poll: true,
-			at: time.Now().Add(abandonDelay)})
+		now := time.Now()
+		at := times.Later(now.Add(abandonDelay), times.ReleaseAt(now, since, h.earlier))
+		c.due = append(c.due, settlement{number: number, outcome: transport.OutcomeRelease, poll: true, at: at})
 	}
 	return true
 }

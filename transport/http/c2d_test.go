@@ -188,6 +188,8 @@ func TestAMessageThatTheSinkDoesNotTake(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		require.Equal(t, []string{"x", "x", "x", "x"}, r.bodies())
 		require.Equal(t, []string{"abandon 1", "abandon 1", "abandon 1"}, h.verdicts())
+		time.Sleep(2 * time.Minute)
+		require.Less(t, len(r.bodies()), 10, "the hub gives up a message after ten deliveries")
 	})
 }
 
