@@ -66,9 +66,9 @@ type source struct {
 // maxEmptyReads is how many reads in a row may bring nothing.
 const maxEmptyReads = 100
 
-// fill reads until buf is full, the data ends, or ctx does. last reports that no data follows; for a
-// reader of unknown size that may become known only with n = 0. io.ReadFull would not do: to it an
-// io.ErrUnexpectedEOF of the reader is the end.
+// fill reads until buf is full, the data ends, or ctx does. last reports that no data follows; for
+// a reader of unknown size that may become known only with n = 0. io.ReadFull would not do: an
+// io.ErrUnexpectedEOF of the reader is the end to it.
 func (s *source) fill(ctx context.Context, buf []byte) (n int, last bool, err error) {
 	if s.size >= 0 {
 		buf = buf[:min(int64(len(buf)), s.size-s.read)]
