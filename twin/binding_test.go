@@ -456,3 +456,26 @@ func FuzzDesired(f *testing.F) {
 		})
 	})
 }
+
+// A field that is no property keeps its value of Default, for Check, too.
+func TestAFieldThatIsNoPropertyStays(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		type limited struct {
+			Interval int `json:"interval"`
+			Most     int `json:"-"`
+			unit     string
+		}
+		f := newFake()
+		b, err := twin.Bind(f, &twin.Options[limited]{Default: limited{1, 9, "s"}, Check: func(v limited) error {
+			if v.Interval > v.Most || v.unit == "" {
+				return errors.New("too large")
+			}
+			return nil
+		}})
+		require.NoError(t, err)
+		defer b.Close()
+		f.deliver(t.Context(), 2, true, `{"interval":5}`)
+		settle()
+		require.Equal(t, limited{5, 9, "s"}, b.Value())
+	})
+}

@@ -39,17 +39,16 @@ func (b *Binding[T]) check(v T) error {
 }
 
 // candidate returns the value that the back end desires. Fields that cannot be decoded keep the old
-// value.
+// value, and those that are no properties that of Default.
 func (b *Binding[T]) candidate(old T) (next T, refused refusals) {
-	refused = refusals{}
+	next, refused = b.set.Default, refusals{}
 	to, from := reflect.ValueOf(&next).Elem(), reflect.ValueOf(old)
-	usual := reflect.ValueOf(b.set.Default)
 	for _, name := range b.fields.Names {
 		value, ok := b.desired[name]
 		if !ok {
-			b.fields.Field(to, name).Set(b.fields.Field(usual, name))
 			continue
 		}
+		b.fields.Field(to, name).SetZero() // memory of Default is not written to
 		text, err := json.Marshal(mergePatch(b.usual[name], value))
 		if err == nil {
 			err = b.fields.Decode(to, name, text)
