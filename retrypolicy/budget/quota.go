@@ -116,12 +116,12 @@ func (q *Quota) release(t *ticket) {
 }
 
 // atAdmit is the cost that admit charges: that of a first attempt, and of a late quota's retry,
-// unless another policy granted it. A series that begins with a retry is of a new policy.
+// unless another policy granted it.
 func (q *Quota) atAdmit(t *ticket, a retrypolicy.Attempt) int {
 	switch {
 	case a.Retry <= 0:
 		return q.o.First
-	case q.late() && (t.pending || !t.heard):
+	case q.late() && t.pending:
 		return q.cost(a.Kind)
 	}
 	return 0
@@ -138,7 +138,7 @@ func (q *Quota) admit(t *ticket, a retrypolicy.Attempt) retrypolicy.Decision {
 	if a.Retry > 0 && q.late() {
 		t.cost = cost
 	}
-	t.inFlight = t.pending || !t.heard
+	t.inFlight = t.pending
 	return admitted
 }
 
@@ -162,7 +162,7 @@ func (q *Quota) report(t *ticket, v retrypolicy.Verdict, a retrypolicy.Attempt) 
 		}
 		q.o.Bucket.Give(a.Now, back)
 	}
-	t.cost, t.pending, t.inFlight, t.heard = 0, false, false, true
+	t.cost, t.pending, t.inFlight = 0, false, false
 }
 
 func (q *Quota) cost(k transport.Kind) int {

@@ -424,13 +424,3 @@ func TestAQuotaAroundBothPoliciesOfAClient(t *testing.T) {
 		}
 	}
 }
-
-// A series of a new policy, which begins with the retry that the one before granted, is charged.
-func TestAQuotaChargesTheFirstRetryOfItsSeries(t *testing.T) {
-	bucket := policytest.Must(budget.NewTokenBucket(10, 10, 1))
-	p := policytest.Must(budget.NewQuota(&budget.QuotaOptions{Bucket: bucket, Wait: true})).Wrap(always)
-	a := policytest.Retried(policytest.As(policytest.At(0), transport.Network), 1)
-	if d := policytest.Series(p).Admit(a); d.Delay != 5*time.Second {
-		t.Errorf("%+v, want a wait for 5 tokens", d)
-	}
-}

@@ -30,7 +30,6 @@ type ticket struct {
 	pending  bool      // a retry was decided on and has not begun
 	at       time.Time // when that was
 	cost     int       // of the latest retry, while its outcome is open
-	heard    bool      // the end of an attempt was reported
 	active   bool      // the operation counts as a call
 	inFlight bool      // an attempt, or only a retry (that was charged) where first ones do not count
 	probe    int64     // the epoch in which the latest attempt began as a probe; 0: it was none
