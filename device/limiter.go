@@ -13,7 +13,7 @@ import (
 // use.
 type DialLimiter struct {
 	slots chan struct{}
-	first chan struct{} // held by the holder of a slot whose turn is next: the others wait for it in order
+	first chan struct{} // held by the holder of a slot whose turn is next: the others wait for it, about in order
 	// turn takes a turn for the holder of first if one is free, and returns now. Otherwise it returns
 	// when to ask again: a holder that gives up before has taken nothing. It is a function value, so a
 	// program without a limiter links none of it.

@@ -324,7 +324,8 @@ type Trace struct {
 	// the next change and on the next connection.
 	TwinUnread func(err error)
 	// ClockJump: the credentials' clock moved by this much relative to elapsed time, ahead or back by
-	// 5 s or more, because the device slept or the clock was set. Called at most every 30 s.
+	// 5 s or more, because the device slept or the clock was set. Called at most every 30 s; during a
+	// delay that the service asked for, at its end.
 	ClockJump func(by time.Duration)
 }
 
