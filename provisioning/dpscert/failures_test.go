@@ -360,6 +360,7 @@ func TestALateAnswerDoesNotReplaceANewerCertificateThatWasOffered(t *testing.T) 
 		require.Equal(t, newer[0], w.leaf(r).Raw)
 		time.Sleep(7 * time.Hour)
 		require.Equal(t, newer[0], w.leaf(r).Raw)
+		require.NotContains(t, w.steps(), dpscert.StepRenewed)
 	})
 }
 

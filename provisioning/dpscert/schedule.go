@@ -119,7 +119,8 @@ func (r *Renewer) guard(f func()) {
 
 // late takes an answer that came after its request was given up, or over another connection.
 func (s *session) late(ctx context.Context, a answer) {
-	if verdict, err := s.take(ctx, a); verdict == final && err == nil {
+	before := s.t.r.held()
+	if verdict, err := s.take(ctx, a); verdict == final && err == nil && s.t.r.held() != before {
 		s.t.r.succeeded(Event{Step: StepRenewed, Attempt: s.t.r.attempts, AtHub: true})
 	}
 }
