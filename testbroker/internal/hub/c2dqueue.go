@@ -281,10 +281,10 @@ func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 // NextIDLocked returns a packet id that no waiting message has and free accepts; 0 if there is
 // none.
 func (q *Queue) NextIDLocked(free func(id uint16) bool) uint16 {
-	var used [1 << 16]bool
+	var used [1 << 10]uint64 // a bit for each id
 	for _, e := range q.waiting {
 		if e.State == hubdata.Enqueued || e.State == hubdata.Invisible {
-			used[e.PacketID] = true
+			used[e.PacketID>>6] |= 1 << (e.PacketID & 63)
 		}
 	}
 	ids := packetIDs[q.box]
@@ -292,7 +292,7 @@ func (q *Queue) NextIDLocked(free func(id uint16) bool) uint16 {
 		if q.packetID++; q.packetID < ids.first || q.packetID > ids.last {
 			q.packetID = ids.first
 		}
-		if !used[q.packetID] && free(q.packetID) {
+		if used[q.packetID>>6]>>(q.packetID&63)&1 == 0 && free(q.packetID) {
 			return q.packetID
 		}
 	}
