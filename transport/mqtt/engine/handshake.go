@@ -20,6 +20,7 @@ func (s *session) handshake() error {
 		return nil
 	}
 	err := plan.Perform(s)
+	s.dropHandled()
 	if err != nil {
 		s.sayGoodbye(err)
 	}
@@ -43,17 +44,17 @@ func (s *session) Publish(m *transport.Message) {
 
 func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, until time.Time) error {
 	for {
-		in := s.t.in[:s.unread]
+		in := s.t.in[s.handled:s.unread]
 		head, ok, err := s.next(in)
 		if err != nil {
 			return err
 		}
 		size, want := head.Size+head.Body, 1
 		if ok && size <= len(in) {
-			err := s.handleEarly(head, in[head.Size:size], mine)
-			s.unread = copy(in, in[size:])
-			return err
+			s.handled += size
+			return s.handleEarly(head, in[head.Size:size], mine)
 		}
+		s.dropHandled()
 		if ok {
 			want = size - len(in)
 			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
@@ -64,6 +65,11 @@ func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, unt
 			return s.lost(err)
 		}
 	}
+}
+
+// dropHandled makes room for what is read next.
+func (s *session) dropHandled() {
+	s.unread, s.handled = copy(s.t.in, s.t.in[s.handled:s.unread]), 0
 }
 
 // lost returns why a read failed with err: perhaps the connection was closed since a write failed.

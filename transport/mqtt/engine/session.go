@@ -40,6 +40,7 @@ type session struct {
 
 	// Owned by the reading goroutine: Dial's, then Run's.
 	unread      int           // bytes in the read buffer that are not handled yet
+	handled     int           // during the handshake: those of them that are
 	skip        int           // bytes still to read of a packet that does not fit
 	filled      bool          // the latest read filled the read buffer
 	deadlineSet time.Time     // when the read deadline was last moved
@@ -181,6 +182,7 @@ func (s *session) sayGoodbye(err error) {
 		if s.failure() == nil { // as in disconnect
 			_, _ = s.conn.Write(packet)
 		}
+		s.fail(err) // nothing may stand behind it
 		<-s.writing
 	case <-late:
 	}
