@@ -38,7 +38,8 @@ type QuotaOptions struct {
 	// number that returns in addition to the cost. Default: none.
 	MinRefund, ExtraRefund int
 	// Late charges right before the retry, instead of before its delay. So tokens refilled during
-	// the delay count, and the retry may be refused after it.
+	// the delay count, and the retry may be refused after it. A device client that gets a new policy
+	// during the delay is not charged for that retry.
 	Late bool
 	// Wait makes a retry wait for the refill if tokens are missing, instead of refusing it. It
 	// needs a Bucket that refills, and charges as Late does.
