@@ -41,6 +41,7 @@ type session struct {
 	// Owned by the reading goroutine: Dial's, then Run's.
 	unread      int           // bytes in the read buffer that are not handled yet
 	handled     int           // during the handshake: those of them that are
+	over        bool          // end was called
 	skip        int           // bytes still to read of a packet that does not fit
 	filled      bool          // the latest read filled the read buffer
 	deadlineSet time.Time     // when the read deadline was last moved
@@ -100,18 +101,21 @@ func (s *session) Progress() (at time.Time, waits bool) {
 	return at, false
 }
 
-// Run reads until the connection ends or ctx does.
+// Run reads until the connection ends or ctx does. Its frame is small: with what follows the reads
+// in it, the goroutine of an idle client needs 4 KB of stack instead of 2.
 func (s *session) Run(ctx context.Context) error {
 	stop := lifetime.AfterFunc(ctx, s.disconnect) // ends by closing disconnected
-	returned := false
 	defer func() {
-		if !returned { // a callback panicked
+		if !s.over { // a callback panicked
 			_, _ = s.end(errAborted, stop)
 		}
 	}()
-	last := s.read()
+	return s.loss(ctx, s.read(), stop)
+}
+
+// loss ends the session for last, and returns the result of Run.
+func (s *session) loss(ctx context.Context, last error, stop func() bool) error {
 	s.sayGoodbye(last)
-	returned = true
 	err, why := s.end(last, stop)
 	switch ended := ctx.Err(); {
 	case ended != nil:
@@ -127,6 +131,7 @@ func (s *session) Run(ctx context.Context) error {
 // end closes the connection for last and joins what still uses it. It returns why the connection
 // ended; why is the peer's reason, if it gave one.
 func (s *session) end(last error, stop func() bool) (err, why error) {
+	s.over = true
 	s.fail(last)
 	if stop() {
 		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon
