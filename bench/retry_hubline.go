@@ -56,7 +56,8 @@ func hublineRetries() ([]RetryCase, error) {
 			func(retry int) (time.Duration, error) { return judged(full, retry, refused) }),
 		deciding(Judge, hubline, "Classify and Decide; an error with a method RetryableError",
 			func(retry int) (time.Duration, error) { return judged(full, retry, told) }),
-		deciding(Charge, hubline, "a series with a Quota: Classify, Decide, Admit, Report", func(retry int) (time.Duration, error) {
+		deciding(Charge, hubline, "a series with a Quota: Classify, Decide, Admit, Report", func(retry int) (
+			time.Duration, error) {
 			s := retrypolicy.Inner(charged, retrypolicy.Start{})
 			defer s.End()
 			info := retrypolicy.Classify(refused)
