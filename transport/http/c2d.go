@@ -39,7 +39,6 @@ const (
 type c2d struct {
 	s         *session
 	requester requester
-	lost      bool          // its connection was lost
 	wake      chan struct{} // capacity 1: there is work
 
 	// Used by the goroutine only.
@@ -173,7 +172,7 @@ func (c *c2d) run() {
 		case <-c.timer.C:
 		case <-c.requester.gone():
 			if err := c.requester.discard(); err != nil {
-				c.fail(err)
+				s.fail(lost(err))
 				return
 			}
 		case <-c.requester.unused():
@@ -237,7 +236,7 @@ func (c *c2d) poll() bool {
 		}
 		return false
 	case err != nil:
-		c.fail(err)
+		s.fail(lost(err))
 		return false
 	case refused != nil && refused.endsPolls():
 		s.fail(refused.connection(transport.OpRun))
@@ -373,7 +372,7 @@ func (c *c2d) do(e settlement) bool {
 	case s.ctx.Err() != nil:
 		return false
 	case err != nil:
-		c.fail(err)
+		s.fail(lost(err))
 		return false
 	case refused == nil:
 	case refused.About == statuscode.Identity:
@@ -433,7 +432,7 @@ func (c *c2d) request(lock string, o transport.Outcome) *hubhttp.Request {
 }
 
 // settleRemaining sends the remaining settlements and abandons unsettled messages, while settleCtx
-// is not done, unless the connection was lost. One that was closed is opened again.
+// is not done and the connection is open.
 func (c *c2d) settleRemaining() {
 	s := c.s
 	s.mu.Lock()
@@ -444,22 +443,13 @@ func (c *c2d) settleRemaining() {
 	c.unsettled, c.received = nil, nil
 	s.mu.Unlock()
 	for _, e := range left {
-		if e.lock == "" {
-			continue
-		}
-		if s.settleCtx.Err() != nil || c.lost {
+		if s.settleCtx.Err() != nil || c.requester.conn == nil { // no new connection is opened for it
 			return
 		}
-		if _, _, err := s.do(s.settleCtx, &c.requester, c.request(e.lock, e.outcome)); err != nil {
-			return
+		if e.lock != "" {
+			_, _, _ = s.do(s.settleCtx, &c.requester, c.request(e.lock, e.outcome))
 		}
 	}
-}
-
-// fail ends the session for the loss of the connection for cloud-to-device messages.
-func (c *c2d) fail(err error) {
-	c.lost = true
-	c.s.fail(lost(err))
 }
 
 // inbound returns the cloud-to-device message in an answer. redelivered reports that the hub

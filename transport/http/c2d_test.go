@@ -335,21 +335,6 @@ func TestCloseAbandonsUnsettledMessages(t *testing.T) {
 		require.NoError(t, again.subscribe())
 		require.Equal(t, []string{"0", "2"}, again.bodies())
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // also to a hub that closes the connection after each answer
-		h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
-			w.Header().Set("Connection", "close")
-			return false
-		}
-		h.message("0", nil)
-		h.message("1", nil)
-		r := h.start(t, h.options())
-		require.NoError(t, r.subscribe())
-		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[1].ref, Outcome: transport.OutcomeAccept})
-		r.close()
-		got := h.verdicts()
-		slices.Sort(got)
-		require.Equal(t, []string{"abandon 1", "complete 2"}, got)
-	})
 	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not answer does not delay the end
 		h.message("x", nil)
 		r := h.start(t, h.options())
