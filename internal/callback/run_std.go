@@ -4,6 +4,9 @@ package callback
 
 import "errors"
 
+// Recovers is whether a program goes on after a callback that panics.
+const Recovers = true
+
 // Run calls f on a new goroutine and waits for it. It returns an *Error if f did not return. It is
 // too slow for a call per message.
 func Run(name string, f func()) error {

@@ -56,20 +56,23 @@ func (t *Transport) session(ctx context.Context, cfg *transport.Config) (*sessio
 	if !t.busy.CompareAndSwap(false, true) {
 		return nil, mqttwire.Invalid("this Transport serves a client already; make one for each client")
 	}
-	connected := false
-	defer func() { // also when a callback panics
-		if !connected {
-			t.busy.Store(false)
-		}
-	}()
+	returned := false
+	if callback.Recovers {
+		defer func() {
+			if !returned { // a callback panicked
+				t.busy.Store(false)
+			}
+		}()
+	}
 	s, err := t.connect(ctx, cfg)
+	returned = true
 	if err != nil {
+		t.busy.Store(false)
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the connection's error
 		}
 		return nil, mqttwire.DialError(err)
 	}
-	connected = true
 	return s, nil
 }
 
@@ -128,12 +131,14 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 			_ = v.end(err)
 		}
 	}
-	defer func() {
-		if !ended { // a callback panicked
-			stop()
-			end(errAborted)
-		}
-	}()
+	if callback.Recovers {
+		defer func() {
+			if !ended { // a callback panicked
+				stop()
+				end(errAborted)
+			}
+		}()
+	}
 	err = s.greet(connectPacket)
 	if err == nil {
 		s.connackAt = time.Now()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/transport"
@@ -105,11 +106,13 @@ func (s *session) Progress() (at time.Time, waits bool) {
 // in it, the goroutine of an idle client needs 4 KB of stack instead of 2.
 func (s *session) Run(ctx context.Context) error {
 	stop := lifetime.AfterFunc(ctx, s.disconnect) // ends by closing disconnected
-	defer func() {
-		if !s.over { // a callback panicked
-			_, _ = s.end(errAborted, stop)
-		}
-	}()
+	if callback.Recovers {
+		defer func() {
+			if !s.over { // a callback panicked
+				_, _ = s.end(errAborted, stop)
+			}
+		}()
+	}
 	return s.loss(ctx, s.read(), stop)
 }
 
