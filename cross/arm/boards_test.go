@@ -69,9 +69,9 @@ var programs = []program{
 	{"the same, provisioned", "cross/arm/board/serial", provisioned,
 		[]boardBudget{{"cortex-m-qemu", flashBudget, staticLimit}}},
 	{"client without twin", "probe/telemetry", client, []boardBudget{{"cortex-m-qemu", 104 * kb, staticLimit}}},
-	{"the same, twin and methods", "probe/twin", client, []boardBudget{{"cortex-m-qemu", 132 * kb, staticLimit}}},
+	{"the same, twin and methods", "probe/twin", client, []boardBudget{{"cortex-m-qemu", 128 * kb, staticLimit}}},
 	{"a client over MQTT 5", "probe/mqtt5", client, []boardBudget{{"cortex-m-qemu", 136 * kb, staticLimit}}},
-	{"a client of the MQTT v5 profile", "probe/next", client, []boardBudget{{"cortex-m-qemu", 180 * kb, staticLimit}}},
+	{"a client of the MQTT v5 profile", "probe/next", client, []boardBudget{{"cortex-m-qemu", 176 * kb, staticLimit}}},
 	{"whole client, TinyGo's net", "cross/arm/board/tinynet", netFirmware, []boardBudget{
 		{"pico", 200 * kb, 16 * kb}, {"pico-w", 200 * kb, 16 * kb}, {"nano-rp2040", 200 * kb, 16 * kb},
 		{"wioterminal", 200 * kb, 16 * kb}, {"metro-m4-airlift", 200 * kb, 16 * kb},
