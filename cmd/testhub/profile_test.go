@@ -99,7 +99,8 @@ func TestTheFirstLinesSayThatTheProfileIsAPreview(t *testing.T) {
 // One provisioning service has a hub of each kind. A device with a key gets a certificate for the
 // new kind.
 func TestAHubOfEachKindBehindOneProvisioningService(t *testing.T) {
-	p := start(t, "-enroll", "sensor-1", "-link", "hub-b.example.test", "-profile", "hub-b.example.test=mqttV5")
+	p := start(t, "-enroll", "sensor-1", "-link", "hub-b.example.test", "-profile", "hub-b.example.test=mqttV5",
+		"-dps-retry-after", "0s")
 	require.Empty(t, p.ready.Profile)
 	require.Equal(t, "mqttV5", p.hubAt("hub-b.example.test").Profile)
 	registrar := p.registrar(p.ready.DPS.Enrolled[0], "https", nil)

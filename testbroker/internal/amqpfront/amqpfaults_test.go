@@ -207,6 +207,7 @@ func TestIdleLinksAreDetached(t *testing.T) {
 		require.Equal(t, 1, in.Fired())
 
 		e := hubdata.AMQPError{Condition: "com.microsoft:timeout", Description: "no reason"}
+		synctest.Wait() // for go-amqp's half of the detach
 		require.Zero(t, h.DetachLinks("dev-1", fault.LinkC2D, e))
 		require.Equal(t, 1, h.DetachLinks("", fault.LinkAny, e))
 		require.Equal(t, "com.microsoft:timeout", hubtest.Condition(t, l.Send(t.Context(), hubtest.Body("x"), nil)))
@@ -219,6 +220,7 @@ func TestIdleLinksAreDetached(t *testing.T) {
 		require.Equal(t, "com.microsoft:timeout", hubtest.Condition(t, err))
 		_, err = r.Receive(t.Context(), nil)
 		require.Equal(t, "session", lostBy(err))
+		synctest.Wait()
 		require.Zero(t, h.Links("dev-1", fault.LinkAny))
 
 		l = p.Telemetry(d)
