@@ -56,18 +56,14 @@ func (t *Transport) session(ctx context.Context, cfg *transport.Config) (*sessio
 	if !t.busy.CompareAndSwap(false, true) {
 		return nil, mqttwire.Invalid("this Transport serves a client already; make one for each client")
 	}
-	returned := false
-	if callback.Recovers {
-		defer func() {
-			if !returned { // a callback panicked
-				t.busy.Store(false)
-			}
-		}()
-	}
-	s, err := t.connect(ctx, cfg)
-	returned = true
+	var s *session
+	var err error
+	callback.Watch(func() { s, err = t.connect(ctx, cfg) }, func(returned bool) {
+		if !returned || err != nil {
+			t.busy.Store(false)
+		}
+	})
 	if err != nil {
-		t.busy.Store(false)
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the connection's error
 		}
@@ -123,27 +119,23 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		s.fail(errAborted)
 		close(aborted)
 	})
-	ended := false
 	end := func(err error) {
-		ended = true
 		s.fail(err)
 		if v := t.newer; v != nil { // also after a handshake that ctx overtook
 			_ = v.end(err)
 		}
 	}
-	if callback.Recovers {
-		defer func() {
-			if !ended { // a callback panicked
-				stop()
-				end(errAborted)
-			}
-		}()
-	}
-	err = s.greet(connectPacket)
-	if err == nil {
-		s.connackAt = time.Now()
-		err = s.handshake()
-	}
+	callback.Watch(func() {
+		if err = s.greet(connectPacket); err == nil {
+			s.connackAt = time.Now()
+			err = s.handshake()
+		}
+	}, func(returned bool) {
+		if !returned {
+			stop()
+			end(errAborted)
+		}
+	})
 	if !stop() {
 		<-aborted
 	}
@@ -151,7 +143,6 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		err = s.failure()
 	}
 	if err == nil {
-		ended = true
 		return s, nil
 	}
 	end(err)
