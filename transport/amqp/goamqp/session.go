@@ -76,6 +76,7 @@ func (s *session) open(ctx context.Context, outer, socket net.Conn, sasl raw.SAS
 		if err := s.tokens.open(ctx, s.conn); err != nil {
 			return cause(err)
 		}
+		defer release(ctx, s.tokens.out)()
 		if err := s.tokens.put(ctx, s.cfg.Creds.Resource(), token.Text.Reveal()); err != nil {
 			return cause(err)
 		}
@@ -87,6 +88,12 @@ func (s *session) open(ctx context.Context, outer, socket net.Conn, sasl raw.SAS
 		return cause(err)
 	}
 	return nil
+}
+
+// release closes a link when ctx ends. It frees a Send that ctx overtook while its connection ended:
+// go-amqp hands the credit back to the link's goroutine, which is gone, and waits for that or the Close.
+func release(ctx context.Context, out *raw.Sender) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = out.Close(ctx) })
 }
 
 // properties are those of each link to a hub.
@@ -233,6 +240,7 @@ func (s *session) sendOne(item transport.Item) bool {
 		s.cfg.Sink.Done(item.Tag, failed(transport.Invalid, err))
 		return true
 	}
+	defer release(ctx, s.sender)()
 	receipt, err := s.sender.SendWithReceipt(ctx, m, nil)
 	switch e, local := err.(*raw.Error); {
 	case err == nil:
@@ -377,6 +385,7 @@ func (s *session) reply(id uint32, r transport.Reply) {
 func (s *session) renew(id uint32) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.opt.OperationTimeout)
 	defer cancel()
+	defer release(s.ctx, s.tokens.out)()
 	token, err := s.cfg.Creds.NewToken(ctx)
 	if err == nil {
 		err = s.tokens.put(ctx, s.cfg.Creds.Resource(), token.Text.Reveal())
