@@ -179,6 +179,9 @@ func TestLinuxBoard(t *testing.T) {
 		"notifies systemd": notifiesSystemd, "outlives a kill": outlivesAKill, "outlives its sensor": outlivesItsSensor,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "notifies systemd" {
+				long(t)
+			}
 			t.Parallel() // each waits most of the time
 			test(t, binary)
 		})

@@ -50,7 +50,7 @@ func need386(t *testing.T) {
 func long(t *testing.T) {
 	t.Helper()
 	if !*all && os.Getenv("HUBLINE_REQUIRE_ARM") != "1" {
-		t.Skip("SKIPPED: builds other programs; HUBLINE_REQUIRE_ARM=1 go test ./cross/arm runs it")
+		t.Skip("SKIPPED: takes long; HUBLINE_REQUIRE_ARM=1 go test ./cross/arm runs it")
 	}
 }
 

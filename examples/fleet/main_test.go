@@ -239,6 +239,7 @@ func TestFourProcessesLoseNothing(t *testing.T) {
 // The end of -duration is an end in order. A device that the hub does not know fails the process,
 // which says why.
 func TestDurationAndUnknownDevices(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	hub := testhub(t, 2)
 	c, ids := start(t, 0, "-hub", hub, "-count", "2", "-rate", "100", "-size", "1000", "-duration", "1s",
 		"-transport", "http").end(t)

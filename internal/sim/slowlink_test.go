@@ -135,6 +135,9 @@ func busyOverRelay(t *testing.T, e engine, secure bool, rate, size int, d time.D
 // A link that makes progress is kept, even if a write takes long: the device's send buffer may be
 // megabytes, and Linux reports it writable only when a third of it is free.
 func TestALinkBehindASlowHopIsKept(t *testing.T) {
+	if !*all {
+		t.Skip("SKIPPED: takes four seconds of real time; -all runs it")
+	}
 	const rate, size = 400_000, 60_000
 	busy := func(t *testing.T, e engine, secure bool) {
 		var got slowRun
