@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asFleet) != "" {
 		main()
 	}
+	_ = flag.Set("test.parallel", "8") // the processes wait more than they compute
 	status := m.Run()
 	if dir != "" {
 		os.RemoveAll(dir)

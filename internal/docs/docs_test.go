@@ -2,6 +2,7 @@ package docs
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -138,6 +139,7 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // the programs wait more than they compute
 	status := m.Run()
 	os.RemoveAll(built.folder)
 	os.Exit(status)
