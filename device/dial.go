@@ -14,7 +14,7 @@ func (l *loop) connect() phase {
 	if p, ok := l.admitted(); !ok {
 		return p
 	}
-	if !l.queueToDial() {
+	if d := c.set.Dials; d != nil && !d.enter(l) {
 		l.reportAttempt(errClosed, time.Now())
 		return ended
 	}
@@ -61,42 +61,6 @@ func (l *loop) connect() phase {
 			l.end()
 			l.reportAttempt(errClosed, time.Now())
 			return ended
-		}
-	}
-}
-
-// queueToDial waits for a slot of the shared limiter, which the session's goroutine releases. It
-// returns false when the loop must end.
-func (l *loop) queueToDial() bool {
-	limiter := l.worker.slot.of
-	if limiter == nil {
-		return true
-	}
-	first := false
-	for {
-		now := time.Now()
-		next, at := limiter.slots, time.Time{}
-		switch {
-		case first:
-			if at = limiter.turn(now); !at.After(now) {
-				<-limiter.first
-				return true
-			}
-			next = nil
-		case l.worker.slot.held:
-			next = limiter.first
-		}
-		l.timer.arm(now, at, l.expire(now))
-		select {
-		case next <- struct{}{}:
-			first, l.worker.slot.held = l.worker.slot.held, true
-		case <-l.c.wake:
-		case <-l.ctx.Done():
-			if first {
-				<-limiter.first
-			}
-			l.worker.slot.release()
-			return false
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (attempts) begin(l *loop, ctx context.Context) { go l.session(ctx) }
 // last one reports the end. end joins them.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
-	err, sessionPassedOn, slot := errNoReturn, false, dialSlot{c.set.Dials, c.set.Dials != nil}
+	err, sessionPassedOn, slot := errNoReturn, false, &l.worker.slot
 	defer func() {
 		v := recover()
 		slot.release()
@@ -55,7 +55,7 @@ func (l *loop) session(ctx context.Context) {
 	cfg := &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink,
 		DialTimeout: c.set.DialTimeout, Refused: c.queue.anyRefused, Progress: c.progressed,
 		Want: want, DesiredVersion: c.features().held()}
-	if slot.held {
+	if slot.of != nil {
 		cfg.Wait = slot.wait
 	}
 	s, err2 := c.transport.Dial(ctx, cfg)
@@ -108,8 +108,8 @@ func (l *loop) crashed(v any) {
 // abort ends the loop, or restarts it after TryAgainAfter. It asks no policy and calls no callback
 // directly, because one of them has just failed.
 func (l *loop) abort(failure *transport.Error) {
-	l.worker.slot.release()
 	l.worker.join()
+	l.worker.slot.release()
 	l.worker.discard()
 	l.conn = nil
 	l.c.queue.rewind()

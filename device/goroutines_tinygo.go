@@ -50,9 +50,7 @@ func (l *loop) session(ctx context.Context) {
 	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
 		Sink: &c.sink, DialTimeout: c.set.DialTimeout, Progress: c.progressed, // Wait is for many clients in a process
 		Want: want, DesiredVersion: c.features().held()})
-	if c.set.Dials != nil {
-		<-c.set.Dials.slots
-	}
+	l.worker.slot.release()
 	if err == nil {
 		c.events <- event{session: s}
 		err = s.Run(ctx)

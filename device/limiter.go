@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,63 +10,106 @@ import (
 )
 
 // DialLimiter limits the attempts to connect of all clients in a process, for example after a
-// network outage. Set the same limiter in each client's Options.Dials. It is safe for concurrent
-// use.
+// network outage. Clients begin in the order in which they came. Set the same limiter in each
+// client's Options.Dials. It is safe for concurrent use.
 type DialLimiter struct {
-	slots chan struct{}
-	first chan struct{} // held by the holder of a slot whose turn is next: the others wait for it, about in order
-	// turn takes a turn for the holder of first if one is free, and returns now. Otherwise it returns
-	// when to ask again: a holder that gives up before has taken nothing. It is a function value, so a
-	// program without a limiter links none of it.
-	turn func(now time.Time) time.Time
-	// pause is dialSlot.wait, for the same reason.
+	// enter waits for the loop's slot, and returns false when the loop must end. leave gives a slot
+	// or a place in the queue back. pause is dialSlot.wait. They are function values, so a program
+	// without a limiter links none of it.
+	enter func(l *loop) bool
+	leave func(s *dialSlot)
 	pause func(s *dialSlot, ctx context.Context, d time.Duration) error
 }
 
 // NewDialLimiter returns a limiter for at most attempts concurrent attempts (1 or more), which
 // begin at least gap apart (0: no gap).
 func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
-	var mu sync.Mutex
-	turns := reconnect.Turns{Gap: gap}
-	return &DialLimiter{
-		slots: make(chan struct{}, max(1, attempts)),
-		first: make(chan struct{}, 1),
-		turn: func(now time.Time) time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			if at := turns.Next(now); at.After(now) {
-				return at
+	d := &dials{free: max(1, attempts), turns: reconnect.Turns{Gap: gap}}
+	return &DialLimiter{enter: d.enter, leave: d.leave, pause: d.pause}
+}
+
+// dials is the state of a DialLimiter.
+type dials struct {
+	mu    sync.Mutex
+	free  int // slots
+	turns reconnect.Turns
+	queue []*dialSlot
+	timer *time.Timer // calls next at the next turn; nil until needed
+}
+
+// join puts s into the queue. The channel that it returns is closed when s has its slot.
+func (d *dials) join(s *dialSlot) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.turn = make(chan struct{})
+	d.queue = append(d.queue, s)
+	d.nextLocked()
+	return s.turn
+}
+
+func (d *dials) leave(s *dialSlot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.queue, s); i >= 0 {
+		d.queue = slices.Delete(d.queue, i, i+1)
+	} else if s.turn != nil {
+		d.free++
+	}
+	s.turn = nil
+	d.nextLocked()
+}
+
+// nextLocked gives free slots to the first in the queue, each at its turn.
+func (d *dials) nextLocked() {
+	for d.free > 0 && len(d.queue) > 0 {
+		now := time.Now()
+		if at := d.turns.Next(now); at.After(now) {
+			if d.timer == nil {
+				d.timer = time.AfterFunc(at.Sub(now), d.next)
+			} else {
+				d.timer.Reset(at.Sub(now))
 			}
-			return turns.Take(now)
-		},
-		pause: func(s *dialSlot, ctx context.Context, d time.Duration) error {
-			s.release()
-			if err := sleep(ctx, d); err != nil {
-				return err
-			}
-			select {
-			case s.of.slots <- struct{}{}:
-				s.held = true
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			select {
-			case s.of.first <- struct{}{}:
-				defer func() { <-s.of.first }()
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			for {
-				now := time.Now()
-				at := s.of.turn(now)
-				if !at.After(now) {
-					return nil
-				}
-				if err := sleep(ctx, at.Sub(now)); err != nil {
-					return err
-				}
-			}
-		},
+			return
+		}
+		d.turns.Take(now)
+		d.free--
+		close(d.queue[0].turn)
+		d.queue = slices.Delete(d.queue, 0, 1)
+	}
+}
+
+func (d *dials) next() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nextLocked()
+}
+
+func (d *dials) enter(l *loop) bool {
+	turn := d.join(&l.worker.slot)
+	for {
+		now := time.Now()
+		l.timer.arm(now, l.expire(now))
+		select {
+		case <-turn:
+			return true
+		case <-l.c.wake:
+		case <-l.ctx.Done():
+			d.leave(&l.worker.slot)
+			return false
+		}
+	}
+}
+
+func (d *dials) pause(s *dialSlot, ctx context.Context, wait time.Duration) error {
+	d.leave(s)
+	if err := sleep(ctx, wait); err != nil {
+		return err
+	}
+	select {
+	case <-d.join(s):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -80,18 +124,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// dialSlot is the slot of an attempt. The goroutine of the attempt owns it.
+// dialSlot is the slot of an attempt: of the loop, and then of the attempt's goroutine.
 type dialSlot struct {
-	of   *DialLimiter // nil: attempts are not limited
-	held bool
+	of   *DialLimiter  // nil: attempts are not limited
+	turn chan struct{} // nil: neither in the queue nor with a slot. The limiter guards it.
 }
 
 // wait waits without the slot. It is transport.Config.Wait.
 func (s *dialSlot) wait(ctx context.Context, d time.Duration) error { return s.of.pause(s, ctx, d) }
 
 func (s *dialSlot) release() {
-	if s.held {
-		s.held = false
-		<-s.of.slots
+	if s.of != nil {
+		s.of.leave(s)
 	}
 }

@@ -192,27 +192,33 @@ func TestCloseDuringAWaitBeforeTheRequests(t *testing.T) {
 	}
 }
 
-// Clients begin in the order in which they got their slots, and the last of them gives all back.
+// Clients begin in the order in which they came, also those that are woken meanwhile, and the last
+// of them gives all back.
 func TestClientsBeginInOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const clients = 8
-		limiter := device.NewDialLimiter(clients, time.Minute)
-		var mu sync.Mutex
-		var begun []int
-		for n := range clients {
-			c, _ := limited(t, n, limiter, func(int, context.Context) error {
-				mu.Lock()
-				defer mu.Unlock()
-				begun = append(begun, n)
-				return nil
-			})
-			require.NoError(t, c.Start())
-			time.Sleep(time.Second)
-		}
-		time.Sleep(clients * time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		require.IsIncreasing(t, begun)
-		require.Len(t, begun, clients)
-	})
+	const clients = 8
+	for name, attempts := range map[string]int{"one attempt at a time": 1, "one for each": clients} {
+		run(t, name, func(t *testing.T) {
+			limiter := device.NewDialLimiter(attempts, time.Minute)
+			var mu sync.Mutex
+			var begun []int
+			for n := range clients {
+				c, _ := limited(t, n, limiter, func(int, context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					begun = append(begun, n)
+					return nil
+				})
+				require.NoError(t, c.Start())
+				time.Sleep(time.Second)
+				if n < clients/2 {
+					time.AfterFunc(clients*time.Second, func() { _ = c.SetMessagePolicy(nil) }) // all wait
+				}
+			}
+			time.Sleep(clients * time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			require.IsIncreasing(t, begun)
+			require.Len(t, begun, clients)
+		})
+	}
 }

@@ -119,7 +119,7 @@ type worker struct {
 	events   chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
 	hangUp   func()
 	running  bool     // the goroutine must be joined
-	slot     dialSlot // of the DialLimiter, until the goroutine begins, which then has it
+	slot     dialSlot // of the DialLimiter; once the goroutine has begun, it releases the slot
 }
 
 // event is a report of a session or its goroutine: a new session, the answer to a subscription or
@@ -136,7 +136,7 @@ func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && e.ren
 // begin starts the goroutine of an attempt to connect.
 func (w *worker) begin(l *loop) {
 	ctx, end := lifetime.Within(l.ctx)
-	w.hangUp, w.running, w.slot.held = end, true, false
+	w.hangUp, w.running = end, true
 	w.attempts.begin(l, ctx)
 }
 

@@ -242,7 +242,7 @@ func newSettings(o *Options) (settings, error) {
 		return s, invalidOption("RenewAt is not a sensible part of a life; give 0.1 to less than 1, 0 for 0.85, or a " +
 			"negative number for never")
 	}
-	if s.Dials != nil && s.Dials.slots == nil {
+	if s.Dials != nil && s.Dials.enter == nil {
 		return s, invalidOption("Dials was not made by NewDialLimiter; make it so")
 	}
 	if s.Overflow >= overflows {
