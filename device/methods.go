@@ -79,7 +79,6 @@ type methods struct {
 	waiting  []*methodRun
 	running  int
 	answers  []methodAnswer
-	handing  *methodRef    // of the answer that Do has; nil: none, or the session has ended
 	unsent   int           // answers of handlers in answers; the others are refusals
 	bytes    int           // of the bodies in waiting, in running calls and in answers
 	known    []*methodRef  // of the session: all pending ones, and the latest that ended
@@ -355,44 +354,31 @@ func (m *methods) wants() (always, now transport.Features) {
 
 // serve hands answers to the session that brought the calls.
 func (m *methods) serve(l *loop, _ time.Time) time.Time {
-	for {
-		m.mu.Lock()
-		if len(m.answers) == 0 { // the session has them
-			m.endLocked()
-			m.mu.Unlock()
-			return time.Time{}
-		}
+	m.mu.Lock()
+	for m.up && len(m.answers) > 0 {
 		a := m.answers[0]
-		m.answers = slices.Delete(m.answers, 0, 1)
-		m.bytes -= len(a.body)
-		if !a.refusal {
-			m.unsent--
-		}
 		m.id = max((m.id+1)%methodIDs, firstID)
-		a.ref.sent, m.handing = methodIDs|m.id, a.ref
+		a.ref.sent = methodIDs | m.id
 		r := transport.Request{ID: a.ref.sent, Op: transport.OpRespond, Ref: a.ref.text, Status: a.status, Body: a.body}
 		m.mu.Unlock()
 		l.conn.do(r)
 
 		m.mu.Lock()
-		kept := m.handing == nil
-		m.handing = nil
-		if kept {
-			m.answers = slices.Insert(m.answers, 0, a)
-			m.bytes += len(a.body)
+		if m.up { // see reply
+			m.answers = slices.Delete(m.answers, 0, 1)
+			m.bytes -= len(a.body)
 			if !a.refusal {
-				m.unsent++
+				m.unsent--
 			}
 		}
-		m.mu.Unlock()
-		if kept { // the loop is about to hear that the session has ended
-			return time.Time{}
-		}
 	}
+	m.endLocked()
+	m.mu.Unlock()
+	return time.Time{}
 }
 
-// reply reports that a session did not send an answer. One for any session is kept for the next, if
-// this one has ended.
+// reply reports that a session did not send an answer. One for any session stays for the next, if
+// this one ended before it took the answer: the loop is about to hear of that.
 func (m *methods) reply(id uint32, r transport.Reply) {
 	if id < methodIDs || r.Err == nil {
 		return
@@ -403,9 +389,8 @@ func (m *methods) reply(id uint32, r transport.Reply) {
 	if i >= 0 {
 		ref := m.known[i]
 		name, ref.sent = ref.name, 0
-		if kept = ref.once && ref == m.handing && transport.KindOf(r.Err) == transport.Network; kept {
-			m.handing = nil
-		}
+		kept = ref.once && len(m.answers) > 0 && m.answers[0].ref == ref && transport.KindOf(r.Err) == transport.Network
+		m.up = m.up && !kept
 	}
 	m.mu.Unlock()
 	if i >= 0 && !kept {
