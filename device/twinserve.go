@@ -145,15 +145,17 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 // settleAnswered ends the successful calls, and reports and judges the failed ones.
 func (t *twin) settleAnswered(l *loop, now time.Time) {
 	t.mu.Lock()
-	finished := t.finished
-	t.finished = nil
-	t.mu.Unlock()
-	for _, k := range finished {
+	for len(t.finished) > 0 {
+		k := t.finished[0]
+		t.mu.Unlock()
 		if k.abandoned {
 			t.report(l, k, k.failure(), now)
 		}
 		l.endSeries(&k.series)
+		t.mu.Lock()
+		t.finished = slices.Delete(t.finished, 0, 1)
 	}
+	t.mu.Unlock()
 	for {
 		t.mu.Lock()
 		i := slices.IndexFunc(t.calls, func(k *twinCall) bool { return k.state == callAnswered })
@@ -253,7 +255,8 @@ func (t *twin) report(l *loop, k *twinCall, failure *transport.Error, now time.T
 	l.report(&k.series, l.attempt(transport.ScopeOperation, k.retry, now), failure)
 }
 
-// over queues the calls in flight again if they may be repeated, and ends the others.
+// over queues the calls in flight again if they may be repeated, and ends the others. A policy that
+// panics loses no call: over runs again.
 func (t *twin) over(l *loop) {
 	now := time.Now()
 	t.settleAnswered(l, now)
@@ -261,32 +264,26 @@ func (t *twin) over(l *loop) {
 	if t.changes != nil {
 		t.changes.stale = true // a change of the next session may be one of another twin
 	}
-	var lost []*twinCall
-	for _, k := range t.calls {
-		if k.state == callInFlight {
-			lost = append(lost, k)
-		}
-	}
-	var resting []*twinCall
-	if l.ctx.Err() != nil { // no loop is left to make their retries
-		resting = append(resting, t.calls...)
-	}
-	for _, k := range lost {
-		if repeats(&k.request) {
-			k.state = callQueued
-		} else {
-			t.finishLocked(k, transport.Reply{Err: operr.OutcomeUnknown(&transport.Error{Kind: transport.Network,
-				Op:  k.request.Op,
-				Err: errGoneWith.Err})})
-		}
-	}
+	calls := slices.Clone(t.calls)
 	t.mu.Unlock()
-	for _, k := range lost {
-		t.report(l, k, errGoneWith, now)
-		l.endSeries(&k.series)
-	}
-	for _, k := range resting {
-		l.endSeries(&k.series)
+	last := l.ctx.Err() != nil // no loop is left to make retries
+	for _, k := range calls {
+		t.mu.Lock()
+		lost := k.state == callInFlight
+		t.mu.Unlock()
+		if lost {
+			t.report(l, k, errGoneWith, now)
+		}
+		if lost || last {
+			l.endSeries(&k.series)
+		}
+		switch {
+		case !lost:
+		case repeats(&k.request):
+			t.move(k, callQueued)
+		default:
+			t.fail(k, &transport.Error{Kind: transport.Network, Op: k.request.Op, Err: errGoneWith.Err})
+		}
 	}
 }
 
