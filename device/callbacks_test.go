@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -373,5 +374,32 @@ func TestAPanicLeavesNoSeriesBehind(t *testing.T) {
 			require.NoError(t, c.Close())
 			w.balanced(t)
 		})
+	}
+}
+
+// A policy that panics at the end of each attempt or series hears of all the others.
+func TestAPolicyThatPanicsHearsOfEachSeries(t *testing.T) {
+	for how, fail := range bad {
+		for name, inner := range map[string]hooked{
+			"Report": {report: func(retrypolicy.Verdict, retrypolicy.Attempt) { fail() }}, "End": {end: fail},
+		} {
+			for _, again := range []time.Duration{0, time.Hour} {
+				run(t, fmt.Sprint(name, "/", how, "/", again), func(t *testing.T) {
+					inner.Policy = constant(time.Hour)
+					w := newWitness(inner)
+					f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) },
+						request: silent}
+					c := opened(t, f, &device.Options{RetryPolicy: w, TryAgainAfter: again})
+					for range 3 {
+						go func() { _, _ = c.GetTwin(t.Context()) }()
+					}
+					synctest.Wait()
+					enqueue(t, c, 0, 3)
+					time.Sleep(time.Minute)
+					require.NoError(t, c.Close())
+					w.balanced(t)
+				})
+			}
+		}
 	}
 }

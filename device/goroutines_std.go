@@ -113,14 +113,7 @@ func (l *loop) abort(failure *transport.Error) {
 	l.worker.discard()
 	l.conn = nil
 	l.c.queue.rewind()
-	_ = callback.Run("", func() { l.endSeries(&l.outage.series) })
-	_ = callback.Run("", func() { l.reportOutcomes(time.Now()) })
-	if x := l.c.features(); x != nil {
-		for _, one := range x {
-			_ = callback.Run("", func() { one.over(l) }) // over may call a policy
-		}
-		l.calling = ""
-	}
+	l.abortAll()
 
 	if l.ctx.Err() == nil && l.c.set.TryAgainAfter > 0 {
 		if l.tryAgainLaterPlainly(failure) {
@@ -130,8 +123,16 @@ func (l *loop) abort(failure *transport.Error) {
 	} else if l.ctx.Err() == nil {
 		l.disconnect(ReasonNotRetryable, failure)
 	}
-	_ = callback.Run("", l.endAll)
+	l.abortAll()
 	l.finish()
+}
+
+// abortAll is endAll with policies that may panic. It ends, because no callback is called again
+// about the same.
+func (l *loop) abortAll() {
+	for callback.Run("", l.endAll) != nil {
+	}
+	l.calling = ""
 }
 
 // tryAgainLaterPlainly is tryAgainLater without callbacks. It reports whether to start over.

@@ -62,7 +62,7 @@ type queue struct {
 
 	totals queueTotals
 
-	outcomes, collected []outcome // for the loop; with the loop
+	outcomes, collected []outcome // for the loop; with the loop until reported
 
 	ids    messageid.Source     // generates ids for messages without one
 	copies []*transport.Message // spare copies for messages with a generated id

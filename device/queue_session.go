@@ -301,10 +301,18 @@ func (q *queue) forget() {
 	}
 }
 
-// collect returns the outcomes since its last call, in order. The next call reuses their memory.
+// collect returns the outcomes that are not reported yet, in order. Loop only.
 func (q *queue) collect() []outcome {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.outcomes, q.collected = q.collected[:0], q.outcomes
+	q.collected = append(q.collected, q.outcomes...)
+	clear(q.outcomes)
+	q.outcomes = q.outcomes[:0]
 	return q.collected
+}
+
+// reported forgets the collected outcomes. Loop only.
+func (q *queue) reported() {
+	clear(q.collected)
+	q.collected = q.collected[:0]
 }

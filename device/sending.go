@@ -114,10 +114,10 @@ func (l *loop) seriesOf(tag uint16, seq uint64, s *series) *series {
 	return s
 }
 
-// reportOutcomes reports to the series of messages how they ended.
+// reportOutcomes reports to the series of messages how they ended. It may run again after a policy
+// that panicked: report and endSeries do nothing a second time.
 func (l *loop) reportOutcomes(now time.Time) {
-	seen := l.c.queue.collect()
-	for _, o := range seen {
+	for _, o := range l.c.queue.collect() {
 		if o.ended {
 			l.report(o.series, l.attempt(transport.ScopeOperation, o.retry, now), o.err)
 		}
@@ -125,7 +125,7 @@ func (l *loop) reportOutcomes(now time.Time) {
 			l.endSeries(o.series)
 		}
 	}
-	clear(seen)
+	l.c.queue.reported()
 }
 
 // refused asks the message policy about the oldest refused message, and pauses all sending for the
