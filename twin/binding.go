@@ -104,8 +104,8 @@ func (b *Binding[T]) Close() {
 
 // handle handles a change of the desired properties.
 func (b *Binding[T]) handle(ctx context.Context, d device.Desired) {
-	if d.Full && b.sender.to.forget(ctx) != nil {
-		return // the client is closed
+	if d.Full {
+		b.sender.to.forget()
 	}
 	touched, ok := b.merge(d)
 	if !ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,29 @@ func TestAValueThatHasNoJSONIsAnError(t *testing.T) {
 		require.Len(t, errs, 1)
 		require.Contains(t, errs[0], "field level: ")
 		require.Contains(t, errs[0], "a level has one digit")
+	})
+}
+
+// A report that the hub does not answer delays no later configuration.
+func TestAConfigurationDoesNotWaitForAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, hub *testbroker.Hub, dev hubdata.Device) {
+		client := connect(t, hub, dev.ConnectionString())
+		b, err := twin.Bind(client, &twin.Options[settings]{Default: usual()})
+		require.NoError(t, err)
+		defer b.Close()
+		require.NoError(t, client.Open(t.Context()))
+		settle()
+		silence := hub.Inject(fault.Fault{Kind: fault.SwallowTwin, Operation: hubdata.TwinPatch, Times: -1})
+		for interval := 1; interval < 4; interval++ {
+			_, err = hub.PatchDesired("dev-1", fmt.Sprintf(`{"interval":%d}`, interval))
+			require.NoError(t, err)
+			hub.Drop("dev-1") // the next connection reads the twin
+			time.Sleep(10 * time.Second)
+			require.Equal(t, interval, b.Value().Interval)
+		}
+		silence.Remove()
+		time.Sleep(10 * time.Minute)
+		require.Contains(t, reported(t, hub, "dev-1"), `"interval":{"ac":200,"ad":"","av":4,"value":3}`)
 	})
 }
 

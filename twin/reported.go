@@ -3,6 +3,7 @@ package twin
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -12,6 +13,7 @@ type reported struct {
 	client Client
 	names  []string // properties of others are not touched
 	turn   chan struct{}
+	stale  atomic.Bool // acknowledged may be of another twin
 
 	// These belong to the holder of turn.
 	acknowledged map[string]any // nil: unknown, read the twin
@@ -41,6 +43,9 @@ func (r *reported) report(ctx context.Context, doc map[string]any) error {
 	}
 	defer func() { r.turn <- struct{}{} }()
 	for range 2 { // once more if another writer came in between
+		if r.stale.Swap(false) {
+			r.acknowledged = nil
+		}
 		if r.acknowledged == nil {
 			if err := r.read(ctx); err != nil {
 				return err
@@ -96,11 +101,6 @@ func (r *reported) patch(ctx context.Context, patch map[string]any) (alone bool,
 	return alone, nil
 }
 
-func (r *reported) forget(ctx context.Context) error {
-	if err := r.take(ctx); err != nil {
-		return err
-	}
-	r.acknowledged = nil
-	r.turn <- struct{}{}
-	return nil
-}
+// forget makes the next report read the twin. It waits for nothing: a report that runs may wait
+// long for an answer.
+func (r *reported) forget() { r.stale.Store(true) }

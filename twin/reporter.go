@@ -52,5 +52,5 @@ func (r *Reporter[T]) Report(ctx context.Context, v T) error {
 }
 
 // Forget makes the next Report read the twin: after the device moved to another hub, which keeps
-// another twin. It waits for a Report that runs; the error is Cancelled.
-func (r *Reporter[T]) Forget(ctx context.Context) error { return r.reported.forget(ctx) }
+// another twin.
+func (r *Reporter[T]) Forget() { r.reported.forget() }
