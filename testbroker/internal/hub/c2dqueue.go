@@ -128,7 +128,10 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 	q.noteLocked(e)
 }
 
-// releaseLocked ends the lock of an unacknowledged C2D message.
+// releaseLocked ends the lock of an unacknowledged C2D message. The end of a lock counts like an
+// outcome that releases the message. Pages of the service disagree: those about errors say that
+// both count toward DeliveryCountExceeded. Over MQTT, which has no such outcome, nothing else ends
+// a message that the device never acknowledges before it expires.
 func (q *Queue) releaseLocked(e *QueuedC2D) {
 	if e.Deliveries >= q.Limits.MaxDeliveries {
 		q.becomeLocked(e, hubdata.DeadLettered)
