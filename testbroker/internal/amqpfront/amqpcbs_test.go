@@ -3,6 +3,7 @@ package amqpfront_test
 import (
 	"fmt"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -264,6 +265,28 @@ func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 		require.Equal(t, "amqp:not-found", hubtest.Condition(t, err))
 		require.Equal(t, 401, c.Put(hubtest.Token(d)))
 		require.Equal(t, 404, c.Put(hubtest.Token(two)))
+	})
+}
+
+// A device that is removed while its token is put has no right, also when it is registered again.
+func TestATokenPutDuringARemovalGivesNoRight(t *testing.T) {
+	hubtest.InBubble(t, nil, func(t *testing.T, h *testbroker.Hub, d hubdata.Device) {
+		c := hubtest.DialPeer(t, h).CBS()
+		for round := range 500 {
+			removed := make(chan error)
+			go func() {
+				for range round % 100 {
+					runtime.Gosched()
+				}
+				removed <- h.RemoveDevice("dev-1")
+			}()
+			c.Put(hubtest.Token(d))
+			require.NoError(t, <-removed)
+			require.Zero(t, h.Connections("dev-1"))
+			var err error
+			d, err = h.AddDevice("dev-1")
+			require.NoError(t, err)
+		}
 	})
 }
 

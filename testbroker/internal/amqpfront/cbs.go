@@ -130,7 +130,14 @@ func (a *conn) accept(s scope, tok identity.Token, sasl bool) error {
 			return fmt.Errorf("the policy %q does not have the right", s.policy)
 		}
 	}
-	return a.grant(s, rights, tok.Deadline(h.ConnectionGrace), sasl)
+	if err := a.grant(s, rights, tok.Deadline(h.ConnectionGrace), sasl); err != nil || s.policy != "" {
+		return err
+	}
+	err := h.Authorize(h.Host, s.id, tok)
+	if err != nil { // removed or disabled meanwhile, perhaps before there was a grant to end
+		a.Expel(s.id.String(), err, string(wire.UnauthorizedAccess))
+	}
+	return err
 }
 
 // usable reports whether rights on a scope let a client do anything over AMQP.
