@@ -157,9 +157,10 @@ func documentOf(h *hub.Hub, id identity.Identity) (identityDocument, error) {
 	return d, nil
 }
 
-// etagFor returns the ETag of an entry. Every change of the entry changes it.
+// etagFor returns the ETag of an entry. Every change of the entry changes it, and a later entry of
+// the same name has others.
 func etagFor(r *hub.Registration) string {
-	return base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, int64(r.Changes)+1, 10))
+	return base64.StdEncoding.EncodeToString(strconv.AppendInt([]byte(r.Generation+"."), int64(r.Changes)+1, 10))
 }
 
 func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {

@@ -94,6 +94,7 @@ func TestRegistryOverHTTP(t *testing.T) {
 		p.Do("DELETE", "/devices/dev-2"+hubtest.Version, "").RefusedOldForm(t, 404001)
 		again := p.Do("PUT", "/devices/dev-2"+hubtest.Version, `{"deviceId":"dev-2"}`).Object(t)
 		require.NotEqual(t, doc["generationId"], again["generationId"])
+		p.Do("PUT", "/devices/dev-2"+hubtest.Version, disable, "If-Match", got.Header.Get("ETag")).RefusedOldForm(t, 412001)
 	})
 }
 
@@ -142,7 +143,7 @@ func TestTwinsOverHTTP(t *testing.T) {
 		hubtest.Request(w, hubtest.TwinPatch+"1", `{"fw":"1"}`)
 		got := p.Do("GET", "/twins/dev-1"+hubtest.Version, "")
 		require.JSONEq(t, `{
-			"deviceId":"dev-1","etag":"AAAAAAAAAAE=","deviceEtag":"MQ==","version":3,"modelId":"",
+			"deviceId":"dev-1","etag":"AAAAAAAAAAE=","deviceEtag":"NjM3MDAwMDAwMDAwMDAwMDAxLjE=","version":3,"modelId":"",
 			"status":"enabled","statusUpdateTime":"0001-01-01T00:00:00Z",
 			"connectionState":"Connected","lastActivityTime":"0001-01-01T00:00:00Z","cloudToDeviceMessageCount":0,
 			"authenticationType":"sas",
