@@ -51,9 +51,9 @@ func (s *Service) assign(rec *record, c *Client, m *match, payload json.RawMessa
 	}
 	s.mu.Lock()
 	rec.data = reg
-	rec.changes++
+	rec.change = s.nextChangeLocked()
 	s.touchRegistration(reg.ID)
-	etag := etagOf(rec.changes)
+	etag := etagOf(rec.change)
 	s.mu.Unlock()
 	d := s.stateOf(reg, m, chain)
 	d.ETag = etag

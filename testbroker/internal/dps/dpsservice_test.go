@@ -81,6 +81,8 @@ func TestEnrollmentsOfABackEnd(t *testing.T) {
 		ask(p, 204, "DELETE", "/enrollments/reg-1", "")
 		ask(p, 404, "GET", "/enrollments/reg-1", "")
 		ask(p, 404, "DELETE", "/enrollments/reg-1", "")
+		ask(p, 200, "PUT", "/enrollments/reg-1", body)
+		ask(p, 412, "DELETE", "/enrollments/reg-1", "", "If-Match", etag)
 	})
 }
 
@@ -225,6 +227,8 @@ func TestStatesOfRegistrationsForABackEnd(t *testing.T) {
 		ask(p, 412, "DELETE", "/registrations/reg-1", "", "If-Match", first["etag"].(string))
 		ask(p, 204, "DELETE", "/registrations/reg-1", "", "If-Match", second["etag"].(string))
 		ask(p, 404, "DELETE", "/registrations/reg-1", "")
+		register(device, "reg-1", "")
+		ask(p, 412, "DELETE", "/registrations/reg-1", "", "If-Match", first["etag"].(string))
 	})
 }
 

@@ -33,7 +33,7 @@ const maxTypes = 1
 type enrollment struct {
 	data             dpsdata.Enrollment
 	next             uint64 // hubs chosen in turn so far
-	changes          int
+	change           int    // the latest of Service.changes
 	created, updated time.Time
 }
 
@@ -53,7 +53,7 @@ func (s *Service) Enroll(e dpsdata.Enrollment) (dpsdata.Enrollment, error) {
 		return dpsdata.Enrollment{}, fmt.Errorf("%w: %s", ErrEnrolled, e.ID)
 	}
 	now := s.Net.Now()
-	entry := &enrollment{data: e, created: now, updated: now}
+	entry := &enrollment{data: e, change: s.nextChangeLocked(), created: now, updated: now}
 	if e.Group {
 		if len(s.groups) >= maxGroups {
 			return dpsdata.Enrollment{}, fmt.Errorf("testbroker: enroll %s: there are %d groups already; delete one", e,
@@ -231,11 +231,16 @@ func (s *Service) Stored(id string) (Stored, error) {
 	return Stored{cloneEnrollment(e.data), e.etag(), e.created, e.updated}, nil
 }
 
-func (e *enrollment) etag() string { return etagOf(e.changes) }
+func (e *enrollment) etag() string { return etagOf(e.change) }
 
-// etagOf returns the ETag of an enrollment or registration that has changed this often.
-func etagOf(changes int) string {
-	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%08x", changes))
+func (s *Service) nextChangeLocked() int {
+	s.changes++
+	return s.changes
+}
+
+// etagOf returns the ETag of an enrollment or registration after a change.
+func etagOf(change int) string {
+	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%08x", change))
 }
 
 // Replace replaces an enrollment if it has the ETag, which may be "*". Keys that a back end leaves
@@ -271,7 +276,7 @@ func (s *Service) Replace(e dpsdata.Enrollment, etag string, v Version) error {
 		return err
 	}
 	entry.data, entry.updated = cloneEnrollment(e), s.Net.Now()
-	entry.changes++
+	entry.change = s.nextChangeLocked()
 	s.touchEnrollment(e.ID)
 	return nil
 }
@@ -310,7 +315,7 @@ func (s *Service) Change(id string, change func(*dpsdata.Enrollment)) error {
 		return fmt.Errorf("%w: %s", ErrNotEnrolled, id)
 	}
 	entry.data, entry.updated = e, s.Net.Now()
-	entry.changes++
+	entry.change = s.nextChangeLocked()
 	s.touchEnrollment(e.ID)
 	return nil
 }

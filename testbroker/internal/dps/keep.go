@@ -57,7 +57,7 @@ func (s *Service) enrollmentRecord(key string) []byte {
 	if e == nil {
 		return nil
 	}
-	r := enrollmentRecord{Enrollment: e.data, Next: e.next, Changes: e.changes, Created: e.created, Updated: e.updated}
+	r := enrollmentRecord{Enrollment: e.data, Next: e.next, Changes: e.change, Created: e.created, Updated: e.updated}
 	for _, cert := range e.data.Certificates {
 		r.Certificates = append(r.Certificates, cert.Raw)
 	}
@@ -69,7 +69,7 @@ func (s *Service) restoreEnrollment(key string, record []byte) error {
 	if err := json.Unmarshal(record, &r); err != nil {
 		return err
 	}
-	e := &enrollment{data: r.Enrollment, next: r.Next, changes: r.Changes, created: r.Created, updated: r.Updated}
+	e := &enrollment{data: r.Enrollment, next: r.Next, change: r.Changes, created: r.Created, updated: r.Updated}
 	for _, raw := range r.Certificates {
 		cert, err := x509.ParseCertificate(raw)
 		if err != nil {
@@ -79,7 +79,7 @@ func (s *Service) restoreEnrollment(key string, record []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.enrollments[key] = e
+	s.enrollments[key], s.changes = e, max(s.changes, e.change)
 	if e.data.Group {
 		s.groups = append(s.groups, e)
 		slices.SortStableFunc(s.groups, func(a, b *enrollment) int {
@@ -96,7 +96,7 @@ func (s *Service) registrationRecord(key string) []byte {
 	if rec == nil || rec.data.Status == "" {
 		return nil
 	}
-	r := registrationRecord{Data: rec.data, Changes: rec.changes}
+	r := registrationRecord{Data: rec.data, Changes: rec.change}
 	for _, o := range rec.operations {
 		r.Operations = append(r.Operations, operationRecord{o.id, o.state})
 	}
@@ -108,12 +108,12 @@ func (s *Service) restoreRegistration(key string, content []byte) error {
 	if err := json.Unmarshal(content, &r); err != nil {
 		return err
 	}
-	rec := &record{turn: make(chan struct{}, 1), data: r.Data, changes: r.Changes}
+	rec := &record{turn: make(chan struct{}, 1), data: r.Data, change: r.Changes}
 	for _, o := range r.Operations {
 		rec.operations = append(rec.operations, &operation{id: o.ID, state: o.State})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records[key] = rec
+	s.records[key], s.changes = rec, max(s.changes, rec.change)
 	return nil
 }

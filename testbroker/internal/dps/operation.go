@@ -31,7 +31,7 @@ type record struct {
 
 	// Guarded by Service.mu.
 	data       dpsdata.Registration
-	changes    int
+	change     int
 	operations []*operation
 }
 
@@ -322,9 +322,9 @@ func (s *Service) DeleteRegistration(id, etag string) error {
 	switch {
 	case rec == nil:
 		return fmt.Errorf("%w: %s", ErrNotEnrolled, id)
-	case etag != "*" && etag != etagOf(rec.changes):
+	case etag != "*" && etag != etagOf(rec.change):
 		return Errorf(CodePrecondition, "etag %q: the etag of the registration %s is %q; read it again", etag, id,
-			etagOf(rec.changes))
+			etagOf(rec.change))
 	}
 	delete(s.records, fold(id))
 	s.touchRegistration(id)

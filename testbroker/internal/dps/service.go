@@ -57,6 +57,7 @@ type Service struct {
 	requests    []dpsdata.Request
 	forgotten   int
 	operations  uint64
+	changes     int // of enrollments and registrations: each has an ETag of its own
 	tracked     uint64
 	minute      time.Time // when the present minute of RegistrationsPerMinute began
 	inMinute    int       // registrations since then
