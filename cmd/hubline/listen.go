@@ -34,12 +34,10 @@ type listening struct {
 	ended context.CancelFunc
 	table columns
 
-	mu      sync.Mutex // guards the rest
-	seen    int        // messages printed
-	pending []bool     // of each message taken and not settled yet, in order: whether it is printed
-	settled int        // of the printed ones
-	old     int        // messages from before after
-	wrote   error
+	mu    sync.Mutex // guards the rest
+	seen  int        // messages printed
+	old   int        // messages from before after
+	wrote error
 }
 
 // verdicts are the values of -settle.
@@ -80,11 +78,7 @@ func (l *listening) run(ctx context.Context) error {
 		return err
 	}
 	l.table.colors = []color{faint, cyan, yellow, 0}
-	session, err := l.prepare(ctx, &device.Options{Trace: &device.Trace{
-		Settled: func(transport.Outcome) { l.settleOne() },
-		// Verdicts that were not handed over are void, so their messages come again.
-		SessionEnd: func(error, time.Duration) { l.again() },
-	}})
+	session, err := l.prepare(ctx, &device.Options{})
 	if err != nil {
 		return err
 	}
@@ -105,7 +99,7 @@ func (l *listening) run(ctx context.Context) error {
 		return err
 	}
 	<-listening.Done()
-	closeErr := session.Close()
+	closeErr := session.Close() // waits until the session has the last verdict
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.old > 0 {
@@ -140,17 +134,15 @@ func sentAt(m *transport.Message) time.Time {
 	return m.Created
 }
 
-// take prints a message and returns the verdict.
+// take prints a message and returns the verdict. The last message of -count ends the command.
 func (l *listening) take(m *transport.Message, verdict error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count > 0 && l.seen >= l.count || l.wrote != nil {
-		l.pending = append(l.pending, false)
 		return errors.New("not wanted any more") // released: the next listener gets it
 	}
 	if at := sentAt(m); !at.IsZero() && at.Before(l.after) {
 		l.old++
-		l.pending = append(l.pending, false)
 		return verdict
 	}
 	if err := l.print(l.tool.out, m); err != nil {
@@ -158,38 +150,10 @@ func (l *listening) take(m *transport.Message, verdict error) error {
 		l.ended()
 		return l.wrote
 	}
-	l.seen++
-	l.pending = append(l.pending, true)
-	return verdict
-}
-
-// settleOne counts a verdict, and ends the command with the last. A verdict that no message waits
-// for is about one of the session before, which MQTT's QoS 2 settles late.
-func (l *listening) settleOne() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	counts := true
-	if len(l.pending) > 0 {
-		counts, l.pending = l.pending[0], l.pending[1:]
-	}
-	if !counts {
-		return
-	}
-	if l.settled++; l.settled == l.count {
+	if l.seen++; l.seen == l.count {
 		l.ended()
 	}
-}
-
-// again forgets the messages without a verdict, which come again.
-func (l *listening) again() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, counts := range l.pending {
-		if counts {
-			l.seen--
-		}
-	}
-	l.pending = nil
+	return verdict
 }
 
 // printed is a message as a JSON object. Base64 holds a body that is not text.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -103,19 +102,6 @@ func TestListenSince(t *testing.T) {
 	require.Contains(t, s.out.String(), "three\n")
 }
 
-// With -count the command ends when the last message is settled, which may be later than it is
-// printed.
-func TestListenEndsWithTheLastVerdict(t *testing.T) {
-	ended := 0
-	l := &listening{connection: &connection{tool: &tool{out: io.Discard}}, count: 2, ended: func() { ended++ }}
-	require.NoError(t, l.take(&transport.Message{}, nil))
-	require.NoError(t, l.take(&transport.Message{}, nil))
-	l.settleOne()
-	require.Zero(t, ended, "the second is printed and not yet settled")
-	l.settleOne()
-	require.Equal(t, 1, ended)
-}
-
 // An output that takes nothing ends the command, and the message is not accepted.
 func TestABrokenOutputLosesNoMessage(t *testing.T) {
 	l := &listening{connection: &connection{tool: &tool{out: full{}}}, ended: func() {}}
@@ -139,4 +125,31 @@ func TestListenCountsMessagesWithQoS0(t *testing.T) {
 	require.Equal(t, exitOK, s.runIn(wait, "listen", "-count", "1"), s.log.String())
 	require.NoError(t, wait.Err(), "the command ended by itself")
 	require.Equal(t, "down\n", s.out.String())
+}
+
+// A connection that ends while a message is printed changes no count. Without an acknowledgement a
+// hub delivers the message again, to the next listener.
+func TestListenCountsAMessageOfALostConnection(t *testing.T) {
+	for _, atMostOnce := range []bool{true, false} {
+		s := newShell(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{AtMostOnce: atMostOnce}})
+		delete(s.env, target.EnvConnect)
+		s.env[target.EnvBroker] = s.hub.BrokerURL("pump-1", "mqtts", "localhost:8883") + "&version=5"
+		wait := soon(t)
+		s.out.then = func() {
+			s.hub.Drop("pump-1")
+			if err := s.log.wait(wait, "next attempt"); err != nil {
+				t.Error(err)
+			}
+		}
+		require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("down")}))
+		require.Equal(t, exitOK, s.runIn(wait, "listen", "-count", "1"), s.log.String())
+		require.NoError(t, wait.Err(), "the command ended by itself")
+		require.Equal(t, "down\n", s.out.String())
+		if atMostOnce {
+			continue
+		}
+		s.out.then = nil
+		require.Equal(t, exitOK, s.runIn(wait, "listen", "-count", "1"), s.log.String())
+		require.Equal(t, "down\ndown\n", s.out.String())
+	}
 }

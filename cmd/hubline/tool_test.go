@@ -42,9 +42,13 @@ type buffer struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
 	news chan struct{} // closed at the next Write; nil: nobody waits
+	then func()        // called in each Write; nil: nothing
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
+	if b.then != nil {
+		b.then()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.news != nil {
