@@ -4,6 +4,7 @@ package device
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -127,10 +128,13 @@ func (l *loop) abort(failure *transport.Error) {
 	l.finish()
 }
 
-// abortAll is endAll with policies that may panic. It ends, because no callback is called again
-// about the same.
+// abortAll is endAll with policies that may panic, once for each series. No callback is called again
+// about the same, so that each run gets further; the bound is for a panic of our own.
 func (l *loop) abortAll() {
-	for callback.Run("", l.endAll) != nil {
+	for range math.MaxUint16 {
+		if callback.Run("", l.endAll) == nil {
+			break
+		}
 	}
 	l.calling = ""
 }
