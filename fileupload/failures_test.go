@@ -397,7 +397,8 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 			}()
 			began := time.Now()
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.Closed, "the file is stored, but the hub was not notified", "connection refused")
+			failed(t, err, transport.Closed, "the file is stored, but the hub did not acknowledge the notification",
+				"connection refused")
 			require.True(t, result.Stored)
 			require.LessOrEqual(t, time.Since(began), 11*time.Second)
 		})
@@ -408,7 +409,7 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 		}, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteUploadDone, Times: -1})
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not notified")
+			failed(t, err, transport.RetryExpired, "the file is stored, but the hub did not acknowledge the notification")
 			require.ErrorIs(t, err, retrypolicy.ReasonPolicy)
 			require.NotErrorIs(t, err, context.DeadlineExceeded, "nothing ended but the time limit of one attempt")
 			require.True(t, result.Stored)

@@ -34,7 +34,8 @@ func (u *Uploader) post(ctx context.Context, path string, in any, success int) (
 		}
 		sent := time.Now()
 		var err error
-		if a, err = u.try(ctx, u.hub, &request{http.MethodPost, target, header, body}); err != nil {
+		r := &request{method: http.MethodPost, target: target, header: header, body: body}
+		if a, err = u.try(ctx, u.hub, r); err != nil {
 			return nil, err
 		}
 		u.clock.Learn(a.header, a.tls, sent, time.Now())

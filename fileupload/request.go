@@ -23,6 +23,7 @@ type request struct {
 	target *url.URL // may hold a secret
 	header http.Header
 	body   []byte
+	whole  bool // the last attempt got no answer, and the service may have all of the request
 }
 
 // An answer is the response to a request, of any status.
@@ -47,7 +48,7 @@ func (u *Uploader) try(ctx context.Context, svc *service, r *request) (*answer, 
 	stallTimeout, chunk := u.progressLimits()
 	w := newWatch(stallTimeout, u.attemptTimeout(len(r.body)), func() { cancel(errSlow) })
 	defer w.stop()
-	data := &payload{data: r.body, chunk: chunk, watch: w}
+	data := &payload{data: r.body, chunk: chunk, watch: w, read: len(r.body) == 0}
 	defer data.revoke() // net/http may still read it
 
 	h := &http.Request{
@@ -67,12 +68,14 @@ func (u *Uploader) try(ctx context.Context, svc *service, r *request) (*answer, 
 	// an http.Client would show the URL in its errors
 	response, err := svc.RoundTrip(h.WithContext(httptrace.WithClientTrace(deadline, trace)))
 	if err != nil {
+		r.whole = data.revoke() && conn != nil
 		return nil, svc.failure(ctx, deadline, err)
 	}
 	defer response.Body.Close()
 	svc.answered.Store(true)
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
+		r.whole = data.revoke()
 		return nil, svc.failure(ctx, deadline, err)
 	}
 	return &answer{response.StatusCode, response.Header, text, conn.TLS()}, nil
@@ -129,13 +132,16 @@ type payload struct {
 
 	mu   sync.Mutex
 	data []byte // nil = taken back
+	read bool   // a reader has read all of it
 }
 
-// revoke ends all readers. No reader accesses data after it returns.
-func (p *payload) revoke() {
+// revoke ends all readers and reports whether one of them has read everything. No reader accesses
+// data after it returns.
+func (p *payload) revoke() (read bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.data = nil
+	return p.read
 }
 
 func (p *payload) reader() io.ReadCloser { return &payloadReader{payload: p} }
@@ -158,7 +164,9 @@ func (r *payloadReader) Read(b []byte) (int, error) {
 	}
 	n := copy(b[:min(len(b), r.chunk)], r.data[r.read:])
 	r.read += n
-	r.watch.progressed(r.read == len(r.data))
+	last := r.read == len(r.data)
+	r.payload.read = r.payload.read || last
+	r.watch.progressed(last)
 	return n, nil
 }
 

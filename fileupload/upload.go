@@ -17,6 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -99,7 +100,9 @@ func (p *upload) send(ctx context.Context) (blocks int, err error) {
 	case err != nil:
 		return 0, err
 	case last:
-		if err := p.do(ctx, "file", func(ctx context.Context) error { return p.putBlob(ctx, first[:n]) }); err != nil {
+		if err := p.store(ctx, "file", func(ctx context.Context, maybeStored *bool) error {
+			return p.putBlob(ctx, first[:n], maybeStored)
+		}); err != nil {
 			return 0, err
 		}
 		return 0, p.addStored(ctx, n)
@@ -108,7 +111,21 @@ func (p *upload) send(ctx context.Context) (blocks int, err error) {
 		return blocks, err
 	}
 	sum := base64.StdEncoding.EncodeToString(p.source.sum.Sum(nil))
-	return blocks, p.do(ctx, "commit", func(ctx context.Context) error { return p.commit(ctx, blocks, sum) })
+	return blocks, p.store(ctx, "commit", func(ctx context.Context, maybeStored *bool) error {
+		return p.commit(ctx, blocks, sum, maybeStored)
+	})
+}
+
+// store runs the step that makes the file. An attempt sets maybeStored if it may have made the file
+// although it fails. Then the outcome of a step that fails is unknown, also if a later attempt was
+// refused.
+func (p *upload) store(ctx context.Context, step string, op func(_ context.Context, maybeStored *bool) error) error {
+	var maybeStored bool
+	err := p.do(ctx, step, func(ctx context.Context) error { return op(ctx, &maybeStored) })
+	if err != nil && maybeStored {
+		return operr.OutcomeUnknown(transport.Find(err))
+	}
+	return err
 }
 
 // A block is part of a file, in a buffer that is reused after the block was sent.
@@ -307,7 +324,11 @@ func (p *upload) finish(ctx context.Context, err error) error {
 	if err == nil {
 		if err := p.notify(ctx, notice{IsSuccess: true, StatusCode: 201, StatusDescription: "Created"}); err != nil {
 			e := *transport.Find(err)
-			e.Err = &stepError{"the file is stored, but the hub was not notified", e.Err}
+			text := "the file is stored, but the hub was not notified"
+			if errors.Is(err, transport.ErrOutcomeUnknown) {
+				text = "the file is stored, but the hub did not acknowledge the notification"
+			}
+			e.Err = &stepError{text, e.Err}
 			return &e
 		}
 		return nil
@@ -334,18 +355,22 @@ func (p *upload) finish(ctx context.Context, err error) error {
 func (p *upload) notify(ctx context.Context, n notice) error {
 	var maybeReceived bool
 	err := p.sendNotice(ctx, n, &maybeReceived)
-	if err == nil || !cutShort(err) {
-		return err
-	}
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notifyTime)
-	defer cancel()
-	p.lastNotice = true // no other goroutine reads it any more
-	if second := p.sendNotice(short, n, &maybeReceived); second != nil {
+	if err != nil && cutShort(err) {
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notifyTime)
+		defer cancel()
+		p.lastNotice = true // no other goroutine reads it any more
+		second := p.sendNotice(short, n, &maybeReceived)
+		if second == nil {
+			return nil
+		}
 		e := *transport.Find(err)
 		e.Err = &twoErrors{e.Err, "; nor after that: ", notNotified(second)}
-		return &e
+		err = &e
 	}
-	return nil
+	if err != nil && maybeReceived {
+		return operr.OutcomeUnknown(transport.Find(err))
+	}
+	return err
 }
 
 // cutShort reports whether a step failed because the context ended, or would have ended before
@@ -397,10 +422,10 @@ func (p *upload) sendNotice(ctx context.Context, n notice, maybeReceived *bool) 
 			case refusal.Code != correlationExpired:
 				return err
 			}
+			*maybeReceived = false // the hub has no notice of g, nor of a new grant
 			if err := p.replaceRefused(ctx, g, err); err != nil {
 				return err
 			}
-			*maybeReceived = false // the hub got no notice of the new grant
 		}
 	})
 }

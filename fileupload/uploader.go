@@ -77,7 +77,7 @@ type Result struct {
 	// MD5 is the MD5 of the whole file, which storage keeps with it.
 	MD5 [16]byte
 	// Stored reports that the file is complete in storage. It may be true although Upload failed: then
-	// the notification of the hub failed.
+	// the notification of the hub failed. It is false if the outcome is unknown.
 	Stored bool
 	// Retries is the number of requests that were sent again.
 	Retries int
@@ -135,6 +135,10 @@ var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, P
 //     chain, and its Kind counts if it has one;
 //   - TooLarge for a file that does not fit into 50,000 blocks, at once if size tells;
 //   - otherwise a failure of the hub, storage or a connection: see the package documentation.
+//
+// An error has transport.ErrOutcomeUnknown in its chain if the last step may have taken effect
+// although its answer was lost: the file may be stored if Result.Stored is false, and the hub may
+// have the notification if it is true. Uploading the file again is safe: it replaces the file.
 //
 // The Result is complete when the error is nil; otherwise it says how far it went.
 func (u *Uploader) Upload(ctx context.Context, name string, r io.Reader, size int64) (Result, error) {
