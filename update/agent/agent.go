@@ -40,6 +40,8 @@ type Agent struct {
 	mu      sync.Mutex
 	status  Status
 	asked   bool              // Check was called
+	alive   bool              // the phase went on: see wentOn
+	have    int64             // the argument of wentOn
 	urls    map[string]string // of the current workflow, as the service offered them latest
 	renewal chan struct{}     // nil: nobody waits; closed when a Check that began later is answered
 }
@@ -234,6 +236,7 @@ func (a *Agent) failing(err error) {
 	a.mu.Lock()
 	a.status.Err = err
 	a.mu.Unlock()
+	a.wentOn(0)
 }
 
 // installed returns the update that the device has.

@@ -3,6 +3,7 @@ package agent
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 )
 
 // The stored state is the text stateMagic, the fields of state in order, and the beginning of the
@@ -125,6 +126,8 @@ func (e *encoder) workflow(w *workflow) {
 		restart = 1
 	}
 	e.number(restart)
+	e.number(int64(w.starts))
+	e.number(w.have)
 	e.results(w.results)
 	e.result(&w.final)
 }
@@ -199,6 +202,7 @@ func (d *decoder) workflow() *workflow {
 	w.phase = Phase(d.count(len(phases) - 1))
 	w.step = int(d.signed())
 	w.restart = d.count(1) == 1
+	w.starts, w.have = d.count(maxItems), d.number(math.MaxInt64)
 	w.results = d.results()
 	w.final = d.result()
 	return w

@@ -17,6 +17,7 @@ func full() state {
 			offer: Offer{WorkflowID: "w3", Manifest: []byte("{}"), Signature: "s", RootKeysURL: "k",
 				URLs: map[string]string{"f": "u", "g": "v"}},
 			before: UpdateID{"p", "n", "0"}, phase: PhaseApply, step: 3, restart: true,
+			starts: 2, have: 1 << 40,
 			results: []Result{result, {}}, final: result,
 		},
 	}

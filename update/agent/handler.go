@@ -11,6 +11,13 @@ import (
 // cancellation, the next update and the end of Run wait for it without a limit. Power may fail at
 // any point, so each method must be safe to call again after a part of it was done.
 //
+// A method that has ended the program in 3 starts in a row is not called again, and the update
+// fails: it may have crashed, used up the memory, or hung until a watchdog. Power cuts count alike.
+// A start does not count if Run returned because its ctx ended, if the program waited for the
+// network, or if Work.Open got more of the files than in the starts before. The starts after an
+// Apply with a restart are not counted: what was installed is on trial, and the boot loader or
+// swap.Start counts them.
+//
 // The order is Installed, Download, Install, Apply, and after an Apply with a restart Installed
 // again. An error fails the step and the whole update: package errfilter decides whether Download
 // is tried again before. Wrap the error in a *StepError to give it a code.
@@ -65,6 +72,7 @@ type Work struct {
 	Restarted bool
 
 	agent *Agent
+	have  int64 // of the workflow
 }
 
 // Fetcher reads files of an update. Package update/host has one for standard Go, package

@@ -49,7 +49,22 @@ func (w *Work) Open(ctx context.Context, f *File, have io.Reader) (io.ReadCloser
 		}
 		r.at = n
 	}
+	if have := w.before(f) + r.at; have > w.have {
+		w.agent.wentOn(have)
+	}
 	return r, nil
+}
+
+// before returns the size of the files before f, or before the one that f is related to.
+func (w *Work) before(f *File) (size int64) {
+	for i := range w.Files {
+		own := &w.Files[i]
+		if own.ID == f.ID || fileByID(own.Related, f.ID) != nil {
+			return size
+		}
+		size += own.Size
+	}
+	return size
 }
 
 // open returns a reader of a whole file. offered is its address in the offer, empty if it has none.

@@ -29,6 +29,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.join()
 	err := a.loop(ctx)
 	if ctx.Err() != nil && err != ErrRestart { //nolint:errorlint // the value itself
+		a.join()
+		a.wentOn(0)
+		_ = a.keepAlive(ctx) // else this start counts
 		return ctx.Err()
 	}
 	return err
@@ -40,7 +43,9 @@ func (a *Agent) loop(ctx context.Context) error {
 	if w, ok := a.opt.Service.(Waker); ok {
 		wake = w.Wake()
 	}
-	a.resume()
+	if err := a.resume(ctx); err != nil {
+		return err
+	}
 	a.check.at = time.Now().Add(times.Drawn(min(a.opt.Spread, time.Minute), a.opt.Rand()))
 	a.check.notBefore(a.check.least)
 	timer := time.NewTimer(0)
@@ -71,6 +76,9 @@ func (a *Agent) loop(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if err := a.keepAlive(ctx); err != nil {
+			return err
 		}
 		if woken || a.wasAsked() {
 			a.check.soon(time.Now())
@@ -135,6 +143,9 @@ type outcome struct {
 func (a *Agent) start(ctx context.Context, f func(ctx context.Context) outcome) {
 	child, cancel := lifetime.Within(ctx)
 	a.busy, a.dropped, a.stop = true, "", cancel
+	a.mu.Lock()
+	a.alive, a.have = false, 0
+	a.mu.Unlock()
 	go func() { // the worker: it ends with f, and Run waits for its outcome
 		var o outcome
 		if failed := callback.Run("Handler of package agent", func() { o = f(child) }); failed != nil {

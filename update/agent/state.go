@@ -27,6 +27,11 @@ type workflow struct {
 	step   int
 	// restart: the program shall restart before phase.
 	restart bool
+	// starts is the number of starts of the program in a row that began the phase, did not end it and
+	// brought it no further. have is how far the download was there when one of them began: see
+	// Work.before.
+	starts int
+	have   int64
 	// results has one result for each step. A step with the outcome Skipped has not changed the
 	// device.
 	results []Result

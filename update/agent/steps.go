@@ -39,6 +39,7 @@ func (a *Agent) advance(ctx context.Context) error {
 		}
 		if a.opt.RootKeys != nil && offer.RootKeysURL == "" && !a.hasHeard() {
 			a.start(ctx, func(ctx context.Context) (o outcome) { // the Store may have had no room for the memo
+				a.wentOn(0)
 				select {
 				case <-a.heard:
 				case <-ctx.Done():
@@ -92,7 +93,8 @@ func (a *Agent) startStep(ctx context.Context, w *workflow) {
 func (a *Agent) job(w *workflow) *Work {
 	s := &w.manifest.Steps[w.step]
 	return &Work{WorkflowID: w.offer.WorkflowID, ID: w.manifest.ID, Index: w.step, Step: *s,
-		Files: s.files(w.manifest, &w.offer), URLs: w.offer.URLs, Restarted: w.restarted, agent: a}
+		Files: s.files(w.manifest, &w.offer), URLs: w.offer.URLs, Restarted: w.restarted, agent: a,
+		have: w.have}
 }
 
 var errNotInstalled = errors.New("the update did not come up: it is not installed after the restart")
@@ -169,7 +171,10 @@ func unreached(n int) []Result {
 // does not fit into the Store.
 func (a *Agent) enter(ctx context.Context, step int, phase Phase) error {
 	w := a.s.work
-	w.step, w.phase = step, phase
+	w.step, w.phase, w.starts, w.have = step, phase, 1, 0
+	if w.restart {
+		w.starts = 0 // the next start begins it
+	}
 	err := a.save(ctx)
 	if transport.KindOf(err) != transport.TooLarge {
 		return err
@@ -292,10 +297,62 @@ func (s *state) load() {
 	w.manifest = m
 }
 
-// resume lets the current workflow go on after a restart of the program, or of Run.
-func (a *Agent) resume() {
-	if w := a.s.work; w != nil && w.phase != PhaseVerify {
+// maxStarts is how many starts of the program in a row may begin a phase without an end of it. It
+// is the default of update.Options.Tries, the limit for an image on trial.
+const maxStarts = 3
+
+// resume lets the current workflow go on after a restart of the program, or of Run. A phase that
+// has ended the program maxStarts times is not begun again: it fails.
+func (a *Agent) resume(ctx context.Context) error {
+	w := a.s.work
+	if w == nil {
+		return nil
+	}
+	if w.phase != PhaseConfirm { // the boot loader, or swap.Start, counts the starts of a trial
+		w.starts++
+		if err := a.saveStarts(ctx); err != nil {
+			return err
+		}
+	}
+	if w.phase != PhaseVerify {
 		w.restarted, w.resumed = w.restart, !w.restart
 		w.restart, a.news = false, true
 	}
+	if w.starts <= maxStarts {
+		return nil
+	}
+	return a.finished(ctx, &outcome{err: errors.New("the program ended 3 times in a row in the phase " +
+		w.phase.String() + "; look for a crash in the handler, too little memory, or a watchdog")})
+}
+
+// wentOn records that the phase has come further, or waits for the network: a later end of the
+// program is not the fault of the phase alone. Run stores it.
+func (a *Agent) wentOn(have int64) {
+	a.mu.Lock()
+	a.alive, a.have = true, max(a.have, have)
+	a.mu.Unlock()
+	a.wake()
+}
+
+// keepAlive begins the count of starts anew if the phase went on. The error is the Store's.
+func (a *Agent) keepAlive(ctx context.Context) error {
+	a.mu.Lock()
+	alive, have := a.alive, a.have
+	a.alive = false
+	a.mu.Unlock()
+	w := a.s.work
+	if !alive || w == nil || w.starts <= 1 {
+		return nil
+	}
+	w.starts, w.have = 1, max(w.have, have)
+	return a.saveStarts(ctx)
+}
+
+// saveStarts stores the state. A Store without the room for it keeps the older count.
+func (a *Agent) saveStarts(ctx context.Context) error {
+	err := a.save(ctx)
+	if transport.KindOf(err) == transport.TooLarge {
+		return nil
+	}
+	return err
 }
