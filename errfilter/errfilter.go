@@ -78,8 +78,8 @@ var (
 //   - transport.ErrViolation makes Protocol retryable, and transport.ErrMayBeLifted Unauthorized.
 //   - A negative RetryAfter makes a retryable Kind not retryable.
 //   - transport.ErrProxy changes the hint: the hub was not reached.
-//   - transport.ErrMaybeDamaged has no effect here: loops that connect, and the requests of package
-//     fileupload, pass failures through a Damage first.
+//   - transport.ErrMaybeDamaged has no effect here: loops that connect, the requests of package
+//     fileupload, and downloads of updates pass failures through a Damage first.
 //
 // A transport's own time limit is a Timeout with context.DeadlineExceeded or os.ErrDeadlineExceeded
 // as cause, and stays retryable.

@@ -82,9 +82,10 @@ var ErrOutcomeUnknown = errors.New("it was handed over and its outcome is unknow
 // another connection, unlike one that never spoke the protocol.
 var ErrViolation = errors.New("protocol violation on a working connection")
 
-// ErrMaybeDamaged is the cause of an *Error for a failed connection attempt, or a request of
-// package fileupload, where the peer's refusal may be caused by bytes damaged in transit, as with
-// some TLS alerts. errfilter.Damage makes a few of these failures in a row retryable.
+// ErrMaybeDamaged is the cause of an *Error for a failed connection attempt, a request of package
+// fileupload, or the download of an update, where the peer's answer may be caused by bytes damaged
+// in transit, as with some TLS alerts. errfilter.Damage makes a few of these failures in a row
+// retryable.
 var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
 
 // ErrTakenOver is the cause of an *Error for a connection that the peer ended or refused because

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -16,7 +17,8 @@ import (
 type Source interface {
 	// ReadAt fills p with the bytes of the image from off on, which p does not exceed. If the content
 	// is not what it was at an earlier call, it returns ErrChanged. Package retrypolicy decides by
-	// other errors whether Download tries again.
+	// other errors whether Download tries again. One with the cause transport.ErrMaybeDamaged, such as
+	// an answer with another part, is tried again errfilter.MaxDamage times in a row.
 	ReadAt(ctx context.Context, p []byte, off int64) error
 }
 
@@ -353,12 +355,13 @@ func (u *Updater) fill(ctx context.Context, from Source) error {
 func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) error {
 	r := retrypolicy.Retrier{Policy: u.opt.Policy, Timeout: -1,
 		OnRetry: func(_ int, _ time.Duration, err error) { u.report(err) }}
+	var damage errfilter.Damage
 	err := r.Do(ctx, func(ctx context.Context) error {
 		var err error
 		if failed := callback.Run("Source.ReadAt", func() { err = from.ReadAt(ctx, p, off) }); failed != nil {
 			err = failed
 		}
-		return err
+		return damage.Judge(err)
 	})
 	switch {
 	case err == nil:

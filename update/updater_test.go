@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"testing/iotest"
@@ -484,4 +485,30 @@ func TestConfirmChecksThePhaseAsTheOnlyWriter(t *testing.T) {
 	u.status = seen
 	require.NoError(t, u.Confirm())
 	require.EqualValues(t, 2, u.Status().Running)
+}
+
+// Damage on the way passes; a source that never sends what it shall ends the download.
+func TestASourceThatAlwaysViolatesItsProtocolEndsTheDownload(t *testing.T) {
+	wrong := &transport.Error{Kind: transport.Protocol, Err: fmt.Errorf("another part: %w", transport.ErrMaybeDamaged)}
+	for _, last := range []int{3, 1 << 30} { // the latest read that fails
+		r := newRig(t)
+		o := r.options()
+		o.Policy = retrypolicy.Immediately{}
+		u, err := Open(o)
+		require.NoError(t, err)
+		r.source.fail = func(read int) error {
+			if read <= last {
+				return wrong
+			}
+			return nil
+		}
+		err = r.download(u)
+		if last == 3 {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, transport.Protocol)
+		require.ErrorContains(t, err, "another part")
+		require.Len(t, r.source.reads, 4)
+	}
 }

@@ -1,18 +1,25 @@
 package agent_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
+	"github.com/hubline-iot/hubline/update/host"
+	"github.com/hubline-iot/hubline/update/httprange"
 )
 
 // A server that lies fails the step before Install sees the file.
@@ -244,3 +251,63 @@ func TestKeysThatDripAreFetchedAgain(t *testing.T) {
 		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
 	})
 }
+
+// A server may answer another part once, such as from a broken cache on the way. One that always
+// does fails the step, over both fetchers alike.
+func TestAServerThatAlwaysSendsAnotherPartFailsTheStep(t *testing.T) {
+	const answer = "HTTP/1.1 206 Partial Content\r\nContent-Length: 2\r\nContent-Range: bytes 7-8/9\r\n\r\nab"
+	for _, last := range []int{3, 1 << 30} { // the latest request that is answered wrongly
+		requests := 0
+		fetchers := map[string]agent.Fetcher{
+			"httprange": &httprange.Fetcher{Dial: func(context.Context, string, bool) (httprange.Conn, error) {
+				near, far := memconn.Pair("board", "server")
+				go serveOnce(far, func() string {
+					if requests++; requests <= last {
+						return answer
+					}
+					return "HTTP/1.1 206 OK\r\nContent-Length: 9\r\nContent-Range: bytes 0-8/9\r\n\r\nthe image"
+				})
+				return near, nil
+			}},
+			"host": host.NewFetcher(&http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+				if requests++; requests <= last {
+					return http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
+				}
+				return http.ReadResponse(bufio.NewReader(strings.NewReader("HTTP/1.1 200 OK\r\n\r\nthe image")), nil)
+			})}),
+		}
+		for name, fetcher := range fetchers {
+			t.Run(fmt.Sprint(name, " ", last), func(t *testing.T) {
+				requests = 0
+				inRig(t, func(t *testing.T, r *rig) {
+					r.options.Fetch = fetcher
+					r.offered("wf-1", "1.0", "the image")
+					r.runs(48 * time.Hour)
+					f := r.final()
+					require.Equal(t, 4, requests)
+					if last == 3 {
+						require.Equal(t, agent.Succeeded, f.Result.Outcome, f.Result.Details)
+						return
+					}
+					require.Equal(t, agent.Failed, f.Result.Outcome)
+					require.Equal(t, agent.ManagedResource, f.Result.Origin)
+					require.Contains(t, f.Result.Details, "the server sent another part than the requested one")
+				})
+			})
+		}
+	}
+}
+
+// serveOnce answers a request, and ends the connection when the peer does.
+func serveOnce(c net.Conn, answer func() string) {
+	defer c.Close()
+	if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+		return
+	}
+	_, _ = io.WriteString(c, answer())
+	_, _ = io.Copy(io.Discard, c)
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

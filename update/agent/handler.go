@@ -82,7 +82,9 @@ type Fetcher interface {
 	// server is silent for too long. Errors are a *transport.Error, without the URL. They wrap a
 	// *transport.StatusError if the server has refused: after 403 and 410 the agent asks the Service
 	// for the offer again, because the URL may have expired. A server that cannot serve parts of files
-	// is an error of Kind Unsupported if offset is above 0.
+	// is an error of Kind Unsupported if offset is above 0. One that sends another part is an error of
+	// Kind Protocol with the cause transport.ErrMaybeDamaged: the agent tries again
+	// errfilter.MaxDamage times in a row.
 	Fetch(ctx context.Context, url string, offset int64) (io.ReadCloser, error)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -104,7 +105,8 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		return 0, r.err
 	}
 	p = p[:min(int64(len(p)), r.file.Size-r.at)]
-	err = r.agent.retrier().Do(r.ctx, func(ctx context.Context) error { return r.fill(ctx, p, &n) })
+	var damage errfilter.Damage
+	err = r.agent.retrier().Do(r.ctx, func(ctx context.Context) error { return damage.Judge(r.fill(ctx, p, &n)) })
 	r.err = retrypolicy.Permanent(err) // the loops around it must not ask the policy again
 	if r.err != nil && r.ctx.Err() != nil {
 		r.err = r.ctx.Err()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/lifetime"
@@ -229,6 +230,7 @@ func (a *Agent) whole(ctx context.Context, o *Offer) ([]byte, error) {
 
 // fetchAll reads a text of at most limit bytes, with retries.
 func (a *Agent) fetchAll(ctx context.Context, url string, limit int64) (text []byte, err error) {
+	var damage errfilter.Damage
 	err = a.retrier().Do(ctx, func(ctx context.Context) error {
 		limited, cancel := lifetime.WithinTime(ctx, 5*times.ProgressTime)
 		defer cancel()
@@ -240,7 +242,7 @@ func (a *Agent) fetchAll(ctx context.Context, url string, limit int64) (text []b
 		if err != nil && limited.Err() != nil && ctx.Err() == nil {
 			return errSlow
 		}
-		return asNetwork(err)
+		return damage.Judge(asNetwork(err))
 	})
 	if err == nil && int64(len(text)) > limit {
 		return nil, errRootKeys

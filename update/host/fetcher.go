@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -65,8 +66,9 @@ var (
 	errSilent   = failure(transport.Timeout, errors.New("file: the server sent nothing for 30 seconds"))
 	errNoRanges = failure(transport.Unsupported, errors.New("file: the server does not serve parts of files, so the "+
 		"download cannot continue; use another server"))
-	errRange = failure(transport.Protocol, errors.New("file: the server sent another part than the requested one"))
-	errEnd   = failure(transport.Protocol, errors.New("file: the server's file is shorter than that of the manifest"))
+	errRange = failure(transport.Protocol, fmt.Errorf("file: the server sent another part than the requested one: %w",
+		transport.ErrMaybeDamaged))
+	errEnd = failure(transport.Protocol, errors.New("file: the server's file is shorter than that of the manifest"))
 )
 
 // Fetch implements agent.Fetcher.

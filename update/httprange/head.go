@@ -33,7 +33,7 @@ const (
 var (
 	errHead     = violation("the head of the answer is malformed")
 	errLongHead = violation("the head of the answer is longer than 16 KB")
-	errRange    = violation("the answer does not have the requested part of the image")
+	errRange    = violation("the server sent another part than the requested one, or one without size and length")
 	errNoRanges = failure(transport.Unsupported,
 		"the server does not serve parts of files, or a proxy or a captive portal answered in its place; use another server")
 )
@@ -42,10 +42,10 @@ func violation(text string) error {
 	return &transport.Error{Kind: transport.Protocol, Proto: proto, Err: violated{errors.New(text)}}
 }
 
-// violated is retryable: another connection may do better.
+// violated is retryable a few times in a row: bytes may have been damaged on the way.
 type violated struct{ error }
 
-func (v violated) Unwrap() error { return transport.ErrViolation }
+func (v violated) Unwrap() error { return transport.ErrMaybeDamaged }
 
 // readHead reads the head of the next final answer.
 func (s *Source) readHead() (head, error) {

@@ -180,7 +180,7 @@ func TestWhatAServerAnswers(t *testing.T) {
 			if err == nil {
 				require.Equal(t, image, string(p))
 			} else {
-				require.Equal(t, c.retry, errfilter.Of(err).Retry, "%v", err)
+				require.Equal(t, c.retry, errfilter.Retryable(new(errfilter.Damage).Judge(err)), "%v", err)
 				require.NotContains(t, err.Error(), "secret")
 			}
 			if name == "busy" {
