@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/atomicfile"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -179,6 +180,12 @@ echo "$HUBLINE_UPDATE $HUBLINE_STEP"
 func TestUpdateApplyInstallsTheFilesOfTheOffer(t *testing.T) {
 	d := newUpdateDesk(t)
 	folder := filepath.Join(d.dir, "files", "Contoso%2FToaster%2F1.1")
+	var flushed []string
+	flushFolder = func(path string) {
+		require.FileExists(t, filepath.Join(folder, "notes.txt"), "the names are flushed last")
+		flushed = append(flushed, path)
+	}
+	defer func() { flushFolder = atomicfile.FlushFolder }()
 	require.NoError(t, os.MkdirAll(folder, 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "image.bin"), bytes.Repeat([]byte("old "), 50_000), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "notes.txt.part"), []byte("burnt"), 0o600))
@@ -191,6 +198,7 @@ func TestUpdateApplyInstallsTheFilesOfTheOffer(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(f.Content, got), f.Name)
 	}
+	require.Equal(t, []string{folder, filepath.Dir(folder), d.dir}, flushed)
 }
 
 // A program that fails, and a server that lies, fail the update: it is reported, and no file stays.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/atomicfile"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
 	"github.com/hubline-iot/hubline/update/host"
@@ -247,8 +248,14 @@ func (h *folderHandler) Download(ctx context.Context, w *agent.Work) error {
 			return err
 		}
 	}
+	for _, path := range []string{h.folder(w), filepath.Join(h.dir, "files"), h.dir} {
+		flushFolder(path) // else a power cut loses the files that the agent takes for complete
+	}
 	return nil
 }
+
+// flushFolder flushes the names in a folder. Tests replace it.
+var flushFolder = atomicfile.FlushFolder
 
 func (h *folderHandler) download(ctx context.Context, w *agent.Work, f *agent.File) error {
 	path := h.path(w, f)
@@ -316,7 +323,7 @@ func (h *folderHandler) Install(ctx context.Context, w *agent.Work) (agent.Next,
 			return agent.Continue, fmt.Errorf("%s: %w", filepath.Base(h.program), err)
 		}
 	}
-	return agent.Continue, os.WriteFile(filepath.Join(h.folder(w), doneFile(w)), nil, 0o600)
+	return agent.Continue, atomicfile.Write(filepath.Join(h.folder(w), doneFile(w)), nil)
 }
 
 // Apply has nothing to do: the program has installed.

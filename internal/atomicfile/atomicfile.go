@@ -66,11 +66,17 @@ func Write(path string, text []byte) (err error) {
 	if err = os.Rename(out.Name(), path); err != nil {
 		return err
 	}
-	if d, openErr := os.Open(folder); openErr == nil { // not on every system
+	FlushFolder(folder)
+	return nil
+}
+
+// FlushFolder writes the names of files in a folder to the disk. Not every system can do that, so
+// there is no error.
+func FlushFolder(path string) {
+	if d, err := os.Open(path); err == nil {
 		_ = d.Sync()
 		_ = d.Close()
 	}
-	return nil
 }
 
 // JSON is a file that contains a T.
