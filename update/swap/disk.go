@@ -112,12 +112,12 @@ func (d *disk) download(ctx context.Context, w *agent.Work) error {
 	}
 	out, err := open(d.fresh)
 	if err != nil {
-		return fmt.Errorf("swap: %w", err)
+		return err
 	}
 	defer out.Close()
 	info, err := out.Stat()
 	if err != nil {
-		return fmt.Errorf("swap: %w", err)
+		return err
 	}
 	if size := info.Size(); size > 0 && size <= w.Files[0].Size {
 		err := receive(ctx, w, out, io.LimitReader(out, size))
@@ -126,10 +126,10 @@ func (d *disk) download(ctx context.Context, w *agent.Work) error {
 		}
 	}
 	if err := out.Truncate(0); err != nil {
-		return fmt.Errorf("swap: %w", err)
+		return err
 	}
 	if _, err := out.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("swap: %w", err)
+		return err
 	}
 	return receive(ctx, w, out, nil)
 }

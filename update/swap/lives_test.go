@@ -378,3 +378,15 @@ func TestAFileThatIsPutBackKeepsTheFailure(t *testing.T) {
 		require.ErrorContains(t, err, "it has no connection")
 	})
 }
+
+// The name of the downloaded file must outlive a power cut: the agent goes on with Install.
+func TestADownloadFlushesTheFolder(t *testing.T) {
+	l := newLife(t, false, "", 0)
+	var names []string
+	step = func(name string) { names = append(names, name) }
+	file := File{Path: l.path, Healthy: l.healthy}
+	empty := agent.File{URL: "https://files/empty", SHA256: sha256.Sum256(nil)}
+	require.NoError(t, file.Download(t.Context(), &agent.Work{Files: []agent.File{empty}}))
+	require.FileExists(t, l.path+".new")
+	require.Equal(t, []string{"download"}, names, "it is a change, which flushes the folder")
+}

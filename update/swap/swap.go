@@ -101,7 +101,7 @@ func (h *File) Download(ctx context.Context, w *agent.Work) error {
 	if err != nil || d.wanted {
 		return err
 	}
-	return d.download(ctx, w)
+	return d.change("download", func() error { return d.download(ctx, w) })
 }
 
 // Install implements agent.Handler. It keeps the old file, and prepares the new one.
