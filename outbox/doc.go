@@ -59,7 +59,8 @@
 //     Open has no limit. If the write had begun when the context of Put ended, the error has
 //     transport.ErrOutcomeUnknown in its chain.
 //   - Failing: if a write or an fsync fails, the Puts that wait for it return the error. If the
-//     state of the file is in doubt, the next message goes into another file.
+//     state of the file is in doubt, the next message goes into another file. The doubtful file is
+//     removed then, unless it has messages for which Put returned nil.
 //   - Gone: when the folder or its file "lock" is deleted or moved, Put fails until the Queue is
 //     closed and opened again. With Options.SyncEvery it may take a millisecond until Put notices.
 //

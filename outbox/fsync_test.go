@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -123,5 +124,81 @@ func TestSyncEveryOnAFailingDisk(t *testing.T) {
 		put(t, q, 1, 2)
 		require.ErrorIs(t, q.Close(), syscall.EIO)
 		require.EqualValues(t, 2, q.Stats().SyncErrors)
+	})
+}
+
+// A disk whose fsync fails does not fill with files: those in which no message is safe are removed.
+// A power cut at any time, also one that brings them back, loses no safe message.
+func TestFailedFsyncsLeaveNoFiles(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		testkit.Run(t, "Run "+strconv.FormatBool(running), func(t *testing.T) {
+			d := newDisk()
+			q := openOn(t, d, nil)
+			k := &taker{}
+			stop := func() error { return nil }
+			if running {
+				stop = start(q, k)
+			}
+			safe := func(n int) {
+				for _, a := range powerCuts {
+					again := openOn(t, d.cut(a), nil)
+					got := append(k.ids(), take(t, again)...)
+					require.Subset(t, got, ids(0, n), a.name)
+					require.NoError(t, again.Close())
+				}
+			}
+			put(t, q, 0, 3)
+			for round := range 3 {
+				d.on(onSync(func() error { return syscall.EIO }))
+				for n := range 100 {
+					require.ErrorIs(t, q.Put(t.Context(), numbered(1000*round+1000+n)), syscall.EIO)
+				}
+				q.Idle()
+				require.LessOrEqual(t, len(d.segments(folder)), round+2, "those with safe messages, and the latest one")
+				safe(3 + round)
+				d.on(nil)
+				put(t, q, 3+round, 4+round)
+				safe(4 + round)
+			}
+			require.LessOrEqual(t, q.Stats().Waiting, uint64(6+3), "and the first of each round, behind safe ones")
+			if !running {
+				stop = start(q, k)
+			}
+			require.NoError(t, flushSoon(t, q))
+			require.ErrorIs(t, stop(), context.Canceled)
+			require.Subset(t, k.ids(), ids(0, 6))
+			require.Zero(t, q.Stats().Damaged)
+			require.Zero(t, q.Stats().Waiting)
+			require.NoError(t, q.Close())
+			q = openOn(t, d, nil)
+			require.Empty(t, take(t, q))
+			require.NoError(t, q.Close())
+		})
+	}
+}
+
+// Flush waits for no message whose Put has failed and whose file is removed.
+func TestFlushAfterFailedFsyncs(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		d.on(onSync(func() error { return syscall.EIO }))
+		require.ErrorIs(t, q.Put(t.Context(), numbered(0)), syscall.EIO)
+		flushed := make(chan error, 1)
+		go func() { flushed <- flushSoon(t, q) }()
+		synctest.Wait()
+		d.on(func(o op) error {
+			if o.name == "create" {
+				return syscall.EIO
+			}
+			return nil
+		})
+		require.ErrorIs(t, q.Put(t.Context(), numbered(1)), syscall.EIO)
+		require.NoError(t, <-flushed)
+		require.Zero(t, q.Stats().Waiting)
+		d.on(nil)
+		put(t, q, 2, 3)
+		require.Equal(t, ids(2, 3), take(t, q))
+		require.NoError(t, q.Close())
 	})
 }

@@ -216,7 +216,7 @@ func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.stats
-	s.Waiting, s.Bytes = q.next-q.done-q.holesIn(q.done, q.next), q.bytes
+	s.Waiting, s.Bytes = q.waitingLocked(q.next), q.bytes
 	if s.Waiting > 0 {
 		s.Stalled = time.Since(q.front)
 	}
@@ -235,7 +235,7 @@ func (q *Queue) Stats() Stats {
 func (q *Queue) Flush(ctx context.Context) error {
 	q.mu.Lock()
 	upTo, told := q.next, q.told
-	for q.done < upTo && !q.closed && q.stop == nil {
+	for q.waitingLocked(upTo) > 0 && !q.closed && q.stop == nil {
 		ended := waitFor(&q.ended)
 		q.mu.Unlock()
 		select {
@@ -247,12 +247,17 @@ func (q *Queue) Flush(ctx context.Context) error {
 	}
 	defer q.mu.Unlock()
 	switch {
-	case q.done >= upTo:
+	case q.waitingLocked(upTo) == 0:
 		return q.removedLocked(told)
 	case q.closed:
 		return errClosed
 	}
 	return q.stop
+}
+
+// waitingLocked returns the number of messages below upTo that are not done.
+func (q *Queue) waitingLocked(upTo uint64) uint64 {
+	return max(q.done, upTo) - q.done - q.holesIn(q.done, upTo)
 }
 
 // silentLocked records n messages that were removed without an acknowledgement, for Flush.

@@ -191,7 +191,7 @@ func TestAFailedFsyncOfTheFolder(t *testing.T) {
 		require.ErrorIs(t, q.Put(t.Context(), numbered(0)), syscall.EIO)
 		d.on(nil)
 		put(t, q, 1, 2)
-		require.Equal(t, ids(0, 2), take(t, q), "nobody knows of the first one, so it is sent")
+		require.Equal(t, ids(1, 2), take(t, q), "the first one's Put has failed, and no other message is in its file")
 		require.NoError(t, q.Close())
 	})
 }

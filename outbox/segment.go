@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -114,6 +115,25 @@ func (q *Queue) seal() error {
 	q.passLocked(q.done) // it may be done, or empty
 	q.mu.Unlock()
 	return err
+}
+
+// discard removes a sealed segment whose fsync failed, if none of its messages is safe: all Puts
+// returned the error, and each of the next ones would leave another file. The numbers are not used
+// again, because the disk may still have the file after a power cut.
+func (q *Queue) discard(s *segment) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.segments, s)
+	if i < 0 || s.lost == nil || q.opt.SyncEvery != 0 || s.synced > s.first {
+		return
+	}
+	if last := len(q.holes) - 1; last >= 0 && q.holes[last].to == s.first {
+		q.holes[last].to = s.next
+	} else {
+		q.holes = append(q.holes, span{s.first, s.next})
+	}
+	q.removeLocked(i)
+	wake(&q.ended)
 }
 
 // sealed syncs the active segment and returns its file, which the caller closes; nil if there is no

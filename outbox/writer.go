@@ -100,6 +100,7 @@ func (q *Queue) writeBatch() {
 	case s.lost != nil || s.next > s.first && s.size+int64(len(q.pending[0].record)) > q.opt.segmentBytes():
 		q.mu.Unlock()
 		_ = q.seal() // its records were synced
+		q.discard(s)
 		return
 	}
 	q.busy = q.takePendingLocked(q.batchSizeLocked(s))
