@@ -29,6 +29,18 @@ var forms = []string{
 	`{"password":{"a":"}","b":"§"}}`, "AccountKey={§;x}", "tool --password {§ x} h",
 	`{"sasToken":"?sv=2020&sig=§"}`, `{"url":"https://s/c?a=b\u0026sig=§\u0026se=1"}`, `{"a":"sig\u003d§"}`,
 	`{\u0022password\u0022:\u0022§\u0022}`,
+	// JSON over several lines, also nested in JSON.
+	"{\n  \"password\" : \"§\"\n}", "{\n  \"password\" :\n    \"§\"\n}", "{\r\n\t\"token\"\r\n\t:\r\n\t\"§\"\r\n}",
+	"{\n \"key\" :\n \"§\"}", "{'password' :\n '§'}", "{\"password\" : [\n  \"§\"\n]}",
+	"{\"password\" : {\n  \"a\" : [\"}\", 1],\n  \"value\" : \"§\"\n}}",
+	"{\"password\": {\n\"value\": {\n},\n\"b\": \"§\"",
+	"{\"Authorization\": [\n \"§\"\n]}", "{\"authorization\": {\n \"value\": \"§\"\n}}",
+	`{\n  \"password\" :\n    \"§\"\n}`, `{\r\n  \"password\"\r\n : \"§\"}`, `"{\\n \\\"password\\\" :\\n \\\"§\\\"}"`,
+	// JSON in URLs.
+	"%22password%22%20%3A%20%22§%22", "%7B%22token%22%3A%22§%22%2C%22x%22%3A1%7D", "%7B%22key%22:%22§%22%7D",
+	"%7B%0A%20%20%22password%22+%3A%0D%0A%09%22§%22%0A%7D", "%257B%2522token%2522%253A%2520%2522§%2522%257D",
+	"%22password%22%3A%7B%22a%22%3A1%2C%22value%22%3A%22§%22%7D%7D", "%7B%22token%22%3A%5B%22a%22%2C%22§%22%5D%7D",
+	"%7b%22keys%22%3a%7b%22primaryKey%22%3a%22§%22%7d%7d",
 	// Headers.
 	"Authorization: Basic §", "authorization: bearer §", "Authorization: Digest username=a, response=§",
 	"Authorization: §",
@@ -36,7 +48,7 @@ var forms = []string{
 	"map[Authorization:[Bearer §] Accept:[*/*]]", "Cookie: a=b; session=§", "Set-Cookie: id=§; HttpOnly", "Bearer §",
 	"Basic §", "Authorization: SharedKey account:§",
 	"Authorization: SharedAccessSignature sr=h&sig=§&se=1", "Authorization=Bearer+§", "token=Bearer §",
-	"X-Amz-Security-Token: §",
+	"X-Amz-Security-Token: §", "Authorization:\t§", "authorization\t:\tBearer\t§", "x-api-key:\t§", `Authorization:\t§`,
 	// URLs.
 	"https://h/?code=§", "https://h/?a=b&code=§&c=d", "https://h/?key=§", "https://user:§@h/p", "amqps://§@h:5671",
 	"http://h/#access_token=§", "redis://:§@h:6379/0", "user:§@proxy:3128", "n%3A§%40proxy%3A3128",
@@ -48,6 +60,7 @@ var forms = []string{
 	// Connection strings.
 	"HostName=h;DeviceId=d;SharedAccessKey=§", "HostName=h;SharedAccessKeyName=n;SharedAccessKey=§;DeviceId=d",
 	"AccountName=a;AccountKey=§;EndpointSuffix=s", "Server=s;Uid=u;Pwd=§;",
+	"HostName = h; SharedAccessKey = §; DeviceId = d", "SharedAccessKey\t=\t§", `SharedAccessKey\t=\t§`,
 	"SharedAccessSignature=sr=h&sig=§", "AWS_SECRET_ACCESS_KEY=§", "aws_session_token = §", "postgres://u:§@h/db",
 	// Command lines and files.
 	"curl --password § h", "curl -u bob:§ h", "tool --api-key § run", "PGPASSWORD=§ psql", "export TOKEN='§'",
@@ -64,7 +77,7 @@ func TestNoFormOfASecretIsShown(t *testing.T) {
 	for _, form := range forms {
 		for _, secret := range secrets {
 			for _, around := range []string{"§", "dial failed: § while connecting", "a\n§\nb", "(§)", `"§"`, "[§]",
-				"a=b, §, c=d"} {
+				"a=b, §, c=d", "token\":\n§\n0", "token\">\n§"} {
 				in := strings.ReplaceAll(around, "§", strings.ReplaceAll(form, "§", secret))
 				out := scrub.Text(in)
 				require.NotContains(t, out, secret, "of %q", in)

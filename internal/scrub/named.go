@@ -22,7 +22,11 @@ func (x *scanner) named(begin, end int) (from, to int) {
 	}
 	at := end
 	quote := x.quoteAt(at)
-	at = x.skipSpace(at + len(quote))
+	skip := x.skipSpace
+	if quote != "" {
+		skip = x.skipLines // JSON goes on there
+	}
+	at = skip(at + len(quote))
 	for _, sep := range separators {
 		if !strings.HasPrefix(x.lower[at:], sep.text) {
 			continue
@@ -32,13 +36,19 @@ func (x *scanner) named(begin, end int) (from, to int) {
 		if class == inAssignment && sep.prose && quote == "" {
 			return 0, 0
 		}
-		if at = x.skipSpace(at); at == len(x.s) {
+		next := skip(at)
+		at = x.skipSpace(at)
+		if (sep.prose || strings.HasSuffix(sep.text, "3a")) && x.startsJSON(next) && !x.startsNamed(next) {
+			at = next
+		}
+		if at == len(x.s) {
 			return 0, 0
 		}
 		if class == header {
 			return x.header(at, prose)
 		}
-		if class != password && sep.prose && x.s[at] == '{' {
+		if class != password && (sep.prose && x.s[at] == '{' ||
+			strings.HasSuffix(sep.text, "3a") && strings.HasSuffix(x.escapedBracket(at), "7b")) {
 			return 0, 0 // its members are scanned separately
 		}
 		if from, to = x.value(at, sep.escaped); from != at { // in quotes or brackets
@@ -57,6 +67,25 @@ func (x *scanner) named(begin, end int) (from, to int) {
 		return x.value(at+len("value="), false)
 	}
 	return 0, 0
+}
+
+// startsNamed reports whether the quoted name of a secret begins at i, before its separator.
+func (x *scanner) startsNamed(i int) bool {
+	quote := x.quoteAt(i)
+	if quote == "" {
+		return false
+	}
+	from, to := x.value(i, false)
+	if nameClass(x.s[from:to]) == harmless || to == len(x.s) {
+		return false
+	}
+	at := x.skipLines(min(to+len(quote), len(x.s)))
+	for _, sep := range separators {
+		if strings.HasPrefix(x.lower[at:], sep.text) {
+			return true
+		}
+	}
+	return false
 }
 
 // nested returns the end of a secret that the text at i announces, as in "token: Bearer x".

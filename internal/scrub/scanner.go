@@ -78,10 +78,30 @@ func (x *scanner) skipSpace(i int) int {
 		switch {
 		case x.s[i] == ' ' || x.s[i] == '\t' || x.s[i] == '+':
 			i++
-		case strings.HasPrefix(x.s[i:], "%20"):
+		case strings.HasPrefix(x.s[i:], "%20") || strings.HasPrefix(x.s[i:], "%09"):
 			i += 3
+		case strings.HasPrefix(x.s[i:], `\t`):
+			i += 2
 		default:
 			return i
+		}
+	}
+	return i
+}
+
+// lineEnds are the ends of lines, including escaped ones.
+var lineEnds = [...]string{"\n", "\r", `\n`, `\r`, `\\n`, `\\r`, "%0a", "%0d", "%250a", "%250d", `\\t`, "%2520"}
+
+// skipLines is like skipSpace and also skips line ends.
+func (x *scanner) skipLines(i int) int {
+	for begin := -1; begin != i; {
+		begin = i
+		i = x.skipSpace(i)
+		for _, end := range lineEnds {
+			if strings.HasPrefix(x.lower[i:], end) {
+				i += len(end)
+				break
+			}
 		}
 	}
 	return i

@@ -16,20 +16,63 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 		}
 		return from, len(x.s)
 	}
-	if x.s[i] == '[' {
-		if n := strings.IndexAny(x.s[i:], "]\n"); n > 0 {
-			return i + 1, i + n
+	if open := x.escapedBracket(i); escaped && open != "" {
+		from = i + len(open)
+		to = x.unquoted(from, false)
+		if n := strings.LastIndex(x.lower[from:to], open[:len(open)-1]+"d"); n >= 0 {
+			to = from + n
 		}
-		return i + 1, len(x.s)
+		return from, to
 	}
-	if x.s[i] == '{' { // a password may contain "}": the line's last one ends the value
-		line, _, _ := strings.Cut(x.s[i:], "\n")
-		if n := strings.LastIndexByte(line, '}'); n > 0 {
+	switch x.s[i] {
+	case '[':
+		if n := strings.IndexAny(x.s[i:], "]\n"); n > 0 && x.s[i+n] == ']' {
 			return i + 1, i + n
 		}
-		return i + 1, i + len(line)
+		return i + 1, x.closing(i)
+	case '{': // a password may contain "}": the line's last one ends the value
+		to = x.closing(i)
+		line, _, _ := strings.Cut(x.s[to:], "\n")
+		return i + 1, to + max(0, strings.LastIndexByte(line, '}'))
 	}
 	return i, x.unquoted(i, escaped)
+}
+
+// startsJSON reports whether a text, a list or an object of JSON begins at i.
+func (x *scanner) startsJSON(i int) bool {
+	return i < len(x.s) && (x.s[i] == '[' || x.s[i] == '{' || x.quoteAt(i) != "" || x.escapedBracket(i) != "")
+}
+
+// escapedBracket returns the escaped "{" or "[" that begins at i, empty for none.
+func (x *scanner) escapedBracket(i int) string {
+	for _, open := range [...]string{"%7b", "%5b", "%257b", "%255b"} {
+		if strings.HasPrefix(x.lower[i:], open) {
+			return open
+		}
+	}
+	return ""
+}
+
+// closing returns the position of the bracket that closes the one at i, the end of the text if none
+// does.
+func (x *scanner) closing(i int) int {
+	depth := 0
+	for at := i; at < len(x.s); at++ {
+		if quote := x.quoteAt(at); quote != "" {
+			_, to := x.value(at, false)
+			at = to + len(quote) - 1
+			continue
+		}
+		switch x.s[at] {
+		case x.s[i]:
+			depth++
+		case x.s[i] + 2: // in ASCII
+			if depth--; depth == 0 {
+				return at
+			}
+		}
+	}
+	return len(x.s)
 }
 
 // unquoted returns the end of a value without quotes.
@@ -70,7 +113,9 @@ func (x *scanner) ends(i int) bool {
 
 // header returns the value of a header that holds credentials: the rest of the line.
 func (x *scanner) header(i int, prose bool) (from, to int) {
-	if x.quoteAt(i) != "" || x.s[i] == '[' {
+	line, _, _ := strings.Cut(x.s[i:], "\n")
+	if x.quoteAt(i) != "" || x.s[i] == '[' || x.s[i] == '{' && (strings.IndexByte(line, '}') < 0 ||
+		strings.HasPrefix(line, "{"+hidden)) {
 		return x.value(i, false)
 	}
 	word := x.unquoted(i, false)
