@@ -75,6 +75,7 @@ type methods struct {
 	handlers []handler
 	session  uint32
 	up       bool   // the session counts as up: the loop takes answers
+	gone     bool   // the session has ended, and the loop has not heard of it
 	id       uint32 // of the latest answer, without the methodIDs bit
 	waiting  []*methodRun
 	running  int
@@ -355,7 +356,7 @@ func (m *methods) wants() (always, now transport.Features) {
 // serve hands answers to the session that brought the calls.
 func (m *methods) serve(l *loop, _ time.Time) time.Time {
 	m.mu.Lock()
-	for m.up && len(m.answers) > 0 {
+	for !m.gone && len(m.answers) > 0 {
 		a := m.answers[0]
 		m.id = max((m.id+1)%methodIDs, firstID)
 		a.ref.sent = methodIDs | m.id
@@ -364,7 +365,7 @@ func (m *methods) serve(l *loop, _ time.Time) time.Time {
 		l.conn.do(r)
 
 		m.mu.Lock()
-		if m.up { // see reply
+		if !m.gone { // see reply
 			m.answers = slices.Delete(m.answers, 0, 1)
 			m.bytes -= len(a.body)
 			if !a.refusal {
@@ -390,7 +391,7 @@ func (m *methods) reply(id uint32, r transport.Reply) {
 		ref := m.known[i]
 		name, ref.sent = ref.name, 0
 		kept = ref.once && len(m.answers) > 0 && m.answers[0].ref == ref && transport.KindOf(r.Err) == transport.Network
-		m.up = m.up && !kept
+		m.gone = m.gone || kept
 	}
 	m.mu.Unlock()
 	if i >= 0 && !kept {
@@ -419,7 +420,7 @@ func (m *methods) busy() bool {
 func (m *methods) over(*loop) {
 	m.mu.Lock()
 	m.session++
-	m.up = false
+	m.up, m.gone = false, false
 	var answers []methodAnswer
 	var waiting []*methodRun
 	m.answers = slices.DeleteFunc(m.answers, func(a methodAnswer) bool {

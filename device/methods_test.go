@@ -82,6 +82,19 @@ func TestMethods(t *testing.T) {
 	})
 }
 
+// The session was up before there was a handler.
+func TestAMethodOfAConnectedClientIsAnswered(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+		synctest.Wait()
+		f.last().call("1", "m", "")
+		synctest.Wait()
+		require.Equal(t, []string{"1 200 "}, f.answers())
+	})
+}
+
 // AMQP would cut a larger status, and hubs ignore answers with one over MQTT. Text in another
 // encoding than UTF-8 is no JSON: RFC 8259, section 8.1.
 func TestAnAnswerThatNoHubTakesIsReported(t *testing.T) {
