@@ -165,7 +165,7 @@ type Answer struct {
 }
 
 // Exchange makes one request. It does not follow redirections. The error is a cause for
-// Protocol.Error; after an error the connection is unusable.
+// Protocol.Error; after an error the connection is unusable. Only ErrLong comes with an answer.
 func (l *Conn) Exchange(ctx context.Context, r *Request) (*Answer, error) {
 	q := (&http.Request{
 		Method: r.Method, URL: r.URL, Host: r.URL.Host, Header: r.Header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -211,13 +211,14 @@ func (l *Conn) Exchange(ctx context.Context, r *Request) (*Answer, error) {
 	case err != nil:
 		return nil, l.explain(ctx, err)
 	case len(body) > maxBody:
-		return nil, ErrLong
+		return &Answer{response.StatusCode, response.Header, nil, peer}, ErrLong
 	}
 	l.answered = true
 	return &Answer{response.StatusCode, response.Header, body, peer}, nil
 }
 
-// ErrLong is the error of an exchange whose answer is too large.
+// ErrLong is the error of an exchange whose answer is too large. The answer comes with it, without
+// its body.
 var ErrLong = errors.New("the hub's answer has more than 256 KB")
 
 // explain returns the underlying cause of an error of net/http.

@@ -2,6 +2,7 @@ package http
 
 import (
 	"encoding/binary"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -235,6 +236,11 @@ func (c *c2d) poll() bool {
 			c.keep(lockedMessageOf(a, asked)) // so that settleRemaining abandons it
 		}
 		return false
+	case errors.Is(err, hubhttp.ErrLong) && isMessage(a): // it would come again and again
+		c.replySubscriptions(nil)
+		c.due = append(c.due, settlement{lockedMessage: lockedMessageOf(a, asked), outcome: transport.OutcomeReject})
+		c.pollDelay, c.nextPoll = 0, time.Time{}
+		return true
 	case err != nil:
 		s.fail(lost(err))
 		return false

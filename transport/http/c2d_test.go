@@ -623,3 +623,17 @@ func TestAnswersToASettlement(t *testing.T) {
 		})
 	}
 }
+
+// A message that is too long to be read is rejected, and the next one comes.
+func TestATooLongMessageIsRejected(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.message(strings.Repeat("x", 300<<10), nil)
+		h.message("next", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		synctest.Wait()
+		require.Equal(t, []string{"next"}, r.bodies())
+		require.Equal(t, []string{"reject 1"}, h.verdicts())
+		require.Equal(t, 3, h.polls())
+	})
+}

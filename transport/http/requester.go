@@ -110,7 +110,7 @@ func (l *requester) exchangeOnce(ctx context.Context, r *hubhttp.Request) (a *hu
 	}
 	if err != nil {
 		l.close()
-		return nil, !ended && conn.Stale(), err
+		return a, !ended && conn.Stale(), err
 	}
 	l.s.clock.Learn(a.Header, a.TLS, sent, time.Now())
 	if l.idle == nil {

@@ -164,8 +164,8 @@ func (s *session) header() http.Header {
 }
 
 // do makes a request and adds the token. It returns a refusal for an unsuccessful answer, and an
-// error that is a cause for lost. If the hub may have refused the token, do retries once with
-// another one.
+// error that is a cause for lost; hubhttp.ErrLong comes with the answer. If the hub may have
+// refused the token, do retries once with another one.
 func (s *session) do(ctx context.Context, l *requester, q *hubhttp.Request) (*hubhttp.Answer, *refusal, error) {
 	for again := false; ; again = true {
 		token, fresh, err := s.tokens.Get(ctx)
@@ -184,7 +184,7 @@ func (s *session) do(ctx context.Context, l *requester, q *hubhttp.Request) (*hu
 		}
 		a, err := l.exchange(ctx, q)
 		if err != nil {
-			return nil, nil, err
+			return a, nil, err
 		}
 		r := refusalOf(a, q.Method == http.MethodGet, s.clock.Now())
 		if r == nil || r.Kind != transport.Unauthorized {
