@@ -411,7 +411,8 @@ func (r *refusal) forSettlement() *refusal {
 	return &own
 }
 
-// remember keeps the outcome for the message's next delivery.
+// remember keeps the outcome for the message's next delivery, and polls for it when the hub has it
+// again.
 func (c *c2d) remember(e settlement) {
 	if e.outcome == transport.OutcomeRelease || e.sequence == "" {
 		return
@@ -420,6 +421,10 @@ func (c *c2d) remember(e settlement) {
 		c.lateOutcomes = slices.Delete(c.lateOutcomes, 0, 1)
 	}
 	c.lateOutcomes = append(c.lateOutcomes, lateOutcome{e.sequence, e.outcome})
+	again := times.Later(e.since.Add(lockTime), time.Now().Add(nextDelay(c.pollDelay)))
+	if again.Before(c.nextPoll) {
+		c.nextPoll = again
+	}
 }
 
 // request returns the request that settles a message.

@@ -637,3 +637,41 @@ func TestATooLongMessageIsRejected(t *testing.T) {
 		require.Equal(t, 3, h.polls())
 	})
 }
+
+// A message whose acceptance came too late waits again at the hub. It is accepted soon, and not
+// reported again.
+func TestALateAcceptanceIsRepeatedSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.message("a", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		synctest.Wait()
+		require.Len(t, r.delivered(), 1)
+		time.Sleep(61 * time.Second) // the lock has expired
+		r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
+		require.Len(t, r.delivered(), 1)
+		require.Equal(t, 4, h.polls())
+	})
+}
+
+// A hub that refuses every acceptance is not polled over and over.
+func TestALateAcceptanceThatIsAlwaysRefusedDoesNotSpin(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.message("a", nil)
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method == http.MethodDelete {
+				refuse(w, 412002, "DeviceMessageLockLost")
+			}
+			return r.Method == http.MethodDelete
+		}
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		synctest.Wait()
+		r.settle(r.delivered()[0].ref, transport.OutcomeAccept)
+		time.Sleep(time.Hour)
+		require.Less(t, h.polls(), 80)
+		require.Len(t, r.delivered(), 1)
+	})
+}
