@@ -443,7 +443,7 @@ func (c *c2d) request(lock string, o transport.Outcome) *hubhttp.Request {
 }
 
 // settleRemaining sends the remaining settlements and abandons unsettled messages, while settleCtx
-// is not done and the connection is open.
+// is not done. Only verdicts of a session that was not lost are worth a new connection.
 func (c *c2d) settleRemaining() {
 	s := c.s
 	s.mu.Lock()
@@ -452,13 +452,16 @@ func (c *c2d) settleRemaining() {
 		left = append(left, settlement{lockedMessage: *c.unsettled[number], outcome: transport.OutcomeRelease})
 	}
 	c.unsettled, c.received = nil, nil
+	leaving := s.leaving
 	s.mu.Unlock()
 	for _, e := range left {
-		if s.settleCtx.Err() != nil || c.requester.conn == nil { // no new connection is opened for it
+		if s.settleCtx.Err() != nil {
 			return
 		}
-		if e.lock != "" {
-			_, _, _ = s.do(s.settleCtx, &c.requester, c.request(e.lock, e.outcome))
+		if e.lock != "" && (c.requester.conn != nil || leaving && e.outcome != transport.OutcomeRelease) {
+			if _, _, err := s.do(s.settleCtx, &c.requester, c.request(e.lock, e.outcome)); err != nil {
+				return
+			}
 		}
 	}
 }

@@ -675,3 +675,38 @@ func TestALateAcceptanceThatIsAlwaysRefusedDoesNotSpin(t *testing.T) {
 		require.Len(t, r.delivered(), 1)
 	})
 }
+
+// The idle connection was closed when a verdict comes right before Close. It goes over another
+// connection; a release is not worth one.
+func TestAVerdictBeforeCloseGetsAnotherConnection(t *testing.T) {
+	for outcome, want := range map[transport.Outcome][]string{transport.OutcomeAccept: {"complete 1"},
+		transport.OutcomeReject: {"reject 1"}, transport.OutcomeRelease: nil} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.message("a", nil)
+			o := h.options()
+			o.IdleTimeout = 10 * time.Second
+			r := h.start(t, o)
+			require.NoError(t, r.subscribe())
+			time.Sleep(30 * time.Second)
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: outcome})
+			r.close()
+			require.Equal(t, want, h.verdicts())
+		})
+	}
+}
+
+// A connection that was cut may be cut again: the session ends without another one.
+func TestAVerdictAfterACutGetsNoConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.message("a", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		synctest.Wait()
+		dialed := h.dialed()
+		h.conns[1].Reset() // that of the messages
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.OutcomeAccept})
+		<-r.ended
+		require.Empty(t, h.verdicts())
+		require.Equal(t, dialed, h.dialed())
+	})
+}

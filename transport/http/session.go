@@ -41,9 +41,10 @@ type session struct {
 	telemetry telemetry
 	c2d       c2d
 
-	mu      sync.Mutex // guards running, ended, and fields of telemetry and c2d; not held over I/O
+	mu      sync.Mutex // guards the next three, and fields of telemetry and c2d; not held over I/O
 	running bool
 	ended   bool // Run is ending or has ended
+	leaving bool // it ends because its context ended, not because of a loss
 }
 
 const (
@@ -82,13 +83,15 @@ func (s *session) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	var err error
+	leaving := false
 	select {
 	case <-ctx.Done():
 		err = lost(context.Cause(ctx))
+		leaving = len(s.fatal) == 0
 	case err = <-s.fatal:
 	}
 	s.mu.Lock()
-	s.ended = true
+	s.ended, s.leaving = true, leaving
 	s.telemetry.queue = nil
 	s.mu.Unlock()
 	if _, refused := errors.AsType[*transport.StatusError](err); refused {
