@@ -124,6 +124,7 @@ func TestKindsOfOutcomes(t *testing.T) {
 		blame amqpclient.Blame
 	}{
 		{&wire.Rejected{}, transport.Unknown, amqpclient.BlameMessage}, // without a reason: not retried
+		{nil, transport.Unavailable, amqpclient.BlameNone},
 		{&wire.Received{}, transport.Unavailable, amqpclient.BlameNone},
 		{&wire.Released{}, transport.Unavailable, amqpclient.BlameNone},
 		{&wire.Modified{}, transport.Unavailable, amqpclient.BlameNone},
@@ -132,11 +133,11 @@ func TestKindsOfOutcomes(t *testing.T) {
 		e, what := verdict(c.state)
 		require.Equal(t, c.kind, e.Kind)
 		require.Equal(t, c.blame, what)
+		_, partly := c.state.(*wire.Received)
+		require.Equal(t, c.state == nil || partly, errors.Is(e, transport.ErrOutcomeUnknown), "%T", c.state)
 	}
-	for _, taken := range []wire.DeliveryState{nil, &wire.Accepted{}} {
-		e, _ := verdict(taken)
-		require.Nil(t, e)
-	}
+	e, _ := verdict(&wire.Accepted{})
+	require.Nil(t, e)
 }
 
 func TestLosses(t *testing.T) {

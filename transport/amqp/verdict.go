@@ -5,6 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -12,7 +13,7 @@ import (
 // of the outcome. A condition that is not listed is about the message.
 func verdict(state wire.DeliveryState) (*transport.Error, amqpclient.Blame) {
 	switch state := state.(type) {
-	case nil, *wire.Accepted:
+	case *wire.Accepted:
 		return nil, amqpclient.BlameNone
 	case *wire.Rejected:
 		c := amqpclient.ConditionOf("message", state.Error)
@@ -29,7 +30,9 @@ func verdict(state wire.DeliveryState) (*transport.Error, amqpclient.Blame) {
 		}
 		return failed(transport.OpSend, transport.Unavailable, errModified), amqpclient.BlameNone
 	}
-	return failed(transport.OpSend, transport.Unavailable, errNoOutcome), amqpclient.BlameNone
+	// Settled without a terminal state means the source's default outcome, and this side's has none
+	// [3.4, 3.5.3]: the message may have been lost.
+	return operr.OutcomeUnknown(failed(transport.OpSend, transport.Unavailable, errNoOutcome)), amqpclient.BlameNone
 }
 
 var (

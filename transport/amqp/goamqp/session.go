@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
@@ -299,12 +300,16 @@ func failed(kind transport.Kind, err error) *transport.Error {
 	return &transport.Error{Kind: kind, Op: transport.OpSend, Proto: "amqp", Err: err}
 }
 
+var errNoOutcome = errors.New("the hub settled the message without a final outcome")
+
 // verdict returns the error of a message by its outcome, nil if the hub accepted it, and the object
 // of the outcome.
 func verdict(state raw.DeliveryState) (*transport.Error, amqpclient.Blame) {
 	switch state := state.(type) {
-	case nil, *raw.StateAccepted:
+	case *raw.StateAccepted:
 		return nil, amqpclient.BlameNone
+	case nil, *raw.StateReceived: // settled without a final outcome: see package amqp
+		return operr.OutcomeUnknown(failed(transport.Unavailable, errNoOutcome)), amqpclient.BlameNone
 	case *raw.StateRejected:
 		c := new(amqp.ConditionError)
 		if c.What = "message"; state.Error != nil {
