@@ -113,7 +113,7 @@ func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 }
 
 func (l *loop) evidence() evidence {
-	e := l.c.queue.evidence()
+	e := l.c.queue.evidence(slotInFlight)
 	if x := l.c.features(); x != nil {
 		e.acknowledged += x.settled()
 	}

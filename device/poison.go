@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -20,6 +21,9 @@ import (
 //
 // Any other end of a connection clears it, and so does an acknowledgement after it was sent. While
 // there is no other message, it is sent again like every message.
+//
+// The loss of a part of the connection, such as the link for messages over AMQP, counts like that
+// of a connection. The trials go on over the same session then.
 
 const (
 	// suspectLosses is the number of losses in a row that make a suspect, and trialLosses the number
@@ -49,18 +53,19 @@ type poison struct {
 
 func (p *poison) suspected() bool { return p.losses >= suspectLosses }
 
-// beginTrial limits the window of a new connection while there is a suspicion.
+// beginTrial limits the window of a new connection, or of one that has lost a part, while there is
+// a suspicion.
 func (l *loop) beginTrial(window int) int {
 	p := &l.poison
 	p.quiet, p.quietUntil = 0, time.Time{}
-	p.acknowledged = l.c.queue.evidence().acknowledged
+	p.acknowledged = l.c.queue.evidence(slotInFlight).acknowledged
 	if !l.suspicious() {
 		return window
 	}
 	if p.suspected() {
 		p.quiet = max(minQuiet, quietShare*p.slowest)
 		p.quiet += time.Duration(l.rand() % uint64(p.quiet)) // a link may be cut at fixed intervals
-		p.quietUntil = l.conn.upSince.Add(p.quiet)
+		p.quietUntil = time.Now().Add(p.quiet)
 	}
 	return 1
 }
@@ -98,19 +103,34 @@ func (l *loop) onTrial(now time.Time) (wait bool) {
 		return true
 	}
 	l.c.queue.aim(p.seq, p.losses >= suspectLosses+trialLosses &&
-		l.c.queue.evidence().acknowledged == p.acknowledged)
+		l.c.queue.evidence(slotInFlight).acknowledged == p.acknowledged)
 	return false
 }
 
-// judgeLoss draws the conclusion from the end of a session, before the queue is rewound. why is
-// nil if it was not the peer that ended it.
-func (l *loop) judgeLoss(why *transport.Error) {
-	p, e := &l.poison, l.c.queue.evidence()
+// judgeRefusal draws the conclusion from messages that the session has returned.
+func (l *loop) judgeRefusal() {
+	_, _, r, _, _ := l.c.queue.oldestRefused()
+	var why *transport.Error
+	if errors.Is(r.err, transport.ErrOutcomeUnknown) { // it was in flight
+		why, _ = errchain.First(r.err, isLoss).(*transport.Error)
+	}
+	l.judgeLoss(why, slotRefused)
+	l.c.queue.connect(l.beginTrial(l.conn.window(l.c.set.Window)))
+}
+
+func isLoss(err error) bool {
+	e, ok := err.(*transport.Error)
+	return ok && e.Scope == transport.ScopeConnection
+}
+
+// judgeLoss draws the conclusion from the loss of the messages in this state, before they are
+// queued again. why is nil if it was not the peer that ended the session or a part of it.
+func (l *loop) judgeLoss(why *transport.Error, state slotState) {
+	p, e := &l.poison, l.c.queue.evidence(state)
 	took := time.Since(e.handed)
 	proven := p.suspected() && e.acknowledged > p.acknowledged
 	switch {
-	case why == nil, l.ctx.Err() != nil, why.Kind != transport.Network && why.Kind != transport.Protocol,
-		e.inFlight == 0, e.overtaken, took > quickLoss:
+	case why == nil, l.ctx.Err() != nil, !mayBePoison(why.Kind), e.inFlight == 0, e.overtaken, took > quickLoss:
 		*p = poison{}
 	case p.suspected() && e.front != p.seq:
 		l.c.queue.lostAlone(e.front)
@@ -119,7 +139,7 @@ func (l *loop) judgeLoss(why *transport.Error) {
 	case e.front != p.seq:
 		*p = poison{seq: e.front, last: p.last, losses: 1, slowest: took}
 	case proven && p.losses >= suspectLosses+trialLosses:
-		l.c.queue.refuseInFlight(e.front, poisoned(p.losses+1, e.size, why))
+		l.c.queue.refuse(e.front, poisoned(p.losses+1, e.size, why))
 		*p = poison{}
 	default:
 		p.losses++
@@ -131,12 +151,17 @@ func (l *loop) judgeLoss(why *transport.Error) {
 	}
 }
 
+// mayBePoison reports whether a loss of this Kind names no reason, or only that the peer failed.
+func mayBePoison(k transport.Kind) bool {
+	return k == transport.Network || k == transport.Protocol || k == transport.Unavailable
+}
+
 // poisoned is the error of a message that the peer ends connections for. It shows the loss as text
 // only: its Kind would be retryable.
 func poisoned(losses, size int, why error) *transport.Error {
 	return &transport.Error{Kind: transport.Poison, Op: transport.OpSend, Err: errors.New("the peer ended " +
-		strconv.Itoa(losses) + " connections in a row for this message of " + strconv.Itoa(size) + " bytes, and took " +
-		"others; compare its size and content with the peer's limits: " + why.Error())}
+		strconv.Itoa(losses) + " links or connections in a row for this message of " + strconv.Itoa(size) +
+		" bytes, and took others; compare its size and content with the peer's limits: " + why.Error())}
 }
 
 // oldest returns the number of the oldest message, the largest number if there is none, and whether
@@ -184,12 +209,12 @@ func (q *queue) lostAlone(seq uint64) {
 
 const maxLost = 255
 
-// refuseInFlight ends message seq, which is in flight, with err.
-func (q *queue) refuseInFlight(seq uint64, err *transport.Error) {
+// refuse ends message seq, which was lost in flight, with err.
+func (q *queue) refuse(seq uint64, err *transport.Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := q.head; i != none; i = q.slots[i].next {
-		if s := &q.slots[i]; s.seq == seq && s.state == slotInFlight {
+		if s := &q.slots[i]; s.seq == seq {
 			q.totals.refused++
 			q.removeLocked(i, q.outcomeLocked(i, err))
 			break

@@ -264,13 +264,15 @@ func (q *queue) requeue() {
 	q.backLocked(slotRefused)
 }
 
-// evidence describes the queue at this moment.
-func (q *queue) evidence() evidence {
+// evidence describes the queue at this moment, with the messages in the given state as those in
+// flight.
+func (q *queue) evidence(inFlight slotState) evidence {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := evidence{acknowledged: q.totals.acknowledged, inFlight: q.inFlight}
+	e := evidence{acknowledged: q.totals.acknowledged}
 	for i := q.head; i != none; i = q.slots[i].next {
-		if s := &q.slots[i]; s.state == slotInFlight {
+		if s := &q.slots[i]; s.state == inFlight {
+			e.inFlight++
 			if e.front == 0 {
 				e.front, e.size, e.handed = s.seq, int(s.size), q.base.Add(s.handed)
 				e.overtaken = uint32(q.totals.acknowledged) != s.before

@@ -12,6 +12,7 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 	case l.conn.renewal.step == replacing:
 		return true // this session gets no more messages
 	case !l.pause.running() && l.c.queue.anyRefused():
+		l.judgeRefusal()
 		l.refused(true)
 	case !l.pause.running():
 		return l.gate.closed(now, l.c.policies.Load()) || l.send(now)

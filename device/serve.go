@@ -91,7 +91,7 @@ func (l *loop) turn() (next phase, idle bool) {
 		}
 	}
 	if l.clockJumped(now) > 0 {
-		l.judgeLoss(nil)
+		l.judgeLoss(nil, slotInFlight)
 		return l.lost(ReasonClockJumped, errJumped, l.end()), false
 	}
 	if reason, yes := l.replaceNow(now); yes {
@@ -123,14 +123,14 @@ func (l *loop) closeSession() phase {
 func (l *loop) ended(e event) phase {
 	l.worker.ended()
 	l.over()
-	l.judgeLoss(ofTransport(e.err))
+	l.judgeLoss(ofTransport(e.err), slotInFlight)
 	return l.lost(ReasonConnectionLost, e.err, l.settle())
 }
 
 // failSession ends serve because the session failed.
 func (l *loop) failSession(failure error) phase {
 	l.over()
-	l.judgeLoss(nil)
+	l.judgeLoss(nil, slotInFlight)
 	return l.lost(ReasonConnectionLost, failure, l.end())
 }
 

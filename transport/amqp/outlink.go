@@ -17,6 +17,7 @@ type outLink struct {
 	first, last *transfer // unsettled, the oldest first
 	unsettled   int       // their number
 	lost        error     // why it ended before it was telemetry.link
+	awaited     bool      // a message waited for it
 }
 
 // attachLocked attaches the link, on a goroutine that ends then. session.mu is held.
@@ -35,7 +36,7 @@ func (t *telemetry) attach() {
 	switch {
 	case s.over:
 	case err == nil:
-		t.link = l
+		t.link, l.awaited = l, !t.backlog.empty()
 		if err = l.lost; err == nil {
 			t.pumpLocked()
 		}
@@ -144,6 +145,9 @@ func (t *telemetry) ended(l *outLink, why error) {
 
 // linkLost handles the loss of the link. It reports the messages in flight, then the queue, so that
 // they are sent again in this order. A condition about the device ends the session instead.
+//
+// The next link is attached at once. If it lasts until the next message and ends with that, the
+// message may be the reason, and its error has the loss in its chain.
 func (t *telemetry) linkLost(l *outLink, cause error) {
 	s := t.s
 	why, about := lost(transport.Throttled, cause), amqpclient.BlameNone
@@ -178,7 +182,15 @@ func (t *telemetry) linkLost(l *outLink, cause error) {
 	if about != amqpclient.BlameNone || e.Kind == transport.Network {
 		e = failed(transport.OpSend, transport.Unavailable, e.Err)
 	}
-	t.reports = append(t.reports, results{inFlight, operr.OutcomeUnknown(e)}, results{queued, e})
+	unknown := *e
+	if !l.awaited {
+		if about != amqpclient.BlameNone {
+			why.Kind = transport.Network // a reason that any of the messages may have caused
+		}
+		unknown.Err = why
+	}
+	t.reports = append(t.reports, results{inFlight, operr.OutcomeUnknown(&unknown)}, results{queued, e})
+	t.attachLocked()
 	report := t.reportsLocked()
 	s.mu.Unlock()
 	report()

@@ -165,6 +165,18 @@ func (s *session) failure(err error) {
 	}
 }
 
+// failureOfSender is failure for the sending link. A condition that any of its messages may have
+// caused ends no client: package device finds the message.
+func (s *session) failureOfSender(err error) {
+	e := lossOf(err)
+	if c, ok := errors.AsType[*amqp.ConditionError](e); ok && c.What == "link" {
+		if about := amqpclient.Blames[c.Condition]; about == amqpclient.BlameMessage || about == amqpclient.BlameRequest {
+			e.Kind = transport.Network
+		}
+	}
+	s.failure(e)
+}
+
 // lost returns the error for the end of a live session.
 func lost(kind transport.Kind, err error) *transport.Error {
 	e := protocol.Error(err)
@@ -256,7 +268,7 @@ func (s *session) sendOne(item transport.Item) bool {
 		s.cfg.Sink.Done(item.Tag, failed(transport.TooLarge, e))
 		return true
 	default:
-		s.failure(err)
+		s.failureOfSender(err)
 	}
 	return false
 }
@@ -271,7 +283,7 @@ func (s *session) settle() {
 		for _, f := range next {
 			state, err := f.receipt.Wait(s.ctx)
 			if err != nil {
-				s.failure(err)
+				s.failureOfSender(err)
 				return
 			}
 			switch e, about := verdict(state); {
