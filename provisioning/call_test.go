@@ -269,7 +269,7 @@ func TestACallAndAnAttemptToRegisterUseOneConnectionInTurn(t *testing.T) {
 		require.NoError(t, <-done)
 		requireRequests(t, s, "register", "call check", "register", "poll op-1", "call check")
 		require.Len(t, s.logins, 1)
-		require.Equal(t, 1, s.sessions())
+		require.LessOrEqual(t, s.sessions(), 1, "the end of the registration closes the connection that it finds unused")
 		time.Sleep(31 * time.Second)
 		require.Zero(t, s.sessions())
 	})
