@@ -272,6 +272,7 @@ func TestARefusedMessagePausesAllAndGoesAgainInOrder(t *testing.T) {
 		f := &fake{}
 		f.verdict = func(_ int, it transport.Item) error {
 			if time.Since(start) < 7*time.Second && it.Msg.ID != "2" {
+				synctest.Wait() // the loop has seen that the window is full
 				return refused(transport.Unavailable)
 			}
 			return nil

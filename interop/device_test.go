@@ -320,7 +320,7 @@ func TestAnIdleConnectionStaysUpAndASilentOneIsFound(t *testing.T) {
 			r := newRelay(t, addr)
 			c := open(t, mqtt.Options{Network: netopt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel},
 				KeepAlive:   4 * time.Second,
-				PingTimeout: time.Second}, device.Options{})
+				PingTimeout: 10 * time.Second}, device.Options{})
 			time.Sleep(9 * time.Second) // without a ping the broker would close the connection after 6 s
 			require.Equal(t, device.StateConnected, c.Status().State)
 			require.EqualValues(t, 1, c.Stats().Connections)

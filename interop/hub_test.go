@@ -239,10 +239,10 @@ func TestTheHubClosesOnMQTTJS(t *testing.T) {
 func TestMQTTJSPingsAndLeavesAWill(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(w *world) {
-		w.connected("a", map[string]any{"keepalive": 2, "will": map[string]any{"topic": events + "left=yes",
+		w.connected("a", map[string]any{"keepalive": 6, "will": map[string]any{"topic": events + "left=yes",
 			"payload": "gone",
 			"qos":     1}})
-		time.Sleep(5 * time.Second) // without a ping the hub closes the connection after 3 s
+		time.Sleep(10 * time.Second) // without a ping the hub closes the connection after 9 s
 		require.Equal(w.t, 1, w.hub.Connections(w.dev.ID))
 		w.js.tell(map[string]any{"do": "destroy", "name": "a"})
 		require.NoError(w.t, w.hub.WaitMessages(soon(w.t), 1))

@@ -190,7 +190,11 @@ func TestRheaAsServerDispositions(t *testing.T) {
 				}
 			}
 			s.do("plan", map[string]any{"plan": plan})
-			c := openAMQP(t, s.options(), device.Options{Window: window, AckTimeout: time.Second})
+			limit := 30 * time.Second
+			if one.action == "ignore" {
+				limit = time.Second // detected by it
+			}
+			c := openAMQP(t, s.options(), device.Options{Window: window, AckTimeout: limit})
 			f := s.follow(t, c, messages, window)
 			stats := c.Stats()
 			require.NoError(t, c.Close())

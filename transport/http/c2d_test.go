@@ -256,6 +256,7 @@ func TestALostLock(t *testing.T) {
 		for h.deliveries() < 2 {
 			time.Sleep(time.Second)
 		}
+		synctest.Wait() // the session has the new lock
 		require.Len(t, r.delivered(), 2)
 		r.settle(r.delivered()[1].ref, transport.OutcomeAccept)
 		require.Zero(t, h.Undelivered())

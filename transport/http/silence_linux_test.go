@@ -73,7 +73,7 @@ func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, stri
 	require.NoError(t, err)
 	lost := make(chan error, 10)
 	o := &hubhttp.Options{Network: netopt.Options{Addr: l.Addr().String(), Plaintext: true, Dial: dial}, NoProof: true,
-		Timeout: time.Second}
+		Timeout: 2 * time.Second}
 	c, err := device.New(&transport.Credentials{Host: "example.com", DeviceID: "d", Sign: sign}, hubhttp.New(o),
 		&device.Options{OnStatus: func(s device.Status) {
 			if s.Reason == device.ReasonConnectionLost {

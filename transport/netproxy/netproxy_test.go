@@ -477,7 +477,7 @@ func TestMQTTThroughProxies(t *testing.T) {
 	// One goroutine is Eventually's own, one serves HTTP at the hub after the first WebSocket.
 	require.Eventually(t, func() bool {
 		return openSockets(t) <= sockets && runtime.NumGoroutine() <= goroutines+2
-	}, 5*time.Second, 10*time.Millisecond)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // openSockets counts the sockets of this process, if the system tells.

@@ -357,6 +357,7 @@ func TestSlowAttachOutlivesTheToken(t *testing.T) {
 			require.Equal(t, 1, in.Fired())
 			_, err = r.Receive(hubtest.Soon(t), nil)
 			require.Equal(t, "amqp:unauthorized-access", hubtest.Condition(t, err))
+			synctest.Wait() // the hub has forgotten the link
 			require.Zero(t, h.Links("", kind))
 		})
 	}

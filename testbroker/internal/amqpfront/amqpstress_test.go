@@ -44,7 +44,7 @@ func (a *amqpDevice) authenticate(ctx context.Context, conn *amqp.Conn) error {
 }
 
 func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
-	attach, cancel := context.WithTimeout(ctx, 10*time.Second)
+	attach, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	session, err := conn.NewSession(attach, nil)
 	if err != nil {

@@ -48,7 +48,6 @@ func fillEvents(t testing.TB, h *testbroker.Hub, d hubdata.Device, n, size int) 
 
 // A reader that gives much credit and does not read makes the hub queue little, and is not cut.
 func TestSlowReaderCostsLittleMemory(t *testing.T) {
-	t.Parallel()
 	h, d, policy := newService(t, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1}})
 	at := hubtest.Listen(t, h, testbroker.PortAMQP)
 	const n, size = 400, 100_000
