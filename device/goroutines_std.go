@@ -47,8 +47,8 @@ func (l *loop) session(ctx context.Context) {
 	err, sessionPassedOn, slot := errNoReturn, false, &l.worker.slot
 	defer func() {
 		v := recover()
-		slot.release()
-		if !sessionPassedOn {
+		if !sessionPassedOn { // else the loop may have the slot again
+			slot.release()
 			l.reportEnd(err, v)
 		}
 	}()

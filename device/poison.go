@@ -107,12 +107,16 @@ func (l *loop) onTrial(now time.Time) (wait bool) {
 	return false
 }
 
-// judgeRefusal draws the conclusion from messages that the session has returned.
+// judgeRefusal draws the conclusion from messages that the session has returned. The refusal of
+// another message than the suspect says nothing about it.
 func (l *loop) judgeRefusal() {
-	_, _, r, _, _ := l.c.queue.oldestRefused()
+	_, seq, r, _, _ := l.c.queue.oldestRefused()
 	var why *transport.Error
 	if errors.Is(r.err, transport.ErrOutcomeUnknown) { // it was in flight
 		why, _ = errchain.First(r.err, isLoss).(*transport.Error)
+	}
+	if why == nil && seq != l.poison.seq {
+		return
 	}
 	l.judgeLoss(why, slotRefused)
 	l.c.queue.connect(l.beginTrial(l.conn.window(l.c.set.Window)))

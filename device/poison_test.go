@@ -115,6 +115,28 @@ func TestAMessageThatEndsEachConnectionIsRefusedAndTheQueueGoesOn(t *testing.T) 
 	}
 }
 
+// A hub that puts off each other message on each connection does not hide the one that ends it.
+func TestARefusalOfAnotherMessageHidesNoPoison(t *testing.T) {
+	run(t, "", func(t *testing.T) {
+		f := endsAt(func(id string) bool { return id == "0" })
+		ends, last, refusals := f.verdict, (*fakeSession)(nil), 0
+		f.verdict = func(n int, it transport.Item) error {
+			s := f.last()
+			if it.Msg.ID != "0" && !s.broken && s != last {
+				last = s
+				refusals++
+				return refused(transport.Unavailable)
+			}
+			return ends(n, it)
+		}
+		c := opened(t, f, nil)
+		all := results(t, c, 5)
+		require.NoError(t, c.Flush(within(t, time.Hour)))
+		require.ErrorIs(t, all[0].Wait(t.Context()), transport.Poison)
+		require.NotZero(t, refusals)
+	})
+}
+
 // A used-up quota ends the connection for any message.
 func TestNoMessageIsRefusedWhileNoneGetsThrough(t *testing.T) {
 	for part, ends := range parts {

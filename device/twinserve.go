@@ -270,6 +270,10 @@ func (t *twin) over(l *loop) {
 	for _, k := range calls {
 		t.mu.Lock()
 		lost := k.state == callInFlight
+		settling := k.state == callSettling // its policy panicked
+		if settling && k.answer.Err == nil {
+			t.finishLocked(k, k.answer)
+		}
 		t.mu.Unlock()
 		if lost {
 			t.report(l, k, errGoneWith, now)
@@ -278,6 +282,8 @@ func (t *twin) over(l *loop) {
 			l.endSeries(&k.series)
 		}
 		switch {
+		case settling && k.answer.Err != nil:
+			t.fail(k, k.failure())
 		case !lost:
 		case repeats(&k.request):
 			t.move(k, callQueued)

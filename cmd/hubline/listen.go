@@ -52,7 +52,7 @@ func (t *tool) listenCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return l.run(c.Context()) },
 	}
 	flags := c.Flags()
-	flags.IntVar(&l.count, "count", 0, "end after so many messages; 0: never")
+	flags.IntVar(&l.count, "count", 0, "end after so many messages, also ones that come again; 0: never")
 	flags.BoolVar(&l.json, "json", false, "print each message as a JSON object in a line")
 	flags.BoolVar(&l.raw, "raw", false, "print the bodies alone, without line ends")
 	flags.StringVar(&l.settle, "settle", "accept", "what to do with messages: accept, reject or release")

@@ -239,7 +239,8 @@ func (c *c2d) poll() bool {
 	case errors.Is(err, hubhttp.ErrLong) && isMessage(a): // it would come again and again
 		c.replySubscriptions(nil)
 		c.due = append(c.due, settlement{lockedMessage: lockedMessageOf(a, asked), outcome: transport.OutcomeReject})
-		c.pollDelay, c.nextPoll = 0, time.Time{}
+		c.pollDelay = nextDelay(c.pollDelay) // the hub may refuse the verdict
+		c.nextPoll = time.Now().Add(c.pollDelay)
 		return true
 	case err != nil:
 		s.fail(lost(err))

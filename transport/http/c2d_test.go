@@ -633,9 +633,31 @@ func TestATooLongMessageIsRejected(t *testing.T) {
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
 		synctest.Wait()
-		require.Equal(t, []string{"next"}, r.bodies())
 		require.Equal(t, []string{"reject 1"}, h.verdicts())
+		time.Sleep(time.Second) // the hub might have refused the verdict
+		synctest.Wait()
+		require.Equal(t, []string{"next"}, r.bodies())
 		require.Equal(t, 3, h.polls())
+	})
+}
+
+// A hub that keeps such a message is not asked for it without end.
+func TestATooLongMessageThatIsNotTakenBackCausesNoSpin(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.message(strings.Repeat("x", 300<<10), nil)
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method != http.MethodDelete {
+				return false
+			}
+			h.message(strings.Repeat("x", 300<<10), nil) // the same one, as far as this test goes
+			refuse(w, 412, "x")
+			return true
+		}
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		time.Sleep(10 * time.Minute)
+		require.Less(t, h.polls(), 40)
+		require.Empty(t, r.bodies())
 	})
 }
 
