@@ -128,8 +128,8 @@ func (l *loop) abort(failure *transport.Error) {
 	l.finish()
 }
 
-// abortAll is endAll with policies that may panic, once for each series. No callback is called again
-// about the same, so that each run gets further; the bound is for a panic of our own.
+// abortAll is endAll with policies that may panic, once for each series. No callback is called
+// again about the same, so that each run gets further; the bound is for a panic of our own.
 func (l *loop) abortAll() {
 	for range math.MaxUint16 {
 		if callback.Run("", l.endAll) == nil {

@@ -91,8 +91,9 @@ func (s *session) open(ctx context.Context, outer, socket net.Conn, sasl raw.SAS
 	return nil
 }
 
-// release closes a link when ctx ends. It frees a Send that ctx overtook while its connection ended:
-// go-amqp hands the credit back to the link's goroutine, which is gone, and waits for that or the Close.
+// release closes a link when ctx ends. It frees a Send that ctx overtook while its connection
+// ended: go-amqp hands the credit back to the link's goroutine, which is gone, and waits for that
+// or the Close.
 func release(ctx context.Context, out *raw.Sender) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = out.Close(ctx) })
 }
