@@ -104,7 +104,7 @@ func NewInvoker(creds *transport.Credentials, o *InvokerOptions) (*Invoker, erro
 	own := *creds
 	v := &Invoker{creds: &own, opt: opt, agent: dialer.Agent(opt.Network.ProductInfo)}
 	v.closing, v.startClosing = context.WithCancel(context.Background())
-	v.tokens = hubhttp.NewTokens(&own, &v.clock)
+	v.tokens = hubhttp.NewTokens(&own, &v.clock, opt.Margin)
 	v.conns.dial = v.dial
 	return v, nil
 }

@@ -30,8 +30,8 @@ type InvokerOptions struct {
 	// built-in generators.
 	Rand func() uint64
 	// Margin is added to the two time-outs of a method: so long may a token, a connection and the
-	// network take. An attempt that takes longer fails with Timeout, and so does a connection that
-	// alone takes longer than Margin. 0: 30 s.
+	// network take. An attempt that takes longer fails with Timeout, and so does a connection or a
+	// token that alone takes longer than Margin. 0: 30 s.
 	Margin time.Duration
 	// OnRetry is called before the delay of each retry, on the goroutine of Invoke, which it blocks.
 	// It must not call Close. Nil: not called.

@@ -97,6 +97,30 @@ func TestAnUnsetClockIsReplacedByThatOfAVerifiedHub(t *testing.T) {
 	})
 }
 
+// A token source that hangs costs one RequestTimeout while the old token is valid. Then it ends the
+// attempt.
+func TestATokenSourceThatHangs(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		creds, asked := credsOf(t, r.dev), 0
+		own := *creds
+		creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) {
+			if asked++; asked > 1 {
+				<-ctx.Done()
+				return transport.Token{}, ctx.Err()
+			}
+			return own.NewToken(ctx)
+		}
+		u := r.uploader(t, creds)
+		for range 2 {
+			_, err := u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+			require.NoError(t, err)
+			time.Sleep(55 * time.Minute)
+		}
+		_, err := u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
+		require.ErrorIs(t, err, transport.Timeout)
+	})
+}
+
 func TestARefusalNamesTheClockOnlyWhereItMayBeTheCause(t *testing.T) {
 	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
 		h.Now = func() time.Time { return time.Now().Add(9 * time.Hour) }

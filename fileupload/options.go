@@ -52,7 +52,8 @@ type Options struct {
 	Rand func() uint64
 	// RequestTimeout bounds one attempt of a request, in addition to the time for its payload at
 	// MinRate. It also bounds the time in which the network accepts none of the payload, or the time
-	// of 1 KiB at MinRate if that is longer. A longer attempt fails with Timeout. 0: 30 s.
+	// of 1 KiB at MinRate if that is longer. A longer attempt fails with Timeout. A new token has as
+	// long before the attempt. 0: 30 s.
 	RequestTimeout time.Duration
 	// MinRate is the rate, in bytes per second and request, below which a link counts as dead. 0: 8
 	// KiB/s, which allows a block of 1 MiB 158 s.

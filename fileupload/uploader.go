@@ -59,7 +59,7 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	u.closing, u.startClosing = context.WithCancel(context.Background())
 	u.closed, u.finishClosing = context.WithCancel(context.Background())
 	u.hub, u.storage = u.newHubService(), u.newStorageService()
-	u.tokens = hubhttp.NewTokens(&own, &u.clock)
+	u.tokens = hubhttp.NewTokens(&own, &u.clock, opt.RequestTimeout)
 	return u, nil
 }
 

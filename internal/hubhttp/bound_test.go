@@ -49,7 +49,7 @@ func TestNoDateMakesATokenOfASetClockLiveLonger(t *testing.T) {
 					if follows {
 						creds.Now = c.Now
 					}
-					tokens := NewTokens(creds, &c)
+					tokens := NewTokens(creds, &c, time.Minute)
 					c.Learn(says(ahead), peer, time.Now(), time.Now())
 					token, _, err := tokens.Get(t.Context())
 					require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestALateClockIsForgivenByTheLifeOfTokens(t *testing.T) {
 		const late = 6 * time.Minute
 		var c Clock
 		creds.Now = func() time.Time { return time.Now().Add(-late) }
-		tokens := NewTokens(creds, &c)
+		tokens := NewTokens(creds, &c, time.Minute)
 		c.Learn(says(0), nil, time.Now(), time.Now())
 		for range 1000 {
 			token, _, err := tokens.Get(t.Context())
@@ -89,7 +89,7 @@ func TestAClockThatIsLateByMoreThanALifeIsNamed(t *testing.T) {
 	inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
 		var c Clock
 		creds.Now = func() time.Time { return time.Now().Add(-3 * time.Hour) }
-		tokens := NewTokens(creds, &c)
+		tokens := NewTokens(creds, &c, time.Minute)
 		token, fresh, err := tokens.Get(t.Context())
 		require.NoError(t, err)
 		require.False(t, c.Outlived(token), "nobody has told the time")
@@ -106,7 +106,7 @@ func TestAClockThatIsAheadIsCorrected(t *testing.T) {
 		var c Clock
 		creds.Now = func() time.Time { return time.Now().Add(500 * time.Hour) }
 		c.Learn(says(0), nil, time.Now(), time.Now())
-		token, _, err := NewTokens(creds, &c).Get(t.Context())
+		token, _, err := NewTokens(creds, &c, time.Minute).Get(t.Context())
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now().Add(10*time.Minute), token.Expires, 2*time.Second)
 	})
@@ -138,7 +138,7 @@ func TestAnUnsetClockTakesTheHubsOnProof(t *testing.T) {
 				creds.Now = func() time.Time { return row.unset }
 				creds.Earliest = time.Date(2029, 6, 2, 0, 0, 0, 0, time.UTC)
 				c.Learn(says(row.ahead), row.peer, time.Now(), time.Now())
-				token, _, err := NewTokens(creds, &c).Get(t.Context())
+				token, _, err := NewTokens(creds, &c, time.Minute).Get(t.Context())
 				switch {
 				case row.takes:
 					require.NoError(t, err)

@@ -39,7 +39,8 @@ func TestTheFirstAnswerMayBeSlow(t *testing.T) {
 				require.True(t, known)
 				require.InDelta(t, ahead, skew, float64(trip+2*resolution), row)
 
-				token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c).Get(t.Context())
+				token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c,
+					time.Minute).Get(t.Context())
 				require.NoError(t, err)
 				left := token.Expires.Sub(time.Now().Add(ahead))
 				require.Greater(t, left, 50*time.Minute, row)
@@ -70,7 +71,8 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 			_, known := c.Skew()
 			require.False(t, known)
 			require.WithinDuration(t, time.Now(), c.Now(), 0)
-			token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c).Get(t.Context())
+			token, _, err := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, &c,
+				time.Minute).Get(t.Context())
 			require.NoError(t, err, "the clock is right now")
 			require.WithinDuration(t, time.Now().Add(time.Hour), token.Expires, time.Second)
 

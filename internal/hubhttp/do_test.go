@@ -18,7 +18,7 @@ func TestOnlyARefusalIsSentAgain(t *testing.T) {
 	}{"refusal": {false, 2}, "err": {true, 1}} {
 		t.Run(name, func(t *testing.T) {
 			inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
-				tokens := NewTokens(creds, new(Clock))
+				tokens := NewTokens(creds, new(Clock), time.Minute)
 				_, _, err := tokens.Get(t.Context())
 				require.NoError(t, err)
 				time.Sleep(time.Minute)

@@ -2,6 +2,7 @@ package hubhttp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -12,6 +13,7 @@ import (
 type Tokens struct {
 	creds *transport.Credentials
 	clock *Clock
+	limit time.Duration // of the making of a token
 	turn  chan struct{} // capacity 1: guards the fields below, also while a token is made
 
 	now     transport.Token
@@ -27,13 +29,15 @@ const life = 0.85
 const renewPause = 30 * time.Second
 
 // NewTokens returns the Tokens of the identity that creds name. Tokens are made by their clock,
-// corrected by c.
-func NewTokens(creds *transport.Credentials, c *Clock) *Tokens {
-	return &Tokens{creds: creds, clock: c, turn: make(chan struct{}, 1)}
+// corrected by c. limit bounds the making of a token.
+func NewTokens(creds *transport.Credentials, c *Clock, limit time.Duration) *Tokens {
+	return &Tokens{creds: creds, clock: c, limit: limit, turn: make(chan struct{}, 1)}
 }
 
+var errSlow = errors.New("the token source gave no token in time")
+
 // Get returns the token to send, the zero Token if none is needed. fresh reports that it was made
-// for this call.
+// for this call. If the source takes longer than the limit, the error has Kind Timeout.
 func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, err error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -47,7 +51,15 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 	}
 	creds := *t.creds
 	creds.Now = func() time.Time { return from }
-	token, err = creds.NewToken(ctx)
+	limited, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	if token, err = creds.NewToken(limited); err != nil {
+		now, _ = t.clock.tokenTimes(t.creds) // the failure may have taken long
+		if limited.Err() != nil && ctx.Err() == nil {
+			err = &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Op: transport.OpDial,
+				Proto: Protocol.Name, Err: errSlow}
+		}
+	}
 	switch {
 	case err != nil && t.now.Text.Reveal() != "" && now.Before(t.now.Expires):
 		t.renewAt = now.Add(renewPause)

@@ -17,7 +17,7 @@ func TestOneTokenRefusedTwice(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
 		require.NoError(t, err)
-		all := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, new(Clock))
+		all := NewTokens(&transport.Credentials{Host: "h", DeviceID: "d", Sign: sign}, new(Clock), time.Minute)
 		first, fresh, err := all.Get(t.Context())
 		require.NoError(t, err)
 		require.True(t, fresh)
@@ -53,7 +53,7 @@ func TestAFixedTokenIsAskedForOnce(t *testing.T) {
 					asked++
 					return transport.Token{Text: transport.Hide("x"), Expires: time.Now().Add(time.Hour), Fixed: fixed}, nil
 				}}
-			all := NewTokens(creds, new(Clock))
+			all := NewTokens(creds, new(Clock), time.Minute)
 			for range 2 {
 				_, _, err := all.Get(t.Context())
 				require.NoError(t, err)

@@ -145,6 +145,33 @@ func TestATokenSourceThatFails(t *testing.T) {
 	})
 }
 
+// A token source that hangs costs one time limit: the old token serves as long as it is valid. Then
+// the session ends.
+func TestATokenSourceThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		creds := h.creds(goodKey)
+		own, asked := *creds, 0
+		creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) {
+			if asked++; asked > 1 {
+				<-ctx.Done()
+				return transport.Token{}, ctx.Err()
+			}
+			return own.NewToken(ctx)
+		}
+		r, err := h.dial(t, hubhttp.New(h.polling(time.Minute)), creds)
+		require.NoError(t, err)
+		require.NoError(t, r.subscribe())
+		time.Sleep(55 * time.Minute)
+		h.message("hello", nil)
+		r.send(0, numbered(1)...)
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, []string{"hello"}, r.bodies())
+		require.NoError(t, r.results()[0])
+		time.Sleep(2 * time.Hour)
+		r.requireLoss(transport.Timeout)
+	})
+}
+
 var errSource = errors.New("no token today")
 
 // A device whose clock is behind by less than the lifetime of a token is never refused, hour after

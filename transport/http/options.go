@@ -26,7 +26,8 @@ type Options struct {
 	// Timeout bounds each request, including the time for a new connection; a large body adds a second
 	// for each 4 KiB. A request without an answer in that time ends the session. A client waits as
 	// long, unless its device.Options.AckTimeout is shorter. A shorter time causes duplicates, because
-	// a busy hub answers late and the message is sent again meanwhile. 0: 60 s.
+	// a busy hub answers late and the message is sent again meanwhile. Timeout also bounds the making
+	// of a token before the request. 0: 60 s.
 	//
 	// Half of Timeout, but at least 30 s, bounds a new connection and, on Linux, the acknowledgement
 	// of packets (TCP_USER_TIMEOUT), neither of which a working hub delays. When an answer is late by

@@ -57,7 +57,7 @@ const (
 func newSession(t *Transport, cfg *transport.Config) *session {
 	s := &session{
 		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, sizer: &t.sizer,
-		tokens: hubhttp.NewTokens(cfg.Creds, &t.clock),
+		tokens: hubhttp.NewTokens(cfg.Creds, &t.clock, t.opt.Timeout),
 		fatal:  make(chan error, 1),
 	}
 	s.settleCtx, s.cancelSettling = context.WithCancel(context.Background())
