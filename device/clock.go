@@ -31,20 +31,27 @@ const (
 // Within clockCheck after a jump it returns 0. A difference that remains after that counts as the
 // next jump.
 func (k *clock) jump(wall, mono time.Time) time.Duration {
-	var by time.Duration
-	if !k.fromMono.IsZero() {
-		by = wall.UTC().Sub(k.fromWall) - mono.Sub(k.fromMono) // UTC strips the monotonic reading
-	}
+	by := k.moved(wall, mono)
 	k.wall = wall
-	jumped := by >= clockJump || by <= -clockJump
-	if jumped && !k.judged.IsZero() && mono.Sub(k.judged) < clockCheck {
+	if by != 0 && !k.judged.IsZero() && mono.Sub(k.judged) < clockCheck {
 		return 0
 	}
 	k.fromWall, k.fromMono = wall, mono
-	if !jumped {
+	if by != 0 {
+		k.judged = mono
+	}
+	return by
+}
+
+// moved is jump also within clockCheck after a jump, and changes nothing.
+func (k *clock) moved(wall, mono time.Time) time.Duration {
+	if k.fromMono.IsZero() {
 		return 0
 	}
-	k.judged = mono
+	by := wall.UTC().Sub(k.fromWall) - mono.Sub(k.fromMono) // UTC strips the monotonic reading
+	if by > -clockJump && by < clockJump {
+		return 0
+	}
 	return by
 }
 

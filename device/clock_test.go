@@ -165,6 +165,32 @@ func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
 	}
 }
 
+// The clock is set twice within 30 s, the second time during an attempt.
+func TestAClockThatIsSetInTwoSteps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		testkit.StartClock()
+		const late = 90 * 24 * time.Hour
+		id, k, dial := signing(t, late)
+		f := &fake{dial: func(n int, ctx context.Context) error {
+			if n == 1 {
+				time.Sleep(time.Second)
+				return lost(transport.Network)
+			}
+			return dial(n, ctx)
+		}}
+		c := made(t, id, f, &device.Options{RetryPolicy: constant(time.Second)})
+		require.NoError(t, c.Start())
+		time.Sleep(500 * ms)
+		k.move(time.Hour)
+		for len(f.dialTimes()) < 2 {
+			time.Sleep(100 * ms)
+		}
+		time.Sleep(500 * ms)
+		k.move(late - time.Hour)
+		open(t, c)
+	})
+}
+
 // A refusal is final if the clock may be right, or if the identity signs nothing.
 func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 	for name, key := range map[string]bool{"key": true, "certificate": false} {

@@ -43,7 +43,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	l.reportAttempt(failure, now)
 	l.outage.fail(reason, failure)
 	if !rule.Retry {
-		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clockJumped(now) != 0
+		stale := wasUp || l.c.creds.Token != nil || l.c.creds.Sign != nil && l.clock.moved(l.wall(), now) != 0
 		if failure.Kind != transport.Unauthorized || l.outage.renewed || l.c.fixed.Load() || !stale {
 			return l.giveUp(ReasonNotRetryable, failure)
 		}
