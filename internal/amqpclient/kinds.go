@@ -130,9 +130,10 @@ func Kind(err error) (kind transport.Kind, hint string, ok bool) {
 	if e, ok := errors.AsType[*ConditionError](err); ok {
 		return EndKind(e), "", true
 	}
-	if e, ok := errors.AsType[*Violation](err); ok && !e.BeforeOpen {
+	if errors.Is(err, transport.ErrViolation) {
 		return transport.Protocol, "", true
-	} else if ok || errors.Is(err, ErrNotAMQP) {
+	}
+	if _, ok := errors.AsType[*Violation](err); ok || errors.Is(err, ErrNotAMQP) {
 		return transport.Protocol, "; check host and port", true
 	}
 	if errors.Is(err, ErrNoMechanism) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -55,6 +56,9 @@ func undecodable(path string, err error) *Violation {
 func BrokenHandshake(problem string) *Violation {
 	return &Violation{path: "SASL:", problem: problem, BeforeOpen: true}
 }
+
+// ErrNoStatus is an answer to a token that neither takes nor refuses it.
+var ErrNoStatus = operr.Violation("the hub's answer to the token has no status-code that is a number")
 
 // within prepends outer to the path of v.
 func (v *Violation) within(outer string) *Violation {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
@@ -68,9 +67,6 @@ const (
 // errNoAnswer ends a wait after Options.OperationTimeout.
 var errNoAnswer = &timeoutError{"the hub did not answer within Options.OperationTimeout"}
 
-// errNoStatus is an answer to a token that neither takes nor refuses it.
-var errNoStatus = operr.Violation("the hub's answer to the token has no status-code that is a number")
-
 // timeoutError is a time-out of this package.
 type timeoutError struct{ text string }
 
@@ -101,7 +97,7 @@ func (t *tokens) put(ctx context.Context, audience, token string, progress func(
 	case answer.rejected != nil:
 		return answer.rejected
 	case answer.status == 0:
-		return errNoStatus
+		return amqpclient.ErrNoStatus
 	case answer.status != 200 && answer.status != 202:
 		return &TokenError{answer.status, answer.text}
 	}

@@ -49,9 +49,6 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if e, ok := errors.AsType[*TokenError](err); ok {
 		return statuscode.Of(e.Status, statuscode.Token).Kind, "", true
 	}
-	if errors.Is(err, errNoStatus) {
-		return transport.Protocol, "", true
-	}
 	return amqpclient.Kind(err)
 }
 

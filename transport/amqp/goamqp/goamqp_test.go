@@ -1,7 +1,9 @@
 package goamqp_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -10,10 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/testkit"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -123,6 +127,52 @@ func TestALargeFrameEndsTheConnection(t *testing.T) {
 		_, err := goamqp.New(o).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}})
 		require.ErrorContains(t, err, "larger than 64 KiB")
 	})
+}
+
+// rewriter is a connection that replaces bytes it reads.
+type rewriter struct {
+	net.Conn
+	from, to []byte
+}
+
+func (c rewriter) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	copy(p, bytes.ReplaceAll(p[:n], c.from, c.to))
+	return n, err
+}
+
+// The status of an answer to a token may have either name and any type that is a number. An answer
+// without one refuses nothing, so the dial may be tried again.
+func TestTheStatusOfATokenAnswer(t *testing.T) {
+	const status = "\xa1\x0bstatus-code\x71\x00\x00\x00\xc8"
+	for name, row := range map[string]struct {
+		answer string // as long as status
+		want   error
+	}{
+		"another name": {"\xa1\x0astatusCode\xa1\x040200", nil},
+		"no name":      {"\xa1\x0bStatus-code\x71\x00\x00\x00\xc8", transport.Protocol},
+		"no number":    {"\xa1\x0bstatus-code\xa1\x03two", transport.Protocol},
+		"zero":         {"\xa1\x0bstatus-code\x71\x00\x00\x00\x00", transport.Protocol},
+		"a refusal":    {"\xa1\x0bstatus-code\x71\x00\x00\x01\x91", transport.Unauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.In2030(t, func(t *testing.T) {
+				h := hubfixture.New(t)
+				o := options(h)
+				dial := o.Network.Dial
+				o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					c, err := dial(ctx, network, addr)
+					return rewriter{c, []byte(status), []byte(row.answer)}, err
+				}
+				c, err := device.New(h.CredsWith(t, ""), goamqp.New(o), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+				require.NoError(t, err)
+				defer c.Close()
+				err = c.Open(t.Context())
+				require.ErrorIs(t, err, row.want)
+				require.Equal(t, row.want == transport.Protocol, errfilter.Retryable(errors.Unwrap(err)), "%v", err)
+			})
+		})
+	}
 }
 
 // A suspended hub refuses every message, and the client keeps its queue.

@@ -10,6 +10,7 @@ import (
 
 	raw "github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
@@ -128,12 +129,19 @@ func (t *tokens) put(ctx context.Context, audience, token string) error {
 		if m.Properties == nil || m.Properties.CorrelationID != id {
 			continue // a late answer
 		}
-		n, bad := strconv.Atoi(message.ValueText(m.ApplicationProperties["status-code"]))
-		if bad != nil || n != 200 && n != 202 {
+		status, ok := m.ApplicationProperties["status-code"]
+		if !ok {
+			status = m.ApplicationProperties["statusCode"]
+		}
+		switch n, _ := strconv.Atoi(message.ValueText(status)); n {
+		case 0:
+			return amqpclient.ErrNoStatus
+		case 200, 202:
+			return nil
+		default:
 			text, _ := m.ApplicationProperties["status-description"].(string)
 			return &amqp.TokenError{Status: n, Description: scrub.Peer(text)}
 		}
-		return nil
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded}
