@@ -128,18 +128,30 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 	if err != nil {
 		return tokenAnswer{}, err
 	}
+	a, err := t.wait(ctx, links, answered)
+	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) && time.Since(began) >= t.c.opt.OperationTimeout/2 {
+		t.mute(links, heard)
+	}
+	return a, err
+}
+
+// wait waits for the answer to a token that was sent. An answer counts also if a loss followed it.
+func (t *tokens) wait(ctx context.Context, links *tokenLinks, answered chan tokenAnswer) (a tokenAnswer, err error) {
 	select {
-	case a := <-answered:
+	case a = <-answered:
 		return a, nil
 	case <-links.dead:
-		return tokenAnswer{}, links.err
+		err = links.err
 	case <-t.c.Done():
-		return tokenAnswer{}, t.c.Loss()
+		err = t.c.Loss()
 	case <-ctx.Done():
-		if errors.Is(context.Cause(ctx), errNoAnswer) && time.Since(began) >= t.c.opt.OperationTimeout/2 {
-			t.mute(links, heard)
-		}
-		return tokenAnswer{}, ctx.Err()
+		err = ctx.Err()
+	}
+	select {
+	case a = <-answered:
+		return a, nil
+	default:
+		return a, err
 	}
 }
 

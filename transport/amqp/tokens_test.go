@@ -55,6 +55,26 @@ func token(t *testing.T, h *hubfixture.Broker, id, key string) (audience, text s
 	return creds.Resource(), made.Text.Reveal()
 }
 
+// A refusal that arrives before the loss of the links or of the connection is the result, not the
+// loss.
+func TestARefusalBeforeALossCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, _ := connected(t)
+		_ = c.Fail(net.ErrClosed)
+		alive, dead := &tokenLinks{dead: make(chan struct{})}, &tokenLinks{dead: make(chan struct{})}
+		dead.lose(&ConditionError{What: "session"})
+		for range 100 {
+			for _, links := range []*tokenLinks{alive, dead} {
+				id, _, answered := c.tokens.expect()
+				c.tokens.answer(id, tokenAnswer{status: 401})
+				a, err := c.tokens.wait(t.Context(), links, answered)
+				require.NoError(t, err)
+				require.Equal(t, 401, a.status)
+			}
+		}
+	})
+}
+
 // The answer to a token goes to the device that put it, for any order of answers.
 func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
