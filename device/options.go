@@ -147,9 +147,10 @@ type Options struct {
 	// RenewAt is the fraction of a token's life after which the client renews it; up to 5 % of the
 	// life is subtracted at random. Over AMQP with tokens (amqp.AuthCBS) the token is renewed in
 	// place. Otherwise, or if that fails, the client makes a new connection, with Reason TokenRenewal.
-	// It has no effect over HTTPS, where each request renews the token at 85 % of its life. From 0.1
-	// to less than 1; 0: 0.85; negative: never, and the hub ends the connection when the token
-	// expires.
+	// The same holds for a client certificate in place of a token: its life is what is left of it when
+	// the connection begins. RenewAt has no effect over HTTPS, where each request renews the token at
+	// 85 % of its life. From 0.1 to less than 1; 0: 0.85; negative: never, and the hub ends the
+	// connection when the token expires.
 	RenewAt float64
 
 	// Rand is the source of random numbers for the policies, called by one goroutine of each client.

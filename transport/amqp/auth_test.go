@@ -183,7 +183,7 @@ func TestCertificates(t *testing.T) {
 				r := start(t, amqp.New(o), creds)
 				r.requireSends("x")
 				r.subscribe(1)
-				require.True(t, r.Info().Expires.IsZero())
+				require.Equal(t, cert.Leaf.NotAfter, r.Info().Expires)
 				require.Equal(t, "dev-x", h.Messages()[0].DeviceID)
 				require.Zero(t, h.Links("", fault.LinkCBSSender))
 			})

@@ -58,6 +58,9 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login,
 	if !l.token.Fixed {
 		s.info.Expires = l.token.Expires
 	}
+	if l.cert != nil && s.info.Expires.IsZero() {
+		s.info.Expires = l.cert.Leaf.NotAfter
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.telemetry.init(s)
 	s.c2d.init(s)
@@ -66,7 +69,7 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login,
 	return s
 }
 
-// Info returns the size limit and the token's expiry.
+// Info returns the size limit and the expiry of the credentials.
 func (s *session) Info() transport.Info { return s.info }
 
 // Run waits for the end of the session, and then ends its links and goroutines.

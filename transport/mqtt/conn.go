@@ -22,7 +22,8 @@ const closeTime = 250 * time.Millisecond
 type conn struct {
 	net.Conn // outer
 	socket   net.Conn
-	plain    bool // there is neither TLS nor a tunnel
+	plain    bool      // there is neither TLS nor a tunnel
+	expires  time.Time // end of the client certificate; zero without one
 
 	// Of a netopt.ControlWriter; nil for others.
 	writing      chan struct{} // a writer holds it by putting a value into it; capacity 1
@@ -42,6 +43,9 @@ func newConn(outer, socket net.Conn) *conn {
 	}
 	return c
 }
+
+// Expires implements engine.Expirer.
+func (c *conn) Expires() time.Time { return c.expires }
 
 // writeReplies writes the tunnel's pending replies, until Close.
 func (c *conn) writeReplies(pending <-chan struct{}) {

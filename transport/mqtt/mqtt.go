@@ -191,7 +191,11 @@ func dialing(o netopt.Options) (engine.Dial, error) {
 		if err != nil {
 			return nil, protocol.Error(err)
 		}
-		return newConn(outer, socket), nil
+		c := newConn(outer, socket)
+		if cert != nil {
+			c.expires = cert.Leaf.NotAfter
+		}
+		return c, nil
 	}, err
 }
 

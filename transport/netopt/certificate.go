@@ -13,7 +13,8 @@ import (
 )
 
 // ClientCertificate calls Certificate, which must be set, and checks that the handshake can use the
-// result. now is the device's clock. The error is a *transport.Error. Transports call it.
+// result. now is the device's clock. The result has a Leaf. The error is a *transport.Error.
+// Transports call it.
 func (o *Options) ClientCertificate(ctx context.Context, now func() time.Time) (*tls.Certificate, error) {
 	var readErr error
 	var cert *tls.Certificate
@@ -39,6 +40,8 @@ func (o *Options) ClientCertificate(ctx context.Context, now func() time.Time) (
 		if leaf, err = x509.ParseCertificate(cert.Certificate[0]); err != nil {
 			return nil, certificateError(transport.Invalid, err)
 		}
+		parsed := *cert
+		parsed.Leaf, cert = leaf, &parsed
 	}
 	key, ok := cert.PrivateKey.(crypto.Signer)
 	if !ok {

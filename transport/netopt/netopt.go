@@ -54,7 +54,8 @@ type Options struct {
 	// the network readable.
 	Plaintext bool
 	// Certificate returns the client certificate. It is called at each dial, so that a renewed
-	// certificate is used from then on. CertificateFiles reads files; with a crypto.Signer as
+	// certificate is used from then on. Over MQTT and AMQP a client without a token connects anew
+	// before its certificate expires. CertificateFiles reads files; with a crypto.Signer as
 	// PrivateKey the key stays in a secure element. It must return when ctx ends. The certificate is
 	// sent whatever authorities the hub names. A certificate that cannot work (no key, another key,
 	// expired) fails the dial before anything is sent. A *transport.Error or transport.Kind that it

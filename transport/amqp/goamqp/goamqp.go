@@ -128,6 +128,9 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 			s.info.Expires = token.Expires
 		}
 	}
+	if cert != nil && s.info.Expires.IsZero() {
+		s.info.Expires = cert.Leaf.NotAfter
+	}
 	if t.opt.Addresses == nil {
 		s.info.MaxSize = transport.MaxMessageSize
 	}

@@ -113,6 +113,13 @@ type Explainer interface {
 	Explain(err error) error
 }
 
+// An Expirer is a Conn that proves the identity for a limited time, as a client certificate does.
+// The client replaces it before that, unless a token with a known expiry proves the identity.
+type Expirer interface {
+	// Expires returns when the proof expires. The zero time means never.
+	Expires() time.Time
+}
+
 // Dial makes a connection to the host of creds, including name look-up, radio and TLS. It must end
 // when ctx does. An *transport.Error that it returns keeps its Kind; other errors become Timeout if
 // their method Timeout returns true, else Network.

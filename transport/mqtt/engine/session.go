@@ -81,13 +81,16 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, d di
 	if !token.Fixed {
 		s.info.Expires = token.Expires
 	}
+	if e, ok := c.(Expirer); ok && s.info.Expires.IsZero() {
+		s.info.Expires = e.Expires()
+	}
 	return s
 }
 
 // readTimeout is how long the hub may send nothing.
 func (s *session) readTimeout() time.Duration { return s.info.KeepAlive + s.t.opt.PingTimeout }
 
-// Info returns the size limit, the ping interval and the token's expiry.
+// Info returns the size limit, the ping interval and the expiry of the credentials.
 func (s *session) Info() transport.Info { return s.info }
 
 // Progress implements transport.Progressor. It returns the connection's progress, if the connection

@@ -41,6 +41,7 @@ type conn interface {
 	net.Conn
 	transport.Progressor
 	engine.Explainer
+	engine.Expirer
 	Cut()
 }
 

@@ -141,4 +141,5 @@ type bare struct{ net.Conn }
 
 func (bare) Progress() (at time.Time, waits bool) { return time.Time{}, false }
 func (bare) Explain(e error) error                { return e }
+func (bare) Expires() time.Time                   { return time.Time{} }
 func (b bare) Cut()                               { _ = b.Conn.Close() }

@@ -138,6 +138,9 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, err
 	}
 	s := newSession(cfg, token, as, hello.MaxSize, newGuard(c.(conn), t.opt.PingTimeout))
+	if s.info.Expires.IsZero() {
+		s.info.Expires = s.guard.Expires()
+	}
 	s.atMostOnce = t.opt.AtMostOnce
 	s.client = paho.NewClient(t.clientOptions(s, &hello, token.Text.Reveal()))
 	defer context.AfterFunc(ctx, func() { s.guard.fail(context.Cause(ctx)) })()
