@@ -19,6 +19,7 @@ func TestText(t *testing.T) {
 			"bad: HostName=h;DeviceId=d;SharedAccessKeyName=device;SharedAccessKey=(hidden);x"},
 		{"at the end", "password=hunter2", "password=(hidden)"},
 		{"without a value", "token=", "token="},
+		{"attribute without a value", "password value=", "password value="},
 		{"quoted", `pwd="two words", host`, `pwd="(hidden)", host`},
 		{"indented JSON", "{\n  \"a\" : 1,\n  \"token\" :\n    \"abc\",\n  \"b\" : 2\n}",
 			"{\n  \"a\" : 1,\n  \"token\" :\n    \"(hidden)\",\n  \"b\" : 2\n}"},
@@ -76,6 +77,7 @@ func TestErrorOfNil(t *testing.T) {
 func FuzzText(f *testing.F) {
 	f.Add("a://b@c?sig=", "d")
 	f.Add("bearer '", "'")
+	f.Add("", "password value=")
 	f.Fuzz(func(t *testing.T, before, after string) {
 		out := scrub.Text(before + " SharedAccessKey=4Z7Kv0Qw1x5Tn9 " + after)
 		if strings.Contains(out, "4Z7Kv0Qw1x5Tn9") {

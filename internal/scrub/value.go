@@ -4,6 +4,9 @@ import "strings"
 
 // value returns the value that begins at i, without its quotes.
 func (x *scanner) value(i int, escaped bool) (from, to int) {
+	if i >= len(x.s) {
+		return i, i
+	}
 	if quote := x.quoteAt(i); quote != "" {
 		from = i + len(quote)
 		for at := from; at < len(x.s); at++ {
