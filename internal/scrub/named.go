@@ -45,13 +45,13 @@ func (x *scanner) named(begin, end int) (from, to int) {
 			return 0, 0
 		}
 		if class == header {
-			return x.header(at, prose)
+			return x.header(at, prose, quote != "")
 		}
 		if class != password && (sep.prose && x.s[at] == '{' ||
 			strings.HasSuffix(sep.text, "3a") && strings.HasSuffix(x.escapedBracket(at), "7b")) {
 			return 0, 0 // its members are scanned separately
 		}
-		if from, to = x.value(at, sep.escaped); from != at { // in quotes or brackets
+		if from, to = x.value(at, sep.escaped, quote != ""); from != at { // in quotes or brackets
 			if q := x.quoteAt(at); q != "" && x.attribute(x.skipSpace(min(to+len(q), len(x.s)))) {
 				return 0, 0 // the name follows
 			}
@@ -64,7 +64,7 @@ func (x *scanner) named(begin, end int) (from, to int) {
 		return from, max(to, more)
 	}
 	if x.attribute(at) { // <add key="Password" value="..."/>
-		return x.value(at+len("value="), false)
+		return x.value(at+len("value="), false, false)
 	}
 	return 0, 0
 }
@@ -75,7 +75,7 @@ func (x *scanner) startsNamed(i int) bool {
 	if quote == "" {
 		return false
 	}
-	from, to := x.value(i, false)
+	from, to := x.value(i, false, false)
 	if nameClass(x.s[from:to]) == harmless || to == len(x.s) {
 		return false
 	}

@@ -74,7 +74,7 @@ func (x *scanner) flag(i int) (from, to int) {
 		x.s[end+1] == '-' {
 		return 0, 0
 	}
-	return x.value(end+1, false)
+	return x.value(end+1, false, false)
 }
 
 // schemes are HTTP authentication schemes, which precede a secret.

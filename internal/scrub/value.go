@@ -2,8 +2,8 @@ package scrub
 
 import "strings"
 
-// value returns the value that begins at i, without its quotes.
-func (x *scanner) value(i int, escaped bool) (from, to int) {
+// value returns the value that begins at i, without its quotes. json: its name is in quotes.
+func (x *scanner) value(i int, escaped, json bool) (from, to int) {
 	if i >= len(x.s) {
 		return i, i
 	}
@@ -32,9 +32,9 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 		if n := strings.IndexAny(x.s[i:], "]\n"); n > 0 && x.s[i+n] == ']' {
 			return i + 1, i + n
 		}
-		return i + 1, x.closing(i)
+		return i + 1, x.closing(i, json)
 	case '{': // a password may contain "}": the line's last one ends the value
-		to = x.closing(i)
+		to = x.closing(i, json)
 		line, _, _ := strings.Cut(x.s[to:], "\n")
 		return i + 1, to + max(0, strings.LastIndexByte(line, '}'))
 	}
@@ -56,15 +56,22 @@ func (x *scanner) escapedBracket(i int) string {
 	return ""
 }
 
-// closing returns the position of the bracket that closes the one at i, the end of the text if none
-// does.
-func (x *scanner) closing(i int) int {
+// maxBlock is how far the end of a list or an object is searched if the name before has no quotes.
+const maxBlock = 1024
+
+// closing returns the position of the bracket that closes the one at i. Without one it returns the
+// end of the text in JSON, else the end of the line.
+func (x *scanner) closing(i int, json bool) int {
 	depth := 0
-	for at := i; at < len(x.s); at++ {
-		if quote := x.quoteAt(at); quote != "" {
-			_, to := x.value(at, false)
-			at = to + len(quote) - 1
-			continue
+	plain := i // no quote begins before: the line has one that does not end
+	for at := i; at < len(x.s) && (json || at < i+maxBlock); at++ {
+		if quote := x.quoteAt(at); quote != "" && at >= plain {
+			_, to := x.value(at, false, false)
+			if json || to < len(x.s) && x.s[to] != '\n' {
+				at = to + len(quote) - 1
+				continue
+			}
+			plain = to
 		}
 		switch x.s[at] {
 		case x.s[i]:
@@ -75,7 +82,11 @@ func (x *scanner) closing(i int) int {
 			}
 		}
 	}
-	return len(x.s)
+	if json {
+		return len(x.s)
+	}
+	line, _, _ := strings.Cut(x.s[i:], "\n")
+	return i + len(line)
 }
 
 // unquoted returns the end of a value without quotes.
@@ -115,11 +126,14 @@ func (x *scanner) ends(i int) bool {
 }
 
 // header returns the value of a header that holds credentials: the rest of the line.
-func (x *scanner) header(i int, prose bool) (from, to int) {
-	line, _, _ := strings.Cut(x.s[i:], "\n")
-	if x.quoteAt(i) != "" || x.s[i] == '[' || x.s[i] == '{' && (strings.IndexByte(line, '}') < 0 ||
-		strings.HasPrefix(line, "{"+hidden)) {
-		return x.value(i, false)
+func (x *scanner) header(i int, prose, json bool) (from, to int) {
+	ends := x.quoteAt(i) != "" || x.s[i] == '[' // the value has its own end
+	if x.s[i] == '{' {
+		line, _, _ := strings.Cut(x.s[i:], "\n")
+		ends = strings.IndexByte(line, '}') < 0 || strings.HasPrefix(line, "{"+hidden)
+	}
+	if ends {
+		return x.value(i, false, json)
 	}
 	word := x.unquoted(i, false)
 	if prose && isWord(x.s[i:word]) && !x.isScheme(i, word) {
