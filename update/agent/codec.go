@@ -126,10 +126,12 @@ func (e *encoder) workflow(w *workflow) {
 		restart = 1
 	}
 	e.number(restart)
-	e.number(int64(w.starts))
-	e.number(w.have)
 	e.results(w.results)
 	e.result(&w.final)
+	if w.starts != 0 || w.have != 0 { // else versions without them can read it
+		e.number(int64(w.starts))
+		e.number(w.have)
+	}
 }
 
 // decoder reads fields. After a malformed one all others are zero.
@@ -202,8 +204,10 @@ func (d *decoder) workflow() *workflow {
 	w.phase = Phase(d.count(len(phases) - 1))
 	w.step = int(d.signed())
 	w.restart = d.count(1) == 1
-	w.starts, w.have = d.count(maxItems), d.number(math.MaxInt64)
 	w.results = d.results()
 	w.final = d.result()
+	if len(d.p) > 0 { // the state of an older version has no more
+		w.starts, w.have = d.count(maxItems), d.number(math.MaxInt64)
+	}
 	return w
 }

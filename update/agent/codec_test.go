@@ -39,6 +39,22 @@ func TestTheStateIsStoredWhole(t *testing.T) {
 	require.True(t, got.decode(empty))
 }
 
+// A program without the count of starts reads and writes this: it is replaced by an update, and may
+// come back if the update fails its trial.
+func TestAStateWithoutStartsIsReadAndWritten(t *testing.T) {
+	const older = "HUBAGT01\x02a\x02b\x02c\x02p\x02n\x021\x04\x04w1\x04w2\x04\f\r\x04\x02\xfe\xff\xff\xff\x1f\x02d" +
+		"\x02\x04w2\x02p\x02n\x021\x04\f\r\x04\x02\xfe\xff\xff\xff\x1f\x02d\x02\x04\f\r\x04\x02\xfe\xff\xff\xff\x1f\x02d" +
+		"\x02\x04w3\x04{}\x02s\x02k\x02\x02f\x02u\x02p\x02n\x020\n\x06\x02\x04\x04\f\r\x04\x02\xfe\xff\xff\xff\x1f\x02d" +
+		"\x00\x00\x00\x00\x00\x04\f\r\x04\x02\xfe\xff\xff\xff\x1f\x02dd\x1a=ds\x9c\xb4\x94"
+	want := full()
+	delete(want.work.offer.URLs, "g")
+	want.work.starts, want.work.have = 0, 0
+	var got state
+	require.True(t, got.decode([]byte(older)))
+	require.Equal(t, want, got)
+	require.Equal(t, older, string(got.encode()))
+}
+
 // Damage that has the right check does no harm.
 func FuzzState(f *testing.F) {
 	s := full()
