@@ -28,10 +28,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.give()
 	defer a.join()
 	err := a.loop(ctx)
-	if ctx.Err() != nil && err != ErrRestart { //nolint:errorlint // the value itself
-		a.join()
-		a.wentOn(0)
-		_ = a.keepAlive(ctx) // else this start counts
+	if err == ErrRestart { //nolint:errorlint // the value itself
+		return err
+	}
+	a.join()
+	a.wentOn(0)          // the program lives
+	_ = a.keepAlive(ctx) // else this start counts
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err

@@ -197,6 +197,27 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 			succeeds(t, k, 1)
 		})
 	})
+	t.Run("with a Store that fails", func(t *testing.T) { // the program goes on, and calls Run again
+		inKilled(t, func(t *testing.T, k *killed) {
+			a, err := agent.New(&k.options)
+			require.NoError(t, err)
+			fails := errors.New("no flash")
+			k.device.fail = func(call string) error {
+				if call == "install 0" {
+					k.store.fail = func() error { return fails }
+				}
+				return nil
+			}
+			for range 6 {
+				require.ErrorIs(t, a.Run(t.Context()), fails)
+			}
+			k.store.fail, k.device.fail = nil, nil
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+			defer cancel()
+			require.ErrorIs(t, a.Run(ctx), context.DeadlineExceeded)
+			require.Equal(t, agent.Succeeded, k.final().Result.Outcome, k.final().Result.Details)
+		})
+	})
 }
 
 type readerFunc func(p []byte) (int, error)
