@@ -110,6 +110,18 @@ func TestACallThatKillsTheProgramFailsTheUpdate(t *testing.T) {
 			require.Len(t, f.Result.Extended, 2)
 		})
 	})
+	t.Run("installed after apply", func(t *testing.T) {
+		inKilled(t, func(t *testing.T, k *killed) {
+			k.device.fail = func(call string) error {
+				if call == "apply 1" || call == "installed 1" && k.calls("apply 1") > 0 {
+					return k.kill()
+				}
+				return nil
+			}
+			k.lives(t)
+			require.Contains(t, k.final().Result.Details, "the program ended 3 times in a row")
+		})
+	})
 	t.Run("verify", func(t *testing.T) {
 		inKilled(t, func(t *testing.T, k *killed) {
 			verified := 0
@@ -195,6 +207,19 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 				require.Equal(t, 1, k.lives(t))
 			}
 			succeeds(t, k, 1)
+		})
+	})
+	t.Run("applied in the last start", func(t *testing.T) { // the power fails before that is stored
+		inKilled(t, func(t *testing.T, k *killed) {
+			k.device.fail = func(call string) error {
+				if call == "apply 1" {
+					if err := k.kill(); k.calls(call) < 3 {
+						return err
+					}
+				}
+				return nil
+			}
+			succeeds(t, k, 4)
 		})
 	})
 	t.Run("with a Store that fails", func(t *testing.T) { // the program goes on, and calls Run again

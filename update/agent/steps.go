@@ -63,7 +63,7 @@ func (a *Agent) advance(ctx context.Context) error {
 func (a *Agent) startStep(ctx context.Context, w *workflow) {
 	job := a.job(w)
 	h := a.handler(&job.Step)
-	phase, resumed := w.phase, w.resumed
+	phase, resumed, starts := w.phase, w.resumed, w.starts
 	w.restarted, w.resumed = false, false
 	a.setURLs(job.URLs)
 	a.start(ctx, func(ctx context.Context) (o outcome) {
@@ -79,6 +79,10 @@ func (a *Agent) startStep(ctx context.Context, w *workflow) {
 				if o.installed, o.err = h.Installed(ctx, job); o.installed || o.err != nil {
 					return o
 				}
+			}
+			if starts > maxStarts {
+				o.err = errKilled(phase)
+				return o
 			}
 			o.next, o.err = h.Apply(ctx, job)
 		case PhaseRollback:
@@ -318,11 +322,19 @@ func (a *Agent) resume(ctx context.Context) error {
 		w.restarted, w.resumed = w.restart, !w.restart
 		w.restart, a.news = false, true
 	}
-	if w.starts <= maxStarts {
+	limit := maxStarts
+	if w.phase == PhaseApply { // the last start may have applied it: startStep asks Installed before it fails
+		limit = 2 * maxStarts
+	}
+	if w.starts <= limit {
 		return nil
 	}
-	return a.finished(ctx, &outcome{err: errors.New("the program ended 3 times in a row in the phase " +
-		w.phase.String() + "; look for a crash in the handler, too little memory, or a watchdog")})
+	return a.finished(ctx, &outcome{err: errKilled(w.phase)})
+}
+
+func errKilled(phase Phase) error {
+	return errors.New("the program ended 3 times in a row in the phase " + phase.String() +
+		"; look for a crash in the handler, too little memory, or a watchdog")
 }
 
 // wentOn records that the phase has come further, or waits for the network: a later end of the
