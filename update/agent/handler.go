@@ -13,7 +13,7 @@ import (
 //
 // A method that has ended the program in 3 starts in a row is not called again, and the update
 // fails: it may have crashed, used up the memory, or hung until a watchdog. Power cuts count alike.
-// A start does not count if Run returned because its ctx ended, if the program waited for the
+// A start does not count if Run returned without ErrRestart, if the program waited for the
 // network, or if Work.Open got more of the files than in the starts before. The starts after an
 // Apply with a restart are not counted: what was installed is on trial, and the boot loader or
 // swap.Start counts them.
