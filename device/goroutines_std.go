@@ -4,7 +4,6 @@ package device
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -131,7 +130,7 @@ func (l *loop) abort(failure *transport.Error) {
 // abortAll is endAll with policies that may panic, once for each series. No callback is called
 // again about the same, so that each run gets further; the bound is for a panic of our own.
 func (l *loop) abortAll() {
-	for range math.MaxUint16 {
+	for range 1 << 16 {
 		if callback.Run("", l.endAll) == nil {
 			break
 		}

@@ -3,7 +3,6 @@ package agent
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"math"
 )
 
 // The stored state is the text stateMagic, the fields of state in order, and the beginning of the
@@ -207,7 +206,7 @@ func (d *decoder) workflow() *workflow {
 	w.results = d.results()
 	w.final = d.result()
 	if len(d.p) > 0 { // the state of an older version has no more
-		w.starts, w.have = d.count(maxItems), d.number(math.MaxInt64)
+		w.starts, w.have = d.count(maxItems), d.number(1<<63-1)
 	}
 	return w
 }
