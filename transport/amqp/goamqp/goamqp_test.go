@@ -169,7 +169,7 @@ func TestTheStatusOfATokenAnswer(t *testing.T) {
 				defer c.Close()
 				err = c.Open(t.Context())
 				require.ErrorIs(t, err, row.want)
-				require.Equal(t, row.want == transport.Protocol, errfilter.Retryable(errors.Unwrap(err)), "%v", err)
+				require.Equal(t, errors.Is(row.want, transport.Protocol), errfilter.Retryable(errors.Unwrap(err)), "%v", err)
 			})
 		})
 	}
