@@ -377,6 +377,31 @@ func TestAPanicLeavesNoSeriesBehind(t *testing.T) {
 	}
 }
 
+// The policy panics when it hears of the answer to a twin call: the caller has the answer all the same.
+func TestAnAnswerOutlivesAPolicyThatPanics(t *testing.T) {
+	for name, answer := range map[string]transport.Reply{
+		"success": {Body: []byte(`{"desired":{"$version":1},"reported":{"$version":1}}`)},
+		"failure": {Err: refused(transport.Forbidden)},
+	} {
+		run(t, name, func(t *testing.T) {
+			f := &fake{request: func(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
+				if r.Op == transport.OpTwinGet {
+					return answer, true
+				}
+				return transport.Reply{}, true
+			}}
+			c := opened(t, f, &device.Options{TryAgainAfter: time.Hour, RetryPolicy: hooked{Policy: constant(time.Second),
+				report: func(_ retrypolicy.Verdict, a retrypolicy.Attempt) {
+					if a.Scope == transport.ScopeOperation {
+						panic("oh")
+					}
+				}}})
+			_, err := c.GetTwin(within(t, 30*time.Minute))
+			require.Equal(t, transport.KindOf(answer.Err), transport.KindOf(err), "%v", err)
+		})
+	}
+}
+
 // A policy that panics at the end of each attempt or series hears of all the others.
 func TestAPolicyThatPanicsHearsOfEachSeries(t *testing.T) {
 	for how, fail := range bad {
