@@ -89,7 +89,7 @@ func (x *scanner) skipSpace(i int) int {
 	return i
 }
 
-// lineEnds are the ends of lines, including escaped ones.
+// lineEnds are the ends of lines, also escaped ones, and blanks that are escaped twice.
 var lineEnds = [...]string{"\n", "\r", `\n`, `\r`, `\\n`, `\\r`, "%0a", "%0d", "%250a", "%250d", `\\t`, "%2520"}
 
 // skipLines is like skipSpace and also skips line ends.
