@@ -377,7 +377,7 @@ func TestAPanicLeavesNoSeriesBehind(t *testing.T) {
 	}
 }
 
-// The policy panics when it hears of the answer to a twin call: the caller has the answer all the same.
+// The policy panics when it hears of the answer to a twin call, and the caller has the answer.
 func TestAnAnswerOutlivesAPolicyThatPanics(t *testing.T) {
 	for name, answer := range map[string]transport.Reply{
 		"success": {Body: []byte(`{"desired":{"$version":1},"reported":{"$version":1}}`)},
