@@ -220,19 +220,78 @@ func TestAProgressConnOverAnother(t *testing.T) {
 type kernel struct {
 	net.Conn
 	unsent int64
+	sizes  []int // of the send buffer
 }
 
 func (k *kernel) Write(p []byte) (int, error) {
 	k.unsent += int64(len(p))
 	return len(p), nil
 }
-func (k *kernel) SetWriteBuffer(int) error         { return nil }
+func (k *kernel) SetWriteBuffer(size int) error {
+	k.sizes = append(k.sizes, size)
+	return nil
+}
 func (k *kernel) SetWriteDeadline(time.Time) error { return nil }
 
 func lineOver(k *kernel) *ProgressConn {
 	l := NewProgressConn(k, 10*time.Second)
 	l.queue = func() (int64, time.Time, bool) { return k.unsent, time.Time{}, true }
 	return l
+}
+
+// The send buffer follows the rate of the link, so that it never holds what takes long to send.
+func TestTheSendBufferGrowsOnAFastLink(t *testing.T) {
+	for name, row := range map[string]struct {
+		rate int // bytes per second
+		want []int
+	}{
+		"600 KB/s":  {600_000, []int{64 << 10}},
+		"1 MB/s":    {1_000_000, []int{64 << 10, 128 << 10}},
+		"2 MB/s":    {2_000_000, []int{64 << 10, 128 << 10, 256 << 10}},
+		"unlimited": {1 << 40, []int{64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20}},
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			k := new(kernel)
+			l := lineOver(k)
+			const chunk = 16 << 10
+			for range 1000 {
+				_, err := l.Write(make([]byte, chunk))
+				require.NoError(t, err)
+				time.Sleep(time.Second * chunk / time.Duration(row.rate))
+			}
+			require.Equal(t, row.want, k.sizes)
+		})
+	}
+}
+
+// A link that becomes slow gets the small buffer again.
+func TestTheSendBufferShrinksWhenAWriteWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memconn.Pair("near", "far")
+		sized := &sizedConn{Conn: near}
+		l := NewProgressConn(sized, 10*time.Second)
+		near.SetSendBuffer(1 << 20)
+		_, err := l.Write(make([]byte, 1<<18))
+		require.NoError(t, err)
+		_, err = l.Write(make([]byte, 1<<18))
+		require.NoError(t, err)
+		require.Equal(t, []int{64 << 10, 128 << 10}, sized.sizes)
+		_, err = l.Write(make([]byte, 1<<20)) // nobody reads
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 64<<10, sized.sizes[len(sized.sizes)-1])
+		_, _ = near.Close(), far.Close()
+	})
+}
+
+// sizedConn notes the sizes that its send buffer gets.
+type sizedConn struct {
+	*memconn.Conn
+	sizes []int
+}
+
+func (c *sizedConn) SetWriteBuffer(size int) error {
+	c.sizes = append(c.sizes, size)
+	return nil
 }
 
 // Progress lasts while the kernel sends buffered data. A peer that accepts all data at once but
