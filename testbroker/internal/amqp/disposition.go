@@ -68,21 +68,20 @@ func (s *Session) disposition(d *wire.Disposition) error {
 
 // acceptLocked adds a delivery to the accepted ones, which are reported together.
 func (s *Session) acceptLocked(id uint32) {
-	if s.count > 0 && id == s.run.Last.V+1 {
+	if s.begun && id == s.run.Last.V+1 {
 		s.run.Last.V = id
-		s.count++
 		return
 	}
 	s.tellLocked()
-	s.run, s.count = wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true,
-		State: &wire.Accepted{}}, 1
+	s.run, s.begun = wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true,
+		State: &wire.Accepted{}}, true
 	s.conn.toTell = append(s.conn.toTell, s)
 }
 
 func (s *Session) tellLocked() {
-	if s.count > 0 && !s.ended {
+	if s.begun && !s.ended {
 		run := s.run
 		s.conn.writeLocked(s.channel, &run, nil)
 	}
-	s.count = 0
+	s.begun = false
 }

@@ -32,8 +32,8 @@ type Session struct {
 	queue        []queued
 	unsettled    map[uint32]*sent
 
-	run   wire.Disposition // accepted deliveries to report; empty while count is zero
-	count int
+	run   wire.Disposition // accepted deliveries to report, while begun
+	begun bool
 }
 
 // sessionError is a violation that ends a session.
