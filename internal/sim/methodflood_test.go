@@ -82,14 +82,14 @@ func floodWithoutReading(t *testing.T, with engine, how flood) {
 	hub := <-flooding
 	defer hub.Close()
 
-	const total = 32 << 20
+	const total = 16 << 20
 	body := []byte(`"` + strings.Repeat("x", 3<<10) + `"`)
 	_ = hub.SetWriteDeadline(time.Now().Add(time.Hour))
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	most, sent := int64(0), 0
-	for i := 0; sent < total && i < 300_000; i++ {
+	for i := 0; sent < total && i < 100_000; i++ {
 		n, err := hub.Write(how.packet(i, body))
 		if sent += n; err != nil {
 			break // the client closed the connection, as it may

@@ -355,7 +355,7 @@ func (l *life) check() {
 // TestLivesOfUpdates lets devices live through four updates each, with faults of the network, the
 // services and the files, power cuts at any write, and resets. 1,000 lives with -seeds 1000.
 func TestLivesOfUpdates(t *testing.T) {
-	from, to := uint64(1), max(8, uint64(*seeds))
+	from, to := uint64(1), max(4, uint64(*seeds))
 	if *all {
 		to = max(to, 100)
 	}
