@@ -23,7 +23,7 @@ func (a *Agent) send(ctx context.Context) error {
 			Result: Result{Outcome: InProgress, Code: CodeInProgress}}
 	}
 	over, err := a.try(ctx, &a.report, func(ctx context.Context) error { return a.opt.Service.Report(ctx, &r) })
-	if over && (err == nil || isVerdict(transport.KindOf(err))) {
+	if over && (err == nil || isVerdict(err)) {
 		a.report.at = time.Now()
 		if !r.Final() {
 			a.news = false
@@ -41,10 +41,14 @@ func (a *Agent) send(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// isVerdict reports whether a refusal is about the report itself. Others, such as of a device that
-// is disabled for a time, leave it to be sent later.
-func isVerdict(k transport.Kind) bool {
-	switch k {
+// isVerdict reports whether a refusal is about the report itself. Other failures, such as of the
+// connection, or of a device that is disabled for a time, leave it to be sent later.
+func isVerdict(err error) bool {
+	e := transport.Find(err)
+	if e == nil || e.Scope != transport.ScopeOperation {
+		return false
+	}
+	switch e.Kind {
 	case transport.Conflict, transport.Invalid, transport.NotFound, transport.TooLarge, transport.Unsupported:
 		return true
 	default:

@@ -13,7 +13,9 @@ type Service interface {
 	Check(ctx context.Context, q *Query) (*Answer, error)
 	// Report tells how an update stands or how it ended. It returns nil when the service has
 	// acknowledged the report. The agent repeats a final report until then, also after a reset, so the
-	// same report may come twice.
+	// same report may come twice. It gives a final report up if the service has refused the report
+	// itself: an error of Scope Operation and Kind Conflict, Invalid, NotFound, TooLarge or
+	// Unsupported.
 	Report(ctx context.Context, r *Report) error
 }
 

@@ -59,16 +59,23 @@ func TestAFinalVerdictEndsTheReports(t *testing.T) {
 	}
 }
 
-// A refusal that is not about the report does not lose it.
+// A failure that is not about the report does not lose it.
 func TestAReportOutlivesARefusalOfTheDevice(t *testing.T) {
-	for _, kind := range []transport.Kind{transport.Forbidden, transport.Unauthorized, transport.Untrusted,
-		transport.Protocol, transport.Unknown} {
-		t.Run(kind.String(), func(t *testing.T) {
+	const operation, connection = transport.ScopeOperation, transport.ScopeConnection
+	for _, failure := range []*transport.Error{
+		{Kind: transport.Forbidden, Scope: operation}, {Kind: transport.Unauthorized, Scope: operation},
+		{Kind: transport.Untrusted, Scope: operation}, {Kind: transport.Protocol, Scope: operation},
+		{Kind: transport.Unknown, Scope: operation},
+		{Kind: transport.Conflict, Scope: connection}, {Kind: transport.Invalid, Scope: connection},
+		{Kind: transport.NotFound, Scope: connection}, {Kind: transport.TooLarge, Scope: connection},
+		{Kind: transport.Unsupported, Scope: connection},
+	} {
+		t.Run(failure.Kind.String(), func(t *testing.T) {
 			inRig(t, func(t *testing.T, r *rig) {
 				sent := 0
 				r.service.report = func(*agent.Report) error {
 					if sent++; sent < 6 {
-						return fault(kind)
+						return failure
 					}
 					return nil
 				}
