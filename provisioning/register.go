@@ -85,9 +85,11 @@ func (r *registration) next() (a *Assignment, retry Event, err error) {
 	return a, retry, err
 }
 
-// callbackFailed returns the error for a callback that did not return.
+// callbackFailed returns the error for a callback that did not return. Its Scope says that it is no
+// refusal of a request.
 func callbackFailed(failed error) *transport.Error {
-	return &transport.Error{Kind: transport.Invalid, Op: transport.OpRegister, Err: failed}
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpRegister,
+		Err: failed}
 }
 
 func (r *registration) attemptOnce() (a *Assignment, retry Event, err error) {

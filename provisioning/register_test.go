@@ -506,9 +506,11 @@ func TestCallbacksThatPanicLeaveTheClientUsable(t *testing.T) {
 				_, err = c.Register(t.Context())
 				require.ErrorIs(t, err, transport.Invalid)
 				require.ErrorContains(t, err, name[:12])
+				require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
 				if strings.HasPrefix(name, "Identity.Now") {
 					_, err = c.Call(t.Context(), "check", nil)
 					require.ErrorIs(t, err, transport.Invalid)
+					require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope, "nothing was refused")
 				}
 				broken = false
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
