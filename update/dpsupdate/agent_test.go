@@ -70,6 +70,36 @@ func TestTheAgentOutlivesTheTroublesOfTheService(t *testing.T) {
 	})
 }
 
+// A refusal that says nothing about the final report does not lose it: there is no update service,
+// a proxy answers, or the device is not enrolled for now.
+func TestAReportOutlivesRefusalsThatAreNotAboutIt(t *testing.T) {
+	inEachWorld(t, func(t *testing.T, w *world) {
+		w.deploy(t, "wf-1")
+		program := upToDate{}
+		a, err := agent.New(&agent.Options{Service: w, Verify: adusign.Roots(w.updates.Roots()).Verify,
+			Handlers: map[string]agent.Handler{"": program}, Fetch: program, Store: program,
+			Properties: query().Properties, Interval: 10 * time.Minute})
+		require.NoError(t, err)
+		var refusals []*testbroker.Injected
+		for _, f := range []fault.Fault{
+			{Kind: fault.RefuseUpdate, Text: string(updatedata.NotLinked)},
+			{Kind: fault.RefuseUpdate, Text: "Bad Request", Description: "Bad Request", Status: 400, ErrorCode: -1},
+			{Kind: fault.RefuseUpdate, Text: "No Such Page", Description: "No Such Page", Status: 404, ErrorCode: -1},
+			{Kind: fault.RefuseProvisioning, Status: 404, ErrorCode: 404201},
+		} {
+			f.Route, f.After = fault.RouteUpdateReport, 1 // the first report is not the final one
+			refusals = append(refusals, w.Inject(f))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		require.ErrorIs(t, a.Run(ctx), context.DeadlineExceeded)
+		for _, f := range refusals {
+			require.Equal(t, 1, f.Fired())
+		}
+		require.Equal(t, updatedata.Skipped, w.updates.Device("reg-1").Last().Outcome())
+	})
+}
+
 // reader is a program whose update is the content of a file.
 type reader struct {
 	upToDate

@@ -98,6 +98,16 @@ func refusal(a *provisioning.Answer, check bool) (*transport.Error, remedy) {
 	return failure, r.remedy
 }
 
+// isVerdict reports whether a refusal is about the report. The service gives such a refusal a name
+// or a number; without one, a proxy on the way may have answered. A proxy can only judge the size.
+func isVerdict(e *transport.Error) bool {
+	status, _ := e.Err.(*transport.StatusError)
+	if status.Name != "" || e.Kind == transport.TooLarge {
+		return true
+	}
+	return status.Code != 0 && e.Kind != transport.NotFound // 404201: the device is not enrolled
+}
+
 // maxWord bounds a name of the service in an error.
 const maxWord = 100
 

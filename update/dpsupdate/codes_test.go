@@ -90,25 +90,28 @@ func TestEveryCodeInEveryShape(t *testing.T) {
 						require.Len(t, p.requests, 1)
 						continue
 					}
-					requireRefusal(t, err, r.kind, r.code, r.retry)
+					requireRefusal(t, err, r.kind, r.code, r.retry, transport.ScopeOperation)
 					requireRepeated(t, p, r.check)
 				}
-				p := &peer{answers: []provisioning.Answer{answer}}
-				requireRefusal(t, p.service(t, nil).Report(t.Context(), final()), r.kind, r.code, r.retry)
+				p, scope := &peer{answers: []provisioning.Answer{answer}}, transport.ScopeOperation
+				if r.check == noService {
+					scope = transport.ScopeConnection // not about the report
+				}
+				requireRefusal(t, p.service(t, nil).Report(t.Context(), final()), r.kind, r.code, r.retry, scope)
 				require.Len(t, p.requests, 1)
 			})
 		}
 	}
 }
 
-func requireRefusal(t *testing.T, err error, kind transport.Kind, code string, retry bool) {
+func requireRefusal(t *testing.T, err error, kind transport.Kind, code string, retry bool, scope transport.Scope) {
 	t.Helper()
 	e := transport.Find(err)
 	require.NotNil(t, e)
 	require.Equal(t, kind, e.Kind)
 	require.Equal(t, 3*time.Second, e.RetryAfter)
 	require.Equal(t, transport.OpCall, e.Op)
-	require.Equal(t, transport.ScopeOperation, e.Scope)
+	require.Equal(t, scope, e.Scope)
 	require.Equal(t, retry, errfilter.Of(err).Retry)
 	require.Equal(t, 1, strings.Count(err.Error(), code), err.Error())
 }
@@ -137,25 +140,29 @@ func TestWithoutAKnownCodeNumberAndStatusCount(t *testing.T) {
 		body   string
 		check  transport.Kind // Unknown: a success
 		report transport.Kind
+		about  bool // the refusal of the report is about that
 	}{
-		{400, `{"errorCode":400002,"info":{"aduErrorCode":"FUTURE_CODE"}}`, transport.Invalid, transport.Invalid},
-		{400, `{"errorCode":503000,"info":{"aduErrorCode":"FUTURE_CODE"}}`, transport.Unavailable, transport.Unavailable},
-		{400, `{"errorCode":400012,"message":"One entry has no outcome."}`, transport.Invalid, transport.Invalid},
-		{400, `{"errorCode":400004}`, transport.Invalid, transport.Invalid},
-		{409, `{"errorCode":409000}`, transport.Unknown, transport.Conflict},
-		{409, `{"errorCode":409001}`, transport.Conflict, transport.Conflict},
-		{403, `{"errorCode":403001}`, transport.Forbidden, transport.Forbidden},
-		{413, `{"errorCode":413000}`, transport.TooLarge, transport.TooLarge},
-		{429, `{"errorCode":429001}`, transport.Throttled, transport.Throttled},
-		{500, `{"errorCode":500001}`, transport.Unavailable, transport.Unavailable},
-		{429, "", transport.Throttled, transport.Throttled},
-		{502, "", transport.Unavailable, transport.Unavailable},
-		{503, "", transport.Unavailable, transport.Unavailable},
-		{504, "", transport.Timeout, transport.Timeout},
-		{409, "", transport.Conflict, transport.Conflict},
-		{404, "", transport.NotFound, transport.NotFound},
-		{429, `{"errorCode":400012,"info":{"aduErrorCode":"INVALID_REQ`, transport.Throttled, transport.Throttled},
-		{400, `{"errorCode":503000,"message":`, transport.Invalid, transport.Invalid},
+		{400, `{"errorCode":400002,"info":{"aduErrorCode":"FUTURE_CODE"}}`, transport.Invalid, transport.Invalid, true},
+		{400, `{"errorCode":503000,"info":{"aduErrorCode":"NEW_CODE"}}`, transport.Unavailable, transport.Unavailable, true},
+		{400, `{"errorCode":400012,"message":"One entry has no outcome."}`, transport.Invalid, transport.Invalid, true},
+		{400, `{"errorCode":400004}`, transport.Invalid, transport.Invalid, true},
+		{409, `{"errorCode":409000}`, transport.Unknown, transport.Conflict, true},
+		{409, `{"errorCode":409001}`, transport.Conflict, transport.Conflict, true},
+		{403, `{"errorCode":403001}`, transport.Forbidden, transport.Forbidden, true},
+		{413, `{"errorCode":413000}`, transport.TooLarge, transport.TooLarge, true},
+		{429, `{"errorCode":429001}`, transport.Throttled, transport.Throttled, true},
+		{500, `{"errorCode":500001}`, transport.Unavailable, transport.Unavailable, true},
+		{429, "", transport.Throttled, transport.Throttled, false},
+		{502, "", transport.Unavailable, transport.Unavailable, false},
+		{503, "", transport.Unavailable, transport.Unavailable, false},
+		{504, "", transport.Timeout, transport.Timeout, false},
+		{409, "", transport.Conflict, transport.Conflict, false},
+		{404, "", transport.NotFound, transport.NotFound, false},
+		{404, `{"errorCode":404201}`, transport.NotFound, transport.NotFound, false}, // the device is not enrolled
+		{400, "<html>", transport.Invalid, transport.Invalid, false},
+		{413, "<html>", transport.TooLarge, transport.TooLarge, true},
+		{429, `{"errorCode":400012,"info":{"aduErrorCode":"INVALID_REQ`, transport.Throttled, transport.Throttled, false},
+		{400, `{"errorCode":503000,"message":`, transport.Invalid, transport.Invalid, false},
 	} {
 		_, err := answering(row.status, row.body, 0).service(t, nil).Check(t.Context(), query())
 		if row.check == transport.Unknown {
@@ -165,6 +172,7 @@ func TestWithoutAKnownCodeNumberAndStatusCount(t *testing.T) {
 		}
 		err = answering(row.status, row.body, 0).service(t, nil).Report(t.Context(), final())
 		require.ErrorIs(t, err, row.report, row.body)
+		require.Equal(t, row.about, transport.Find(err).Scope == transport.ScopeOperation, row.body)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
 )
 
@@ -107,7 +108,8 @@ func (s *Service) Check(ctx context.Context, q *agent.Query) (*agent.Answer, err
 }
 
 // Report tells the service how an update stands. Equal reports may follow each other. The error has
-// Kind Conflict if the service has another final report of the workflow.
+// Kind Conflict if the service has another final report of the workflow. A refusal that is not
+// about the report has Scope Connection: the agent sends the report again.
 func (s *Service) Report(ctx context.Context, r *agent.Report) error {
 	if err := checkReport(r); err != nil {
 		return err
@@ -116,7 +118,10 @@ func (s *Service) Report(ctx context.Context, r *agent.Report) error {
 	if err != nil {
 		return err
 	}
-	if failure, _ := refusal(a, false); failure != nil {
+	if failure, remedy := refusal(a, false); failure != nil {
+		if remedy == noService || !isVerdict(failure) {
+			failure.Scope = transport.ScopeConnection
+		}
 		return failure
 	}
 	if len(a.Body) > 0 && !jsonscan.IsObject(a.Body) {
