@@ -124,9 +124,14 @@ func (s *Service) Check(ctx context.Context, q *agent.Query) (*agent.Answer, err
 }
 
 // Report writes how an update stands to the twin, unless the twin has that already. Errors are
-// those of device.Client.GetTwin and PatchReported.
+// those of device.Client.GetTwin, with Scope Connection, and PatchReported.
 func (s *Service) Report(ctx context.Context, report *agent.Report) error {
 	t, err := s.GetTwin(ctx)
+	if e := transport.Find(err); e != nil {
+		unread := *e
+		unread.Scope = transport.ScopeConnection // the hub has not seen the report: the agent sends it again
+		return &unread
+	}
 	if err != nil {
 		return err
 	}

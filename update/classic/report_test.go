@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
 )
 
@@ -141,4 +142,18 @@ func TestAnotherAgentsPropertiesAreReplaced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hub that lets nobody read the twin, such as one of the basic tier, has not refused the report.
+func TestAReportOutlivesATwinThatCannotBeRead(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.woken() // the client has read the twin
+		for _, status := range []int{400, 404, 409} {
+			r.Inject(fault.Fault{Kind: fault.RefuseTwin, Status: status})
+			err := r.service.Report(context.Background(), &agent.Report{WorkflowID: "wf-1"})
+			require.Error(t, err, status)
+			require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope, err)
+		}
+		r.report(agent.Report{WorkflowID: "wf-1"})
+	})
 }
