@@ -14,7 +14,7 @@ type Fetcher struct {
 	// Dial connects to a host, which has a port if the URL has one. It is responsible for TLS, which
 	// URLs that begin with https: ask for (secure). Required.
 	Dial func(ctx context.Context, host string, secure bool) (Conn, error)
-	// Timeout is how long the server may send nothing. Default: 30 s.
+	// Timeout is Options.Timeout. Default: 30 s.
 	Timeout time.Duration
 }
 

@@ -43,8 +43,9 @@ type Options struct {
 	// Path is the path of the image, with a query if it has one: "/updates/7.bin?sig=...". It is
 	// escaped already. Errors do not contain it, because it may grant access.
 	Path string
-	// Timeout is how long the server may send nothing. Default: 30 s. A server that sends less than 1
-	// KB while the Source waits for 2 minutes has failed, too.
+	// Timeout is how long the server may send nothing. It also limits a dial, and the sending of a
+	// request, which may begin with a TLS handshake. Default: 30 s. A server that sends less than 1 KB
+	// while the Source waits for 2 minutes has failed, too.
 	Timeout time.Duration
 }
 
@@ -179,14 +180,20 @@ func (s *Source) readSome(ctx context.Context, p []byte, off int64) (int, error)
 
 func (s *Source) connect(ctx context.Context) error {
 	var err error
-	if failed := callback.Run("the dial function of httprange.New", func() { s.conn, err = s.dial(ctx) }); failed != nil {
+	limited, cancel := lifetime.WithinTime(ctx, s.opt.Timeout)
+	dial := func() { s.conn, err = s.dial(limited) }
+	if failed := callback.Run("the dial function of httprange.New", dial); failed != nil {
 		err = failed
 	}
-	if err != nil {
-		s.conn = nil
-		return asNetwork(err)
+	cancel()
+	if err == nil {
+		return nil
 	}
-	return nil
+	s.conn = nil
+	if limited.Err() == context.DeadlineExceeded { //nolint:errorlint // the value itself
+		return errSilent
+	}
+	return asNetwork(err)
 }
 
 // request asks for the rest of the image from off on, and reads the head of the answer.
@@ -200,7 +207,13 @@ func (s *Source) request(off int64) error {
 		b = append(b, "If-Match: "+s.etag+"\r\nIf-Range: "+s.etag+"\r\n"...)
 	}
 	b = append(b, "\r\n"...)
-	if _, err := s.conn.Write(b); err != nil {
+	conn := s.conn
+	late := time.AfterFunc(s.opt.Timeout, func() { _ = conn.Close() })
+	_, err := conn.Write(b)
+	switch {
+	case !late.Stop():
+		return errSilent
+	case err != nil:
 		return asNetwork(err)
 	}
 	h, err := s.readHead()

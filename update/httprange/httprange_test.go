@@ -3,6 +3,7 @@ package httprange
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -240,6 +241,41 @@ func TestTheContextEndsARead(t *testing.T) {
 		require.Equal(t, 30*time.Second, time.Since(begin))
 		require.ErrorIs(t, s.ReadAt(ctx, make([]byte, 1), 0), context.DeadlineExceeded)
 	})
+}
+
+// A server that accepts a connection and is silent in the TLS handshake, which is part of the dial
+// or of the first Write.
+func TestAServerThatIsSilentInTheHandshakeIsLost(t *testing.T) {
+	far := make(chan net.Conn, 1)
+	for name, dial := range map[string]Dial{
+		"in Write": func(context.Context) (Conn, error) {
+			near, other := memconn.Pair("board", "server")
+			far <- other
+			return tls.Client(near, &tls.Config{ServerName: "files.example.com"}), nil
+		},
+		"in the dial": func(ctx context.Context) (Conn, error) {
+			near, other := memconn.Pair("board", "server")
+			far <- other
+			c := tls.Client(near, &tls.Config{ServerName: "files.example.com"})
+			return c, c.HandshakeContext(ctx)
+		},
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			s := newSource(t, dial)
+			began := time.Now()
+			err := s.ReadAt(t.Context(), make([]byte, 1), 0)
+			require.ErrorIs(t, err, transport.Timeout)
+			require.ErrorContains(t, err, "Options.Timeout")
+			require.True(t, errfilter.Retryable(err))
+			require.Equal(t, 30*time.Second, time.Since(began))
+			require.NoError(t, (<-far).Close())
+
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			require.ErrorIs(t, s.ReadAt(ctx, make([]byte, 1), 0), context.DeadlineExceeded)
+			require.NoError(t, (<-far).Close())
+		})
+	}
 }
 
 func TestWrongOptionsAreNamed(t *testing.T) {
