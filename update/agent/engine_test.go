@@ -100,6 +100,41 @@ func TestAFailureIsUndoneInReverseOrderAndReported(t *testing.T) {
 	})
 }
 
+// What was installed before the update is not undone because a look at it fails, unless it is on
+// trial: the agent that began the trial has lost its state.
+func TestAFailureBeforeAStepBeginsDoesNotUndoTheStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		trial  bool
+		before []string // the device
+		after  []string
+		calls  []string // from the failure on
+	}{
+		"installed":     {false, []string{"old", "second"}, []string{"old", "second"}, []string{"cancel 0"}},
+		"not installed": {false, []string{"old", "old"}, []string{"old", "old"}, []string{"cancel 0"}},
+		"on trial":      {true, []string{"old", "second"}, []string{"old", "older"}, []string{"cancel 1", "cancel 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, func(t *testing.T, r *rig) {
+				copy(r.device.installed, c.before)
+				r.device.backup[1], r.device.trial = "older", c.trial
+				r.device.fail = func(call string) error {
+					if call == "installed 1" {
+						r.device.fail = nil
+						return errors.New("too many open files")
+					}
+					return nil
+				}
+				r.offered("wf-1", "1.0", "first", "second", "third")
+				r.runs(time.Hour)
+				require.Equal(t, []string{"SUCCEEDED", "FAILED", "SKIPPED"}, outcomes(r.final()))
+				require.Contains(t, r.final().Result.Details, "too many open files")
+				require.Equal(t, c.after, r.device.installed[:2])
+				require.Equal(t, c.calls, r.device.calls[slices.Index(r.device.calls, "installed 1")+1:])
+			})
+		})
+	}
+}
+
 // textless is an error that panics whatever it is asked.
 type textless struct{}
 

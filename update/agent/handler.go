@@ -22,7 +22,9 @@ import (
 // again. An error fails the step and the whole update: package errfilter decides whether Download
 // is tried again before. Wrap the error in a *StepError to give it a code.
 type Handler interface {
-	// Installed reports whether the step is done already.
+	// Installed reports whether the step is done already. After true with an error, what is installed
+	// is on trial and does not work: it is undone. An error with false undoes nothing of a step that
+	// has not begun.
 	Installed(ctx context.Context, w *Work) (bool, error)
 	// Download brings the step's files to where Install finds them. It reads them with Work.Open.
 	// When it returns nil they must be on the disk, by File.Sync: a power cut may come before Install.

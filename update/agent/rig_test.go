@@ -136,6 +136,7 @@ type device struct {
 	chunk     int               // bytes of a Read; 0: 4
 	installed []string          // contents that run, by step
 	backup    []string
+	trial     bool // they are on trial
 	calls     []string
 	// next says what Install, Apply and Cancel return, such as "apply 0".
 	next map[string]agent.Next
@@ -178,7 +179,8 @@ func (h handler) begin(ctx context.Context, what string, w *agent.Work) error {
 
 func (h handler) Installed(ctx context.Context, w *agent.Work) (bool, error) {
 	err := h.begin(ctx, "installed", w)
-	return h.d.installed[w.Index] != "" && h.d.installed[w.Index] == w.Step.InstalledCriteria, err
+	have := h.d.installed[w.Index]
+	return have != "" && have == w.Step.InstalledCriteria && (err == nil || h.d.trial), err
 }
 
 func (h handler) Download(ctx context.Context, w *agent.Work) error {

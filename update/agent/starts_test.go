@@ -90,6 +90,21 @@ func TestACallThatKillsTheProgramFailsTheUpdate(t *testing.T) {
 			})
 		})
 	}
+	t.Run("installed 1, which is right", func(t *testing.T) {
+		inKilled(t, func(t *testing.T, k *killed) {
+			k.device.installed[1] = "image 2"
+			k.device.fail = func(call string) error {
+				if call == "installed 1" {
+					return k.kill()
+				}
+				return nil
+			}
+			k.lives(t)
+			require.Equal(t, 3, k.calls("installed 1"))
+			require.Equal(t, agent.Failed, k.final().Result.Outcome)
+			require.Equal(t, []string{"old 1", "image 2", ""}, k.device.installed)
+		})
+	})
 	t.Run("cancel 1", func(t *testing.T) {
 		inKilled(t, func(t *testing.T, k *killed) {
 			k.device.fail = func(call string) error {

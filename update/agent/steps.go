@@ -124,8 +124,10 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 			return a.end(ctx, failure(AgentDependency, AreaState, err))
 		}
 		return err
+	case o.err != nil && w.phase == PhaseInstalled && !o.installed: // the step has changed nothing
+		return a.failed(ctx, o.err, w.step-1)
 	case o.err != nil:
-		return a.failed(ctx, o.err)
+		return a.failed(ctx, o.err, w.step)
 	}
 	switch w.phase {
 	case PhaseInstalled:
@@ -147,7 +149,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 		}
 	case PhaseConfirm:
 		if !o.installed {
-			return a.failed(ctx, errNotInstalled)
+			return a.failed(ctx, errNotInstalled, w.step)
 		}
 	case PhaseIdle, PhaseVerify, PhaseRollback: // above
 	}
@@ -210,11 +212,12 @@ func (a *Agent) stepDone(ctx context.Context, r Result) error {
 	return a.end(ctx, result)
 }
 
-// failed undoes the workflow after a failure of the current step.
-func (a *Agent) failed(ctx context.Context, err error) error {
-	r := failureOf(a.s.work.phase, err)
-	a.s.work.results[a.s.work.step] = r
-	return a.undo(ctx, r)
+// failed undoes the steps up to last after a failure of the current step.
+func (a *Agent) failed(ctx context.Context, err error, last int) error {
+	w := a.s.work
+	w.final, w.restart = failureOf(w.phase, err), false
+	w.results[w.step] = w.final
+	return a.undoFrom(ctx, last)
 }
 
 // undo undoes the steps that have changed the device, the newest one first. The workflow then ends

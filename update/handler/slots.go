@@ -56,8 +56,7 @@ func (h *Slots) Installed(ctx context.Context, w *agent.Work) (bool, error) {
 	case err != nil:
 		return false, err
 	case s.Running == m.Version:
-		err := h.confirm(ctx, &s)
-		return err == nil, err
+		return true, h.confirm(ctx, &s)
 	case w.Restarted && gaveUp(m, &s):
 		return false, errBack
 	}

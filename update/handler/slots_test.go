@@ -46,6 +46,7 @@ type board struct {
 	boots   []byte // the numbers of the images that were started
 	reports []string
 	off     func() // ends the program
+	loses   bool   // the first start of another image than 1 finds no state
 	fetch   error  // of each Fetch
 	policy  retrypolicy.Policy
 
@@ -127,6 +128,9 @@ func (b *board) live() {
 		_, err = b.flash.ReadAt(head, b.layout.Slots[slot].First*eraseBlock)
 		require.NoError(b.t, err)
 		b.boots = append(b.boots, head[0])
+		if b.loses && head[0] != 1 {
+			b.state, b.loses = nil, false
+		}
 		if head[1] != crash {
 			b.program(head[0], head[1])
 		}
@@ -213,6 +217,19 @@ func TestAnImageThatDoesNotWorkIsTakenBackThroughAnyPowerCut(t *testing.T) {
 				require.Contains(b.t, b.reports[0], "FAILED 1.0 ", "cut %d", cut)
 				require.Equal(b.t, byte(1), b.boots[len(b.boots)-1])
 			})
+		})
+	}
+}
+
+// The firmware on trial cannot read the state of the agent before it.
+func TestAnImageOnTrialIsTakenBackByAnAgentThatHasLostItsState(t *testing.T) {
+	for behaviour, want := range map[byte]byte{works: 2, sick: 1} {
+		testkit.Bubble(t, func(t *testing.T) {
+			b := newBoard(t, newImage(2, behaviour))
+			b.loses = true
+			b.live()
+			require.Len(t, b.reports, 1)
+			require.Equal(t, want, b.boots[len(b.boots)-1])
 		})
 	}
 }

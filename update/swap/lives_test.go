@@ -167,7 +167,9 @@ func (l *life) advance() agent.Next {
 		following = agent.PhaseRollback
 	}
 	switch {
-	case done:
+	case err != nil && l.phase == agent.PhaseInstalled && !done:
+		l.results = append(l.results, "failed")
+	case done && err == nil:
 		l.results = append(l.results, "succeeded")
 	case err != nil:
 		l.phase, next = agent.PhaseRollback, agent.Continue
@@ -313,6 +315,56 @@ func TestALinkInPlaceOfTheOldFileIsNotPutBack(t *testing.T) {
 	info, err := os.Lstat(path)
 	require.NoError(t, err)
 	require.True(t, info.Mode().IsRegular())
+}
+
+// The new program is on trial, and cannot read the state of the agent before it.
+func TestAFileOnTrialIsPutBackByAnAgentThatHasLostItsState(t *testing.T) {
+	for next, want := range map[string]string{"good": "good", "sick": "old"} {
+		l := newLife(t, true, next, 0)
+		testkit.Bubble(t, func(*testing.T) {
+			l.started()
+			for l.advance() == agent.Continue {
+			}
+			require.Equal(t, next, l.content())
+			l.phase, l.resumed = agent.PhaseInstalled, false
+			l.live()
+		})
+		require.Equal(t, want, l.content())
+		require.Equal(t, want, l.runs)
+		l.leaves(t, want)
+	}
+}
+
+// The file was right before the update. Once it cannot be read.
+func TestAFileThatWasRightBeforeIsNotPutBack(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		m := newMachine(t, "service", "good", 0)
+		path := m.dir + "/gated"
+		require.NoError(t, os.WriteFile(path, m.script("good"), 0o700))
+		require.NoError(t, os.WriteFile(path+".old", m.script("older"), 0o700))
+		ctx, cancel := context.WithCancel(t.Context())
+		works := func(context.Context) error { return nil }
+		o := backEnd(m.dir).options(&File{Path: path, Healthy: works, Restart: works})
+		var latest agent.Result
+		o.OnStatus = func(s agent.Status) {
+			switch _, err := os.Stat(path); { // the status comes before the look, and again after it
+			case s.Phase == agent.PhaseInstalled && err == nil:
+				require.NoError(t, os.Rename(path, path+".away"))
+			case s.Phase != agent.PhaseInstalled && err != nil:
+				require.NoError(t, os.Rename(path+".away", path))
+			}
+			if latest = s.Latest; latest.Outcome != agent.InProgress {
+				cancel()
+			}
+		}
+		a, err := agent.New(o)
+		require.NoError(t, err)
+		require.ErrorIs(t, a.Run(ctx), context.Canceled)
+		require.Equal(t, agent.Failed, latest.Outcome)
+		have, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, string(m.script("good")), string(have))
+	})
 }
 
 // Other processes of the program, such as -version of a monitor, may count as starts.

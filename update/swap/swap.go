@@ -91,8 +91,7 @@ func (h *File) Installed(ctx context.Context, w *agent.Work) (bool, error) {
 	case h.Restart != nil:
 		return false, nil // Apply does it again
 	}
-	err = h.examine(ctx, w, true)
-	return err == nil, err
+	return true, h.examine(ctx, w, true)
 }
 
 // Download implements agent.Handler. It continues an earlier download.
