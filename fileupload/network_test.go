@@ -367,6 +367,29 @@ func TestAnotherLocationForTheRestIsAConflict(t *testing.T) {
 	require.Equal(t, "c false 500", <-ended)
 }
 
+// A grant that is due for renewal when it arrives makes no refusal look like the first one.
+func TestStorageThatRefusesEachGrantIsAskedTwice(t *testing.T) {
+	var grants, blocks int
+	s := script{
+		"files": func(w http.ResponseWriter, r *http.Request) {
+			grants++
+			w.Header().Set("Date", "Mon, 01 Jan 2029 00:00:00 GMT")
+			fmt.Fprintf(w, granted, r.Host, "?sig=c2VjcmV0&se=2029-01-01T00:00:00.000000001Z")
+		},
+		"block": func(w http.ResponseWriter, _ *http.Request) {
+			if blocks++; blocks > 9 {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			text(http.StatusForbidden, "<Error><Code>AuthenticationFailed</Code></Error>")(w, nil)
+		},
+	}
+	_, err := s.against(t, nil)
+	failed(t, err, transport.Unauthorized, "storage answered 403")
+	require.Equal(t, 2, blocks)
+	require.Equal(t, 4, grants)
+}
+
 // An empty file is stored too: the hub must not be told that it is in the location of a new grant.
 func TestAnotherLocationForTheNoticeIsAConflict(t *testing.T) {
 	for _, size := range []int{0, 1} {

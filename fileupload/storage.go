@@ -49,7 +49,7 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 	if header.Get("Content-Type") == "" {
 		header.Set("Content-Type", "application/octet-stream")
 	}
-	for {
+	for replaced := false; ; replaced = true {
 		g, err := p.current(ctx)
 		if err != nil {
 			return err
@@ -68,7 +68,7 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 		refusal := storageRefusal(a, g, u.creds.Time())
 		*maybeStored = *maybeStored || a.status >= 500 || refusal.Kind == transport.Unavailable ||
 			refusal.Kind == transport.Timeout
-		if refusal.Kind != transport.Unauthorized {
+		if replaced || refusal.Kind != transport.Unauthorized {
 			return refusal
 		}
 		if err := p.replaceRefused(ctx, g, refusal); err != nil {
