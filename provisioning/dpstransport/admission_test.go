@@ -69,9 +69,15 @@ func setupLate(t *testing.T, s *service, h *hubs, keys int, refusal error) *dpst
 // ask makes one attempt with a request, and returns the error of its reply. The client ends the
 // session then.
 func ask(t *testing.T, tr *dpstransport.Transport, q *transport.Request) error {
+	return askAfter(t, tr, 0, q)
+}
+
+// askAfter is ask with a request that comes later.
+func askAfter(t *testing.T, tr *dpstransport.Transport, d time.Duration, q *transport.Request) error {
 	sink := &replies{}
 	s, err := tr.Dial(t.Context(), &transport.Config{Creds: tr.Credentials(), Sink: sink})
 	require.NoError(t, err)
+	time.Sleep(d)
 	s.Do(q)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -115,6 +121,24 @@ func TestARefusedSubscriptionLeadsBackToTheService(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A session that was stable ends the row of refusals also for a refusal in this session.
+func TestALateRefusalOfAStableSessionBeginsTheRowAnew(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
+		s := &service{}
+		tr := setupLate(t, s, &hubs{}, 1, refuse(transport.NotFound))
+		q := &transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.FeatureDesired}
+		for i, row := range []struct {
+			lasts time.Duration
+			retry bool
+		}{{0, true}, {0, true}, {2 * time.Minute, true}, {0, true}, {0, false}} {
+			err := askAfter(t, tr, row.lasts, q)
+			require.ErrorIs(t, err, transport.NotFound)
+			require.Equal(t, row.retry, errfilter.Retryable(err), i)
+		}
+		require.Equal(t, 5, s.asked)
+	})
 }
 
 // Without a token, Unauthorized at the end of a connection is not due to one that expired.

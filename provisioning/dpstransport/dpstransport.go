@@ -92,11 +92,12 @@ type Transport struct {
 	attempts     *provisioning.Attempts // nil: no registration is in progress
 	failures     int                    // failed connections in a row
 	nameFailures int
-	refusals     int    // refused assignments in a row
-	unasked      bool   // the service was asked because the device's own key failed
-	twin         uint32 // number of the twin
-	innerTwin    uint32 // that of the latest session of transport
-	flipped      bool   // the other key was tried at this hub
+	refusals     int       // refused assignments in a row
+	unasked      bool      // the service was asked because the device's own key failed
+	twin         uint32    // number of the twin
+	innerTwin    uint32    // that of the latest session of transport
+	flipped      bool      // the other key was tried at this hub
+	connected    time.Time // when the latest session began
 
 	mu    sync.Mutex // guards shown
 	shown provisioning.Assignment
@@ -201,7 +202,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (transpo
 		return nil, t.failed(ctx, creds, signed, err)
 	}
 	t.failures, t.nameFailures, t.unasked = 0, 0, false
-	t.attempts = nil
+	t.attempts, t.connected = nil, time.Now()
 	if n := attempt.TwinNumber(s); n != t.innerTwin { // package dpscert registers, too
 		t.innerTwin = n
 		t.twin++
@@ -403,6 +404,9 @@ func (t *Transport) refuse(e *transport.Error) error {
 func (t *Transport) ends(e *transport.Error) bool {
 	return t.refusals+1 >= maxRefusals && !errors.Is(e, transport.ErrMayBeLifted)
 }
+
+// wasStable reports whether the session lasted long enough to end a row of refused assignments.
+func (t *Transport) wasStable() bool { return time.Since(t.connected) >= stable }
 
 // paced returns the refusal of a hub that may lift it with the delay that it asks for. The first
 // refusal may be due to a move, so the service is asked without that delay. The hub's delays begin

@@ -33,7 +33,7 @@ func (s session) refusedLater(e *transport.Error) error {
 		return e
 	}
 	s.refused.Store(e)
-	if !s.t.flips(s.t.otherKey(), e) && s.t.ends(e) {
+	if !s.t.wasStable() && !s.t.flips(s.t.otherKey(), e) && s.t.ends(e) {
 		return e
 	}
 	return again(e)
@@ -47,9 +47,8 @@ func (s session) TwinNumber() uint32 { return s.twin }
 // Dial tells.
 func (s session) Run(ctx context.Context) error {
 	defer s.t.busy.Store(false) // also when a callback panics
-	began := time.Now()
 	err := s.Session.Run(ctx)
-	if time.Since(began) >= stable {
+	if s.t.wasStable() {
 		s.t.refusals, s.t.flipped = 0, false
 	}
 	if e := s.refused.Load(); e != nil {
