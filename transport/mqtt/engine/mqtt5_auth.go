@@ -237,12 +237,18 @@ func (v *five) sendAuth(s *session, code byte, data []byte, err error) {
 // renewed replies to the OpRenew.
 func (v *five) renewed(s *session, err error) {
 	s.mu.Lock()
-	request, reply := v.auth.request, transport.Reply{Expires: v.auth.expires}
+	request, reply, begun := v.auth.request, transport.Reply{Expires: v.auth.expires}, v.auth.rounds > 0
 	v.auth.step = authIdle
 	s.mu.Unlock()
 	if err != nil {
-		kind := transport.KindOf(err)
-		reply = transport.Reply{Err: mqttwire.Refused(transport.OpRenew, kind, err)}
+		e := mqttwire.Refused(transport.OpRenew, transport.KindOf(err), err)
+		if cause := transport.Find(err); cause != nil {
+			e.RetryAfter = cause.RetryAfter
+		}
+		if begun {
+			e.RetryAfter = -1 // the connection must end: MQTT 5, 4.12.1
+		}
+		reply = transport.Reply{Err: e}
 	}
 	s.sink.Reply(request, reply)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -86,6 +87,34 @@ func TestFailuresOfRenewal(t *testing.T) {
 		require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unauthorized)
 		require.ErrorContains(t, r.sink.Replies[0].Err, "no more")
 		require.Empty(t, r.ran)
+	})
+	bubble(t, func(t *testing.T) { // a failure that is over soon
+		h := newHub(t)
+		busy := &transport.Error{Kind: transport.Throttled, RetryAfter: time.Minute}
+		starts := 0
+		auth := &Auth{Method: "steps", Start: func(context.Context) ([]byte, time.Time, error) {
+			if starts++; starts == 2 {
+				return nil, time.Time{}, busy
+			}
+			return nil, time.Time{}, nil
+		}, Continue: func(context.Context, []byte, bool) ([]byte, error) {
+			if starts == 1 {
+				return nil, nil
+			}
+			return nil, busy
+		}}
+		r, l := start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{Auth: auth})), "")
+		r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
+		synctest.Wait()
+		err := transport.Find(r.sink.Replies[0].Err)
+		require.True(t, errfilter.Retryable(err), "nothing was sent")
+		require.Equal(t, time.Minute, err.RetryAfter)
+		r.Do(&transport.Request{ID: 6, Op: transport.OpRenew})
+		l.Expect(0xf0)
+		l.Send(authPacket(0x18, "2")...)
+		synctest.Wait()
+		require.ErrorIs(t, r.sink.Replies[1].Err, transport.Throttled)
+		require.False(t, errfilter.Retryable(r.sink.Replies[1].Err), "the broker waits for the second step")
 	})
 	for want, answer := range map[string][]byte{
 		"this is not the broker":            authPacket(0, "5"),
