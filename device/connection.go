@@ -164,14 +164,15 @@ func (e *lackingError) Unwrap() error { return e.err }
 
 // renewal is what happens to a connection because its credentials expire or Reconnect was called.
 type renewal struct {
-	step renewalStep
-	at   time.Time // deadline of the step
-	why  Reason    // set with replacing
+	step    renewalStep
+	at      time.Time // deadline of the step
+	expires time.Time // end of the present credentials
+	why     Reason    // set with replacing
 }
 
 // renewalStep is the state of a renewal.
 //
-//	keep --> renew --> renewing --> keep or renew, with the new credentials
+//	keep --> renew --> renewing --> keep or renew, with the new credentials or for a further try
 //	  |        |           |
 //	  +--------+-----------+------> replacing
 type renewalStep uint8
@@ -197,7 +198,7 @@ func (r *renewal) due(now, wall time.Time) time.Time {
 }
 
 // replace makes the loop hang up with this reason.
-func (r *renewal) replace(at time.Time, why Reason) { *r = renewal{replacing, at, why} }
+func (r *renewal) replace(at time.Time, why Reason) { *r = renewal{step: replacing, at: at, why: why} }
 
 // window returns the maximum number of messages in flight, which is limit at most.
 func (k *connection) window(limit int) int {

@@ -71,7 +71,7 @@ func (l *loop) connected(began time.Time) phase {
 	l.conn.upSince = time.Now()
 	l.outage.connected()
 	l.flaps.begin(l.evidence())
-	l.planRenewal(info.Expires)
+	l.planRenewal(info.Expires, 0)
 	if t := l.c.set.Trace; t != nil && t.Connected != nil {
 		l.calls("Trace.Connected")
 		t.Connected(info, l.conn.upSince.Sub(began))

@@ -18,10 +18,10 @@ const (
 )
 
 // planRenewal sets when to renew the session's credentials, which expire at the given time. A
-// source that returned the same token again is asked once more after RenewAt of the remaining life,
-// and so on.
-func (l *loop) planRenewal(expires time.Time) {
-	l.conn.renewal.step = keep
+// source that returned the same token again, or failed for now, is asked once more after RenewAt of
+// the remaining life, and so on; not before retryAfter, if the credentials last that long.
+func (l *loop) planRenewal(expires time.Time, retryAfter time.Duration) {
+	l.conn.renewal = renewal{expires: expires}
 	if expires.IsZero() || l.c.set.RenewAt < 0 {
 		return
 	}
@@ -30,7 +30,8 @@ func (l *loop) planRenewal(expires time.Time) {
 	if life < reconnect.ShortLife {
 		return // expired by our clock, which may be wrong; the hub uses its own
 	}
-	l.conn.renewal.step, l.conn.renewal.at = renew, wall.Add(reconnect.RenewIn(life, l.c.set.RenewAt, l.rand()))
+	in := max(reconnect.RenewIn(life, l.c.set.RenewAt, l.rand()), min(retryAfter, life-reconnect.ShortLife))
+	l.conn.renewal.step, l.conn.renewal.at = renew, wall.Add(in)
 }
 
 // replaceNow does the step of the renewal that is due. It reports whether the connection must be
@@ -64,7 +65,8 @@ func (l *loop) renew(now time.Time) {
 	l.conn.do(transport.Request{ID: renewID, Op: transport.OpRenew})
 }
 
-// tokenRenewed handles the session's answer. A session without new credentials is replaced.
+// tokenRenewed handles the session's answer. A session without new credentials is replaced, but
+// not while a further try may get some in time: the dial would fail for the same reason.
 func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 	if l.conn.renewal.step != renewing {
 		return // it came too late
@@ -75,8 +77,14 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 		l.called()
 	}
 	if err == nil {
-		l.planRenewal(expires)
+		l.planRenewal(expires, 0)
 		return
+	}
+	if errfilter.Retryable(err) {
+		l.planRenewal(l.conn.renewal.expires, ofTransport(err).RetryAfter)
+		if l.conn.renewal.step == renew {
+			return
+		}
 	}
 	l.conn.renewal.replace(now.Add(drainTime), ReasonTokenRenewal)
 }

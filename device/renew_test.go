@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,29 +41,71 @@ func TestRenewalInPlace(t *testing.T) {
 	})
 }
 
-// A renewal that fails, or is not answered, leads to a planned replacement of the session.
+// A renewal that fails for now is tried again on the same session, as long as the token lasts. One
+// that fails for good, or is not answered, leads to a planned replacement of the session.
 func TestRenewalInPlaceThatFails(t *testing.T) {
+	const s = time.Second
+	after := func(k transport.Kind, d time.Duration) *transport.Error {
+		e := refused(k)
+		e.RetryAfter = d
+		return e
+	}
+	tries := []time.Duration{50 * s, 75 * s, 87500 * time.Millisecond, 93750 * time.Millisecond,
+		96875 * time.Millisecond} // with less than 5 s left, the session is replaced
 	for name, row := range map[string]struct {
-		answer bool
-		after  time.Duration
-	}{"refused": {true, 85 * time.Second}, "no answer": {false, 95 * time.Second}} {
+		err      error // nil: no answer
+		times    int   // how often it fails, then it succeeds
+		at       []time.Duration
+		replaced time.Duration // 0: never
+	}{
+		"network":               {refused(transport.Network), 1, []time.Duration{50 * s, 75 * s}, 0},
+		"unavailable for long":  {refused(transport.Unavailable), 9, tries, 96875 * time.Millisecond},
+		"throttled":             {after(transport.Throttled, 40*s), 1, []time.Duration{50 * s, 90 * s}, 0},
+		"throttled for long":    {after(transport.Throttled, time.Hour), 1, []time.Duration{50 * s, 95 * s}, 0},
+		"throttled for ever":    {after(transport.Throttled, -1), 1, tries[:1], 50 * s},
+		"unauthorized":          {refused(transport.Unauthorized), 1, tries[:1], 50 * s},
+		"an error without kind": {errors.New("odd"), 1, tries[:1], 50 * s},
+		"unsupported":           {refused(transport.Unsupported), 1, tries[:1], 50 * s},
+		"no answer":             {nil, 1, tries[:1], 60 * s},
+	} {
 		run(t, name, func(t *testing.T) {
 			start := time.Now()
-			f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+			f := &fake{}
+			f.expires = func() time.Time {
+				if len(f.sessions) == 0 {
+					return start.Add(100 * s)
+				}
+				return time.Time{}
+			}
+			var at []time.Duration
 			f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) {
-				return transport.Reply{Err: refused(transport.Unavailable)}, row.answer
+				at = append(at, time.Since(start))
+				if len(at) <= row.times {
+					return transport.Reply{Err: row.err}, row.err != nil
+				}
+				return transport.Reply{Expires: start.Add(time.Hour)}, true
 			}
 			failed := 0
-			c, w := client(t, f, &device.Options{AckTimeout: 10 * time.Second,
+			c, w := client(t, f, &device.Options{AckTimeout: 10 * s, RenewAt: 0.5,
 				Trace: &device.Trace{Renewed: func(_ time.Time, err error) {
-					require.Error(t, err)
-					failed++
+					if err != nil {
+						failed++
+					}
 				}}})
 			open(t, c)
-			time.Sleep(97 * time.Second)
+			time.Sleep(5 * time.Minute)
 			synctest.Wait()
-			require.Equal(t, 1, failed)
-			require.Equal(t, row.after, f.dialTimes()[1].Sub(start))
+			require.Equal(t, row.at, at)
+			if name != "unsupported" {
+				require.Equal(t, min(row.times, len(at)), failed)
+			}
+			if row.replaced == 0 {
+				require.Len(t, f.dialTimes(), 1)
+				require.Equal(t, []device.Reason{device.ReasonConnecting, device.ReasonConnectionOK}, w.reasons())
+				return
+			}
+			require.Len(t, f.dialTimes(), 2)
+			require.Equal(t, row.replaced, f.dialTimes()[1].Sub(start))
 			require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
 		})
 	}
