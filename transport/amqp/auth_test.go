@@ -131,6 +131,32 @@ func TestARenewalWhoseTokenSourceExits(t *testing.T) {
 	})
 }
 
+// A renewal whose token source hangs fails in time, and the next one may succeed.
+func TestARenewalWhoseTokenSourceHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		creds := *h.CredsWith(t, "")
+		sign := creds.Sign
+		var armed atomic.Bool
+		creds.Sign = func(ctx context.Context, text []byte) ([]byte, error) {
+			if armed.Swap(false) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return sign(ctx, text)
+		}
+		r := start(t, amqp.New(h.options()), &creds)
+		armed.Store(true)
+		began := time.Now()
+		err := r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err
+		require.InDelta(t, 20, time.Since(began).Seconds(), 0.1)
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorContains(t, err, "the token source")
+		require.True(t, errfilter.Retryable(err))
+		require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err)
+		r.requireSends("x")
+	})
+}
+
 // Without a renewal the hub detaches the links, and the session ends with its condition.
 func TestATokenRunsOut(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

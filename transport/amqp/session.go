@@ -235,9 +235,17 @@ func (s *session) unsupported(r *transport.Request) {
 
 var errUnsupported = errors.New("not available over AMQP with these options")
 
+// errNoToken ends the wait of a renewal for the token source.
+var errNoToken = &timeoutError{"the token source gave no token within Options.OperationTimeout"}
+
 // renew puts a new token to the hub; all links stay attached.
 func (s *session) renew(id uint32) {
-	token, err := s.cfg.Creds.NewToken(s.ctx)
+	limited, cancel := context.WithTimeout(s.ctx, s.opt.OperationTimeout)
+	token, err := s.cfg.Creds.NewToken(limited)
+	if err != nil && limited.Err() != nil {
+		err = errNoToken
+	}
+	cancel()
 	if err == nil {
 		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text.Reveal(), nil)
 	}
