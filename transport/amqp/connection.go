@@ -20,6 +20,8 @@ type connection struct {
 	host   string
 	user   string // of SASL PLAIN
 
+	expires time.Time // of the login; zero: never, or not known
+
 	// For a Mux, guarded by its mutex.
 	dial     *dialing // the dial that made it
 	users    int
@@ -39,6 +41,17 @@ type login struct {
 	cert  *tls.Certificate
 	token transport.Token // the zero Token when none is needed
 	user  string          // of Plain
+}
+
+// expires returns when the login ends; zero if never, or not known.
+func (l *login) expires() time.Time {
+	switch {
+	case !l.token.Fixed && !l.token.Expires.IsZero():
+		return l.token.Expires
+	case l.cert != nil:
+		return l.cert.Leaf.NotAfter
+	}
+	return time.Time{}
 }
 
 // prove gets the login from the credentials and options. Its error is a cause for dialer.Protocol.
@@ -106,7 +119,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Conn: conn, opt: o, host: creds.DialHost(), user: l.user}
+	c := &connection{Conn: conn, opt: o, host: creds.DialHost(), user: l.user, expires: l.expires()}
 	c.tokens, c.window = newTokens(c), newWindow(c.Conn, o.IdleTimeout, before)
 	return c, nil
 }

@@ -26,7 +26,9 @@ import (
 //
 // Devices authenticate by CBS, so each needs credentials with Sign or Token. With
 // Options.Addresses the device that begins a dial authenticates the connection for all, by SASL or
-// certificate. A Mux is safe for concurrent use. It needs no Close.
+// certificate. Before that token or certificate expires, the devices move to a new connection, each
+// at the time of its device.Options.RenewAt, and the last one closes the old connection. A Mux is
+// safe for concurrent use. It needs no Close.
 type Mux struct {
 	opt Options
 	err error // what Dial returns for wrong options
@@ -161,6 +163,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 		s = newSession(cfg, &m.opt, conn, &l, addr)
 		s.shared = true
 		s.release = func() { m.release(conn) }
+		s.retire = func() { m.retire(conn) }
 		return s.check(ctx)
 	})
 	if err != nil {
@@ -168,6 +171,17 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	}
 	m.accept(conn)
 	return s, nil
+}
+
+// retire makes devices that join from now on dial a new connection, because the login of c is about
+// to expire. The devices on c leave it when their own renewals are due, which is not at the same
+// time, and the last one closes it.
+func (m *Mux) retire(c *connection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn == c {
+		m.conn = nil
+	}
 }
 
 // prove gets the login of a device. With Addresses it belongs to the connection, and is made at the

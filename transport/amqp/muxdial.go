@@ -254,7 +254,7 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 	if err = ctx.Err(); err == nil {
 		c, err = m.livingLocked(creds)
 	}
-	if c == nil && err == nil && d.conn != nil { // the hub accepted the connection and has ended it
+	if c == nil && err == nil && d.conn != nil && d.conn.Gone() { // the hub accepted it and has ended it
 		m.failedLocked(d, d.conn.Loss())
 		err = d.err
 	}

@@ -27,7 +27,8 @@ type session struct {
 	addr    Addresses
 	release func() // releases the connection, orderly if it is alive
 
-	shared bool // the connection belongs to a Mux
+	shared bool   // the connection belongs to a Mux
+	retire func() // shared: makes devices that join from now on dial a new connection
 
 	ctx     context.Context // ends with Run
 	cancel  context.CancelFunc
@@ -55,11 +56,8 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login,
 	if opt.Addresses == nil {
 		s.info.MaxSize = transport.MaxMessageSize
 	}
-	if !l.token.Fixed {
-		s.info.Expires = l.token.Expires
-	}
-	if l.cert != nil && s.info.Expires.IsZero() {
-		s.info.Expires = l.cert.Leaf.NotAfter
+	if s.info.Expires = conn.expires; l.auth == AuthCBS { // the device's own, also on a shared connection
+		s.info.Expires = l.expires()
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.telemetry.init(s)
@@ -187,6 +185,9 @@ func (s *session) Do(r *transport.Request) {
 		s.subscribe(r)
 	case transport.OpRenew:
 		if s.auth != AuthCBS {
+			if s.shared {
+				s.retire()
+			}
 			s.unsupported(r)
 			return
 		}
