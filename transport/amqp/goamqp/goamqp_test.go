@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +100,58 @@ func TestTokensAreRenewedAndMessagesRejected(t *testing.T) {
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("b")}))
 		require.EqualValues(t, 1, c.Stats().Connections)
 	})
+}
+
+// slowSink takes a second for its first result.
+type slowSink struct {
+	*hubfixture.Sink
+	first sync.Once
+}
+
+func (s *slowSink) Done(tag uint16, err error) {
+	s.first.Do(func() { time.Sleep(time.Second) })
+	s.Sink.Done(tag, err)
+}
+
+// The loss of the link, or of the connection, leaves messages in doubt only if their outcomes have
+// not arrived before it.
+func TestOutcomesBeforeALossCount(t *testing.T) {
+	for name, lose := range map[string]func(h *hubfixture.Broker){
+		"detach": func(h *hubfixture.Broker) { h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{}) },
+		"end":    func(h *hubfixture.Broker) { h.EndSessions("dev-1", hubdata.AMQPError{}) },
+		"cut":    func(h *hubfixture.Broker) { h.Drop("dev-1") },
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			h := hubfixture.New(t)
+			sink := &slowSink{Sink: new(hubfixture.Sink)}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s, err := goamqp.New(options(h)).Dial(ctx, &transport.Config{Creds: h.CredsWith(t, ""), Window: 64, Queue: 8,
+				Sink: sink})
+			require.NoError(t, err)
+			ran := sink.Run(t, ctx, s, cancel)
+			h.Inject(fault.Fault{Kind: fault.SwallowPuback, After: 9})
+			h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed", After: 19})
+			var bodies []string
+			for i := range 64 {
+				bodies = append(bodies, fmt.Sprint(i))
+			}
+			s.Send(hubfixture.Items(0, bodies...))
+			time.Sleep(time.Second / 2)
+			lose(h)
+			err = <-ran
+			require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
+			seen := map[uint16]int{}
+			for _, r := range sink.AllResults() {
+				seen[r.Tag]++
+				if r.Err != nil {
+					require.ErrorIs(t, r.Err, transport.Forbidden)
+				}
+			}
+			require.Len(t, seen, 63)
+			require.NotContains(t, seen, uint16(9))
+		})
+	}
 }
 
 // What is not there is refused at the call.

@@ -282,17 +282,16 @@ func (s *session) settle() {
 		next, s.inFlight = s.inFlight, nil
 		s.mu.Unlock()
 		for _, f := range next {
-			state, err := f.receipt.Wait(s.ctx)
+			state, err := s.outcome(&f.receipt)
 			if err != nil {
 				s.failureOfSender(err)
-				return
+				continue // later messages may have an outcome
 			}
 			switch e, about := verdict(state); {
 			case e == nil: // not Done(f.tag, e): a nil *Error is not a nil error
 				s.cfg.Sink.Done(f.tag, nil)
 			case about == amqpclient.BlameDevice:
 				s.failure(e)
-				return
 			default:
 				s.cfg.Sink.Done(f.tag, e)
 			}
@@ -306,6 +305,17 @@ func (s *session) settle() {
 			return
 		}
 	}
+}
+
+// outcome waits for the outcome of a message. One that has arrived counts also if a loss followed
+// it: Wait then returns either of them, at random.
+func (s *session) outcome(r *raw.SendReceipt) (state raw.DeliveryState, err error) {
+	for range 64 {
+		if state, err = r.Wait(s.ctx); err == nil {
+			break
+		}
+	}
+	return state, err
 }
 
 // failed returns the error of one message.
