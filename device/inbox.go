@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -72,6 +73,7 @@ type delivery struct {
 	session   uint32
 	once      bool // the session does not matter
 	unasked   bool // no subscription asks for it: accepted without the handler
+	missed    bool // it is larger than the session takes: rejected without the handler
 	unhandled bool // its input had no handler: rejected
 	outcome   transport.Outcome
 }
@@ -111,11 +113,15 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	}
 	p := b.deliveries[at]
 	body, props := p.msg.Body, p.msg.Properties
-	p.unasked = d.Kind == 0
-	p.msg = *d.Msg
+	p.unasked, p.missed = d.Kind == 0, d.Msg == nil
+	if p.missed {
+		p.msg = transport.Message{Topic: string(d.Name)}
+	} else {
+		p.msg = *d.Msg
+	}
 	p.msg.Redelivered = d.Redelivered
-	p.msg.Body = append(body[:0], d.Msg.Body...)
-	p.msg.Properties = append(props[:0], d.Msg.Properties...)
+	p.msg.Body = append(body[:0], p.msg.Body...)
+	p.msg.Properties = append(props[:0], p.msg.Properties...)
 	p.keepSystem()
 	p.ref = append(p.ref[:0], d.Ref...)
 	if p.session, p.once = b.session, d.Once; p.once {
@@ -202,6 +208,11 @@ func (b *inbox) handleAll() {
 		outcome, panicked := transport.OutcomeAccept, false
 		switch {
 		case p.unasked:
+		case p.missed:
+			outcome, panicked = transport.OutcomeReject, true
+			b.trace.handlerPanic(&transport.Error{Kind: transport.TooLarge, Op: transport.OpSettle,
+				Err: errors.New("a message on topic " + texts.Quote(p.msg.Topic) + " is larger than the transport takes; it was " +
+					"rejected without its handler")})
 		case p.unhandled:
 			outcome = b.refuse(p)
 		default:
@@ -222,7 +233,7 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 	b.answered++
 	switch {
 	case p.unasked:
-	case p.unhandled:
+	case p.unhandled && !p.missed:
 		b.totals.unhandled++
 	case outcome == transport.OutcomeAccept:
 		b.totals.accepted++
@@ -304,7 +315,7 @@ func (b *inbox) verdict() (outcome transport.Outcome, handled, ok bool) {
 	b.ref = b.ref[:0]
 	if p.session == b.session || p.once {
 		b.ref = append(b.ref, p.ref...)
-		handled = !p.unasked && !p.unhandled
+		handled = !p.unasked && !p.unhandled && !p.missed
 		if !p.unasked && p.outcome != transport.OutcomeRelease {
 			b.totals.settled++
 		}

@@ -92,6 +92,39 @@ func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testin
 	})
 }
 
+// A message that is larger than the session takes is rejected without the handler, and reported.
+func TestAMessageThatIsTooLargeIsRejectedAndReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &handled{}
+		f := &fake{}
+		var reports []error
+		verdicts := 0
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{
+			HandlerPanic: func(v any) { reports = append(reports, v.(error)) },
+			Settled:      func(transport.Outcome) { verdicts++ }}})
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			h.add(m.ID)
+			return nil
+		})
+		open(t, c)
+		for _, ref := range []string{"1", ""} { // "" is QoS 0
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref),
+				Name: []byte("down/\xff")}))
+		}
+		require.True(t, f.last().deliver("2"))
+		synctest.Wait()
+		require.Equal(t, []string{"2"}, h.list())
+		require.Equal(t, []settled{{1, "1", transport.OutcomeReject}, {1, "2", transport.OutcomeAccept}}, f.verdicts())
+		s := c.Stats()
+		require.Equal(t, []uint64{3, 1, 2, 2}, []uint64{s.Received, s.MessagesAccepted, s.MessagesRejected,
+			s.HandlerPanics})
+		require.Equal(t, 1, verdicts)
+		require.Len(t, reports, 2)
+		require.ErrorIs(t, reports[0], transport.TooLarge)
+		require.ErrorContains(t, reports[0], `topic "down/\xff" is larger than the transport takes`)
+	})
+}
+
 // Messages with QoS 0 have no reference, so DUP, which a broker must not set in them, says nothing.
 func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {

@@ -306,7 +306,9 @@ type Trace struct {
 	Settled func(o transport.Outcome)
 	// HandlerPanic: a handler, or OnStatus, failed. v is the panic value, or an error: the handler
 	// ended its goroutine, or its answer to a method is too large or not JSON. The message was
-	// released; the method was answered with the status 500. Called on the handler's goroutine.
+	// released; the method was answered with the status 500. An *transport.Error of Kind TooLarge is
+	// about a message that is larger than the transport takes: it was rejected, and no handler got it.
+	// Called on the handler's goroutine.
 	HandlerPanic func(v any)
 	// InputUnhandled: a message came by an input of the module that no handler is for, and was
 	// rejected; see Client.HandleInput. Called on the handlers' goroutine.

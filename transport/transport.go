@@ -245,7 +245,7 @@ type Delivery struct {
 	// program's session: it is settled with Accept and goes to no handler.
 	Kind Features
 	// Name is the method's name. For Certificates it is the status, and Msg.CorrelationID the id of
-	// the request.
+	// the request. For a message without Msg it is the topic.
 	Name []byte
 	// Ref is the transport's reference for this delivery, to be copied into the Request that settles
 	// or answers it.
@@ -271,6 +271,7 @@ type Delivery struct {
 	// When the hub repeats a message, it has Redelivered and the same Ref.
 	Once bool
 	// Msg has the body, for Messages the properties, and for Methods in Expires when the caller gives
-	// up, if that is known. Nil: the body of a method call did not fit into the session's buffer.
+	// up, if that is known. Nil: a message, or the body of a method call, is larger than the session
+	// takes.
 	Msg *Message
 }
