@@ -84,8 +84,8 @@ type Session interface {
 	// sets Kind for what it passes on. Messages on topics without a subscription are ignored, with
 	// Kind 0: the engine has them acknowledged, if QoS is not 0.
 	Take(sink transport.Sink, topic []byte, d *transport.Delivery)
-	// Missed is Take for an incoming message of size bytes whose body does not fit into the engine's
-	// buffer of limit bytes. Without a call of sink it is skipped.
+	// Missed is Take for an incoming message of size bytes, where the engine takes limit bytes at most
+	// and has skipped the body. Without a call of sink it is not acknowledged.
 	Missed(sink transport.Sink, topic []byte, d *transport.Delivery, size, limit int)
 }
 

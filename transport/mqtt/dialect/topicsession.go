@@ -267,7 +267,16 @@ func (s *topicSession) subscribed(topic []byte) bool {
 	return false
 }
 
-func (s *topicSession) Missed(transport.Sink, []byte, *transport.Delivery, int, int) {}
+// Missed passes a message on without its body. The broker would send it again on each connection,
+// and it would hold its place there, so it is acknowledged also without a subscription.
+func (s *topicSession) Missed(sink transport.Sink, topic []byte, d *transport.Delivery, _, _ int) {
+	if s.subscribed(topic) {
+		d.Kind, d.Name, d.Msg = transport.FeatureMessages, topic, nil
+	}
+	if d.Kind != 0 || len(d.Ref) > 0 {
+		sink.Deliver(d)
+	}
+}
 
 // Handshake publishes Birth.
 func (s *topicSession) Handshake() Plan {

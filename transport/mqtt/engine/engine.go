@@ -34,7 +34,8 @@
 //
 // The twin and direct methods use QoS 0, as in the official SDKs: package device repeats a request
 // whose answer was lost with the connection. With a fixed ReadBuffer, a request for a larger twin
-// is answered with TooLarge, and other larger packets are skipped.
+// is answered with TooLarge, and other larger packets are skipped. Without one, messages above 1 MB
+// are skipped; see Options.ReadBuffer.
 //
 // A new token needs a new connection: OpRenew is unsupported, and Info.Expires is when the present
 // token expires.

@@ -48,17 +48,6 @@ func (s *session) handle(h mqttwire.Header, body []byte) error {
 		", which is not for clients")
 }
 
-// missed reports a PUBLISH of size bytes that does not fit into the read buffer. body is the
-// beginning of the packet's body.
-func (s *session) missed(h mqttwire.Header, body []byte, size int) {
-	if in, err := mqttwire.ReadPublish(h.Flags, body); err == nil {
-		in.Body = nil
-		s.backlog.Passing.Lock()
-		defer s.backlog.Passing.Unlock()
-		s.dialect.Missed(s.sink, in.Topic, s.delivery(&in), size, s.t.opt.ReadBuffer)
-	}
-}
-
 // delivery returns the delivery of a PUBLISH, in the Transport's memory, which is allocated once.
 func (s *session) delivery(in *mqttwire.Incoming) *transport.Delivery {
 	if s.t.message == nil {
@@ -76,7 +65,19 @@ func (s *session) passMessage(to *mqttwire.Tap, flags byte, body []byte, fresh b
 	if err != nil {
 		return err
 	}
+	size := mqttwire.MissedSize(flags, in.Body)
+	if size > 0 {
+		in.Body = nil
+	}
 	d := s.delivery(&in)
+	if size > 0 {
+		limit := s.t.opt.ReadBuffer
+		if limit == 0 {
+			limit = maxIncoming
+		}
+		s.dialect.Missed(to, in.Topic, d, size, limit)
+		return nil
+	}
 	s.dialect.Take(to, in.Topic, d)
 	mqttwire.Unasked(to, d)
 	return nil

@@ -56,10 +56,14 @@ func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool, unt
 		}
 		s.dropHandled()
 		if ok {
-			want = size - len(in)
-			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
+			more, tooLarge, err := s.incomplete(head, s.t.in[:s.unread])
+			if err != nil {
+				return err
+			}
+			if tooLarge {
 				return s.lost(s.skipFirst(size))
 			}
+			want = more
 		}
 		if err := s.readUntil(want, until); err != nil {
 			return s.lost(err)
@@ -143,7 +147,10 @@ func (s *session) readMessage(head mqttwire.Header, body []byte) (topic []byte, 
 
 // skipFirst reads the first packet, of size bytes, without keeping it.
 func (s *session) skipFirst(size int) error {
+	s.skipping.Begin()
 	for size > s.unread {
+		s.skipping.Add(s.unread)
+		s.skipping.Report(s.progress)
 		size -= s.unread
 		s.unread = 0
 		if err := s.readMore(1); err != nil {

@@ -37,9 +37,10 @@ type Options struct {
 	// ReadBuffer and WriteBuffer are the sizes, for boards, of buffers that New allocates once and
 	// that do not grow: 64 bytes at least. CONNECT with its token must fit into the write buffer, some
 	// 600 bytes, and so must a message without its body. A message from the hub that does not fit into
-	// the read buffer is skipped and not acknowledged. 0: buffers that grow with use, the read buffer
-	// up to 1 MB for a message from the hub, the write buffer up to about 16 KB, or 64 KB while a long
-	// topic is sent.
+	// the read buffer is skipped and not acknowledged. One from a broker with dialect.Topics, which
+	// would send it again on each connection, is acknowledged if its topic fits, and reported to
+	// device.Trace.HandlerPanic. 0: buffers that grow with use, the read buffer up to 1 MB for a
+	// message, the write buffer up to about 16 KB, or 64 KB while a long topic is sent.
 	ReadBuffer, WriteBuffer int
 	// Dialect says how to speak with the service: a *dialect.Topics for a broker that is no hub. Nil:
 	// dialect.Hub, but dialect.HubMessages in programs built by TinyGo, which have the twin and

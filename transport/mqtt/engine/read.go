@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
-	// method or twin.
+	// method or twin. Over MQTT 3.1.1 a broker cannot know it, so a larger PUBLISH is skipped.
 	maxIncoming = 1 << 20
 	// minRead and maxRead are the smallest and the largest size of the read buffer between large
 	// packets; it grows when reads fill it.
@@ -34,6 +34,9 @@ func (s *session) read() error {
 		space := s.readSpace(want)
 		if at := s.nextReadDeadline(); !at.IsZero() {
 			_ = s.conn.SetReadDeadline(at)
+			if s.skip > 0 {
+				s.skipping.Report(s.progress)
+			}
 		}
 		n, err := s.conn.Read(space)
 		if n == 0 {
@@ -51,6 +54,9 @@ func (s *session) read() error {
 			return err
 		}
 		s.filled, s.excused = n == len(space), false
+		if s.skip > 0 {
+			s.skipping.Add(min(n, s.skip))
+		}
 		if n <= s.skip {
 			s.skip -= n
 			continue
@@ -142,17 +148,15 @@ func (s *session) handlePackets() (want int, err error) {
 		}
 		size := h.Size + h.Body
 		if size > len(in) {
-			want = size - len(in)
-			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
-				if len(in) < fixed && h.Type == mqttwire.Publish {
-					break // missed needs its topic
-				}
-				if h.Type == mqttwire.Publish {
-					s.missed(h, in[h.Size:], size)
-				}
-				s.skip, s.unread = want, 0
-				return 1, nil
+			more, tooLarge, err := s.incomplete(h, in)
+			if tooLarge {
+				s.skip, s.unread, more = more, 0, 1
+				s.skipping.Begin()
 			}
+			if err != nil || tooLarge {
+				return more, err
+			}
+			want = more
 			break
 		}
 		if err := s.handle(h, in[h.Size:size]); err != nil {
@@ -162,6 +166,26 @@ func (s *session) handlePackets() (want int, err error) {
 	}
 	s.unread = copy(s.t.in, in)
 	return want, nil
+}
+
+// incomplete returns how many bytes are missing from the packet of which in is the beginning. They
+// are to be skipped if the packet is too large; until its head is there, those of the head are
+// missing.
+func (s *session) incomplete(h mqttwire.Header, in []byte) (more int, tooLarge bool, err error) {
+	size, room := h.Size+h.Body, s.t.opt.ReadBuffer
+	switch {
+	case room == 0 && h.Body > maxIncoming:
+		room = mqttwire.MaxHead
+	case room == 0 || size <= room:
+		return size - len(in), false, nil
+	}
+	if h.Type == mqttwire.Publish {
+		if len(in) < room {
+			return room - len(in), false, nil
+		}
+		err = s.backlog.Missed(h.Flags, in[h.Size:], size)
+	}
+	return size - len(in), true, err
 }
 
 // next reads the header of the packet at the beginning of in, and checks its size. It returns false
@@ -174,7 +198,7 @@ func (s *session) next(in []byte) (h mqttwire.Header, ok bool, err error) {
 	switch {
 	case err != nil:
 		err = mqttwire.Violation{Err: err}
-	case ok && h.Body > bodyLimit(h.Type):
+	case ok && h.Type != mqttwire.Publish && h.Body > 2+maxSubackCodes: // a PUBLISH: see incomplete
 		err = tooLongPacket(h)
 	}
 	return h, ok, err
@@ -183,12 +207,4 @@ func (s *session) next(in []byte) (h mqttwire.Header, ok bool, err error) {
 func tooLongPacket(h mqttwire.Header) mqttwire.Violation {
 	return mqttwire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
 		strconv.Itoa(h.Body) + " bytes")
-}
-
-// bodyLimit returns the most bytes that a hub may send in a packet's body.
-func bodyLimit(t mqttwire.Type) int {
-	if t == mqttwire.Publish {
-		return maxIncoming
-	}
-	return 2 + maxSubackCodes
 }

@@ -36,6 +36,7 @@ type session struct {
 	timeout  time.Duration
 
 	backlog      mqttwire.Backlog
+	skipping     mqttwire.Skipping
 	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
 	disconnected chan struct{} // closed when disconnect has ended
 
@@ -43,7 +44,7 @@ type session struct {
 	unread      int           // bytes in the read buffer that are not handled yet
 	handled     int           // during the handshake: those of them that are
 	over        bool          // end was called
-	skip        int           // bytes still to read of a packet that does not fit
+	skip        int           // bytes still to read of a packet that is too large
 	filled      bool          // the latest read filled the read buffer
 	deadlineSet time.Time     // when the read deadline was last moved
 	excused     bool          // there was more time for the answer to a ping, see mayAnswer
@@ -94,15 +95,16 @@ func (s *session) readTimeout() time.Duration { return s.info.KeepAlive + s.t.op
 func (s *session) Info() transport.Info { return s.info }
 
 // Progress implements transport.Progressor. It returns the connection's progress, if the connection
-// reports it, or else the latest progress of a slow write.
+// reports it, or else the latest progress of a slow write. Skipped bytes are progress, too.
 func (s *session) Progress() (at time.Time, waits bool) {
 	if p, ok := s.conn.(transport.Progressor); ok {
-		return p.Progress()
+		at, waits = p.Progress()
+	} else {
+		s.mu.Lock()
+		at = s.writeProgress
+		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	at = s.writeProgress
-	s.mu.Unlock()
-	return at, false
+	return s.skipping.Progress(at), waits
 }
 
 // Run reads until the connection ends or ctx does. Its frame is small: with what follows the reads
