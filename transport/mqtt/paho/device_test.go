@@ -13,6 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -90,4 +91,69 @@ func TestAHandlerRegisteredAfterOpenGetsWhatCameBefore(t *testing.T) {
 		require.EqualValues(t, 2, c.Stats().Connections, "the second brings what was beyond the bound")
 		require.NoError(t, c.Close())
 	})
+}
+
+// A message of more than a megabyte is skipped, acknowledged and reported. On a slow link, answers
+// behind it are late, which ends neither an attempt to connect nor a connection.
+func TestALargeMessageIsSkipped(t *testing.T) {
+	for name, first := range map[string]bool{"connected": false, "while subscribing": true} {
+		testkit.Run(t, name, func(t *testing.T) {
+			n := memconn.NewNetwork("broker.example:1883")
+			defer n.Close()
+			settled := make(chan bool, 1)
+			go func() {
+				c, err := n.Accept()
+				if err != nil {
+					return
+				}
+				l := testkit.NewMQTTLink(t, c)
+				l.Expect(0x10)
+				l.Send(0x20, 2, 0, 0)
+				id := l.Expect(0x82).Body[:2]
+				answer := testkit.MQTTBytes(0x90, string(id), "\x01")
+				if !first {
+					l.Send(answer...)
+					id := l.Expect(0x32).Rest()[:2]
+					answer = testkit.MQTTBytes(0x40, id)
+				}
+				large := testkit.MQTTBytes(0x32, testkit.MQTTText("down"), "\x00\x07", strings.Repeat("x", 1<<20))
+				for len(large) > 0 {
+					part := large[:min(10_000, len(large))]
+					large = large[len(part):]
+					if _, err := l.Write(part); err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+				l.Send(answer...)
+				for {
+					p, err := l.Next()
+					switch {
+					case err != nil:
+						return
+					case p.First == 0x40:
+						settled <- string(p.Body) == "\x00\x07"
+					case p.First == 0x32:
+						l.Send(testkit.MQTTBytes(0x40, p.Rest()[:2])...)
+					case p.First == 0xc0:
+						l.Send(0xd0, 0)
+					}
+				}
+			}()
+			reports := make(chan error, 2)
+			c, err := device.New(&transport.Credentials{Host: "broker.example", DeviceID: "dev-1"},
+				paho.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: n.DialContext},
+					Dialect: &mqtt.Topics{Telemetry: "up", Commands: []string{"down"}}}),
+				&device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { reports <- v.(error) }}})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+			require.NoError(t, c.Open(t.Context()))
+			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("a")}))
+			require.ErrorIs(t, <-reports, transport.TooLarge)
+			require.True(t, <-settled)
+			require.Empty(t, reports)
+			require.EqualValues(t, 1, c.Stats().Attempts)
+		})
+	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // maxIncoming is the largest body of a packet from the peer. The largest ones from a hub carry the
-// JSON of a method or twin.
+// JSON of a method or twin. A larger PUBLISH is skipped.
 const maxIncoming = 1 << 20
 
 // bodySize is the least and the most bytes in the body of a packet from the peer, by packet type.
@@ -54,6 +54,11 @@ type guard struct {
 	closed  chan struct{} // by Close
 	// pingTimeout is paho's.
 	pingTimeout time.Duration
+	// missed gets a PUBLISH that is skipped, as mqttwire.Backlog.Missed does; progress is
+	// transport.Config.Progress.
+	missed   func(flags byte, body []byte, size int)
+	progress func()
+	skipping mqttwire.Skipping
 
 	// Owned by the reading goroutine.
 	r         *bufio.Reader
@@ -108,6 +113,9 @@ func (g *guard) next() error {
 			return mqttwire.Violation{Err: err}
 		}
 	}
+	if h.Type == mqttwire.Publish && h.Body > maxIncoming && g.connected {
+		return g.skip(h)
+	}
 	if size := bodySize[h.Type]; h.Body < size.min || h.Body > size.max {
 		return mqttwire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
 			strconv.Itoa(h.Body) + " bytes")
@@ -128,6 +136,38 @@ func (g *guard) next() error {
 		g.packet = nil
 	}
 	return nil
+}
+
+// skipChunk is how much of a packet is skipped between two reports of progress.
+const skipChunk = 16 << 10
+
+// skip reads a PUBLISH without keeping it: a broker would send it again on the next connection.
+func (g *guard) skip(h mqttwire.Header) error {
+	head := make([]byte, mqttwire.MaxHead)
+	if _, err := io.ReadFull(g.r, head); err != nil {
+		return err
+	}
+	if _, err := g.check(h, head); err != nil {
+		return err
+	}
+	g.missed(h.Flags, head, h.Size+h.Body)
+	g.skipping.Begin()
+	for left := h.Body - len(head); left > 0; {
+		n, err := g.r.Discard(min(left, skipChunk))
+		if err != nil {
+			return err
+		}
+		left -= n
+		g.skipping.Add(n)
+		g.skipping.Report(g.progress)
+	}
+	return nil
+}
+
+// Progress implements transport.Progressor. Skipped bytes are progress, too.
+func (g *guard) Progress() (at time.Time, waits bool) {
+	at, waits = g.conn.Progress()
+	return g.skipping.Progress(at), waits
 }
 
 // keptPacket is the largest buffer that is kept for the next packet.

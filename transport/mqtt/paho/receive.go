@@ -26,11 +26,23 @@ func (s *session) received(_ paho.Client, m paho.Message) {
 	}
 }
 
+// missed is called by the goroutine that reads for each PUBLISH that is too large.
+func (s *session) missed(flags byte, body []byte, size int) {
+	if err := s.backlog.Missed(flags, body, size); err != nil {
+		s.leave(err)
+	}
+}
+
 // pass passes a PUBLISH to the dialect. It is mqttwire.Backlog.Pass.
 func (s *session) pass(to *mqttwire.Tap, flags byte, body []byte, _ bool, _ time.Duration) error {
 	in, err := mqttwire.ReadPublish(flags, body)
 	if err != nil {
 		return err
+	}
+	size := mqttwire.MissedSize(flags, in.Body)
+	if size > 0 {
+		s.dialect.Missed(to, in.Topic, s.message.Delivery(nil, in.ID, in.Retain, in.Dup), size, maxIncoming)
+		return nil
 	}
 	d := s.message.Delivery(in.Body, in.ID, in.Retain, in.Dup)
 	s.dialect.Take(to, in.Topic, d)

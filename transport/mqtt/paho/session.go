@@ -61,6 +61,7 @@ func newSession(cfg *transport.Config, token transport.Token, d dialect.Session,
 	}
 	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.pass, mqttwire.MaxBacklog
 	s.backlog.Hold()
+	g.missed, g.progress = s.missed, cfg.Progress
 	s.info.MaxSize = maxSize
 	if !token.Fixed {
 		s.info.Expires = token.Expires
