@@ -48,6 +48,12 @@ var forms = []string{
 	"map[Authorization:[Bearer §] Accept:[*/*]]", "Cookie: a=b; session=§", "Set-Cookie: id=§; HttpOnly", "Bearer §",
 	"Basic §", "Authorization: SharedKey account:§",
 	"Authorization: SharedAccessSignature sr=h&sig=§&se=1", "Authorization=Bearer+§", "token=Bearer §",
+	"Authorization:\r\n Bearer §", "Authorization:\n\tBasic\n\t§\n  §",
+	"Authorization: Digest username=a,\r\n\tresponse=§",
+	"authorization:\n  SharedAccessSignature\r\n  sr=h&sig=§", "Cookie: a=b;\r\n session=§",
+	"X-Api-Key:\r\n §",
+	`Authorization:\r\n Bearer §`, `Authorization:\n\tBearer\n\t§`, `Authorization: Basic\\r\\n §`,
+	`Cookie: a=b;\r\n\tsession=§`, "Cookie%3A%20a%3Db%0D%0A%20session%3D§", "\"Authorization\": \"Basic\r\n §\"",
 	"X-Amz-Security-Token: §", "Authorization:\t§", "authorization\t:\tBearer\t§", "x-api-key:\t§", `Authorization:\t§`,
 	// URLs.
 	"https://h/?code=§", "https://h/?a=b&code=§&c=d", "https://h/?key=§", "https://user:§@h/p", "amqps://§@h:5671",

@@ -32,14 +32,20 @@ func (x *scanner) named(begin, end int) (from, to int) {
 			continue
 		}
 		at += len(sep.text)
-		prose := sep.prose && quote == "" && at < len(x.s) && x.s[at] == ' '
 		if class == inAssignment && sep.prose && quote == "" {
 			return 0, 0
 		}
+		prose := sep.prose && quote == "" && at < len(x.s) && x.s[at] == ' '
 		next := skip(at)
 		at = x.skipSpace(at)
-		if (sep.prose || strings.HasSuffix(sep.text, "3a")) && x.startsJSON(next) && !x.startsNamed(next) {
-			at = next
+		if sep.prose || strings.HasSuffix(sep.text, "3a") {
+			fold := x.skipFolds(at)
+			switch {
+			case x.startsJSON(next) && !x.startsNamed(next):
+				at = next
+			case quote == "" && fold > at:
+				at, prose = fold, sep.prose
+			}
 		}
 		if at == len(x.s) {
 			return 0, 0

@@ -107,6 +107,18 @@ func (x *scanner) skipLines(i int) int {
 	return i
 }
 
+// skipFolds is like skipSpace and also skips line ends before a blank, where a header goes on.
+func (x *scanner) skipFolds(i int) int {
+	i = x.skipSpace(i)
+	at := x.skipLines(i)
+	for _, blank := range [...]string{" ", "\t", "+", `\t`, "%20", "%09", "%2520"} {
+		if strings.HasSuffix(x.lower[i:at], blank) {
+			return at
+		}
+	}
+	return i
+}
+
 // quotes are the quotes around names and values, including escaped ones.
 var quotes = [...]string{`\\\"`, `\"`, `\'`, `\u0022`, `\u0027`, "%2522", "%22", "%27", "&quot;", "&#34;", "&#39;",
 	"&apos;", `"`, "'", "`"}

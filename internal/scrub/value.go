@@ -133,22 +133,39 @@ func (x *scanner) header(i int, prose, json bool) (from, to int) {
 		ends = strings.IndexByte(line, '}') < 0 || strings.HasPrefix(line, "{"+hidden)
 	}
 	if ends {
-		return x.value(i, false, json)
+		from, to = x.value(i, false, json)
+		if to < len(x.s) && x.s[to] == '\n' {
+			to = x.headerEnd(to)
+		}
+		return from, to
 	}
 	word := x.unquoted(i, false)
 	if prose && isWord(x.s[i:word]) && !x.isScheme(i, word) {
 		return 0, 0
 	}
 	if x.isScheme(i, word) && word < len(x.s) {
-		i = x.skipSpace(word) // the scheme is no secret
+		i = x.skipFolds(word) // the scheme is no secret
 	}
-	to = len(x.s)
-	for _, end := range [...]string{"\n", "\r", `\n`, `\r`, "%0d", "%0a", "\"", "' ", "'\""} {
-		if n := strings.Index(x.lower[i:to], end); n >= 0 {
-			to = i + n
+	return i, x.headerEnd(i)
+}
+
+// headerEnd returns the end of the header whose value goes on at i: the end of a line that no fold
+// continues, or a quote.
+func (x *scanner) headerEnd(i int) int {
+	for i < len(x.s) {
+		for _, end := range [...]string{"\n", "\r", `\n`, `\r`, "%0d", "%0a", "\"", "' ", "'\""} {
+			if strings.HasPrefix(x.lower[i:], end) {
+				next := x.skipFolds(i)
+				if next == i {
+					return i
+				}
+				i = next - 1
+				break
+			}
 		}
+		i++
 	}
-	return i, to
+	return i
 }
 
 func (x *scanner) isScheme(from, to int) bool {
