@@ -61,31 +61,17 @@ func (x *scanner) key(i int) int {
 	if i > 0 && (x.s[i-1] == '/' || x.s[i-1] == '+') {
 		return 0 // not the start of the run
 	}
-	n, changes, slashes, last := 0, 0, 0, 0
-	for ; i+n < len(x.s); n++ {
-		kind := 0
-		switch c := x.s[i+n]; {
-		case 'a' <= c && c <= 'z':
-			kind = 1
-		case 'A' <= c && c <= 'Z':
-			kind = 2
-		case '0' <= c && c <= '9':
-			kind = 3
-		case c == '/':
-			slashes++
-			kind = 4
-		case c == '+' || c == '-' || c == '_':
-			kind = 4
+	b := &x.base64
+	if i >= b.to {
+		*b = base64{from: i, to: i}
+		for ; b.to < len(x.s) && base64Kind(x.s[b.to]) != 0; b.to++ {
+			b.count(x.s, b.to, 1)
 		}
-		if kind == 0 {
-			break
-		}
-		if kind != last && n > 0 {
-			changes++
-		}
-		last = kind
 	}
-	pad := 0
+	for ; b.from < i; b.from++ { // an end of the last text is not read again
+		b.count(x.s, b.from, -1)
+	}
+	n, pad, changes, slashes := b.to-i, 0, b.changes, b.slashes
 	for pad < 2 && i+n+pad < len(x.s) && x.s[i+n+pad] == '=' {
 		pad++
 	}
@@ -95,6 +81,37 @@ func (x *scanner) key(i int) int {
 		return i + n + pad
 	case n >= 40 && slashes <= n/16 && changes*2 >= n:
 		return i + n
+	}
+	return 0
+}
+
+// base64 is a text of base64, and what its characters are like.
+type base64 struct{ from, to, changes, slashes int }
+
+// count counts the character at i of s, and whether the next one is of another kind, n times.
+func (b *base64) count(s string, i, n int) {
+	if s[i] == '/' {
+		b.slashes += n
+	}
+	if i+1 == len(s) {
+		return
+	}
+	if next := base64Kind(s[i+1]); next != 0 && next != base64Kind(s[i]) {
+		b.changes += n
+	}
+}
+
+// base64Kind returns the kind of a character of base64, 0 for others.
+func base64Kind(c byte) int {
+	switch {
+	case 'a' <= c && c <= 'z':
+		return 1
+	case 'A' <= c && c <= 'Z':
+		return 2
+	case '0' <= c && c <= '9':
+		return 3
+	case c == '/' || c == '+' || c == '-' || c == '_':
+		return 4
 	}
 	return 0
 }

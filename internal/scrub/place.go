@@ -9,9 +9,9 @@ const maxUserinfo = 1 << 10
 // be escaped within another URL. A password may contain the characters that end a URL's host, so
 // the last "@" counts.
 func (x *scanner) userinfo(i int) (from, to int) {
-	colon, slash, at, ends := ":", "/", "@", "<> \t\r\n\"'`|"
+	colon, slash, at, ends, nextAt := ":", "/", "@", "<> \t\r\n\"", &x.nextAt[0]
 	if x.s[i] == '%' {
-		colon, slash, at, ends = "%3a", "%2f", "%40", "/?#&\\<> \t\r\n\"'`|"
+		colon, slash, at, ends, nextAt = "%3a", "%2f", "%40", "/?#&\\<> \t\r\n\"", &x.nextAt[1]
 	}
 	if !strings.HasPrefix(x.lower[i:], colon) {
 		return 0, 0
@@ -20,7 +20,17 @@ func (x *scanner) userinfo(i int) (from, to int) {
 	inURL := strings.HasPrefix(x.lower[from:], slash+slash)
 	if inURL {
 		from += 2 * len(slash)
-		ends = strings.NewReplacer("'", "", "`", "", "|", "").Replace(ends) // browsers and curl take them in passwords
+	} else {
+		ends += "'`|" // browsers and curl take them in passwords
+	}
+	if *nextAt < from { // each part of the text is searched once
+		*nextAt = len(x.s)
+		if n := strings.Index(x.lower[from:], at); n >= 0 {
+			*nextAt = from + n
+		}
+	}
+	if *nextAt >= from+maxUserinfo {
+		return 0, 0
 	}
 	info := x.lower[from:min(len(x.s), from+maxUserinfo)]
 	if n := strings.IndexAny(info, ends); n >= 0 {

@@ -4,8 +4,12 @@ import "strings"
 
 type scanner struct {
 	s, lower string
-	runEnd   int // each run of letters is examined once
-	depth    int // recursion depth of nested
+	runEnd   int    // each run of letters is examined once
+	depth    int    // recursion depth of nested
+	open     int    // lists and objects without an end
+	plain    [2]int // the last value without quotes
+	nextAt   [2]int // the next "@" and "%40"
+	base64   base64 // the last text of base64
 }
 
 // secret returns the secret that starts or is announced at i. Without one, from >= to, and the
@@ -125,6 +129,9 @@ var quotes = [...]string{`\\\"`, `\"`, `\'`, `\u0022`, `\u0027`, "%2522", "%22",
 
 // quoteAt returns the quote that begins at i, empty for none.
 func (x *scanner) quoteAt(i int) string {
+	if i == len(x.s) || strings.IndexByte("\\%&\"'`", x.s[i]) < 0 {
+		return ""
+	}
 	for _, q := range quotes {
 		if strings.HasPrefix(x.lower[i:], q) {
 			return q

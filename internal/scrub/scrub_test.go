@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
@@ -78,6 +79,25 @@ func TestText(t *testing.T) {
 				t.Errorf("done again it is %q, want %q", again, row.want)
 			}
 		})
+	}
+}
+
+// The time grows with the length, not with its square.
+func TestLongHostileTextsTakeLittleTime(t *testing.T) {
+	for _, part := range []string{"basic%20a=", `cookie%3a1=cookie\n`, `cookie:{a}"`, "/-----key", "token: [\n", "://"} {
+		begin := time.Now()
+		scrub.Text(strings.Repeat(part, 128<<10/len(part)))
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("%q: %v", part, took)
+		}
+	}
+}
+
+func TestManyUnclosedListsHideTheRest(t *testing.T) {
+	const line = "token: [a\n"
+	want := strings.Repeat("token: [(hidden)\n", 16) + "token: [(hidden)"
+	if got := scrub.Text(strings.Repeat(line, 100)); got != want {
+		t.Errorf("got %q", got)
 	}
 }
 

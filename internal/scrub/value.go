@@ -57,11 +57,13 @@ func (x *scanner) escapedBracket(i int) string {
 }
 
 // maxBlock is how far the end of a list or an object is searched if the name before has no quotes.
-const maxBlock = 1024
+// After maxOpen searches without a result it counts as JSON: each search takes time.
+const maxBlock, maxOpen = 1024, 16
 
 // closing returns the position of the bracket that closes the one at i. Without one it returns the
 // end of the text in JSON, else the end of the line.
 func (x *scanner) closing(i int, json bool) int {
+	json = json || x.open == maxOpen
 	depth := 0
 	plain := i // no quote begins before: the line has one that does not end
 	for at := i; at < len(x.s) && (json || at < i+maxBlock); at++ {
@@ -85,6 +87,7 @@ func (x *scanner) closing(i int, json bool) int {
 	if json {
 		return len(x.s)
 	}
+	x.open++
 	line, _, _ := strings.Cut(x.s[i:], "\n")
 	return i + len(line)
 }
@@ -94,6 +97,17 @@ func (x *scanner) unquoted(i int, escaped bool) int {
 	if strings.HasPrefix(x.s[i:], hidden) && x.ends(i+len(hidden)) {
 		return i + len(hidden)
 	}
+	if !escaped && x.plain[0] <= i && i < x.plain[1] {
+		return x.plain[1] // the value that i is in ends there, too
+	}
+	end := x.unquotedEnd(i, escaped)
+	if !escaped {
+		x.plain = [2]int{i, end}
+	}
+	return end
+}
+
+func (x *scanner) unquotedEnd(i int, escaped bool) int {
 	for ; i < len(x.s); i++ {
 		switch c := x.s[i]; {
 		case strings.IndexByte("&; \t\r\n<>|", c) >= 0:
@@ -129,7 +143,7 @@ func (x *scanner) ends(i int) bool {
 func (x *scanner) header(i int, prose, json bool) (from, to int) {
 	ends := x.quoteAt(i) != "" || x.s[i] == '[' // the value has its own end
 	if x.s[i] == '{' {
-		line, _, _ := strings.Cut(x.s[i:], "\n")
+		line, _, _ := strings.Cut(x.s[i:min(i+maxBlock, len(x.s))], "\n")
 		ends = strings.IndexByte(line, '}') < 0 || strings.HasPrefix(line, "{"+hidden)
 	}
 	if ends {
