@@ -11,8 +11,9 @@ import "strings"
 
 const hidden = "(hidden)"
 
-// Text returns s with its secrets replaced by "(hidden)". It returns s itself if there are none, so
-// it is idempotent.
+// Text returns s with its secrets replaced by "(hidden)", and s itself if there are none. Text of a
+// result is that result, but for odd texts in which "(hidden)" joins what stands around it: there
+// it hides more.
 func Text(s string) string {
 	x := scanner{s: s, lower: lowered(s)}
 	var out strings.Builder

@@ -63,6 +63,7 @@ func TestText(t *testing.T) {
 		{"behind an escaped line's end", `bad:\nsig=abc`, `bad:\nsig=(hidden)`},
 		{"encoded name after a mark", "?sig%3Dabc", "?sig%3D(hidden)"},
 		{"header", "Authorization: Bearer eyJabc", "Authorization: Bearer (hidden)"},
+		{"a scheme in a header without a blank", "Cookie:basic]", "Cookie:(hidden)"},
 		{"folded header", "Authorization: Bearer eyJabc\r\n def\r\nAccept: a", "Authorization: Bearer (hidden)\r\nAccept: a"},
 		{"header folded before its value", "Authorization:\r\n Bearer abc1\nAccept: a",
 			"Authorization:\r\n Bearer (hidden)\nAccept: a"},
@@ -111,10 +112,21 @@ func FuzzText(f *testing.F) {
 	f.Add("a://b@c?sig=", "d")
 	f.Add("bearer '", "'")
 	f.Add("", "password value=")
+	f.Add("authorization:\r\n ", "cookie:basic]")
 	f.Fuzz(func(t *testing.T, before, after string) {
-		out := scrub.Text(before + " SharedAccessKey=4Z7Kv0Qw1x5Tn9 " + after)
-		if strings.Contains(out, "4Z7Kv0Qw1x5Tn9") {
+		in := before + " SharedAccessKey=4Z7Kv0Qw1x5Tn9 " + after
+		out := scrub.Text(in)
+		if strings.Contains(out, "4Z7Kv0Qw1x5Tn9") || len(out) > len("(hidden)")*len(in) {
 			t.Errorf("%q", out)
+		}
+		if out := scrub.Peer(in); len(out) > scrub.MaxPeer+len("...") {
+			t.Errorf("%d bytes: %q", len(out), out)
+		}
+		for range 8 { // it hides more, if anything, and comes to an end
+			out = scrub.Text(out)
+		}
+		if again := scrub.Text(out); again != out {
+			t.Errorf("%q became %q", out, again)
 		}
 	})
 }

@@ -157,8 +157,8 @@ func (x *scanner) header(i int, prose, json bool) (from, to int) {
 	if prose && isWord(x.s[i:word]) && !x.isScheme(i, word) {
 		return 0, 0
 	}
-	if x.isScheme(i, word) && word < len(x.s) {
-		i = x.skipFolds(word) // the scheme is no secret
+	if next := x.skipFolds(word); next > word && x.isScheme(i, word) {
+		i = next // the scheme is no secret
 	}
 	return i, x.headerEnd(i)
 }
