@@ -64,6 +64,8 @@ func TestText(t *testing.T) {
 		{"encoded name after a mark", "?sig%3Dabc", "?sig%3D(hidden)"},
 		{"header", "Authorization: Bearer eyJabc", "Authorization: Bearer (hidden)"},
 		{"a scheme in a header without a blank", "Cookie:basic]", "Cookie:(hidden)"},
+		{"header in quotes", `curl -H "Authorization: Basic dTpodW50ZXIyeA=" "https://h/x" failed`,
+			`curl -H "Authorization: Basic (hidden)" "https://h/x" failed`},
 		{"folded header", "Authorization: Bearer eyJabc\r\n def\r\nAccept: a", "Authorization: Bearer (hidden)\r\nAccept: a"},
 		{"header folded before its value", "Authorization:\r\n Bearer abc1\nAccept: a",
 			"Authorization:\r\n Bearer (hidden)\nAccept: a"},

@@ -167,6 +167,13 @@ func (x *scanner) header(i int, prose, json bool) (from, to int) {
 // continues, or a quote.
 func (x *scanner) headerEnd(i int) int {
 	for i < len(x.s) {
+		if quote := x.quoteAt(i); quote != "" && x.s[i-1] == '=' { // of a parameter, unless a text ends with "="
+			_, to := x.value(i, false, false)
+			if end := to + len(quote); to < len(x.s) && x.s[to] != '\n' && x.ends(end) {
+				i = end
+				continue
+			}
+		}
 		for _, end := range [...]string{"\n", "\r", `\n`, `\r`, "%0d", "%0a", "\"", "' ", "'\""} {
 			if strings.HasPrefix(x.lower[i:], end) {
 				next := x.skipFolds(i)
