@@ -2,6 +2,12 @@
 // (runtime.Goexit, as t.FailNow does). It converts both to an error.
 package callback
 
+import (
+	"errors"
+
+	"github.com/hubline-iot/hubline/internal/scrub"
+)
+
 // Error reports a callback that did not return.
 type Error struct {
 	// Name is the name of the callback: "Credentials.Sign".
@@ -10,16 +16,16 @@ type Error struct {
 	Panic any
 }
 
-// Error names the callback and the failure.
+// Error names the callback and the failure. It shows no secrets.
 func (e *Error) Error() string {
 	text := "callback " + e.Name
 	switch v := e.Panic.(type) {
 	case nil:
 		return text + " ended its goroutine (runtime.Goexit)"
 	case error:
-		return text + " panicked: " + v.Error()
+		return text + " panicked: " + scrub.Cause(v).Error()
 	case string:
-		return text + " panicked: " + v
+		return text + " panicked: " + scrub.Cause(errors.New(v)).Error()
 	}
 	return text + " panicked"
 }

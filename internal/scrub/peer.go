@@ -39,19 +39,6 @@ func Peer(s string) string {
 	return strings.Trim(s, " ") + cut
 }
 
-// Cause returns err if its text is safe for an error, else an error that wraps err with a safe
-// text.
-func Cause(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := err.Error()
-	if fit := Peer(text); fit != text {
-		return &cause{err, fit}
-	}
-	return err
-}
-
 type cause struct {
 	err  error
 	text string
