@@ -377,6 +377,28 @@ func TestAPolicyWithoutADelayDoesNotRegisterWithoutEnd(t *testing.T) {
 	})
 }
 
+// ending ends a context when somebody looks into it.
+type ending struct{ end context.CancelFunc }
+
+func (ending) Error() string { return "reset" }
+
+func (e ending) Unwrap() error {
+	e.end()
+	return nil
+}
+
+func TestAContextThatEndsWhileAFailureIsJudged(t *testing.T) {
+	testkit.In2030(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newScript(say{err: &transport.Error{Kind: transport.Network, Err: ending{cancel}}})
+		c, err := provisioning.New(identity(t), s, nil)
+		require.NoError(t, err)
+		_, err = c.Register(ctx)
+		require.ErrorIs(t, err, transport.Cancelled)
+		require.ErrorContains(t, err, "context canceled; the latest failure: register: network failure: reset")
+	})
+}
+
 func TestContextEndsEveryWait(t *testing.T) {
 	for name, says := range map[string][]say{
 		"a poll's wait":  {{status: 202, after: time.Hour, body: assigning}},

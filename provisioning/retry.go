@@ -15,7 +15,7 @@ import (
 func (r *registration) decide(failure *transport.Error) (retry Event, err error) {
 	now := time.Now()
 	if r.ctx.Err() != nil {
-		return Event{}, r.abandon(failure)
+		return Event{}, r.abandon(r.cancelled())
 	}
 	info := retrypolicy.Info{Verdict: retrypolicy.VerdictAgain, Kind: failure.Kind, Safe: retrypolicy.SafeYes,
 		After: min(failure.RetryAfter, times.MaxRetryAfter)}
