@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -203,7 +204,7 @@ func (r *registration) holdFor(f func(context.Context) error) error {
 	if err != nil {
 		s.left.Store(int64(left - time.Since(began)))
 	}
-	r.publish(Event{Step: StepReleased, Attempt: r.attempt, Err: err})
+	r.publish(Event{Step: StepReleased, Attempt: r.attempt, Err: scrub.Cause(err)})
 	if cancelled := r.take(); cancelled != nil {
 		return cancelled
 	}

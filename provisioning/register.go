@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -305,6 +306,7 @@ func (r *registration) judge(err error) *transport.Error {
 		own.Kind = transport.ClockUnset
 		r.refused = 0
 	}
+	own.Err = scrub.Cause(own.Err) // of a callback, it may show a secret
 	r.last = &own
 	return &own
 }

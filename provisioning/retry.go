@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -65,8 +66,10 @@ func (r *registration) stagger(delay time.Duration, kind transport.Kind) time.Du
 
 // notEnrolled reports whether the service does not know the enrollment.
 func notEnrolled(failure *transport.Error) bool {
-	e, ok := failure.Err.(*transport.StatusError)
-	return ok && e.Code == codeNotEnrolled
+	return errchain.Any(failure.Err, func(err error) bool {
+		e, ok := err.(*transport.StatusError)
+		return ok && e.Code == codeNotEnrolled
+	})
 }
 
 // retriesEnded returns the error for a policy that allows no further attempt.
