@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -88,7 +89,7 @@ func (r *Renewer) load(ctx context.Context) error {
 	if failed := callback.Run("Store.Load", func() { stored, err = r.opt.Store.Load() }); failed != nil {
 		err = failed
 	}
-	if err != nil {
+	if err = scrub.Cause(err); err != nil {
 		r.publish(Event{Step: StepStoreFailed, Err: err})
 		if r.unread.IsZero() {
 			r.unread = time.Now()
@@ -108,7 +109,7 @@ func (r *Renewer) load(ctx context.Context) error {
 		case err != nil && (len(found) == 0 || ctx.Err() != nil):
 			return notYet(ctx, err)
 		case err != nil: // a newer certificate is there
-			r.publish(Event{Step: StepKeyFailed, Err: err})
+			r.publish(Event{Step: StepKeyFailed, Err: scrub.Cause(err)})
 		case h != nil && len(found) < 2:
 			found = append(found, h)
 		}
@@ -151,7 +152,7 @@ func (r *Renewer) open(ctx context.Context, i Issued) (*held, error) {
 		case err != nil && errfilter.Of(err).Retry:
 			return nil, err
 		case err != nil:
-			r.publish(Event{Step: StepKeyFailed, Err: err})
+			r.publish(Event{Step: StepKeyFailed, Err: scrub.Cause(err)})
 			return nil, nil
 		case key == nil:
 			return nil, nil
@@ -230,7 +231,7 @@ func (r *Renewer) save() {
 		err = failed
 	}
 	if r.unsaved = err != nil; err != nil {
-		r.publish(Event{Step: StepStoreFailed, Err: err})
+		r.publish(Event{Step: StepStoreFailed, Err: scrub.Cause(err)})
 	}
 }
 

@@ -421,17 +421,46 @@ func TestRestartsWithNewKeys(t *testing.T) {
 		require.Equal(t, "3", stored.Certificates[0].Key)
 		require.Equal(t, "2", stored.Certificates[1].Key)
 
-		k.fail = errors.New("the secure element is busy")
+		k.fail = errors.New("the secure element is busy: PIN=1, pwd=abc1")
 		r := w.renewer(o)
 		c := w.open("mqtt", r)
 		time.Sleep(near)
 		require.NoError(t, c.Close())
 		told := w.told()
 		require.Equal(t, dpscert.StepRetrying, told[1].Step)
-		require.ErrorContains(t, told[1].Err, "secure element")
+		require.ErrorContains(t, told[1].Err, "the secure element is busy: PIN=1, pwd=(hidden)")
 		require.ErrorIs(t, told[1].Err, transport.Unavailable)
 	})
 }
+
+func TestErrorsOfTheStoreAndOfKeysShowNoSecret(t *testing.T) {
+	const url = "https://vault.example/?sig="
+	failed := errors.New(url + "abc1")
+	for _, cause := range []error{failed, &transport.Error{Kind: transport.Unavailable, Err: failed}} {
+		for _, o := range []dpscert.Options{
+			{Store: failingStore{cause}},
+			{
+				Store:   &memory{record: &dpscert.Record{Certificates: []dpscert.Issued{{Chain: [][]byte{{1}}, Key: "1"}}}},
+				NewKey:  func(context.Context) (crypto.Signer, string, error) { return nil, "", cause },
+				OpenKey: func(context.Context, string) (crypto.Signer, error) { return nil, cause },
+			},
+		} {
+			var texts []string
+			o.OnEvent = func(e dpscert.Event) { texts = append(texts, e.String()) }
+			r, err := dpscert.New(newKey(t), &o)
+			require.NoError(t, err)
+			_, err = r.Certificate(t.Context())
+			texts = append(texts, err.Error())
+			require.Contains(t, strings.Join(texts, "; "), url+"(hidden)")
+			require.NotContains(t, strings.Join(texts, "; "), "abc1")
+		}
+	}
+}
+
+type failingStore struct{ err error }
+
+func (s failingStore) Load() (*dpscert.Record, error) { return nil, s.err }
+func (s failingStore) Save(*dpscert.Record) error     { return s.err }
 
 func TestAStoreThatFailsOnce(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/reconnect"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -203,13 +204,15 @@ func failureOf(ctx context.Context, err error) *transport.Error {
 		return &transport.Error{Kind: transport.Network, Op: transport.OpIssue, Err: errEnded}
 	}
 	if e := transport.Find(err); e != nil {
-		return e
+		own := *e
+		own.Err = scrub.Cause(e.Err) // of a callback, it may show a secret
+		return &own
 	}
 	kind := transport.KindOf(err)
 	if kind == transport.Unknown {
 		kind = transport.Unavailable
 	}
-	return &transport.Error{Kind: kind, Op: transport.OpIssue, Err: err}
+	return &transport.Error{Kind: kind, Op: transport.OpIssue, Err: scrub.Cause(err)}
 }
 
 var errEnded = errors.New("the connection ended before there was a certificate")

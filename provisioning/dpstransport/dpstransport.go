@@ -46,6 +46,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/internal/attempt"
 	"github.com/hubline-iot/hubline/transport"
@@ -227,7 +228,7 @@ func (t *Transport) load() {
 	t.loaded = err == nil || errors.Is(err, errDamaged)
 	switch {
 	case err != nil:
-		t.publish(Event{Step: StepStoreFailed, Err: err})
+		t.publish(Event{Step: StepStoreFailed, Err: scrub.Cause(err)})
 	case r != nil && r.Registration == t.registrar.Registration() &&
 		t.registrar.Credentials(&r.Assignment).Validate() == nil:
 		t.use(r)
@@ -258,7 +259,7 @@ func (t *Transport) save() {
 	}
 	if err != nil {
 		t.publish(Event{Step: StepStoreFailed, Hub: t.record.Assignment.Hub, DeviceID: t.record.Assignment.DeviceID,
-			Err: err})
+			Err: scrub.Cause(err)})
 	}
 }
 

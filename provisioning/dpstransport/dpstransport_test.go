@@ -345,13 +345,16 @@ func TestStoresThatFailOrBelongToAnotherDevice(t *testing.T) {
 	testkit.In2030(t, func(t *testing.T) {
 		s := &service{}
 		var events []dpstransport.Event
-		o := &dpstransport.Options{Store: &memory{err: errors.New("no disk")},
+		o := &dpstransport.Options{Store: &memory{err: errors.New("no disk at https://b.example/?sig=abc1")},
 			OnEvent: func(e dpstransport.Event) { events = append(events, e) }}
 		require.NoError(t, dial(t, setup(t, s, &hubs{}, 1, o)))
 		require.Len(t, events, 4)
 		require.Equal(t, dpstransport.StepStoreFailed, events[0].Step)
 		require.Equal(t, dpstransport.StepStoreFailed, events[2].Step)
 		require.Equal(t, "hub1.example.test", events[2].Hub)
+		for _, e := range []dpstransport.Event{events[0], events[2]} {
+			require.EqualError(t, e.Err, "no disk at https://b.example/?sig=(hidden)")
+		}
 
 		for _, r := range []dpstransport.Record{
 			{Registration: "0ne00ABCDEF/registrations/other", Assignment: provisioning.Assignment{Hub: "h.example.test",
