@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/texts"
 )
 
@@ -163,8 +164,8 @@ func (c *Credentials) callSign(ctx context.Context, text []byte) (mac []byte, er
 	return mac, err
 }
 
-// tokenError converts the error of a callback as NewToken documents. An err without a Kind gets the
-// Kind otherwise.
+// tokenError converts the error of a callback as NewToken documents, without its secrets. An err
+// without a Kind gets the Kind otherwise.
 func tokenError(ctx context.Context, err error, otherwise Kind) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -174,15 +175,15 @@ func tokenError(ctx context.Context, err error, otherwise Kind) error {
 		if k := KindOf(err); k != Unknown {
 			otherwise = k
 		}
-		return dialError(otherwise, err)
+		return dialError(otherwise, scrub.Cause(err))
 	}
 	dial := *e
-	dial.Scope = ScopeConnection
+	dial.Scope, dial.Err = ScopeConnection, scrub.Cause(e.Err)
 	if dial.Op == OpNone {
 		dial.Op = OpDial
 	}
 	if outer, ok := err.(*Error); !ok || outer != e { // keep the wrapping errors
-		dial.Op, dial.Proto, dial.Err = OpDial, "", err
+		dial.Op, dial.Proto, dial.Err = OpDial, "", scrub.Cause(err)
 	}
 	return &dial
 }

@@ -187,7 +187,7 @@ func TestNewTokenNeedsASetClockToSign(t *testing.T) {
 }
 
 func TestNewTokenErrors(t *testing.T) {
-	plain := errors.New("out of reach")
+	plain, leak := errors.New("out of reach"), errors.New("GET https://v.example/?sig=abc1")
 	throttled := &transport.Error{Kind: transport.Throttled, Op: transport.OpRenew, Proto: "http", RetryAfter: time.Minute,
 		Err: plain}
 	for _, c := range []struct {
@@ -206,6 +206,11 @@ func TestNewTokenErrors(t *testing.T) {
 			"http renew: throttled: out of reach"},
 		{"that, wrapped", wrapped{throttled}, transport.Throttled, transport.Throttled,
 			"dial: throttled: wrapped: http renew: throttled: out of reach"},
+		{"a secret", leak, transport.Network, transport.Unauthorized, "GET https://v.example/?sig=(hidden)"},
+		{"a secret with a kind", &transport.Error{Kind: transport.Forbidden, Err: leak}, transport.Forbidden,
+			transport.Forbidden, "dial: forbidden: GET https://v.example/?sig=(hidden)"},
+		{"that, wrapped", wrapped{&transport.Error{Kind: transport.Forbidden, Err: leak}}, transport.Forbidden,
+			transport.Forbidden, "dial: forbidden: wrapped: forbidden: GET https://v.example/?sig=(hidden)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) {

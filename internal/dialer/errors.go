@@ -29,17 +29,6 @@ func (p *Protocol) Error(err error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: p.Name, Err: cause}
 }
 
-// CallbackError returns an error of a callback with its secrets hidden. An *Error stays one.
-func CallbackError(err error) error {
-	e, ok := err.(*transport.Error) //nolint:errorlint // the text of a wrapped one is not its own
-	if !ok {
-		return scrub.Cause(err)
-	}
-	kept := *e
-	kept.Err = scrub.Cause(e.Err)
-	return &kept
-}
-
 // Invalid returns the error of a dial with wrong options or credentials.
 func (p *Protocol) Invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: p.Name,

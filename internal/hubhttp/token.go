@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -56,7 +55,6 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 	defer cancel()
 	if token, err = creds.NewToken(limited); err != nil {
 		now, _ = t.clock.tokenTimes(t.creds) // the failure may have taken long
-		err = dialer.CallbackError(err)
 		if limited.Err() != nil && ctx.Err() == nil {
 			err = &transport.Error{Kind: transport.Timeout, Scope: transport.ScopeConnection, Op: transport.OpDial,
 				Proto: Protocol.Name, Err: errSlow}

@@ -6,8 +6,11 @@ import (
 	"strconv"
 
 	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// An error that a function of this file wraps may come from a callback: its secrets are hidden.
 
 // Violation is a violation of MQTT by the hub. Code is the reason code of MQTT 5 to tell it with, 0
 // for the one that follows from Err.
@@ -49,7 +52,7 @@ func CheckWill(w *transport.Message) error {
 
 // Refused returns the error of one operation.
 func Refused(op transport.Op, kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Op: op, Proto: Proto, Err: cause}
+	return &transport.Error{Kind: kind, Op: op, Proto: Proto, Err: scrub.Cause(cause)}
 }
 
 // TooLarge returns the error for a message of size bytes, body of them in its body, where limit is
@@ -82,13 +85,14 @@ func longTopic(size int) *transport.Error {
 // Loss returns the error for the end of a live session, which is always worth a retry. kind is
 // Network or Timeout.
 func Loss(kind transport.Kind, cause error) *transport.Error {
-	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRun, Proto: Proto, Err: cause}
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpRun, Proto: Proto,
+		Err: scrub.Cause(cause)}
 }
 
 // Kept returns a copy of e as the error of a failed dial, with the Kind that e has.
 func Kept(e *transport.Error) *transport.Error {
 	kept := *e
-	kept.Scope, kept.Op, kept.Proto = transport.ScopeConnection, transport.OpDial, Proto
+	kept.Scope, kept.Op, kept.Proto, kept.Err = transport.ScopeConnection, transport.OpDial, Proto, scrub.Cause(e.Err)
 	return &kept
 }
 
@@ -96,7 +100,7 @@ func Kept(e *transport.Error) *transport.Error {
 // retry, whatever err is.
 func Unreached(err error) *transport.Error {
 	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: Proto,
-		Err: Hint(err, "; the hub has named this server in place of its own")}
+		Err: Hint(scrub.Cause(err), "; the hub has named this server in place of its own")}
 }
 
 // A Refusal is an error with a Kind of its own: *ConnackError or *ReasonError. The interface keeps
@@ -138,7 +142,7 @@ func DialError(err error) *transport.Error {
 		kind, hint = transport.Timeout, ""
 	}
 	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: Proto,
-		Err: Hint(err, hint)}
+		Err: Hint(scrub.Cause(err), hint)}
 }
 
 // FirstBytes returns the violation of a peer whose first packet is no CONNACK: [MQTT-3.2.0-1]. It
@@ -211,7 +215,7 @@ func DialectError(err error) error {
 		return err
 	}
 	return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection, Op: transport.OpDial, Proto: Proto,
-		Err: err}
+		Err: scrub.Cause(err)}
 }
 
 // HandshakeError returns the error of a dial whose dialect ended the handshake: an *transport.Error
@@ -222,5 +226,5 @@ func HandshakeError(err error) *transport.Error {
 	}
 	return &transport.Error{Kind: transport.Unavailable, Scope: transport.ScopeConnection, Op: transport.OpDial,
 		Proto: Proto,
-		Err:   err}
+		Err:   scrub.Cause(err)}
 }

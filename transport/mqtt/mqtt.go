@@ -50,7 +50,6 @@ package mqtt
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
@@ -79,26 +78,7 @@ type (
 )
 
 // MQTT5 returns MQTT 5 for Options.Protocol; nil means all defaults.
-func MQTT5(o *MQTT5Options) Protocol {
-	if o == nil || o.Auth == nil {
-		return engine.MQTT5(o)
-	}
-	own, auth := *o, *o.Auth
-	own.Auth = &auth
-	if start := auth.Start; start != nil {
-		auth.Start = func(ctx context.Context) ([]byte, time.Time, error) {
-			data, expires, err := start(ctx)
-			return data, expires, dialer.CallbackError(err)
-		}
-	}
-	if next := auth.Continue; next != nil {
-		auth.Continue = func(ctx context.Context, data []byte, last bool) ([]byte, error) {
-			answer, err := next(ctx, data, last)
-			return answer, dialer.CallbackError(err)
-		}
-	}
-	return engine.MQTT5(&own)
-}
+func MQTT5(o *MQTT5Options) Protocol { return engine.MQTT5(o) }
 
 // Transport makes sessions for one client, one at a time.
 type Transport struct {
@@ -127,28 +107,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	if t.err != nil {
 		return nil, t.err
 	}
-	own := *cfg
-	own.Creds = hidingSecrets(cfg.Creds)
-	return t.engine.Dial(ctx, &own)
-}
-
-// hidingSecrets returns creds whose functions return errors without secrets: package engine, which
-// boards link, does not look for them.
-func hidingSecrets(creds *transport.Credentials) *transport.Credentials {
-	own := *creds
-	if creds.Sign != nil {
-		own.Sign = func(ctx context.Context, text []byte) ([]byte, error) {
-			mac, err := creds.Sign(ctx, text)
-			return mac, dialer.CallbackError(err)
-		}
-	}
-	if creds.Token != nil {
-		own.Token = func(ctx context.Context) (transport.Token, error) {
-			token, err := creds.Token(ctx)
-			return token, dialer.CallbackError(err)
-		}
-	}
-	return &own
+	return t.engine.Dial(ctx, cfg)
 }
 
 // Check implements transport.Checker.

@@ -153,8 +153,8 @@ func (picky) Open(*transport.Message)                        {}
 
 func TestAnErrorOfAnEnvelopeKeepsItsKind(t *testing.T) {
 	for want, err := range map[transport.Kind]error{
-		transport.Invalid: errors.New("no"), transport.Forbidden: &transport.Error{Kind: transport.Forbidden,
-			Scope: transport.ScopeConnection, Op: transport.OpDial},
+		transport.Invalid: errors.New("no sig=abc1"), transport.Forbidden: &transport.Error{Kind: transport.Forbidden,
+			Scope: transport.ScopeConnection, Op: transport.OpDial, Err: errors.New("no sig=abc1")},
 	} {
 		creds := moduleCreds()
 		topics := &dialect.Topics{Telemetry: "up", Envelope: picky{err}}
@@ -164,5 +164,6 @@ func TestAnErrorOfAnEnvelopeKeepsItsKind(t *testing.T) {
 		require.Equal(t, want, refused.Kind)
 		require.Equal(t, transport.ScopeOperation, refused.Scope)
 		require.Equal(t, transport.OpSend, refused.Op)
+		require.EqualError(t, refused.Err, "no sig=(hidden)")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -212,6 +213,7 @@ func sealError(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		kept := *e
 		kept.Scope, kept.Op, kept.Proto = transport.ScopeOperation, transport.OpSend, mqttwire.Proto
+		kept.Err = scrub.Cause(e.Err)
 		return &kept
 	}
 	return mqttwire.Refused(transport.OpSend, transport.Invalid, err)

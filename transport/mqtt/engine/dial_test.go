@@ -234,7 +234,7 @@ func (timeoutError) Timeout() bool   { return true }
 func (e timeoutError) Unwrap() error { return e.error }
 
 func TestAFailedDialHasItsCause(t *testing.T) {
-	alert := errors.New("alert")
+	alert, leak := errors.New("alert"), errors.New("sig=abc1")
 	conn := func(c Conn) Dial {
 		return func(context.Context, *transport.Credentials) (Conn, error) { return c, nil }
 	}
@@ -250,6 +250,9 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 		"no answer":        {fails(timeoutError{errPulled}), transport.Timeout, errPulled},
 		"a kind of the board's": {fails(&transport.Error{Kind: transport.Untrusted, Op: transport.OpSend,
 			Err: errPulled}), transport.Untrusted, errPulled},
+		"a secret": {fails(leak), transport.Network, leak},
+		"a secret with a kind": {fails(&transport.Error{Kind: transport.Forbidden, Err: leak}), transport.Forbidden,
+			leak},
 		"CONNECT is not taken":       {conn(&closedConn{last: io.EOF}), transport.Network, errPulled},
 		"CONNECT is not taken, why":  {conn(&closedConn{last: alert}), transport.Network, alert},
 		"CONNECT is not taken, dead": {conn(&closedConn{last: timeoutError{alert}}), transport.Network, errPulled},
@@ -263,6 +266,7 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 			require.Equal(t, transport.ScopeConnection, e.Scope)
 			require.Equal(t, transport.OpDial, e.Op)
 			require.Equal(t, "mqtt", e.Proto)
+			require.NotContains(t, err.Error(), "abc1")
 		})
 	}
 }

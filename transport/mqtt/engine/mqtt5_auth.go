@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -114,13 +115,18 @@ func (v *five) further(ctx context.Context, data []byte, last bool) (answer []by
 	return answer, authError(err)
 }
 
-// authError gives an error of a callback its Kind.
+// authError gives an error of a callback its Kind, and hides its secrets.
 func authError(err error) error {
-	if err == nil || transport.Find(err) != nil {
-		return err
+	if err == nil {
+		return nil
 	}
-	return &transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection, Op: transport.OpDial,
+	own := transport.Error{Kind: transport.Unauthorized, Scope: transport.ScopeConnection, Op: transport.OpDial,
 		Proto: mqttwire.Proto, Err: err}
+	if e := transport.Find(err); e != nil {
+		own = *e
+	}
+	own.Err = scrub.Cause(own.Err)
+	return &own
 }
 
 // appendAuth appends an AUTH.

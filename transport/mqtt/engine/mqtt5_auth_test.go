@@ -30,9 +30,9 @@ func stepsAuth(expires time.Time) *Auth {
 		Continue: func(_ context.Context, data []byte, last bool) ([]byte, error) {
 			switch {
 			case last && string(data) != "4":
-				return nil, errors.New("this is not the broker")
+				return nil, errors.New("this is not the broker, sig=abc1")
 			case string(data) == "stop":
-				return nil, errors.New("no more")
+				return nil, errors.New("no more, sig=abc1")
 			}
 			return append(data, '+'), nil
 		},
@@ -85,7 +85,7 @@ func TestFailuresOfRenewal(t *testing.T) {
 		l.Send(authPacket(0x18, "stop")...)
 		synctest.Wait()
 		require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unauthorized)
-		require.ErrorContains(t, r.sink.Replies[0].Err, "no more")
+		require.ErrorContains(t, r.sink.Replies[0].Err, "no more, sig=(hidden)")
 		require.Empty(t, r.ran)
 	})
 	bubble(t, func(t *testing.T) { // a failure that is over soon
@@ -117,12 +117,12 @@ func TestFailuresOfRenewal(t *testing.T) {
 		require.False(t, errfilter.Retryable(r.sink.Replies[1].Err), "the broker waits for the second step")
 	})
 	for want, answer := range map[string][]byte{
-		"this is not the broker":            authPacket(0, "5"),
-		"another authentication method":     packet(0xf0, "\x18", block("\x15\x00\x05other")),
-		"an AUTH that was not expected":     authPacket(0x19, ""),
-		"authentication data without":       packet(0xf0, "\x18", block("")),
-		"an AUTH that answers nothing":      append(authPacket(0, "4"), authPacket(0, "4")...),
-		"more steps of authentication than": nil,
+		"this is not the broker, sig=(hidden)": authPacket(0, "5"),
+		"another authentication method":        packet(0xf0, "\x18", block("\x15\x00\x05other")),
+		"an AUTH that was not expected":        authPacket(0x19, ""),
+		"authentication data without":          packet(0xf0, "\x18", block("")),
+		"an AUTH that answers nothing":         append(authPacket(0, "4"), authPacket(0, "4")...),
+		"more steps of authentication than":    nil,
 	} {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
@@ -209,15 +209,18 @@ func TestFailedAuthenticationsOfADial(t *testing.T) {
 		answer []byte
 		kind   transport.Kind
 	}{
-		"started badly": {start: func() error {
-			return errors.New("started badly")
+		"started badly, sig=(hidden)": {start: func() error {
+			return errors.New("started badly, sig=abc1")
 		}, kind: transport.Unauthorized},
+		"service unavailable: sig=(hidden)": {start: func() error {
+			return &transport.Error{Kind: transport.Unavailable, Err: errors.New("sig=abc1")}
+		}, kind: transport.Unavailable},
 		"service unavailable":       {start: func() error { return kind }, kind: transport.Unavailable},
 		"Auth.Start panicked: ouch": {start: func() error { panic("ouch") }, kind: transport.Unauthorized},
 		"Auth.Start ended its": {start: func() error { runtime.Goexit(); return nil },
 			kind: transport.Unauthorized},
-		"no more": {answer: authPacket(0x18, "stop"), kind: transport.Unauthorized},
-		"this is not the broker": {answer: packet(0x20, "\x00\x00", block("\x15\x00\x05steps\x16\x00\x015")),
+		"no more, sig=(hidden)": {answer: authPacket(0x18, "stop"), kind: transport.Unauthorized},
+		"this is not the broker, sig=(hidden)": {answer: packet(0x20, "\x00\x00", block("\x15\x00\x05steps\x16\x00\x015")),
 			kind: transport.Unauthorized},
 		"another authentication method": {answer: packet(0x20, "\x00\x00", block("\x15\x00\x05other")),
 			kind: transport.Protocol},

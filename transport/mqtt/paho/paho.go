@@ -123,7 +123,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	}
 	token, err := cfg.Creds.NewToken(ctx)
 	if err != nil {
-		return nil, dialer.CallbackError(err)
+		return nil, err
 	}
 	if n := len(token.Text.Reveal()); n > mqttwire.MaxText {
 		return nil, mqttwire.Invalid("the token has " + strconv.Itoa(n) + " bytes; a password of MQTT has 65535 at most")
