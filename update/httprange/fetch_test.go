@@ -16,8 +16,8 @@ var _ agent.Fetcher = (*Fetcher)(nil)
 
 func TestAFetcherReadsTheRestOfAFile(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		whole := part(image, 30, 36, `"v1"`)
-		server := &script{answers: []string{part(image, 20, 26, `"v1"`) + "CLOSE", whole, whole[:len(whole)-3] + "CLOSE"}}
+		whole, rest := part(image, 30, 36, `"v1"`), part(image, 20, 36, `"v1"`)
+		server := &script{answers: []string{rest[:len(rest)-10] + "CLOSE", whole, whole[:len(whole)-3] + "CLOSE"}}
 		var hosts []string
 		f := &Fetcher{Dial: func(ctx context.Context, host string, secure bool) (Conn, error) {
 			require.True(t, secure)

@@ -33,7 +33,8 @@ const (
 var (
 	errHead     = violation("the head of the answer is malformed")
 	errLongHead = violation("the head of the answer is longer than 16 KB")
-	errRange    = violation("the server sent another part than the requested one, or one without size and length")
+	errRange    = violation("the server sent another part than the requested one, or one without size and length, or a " +
+		"few bytes of it")
 	errNoRanges = failure(transport.Unsupported,
 		"the server does not serve parts of files, or a proxy or a captive portal answered in its place; use another server")
 )
@@ -208,7 +209,8 @@ func (s *Source) accept(h *head, off int64) error {
 	}
 	changed := s.etag != "" && h.etag != s.etag || s.total != 0 && h.total != s.total
 	switch {
-	case h.chunked || h.encoded || h.total < 0 || h.from != off || h.length != h.to-h.from+1:
+	case h.chunked || h.encoded || h.total < 0 || h.from != off || h.length != h.to-h.from+1,
+		h.length < min(times.MinProgress, h.total-off): // as many requests as there are bytes otherwise
 		return errRange
 	case changed:
 		return update.ErrChanged
