@@ -23,8 +23,9 @@ import (
 const silence = 30 * time.Second
 
 // NewFetcher returns a Fetcher on an HTTP client, which brings proxies and trusted certificates.
-// nil: a client of its own with the settings of http.DefaultTransport. A server that sends nothing
-// for 30 seconds counts as lost.
+// nil: a client of its own with the settings of http.DefaultTransport. At most 10 redirects are
+// followed, also with a CheckRedirect of the client. A server that sends nothing for 30 seconds
+// counts as lost.
 func NewFetcher(client *http.Client) agent.Fetcher {
 	if client == nil {
 		t, _ := http.DefaultTransport.(*http.Transport)
@@ -39,10 +40,10 @@ func NewFetcher(client *http.Client) agent.Fetcher {
 	own.CheckRedirect = func(r *http.Request, via []*http.Request) error {
 		r.Header.Del("Referer") // the address before, which may grant access
 		switch {
-		case client.CheckRedirect != nil:
-			return client.CheckRedirect(r, via)
 		case len(via) >= maxRedirects:
 			return errRedirects
+		case client.CheckRedirect != nil:
+			return client.CheckRedirect(r, via)
 		}
 		return nil
 	}

@@ -100,6 +100,9 @@ func TestEndlessRedirectsFail(t *testing.T) {
 	require.ErrorContains(t, err, "10 redirects")
 	require.ErrorIs(t, err, transport.Protocol, "not worth a retry")
 	require.NotContains(t, err.Error(), "secret")
+	follows := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
+	_, err = host.NewFetcher(follows).Fetch(t.Context(), server.URL, 0)
+	require.ErrorContains(t, err, "10 redirects", "also with a CheckRedirect that has no bound")
 	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", "http://x:y/%zz?sig=secret")
 		w.WriteHeader(http.StatusFound)
