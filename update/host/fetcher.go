@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/internal/times"
@@ -168,9 +169,25 @@ func (b *body) fail(err error) error {
 	if err == errRedirects { //nolint:errorlint // the value itself
 		return errRedirects
 	}
+	shown := scrub.Cause(err)
 	kind, ok := neterr.Kind(err)
-	if !ok {
+	switch {
+	case ok:
+	case isMalformed(err.Error()):
+		kind, shown = transport.Protocol, dialer.DamagedError{Cause: shown}
+	default:
 		kind = transport.Network
 	}
-	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Proto: proto, Err: scrub.Cause(err)}
+	return &transport.Error{Kind: kind, Scope: transport.ScopeConnection, Proto: proto, Err: shown}
+}
+
+// isMalformed reports whether net/http, whose errors have no type, has got something else than
+// HTTP.
+func isMalformed(text string) bool {
+	for _, sign := range [...]string{"malformed ", "bad Content-Length", "headers exceeded"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
 }

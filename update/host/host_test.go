@@ -160,6 +160,25 @@ func TestASilentServerIsLost(t *testing.T) {
 	}
 }
 
+// Bytes may have been damaged, so another answer may be right.
+func TestAMalformedAnswerIsNoNetworkFailure(t *testing.T) {
+	for _, answer := range []string{"SSH-2.0-OpenSSH\r\n", "HTTP/9 what\r\n\r\n", "HTTP/1.1 2x6 OK\r\n\r\n",
+		"HTTP/1.1 206 OK\r\n: x\r\n\r\n", "HTTP/1.1 206 OK\r\nContent-Length: -7\r\n\r\n",
+		"HTTP/1.1 206 OK\r\nX: " + strings.Repeat("x", 1<<20)} {
+		client := dialed(func(c net.Conn) {
+			defer c.Close()
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = io.WriteString(c, answer)
+		})
+		client.Transport.(*http.Transport).MaxResponseHeaderBytes = 64 << 10
+		_, err := host.NewFetcher(client).Fetch(t.Context(), "http://files/a?sig=secret", 0)
+		require.ErrorIs(t, err, transport.Protocol, "%.50q: %v", answer, err)
+		require.ErrorIs(t, err, transport.ErrMaybeDamaged)
+		require.NotContains(t, err.Error(), "secret")
+		client.CloseIdleConnections()
+	}
+}
+
 func TestTheStateIsKeptInAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	store := host.NewStore(path)
