@@ -79,7 +79,9 @@ type reader struct {
 	agent   *Agent
 	file    *File
 	offered bool // the address is the service's, and not the handler's
-	asked   int  // how often another address was asked for since the latest byte
+	asked   int  // how many addresses in a row were refused
+	askedAt time.Time
+	had     int64 // of the file at askedAt
 	sum     digest
 	at      int64
 	body    io.ReadCloser // nil: none
@@ -122,7 +124,6 @@ func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 		switch m, err := r.some(url, p[*n:]); {
 		case m > 0:
 			*n += m
-			r.asked = 0
 		case hasExpired(err):
 			if err := r.renew(ctx, url, err); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
@@ -65,16 +66,25 @@ func (r *reader) address() string {
 	return r.file.URL
 }
 
-// maxRenewals is how many addresses in a row may be refused.
-const maxRenewals = 3
+const (
+	// maxRenewals is how many addresses in a row may be refused.
+	maxRenewals = 3
+	// minLife is how long an address must last, and bring bytes, to end such a row: a server that
+	// refuses each one after a few bytes would make the device ask the service without a pause.
+	minLife = 10 * time.Second
+)
 
 // renew waits until the service has offered the file at another address than url, which a server
 // has refused. Otherwise it returns the refusal.
 func (r *reader) renew(ctx context.Context, url string, refusal error) error {
+	if r.at > r.had && time.Since(r.askedAt) >= minLife {
+		r.asked = 0
+	}
 	if !r.offered || r.asked == maxRenewals {
 		return refusal
 	}
 	r.asked++
+	r.askedAt, r.had = time.Now(), r.at
 	if r.address() != url {
 		return nil
 	}

@@ -131,6 +131,31 @@ func TestAnAddressThatStaysRefusedFailsTheUpdate(t *testing.T) {
 	}
 }
 
+// A server that refuses each address after a few bytes does not make the device ask the service
+// without a pause. Addresses that last for a while are asked for as often as the download needs.
+func TestAddressesThatServeAFewBytesAreNotAskedForWithoutPauses(t *testing.T) {
+	for life, outcome := range map[time.Duration]agent.Outcome{0: agent.Failed, time.Minute: agent.Succeeded} {
+		inRig(t, func(t *testing.T, r *rig) {
+			r.offered("wf-1", "1.0", strings.Repeat("image", 20))
+			r.files.fail = func(n int) error {
+				if n%2 == 1 {
+					return nil
+				}
+				r.signs(fmt.Sprint("?sig=", n))
+				return refused(403)
+			}
+			r.files.body = func(_ int, body io.Reader) io.ReadCloser {
+				return flaky{io.MultiReader(io.LimitReader(body, 4), late{life}), io.EOF}
+			}
+			r.runs(time.Hour)
+			require.Equal(t, outcome, r.final().Result.Outcome)
+			if outcome == agent.Failed {
+				require.LessOrEqual(t, len(r.service.queries), 6)
+			}
+		})
+	}
+}
+
 // A service that does not answer has not said that there is no new address.
 func TestADownloadWaitsForTheServiceToAnswer(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
