@@ -60,7 +60,8 @@
 //     transport.ErrOutcomeUnknown in its chain.
 //   - Failing: if a write or an fsync fails, the Puts that wait for it return the error. If the
 //     state of the file is in doubt, the next message goes into another file. The doubtful file is
-//     removed then, unless it has messages for which Put returned nil.
+//     removed then, unless it has messages for which Put returned nil. With Options.SyncEvery it
+//     has only such ones, so each failed fsync leaves a file until they are done.
 //   - Gone: when the folder or its file "lock" is deleted or moved, Put fails until the Queue is
 //     closed and opened again. With Options.SyncEvery it may take a millisecond until Put notices.
 //

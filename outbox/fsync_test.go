@@ -127,6 +127,29 @@ func TestSyncEveryOnAFailingDisk(t *testing.T) {
 	})
 }
 
+// With SyncEvery the messages in a file whose fsync failed were accepted: the file stays until they
+// are done, because this process or the next one sends them.
+func TestSyncEveryKeepsFilesWhoseFsyncFailed(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
+		d.on(onSync(func() error { return syscall.EIO }))
+		for n := range 5 {
+			put(t, q, n, n+1)
+			time.Sleep(time.Minute)
+		}
+		require.Len(t, d.segments(folder), 5)
+		killed := openOn(t, d.kill(), nil)
+		require.Equal(t, ids(0, 5), take(t, killed))
+		require.NoError(t, killed.Close())
+		require.Equal(t, ids(0, 5), take(t, q))
+		q.Idle()
+		require.LessOrEqual(t, len(d.segments(folder)), 1)
+		d.on(nil)
+		_ = q.Close() // the last fsync failed
+	})
+}
+
 // A disk whose fsync fails does not fill with files: those in which no message is safe are removed.
 // A power cut at any time, also one that brings them back, loses no safe message.
 func TestFailedFsyncsLeaveNoFiles(t *testing.T) {
