@@ -217,7 +217,21 @@ func properties(t Type, p []byte) (block Properties, rest []byte, err error) {
 	return block, rest, check(t, block)
 }
 
-// check checks a block of properties of a packet of type t.
+// Check returns the error for a value that the standard does not allow.
+func (v *Property) Check() error {
+	switch r := &rules[v.ID]; {
+	case v.Number < r.least || r.most > 0 && v.Number > r.most:
+		return ErrRange
+	case (r.form == text || r.form == pair) && !(wellFormed(v.Text) && wellFormed(v.Value)):
+		return ErrString
+	case v.ID == ResponseTopic && !ValidTopic(v.Text): // [MQTT-3.3.2-14]
+		return ErrTopic
+	}
+	return nil
+}
+
+// check checks a block of properties of a packet of type t. The values in a PUBLISH are left to its
+// reader: brokers pass on what another client sent, so they say nothing about the connection.
 func check(t Type, p []byte) error {
 	seen, set := uint64(0), uint16(1)<<t
 	for len(p) > 0 {
@@ -230,12 +244,10 @@ func check(t Type, p []byte) error {
 			return ErrProperty
 		case seen>>v.ID&1 != 0 && r.many&set == 0:
 			return ErrTwice
-		case v.Number < r.least || r.most > 0 && v.Number > r.most:
-			return ErrRange
-		case (r.form == text || r.form == pair) && !(wellFormed(v.Text) && wellFormed(v.Value)):
-			return ErrString
-		case v.ID == ResponseTopic && !ValidTopic(v.Text): // [MQTT-3.3.2-14]
-			return ErrTopic
+		case t != Publish:
+			if err := v.Check(); err != nil {
+				return err
+			}
 		}
 		seen |= 1 << v.ID
 		p = p[size:]

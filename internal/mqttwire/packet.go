@@ -14,8 +14,9 @@
 //
 // The properties of MQTT 5 are blocks of bytes. To send some, append them to a slice of their own,
 // with AppendNumber, AppendString and AppendPair, and hand the slice over with the packet. A block
-// that was read has been checked as a whole: each property is allowed in its packet, complete,
-// within its range and, unless the standard allows more, there once. Properties reads it in place.
+// that was read has been checked as a whole: each property is allowed in its packet, complete and,
+// unless the standard allows more, there once. Its value is one that the standard allows, except in
+// a PUBLISH: see Property.Check. Properties reads the block in place.
 //
 // QoS 0 and 1 can be sent; ReadPublish also reads QoS 2. The clauses in brackets are those of the
 // OASIS standards: of 3.1.1, and of 5.0 where the code is about MQTT 5.

@@ -101,8 +101,8 @@ func noText(field string) *transport.Error {
 // empty ones would take ten times its size.
 const maxProperties = 512
 
-// readProperties sets the fields of m from the properties of its PUBLISH. It allocates one string
-// for all.
+// readProperties sets the fields of m from the properties of its PUBLISH, without those whose value
+// is not allowed. It allocates one string for all.
 func readProperties(m *transport.Message, p mqttwire.Properties) {
 	if len(p) == 0 {
 		return
@@ -115,6 +115,9 @@ func readProperties(m *transport.Message, p mqttwire.Properties) {
 		}
 		end := len(all) - len(after) // of the property, with which its text or value ends
 		rest = after
+		if v.Check() != nil {
+			continue
+		}
 		switch v.ID {
 		case mqttwire.PayloadFormat:
 			if v.Number == 1 {

@@ -156,3 +156,37 @@ func TestMQTT5MessagesHaveTheirProperties(t *testing.T) {
 		require.Empty(t, r.sink.Refs[1])
 	})
 }
+
+// A broker passes properties on as their sender wrote them: mosquitto before 2.0.20 a filter to
+// respond to, mochi any payload format. The connection must not end, as the next one would bring
+// the same message.
+func TestAPropertyWithAWrongValueIsLeftOut(t *testing.T) {
+	for name, properties := range map[string]string{
+		"a filter to respond to":   "\x08\x00\x03a/#",
+		"nowhere to respond to":    "\x08\x00\x00",
+		"payload format 2":         "\x01\x02",
+		"content type, no UTF-8":   "\x03\x00\x01\xff",
+		"content type with U+0000": "\x03\x00\x01\x00",
+		"a name, no UTF-8":         "\x26\x00\x01\xff\x00\x01v",
+		"a value with U+0000":      "\x26\x00\x0amessage-id\x00\x01\x00",
+		"identifier 0":             "\x0b\x00",
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			h := newHub(t)
+			o := fiveOptions(nil)
+			o.Dialect.(*dialect.Topics).Birth = &transport.Message{Topic: "birth"}
+			r, l := begin(t, New(h.dial, o), func() *link {
+				l, _ := h.welcome5(1, "")
+				birth := l.Expect(0x32)
+				l.Send(publish5(0x32, down, 7, properties+"\x09\x00\x01c", "a")...)
+				l.Puback(binary.BigEndian.Uint16([]byte(birth.Rest())))
+				return l
+			})
+			l.Send(publish5(0x32, down, 8, "", "b")...)
+			synctest.Wait()
+			require.Empty(t, r.ran)
+			require.Equal(t, []transport.Message{{Topic: down, CorrelationID: "c", Body: []byte("a")},
+				{Topic: down, Body: []byte("b")}}, r.sink.Messages)
+		})
+	}
+}
