@@ -3,6 +3,7 @@ package mqtt
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
@@ -20,10 +21,10 @@ const closeTime = 250 * time.Millisecond
 // The socket is a dialer.ProgressConn, so a peer that stops reading is detected. A tunnel's replies
 // to its peer are written by the goroutine writeReplies, between the session's writes.
 type conn struct {
-	net.Conn // outer
-	socket   net.Conn
-	plain    bool      // there is neither TLS nor a tunnel
-	expires  time.Time // end of the client certificate; zero without one
+	net.Conn   // outer
+	socket     net.Conn
+	expires    time.Time   // end of the client certificate; zero without one
+	mayWantTLS atomic.Bool // there is neither TLS nor a tunnel, and the peer has sent nothing
 
 	// Of a netopt.ControlWriter; nil for others.
 	writing      chan struct{} // a writer holds it by putting a value into it; capacity 1
@@ -35,7 +36,8 @@ type conn struct {
 
 // newConn returns the connection. It must be closed.
 func newConn(outer, socket net.Conn) *conn {
-	c := &conn{Conn: outer, socket: socket, plain: outer == socket}
+	c := &conn{Conn: outer, socket: socket}
+	c.mayWantTLS.Store(outer == socket)
 	if o, ok := outer.(netopt.ControlWriter); ok {
 		c.writing, c.closed, c.repliesEnded, c.writesEnded = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
 			make(chan struct{})
@@ -68,6 +70,9 @@ func (c *conn) writeReplies(pending <-chan struct{}) {
 // Read returns why the replies could not be written, if that ended the connection.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if n > 0 && c.mayWantTLS.Load() {
+		c.mayWantTLS.Store(false)
+	}
 	if err != nil && c.repliesEnded != nil {
 		select {
 		case <-c.repliesEnded:
@@ -129,13 +134,13 @@ func (c *conn) Cut() { _ = c.socket.Close() }
 func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
 // Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK. A peer
-// that hangs up on a connection without TLS may expect TLS.
+// that hangs up on a connection without TLS, before it has sent anything, may expect TLS.
 func (c *conn) Explain(err error) error {
 	if mqttwire.IsPeers(err) {
 		return err
 	}
 	e := protocol.Error(err)
-	if c.plain && e.Kind == transport.Network {
+	if c.mayWantTLS.Load() && e.Kind == transport.Network {
 		e.Err = &tlsMissingError{e.Err}
 	}
 	return e

@@ -68,3 +68,18 @@ func TestErrorsOfADialToAWrongPort(t *testing.T) {
 		})
 	}
 }
+
+// A broker that has answered in the clear expects no TLS: it may have refused the birth message.
+func TestABrokerThatClosesAfterItsAnswerExpectsNoTLS(t *testing.T) {
+	addr := testkit.Serve(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 999))
+		_, _ = c.Write([]byte{0x20, 2, 0, 0})
+		_, _ = c.Read(make([]byte, 999))
+	})
+	_, err := mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Addr: addr},
+		Dialect: &mqtt.Topics{Telemetry: "up", Birth: &transport.Message{Topic: "birth"}}}).Dial(context.Background(),
+		&transport.Config{Creds: &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}, Window: 1,
+			Sink: endAfterFirst{}})
+	require.ErrorIs(t, err, transport.Network)
+	require.NotContains(t, err.Error(), "mqtts://")
+}
