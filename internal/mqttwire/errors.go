@@ -145,10 +145,18 @@ func DialError(err error) *transport.Error {
 		Err: Hint(scrub.Cause(err), hint)}
 }
 
-// FirstBytes returns the violation of a peer whose first packet is no CONNACK: [MQTT-3.2.0-1]. It
-// names the protocol that the peer speaks instead, as far as its first bytes show it.
-func FirstBytes(in []byte) Violation {
+// FirstBytes returns the error for a peer whose first packet is no CONNACK of its version:
+// [MQTT-3.2.0-1]. It names the protocol that the peer speaks instead, as far as its first bytes
+// show it.
+func FirstBytes(in []byte) error {
+	h, _, _ := Next(in)
+	newer := h.Type == Connack && h.Body > 2 && len(in) > h.Size+1 && in[h.Size+1] >= 0x80
 	switch text := string(in[:min(len(in), 5)]); {
+	case newer && in[h.Size+1] == 0x84:
+		return &transport.Error{Kind: transport.Unsupported,
+			Err: errors.New("the broker takes MQTT 5 only; set Options.Protocol of package mqtt")}
+	case newer:
+		return NewViolation("the peer answers CONNECT with a CONNACK of MQTT 5")
 	case text == "HTTP/":
 		return NewViolation("the peer answers CONNECT with HTTP")
 	case len(text) >= 4 && text[:4] == "AMQP":

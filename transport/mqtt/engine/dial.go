@@ -232,7 +232,7 @@ func (s *session) greet(connect []byte) error {
 			continue
 		}
 		want := 1
-		if h, ok, _ := s.next(s.t.in[:s.unread]); ok {
+		if h, ok, err := s.next(s.t.in[:s.unread]); ok && err == nil {
 			want = h.Size + h.Body - s.unread
 		}
 		if err := s.readMore(want); err != nil {
@@ -267,7 +267,7 @@ func (s *session) greeted(in []byte) (used int, done bool, err error) {
 		return v.greeted(s, in)
 	}
 	switch h, ok, err := mqttwire.Next(in); {
-	case len(in) > 0 && h.Type != mqttwire.Connack, ok && h.Body != 2:
+	case len(in) > 0 && h.Type != mqttwire.Connack, ok && h.Body != 2 && len(in) >= h.Size+min(h.Body, 2):
 		return 0, false, mqttwire.FirstBytes(in)
 	case err != nil:
 		return 0, false, mqttwire.Violation{Err: err}

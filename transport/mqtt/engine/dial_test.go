@@ -135,15 +135,22 @@ func TestAnInvalidCONNACK(t *testing.T) {
 		"a PUBLISH":              {"\x30\x04\x00\x01ax", transport.Protocol, "not a CONNACK"},
 		"a PUBLISH of 256 MB":    {"\x30\xff\xff\xff\x7f", transport.Protocol, "not a CONNACK"},
 		"a long CONNACK":         {"\x20\x03\x00\x00\x00", transport.Protocol, "not a CONNACK"},
+		"a CONNACK of 256 MB":    {"\x20\xff\xff\xff\x7f\x00\x00", transport.Protocol, "not a CONNACK"},
+		"MQTT 5 only":            {"\x20\x03\x00\x84\x00", transport.Unsupported, "takes MQTT 5 only"},
+		"MQTT 5 only, a reason":  {"\x20\x90\x01\x00\x84\x8d\x01", transport.Unsupported, "takes MQTT 5 only"},
+		"a refusal by MQTT 5":    {"\x20\x03\x00\x87\x00", transport.Protocol, "with a CONNACK of MQTT 5"},
 		"a CONNACK with flags":   {"\x20\x02\x02\x00", transport.Protocol, "reserved flags"},
 		"a length of five bytes": {"\x20\xff\xff\xff\xff\x01", transport.Protocol, "4 bytes"},
 	} {
-		for _, o := range []*Options{nil, {ReadBuffer: 64, WriteBuffer: 512}} {
+		for size, o := range map[int]*Options{100: nil, 1: {ReadBuffer: 64, WriteBuffer: 512}} {
 			testkit.Run(t, name, func(t *testing.T) {
 				h := newHub(t)
 				_, _, _, _, err := dialed(t, New(h.dial, o), func() {
 					l, _ := h.accept()
-					_, _ = l.Write([]byte(c.bytes))
+					for rest := []byte(c.bytes); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+						_, _ = l.Write(rest[:min(size, len(rest))])
+						time.Sleep(time.Millisecond)
+					}
 					_ = l.Close()
 				})
 				require.ErrorIs(t, err, c.kind)

@@ -116,6 +116,10 @@ func (g *guard) next() error {
 	if h.Type == mqttwire.Publish && h.Body > maxIncoming && g.connected {
 		return g.skip(h)
 	}
+	if h.Type == mqttwire.Connack && h.Body > 2 && !g.connected {
+		code, _ := g.r.Peek(2)
+		return mqttwire.FirstBytes(append(g.packet, code...))
+	}
 	if size := bodySize[h.Type]; h.Body < size.min || h.Body > size.max {
 		return mqttwire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
 			strconv.Itoa(h.Body) + " bytes")

@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/texts"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // peer is a connection from which a reader's bytes come.
@@ -101,6 +102,10 @@ func TestTheGuardEndsWhatPahoWouldNotSurvive(t *testing.T) {
 	}
 	_, err := readAll(bytes.NewReader(texts.FromHex("20 02 0007")))
 	require.ErrorContains(t, err, "CONNACK 7", "paho takes it for success")
+	_, err = readAll(bytes.NewReader(texts.FromHex("20 03 008400")))
+	require.ErrorIs(t, err, transport.Unsupported)
+	_, err = readAll(bytes.NewReader(texts.FromHex("20 03 000000")))
+	require.ErrorAs(t, err, new(mqttwire.Violation))
 	_, err = readAll(strings.NewReader(string(texts.FromHex(connack)) + "0"))
 	require.ErrorIs(t, err, io.EOF)
 }
