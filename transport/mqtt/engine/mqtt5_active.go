@@ -56,7 +56,7 @@ type request struct {
 	at time.Time         // when that was written
 	// late: it had waited for too long at the ping before.
 	late bool
-	// again: it was sent on an earlier connection.
+	// again: it was sent on an earlier connection, or its write failed there.
 	again bool
 }
 
@@ -94,17 +94,21 @@ func (v *five) write(s *session, q *request) {
 		own := *refused
 		own.Op = q.r.Op
 		s.sink.Reply(q.r.ID, transport.Reply{Err: &own})
-	case !sent && q.id == 0: // with an id, keepAnswers has it
+	case !sent && q.id == 0 && q.r.Op == transport.OpRespond && !q.again: // with an id, keepAnswers has it
+		q.again = true
+		v.held = slices.Insert(v.held, 0, *q)
+	case !sent && q.id == 0:
 		s.replyUnsent(&q.r)
 	}
 }
 
 var errNoTurn = errors.New("its time passed before it could be sent")
 
-// full reports whether a message with QoS 1 must wait for the PUBACK of another one.
+// full reports whether a message must wait: for the PUBACK of another one with QoS 1, or for the
+// next connection.
 func (v *five) full(s *session) bool {
 	s.mu.Lock()
-	full := v.ownWindow > 0 && len(v.own) >= v.ownWindow
+	full := s.err != nil || v.ownWindow > 0 && len(v.own) >= v.ownWindow
 	s.mu.Unlock()
 	return full
 }

@@ -1,9 +1,11 @@
 package nexthub_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/nextwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -403,4 +406,47 @@ func TestAnAnswerBehindTheEndOfItsConnectionGoesToTheNext(t *testing.T) {
 		require.EqualValues(t, 2, c.Stats().Connections)
 		require.Zero(t, c.Stats().AnswersLost)
 	})
+}
+
+// failingAnswers fails the first writes of an answer of a method.
+type failingAnswers struct {
+	net.Conn
+	left *atomic.Int32
+}
+
+func (c failingAnswers) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(nextwire.TypeResult)) && c.left.Add(-1) >= 0 {
+		return 0, net.ErrWriteToConnected
+	}
+	return c.Conn.Write(p)
+}
+
+// A hub that takes one message at a time gets answers with QoS 0. If a write fails, the answer goes
+// once more, on the next connection.
+func TestAnAnswerThatCouldNotBeWrittenGoesToTheNextConnection(t *testing.T) {
+	for fails, lost := range map[int32]uint64{1: 0, 2: 1} {
+		t.Run(fmt.Sprint(fails, " times"), func(t *testing.T) {
+			inBubble(t, testbroker.MQTTv5Options{ReceiveMaximum: 1}, func(t *testing.T, h *testbroker.Hub) {
+				var left atomic.Int32
+				left.Store(fails)
+				o := options(h, &nexthub.Hub{})
+				o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					c, err := h.Dial(testbroker.PortMQTT)(ctx, network, addr)
+					return failingAnswers{c, &left}, err
+				}
+				c, err := device.New(creds(), mqtt.New(o), nil)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, c.Close()) }()
+				require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) {
+					return 200, nil
+				}))
+				open(t, c)
+				_, err = h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "m", ResponseTimeout: time.Minute})
+				require.Equal(t, lost > 0, err != nil, "%v", err)
+				synctest.Wait() // the hub has the answer before the client counts its connection
+				require.Equal(t, lost, c.Stats().AnswersLost)
+				require.EqualValues(t, fails+1, c.Stats().Connections)
+			})
+		})
+	}
 }
