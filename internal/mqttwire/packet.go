@@ -70,7 +70,7 @@ const (
 	ErrLong   Error = "a packet goes on after its fields"               //
 	ErrID     Error = "a packet has the packet id 0"                    // [MQTT-2.3.1-1]
 	// [MQTT-3.3.2-1], [MQTT-3.3.2-2], [MQTT-4.7.3-1], [MQTT-4.7.3-2]
-	ErrTopic    Error = "a PUBLISH has a topic that is none"
+	ErrTopic    Error = "a topic is empty or not valid"
 	ErrQoS      Error = "a PUBLISH has QoS 3"                              // [MQTT-3.3.1-4]
 	ErrDup      Error = "a PUBLISH has DUP with QoS 0"                     // [MQTT-3.3.1-2]
 	ErrReserved Error = "a CONNACK has reserved flags"                     // section 3.2.2.1

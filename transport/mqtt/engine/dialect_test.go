@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/stretchr/testify/require"
@@ -226,4 +227,32 @@ func TestTopicsHaveTheDialectsSuffix(t *testing.T) {
 			require.Equal(t, "b", p.Rest()[len(p.Rest())-1:])
 		}
 	})
+}
+
+// A broker may not check the topic of a message: nats-server makes it of any subject of NATS.
+func TestAMessageWithAnInvalidTopicIsDroppedAlone(t *testing.T) {
+	for _, end := range []string{"#", "a+b", "\xff", "\x00"} {
+		testkit.Run(t, "3.1.1: "+strconv.Quote(end), func(t *testing.T) {
+			h := newHub(t)
+			r, l := startPlain(t, h, New(h.dial, topics()))
+			l.Send(publishBytes("down/"+end, 0, "a")...)
+			l.Send(publishBytes("down/"+end, 7, "b")...)
+			l.Send(publishBytes("down/x", 8, "c")...)
+			synctest.Wait()
+			require.Equal(t, []string{"c"}, r.sink.Bodies())
+			require.Equal(t, [][]byte{{0, 7}}, r.sink.Unasked)
+			require.Empty(t, r.ran)
+		})
+		testkit.Run(t, "5: "+strconv.Quote(end), func(t *testing.T) {
+			h := newHub(t)
+			r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
+			l.Send(publish5(0x30, down+end, 0, "", "a")...)
+			l.Send(publish5(0x32, down+end, 7, "", "b")...)
+			l.Send(publish5(0x32, down, 8, "", "c")...)
+			require.Equal(t, []byte{0, 7, 0x83}, l.Expect(0x40).Body)
+			synctest.Wait()
+			require.Equal(t, []string{"c"}, r.sink.Bodies())
+			require.Empty(t, r.ran)
+		})
+	}
 }

@@ -70,15 +70,17 @@ func (s *session) passMessage(to *mqttwire.Tap, flags byte, body []byte, fresh b
 		in.Body = nil
 	}
 	d := s.delivery(&in)
-	if size > 0 {
+	switch valid := mqttwire.ValidTopic(in.Topic); {
+	case valid && size > 0:
 		limit := s.t.opt.ReadBuffer
 		if limit == 0 {
 			limit = maxIncoming
 		}
 		s.dialect.Missed(to, in.Topic, d, size, limit)
 		return nil
+	case valid:
+		s.dialect.Take(to, in.Topic, d)
 	}
-	s.dialect.Take(to, in.Topic, d)
 	mqttwire.Unasked(to, d)
 	return nil
 }

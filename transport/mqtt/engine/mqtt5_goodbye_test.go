@@ -21,7 +21,7 @@ func TestAViolationIsToldWithItsReasonCode(t *testing.T) {
 		0x81: {{0, 0}, {0xd0, 0x80, 0}, packet(0xd0, "x"), packet(0x40, "\x00"), {0x36, 0},
 			publish5(0x30, down, 0, "\x01\x01\x7f", "")},
 		0x82: {packet(0x20, "\x00\x00", block("")), packet(0x50, "\x00\x01"), packet(0x90, "\xf0\x01\x00\x00"),
-			publish5(0x30, "a/+", 0, "", ""), publish5(0x30, down, 0, "\x01\x01\x01\x01", "")},
+			publish5(0x30, "", 0, "", ""), publish5(0x30, down, 0, "\x01\x01\x01\x01", "")},
 		0x94: {publish5(0x30, down, 0, "\x23\x00\x01", "")},
 		0x95: {{0x30, 0x80, 0x80, 0x80, 0x01}},
 	} {

@@ -141,7 +141,9 @@ func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh
 		v.ref = [onceRef]byte{byte(in.ID >> 8), byte(in.ID), byte(v.generation >> 8), byte(v.generation)}
 		d.Ref = v.ref[:]
 	}
-	s.dialect.Take(to, in.Topic, d)
+	if mqttwire.ValidTopic(in.Topic) {
+		s.dialect.Take(to, in.Topic, d)
+	}
 	if _, active := s.dialect.(dialect.Active); active {
 		return v.taken(s, &in)
 	}

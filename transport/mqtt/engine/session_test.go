@@ -370,7 +370,6 @@ func TestGarbageEndsTheSession(t *testing.T) {
 		"a PUBLISH with QoS 2":          {[]byte{0x34, 5, 0, 1, 'a', 0, 1}, "QoS above 1"},
 		"a PUBLISH with QoS 3":          {[]byte{0x36, 5, 0, 1, 'a', 0, 1}, "QoS 3"},
 		"a PUBLISH whose topic goes on": {[]byte{0x30, 3, 0, 9, 'a'}, "ends before"},
-		"a PUBLISH to no UTF-8":         {[]byte{0x30, 3, 0, 1, 0xff}, "topic"},
 		"HTTP":                          {[]byte("HTTP/1.1 400 Bad Request\r\n"), "flags"},
 	} {
 		testkit.Run(t, name, func(t *testing.T) {

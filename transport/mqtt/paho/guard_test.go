@@ -91,7 +91,6 @@ func TestTheGuardEndsWhatPahoWouldNotSurvive(t *testing.T) {
 		"PUBLISH with QoS 2":             connack + "34 06 0001'a' 0001'x'",
 		"PUBLISH with QoS 3":             connack + "36 06 0001'a' 0001'x'",
 		"PUBLISH whose topic is too big": connack + "30 03 0009'a'",
-		"PUBLISH to a filter":            connack + "30 03 0001'#'",
 		"a length of five bytes":         connack + "30 80 80 80 80 01",
 		"a length of 256 MB":             "30 FF FF FF 7F",
 	} {

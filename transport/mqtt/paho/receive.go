@@ -41,11 +41,16 @@ func (s *session) pass(to *mqttwire.Tap, flags byte, body []byte, _ bool, _ time
 	}
 	size := mqttwire.MissedSize(flags, in.Body)
 	if size > 0 {
-		s.dialect.Missed(to, in.Topic, s.message.Delivery(nil, in.ID, in.Retain, in.Dup), size, maxIncoming)
-		return nil
+		in.Body = nil
 	}
 	d := s.message.Delivery(in.Body, in.ID, in.Retain, in.Dup)
-	s.dialect.Take(to, in.Topic, d)
+	switch valid := mqttwire.ValidTopic(in.Topic); {
+	case valid && size > 0:
+		s.dialect.Missed(to, in.Topic, d, size, maxIncoming)
+		return nil
+	case valid:
+		s.dialect.Take(to, in.Topic, d)
+	}
 	mqttwire.Unasked(to, d)
 	return nil
 }

@@ -24,6 +24,7 @@ type sink struct {
 	room   int
 	bodies []string
 	refs   [][]byte
+	kinds  []transport.Features
 }
 
 func (s *sink) Deliver(d *transport.Delivery) bool {
@@ -33,6 +34,7 @@ func (s *sink) Deliver(d *transport.Delivery) bool {
 	s.room--
 	s.bodies = append(s.bodies, string(d.Msg.Body))
 	s.refs = append(s.refs, append([]byte(nil), d.Ref...))
+	s.kinds = append(s.kinds, d.Kind)
 	return true
 }
 
@@ -40,6 +42,7 @@ func (s *sink) Deliver(d *transport.Delivery) bool {
 type arrival struct {
 	paho.Message
 	id   uint16 // 0: QoS 0
+	end  string // of the topic
 	body string
 	dup  bool
 }
@@ -47,14 +50,14 @@ type arrival struct {
 func (a arrival) MessageID() uint16 { return a.id }
 func (a arrival) Qos() byte         { return qos(a.id == 0) }
 func (a arrival) Payload() []byte   { return []byte(a.body) }
-func (arrival) Topic() string       { return "down" }
+func (a arrival) Topic() string     { return "down" + a.end }
 func (arrival) Retained() bool      { return false }
 func (a arrival) Duplicate() bool   { return a.dup }
 
 // receiving returns a session with a topic map, and what it writes.
 func receiving(t *testing.T, to *sink) (*session, <-chan string) {
 	creds := &transport.Credentials{Host: "broker.example", DeviceID: "dev-1"}
-	topics := &dialect.Topics{Telemetry: "up", Commands: []string{"down"}}
+	topics := &dialect.Topics{Telemetry: "up", Commands: []string{"down/#"}}
 	as, hello, err := topics.Session(&dialect.Config{Creds: creds})
 	require.NoError(t, err)
 	here, there := net.Pipe()
@@ -126,5 +129,19 @@ func TestMessagesBeyondTheBoundAreLeftToThePeer(t *testing.T) {
 		require.ErrorIs(t, s.guard.failure(), mqttwire.ErrBehind)
 		require.Equal(t, []string{"taken", large}, to.bodies)
 		require.Equal(t, "\x40\x02\x00\x01\x40\x02\x00\x02\xe0\x00", <-written)
+	})
+}
+
+func TestAMessageToAFilterIsDroppedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &sink{room: 2}
+		s, _ := receiving(t, to)
+		s.backlog.Release()
+		s.received(nil, arrival{id: 7, end: "/+"})
+		s.missed(2, []byte("\x00\x01#\x00\x08"), maxIncoming+1)
+		to.room++
+		s.received(nil, arrival{id: 9, end: "/x"})
+		require.Equal(t, []transport.Features{0, 0, transport.FeatureMessages}, to.kinds)
+		require.NoError(t, s.guard.failure())
 	})
 }
