@@ -237,8 +237,8 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 			_, _ = w.Conn.Write([]byte{0xC2, 1, 0})
 		}, transport.Network, "RSV", 0},
 		"a huge frame of nothing": {func(_ *hub, _ *running, w *server) {
-			_, _ = w.Conn.Write([]byte{0x82, 127, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0x31, 255, 255, 255, 0x7f})
-		}, transport.Network, "packet of type 3", 0},
+			_, _ = w.Conn.Write([]byte{0x82, 127, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0x40, 255, 255, 255, 0x7f})
+		}, transport.Network, "packet of type 4", 0},
 		"silence": {func(*hub, *running, *server) {}, transport.Timeout, "did not answer a ping",
 			90 * time.Second},
 		"a peer that is full": {func(h *hub, r *running, _ *server) {
