@@ -132,7 +132,7 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 	case n.Full && version < d.latest && !d.stale: // the twin may be another one
 		d.stale = true
 		t.poke()
-	case version <= d.latest && d.latestValid && version != 0:
+	case version <= d.latest && d.latestValid && !d.stale && version != 0:
 		d.skipped++
 	case d.stale || version != d.latest+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body):
 		// The twin has this change too, so the read returns it.

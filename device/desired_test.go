@@ -261,6 +261,31 @@ func TestATwinThatBeginsAgain(t *testing.T) {
 	})
 }
 
+// A notification that comes while such a twin is read counts, although its version was passed on
+// for the twin before.
+func TestAChangeOfATwinThatBeginsAgainDuringItsRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		h.version = 40
+		c, _ := client(t, h.f, nil)
+		c.HandleDesired(w.handle)
+		open(t, c)
+		synctest.Wait()
+		h.mu.Lock()
+		h.version = 1
+		h.mu.Unlock()
+		read := h.f.request
+		h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			h.f.request = read
+			reply, ok := read(s, r)
+			h.change(true) // before the answer
+			return reply, ok
+		}
+		h.f.lose(transport.Network, time.Minute)
+		require.Equal(t, []string{"full 40", "full 2"}, w.list())
+	})
+}
+
 // The versions of another twin say nothing about the known ones: not even an equal one is known.
 func TestAnotherTwinIsDeliveredAsAWhole(t *testing.T) {
 	for _, version := range []int64{1, 3, 4, 5, 40} {
