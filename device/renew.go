@@ -41,8 +41,12 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	due := r.step != keep && !now.Before(r.due(now, l.clock.wall))
 	switch {
 	case l.hurries(now):
-		r.replace(now.Add(handlerTime), ReasonPlanned)
-		due = false
+		at := now.Add(handlerTime)
+		if r.step == replacing { // a further call does not postpone it
+			at = earlier(at, r.at)
+		}
+		r.replace(at, ReasonPlanned)
+		due = !now.Before(at)
 	case due && r.step == renew:
 		l.renew(now)
 	case due && r.step == renewing:

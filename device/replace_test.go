@@ -57,6 +57,27 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 	})
 }
 
+// Further calls of Reconnect do not postpone the replacement that a running handler holds up.
+func TestReconnectAgainAndAgainBehindAHandler(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		c, w := client(t, f, nil)
+		require.NoError(t, c.HandleMessages(func(ctx context.Context, _ *transport.Message) error {
+			<-ctx.Done()
+			return nil
+		}))
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		synctest.Wait()
+		for range 20 {
+			require.NoError(t, c.Reconnect())
+			time.Sleep(500 * time.Millisecond)
+		}
+		require.NotEmpty(t, gaps(f))
+		require.Equal(t, time.Second, gaps(f)[0])
+		require.Equal(t, device.ReasonPlanned, w.reasons()[2])
+	})
+}
+
 // A pause that ended during an outage is published with delay 0, not a negative one.
 func TestDelaysAreNeverNegative(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
