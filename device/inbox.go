@@ -278,16 +278,14 @@ func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome trans
 	return outcome, panicked
 }
 
-// serve hands the handler's verdicts to the session.
+// serve hands the handler's verdicts to the session. Those that come meanwhile wait for the next
+// turn.
 func (b *inbox) serve(l *loop, _ time.Time) time.Time {
-	for {
-		outcome, handled, ok := b.verdict()
-		if !ok { // the session has them
-			b.mu.Lock()
-			b.endLocked()
-			b.mu.Unlock()
-			return time.Time{}
-		}
+	b.mu.Lock()
+	n := b.answered
+	b.mu.Unlock()
+	for ; n > 0; n-- {
+		outcome, handled := b.verdict()
 		l.conn.do(transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome})
 		if handled && b.trace != nil && b.trace.Settled != nil {
 			l.calls("Trace.Settled")
@@ -295,17 +293,18 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 			l.called()
 		}
 	}
+	b.mu.Lock()
+	b.endLocked()
+	b.mu.Unlock()
+	return time.Time{}
 }
 
 // verdict takes the oldest verdict, and sets ref. It is empty for a verdict of an earlier session,
 // which tells the live one only that there is room. handled: it is of a handler, and not of an
-// earlier session. Loop only.
-func (b *inbox) verdict() (outcome transport.Outcome, handled, ok bool) {
+// earlier session. There is a verdict. Loop only.
+func (b *inbox) verdict() (outcome transport.Outcome, handled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.answered == 0 {
-		return 0, false, false
-	}
 	p := b.deliveries[b.first]
 	b.first = (b.first + 1) % len(b.deliveries)
 	b.answered--
@@ -320,7 +319,7 @@ func (b *inbox) verdict() (outcome transport.Outcome, handled, ok bool) {
 			b.totals.settled++
 		}
 	}
-	return p.outcome, handled, true
+	return p.outcome, handled
 }
 
 // over discards the session's deliveries, except the one with the handler and those with Once.

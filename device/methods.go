@@ -353,10 +353,11 @@ func (m *methods) wants() (always, now transport.Features) {
 	return always, 0
 }
 
-// serve hands answers to the session that brought the calls.
+// serve hands answers to the session that brought the calls. Those that come meanwhile wait for the
+// next turn.
 func (m *methods) serve(l *loop, _ time.Time) time.Time {
 	m.mu.Lock()
-	for !m.gone && len(m.answers) > 0 {
+	for n := len(m.answers); !m.gone && n > 0; n-- {
 		a := m.answers[0]
 		m.id = max((m.id+1)%methodIDs, firstID)
 		a.ref.sent = methodIDs | m.id
