@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,27 +91,49 @@ func TestCloseIsPromptFromEveryState(t *testing.T) {
 	}
 }
 
-// A verdict counts only while the session lives. So Close waits until the session has it, also when
-// the loop is held up by a slow Send.
-func TestCloseWaitsUntilTheSessionHasTheVerdict(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		gate, finish := make(chan struct{}), make(chan struct{})
-		f := &fake{gate: gate}
-		c, _ := client(t, f, &device.Options{CloseTimeout: time.Minute})
-		require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { <-finish; return nil }))
-		open(t, c)
-		require.True(t, f.last().deliver("1"))
-		require.NoError(t, c.Enqueue(t.Context(), msg(0), nil))
-		synctest.Wait() // in the handler, and in Send
-		closed := async(func() error { return c.Close() })
-		synctest.Wait()
-		close(finish)
-		synctest.Wait()
-		time.Sleep(time.Second)
-		close(gate)
-		require.NoError(t, <-closed)
-		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts())
-	})
+// A verdict counts only while the session lives, as does the answer to a method. So Close waits
+// until the session has them, also when the loop is held up by a slow Send, and when the handler
+// was registered after Open.
+func TestCloseWaitsUntilTheSessionHasTheResult(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for _, method := range []bool{false, true} {
+			run(t, fmt.Sprintf("late %v, method %v", late, method), func(t *testing.T) {
+				gate, finish := make(chan struct{}), make(chan struct{})
+				f := &fake{gate: gate}
+				c, _ := client(t, f, &device.Options{CloseTimeout: time.Minute})
+				if late {
+					open(t, c)
+				}
+				if method {
+					require.NoError(t, c.HandleMethod("1",
+						func(context.Context, *device.MethodCall) (int, []byte) { <-finish; return 200, nil }))
+				} else {
+					require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { <-finish; return nil }))
+				}
+				open(t, c)
+				synctest.Wait()
+				if method {
+					require.True(t, f.last().call("1", "1", ""))
+				} else {
+					require.True(t, f.last().deliver("1"))
+				}
+				require.NoError(t, c.Enqueue(t.Context(), msg(0), nil))
+				synctest.Wait() // in the handler, and in Send
+				closed := async(func() error { return c.Close() })
+				synctest.Wait()
+				close(finish)
+				synctest.Wait()
+				time.Sleep(time.Second)
+				close(gate)
+				require.NoError(t, <-closed)
+				if method {
+					require.Equal(t, []string{"1 200 "}, f.answers())
+				} else {
+					require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts())
+				}
+			})
+		}
+	}
 }
 
 // A hub may deliver and call, by a subscription that it remembers, before the connection is up.

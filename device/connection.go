@@ -12,6 +12,7 @@ type connection struct {
 	session transport.Session
 	upSince time.Time // zero while the connection does not count as up
 	pinged  time.Time // when the session was last asked to ping
+	begun   int       // number of features that know of the session
 
 	batch   []transport.Item  // buffer of send; it grows with use
 	request transport.Request // buffer of do

@@ -313,6 +313,22 @@ func TestAnotherTwinIsDeliveredAsAWhole(t *testing.T) {
 	}
 }
 
+// That holds for a handler that was registered after Open, too.
+func TestAHandlerAfterOpenKnowsWhichTwinItHas(t *testing.T) {
+	for next, want := range [][]string{{"full 1", "full 1"}, {"full 1"}} {
+		bubble(t, func(t *testing.T) {
+			h, w := newTwinHub(), &told{}
+			h.f.twin = func(conn int) uint32 { return []uint32{1, uint32(next)}[conn-1] }
+			c := opened(t, h.f, nil)
+			synctest.Wait()
+			require.NoError(t, c.HandleDesired(w.handle))
+			synctest.Wait()
+			h.f.lose(transport.Network, time.Minute)
+			require.Equal(t, want, w.list())
+		})
+	}
+}
+
 // A change of another twin that comes before the client has read it is not taken for the next
 // change of the known one.
 func TestAChangeOfAnotherTwinIsNotTheNextOne(t *testing.T) {

@@ -19,7 +19,7 @@ type feature struct {
 	// refused reports that the session does not grant what wants returned as now. The feature does not
 	// ask again at once.
 	refused func(l *loop, why *transport.Error)
-	// begin reports that s is up.
+	// begin reports that s is up. serve is called after it.
 	begin func(s transport.Session)
 	// serve hands the live session what may be sent, and returns when to call it again without a poke;
 	// zero: never.
@@ -100,11 +100,10 @@ func (l features) end() (all []<-chan struct{}) {
 	return all
 }
 
-func (l features) begin(s transport.Session) {
-	for _, x := range l {
-		if x.begin != nil {
-			x.begin(s)
-		}
+// begin begins the features that were added since the last call for k.
+func (l features) begin(k *connection) {
+	for ; k.begun < len(l); k.begun++ {
+		l[k.begun].begin(k.session)
 	}
 }
 

@@ -20,7 +20,7 @@ func (l *loop) begin() {
 	l.conn.answers.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
 	if x := c.features(); x != nil {
-		x.begin(l.conn.session)
+		x.begin(l.conn)
 	}
 	l.publishUp(l.conn.upSince)
 }

@@ -35,6 +35,7 @@ func (l *loop) subscribe(want transport.Features) bool {
 
 // serveFeatures subscribes the live session to the wanted features, and serves them.
 func (l *loop) serveFeatures(x features, now time.Time) {
+	x.begin(l.conn)
 	subs := &l.conn.subs
 	subs.due = time.Time{}
 	if subs.lacks != 0 && !now.Before(subs.askAgain) {
