@@ -136,6 +136,23 @@ func TestCloseWaitsUntilTheSessionHasTheResult(t *testing.T) {
 	}
 }
 
+// Nor does the network take a verdict at once.
+func TestCloseWaitsWhileTheSessionTakesTheVerdict(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{gate: make(chan struct{})}
+		c, _ := client(t, f, &device.Options{CloseTimeout: time.Minute})
+		require.NoError(t, c.HandleMessages(accept))
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		synctest.Wait() // the loop is in Do
+		closed := async(func() error { return c.Close() })
+		synctest.Wait()
+		close(f.gate)
+		require.NoError(t, <-closed)
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts())
+	})
+}
+
 // A hub may deliver and call, by a subscription that it remembers, before the connection is up.
 func TestCloseWaitsForNoResultOfAConnectionThatIsNotUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {

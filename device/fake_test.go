@@ -32,7 +32,7 @@ type fake struct {
 	// request decides about a twin request, a renewal or an answer to a method; false leaves it
 	// unanswered. Nil: Unsupported.
 	request func(s *fakeSession, r *transport.Request) (transport.Reply, bool)
-	// gate holds Send back until it is closed. Nil: it does not.
+	// gate holds Send and settlements back until it is closed. Nil: it does not.
 	gate chan struct{}
 	// keepAlive is the interval of pings that sessions ask for.
 	keepAlive time.Duration
@@ -261,6 +261,9 @@ func (s *fakeSession) Do(r *transport.Request) {
 	case transport.OpSettle:
 		if len(r.Ref) == 0 {
 			return // there may be room for a delivery
+		}
+		if s.f.gate != nil {
+			<-s.f.gate
 		}
 		select {
 		case <-s.dead:

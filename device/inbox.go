@@ -43,9 +43,9 @@ type inbox struct {
 	ctx   *lifetime.Context // of the handler; ends with Close
 	poke  func()
 	trace *Trace // may be nil
-	ref   []byte // buffer of serve
 
 	mu         sync.Mutex
+	ref        []byte         // of the verdict that the session takes; empty: none. Set by the loop
 	handle     MessageHandler // nil: none
 	inputs     []inputHandler
 	deliveries []*delivery // slots; allocated at first use, to keep a client without messages small
@@ -294,6 +294,7 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 		}
 	}
 	b.mu.Lock()
+	b.ref = b.ref[:0]
 	b.endLocked()
 	b.mu.Unlock()
 	return time.Time{}
@@ -375,7 +376,7 @@ func (b *inbox) end() <-chan struct{} {
 // endLocked lets Close go on when it need not wait for the handler, nor for the session to get a
 // verdict. It gets none before it is up, nor one on an earlier session's message.
 func (b *inbox) endLocked() {
-	if b.ended == nil || b.running {
+	if b.ended == nil || b.running || b.up && len(b.ref) > 0 {
 		return
 	}
 	for i := range b.answered {
