@@ -198,9 +198,6 @@ func (r *renewal) due(now, wall time.Time) time.Time {
 	}
 }
 
-// replace makes the loop hang up with this reason.
-func (r *renewal) replace(at time.Time, why Reason) { *r = renewal{step: replacing, at: at, why: why} }
-
 // window returns the maximum number of messages in flight, which is limit at most.
 func (k *connection) window(limit int) int {
 	if most := k.session.Info().Window; most > 0 {

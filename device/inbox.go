@@ -54,6 +54,7 @@ type inbox struct {
 	n          int         // number of slots in use
 	session    uint32
 	up         bool          // the session counts as up: the loop takes verdicts
+	draining   bool          // the session is about to be replaced: no further message is begun
 	handling   bool          // the handler runs with the first slot without a verdict
 	running    bool          // the handler's goroutine runs
 	once       bool          // there was a delivery with Once
@@ -157,9 +158,9 @@ func (b *inbox) startLocked() {
 }
 
 // waitsLocked reports whether there are a message without verdict and a handler, for it or for
-// other inputs.
+// other inputs, and time to handle it.
 func (b *inbox) waitsLocked() bool {
-	return b.answered < b.n && b.handlesLocked() && b.ctx.Err() == nil
+	return b.answered < b.n && b.handlesLocked() && !b.draining && b.ctx.Err() == nil
 }
 
 // handlesLocked reports whether there is any handler.
@@ -282,6 +283,7 @@ func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome trans
 // turn.
 func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 	b.mu.Lock()
+	b.draining = l.conn.renewal.step == replacing
 	n := b.answered
 	b.mu.Unlock()
 	for ; n > 0; n-- {
@@ -328,7 +330,7 @@ func (b *inbox) over(*loop) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.session++
-	b.up = false
+	b.up, b.draining = false, false
 	switch {
 	case b.once:
 		b.keepLocked()
@@ -338,6 +340,7 @@ func (b *inbox) over(*loop) {
 	default:
 		b.first, b.n, b.answered = 0, 0, 0
 	}
+	b.startLocked() // those with Once
 	b.endLocked()
 }
 

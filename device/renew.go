@@ -45,7 +45,7 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 		if r.step == replacing { // a further call does not postpone it
 			at = earlier(at, r.at)
 		}
-		r.replace(at, ReasonPlanned)
+		l.replaceBy(at, ReasonPlanned)
 		due = !now.Before(at)
 	case due && r.step == renew:
 		l.renew(now)
@@ -90,7 +90,13 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 			return
 		}
 	}
-	l.conn.renewal.replace(now.Add(drainTime), ReasonTokenRenewal)
+	l.replaceBy(now.Add(drainTime), ReasonTokenRenewal)
+}
+
+// replaceBy makes the loop hang up when nothing is in flight, or at the given time.
+func (l *loop) replaceBy(at time.Time, why Reason) {
+	l.conn.renewal = renewal{step: replacing, at: at, why: why}
+	l.c.poke() // for a turn in which the features see it
 }
 
 // replace starts a new connection after k, a healthy one, was hung up.

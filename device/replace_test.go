@@ -182,3 +182,53 @@ func TestRetryAfterIsCapped(t *testing.T) {
 		require.Equal(t, []time.Duration{time.Hour}, gaps(f))
 	})
 }
+
+// While a connection waits to be replaced, the handler of messages finishes the one it has and
+// begins no further one, which the end of the connection would cut off. Those with Once wait for
+// the next connection.
+func TestNoMessageIsBegunWhileItsConnectionIsReplaced(t *testing.T) {
+	for name, row := range map[string]struct {
+		begin time.Duration // when the first handler begins, 200 ms before the replacement
+		renew func(*fakeSession, *transport.Request) (transport.Reply, bool)
+		ask   bool // calls Reconnect
+		once  bool
+	}{
+		"token renewal":       {begin: 84800 * time.Millisecond},
+		"renewal is silent":   {begin: 94800 * time.Millisecond, renew: silent},
+		"Reconnect":           {ask: true},
+		"Reconnect with Once": {ask: true, once: true},
+	} {
+		run(t, name, func(t *testing.T) {
+			start, h := time.Now(), &handled{}
+			f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }, request: row.renew}
+			c, _ := client(t, f, &device.Options{AckTimeout: 10 * time.Second})
+			require.NoError(t, c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+				h.add(m.ID)
+				time.Sleep(500 * time.Millisecond)
+				return nil
+			}))
+			open(t, c)
+			time.Sleep(row.begin)
+			want := []settled{{1, "1", transport.OutcomeAccept}}
+			for _, id := range ids(1, 12) {
+				if !row.once {
+					require.True(t, f.last().deliver(id))
+					continue
+				}
+				require.True(t, f.last().deliverOnce(id, false))
+				if id != "1" {
+					want = append(want, settled{2, id, transport.OutcomeAccept})
+				}
+			}
+			time.Sleep(200 * time.Millisecond)
+			if row.ask {
+				require.NoError(t, c.Reconnect())
+			}
+			time.Sleep(6500 * time.Millisecond)
+			synctest.Wait()
+			require.Equal(t, row.begin+500*time.Millisecond, f.dialTimes()[1].Sub(start))
+			require.Len(t, h.list(), len(want))
+			require.Equal(t, want, f.verdicts())
+		})
+	}
+}
