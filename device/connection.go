@@ -182,7 +182,7 @@ const (
 	keep      renewalStep = iota // no time is set
 	renew                        // ask for a renewal at the deadline, which is by the credentials' clock
 	renewing                     // the session must have renewed its credentials by the deadline
-	replacing                    // send nothing more; hang up when nothing is in flight, or at the deadline
+	replacing                    // see drains; hang up when nothing is in flight, or at the deadline
 )
 
 // due returns when the step is due, by the process's clock, which reads now while the credentials'

@@ -24,8 +24,9 @@ type feature struct {
 	// serve hands the live session what may be sent, and returns when to call it again without a poke;
 	// zero: never.
 	serve func(l *loop, now time.Time) time.Time
-	// busy reports whether work is in flight that the end of the session would lose.
-	busy func() bool
+	// busy reports whether work is in flight that the end of the session would lose: handlers or their
+	// results, and calls of the program.
+	busy func() (handlers, calls bool)
 	// over reports that the session has ended.
 	over func(l *loop)
 	// resume reports that the client begins to connect, halt that it stops trying, and why.
@@ -64,13 +65,12 @@ func (l features) serve(loop *loop, now time.Time) (next time.Time) {
 	return next
 }
 
-func (l features) busy() bool {
+func (l features) busy() (handlers, calls bool) {
 	for _, x := range l {
-		if x.busy() {
-			return true
-		}
+		h, c := x.busy()
+		handlers, calls = handlers || h, calls || c
 	}
-	return false
+	return handlers, calls
 }
 
 func (l features) reply(id uint32, r transport.Reply) {

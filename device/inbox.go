@@ -259,10 +259,10 @@ func (b *inbox) rescue() {
 
 // busy reports whether the handler runs or a verdict waits for the loop. The loop is poked when
 // that changes.
-func (b *inbox) busy() bool {
+func (b *inbox) busy() (handlers, calls bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.handling || b.answered > 0
+	return b.handling || b.answered > 0, false
 }
 
 // call calls the handler once. It recovers a panic, which releases the message.

@@ -410,10 +410,10 @@ func (m *methods) lost(name string) {
 }
 
 // busy reports whether there are calls whose answers the end of the session would lose.
-func (m *methods) busy() bool {
+func (m *methods) busy() (handlers, calls bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.running > 0 || len(m.answers) > 0
+	return m.running > 0 || len(m.answers) > 0, false
 }
 
 // over discards the waiting calls and answers, because the hub gives up a session's calls when it

@@ -58,9 +58,22 @@ func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	}
 	busy := r.why == ReasonTokenRenewal && !l.c.queue.idle()
 	if x := l.c.features(); x != nil {
-		busy = busy || x.busy()
+		handlers, calls := x.busy()
+		busy = busy || handlers || calls
 	}
 	return r.why, !busy || due
+}
+
+// drains reports whether the session gets nothing more, because it is about to be replaced. One
+// whose token expires gets more while handlers run, which may wait for that; but not in the last
+// second, which is for the answers.
+func (l *loop) drains(now time.Time) bool {
+	r := &l.conn.renewal
+	if r.step != replacing || r.why != ReasonTokenRenewal || !now.Before(r.at.Add(-handlerTime)) {
+		return r.step == replacing
+	}
+	handlers, _ := l.c.features().busy()
+	return !handlers
 }
 
 // renew asks the session to renew its credentials in place.

@@ -232,3 +232,81 @@ func TestNoMessageIsBegunWhileItsConnectionIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// A token renewal waits for running handlers, and a handler may wait for the session: for a message
+// that it sends, or an answer about the twin.
+func TestAHandlerMayUseTheClientWhileTheTokenIsRenewed(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *device.Client) error{
+		"Send":    func(ctx context.Context, c *device.Client) error { return c.Send(ctx, msg(1)) },
+		"GetTwin": func(ctx context.Context, c *device.Client) error { _, err := c.GetTwin(ctx); return err },
+	} {
+		for _, method := range []bool{false, true} {
+			run(t, fmt.Sprintf("%s, method %v", name, method), func(t *testing.T) {
+				start := time.Now()
+				f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+				f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+					if r.Op == transport.OpRenew {
+						return transport.Reply{Err: refused(transport.Unsupported)}, true
+					}
+					return transport.Reply{Status: 200, Body: []byte(twinDoc)}, true
+				}
+				var c *device.Client
+				work := func(ctx context.Context) error {
+					time.Sleep(2 * time.Second)
+					return call(ctx, c)
+				}
+				c, w := client(t, f, nil)
+				require.NoError(t, c.HandleMessages(func(ctx context.Context, _ *transport.Message) error { return work(ctx) }))
+				require.NoError(t, c.HandleMethod("work", func(ctx context.Context, _ *device.MethodCall) (int, []byte) {
+					require.NoError(t, work(ctx))
+					return 200, nil
+				}))
+				open(t, c)
+				time.Sleep(84 * time.Second)
+				if method {
+					require.True(t, f.last().call("1", "work", ""))
+				} else {
+					require.True(t, f.last().deliver("1"))
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				require.Equal(t, 86*time.Second, f.dialTimes()[1].Sub(start), "replaced at its end")
+				require.Equal(t, device.ReasonTokenRenewal, w.reasons()[2])
+				if method {
+					require.Equal(t, []string{"1 200 "}, f.answers())
+				} else {
+					require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}}, f.verdicts())
+				}
+			})
+		}
+	}
+}
+
+// A handler that takes longer than a renewal waits costs no message: none is in flight at the end.
+func TestALongHandlerCostsNoMessageAtATokenRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		start := time.Now()
+		f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+		f.verdict = func(int, transport.Item) error {
+			time.Sleep(30 * time.Millisecond)
+			return nil
+		}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.HandleMessages(func(ctx context.Context, _ *transport.Message) error {
+			<-ctx.Done()
+			return nil
+		}))
+		open(t, c)
+		time.Sleep(84 * time.Second)
+		require.True(t, f.last().deliver("1"))
+		time.Sleep(40 * time.Millisecond)
+		for i := range 120 { // the last one 10 ms before the end
+			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 90*time.Second, f.dialTimes()[1].Sub(start))
+		require.Equal(t, ids(0, 119), f.ids(), "each once")
+	})
+}

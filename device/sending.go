@@ -9,8 +9,8 @@ import (
 // handOver hands messages to the session, and reports whether there was nothing to do.
 func (l *loop) handOver(now time.Time) (idle bool) {
 	switch {
-	case l.conn.renewal.step == replacing:
-		return true // this session gets no more messages
+	case l.drains(now):
+		return true
 	case !l.pause.running() && l.c.queue.anyRefused():
 		l.judgeRefusal()
 		l.refused(true)

@@ -139,7 +139,7 @@ func (l *loop) failSession(failure error) phase {
 func (l *loop) due(now time.Time) time.Time {
 	at := earlier(now.Add(clockCheck), l.conn.answers.check)
 	switch {
-	case l.conn.renewal.step == replacing: // no pause and no hold ends on this session
+	case l.drains(now): // no pause and no hold ends on this session
 	case l.pause.running():
 		at = earlier(at, l.pause.until)
 	default:

@@ -41,7 +41,7 @@ func (l *loop) serveFeatures(x features, now time.Time) {
 	if subs.lacks != 0 && !now.Before(subs.askAgain) {
 		subs.lacks = 0
 	}
-	if l.conn.renewal.step != replacing && subs.asked == 0 {
+	if !l.drains(now) && subs.asked == 0 {
 		_, want := x.wants()
 		if l.subscribeAlways() || l.subscribe(want) {
 			subs.askedBy = now.Add(l.c.set.DialTimeout)

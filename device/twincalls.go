@@ -196,12 +196,12 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 	}
 }
 
-func (t *twin) busy() bool {
+func (t *twin) busy() (handlers, calls bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	busy := slices.ContainsFunc(t.calls,
+	calls = slices.ContainsFunc(t.calls,
 		func(k *twinCall) bool { return k.state == callInFlight || k.state == callAnswered })
-	return busy
+	return false, calls
 }
 
 func (t *twin) resume() {

@@ -69,7 +69,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 			}
 		case callQueued:
 			switch {
-			case !may || l.conn.subs.granted&transport.FeatureTwin == 0 || l.conn.renewal.step == replacing:
+			case !may || l.conn.subs.granted&transport.FeatureTwin == 0 || l.drains(now):
 			case now.Before(k.until) && k.gatedBy == l.c.policies.Load(): // the policy asked for it
 				next = earlier(k.until, next)
 			default:
