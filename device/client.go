@@ -57,10 +57,11 @@ type run struct {
 	done   chan struct{} // closed when the loop has ended
 
 	// Guarded by Client.mu.
-	kept bool  // a caller other than the Open that started it uses it
-	over bool  // it has ended and publishes no further status
-	err  error // why it ended; valid when over
-	last error // the latest failure while not connected
+	kept   bool   // a caller other than the Open that started it uses it
+	over   bool   // it has ended and publishes no further status
+	err    error  // why it ended; valid when over
+	last   error  // the latest failure while not connected
+	hangUp func() // ends the latest session that was up; nil: none
 }
 
 // New returns a Disconnected client whose queue takes messages by Enqueue. It dials nothing and

@@ -3,6 +3,7 @@ package device
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/operr"
@@ -188,10 +189,11 @@ func (c *Client) join(all ...<-chan struct{}) bool {
 }
 
 // Reconnect replaces the connection now. It ends the wait for the next attempt, or hangs up a live
-// connection, which is reported as Planned and asks no policy. Call it when the program knows more
-// than the client, for example that the network changed or the device woke up. During an attempt
-// that fails it makes the next one follow at once. Attempts that it begins are at least 100 ms
-// apart. The count of retries stays. It returns Closed on a client that is not open.
+// connection, which is reported as Planned and asks no policy. A running handler, and a write that
+// the network does not take, have 1 s before that. Call Reconnect when the program knows more than
+// the client, for example that the network changed or the device woke up. During an attempt that
+// fails it makes the next one follow at once. Attempts that it begins are at least 100 ms apart.
+// The count of retries stays. It returns Closed on a client that is not open.
 func (c *Client) Reconnect() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,6 +206,13 @@ func (c *Client) Reconnect() error {
 	}
 	c.reconnect.Store(true)
 	c.poke()
+	if hangUp := c.run.hangUp; hangUp != nil {
+		time.AfterFunc(handlerTime, func() {
+			if c.reconnect.Load() { // the loop is stuck in a write
+				hangUp()
+			}
+		})
+	}
 	return nil
 }
 

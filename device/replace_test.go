@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -55,6 +56,35 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 		}
 		require.NotEmpty(t, f.verdicts())
 	})
+}
+
+// Reconnect replaces a connection whose network takes nothing, so that the loop is held up in Send,
+// and asks no policy.
+func TestReconnectOfAConnectionThatIsStuckInAWrite(t *testing.T) {
+	for _, handling := range []bool{false, true} {
+		run(t, fmt.Sprint("with a handler ", handling), func(t *testing.T) {
+			f := &fake{}
+			c, w := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			require.NoError(t, c.HandleMessages(func(ctx context.Context, _ *transport.Message) error {
+				<-ctx.Done()
+				return nil
+			}))
+			open(t, c)
+			f.last().stuck = make(chan struct{})
+			if handling {
+				require.True(t, f.last().deliver("1"))
+			}
+			sent := pending(t, c, msg(1))
+			time.Sleep(time.Minute)
+			require.NoError(t, c.Reconnect())
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			require.Equal(t, []time.Duration{time.Minute + time.Second}, gaps(f))
+			require.Equal(t, []device.Reason{device.ReasonPlanned, device.ReasonConnecting, device.ReasonConnectionOK},
+				w.reasons()[2:])
+			require.NoError(t, sent.Wait(t.Context()))
+		})
+	}
 }
 
 // Further calls of Reconnect do not postpone the replacement that a running handler holds up.

@@ -22,6 +22,9 @@ func (l *loop) begin() {
 	if x := c.features(); x != nil {
 		x.begin(l.conn)
 	}
+	c.mu.Lock()
+	l.own.hangUp = l.worker.hangUp
+	c.mu.Unlock()
 	l.publishUp(l.conn.upSince)
 }
 
@@ -122,6 +125,9 @@ func (l *loop) closeSession() phase {
 // ended ends serve when the session ended by itself.
 func (l *loop) ended(e event) phase {
 	l.worker.ended()
+	if l.conn.renewal.why == ReasonPlanned || l.hurries(time.Now()) { // Reconnect ended it, or would have
+		return l.replace(l.settle(), ReasonPlanned)
+	}
 	l.over()
 	l.judgeLoss(ofTransport(e.err), slotInFlight)
 	return l.lost(ReasonConnectionLost, e.err, l.settle())
