@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// awaited is the wait for the hub's answer to a request: a token, a session or a link. It ends
-// Options.OperationTimeout after the connection last made progress towards the answer.
+// awaited is the wait for the hub's answer to a request: a token, a session, a link or a
+// subscription to desired properties. It ends Options.OperationTimeout after the connection last
+// made progress towards the answer.
 type awaited struct {
 	exchange
 	c        *connection

@@ -79,9 +79,9 @@ type Options struct {
 	// is shorter: half of IdleTimeout, or 10 s if that is longer, but not more than IdleTimeout.
 	// 0: 60 s.
 	IdleTimeout time.Duration
-	// OperationTimeout bounds the wait for the hub's answer to a session, a link or a token, the wait
-	// of a renewal for the token source, and the dial of a Mux. It begins again while the hub answers
-	// earlier requests. 0: 20 s.
+	// OperationTimeout bounds the wait for the hub's answer to a session, a link, a token or a
+	// subscription to desired properties, the wait of a renewal for the token source, and the dial of
+	// a Mux. It begins again while the hub answers earlier requests. 0: 20 s.
 	OperationTimeout time.Duration
 	// CreditTimeout is how long messages may wait for link credit before they fail with Throttled.
 	// When the window of the AMQP session is closed for that long, the device's session ends instead,

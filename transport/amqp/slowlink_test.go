@@ -94,6 +94,17 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 // Many devices join over a connection that needs longer for all of them than DialTimeout and
 // OperationTimeout. No dial fails.
 func TestManyJoinOverASlowConnection(t *testing.T) {
+	for name, handle := range map[string]func(c *device.Client){
+		"messages": func(c *device.Client) {
+			c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		},
+		"desired properties": func(c *device.Client) { c.HandleDesired(func(context.Context, device.Desired) {}) },
+	} {
+		t.Run(name, func(t *testing.T) { manyJoin(t, handle) })
+	}
+}
+
+func manyJoin(t *testing.T, handle func(c *device.Client)) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const devices, rate = 100, 500
 		mux := amqp.NewMux(h.slow(rate, 2<<20))
@@ -118,7 +129,7 @@ func TestManyJoinOverASlowConnection(t *testing.T) {
 				},
 			})
 			require.NoError(t, err)
-			c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+			handle(c)
 			defer c.Close()
 			require.NoError(t, c.Start())
 		}

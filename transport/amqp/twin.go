@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"time"
@@ -21,7 +22,9 @@ type twin struct {
 	desired bool            // changes of desired properties are subscribed to
 	granted bool            // the hub granted that subscription
 	waiters []*subscription // OpSubscribes for changes without a reply
-	answer  *time.Timer     // ends the session without an answer to the subscription; nil before the first
+	// answer ends the wait for the answer to that subscription, which has arrived or never will; nil:
+	// none is outstanding.
+	answer func(arrived bool)
 }
 
 // desiredID is the correlation id of the subscription to changes. Those of requests are numbers.
@@ -111,15 +114,49 @@ func (t *twin) watch(sub *subscription) {
 // subscribeLocked queues the subscription to changes, and sends what can be sent. It returns what
 // flushLocked does. session.mu is held.
 func (t *twin) subscribeLocked() (refused []unsent) {
+	s := t.s
+	if s.over {
+		return nil
+	}
+	if t.answer == nil {
+		t.awaitLocked()
+	}
 	m := bodyMessage([]byte{' '}, desiredID)
 	m.MessageAnnotations = operation("PUT", "/notifications/twin/properties/desired")
-	refused = t.sendLocked(0, m)
-	if t.answer == nil {
-		t.answer = time.AfterFunc(t.s.opt.OperationTimeout, t.unanswered)
-	} else {
-		t.answer.Reset(t.s.opt.OperationTimeout)
+	return t.sendLocked(0, m)
+}
+
+// awaitLocked begins the wait for the answer to the subscription. session.mu is held.
+func (t *twin) awaitLocked() {
+	ctx, cancel := context.WithCancel(t.s.ctx)
+	bounded, done := t.s.conn.await(ctx, t.s.cfg.Progress)
+	stop := context.AfterFunc(bounded, func() {
+		if errors.Is(context.Cause(bounded), errNoAnswer) {
+			t.unanswered()
+		}
+	})
+	t.answer = func(arrived bool) {
+		stop()
+		if !arrived {
+			cancel()
+		}
+		done()
+		cancel()
 	}
-	return refused
+}
+
+// endWaitLocked ends that wait, if there is one. session.mu is held.
+func (t *twin) endWaitLocked(arrived bool) {
+	if t.answer != nil {
+		t.answer(arrived)
+		t.answer = nil
+	}
+}
+
+// stopLocked ends the twin: Run has ended. session.mu is held.
+func (t *twin) stopLocked() {
+	t.pair.stopLocked()
+	t.endWaitLocked(false)
 }
 
 // unanswered ends the session, which would miss changes or answers.
@@ -182,9 +219,7 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 	s.mu.Lock()
 	again := t.granted
 	t.granted = good
-	if t.answer != nil { // nil without a subscription
-		t.answer.Stop()
-	}
+	t.endWaitLocked(true)
 	waiters := t.waiters
 	t.waiters = nil
 	if !good && len(waiters) > 0 { // who waits decides what follows; new links do not ask again
@@ -214,9 +249,7 @@ func (t *twin) lostLinks() (report func()) {
 	pending := t.pending
 	t.pending, t.queue = nil, nil
 	t.stopTimerLocked()
-	if t.answer != nil {
-		t.answer.Stop()
-	}
+	t.endWaitLocked(false)
 	return func() {
 		for id, op := range pending {
 			t.s.cfg.Sink.Reply(id, transport.Reply{Err: operr.OutcomeUnknown(failed(op, transport.Unavailable,
