@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,12 +46,13 @@ type Mux struct {
 
 	// After a failed dial other devices do not dial that host before pausedUntil. The device that
 	// dialed may: its own policy sets the delay. Other hosts are not affected, as one of the two names
-	// may be mistyped.
+	// may be mistyped, nor are other clocks by one that is not set.
 	pause       time.Duration
 	pausedUntil time.Time
 	lastErr     *transport.Error
 	lastHost    string
 	lastDialer  string // the device's resource
+	lastSkew    time.Duration
 
 	connected chan struct{} // closed when a device is accepted on a connection; nil: no waiters
 }
@@ -84,7 +86,8 @@ func (m *Mux) Check(creds *transport.Credentials) error {
 // allows.
 //
 // There is one dial at a time, and all devices that join meanwhile wait for it. It continues when
-// the device that began it leaves. It fails with Timeout after Options.OperationTimeout.
+// the device that began it leaves. It fails with Timeout after Options.OperationTimeout. When it
+// fails with an error that is not retried, such as Untrusted, it fails for all of them.
 //
 // While the hub cannot be reached, the device that dialed retries as its policy says; if it does
 // not, another device dials. The calls of the others wait for a success, and return the latest
@@ -109,6 +112,10 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 func (m *Mux) untilConnected(e *transport.Error) *transport.Error {
 	switch e.Kind {
 	case transport.Network, transport.Timeout, transport.Unavailable:
+	case transport.Protocol:
+		if !errors.Is(e, transport.ErrViolation) {
+			return e
+		}
 	default:
 		return e
 	}

@@ -14,6 +14,7 @@ import (
 // Options.OperationTimeout at most.
 type dialing struct {
 	creds  *transport.Credentials // the device that began it
+	skew   time.Duration          // how far its clock is ahead
 	limit  time.Duration          // for the socket
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the dial ends
@@ -39,7 +40,8 @@ const awaitLimit = 8 * time.Second
 func (m *Mux) connection(ctx context.Context, cfg *transport.Config, proof func() (login, error)) (*connection,
 	error) {
 	creds := cfg.Creds
-	limit := time.Now().Add(awaitLimit)
+	began := time.Now()
+	limit, skew := began.Add(awaitLimit), creds.Time().Sub(began)
 	proven := false
 	for ctx.Err() == nil {
 		m.mu.Lock()
@@ -49,12 +51,12 @@ func (m *Mux) connection(ctx context.Context, cfg *transport.Config, proof func(
 			return c, err
 		}
 		changed := m.changed
-		refused, wait := m.pausedLocked(creds)
+		refused, wait := m.pausedLocked(creds, skew)
 		switch d := m.dialing; {
 		case d != nil && d.waiters > 0 && d.creds.DialHost() == creds.DialHost():
 			d.waiters++
 			m.mu.Unlock()
-			if c, err := m.wait(ctx, d, creds); c != nil || err != nil {
+			if c, err := m.wait(ctx, d, creds, skew); c != nil || err != nil {
 				return c, err
 			}
 		case d != nil: // to another host, or about to end
@@ -84,13 +86,10 @@ func (m *Mux) connection(ctx context.Context, cfg *transport.Config, proof func(
 			proven = true
 		default:
 			l, _ := proof()
-			d := m.beginLocked(cfg, &l)
+			d := m.beginLocked(cfg, skew, &l)
 			m.mu.Unlock()
-			if c, err := m.wait(ctx, d, creds); c != nil || err != nil {
+			if c, err := m.wait(ctx, d, creds, skew); c != nil || err != nil {
 				return c, err
-			}
-			if d.err != nil {
-				return nil, d.err
 			}
 		}
 	}
@@ -132,9 +131,10 @@ var (
 
 // pausedLocked returns the failure for which the device must not dial now, and for how long. mu is
 // held.
-func (m *Mux) pausedLocked(creds *transport.Credentials) (*transport.Error, time.Duration) {
+func (m *Mux) pausedLocked(creds *transport.Credentials, skew time.Duration) (*transport.Error, time.Duration) {
 	wait := time.Until(m.pausedUntil)
-	if m.lastErr == nil || wait <= 0 || m.lastHost != creds.DialHost() || m.lastDialer == creds.Resource() {
+	if m.lastErr == nil || wait <= 0 || m.lastHost != creds.DialHost() || m.lastDialer == creds.Resource() ||
+		m.lastErr.Kind == transport.ClockUnset && !alike(m.lastSkew, skew) {
 		return nil, 0
 	}
 	refused := *m.lastErr
@@ -145,9 +145,10 @@ func (m *Mux) pausedLocked(creds *transport.Credentials) (*transport.Error, time
 }
 
 // beginLocked begins a dial with the caller as a waiter. mu is held.
-func (m *Mux) beginLocked(cfg *transport.Config, l *login) *dialing {
+func (m *Mux) beginLocked(cfg *transport.Config, skew time.Duration, l *login) *dialing {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	d := &dialing{creds: cfg.Creds, limit: m.opt.OperationTimeout, cancel: cancel, done: make(chan struct{}), waiters: 1}
+	d := &dialing{creds: cfg.Creds, skew: skew, limit: m.opt.OperationTimeout, cancel: cancel, done: make(chan struct{}),
+		waiters: 1}
 	if t := cfg.DialTimeout; t > 0 && t < d.limit {
 		d.limit = t
 	}
@@ -223,29 +224,53 @@ func (m *Mux) notifyLocked() {
 }
 
 // failedLocked records a failed dial, so that a thousand devices do not dial one after the other.
-// Failures that are not retried are not recorded, as their clients stop by themselves. Only the
-// first failure of a dial counts. mu is held.
+// Only the first failure of a dial counts. mu is held.
 func (m *Mux) failedLocked(d *dialing, err error) {
 	if d.err != nil {
 		return
 	}
 	d.err = protocol.Error(err)
-	switch e := d.err; e.Kind {
-	case transport.Network, transport.Timeout, transport.Unavailable, transport.Throttled, transport.Quota:
-		if host := d.creds.DialHost(); m.lastHost != host {
-			m.pause, m.lastHost = 0, host
-		}
-		m.pause = min(max(2*m.pause, minPause), maxPause)
-		m.pausedUntil = time.Now().Add(max(m.pause, min(e.RetryAfter, times.MaxRetryAfter)))
-		m.lastErr, m.lastDialer = e, d.creds.Resource()
+	if !d.pauses() {
+		return
+	}
+	if host := d.creds.DialHost(); m.lastHost != host {
+		m.pause, m.lastHost = 0, host
+	}
+	m.pause = min(max(2*m.pause, minPause), maxPause)
+	m.pausedUntil = time.Now().Add(max(m.pause, min(d.err.RetryAfter, times.MaxRetryAfter)))
+	m.lastErr, m.lastDialer, m.lastSkew = d.err, d.creds.Resource(), d.skew
+}
+
+// pauses reports whether a failed dial is retried, so that other devices must wait. Clients count
+// the failures with ErrMaybeDamaged, so none may be reported to a device twice.
+func (d *dialing) pauses() bool {
+	switch d.err.Kind {
+	case transport.Network, transport.Timeout, transport.Unavailable, transport.Throttled, transport.Quota,
+		transport.ClockUnset:
+		return true
+	case transport.Protocol:
+		return errors.Is(d.err, transport.ErrViolation)
 	default:
+		return false
 	}
 }
 
+// concerns reports whether a failed dial that does not pause others would have failed for them in
+// the same way. A certificate is valid by the clock of a device. With Addresses the dial includes
+// the login of one device.
+func (m *Mux) concerns(d *dialing, skew time.Duration) bool {
+	return errors.Is(d.err, transport.ErrMaybeDamaged) ||
+		alike(d.skew, skew) && (m.opt.Addresses == nil || d.err.Kind == transport.Untrusted)
+}
+
+// alike reports whether two clocks show about the same time.
+func alike(a, b time.Duration) bool { return (a - b).Abs() < time.Minute }
+
 // wait waits for the end of a dial or of ctx, and then removes the caller from the waiters. It
 // returns the connection, with the caller as a user, or why the caller cannot have it. Both are nil
-// when the dial failed.
-func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials) (c *connection, err error) {
+// when the dial of another device failed and may be repeated.
+func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials, skew time.Duration) (c *connection,
+	err error) {
 	select {
 	case <-d.done:
 	case <-ctx.Done():
@@ -256,6 +281,9 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 	}
 	if c == nil && err == nil && d.conn != nil && d.conn.Gone() { // the hub accepted it and has ended it
 		m.failedLocked(d, d.conn.Loss())
+		err = d.err
+	}
+	if c == nil && err == nil && d.err != nil && (d.creds == creds || !d.pauses() && m.concerns(d, skew)) {
 		err = d.err
 	}
 	d.waiters--

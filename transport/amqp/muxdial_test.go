@@ -3,9 +3,13 @@ package amqp_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -437,4 +442,112 @@ func TestADeviceWithAWrongHostDoesNotDelayOthers(t *testing.T) {
 		require.NoError(t, good.Open(ctx))
 		require.Less(t, time.Since(began), time.Second)
 	})
+}
+
+// A dial that fails is not repeated by each device that waits for it, whatever its cause, and each
+// device learns that cause.
+func TestTheFailureOfADialIsShared(t *testing.T) {
+	ahead := func() time.Time { return time.Now().Add(10 * time.Minute) }
+	for name, row := range map[string]struct {
+		err   error
+		kinds []transport.Kind // that the devices report
+		most  int32            // dials in 5 minutes
+		clock func() time.Time
+	}{
+		"an unset clock": {&transport.Error{Kind: transport.ClockUnset, Err: errors.New("1970")},
+			[]transport.Kind{transport.ClockUnset}, 30, nil},
+		"an unset clock, not the system's": {&transport.Error{Kind: transport.ClockUnset, Err: errors.New("1970")},
+			[]transport.Kind{transport.ClockUnset}, 30, ahead},
+		"a violation": {operr.Violation("nonsense"), []transport.Kind{transport.Protocol}, 60, nil},
+		"damage, perhaps": {tls.RecordHeaderError{Msg: "nonsense"}, []transport.Kind{transport.Network, transport.Protocol},
+			10, nil},
+		"a certificate":                   {x509.UnknownAuthorityError{}, []transport.Kind{transport.Untrusted}, 1, nil},
+		"a certificate, by another clock": {x509.UnknownAuthorityError{}, []transport.Kind{transport.Untrusted}, 1, ahead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				dial := o.Network.Dial
+				var healthy atomic.Bool
+				var dials atomic.Int32
+				o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if healthy.Load() {
+						return dial(ctx, network, addr)
+					}
+					dials.Add(1)
+					time.Sleep(time.Second)
+					return nil, row.err
+				}
+				mux := amqp.NewMux(o)
+				var mu sync.Mutex
+				kinds := map[transport.Kind]int{}
+				var all []*device.Client
+				for i := range 200 {
+					creds := h.device(t, fmt.Sprintf("fleet-%d", i))
+					creds.Now = row.clock
+					c, err := device.New(creds, mux, &device.Options{
+						OnStatus: func(s device.Status) {
+							if s.Err != nil {
+								mu.Lock()
+								defer mu.Unlock()
+								kinds[transport.KindOf(s.Err)]++
+							}
+						}})
+					require.NoError(t, err)
+					defer c.Close()
+					require.NoError(t, c.Start())
+					all = append(all, c)
+				}
+				time.Sleep(5 * time.Minute)
+				mu.Lock()
+				seen := maps.Clone(kinds)
+				mu.Unlock()
+				t.Logf("200 devices, 5 minutes: %d dials, %v", dials.Load(), seen)
+				require.LessOrEqual(t, dials.Load(), row.most)
+				require.ElementsMatch(t, row.kinds, slices.Collect(maps.Keys(seen)))
+				healthy.Store(true)
+				each(all, func(_ int, c *device.Client) {
+					if err := c.Open(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				require.EqualValues(t, 1, h.dials.Load())
+			})
+		})
+	}
+}
+
+// A device whose clock shows another time does not take over a failure that a clock may have
+// caused, nor do others take over its failure.
+func TestADeviceWithAnotherClockDials(t *testing.T) {
+	for _, kind := range []transport.Kind{transport.ClockUnset, transport.Untrusted} {
+		for _, own := range []string{"first", "second"} {
+			t.Run(own+" "+kind.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T, h *hub) {
+					o := h.options()
+					dial := o.Network.Dial
+					var dials atomic.Int32
+					o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						if dials.Add(1) > 1 {
+							return dial(ctx, network, addr)
+						}
+						time.Sleep(time.Second)
+						return nil, &transport.Error{Kind: kind, Err: errors.New("1970")}
+					}
+					mux := amqp.NewMux(o)
+					creds := map[string]*transport.Credentials{"first": h.device(t, "first"), "second": h.device(t, "second")}
+					creds[own].Now = func() time.Time { return time.Now().Add(10 * time.Minute) }
+					failed := make(chan error, 1)
+					go func() { failed <- try(t, mux, creds["first"]) }()
+					synctest.Wait()
+					began := time.Now()
+					require.NoError(t, try(t, mux, creds["second"]))
+					require.Equal(t, time.Second, time.Since(began))
+					if err := <-failed; err != nil { // else it has joined the connection of the second one
+						require.ErrorIs(t, err, kind)
+					}
+				})
+			})
+		}
+	}
 }
