@@ -56,7 +56,8 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 		far.SetBuffer(1 << 10)
 		c.put(make([]byte, HighWater))
 		called := false
-		require.True(t, c.Full(1, func() { called = true }))
+		wake := func() { called = true }
+		require.True(t, c.Full(1, &wake))
 		c.put(make([]byte, 1<<20))
 		began := time.Now()
 		c.Flush()
@@ -177,18 +178,28 @@ func TestTheHubsAlertGoesBeforeAFailureToWriteTheHandshake(t *testing.T) {
 	})
 }
 
-// Full calls back when there is room. A message of any size has room when nothing is pending.
+// Full calls each waiter back when there is room, once for a message that was tried many times. A
+// message of any size has room when nothing is pending.
 func TestRoomIsReported(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		c, far := open(t)
 		go func() { _, _ = io.Copy(io.Discard, far) }()
-		called := false
-		require.False(t, c.Full(2*HighWater, func() { t.Fail() }))
-		c.put(make([]byte, HighWater))
-		require.True(t, c.Full(1, func() { called = true }))
-		c.Flush()
-		synctest.Wait()
-		require.True(t, called)
+		var called [3]int
+		var wake [3]func()
+		for i := range wake {
+			wake[i] = func() { called[i]++ }
+		}
+		require.False(t, c.Full(2*HighWater, &wake[2]))
+		for n := 1; n <= 2; n++ { // each time anew
+			c.put(make([]byte, HighWater))
+			for range 100 {
+				require.True(t, c.Full(1, &wake[0]))
+				require.True(t, c.Full(1, &wake[1]))
+			}
+			c.Flush()
+			synctest.Wait()
+			require.Equal(t, [3]int{n, n, 0}, called)
+		}
 		require.Zero(t, c.Pending())
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -29,7 +30,7 @@ type output struct {
 	leaving int           // bytes that are being written
 	replies bool          // the tunnel has replies to write
 	tasks   []func()      // run by the writing goroutine before it writes
-	stalled []func()      // become tasks when pending is written
+	stalled []*func()     // become tasks when pending is written; each is listed once
 	room    chan struct{} // closed when pending is written; nil: no waiters
 }
 
@@ -66,15 +67,17 @@ func (c *Conn) soonLocked(f func()) {
 	c.kickLocked()
 }
 
-// Full reports whether so much is pending that a message of n bytes must wait. If so, it calls f,
-// as Soon does, when there is room.
-func (c *Conn) Full(n int, f func()) bool {
+// Full reports whether so much is pending that a message of n bytes must wait. If so, it calls *f,
+// as Soon does, when there is room: once, however often that message is tried meanwhile.
+func (c *Conn) Full(n int, f *func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.out.pending) == 0 || len(c.out.pending)+n <= HighWater || c.err != nil {
 		return false
 	}
-	c.out.stalled = append(c.out.stalled, f)
+	if !slices.Contains(c.out.stalled, f) {
+		c.out.stalled = append(c.out.stalled, f)
+	}
 	return true
 }
 
@@ -131,9 +134,10 @@ func (c *Conn) takeLocked() []byte {
 		close(c.out.room)
 		c.out.room = nil
 	}
-	if len(c.out.stalled) > 0 {
-		c.out.tasks, c.out.stalled = append(c.out.tasks, c.out.stalled...), nil
+	for _, f := range c.out.stalled {
+		c.out.tasks = append(c.out.tasks, *f)
 	}
+	c.out.stalled = nil
 	return b
 }
 

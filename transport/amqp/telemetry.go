@@ -124,7 +124,7 @@ func (t *telemetry) report(items []transport.Item, err error) {
 func (t *telemetry) pumpLocked() {
 	for t.nextLocked() {
 		x, l, buf := t.backlog.next, t.link, &t.backlog.buf
-		if !t.s.conn.window.take(&x.exchange, t, buf.size) || t.s.conn.Full(buf.size, t.wake) {
+		if !t.s.conn.window.take(&x.exchange, t, buf.size) || t.s.conn.Full(buf.size, &t.wake) {
 			return
 		}
 		t.blocked = l.sender.Send(buf.format, x, buf.parts()...)
