@@ -81,9 +81,11 @@ func (a *attachment) startLocked() {
 // run attaches the links.
 func (a *attachment) run(first bool) {
 	s := a.s
-	l := new(life)
+	var l *life // of the last try: the loss of an earlier one does not concern it
 	err := s.attach(func(ctx context.Context, on *amqpclient.Session) (err error) {
-		l.detach, err = a.attach(ctx, on, func(err error) { a.detached(l, err) })
+		try := new(life)
+		try.detach, err = a.attach(ctx, on, func(err error) { a.detached(try, err) })
+		l = try
 		return err
 	})
 	if s.ctx.Err() != nil || s.conn.Gone() {
@@ -99,9 +101,10 @@ func (a *attachment) run(first bool) {
 		refusal = failed(transport.OpSubscribe, e.Kind, e.Err)
 	}
 	var report func()
+	var early error
 	s.mu.Lock()
 	if refusal == nil {
-		l.since = time.Now()
+		l.since, early = time.Now(), l.lost
 		a.attached, a.life = true, l
 		if a.opened != nil {
 			report = a.opened()
@@ -115,7 +118,6 @@ func (a *attachment) run(first bool) {
 			report = a.refused(refusal)
 		}
 	}
-	early := l.lost
 	s.mu.Unlock()
 	s.conn.Kick()
 	for _, sub := range waiting {
@@ -124,7 +126,7 @@ func (a *attachment) run(first bool) {
 	if report != nil {
 		report()
 	}
-	if refusal == nil && early != nil {
+	if early != nil {
 		a.detached(l, early)
 	}
 }

@@ -400,6 +400,31 @@ func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 	})
 }
 
+// When the AMQP session ends between the attaches of a pair, both links are attached on a new one,
+// and the loss of the former link does not count against them.
+func TestASessionThatEndsBetweenTheAttachesOfAPair(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		dial := o.Network.Dial
+		var ended atomic.Bool
+		o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			return &filter{c, func(channel uint16, p wire.Performative) bool {
+				attach, ok := p.(*wire.Attach)
+				if !ok || attach.Role != wire.RoleReceiver || channel == 0 || ended.Swap(true) { // 0: of the tokens
+					return true
+				}
+				h.EndSessions("dev-1", hubdata.AMQPError{Condition: "amqp:session:errant-link"})
+				return false
+			}}, err
+		}
+		r := h.dev1(t, o)
+		require.Equal(t, 200, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Status)
+		require.True(t, ended.Load())
+		r.requireAlive()
+	})
+}
+
 // Answers for a hub without credit are bounded; further ones are reported as not sent.
 func TestQueuedMethodAnswersAreBounded(t *testing.T) {
 	const credit = 500 // the credit that the hub fixture gives a link; so many answers are sent

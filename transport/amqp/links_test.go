@@ -2,6 +2,7 @@ package amqp_test
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -77,6 +80,52 @@ func TestALinkIsLostWhileIdle(t *testing.T) {
 			})
 		})
 	}
+}
+
+// When the AMQP session ends with the attach of the link, the link is attached on a new session,
+// and the loss of the former one does not count against it.
+func TestASessionThatEndsWithItsFirstAttach(t *testing.T) {
+	accepted := 0
+	for range 20 {
+		testkit.Bubble(t, func(t *testing.T) {
+			first := true
+			r := start(t, amqp.New(&amqp.Options{Network: between(func(c net.Conn) {
+				hello(c, wire.ProtocolAMQP)
+				listen(c, func(channel uint16, got wire.Performative, _ []byte) bool {
+					switch got := got.(type) {
+					case *wire.Open:
+						say(c, 0, &wire.Open{ContainerID: "h", MaxFrameSize: 1 << 16, ChannelMax: 9})
+					case *wire.Begin:
+						say(c, channel, &wire.Begin{RemoteChannel: wire.Some(channel), IncomingWindow: 100, OutgoingWindow: 100})
+					case *wire.Attach:
+						together, err := wire.AppendFrame(nil, channel, &wire.Attach{Name: got.Name, Handle: got.Handle,
+							Role: wire.RoleReceiver, Source: got.Source, Target: got.Target}, nil)
+						require.NoError(t, err)
+						var next wire.Performative = &wire.Flow{NextIncomingID: wire.Some(uint32(0)), IncomingWindow: 100,
+							Handle: wire.Some(got.Handle), DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(9))}
+						if first {
+							next, first = &wire.End{}, false
+						}
+						together, err = wire.AppendFrame(together, channel, next, nil)
+						require.NoError(t, err)
+						_, _ = c.Write(together)
+					case *wire.Transfer:
+						say(c, channel, &wire.Disposition{Role: wire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
+							State: &wire.Accepted{}})
+					case *wire.Close:
+						say(c, 0, &wire.Close{})
+					}
+					return true
+				})
+			})}), &transport.Credentials{Host: "hub.example.test", DeviceID: "d"})
+			if r.outcome("x", time.Second) == nil {
+				accepted++
+			}
+			r.cancel()
+			<-r.over
+		})
+	}
+	require.Greater(t, accepted, 5) // the message fails if its goroutine comes between both frames
 }
 
 // A device that rarely sends notices within 10 s that the hub has disabled it, on its own

@@ -54,11 +54,13 @@ func (t *telemetry) attach() {
 
 // open attaches the link.
 func (t *telemetry) open() (*outLink, error) {
-	l := new(outLink)
+	var l *outLink // of the last try: the loss of an earlier one does not concern it
 	err := t.s.attach(func(ctx context.Context, on *amqpclient.Session) (err error) {
-		l.sender, err = on.NewSender(ctx, &amqpclient.SenderOptions{Credited: t.wake, LinkOptions: amqpclient.LinkOptions{
-			Address: t.s.addr.Telemetry, Properties: t.s.opt.linkProperties(), Detached: func(err error) { t.ended(l, err) },
+		try := new(outLink)
+		try.sender, err = on.NewSender(ctx, &amqpclient.SenderOptions{Credited: t.wake, LinkOptions: amqpclient.LinkOptions{
+			Address: t.s.addr.Telemetry, Properties: t.s.opt.linkProperties(), Detached: func(err error) { t.ended(try, err) },
 		}})
+		l = try
 		return err
 	})
 	if err != nil {
