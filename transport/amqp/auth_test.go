@@ -109,6 +109,32 @@ func TestARenewalFails(t *testing.T) {
 	})
 }
 
+// A token that is larger than the hub takes fails its device alone: it is not sent, so the tokens
+// of others stay in flight.
+func TestATokenThatIsTooLargeFailsAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		mux := amqp.NewMux(h.options())
+		start(t, mux, h.CredsWith(t, ""))
+		slow := h.inject(fault.Fault{Kind: fault.SlowToken, Device: "slow", Delay: 10 * time.Second, Times: -1})
+		joined := make(chan error, 1)
+		creds := h.device(t, "slow")
+		go func() {
+			_, err := tryStart(t, mux, creds)
+			joined <- err
+		}()
+		time.Sleep(time.Second)
+		large := *h.device(t, "large")
+		large.Sign, large.Token = nil, transport.FixedToken("SharedAccessSignature "+strings.Repeat("x", 64<<10))
+		_, err := tryStart(t, mux, &large)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, "token has 65")
+		require.ErrorContains(t, err, "takes 65536 at most")
+		require.NotContains(t, err.Error(), "xxx")
+		require.NoError(t, <-joined)
+		require.Equal(t, 1, slow.Fired())
+	})
+}
+
 // A renewal whose token source calls runtime.Goexit is replied to as well.
 func TestARenewalWhoseTokenSourceExits(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

@@ -209,6 +209,10 @@ func (t *tokens) send(ctx context.Context, d amqpclient.Delivery, m *wire.Messag
 	if err != nil {
 		return nil, protocol.Invalid("credentials: the token is not valid UTF-8")
 	}
+	if most := t.links.sender.MaxMessageSize(); most > 0 && uint64(len(b)) > most { // the peer would end the links
+		return nil, protocol.Invalid("credentials: the message with the token has " + strconv.Itoa(len(b)) +
+			" bytes, and the hub takes " + strconv.FormatUint(most, 10) + " at most (max-message-size); use a shorter token")
+	}
 	for l := t.links; ; {
 		switch l.sender.Send(0, d, b) {
 		case amqpclient.NotBlocked:
