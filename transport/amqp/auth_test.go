@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -133,6 +134,37 @@ func TestATokenThatIsTooLargeFailsAlone(t *testing.T) {
 		require.NoError(t, <-joined)
 		require.Equal(t, 1, slow.Fired())
 	})
+}
+
+// When the links for tokens are lost twice with a condition, that is the reason of a token that was
+// alone on them. While several are in flight it says nothing about most of them.
+func TestAConditionAboutATokenIsNotThatOfOthers(t *testing.T) {
+	for _, devices := range []int{1, 2} {
+		bubble(t, func(t *testing.T, h *hub) {
+			mux := amqp.NewMux(h.options())
+			start(t, mux, h.CredsWith(t, ""))
+			h.inject(fault.Fault{Kind: fault.SwallowToken, Times: -1})
+			failed := make(chan error, devices)
+			for i := range devices {
+				creds := h.device(t, fmt.Sprintf("slow-%d", i))
+				go func() {
+					_, err := tryStart(t, mux, creds)
+					failed <- err
+				}()
+			}
+			for range 2 {
+				time.Sleep(time.Second)
+				require.Equal(t, 1, h.DetachLinks("", fault.LinkCBSSender,
+					hubdata.AMQPError{Condition: "amqp:link:message-size-exceeded"}))
+			}
+			for range devices {
+				err := <-failed
+				require.ErrorContains(t, err, "message-size-exceeded")
+				require.Equal(t, devices == 1, errors.Is(err, transport.TooLarge), "%v", err)
+				require.Equal(t, devices > 1, errors.Is(err, transport.Unavailable), "%v", err)
+			}
+		})
+	}
 }
 
 // A renewal whose token source calls runtime.Goexit is replied to as well.

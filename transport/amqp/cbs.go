@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/amqpclient"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp/internal/message"
 )
 
@@ -247,6 +248,7 @@ func (t *tokens) drop() {
 // open attaches the links.
 func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	l := &tokenLinks{credited: make(chan struct{}, 1), dead: make(chan struct{})}
+	detached := func(why error) { l.lose(t.reason(why)) }
 	var err error
 	if l.session, err = t.c.Begin(ctx); err != nil {
 		return nil, err
@@ -258,17 +260,28 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 			default:
 			}
 		},
-		LinkOptions: amqpclient.LinkOptions{Name: "cbs-sender", Address: cbsAddress, Detached: l.lose},
+		LinkOptions: amqpclient.LinkOptions{Name: "cbs-sender", Address: cbsAddress, Detached: detached},
 	}, &amqpclient.ReceiverOptions{
 		Target: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: amqpclient.MaxFrame,
 		Message:     func(r *amqpclient.Receiver, m amqpclient.Incoming) { t.message(l, r, m) },
-		LinkOptions: amqpclient.LinkOptions{Name: "cbs-receiver", Address: cbsAddress, Detached: l.lose},
+		LinkOptions: amqpclient.LinkOptions{Name: "cbs-receiver", Address: cbsAddress, Detached: detached},
 	})
 	if err != nil {
 		l.end()
 		return nil, err
 	}
 	return l, nil
+}
+
+// reason returns the error of the tokens in flight for the reason with which the peer ended the
+// links. While there are several, a condition about one of them says nothing about the others.
+func (t *tokens) reason(why error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) > 1 && blameOf(why) != amqpclient.BlameNone {
+		return &transport.Error{Kind: transport.Unavailable, Err: why}
+	}
+	return why
 }
 
 // message passes an answer to its waiter. The reading goroutine calls it.
