@@ -107,7 +107,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, error) {
 	creds := cfg.Creds
 	s := &session{cfg: *cfg, opt: &t.opt, fatal: make(chan error, 1), queued: make(chan struct{}, 1),
-		sent: make(chan struct{}, 1), started: make(chan struct{})}
+		started: make(chan struct{})}
 	var err error
 	if s.telemetry, s.commands, err = t.addresses(creds); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -102,20 +102,43 @@ func TestTokensAreRenewedAndMessagesRejected(t *testing.T) {
 	})
 }
 
-// slowSink takes a second for its first result.
-type slowSink struct {
-	*hubfixture.Sink
-	first sync.Once
+// running starts a session of dev-1, which ends with cancel.
+func running(t *testing.T, h *hubfixture.Broker) (s transport.Session, sink *hubfixture.Sink, ran <-chan error) {
+	t.Helper()
+	sink = new(hubfixture.Sink)
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := goamqp.New(options(h)).Dial(ctx, &transport.Config{Creds: h.CredsWith(t, ""), Window: 64, Queue: 8,
+		Sink: sink})
+	require.NoError(t, err)
+	return s, sink, sink.Run(t, ctx, s, cancel)
 }
 
-func (s *slowSink) Done(tag uint16, err error) {
-	s.first.Do(func() { time.Sleep(time.Second) })
-	s.Sink.Done(tag, err)
+// send sends 64 messages.
+func send(s transport.Session) {
+	var bodies []string
+	for i := range 64 {
+		bodies = append(bodies, fmt.Sprint(i))
+	}
+	s.Send(hubfixture.Items(0, bodies...))
 }
 
-// The loss of the link, or of the connection, leaves messages in doubt only if their outcomes have
-// not arrived before it.
+// An outcome that arrives right before the loss of the link counts.
 func TestOutcomesBeforeALossCount(t *testing.T) {
+	for range 200 {
+		testkit.Bubble(t, func(t *testing.T) {
+			h := hubfixture.New(t)
+			s, sink, ran := running(t, h)
+			h.Inject(fault.Fault{Kind: fault.DetachAfterMessage, After: 20})
+			send(s)
+			<-ran
+			require.Len(t, sink.AllResults(), 20)
+		})
+	}
+}
+
+// An outcome is reported when it arrives, although the hub never settles an earlier message. The
+// loss of the link, or of the connection, leaves that message in doubt, and no other.
+func TestAMessageThatIsNeverSettledHoldsUpNoOutcomes(t *testing.T) {
 	for name, lose := range map[string]func(h *hubfixture.Broker){
 		"detach": func(h *hubfixture.Broker) { h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{}) },
 		"end":    func(h *hubfixture.Broker) { h.EndSessions("dev-1", hubdata.AMQPError{}) },
@@ -123,33 +146,28 @@ func TestOutcomesBeforeALossCount(t *testing.T) {
 	} {
 		testkit.Run(t, name, func(t *testing.T) {
 			h := hubfixture.New(t)
-			sink := &slowSink{Sink: new(hubfixture.Sink)}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			s, err := goamqp.New(options(h)).Dial(ctx, &transport.Config{Creds: h.CredsWith(t, ""), Window: 64, Queue: 8,
-				Sink: sink})
-			require.NoError(t, err)
-			ran := sink.Run(t, ctx, s, cancel)
+			s, sink, ran := running(t, h)
 			h.Inject(fault.Fault{Kind: fault.SwallowPuback, After: 9})
 			h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed", After: 19})
-			var bodies []string
-			for i := range 64 {
-				bodies = append(bodies, fmt.Sprint(i))
-			}
-			s.Send(hubfixture.Items(0, bodies...))
-			time.Sleep(time.Second / 2)
-			lose(h)
-			err = <-ran
-			require.Equal(t, transport.ScopeConnection, transport.Find(err).Scope)
-			seen := map[uint16]int{}
-			for _, r := range sink.AllResults() {
-				seen[r.Tag]++
-				if r.Err != nil {
-					require.ErrorIs(t, r.Err, transport.Forbidden)
+			send(s)
+			results := func() map[uint16]error {
+				synctest.Wait()
+				seen := map[uint16]error{}
+				for _, r := range sink.AllResults() {
+					seen[r.Tag] = r.Err
 				}
+				return seen
 			}
-			require.Len(t, seen, 63)
-			require.NotContains(t, seen, uint16(9))
+			time.Sleep(time.Second)
+			before := results()
+			require.Len(t, before, 63)
+			require.NotContains(t, before, uint16(9))
+			for tag, err := range before {
+				require.Equal(t, tag == 19, errors.Is(err, transport.Forbidden), "%d: %v", tag, err)
+			}
+			lose(h)
+			require.Equal(t, transport.ScopeConnection, transport.Find(<-ran).Scope)
+			require.Equal(t, before, results())
 		})
 	}
 }

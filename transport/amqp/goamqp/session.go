@@ -40,21 +40,13 @@ type session struct {
 	group   sync.WaitGroup
 	started chan struct{} // closed by Run: the sink may be called
 	queued  chan struct{} // capacity 1: there is something in queue
-	sent    chan struct{} // capacity 1: there is something in flight
 
 	mu        sync.Mutex // guards the fields below; never held during I/O
 	over      bool
 	queue     []transport.Item
-	inFlight  []flying
 	receiver  *raw.Receiver
 	number    uint32
 	unsettled map[uint32]received
-}
-
-// flying is a message in flight.
-type flying struct {
-	tag     uint16
-	receipt raw.SendReceipt
 }
 
 // open opens AMQP, authenticates and attaches the sending link.
@@ -133,7 +125,6 @@ func (s *session) close() {
 func (s *session) Run(ctx context.Context) error {
 	close(s.started)
 	s.group.Go(s.send)
-	s.group.Go(s.settle)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -202,14 +193,6 @@ func lossOf(err error) *transport.Error {
 	return lost(transport.Network, why)
 }
 
-// poke puts a token into ch, of capacity 1, unless it is full.
-func poke(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
 // Send queues the batch. It does not block.
 func (s *session) Send(batch []transport.Item) {
 	s.mu.Lock()
@@ -217,7 +200,10 @@ func (s *session) Send(batch []transport.Item) {
 		s.queue = append(s.queue, batch...)
 	}
 	s.mu.Unlock()
-	poke(s.queued)
+	select {
+	case s.queued <- struct{}{}:
+	default:
+	}
 }
 
 // send is the goroutine that sends.
@@ -258,10 +244,8 @@ func (s *session) sendOne(item transport.Item) bool {
 	receipt, err := s.sender.SendWithReceipt(ctx, m, nil)
 	switch e, local := err.(*raw.Error); {
 	case err == nil:
-		s.mu.Lock()
-		s.inFlight = append(s.inFlight, flying{item.Tag, receipt})
-		s.mu.Unlock()
-		poke(s.sent)
+		tag := item.Tag
+		s.group.Go(func() { s.settle(tag, &receipt) })
 		return true
 	case errors.Is(context.Cause(ctx), errNoCredit):
 		s.failure(&transport.Error{Kind: transport.Throttled, Err: errNoCredit})
@@ -274,36 +258,21 @@ func (s *session) sendOne(item transport.Item) bool {
 	return false
 }
 
-// settle is the goroutine that reports outcomes, in the order of sending.
-func (s *session) settle() {
-	for {
-		s.mu.Lock()
-		var next []flying
-		next, s.inFlight = s.inFlight, nil
-		s.mu.Unlock()
-		for _, f := range next {
-			state, err := s.outcome(&f.receipt)
-			if err != nil {
-				s.failureOfSender(err)
-				continue // later messages may have an outcome
-			}
-			switch e, about := verdict(state); {
-			case e == nil: // not Done(f.tag, e): a nil *Error is not a nil error
-				s.cfg.Sink.Done(f.tag, nil)
-			case about == amqpclient.BlameDevice:
-				s.failure(e)
-			default:
-				s.cfg.Sink.Done(f.tag, e)
-			}
-		}
-		if len(next) > 0 {
-			continue
-		}
-		select {
-		case <-s.sent:
-		case <-s.ctx.Done():
-			return
-		}
+// settle reports the outcome of a message when it arrives. Each message in flight has a goroutine
+// for it, so one that is never settled holds up no others.
+func (s *session) settle(tag uint16, r *raw.SendReceipt) {
+	state, err := s.outcome(r)
+	if err != nil {
+		s.failureOfSender(err)
+		return
+	}
+	switch e, about := verdict(state); {
+	case e == nil: // not Done(tag, e): a nil *Error is not a nil error
+		s.cfg.Sink.Done(tag, nil)
+	case about == amqpclient.BlameDevice:
+		s.failure(e)
+	default:
+		s.cfg.Sink.Done(tag, e)
 	}
 }
 
