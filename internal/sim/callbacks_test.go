@@ -69,7 +69,11 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 					with.add(t, hub, "dev-1")
 					with.add(t, hub, "dev-2")
 					limiter := device.NewDialLimiter(1, 0)
-					var failed atomic.Bool
+					var failed atomic.Int32
+					times := int32(1)
+					if tc.name == clockUnset {
+						times = 2 // a Mux compares the clocks of its devices before it asks for a token
+					}
 					var mu sync.Mutex
 					var told error
 					start := func(id string, set func(w *way, creds *transport.Credentials)) *device.Client {
@@ -89,7 +93,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 					}
 					c := start("dev-1", func(w *way, creds *transport.Credentials) {
 						tc.set(w, creds, func() {
-							if !failed.Swap(true) {
+							if failed.Add(1) <= times {
 								fail()
 							}
 						})
@@ -98,7 +102,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 					defer cancel()
 					require.NoError(t, c.Open(ctx))
 					require.NoError(t, c.Send(ctx, &transport.Message{Body: []byte("x")}))
-					require.True(t, failed.Load())
+					require.GreaterOrEqual(t, failed.Load(), times)
 					mu.Lock()
 					first := told
 					mu.Unlock()
