@@ -17,7 +17,8 @@ const (
 	// any time-out to free that much, and later writes queue behind it. But large messages on a fast
 	// link wait for the reader's wake-ups then: over TLS they take 1.6 times the CPU time. So the
 	// buffer doubles, up to maxSendBuffer, whenever the socket took buffersPerGrowth of it within
-	// growthTime. It holds what such a link carries in a fifth of a second at most.
+	// growthTime. It holds what such a link carries in a fifth of a second at most. Where the system
+	// does not tell what is unsent, it stays: a socket that has to shrink takes nothing for long.
 	sendBuffer, maxSendBuffer = 64 << 10, 1 << 20
 	buffersPerGrowth          = 4
 	growthTime                = 400 * time.Millisecond
@@ -274,7 +275,7 @@ func (l *ProgressConn) addWritten(n int) {
 		l.moved = now
 	}
 	l.written += int64(n)
-	if l.written-l.counted < int64(buffersPerGrowth*l.buffer) {
+	if l.queue == nil || l.written-l.counted < int64(buffersPerGrowth*l.buffer) {
 		return
 	}
 	if now.Sub(l.countedAt) <= growthTime {
