@@ -115,6 +115,9 @@ func (l *loop) replaceBy(at time.Time, why Reason) {
 // replace starts a new connection after k, a healthy one, was hung up.
 func (l *loop) replace(k *connection, reason Reason) phase {
 	l.down(k, nil, errfilter.PaceNormal)
+	if l.ctx.Err() != nil {
+		return ended
+	}
 	l.publish(Status{State: StateDisconnectedRetrying, Reason: reason})
 	l.publish(Status{State: StateDisconnectedRetrying, Reason: ReasonConnecting, Retry: l.outage.retry})
 	return connecting
