@@ -34,6 +34,7 @@ type Mux struct {
 	opt Options
 	err error // what Dial returns for wrong options
 
+	made   time.Time // by NewMux; the reference for clocks
 	learnt learnt
 
 	slots   chan struct{} // one for each device that is being authenticated
@@ -62,7 +63,7 @@ var _ transport.Transport = (*Mux)(nil)
 // NewMux returns a Mux with the given options, which are copied; nil means all defaults. Wrong
 // options are reported by Check, which device.New calls, and by Dial, with Kind Invalid.
 func NewMux(o *Options) *Mux {
-	m := &Mux{changed: make(chan struct{})}
+	m := &Mux{made: time.Now(), changed: make(chan struct{})}
 	m.opt, m.err = o.resolve()
 	if m.err == nil && m.opt.Addresses == nil && m.opt.Auth != AuthDefault && m.opt.Auth != AuthCBS {
 		m.err = protocol.Invalid("options: Auth is " + m.opt.Auth.String() + ", which authenticates one device per " +
@@ -111,7 +112,7 @@ func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessio
 // add its own delay to the delay of the device that dials.
 func (m *Mux) untilConnected(e *transport.Error) *transport.Error {
 	switch e.Kind {
-	case transport.Network, transport.Timeout, transport.Unavailable:
+	case transport.Network, transport.Timeout, transport.Unavailable, transport.ClockUnset:
 	case transport.Protocol:
 		if !errors.Is(e, transport.ErrViolation) {
 			return e

@@ -14,7 +14,7 @@ import (
 // Options.OperationTimeout at most.
 type dialing struct {
 	creds  *transport.Credentials // the device that began it
-	skew   time.Duration          // how far its clock is ahead
+	skew   time.Duration          // of its clock
 	limit  time.Duration          // for the socket
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the dial ends
@@ -41,7 +41,7 @@ func (m *Mux) connection(ctx context.Context, cfg *transport.Config, proof func(
 	error) {
 	creds := cfg.Creds
 	began := time.Now()
-	limit, skew := began.Add(awaitLimit), creds.Time().Sub(began)
+	limit, skew := began.Add(awaitLimit), m.skew(creds)
 	proven := false
 	for ctx.Err() == nil {
 		m.mu.Lock()
@@ -261,6 +261,12 @@ func (d *dialing) pauses() bool {
 func (m *Mux) concerns(d *dialing, skew time.Duration) bool {
 	return errors.Is(d.err, transport.ErrMaybeDamaged) ||
 		alike(d.skew, skew) && (m.opt.Addresses == nil || d.err.Kind == transport.Untrusted)
+}
+
+// skew returns how far the device's clock is ahead of the system's as that was set when the Mux was
+// made: it changes when either of them is set.
+func (m *Mux) skew(creds *transport.Credentials) time.Duration {
+	return creds.Time().Sub(m.made.UTC()) - time.Since(m.made) // UTC strips the monotonic reading
 }
 
 // alike reports whether two clocks show about the same time.
