@@ -204,3 +204,31 @@ func TestLargeMessagesAmongLargeAnswers(t *testing.T) {
 		require.NoError(t, c.Close())
 	})
 }
+
+// A slow source and a hub that does not answer share the time of a renewal, so the connection is
+// kept.
+func TestARenewalWithASlowSourceAndASilentHub(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		own := h.CredsWith(t, "")
+		creds := *own
+		creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) {
+			time.Sleep(11 * time.Second)
+			return own.NewToken(ctx)
+		}
+		var failed atomic.Int32
+		c, err := device.New(&creds, amqp.New(h.options()), &device.Options{Trace: &device.Trace{
+			Renewed: func(_ time.Time, err error) {
+				if err != nil {
+					failed.Add(1)
+				}
+			}}})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Open(t.Context()))
+		h.inject(fault.Fault{Kind: fault.SwallowToken})
+		time.Sleep(3 * time.Hour)
+		require.NoError(t, c.Send(t.Context(), numbered(0)))
+		require.EqualValues(t, 1, failed.Load())
+		require.EqualValues(t, 1, c.Stats().Connections)
+	})
+}

@@ -239,16 +239,17 @@ var errUnsupported = errors.New("not available over AMQP with these options")
 // errNoToken ends the wait of a renewal for the token source.
 var errNoToken = &timeoutError{"the token source gave no token within Options.OperationTimeout"}
 
-// renew puts a new token to the hub; all links stay attached.
+// renew puts a new token to the hub; all links stay attached. One limit bounds the source and the
+// hub: device.Options.AckTimeout runs for both.
 func (s *session) renew(id uint32) {
-	limited, cancel := context.WithTimeout(s.ctx, s.opt.OperationTimeout)
+	limited, cancel := context.WithTimeoutCause(s.ctx, s.opt.OperationTimeout, errNoAnswer)
+	defer cancel()
 	token, err := s.cfg.Creds.NewToken(limited)
-	if err != nil && limited.Err() != nil {
+	if limited.Err() != nil {
 		err = errNoToken
 	}
-	cancel()
 	if err == nil {
-		err = s.conn.tokens.put(s.ctx, s.cfg.Creds.Resource(), token.Text.Reveal(), nil)
+		err = s.conn.tokens.put(limited, s.cfg.Creds.Resource(), token.Text.Reveal(), nil)
 	}
 	s.renewed(id, token, err)
 }
