@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,4 +292,35 @@ func TestAMessageWithoutAPlaceOutlastsASlowHandler(t *testing.T) {
 		require.Zero(t, h.CountC2D("dev-1", hubdata.DeadLettered))
 		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
 	})
+}
+
+// After the loss of a link for tokens, the connection is replaced when the token is due.
+func TestALostTokenLinkIsFoundAtTheRenewal(t *testing.T) {
+	for name, lose := range map[string]func(h *hubfixture.Broker) int{
+		"sender": func(h *hubfixture.Broker) int {
+			return h.DetachLinks("dev-1", fault.LinkCBSSender, hubdata.AMQPError{})
+		},
+		"receiver": func(h *hubfixture.Broker) int {
+			return h.DetachLinks("dev-1", fault.LinkCBSReceiver, hubdata.AMQPError{})
+		},
+	} {
+		testkit.Run(t, name, func(t *testing.T) {
+			h := hubfixture.New(t)
+			var renewals atomic.Int32
+			c, err := device.New(h.CredsWith(t, ""), goamqp.New(options(h)), &device.Options{
+				OnStatus: func(s device.Status) {
+					if s.Reason == device.ReasonTokenRenewal {
+						renewals.Add(1)
+					}
+				}})
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Open(t.Context()))
+			require.Equal(t, 1, lose(h))
+			time.Sleep(52 * time.Minute) // of an hour
+			require.EqualValues(t, 1, renewals.Load())
+			require.Equal(t, device.StateConnected, c.Status().State)
+			require.EqualValues(t, 2, c.Stats().Connections)
+		})
+	}
 }

@@ -390,11 +390,21 @@ func (s *session) renew(id uint32) {
 	var r transport.Reply
 	if err != nil {
 		e := protocol.Error(cause(err))
+		if lostLinks(err) { // no further try succeeds: the client connects again
+			e.Kind = transport.Unsupported
+		}
 		r.Err = &transport.Error{Kind: e.Kind, Op: transport.OpRenew, Proto: "amqp", RetryAfter: e.RetryAfter, Err: e.Err}
 	} else if !token.Fixed {
 		r.Expires = token.Expires
 	}
 	s.reply(id, r)
+}
+
+// lostLinks reports whether an error of a token means that its links are lost.
+func lostLinks(err error) bool {
+	_, link := errors.AsType[*raw.LinkError](err)
+	_, session := errors.AsType[*raw.SessionError](err)
+	return link || session
 }
 
 // subscribe attaches the link for commands, and receives.
