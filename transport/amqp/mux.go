@@ -42,6 +42,8 @@ type Mux struct {
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	conn    *connection
+	retired []*connection   // still have users
+	moving  map[string]bool // the devices, by resource, that leave a retired connection to come back
 	dialing *dialing      // nil: there is no dial
 	changed chan struct{} // closed, and replaced, when a dial begins or ends
 
@@ -171,25 +173,30 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 		s = newSession(cfg, &m.opt, conn, &l, addr)
 		s.shared = true
 		s.release = func() { m.release(conn) }
-		s.retire = func() { m.retire(conn) }
+		s.retire = func() { m.retire(conn, cfg.Creds.Resource()) }
 		return s.check(ctx)
 	})
 	if err != nil {
 		return nil, err
 	}
-	m.accept(conn)
+	m.accept(conn, cfg.Creds.Resource())
 	return s, nil
 }
 
 // retire makes devices that join from now on dial a new connection, because the login of c is about
 // to expire. The devices on c leave it when their own renewals are due, which is not at the same
-// time, and the last one closes it.
-func (m *Mux) retire(c *connection) {
+// time, and the last one closes it. resource is the device that renews, which leaves now.
+func (m *Mux) retire(c *connection, resource string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn == c {
 		m.conn = nil
+		m.retired = append(m.retired, c)
 	}
+	if m.moving == nil {
+		m.moving = make(map[string]bool)
+	}
+	m.moving[resource] = true
 }
 
 // prove gets the login of a device. With Addresses it belongs to the connection, and is made at the

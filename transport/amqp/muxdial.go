@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -97,25 +98,24 @@ func (m *Mux) connection(ctx context.Context, cfg *transport.Config, proof func(
 }
 
 // livingLocked returns the live connection and adds a user, or returns why the caller cannot have
-// it. Both are nil when there is none. mu is held.
+// it, or one in place of a retired one. Both are nil when there is none. mu is held.
 func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
+	users := 0
+	for _, c := range append([]*connection{m.conn}, m.retired...) {
+		if c == nil || c.Gone() {
+			continue
+		}
+		if err := m.fits(c, creds); err != nil {
+			return nil, err
+		}
+		users += c.users
+	}
 	c := m.conn
 	switch {
+	case users >= m.opt.Devices && !m.moving[creds.Resource()]:
+		return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
 	case c == nil || c.Gone():
 		return nil, nil
-	case c.host != creds.DialHost() && !c.accepted:
-		// Before the next attempt that device is accepted, and the Mux belongs to its host, or it is
-		// refused, as a mistyped host is.
-		return nil, &transport.Error{Kind: transport.Unavailable, Err: errors.New("this Mux is connected to " +
-			strconv.Quote(c.host) + " for another device, which is not accepted there yet")}
-	case c.host != creds.DialHost():
-		return nil, protocol.Invalid("this Mux is connected to " + strconv.Quote(c.host) + ", and the device belongs to " +
-			strconv.Quote(creds.DialHost()) + "; give it another Mux")
-	case m.opt.Addresses != nil && m.opt.user(creds) != c.user:
-		return nil, protocol.Invalid("this Mux is connected as another user than the device's UserName; give the device " +
-			"another Mux")
-	case c.users >= m.opt.Devices:
-		return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
 	case c.users >= c.maxDevices():
 		return nil, &transport.Error{Kind: transport.Quota, Err: errNoChannel}
 	}
@@ -123,8 +123,26 @@ func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 	return c, nil
 }
 
+// fits returns why a device belongs to another Mux than c. mu is held.
+func (m *Mux) fits(c *connection, creds *transport.Credentials) error {
+	switch {
+	case c.host != creds.DialHost() && !c.accepted:
+		// Before the next attempt that device is accepted, and the Mux belongs to its host, or it is
+		// refused, as a mistyped host is.
+		return &transport.Error{Kind: transport.Unavailable, Err: errors.New("this Mux is connected to " +
+			strconv.Quote(c.host) + " for another device, which is not accepted there yet")}
+	case c.host != creds.DialHost():
+		return protocol.Invalid("this Mux is connected to " + strconv.Quote(c.host) + ", and the device belongs to " +
+			strconv.Quote(creds.DialHost()) + "; give it another Mux")
+	case m.opt.Addresses != nil && m.opt.user(creds) != c.user:
+		return protocol.Invalid("this Mux is connected as another user than the device's UserName; give the device " +
+			"another Mux")
+	}
+	return nil
+}
+
 var (
-	errFull      = errors.New("the connection has as many devices as Options.Devices allows; use another Mux")
+	errFull      = errors.New("the Mux has as many devices as Options.Devices allows; use another Mux")
 	errNoChannel = errors.New("the connection has as many devices as the peer allows AMQP sessions (channel-max); use " +
 		"another Mux")
 )
@@ -307,9 +325,10 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 }
 
 // accept records that a device is accepted on the connection.
-func (m *Mux) accept(c *connection) {
+func (m *Mux) accept(c *connection, resource string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.moving, resource)
 	if !c.accepted {
 		c.accepted, c.pause, m.pause = true, m.pause, 0
 	}
@@ -351,6 +370,7 @@ func (m *Mux) unusedLocked(c *connection) bool {
 	if m.conn == c {
 		m.conn = nil
 	}
+	m.retired = slices.DeleteFunc(m.retired, func(r *connection) bool { return r == c })
 	return true
 }
 

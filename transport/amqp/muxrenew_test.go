@@ -124,3 +124,49 @@ func TestAMuxKeepsTheOldConnectionUntilAllHaveLeft(t *testing.T) {
 		}
 	})
 }
+
+// While a retired connection is in use, the Mux stays with its host and user.
+func TestAMuxKeepsItsUserDuringARenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		mux, creds := h.login(t)
+		first, second := start(t, mux, creds("a")), start(t, mux, creds("b"))
+		require.ErrorIs(t, first.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err, transport.Unsupported)
+		other := creds("x")
+		other.UserName = "someone else"
+		require.ErrorIs(t, try(t, mux, other), transport.Invalid)
+		elsewhere := creds("y")
+		elsewhere.Host = "typo.example.test"
+		require.ErrorIs(t, try(t, mux, elsewhere), transport.Invalid)
+		for i, r := range []*running{first, second} {
+			r.cancel()
+			<-r.over
+			start(t, mux, creds(string(rune('a'+i)))).requireSends("x")
+		}
+		require.EqualValues(t, 2, h.dials.Load())
+	})
+}
+
+// The devices on a retired connection count, and one that moves to the new connection is not
+// refused when another device has taken its place meanwhile.
+func TestTheLimitOfDevicesDuringARenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Addresses, o.Devices = &amqp.Addresses{Telemetry: "/devices/dev-1/messages/events"}, 2
+		_, creds := h.login(t)
+		mux := amqp.NewMux(o)
+		first, second := start(t, mux, creds("a")), start(t, mux, creds("b"))
+		require.ErrorIs(t, first.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err, transport.Unsupported)
+		require.ErrorIs(t, try(t, mux, creds("c")), transport.Quota)
+		first.cancel()
+		<-first.over
+		third := start(t, mux, creds("c"))
+		first = start(t, mux, creds("a"))
+		for _, r := range []*running{first, second, third} {
+			r.requireSends("x")
+		}
+		require.ErrorIs(t, try(t, mux, creds("d")), transport.Quota)
+		first.cancel()
+		<-first.over
+		require.ErrorIs(t, try(t, mux, creds("a")), transport.Quota, "it does not move any longer")
+	})
+}
