@@ -44,8 +44,8 @@ type Mux struct {
 	conn    *connection
 	retired []*connection   // still have users
 	moving  map[string]bool // the devices, by resource, that leave a retired connection to come back
-	dialing *dialing      // nil: there is no dial
-	changed chan struct{} // closed, and replaced, when a dial begins or ends
+	dialing *dialing        // nil: there is no dial
+	changed chan struct{}   // closed, and replaced, when a dial begins or ends
 
 	// After a failed dial other devices do not dial that host before pausedUntil. The device that
 	// dialed may: its own policy sets the delay. Other hosts are not affected, as one of the two names
@@ -89,8 +89,9 @@ func (m *Mux) Check(creds *transport.Credentials) error {
 // allows.
 //
 // There is one dial at a time, and all devices that join meanwhile wait for it. It continues when
-// the device that began it leaves. It fails with Timeout after Options.OperationTimeout. When it
-// fails with an error that is not retried, such as Untrusted, it fails for all of them.
+// the device that began it leaves. It fails with Timeout after Options.OperationTimeout. An error
+// that is not retried, such as Untrusted, fails the calls of all whose clocks show about the same
+// time. With Options.Addresses the dial includes the login of one device, so only Untrusted does.
 //
 // While the hub cannot be reached, the device that dialed retries as its policy says; if it does
 // not, another device dials. The calls of the others wait for a success, and return the latest

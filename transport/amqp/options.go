@@ -81,8 +81,8 @@ type Options struct {
 	IdleTimeout time.Duration
 	// OperationTimeout bounds the wait for the hub's answer to a session, a link, a token or a
 	// subscription to desired properties. It begins again while the hub answers earlier requests. It
-	// also bounds a renewal, from the request to the token source to the hub's answer, and the dial of
-	// a Mux; these in all. 0: 20 s.
+	// also bounds a renewal, token source and hub together, and the dial of a Mux, each as a whole.
+	// 0: 20 s.
 	OperationTimeout time.Duration
 	// CreditTimeout is how long messages may wait for link credit before they fail with Throttled.
 	// When the window of the AMQP session is closed for that long, the device's session ends instead,
