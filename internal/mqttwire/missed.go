@@ -1,12 +1,6 @@
 package mqttwire
 
-import (
-	"encoding/binary"
-	"sync"
-	"time"
-
-	"github.com/hubline-iot/hubline/internal/times"
-)
+import "encoding/binary"
 
 // A PUBLISH that is too large to be kept is skipped, because a broker sends it again on each
 // connection that ends for it. MQTT 3.1.1 cannot tell a broker what is too large.
@@ -38,52 +32,4 @@ func MissedSize(flags byte, body []byte) int {
 		return 0
 	}
 	return int(binary.BigEndian.Uint32(body[len(body)-4:]))
-}
-
-// Skipping is the progress of a connection with a packet that is skipped. Answers of the peer wait
-// behind that packet.
-type Skipping struct {
-	mu          sync.Mutex
-	began, last time.Time
-	n           int
-}
-
-// leastSkipped is how many bytes of a packet are progress. With less, small packets would do.
-const leastSkipped = 16 << 10
-
-// Begin begins a packet.
-func (s *Skipping) Begin() {
-	s.mu.Lock()
-	s.began, s.n = time.Now(), 0
-	s.mu.Unlock()
-}
-
-// Add counts n bytes that were skipped.
-func (s *Skipping) Add(n int) {
-	s.mu.Lock()
-	s.last = time.Now()
-	s.n += n
-	s.mu.Unlock()
-}
-
-// Progress returns the later of at and the time of the latest progress. A peer that sends less than
-// times.Transfer expects makes none.
-func (s *Skipping) Progress(at time.Time) time.Time {
-	s.mu.Lock()
-	if s.n >= leastSkipped {
-		p := s.began.Add(times.Transfer(s.n))
-		if p.After(s.last) {
-			p = s.last
-		}
-		at = times.Later(at, p)
-	}
-	s.mu.Unlock()
-	return at
-}
-
-// Report calls progress, unless it is nil, if there was progress in the latest second.
-func (s *Skipping) Report(progress func()) {
-	if progress != nil && time.Since(s.Progress(time.Time{})) < time.Second {
-		progress()
-	}
 }

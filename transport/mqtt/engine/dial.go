@@ -251,6 +251,8 @@ func (s *session) readMore(want int) error {
 	s.unread, s.filled = s.unread+n, n == len(space)
 	switch {
 	case n > 0:
+		s.receiving.Add(n)
+		s.receiving.Report(s.progress)
 		return nil
 	case err == io.EOF: //nolint:errorlint // a tunnel's error around it says more
 		return mqttwire.HubClosed{}

@@ -147,10 +147,7 @@ func (s *session) readMessage(head mqttwire.Header, body []byte) (topic []byte, 
 
 // skipFirst reads the first packet, of size bytes, without keeping it.
 func (s *session) skipFirst(size int) error {
-	s.skipping.Begin()
 	for size > s.unread {
-		s.skipping.Add(s.unread)
-		s.skipping.Report(s.progress)
 		size -= s.unread
 		s.unread = 0
 		if err := s.readMore(1); err != nil {

@@ -34,9 +34,7 @@ func (s *session) read() error {
 		space := s.readSpace(want)
 		if at := s.nextReadDeadline(); !at.IsZero() {
 			_ = s.conn.SetReadDeadline(at)
-			if s.skip > 0 {
-				s.skipping.Report(s.progress)
-			}
+			s.receiving.Report(s.progress)
 		}
 		n, err := s.conn.Read(space)
 		if n == 0 {
@@ -54,9 +52,7 @@ func (s *session) read() error {
 			return err
 		}
 		s.filled, s.excused = n == len(space), false
-		if s.skip > 0 {
-			s.skipping.Add(min(n, s.skip))
-		}
+		s.receiving.Add(n)
 		if n <= s.skip {
 			s.skip -= n
 			continue
@@ -151,7 +147,6 @@ func (s *session) handlePackets() (want int, err error) {
 			more, tooLarge, err := s.incomplete(h, in)
 			if tooLarge {
 				s.skip, s.unread, more = more, 0, 1
-				s.skipping.Begin()
 			}
 			if err != nil || tooLarge {
 				return more, err
@@ -173,6 +168,7 @@ func (s *session) handlePackets() (want int, err error) {
 // missing.
 func (s *session) incomplete(h mqttwire.Header, in []byte) (more int, tooLarge bool, err error) {
 	size, room := h.Size+h.Body, s.t.opt.ReadBuffer
+	s.receiving.Begin(size, len(in))
 	switch {
 	case room == 0 && h.Body > maxIncoming:
 		room = mqttwire.MaxHead

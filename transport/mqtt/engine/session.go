@@ -36,7 +36,7 @@ type session struct {
 	timeout  time.Duration
 
 	backlog      mqttwire.Backlog
-	skipping     mqttwire.Skipping
+	receiving    mqttwire.Receiving
 	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
 	disconnected chan struct{} // closed when disconnect has ended
 
@@ -95,7 +95,8 @@ func (s *session) readTimeout() time.Duration { return s.info.KeepAlive + s.t.op
 func (s *session) Info() transport.Info { return s.info }
 
 // Progress implements transport.Progressor. It returns the connection's progress, if the connection
-// reports it, or else the latest progress of a slow write. Skipped bytes are progress, too.
+// reports it, or else the latest progress of a slow write. Bytes of large packets from the peer are
+// progress, too.
 func (s *session) Progress() (at time.Time, waits bool) {
 	if p, ok := s.conn.(transport.Progressor); ok {
 		at, waits = p.Progress()
@@ -104,7 +105,7 @@ func (s *session) Progress() (at time.Time, waits bool) {
 		at = s.writeProgress
 		s.mu.Unlock()
 	}
-	return s.skipping.Progress(at), waits
+	return s.receiving.Progress(at), waits
 }
 
 // Run reads until the connection ends or ctx does. Its frame is small: with what follows the reads

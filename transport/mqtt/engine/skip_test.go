@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -149,32 +150,52 @@ func paced(l *link, packet []byte, bytes int) bool {
 	return true
 }
 
-// While a large message is skipped on a slow link, answers are late, which ends neither an attempt
-// to connect nor a connection. A peer that only dribbles holds none up.
+// While a large message comes over a slow link, answers are late, which ends neither an attempt to
+// connect nor a connection. A peer that only dribbles holds none up.
 func TestASlowLargePublishIsProgress(t *testing.T) {
+	kept := publishBytes("down/a", 1, strings.Repeat("x", 400_000))
+	many := bytes.Repeat(publishBytes("down/a", 0, strings.Repeat("x", 20_000)), 20)
+	kept5 := publish5(0x32, "down/a", 1, "", strings.Repeat("x", 400_000))
 	for name, c := range map[string]struct {
-		rate  int
-		first bool // before the SUBACK
-		lasts bool
+		packets []byte
+		rate    int
+		first   bool // before the SUBACK
+		lasts   bool
+		five    bool
 	}{
-		"slow":                    {10_000, false, true},
-		"slow, while subscribing": {10_000, true, true},
-		"dribbling":               {500, false, false},
+		"skipped":                         {large("down/a", 1), 10_000, false, true, false},
+		"skipped, while subscribing":      {large("down/a", 1), 10_000, true, true, false},
+		"skipped, dribbling":              {large("down/a", 1), 500, false, false, false},
+		"kept":                            {kept, 10_000, false, true, false},
+		"kept, while subscribing":         {kept, 10_000, true, true, false},
+		"kept, dribbling":                 {kept, 500, false, false, false},
+		"many":                            {many, 10_000, false, true, false},
+		"many, while subscribing":         {many, 10_000, true, true, false},
+		"many, dribbling":                 {many, 500, false, false, false},
+		"kept, MQTT 5":                    {kept5, 10_000, false, true, true},
+		"kept, MQTT 5, while subscribing": {kept5, 10_000, true, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				h := newHub(t)
 				go func() {
-					l := h.welcome()
+					var l *link
+					granted := "\x01"
+					if c.five {
+						l, _ = h.welcome5(0, "")
+						granted = "\x00\x01"
+					} else {
+						l = h.welcome()
+					}
 					id := l.Expect(0x82).Body[:2]
-					suback := packet(0x90, string(id), "\x01")
+					suback := packet(0x90, string(id), granted)
 					answer := suback
 					if !c.first {
 						l.Send(suback...)
 						l.Expect(0x32)
 						answer = []byte{0x40, 2, 0, 1}
 					}
-					if !paced(l, large("down/a", 1), c.rate) {
+					if !paced(l, c.packets, c.rate) {
 						return
 					}
 					l.Send(answer...)
@@ -188,10 +209,14 @@ func TestASlowLargePublishIsProgress(t *testing.T) {
 						}
 					}
 				}()
+				o := topics()
+				if c.five {
+					o.Protocol = MQTT5(nil)
+				}
 				var mu sync.Mutex
 				var reports []error
 				client, err := device.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"},
-					New(h.dial, topics()), &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
+					New(h.dial, o), &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
 						mu.Lock()
 						defer mu.Unlock()
 						reports = append(reports, v.(error))
@@ -199,10 +224,10 @@ func TestASlowLargePublishIsProgress(t *testing.T) {
 				require.NoError(t, err)
 				defer client.Close()
 				require.NoError(t, client.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
-				require.NoError(t, client.Open(t.Context()))
-				sent := make(chan error, 1)
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
+				require.NoError(t, client.Open(ctx))
+				sent := make(chan error, 1)
 				go func() { sent <- client.Send(ctx, &transport.Message{Body: []byte("a")}) }()
 				if !c.lasts {
 					require.Error(t, <-sent)
@@ -213,6 +238,10 @@ func TestASlowLargePublishIsProgress(t *testing.T) {
 				require.EqualValues(t, 1, client.Stats().Attempts)
 				mu.Lock()
 				defer mu.Unlock()
+				if len(c.packets) <= maxIncoming {
+					require.Empty(t, reports)
+					return
+				}
 				require.Len(t, reports, 1)
 				require.ErrorIs(t, reports[0], transport.TooLarge)
 			})
@@ -221,22 +250,31 @@ func TestASlowLargePublishIsProgress(t *testing.T) {
 }
 
 // Progress is not counted for small packets, nor beyond the rate of a slow link.
-func TestProgressOfSkippedBytes(t *testing.T) {
+func TestProgressOfReceivedBytes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var s mqttwire.Skipping
+		var s mqttwire.Receiving
 		began := time.Now()
-		s.Begin()
-		s.Add(16<<10 - 1)
+		s.Begin(16<<10-1, 0)
+		s.Add(1 << 20)
+		require.Zero(t, s.Progress(time.Time{}))
+		s.Begin(2<<20, 5)
+		s.Add(16<<10 - 6)
 		require.Zero(t, s.Progress(time.Time{}))
 		s.Add(1)
 		require.Equal(t, began, s.Progress(time.Time{}))
 		time.Sleep(time.Minute)
+		s.Begin(2<<20, 16<<10)
 		s.Add(1)
 		require.Equal(t, began.Add(times.Transfer(16<<10)), s.Progress(time.Time{}))
 		require.Equal(t, time.Now(), s.Progress(time.Now()))
 		s.Add(1 << 20)
 		require.Equal(t, time.Now(), s.Progress(time.Time{}))
 		time.Sleep(time.Minute)
-		require.Equal(t, began.Add(time.Minute), s.Progress(time.Time{}))
+		s.Add(1 << 20)
+		require.Equal(t, began.Add(2*time.Minute), s.Progress(time.Time{}))
+		time.Sleep(time.Minute)
+		s.Add(1)
+		s.Begin(16<<10, 1)
+		require.Equal(t, began.Add(2*time.Minute), s.Progress(time.Time{}), "of the packet before")
 	})
 }

@@ -94,31 +94,45 @@ func TestAHandlerRegisteredAfterOpenGetsWhatCameBefore(t *testing.T) {
 }
 
 // A message of more than a megabyte is skipped, acknowledged and reported. On a slow link, answers
-// behind it are late, which ends neither an attempt to connect nor a connection.
+// behind a large one are late, which ends neither an attempt to connect nor a connection.
 func TestALargeMessageIsSkipped(t *testing.T) {
-	for name, first := range map[string]bool{"connected": false, "while subscribing": true} {
+	for name, c := range map[string]struct {
+		size, rate int
+		pause      time.Duration // after 62 s
+		first      bool          // before the SUBACK
+	}{
+		"connected":               {1 << 20, 10_000, 0, false},
+		"while subscribing":       {1 << 20, 10_000, 0, true},
+		"slower":                  {1 << 20, 5_000, 0, false},
+		"with a pause":            {1 << 20, 10_000, 4 * time.Second, false},
+		"kept":                    {400_000, 10_000, 0, false},
+		"kept, while subscribing": {400_000, 10_000, 0, true},
+	} {
 		testkit.Run(t, name, func(t *testing.T) {
 			n := memconn.NewNetwork("broker.example:1883")
 			defer n.Close()
 			settled := make(chan bool, 1)
 			go func() {
-				c, err := n.Accept()
+				conn, err := n.Accept()
 				if err != nil {
 					return
 				}
-				l := testkit.NewMQTTLink(t, c)
+				l := testkit.NewMQTTLink(t, conn)
 				l.Expect(0x10)
 				l.Send(0x20, 2, 0, 0)
 				id := l.Expect(0x82).Body[:2]
 				answer := testkit.MQTTBytes(0x90, string(id), "\x01")
-				if !first {
+				if !c.first {
 					l.Send(answer...)
 					id := l.Expect(0x32).Rest()[:2]
 					answer = testkit.MQTTBytes(0x40, id)
 				}
-				large := testkit.MQTTBytes(0x32, testkit.MQTTText("down"), "\x00\x07", strings.Repeat("x", 1<<20))
-				for len(large) > 0 {
-					part := large[:min(10_000, len(large))]
+				large := testkit.MQTTBytes(0x32, testkit.MQTTText("down"), "\x00\x07", strings.Repeat("x", c.size))
+				for i := 0; len(large) > 0; i++ {
+					if i == 62 {
+						time.Sleep(c.pause)
+					}
+					part := large[:min(c.rate, len(large))]
 					large = large[len(part):]
 					if _, err := l.Write(part); err != nil {
 						return
@@ -141,19 +155,23 @@ func TestALargeMessageIsSkipped(t *testing.T) {
 				}
 			}()
 			reports := make(chan error, 2)
-			c, err := device.New(&transport.Credentials{Host: "broker.example", DeviceID: "dev-1"},
+			client, err := device.New(&transport.Credentials{Host: "broker.example", DeviceID: "dev-1"},
 				paho.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: n.DialContext},
 					Dialect: &mqtt.Topics{Telemetry: "up", Commands: []string{"down"}}}),
 				&device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { reports <- v.(error) }}})
 			require.NoError(t, err)
-			defer c.Close()
-			require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
-			require.NoError(t, c.Open(t.Context()))
-			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("a")}))
-			require.ErrorIs(t, <-reports, transport.TooLarge)
+			defer client.Close()
+			require.NoError(t, client.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			require.NoError(t, client.Open(ctx))
+			require.NoError(t, client.Send(t.Context(), &transport.Message{Body: []byte("a")}))
+			if c.size == 1<<20 {
+				require.ErrorIs(t, <-reports, transport.TooLarge)
+			}
 			require.True(t, <-settled)
 			require.Empty(t, reports)
-			require.EqualValues(t, 1, c.Stats().Attempts)
+			require.EqualValues(t, 1, client.Stats().Attempts)
 		})
 	}
 }

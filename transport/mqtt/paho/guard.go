@@ -56,9 +56,9 @@ type guard struct {
 	pingTimeout time.Duration
 	// missed gets a PUBLISH that is skipped, as mqttwire.Backlog.Missed does; progress is
 	// transport.Config.Progress.
-	missed   func(flags byte, body []byte, size int)
-	progress func()
-	skipping mqttwire.Skipping
+	missed    func(flags byte, body []byte, size int)
+	progress  func()
+	receiving mqttwire.Receiving
 
 	// Owned by the reading goroutine.
 	r         *bufio.Reader
@@ -80,8 +80,19 @@ type guard struct {
 }
 
 func newGuard(c conn, pingTimeout time.Duration) *guard {
-	return &guard{conn: c, r: bufio.NewReader(c), closed: make(chan struct{}), writing: make(chan struct{}, 1),
-		pingTimeout: pingTimeout}
+	g := &guard{conn: c, closed: make(chan struct{}), writing: make(chan struct{}, 1), pingTimeout: pingTimeout}
+	g.r = bufio.NewReader(socket{g})
+	return g
+}
+
+// socket reads the guard's connection.
+type socket struct{ g *guard }
+
+func (s socket) Read(p []byte) (int, error) {
+	n, err := s.g.conn.Read(p)
+	s.g.receiving.Add(n)
+	s.g.receiving.Report(s.g.progress)
+	return n, err
 }
 
 // Read is called by one goroutine.
@@ -113,6 +124,7 @@ func (g *guard) next() error {
 			return mqttwire.Violation{Err: err}
 		}
 	}
+	g.receiving.Begin(h.Size+h.Body, h.Size+g.r.Buffered())
 	if h.Type == mqttwire.Publish && h.Body > maxIncoming && g.connected {
 		return g.skip(h)
 	}
@@ -142,9 +154,6 @@ func (g *guard) next() error {
 	return nil
 }
 
-// skipChunk is how much of a packet is skipped between two reports of progress.
-const skipChunk = 16 << 10
-
 // skip reads a PUBLISH without keeping it: a broker would send it again on the next connection.
 func (g *guard) skip(h mqttwire.Header) error {
 	head := make([]byte, mqttwire.MaxHead)
@@ -155,23 +164,14 @@ func (g *guard) skip(h mqttwire.Header) error {
 		return err
 	}
 	g.missed(h.Flags, head, h.Size+h.Body)
-	g.skipping.Begin()
-	for left := h.Body - len(head); left > 0; {
-		n, err := g.r.Discard(min(left, skipChunk))
-		if err != nil {
-			return err
-		}
-		left -= n
-		g.skipping.Add(n)
-		g.skipping.Report(g.progress)
-	}
-	return nil
+	_, err := g.r.Discard(h.Body - len(head))
+	return err
 }
 
-// Progress implements transport.Progressor. Skipped bytes are progress, too.
+// Progress implements transport.Progressor. Bytes of large packets are progress, too.
 func (g *guard) Progress() (at time.Time, waits bool) {
 	at, waits = g.conn.Progress()
-	return g.skipping.Progress(at), waits
+	return g.receiving.Progress(at), waits
 }
 
 // keptPacket is the largest buffer that is kept for the next packet.
@@ -242,14 +242,14 @@ func (g *guard) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// awaitAnswer waits until a ping is answered, or until the link is idle or dead and a slow hop
-// behind it had time for the messages that were not acknowledged, up to the size of one. Only then
-// begins the time for the answer, which paho counts from the end of Write.
+// awaitAnswer waits until a ping is answered, or until the link made no progress for a PingTimeout
+// and a slow hop behind it had time for the messages that were not acknowledged, up to the size of
+// one. Only then begins the time for the answer, which paho counts from the end of Write.
 func (g *guard) awaitAnswer() {
 	g.mu.Lock()
 	until := time.Now().Add(times.Transfer(g.unackedBytes))
 	g.mu.Unlock()
-	for last, _ := g.Progress(); ; {
+	for {
 		select {
 		case <-g.closed:
 			return
@@ -258,11 +258,11 @@ func (g *guard) awaitAnswer() {
 		g.mu.Lock()
 		answered := !g.pinged
 		g.mu.Unlock()
-		now, waits := g.Progress()
-		if answered || !now.After(last) && (waits || !time.Now().Before(until)) {
+		last, waits := g.Progress()
+		now := time.Now()
+		if answered || now.Sub(last) >= g.pingTimeout && (waits || !now.Before(until)) {
 			return
 		}
-		last = now
 	}
 }
 

@@ -17,7 +17,7 @@
 //	results out of order         reported in the order of sending
 //	handshakes with answers      not there: a dialect may publish one message, such as Topics.Birth
 //	pings                        sent and checked every 5 s; an answer has an eighth of PingTimeout
-//	                             more time
+//	                             more time, or a PingTimeout more after the latest progress
 //	packet ids                   from 1 on, as brokers count theirs; mochi refuses a subscription whose
 //	                             id is that of a message in flight to the device
 //
