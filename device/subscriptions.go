@@ -49,6 +49,9 @@ func (l *loop) serveFeatures(x features, now time.Time) {
 	}
 	subs.due = x.serve(l, now)
 	if subs.asked != 0 {
+		if limit := l.c.set.DialTimeout; !now.Before(subs.askedBy) { // unless the connection makes progress
+			subs.askedBy = l.conn.answers.lastProgress(subs.askedBy.Add(-limit), 0).Add(limit)
+		}
 		subs.due = earlier(subs.askedBy, subs.due)
 	}
 	if subs.lacks != 0 {

@@ -162,18 +162,20 @@ func TestASlowLargePublishIsProgress(t *testing.T) {
 		first   bool // before the SUBACK
 		lasts   bool
 		five    bool
+		live    bool // subscribes when connected
 	}{
-		"skipped":                         {large("down/a", 1), 10_000, false, true, false},
-		"skipped, while subscribing":      {large("down/a", 1), 10_000, true, true, false},
-		"skipped, dribbling":              {large("down/a", 1), 500, false, false, false},
-		"kept":                            {kept, 10_000, false, true, false},
-		"kept, while subscribing":         {kept, 10_000, true, true, false},
-		"kept, dribbling":                 {kept, 500, false, false, false},
-		"many":                            {many, 10_000, false, true, false},
-		"many, while subscribing":         {many, 10_000, true, true, false},
-		"many, dribbling":                 {many, 500, false, false, false},
-		"kept, MQTT 5":                    {kept5, 10_000, false, true, true},
-		"kept, MQTT 5, while subscribing": {kept5, 10_000, true, true, true},
+		"skipped":                            {large("down/a", 1), 10_000, false, true, false, false},
+		"skipped, while subscribing":         {large("down/a", 1), 10_000, true, true, false, false},
+		"skipped, dribbling":                 {large("down/a", 1), 500, false, false, false, false},
+		"kept":                               {kept, 10_000, false, true, false, false},
+		"kept, while subscribing":            {kept, 10_000, true, true, false, false},
+		"kept, dribbling":                    {kept, 500, false, false, false, false},
+		"many":                               {many, 10_000, false, true, false, false},
+		"many, while subscribing":            {many, 10_000, true, true, false, false},
+		"many, dribbling":                    {many, 500, false, false, false, false},
+		"kept, MQTT 5":                       {kept5, 10_000, false, true, true, false},
+		"kept, MQTT 5, while subscribing":    {kept5, 10_000, true, true, true, false},
+		"kept, while subscribing, connected": {kept, 10_000, true, true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -223,9 +225,12 @@ func TestASlowLargePublishIsProgress(t *testing.T) {
 					}}})
 				require.NoError(t, err)
 				defer client.Close()
-				require.NoError(t, client.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
+				if c.live {
+					require.NoError(t, client.Open(ctx))
+				}
+				require.NoError(t, client.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
 				require.NoError(t, client.Open(ctx))
 				sent := make(chan error, 1)
 				go func() { sent <- client.Send(ctx, &transport.Message{Body: []byte("a")}) }()
