@@ -94,12 +94,13 @@ type Options struct {
 	NoMessageIDs bool
 
 	// DialTimeout limits one attempt to connect, handshake included. It restarts while the attempt
-	// waits for its turn on a shared connection that is slow but makes progress, or for a step of the
-	// handshake with a hub that has a time of its own for it. Default 30 s.
+	// waits for its turn on a shared connection that is slow but makes progress, for a step of the
+	// handshake with a hub that has a time of its own for it, or over MQTT for an answer behind a
+	// large message that arrives slowly. Default 30 s.
 	DialTimeout time.Duration
 	// AckTimeout is how long the oldest message in flight may wait for its answer before the
 	// connection counts as dead. It runs from the latest of three times: the message was handed over,
-	// the message before it was answered, or a slow connection last accepted bytes that had waited
+	// the message before it was answered, or a slow connection last made progress
 	// (transport.Progressor). A message has one second more for each KiB of its size, for a slow hop
 	// that took it all at once, unless bytes are stuck on this side. A twin request without an answer
 	// fails after the same time: MessagePolicy decides whether it is repeated, but PatchReportedIf

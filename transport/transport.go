@@ -48,7 +48,8 @@ type Config struct {
 	// that batch too. It may hold a lock then, and does not block.
 	Refused func() bool
 	// Progress, unless nil, reports that the attempt waits its turn on a connection that is slow but
-	// makes progress; the time-out of the attempt restarts. Any goroutine of the session may call it,
+	// makes progress, or for an answer behind a large message from the peer that arrives slowly; the
+	// time-out of the attempt restarts. Any goroutine of the session may call it,
 	// with the rules of Sink.
 	Progress func()
 	// Wait, unless nil, waits for d, and lets attempts of other clients run meanwhile: the caller
@@ -87,12 +88,12 @@ type Session interface {
 // share a connection share its progress.
 type Progressor interface {
 	// Progress returns when the connection last made progress: the network accepted bytes that had
-	// waited, or, on a shared connection, the peer answered the work ahead of the oldest message. The
-	// zero time means never. Bytes that the network accepts at once do not count, nor do pings,
-	// because a peer that reads and does not answer makes no progress. waits is true if bytes have
-	// waited on this side for long: without progress that is a dead network, not a slow hop behind.
-	// The goroutine that calls Send calls Progress, every few seconds while answers are outstanding.
-	// Progress does not block.
+	// waited, bytes of a large message from the peer arrived, or, on a shared connection, the peer
+	// answered the work ahead of the oldest message. The zero time means never. Bytes that the
+	// network accepts at once do not count, nor do pings, because a peer that reads and does not
+	// answer makes no progress. waits is true if bytes have waited on this side for long: without
+	// progress that is a dead network, not a slow hop behind. The goroutine that calls Send calls
+	// Progress, every few seconds while answers are outstanding. Progress does not block.
 	Progress() (at time.Time, waits bool)
 }
 

@@ -25,7 +25,8 @@
 // 0, a new connection for a new token, options of the network, dialects, and the Kinds of errors.
 //
 // What the peer sends is checked before paho reads it: a packet that is malformed, too large or not
-// meant for clients ends the connection with Kind Protocol in a dial and Network later.
+// meant for clients ends the connection with Kind Protocol in a dial and Network later. A PUBLISH
+// that is too large is skipped.
 //
 // A Transport keeps nothing between dials and is safe for use by many clients at a time.
 package paho
