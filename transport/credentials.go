@@ -124,7 +124,7 @@ func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 	case c.Token != nil:
 		t, err := c.callToken(ctx)
 		if err != nil {
-			return Token{}, tokenError(ctx, err, Network)
+			return Token{}, err
 		}
 		if t.Text.Reveal() == "" {
 			return Token{}, dialError(Unauthorized, errors.New("the token source returned an empty token"))
@@ -141,25 +141,33 @@ func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 		}
 		t, err := SignToken(ctx, c.callSign, c.Resource(), c.KeyName, now.Add(life))
 		if err != nil {
-			return Token{}, signError(tokenError(ctx, err, Unauthorized))
+			return Token{}, signError(err)
 		}
 		return t, nil
 	}
 	return Token{}, nil
 }
 
-// callToken calls Token, which may panic or end its goroutine.
+// callToken calls Token, which may panic or end its goroutine, as may the methods of its error.
 func (c *Credentials) callToken(ctx context.Context) (t Token, err error) {
-	if failed := callback.Run("Credentials.Token", func() { t, err = c.Token(ctx) }); failed != nil {
-		return Token{}, failed
+	failed := callback.Run("Credentials.Token", func() {
+		t, err = c.Token(ctx)
+		err = tokenError(ctx, err, Network)
+	})
+	if failed != nil {
+		return Token{}, tokenError(ctx, failed, Network)
 	}
 	return t, err
 }
 
-// callSign calls Sign, which may panic or end its goroutine.
+// callSign calls Sign, which may panic or end its goroutine, as may the methods of its error.
 func (c *Credentials) callSign(ctx context.Context, text []byte) (mac []byte, err error) {
-	if failed := callback.Run("Credentials.Sign", func() { mac, err = c.Sign(ctx, text) }); failed != nil {
-		return nil, failed
+	failed := callback.Run("Credentials.Sign", func() {
+		mac, err = c.Sign(ctx, text)
+		err = tokenError(ctx, err, Unauthorized)
+	})
+	if failed != nil {
+		return nil, tokenError(ctx, failed, Unauthorized)
 	}
 	return mac, err
 }
@@ -167,6 +175,9 @@ func (c *Credentials) callSign(ctx context.Context, text []byte) (mac []byte, er
 // tokenError converts the error of a callback as NewToken documents, without its secrets. An err
 // without a Kind gets the Kind otherwise.
 func tokenError(ctx context.Context, err error, otherwise Kind) error {
+	if err == nil {
+		return nil
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -186,6 +186,10 @@ func TestNewTokenNeedsASetClockToSign(t *testing.T) {
 	}
 }
 
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
 func TestNewTokenErrors(t *testing.T) {
 	plain, leak := errors.New("out of reach"), errors.New("GET https://v.example/?sig=abc1")
 	throttled := &transport.Error{Kind: transport.Throttled, Op: transport.OpRenew, Proto: "http", RetryAfter: time.Minute,
@@ -211,6 +215,7 @@ func TestNewTokenErrors(t *testing.T) {
 			transport.Forbidden, "dial: forbidden: GET https://v.example/?sig=(hidden)"},
 		{"that, wrapped", wrapped{&transport.Error{Kind: transport.Forbidden, Err: leak}}, transport.Forbidden,
 			transport.Forbidden, "dial: forbidden: wrapped: forbidden: GET https://v.example/?sig=(hidden)"},
+		{"a nil pointer", (*nilError)(nil), transport.Network, transport.Unauthorized, "panicked"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) {
@@ -228,7 +233,7 @@ func TestNewTokenErrors(t *testing.T) {
 				}
 				cause, got := transport.Find(c.err), transport.Find(err)
 				switch {
-				case cause == nil && !errors.Is(err, c.err):
+				case cause == nil && !errors.Is(err, c.err) && c.text != "panicked":
 					t.Errorf("%v: the cause cannot be found", err)
 				case cause != nil && got != nil && got.RetryAfter != cause.RetryAfter:
 					t.Errorf("RetryAfter = %v, want %v", got.RetryAfter, cause.RetryAfter)

@@ -167,3 +167,17 @@ func TestAnErrorOfAnEnvelopeKeepsItsKind(t *testing.T) {
 		require.EqualError(t, refused.Err, "no sig=(hidden)")
 	}
 }
+
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+func TestAnErrorOfAnEnvelopeMayPanic(t *testing.T) {
+	creds := moduleCreds()
+	topics := &dialect.Topics{Telemetry: "up", Envelope: picky{(*nilError)(nil)}}
+	s, _, failed := topics.Session(&dialect.Config{Creds: &creds})
+	require.NoError(t, failed)
+	_, refused := s.Publication(new(transport.Message))
+	require.Equal(t, transport.Invalid, refused.Kind)
+	require.ErrorContains(t, refused, "panicked")
+}

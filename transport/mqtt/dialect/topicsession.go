@@ -192,15 +192,17 @@ func unsent(m *transport.Message) string {
 
 // seal calls the envelope.
 func (s *topicSession) seal(dst, m *transport.Message) *transport.Error {
-	var err error
+	var refused *transport.Error
 	if failed := callback.Run("Topics.Envelope.Seal", func() {
-		err = s.t.Envelope.Seal(dst, m, s.properties)
+		if err := s.t.Envelope.Seal(dst, m, s.properties); err != nil {
+			refused = sealError(err) // may panic, as the methods of err may
+		}
 	}); failed != nil {
-		err = failed
+		refused = sealError(failed)
 	}
 	switch {
-	case err != nil:
-		return sealError(err)
+	case refused != nil:
+		return refused
 	case dst.Topic != m.Topic && dst.Topic != "" &&
 		!(mqttwire.ValidTopic([]byte(dst.Topic)) && texts.Plain(dst.Topic)):
 		return sealError(errors.New("Topics.Envelope: Seal set a Topic that is no topic to publish to"))

@@ -76,10 +76,14 @@ var errAuthData = mqttwire.Invalid("the data of an authentication step has more 
 // first returns the data of the first step. token is the one of a dial, nil for another.
 func (v *five) first(ctx context.Context, token *transport.Token) (data []byte, expires time.Time, err error) {
 	if start := v.opt.Auth.Start; start != nil {
-		if failed := callback.Run("Auth.Start", func() { data, expires, err = start(ctx) }); failed != nil {
-			err = failed
+		failed := callback.Run("Auth.Start", func() {
+			data, expires, err = start(ctx)
+			err = authError(err) // may panic, as the methods of err may
+		})
+		if failed != nil {
+			err = authError(failed)
 		}
-		return data, expires, authError(err)
+		return data, expires, err
 	}
 	if token == nil {
 		fresh, err := v.auth.creds.NewToken(ctx)
@@ -106,13 +110,17 @@ func (v *five) further(ctx context.Context, data []byte, last bool) (answer []by
 		return nil,
 			mqttwire.NewViolation("the broker asks for a further step of authentication, and Auth.Continue is not set")
 	}
-	if failed := callback.Run("Auth.Continue", func() { answer, err = next(ctx, data, last) }); failed != nil {
-		err = failed
+	failed := callback.Run("Auth.Continue", func() {
+		answer, err = next(ctx, data, last)
+		err = authError(err)
+	})
+	if failed != nil {
+		err = authError(failed)
 	}
 	if err == nil && len(answer) > mqttwire.MaxText {
 		err = errAuthData
 	}
-	return answer, authError(err)
+	return answer, err
 }
 
 // authError gives an error of a callback its Kind, and hides its secrets.

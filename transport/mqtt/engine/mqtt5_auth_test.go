@@ -76,6 +76,10 @@ func TestAuthenticationInSteps(t *testing.T) {
 	})
 }
 
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
 func TestFailuresOfRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) { // Continue fails
 		h := newHub(t)
@@ -116,6 +120,33 @@ func TestFailuresOfRenewal(t *testing.T) {
 		require.ErrorIs(t, r.sink.Replies[1].Err, transport.Throttled)
 		require.False(t, errfilter.Retryable(r.sink.Replies[1].Err), "the broker waits for the second step")
 	})
+	for _, starts := range []bool{true, false} {
+		bubble(t, func(t *testing.T) { // an error whose method panics
+			h, auth, calls := newHub(t), stepsAuth(time.Time{}), 0
+			start := auth.Start
+			auth.Start = func(ctx context.Context) ([]byte, time.Time, error) {
+				if calls++; starts && calls == 2 {
+					return nil, time.Time{}, (*nilError)(nil)
+				}
+				return start(ctx)
+			}
+			auth.Continue = func(context.Context, []byte, bool) ([]byte, error) {
+				if calls == 2 {
+					return nil, (*nilError)(nil)
+				}
+				return nil, nil
+			}
+			r, l := start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{Auth: auth})), "")
+			r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
+			if !starts {
+				l.Expect(0xf0)
+				l.Send(authPacket(0x18, "2")...)
+			}
+			synctest.Wait()
+			require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unauthorized)
+			require.ErrorContains(t, r.sink.Replies[0].Err, "panicked")
+		})
+	}
 	for want, answer := range map[string][]byte{
 		"this is not the broker, sig=(hidden)": authPacket(0, "5"),
 		"another authentication method":        packet(0xf0, "\x18", block("\x15\x00\x05other")),
