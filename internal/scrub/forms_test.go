@@ -56,6 +56,11 @@ var forms = []string{
 	"X-Api-Key:\r\n §",
 	`Authorization:\r\n Bearer §`, `Authorization:\n\tBearer\n\t§`, `Authorization: Basic\\r\\n §`,
 	`Cookie: a=b;\r\n\tsession=§`, "Cookie%3A%20a%3Db%0D%0A%20session%3D§", "\"Authorization\": \"Basic\r\n §\"",
+	`Authorization: Bearer "§"`, `Authorization: Basic "§"`, `Authorization: token "§"`, `Authorization: Bearer \"§\"`,
+	`Authorization: Bearer "§`, "Authorization: Bearer \"§\n", "Authorization: Basic\r\n \"§\"",
+	`Authorization: Digest username = "a", response = "§"`, `Cookie: a= "b"; session= "§"`, `Cookie: a= "b"; c =	"§"`,
+	`Cookie: a=b; session="§`, "Cookie: a=b; session=\"§\nc", `Cookie: a=b; c= "§...`,
+	`Cookie: a=b; session=\"§`, "Cookie: a=b; session='§\r\nc", `Cookie: a=b; c="/§`,
 	"X-Amz-Security-Token: §", "Authorization:\t§", "authorization\t:\tBearer\t§", "x-api-key:\t§", `Authorization:\t§`,
 	// URLs.
 	"https://h/?code=§", "https://h/?a=b&code=§&c=d", "https://h/?key=§", "https://user:§@h/p", "amqps://§@h:5671",
@@ -110,6 +115,18 @@ func TestSecretsAreKnownByTheirForm(t *testing.T) {
 		for _, around := range []string{"§", "got § instead", `{"x":"§"}`, "a/§/b", "x=§&y", "the value (§), then"} {
 			in := strings.ReplaceAll(around, "§", secret)
 			require.NotContains(t, scrub.Text(in), secret, "of %q", in)
+		}
+	}
+}
+
+// These are keys only because of the "=".
+func TestAKeyWithPaddingIsHiddenToItsEnd(t *testing.T) {
+	for _, key := range []string{
+		"QmXk8bQ2n5v7y9C1e3g5Jw==", "ifLG2srjRLsxEkX9b4Tfmtc=", "eUK98iEG8IR3YvDzy012TccHIFEVmg8=",
+		"GJG/5uyjAgBonuibwHakzLdn/XlhbEIihumYRPE/18E=",
+	} {
+		for _, around := range []string{"§", "got § instead", `{"x":"§"}`, "x=§&y", "the value (§), then"} {
+			require.Equal(t, strings.ReplaceAll(around, "§", "(hidden)"), scrub.Text(strings.ReplaceAll(around, "§", key)))
 		}
 	}
 }

@@ -66,6 +66,9 @@ func TestText(t *testing.T) {
 		{"a scheme in a header without a blank", "Cookie:basic]", "Cookie:(hidden)"},
 		{"header in quotes", `curl -H "Authorization: Basic dTpodW50ZXIyeA=" "https://h/x" failed`,
 			`curl -H "Authorization: Basic (hidden)" "https://h/x" failed`},
+		{"header in quotes that ends with an equals sign", `bad "Authorization: Basic dTpodW50ZXIyeA=": refused`,
+			`bad "Authorization: Basic (hidden)": refused`},
+		{"header whose value is in quotes", `Authorization: Bearer "abc1", refused`, `Authorization: Bearer "(hidden)", refused`},
 		{"folded header", "Authorization: Bearer eyJabc\r\n def\r\nAccept: a", "Authorization: Bearer (hidden)\r\nAccept: a"},
 		{"header folded before its value", "Authorization:\r\n Bearer abc1\nAccept: a",
 			"Authorization:\r\n Bearer (hidden)\nAccept: a"},
@@ -87,7 +90,8 @@ func TestText(t *testing.T) {
 
 // The time grows with the length, not with its square.
 func TestLongHostileTextsTakeLittleTime(t *testing.T) {
-	for _, part := range []string{"basic%20a=", `cookie%3a1=cookie\n`, `cookie:{a}"`, "/-----key", "token: [\n", "://"} {
+	for _, part := range []string{"basic%20a=", `cookie%3a1=cookie\n`, `cookie:{a}"`, "/-----key", "token: [\n", "://",
+		"cookie:a='", "cookie:a='a\n ", "authorization:basic 'a\n", "cookie:='=`=%22x", "cookie:'   "} {
 		begin := time.Now()
 		scrub.Text(strings.Repeat(part, 128<<10/len(part)))
 		if took := time.Since(begin); took > 2*time.Second {

@@ -147,11 +147,7 @@ func (x *scanner) header(i int, prose, json bool) (from, to int) {
 		ends = strings.IndexByte(line, '}') < 0 || strings.HasPrefix(line, "{"+hidden)
 	}
 	if ends {
-		from, to = x.value(i, false, json)
-		if to < len(x.s) && x.s[to] == '\n' {
-			to = x.headerEnd(to)
-		}
-		return from, to
+		return x.headerValue(i, json)
 	}
 	word := x.unquoted(i, false)
 	if prose && isWord(x.s[i:word]) && !x.isScheme(i, word) {
@@ -159,17 +155,35 @@ func (x *scanner) header(i int, prose, json bool) (from, to int) {
 	}
 	if next := x.skipFolds(word); next > word && x.isScheme(i, word) {
 		i = next // the scheme is no secret
+		if x.quoteAt(i) != "" {
+			return x.headerValue(i, json)
+		}
 	}
 	return i, x.headerEnd(i)
+}
+
+// headerValue is like value, and goes on where the line of a fold ends the value.
+func (x *scanner) headerValue(i int, json bool) (from, to int) {
+	from, to = x.value(i, false, json)
+	if to < len(x.s) && x.s[to] == '\n' {
+		to = x.headerEnd(to)
+	}
+	return from, to
 }
 
 // headerEnd returns the end of the header whose value goes on at i: the end of a line that no fold
 // continues, or a quote.
 func (x *scanner) headerEnd(i int) int {
 	for i < len(x.s) {
-		if quote := x.quoteAt(i); quote != "" && x.s[i-1] == '=' { // of a parameter, unless a text ends with "="
-			_, to := x.value(i, false, false)
-			if end := to + len(quote); to < len(x.s) && x.s[to] != '\n' && x.ends(end) {
+		if quote := x.quoteAt(i); quote != "" && x.assigned(i) { // of a parameter, unless a text ends with "="
+			from, to := x.value(i, false, false)
+			switch end := to + len(quote); {
+			case to == len(x.s) || x.s[to] == '\n': // cut, unless the quote ends the text
+				if from < to && (x.s[from] == '/' || !x.ends(from)) {
+					i = to
+					continue
+				}
+			case x.ends(end):
 				i = end
 				continue
 			}
@@ -187,6 +201,14 @@ func (x *scanner) headerEnd(i int) int {
 		i++
 	}
 	return i
+}
+
+// assigned reports whether a "=" stands before i.
+func (x *scanner) assigned(i int) bool {
+	for i > 0 && (x.s[i-1] == ' ' || x.s[i-1] == '\t') {
+		i--
+	}
+	return i > 0 && x.s[i-1] == '='
 }
 
 func (x *scanner) isScheme(from, to int) bool {
