@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -84,10 +85,12 @@ func (c *Clock) read(ctx context.Context, conn Conn, end time.Time) (int, error)
 	}
 }
 
-// asNetwork makes the error of a connection a *transport.Error, if it is none.
+// asNetwork makes the error of a connection a *transport.Error, if it is none, and hides its
+// secrets.
 func asNetwork(err error) error {
+	shown := scrub.Cause(err)
 	if transport.Find(err) != nil {
-		return err
+		return shown
 	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: err}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: shown}
 }

@@ -295,6 +295,16 @@ func TestRunKeepsTheClockRight(t *testing.T) {
 	})
 }
 
+func TestErrorsOfAConnectionShowNoSecrets(t *testing.T) {
+	leak := errors.New("modem: sig=abc1")
+	c := newClock(t, nil, Options{})
+	c.dial = func(context.Context, string) (Conn, error) { return nil, leak }
+	_, _, _, err := c.ask(t.Context(), &server{name: "a"})
+	require.ErrorIs(t, err, leak)
+	require.ErrorIs(t, err, transport.Network)
+	require.NotContains(t, err.Error(), "abc1")
+}
+
 func (c *Clock) timerStopped() error {
 	if c.timer.Stop() {
 		return errors.New("the timer is left")

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update/agent"
 )
@@ -108,7 +109,7 @@ func NewKeys(o *KeysOptions) (*Keys, error) {
 	}
 	text, err := o.Store.Load()
 	if err != nil {
-		return nil, err
+		return nil, scrub.Cause(err)
 	}
 	if ring, err := k.open(text); err == nil {
 		k.now = ring
@@ -150,7 +151,7 @@ func (k *Keys) Update(text []byte) error {
 	}
 	k.now, k.stored = ring, true
 	if k.opt.Store != nil {
-		err := k.opt.Store.Save(text)
+		err := scrub.Cause(k.opt.Store.Save(text))
 		k.stored = err == nil
 		if err != nil && k.opt.OnStoreError != nil {
 			_ = callback.Run("KeysOptions.OnStoreError", func() { k.opt.OnStoreError(err) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -61,7 +62,7 @@ func New(o *Options) (*Agent, error) {
 	}
 	stored, err := o.Store.Load()
 	if err != nil {
-		return nil, err
+		return nil, scrub.Cause(err)
 	}
 	if !a.s.decode(stored) {
 		a.s = state{}

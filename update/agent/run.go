@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -195,7 +196,7 @@ func (a *Agent) save(ctx context.Context) error {
 // write stores an encoded state.
 func (a *Agent) write(ctx context.Context, state []byte) error {
 	attempt := func(context.Context) (err error) {
-		if failed := callback.Run("Store.Save", func() { err = a.opt.Store.Save(state) }); failed != nil {
+		if failed := callback.Run("Store.Save", func() { err = scrub.Cause(a.opt.Store.Save(state)) }); failed != nil {
 			err = failed
 		}
 		return err

@@ -241,7 +241,7 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 		inKilled(t, func(t *testing.T, k *killed) {
 			a, err := agent.New(&k.options)
 			require.NoError(t, err)
-			fails := errors.New("no flash")
+			fails := errors.New("no flash at https://nas/?sig=abc1")
 			k.device.fail = func(call string) error {
 				if call == "install 0" {
 					k.store.fail = func() error { return fails }
@@ -249,8 +249,15 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 				return nil
 			}
 			for range 6 {
-				require.ErrorIs(t, a.Run(t.Context()), fails)
+				err = a.Run(t.Context())
+				require.ErrorIs(t, err, fails)
+				require.NotContains(t, err.Error(), "abc1")
 			}
+			unread := k.options
+			unread.Store = unreadable{err: fails}
+			_, err = agent.New(&unread)
+			require.ErrorIs(t, err, fails)
+			require.NotContains(t, err.Error(), "abc1")
 			k.store.fail, k.device.fail = nil, nil
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 			defer cancel()
@@ -259,6 +266,13 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 		})
 	})
 }
+
+type unreadable struct {
+	agent.Store
+	err error
+}
+
+func (s unreadable) Load() ([]byte, error) { return nil, s.err }
 
 type readerFunc func(p []byte) (int, error)
 

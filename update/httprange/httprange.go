@@ -19,6 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/update"
@@ -250,13 +251,15 @@ func (s *Source) receive(p []byte) (int, error) {
 	case transport.Find(err) == nil:
 		return 0, errClosed
 	}
-	return 0, err
+	return 0, asNetwork(err)
 }
 
-// asNetwork makes the error of a connection a *transport.Error, if it is none.
+// asNetwork makes the error of a connection a *transport.Error, if it is none, and hides its
+// secrets.
 func asNetwork(err error) error {
+	shown := scrub.Cause(err)
 	if transport.Find(err) != nil {
-		return err
+		return shown
 	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: err}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: shown}
 }

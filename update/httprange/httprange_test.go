@@ -308,6 +308,35 @@ func TestAServerThatIsSilentInTheHandshakeIsLost(t *testing.T) {
 	}
 }
 
+// leaky is a connection whose errors show a secret.
+type leaky struct {
+	Conn
+	write, deadline, read error
+}
+
+func (l leaky) Write(p []byte) (int, error)     { return len(p), l.write }
+func (l leaky) SetReadDeadline(time.Time) error { return l.deadline }
+func (l leaky) Read([]byte) (int, error)        { return 0, l.read }
+func (l leaky) Close() error                    { return nil }
+
+func TestErrorsOfAConnectionShowNoSecrets(t *testing.T) {
+	leak := errors.New("modem: sig=abc1")
+	kind := &transport.Error{Kind: transport.Network, Err: leak}
+	for name, s := range map[string]struct {
+		conn leaky
+		err  error
+	}{
+		"dial": {err: leak}, "dial with a kind": {err: kind}, "write": {conn: leaky{write: leak}},
+		"deadline": {conn: leaky{deadline: leak}}, "read": {conn: leaky{read: kind}},
+	} {
+		source := newSource(t, func(context.Context) (Conn, error) { return s.conn, s.err })
+		err := source.ReadAt(t.Context(), make([]byte, 1), 0)
+		require.ErrorIs(t, err, leak, name)
+		require.ErrorIs(t, err, transport.Network, name)
+		require.NotContains(t, err.Error(), "abc1", name)
+	}
+}
+
 func TestWrongOptionsAreNamed(t *testing.T) {
 	dial := (&script{}).dial
 	for text, o := range map[string]*Options{
