@@ -78,6 +78,7 @@ func failure(k transport.Kind, text string) error {
 var (
 	errClosed = failure(transport.Network, "the server closed the connection")
 	errSilent = failure(transport.Timeout, "the server sent nothing within Options.Timeout")
+	errNoConn = failure(transport.Timeout, "no connection within Options.Timeout")
 	errSlow   = failure(transport.Timeout, "the server sent less than 1 KB in 2 minutes")
 )
 
@@ -192,7 +193,7 @@ func (s *Source) connect(ctx context.Context) error {
 	}
 	s.conn = nil
 	if limited.Err() == context.DeadlineExceeded { //nolint:errorlint // the value itself
-		return errSilent
+		return errNoConn
 	}
 	return asNetwork(err)
 }

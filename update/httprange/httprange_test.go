@@ -295,7 +295,9 @@ func TestAServerThatIsSilentInTheHandshakeIsLost(t *testing.T) {
 			began := time.Now()
 			err := s.ReadAt(t.Context(), make([]byte, 1), 0)
 			require.ErrorIs(t, err, transport.Timeout)
-			require.ErrorContains(t, err, "Options.Timeout")
+			want := map[string]string{"in Write": "the server sent nothing within Options.Timeout",
+				"in the dial": "no connection within Options.Timeout"}
+			require.ErrorContains(t, err, want[name])
 			require.True(t, errfilter.Retryable(err))
 			require.Equal(t, 30*time.Second, time.Since(began))
 			require.NoError(t, (<-far).Close())
