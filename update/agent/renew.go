@@ -93,6 +93,7 @@ func (r *reader) renew(ctx context.Context, url string, refusal error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	r.askedAt = time.Now() // the wait is no part of the address's life
 	if r.address() == url {
 		return refusal
 	}

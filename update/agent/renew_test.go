@@ -144,6 +144,10 @@ func TestAddressesThatServeAFewBytesAreNotAskedForWithoutPauses(t *testing.T) {
 				r.signs(fmt.Sprint("?sig=", n))
 				return refused(403)
 			}
+			r.service.check = func(int) error {
+				time.Sleep(15 * time.Second) // is no part of the life of an address
+				return nil
+			}
 			r.files.body = func(_ int, body io.Reader) io.ReadCloser {
 				return flaky{io.MultiReader(io.LimitReader(body, 4), late{life}), io.EOF}
 			}
