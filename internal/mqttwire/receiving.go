@@ -7,8 +7,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/times"
 )
 
-// Receiving is the progress of a connection with large packets from the peer, kept or skipped.
-// Answers of the peer wait behind them. Begin and Add are called by the goroutine that reads.
+// Receiving is the progress of a connection with large packets that come slowly from the peer, kept
+// or skipped. Answers of the peer wait behind them. Begin and Add are called by the goroutine that
+// reads.
 type Receiving struct {
 	began   time.Time // the present packet
 	n, left int       // its bytes that are there, and that are missing
@@ -19,6 +20,10 @@ type Receiving struct {
 
 // leastLarge is how many bytes of a packet are progress. With less, small packets would do.
 const leastLarge = 16 << 10
+
+// leastSlow is how long a packet takes that comes slowly. An answer behind a faster one is late for
+// another reason.
+const leastSlow = time.Second
 
 // Begin begins a packet of size bytes, of which n are there and more are missing. It may be called
 // again with the same packet.
@@ -37,8 +42,8 @@ func (r *Receiving) Add(n int) {
 	n = min(n, r.left)
 	r.n += n
 	r.left -= n
-	if r.n >= leastLarge {
-		at := times.Earlier(time.Now(), r.began.Add(times.Transfer(r.n)))
+	if now := time.Now(); r.n >= leastLarge && now.Sub(r.began) >= leastSlow {
+		at := times.Earlier(now, r.began.Add(times.Transfer(r.n)))
 		r.mu.Lock()
 		r.at = times.Later(r.at, at)
 		r.mu.Unlock()
