@@ -130,7 +130,9 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 		return tokenAnswer{}, err
 	}
 	a, err := t.wait(ctx, links, answered)
-	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) && time.Since(began) >= t.c.opt.OperationTimeout/2 {
+	why := context.Cause(ctx)
+	silent := errors.Is(why, errNoAnswer) || errors.Is(why, errRenewal)
+	if err != nil && silent && time.Since(began) >= t.c.opt.OperationTimeout/2 {
 		t.mute(links, heard)
 	}
 	return a, err

@@ -22,8 +22,8 @@ import (
 //
 // On a slow connection the devices take turns: the bytes in flight follow the rate of the
 // connection. While the hub answers earlier requests, a later answer is not late, however long it
-// takes. When the hub is silent although it owes an answer (Options.IdleTimeout), the connection is
-// lost for all.
+// takes, but for that to a renewal. When the hub is silent although it owes an answer
+// (Options.IdleTimeout), the connection is lost for all.
 //
 // Devices authenticate by CBS, so each needs credentials with Sign or Token. With
 // Options.Addresses the device that begins a dial authenticates the connection for all, by SASL or
@@ -194,7 +194,7 @@ func (m *Mux) retire(c *connection, resource string) {
 		m.conn = nil
 		m.retired = append(m.retired, c)
 	}
-	if m.moving == nil {
+	if m.moving == nil || len(m.moving) >= m.opt.Devices { // some have not come back
 		m.moving = make(map[string]bool)
 	}
 	m.moving[resource] = true

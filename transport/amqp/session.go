@@ -236,13 +236,16 @@ func (s *session) unsupported(r *transport.Request) {
 
 var errUnsupported = errors.New("not available over AMQP with these options")
 
-// errNoToken ends the wait of a renewal for the token source.
-var errNoToken = &timeoutError{"the token source gave no token within Options.OperationTimeout"}
+// errNoToken ends the wait of a renewal for the token source, errRenewal that for the hub.
+var (
+	errNoToken = &timeoutError{"the token source gave no token within Options.OperationTimeout"}
+	errRenewal = &timeoutError{"token source and hub together took longer than Options.OperationTimeout"}
+)
 
 // renew puts a new token to the hub; all links stay attached. One limit bounds the source and the
 // hub: device.Options.AckTimeout runs for both.
 func (s *session) renew(id uint32) {
-	limited, cancel := context.WithTimeoutCause(s.ctx, s.opt.OperationTimeout, errNoAnswer)
+	limited, cancel := context.WithTimeoutCause(s.ctx, s.opt.OperationTimeout, errRenewal)
 	defer cancel()
 	token, err := s.cfg.Creds.NewToken(limited)
 	if limited.Err() != nil {
