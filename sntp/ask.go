@@ -21,11 +21,16 @@ const (
 // ask sends a request to s and waits for the answer. began and ended are times of the own clock.
 func (c *Clock) ask(ctx context.Context, s *server) (a answer, began, ended time.Time, err error) {
 	var conn Conn
-	if failed := callback.Run("the dial function of sntp.New", func() { conn, err = c.dial(ctx, s.name) }); failed != nil {
-		err = failed
+	dial := func() {
+		if conn, err = c.dial(ctx, s.name); err != nil {
+			err = asNetwork(err)
+		}
+	}
+	if failed := callback.Run("the dial function of sntp.New", dial); failed != nil {
+		err = asNetwork(failed)
 	}
 	if err != nil {
-		return answer{}, began, ended, asNetwork(err)
+		return answer{}, began, ended, err
 	}
 	defer conn.Close()
 	return c.exchange(ctx, conn)

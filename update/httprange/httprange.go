@@ -183,9 +183,13 @@ func (s *Source) readSome(ctx context.Context, p []byte, off int64) (int, error)
 func (s *Source) connect(ctx context.Context) error {
 	var err error
 	limited, cancel := lifetime.WithinTime(ctx, s.opt.Timeout)
-	dial := func() { s.conn, err = s.dial(limited) }
+	dial := func() {
+		if s.conn, err = s.dial(limited); err != nil {
+			err = asNetwork(err)
+		}
+	}
 	if failed := callback.Run("the dial function of httprange.New", dial); failed != nil {
-		err = failed
+		err = asNetwork(failed)
 	}
 	cancel()
 	if err == nil {
@@ -195,7 +199,7 @@ func (s *Source) connect(ctx context.Context) error {
 	if limited.Err() == context.DeadlineExceeded { //nolint:errorlint // the value itself
 		return errNoConn
 	}
-	return asNetwork(err)
+	return err
 }
 
 // request asks for the rest of the image from off on, and reads the head of the answer.
