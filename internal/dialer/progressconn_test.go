@@ -248,8 +248,8 @@ func TestTheSendBufferGrowsOnAFastLink(t *testing.T) {
 		"600 KB/s":  {600_000, []int{64 << 10}},
 		"1 MB/s":    {1_000_000, []int{64 << 10, 128 << 10}},
 		"2 MB/s":    {2_000_000, []int{64 << 10, 128 << 10, 256 << 10}},
-		"unlimited": {1 << 40, []int{64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20}},
-		"unknown":   {1 << 40, []int{64 << 10}},
+		"unlimited": {1 << 30, []int{64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20}},
+		"unknown":   {1 << 30, []int{64 << 10}},
 	} {
 		testkit.Run(t, name, func(t *testing.T) {
 			k := new(kernel)
