@@ -2,6 +2,7 @@ package callback_test
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"testing"
 
@@ -13,13 +14,14 @@ import (
 func TestRun(t *testing.T) {
 	cause := errors.New("why")
 	for want, f := range map[string]func(){
-		"":                                    func() {},
-		"callback X panicked: text":           func() { panic("text") },
-		"callback X panicked: why":            func() { panic(cause) },
-		"callback X panicked":                 func() { panic(7) },
-		`callback X panicked: sig=(hidden)\n`: func() { panic("sig=c2lnbmF0dXJl\n") },
-		"callback X panicked: sig=(hidden)":   func() { panic(errors.New("sig=c2lnbmF0dXJl")) },
-		"callback X ended its goroutine (runtime.Goexit)": runtime.Goexit,
+		"":                          func() {},
+		"callback X panicked: text": func() { panic("text") },
+		"callback X panicked: why":  func() { panic(cause) },
+		"callback X panicked":       func() { panic(7) },
+		"callback X panicked: an error whose Error method panics": func() { panic((*os.PathError)(nil)) },
+		`callback X panicked: sig=(hidden)\n`:                     func() { panic("sig=c2lnbmF0dXJl\n") },
+		"callback X panicked: sig=(hidden)":                       func() { panic(errors.New("sig=c2lnbmF0dXJl")) },
+		"callback X ended its goroutine (runtime.Goexit)":         runtime.Goexit,
 	} {
 		err := callback.Run("X", f)
 		if want == "" {

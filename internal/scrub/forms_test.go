@@ -1,6 +1,7 @@
 package scrub_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -197,6 +198,9 @@ func TestACauseKeepsItsError(t *testing.T) {
 	bad := errTest("sig=abc\n")
 	require.EqualError(t, scrub.Cause(bad), `sig=(hidden)\n`)
 	require.ErrorIs(t, scrub.Cause(bad), bad)
+	var none *os.PathError // its Error method needs one
+	require.EqualError(t, scrub.Cause(none), "an error whose Error method panics")
+	require.ErrorIs(t, scrub.Cause(none), error(none))
 }
 
 type errTest string
