@@ -215,6 +215,47 @@ func TestARenewalWhoseTokenSourceHangs(t *testing.T) {
 	})
 }
 
+// Renewals that wait in vain for credit give up the token links, so a later one succeeds. Each of
+// them counts: those that come one after the other have little time left when it is their turn.
+func TestTokenLinksWithoutCreditAreGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const n = 15
+		mux := amqp.NewMux(h.options())
+		var all []*running
+		for i := range n {
+			own := h.device(t, fmt.Sprintf("fleet-%d", i))
+			creds := *own
+			creds.Sign, creds.Token = nil, func(ctx context.Context) (transport.Token, error) {
+				time.Sleep(time.Millisecond)
+				return own.NewToken(ctx)
+			}
+			all = append(all, start(t, mux, &creds))
+		}
+		require.Equal(t, 1, h.DetachLinks("", fault.LinkCBSSender, hubdata.AMQPError{}))
+		withheld := h.inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkCBSSender, Times: 2})
+		for _, r := range all {
+			r.Do(&transport.Request{ID: 1, Op: transport.OpRenew})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		failed := 0
+		for i, r := range all {
+			reply, ok := r.sink.ReplyTo(1)
+			require.True(t, ok)
+			if reply.Err == nil {
+				continue
+			}
+			failed++
+			require.ErrorIs(t, reply.Err, transport.Timeout)
+			require.ErrorContains(t, reply.Err, "the hub did not answer")
+			require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err, "device %d", i)
+		}
+		require.Equal(t, 2, withheld.Fired())
+		require.Equal(t, 11, failed)
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
 // Without a renewal the hub detaches the links, and the session ends with its condition.
 func TestATokenRunsOut(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

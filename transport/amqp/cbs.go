@@ -32,6 +32,7 @@ type tokenLinks struct {
 	session  *amqpclient.Session
 	sender   *amqpclient.Sender
 	credited chan struct{} // capacity 1: the sender may have credit
+	starved  time.Time     // since when a token found no credit; zero: not; guarded by gate
 	dead     chan struct{} // closed when the links are lost
 	once     sync.Once
 	err      error // why they were lost; valid after dead
@@ -130,12 +131,17 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 		return tokenAnswer{}, err
 	}
 	a, err := t.wait(ctx, links, answered)
-	why := context.Cause(ctx)
-	silent := errors.Is(why, errNoAnswer) || errors.Is(why, errRenewal)
-	if err != nil && silent && time.Since(began) >= t.c.opt.OperationTimeout/2 {
+	if err != nil && t.silent(ctx, began) {
 		t.mute(links, heard)
 	}
 	return a, err
+}
+
+// silent reports whether a wait that ended with the time-out of ctx means that the hub's ends of
+// the links may be lost. since is when the wait for the hub began: a slow token source leaves a
+// renewal little time.
+func (t *tokens) silent(ctx context.Context, since time.Time) bool {
+	return errors.Is(context.Cause(ctx), context.DeadlineExceeded) && time.Since(since) >= t.c.opt.OperationTimeout/2
 }
 
 // wait waits for the answer to a token that was sent. An answer counts also if a loss followed it.
@@ -219,9 +225,13 @@ func (t *tokens) send(ctx context.Context, d amqpclient.Delivery, m *wire.Messag
 	for l := t.links; ; {
 		switch l.sender.Send(0, d, b) {
 		case amqpclient.NotBlocked:
+			l.starved = time.Time{}
 			t.c.Kick()
 			return l, nil
 		case amqpclient.Gone, amqpclient.NoCredit, amqpclient.NoWindow:
+		}
+		if l.starved.IsZero() {
+			l.starved = time.Now()
 		}
 		select {
 		case <-l.credited:
@@ -233,9 +243,9 @@ func (t *tokens) send(ctx context.Context, d amqpclient.Delivery, m *wire.Messag
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
-		if ctx.Err() == nil || errors.Is(context.Cause(ctx), errNoAnswer) {
+		if ctx.Err() == nil || t.silent(ctx, l.starved) {
 			t.drop()
-		} // else another device was closed: other devices wait for answers on the links
+		} // else keep them, as other devices may wait for answers on them
 		return nil, err
 	}
 }

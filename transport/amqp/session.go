@@ -239,7 +239,8 @@ var errUnsupported = errors.New("not available over AMQP with these options")
 // errNoToken ends the wait of a renewal for the token source, errRenewal that for the hub.
 var (
 	errNoToken = &timeoutError{"the token source gave no token within Options.OperationTimeout"}
-	errRenewal = &timeoutError{"token source and hub together took longer than Options.OperationTimeout"}
+	errRenewal = &timeoutError{"the hub did not answer within Options.OperationTimeout, counted from the call of the " +
+		"token source"}
 )
 
 // renew puts a new token to the hub; all links stay attached. One limit bounds the source and the
