@@ -180,9 +180,6 @@ func (m *Mux) beginLocked(cfg *transport.Config, skew time.Duration, l *login) *
 func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
 	defer close(d.done)
 	conn, err := m.connect(ctx, d, l)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	if !m.dialed(d, conn, err) {
 		conn.close()
 		m.dialed(d, nil, nil)
@@ -195,18 +192,27 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 	defer limit.Stop()
 	if m.opt.Addresses != nil {
 		all, err := m.opt.prove(ctx, d.creds)
+		if ctx.Err() != nil {
+			err = errNoLogin
+		}
 		if err != nil {
 			return nil, err
 		}
 		l = &all
 	}
 	c, err := m.opt.connect(ctx, d.creds, l, d.limit, &m.learnt)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err == nil && c.maxDevices() < 1 {
 		c.close()
 		return nil, &transport.Error{Kind: transport.Unsupported, Err: errFewSessions}
 	}
 	return c, err
 }
+
+// errNoLogin ends the wait of a dial for the callbacks of the credentials and options.
+var errNoLogin = &timeoutError{"the token source or Network.Certificate took longer than Options.OperationTimeout"}
 
 // errFewSessions is for a peer that cannot serve a Mux.
 var errFewSessions = errors.New("the peer allows less than three AMQP sessions on a connection (channel-max); " +

@@ -517,6 +517,53 @@ func TestTheFailureOfADialIsShared(t *testing.T) {
 	}
 }
 
+// A callback for the login of a Mux that takes too long fails the dial in time. The error, which
+// other devices also get, names the callbacks and not the hub.
+func TestACallbackForTheLoginOfAMuxHangs(t *testing.T) {
+	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	late := func(context.Context) error { time.Sleep(22 * time.Second); return nil }
+	for name, row := range map[string]struct {
+		auth amqp.Auth
+		hang func(ctx context.Context) error
+		took time.Duration
+	}{
+		"token source":       {amqp.AuthPlain, hangs, 20 * time.Second},
+		"token source, late": {amqp.AuthPlain, late, 22 * time.Second},
+		"certificate":        {amqp.AuthExternal, hangs, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				o.Auth, o.Addresses = row.auth, &amqp.Addresses{Telemetry: "/devices/dev-1/messages/events"}
+				if row.auth == amqp.AuthExternal {
+					o.Network.Plaintext = false
+					o.Network.Certificate = func(ctx context.Context) (*tls.Certificate, error) { return nil, row.hang(ctx) }
+				}
+				mux, user := amqp.NewMux(o), h.CredsWith(t, "")
+				failed := make(chan error, 2)
+				began := time.Now()
+				for _, id := range []string{"a", "b"} {
+					creds := &transport.Credentials{Host: user.Host, DeviceID: id, UserName: "dev-1@sas.hub",
+						Token: func(ctx context.Context) (transport.Token, error) {
+							if err := row.hang(ctx); err != nil {
+								return transport.Token{}, err
+							}
+							return user.NewToken(context.Background())
+						}}
+					go func() { failed <- try(t, mux, creds) }()
+				}
+				for range 2 {
+					err := <-failed
+					require.ErrorIs(t, err, transport.Timeout)
+					require.ErrorContains(t, err, "the token source or Network.Certificate took longer than")
+				}
+				require.Equal(t, row.took, time.Since(began))
+				require.Zero(t, h.dials.Load())
+			})
+		})
+	}
+}
+
 // A device whose clock shows another time does not take over a failure that a clock may have
 // caused, nor do others take over its failure.
 func TestADeviceWithAnotherClockDials(t *testing.T) {
