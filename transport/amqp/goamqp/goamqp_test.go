@@ -294,20 +294,24 @@ func TestAMessageWithoutAPlaceOutlastsASlowHandler(t *testing.T) {
 	})
 }
 
-// After the loss of a link for tokens, the connection is replaced when the token is due.
+// After the loss of a link for tokens, the renewal fails with the hub's reason, and the connection
+// is replaced at once.
 func TestALostTokenLinkIsFoundAtTheRenewal(t *testing.T) {
+	why := hubdata.AMQPError{Condition: "amqp:link:detach-forced"}
 	for name, lose := range map[string]func(h *hubfixture.Broker) int{
 		"sender": func(h *hubfixture.Broker) int {
-			return h.DetachLinks("dev-1", fault.LinkCBSSender, hubdata.AMQPError{})
+			return h.DetachLinks("dev-1", fault.LinkCBSSender, why)
 		},
 		"receiver": func(h *hubfixture.Broker) int {
-			return h.DetachLinks("dev-1", fault.LinkCBSReceiver, hubdata.AMQPError{})
+			return h.DetachLinks("dev-1", fault.LinkCBSReceiver, why)
 		},
 	} {
 		testkit.Run(t, name, func(t *testing.T) {
 			h := hubfixture.New(t)
 			var renewals atomic.Int32
+			failed := make(chan error, 10)
 			c, err := device.New(h.CredsWith(t, ""), goamqp.New(options(h)), &device.Options{
+				Trace: &device.Trace{Renewed: func(_ time.Time, err error) { failed <- err }},
 				OnStatus: func(s device.Status) {
 					if s.Reason == device.ReasonTokenRenewal {
 						renewals.Add(1)
@@ -318,6 +322,11 @@ func TestALostTokenLinkIsFoundAtTheRenewal(t *testing.T) {
 			require.NoError(t, c.Open(t.Context()))
 			require.Equal(t, 1, lose(h))
 			time.Sleep(52 * time.Minute) // of an hour
+			require.Len(t, failed, 1)
+			err = <-failed
+			require.ErrorIs(t, err, transport.Unavailable)
+			require.ErrorContains(t, err, "amqp:link:detach-forced")
+			require.False(t, errfilter.Retryable(err))
 			require.EqualValues(t, 1, renewals.Load())
 			require.Equal(t, device.StateConnected, c.Status().State)
 			require.EqualValues(t, 2, c.Stats().Connections)

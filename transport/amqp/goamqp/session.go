@@ -391,7 +391,7 @@ func (s *session) renew(id uint32) {
 	if err != nil {
 		e := protocol.Error(cause(err))
 		if lostLinks(err) { // no further try succeeds: the client connects again
-			e.Kind = transport.Unsupported
+			e.RetryAfter = -1
 		}
 		r.Err = &transport.Error{Kind: e.Kind, Op: transport.OpRenew, Proto: "amqp", RetryAfter: e.RetryAfter, Err: e.Err}
 	} else if !token.Fixed {
