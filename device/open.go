@@ -207,11 +207,8 @@ func (c *Client) Reconnect() error {
 	c.reconnect.Store(true)
 	c.poke()
 	if hangUp := c.run.hangUp; hangUp != nil {
-		time.AfterFunc(handlerTime, func() {
-			if c.reconnect.Load() { // the loop is stuck in a write
-				hangUp()
-			}
-		})
+		// By then the loop has replaced the session, or is stuck in a write.
+		time.AfterFunc(handlerTime, hangUp)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,6 +86,30 @@ func TestReconnectOfAConnectionThatIsStuckInAWrite(t *testing.T) {
 			require.NoError(t, sent.Wait(t.Context()))
 		})
 	}
+}
+
+// A write that begins after Reconnect, here the answer of the handler that called it, and that the
+// network does not take, does not hold up the replacement either.
+func TestReconnectOfAConnectionWhoseNextWriteSticks(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		f.request = func(s *fakeSession, _ *transport.Request) (transport.Reply, bool) {
+			<-s.dead
+			return transport.Reply{}, false
+		}
+		c, w := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+		require.NoError(t, c.HandleMethod("work", func(context.Context, *device.MethodCall) (int, []byte) {
+			assert.NoError(t, c.Reconnect())
+			time.Sleep(500 * time.Millisecond)
+			return 200, nil
+		}))
+		open(t, c)
+		require.True(t, f.last().call("1", "work", ""))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{time.Second}, gaps(f))
+		require.Equal(t, []device.Reason{device.ReasonPlanned, device.ReasonConnecting, device.ReasonConnectionOK},
+			w.reasons()[2:])
+	})
 }
 
 // Further calls of Reconnect do not postpone the replacement that a running handler holds up.

@@ -16,13 +16,13 @@ func (l *loop) begin() {
 		l.conn.answers.timeout = max(l.conn.answers.timeout, info.AckTimeout)
 	}
 	c.queue.connect(l.beginTrial(l.conn.window(l.c.set.Window)))
-	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.conn.answers.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
 	if x := c.features(); x != nil {
 		x.begin(l.conn)
 	}
 	c.mu.Lock()
+	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.own.hangUp = l.worker.hangUp
 	c.mu.Unlock()
 	l.publishUp(l.conn.upSince)
