@@ -183,6 +183,7 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 	m.totals.calls++
 	if m.running < m.set.MethodLimit {
 		m.running++
+		m.poke() // the loop serves a handler during a token renewal: see drains
 		go m.run(r)
 	} else {
 		m.waiting = append(m.waiting, r)

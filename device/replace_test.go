@@ -337,6 +337,40 @@ func TestAHandlerMayUseTheClientWhileTheTokenIsRenewed(t *testing.T) {
 	}
 }
 
+// A handler that begins while a token renewal waits for something else, here a twin, may wait for
+// the session, too: for a message of its own, or for all of them.
+func TestAHandlerThatBeginsDuringATokenRenewalIsServed(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *device.Client) error{
+		"Send":  func(ctx context.Context, c *device.Client) error { return c.Send(ctx, msg(2)) },
+		"Flush": func(ctx context.Context, c *device.Client) error { return c.Flush(ctx) },
+	} {
+		run(t, name, func(t *testing.T) {
+			start := time.Now()
+			f := &fake{expires: func() time.Time { return start.Add(100 * time.Second) }}
+			f.request = func(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
+				return transport.Reply{Err: refused(transport.Unsupported)}, r.Op != transport.OpTwinGet
+			}
+			c, _ := client(t, f, nil)
+			require.NoError(t, c.HandleMethod("work", func(ctx context.Context, _ *device.MethodCall) (int, []byte) {
+				assert.NoError(t, call(ctx, c))
+				return 200, nil
+			}))
+			open(t, c)
+			time.Sleep(84 * time.Second)
+			twin := async(func() error { _, err := c.GetTwin(within(t, 10*time.Second)); return err })
+			time.Sleep(2 * time.Second) // the renewal began after 1 s
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			synctest.Wait()
+			require.Empty(t, f.ids())
+			require.True(t, f.last().call("1", "work", ""))
+			synctest.Wait()
+			require.Equal(t, []string{"1 200 "}, f.answers())
+			require.ErrorIs(t, <-twin, transport.Cancelled)
+			require.Equal(t, 90*time.Second, f.dialTimes()[1].Sub(start))
+		})
+	}
+}
+
 // A handler that takes longer than a renewal waits costs no message: none is in flight at the end.
 func TestALongHandlerCostsNoMessageAtATokenRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
