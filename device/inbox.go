@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -212,7 +211,7 @@ func (b *inbox) handleAll() {
 		case p.missed:
 			outcome, panicked = transport.OutcomeReject, true
 			b.trace.handlerPanic(&transport.Error{Kind: transport.TooLarge, Op: transport.OpSettle,
-				Err: errors.New("a message on topic " + texts.Quote(p.msg.Topic) + " is larger than the transport takes; it was " +
+				Err: errors.New("a message on topic " + quoted(p.msg.Topic) + " is larger than the transport takes; it was " +
 					"rejected without its handler")})
 		case p.unhandled:
 			outcome = b.refuse(p)

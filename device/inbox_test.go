@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -107,9 +108,10 @@ func TestAMessageThatIsTooLargeIsRejectedAndReported(t *testing.T) {
 			return nil
 		})
 		open(t, c)
-		for _, ref := range []string{"1", ""} { // "" is QoS 0
-			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(ref),
-				Name: []byte("down/\xff")}))
+		for _, row := range [][2]string{{"1", "down/\xff"}, // and QoS 0:
+			{"", "down?sig=c2VjcmV0c2VjcmV0&" + strings.Repeat("/x", 600)}} {
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.FeatureMessages, Ref: []byte(row[0]),
+				Name: []byte(row[1])}))
 		}
 		require.True(t, f.last().deliver("2"))
 		synctest.Wait()
@@ -122,6 +124,8 @@ func TestAMessageThatIsTooLargeIsRejectedAndReported(t *testing.T) {
 		require.Len(t, reports, 2)
 		require.ErrorIs(t, reports[0], transport.TooLarge)
 		require.ErrorContains(t, reports[0], `topic "down/\xff" is larger than the transport takes`)
+		require.ErrorContains(t, reports[1], `topic "down?sig=(hidden)&/x/x`)
+		require.Less(t, len(reports[1].Error()), 1200)
 	})
 }
 

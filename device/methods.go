@@ -308,7 +308,7 @@ func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte)
 	m.mu.Lock()
 	m.totals.panics++
 	m.mu.Unlock()
-	m.set.Trace.handlerPanic(errors.New("the answer of method " + r.call.Name + " " + what))
+	m.set.Trace.handlerPanic(errors.New("the answer of method " + quoted(r.call.Name) + " " + what))
 	return statusFailed, []byte(`{"message":"the method's answer ` + what + `"}`)
 }
 

@@ -63,8 +63,8 @@ func TestMethods(t *testing.T) {
 			`5 404 {"message":"the device has no such method"}`,
 		}, f.answers())
 		require.Len(t, panics, 4)
-		require.EqualError(t, panics[0].(error), "the answer of method bad is not JSON in UTF-8, nested 64 deep at most")
-		require.EqualError(t, panics[1].(error), "the answer of method big is larger than 128 KiB")
+		require.EqualError(t, panics[0].(error), `the answer of method "bad" is not JSON in UTF-8, nested 64 deep at most`)
+		require.EqualError(t, panics[1].(error), `the answer of method "big" is larger than 128 KiB`)
 		require.Equal(t, "oh", panics[2])
 		require.ErrorContains(t, panics[3].(error), "runtime.Goexit")
 
@@ -119,11 +119,11 @@ func TestAnAnswerThatNoHubTakesIsReported(t *testing.T) {
 				continue // this processor's int is as small as a status
 			}
 			reported = nil
-			require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) {
+			require.NoError(t, c.HandleMethod("", func(context.Context, *device.MethodCall) (int, []byte) {
 				return int(row.status), []byte(row.body)
 			}))
 			open(t, c)
-			require.True(t, f.last().call(fmt.Sprint(i), "m", ""))
+			require.True(t, f.last().call(fmt.Sprint(i), "m?sig=c2VjcmV0c2VjcmV0", ""))
 			synctest.Wait()
 			answers := f.answers()
 			if row.why == "" {
@@ -132,7 +132,7 @@ func TestAnAnswerThatNoHubTakesIsReported(t *testing.T) {
 				continue
 			}
 			require.Equal(t, fmt.Sprint(i, ` 500 {"message":"the method's answer `, row.why, `"}`), answers[len(answers)-1])
-			require.Equal(t, []string{"the answer of method m " + row.why}, reported)
+			require.Equal(t, []string{`the answer of method "m?sig=(hidden)" ` + row.why}, reported)
 		}
 	})
 }
