@@ -146,13 +146,14 @@ type Options struct {
 	// bounded by DialTimeout or OutageLimit. Default: no limit.
 	Dials *DialLimiter
 	// RenewAt is the fraction of a token's life after which the client renews it; up to 5 % of the
-	// life is subtracted at random. Over AMQP with tokens (amqp.AuthCBS) the token is renewed in
-	// place. A renewal that fails with a retryable error is tried again after the same fraction of the
-	// remaining life, and so on, until less than 5 s of it are left. Otherwise, or if that fails, the
-	// client makes a new connection, with Reason TokenRenewal. The same holds for a client certificate
-	// in place of a token: its life is what is left of it when the connection begins. RenewAt has no
-	// effect over HTTPS, where each request renews the token at 85 % of its life. From 0.1 to less
-	// than 1; 0: 0.85; negative: never, and the hub ends the connection when the token expires.
+	// life is subtracted at random. Over AMQP with tokens (amqp.AuthCBS) and MQTT 5 with enhanced
+	// authentication (engine.Auth), the token is renewed in place. A renewal that fails with a
+	// retryable error is tried again after the same fraction of the remaining life, and so on, until
+	// less than 5 s of it are left. Otherwise, or if that fails, the client makes a new connection,
+	// with Reason TokenRenewal. The same holds for a client certificate in place of a token: its life
+	// is what is left of it when the connection begins. RenewAt has no effect over HTTPS, where each
+	// request renews the token at 85 % of its life. From 0.1 to less than 1; 0: 0.85; negative: never,
+	// and the hub ends the connection when the token expires.
 	RenewAt float64
 
 	// Rand is the source of random numbers for the policies, called by one goroutine of each client.
@@ -298,7 +299,7 @@ type Trace struct {
 	Decision func(a retrypolicy.Attempt, d retrypolicy.Decision)
 	// Renewed: the session's credentials were renewed in place and expire at that time. With err, the
 	// renewal failed, and is tried again or the session is replaced: see RenewAt. Not called for
-	// sessions that are always replaced (MQTT).
+	// sessions that are always replaced (MQTT without engine.Auth).
 	Renewed func(expires time.Time, err error)
 	// Sent: n messages were handed to the session.
 	Sent func(n int)
