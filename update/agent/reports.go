@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,8 +25,17 @@ func (a *Agent) send(ctx context.Context) error {
 			Result: Result{Outcome: InProgress, Code: CodeInProgress}}
 	}
 	over, err := a.try(ctx, &a.report, func(ctx context.Context) error { return a.opt.Service.Report(ctx, &r) })
-	if over && (err == nil || isVerdict(err)) {
-		a.report.at = time.Now()
+	switch judged := err == nil || isVerdict(err); {
+	case over && !judged && r.Final():
+		a.refused = r.WorkflowID
+		if len(a.s.reports) > 1 { // it does not hold back the others
+			a.s.reports = append(a.s.reports[1:], r)
+			if saveErr := a.save(ctx); saveErr != nil {
+				return saveErr
+			}
+		}
+	case over && judged:
+		a.report.at, a.refused = time.Now(), ""
 		if !r.Final() {
 			a.news = false
 		} else {
@@ -39,6 +50,26 @@ func (a *Agent) send(ctx context.Context) error {
 	}
 	a.publish(err)
 	return ctx.Err()
+}
+
+// makeRoom reports whether the report of one more workflow fits in. If the service does not take
+// the others, and will not if the same is sent again, one of them is given up: updates must go on.
+func (a *Agent) makeRoom() bool {
+	n := len(a.s.reports)
+	if a.s.work != nil {
+		n++
+	}
+	if n < maxReports {
+		return true
+	}
+	i := slices.IndexFunc(a.s.reports, func(r Report) bool { return r.WorkflowID == a.refused })
+	if i < 0 {
+		return false
+	}
+	a.s.reports = slices.Delete(a.s.reports, i, i+1)
+	a.publish(fault(transport.Dropped, "the final report of workflow "+texts.Quote(peerText(a.refused))+
+		" is given up: it was refused, and there is no room for that of another update"))
+	return true
 }
 
 // isVerdict reports whether a refusal is about the report itself. Other failures, such as of the

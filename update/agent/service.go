@@ -15,7 +15,9 @@ type Service interface {
 	// acknowledged the report. The agent repeats a final report until then, also after a reset, so the
 	// same report may come twice. It gives a final report up if the service has refused the report
 	// itself: an error of Scope Operation and Kind Conflict, Invalid, NotFound, TooLarge or
-	// Unsupported.
+	// Unsupported. After another error that is not retryable, the other reports come first. When four
+	// final reports wait and there is another update, the one that had such an error latest is given
+	// up; Status.Err says so.
 	Report(ctx context.Context, r *Report) error
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,12 +106,74 @@ func TestReportsWaitForTheServiceInOrder(t *testing.T) {
 		require.Equal(t, "image 3", r.device.installed[0])
 		down = false
 		r.runs(3 * time.Hour)
-		var ids []string
-		for _, f := range r.service.finals() {
-			ids = append(ids, f.WorkflowID)
-		}
-		require.Equal(t, []string{"wf-0", "wf-1", "wf-2", "wf-3", "wf-5"}, ids)
+		require.Equal(t, []string{"wf-0", "wf-1", "wf-2", "wf-3", "wf-5"}, workflows(r.service.finals()))
 	})
+}
+
+// A report that is refused again and again, and not by the service, which would judge it, holds
+// back neither later reports nor updates.
+func TestAReportThatIsNeverJudgedHoldsNothingBack(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		r.service.report = func(rep *agent.Report) error {
+			if rep.WorkflowID == "wf-0" && rep.Final() {
+				return &transport.Error{Kind: transport.NotFound, Scope: transport.ScopeConnection}
+			}
+			return nil
+		}
+		var want []string
+		for i := range 7 {
+			r.offered(fmt.Sprint("wf-", i), fmt.Sprint("1.", i), fmt.Sprint("image ", i))
+			r.runs(150 * time.Minute)
+			if i > 0 {
+				want = append(want, fmt.Sprint("wf-", i))
+			}
+		}
+		require.Equal(t, "image 6", r.device.installed[0])
+		require.Equal(t, want, workflows(r.service.finals()))
+	})
+}
+
+// When no report is judged, the one that was refused latest makes room for another update, and the
+// program learns which one.
+func TestReportsThatAreNeverJudgedMakeRoomForUpdates(t *testing.T) {
+	inRig(t, func(t *testing.T, r *rig) {
+		judged := false
+		r.service.report = func(rep *agent.Report) error {
+			if !judged && rep.Final() {
+				return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection}
+			}
+			return nil
+		}
+		var given []string
+		r.options.OnStatus = func(s agent.Status) {
+			if errors.Is(s.Err, transport.Dropped) {
+				given = append(given, s.Err.Error())
+			}
+		}
+		for i := range 7 {
+			r.offered(fmt.Sprint("wf-", i), fmt.Sprint("1.", i), fmt.Sprint("image ", i))
+			r.runs(150 * time.Minute)
+		}
+		require.Equal(t, "image 6", r.device.installed[0])
+		require.Len(t, given, 3)
+		judged = true
+		r.runs(time.Hour)
+		sent := workflows(r.service.finals())
+		require.Len(t, sent, 4)
+		for i := range 7 {
+			id := fmt.Sprint("wf-", i)
+			lost := slices.ContainsFunc(given, func(text string) bool { return strings.Contains(text, `"`+id+`"`) })
+			require.NotEqual(t, lost, slices.Contains(sent, id), id)
+		}
+	})
+}
+
+// workflows returns the ids of reports.
+func workflows(reports []agent.Report) (ids []string) {
+	for _, r := range reports {
+		ids = append(ids, r.WorkflowID)
+	}
+	return ids
 }
 
 func TestChecksKeepTheirPace(t *testing.T) {
