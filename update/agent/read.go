@@ -84,6 +84,7 @@ type reader struct {
 	had     int64 // of the file at askedAt
 	sum     digest
 	at      int64
+	url     string        // of the latest transfer; the service may have offered another one since
 	body    io.ReadCloser // nil: none
 	err     error         // of the latest Read, once it is final
 
@@ -120,12 +121,11 @@ func (r *reader) Read(p []byte) (n int, err error) {
 func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 	r.waited = 0
 	for renewed := false; *n < min(len(p), times.MinProgress); {
-		url := r.address()
-		switch m, err := r.some(url, p[*n:]); {
+		switch m, err := r.some(p[*n:]); {
 		case m > 0:
 			*n += m
 		case hasExpired(err):
-			if err := r.renew(ctx, url, err); err != nil {
+			if err := r.renew(ctx, err); err != nil {
 				return err
 			}
 		case errchain.Has(err, io.EOF) && !renewed: // perhaps the connection was closed
@@ -145,11 +145,12 @@ func (r *reader) fill(ctx context.Context, p []byte, n *int) error {
 	return nil
 }
 
-// some reads once, from url if there is no transfer.
-func (r *reader) some(url string, p []byte) (int, error) {
+// some reads once. It begins a transfer if there is none.
+func (r *reader) some(p []byte) (int, error) {
 	fresh := r.body == nil
 	if fresh {
-		body, err := r.agent.opt.Fetch.Fetch(r.ctx, url, r.at)
+		r.url = r.address()
+		body, err := r.agent.opt.Fetch.Fetch(r.ctx, r.url, r.at)
 		if err != nil {
 			return 0, err
 		}

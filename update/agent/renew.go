@@ -74,9 +74,9 @@ const (
 	minLife = 10 * time.Second
 )
 
-// renew waits until the service has offered the file at another address than url, which a server
+// renew waits until the service has offered the file at another address than r.url, which a server
 // has refused. Otherwise it returns the refusal.
-func (r *reader) renew(ctx context.Context, url string, refusal error) error {
+func (r *reader) renew(ctx context.Context, refusal error) error {
 	if r.at > r.had && time.Since(r.askedAt) >= minLife {
 		r.asked = 0
 	}
@@ -85,7 +85,7 @@ func (r *reader) renew(ctx context.Context, url string, refusal error) error {
 	}
 	r.asked++
 	r.askedAt, r.had = time.Now(), r.at
-	if r.address() != url {
+	if r.address() != r.url {
 		return nil
 	}
 	select {
@@ -94,7 +94,7 @@ func (r *reader) renew(ctx context.Context, url string, refusal error) error {
 		return ctx.Err()
 	}
 	r.askedAt = time.Now() // the wait is no part of the address's life
-	if r.address() == url {
+	if r.address() == r.url {
 		return refusal
 	}
 	return nil
