@@ -226,6 +226,34 @@ func TestTheServiceTakesAWorkflowBack(t *testing.T) {
 	})
 }
 
+// A workflow that is taken back while the handler looks at what is installed undoes that if it is
+// on trial, and nothing otherwise.
+func TestACancelUndoesWhatIsOnTrial(t *testing.T) {
+	for _, trial := range []bool{false, true} {
+		inRig(t, func(t *testing.T, r *rig) {
+			r.options.Interval = time.Minute
+			r.device.installed[0], r.device.backup[0], r.device.trial = "image", "older", trial
+			r.waiting("installed 0")
+			r.offered("wf-1", "1.0", "image")
+			r.service.check = func(n int) error {
+				if n == 2 {
+					r.service.offer, r.service.answer.Cancel = nil, "wf-1"
+				}
+				return nil
+			}
+			require.Zero(t, r.runs(10*time.Minute))
+			require.Equal(t, agent.Canceled, r.final().Result.Outcome)
+			if trial {
+				require.Equal(t, []string{"CANCELED"}, outcomes(r.final()))
+				require.Equal(t, "older", r.device.installed[0])
+			} else {
+				require.Equal(t, []string{"SKIPPED"}, outcomes(r.final()))
+				require.Equal(t, []string{"installed 0"}, r.device.calls)
+			}
+		})
+	}
+}
+
 // A power cut at the end of Apply: the program starts again and does not apply twice.
 func TestAResetDuringApplyAsksWhatIsInstalled(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {

@@ -110,7 +110,11 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 	case w.phase == PhaseRollback:
 		return a.undone(ctx, o)
 	case a.dropped != "" && !w.done(o):
-		return a.undo(ctx, Result{Outcome: Canceled, Code: CodeFailure, Details: a.dropped})
+		result := Result{Outcome: Canceled, Code: CodeFailure, Details: a.dropped}
+		if w.phase == PhaseInstalled && o.installed && o.err != nil { // it is on trial
+			w.results[w.step] = result
+		}
+		return a.undo(ctx, result)
 	case w.phase == PhaseVerify && o.err != nil:
 		return a.end(ctx, failureOf(w.phase, o.err))
 	case w.phase == PhaseVerify && o.manifest == nil: // the worker has waited for an answer
