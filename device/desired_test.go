@@ -242,18 +242,25 @@ func TestANotifiedVersionThatTheHubNeverHas(t *testing.T) {
 	})
 }
 
-// The twin of a device that was registered again starts at version 1.
+// begunAgain returns a twin whose changes were watched up to version 40, and that is now at version
+// 1, as that of a device that was registered again.
+func begunAgain(t *testing.T) (*twinHub, *told) {
+	h, w := newTwinHub(), &told{}
+	h.version = 40
+	c, _ := client(t, h.f, nil)
+	require.NoError(t, c.HandleDesired(w.handle))
+	open(t, c)
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.version = 1
+	return h, w
+}
+
+// The changes of such a twin are passed on, although their versions are known.
 func TestATwinThatBeginsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		h.version = 40
-		c, _ := client(t, h.f, nil)
-		c.HandleDesired(w.handle)
-		open(t, c)
-		synctest.Wait()
-		h.mu.Lock()
-		h.version = 1
-		h.mu.Unlock()
+		h, w := begunAgain(t)
 		h.f.lose(transport.Network, time.Minute)
 		h.change(true)
 		synctest.Wait()
@@ -265,15 +272,7 @@ func TestATwinThatBeginsAgain(t *testing.T) {
 // for the twin before.
 func TestAChangeOfATwinThatBeginsAgainDuringItsRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		h, w := newTwinHub(), &told{}
-		h.version = 40
-		c, _ := client(t, h.f, nil)
-		c.HandleDesired(w.handle)
-		open(t, c)
-		synctest.Wait()
-		h.mu.Lock()
-		h.version = 1
-		h.mu.Unlock()
+		h, w := begunAgain(t)
 		read := h.f.request
 		h.f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			h.f.request = read
