@@ -310,7 +310,8 @@ func (s *fakeSession) deliver(ref string) bool {
 
 // deliverUnasked delivers a message that no subscription asks for.
 func (s *fakeSession) deliverUnasked(ref string) bool {
-	return s.cfg.Sink.Deliver(&transport.Delivery{Ref: []byte(ref), Msg: new(transport.Message)})
+	return s.cfg.Sink.Deliver(&transport.Delivery{Ref: []byte(ref), Name: []byte("old/" + ref),
+		Msg: new(transport.Message)})
 }
 
 // deliverOnce is deliver for a message with Once.

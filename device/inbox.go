@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -57,6 +58,8 @@ type inbox struct {
 	handling   bool          // the handler runs with the first slot without a verdict
 	running    bool          // the handler's goroutine runs
 	once       bool          // there was a delivery with Once
+	dropped    int           // messages that no subscription asks for and that were not reported yet
+	droppedOn  string        // the topic of the latest of them
 	ended      chan struct{} // Close waits for it: closed when the session has all verdicts; else nil
 	totals     inboxTotals
 }
@@ -72,7 +75,7 @@ type delivery struct {
 	ref       []byte
 	session   uint32
 	once      bool // the session does not matter
-	unasked   bool // no subscription asks for it: accepted without the handler
+	unasked   bool // no subscription asks for it: reported, and accepted without the handler
 	missed    bool // it is larger than the session takes: rejected without the handler
 	unhandled bool // its input had no handler: rejected
 	outcome   transport.Outcome
@@ -104,7 +107,14 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 	if d.Redelivered && len(d.Ref) > 0 && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
-	if b.n == len(b.deliveries) || b.ctx.Err() != nil {
+	if b.ctx.Err() != nil {
+		return false
+	}
+	if d.Kind == 0 && len(d.Ref) == 0 {
+		b.dropLocked(d.Name)
+		return true
+	}
+	if b.n == len(b.deliveries) {
 		return false
 	}
 	at := (b.first + b.n) % len(b.deliveries)
@@ -128,11 +138,30 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 		b.once = true
 	}
 	b.n++
-	if !p.unasked {
+	if p.unasked {
+		b.dropLocked(d.Name)
+	} else {
 		b.totals.received++
 	}
 	b.startLocked()
 	return true
+}
+
+// dropLocked has a message reported that no subscription asks for.
+func (b *inbox) dropLocked(topic []byte) {
+	b.dropped++
+	b.droppedOn = string(topic)
+	b.startLocked()
+}
+
+// droppedError reports n messages, the latest on topic, that no subscription asks for.
+func droppedError(n int, topic string) error {
+	text := "a message"
+	if n > 1 {
+		text = strconv.Itoa(n) + " messages, the latest"
+	}
+	return &transport.Error{Kind: transport.NotFound, Op: transport.OpSettle, Err: errors.New(text + " on topic " +
+		texts.Quote(topic) + " went to no handler: no subscription asks for the topic, or it is unusable")}
 }
 
 // keepSystem makes msg.System a copy.
@@ -147,8 +176,7 @@ func (p *delivery) keepSystem() {
 	p.msg.System = p.system
 }
 
-// startLocked starts the handler's goroutine if it does not run and a message waits for a handler
-// that is there.
+// startLocked starts the handler's goroutine if it does not run and has something to do.
 func (b *inbox) startLocked() {
 	if !b.running && b.waitsLocked() {
 		b.running = true
@@ -156,10 +184,16 @@ func (b *inbox) startLocked() {
 	}
 }
 
-// waitsLocked reports whether there are a message without verdict and a handler, for it or for
-// other inputs, and time to handle it.
+// waitsLocked reports whether there is time for a report, or for a message without verdict that
+// needs no handler or has one, for it or for other inputs.
 func (b *inbox) waitsLocked() bool {
-	return b.answered < b.n && b.handlesLocked() && !b.draining && b.ctx.Err() == nil
+	return b.ctx.Err() == nil && (b.dropped > 0 || b.nextLocked())
+}
+
+// nextLocked reports whether a message is to get its verdict.
+func (b *inbox) nextLocked() bool {
+	return b.answered < b.n && !b.draining &&
+		(b.handlesLocked() || b.deliveries[(b.first+b.answered)%len(b.deliveries)].unasked)
 }
 
 // handlesLocked reports whether there is any handler.
@@ -194,6 +228,13 @@ func (b *inbox) run() {
 func (b *inbox) handleAll() {
 	for {
 		b.mu.Lock()
+		if n, topic := b.dropped, b.droppedOn; n > 0 && b.ctx.Err() == nil {
+			b.dropped, b.droppedOn = 0, ""
+			b.totals.panics++
+			b.mu.Unlock()
+			b.trace.handlerPanic(droppedError(n, topic))
+			continue
+		}
 		if !b.waitsLocked() {
 			b.running = false
 			b.endLocked()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,7 +75,8 @@ func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testin
 	bubble(t, func(t *testing.T) {
 		h := &handled{}
 		f := &fake{}
-		c, _ := client(t, f, nil)
+		reports := make(chan error, 10)
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) { reports <- v.(error) }}})
 		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			h.add(m.ID)
 			return errors.New("not now")
@@ -84,12 +86,52 @@ func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testin
 		require.True(t, f.last().deliverUnasked("2"))
 		require.True(t, f.last().deliver("3"))
 		synctest.Wait()
+		report := <-reports
+		require.ErrorIs(t, report, transport.NotFound)
+		require.ErrorContains(t, report, `a message on topic "old/2" went to no handler`)
+		require.Empty(t, reports)
 		require.Equal(t, []string{"1", "3"}, h.list())
 		require.Equal(t, []settled{{1, "1", transport.OutcomeRelease}, {1, "2", transport.OutcomeAccept},
 			{1, "3", transport.OutcomeRelease}},
 			f.verdicts())
 		s := c.Stats()
 		require.Equal(t, []uint64{2, 0, 2}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased})
+	})
+}
+
+// Those without a reference need no room, and those that come while one is reported, or while the
+// handler runs, are reported together. None waits for a handler.
+func TestMessagesThatNoSubscriptionAsksForAreReported(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		var reports []string
+		c, _ := client(t, f, &device.Options{Inbox: 1, Trace: &device.Trace{HandlerPanic: func(v any) {
+			reports = append(reports, v.(error).Error())
+			runtime.Goexit()
+		}}})
+		c.HandleMessages(func(context.Context, *transport.Message) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		synctest.Wait()
+		for range 1000 {
+			require.True(t, f.last().deliverUnasked(""))
+		}
+		require.False(t, f.last().deliver("2"))
+		time.Sleep(time.Minute)
+		c.HandleMessages(nil)
+		require.True(t, f.last().deliverUnasked(""))
+		time.Sleep(time.Second)
+		require.True(t, f.last().deliverUnasked("3"))
+		time.Sleep(time.Second)
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}, {1, "3", transport.OutcomeAccept}}, f.verdicts())
+		require.Len(t, reports, 3)
+		for i, text := range []string{`1000 messages, the latest on topic "old/"`, `a message on topic "old/"`,
+			`a message on topic "old/3"`} {
+			require.Contains(t, reports[i], text)
+		}
+		require.EqualValues(t, 3, c.Stats().HandlerPanics)
 	})
 }
 

@@ -87,7 +87,7 @@ func TestAMessageOfAnInputWithoutAHandlerIsRejectedInItsTurn(t *testing.T) {
 			f.verdicts())
 		require.Equal(t, 2, verdicts, "Settled is about what a handler decided")
 		st := c.Stats()
-		require.Equal(t, []uint64{5, 2, 0, 0, 3, 0}, []uint64{st.Received, st.MessagesAccepted, st.MessagesReleased,
+		require.Equal(t, []uint64{5, 2, 0, 0, 3, 1}, []uint64{st.Received, st.MessagesAccepted, st.MessagesReleased,
 			st.MessagesRejected, st.InputsUnhandled, st.HandlerPanics})
 		require.Equal(t, device.StateConnected, c.Status().State)
 	})

@@ -271,7 +271,8 @@ type Stats struct {
 	// Received counts the cloud-to-device messages, and those of a module's inputs, taken for their
 	// handler; MessagesAccepted, MessagesReleased and MessagesRejected count its verdicts. A message
 	// that waits for the handler when its connection ends comes again, and is counted again. One that
-	// is too large for the transport counts as rejected, and as a failure of its handler.
+	// is too large for the transport counts as rejected, and as a failure of its handler. A report of
+	// messages that no subscription asks for counts as such a failure, too.
 	// InputsUnhandled counts those that were rejected because their input has no handler; see
 	// Client.HandleInput. HandlerPanics counts the failures of all handlers; see Trace.HandlerPanic.
 	Received, MessagesAccepted, MessagesReleased, MessagesRejected, InputsUnhandled, HandlerPanics uint64

@@ -244,10 +244,10 @@ func (o Outcome) String() string {
 // Delivery is a delivery of the hub.
 type Delivery struct {
 	// Kind is one bit, or 0 for a message that no subscription asks for, such as one of an earlier
-	// program's session: it is settled with Accept and goes to no handler.
+	// program's session: it is reported, settled with Accept if it has a Ref, and goes to no handler.
 	Kind Features
 	// Name is the method's name. For Certificates it is the status, and Msg.CorrelationID the id of
-	// the request. For a message without Msg it is the topic.
+	// the request. For a message without Msg or with Kind 0 it is the topic.
 	Name []byte
 	// Ref is the transport's reference for this delivery, to be copied into the Request that settles
 	// or answers it.

@@ -68,6 +68,7 @@ type Tap struct {
 	Called bool
 
 	backlog *Backlog
+	replied bool // it was a reply
 	hold    bool // messages wait
 	message bool // it is one for the backlog
 	taken   bool
@@ -76,7 +77,7 @@ type Tap struct {
 // Deliver passes a delivery on, unless it is a message that has to wait.
 func (t *Tap) Deliver(d *transport.Delivery) bool {
 	t.Called = true
-	t.message = d.Kind&^transport.FeatureMessages == 0
+	t.message = d.Kind == transport.FeatureMessages || d.Kind == 0 && len(d.Ref) > 0
 	if !t.message {
 		t.taken = t.Sink.Deliver(d)
 		return t.taken
@@ -89,6 +90,12 @@ func (t *Tap) Deliver(d *transport.Delivery) bool {
 		t.backlog.Settled(d.Ref)
 	}
 	return t.taken
+}
+
+// Reply passes a reply on.
+func (t *Tap) Reply(id uint32, r transport.Reply) {
+	t.replied = true
+	t.Sink.Reply(id, r)
 }
 
 // opening records that a message with this reference gets a verdict.

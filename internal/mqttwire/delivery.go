@@ -25,18 +25,23 @@ type Inbound struct {
 func (in *Inbound) Delivery(body []byte, id uint16, retain, redelivered bool) *transport.Delivery {
 	in.message = transport.Message{Body: body, Retain: retain, Properties: in.message.Properties[:0]}
 	in.delivery = transport.Delivery{Redelivered: redelivered, Msg: &in.message}
-	if id != 0 {
-		in.ref = [2]byte{byte(id >> 8), byte(id)}
-		in.delivery.Ref = in.ref[:]
+	in.ref = [2]byte{byte(id >> 8), byte(id)}
+	if in.delivery.Ref = in.ref[:]; id == 0 {
+		in.delivery.Ref = in.ref[:0]
 	}
 	return &in.delivery
 }
 
-// Unasked passes a delivery on that dialect.Session.Take ignored and that has a reference. Without
-// an acknowledgement it would hold its place among the messages that a broker sends before the
-// first is acknowledged, and with enough of them no other message would ever come.
-func Unasked(sink transport.Sink, d *transport.Delivery) {
-	if d.Kind == 0 && len(d.Ref) > 0 {
-		sink.Deliver(d)
+// Unasked passes a delivery on that dialect.Session.Take ignored. Without an acknowledgement it
+// would hold its place among the messages that a broker sends before the first is acknowledged, and
+// with enough of them no other message would ever come. One without a reference is only reported,
+// so it never waits. A dialect that sets Ref to nil has handled the message.
+func Unasked(to *Tap, topic []byte, d *transport.Delivery) {
+	if d.Kind != 0 || d.Ref == nil {
+		return
+	}
+	if len(d.Ref) > 0 || !to.replied {
+		d.Name = topic
+		to.Deliver(d)
 	}
 }

@@ -274,12 +274,11 @@ func (s *topicSession) subscribed(topic []byte) bool {
 // Missed passes a message on without its body. The broker would send it again on each connection,
 // and it would hold its place there, so it is acknowledged also without a subscription.
 func (s *topicSession) Missed(sink transport.Sink, topic []byte, d *transport.Delivery, _, _ int) {
+	d.Name = topic
 	if s.subscribed(topic) {
-		d.Kind, d.Name, d.Msg = transport.FeatureMessages, topic, nil
+		d.Kind, d.Msg = transport.FeatureMessages, nil
 	}
-	if d.Kind != 0 || len(d.Ref) > 0 {
-		sink.Deliver(d)
-	}
+	sink.Deliver(d)
 }
 
 // Handshake publishes Birth.

@@ -240,7 +240,7 @@ func TestAMessageWithAnInvalidTopicIsDroppedAlone(t *testing.T) {
 			l.Send(publishBytes("down/x", 8, "c")...)
 			synctest.Wait()
 			require.Equal(t, []string{"c"}, r.sink.Bodies())
-			require.Equal(t, [][]byte{{0, 7}}, r.sink.Unasked)
+			require.Equal(t, [][]byte{{}, {0, 7}}, r.sink.Unasked)
 			require.Empty(t, r.ran)
 		})
 		testkit.Run(t, "5: "+strconv.Quote(end), func(t *testing.T) {
@@ -252,6 +252,7 @@ func TestAMessageWithAnInvalidTopicIsDroppedAlone(t *testing.T) {
 			require.Equal(t, []byte{0, 7, 0x83}, l.Expect(0x40).Body)
 			synctest.Wait()
 			require.Equal(t, []string{"c"}, r.sink.Bodies())
+			require.Equal(t, [][]byte{{}, {}}, r.sink.Unasked)
 			require.Empty(t, r.ran)
 		})
 	}

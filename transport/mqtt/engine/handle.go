@@ -81,7 +81,7 @@ func (s *session) passMessage(to *mqttwire.Tap, flags byte, body []byte, fresh b
 	case valid:
 		s.dialect.Take(to, in.Topic, d)
 	}
-	mqttwire.Unasked(to, d)
+	mqttwire.Unasked(to, in.Topic, d)
 	return nil
 }
 

@@ -147,7 +147,14 @@ func (v *five) pass(s *session, to *mqttwire.Tap, flags byte, body []byte, fresh
 	if _, active := s.dialect.(dialect.Active); active {
 		return v.taken(s, &in)
 	}
-	if in.QoS > 0 && !to.Called {
+	if to.Called {
+		return nil
+	}
+	if d.Ref != nil {
+		d.Ref, d.Once = d.Ref[:0], false // it is only reported
+	}
+	mqttwire.Unasked(to, in.Topic, d)
+	if in.QoS > 0 {
 		return v.settled(s, &in, notForUs)
 	}
 	return nil

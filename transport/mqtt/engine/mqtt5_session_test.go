@@ -261,6 +261,7 @@ func TestAMessageWithoutASubscriptionIsRefused(t *testing.T) {
 			require.Equal(t, []byte{0, 1, 0x83}, l.Expect(0x50).Body)
 		}
 		require.Empty(t, r.sink.Messages)
+		require.Len(t, r.sink.Unasked, 6)
 	})
 }
 

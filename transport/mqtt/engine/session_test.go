@@ -271,7 +271,7 @@ func TestMessagesAreDecodedAndSettled(t *testing.T) {
 		require.Len(t, r.sink.Messages, 3)
 		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"),
 			Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.Messages[0])
-		require.Equal(t, [][]byte{{1, 44}, nil, {1, 45}}, r.sink.Refs)
+		require.Equal(t, [][]byte{{1, 44}, {}, {1, 45}}, r.sink.Refs)
 		require.Equal(t, []bool{false, false, true}, r.sink.Redelivered)
 		require.Equal(t, [][]byte{{1, 47}}, r.sink.Unasked)
 

@@ -51,7 +51,7 @@ func (s *session) pass(to *mqttwire.Tap, flags byte, body []byte, _ bool, _ time
 	case valid:
 		s.dialect.Take(to, in.Topic, d)
 	}
-	mqttwire.Unasked(to, d)
+	mqttwire.Unasked(to, in.Topic, d)
 	return nil
 }
 

@@ -139,9 +139,10 @@ func TestAMessageToAFilterIsDroppedAlone(t *testing.T) {
 		s.backlog.Release()
 		s.received(nil, arrival{id: 7, end: "/+"})
 		s.missed(2, []byte("\x00\x01#\x00\x08"), maxIncoming+1)
-		to.room++
+		to.room += 2
+		s.received(nil, arrival{end: "/+"}) // to be reported
 		s.received(nil, arrival{id: 9, end: "/x"})
-		require.Equal(t, []transport.Features{0, 0, transport.FeatureMessages}, to.kinds)
+		require.Equal(t, []transport.Features{0, 0, 0, transport.FeatureMessages}, to.kinds)
 		require.NoError(t, s.guard.failure())
 	})
 }
