@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
@@ -17,7 +18,8 @@ import (
 // With only a Method, the token of the credentials is the data of the first step, as in
 // "OAUTH2-JWT", instead of the password.
 //
-// The functions must end when ctx does. An *transport.Error keeps its Kind; any other error is
+// The functions must end when ctx does: with the attempt to connect, and 20 s after the call for a
+// renewal, which then fails with Timeout. An *transport.Error keeps its Kind; any other error is
 // Unauthorized.
 type Auth struct {
 	// Method is the name that client and broker have for the method.
@@ -54,6 +56,24 @@ const (
 	authOurs            // a callback runs
 	authTheirs          // the broker's answer is due
 )
+
+// authTimeout bounds a callback for a renewal. It is less than device.Options.AckTimeout, which
+// would end the session.
+const authTimeout = 20 * time.Second
+
+var errAuthTime = &transport.Error{Kind: transport.Timeout, Op: transport.OpRenew, Proto: mqttwire.Proto,
+	Err: errors.New("Auth, or the token source, took longer than 20 s")}
+
+// withinTime calls f, a step of a renewal, within authTimeout.
+func (v *five) withinTime(f func(ctx context.Context) error) error {
+	ctx, cancel := lifetime.WithinTime(v.life, authTimeout)
+	defer cancel()
+	err := f(ctx)
+	if ctx.Err() != nil && v.life.Err() == nil {
+		err = errAuthTime
+	}
+	return err
+}
 
 // maxRounds bounds the steps of one authentication.
 const maxRounds = 16
@@ -213,7 +233,12 @@ func (v *five) renew(s *session, r *transport.Request) {
 		return
 	}
 	v.help(func() {
-		data, expires, err := v.first(v.life, nil)
+		var data []byte
+		var expires time.Time
+		err := v.withinTime(func(ctx context.Context) (err error) {
+			data, expires, err = v.first(ctx, nil)
+			return err
+		})
 		s.mu.Lock()
 		v.auth.expires = expires
 		s.mu.Unlock()
@@ -292,7 +317,11 @@ func (v *five) authReceived(s *session, r *mqttwire.Reason) error {
 	data := append([]byte(nil), r.Properties.Text(mqttwire.AuthData)...)
 	last := r.Code == 0
 	v.help(func() {
-		answer, err := v.further(v.life, data, last)
+		var answer []byte
+		err := v.withinTime(func(ctx context.Context) (err error) {
+			answer, err = v.further(ctx, data, last)
+			return err
+		})
 		switch {
 		case err != nil && last:
 			s.fail(err) // the broker is not the one it claims to be

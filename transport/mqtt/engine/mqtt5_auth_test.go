@@ -175,6 +175,48 @@ func TestFailuresOfRenewal(t *testing.T) {
 	}
 }
 
+// A callback that hangs fails a renewal, which may be tried again while the credentials last.
+func TestACallbackThatHangsFailsTheRenewal(t *testing.T) {
+	for _, starts := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			h, auth, hang := newHub(t), stepsAuth(time.Time{}), false
+			start := auth.Start
+			auth.Start = func(ctx context.Context) ([]byte, time.Time, error) {
+				if hang && starts {
+					<-ctx.Done()
+					return nil, time.Time{}, ctx.Err()
+				}
+				return start(ctx)
+			}
+			auth.Continue = func(ctx context.Context, _ []byte, _ bool) ([]byte, error) {
+				if hang {
+					<-ctx.Done()
+				}
+				return nil, ctx.Err()
+			}
+			r, l := start5(t, h, New(h.dial, fiveOptions(&MQTT5Options{Auth: auth})), "")
+			hang = true
+			began := time.Now()
+			r.Do(&transport.Request{ID: 5, Op: transport.OpRenew})
+			if !starts {
+				l.Expect(0xf0)
+				l.Send(authPacket(0x18, "2")...)
+			}
+			time.Sleep(authTimeout)
+			synctest.Wait()
+			require.Len(t, r.sink.Replies, 1)
+			require.Equal(t, authTimeout, time.Since(began))
+			require.ErrorIs(t, r.sink.Replies[0].Err, transport.Timeout)
+			require.Equal(t, starts, errfilter.Retryable(r.sink.Replies[0].Err))
+			if hang = false; starts {
+				r.Do(&transport.Request{ID: 6, Op: transport.OpRenew})
+				l.Expect(0xf0)
+			}
+			require.Empty(t, r.ran)
+		})
+	}
+}
+
 func TestTheEndOfASessionEndsItsAuthentication(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, calls := newHub(t), 0
