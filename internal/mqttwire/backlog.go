@@ -122,8 +122,7 @@ func (b *Backlog) Settled(ref []byte) {
 	b.mu.Unlock()
 }
 
-// Incoming handles a PUBLISH. Over paho two goroutines call it: the one that reads, and the one
-// that passes messages on. ErrBehind means that Over is true.
+// Incoming handles a PUBLISH. ErrBehind means that Over is true.
 func (b *Backlog) Incoming(flags byte, body []byte) (err error) {
 	b.Passing.Lock()
 	b.mu.Lock()

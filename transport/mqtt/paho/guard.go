@@ -54,9 +54,7 @@ type guard struct {
 	closed  chan struct{} // by Close
 	// pingTimeout is paho's.
 	pingTimeout time.Duration
-	// missed gets a PUBLISH that is skipped, as mqttwire.Backlog.Missed does; progress is
-	// transport.Config.Progress.
-	missed    func(flags byte, body []byte, size int)
+	// progress is transport.Config.Progress.
 	progress  func()
 	receiving mqttwire.Receiving
 
@@ -65,6 +63,7 @@ type guard struct {
 	connected bool // the first packet, a CONNACK, was read
 	packet    []byte
 	unread    []byte // of packet
+	passed    uint64 // number of PUBLISHes that paho got
 
 	// writing is held during a write by putting a value into it, because paho's pings come from a
 	// goroutine of their own; capacity 1.
@@ -77,6 +76,13 @@ type guard struct {
 	// to MaxMessageSize.
 	unackedBytes int
 	pinged       bool // a ping was written and not answered
+	skips        []skip
+}
+
+// skip is a PUBLISH of size bytes that was skipped. paho has its head, as PUBLISH number n.
+type skip struct {
+	n    uint64
+	size int
 }
 
 func newGuard(c conn, pingTimeout time.Duration) *guard {
@@ -147,6 +153,9 @@ func (g *guard) next() error {
 	}
 	if pass {
 		g.unread = g.packet
+		if h.Type == mqttwire.Publish {
+			g.passed++
+		}
 	}
 	if cap(g.packet) > keptPacket {
 		g.packet = nil
@@ -155,6 +164,7 @@ func (g *guard) next() error {
 }
 
 // skip reads a PUBLISH without keeping it: a broker would send it again on the next connection.
+// paho gets its head, so that it stays in the order of the messages.
 func (g *guard) skip(h mqttwire.Header) error {
 	head := make([]byte, mqttwire.MaxHead)
 	if _, err := io.ReadFull(g.r, head); err != nil {
@@ -163,9 +173,28 @@ func (g *guard) skip(h mqttwire.Header) error {
 	if _, err := g.check(h, head); err != nil {
 		return err
 	}
-	g.missed(h.Flags, head, h.Size+h.Body)
-	_, err := g.r.Discard(h.Body - len(head))
-	return err
+	if _, err := g.r.Discard(h.Body - len(head)); err != nil {
+		return err
+	}
+	in, _ := mqttwire.ReadPublish(h.Flags, head)
+	head = head[:len(head)-len(in.Body)]
+	g.passed++
+	g.mu.Lock()
+	g.skips = append(g.skips, skip{g.passed, h.Size + h.Body})
+	g.mu.Unlock()
+	g.unread = append(mqttwire.AppendHeader(nil, mqttwire.Publish, h.Flags, len(head)), head...)
+	return nil
+}
+
+// skipped returns the size of PUBLISH number n if it was skipped, else 0. It is called in order.
+func (g *guard) skipped(n uint64) (size int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.skips) > 0 && g.skips[0].n == n {
+		size = g.skips[0].size
+		g.skips = g.skips[1:]
+	}
+	return size
 }
 
 // Progress implements transport.Progressor. Bytes of large packets are progress, too.

@@ -31,7 +31,6 @@ func (peer) Close() error                 { return nil }
 func readAll(r io.Reader) (types []byte, err error) {
 	c := peer{Reader: r}
 	g := newGuard(bare{c}, time.Second)
-	g.missed = func(byte, []byte, int) {}
 	for {
 		p, err := packets.ReadPacket(g)
 		if err != nil {

@@ -18,18 +18,18 @@ func (s *session) received(_ paho.Client, m paho.Message) {
 	}
 	s.in = append(s.in, m.Payload()...)
 	h, _, _ := mqttwire.Next(s.in)
-	if err := s.backlog.Incoming(h.Flags, s.in[h.Size:]); err != nil {
+	s.routed++
+	var err error
+	if size := s.guard.skipped(s.routed); size > 0 {
+		err = s.backlog.Missed(h.Flags, s.in[h.Size:], size)
+	} else {
+		err = s.backlog.Incoming(h.Flags, s.in[h.Size:])
+	}
+	if err != nil {
 		s.leave(err)
 	}
 	if cap(s.in) > keptPacket {
 		s.in = nil
-	}
-}
-
-// missed is called by the goroutine that reads for each PUBLISH that is too large.
-func (s *session) missed(flags byte, body []byte, size int) {
-	if err := s.backlog.Missed(flags, body, size); err != nil {
-		s.leave(err)
 	}
 }
 

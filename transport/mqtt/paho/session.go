@@ -44,7 +44,8 @@ type session struct {
 
 	backlog mqttwire.Backlog
 	message mqttwire.Inbound // guarded by backlog.Passing
-	in      []byte           // a PUBLISH; owned by paho's routing goroutine
+	in      []byte           // a PUBLISH; owned by paho's routing goroutine, as routed is
+	routed  uint64           // number of PUBLISHes from paho
 }
 
 // published is a message that paho has taken.
@@ -61,7 +62,7 @@ func newSession(cfg *transport.Config, token transport.Token, d dialect.Session,
 	}
 	s.backlog.Sink, s.backlog.Pass, s.backlog.Limit = cfg.Sink, s.pass, mqttwire.MaxBacklog
 	s.backlog.Hold()
-	g.missed, g.progress = s.missed, cfg.Progress
+	g.progress = cfg.Progress
 	s.info.MaxSize = maxSize
 	if !token.Fixed {
 		s.info.Expires = token.Expires
