@@ -11,7 +11,8 @@
 //	a connection for many devices not there: each client has its own
 //	batches                       each message is a transfer of its own
 //	application properties        in random order
-//	lost links                    end the session; the client connects again
+//	lost links                    end the session; the client connects again. One for tokens does so
+//	                              when the next token is due: nothing else is sent on it
 //	Options                       Batch, Devices and Parallel are ignored; CreditTimeout ends the
 //	                              session
 //	a slow connection             an answer that takes longer than Options.IdleTimeout ends it
