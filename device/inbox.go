@@ -161,7 +161,7 @@ func droppedError(n int, topic string) error {
 		text = strconv.Itoa(n) + " messages, the latest"
 	}
 	return &transport.Error{Kind: transport.NotFound, Op: transport.OpSettle, Err: errors.New(text + " on topic " +
-		texts.Quote(topic) + " went to no handler: no subscription asks for the topic, or it is unusable")}
+		quoted(topic) + " went to no handler: no subscription asks for the topic, or it is unusable")}
 }
 
 // keepSystem makes msg.System a copy.
