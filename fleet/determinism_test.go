@@ -14,16 +14,20 @@ import (
 // The same seed gives the same result on any number of workers, whatever the rules share.
 func TestTheNumberOfWorkersDoesNotMatter(t *testing.T) {
 	const devices = 40_000 // three blocks
-	for _, c := range []struct {
+	type pair struct {
 		scenario fleet.Scenario
 		rules    fleet.Rules
-	}{
+	}
+	pairs := []pair{
 		{fleet.HubRestart(devices), fleet.Recommended(devices)},
-		{fleet.Gateways(devices), contender(t, "adaptive")},
 		{fleet.Gateways(devices), limited()},
-		{fleet.FlappingCells(devices), fleet.Recommended(devices)},
-		{fleet.FirstStart(devices), contender(t, "adaptive")},
-	} {
+	}
+	if testkit.Long() {
+		pairs = append(pairs, pair{fleet.Gateways(devices), contender(t, "adaptive")},
+			pair{fleet.FlappingCells(devices), fleet.Recommended(devices)},
+			pair{fleet.FirstStart(devices), contender(t, "adaptive")})
+	}
+	for _, c := range pairs {
 		c.scenario.Duration = 5 * time.Second
 		workers := []int{7}
 		if testkit.Long() {
