@@ -91,10 +91,9 @@ type Progressor interface {
 	// waited, bytes of a large message from the peer arrived, or, on a shared connection, the peer
 	// answered the work ahead of the oldest message. The zero time means never. Bytes that the
 	// network accepts at once do not count, nor do pings, because a peer that reads and does not
-	// answer makes no progress. The time between large messages of a peer that answers nothing adds
-	// up: the result is earlier by it. waits is true if bytes have waited on this side for long:
-	// without progress that is a dead network, not a slow hop behind. The goroutine that calls Send
-	// calls Progress, every few seconds while answers are outstanding. Progress does not block.
+	// answer makes no progress. waits is true if bytes have waited on this side for long: without
+	// progress that is a dead network, not a slow hop behind. The goroutine that calls Send calls
+	// Progress, every few seconds while answers are outstanding. Progress does not block.
 	Progress() (at time.Time, waits bool)
 }
 

@@ -24,7 +24,6 @@ func (s *session) puback(id uint16) error {
 // wrote records that the peer may have the message from now on, which has so many bytes.
 func (s *session) wrote(tag uint16, size int) {
 	s.mu.Lock()
-	s.expectLocked()
 	s.unacked++
 	s.unackedBytes = min(s.unackedBytes+size, transport.MaxMessageSize)
 	if tag == handshakeTag {
@@ -35,13 +34,6 @@ func (s *session) wrote(tag uint16, size int) {
 		s.t.unsent.Remove(tag)
 	}
 	s.mu.Unlock()
-}
-
-// expectLocked begins to wait for an answer, unless a message waits for one already.
-func (s *session) expectLocked() {
-	if s.unacked == 0 {
-		s.receiving.Expect()
-	}
 }
 
 // answeredMessage records an acknowledgement. It returns false if no message with this tag waited
@@ -56,7 +48,6 @@ func (s *session) answeredMessage(tag uint16) (ours bool) {
 		s.t.inFlight.Remove(tag)
 	}
 	if ours {
-		s.receiving.Expect()
 		if s.unacked--; s.unacked == 0 {
 			s.unackedBytes = 0
 		}

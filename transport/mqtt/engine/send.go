@@ -198,11 +198,6 @@ func (s *session) Do(r *transport.Request) {
 
 func (s *session) do(r *transport.Request) {
 	s.writeBegan = time.Now()
-	if r.Op != transport.OpPing && r.Op != transport.OpSettle {
-		s.mu.Lock()
-		s.expectLocked()
-		s.mu.Unlock()
-	}
 	if v := s.t.newer; v != nil && v.do(s, r) {
 		return
 	}

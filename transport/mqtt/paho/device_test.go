@@ -16,7 +16,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttwire"
 	"github.com/hubline-iot/hubline/internal/testkit"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -175,49 +174,4 @@ func TestALargeMessageIsSkipped(t *testing.T) {
 			require.EqualValues(t, 1, client.Stats().Attempts)
 		})
 	}
-}
-
-// An answer that is missing is late beside large messages that come slowly, but only now and then.
-func TestAMissingAnswerBesideLargeMessages(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		n := memconn.NewNetwork("broker.example:1883")
-		defer n.Close()
-		ended := make(chan bool, 1)
-		go func() {
-			defer close(ended)
-			conn, err := n.Accept()
-			if err != nil {
-				return
-			}
-			l := testkit.NewMQTTLink(t, conn)
-			l.Expect(0x10)
-			l.Send(0x20, 2, 0, 0)
-			l.Send(testkit.MQTTBytes(0x90, string(l.Expect(0x82).Body[:2]), "\x01")...)
-			for i := range 15 {
-				if i == 5 { // up to here nothing waits for an answer
-					l.Expect(0x32)
-				}
-				large := testkit.MQTTBytes(0x30, testkit.MQTTText("down"), strings.Repeat("x", 20_000))
-				for _, part := range [][]byte{large[:10_000], large[10_000:]} {
-					if _, err := l.Write(part); err != nil {
-						ended <- true
-						return
-					}
-					time.Sleep(time.Second)
-				}
-				time.Sleep(18 * time.Second)
-			}
-		}()
-		client, err := device.New(&transport.Credentials{Host: "broker.example", DeviceID: "dev-1"},
-			paho.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: n.DialContext},
-				KeepAlive: 10 * time.Minute, Dialect: &mqtt.Topics{Telemetry: "up", Commands: []string{"down"}}}),
-			&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-		require.NoError(t, err)
-		defer client.Close()
-		require.NoError(t, client.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
-		require.NoError(t, client.Open(t.Context()))
-		time.Sleep(99 * time.Second)
-		require.NoError(t, client.Enqueue(t.Context(), &transport.Message{Body: []byte("x")}, nil))
-		require.True(t, <-ended)
-	})
 }

@@ -250,11 +250,8 @@ func (g *guard) acknowledge(id uint16) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ours := g.written.Remove(id)
-	if ours {
-		g.receiving.Expect()
-		if g.written.Empty() {
-			g.unackedBytes = 0
-		}
+	if ours && g.written.Empty() {
+		g.unackedBytes = 0
 	}
 	return ours
 }
@@ -290,8 +287,7 @@ func (g *guard) awaitAnswer() {
 		g.mu.Lock()
 		answered := !g.pinged
 		g.mu.Unlock()
-		last, waits := g.conn.Progress()
-		last = g.receiving.Latest(last)
+		last, waits := g.Progress()
 		now := time.Now()
 		if answered || now.Sub(last) >= g.pingTimeout && (waits || !now.Before(until)) {
 			return
@@ -302,17 +298,13 @@ func (g *guard) awaitAnswer() {
 func (g *guard) write(p []byte) (int, error) {
 	g.writing <- struct{}{}
 	defer func() { <-g.writing }()
-	h, whole, err := mqttwire.Next(p)
-	if whole && err == nil && (h.Type == mqttwire.Publish || h.Type == mqttwire.Subscribe) {
-		g.mu.Lock()
-		if g.written.Empty() {
-			g.receiving.Expect()
-		}
-		if out, err := mqttwire.ReadPublish(h.Flags, p[h.Size:]); h.Type == mqttwire.Publish && err == nil && out.QoS > 0 {
+	if h, whole, err := mqttwire.Next(p); err == nil && whole && h.Type == mqttwire.Publish {
+		if out, err := mqttwire.ReadPublish(h.Flags, p[h.Size:]); err == nil && out.QoS > 0 {
+			g.mu.Lock()
 			g.written.Add(out.ID)
 			g.unackedBytes = min(g.unackedBytes+len(p), transport.MaxMessageSize)
+			g.mu.Unlock()
 		}
-		g.mu.Unlock()
 	}
 	n, err := g.conn.Write(p)
 	if err != nil {
