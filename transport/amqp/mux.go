@@ -42,12 +42,10 @@ type Mux struct {
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	conn    *connection
-	retired []*connection // still have users
-	// The devices, by resource, that leave a retired connection to come back, and when they left it;
-	// zero while they use a connection.
-	moving  map[string]time.Time
-	dialing *dialing      // nil: there is no dial
-	changed chan struct{} // closed, and replaced, when a dial begins or ends
+	retired []*connection   // still have users
+	moving  map[string]bool // the devices, by resource, that leave a retired connection to come back
+	dialing *dialing        // nil: there is no dial
+	changed chan struct{}   // closed, and replaced, when a dial begins or ends
 
 	// After a failed dial other devices do not dial that host before pausedUntil. The device that
 	// dialed may: its own policy sets the delay. Other hosts are not affected, as one of the two names
@@ -88,7 +86,7 @@ func (m *Mux) Check(creds *transport.Credentials) error {
 
 // Dial makes a session for the device, on the present connection or a new one. The errors are those
 // of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer
-// allows. Devices that move to a new connection have their place there before those that join.
+// allows.
 //
 // There is one dial at a time, and all devices that join meanwhile wait for it. It continues when
 // the device that began it leaves. It fails with Timeout after Options.OperationTimeout. An error
@@ -161,7 +159,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	var s *session
 	defer func() {
 		if s == nil { // else the session releases the connection
-			m.release(conn, cfg.Creds.Resource())
+			m.release(conn)
 		}
 	}()
 	if _, err := proof(); err != nil {
@@ -175,7 +173,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 		}
 		s = newSession(cfg, &m.opt, conn, &l, addr)
 		s.shared = true
-		s.release = func() { m.release(conn, cfg.Creds.Resource()) }
+		s.release = func() { m.release(conn) }
 		s.retire = func() { m.retire(conn, cfg.Creds.Resource()) }
 		return s.check(ctx)
 	})
@@ -197,9 +195,9 @@ func (m *Mux) retire(c *connection, resource string) {
 		m.retired = append(m.retired, c)
 	}
 	if m.moving == nil || len(m.moving) >= m.opt.Devices { // some have not come back
-		m.moving = make(map[string]time.Time)
+		m.moving = make(map[string]bool)
 	}
-	m.moving[resource] = time.Time{}
+	m.moving[resource] = true
 }
 
 // prove gets the login of a device. With Addresses it belongs to the connection, and is made at the

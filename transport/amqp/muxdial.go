@@ -100,7 +100,7 @@ func (m *Mux) connection(ctx context.Context, cfg *transport.Config, proof func(
 // livingLocked returns the live connection and adds a user, or returns why the caller cannot have
 // it, or one in place of a retired one. Both are nil when there is none. mu is held.
 func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
-	users, kept := 0, 0 // kept: places for devices that will move
+	users := 0
 	for _, c := range append([]*connection{m.conn}, m.retired...) {
 		if c == nil || c.Gone() {
 			continue
@@ -109,38 +109,19 @@ func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 			return nil, err
 		}
 		users += c.users
-		if c != m.conn {
-			kept += c.users
-		}
-	}
-	_, moves := m.moving[creds.Resource()]
-	if moves {
-		kept = 0
-	} else {
-		for _, left := range m.moving {
-			if time.Since(left) < keepTime {
-				kept++
-			}
-		}
 	}
 	c := m.conn
 	switch {
-	case users >= m.opt.Devices && !moves:
+	case users >= m.opt.Devices && !m.moving[creds.Resource()]:
 		return nil, &transport.Error{Kind: transport.Quota, Err: errFull}
 	case c == nil || c.Gone():
 		return nil, nil
-	case c.users+kept >= c.maxDevices():
+	case c.users >= c.maxDevices():
 		return nil, &transport.Error{Kind: transport.Quota, Err: errNoChannel}
 	}
 	c.users++
-	if moves {
-		m.moving[creds.Resource()] = time.Time{}
-	}
 	return c, nil
 }
-
-// keepTime is how long the new connection keeps a place for a device that has left a retired one.
-const keepTime = time.Minute
 
 // fits returns why a device belongs to another Mux than c. mu is held.
 func (m *Mux) fits(c *connection, creds *transport.Credentials) error {
@@ -366,15 +347,12 @@ func (m *Mux) accept(c *connection, resource string) {
 // steadyTime is how long a connection lasts that was worth its dial.
 const steadyTime = 5 * time.Second
 
-// release removes a user, the device with this resource. The last one closes the connection. A
-// connection that ended before a device was accepted, or soon after its dial, counts as a failed
-// dial: a hub, or a proxy before it, may accept connections, and tokens, and then end them.
-func (m *Mux) release(c *connection, resource string) {
+// release removes a user. The last one closes the connection. A connection that ended before a
+// device was accepted, or soon after its dial, counts as a failed dial: a hub, or a proxy before
+// it, may accept connections, and tokens, and then end them.
+func (m *Mux) release(c *connection) {
 	m.mu.Lock()
 	c.users--
-	if _, moves := m.moving[resource]; moves {
-		m.moving[resource] = time.Now()
-	}
 	if c.Gone() && !c.judged {
 		c.judged = true
 		if !c.accepted || time.Since(c.began) < steadyTime {

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -22,12 +21,9 @@ import (
 // login returns a Mux to a broker, and the credentials of devices that log in with passwords that
 // last for an hour.
 func (h *hub) login(t testing.TB) (*amqp.Mux, func(id string) *transport.Credentials) {
-	return h.loginAs(h.CredsWith(t, ""))
-}
-
-func (h *hub) loginAs(user *transport.Credentials) (*amqp.Mux, func(id string) *transport.Credentials) {
 	o := h.options()
 	o.Addresses = &amqp.Addresses{Telemetry: "/devices/dev-1/messages/events"}
+	user := h.CredsWith(t, "")
 	return amqp.NewMux(o), func(id string) *transport.Credentials {
 		return &transport.Credentials{Host: user.Host, DeviceID: id, UserName: "dev-1@sas.hub",
 			Token: func(ctx context.Context) (transport.Token, error) { return user.NewToken(ctx) }}
@@ -172,38 +168,5 @@ func TestTheLimitOfDevicesDuringARenewal(t *testing.T) {
 		first.cancel()
 		<-first.over
 		require.ErrorIs(t, try(t, mux, creds("a")), transport.Quota, "it does not move any longer")
-	})
-}
-
-// With a small channel-max, a device that moves to the new connection has its place there before
-// devices that join. A place that nobody came back for is free again.
-func TestTheRoomOfMovingDevices(t *testing.T) {
-	testkit.In2030(t, func(t *testing.T) {
-		h := smallHub(t, 3) // two devices
-		mux, creds := h.loginAs(h.device(t, "dev-1"))
-		first, second := start(t, mux, creds("a")), start(t, mux, creds("b"))
-		leave := func(r *running) {
-			require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err, transport.Unsupported)
-			require.ErrorIs(t, try(t, mux, creds("c")), transport.Quota, "a place is kept for each")
-			r.cancel()
-			<-r.over
-			require.ErrorIs(t, try(t, mux, creds("c")), transport.Quota)
-		}
-		leave(first)
-		first = start(t, mux, creds("a"))
-		require.ErrorIs(t, try(t, mux, creds("c")), transport.Quota)
-		leave(second)
-		second = start(t, mux, creds("b"))
-		require.ErrorIs(t, try(t, mux, creds("c")), transport.Quota)
-		for _, r := range []*running{first, second} {
-			r.requireSends("x")
-		}
-		leave(first)
-		time.Sleep(time.Minute)
-		start(t, mux, creds("c")).requireSends("x")
-		require.ErrorIs(t, try(t, mux, creds("d")), transport.Quota, "the other place is the second device's")
-		second.cancel()
-		<-second.over
-		start(t, mux, creds("d")).requireSends("x")
 	})
 }
