@@ -13,7 +13,7 @@
 //
 //	Error   the client gave up, or starts over only after TryAgainAfter; a handler panicked
 //	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing;
-//	        a message came by an input of a module that has no handler
+//	        a message came that no handler takes
 //	Info    connected; a planned reconnect, for a new token; the clock jumped; closed
 //	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
 //

@@ -99,7 +99,11 @@ func trace(l *slog.Logger, next *device.Trace) *device.Trace {
 		}
 	}
 	t.HandlerPanic = func(v any) {
-		if on(l, slog.LevelError) {
+		if e, _ := v.(*transport.Error); e != nil {
+			if on(l, slog.LevelWarn) {
+				log(l, slog.LevelWarn, "an incoming message was not handled", slog.String("error", panicText(e)))
+			}
+		} else if on(l, slog.LevelError) {
 			log(l, slog.LevelError, "a handler panicked", slog.String("panic", panicText(v)))
 		}
 		if user.HandlerPanic != nil {

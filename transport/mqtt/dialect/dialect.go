@@ -81,8 +81,9 @@ type Session interface {
 	AppendRequest(dst []byte, r *transport.Request) (topic []byte, qos byte, ok bool)
 	// Take passes an incoming message to sink, as a delivery or a reply. d is for the delivery: it has
 	// the message with its body, Retain, Redelivered, and a Ref to settle it with unless QoS is 0. It
-	// sets Kind for what it passes on. Messages on topics without a subscription are ignored, with
-	// Kind 0: the engine has them acknowledged, if QoS is not 0.
+	// sets Kind for what it passes on, and Ref to nil for what it has handled itself. Messages on
+	// topics without a subscription are ignored, with Kind 0: the engine has them acknowledged, if QoS
+	// is not 0, and reported to the user.
 	Take(sink transport.Sink, topic []byte, d *transport.Delivery)
 	// Missed is Take for an incoming message of size bytes, where the engine takes limit bytes at most
 	// and has skipped the body. Without a call of sink it is not acknowledged.

@@ -18,9 +18,10 @@ import (
 // With only a Method, the token of the credentials is the data of the first step, as in
 // "OAUTH2-JWT", instead of the password.
 //
-// The functions must end when ctx does: with the attempt to connect, and 20 s after the call for a
-// renewal, which then fails with Timeout. An *transport.Error keeps its Kind; any other error is
-// Unauthorized.
+// The functions must end when ctx does: with the attempt to connect, and for a renewal 20 s after
+// each call. Without Start's data in that time the renewal fails with Timeout, and is tried again;
+// without Continue's the session is replaced. An *transport.Error keeps its Kind; any other error
+// is Unauthorized.
 type Auth struct {
 	// Method is the name that client and broker have for the method.
 	Method string
@@ -57,8 +58,8 @@ const (
 	authTheirs          // the broker's answer is due
 )
 
-// authTimeout bounds a callback for a renewal. It is less than device.Options.AckTimeout, which
-// would end the session.
+// authTimeout bounds each callback of a renewal. One that hangs in Start fails it, with the default
+// device.Options.AckTimeout, before that replaces the session.
 const authTimeout = 20 * time.Second
 
 var errAuthTime = &transport.Error{Kind: transport.Timeout, Op: transport.OpRenew, Proto: mqttwire.Proto,
