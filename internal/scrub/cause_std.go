@@ -2,27 +2,34 @@
 
 package scrub
 
+import "errors"
+
 // Cause returns err if its text is safe for an error, else an error that wraps err with a safe
-// text: also when its own Error method panics, as one with a nil receiver may. On boards it returns
-// err.
+// text. If a method of err or of an error in its chain panics, as those of a nil pointer may, it
+// returns an error with the text alone. On boards it returns err.
 func Cause(err error) error {
 	if err == nil {
 		return nil
 	}
-	text, ok := textOf(err)
-	if fit := Peer(text); fit != text || !ok {
+	text, ok := inspect(err)
+	switch fit := Peer(text); {
+	case !ok:
+		return errors.New(fit)
+	case fit != text:
 		return &cause{err, fit}
 	}
 	return err
 }
 
-// textOf returns the text of err, and whether its Error method returned.
-func textOf(err error) (text string, ok bool) {
+// inspect returns the text of err, and whether its methods and those of its chain returned.
+func inspect(err error) (text string, ok bool) {
+	text = "an error whose Error method panics"
 	defer func() {
 		if !ok {
 			recover()
-			text = "an error whose Error method panics"
 		}
 	}()
-	return err.Error(), true
+	text = err.Error()
+	_, _ = errors.Is(err, new(cause)), errors.As(err, new(*cause)) // call the methods of the chain
+	return text, true
 }

@@ -1,6 +1,9 @@
 package scrub_test
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -200,8 +203,29 @@ func TestACauseKeepsItsError(t *testing.T) {
 	require.ErrorIs(t, scrub.Cause(bad), bad)
 	var none *os.PathError // its Error method needs one
 	require.EqualError(t, scrub.Cause(none), "an error whose Error method panics")
-	require.ErrorIs(t, scrub.Cause(none), error(none))
 }
+
+// Nobody who walks the chain recovers.
+func TestACauseHasNoMethodThatPanics(t *testing.T) {
+	var none *os.PathError
+	for text, err := range map[string]error{
+		"an error whose Error method panics": none,
+		"<nil>":                              (*net.OpError)(nil), // its Unwrap method panics
+		"load: <nil>":                        fmt.Errorf("load: %w", none),
+		"all: <nil>, x":                      fmt.Errorf("all: %w, %w", none, errTest("x")),
+		"asked":                              errAsked("asked"),
+	} {
+		err = scrub.Cause(err)
+		require.EqualError(t, err, text)
+		require.NotErrorIs(t, err, os.ErrNotExist)
+		require.False(t, errors.As(err, new(*os.PathError)))
+	}
+}
+
+type errAsked string
+
+func (e errAsked) Error() string { return string(e) }
+func (e errAsked) Is(error) bool { panic("asked") }
 
 type errTest string
 
