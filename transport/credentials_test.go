@@ -3,6 +3,7 @@ package transport_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -215,7 +216,7 @@ func TestNewTokenErrors(t *testing.T) {
 			transport.Forbidden, "dial: forbidden: GET https://v.example/?sig=(hidden)"},
 		{"that, wrapped", wrapped{&transport.Error{Kind: transport.Forbidden, Err: leak}}, transport.Forbidden,
 			transport.Forbidden, "dial: forbidden: wrapped: forbidden: GET https://v.example/?sig=(hidden)"},
-		{"a nil pointer", (*nilError)(nil), transport.Network, transport.Unauthorized, "panicked"},
+		{"a nil pointer", (*nilError)(nil), transport.Network, transport.Unauthorized, "an error whose Error method panics"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			source := transport.Credentials{Token: func(context.Context) (transport.Token, error) {
@@ -233,7 +234,7 @@ func TestNewTokenErrors(t *testing.T) {
 				}
 				cause, got := transport.Find(c.err), transport.Find(err)
 				switch {
-				case cause == nil && !errors.Is(err, c.err) && c.text != "panicked":
+				case cause == nil && !errors.Is(err, c.err) && c.name != "a nil pointer":
 					t.Errorf("%v: the cause cannot be found", err)
 				case cause != nil && got != nil && got.RetryAfter != cause.RetryAfter:
 					t.Errorf("RetryAfter = %v, want %v", got.RetryAfter, cause.RetryAfter)
@@ -241,11 +242,14 @@ func TestNewTokenErrors(t *testing.T) {
 			}
 		})
 	}
+	panics := func(context.Context) (transport.Token, error) { panic((*os.PathError)(nil)) }
+	_, err := (&transport.Credentials{Token: panics}).NewToken(context.Background())
+	checkDialError(t, "panics with a nil pointer", err, transport.Network, "an error whose Error method panics")
 	if throttled.Scope != transport.ScopeOperation {
 		t.Error("the user's error was changed")
 	}
 	empty := transport.Credentials{Token: func(context.Context) (transport.Token, error) { return transport.Token{}, nil }}
-	_, err := empty.NewToken(context.Background())
+	_, err = empty.NewToken(context.Background())
 	checkDialError(t, "empty token", err, transport.Unauthorized, "empty token")
 }
 

@@ -30,8 +30,17 @@ func (e *Error) Error() string {
 	return text + " panicked"
 }
 
-// Unwrap returns the error that the callback panicked with, if it was one.
+// Unwrap returns the error that the callback panicked with, if it was one, as scrub.Cause does.
 func (e *Error) Unwrap() error {
 	err, _ := e.Panic.(error)
+	return scrub.Cause(err)
+}
+
+// Call is Run for a callback that returns an error, which it passes through scrub.Cause: then its
+// methods do not panic.
+func Call(name string, f func() error) (err error) {
+	if failed := Run(name, func() { err = scrub.Cause(f()) }); failed != nil {
+		return failed
+	}
 	return err
 }

@@ -31,7 +31,25 @@ func TestRun(t *testing.T) {
 		require.EqualError(t, err, want)
 	}
 	require.ErrorIs(t, callback.Run("X", func() { panic(cause) }), cause)
+	require.False(t, errors.Is(callback.Run("X", func() { panic((*os.PathError)(nil)) }), cause), "Unwrap would panic")
 	none := map[string][]int{}
 	require.ErrorContains(t, callback.Run("X", func() { none["a"][1] = 1 }), "index out of range")
 	require.ErrorContains(t, callback.Run("X", func() { panic(nil) }), "panic called with nil")
 }
+
+func TestCall(t *testing.T) {
+	require.NoError(t, callback.Call("X", func() error { return nil }))
+	cause := errors.New("why")
+	require.Equal(t, cause, callback.Call("X", func() error { return cause }))
+	err := callback.Call("X", func() error { return (*os.PathError)(nil) })
+	require.EqualError(t, err, "an error whose Error method panics")
+	require.NotErrorIs(t, err, cause)
+	require.EqualError(t, callback.Call("X", func() error { return exiting{} }),
+		"callback X ended its goroutine (runtime.Goexit)")
+	require.EqualError(t, callback.Call("X", func() error { panic(cause) }), "callback X panicked: why")
+}
+
+// exiting is an error whose Error method ends the goroutine.
+type exiting struct{ error }
+
+func (exiting) Error() string { runtime.Goexit(); return "" }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -167,15 +168,25 @@ func TestAConditionAboutATokenIsNotThatOfOthers(t *testing.T) {
 	}
 }
 
-// A renewal whose token source calls runtime.Goexit is replied to as well.
+// A renewal whose token source calls runtime.Goexit, or panics with an error whose methods panic,
+// is replied to as well.
 func TestARenewalWhoseTokenSourceExits(t *testing.T) {
+	for text, exit := range map[string]func(){
+		"callback Credentials.Sign ended its goroutine (runtime.Goexit)": runtime.Goexit,
+		"callback Credentials.Sign panicked: an error whose Error":       func() { panic((*os.PathError)(nil)) },
+	} {
+		testARenewalWhoseTokenSource(t, exit, text)
+	}
+}
+
+func testARenewalWhoseTokenSource(t *testing.T, exits func(), text string) {
 	bubble(t, func(t *testing.T, h *hub) {
 		creds := *h.CredsWith(t, "")
 		sign := creds.Sign
 		var armed atomic.Bool
 		creds.Sign = func(ctx context.Context, text []byte) ([]byte, error) {
 			if armed.Swap(false) {
-				runtime.Goexit()
+				exits()
 			}
 			return sign(ctx, text)
 		}
@@ -183,7 +194,7 @@ func TestARenewalWhoseTokenSourceExits(t *testing.T) {
 		armed.Store(true)
 		err := r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err
 		require.Equal(t, transport.Unauthorized, transport.KindOf(err), "%v", err)
-		require.ErrorContains(t, err, "callback Credentials.Sign ended its goroutine (runtime.Goexit)")
+		require.ErrorContains(t, err, text)
 		require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err)
 		r.requireSends("x")
 	})

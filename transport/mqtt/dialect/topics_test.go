@@ -179,5 +179,5 @@ func TestAnErrorOfAnEnvelopeMayPanic(t *testing.T) {
 	require.NoError(t, failed)
 	_, refused := s.Publication(new(transport.Message))
 	require.Equal(t, transport.Invalid, refused.Kind)
-	require.ErrorContains(t, refused, "panicked")
+	require.ErrorContains(t, refused, "an error whose Error method panics")
 }

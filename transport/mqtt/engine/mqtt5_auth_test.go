@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func TestFailuresOfRenewal(t *testing.T) {
 			}
 			synctest.Wait()
 			require.ErrorIs(t, r.sink.Replies[0].Err, transport.Unauthorized)
-			require.ErrorContains(t, r.sink.Replies[0].Err, "panicked")
+			require.ErrorContains(t, r.sink.Replies[0].Err, "an error whose Error method panics")
 		})
 	}
 	for want, answer := range map[string][]byte{
@@ -290,6 +291,7 @@ func TestFailedAuthenticationsOfADial(t *testing.T) {
 		}, kind: transport.Unavailable},
 		"service unavailable":       {start: func() error { return kind }, kind: transport.Unavailable},
 		"Auth.Start panicked: ouch": {start: func() error { panic("ouch") }, kind: transport.Unauthorized},
+		"panicked: an error whose":  {start: func() error { panic((*os.PathError)(nil)) }, kind: transport.Unauthorized},
 		"Auth.Start ended its": {start: func() error { runtime.Goexit(); return nil },
 			kind: transport.Unauthorized},
 		"no more, sig=(hidden)": {answer: authPacket(0x18, "stop"), kind: transport.Unauthorized},
