@@ -117,11 +117,11 @@ func (w *workload) exchange(ctx context.Context, method, path string, body []byt
 
 // connect dials the daemon.
 func (w *workload) connect(ctx context.Context) (conn net.Conn, err error) {
-	failed := callback.Run("Options.Dial", func() { conn, err = w.dial(ctx, w.network, w.addr) })
-	switch {
-	case failed != nil:
-		return nil, failed
-	case err == nil && conn == nil:
+	err = callback.Call("Options.Dial", func() (err error) {
+		conn, err = w.dial(ctx, w.network, w.addr)
+		return err
+	})
+	if err == nil && conn == nil {
 		return nil, errors.New("edge.Options.Dial returned no connection")
 	}
 	return conn, err

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -292,6 +293,7 @@ func TestADaemonThatIsNotThere(t *testing.T) {
 			return nil, &transport.Error{Kind: transport.Forbidden, Err: errors.New("no right")}
 		}, transport.Forbidden, "no right"},
 		"a panic":       {func() (net.Conn, error) { panic("why") }, transport.Network, "panicked: why"},
+		"a nil pointer": {func() (net.Conn, error) { return nil, (*os.PathError)(nil) }, transport.Network, "an error whose"},
 		"no connection": {func() (net.Conn, error) { return nil, nil }, transport.Network, "no connection"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -202,11 +202,11 @@ func (d *Dialer) dialOnce(ctx context.Context, creds *transport.Credentials, cer
 	if d.Timeout > 0 {
 		limited, cancel = context.WithTimeout(ctx, d.Timeout)
 	}
-	failed := callback.Run("Options.Dial", func() { socket, err = dial(limited, "tcp", d.Target(creds)) })
+	err = callback.Call("Options.Dial", func() (err error) {
+		socket, err = dial(limited, "tcp", d.Target(creds))
+		return err
+	})
 	cancel()
-	if failed != nil {
-		return nil, nil, failed
-	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -216,11 +216,10 @@ func (d *Dialer) dialOnce(ctx context.Context, creds *transport.Credentials, cer
 	if d.Network.WriteTimeout > 0 {
 		socket = NewProgressConn(socket, d.Network.WriteTimeout)
 	}
-	failed = callback.Run("Options.TLS or Options.Tunnel",
-		func() { outer, err = d.secure(ctx, creds, socket, cert, roots) })
-	if failed != nil {
-		err = failed
-	}
+	err = callback.Call("Options.TLS or Options.Tunnel", func() (err error) {
+		outer, err = d.secure(ctx, creds, socket, cert, roots)
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,13 +237,13 @@ func (d *Dialer) dialFunc(creds *transport.Credentials) (netopt.DialFunc, error)
 		hub.Host += ":" + port
 	}
 	var dial netopt.DialFunc
-	var err error
-	if failed := callback.Run("Options.Proxy",
-		func() { dial, err = d.Network.Proxy(hub, d.Network.Dial) }); failed != nil {
-		return nil, failed
-	}
+	err := callback.Call("Options.Proxy", func() (err error) {
+		dial, err = d.Network.Proxy(hub, d.Network.Dial)
+		return err
+	})
+	_, panicked := err.(*callback.Error)
 	switch {
-	case transport.Find(err) != nil:
+	case panicked, transport.Find(err) != nil:
 		return nil, err
 	case err != nil || dial == nil: // the text of err may show a password
 		return nil, d.Protocol.Invalid("options: Proxy returned no proxy; check HTTPS_PROXY and similar variables")

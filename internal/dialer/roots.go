@@ -37,10 +37,10 @@ func (d *Dialer) dialWithRoots(ctx context.Context, creds *transport.Credentials
 
 // roots calls Network.RootCAs. The error has a Kind, or is that of an ended ctx.
 func (d *Dialer) roots(ctx context.Context, refused error) (roots *x509.CertPool, err error) {
-	failed := callback.Run("Options.RootCAs", func() { roots, err = d.Network.RootCAs(ctx, refused) })
-	if failed != nil {
-		err = failed
-	}
+	err = callback.Call("Options.RootCAs", func() (err error) {
+		roots, err = d.Network.RootCAs(ctx, refused)
+		return err
+	})
 	switch kind := transport.KindOf(err); {
 	case err == nil && roots == nil:
 		return nil, d.Protocol.Invalid("options: RootCAs returned no roots; return a pool, or an error")

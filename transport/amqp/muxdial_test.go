@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -266,6 +268,49 @@ func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.C
 	exit()
 	return c, nil
 }
+
+// The methods of an error may panic, as those of a nil pointer do. The dial of a Mux runs on a
+// goroutine of its own, so that a panic there would end the process.
+func TestAnErrorWhoseMethodsPanicFailsADial(t *testing.T) {
+	var none *os.PathError
+	for name, set := range map[string]func(n *netopt.Options){
+		"Dial": func(n *netopt.Options) {
+			n.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, none }
+		},
+		"Dial, panics": func(n *netopt.Options) {
+			n.Dial = func(context.Context, string, string) (net.Conn, error) { panic(none) }
+		},
+		"Proxy": func(n *netopt.Options) {
+			n.Proxy = func(*url.URL, netopt.DialFunc) (netopt.DialFunc, error) { return nil, none }
+		},
+		"Tunnel": func(n *netopt.Options) { n.Tunnel = failTunnel{none} },
+		"TLS": func(n *netopt.Options) {
+			n.TLS.VerifyConnection = func(tls.ConnectionState) error { return none }
+		},
+		"RootCAs": func(n *netopt.Options) {
+			n.RootCAs = func(context.Context, error) (*x509.CertPool, error) { return nil, none }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *hub) {
+				o := h.options()
+				o.Network.Plaintext, o.Network.TLS, o.Network.Dial = false, h.ClientTLS(), h.Dial(testbroker.PortAMQPS)
+				set(&o.Network)
+				_, err := amqp.NewMux(o).Dial(t.Context(), &transport.Config{Creds: h.CredsWith(t, ""), Window: 1, Queue: 1,
+					Sink: &sink{}})
+				require.NotNil(t, transport.Find(err))
+				require.NotErrorIs(t, err, os.ErrNotExist)
+				require.NotEmpty(t, err.Error())
+			})
+		})
+	}
+}
+
+type failTunnel struct{ err error }
+
+func (failTunnel) Port(bool) string { return "5671" }
+
+func (f failTunnel) Open(context.Context, net.Conn, netopt.Peer) (net.Conn, error) { return nil, f.err }
 
 // hole is a network that loses all packets while it is shut: a dial gets no answer then. Otherwise
 // a dial takes half a second.

@@ -18,11 +18,10 @@ import (
 func (o *Options) ClientCertificate(ctx context.Context, now func() time.Time) (*tls.Certificate, error) {
 	var readErr error
 	var cert *tls.Certificate
-	var err error
-	if failed := callback.Run("Options.Certificate",
-		func() { cert, err = o.Certificate(context.WithValue(ctx, readErrorKey{}, &readErr)) }); failed != nil {
-		cert, err = nil, failed
-	}
+	err := callback.Call("Options.Certificate", func() (err error) {
+		cert, err = o.Certificate(context.WithValue(ctx, readErrorKey{}, &readErr))
+		return err
+	})
 	switch kind := transport.KindOf(err); {
 	case err == nil:
 	case transport.Find(err) != nil:

@@ -59,6 +59,14 @@ func TestErrorsNameTheFiles(t *testing.T) {
 	}
 }
 
+// The methods of an error may panic, as those of a nil pointer do.
+func TestACertificateWhoseErrorPanics(t *testing.T) {
+	o := &Options{Certificate: func(context.Context) (*tls.Certificate, error) { return nil, (*os.PathError)(nil) }}
+	_, err := o.ClientCertificate(t.Context(), time.Now)
+	require.ErrorIs(t, err, transport.Unauthorized)
+	require.ErrorContains(t, err, "an error whose Error method panics")
+}
+
 // The error names the unreadable file, because that is the problem to fix.
 func TestAnExpiredLastCertificateReportsWhyTheFilesCannotBeRead(t *testing.T) {
 	dir := t.TempDir()

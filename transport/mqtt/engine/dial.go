@@ -101,10 +101,10 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if cfg.DialTimeout > 0 {
 		limited, cancel = lifetime.WithinTime(ctx, cfg.DialTimeout)
 	}
-	connect := func() { c, err = t.dial(limited, creds) }
-	if failed := callback.Run("the dial function of engine.New", connect); failed != nil {
-		err = failed
-	}
+	err = callback.Call("the dial function of engine.New", func() (err error) {
+		c, err = t.dial(limited, creds)
+		return err
+	})
 	cancel()
 	switch {
 	case err != nil && creds != cfg.Creds: // the next dial goes to the host of the credentials

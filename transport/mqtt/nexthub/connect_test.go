@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -259,6 +260,7 @@ func TestRandomNumbersThatFailEndTheAttempt(t *testing.T) {
 		for _, random := range []func([]byte) error{
 			func([]byte) error { return errors.New("the source is not seeded") },
 			func([]byte) error { panic("no source") },
+			func([]byte) error { return (*os.PathError)(nil) }, // its methods panic
 		} {
 			c := client(t, h, &nexthub.Hub{Random: random}, nil)
 			require.ErrorContains(t, c.Open(t.Context()), "set Hub.Random")

@@ -155,14 +155,11 @@ func (h *Hub) check(c *dialect.Config) error {
 	return nil
 }
 
-func (h *Hub) random(p []byte) (err error) {
+func (h *Hub) random(p []byte) error {
 	if h.Random == nil {
 		return systemRandom(p)
 	}
-	if failed := callback.Run("Hub.Random", func() { err = h.Random(p) }); failed != nil {
-		err = failed
-	}
-	return err
+	return callback.Call("Hub.Random", func() error { return h.Random(p) })
 }
 
 // newID returns a random id.
