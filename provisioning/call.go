@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -196,15 +195,12 @@ func (r *registration) holdFor(f func(context.Context) error) error {
 	ctx, end := lifetime.WithinTime(r.ctx, left)
 	s.left.Store(0) // a concurrent registration does not wait
 	r.give()
-	var err error
-	if failed := callback.Run("Client.Before", func() { err = f(ctx) }); failed != nil {
-		err = failed
-	}
+	err := callback.Call("Client.Before", func() error { return f(ctx) })
 	end()
 	if err != nil {
 		s.left.Store(int64(left - time.Since(began)))
 	}
-	r.publish(Event{Step: StepReleased, Attempt: r.attempt, Err: scrub.Cause(err)})
+	r.publish(Event{Step: StepReleased, Attempt: r.attempt, Err: err})
 	if cancelled := r.take(); cancelled != nil {
 		return cancelled
 	}

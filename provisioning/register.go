@@ -225,11 +225,10 @@ func (r *registration) exchange(request *Request) (*Answer, error) {
 		return nil, err
 	}
 	var answer *Answer
-	var err error
-	if failed := callback.Run("Session.Exchange",
-		func() { answer, err = r.session.Exchange(r.ctx, request) }); failed != nil {
-		err = failed
-	}
+	err := callback.Call("Session.Exchange", func() (err error) {
+		answer, err = r.session.Exchange(r.ctx, request)
+		return err
+	})
 	if err != nil {
 		r.closeSession()
 	}
@@ -258,11 +257,10 @@ func (r *registration) open() error {
 	if err := r.sign(l); err != nil {
 		return err
 	}
-	var err error
-	if failed := callback.Run("Carrier.Open",
-		func() { r.session, err = r.c.carrier.Open(r.ctx, l) }); failed != nil {
-		err = failed
-	}
+	err := callback.Call("Carrier.Open", func() (err error) {
+		r.session, err = r.c.carrier.Open(r.ctx, l)
+		return err
+	})
 	if err != nil {
 		r.session = nil
 	}

@@ -3,6 +3,7 @@ package provisioning_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -62,6 +63,11 @@ func TestErrorsOfCallbacksShowNoSecret(t *testing.T) {
 				}
 			})
 		}
+		testkit.In2030(t, func(t *testing.T) { // an error whose methods panic
+			err := run(t, &provisioning.Options{Policy: retrypolicy.NoRetry{}}, (*os.PathError)(nil))
+			require.ErrorContains(t, err, "an error whose Error method panics", name)
+			require.NotErrorIs(t, err, plain)
+		})
 	}
 
 	testkit.In2030(t, func(t *testing.T) {
@@ -72,6 +78,14 @@ func TestErrorsOfCallbacksShowNoSecret(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, steps[1].Err, plain)
 		require.NotContains(t, steps[1].String(), secret)
+	})
+	testkit.In2030(t, func(t *testing.T) {
+		var steps []provisioning.Event
+		c := caller(t, newScript(say{status: 200, body: assigned}), events(&steps))
+		c.Before(func(context.Context) error { return (*os.PathError)(nil) })
+		_, err := c.Register(t.Context())
+		require.NoError(t, err)
+		require.NotErrorIs(t, steps[1].Err, plain)
 	})
 }
 

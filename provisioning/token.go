@@ -66,9 +66,10 @@ func (r *registration) readClock(l *Login) error {
 func (c *Client) token(ctx context.Context, sign func(context.Context, []byte) ([]byte, error), resource string,
 	expires time.Time) (transport.Token, error) {
 	caught := func(ctx context.Context, text []byte) (mac []byte, err error) {
-		if failed := callback.Run("Identity.Sign", func() { mac, err = sign(ctx, text) }); failed != nil {
-			return nil, failed
-		}
+		err = callback.Call("Identity.Sign", func() (err error) {
+			mac, err = sign(ctx, text)
+			return err
+		})
 		return mac, err
 	}
 	token, err := transport.SignToken(ctx, caught, resource, "registration", expires)
@@ -85,11 +86,7 @@ func (c *Client) token(ctx context.Context, sign func(context.Context, []byte) (
 
 // askTime asks the service for its time, by which a token can be signed.
 func (r *registration) askTime(l *Login) error {
-	var err error
-	if failed := callback.Run("Carrier.AskTime", func() { err = r.c.keeper.AskTime(r.ctx, l) }); failed != nil {
-		return failed
-	}
-	return err
+	return callback.Call("Carrier.AskTime", func() error { return r.c.keeper.AskTime(r.ctx, l) })
 }
 
 // signError is the error of a key that did not sign.

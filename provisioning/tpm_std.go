@@ -59,11 +59,10 @@ func (r *registration) openTPM(l *Login) (bool, error) {
 	}
 	r.expires = r.signed.Add(r.c.id.TokenLife)
 	t := &TPMLogin{Prove: r.c.prover(l, r.expires)}
-	var err error
-	if failed := callback.Run("TPM.PublicKeys",
-		func() { t.EndorsementKey, t.StorageRootKey, err = tpm.PublicKeys(r.ctx) }); failed != nil {
-		err = failed
-	}
+	err := callback.Call("TPM.PublicKeys", func() (err error) {
+		t.EndorsementKey, t.StorageRootKey, err = tpm.PublicKeys(r.ctx)
+		return err
+	})
 	if err != nil {
 		return true, tpmFailure("the TPM has not told its public keys", err)
 	}
@@ -77,10 +76,10 @@ func (r *registration) openTPM(l *Login) (bool, error) {
 		}
 	}
 	r.renew = time.Now().Add(r.c.id.TokenLife - renewBefore)
-	if failed := callback.Run("TPMCarrier.OpenTPM",
-		func() { r.session, err = r.c.carrier.(TPMCarrier).OpenTPM(r.ctx, l, t) }); failed != nil {
-		err = failed
-	}
+	err = callback.Call("TPMCarrier.OpenTPM", func() (err error) {
+		r.session, err = r.c.carrier.(TPMCarrier).OpenTPM(r.ctx, l, t)
+		return err
+	})
 	if err != nil {
 		r.session = nil
 	}
@@ -100,11 +99,8 @@ func (c *Client) prover(l *Login, expires time.Time) func(context.Context, []byt
 	}
 }
 
-func (c *Client) activate(ctx context.Context, key []byte) (err error) {
-	if failed := callback.Run("TPM.Activate", func() { err = c.id.TPM.Activate(ctx, key) }); failed != nil {
-		err = failed
-	}
-	if err != nil {
+func (c *Client) activate(ctx context.Context, key []byte) error {
+	if err := callback.Call("TPM.Activate", func() error { return c.id.TPM.Activate(ctx, key) }); err != nil {
 		return tpmFailure("the TPM has not activated the service's key", err)
 	}
 	return nil

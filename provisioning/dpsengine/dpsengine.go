@@ -82,11 +82,10 @@ func (c *Carrier) Open(ctx context.Context, l *provisioning.Login) (provisioning
 // open does the work of Open. limited is ctx with the time limit.
 func (c *Carrier) open(ctx, limited context.Context, l *provisioning.Login) (*session, error) {
 	s := &session{timeout: l.Timeout, ids: &c.ids}
-	var err error
-	if panicked := callback.Run("the dial function of dpsengine.New",
-		func() { s.conn, err = c.dial(limited, l.Credentials()) }); panicked != nil {
-		err = panicked
-	}
+	err := callback.Call("the dial function of dpsengine.New", func() (err error) {
+		s.conn, err = c.dial(limited, l.Credentials())
+		return err
+	})
 	if err != nil {
 		return nil, cause(ctx, limited, err)
 	}

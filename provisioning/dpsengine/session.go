@@ -44,11 +44,7 @@ func (s *session) guarded(ctx, limited context.Context, f func() error) error {
 		s.cut()
 		close(over)
 	})
-	var err error
-	if panicked := callback.Run("the connection of the dial function of dpsengine.New",
-		func() { err = f() }); panicked != nil {
-		err = panicked
-	}
+	err := callback.Call("the connection of the dial function of dpsengine.New", f)
 	if !stop() {
 		<-over
 	}
