@@ -11,7 +11,6 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -85,11 +84,11 @@ func (r *Renewer) load(ctx context.Context) error {
 		return nil
 	}
 	var stored *Record
-	var err error
-	if failed := callback.Run("Store.Load", func() { stored, err = r.opt.Store.Load() }); failed != nil {
-		err = failed
-	}
-	if err = scrub.Cause(err); err != nil {
+	err := callback.Call("Store.Load", func() (err error) {
+		stored, err = r.opt.Store.Load()
+		return err
+	})
+	if err != nil {
 		r.publish(Event{Step: StepStoreFailed, Err: err})
 		if r.unread.IsZero() {
 			r.unread = time.Now()
@@ -109,7 +108,7 @@ func (r *Renewer) load(ctx context.Context) error {
 		case err != nil && (len(found) == 0 || ctx.Err() != nil):
 			return notYet(ctx, err)
 		case err != nil: // a newer certificate is there
-			r.publish(Event{Step: StepKeyFailed, Err: scrub.Cause(err)})
+			r.publish(Event{Step: StepKeyFailed, Err: err})
 		case h != nil && len(found) < 2:
 			found = append(found, h)
 		}
@@ -141,18 +140,17 @@ func (r *Renewer) open(ctx context.Context, i Issued) (*held, error) {
 		if r.opt.OpenKey == nil {
 			return nil, nil
 		}
-		var err error
-		if failed := callback.Run("Options.OpenKey",
-			func() { key, err = r.opt.OpenKey(ctx, i.Key) }); failed != nil {
-			err = failed
-		}
+		err := callback.Call("Options.OpenKey", func() (err error) {
+			key, err = r.opt.OpenKey(ctx, i.Key)
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil && errfilter.Of(err).Retry:
 			return nil, err
 		case err != nil:
-			r.publish(Event{Step: StepKeyFailed, Err: scrub.Cause(err)})
+			r.publish(Event{Step: StepKeyFailed, Err: err})
 			return nil, nil
 		case key == nil:
 			return nil, nil
@@ -226,12 +224,9 @@ func (r *Renewer) save() {
 		}
 	}
 	r.mu.Unlock()
-	var err error
-	if failed := callback.Run("Store.Save", func() { err = r.opt.Store.Save(record) }); failed != nil {
-		err = failed
-	}
+	err := callback.Call("Store.Save", func() error { return r.opt.Store.Save(record) })
 	if r.unsaved = err != nil; err != nil {
-		r.publish(Event{Step: StepStoreFailed, Err: scrub.Cause(err)})
+		r.publish(Event{Step: StepStoreFailed, Err: err})
 	}
 }
 
@@ -251,10 +246,10 @@ func (r *Renewer) nextKey(ctx context.Context) (key crypto.Signer, name string, 
 	if r.opt.NewKey == nil {
 		return r.key, "", nil
 	}
-	if failed := callback.Run("Options.NewKey",
-		func() { key, name, err = r.opt.NewKey(ctx) }); failed != nil {
-		err = failed
-	}
+	err = callback.Call("Options.NewKey", func() (err error) {
+		key, name, err = r.opt.NewKey(ctx)
+		return err
+	})
 	switch {
 	case err != nil:
 	case key == nil:

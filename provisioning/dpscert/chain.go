@@ -22,8 +22,8 @@ func Request(registrationID string, key crypto.Signer) ([]byte, error) {
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader,
 		&x509.CertificateRequest{Subject: pkix.Name{CommonName: registrationID}}, key)
-	if err != nil {
-		return nil, badRequest("the signing request cannot be made: "+scrub.Cause(err).Error(), err)
+	if err = scrub.Cause(err); err != nil { // of the key
+		return nil, badRequest("the signing request cannot be made: "+err.Error(), err)
 	}
 	return der, nil
 }

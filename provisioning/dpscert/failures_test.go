@@ -474,6 +474,45 @@ func TestAStoreThatFailsOnce(t *testing.T) {
 	})
 }
 
+// The methods of an error may panic, as those of a nil pointer do.
+func TestErrorsWhoseMethodsPanic(t *testing.T) {
+	var none *os.PathError
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.store.err = none
+		asked := 0
+		k := &keys{t: t}
+		r := w.renewer(dpscert.Options{OpenKey: k.open,
+			NewKey: func(ctx context.Context) (crypto.Signer, string, error) {
+				if asked++; asked == 1 {
+					return nil, "", none
+				}
+				return k.make(ctx)
+			}})
+		w.open("mqtt", r)
+		time.Sleep(near + 2*day)
+		for _, e := range w.events {
+			require.NotErrorIs(t, e.Err, os.ErrNotExist)
+		}
+		require.Equal(t, 2, asked)
+		require.NotEqual(t, w.first[0], w.leaf(r).Raw)
+		require.Equal(t, 2, w.store.saved())
+	})
+	for _, o := range []dpscert.Options{{Store: failingStore{none}}, {
+		Store:   &memory{record: &dpscert.Record{Certificates: []dpscert.Issued{{Chain: [][]byte{{1}}, Key: "1"}}}},
+		NewKey:  func(context.Context) (crypto.Signer, string, error) { return nil, "", none },
+		OpenKey: func(context.Context, string) (crypto.Signer, error) { return nil, none },
+	}} {
+		o.OnEvent = func(e dpscert.Event) { require.NotErrorIs(t, e.Err, os.ErrNotExist) }
+		r, err := dpscert.New(newKey(t), &o)
+		require.NoError(t, err)
+		_, err = r.Certificate(t.Context())
+		require.NotNil(t, transport.Find(err))
+	}
+	_, err := dpscert.Request("a", failingKey{newKey(t)})
+	require.NotErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, err, transport.Invalid)
+}
+
 // A Store that cannot be read for the moment has not lost its certificates: it is read again, and
 // an older chain does not replace them.
 func TestAStoreThatCannotBeReadForTheMoment(t *testing.T) {
@@ -737,6 +776,13 @@ func TestOneClientATime(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, session.Run(ctx), context.Canceled)
 	})
+}
+
+// failingKey is a key that returns a nil pointer as the error.
+type failingKey struct{ crypto.Signer }
+
+func (failingKey) Sign(io.Reader, []byte, crypto.SignerOpts) ([]byte, error) {
+	return nil, (*os.PathError)(nil)
 }
 
 // brokenKey is a key that calls a function before it signs.
