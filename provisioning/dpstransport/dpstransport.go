@@ -46,7 +46,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/internal/attempt"
 	"github.com/hubline-iot/hubline/transport"
@@ -221,14 +220,14 @@ func (t *Transport) load() {
 		return
 	}
 	var r *Record
-	var err error
-	if failed := callback.Run("Store.Load", func() { r, err = t.opt.Store.Load() }); failed != nil {
-		err = failed
-	}
+	err := callback.Call("Store.Load", func() (err error) {
+		r, err = t.opt.Store.Load()
+		return err
+	})
 	t.loaded = err == nil || errors.Is(err, errDamaged)
 	switch {
 	case err != nil:
-		t.publish(Event{Step: StepStoreFailed, Err: scrub.Cause(err)})
+		t.publish(Event{Step: StepStoreFailed, Err: err})
 	case r != nil && r.Registration == t.registrar.Registration() &&
 		t.registrar.Credentials(&r.Assignment).Validate() == nil:
 		t.use(r)
@@ -253,13 +252,9 @@ func (t *Transport) save() {
 	if t.opt.Store == nil {
 		return
 	}
-	var err error
-	if failed := callback.Run("Store.Save", func() { err = t.opt.Store.Save(t.record) }); failed != nil {
-		err = failed
-	}
-	if err != nil {
+	if err := callback.Call("Store.Save", func() error { return t.opt.Store.Save(t.record) }); err != nil {
 		t.publish(Event{Step: StepStoreFailed, Hub: t.record.Assignment.Hub, DeviceID: t.record.Assignment.DeviceID,
-			Err: scrub.Cause(err)})
+			Err: err})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -354,6 +355,14 @@ func TestStoresThatFailOrBelongToAnotherDevice(t *testing.T) {
 		require.Equal(t, "hub1.example.test", events[2].Hub)
 		for _, e := range []dpstransport.Event{events[0], events[2]} {
 			require.EqualError(t, e.Err, "no disk at https://b.example/?sig=(hidden)")
+		}
+
+		// the methods of an error may panic, as those of a nil pointer do
+		events, o.Store = nil, &memory{err: (*os.PathError)(nil)}
+		require.NoError(t, dial(t, setup(t, s, &hubs{}, 1, o)))
+		require.Len(t, events, 4)
+		for _, e := range []dpstransport.Event{events[0], events[2]} {
+			require.NotErrorIs(t, e.Err, os.ErrNotExist)
 		}
 
 		for _, r := range []dpstransport.Record{
