@@ -149,9 +149,9 @@ func (k *Keys) Update(text []byte) error {
 	case ring.version == now.version && ring.published == now.published && k.stored:
 		return nil
 	}
-	k.now, k.stored = ring, true
-	if k.opt.Store != nil {
-		err := scrub.Cause(k.opt.Store.Save(text))
+	k.now, k.stored = ring, k.opt.Store == nil
+	if !k.stored {
+		err := callback.Call("KeysOptions.Store", func() error { return k.opt.Store.Save(text) })
 		k.stored = err == nil
 		if err != nil && k.opt.OnStoreError != nil {
 			_ = callback.Run("KeysOptions.OnStoreError", func() { k.opt.OnStoreError(err) })

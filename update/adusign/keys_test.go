@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"os"
 	"strings"
 	"testing"
 
@@ -129,13 +130,17 @@ func (i *issuer) signedUnder(id string, root *rsa.PrivateKey) string {
 
 // memory is an agent.Store in RAM.
 type memory struct {
-	text []byte
-	fail error
+	text   []byte
+	fail   error
+	panics bool // in Save
 }
 
 func (m *memory) Load() ([]byte, error) { return m.text, m.fail }
 
 func (m *memory) Save(text []byte) error {
+	if m.panics {
+		panic("bad disk")
+	}
 	if m.fail == nil {
 		m.text = text
 	}
@@ -257,13 +262,19 @@ func TestAPackageCountsAlsoIfItCannotBeStored(t *testing.T) {
 	_, err = NewKeys(&KeysOptions{Roots: i.held(), Store: store})
 	require.ErrorIs(t, err, full)
 	require.NotContains(t, err.Error(), "abc1")
-	store.fail = nil
+	store.fail = (*os.PathError)(nil) // the methods of a nil pointer panic
+	require.NoError(t, keys.Update(i.packed(1, `"disabledRootKeys":["root"],`)))
+	store.fail, store.panics = nil, true
+	require.NoError(t, keys.Update(i.packed(1, `"disabledRootKeys":["root"],`)))
+	store.panics = false
 	for range 2 {
 		require.NoError(t, keys.Update(i.packed(1, `"disabledRootKeys":["root"],`)))
 	}
-	require.Len(t, failed, 1)
+	require.Len(t, failed, 3)
 	require.ErrorIs(t, failed[0], full)
 	require.NotContains(t, failed[0].Error(), "abc1")
+	require.NotErrorIs(t, failed[1], full)
+	require.EqualError(t, failed[2], "callback KeysOptions.Store panicked: bad disk")
 	again, err := NewKeys(&KeysOptions{Roots: i.held(), Store: store})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), again.now.version)
