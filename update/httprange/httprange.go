@@ -181,25 +181,23 @@ func (s *Source) readSome(ctx context.Context, p []byte, off int64) (int, error)
 }
 
 func (s *Source) connect(ctx context.Context) error {
-	var err error
 	limited, cancel := lifetime.WithinTime(ctx, s.opt.Timeout)
-	dial := func() {
-		if s.conn, err = s.dial(limited); err != nil {
-			err = asNetwork(err)
-		}
-	}
-	if failed := callback.Run("the dial function of httprange.New", dial); failed != nil {
-		err = asNetwork(failed)
-	}
+	err := callback.Call("the dial function of httprange.New", func() (err error) {
+		s.conn, err = s.dial(limited)
+		return err
+	})
 	cancel()
-	if err == nil {
+	switch {
+	case err == nil && s.conn == nil:
+		return failure(transport.Invalid, "the dial function of httprange.New returned no connection")
+	case err == nil:
 		return nil
 	}
 	s.conn = nil
 	if limited.Err() == context.DeadlineExceeded { //nolint:errorlint // the value itself
 		return errNoConn
 	}
-	return err
+	return asNetwork(err)
 }
 
 // request asks for the rest of the image from off on, and reads the head of the answer.
@@ -215,6 +213,7 @@ func (s *Source) request(off int64) error {
 	b = append(b, "\r\n"...)
 	conn := s.conn
 	late := time.AfterFunc(s.opt.Timeout, func() { _ = conn.Close() })
+	defer late.Stop() // Write may panic
 	_, err := conn.Write(b)
 	switch {
 	case !late.Stop():
@@ -262,9 +261,9 @@ func (s *Source) receive(p []byte) (int, error) {
 // asNetwork makes the error of a connection a *transport.Error, if it is none, and hides its
 // secrets.
 func asNetwork(err error) error {
-	shown := scrub.Cause(err)
+	err = scrub.Cause(err)
 	if transport.Find(err) != nil {
-		return shown
+		return err
 	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: shown}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: err}
 }

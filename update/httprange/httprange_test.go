@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -360,6 +361,24 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	require.ErrorIs(t, s.ReadAt(t.Context(), make([]byte, 1), 0), transport.Network)
 	s = newSource(t, func(context.Context) (Conn, error) { panic("modem") })
 	require.ErrorContains(t, s.ReadAt(t.Context(), make([]byte, 1), 0), "modem")
+	s = newSource(t, func(context.Context) (Conn, error) { return nil, (*os.PathError)(nil) })
+	require.ErrorContains(t, s.ReadAt(t.Context(), make([]byte, 1), 0), "an error whose Error method panics")
+	s = newSource(t, func(context.Context) (Conn, error) { return nil, nil })
+	err = s.ReadAt(t.Context(), make([]byte, 1), 0)
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, "the dial function of httprange.New returned no connection")
+}
+
+// useless is a connection whose methods panic, as those of a nil pointer do.
+type useless struct{ Conn }
+
+func TestAConnectionThatPanicsLeavesNoTimer(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		s, err := New(func(context.Context) (Conn, error) { return useless{}, nil }, &Options{Host: "a", Path: "/"})
+		require.NoError(t, err)
+		require.Panics(t, func() { _ = s.ReadAt(t.Context(), make([]byte, 1), 0) })
+		time.Sleep(time.Hour)
+	})
 }
 
 // The storage of the hub, with faults.
