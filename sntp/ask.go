@@ -20,20 +20,22 @@ const (
 
 // ask sends a request to s and waits for the answer. began and ended are times of the own clock.
 func (c *Clock) ask(ctx context.Context, s *server) (a answer, began, ended time.Time, err error) {
-	var conn Conn
-	dial := func() {
-		if conn, err = c.dial(ctx, s.name); err != nil {
-			err = asNetwork(err)
+	if failed := callback.Run("the dial function of sntp.New, its connection, Options.Rand or Options.Now", func() {
+		conn, dialErr := c.dial(ctx, s.name)
+		switch {
+		case dialErr != nil:
+			err = asNetwork(dialErr)
+			return
+		case conn == nil:
+			err = invalid("the dial function of sntp.New returned no connection")
+			return
 		}
-	}
-	if failed := callback.Run("the dial function of sntp.New", dial); failed != nil {
+		defer conn.Close()
+		a, began, ended, err = c.exchange(ctx, conn)
+	}); failed != nil {
 		err = asNetwork(failed)
 	}
-	if err != nil {
-		return answer{}, began, ended, err
-	}
-	defer conn.Close()
-	return c.exchange(ctx, conn)
+	return a, began, ended, err
 }
 
 // exchange sends a request and waits for the answer. It allocates nothing.
@@ -93,9 +95,9 @@ func (c *Clock) read(ctx context.Context, conn Conn, end time.Time) (int, error)
 // asNetwork makes the error of a connection a *transport.Error, if it is none, and hides its
 // secrets.
 func asNetwork(err error) error {
-	shown := scrub.Cause(err)
+	err = scrub.Cause(err)
 	if transport.Find(err) != nil {
-		return shown
+		return err
 	}
-	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: shown}
+	return &transport.Error{Kind: transport.Network, Scope: transport.ScopeConnection, Proto: proto, Err: err}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"testing"
 	"time"
 	"unsafe"
@@ -382,7 +383,19 @@ func TestACallbackThatPanicsIsAFailure(t *testing.T) {
 	c, err := New(func(context.Context, string) (Conn, error) { panic("no modem") }, &o)
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Sync(t.Context()), "no modem")
+	for text, dial := range map[string]Dial{
+		"an error whose Error method": func(context.Context, string) (Conn, error) { return nil, (*os.PathError)(nil) },
+		"returned no connection":      func(context.Context, string) (Conn, error) { return nil, nil },
+		"panicked: runtime error":     func(context.Context, string) (Conn, error) { return useless{}, nil },
+	} {
+		c, err := New(dial, &o)
+		require.NoError(t, err)
+		require.ErrorContains(t, c.Sync(t.Context()), text)
+	}
 }
+
+// useless is a connection whose methods panic, as those of a nil pointer do.
+type useless struct{ Conn }
 
 // fixed is a connection whose answer is ready.
 type fixed struct {
