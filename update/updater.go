@@ -357,11 +357,7 @@ func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) er
 		OnRetry: func(_ int, _ time.Duration, err error) { u.report(err) }}
 	var damage errfilter.Damage
 	err := r.Do(ctx, func(ctx context.Context) error {
-		var err error
-		if failed := callback.Run("Source.ReadAt", func() { err = from.ReadAt(ctx, p, off) }); failed != nil {
-			err = failed
-		}
-		return damage.Judge(err)
+		return damage.Judge(callback.Call("Source.ReadAt", func() error { return from.ReadAt(ctx, p, off) }))
 	})
 	switch {
 	case err == nil:

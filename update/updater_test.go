@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -397,6 +398,8 @@ func TestCallbacksThatPanicEndTheCall(t *testing.T) {
 	r := newRig(t)
 	r.source.fail = func(int) error { panic("source") }
 	require.ErrorContains(t, r.download(r.open()), "source")
+	r.source.fail = func(int) error { return (*os.PathError)(nil) } // its methods panic
+	require.ErrorContains(t, r.download(r.open()), "an error whose Error method panics")
 	o := r.options()
 	o.Verify = func([]byte, []byte) bool { panic("key") }
 	u, err := Open(o)

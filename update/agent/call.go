@@ -87,12 +87,10 @@ const callTime = 2 * time.Minute
 var errCallTime = fault(transport.Timeout, "the service did not answer within 2 minutes")
 
 // bounded calls f with a limit.
-func bounded(ctx context.Context, f func(context.Context) error) (err error) {
+func bounded(ctx context.Context, f func(context.Context) error) error {
 	limited, cancel := lifetime.WithinTime(ctx, callTime)
 	defer cancel()
-	if failed := callback.Run("Service of package agent", func() { err = f(limited) }); failed != nil {
-		return failed
-	}
+	err := callback.Call("Service of package agent", func() error { return f(limited) })
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return errCallTime
 	}

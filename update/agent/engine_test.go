@@ -149,7 +149,7 @@ func TestAnErrorThatPanicsFailsItsStep(t *testing.T) {
 	}{
 		"StepError without Err": {&agent.StepError{Code: 7}, 7, "step failed with code 7"},
 		"nil StepError":         {(*agent.StepError)(nil), 0, "step failed"},
-		"an error of its own":   {new(textless), 0, "the error panicked when it was read"},
+		"an error of its own":   {new(textless), 0, "an error whose Error method panics"},
 	} {
 		for call, area := range map[string]agent.Area{"install 0": agent.AreaInstall, "cancel 0": agent.AreaRestore} {
 			t.Run(name+", "+call, func(t *testing.T) {

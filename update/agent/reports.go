@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
@@ -108,18 +107,8 @@ func details(err error) string {
 	return text[:min(len(text), MaxDetails)]
 }
 
-var errUnreadable = errors.New("the error panicked when it was read")
-
-// failureOf returns the result of a phase that failed with err. The methods of err may be a
-// handler's: a panic there would repeat after each start of the program.
-func failureOf(phase Phase, err error) (r Result) {
-	if callback.Run("methods of a Handler's error", func() { r = classified(phase, err) }) != nil {
-		return classified(phase, errUnreadable)
-	}
-	return r
-}
-
-func classified(phase Phase, err error) Result {
+// failureOf returns the result of a phase that failed with err.
+func failureOf(phase Phase, err error) Result {
 	switch {
 	case phase == PhaseVerify:
 		return failure(CloudService, AreaManifest, err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/times"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -152,9 +151,10 @@ func (a *Agent) start(ctx context.Context, f func(ctx context.Context) outcome) 
 	a.mu.Unlock()
 	go func() { // the worker: it ends with f, and Run waits for its outcome
 		var o outcome
-		if failed := callback.Run("Handler of package agent", func() { o = f(child) }); failed != nil {
-			o.err = failed
-		}
+		o.err = callback.Call("Handler of package agent", func() error {
+			o = f(child)
+			return o.err
+		})
 		a.done <- o
 	}()
 }
@@ -195,11 +195,8 @@ func (a *Agent) save(ctx context.Context) error {
 
 // write stores an encoded state.
 func (a *Agent) write(ctx context.Context, state []byte) error {
-	attempt := func(context.Context) (err error) {
-		if failed := callback.Run("Store.Save", func() { err = scrub.Cause(a.opt.Store.Save(state)) }); failed != nil {
-			err = failed
-		}
-		return err
+	attempt := func(context.Context) error {
+		return callback.Call("Store.Save", func() error { return a.opt.Store.Save(state) })
 	}
 	err := attempt(ctx)
 	if err == nil || transport.KindOf(err) == transport.TooLarge {

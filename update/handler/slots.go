@@ -154,10 +154,7 @@ func (h *Slots) confirm(ctx context.Context, s *update.Status) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	var err error
-	if failed := callback.Run("Slots.Healthy", func() { err = h.Healthy(limited) }); failed != nil {
-		err = failed
-	}
+	err := callback.Call("Slots.Healthy", func() error { return h.Healthy(limited) })
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

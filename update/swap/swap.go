@@ -113,7 +113,7 @@ func (h *File) Install(ctx context.Context, w *agent.Work) (agent.Next, error) {
 		return agent.Continue, err
 	}
 	if h.Check != nil {
-		if err := call("File.Check", func() error { return h.Check(ctx, d.fresh) }); err != nil {
+		if err := callback.Call("File.Check", func() error { return h.Check(ctx, d.fresh) }); err != nil {
 			return agent.Continue, errors.Join(ctx.Err(), fmt.Errorf("swap: check of %s: %w", d.fresh, err))
 		}
 	}
@@ -197,14 +197,14 @@ const pause = 200 * time.Millisecond
 // comeUp restarts the service and returns nil when it has been healthy for the time Stable.
 func (h *File) comeUp(ctx context.Context) error {
 	if h.Restart != nil {
-		if err := call("File.Restart", func() error { return h.Restart(ctx) }); err != nil {
+		if err := callback.Call("File.Restart", func() error { return h.Restart(ctx) }); err != nil {
 			return fmt.Errorf("restart: %w", err)
 		}
 	}
 	failure := errors.New("it was not healthy for the time File.Stable before File.Deadline")
 	var since time.Time // zero: it is not healthy
 	for {
-		err := call("File.Healthy", func() error { return h.Healthy(ctx) })
+		err := callback.Call("File.Healthy", func() error { return h.Healthy(ctx) })
 		switch {
 		case err != nil && ctx.Err() == nil:
 			failure, since = err, time.Time{}
@@ -226,12 +226,4 @@ func orDefault(d, standard time.Duration) time.Duration {
 		return standard
 	}
 	return d
-}
-
-// call calls a function of the program.
-func call(name string, f func() error) (err error) {
-	if failed := callback.Run(name, func() { err = f() }); failed != nil {
-		return failed
-	}
-	return err
 }
