@@ -9,6 +9,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -100,6 +101,7 @@ func (s *source) fill(ctx context.Context, buf []byte) (n int, last bool, err er
 
 // failed returns the error for a failure of the caller's reader.
 func (s *source) failed(err error) *transport.Error {
+	err = scrub.Cause(err)
 	kind := transport.KindOf(err)
 	if kind == transport.Unknown {
 		kind = transport.Invalid

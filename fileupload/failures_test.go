@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -485,6 +486,9 @@ func TestTheHubIsNotifiedOfFailedReaders(t *testing.T) {
 			failed(t, err, transport.Invalid, "reader of the file: disk on fire")
 			require.ErrorIs(t, err, broken)
 			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
+			_, err = r.Upload(t.Context(), "a", iotest.ErrReader((*os.PathError)(nil)), -1) // its methods panic
+			failed(t, err, transport.Invalid, "reader of the file: an error whose Error method panics")
+			require.NotErrorIs(t, err, broken)
 		})
 	})
 	for name, data := range map[string][]byte{"reader is cut": body, "reader is cut behind a block": content(256 * kib)} {
