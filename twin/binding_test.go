@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -259,6 +260,8 @@ func TestAChangeThatCannotBeApplied(t *testing.T) {
 				return &twin.FieldError{Field: "level", Err: why}
 			case c.New.Level == "panic":
 				panic("out of order")
+			case c.New.Level == "none":
+				return (*os.PathError)(nil) // its methods panic
 			case c.New.Interval == 13:
 				return errors.New("the timer is broken")
 			}
@@ -284,8 +287,10 @@ func TestAChangeThatCannotBeApplied(t *testing.T) {
 		require.Equal(t, `[500,"the timer is broken"]`, status("interval"))
 		f.deliver(t.Context(), 5, false, `{"interval":6,"level":"panic"}`)
 		require.Equal(t, `[500,"callback twin.Options.Apply panicked: out of order"]`, status("level"))
+		f.deliver(t.Context(), 6, false, `{"interval":6,"level":"none"}`)
+		require.Equal(t, `[500,"an error whose Error method panics"]`, status("level"))
 		require.Equal(t, 5, b.Value().Interval)
-		require.Equal(t, []string{"interval+level", "interval", "interval", "interval+level"}, applied)
+		require.Equal(t, []string{"interval+level", "interval", "interval", "interval+level", "interval+level"}, applied)
 	})
 }
 

@@ -24,12 +24,7 @@ type refusal struct {
 const statusFailed = 500
 
 // guard calls a callback. A panic is an error.
-func guard(name string, f func() error) (err error) {
-	if panicked := callback.Run("twin.Options."+name, func() { err = f() }); panicked != nil {
-		return panicked
-	}
-	return err
-}
+func guard(name string, f func() error) error { return callback.Call("twin.Options."+name, f) }
 
 func (b *Binding[T]) check(v T) error {
 	if b.set.Check == nil {
