@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -124,7 +125,7 @@ func whyIdle(to Client) error { return idleReason(flush(ended, to)) }
 
 // flush calls the client's Flush, which may panic or end its goroutine: then it returns Invalid.
 func flush(ctx context.Context, to Client) (err error) {
-	if failed := callback.Run("outbox.Client.Flush", func() { err = to.Flush(ctx) }); failed != nil {
+	if failed := callback.Run("outbox.Client.Flush", func() { err = scrub.Cause(to.Flush(ctx)) }); failed != nil {
 		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: failed}
 	}
 	return err

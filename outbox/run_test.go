@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -304,6 +305,22 @@ func TestAFlushThatDoesNotReturn(t *testing.T) {
 		}
 	}
 }
+
+// The methods of an error may panic, as those of a nil pointer do.
+func TestAFlushWhoseErrorPanics(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		q := openOn(t, newDisk(), nil)
+		put(t, q, 0, 3)
+		require.ErrorContains(t, q.Run(t.Context(), nilFlush{}), "an error whose Error method panics")
+		require.Equal(t, ids(0, 3), take(t, q))
+		require.NoError(t, q.Close())
+	})
+}
+
+type nilFlush struct{ unflushable }
+
+func (nilFlush) Enqueue(context.Context, *transport.Message, *device.Receipt) error { return errEnough }
+func (nilFlush) Flush(context.Context) error                                        { return (*os.PathError)(nil) }
 
 // unflushable is a client without room. Its Flush returns a number of times.
 type unflushable struct {
