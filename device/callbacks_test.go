@@ -3,6 +3,7 @@ package device_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -264,6 +265,21 @@ func TestARunThatDoesNotReturn(t *testing.T) {
 			require.NoError(t, c.Close())
 		})
 	}
+}
+
+// The methods of an error of a transport may panic, as those of a nil pointer do.
+func TestADialWhoseErrorPanics(t *testing.T) {
+	run(t, "a nil pointer", func(t *testing.T) {
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n == 1 {
+				return (*os.PathError)(nil)
+			}
+			return nil
+		}}
+		c := opened(t, f, nil)
+		require.Len(t, f.dialTimes(), 2)
+		require.NoError(t, c.Close())
+	})
 }
 
 // A handler or hook that runs on its own goroutine and fails affects only its own call.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -81,7 +82,7 @@ func (l *loop) reportEnd(err error, v any) {
 	if v != nil {
 		err = &callback.Error{Name: sessionCallback, Panic: v}
 	}
-	l.c.events <- event{err: err}
+	l.c.events <- event{err: scrub.Cause(err)}
 }
 
 const sessionCallback = "of the transport or the credentials"
