@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/kit"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -124,7 +125,7 @@ type Validator interface {
 // it has no Begin though the policy inside has memory. One with both Begin and Validate checks what
 // is inside itself.
 func Validate(p Policy) (err error) {
-	callback.Protect(func() { err = within("policy", p) }, func(v any) {
+	callback.Protect(func() { err = scrub.Cause(within("policy", p)) }, func(v any) {
 		err = kit.Invalid((&callback.Error{Name: "Validate", Panic: v}).Error())
 	})
 	return err

@@ -3,6 +3,7 @@ package retrypolicy_test
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -139,6 +140,17 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) { policytest.CheckInvalid(t, c.policy, c.want) })
 	}
+}
+
+// unreadable is a policy whose Validate returns an error whose methods panic.
+type unreadable struct{ retrypolicy.NoRetry }
+
+func (unreadable) Validate() error { return (*os.PathError)(nil) }
+
+func TestValidateReturnsAnErrorThatCanBeRead(t *testing.T) {
+	err := retrypolicy.Validate(unreadable{})
+	require.EqualError(t, err, "an error whose Error method panics")
+	require.NotErrorIs(t, err, transport.Invalid)
 }
 
 // A nil pointer is a Policy, and calls methods of values through it.
