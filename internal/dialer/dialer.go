@@ -207,6 +207,9 @@ func (d *Dialer) dialOnce(ctx context.Context, creds *transport.Credentials, cer
 		return err
 	})
 	cancel()
+	if err == nil && socket == nil {
+		err = d.Protocol.Invalid("options: Dial returned no connection; return one, or an error")
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -277,6 +277,10 @@ func TestAnErrorWhoseMethodsPanicFailsADial(t *testing.T) {
 		"Dial": func(n *netopt.Options) {
 			n.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, none }
 		},
+		"Dial, no connection": func(n *netopt.Options) {
+			n.Plaintext = true
+			n.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, nil }
+		},
 		"Dial, panics": func(n *netopt.Options) {
 			n.Dial = func(context.Context, string, string) (net.Conn, error) { panic(none) }
 		},
@@ -301,6 +305,9 @@ func TestAnErrorWhoseMethodsPanicFailsADial(t *testing.T) {
 				require.NotNil(t, transport.Find(err))
 				require.NotErrorIs(t, err, os.ErrNotExist)
 				require.NotEmpty(t, err.Error())
+				if name == "Dial, no connection" {
+					require.ErrorContains(t, err, "options: Dial returned no connection")
+				}
 			})
 		})
 	}

@@ -107,6 +107,8 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	})
 	cancel()
 	switch {
+	case err == nil && c == nil:
+		return nil, mqttwire.Invalid("the dial function of engine.New returned no connection; return one, or an error")
 	case err != nil && creds != cfg.Creds: // the next dial goes to the host of the credentials
 		return nil, mqttwire.Unreached(err)
 	case err != nil:

@@ -223,6 +223,13 @@ func TestAPanicDoesNotKeepTheTransportBusy(t *testing.T) {
 	}
 }
 
+func TestADialFunctionThatReturnsNoConnection(t *testing.T) {
+	tr := New(func(context.Context, *transport.Credentials) (Conn, error) { return nil, nil }, nil)
+	_, err := tr.Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, "the dial function of engine.New returned no connection")
+}
+
 func TestABatchIsOneWriteAndItsAnswersOneRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
