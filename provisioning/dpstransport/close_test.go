@@ -131,7 +131,7 @@ func TestAShortDialTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		require.NoError(t, c.Open(ctx))
-		require.Equal(t, 1, s.opened)
+		require.EqualValues(t, 1, s.opened.Load())
 		require.NoError(t, c.Close())
 	})
 }

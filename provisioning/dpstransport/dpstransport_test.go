@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ const ownKey = "icIMXjwja1qYKoscSejYuXU0CWOBN4+SKhfWq13SBnA="
 
 // service is a Carrier that assigns hub1, hub2 and so on.
 type service struct {
-	opened  int
+	opened  atomic.Int32
 	asked   int
 	delay   time.Duration
 	fail    error                // of Open
@@ -32,7 +33,7 @@ type service struct {
 }
 
 func (s *service) Open(context.Context, *provisioning.Login) (provisioning.Session, error) {
-	s.opened++
+	s.opened.Add(1)
 	return s, s.fail
 }
 func (s *service) Close() {}

@@ -57,13 +57,13 @@ func TestAnOutageDoesNotCostTheAssignment(t *testing.T) {
 				require.Equal(t, "hub1.example.test", tr.Assignment().Hub)
 
 				fail() // the hub is tried again
-				opened := s.opened
+				opened := s.opened.Load()
 				if row.final {
 					fail()
 					fail()
 				}
 				require.Error(t, dial(t, tr)) // and the service
-				require.Greater(t, s.opened, opened)
+				require.Greater(t, s.opened.Load(), opened)
 
 				require.NoError(t, dial(t, tr))
 				require.Equal(t, "hub1.example.test", h.dialed[len(h.dialed)-1])
@@ -155,11 +155,11 @@ func TestAClientThatCannotRegister(t *testing.T) {
 		status := c.Status()
 		require.Equal(t, device.StateDisconnectedRetrying, status.State)
 		require.ErrorContains(t, status.Err, "no hub is assigned")
-		opened := s.opened
+		opened := s.opened.Load()
 		time.Sleep(200 * time.Millisecond)
 		c.Reconnect()
 		synctest.Wait()
-		require.Equal(t, opened+1, s.opened, "Reconnect ends the wait")
+		require.Equal(t, opened+1, s.opened.Load(), "Reconnect ends the wait")
 
 		time.Sleep(11 * time.Minute)
 		require.Equal(t, device.StateDisconnected, c.Status().State)
@@ -366,7 +366,7 @@ func TestAKeyThatDoesNotSignIsNoRefusal(t *testing.T) {
 		h.t = t
 		h.signers[0], _ = sign(t.Context(), []byte("text"))
 		require.NoError(t, dial(t, tr))
-		opened := s.opened
+		opened := s.opened.Load()
 		broken = true
 		for range 4 { // the client is opened again
 			err = dial(t, tr)
@@ -379,7 +379,7 @@ func TestAKeyThatDoesNotSignIsNoRefusal(t *testing.T) {
 			require.Equal(t, "hub1.example.test", tr.Assignment().Hub)
 			require.False(t, errfilter.Retryable(dial(t, tr)), "asked once")
 		}
-		require.Equal(t, opened, s.opened, "there was nothing to send")
+		require.Equal(t, opened, s.opened.Load(), "there was nothing to send")
 		require.NotContains(t, steps, dpstransport.StepOtherKey)
 		broken = false
 		require.NoError(t, dial(t, tr))
