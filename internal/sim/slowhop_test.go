@@ -62,8 +62,7 @@ func pass(to, from net.Conn, rate int, eats *atomic.Bool) {
 }
 
 // Messages of 250 KB arrive once, on one connection, behind hops whose windows stay closed for far
-// longer than a write may take, and behind hops that take everything at once. (MQTT has its own
-// limit: the hub requires a whole packet within 1.5 times the keep-alive.)
+// longer than a write may take, and behind hops that take everything at once.
 func TestLargeMessagesBehindASlowHop(t *testing.T) {
 	for _, row := range []struct {
 		name                               string
@@ -93,10 +92,7 @@ func TestLargeMessagesBehindASlowHop(t *testing.T) {
 func largeMessages(t *testing.T, e engine, h *hop, messages, size int) {
 	hub, creds := e.openHub(t)
 	w := e.inMemory(hub, false)
-	w.Dial = h.through(w.Dial)
-	if h.rate < 3_000 {
-		w.KeepAlive = 2 * time.Minute
-	}
+	w.Dial, w.KeepAlive = h.through(w.Dial), keepAlive(e)
 	began := time.Now()
 	c, err := device.New(creds, e.make(creds, w), &device.Options{OnStatus: func(s device.Status) {
 		if s.Err != nil {

@@ -14,9 +14,10 @@ import (
 type Options struct {
 	// Network says how to reach the hub.
 	Network netopt.Options
-	// KeepAlive is how long the connection may be quiet before a ping, in whole seconds from 1 s to
-	// 65535 s. A hub closes the connection after 1.5 times this. A broker with MQTT 5 may shorten it.
-	// 0: 60 s.
+	// KeepAlive is the time between pings, in whole seconds from 1 s to 65535 s. The hub is told it,
+	// and closes the connection, and publishes the Will, when no whole packet came for 1.5 times as
+	// long. A broker with MQTT 5 may shorten it. 0: pings each 60 s, but the hub is told 180 s, so a
+	// large message may take 3.5 minutes; the hub notices after 4.5 minutes that the device is gone.
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -172,7 +173,7 @@ func (t *Transport) connectPacket(hello *dialect.Hello, d dialect.Session, passw
 	}
 	g := mqttwire.Greeting{
 		ClientID: hello.ClientID, UserName: hello.UserName, Password: password,
-		CleanSession: t.opt.CleanSession, KeepAlive: uint16(t.opt.KeepAlive / time.Second),
+		CleanSession: t.opt.CleanSession, KeepAlive: uint16(cmp.Or(t.opt.KeepAlive, defaultAnnounced) / time.Second),
 	}
 	if w := &hello.Will; w.Msg != nil {
 		g.Will = &mqttwire.Will{Topic: d.AppendSuffix([]byte(w.Topic), w.Msg), Body: w.Msg.Body, QoS: 1, Retain: w.Retain}

@@ -32,19 +32,21 @@ func TestTheFieldsOfCONNECT(t *testing.T) {
 		alive  byte
 		user   string
 	}{
-		"defaults": {Options{}, "", true, 0xC0, 60,
+		"defaults": {Options{}, "", true, 0xC0, 180,
 			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline`},
-		"module, no token": {Options{}, "mod", false, 0x80, 60,
+		"module, no token": {Options{}, "mod", false, 0x80, 180,
 			`hub.example.test/dev-1/mod/?api-version=2021-04-12&DeviceClientType=Hubline`},
-		"clean, product": {Options{CleanSession: true, ProductInfo: "Thermo/1"}, "", true, 0xC2, 60,
+		"clean, product": {Options{CleanSession: true, ProductInfo: "Thermo/1"}, "", true, 0xC2, 180,
 			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline%20Thermo%2F1`},
 		"model, keep-alive": {Options{ModelID: "dtmi:a;1", KeepAlive: 200 * time.Second}, "", true, 0xC0, 200,
 			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline&model-id=dtmi%3Aa%3B1`},
-		"will with QoS 1": {Options{Will: will}, "", true, 0xCC, 60,
+		"keep-alive of a minute": {Options{KeepAlive: time.Minute}, "", true, 0xC0, 60,
 			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline`},
-		"in a fixed buffer": {Options{Will: will, WriteBuffer: 512}, "", true, 0xCC, 60,
+		"will with QoS 1": {Options{Will: will}, "", true, 0xCC, 180,
 			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline`},
-		"will, fixed, clean": {Options{Will: will, WriteBuffer: 512, CleanSession: true}, "", true, 0xCE, 60,
+		"in a fixed buffer": {Options{Will: will, WriteBuffer: 512}, "", true, 0xCC, 180,
+			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline`},
+		"will, fixed, clean": {Options{Will: will, WriteBuffer: 512, CleanSession: true}, "", true, 0xCE, 180,
 			`hub.example.test/dev-1/?api-version=2021-04-12&DeviceClientType=Hubline`},
 	} {
 		testkit.Run(t, name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func TestMQTT5Connect(t *testing.T) {
 		all  Options
 		want string // behind "MQTT", 5
 	}{
-		"defaults": {want: "\x00\x00\x3c" + block("\x11\x00\x01\x51\x80\x21\x00\x10\x27\x00\x10\x00\x00") + "\x00\x05dev-1"},
+		"defaults": {want: "\x00\x00\xb4" + block("\x11\x00\x01\x51\x80\x21\x00\x10\x27\x00\x10\x00\x00") + "\x00\x05dev-1"},
 		"all": {opt: MQTT5Options{SessionExpiry: time.Hour, ReceiveMaximum: 5, MaximumPacketSize: 4096,
 			WillDelay: time.Minute, UserProperties: []transport.Property{{Name: "n", Value: "v"}}, AssignClientID: true},
 			all: Options{CleanSession: true, KeepAlive: time.Second, Will: &transport.Message{Topic: "gone", ContentType: "c",
@@ -86,9 +86,9 @@ func TestMQTT5Connect(t *testing.T) {
 			want: "\x0e\x00\x01" + block("\x11\x00\x00\x0e\x10\x21\x00\x05\x27\x00\x00\x10\x00\x26\x00\x01n\x00\x01v") +
 				"\x00\x00" + block("\x18\x00\x00\x00\x3c\x03\x00\x01c") + "\x00\x04gone\x00\x01b"},
 		"a clean session ends with the connection": {all: Options{CleanSession: true},
-			want: "\x02\x00\x3c" + block("\x21\x00\x10\x27\x00\x10\x00\x00") + "\x00\x05dev-1"},
+			want: "\x02\x00\xb4" + block("\x21\x00\x10\x27\x00\x10\x00\x00") + "\x00\x05dev-1"},
 		"a session for ever": {opt: MQTT5Options{SessionExpiry: 1<<63 - 1}, all: Options{ReadBuffer: 512},
-			want: "\x00\x00\x3c" + block("\x11\xff\xff\xff\xff\x21\x00\x10\x27\x00\x00\x02\x00") + "\x00\x05dev-1"},
+			want: "\x00\x00\xb4" + block("\x11\xff\xff\xff\xff\x21\x00\x10\x27\x00\x00\x02\x00") + "\x00\x05dev-1"},
 	} {
 		testkit.Run(t, name, func(t *testing.T) {
 			h := newHub(t)

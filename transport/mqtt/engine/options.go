@@ -14,8 +14,10 @@ import (
 
 // Options are the settings of a Transport. The zero value and nil mean all defaults.
 type Options struct {
-	// KeepAlive is how often the hub is pinged, in whole seconds from 1 s to 65535 s. A hub closes the
-	// connection after a silence of 1.5 times this. A broker with MQTT 5 may shorten it. 0: 60 s.
+	// KeepAlive is the time between pings, in whole seconds from 1 s to 65535 s. The hub is told it,
+	// and closes the connection, and publishes the Will, when no whole packet came for 1.5 times as
+	// long. A broker with MQTT 5 may shorten it. 0: pings each 60 s, but the hub is told 180 s, so a
+	// large message may take 3.5 minutes; the hub notices after 4.5 minutes that the device is gone.
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
@@ -56,6 +58,7 @@ type protocolled interface{ Protocol() Protocol }
 
 const (
 	defaultKeepAlive   = 60 * time.Second
+	defaultAnnounced   = 180 * time.Second // in CONNECT: pings wait behind a large message
 	defaultPingTimeout = 20 * time.Second
 
 	maxKeepAlive = 65535 * time.Second
@@ -69,9 +72,6 @@ func (o *Options) resolve() (Options, error) {
 	if o != nil {
 		r = *o
 	}
-	if r.KeepAlive == 0 {
-		r.KeepAlive = defaultKeepAlive
-	}
 	if r.Dialect == nil {
 		r.Dialect = defaultDialect
 	}
@@ -81,7 +81,8 @@ func (o *Options) resolve() (Options, error) {
 	r.PingTimeout = times.Cap(r.PingTimeout)
 	switch {
 	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
-		return r, mqttwire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
+		return r, mqttwire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for " +
+			"the default")
 	case r.PingTimeout < 0:
 		return r, mqttwire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):

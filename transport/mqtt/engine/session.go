@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -78,7 +79,7 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, d di
 	}
 	s.backlog.Hold()
 	clear(t.unacked)
-	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: t.opt.KeepAlive}
+	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: cmp.Or(t.opt.KeepAlive, defaultKeepAlive)}
 	if !token.Fixed {
 		s.info.Expires = token.Expires
 	}

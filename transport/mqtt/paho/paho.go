@@ -16,6 +16,8 @@
 //	                             connection's 65,535 packet ids each time
 //	results out of order         reported in the order of sending
 //	handshakes with answers      not there: a dialect may publish one message, such as Topics.Birth
+//	keep-alive by default        the hub is told 60 s, as often as paho pings: a message that takes
+//	                             longer than 90 s never arrives without a longer Options.KeepAlive
 //	pings                        sent and checked every 5 s; an answer has an eighth of PingTimeout
 //	                             more time, or a PingTimeout more after the latest progress
 //	packet ids                   from 1 on, as brokers count theirs; mochi refuses a subscription whose
