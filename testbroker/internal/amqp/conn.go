@@ -26,7 +26,9 @@ type Conn struct {
 	handler Handler
 
 	// Used only by the goroutine in Serve.
-	in        []byte // bytes read and not handled
+	buf       []byte // the buffer for input
+	in        []byte // the part of buf with bytes read and not handled
+	small     int    // frames of less than readSize since the last larger one
 	limit     uint32 // of incoming frames
 	opened    bool
 	handshake bool               // the SASL handshake is complete
@@ -153,9 +155,7 @@ func (c *Conn) read() error {
 		c.framed, c.heard = false, time.Now()
 	}
 	c.mu.Unlock()
-	if cap(c.in)-len(c.in) < readSize/4 {
-		c.in = append(make([]byte, 0, max(readSize, 2*len(c.in))), c.in...)
-	}
+	c.makeRoom()
 	n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
 	c.in = c.in[:len(c.in)+n]
 	c.mu.Lock()
@@ -170,6 +170,21 @@ func (c *Conn) read() error {
 	return err
 }
 
+// makeRoom makes room for a read. A buffer for large frames is kept until two small ones have come:
+// the last frame of a large message is one.
+func (c *Conn) makeRoom() {
+	need := max(readSize, 2*len(c.in))
+	shrink := c.small > 1 && len(c.buf) > max(need, 2*readSize)
+	if cap(c.in)-len(c.in) >= readSize/4 && !shrink {
+		return
+	}
+	old := c.in
+	if len(c.buf) < need || shrink {
+		c.buf = make([]byte, need)
+	}
+	c.in = c.buf[:copy(c.buf, old)]
+}
+
 // next returns the next frame. It is valid until the next call.
 func (c *Conn) next() (wire.Frame, error) {
 	for {
@@ -179,6 +194,9 @@ func (c *Conn) next() (wire.Frame, error) {
 		}
 		if n > 0 {
 			c.in, c.framed = c.in[n:], true
+			if c.small++; n > readSize {
+				c.small = 0
+			}
 			return f, nil
 		}
 		if err := c.read(); err != nil {

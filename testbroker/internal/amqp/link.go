@@ -36,7 +36,8 @@ type Link struct {
 	// Of a link on which the server receives.
 	window      uint32    // target of the credit
 	needsCredit bool      // in the session's list of links whose credit is to be renewed
-	part        *Delivery // used only by the goroutine in Serve
+	part        *Delivery // used only by the goroutine in Serve, as is size
+	size        int       // of the last message
 
 	// Of a link on which the server sends.
 	drain, echo bool

@@ -90,11 +90,15 @@ func (s *Session) assemble(l *Link, t *wire.Transfer, payload []byte) error {
 	if limit := l.Answer.MaxMessageSize; limit > 0 && uint64(len(d.Payload)+len(payload)) > limit {
 		return l.fault(wire.MessageSizeExceeded, "message of more than %d bytes", limit)
 	}
+	if d.Payload == nil && t.More {
+		d.Payload = make([]byte, 0, max(l.size, len(payload))) // the next message is often as large
+	}
 	d.Payload = append(d.Payload, payload...)
 	if t.More {
 		l.part = d
 		return s.keepPart(l)
 	}
+	l.size = len(d.Payload)
 	switch mode := l.Asked.SndSettleMode; {
 	case mode == wire.SendSettled && !d.Settled, mode == wire.SendUnsettled && d.Settled:
 		return l.fault(wire.InvalidField, "delivery %d is not settled as snd-settle-mode %d says", d.ID, mode)

@@ -14,25 +14,26 @@ const (
 
 // An Inbox holds the bytes that a client has sent and nobody has handled. The zero value is empty.
 type Inbox struct {
-	buf  []byte
-	in   []byte // the part of buf with such bytes
-	full bool   // the last read filled the buffer
-	few  bool   // the last read was of less than leastRead
+	buf   []byte
+	in    []byte // the part of buf with such bytes
+	full  bool   // the last read filled the buffer
+	few   bool   // the last read was of less than leastRead
+	large bool   // the last packet was of more than mostRead
 }
 
 // Room returns where to put the next bytes. A buffer grows with what has arrived, whatever length
 // a packet claims. It shrinks with a small packet, such as the PINGREQ of an idle client, so that a
-// client that sends in bursts keeps it.
+// client that sends in bursts, or large packets one after another, keeps it.
 func (b *Inbox) Room() []byte {
 	size := len(b.buf)
 	switch {
-	case size == 0 || b.few && len(b.in) < leastRead:
+	case size == 0 || b.few && !b.large && len(b.in) < leastRead:
 		size = leastRead
 	case len(b.in) == size:
 		size = max(2*size, mostRead)
 	case b.full:
 		size = max(size, mostRead)
-	case len(b.in) < mostRead:
+	case !b.large && len(b.in) < mostRead:
 		size = min(size, mostRead) // frees the memory of a large packet
 	}
 	old := b.in
@@ -52,6 +53,7 @@ func (b *Inbox) Add(n int) {
 
 // Take removes bytes from the front.
 func (b *Inbox) Take(n int) []byte {
+	b.large = n > mostRead
 	p := b.in[:n:n]
 	b.in = b.in[n:]
 	return p
