@@ -59,7 +59,8 @@ type inbox struct {
 	running    bool          // the handler's goroutine runs
 	once       bool          // there was a delivery with Once
 	dropped    int           // messages that no subscription asks for and that were not reported yet
-	droppedOn  string        // the topic of the latest of them
+	droppedOn  []byte        // the topic of the first of them, or its beginning
+	reportAt   time.Time     // the next report of them comes no earlier
 	ended      chan struct{} // Close waits for it: closed when the session has all verdicts; else nil
 	totals     inboxTotals
 }
@@ -149,19 +150,28 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 
 // dropLocked has a message reported that no subscription asks for.
 func (b *inbox) dropLocked(topic []byte) {
+	if b.dropped == 0 {
+		b.droppedOn = append(b.droppedOn[:0], topic[:min(len(topic), maxDroppedOn)]...)
+	}
 	b.dropped++
-	b.droppedOn = string(topic)
 	b.startLocked()
 }
 
-// droppedError reports n messages, the latest on topic, that no subscription asks for.
+const (
+	// maxDroppedOn bounds droppedOn, because a topic may have 64 KB.
+	maxDroppedOn = 1 << 10
+	// reportInterval is the least time between two reports of messages that no subscription asks for.
+	reportInterval = time.Minute
+)
+
+// droppedError reports n messages, the first on topic, that no subscription asks for.
 func droppedError(n int, topic string) error {
 	text := "a message"
 	if n > 1 {
-		text = strconv.Itoa(n) + " messages, the latest"
+		text = strconv.Itoa(n) + " messages, the first"
 	}
 	return &transport.Error{Kind: transport.NotFound, Op: transport.OpSettle, Err: errors.New(text + " on topic " +
-		quoted(topic) + " went to no handler: no subscription asks for the topic, or it is unusable")}
+		quoted(topic) + " went to no handler: no subscription asks for the topic, it is unusable, or Envelope.Open failed")}
 }
 
 // keepSystem makes msg.System a copy.
@@ -187,7 +197,12 @@ func (b *inbox) startLocked() {
 // waitsLocked reports whether there is time for a report, or for a message without verdict that
 // needs no handler or has one, for it or for other inputs.
 func (b *inbox) waitsLocked() bool {
-	return b.ctx.Err() == nil && (b.dropped > 0 || b.nextLocked())
+	return b.ctx.Err() == nil && (b.reportsLocked() || b.nextLocked())
+}
+
+// reportsLocked reports whether a report of messages that no subscription asks for is due.
+func (b *inbox) reportsLocked() bool {
+	return b.dropped > 0 && !time.Now().Before(b.reportAt)
 }
 
 // nextLocked reports whether a message is to get its verdict.
@@ -228,14 +243,16 @@ func (b *inbox) run() {
 func (b *inbox) handleAll() {
 	for {
 		b.mu.Lock()
-		if n, topic := b.dropped, b.droppedOn; n > 0 && b.ctx.Err() == nil {
-			b.dropped, b.droppedOn = 0, ""
+		if b.ctx.Err() == nil && b.reportsLocked() {
+			why := droppedError(b.dropped, string(b.droppedOn))
+			b.dropped = 0
 			b.totals.panics++
 			b.mu.Unlock()
-			b.trace.handlerPanic(droppedError(n, topic))
-			continue
+			b.trace.handlerPanic(why)
+			b.mu.Lock()
+			b.reportAt = time.Now().Add(reportInterval)
 		}
-		if !b.waitsLocked() {
+		if b.ctx.Err() != nil || !b.nextLocked() {
 			b.running = false
 			b.endLocked()
 			b.mu.Unlock()
@@ -320,7 +337,8 @@ func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome trans
 }
 
 // serve hands the handler's verdicts to the session. Those that come meanwhile wait for the next
-// turn.
+// turn. A report of messages that no subscription asks for comes with the first turn after
+// reportAt.
 func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 	b.mu.Lock()
 	b.draining = l.conn.renewal.step == replacing
@@ -337,6 +355,7 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 	}
 	b.mu.Lock()
 	b.ref = b.ref[:0]
+	b.startLocked()
 	b.endLocked()
 	b.mu.Unlock()
 	return time.Time{}

@@ -99,8 +99,8 @@ func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testin
 	})
 }
 
-// Those without a reference need no room, and those that come while one is reported, or while the
-// handler runs, are reported together. None waits for a handler.
+// Those without a reference need no room, and those of a minute, or that come while the handler
+// runs, are reported together. None waits for a handler, and none allocates memory.
 func TestMessagesThatNoSubscriptionAsksForAreReported(t *testing.T) {
 	withFake(t, func(t *testing.T, f *fake) {
 		var reports []string
@@ -115,23 +115,51 @@ func TestMessagesThatNoSubscriptionAsksForAreReported(t *testing.T) {
 		open(t, c)
 		require.True(t, f.last().deliver("1"))
 		synctest.Wait()
-		for range 1000 {
-			require.True(t, f.last().deliverUnasked(""))
-		}
+		sink := f.last().cfg.Sink
+		d := transport.Delivery{Name: []byte(strings.Repeat("x", 1<<16)), Msg: new(transport.Message)}
+		require.Zero(t, testing.AllocsPerRun(999, func() { sink.Deliver(&d) }))
 		require.False(t, f.last().deliver("2"))
 		time.Sleep(time.Minute)
 		c.HandleMessages(nil)
 		require.True(t, f.last().deliverUnasked(""))
-		time.Sleep(time.Second)
 		require.True(t, f.last().deliverUnasked("3"))
-		time.Sleep(time.Second)
-		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}, {1, "3", transport.OutcomeAccept}}, f.verdicts())
+		time.Sleep(time.Minute)
+		require.True(t, f.last().deliverUnasked("4"))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, []settled{{1, "1", transport.OutcomeAccept}, {1, "3", transport.OutcomeAccept},
+			{1, "4", transport.OutcomeAccept}}, f.verdicts())
 		require.Len(t, reports, 3)
-		for i, text := range []string{`1000 messages, the latest on topic "old/"`, `a message on topic "old/"`,
-			`a message on topic "old/3"`} {
+		for i, text := range []string{`1000 messages, the first on topic "xxx`, `2 messages, the first on topic "old/"`,
+			`a message on topic "old/4"`} {
 			require.Contains(t, reports[i], text)
 		}
 		require.EqualValues(t, 3, c.Stats().HandlerPanics)
+	})
+}
+
+// Messages that no subscription asks for, and that come faster than they are reported, do not keep
+// wanted ones from the handler.
+func TestReportsHoldUpNoMessage(t *testing.T) {
+	withFake(t, func(t *testing.T, f *fake) {
+		h, reports := &handled{}, 0
+		c, _ := client(t, f, &device.Options{Inbox: 1, Trace: &device.Trace{HandlerPanic: func(any) {
+			reports++
+			time.Sleep(time.Second)
+			f.last().deliverUnasked("")
+		}}})
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			h.add(m.ID)
+			return nil
+		})
+		open(t, c)
+		require.True(t, f.last().deliverUnasked(""))
+		require.True(t, f.last().deliver("1"))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"1"}, h.list())
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.LessOrEqual(t, reports, 10)
 	})
 }
 

@@ -310,10 +310,10 @@ type Trace struct {
 	// ended its goroutine, or its answer to a method is too large or not JSON. The message was
 	// released; the method was answered with the status 500. An *transport.Error of Kind TooLarge is
 	// about a message that is larger than the transport takes: it was rejected, and no handler got it.
-	// One of Kind NotFound is about messages over MQTT on a topic that no subscription asks for, such
-	// as an earlier program's, or that is none: they were acknowledged, and no handler got them. Those
-	// that come during the call are reported together. Reports begin with the first handler for
-	// messages.
+	// One of Kind NotFound is about messages over MQTT that no handler gets: no subscription asks for
+	// their topic, such as an earlier program's, the topic is invalid, or Envelope.Open panicked. They
+	// are acknowledged in their turn. Such reports come at most once a minute, with the number of
+	// messages since the one before, and begin with the first handler for messages.
 	// Called on the handler's goroutine.
 	HandlerPanic func(v any)
 	// InputUnhandled: a message came by an input of the module that no handler is for, and was
