@@ -116,8 +116,8 @@ func (a *Agent) offered(ctx context.Context, o *Offer) error {
 		return a.renew(ctx, o)
 	case a.s.seen(id):
 		return nil
-	case !a.makeRoom():
-		return nil // the service offers it again
+	case len(a.s.reports) == maxReports || a.s.work != nil && len(a.s.reports) == maxReports-1:
+		return nil // no room for its report; the service offers it again
 	case a.s.work != nil:
 		a.next = o
 		a.drop("replaced by another update")

@@ -3,9 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
@@ -24,21 +24,19 @@ func (a *Agent) send(ctx context.Context) error {
 			Result: Result{Outcome: InProgress, Code: CodeInProgress}}
 	}
 	over, err := a.try(ctx, &a.report, func(ctx context.Context) error { return a.opt.Service.Report(ctx, &r) })
-	switch judged := err == nil || isVerdict(err); {
-	case over && !judged && r.Final():
-		a.refused = r.WorkflowID
-		if len(a.s.reports) > 1 { // it does not hold back the others
-			a.s.reports = append(a.s.reports[1:], r)
-			if saveErr := a.save(ctx); saveErr != nil {
-				return saveErr
-			}
+	settled := over && (err == nil || isVerdict(err))
+	if over && !settled && r.Final() && isAnswer(err) {
+		if a.refused++; a.refused == maxRefusals {
+			settled, err = true, fault(transport.Dropped, "the final report of workflow "+
+				texts.Quote(peerText(r.WorkflowID))+" is given up: none of 12 answers was a verdict on it")
 		}
-	case over && judged:
-		a.report.at, a.refused = time.Now(), ""
+	}
+	if settled {
+		a.report.at = time.Now()
 		if !r.Final() {
 			a.news = false
 		} else {
-			a.s.reports = a.s.reports[1:]
+			a.s.reports, a.refused = a.s.reports[1:], 0
 			if saveErr := a.save(ctx); saveErr != nil {
 				return saveErr
 			}
@@ -51,24 +49,22 @@ func (a *Agent) send(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// makeRoom reports whether the report of one more workflow fits in. If the service does not take
-// the others, and will not if the same is sent again, one of them is given up: updates must go on.
-func (a *Agent) makeRoom() bool {
-	n := len(a.s.reports)
-	if a.s.work != nil {
-		n++
-	}
-	if n < maxReports {
-		return true
-	}
-	i := slices.IndexFunc(a.s.reports, func(r Report) bool { return r.WorkflowID == a.refused })
-	if i < 0 {
+// maxRefusals is the number of answers that are no verdict, in a row, after which a final report is
+// given up, because the others wait for it.
+const maxRefusals = 12
+
+// isAnswer reports whether a failure that is not retryable is an answer of the service, or of a
+// proxy in its place: the report has come that far.
+func isAnswer(err error) bool {
+	switch errfilter.Of(err).Kind {
+	case transport.Unknown, transport.Forbidden, transport.NotFound, transport.TooLarge, transport.Invalid,
+		transport.Conflict, transport.Unsupported, transport.Protocol:
+	default:
 		return false
 	}
-	a.s.reports = slices.Delete(a.s.reports, i, i+1)
-	a.publish(fault(transport.Dropped, "the final report of workflow "+texts.Quote(peerText(a.refused))+
-		" is given up: it was refused, and there is no room for that of another update"))
-	return true
+	e := transport.Find(err)
+	return e != nil && (e.Scope == transport.ScopeOperation || errchain.First(err, isStatus) != nil) &&
+		!errors.Is(err, transport.ErrProxy)
 }
 
 // isVerdict reports whether a refusal is about the report itself. Other failures, such as of the

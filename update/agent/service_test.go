@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,30 +59,45 @@ func TestAFinalVerdictEndsTheReports(t *testing.T) {
 	}
 }
 
-// A failure that is not about the report does not lose it.
+// A failure that is not about the report does not lose it: an answer only after twelve in a row,
+// and one that is no answer never.
 func TestAReportOutlivesARefusalOfTheDevice(t *testing.T) {
 	const operation, connection = transport.ScopeOperation, transport.ScopeConnection
-	for _, failure := range []*transport.Error{
-		{Kind: transport.Forbidden, Scope: operation}, {Kind: transport.Unauthorized, Scope: operation},
-		{Kind: transport.Untrusted, Scope: operation}, {Kind: transport.Protocol, Scope: operation},
-		{Kind: transport.Unknown, Scope: operation},
-		{Kind: transport.Conflict, Scope: connection}, {Kind: transport.Invalid, Scope: connection},
-		{Kind: transport.NotFound, Scope: connection}, {Kind: transport.TooLarge, Scope: connection},
-		{Kind: transport.Unsupported, Scope: connection},
+	page := &transport.StatusError{Code: 404}
+	for name, row := range map[string]struct {
+		failure error
+		times   int
+	}{
+		"forbidden":        {&transport.Error{Kind: transport.Forbidden, Scope: operation}, 11},
+		"protocol":         {&transport.Error{Kind: transport.Protocol, Scope: operation}, 11},
+		"unknown":          {&transport.Error{Kind: transport.Unknown, Scope: operation}, 11},
+		"conflict":         {&transport.Error{Kind: transport.Conflict, Scope: connection, Err: page}, 11},
+		"invalid":          {&transport.Error{Kind: transport.Invalid, Scope: connection, Err: page}, 11},
+		"not found":        {&transport.Error{Kind: transport.NotFound, Scope: connection, Err: page}, 11},
+		"too large":        {&transport.Error{Kind: transport.TooLarge, Scope: connection, Err: page}, 11},
+		"unsupported":      {&transport.Error{Kind: transport.Unsupported, Scope: connection, Err: page}, 11},
+		"no connection":    {&transport.Error{Kind: transport.NotFound, Scope: connection}, 30},
+		"proxy":            {&transport.Error{Kind: transport.Forbidden, Err: transport.ErrProxy}, 30},
+		"unauthorized":     {&transport.Error{Kind: transport.Unauthorized}, 30},
+		"untrusted":        {&transport.Error{Kind: transport.Untrusted}, 30},
+		"closed":           {&transport.Error{Kind: transport.Closed}, 30},
+		"cancelled":        {&transport.Error{Kind: transport.Cancelled}, 30},
+		"no retry allowed": {&transport.Error{Kind: transport.Throttled, RetryAfter: -1}, 30},
+		"no Kind":          {errors.New("injected"), 30},
 	} {
-		t.Run(failure.Kind.String(), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			inRig(t, func(t *testing.T, r *rig) {
 				sent := 0
 				r.service.report = func(*agent.Report) error {
-					if sent++; sent < 6 {
-						return failure
+					if sent++; sent <= row.times {
+						return row.failure
 					}
 					return nil
 				}
 				r.offered("wf-1", "1.0", "image")
-				r.runs(10 * time.Hour)
+				r.runs(40 * time.Hour)
 				require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
-				require.Equal(t, 6, sent, "one attempt in an hour")
+				require.Equal(t, row.times+1, sent, "one attempt in an hour")
 			})
 		})
 	}
@@ -110,39 +124,30 @@ func TestReportsWaitForTheServiceInOrder(t *testing.T) {
 	})
 }
 
-// A report that is refused again and again, and not by the service, which would judge it, holds
-// back neither later reports nor updates.
-func TestAReportThatIsNeverJudgedHoldsNothingBack(t *testing.T) {
+// A report that is refused again and again without a verdict is given up, and the program learns
+// which one. The others keep their order. Failures that may pass do not count.
+func TestAReportThatIsNeverJudgedIsGivenUp(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
-		r.service.report = func(rep *agent.Report) error {
-			if rep.WorkflowID == "wf-0" && rep.Final() {
-				return &transport.Error{Kind: transport.NotFound, Scope: transport.ScopeConnection}
-			}
+		r.offered("wf-0", "1.0", "image 0")
+		r.service.check = func(n int) error {
+			n = min(n-1, 2)
+			r.service.offer = r.offer(fmt.Sprint("wf-", n), fmt.Sprint("1.", n), fmt.Sprint("image ", n))
 			return nil
 		}
-		var want []string
-		for i := range 7 {
-			r.offered(fmt.Sprint("wf-", i), fmt.Sprint("1.", i), fmt.Sprint("image ", i))
-			r.runs(150 * time.Minute)
-			if i > 0 {
-				want = append(want, fmt.Sprint("wf-", i))
-			}
-		}
-		require.Equal(t, "image 6", r.device.installed[0])
-		require.Equal(t, want, workflows(r.service.finals()))
-	})
-}
-
-// When no report is judged, the one that was refused latest makes room for another update, and the
-// program learns which one.
-func TestReportsThatAreNeverJudgedMakeRoomForUpdates(t *testing.T) {
-	inRig(t, func(t *testing.T, r *rig) {
-		judged := false
+		attempts, refused := 0, 0
 		r.service.report = func(rep *agent.Report) error {
-			if !judged && rep.Final() {
-				return &transport.Error{Kind: transport.Invalid, Scope: transport.ScopeConnection}
+			if rep.WorkflowID != "wf-0" || !rep.Final() {
+				return nil
 			}
-			return nil
+			switch attempts++; attempts % 3 {
+			case 1:
+				return fault(transport.Network)
+			case 2:
+				return fault(transport.Unauthorized)
+			}
+			refused++
+			return &transport.Error{Kind: transport.NotFound, Scope: transport.ScopeConnection,
+				Err: &transport.StatusError{Code: 404}}
 		}
 		var given []string
 		r.options.OnStatus = func(s agent.Status) {
@@ -150,21 +155,11 @@ func TestReportsThatAreNeverJudgedMakeRoomForUpdates(t *testing.T) {
 				given = append(given, s.Err.Error())
 			}
 		}
-		for i := range 7 {
-			r.offered(fmt.Sprint("wf-", i), fmt.Sprint("1.", i), fmt.Sprint("image ", i))
-			r.runs(150 * time.Minute)
-		}
-		require.Equal(t, "image 6", r.device.installed[0])
-		require.Len(t, given, 3)
-		judged = true
-		r.runs(time.Hour)
-		sent := workflows(r.service.finals())
-		require.Len(t, sent, 4)
-		for i := range 7 {
-			id := fmt.Sprint("wf-", i)
-			lost := slices.ContainsFunc(given, func(text string) bool { return strings.Contains(text, `"`+id+`"`) })
-			require.NotEqual(t, lost, slices.Contains(sent, id), id)
-		}
+		r.runs(30 * time.Hour)
+		require.Equal(t, 12, refused)
+		require.Len(t, given, 1)
+		require.Contains(t, given[0], `"wf-0"`)
+		require.Equal(t, []string{"wf-1", "wf-2"}, workflows(r.service.finals()))
 	})
 }
 
