@@ -27,9 +27,9 @@ import (
 // set. A slow handler delays only further messages (Options.Inbox). A result that comes after the
 // handler's connection ended settles nothing: the hub delivers this message and those behind it
 // again, each up to the hub's limit (10 times by default). Only over MQTT 5 with QoS 2 it counts on
-// the next connection, and those behind it wait here. Over MQTT each renewal of a token is a
-// new connection, so a handler that runs longer than a token lasts can never settle its message:
-// copy the message, do long work elsewhere, and return.
+// the next connection, and those behind it wait here. Over MQTT without enhanced authentication
+// each renewal of a token is a new connection, so a handler that runs longer than a token lasts can
+// never settle its message: copy the message, do long work elsewhere, and return.
 //
 // A handler may call the client's methods, but Close only in another goroutine, because Close waits
 // for the handler, and until the session has its result, for CloseTimeout at most. A client with a

@@ -36,8 +36,9 @@ type Credentials struct {
 	UserName string
 
 	// Sign computes the HMAC-SHA256 of text under the identity's symmetric key. A fresh token is
-	// signed for each connection over MQTT and AMQP, for each renewal in place over AMQP, and over
-	// HTTPS by the first request, when 85 % of the token's life has passed, and after a refusal.
+	// signed for each connection over MQTT and AMQP, for each renewal in place (AMQP, and MQTT 5 with
+	// enhanced authentication), and over HTTPS by the first request, when 85 % of the token's life has
+	// passed, and after a refusal.
 	// SharedKey makes a Sign from a key in base64.
 	Sign func(ctx context.Context, text []byte) (mac []byte, err error)
 	// KeyName is the hub policy whose key Sign uses. Empty: the identity's own key.
