@@ -364,7 +364,7 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	defer k.mu.Unlock()
 	k.enterLocked("Deliver")
 	switch {
-	case d.Kind == 0 && d.Msg != nil && len(d.Ref) > 0:
+	case d.Kind == 0 && d.Msg != nil:
 		return true // no subscription asks for it
 	case d.Probe != nil:
 		return true

@@ -451,6 +451,9 @@ func (h *refHub) serve(s *refSession) {
 	if s.t.fault == "deliveries come in reverse" {
 		slices.Reverse(now)
 	}
+	// A message that no subscription asks for, with and without a reference.
+	s.cfg.Sink.Deliver(&transport.Delivery{Name: []byte("old"), Ref: []byte("1"), Msg: new(transport.Message)})
+	s.cfg.Sink.Deliver(&transport.Delivery{Name: []byte("old"), Msg: new(transport.Message)})
 	for _, d := range now {
 		msg := d.msg
 		if s.t.fault == "system properties of deliveries are lost" {
