@@ -8,8 +8,14 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// This file and platform_tinygo.go hold what differs between standard Go and boards.
+
+// quoted returns a name that a peer chose as an error may show it.
+func quoted(name string) string { return scrub.Peer(texts.Quote(name)) }
 
 // Waiting continues on a new goroutine after each dial: dialing grows the stack of its goroutine,
 // and a client spends its life waiting. Each goroutine also detects a callback that panics or ends

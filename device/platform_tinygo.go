@@ -5,8 +5,13 @@ package device
 import (
 	"context"
 
+	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// quoted returns the beginning of a name that a peer chose: a board's program does not link package
+// scrub.
+func quoted(name string) string { return texts.Quote(name[:min(len(name), 64)]) }
 
 // Here waiting does not get a new goroutine. All stacks of a board have one size, and an ended
 // goroutine's stack stays until the collector runs, or longer if some word looks like its address.
