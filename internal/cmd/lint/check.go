@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ const (
 	codeWidth    = 120
 	commentWidth = 100
 	testLines    = 120
+	folderFiles  = 40
 )
 
 // realTime are the folders whose tests may sleep in real time, each with the reason.
@@ -29,6 +31,7 @@ var realTime = map[string]string{
 
 // checkFolder returns the faults in the Go files of one folder, by name.
 func checkFolder(sources map[string][]byte) (faults []fault, err error) {
+	faults = crowded(sources)
 	fset := token.NewFileSet()
 	parsed, fake := map[string]*ast.File{}, false
 	for file, source := range sources {
@@ -44,7 +47,7 @@ func checkFolder(sources map[string][]byte) (faults []fault, err error) {
 		c.width(f, string(sources[file]))
 		c.locks(f)
 		c.order(f)
-		if strings.HasSuffix(file, "_test.go") {
+		if isTestFile(file) {
 			c.sleep(f, fake)
 			c.length(f)
 		}
@@ -55,6 +58,18 @@ func checkFolder(sources map[string][]byte) (faults []fault, err error) {
 	})
 	return faults, nil
 }
+
+// crowded reports a folder with too many files that are not tests.
+func crowded(sources map[string][]byte) []fault {
+	files := slices.DeleteFunc(slices.Sorted(maps.Keys(sources)), isTestFile)
+	if len(files) <= folderFiles {
+		return nil
+	}
+	text := fmt.Sprintf("folder of %d Go files without tests, at most %d", len(files), folderFiles)
+	return []fault{{"files", files[folderFiles], 1, text}}
+}
+
+func isTestFile(file string) bool { return strings.HasSuffix(file, "_test.go") }
 
 type checker struct {
 	fset   *token.FileSet

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -54,5 +55,19 @@ func TestX(t *testing.T) { t.Run("", func(t *testing.T) { time.Sleep(1) }) }`, "
 				t.Errorf("found %v, want one with %q", faults, probe.want)
 			}
 		})
+	}
+}
+
+func TestAFolderHasAtMostFortyFiles(t *testing.T) {
+	sources := map[string][]byte{"device/a_test.go": []byte("package p")}
+	for i := range 40 {
+		sources[fmt.Sprintf("device/a%d.go", i)] = []byte("package p")
+	}
+	if faults, err := checkFolder(sources); err != nil || len(faults) != 0 {
+		t.Errorf("40 files: %v %v", faults, err)
+	}
+	sources["device/b.go"] = []byte("package p")
+	if faults, err := checkFolder(sources); err != nil || len(faults) != 1 || faults[0].rule != "files" {
+		t.Errorf("41 files: %v %v", faults, err)
 	}
 }
