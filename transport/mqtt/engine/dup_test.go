@@ -64,10 +64,10 @@ func TestABirthThatIsNeverAcknowledgedKeepsItsPacketID(t *testing.T) {
 	}
 }
 
-// A numbered message is in the device's outbox. again: it was handed over before.
+// A numbered message is in the device's outbox. resent: it was handed over before.
 type numbered struct {
 	number int // 0: free
-	again  bool
+	resent bool
 }
 
 // flaky is a Conn whose writes fail after some bytes. It records all bytes that it was given.
@@ -171,9 +171,9 @@ func tryDUP(t *testing.T, random *rand.Rand, o *Options) {
 			}
 			if random.IntN(3) > 0 {
 				body := bytes.Repeat([]byte{' '}, 1+random.IntN(3000))
-				batch = append(batch, transport.Item{Tag: uint16(i), Resent: m.again,
+				batch = append(batch, transport.Item{Tag: uint16(i), Resent: m.resent,
 					Msg: &transport.Message{Body: strconv.AppendInt(body, int64(m.number), 10)}})
-				m.again = true
+				m.resent = true
 			}
 		}
 		s.Send(batch)

@@ -56,17 +56,17 @@ type request struct {
 	at time.Time         // when that was written
 	// late: it had waited for too long at the ping before.
 	late bool
-	// again: it was sent on an earlier connection, or its write failed there.
-	again bool
+	// resent: it was sent on an earlier connection, or its write failed there.
+	resent bool
 }
 
 // keepAnswers holds the answers of methods that the connection before did not get acknowledged.
 // They are sent once more, in case one of them has ended the connection; as new messages, because
 // the peer ignores a second answer.
 func (v *five) keepAnswers() {
-	sent := slices.DeleteFunc(v.own, func(q request) bool { return q.r.Op != transport.OpRespond || q.again })
+	sent := slices.DeleteFunc(v.own, func(q request) bool { return q.r.Op != transport.OpRespond || q.resent })
 	for i := range sent {
-		sent[i].again = true
+		sent[i].resent = true
 	}
 	v.held = append(sent, v.held...)
 	v.own = nil
@@ -94,8 +94,8 @@ func (v *five) write(s *session, q *request) {
 		own := *refused
 		own.Op = q.r.Op
 		s.sink.Reply(q.r.ID, transport.Reply{Err: &own})
-	case !sent && q.id == 0 && q.r.Op == transport.OpRespond && !q.again: // with an id, keepAnswers has it
-		q.again = true
+	case !sent && q.id == 0 && q.r.Op == transport.OpRespond && !q.resent: // with an id, keepAnswers has it
+		q.resent = true
 		v.held = slices.Insert(v.held, 0, *q)
 	case !sent && q.id == 0:
 		s.replyUnsent(&q.r)

@@ -199,14 +199,14 @@ const notForUs = 0x83
 func (v *five) note(s *session, in *mqttwire.Incoming) (done bool, err error) {
 	id := in.ID
 	s.mu.Lock()
-	again := in.QoS == 2 && v.received.Has(id)
-	if !again && !v.unsettled.Has(id) {
+	redelivered := in.QoS == 2 && v.received.Has(id)
+	if !redelivered && !v.unsettled.Has(id) {
 		v.exceeded = v.exceeded || v.waiting+v.pending >= v.receiveMaximum
 		v.unsettled.Add(id)
 		v.waiting++
 	}
 	s.mu.Unlock()
-	if again {
+	if redelivered {
 		return true, v.answer(s, mqttwire.Pubrec, id, 0)
 	}
 	return false, nil
