@@ -63,10 +63,7 @@ func TestAFaultThatCannotMeanWhatItSaysIsRefused(t *testing.T) {
 func TestTheRowsOfKinds(t *testing.T) {
 	all := slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(), fault.BrokerKinds(),
 		fault.GatewayKinds(), fault.MQTTv5Kinds(), fault.UpdateKinds())
-	require.Len(t, fault.Kinds(), 89)
-	require.Len(t, fault.CertificateKinds(), 10)
-	require.Len(t, fault.UpdateKinds(), 5)
-	require.Equal(t, "Kind(99)", fault.Kind(99).String())
+	require.Equal(t, "Kind(65535)", fault.Kind(math.MaxUint16).String())
 	names := make(map[string]bool)
 	for _, k := range all {
 		require.NotContains(t, k.String(), "(")

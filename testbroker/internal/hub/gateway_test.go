@@ -538,7 +538,7 @@ func TestInvalidGatewaysAreRefused(t *testing.T) {
 	require.ErrorIs(t, h.StartGateway(), testbroker.ErrNoGateway)
 	require.Zero(t, h.GatewayState())
 	require.Empty(t, h.GatewayName())
-	require.Len(t, fault.GatewayKinds(), 3)
+	require.NotEmpty(t, fault.GatewayKinds())
 	for _, k := range fault.GatewayKinds() {
 		require.NotZero(t, k.Protocols())
 		require.NotContains(t, k.String(), "(")
