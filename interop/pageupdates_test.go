@@ -55,7 +55,7 @@ func (u *updater) check() string {
 // fail reports that the only step of an update has failed.
 func (u *updater) fail(workflow, why string) {
 	u.t.Helper()
-	result := agent.Result{Outcome: agent.Failed, Origin: agent.AgentExtension, Code: agent.CodeFailure,
+	result := agent.Result{Outcome: agent.OutcomeFailed, Origin: agent.OriginAgentExtension, Code: agent.CodeFailure,
 		Extended: []uint32{0x30000001}, Details: why}
 	require.NoError(u.t, u.Report(soon(u.t), &agent.Report{WorkflowID: workflow, Installed: u.installed,
 		Result: result, Steps: []agent.Result{result}}))

@@ -110,7 +110,7 @@ func (u *updating) result(s agent.Status, began bool) error {
 	if _, err := fmt.Fprintf(u.tool.out, "%s: %v\n", visible(s.WorkflowID), s.Latest.Outcome); err != nil {
 		return err
 	}
-	if s.Latest.Outcome == agent.Succeeded || s.Latest.Outcome == agent.Skipped {
+	if s.Latest.Outcome == agent.OutcomeSucceeded || s.Latest.Outcome == agent.OutcomeSkipped {
 		return nil
 	}
 	return &exitError{exitFailed, fmt.Errorf("the update ended with %v: %s", s.Latest.Outcome, visible(s.Latest.Details))}
@@ -156,7 +156,7 @@ func (o *onePass) Wake() <-chan struct{} {
 // Report reports. After a success there may be another update, so the agent asks again.
 func (o *onePass) Report(ctx context.Context, r *agent.Report) error {
 	err := o.Service.Report(ctx, r)
-	o.note(err, err == nil && r.Final() && r.Result.Outcome != agent.Succeeded)
+	o.note(err, err == nil && r.Final() && r.Result.Outcome != agent.OutcomeSucceeded)
 	return err
 }
 
@@ -320,18 +320,18 @@ func (h *folderHandler) Install(ctx context.Context, w *agent.Work) (agent.Next,
 		command.Env = append(os.Environ(), "HUBLINE_UPDATE="+updateIDText(w.ID), fmt.Sprintf("HUBLINE_STEP=%d", w.Index+1))
 		command.Stdout, command.Stderr, command.WaitDelay = h.log, h.log, time.Second
 		if err := command.Run(); err != nil {
-			return agent.Continue, fmt.Errorf("%s: %w", filepath.Base(h.program), err)
+			return agent.NextContinue, fmt.Errorf("%s: %w", filepath.Base(h.program), err)
 		}
 	}
-	return agent.Continue, atomicfile.Write(filepath.Join(h.folder(w), doneFile(w)), nil)
+	return agent.NextContinue, atomicfile.Write(filepath.Join(h.folder(w), doneFile(w)), nil)
 }
 
 // Apply has nothing to do: the program has installed.
 func (*folderHandler) Apply(context.Context, *agent.Work) (agent.Next, error) {
-	return agent.Continue, nil
+	return agent.NextContinue, nil
 }
 
 // Cancel removes the files. What the program did stays.
 func (h *folderHandler) Cancel(_ context.Context, w *agent.Work) (agent.Next, error) {
-	return agent.Continue, os.RemoveAll(h.folder(w))
+	return agent.NextContinue, os.RemoveAll(h.folder(w))
 }

@@ -45,7 +45,7 @@ func statusFrom(s agent.Status) updateStatus {
 	if s.Phase != agent.PhaseIdle {
 		out.Step, out.Steps = s.Step+1, s.Steps
 	}
-	if s.Latest.Outcome != agent.InProgress {
+	if s.Latest.Outcome != agent.OutcomeInProgress {
 		out.Outcome = s.Latest.Outcome.String()
 	}
 	return out

@@ -105,29 +105,29 @@ func (r *rauc) Download(ctx context.Context, w *agent.Work) error {
 // was interrupted.
 func (r *rauc) Install(ctx context.Context, _ *agent.Work) (agent.Next, error) {
 	_, err := r.run(ctx, "install", r.bundle)
-	return agent.Continue, err
+	return agent.NextContinue, err
 }
 
 // Apply asks for a reboot.
-func (r *rauc) Apply(context.Context, *agent.Work) (agent.Next, error) { return agent.Restart, nil }
+func (r *rauc) Apply(context.Context, *agent.Work) (agent.Next, error) { return agent.NextRestart, nil }
 
 // Cancel makes the system from before the primary one again.
 func (r *rauc) Cancel(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	version, primary, err := r.version(ctx)
 	switch {
 	case err != nil:
-		return agent.Continue, err
+		return agent.NextContinue, err
 	case version == w.Step.InstalledCriteria:
 		_, err = r.run(ctx, "status", "mark-active", "other")
 		if err == nil {
 			_, err = r.run(ctx, "status", "mark-bad", "booted")
 		}
-		return agent.Restart, err
+		return agent.NextRestart, err
 	case !primary:
 		_, err = r.run(ctx, "status", "mark-active", "booted")
 	}
 	if removed := os.Remove(r.bundle); removed != nil && !errors.Is(removed, os.ErrNotExist) {
 		err = errors.Join(err, removed)
 	}
-	return agent.Continue, err
+	return agent.NextContinue, err
 }

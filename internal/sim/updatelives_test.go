@@ -368,7 +368,7 @@ func TestLivesOfUpdates(t *testing.T) {
 			l := live(t, seed)
 			cuts, starts = cuts+l.cuts, starts+l.starts
 			for _, reports := range l.sent {
-				if reports[0].Result.Outcome == agent.Canceled {
+				if reports[0].Result.Outcome == agent.OutcomeCanceled {
 					replaced++
 				}
 			}

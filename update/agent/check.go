@@ -94,7 +94,7 @@ func (a *Agent) cancelled(ctx context.Context, id string) error {
 		a.drop("cancelled by the service")
 	case a.s.work == nil && !a.s.seen(id) && len(a.s.reports) < maxReports && len(id) <= MaxWorkflowID:
 		before := a.s
-		a.s.end(Report{WorkflowID: id, Installed: a.installed(), Result: Result{Outcome: Canceled, Code: CodeFailure}})
+		a.s.end(Report{WorkflowID: id, Installed: a.installed(), Result: Result{Outcome: OutcomeCanceled, Code: CodeFailure}})
 		err := a.save(ctx)
 		if transport.KindOf(err) == transport.TooLarge {
 			a.s = before // the service asks again
@@ -132,12 +132,12 @@ func (a *Agent) begin(ctx context.Context, o *Offer) error {
 	a.s.work = w
 	if err := o.checkSize(); err != nil {
 		w.offer = Offer{WorkflowID: o.WorkflowID}
-		return a.end(ctx, failure(CloudService, AreaManifest, err))
+		return a.end(ctx, failure(OriginCloudService, AreaManifest, err))
 	}
 	err := a.save(ctx)
 	if transport.KindOf(err) == transport.TooLarge {
 		w.offer = Offer{WorkflowID: o.WorkflowID}
-		return a.end(ctx, failure(AgentDependency, AreaState, err))
+		return a.end(ctx, failure(OriginAgentDependency, AreaState, err))
 	}
 	return err
 }

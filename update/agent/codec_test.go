@@ -8,7 +8,8 @@ import (
 
 // full is a state with a value in each field.
 func full() state {
-	result := Result{Outcome: Failed, Origin: DeviceFailure, Code: -7, Extended: []uint32{1, 1<<32 - 1}, Details: "d"}
+	result := Result{Outcome: OutcomeFailed, Origin: OriginDevice, Code: -7, Extended: []uint32{1, 1<<32 - 1},
+		Details: "d"}
 	return state{
 		memo: Memo{"a", "b", "c"}, installed: UpdateID{"p", "n", "1"}, ended: []string{"w1", "w2"}, latest: result,
 		reports: []Report{{WorkflowID: "w2", Installed: UpdateID{"p", "n", "1"}, Result: result,

@@ -39,8 +39,8 @@ func TestALyingFileServerIsRefused(t *testing.T) {
 				r.files.content["https://files/wf-1/f0"] = []byte(row.content)
 				r.runs(time.Hour)
 				f := r.final()
-				require.Equal(t, agent.Failed, f.Result.Outcome)
-				require.Equal(t, agent.ManagedResource, f.Result.Origin)
+				require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
+				require.Equal(t, agent.OriginManagedResource, f.Result.Origin)
 				require.Equal(t, []uint32{agent.AreaHash.Code(0)}, f.Result.Extended)
 				require.Contains(t, f.Result.Details, row.want)
 				require.Equal(t, []string{"installed 0", "download 0", "cancel 0"}, r.device.calls)
@@ -83,7 +83,7 @@ func TestADownloadResumesAfterNetworkFailures(t *testing.T) {
 				}
 				r.runs(time.Hour)
 				require.Equal(t, image, r.device.installed[0])
-				require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+				require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 				const url = "https://files/wf-1/f0"
 				require.Equal(t, []string{url + "@0", url + "@50", url + "@50", url + "@100"}, r.files.fetched)
 			})
@@ -132,7 +132,7 @@ func TestAPolicyCountsTheReadsOfADownload(t *testing.T) {
 		r.runs(time.Hour)
 		require.Len(t, r.files.fetched, 2)
 		f := r.final()
-		require.Equal(t, agent.Failed, f.Result.Outcome)
+		require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
 		require.Equal(t, []uint32{agent.AreaDownload.Code(0)}, f.Result.Extended)
 	})
 }
@@ -144,7 +144,7 @@ func TestAPolicyEndsADownload(t *testing.T) {
 		r.runs(time.Hour)
 		f := r.final()
 		require.Equal(t, []uint32{agent.AreaDownload.Code(0)}, f.Result.Extended)
-		require.Equal(t, agent.ManagedResource, f.Result.Origin)
+		require.Equal(t, agent.OriginManagedResource, f.Result.Origin)
 		require.Len(t, r.files.fetched, 1, "a file that is not there is not worth a retry")
 	})
 }
@@ -186,7 +186,7 @@ func TestADownloadBelowAFloorOfProgressIsRepeated(t *testing.T) {
 			return true, time.Duration(retry) * time.Hour
 		})
 		r.runs(24 * time.Hour)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 		require.Equal(t, image, r.device.installed[0])
 		const url = "https://files/wf-1/f0"
 		require.Equal(t, []string{url + "@0", url + "@6", url + "@12", url + "@18"}, r.files.fetched)
@@ -248,7 +248,7 @@ func TestKeysThatDripAreFetchedAgain(t *testing.T) {
 			return drip{r.files.ctx, 29 * time.Second, body}
 		}
 		r.runs(time.Hour)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 	})
 }
 
@@ -286,11 +286,11 @@ func TestAServerThatAlwaysSendsAnotherPartFailsTheStep(t *testing.T) {
 					f := r.final()
 					require.Equal(t, 4, requests)
 					if last == 3 {
-						require.Equal(t, agent.Succeeded, f.Result.Outcome, f.Result.Details)
+						require.Equal(t, agent.OutcomeSucceeded, f.Result.Outcome, f.Result.Details)
 						return
 					}
-					require.Equal(t, agent.Failed, f.Result.Outcome)
-					require.Equal(t, agent.ManagedResource, f.Result.Origin)
+					require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
+					require.Equal(t, agent.OriginManagedResource, f.Result.Origin)
 					require.Contains(t, f.Result.Details, "the server sent another part than the requested one")
 				})
 			})

@@ -18,14 +18,14 @@ func TestWhatIsInstalledIsSkipped(t *testing.T) {
 		r.offered("wf-1", "1.0", "first", "second")
 		r.runs(time.Hour)
 		require.Equal(t, []string{"SKIPPED", "SUCCEEDED"}, outcomes(r.final()))
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 		require.NotContains(t, r.device.calls, "download 0")
 
 		r.offered("wf-2", "1.0", "first", "second")
 		r.runs(time.Hour)
 		f := r.service.finals()[1]
 		require.Equal(t, []string{"SKIPPED", "SKIPPED"}, outcomes(f))
-		require.Equal(t, agent.Skipped, f.Result.Outcome)
+		require.Equal(t, agent.OutcomeSkipped, f.Result.Outcome)
 		require.Equal(t, agent.CodeSuccess, f.Result.Code)
 		require.Len(t, r.files.fetched, 1)
 	})
@@ -43,12 +43,12 @@ func TestAWorkflowIsDoneOnce(t *testing.T) {
 
 func TestAnUpdateGoesOnAfterTheRestartsOfItsSteps(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
-		r.device.next["install 0"], r.device.next["apply 0"] = agent.Restart, agent.Restart
+		r.device.next["install 0"], r.device.next["apply 0"] = agent.NextRestart, agent.NextRestart
 		r.offered("wf-1", "1.0", "image", "other")
 		require.Equal(t, 2, r.runs(time.Hour))
 		require.Equal(t, []string{"installed 0", "download 0", "install 0", "apply 0 restarted", "installed 0 restarted",
 			"installed 1", "download 1", "install 1", "apply 1"}, r.device.calls)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 	})
 }
 
@@ -57,7 +57,7 @@ func TestAnUpdateThatDoesNotComeUpIsUndone(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
 		r.device.installed[1] = "old"
 		r.options.Installed = func() agent.UpdateID { return agent.UpdateID{Version: r.device.installed[0]} }
-		r.device.next["apply 1"], r.device.next["cancel 0"] = agent.Restart, agent.Restart
+		r.device.next["apply 1"], r.device.next["cancel 0"] = agent.NextRestart, agent.NextRestart
 		r.offered("wf-1", "1.0", "first", "second", "third")
 		require.ErrorIs(t, r.run(time.Hour), agent.ErrRestart)
 		r.device.installed[1] = "old"
@@ -66,7 +66,7 @@ func TestAnUpdateThatDoesNotComeUpIsUndone(t *testing.T) {
 		require.Equal(t, []string{"installed 1 restarted", "cancel 1", "cancel 0"}, r.device.calls)
 		f := r.final()
 		require.Equal(t, []string{"SUCCEEDED", "FAILED", "SKIPPED"}, outcomes(f))
-		require.Equal(t, agent.Failed, f.Result.Outcome)
+		require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
 		require.Equal(t, []uint32{agent.AreaApply.Code(0)}, f.Result.Extended)
 		require.Contains(t, f.Result.Details, "did not come up")
 		require.Equal(t, agent.UpdateID{}, f.Installed, "that of before the update")
@@ -90,7 +90,7 @@ func TestAFailureIsUndoneInReverseOrderAndReported(t *testing.T) {
 		f := r.final()
 		require.Equal(t, []string{"SUCCEEDED", "SUCCEEDED", "FAILED"}, outcomes(f))
 		require.Equal(t, []uint32{0x50001234, agent.AreaRestore.Code(0)}, f.Result.Extended)
-		require.Equal(t, agent.AgentExtension, f.Result.Origin)
+		require.Equal(t, agent.OriginAgentExtension, f.Result.Origin)
 		require.Equal(t, agent.CodeFailure, f.Result.Code)
 		require.Contains(t, f.Result.Details, "no space")
 		require.NotContains(t, f.Result.Details, "hunter2")
@@ -166,7 +166,7 @@ func TestAnErrorThatPanicsFailsItsStep(t *testing.T) {
 					r.offered("wf-1", "1.0", "image")
 					r.runs(time.Hour)
 					f := r.final()
-					require.Equal(t, agent.Failed, f.Result.Outcome)
+					require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
 					require.Contains(t, f.Result.Extended, area.Code(c.code))
 					if call == "install 0" {
 						require.Contains(t, f.Result.Details, c.text)
@@ -196,11 +196,11 @@ func TestANewWorkflowReplacesTheOneInProgress(t *testing.T) {
 		r.runs(3 * time.Hour)
 		finals := r.service.finals()
 		require.Len(t, finals, 2)
-		require.Equal(t, agent.Canceled, finals[0].Result.Outcome)
+		require.Equal(t, agent.OutcomeCanceled, finals[0].Result.Outcome)
 		require.Equal(t, agent.CodeFailure, finals[0].Result.Code)
-		require.Equal(t, agent.NotApplicable, finals[0].Result.Origin)
+		require.Equal(t, agent.OriginNotApplicable, finals[0].Result.Origin)
 		require.Equal(t, []string{"SUCCEEDED", "CANCELED"}, outcomes(finals[0]))
-		require.Equal(t, agent.Succeeded, finals[1].Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, finals[1].Result.Outcome)
 		require.Equal(t, "newer", r.device.installed[0])
 		require.Contains(t, r.device.calls, "cancel 0")
 	})
@@ -219,7 +219,7 @@ func TestTheServiceTakesAWorkflowBack(t *testing.T) {
 		})
 		began := time.Now()
 		require.Zero(t, r.runs(10*time.Minute))
-		require.Equal(t, agent.Canceled, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeCanceled, r.final().Result.Outcome)
 		require.Contains(t, r.final().Result.Details, "cancelled by the service")
 		require.Equal(t, []string{"installed 0", "download 0", "cancel 0"}, r.device.calls)
 		require.Equal(t, 10*time.Minute, time.Since(began))
@@ -242,7 +242,7 @@ func TestACancelUndoesWhatIsOnTrial(t *testing.T) {
 				return nil
 			}
 			require.Zero(t, r.runs(10*time.Minute))
-			require.Equal(t, agent.Canceled, r.final().Result.Outcome)
+			require.Equal(t, agent.OutcomeCanceled, r.final().Result.Outcome)
 			if trial {
 				require.Equal(t, []string{"CANCELED"}, outcomes(r.final()))
 				require.Equal(t, "older", r.device.installed[0])
@@ -263,7 +263,7 @@ func TestAResetDuringApplyAsksWhatIsInstalled(t *testing.T) {
 		r.device.installed[0], r.device.calls = "image", nil
 		r.runs(time.Hour)
 		require.Equal(t, []string{"installed 0"}, r.device.calls)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 
 		r.waiting("apply 0")
 		r.offered("wf-2", "2.0", "second")
@@ -291,7 +291,7 @@ func TestAReferenceStepHasItsManifestAndAllURLs(t *testing.T) {
 			require.Equal(t, "https://files/child", w.URLs["of the child"])
 		}
 		r.runs(time.Hour)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 		require.Equal(t, "child manifest", r.device.downloads["wf-1f0"])
 	})
 }
@@ -340,7 +340,7 @@ func TestTheStatusFollowsTheUpdate(t *testing.T) {
 		a, err := agent.New(&r.options)
 		require.NoError(t, err)
 		s := a.Status()
-		require.Equal(t, agent.Succeeded, s.Latest.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, s.Latest.Outcome)
 		require.Equal(t, "wf-1", s.WorkflowID)
 		require.Zero(t, s.Unsent)
 	})

@@ -59,16 +59,18 @@ func (l *lamp) Download(ctx context.Context, w *agent.Work) error {
 	return err
 }
 
-func (l *lamp) Install(context.Context, *agent.Work) (agent.Next, error) { return agent.Continue, nil }
+func (l *lamp) Install(context.Context, *agent.Work) (agent.Next, error) {
+	return agent.NextContinue, nil
+}
 
 func (l *lamp) Apply(context.Context, *agent.Work) (agent.Next, error) {
 	l.before, l.now = l.now, l.next
-	return agent.Continue, nil
+	return agent.NextContinue, nil
 }
 
 func (l *lamp) Cancel(context.Context, *agent.Work) (agent.Next, error) {
 	l.now = l.before
-	return agent.Continue, nil
+	return agent.NextContinue, nil
 }
 
 func Example() {

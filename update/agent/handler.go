@@ -31,12 +31,12 @@ type Handler interface {
 	Download(ctx context.Context, w *Work) error
 	// Install installs the files, so that Cancel can undo it.
 	Install(ctx context.Context, w *Work) (Next, error)
-	// Apply makes the installed files those that run. With Restart, Installed is asked after the
+	// Apply makes the installed files those that run. With NextRestart, Installed is asked after the
 	// restart whether that succeeded.
 	Apply(ctx context.Context, w *Work) (Next, error)
 	// Cancel undoes what the other methods did, in any phase: after a failure of this step or a later
 	// one, and when the update is cancelled or replaced. The device then is as it was before. With
-	// Restart, the program restarts once when all steps are undone.
+	// NextRestart, the program restarts once when all steps are undone.
 	Cancel(ctx context.Context, w *Work) (Next, error)
 }
 
@@ -52,8 +52,8 @@ type Next uint8
 
 // What follows.
 const (
-	Continue Next = iota
-	Restart       // Run returns ErrRestart; the agent goes on after the program has restarted
+	NextContinue Next = iota
+	NextRestart       // Run returns ErrRestart; the agent goes on after the program has restarted
 )
 
 // Work is a step that a Handler shall do. The handler must not change it.

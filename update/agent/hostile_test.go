@@ -28,7 +28,7 @@ func TestAServiceThatNeverAnswersDoesNotKeepAnUpdateFromBeingUndone(t *testing.T
 		r.options.Service = mute{r.service}
 		r.offered("wf-1", "1.1", "image")
 		r.device.installed[0] = "old"
-		r.device.next["apply 0"] = agent.Restart
+		r.device.next["apply 0"] = agent.NextRestart
 		r.device.fail = func(call string) error {
 			if call == "installed 0 restarted" {
 				return errors.New("no network")
@@ -81,7 +81,7 @@ func TestACancelDoesNotUndoAnUpdateThatIsDoneMeanwhile(t *testing.T) {
 			return nil
 		}
 		require.Zero(t, r.runs(time.Hour))
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 		require.Equal(t, "image", r.device.installed[0])
 		require.NotContains(t, r.device.calls, "cancel 0")
 	})
@@ -94,7 +94,7 @@ func TestACancelOfAnUnknownWorkflowIsConfirmed(t *testing.T) {
 		require.Zero(t, r.runs(5*time.Hour))
 		f := r.final()
 		require.Equal(t, "wf-lost", f.WorkflowID)
-		require.Equal(t, agent.Canceled, f.Result.Outcome)
+		require.Equal(t, agent.OutcomeCanceled, f.Result.Outcome)
 	})
 }
 

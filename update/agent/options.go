@@ -82,7 +82,7 @@ type Status struct {
 	Update     UpdateID
 	// Step of Steps is in progress, from 0 on.
 	Step, Steps int
-	// Latest is the result of the latest update that has ended, with outcome InProgress if there was
+	// Latest is the result of the latest update that has ended, with OutcomeInProgress if there was
 	// none. Unsent is the number of final reports that the service has not acknowledged.
 	Latest Result
 	Unsent int

@@ -72,7 +72,7 @@ func TestADownloadGoesOnAtANewAddress(t *testing.T) {
 				}
 				r.service.wake = make(chan struct{}, 1)
 				r.runs(time.Minute)
-				require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+				require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 				require.Equal(t, "a long image", r.device.installed[0])
 				const url = "https://files/wf-1/f0"
 				want := []string{url + "@0", url + "@6", url + "?sig=2@6"}
@@ -137,7 +137,8 @@ func TestAnAddressThatStaysRefusedFailsTheUpdate(t *testing.T) {
 // A server that refuses each address after a few bytes does not make the device ask the service
 // without a pause. Addresses that last for a while are asked for as often as the download needs.
 func TestAddressesThatServeAFewBytesAreNotAskedForWithoutPauses(t *testing.T) {
-	for life, outcome := range map[time.Duration]agent.Outcome{0: agent.Failed, time.Minute: agent.Succeeded} {
+	outcomes := map[time.Duration]agent.Outcome{0: agent.OutcomeFailed, time.Minute: agent.OutcomeSucceeded}
+	for life, outcome := range outcomes {
 		inRig(t, func(t *testing.T, r *rig) {
 			r.offered("wf-1", "1.0", strings.Repeat("image", 20))
 			r.files.fail = func(n int) error {
@@ -156,7 +157,7 @@ func TestAddressesThatServeAFewBytesAreNotAskedForWithoutPauses(t *testing.T) {
 			}
 			r.runs(time.Hour)
 			require.Equal(t, outcome, r.final().Result.Outcome)
-			if outcome == agent.Failed {
+			if outcome == agent.OutcomeFailed {
 				require.LessOrEqual(t, len(r.service.queries), 6)
 			}
 		})
@@ -184,7 +185,7 @@ func TestADownloadWaitsForTheServiceToAnswer(t *testing.T) {
 			return nil
 		}
 		r.runs(3 * time.Hour)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 	})
 }
 
@@ -200,6 +201,6 @@ func TestAStoreWithoutRoomForNewAddressesDoesNotEndTheUpdate(t *testing.T) {
 			return nil
 		}
 		r.runs(time.Minute)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 	})
 }

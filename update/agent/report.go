@@ -13,12 +13,12 @@ type Report struct {
 }
 
 // Final reports whether this is the last report about the workflow.
-func (r *Report) Final() bool { return r.Result.Outcome != InProgress }
+func (r *Report) Final() bool { return r.Result.Outcome != OutcomeInProgress }
 
 // Result is the result of an update or of one of its steps.
 type Result struct {
 	Outcome Outcome
-	// Origin says who failed. It is NotApplicable unless Outcome is Failed.
+	// Origin says who failed. It is OriginNotApplicable unless Outcome is OutcomeFailed.
 	Origin Origin
 	// Code is one of the Code constants.
 	Code int64
@@ -42,13 +42,13 @@ const (
 // Outcome says how an update or a step stands.
 type Outcome uint8
 
-// Outcomes. InProgress is the only one that is not final.
+// Outcomes. OutcomeInProgress is the only one that is not final.
 const (
-	InProgress Outcome = iota
-	Succeeded
-	Failed
-	Canceled
-	Skipped // installed already; of a step also: not reached
+	OutcomeInProgress Outcome = iota
+	OutcomeSucceeded
+	OutcomeFailed
+	OutcomeCanceled
+	OutcomeSkipped // installed already; of a step also: not reached
 )
 
 var outcomes = [...]string{"IN_PROGRESS", "SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"}
@@ -61,14 +61,14 @@ type Origin uint8
 
 // Origins.
 const (
-	NotApplicable   Origin = iota
-	CloudService           // the offer is wrong
-	ManagedResource        // a file or its server is wrong
-	AgentCore              // the agent
-	AgentExtension         // a handler
-	AgentDependency        // what the agent needs, such as its Store
-	DeviceFailure          // the device
-	OtherOrigin            // anything else
+	OriginNotApplicable   Origin = iota
+	OriginCloudService           // the offer is wrong
+	OriginManagedResource        // a file or its server is wrong
+	OriginAgentCore              // the agent
+	OriginAgentExtension         // a handler
+	OriginAgentDependency        // what the agent needs, such as its Store
+	OriginDevice                 // the device
+	OriginOther                  // anything else
 )
 
 var origins = [...]string{"NOT_APPLICABLE", "ADU_CLOUD_SERVICE", "ADU_MANAGED_RESOURCE", "AGENT_CORE",

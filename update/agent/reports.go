@@ -21,7 +21,7 @@ func (a *Agent) send(ctx context.Context) error {
 		r = a.s.reports[0]
 	} else {
 		r = Report{WorkflowID: a.s.work.offer.WorkflowID, Installed: a.s.work.before,
-			Result: Result{Outcome: InProgress, Code: CodeInProgress}}
+			Result: Result{Outcome: OutcomeInProgress, Code: CodeInProgress}}
 	}
 	over, err := a.try(ctx, &a.report, func(ctx context.Context) error { return a.opt.Service.Report(ctx, &r) })
 	settled := over && (err == nil || isVerdict(err))
@@ -40,7 +40,7 @@ func (a *Agent) send(ctx context.Context) error {
 			if saveErr := a.save(ctx); saveErr != nil {
 				return saveErr
 			}
-			if r.Result.Outcome == Succeeded {
+			if r.Result.Outcome == OutcomeSucceeded {
 				a.check.soon(time.Now()) // updates may be chained
 			}
 		}
@@ -88,7 +88,7 @@ func failure(origin Origin, area Area, err error) Result {
 	if step, ok := errchain.First(err, isStepError).(*StepError); ok && step != nil {
 		own = step.Code
 	}
-	return Result{Outcome: Failed, Origin: origin, Code: CodeFailure, Extended: []uint32{area.Code(own)},
+	return Result{Outcome: OutcomeFailed, Origin: origin, Code: CodeFailure, Extended: []uint32{area.Code(own)},
 		Details: details(err)}
 }
 
@@ -107,13 +107,13 @@ func details(err error) string {
 func failureOf(phase Phase, err error) Result {
 	switch {
 	case phase == PhaseVerify:
-		return failure(CloudService, AreaManifest, err)
+		return failure(OriginCloudService, AreaManifest, err)
 	case errors.Is(err, ErrHash) || errors.Is(err, errShort) || errors.Is(err, errLong):
-		return failure(ManagedResource, AreaHash, err)
+		return failure(OriginManagedResource, AreaHash, err)
 	case phase == PhaseDownload && transport.Find(err) != nil:
-		return failure(ManagedResource, AreaDownload, err)
+		return failure(OriginManagedResource, AreaDownload, err)
 	}
-	return failure(AgentExtension, areas[phase], err)
+	return failure(OriginAgentExtension, areas[phase], err)
 }
 
 // areas says what fails in a phase.

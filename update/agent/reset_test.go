@@ -45,7 +45,7 @@ func TestAResetAtAnyWriteChangesNoResult(t *testing.T) {
 				r.options.Store = store
 				r.device.installed = []string{"old 1", "old 2", ""}
 				for _, call := range []string{"install 0", "apply 0", "apply 1", "cancel 0", "cancel 1"} {
-					r.device.next[call] = agent.Restart
+					r.device.next[call] = agent.NextRestart
 				}
 				r.device.fail = func(call string) error {
 					if call == fails || fails == "installed 1 restarted" && call == "installed 1" &&

@@ -336,7 +336,7 @@ func outcomes(r agent.Report) (names []string) {
 	return names
 }
 
-var success = agent.Result{Outcome: agent.Succeeded, Code: agent.CodeSuccess}
+var success = agent.Result{Outcome: agent.OutcomeSucceeded, Code: agent.CodeSuccess}
 
 func TestAnUpdateIsInstalledAndReported(t *testing.T) {
 	inRig(t, func(t *testing.T, r *rig) {
@@ -348,7 +348,7 @@ func TestAnUpdateIsInstalledAndReported(t *testing.T) {
 		f := r.final()
 		require.Equal(t, agent.Report{WorkflowID: "wf-1", Installed: agent.UpdateID{Provider: "Contoso", Name: "Tractor",
 			Version: "1.1"}, Result: success, Steps: []agent.Result{success, success}}, f)
-		require.Equal(t, agent.InProgress, r.service.reports[0].Result.Outcome)
+		require.Equal(t, agent.OutcomeInProgress, r.service.reports[0].Result.Outcome)
 		require.Nil(t, r.service.reports[0].Steps)
 		require.GreaterOrEqual(t, len(r.service.queries), 3)
 		require.Equal(t, f.Installed, slices.MaxFunc(r.service.queries, func(a, b agent.Query) int {

@@ -32,7 +32,7 @@ func TestAFinalReportIsRepeatedUntilItIsAcknowledged(t *testing.T) {
 		for sent < 50 {
 			r.runs(5 * time.Minute) // with resets
 		}
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 		r.runs(5 * time.Hour)
 		require.Equal(t, 50, sent)
 	})
@@ -96,7 +96,7 @@ func TestAReportOutlivesARefusalOfTheDevice(t *testing.T) {
 				}
 				r.offered("wf-1", "1.0", "image")
 				r.runs(40 * time.Hour)
-				require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+				require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 				require.Equal(t, row.times+1, sent, "one attempt in an hour")
 			})
 		})
@@ -309,7 +309,7 @@ func TestOnboardingAsksBeforeTheRegistrationAndRunInstalls(t *testing.T) {
 		require.Empty(t, r.device.calls, "Onboard does not install")
 		r.service.offer = nil
 		r.runs(time.Minute)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 	})
 }
 
@@ -364,7 +364,7 @@ func TestNothingIsDoneBeforeItIsStored(t *testing.T) {
 			return nil
 		}
 		r.runs(time.Hour)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome, "a write is tried again")
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome, "a write is tried again")
 	})
 }
 
@@ -384,17 +384,17 @@ func TestASmallStoreCostsTextsOrTheUpdate(t *testing.T) {
 			r.offered("wf-1", "1.0", "image")
 			r.runs(time.Hour)
 			f := r.final()
-			require.Equal(t, agent.Failed, f.Result.Outcome)
-			if f.Result.Origin == agent.AgentDependency {
+			require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
+			if f.Result.Origin == agent.OriginAgentDependency {
 				require.Empty(t, r.device.calls)
-				ended[agent.Skipped]++
+				ended[agent.OutcomeSkipped]++
 				continue
 			}
 			require.Contains(t, r.device.calls, "cancel 0")
 			if f.Result.Details == "" {
-				ended[agent.Canceled]++
+				ended[agent.OutcomeCanceled]++
 			} else {
-				ended[agent.Succeeded]++
+				ended[agent.OutcomeSucceeded]++
 			}
 		}
 		require.Len(t, ended, 3, "each of the three ends")
@@ -407,7 +407,7 @@ func TestAStoreWithoutRoomForWhatTheServiceSendsEndsNothing(t *testing.T) {
 		r.service.answer = agent.Answer{Memo: agent.Memo{RootKeysURL: strings.Repeat("u", 3000)}}
 		r.offered("wf-1", "1.0", "image")
 		r.runs(time.Hour + time.Minute)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 		require.Equal(t, r.service.answer.Memo, r.service.queries[1].Memo, "in RAM it is kept")
 	})
 	inRig(t, func(t *testing.T, r *rig) {
@@ -454,9 +454,9 @@ func TestALostAddressOfRootKeysIsAwaited(t *testing.T) {
 				r.service.offer, r.service.answer.Cancel = nil, "wf-1"
 			}
 			r.runs(time.Hour)
-			want := agent.Succeeded
+			want := agent.OutcomeSucceeded
 			if cancelled {
-				want = agent.Canceled
+				want = agent.OutcomeCanceled
 			}
 			require.Equal(t, want, r.final().Result.Outcome, r.final().Result.Details)
 		})

@@ -84,7 +84,7 @@ func TestACallThatKillsTheProgramFailsTheUpdate(t *testing.T) {
 				k.lives(t)
 				require.Equal(t, 3, k.calls(fatal))
 				f := k.final()
-				require.Equal(t, agent.Failed, f.Result.Outcome)
+				require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
 				require.Contains(t, f.Result.Details, "the program ended 3 times in a row")
 				require.Equal(t, []string{"old 1", "old 2", ""}, k.device.installed)
 			})
@@ -101,7 +101,7 @@ func TestACallThatKillsTheProgramFailsTheUpdate(t *testing.T) {
 			}
 			k.lives(t)
 			require.Equal(t, 3, k.calls("installed 1"))
-			require.Equal(t, agent.Failed, k.final().Result.Outcome)
+			require.Equal(t, agent.OutcomeFailed, k.final().Result.Outcome)
 			require.Equal(t, []string{"old 1", "image 2", ""}, k.device.installed)
 		})
 	})
@@ -120,7 +120,7 @@ func TestACallThatKillsTheProgramFailsTheUpdate(t *testing.T) {
 			require.Equal(t, 3, k.calls("cancel 1"))
 			require.Equal(t, 1, k.calls("cancel 0"), "the other step is undone")
 			f := k.final()
-			require.Equal(t, agent.Failed, f.Result.Outcome)
+			require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
 			require.Contains(t, f.Result.Details, "it fails")
 			require.Len(t, f.Result.Extended, 2)
 		})
@@ -153,7 +153,7 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 	succeeds := func(t *testing.T, k *killed, atLeast int) {
 		t.Helper()
 		require.GreaterOrEqual(t, k.lives(t), atLeast)
-		require.Equal(t, agent.Succeeded, k.final().Result.Outcome, k.final().Result.Details)
+		require.Equal(t, agent.OutcomeSucceeded, k.final().Result.Outcome, k.final().Result.Details)
 	}
 	t.Run("each phase twice", func(t *testing.T) {
 		inKilled(t, func(t *testing.T, k *killed) {
@@ -196,7 +196,7 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 	})
 	t.Run("on trial", func(t *testing.T) { // its starts are counted elsewhere
 		inKilled(t, func(t *testing.T, k *killed) {
-			k.device.next["apply 1"] = agent.Restart
+			k.device.next["apply 1"] = agent.NextRestart
 			k.device.fail = func(call string) error {
 				if call == "installed 1 restarted" && k.calls(call) < 10 {
 					return k.kill()
@@ -262,7 +262,7 @@ func TestAnUpdateThatGoesOnOutlivesAnyNumberOfKills(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 			defer cancel()
 			require.ErrorIs(t, a.Run(ctx), context.DeadlineExceeded)
-			require.Equal(t, agent.Succeeded, k.final().Result.Outcome, k.final().Result.Details)
+			require.Equal(t, agent.OutcomeSucceeded, k.final().Result.Outcome, k.final().Result.Details)
 		})
 	})
 }

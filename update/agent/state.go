@@ -32,7 +32,7 @@ type workflow struct {
 	// Work.before.
 	starts int
 	have   int64
-	// results has one result for each step. A step with the outcome Skipped has not changed the
+	// results has one result for each step. A step with OutcomeSkipped has not changed the
 	// device.
 	results []Result
 	// final is the result of the update after PhaseRollback.

@@ -110,7 +110,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 	case w.phase == PhaseRollback:
 		return a.undone(ctx, o)
 	case a.dropped != "" && !w.done(o):
-		result := Result{Outcome: Canceled, Code: CodeFailure, Details: a.dropped}
+		result := Result{Outcome: OutcomeCanceled, Code: CodeFailure, Details: a.dropped}
 		if w.phase == PhaseInstalled && o.installed && o.err != nil { // it is on trial
 			w.results[w.step] = result
 		}
@@ -125,7 +125,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 		a.news = true
 		err := a.enter(ctx, 0, PhaseInstalled)
 		if transport.KindOf(err) == transport.TooLarge { // with a manifest that was in a file
-			return a.end(ctx, failure(AgentDependency, AreaState, err))
+			return a.end(ctx, failure(OriginAgentDependency, AreaState, err))
 		}
 		return err
 	case o.err != nil && w.phase == PhaseInstalled && !o.installed: // the step has changed nothing
@@ -136,18 +136,18 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 	switch w.phase {
 	case PhaseInstalled:
 		if o.installed {
-			return a.stepDone(ctx, Result{Outcome: Skipped, Code: CodeSuccess})
+			return a.stepDone(ctx, Result{Outcome: OutcomeSkipped, Code: CodeSuccess})
 		}
-		w.results[w.step] = Result{Outcome: InProgress, Code: CodeInProgress}
+		w.results[w.step] = Result{Outcome: OutcomeInProgress, Code: CodeInProgress}
 		return a.enter(ctx, w.step, PhaseDownload)
 	case PhaseDownload:
 		a.news = true
 		return a.enter(ctx, w.step, PhaseInstall)
 	case PhaseInstall:
-		a.news, w.restart = true, o.next == Restart
+		a.news, w.restart = true, o.next == NextRestart
 		return a.enter(ctx, w.step, PhaseApply)
 	case PhaseApply:
-		if o.next == Restart {
+		if o.next == NextRestart {
 			w.restart = true
 			return a.enter(ctx, w.step, PhaseConfirm)
 		}
@@ -157,7 +157,7 @@ func (a *Agent) finished(ctx context.Context, o *outcome) error {
 		}
 	case PhaseIdle, PhaseVerify, PhaseRollback: // above
 	}
-	return a.stepDone(ctx, Result{Outcome: Succeeded, Code: CodeSuccess})
+	return a.stepDone(ctx, Result{Outcome: OutcomeSucceeded, Code: CodeSuccess})
 }
 
 // done reports whether o ends the last step: there is nothing left that a cancellation could stop.
@@ -165,14 +165,14 @@ func (w *workflow) done(o *outcome) bool {
 	if w.phase == PhaseVerify || o.err != nil || w.step+1 < len(w.results) {
 		return false
 	}
-	return o.installed || w.phase == PhaseApply && o.next != Restart
+	return o.installed || w.phase == PhaseApply && o.next != NextRestart
 }
 
 // unreached returns the results of n steps before the first one.
 func unreached(n int) []Result {
 	results := make([]Result, n)
 	for i := range results {
-		results[i] = Result{Outcome: Skipped, Code: CodeSuccess}
+		results[i] = Result{Outcome: OutcomeSkipped, Code: CodeSuccess}
 	}
 	return results
 }
@@ -207,10 +207,10 @@ func (a *Agent) stepDone(ctx context.Context, r Result) error {
 	if w.step+1 < len(w.results) {
 		return a.enter(ctx, w.step+1, PhaseInstalled)
 	}
-	result := Result{Outcome: Skipped, Code: CodeSuccess}
+	result := Result{Outcome: OutcomeSkipped, Code: CodeSuccess}
 	for i := range w.results {
-		if w.results[i].Outcome == Succeeded {
-			result.Outcome = Succeeded
+		if w.results[i].Outcome == OutcomeSucceeded {
+			result.Outcome = OutcomeSucceeded
 		}
 	}
 	return a.end(ctx, result)
@@ -228,7 +228,7 @@ func (a *Agent) failed(ctx context.Context, err error, last int) error {
 // with result.
 func (a *Agent) undo(ctx context.Context, result Result) error {
 	w := a.s.work
-	if w.step < len(w.results) && w.results[w.step].Outcome == InProgress {
+	if w.step < len(w.results) && w.results[w.step].Outcome == OutcomeInProgress {
 		w.results[w.step] = result
 	}
 	w.final, w.restart = result, false
@@ -239,7 +239,7 @@ func (a *Agent) undo(ctx context.Context, result Result) error {
 func (a *Agent) undoFrom(ctx context.Context, step int) error {
 	w := a.s.work
 	for ; step >= 0; step-- {
-		if step < len(w.results) && w.results[step].Outcome != Skipped {
+		if step < len(w.results) && w.results[step].Outcome != OutcomeSkipped {
 			return a.enter(ctx, step, PhaseRollback)
 		}
 	}
@@ -252,7 +252,7 @@ func (a *Agent) undone(ctx context.Context, o *outcome) error {
 	if o.err != nil {
 		w.final.Extended = append(w.final.Extended, failureOf(PhaseRollback, o.err).Extended...)
 	}
-	a.restart = a.restart || o.next == Restart
+	a.restart = a.restart || o.next == NextRestart
 	return a.undoFrom(ctx, w.step-1)
 }
 
@@ -263,7 +263,7 @@ func (a *Agent) end(ctx context.Context, result Result) error {
 	if r.Steps == nil {
 		r.Steps = unbelieved(&w.offer, result)
 	}
-	if result.Outcome == Succeeded || result.Outcome == Skipped {
+	if result.Outcome == OutcomeSucceeded || result.Outcome == OutcomeSkipped {
 		r.Installed = w.manifest.ID
 		a.s.installed = w.manifest.ID
 	}
@@ -302,7 +302,7 @@ func (s *state) load() {
 	}
 	m, err := ParseManifest(w.offer.Manifest)
 	if err != nil || len(m.Steps) != len(w.results) || w.step < 0 || w.step >= len(m.Steps) || w.phase == PhaseIdle {
-		s.end(Report{WorkflowID: w.offer.WorkflowID, Result: failure(AgentCore, AreaState, errOtherAgent)})
+		s.end(Report{WorkflowID: w.offer.WorkflowID, Result: failure(OriginAgentCore, AreaState, errOtherAgent)})
 		return
 	}
 	w.manifest = m

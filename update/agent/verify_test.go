@@ -77,8 +77,8 @@ func TestOffersAreRefusedBeforeAByteIsFetched(t *testing.T) {
 				row.change(r.service.offer, r)
 				r.runs(3 * time.Hour)
 				f := r.final()
-				require.Equal(t, agent.Failed, f.Result.Outcome)
-				require.NotEqual(t, agent.NotApplicable, f.Result.Origin)
+				require.Equal(t, agent.OutcomeFailed, f.Result.Outcome)
+				require.NotEqual(t, agent.OriginNotApplicable, f.Result.Origin)
 				require.Contains(t, f.Result.Details, row.want)
 				require.Empty(t, r.files.fetched)
 				require.Empty(t, r.device.calls)
@@ -97,7 +97,7 @@ func TestAnOlderVersionIsInstalledIfTheProgramAllowsIt(t *testing.T) {
 		r.options.AllowOlder = func(from, to agent.UpdateID) bool { return from == have && to.Version == "1.9" }
 		r.offered("wf-1", "1.9", "image")
 		r.runs(time.Hour)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 	})
 }
 
@@ -130,7 +130,7 @@ func TestCompatibilityIsComparedAsTheServiceDoes(t *testing.T) {
 		resign(r.service.offer, `[{"manufacturer":"Contoso","model":"Tractor"}]`,
 			`[{"model":"plough"},{"deviceManufacturer":"CONTOSO","deviceModel":"tractor"}]`)
 		r.runs(time.Hour)
-		require.Equal(t, agent.Succeeded, r.final().Result.Outcome)
+		require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome)
 	})
 }
 
@@ -199,10 +199,10 @@ func TestAManifestMayBeInAFile(t *testing.T) {
 					`"fileName":"m.json","sizeInBytes":%d,"hashes":{"sha256":%q}}}}`, len(content),
 					base64.StdEncoding.EncodeToString(sum[:]))
 				o.Signature = signed(o.Manifest)
-				r.device.next["apply 0"] = agent.Restart
+				r.device.next["apply 0"] = agent.NextRestart
 				r.runs(time.Hour)
 				if row.want == "" {
-					require.Equal(t, agent.Succeeded, r.final().Result.Outcome, r.final().Result.Details)
+					require.Equal(t, agent.OutcomeSucceeded, r.final().Result.Outcome, r.final().Result.Details)
 					require.Equal(t, "image", r.device.installed[0])
 					return
 				}

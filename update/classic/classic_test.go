@@ -97,12 +97,12 @@ func TestRetryIsANewWorkflowForTheAgent(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
 		require.Equal(t, "wf-1", r.check().Offer.WorkflowID)
-		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.Failed}})
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeFailed}})
 
 		r.deploy(`{"workflow":{"retryTimestamp":"2026-01-26T11:33:29.9680598Z"}}`)
 		again := r.check().Offer
 		require.Equal(t, "wf-1@2026-01-26T11:33:29.9680598Z", again.WorkflowID)
-		r.report(agent.Report{WorkflowID: again.WorkflowID, Result: agent.Result{Outcome: agent.InProgress}})
+		r.report(agent.Report{WorkflowID: again.WorkflowID, Result: agent.Result{Outcome: agent.OutcomeInProgress}})
 		retry := `{"action":3,"id":"wf-1","retryTimestamp":"2026-01-26T11:33:29.9680598Z"}`
 		require.Contains(t, r.reported("agent"), `"workflow":`+retry)
 		require.Contains(t, r.reported("service"), `"workflow":`+retry)
@@ -110,7 +110,7 @@ func TestRetryIsANewWorkflowForTheAgent(t *testing.T) {
 		// The next deployment has no timestamp, and the reported one goes away.
 		r.deploy(`{"workflow":{"id":"wf-2","retryTimestamp":null}}`)
 		require.Equal(t, "wf-2", r.check().Offer.WorkflowID)
-		r.report(agent.Report{WorkflowID: "wf-2", Result: agent.Result{Outcome: agent.InProgress}})
+		r.report(agent.Report{WorkflowID: "wf-2", Result: agent.Result{Outcome: agent.OutcomeInProgress}})
 		require.NotContains(t, r.reported("agent")+r.reported("service"), "retryTimestamp")
 		sent := r.patches()
 		r.check()
@@ -122,11 +122,11 @@ func TestCancelTakesBackWhatRuns(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
 		r.check()
-		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeInProgress}})
 		r.deploy(`{"workflow":{"action":255,"id":"wf-2"},"updateManifest":null,"updateManifestSignature":null}`)
 		require.Equal(t, &agent.Answer{Cancel: "wf-1"}, r.check())
 		require.Contains(t, r.reported("agent"), `"state":6`, "the agent ends what runs")
-		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.Canceled}})
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeCanceled}})
 		require.Contains(t, r.reported("agent"), `"resultCode":-1`)
 		require.Contains(t, r.reported("agent"), `"state":0,"workflow":{"action":3,"id":"wf-1"}`)
 		r.check()
@@ -138,7 +138,7 @@ func TestAMalformedDeploymentDoesNotHideWhatRuns(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
 		r.check()
-		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeInProgress}})
 		r.deploy(`{"workflow":{"action":3,"id":"wf-2"},"updateManifest":null}`)
 		_, err := r.service.Check(context.Background(), &query)
 		require.ErrorIs(t, err, transport.Protocol)
@@ -158,7 +158,7 @@ func TestCancelBeforeTheUpdateBeganComesAfterwards(t *testing.T) {
 		r.deploy(`{"workflow":{"action":255,"id":"wf-1"}}`)
 		r.woken()
 		require.Equal(t, &agent.Answer{}, r.check())
-		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeInProgress}})
 		r.woken()
 		require.Equal(t, &agent.Answer{Cancel: "wf-1"}, r.check())
 	})
@@ -168,7 +168,7 @@ func TestCancelOfAFailedDeploymentIsIdle(t *testing.T) {
 	bubble(t, func(r *rig) {
 		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
 		r.check()
-		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.Failed, Details: "no room"}})
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeFailed, Details: "no room"}})
 		require.Contains(t, r.reported("agent"), `"state":255`)
 		r.deploy(`{"workflow":{"action":255,"id":"wf-1"}}`)
 		r.check()
@@ -233,7 +233,7 @@ func TestTwinsComeOverAMQP(t *testing.T) {
 		r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
 		r.woken()
 		require.Equal(t, "wf-1", r.check().Offer.WorkflowID)
-		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
+		r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeInProgress}})
 		require.Contains(t, r.reported("agent"), `"state":6`)
 	})
 }

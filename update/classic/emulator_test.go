@@ -76,7 +76,7 @@ func (r *updateRig) next() *agent.Answer {
 func (r *updateRig) ends(workflow string, outcome agent.Outcome, installed string) {
 	r.t.Helper()
 	report := agent.Report{WorkflowID: workflow, Result: agent.Result{Outcome: outcome}}
-	if outcome == agent.Succeeded {
+	if outcome == agent.OutcomeSucceeded {
 		report.Steps = []agent.Result{{Outcome: outcome}}
 	}
 	report.Installed = agent.UpdateID{Provider: "Contoso", Name: "Tractor", Version: installed}
@@ -104,9 +104,9 @@ func TestADeploymentByTheTwinEndsInSuccess(t *testing.T) {
 		require.Contains(t, o.URLs[m.Files[0].ID], "https://"+r.HostName()+"/updates/")
 		require.Contains(t, o.RootKeysURL, "/updates/rootkeypackage-1.json")
 
-		r.ends(workflow, agent.InProgress, "1.0")
+		r.ends(workflow, agent.OutcomeInProgress, "1.0")
 		r.outcome(workflow, updatedata.InProgress)
-		r.ends(workflow, agent.Succeeded, "1.1")
+		r.ends(workflow, agent.OutcomeSucceeded, "1.1")
 		r.outcome(workflow, updatedata.Succeeded)
 		d := r.updates.Device(deviceID)
 		require.Equal(t, updateID("1.1"), d.Installed)
@@ -129,7 +129,7 @@ func TestModulesAreUpdatedLikeDevices(t *testing.T) {
 		d, err := r.updates.Deploy(updatedata.Deployment{Update: updateID("1.1"), Devices: []string{deviceID + "/gate"}})
 		require.NoError(t, err)
 		require.Equal(t, d.WorkflowID, r.next().Offer.WorkflowID)
-		r.ends(d.WorkflowID, agent.Failed, "1.0")
+		r.ends(d.WorkflowID, agent.OutcomeFailed, "1.0")
 		require.NoError(t, r.updates.Wait(context.Background(), func() bool {
 			state := r.updates.Device(deviceID + "/gate")
 			last := state.Last()
@@ -142,7 +142,7 @@ func TestIdleWithoutTheUpdateIsAFailure(t *testing.T) {
 	withUpdates(t, func(r *updateRig) {
 		workflow := r.deployVersion("1.1")
 		r.next()
-		r.ends(workflow, agent.Succeeded, "1.0")
+		r.ends(workflow, agent.OutcomeSucceeded, "1.0")
 		r.outcome(workflow, updatedata.Failed)
 	})
 }
@@ -151,18 +151,18 @@ func TestRetriesAreForDevicesThatFailed(t *testing.T) {
 	withUpdates(t, func(r *updateRig) {
 		workflow := r.deployVersion("1.1")
 		r.next()
-		r.ends(workflow, agent.Failed, "1.0")
+		r.ends(workflow, agent.OutcomeFailed, "1.0")
 		r.outcome(workflow, updatedata.Failed)
 		for range 2 {
 			require.NoError(t, r.updates.Retry(workflow))
 			retry := r.next().Offer.WorkflowID
 			require.Contains(t, retry, workflow+"@20")
-			r.ends(retry, agent.Failed, "1.0")
+			r.ends(retry, agent.OutcomeFailed, "1.0")
 			r.outcome(retry, updatedata.Failed)
 		}
 		require.NoError(t, r.updates.Retry(workflow))
 		retry := r.next().Offer.WorkflowID
-		r.ends(retry, agent.Succeeded, "1.1")
+		r.ends(retry, agent.OutcomeSucceeded, "1.1")
 		r.outcome(retry, updatedata.Succeeded)
 		require.NoError(t, r.updates.Retry(workflow))
 		require.Equal(t, retry, r.check().Offer.WorkflowID, "it has succeeded")
@@ -175,10 +175,10 @@ func TestAWithdrawnDeploymentIsCancelled(t *testing.T) {
 	withUpdates(t, func(r *updateRig) {
 		workflow := r.deployVersion("1.1")
 		r.next()
-		r.ends(workflow, agent.InProgress, "1.0")
+		r.ends(workflow, agent.OutcomeInProgress, "1.0")
 		require.NoError(t, r.updates.Withdraw(workflow))
 		require.Equal(t, workflow, r.next().Cancel)
-		r.ends(workflow, agent.Canceled, "1.0")
+		r.ends(workflow, agent.OutcomeCanceled, "1.0")
 		r.outcome(workflow, updatedata.Canceled)
 		require.NotContains(t, r.desired(), "updateManifest")
 

@@ -38,7 +38,7 @@ func Example() {
 	answer, err := service.Check(ctx, &agent.Query{Properties: agent.Properties{{Name: "model", Value: "Tractor"}}})
 	check(err)
 	fmt.Println("offered:", answer.Offer.WorkflowID)
-	check(service.Report(ctx, &agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.Failed}}))
+	check(service.Report(ctx, &agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeFailed}}))
 	twin, err := hub.Twin("tractor-1")
 	check(err)
 	fmt.Println(string(twin.Reported))

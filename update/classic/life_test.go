@@ -86,7 +86,7 @@ func (d *tractor) Install(ctx context.Context, _ *agent.Work) (agent.Next, error
 	if err := d.work(ctx); err != nil {
 		return 0, err
 	}
-	return agent.Continue, d.fail
+	return agent.NextContinue, d.fail
 }
 
 func (d *tractor) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) {
@@ -96,7 +96,7 @@ func (d *tractor) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) 
 	d.mu.Lock()
 	d.before, d.image = d.image, "image "+w.ID.Version
 	d.mu.Unlock()
-	return agent.Restart, d.work(ctx)
+	return agent.NextRestart, d.work(ctx)
 }
 
 func (d *tractor) Cancel(ctx context.Context, _ *agent.Work) (agent.Next, error) {
@@ -108,7 +108,7 @@ func (d *tractor) Cancel(ctx context.Context, _ *agent.Work) (agent.Next, error)
 		d.image, d.before = d.before, ""
 	}
 	d.mu.Unlock()
-	return agent.Continue, d.work(ctx)
+	return agent.NextContinue, d.work(ctx)
 }
 
 // run runs the program until the agent asks for a restart, or stop is called.

@@ -24,25 +24,25 @@ func TestReportsHaveTheShapesOfTheContract(t *testing.T) {
 		want   string
 	}{
 		"in progress": {
-			agent.Report{Result: agent.Result{Outcome: agent.InProgress, Code: agent.CodeInProgress}},
+			agent.Report{Result: agent.Result{Outcome: agent.OutcomeInProgress, Code: agent.CodeInProgress}},
 			`"state":6,"lastInstallResult":{"resultCode":400,` + zero + `}`,
 		},
 		"succeeded": {
-			agent.Report{Result: agent.Result{Outcome: agent.Succeeded}, Steps: []agent.Result{{Outcome: agent.Succeeded},
-				{Outcome: agent.Skipped}}},
+			agent.Report{Result: agent.Result{Outcome: agent.OutcomeSucceeded},
+				Steps: []agent.Result{{Outcome: agent.OutcomeSucceeded}, {Outcome: agent.OutcomeSkipped}}},
 			`"state":0,"lastInstallResult":{"resultCode":700,` + zero + `,"stepResults":{"step_0":{"resultCode":700,` + zero +
 				`},"step_1":{"resultCode":603,` + zero + `}}}`,
 		},
 		"installed already": {
-			agent.Report{Result: agent.Result{Outcome: agent.Skipped}},
+			agent.Report{Result: agent.Result{Outcome: agent.OutcomeSkipped}},
 			`"state":0,"lastInstallResult":{"resultCode":700,` + zero + `}`,
 		},
 		"failed in the second of three steps": {
 			agent.Report{
-				Result: agent.Result{Outcome: agent.Failed, Origin: agent.AgentExtension, Code: agent.CodeFailure,
+				Result: agent.Result{Outcome: agent.OutcomeFailed, Origin: agent.OriginAgentExtension, Code: agent.CodeFailure,
 					Extended: []uint32{agent.AreaInstall.Code(7), 0xABC}, Details: "no room"},
-				Steps: []agent.Result{{Outcome: agent.Succeeded}, {Outcome: agent.Failed,
-					Extended: []uint32{agent.AreaInstall.Code(7)}, Details: "no room"}, {Outcome: agent.Skipped}},
+				Steps: []agent.Result{{Outcome: agent.OutcomeSucceeded}, {Outcome: agent.OutcomeFailed,
+					Extended: []uint32{agent.AreaInstall.Code(7)}, Details: "no room"}, {Outcome: agent.OutcomeSkipped}},
 			},
 			`"state":255,"lastInstallResult":{"resultCode":0,"extendedResultCodes":"50000007,00000ABC",` +
 				`"resultDetails":"no room","stepResults":{"step_0":{"resultCode":700,` + zero + `},` +
@@ -50,7 +50,7 @@ func TestReportsHaveTheShapesOfTheContract(t *testing.T) {
 				`"step_2":{"resultCode":0,` + zero + `}}}`,
 		},
 		"cancelled": {
-			agent.Report{Result: agent.Result{Outcome: agent.Canceled, Code: agent.CodeFailure}},
+			agent.Report{Result: agent.Result{Outcome: agent.OutcomeCanceled, Code: agent.CodeFailure}},
 			`"state":0,"lastInstallResult":{"resultCode":-1,` + zero + `}`,
 		},
 	} {
@@ -73,9 +73,10 @@ func TestReportsHaveTheShapesOfTheContract(t *testing.T) {
 
 func TestTheLongestReportFitsIntoATwin(t *testing.T) {
 	bubble(t, func(r *rig) {
-		long := agent.Result{Outcome: agent.Failed, Extended: []uint32{1}, Details: strings.Repeat("é", agent.MaxDetails/2)}
+		long := agent.Result{Outcome: agent.OutcomeFailed, Extended: []uint32{1},
+			Details: strings.Repeat("é", agent.MaxDetails/2)}
 		steps := slices.Repeat([]agent.Result{long}, agent.MaxSteps)
-		steps[0].Outcome = agent.Succeeded
+		steps[0].Outcome = agent.OutcomeSucceeded
 		r.report(agent.Report{WorkflowID: "wf-1", Result: long, Steps: steps})
 		require.Contains(t, r.reported("agent"), `"step_31"`)
 		require.Contains(t, r.reported("agent"), long.Details)
@@ -93,7 +94,7 @@ func TestConnectionsThatAreLostCostNothing(t *testing.T) {
 					r.deploy(offer(`{"action":3,"id":"wf-1"}`, "1.1"))
 					r.woken()
 					require.Equal(t, "wf-1", r.check().Offer.WorkflowID)
-					r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.InProgress}})
+					r.report(agent.Report{WorkflowID: "wf-1", Result: agent.Result{Outcome: agent.OutcomeInProgress}})
 					require.NoError(t, lost.WaitFired(context.Background(), 1))
 					require.Contains(t, r.reported("agent"), `"state":6`)
 					require.Contains(t, r.reported("service"), `"ac":200`)
@@ -133,7 +134,7 @@ func TestAnotherAgentsPropertiesAreReplaced(t *testing.T) {
 				require.NoError(t, err)
 				r.deploy(offer(`{"action":3,"id":"wf-2"}`, "1.1"))
 				r.check()
-				r.report(agent.Report{WorkflowID: "wf-2", Result: agent.Result{Outcome: agent.Succeeded}})
+				r.report(agent.Report{WorkflowID: "wf-2", Result: agent.Result{Outcome: agent.OutcomeSucceeded}})
 				var got map[string]any
 				require.NoError(t, json.Unmarshal([]byte(r.reported("agent")), &got))
 				require.JSONEq(t, `{`+introduction+`,"state":0,"workflow":{"action":3,"id":"wf-2"},"lastInstallResult":`+

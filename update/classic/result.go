@@ -18,11 +18,11 @@ type result struct {
 
 // outcomes says how the outcome of an update is reported. Codes above 0 are successes.
 var outcomes = map[agent.Outcome]struct{ state, code, step int }{
-	agent.InProgress: {state: stateInProgress, code: 400, step: 400},
-	agent.Succeeded:  {state: stateIdle, code: 700, step: 700},
-	agent.Skipped:    {state: stateIdle, code: 700, step: 603},
-	agent.Failed:     {state: stateFailed, code: 0, step: 0},
-	agent.Canceled:   {state: stateIdle, code: -1, step: -1},
+	agent.OutcomeInProgress: {state: stateInProgress, code: 400, step: 400},
+	agent.OutcomeSucceeded:  {state: stateIdle, code: 700, step: 700},
+	agent.OutcomeSkipped:    {state: stateIdle, code: 700, step: 603},
+	agent.OutcomeFailed:     {state: stateFailed, code: 0, step: 0},
+	agent.OutcomeCanceled:   {state: stateIdle, code: -1, step: -1},
 }
 
 // report sets how an update stands.

@@ -104,7 +104,7 @@ func (w *world) deploy(t *testing.T, workflow string) {
 
 // success is the last report about an update of one step.
 func success(workflow string) *agent.Report {
-	done := agent.Result{Outcome: agent.Succeeded, Code: agent.CodeSuccess}
+	done := agent.Result{Outcome: agent.OutcomeSucceeded, Code: agent.CodeSuccess}
 	return &agent.Report{WorkflowID: workflow, Result: done, Steps: []agent.Result{done},
 		Installed: agent.UpdateID{Provider: "Contoso", Name: "Tractor", Version: "2.0"}}
 }
@@ -135,14 +135,14 @@ func theWholeWay(t *testing.T, w *world) {
 	require.Contains(t, a.Offer.URLs, m.Files[0].ID)
 
 	working := success("wf-1")
-	working.Result = agent.Result{Outcome: agent.InProgress, Code: agent.CodeInProgress}
+	working.Result = agent.Result{Outcome: agent.OutcomeInProgress, Code: agent.CodeInProgress}
 	working.Installed = agent.UpdateID{}
 	require.NoError(t, w.Report(t.Context(), working))
 	for range 2 {
 		require.NoError(t, w.Report(t.Context(), success("wf-1")), "it may come twice")
 	}
 	failed := success("wf-1")
-	failed.Result = agent.Result{Outcome: agent.Failed, Origin: agent.AgentExtension, Code: -1}
+	failed.Result = agent.Result{Outcome: agent.OutcomeFailed, Origin: agent.OriginAgentExtension, Code: -1}
 	require.ErrorIs(t, w.Report(t.Context(), failed), transport.Conflict)
 	require.ErrorIs(t, w.Report(t.Context(), success("wf-2")), transport.NotFound)
 
@@ -198,7 +198,7 @@ func TestFaultsOfTheServicePass(t *testing.T) {
 		}
 		report := func() error {
 			r := success("wf-1")
-			r.Result = agent.Result{Outcome: agent.InProgress, Code: agent.CodeInProgress}
+			r.Result = agent.Result{Outcome: agent.OutcomeInProgress, Code: agent.CodeInProgress}
 			return w.Report(t.Context(), r)
 		}
 		for _, f := range []fault.Fault{

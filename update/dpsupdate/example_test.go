@@ -31,7 +31,7 @@ func Example() {
 	manifest, err := agent.ParseManifest(answer.Offer.Manifest)
 	check(err)
 	fmt.Println("offered:", manifest.ID)
-	done := agent.Result{Outcome: agent.Succeeded, Code: agent.CodeSuccess}
+	done := agent.Result{Outcome: agent.OutcomeSucceeded, Code: agent.CodeSuccess}
 	err = service.Report(ctx, &agent.Report{
 		WorkflowID: answer.Offer.WorkflowID, Installed: manifest.ID, Result: done, Steps: []agent.Result{done},
 	})

@@ -60,9 +60,9 @@ func query() *agent.Query {
 // final is the report of the notes.
 func final() *agent.Report {
 	return &agent.Report{WorkflowID: "wf-1", Installed: query().Installed,
-		Result: agent.Result{Outcome: agent.Failed, Origin: agent.AgentCore, Code: -1, Extended: []uint32{0x80000001},
-			Details: "step two failed"},
-		Steps: []agent.Result{{Outcome: agent.Succeeded, Code: 700},
-			{Outcome: agent.Failed, Origin: agent.AgentCore, Code: -1, Extended: []uint32{0x80000001},
+		Result: agent.Result{Outcome: agent.OutcomeFailed, Origin: agent.OriginAgentCore, Code: -1,
+			Extended: []uint32{0x80000001}, Details: "step two failed"},
+		Steps: []agent.Result{{Outcome: agent.OutcomeSucceeded, Code: 700},
+			{Outcome: agent.OutcomeFailed, Origin: agent.OriginAgentCore, Code: -1, Extended: []uint32{0x80000001},
 				Details: "step two failed"}}}
 }

@@ -67,11 +67,11 @@ func TestAReportSaysHowAnUpdateStands(t *testing.T) {
 		"failed": {nil, nil, `{"workflowId":"wf-1"` + installed + `,"installResult":{` + failed +
 			`,"stepResults":{"step_0":{` + ok + `},"step_1":{` + failed + `}}}}`},
 		"in progress": {func(r *agent.Report) {
-			r.Result = agent.Result{Outcome: agent.InProgress, Code: 1}
+			r.Result = agent.Result{Outcome: agent.OutcomeInProgress, Code: 1}
 		}, nil, `{"workflowId":"wf-1"` + installed + `,"installResult":{"outcome":"IN_PROGRESS",` +
 			`"failureOrigin":"NOT_APPLICABLE","resultCode":1,"extendedResultCodes":"0"}}`},
 		"skipped": {func(r *agent.Report) {
-			r.Result, r.Steps = agent.Result{Outcome: agent.Skipped, Code: 700, Extended: []uint32{0, 0xff}}, nil
+			r.Result, r.Steps = agent.Result{Outcome: agent.OutcomeSkipped, Code: 700, Extended: []uint32{0, 0xff}}, nil
 			r.Installed = agent.UpdateID{}
 		}, &dpsupdate.Options{EndorsementKey: []byte("ek")},
 			`{"workflowId":"wf-1","installResult":{"outcome":"SKIPPED","failureOrigin":"NOT_APPLICABLE","resultCode":700,` +

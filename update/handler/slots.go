@@ -83,11 +83,11 @@ func (h *Slots) Install(_ context.Context, w *agent.Work) (agent.Next, error) {
 	m, s, err := h.look(w)
 	switch {
 	case err != nil || s.Running == m.Version:
-		return agent.Continue, err
+		return agent.NextContinue, err
 	case gaveUp(m, &s):
-		return agent.Continue, errBack
+		return agent.NextContinue, errBack
 	}
-	return agent.Continue, h.Updater.Activate()
+	return agent.NextContinue, h.Updater.Activate()
 }
 
 // Apply implements agent.Handler.
@@ -95,13 +95,13 @@ func (h *Slots) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	m, s, err := h.look(w)
 	switch {
 	case err != nil:
-		return agent.Continue, err
+		return agent.NextContinue, err
 	case s.Running == m.Version: // after a reset that nobody asked for
-		return agent.Continue, h.confirm(ctx, &s)
+		return agent.NextContinue, h.confirm(ctx, &s)
 	case gaveUp(m, &s):
-		return agent.Continue, errBack
+		return agent.NextContinue, errBack
 	}
-	return agent.Restart, nil
+	return agent.NextRestart, nil
 }
 
 // Cancel implements agent.Handler. Of a download it keeps what it has: another offer may have the
@@ -110,13 +110,13 @@ func (h *Slots) Cancel(_ context.Context, w *agent.Work) (agent.Next, error) {
 	m, s, err := h.look(w)
 	switch {
 	case err != nil:
-		return agent.Continue, err
+		return agent.NextContinue, err
 	case s.Phase == update.PhaseTrying:
-		return agent.Restart, h.Updater.Reject()
+		return agent.NextRestart, h.Updater.Reject()
 	case s.Running == m.Version:
-		return agent.Continue, errOnly
+		return agent.NextContinue, errOnly
 	}
-	return agent.Continue, h.Updater.Deactivate()
+	return agent.NextContinue, h.Updater.Deactivate()
 }
 
 // look returns the image of a step, and how the board stands.

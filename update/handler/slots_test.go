@@ -167,7 +167,7 @@ func (b *board) program(number, behaviour byte) {
 			return agent.UpdateID{Provider: "Contoso", Name: "Roof", Version: fmt.Sprintf("%d.0", number)}
 		},
 		OnStatus: func(s agent.Status) {
-			if s.Phase == agent.PhaseIdle && s.Latest.Outcome != agent.InProgress && s.Unsent == 0 {
+			if s.Phase == agent.PhaseIdle && s.Latest.Outcome != agent.OutcomeInProgress && s.Unsent == 0 {
 				cancel()
 			}
 		},
@@ -291,7 +291,7 @@ func TestCancelUndoesWhatCanBeUndone(t *testing.T) {
 		install(t, h, image)
 		next, err := h.Cancel(t.Context(), w)
 		require.NoError(t, err)
-		require.Equal(t, agent.Continue, next)
+		require.Equal(t, agent.NextContinue, next)
 		slot, err := update.Boot(&b.layout, make([]byte, 64))
 		require.NoError(t, err)
 		require.Zero(t, slot)
@@ -301,7 +301,7 @@ func TestCancelUndoesWhatCanBeUndone(t *testing.T) {
 	require.NoError(t, err)
 	next, err := open().Cancel(t.Context(), w)
 	require.NoError(t, err)
-	require.Equal(t, agent.Restart, next)
+	require.Equal(t, agent.NextRestart, next)
 	_, err = open().Install(t.Context(), w)
 	require.ErrorIs(t, err, errBack)
 	_, err = open().Apply(t.Context(), w)
@@ -315,7 +315,7 @@ func TestCancelUndoesWhatCanBeUndone(t *testing.T) {
 	h = open()
 	next, err = h.Apply(t.Context(), w)
 	require.NoError(t, err)
-	require.Equal(t, agent.Continue, next, "it runs")
+	require.Equal(t, agent.NextContinue, next, "it runs")
 	require.Equal(t, update.OutcomeUpdated, h.Updater.Status().Outcome)
 	_, err = h.Cancel(t.Context(), w)
 	require.ErrorIs(t, err, errOnly)
@@ -343,7 +343,7 @@ func TestTheOldImageDoesNotConfirmTheNewOne(t *testing.T) {
 	}
 	next, err := open(0).Cancel(t.Context(), w)
 	require.NoError(t, err)
-	require.Equal(t, agent.Restart, next)
+	require.Equal(t, agent.NextRestart, next)
 }
 
 func TestAStepThatIsNoImageIsRefused(t *testing.T) {

@@ -122,7 +122,7 @@ func (l *life) live() {
 				}
 			}()
 			l.started()
-			for len(l.results) == 0 && l.advance() == agent.Continue {
+			for len(l.results) == 0 && l.advance() == agent.NextContinue {
 			}
 		}()
 		if len(l.results) > 0 {
@@ -157,11 +157,11 @@ func (l *life) advance() agent.Next {
 		next, err = l.file.Install(ctx, w)
 	case agent.PhaseApply:
 		next, err = l.file.Apply(ctx, w)
-		done = err == nil && next == agent.Continue
+		done = err == nil && next == agent.NextContinue
 	case agent.PhaseRollback:
 		next, err = l.file.Cancel(ctx, w)
 		require.NoError(l.t, err)
-		if next == agent.Continue {
+		if next == agent.NextContinue {
 			l.results = append(l.results, "failed")
 		}
 		following = agent.PhaseRollback
@@ -172,9 +172,9 @@ func (l *life) advance() agent.Next {
 	case done && err == nil:
 		l.results = append(l.results, "succeeded")
 	case err != nil:
-		l.phase, next = agent.PhaseRollback, agent.Continue
+		l.phase, next = agent.PhaseRollback, agent.NextContinue
 	default:
-		l.phase, l.resumed = following, next == agent.Restart
+		l.phase, l.resumed = following, next == agent.NextRestart
 	}
 	return next
 }
@@ -323,7 +323,7 @@ func TestAFileOnTrialIsPutBackByAnAgentThatHasLostItsState(t *testing.T) {
 		l := newLife(t, true, next, 0)
 		testkit.Bubble(t, func(*testing.T) {
 			l.started()
-			for l.advance() == agent.Continue {
+			for l.advance() == agent.NextContinue {
 			}
 			require.Equal(t, next, l.content())
 			l.phase, l.resumed = agent.PhaseInstalled, false
@@ -353,14 +353,14 @@ func TestAFileThatWasRightBeforeIsNotPutBack(t *testing.T) {
 			case s.Phase != agent.PhaseInstalled && err != nil:
 				require.NoError(t, os.Rename(path+".away", path))
 			}
-			if latest = s.Latest; latest.Outcome != agent.InProgress {
+			if latest = s.Latest; latest.Outcome != agent.OutcomeInProgress {
 				cancel()
 			}
 		}
 		a, err := agent.New(o)
 		require.NoError(t, err)
 		require.ErrorIs(t, a.Run(ctx), context.Canceled)
-		require.Equal(t, agent.Failed, latest.Outcome)
+		require.Equal(t, agent.OutcomeFailed, latest.Outcome)
 		have, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, string(m.script("good")), string(have))
@@ -372,7 +372,7 @@ func TestAFileThatIsPutBackMeanwhileIsNotInstalled(t *testing.T) {
 	l := newLife(t, true, "good", 0)
 	testkit.Bubble(t, func(*testing.T) {
 		l.started()
-		for l.advance() == agent.Continue {
+		for l.advance() == agent.NextContinue {
 		}
 		require.Equal(t, "good", l.content())
 		l.started()
@@ -382,7 +382,7 @@ func TestAFileThatIsPutBackMeanwhileIsNotInstalled(t *testing.T) {
 			}
 			return nil
 		}
-		for len(l.results) == 0 && l.advance() == agent.Continue {
+		for len(l.results) == 0 && l.advance() == agent.NextContinue {
 		}
 		require.Empty(t, l.results, "the new program asks for a restart")
 		l.live()
@@ -396,7 +396,7 @@ func TestAFileThatIsPutBackMeanwhileIsNotInstalled(t *testing.T) {
 func TestAStartThatCannotBeCountedGoesBack(t *testing.T) {
 	l := newLife(t, true, "crash", 0)
 	l.started()
-	for l.advance() == agent.Continue {
+	for l.advance() == agent.NextContinue {
 	}
 	require.Equal(t, "crash", l.content())
 	counted := count

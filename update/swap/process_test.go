@@ -88,7 +88,7 @@ func update(dir, kind string, self bool) int {
 	defer cancel()
 	o := backEnd(dir).options(file)
 	o.OnStatus = func(s agent.Status) {
-		if s.Phase == agent.PhaseIdle && s.Latest.Outcome != agent.InProgress && s.Unsent == 0 {
+		if s.Phase == agent.PhaseIdle && s.Latest.Outcome != agent.OutcomeInProgress && s.Unsent == 0 {
 			cancel()
 		}
 	}
@@ -326,7 +326,7 @@ func TestAnUpdateWithTwoStepsForTheFileIsRefused(t *testing.T) {
 	o := backEnd(m.dir).options(file)
 	var latest agent.Result
 	o.OnStatus = func(s agent.Status) {
-		if latest = s.Latest; latest.Outcome != agent.InProgress {
+		if latest = s.Latest; latest.Outcome != agent.OutcomeInProgress {
 			cancel()
 		}
 	}

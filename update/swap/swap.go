@@ -107,17 +107,17 @@ func (h *File) Download(ctx context.Context, w *agent.Work) error {
 func (h *File) Install(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	d, err := h.look(w)
 	if err != nil || d.wanted {
-		return agent.Continue, err
+		return agent.NextContinue, err
 	}
 	if err := d.prepare(w.Files[0].SHA256); err != nil {
-		return agent.Continue, err
+		return agent.NextContinue, err
 	}
 	if h.Check != nil {
 		if err := callback.Call("File.Check", func() error { return h.Check(ctx, d.fresh) }); err != nil {
-			return agent.Continue, errors.Join(ctx.Err(), fmt.Errorf("swap: check of %s: %w", d.fresh, err))
+			return agent.NextContinue, errors.Join(ctx.Err(), fmt.Errorf("swap: check of %s: %w", d.fresh, err))
 		}
 	}
-	return agent.Continue, d.keepOld()
+	return agent.NextContinue, d.keepOld()
 }
 
 // Apply implements agent.Handler. It exchanges the files and restarts the service.
@@ -125,22 +125,22 @@ func (h *File) Apply(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	d, err := h.look(w)
 	switch {
 	case err != nil:
-		return agent.Continue, err
+		return agent.NextContinue, err
 	case !d.wanted && d.back():
-		return agent.Continue, errBack
+		return agent.NextContinue, errBack
 	case !d.wanted:
 		if err := d.exchange(); err != nil {
-			return agent.Continue, err
+			return agent.NextContinue, err
 		}
 		h.swapped = true
 	}
 	switch {
 	case h.Restart == nil && h.swapped:
-		return agent.Restart, nil
+		return agent.NextRestart, nil
 	case d.wanted && !d.trial:
-		return agent.Continue, nil
+		return agent.NextContinue, nil
 	}
-	return agent.Continue, h.examine(ctx, w, true)
+	return agent.NextContinue, h.examine(ctx, w, true)
 }
 
 // Cancel implements agent.Handler. It puts the old file back if there was an exchange.
@@ -148,21 +148,21 @@ func (h *File) Cancel(ctx context.Context, w *agent.Work) (agent.Next, error) {
 	d, err := h.look(w)
 	switch {
 	case err != nil:
-		return agent.Continue, err
+		return agent.NextContinue, err
 	case !d.wanted && !d.back():
-		return agent.Continue, d.discard()
+		return agent.NextContinue, d.discard()
 	case d.wanted:
 		if err := d.restore(); err != nil {
-			return agent.Continue, err
+			return agent.NextContinue, err
 		}
 		h.swapped = !h.swapped
 	}
 	if h.Restart != nil {
-		return agent.Continue, h.examine(ctx, w, false)
+		return agent.NextContinue, h.examine(ctx, w, false)
 	}
-	next := agent.Continue
+	next := agent.NextContinue
 	if h.swapped {
-		next = agent.Restart // the new program runs
+		next = agent.NextRestart // the new program runs
 	}
 	return next, d.settle()
 }
