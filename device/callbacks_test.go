@@ -267,20 +267,28 @@ func TestARunThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// The methods of an error of a transport may panic, as those of a nil pointer do.
+// The methods of an error of a transport may panic, as those of a nil pointer do, or end their
+// goroutine.
 func TestADialWhoseErrorPanics(t *testing.T) {
-	run(t, "a nil pointer", func(t *testing.T) {
-		f := &fake{dial: func(n int, _ context.Context) error {
-			if n == 1 {
-				return (*os.PathError)(nil)
-			}
-			return nil
-		}}
-		c := opened(t, f, nil)
-		require.Len(t, f.dialTimes(), 2)
-		require.NoError(t, c.Close())
-	})
+	for name, failure := range map[string]error{"a nil pointer": (*os.PathError)(nil), "Goexit": exitingError{}} {
+		run(t, name, func(t *testing.T) {
+			f := &fake{dial: func(n int, _ context.Context) error {
+				if n == 1 {
+					return failure
+				}
+				return nil
+			}}
+			c := opened(t, f, nil)
+			require.Len(t, f.dialTimes(), 2)
+			require.NoError(t, c.Close())
+		})
+	}
 }
+
+// exitingError is an error whose Error method ends its goroutine.
+type exitingError struct{}
+
+func (exitingError) Error() string { runtime.Goexit(); return "" }
 
 // A handler or hook that runs on its own goroutine and fails affects only its own call.
 func TestAHandlerThatDoesNotReturn(t *testing.T) {

@@ -88,7 +88,8 @@ func (l *loop) reportEnd(err error, v any) {
 	if v != nil {
 		err = &callback.Error{Name: sessionCallback, Panic: v}
 	}
-	l.c.events <- event{err: scrub.Cause(err)}
+	err = callback.Call(sessionCallback, func() error { return err })
+	l.c.events <- event{err: err}
 }
 
 const sessionCallback = "of the transport or the credentials"

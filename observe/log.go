@@ -99,7 +99,7 @@ func trace(l *slog.Logger, next *device.Trace) *device.Trace {
 		}
 	}
 	t.HandlerPanic = func(v any) {
-		if e, _ := v.(*transport.Error); e != nil {
+		if e, _ := v.(*transport.Error); e != nil && e.Op == transport.OpSettle {
 			if on(l, slog.LevelWarn) {
 				log(l, slog.LevelWarn, "an incoming message was not handled", slog.String("error", panicText(e)))
 			}

@@ -305,14 +305,16 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 		o.Trace.Settled(transport.Outcome(200))
 		o.Trace.HandlerPanic(struct{ key string }{"geheim"})
 		o.Trace.HandlerPanic(&transport.Error{Kind: transport.NotFound, Op: transport.OpSettle})
+		o.Trace.HandlerPanic(&transport.Error{Kind: transport.Quota, Op: transport.OpSend}) // what a handler panics with
 		o.Trace.InputUnhandled("in-1")
 		o.Trace.ClockJump(time.Hour)
 		require.Equal(t, map[string]int{"status": 1, "connected": 1, "end": 1, "decision": 1, "sent": 1, "settled": 1,
-			"panic": 2, "unhandled": 1, "jump": 1}, heard)
-		require.Len(t, j.lines(), 20)
+			"panic": 3, "unhandled": 1, "jump": 1}, heard)
+		require.Len(t, j.lines(), 22)
 		all := strings.Join(j.lines(), "\n")
 		require.Contains(t, all, `msg="session up" took=1s window=7 expires=2000-01-01T`)
 		require.Contains(t, all, `msg="a handler panicked" panic="a struct { key string }"`)
+		require.Contains(t, all, `level=ERROR msg="a handler panicked" panic="send: quota`)
 		require.Contains(t, all, `level=WARN msg="an incoming message was not handled" error="`)
 		require.Contains(t, all, `scope=operation retry_after=1s`)
 		require.Contains(t, all, `outcome="undefined outcome"`)

@@ -377,7 +377,7 @@ func TestAPolicyWithoutADelayDoesNotRegisterWithoutEnd(t *testing.T) {
 	})
 }
 
-// ending ends a context when somebody looks into it after scrub.Cause, which looks twice.
+// ending ends a context when somebody looks into it after scrub.Cause, which looks three times.
 type ending struct {
 	end   context.CancelFunc
 	looks *int
@@ -386,7 +386,7 @@ type ending struct {
 func (ending) Error() string { return "reset" }
 
 func (e ending) Unwrap() error {
-	if *e.looks++; *e.looks > 2 {
+	if *e.looks++; *e.looks > 3 {
 		e.end()
 	}
 	return nil

@@ -31,6 +31,7 @@ func (c *Clock) ask(ctx context.Context, s *server) (a answer, began, ended time
 			return
 		}
 		defer conn.Close()
+		began = c.opt.Now() // also if the exchange panics: the server may have been asked
 		a, began, ended, err = c.exchange(ctx, conn)
 	}); failed != nil {
 		err = asNetwork(failed)

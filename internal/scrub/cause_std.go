@@ -2,7 +2,11 @@
 
 package scrub
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/hubline-iot/hubline/internal/errchain"
+)
 
 // Cause returns err if its text is safe for an error, else an error that wraps err with a safe
 // text. If a method of err or of an error in its chain panics, as those of a nil pointer may, it
@@ -23,13 +27,21 @@ func Cause(err error) error {
 
 // inspect returns the text of err, and whether its methods and those of its chain returned.
 func inspect(err error) (text string, ok bool) {
-	text = "an error whose Error method panics"
 	defer func() {
 		if !ok {
 			recover()
+			if text == "" {
+				text = "an error whose Error method panics"
+			} else {
+				text += " (an error whose methods panic)"
+			}
 		}
 	}()
 	text = err.Error()
 	_, _ = errors.Is(err, new(cause)), errors.As(err, new(*cause)) // call the methods of the chain
+	errchain.Any(err, func(err error) bool {
+		timeout, ok := err.(interface{ Timeout() bool })
+		return ok && timeout.Timeout()
+	})
 	return text, true
 }

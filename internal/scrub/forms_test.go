@@ -206,14 +206,22 @@ func TestACauseKeepsItsError(t *testing.T) {
 }
 
 // Nobody who walks the chain recovers.
+// modemError is an error whose Timeout method needs a pointer.
+type modemError struct{ late bool }
+
+func (*modemError) Error() string { return "modem" }
+
+func (e *modemError) Timeout() bool { return e.late }
+
 func TestACauseHasNoMethodThatPanics(t *testing.T) {
 	var none *os.PathError
 	for text, err := range map[string]error{
-		"an error whose Error method panics": none,
-		"<nil>":                              (*net.OpError)(nil), // its Unwrap method panics
-		"load: <nil>":                        fmt.Errorf("load: %w", none),
-		"all: <nil>, x":                      fmt.Errorf("all: %w, %w", none, errTest("x")),
-		"asked":                              errAsked("asked"),
+		"an error whose Error method panics":           none,
+		"<nil> (an error whose methods panic)":         (*net.OpError)(nil), // its Unwrap method panics
+		"load: <nil> (an error whose methods panic)":   fmt.Errorf("load: %w", none),
+		"all: <nil>, x (an error whose methods panic)": fmt.Errorf("all: %w, %w", none, errTest("x")),
+		"asked (an error whose methods panic)":         errAsked("asked"),
+		"dial: modem (an error whose methods panic)":   fmt.Errorf("dial: %w", (*modemError)(nil)),
 	} {
 		err = scrub.Cause(err)
 		require.EqualError(t, err, text)

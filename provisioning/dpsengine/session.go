@@ -71,11 +71,13 @@ func (s *session) Close() {
 		s.cut()
 		close(fired)
 	})
+	defer func() { // also if the connection panics
+		if !limit.Stop() {
+			<-fired
+		}
+		s.cut()
+	}()
 	_, _ = s.conn.Write(mqttwire.AppendDisconnect(s.out[:0]))
-	if !limit.Stop() {
-		<-fired
-	}
-	s.cut()
 }
 
 // begin sends CONNECT and SUBSCRIBE and reads their answers.
