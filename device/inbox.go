@@ -1,6 +1,7 @@
 package device
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -151,7 +152,10 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 // dropLocked has a message reported that no subscription asks for.
 func (b *inbox) dropLocked(topic []byte) {
 	if b.dropped == 0 {
-		b.droppedOn = append(b.droppedOn[:0], topic[:min(len(topic), maxDroppedOn)]...)
+		if len(topic) > maxDroppedOn { // whole levels: a secret that is cut in two is not recognized
+			topic = topic[:bytes.LastIndexByte(topic[:maxDroppedOn], '/')+1]
+		}
+		b.droppedOn = append(b.droppedOn[:0], topic...)
 	}
 	b.dropped++
 	b.startLocked()
@@ -159,7 +163,7 @@ func (b *inbox) dropLocked(topic []byte) {
 
 const (
 	// maxDroppedOn bounds droppedOn, because a topic may have 64 KB.
-	maxDroppedOn = 1 << 10
+	maxDroppedOn = 1000
 	// reportInterval is the least time between two reports of messages that no subscription asks for.
 	reportInterval = time.Minute
 )

@@ -29,7 +29,6 @@ type Agent struct {
 	check   call
 	report  call
 	news    bool          // a report about progress is to be sent
-	refused int           // answers to the oldest final report, in a row, that are no verdict
 	next    *Offer        // begins when the current workflow is undone
 	restart bool          // the program shall restart when the current workflow is undone
 	heard   chan struct{} // closed when the Service has answered

@@ -86,7 +86,6 @@ type Status struct {
 	// none. Unsent is the number of final reports that the service has not acknowledged.
 	Latest Result
 	Unsent int
-	// Err is the latest failure of a call that is repeated, nil after a success. Options.OnStatus gets
-	// one of Kind Dropped, which names the workflow, when a final report is given up: see Service.
+	// Err is the latest failure of a call that is repeated, nil after a success.
 	Err error
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/internal/texts"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -24,19 +22,12 @@ func (a *Agent) send(ctx context.Context) error {
 			Result: Result{Outcome: OutcomeInProgress, Code: CodeInProgress}}
 	}
 	over, err := a.try(ctx, &a.report, func(ctx context.Context) error { return a.opt.Service.Report(ctx, &r) })
-	settled := over && (err == nil || isVerdict(err))
-	if over && !settled && r.Final() && isAnswer(err) {
-		if a.refused++; a.refused == maxRefusals {
-			settled, err = true, fault(transport.Dropped, "the final report of workflow "+
-				texts.Quote(peerText(r.WorkflowID))+" is given up: none of 12 answers was a verdict on it")
-		}
-	}
-	if settled {
+	if over && (err == nil || isVerdict(err)) {
 		a.report.at = time.Now()
 		if !r.Final() {
 			a.news = false
 		} else {
-			a.s.reports, a.refused = a.s.reports[1:], 0
+			a.s.reports = a.s.reports[1:]
 			if saveErr := a.save(ctx); saveErr != nil {
 				return saveErr
 			}
@@ -47,24 +38,6 @@ func (a *Agent) send(ctx context.Context) error {
 	}
 	a.publish(err)
 	return ctx.Err()
-}
-
-// maxRefusals is the number of answers that are no verdict, in a row, after which a final report is
-// given up, because the others wait for it.
-const maxRefusals = 12
-
-// isAnswer reports whether a failure that is not retryable is an answer of the service, or of a
-// proxy in its place: the report has come that far.
-func isAnswer(err error) bool {
-	switch errfilter.Of(err).Kind {
-	case transport.Unknown, transport.Forbidden, transport.NotFound, transport.TooLarge, transport.Invalid,
-		transport.Conflict, transport.Unsupported, transport.Protocol:
-	default:
-		return false
-	}
-	e := transport.Find(err)
-	return e != nil && (e.Scope == transport.ScopeOperation || errchain.First(err, isStatus) != nil) &&
-		!errors.Is(err, transport.ErrProxy)
 }
 
 // isVerdict reports whether a refusal is about the report itself. Other failures, such as of the

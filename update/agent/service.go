@@ -15,9 +15,7 @@ type Service interface {
 	// acknowledged the report. The agent repeats a final report until then, also after a reset, so the
 	// same report may come twice. It gives a final report up if the service has refused the report
 	// itself: an error of Scope Operation and Kind Conflict, Invalid, NotFound, TooLarge or
-	// Unsupported. Until then the later reports wait. It also gives the report up after 12 other
-	// answers of the service that are not retryable, in a row; failures of the connection or of the
-	// device's credentials do not count. Options.OnStatus then gets a Status.Err of Kind Dropped.
+	// Unsupported. Until then the later reports wait.
 	Report(ctx context.Context, r *Report) error
 }
 
