@@ -317,7 +317,7 @@ func TestAFlushWhoseErrorPanics(t *testing.T) {
 	})
 }
 
-type nilFlush struct{ unflushable }
+type nilFlush struct{}
 
 func (nilFlush) Enqueue(context.Context, *transport.Message, *device.Receipt) error { return errEnough }
 func (nilFlush) Flush(context.Context) error                                        { return (*os.PathError)(nil) }

@@ -50,6 +50,6 @@ func TestCall(t *testing.T) {
 }
 
 // exiting is an error whose Error method ends the goroutine.
-type exiting struct{ error }
+type exiting struct{}
 
 func (exiting) Error() string { runtime.Goexit(); return "" }
