@@ -312,8 +312,9 @@ type Trace struct {
 	// about a message that is larger than the transport takes: it was rejected, and no handler got it.
 	// One of Kind NotFound is about messages over MQTT that no handler gets: no subscription asks for
 	// their topic, such as an earlier program's, the topic is invalid, or Envelope.Open panicked. They
-	// are acknowledged in their turn. Such reports come at most once a minute, with the number of
-	// messages since the one before, and begin with the first handler for messages.
+	// are acknowledged, over MQTT 5 at once with the reason 0x83, else in their turn. Such reports
+	// come at most once a minute, with the number of messages since the one before, and begin with
+	// the first handler for messages.
 	// Called on the handler's goroutine.
 	HandlerPanic func(v any)
 	// InputUnhandled: a message came by an input of the module that no handler is for, and was
