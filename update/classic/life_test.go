@@ -30,6 +30,7 @@ type tractor struct {
 	state         []byte
 	web           *http.Transport // to the hub
 	fetched       int
+	first         func()                          // unless nil, called with the first request for a file
 	inDownload    chan struct{}                   // unless nil, Download waits here
 	fail          error                           // of Install
 	work          func(ctx context.Context) error // each method takes its time
@@ -44,7 +45,9 @@ func (d *tractor) Save(state []byte) error {
 
 // RoundTrip counts the requests for files.
 func (d *tractor) RoundTrip(q *http.Request) (*http.Response, error) {
-	d.fetched++
+	if d.fetched++; d.fetched == 1 && d.first != nil {
+		d.first()
+	}
 	return d.web.RoundTrip(q)
 }
 
@@ -209,16 +212,16 @@ func TestAnUpdateWhoseManifestIsAFileIsInstalled(t *testing.T) {
 func TestANewAddressInTheTwinIsTakenOver(t *testing.T) {
 	lives(t, func(d *tractor) {
 		refused := d.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{410}, Route: fault.RouteUpdateFile})
-		d.work = func(context.Context) error { // before the first request
+		d.first = func() { // it has the old address
 			desired := strings.ReplaceAll(d.desired(), d.HostName()+"/", d.HostName()+":443/")
-			_, err := d.SetDesired(deviceID, desired)
-			return err
+			if _, err := d.SetDesired(deviceID, desired); err != nil {
+				panic(err)
+			}
 		}
 		stop := d.run()
 		workflow := d.deployVersion("1.1")
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, stop(), agent.ErrRestart)
-		d.work = func(context.Context) error { return nil }
 		stop = d.restart()
 		d.outcome(workflow, updatedata.Succeeded)
 		require.ErrorIs(t, stop(), context.Canceled)
