@@ -30,10 +30,13 @@ func EscapedSize(s string) int {
 	return n
 }
 
-// unreserved reports whether b is in the set of RFC 3986 section 2.3.
-func unreserved(b byte) bool {
-	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '.' || b == '_' ||
-		b == '~'
+// unreserved reports whether b is in the set of RFC 3986 section 2.3, without a branch to predict:
+// in ids letters and digits alternate.
+func unreserved(b byte) bool { return unreservedBits[b>>6]>>(b&63)&1 != 0 }
+
+var unreservedBits = [4]uint64{
+	0: 1<<'-' | 1<<'.' | (1<<10-1)<<'0',
+	1: (1<<26-1)<<('A'-64) | 1<<('_'-64) | (1<<26-1)<<('a'-64) | 1<<('~'-64),
 }
 
 // AppendUnescaped appends the unescaped s to dst. ok is false if two hexadecimal digits are missing
