@@ -2,8 +2,8 @@
 // was lost.
 //
 // Without a connection string it starts its own hub, which runs a schedule of faults while the
-// device sends. The schedule contains every fault that the hub supports. The exit status is 0 only
-// if every reading arrived unchanged and every fault happened.
+// device sends. The exit status is 0 only if every reading arrived unchanged and every fault
+// happened.
 //
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading: the ledger finds it, status 1
@@ -17,17 +17,12 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/http"
-	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/netopt"
-	"github.com/hubline-iot/hubline/transport/websocket"
 )
 
 // settings are the flags.
@@ -60,10 +55,6 @@ func run(ctx context.Context, s settings) error {
 	if !ok {
 		return setup.Usage("flag -policy: %q is not a policy; give azure or none", s.policy)
 	}
-	ports, err := setup.PortsOf(s.transport)
-	if err != nil {
-		return err
-	}
 	if s.rate <= 0 || s.rate > 10_000 || s.count < 0 {
 		return setup.Usage("flags -rate and -count: give a rate up to 10000 a second and a count of 0 or more")
 	}
@@ -73,78 +64,54 @@ func run(ctx context.Context, s settings) error {
 	if s.count == 0 {
 		s.count = max(1, int(s.rate*scheduleTime.Seconds()))
 	}
-	out := newPrinter()
-	options := &device.Options{RetryPolicy: policy, OnStatus: out.status}
 
 	// A device program has only these few lines; the rest is the hub with its faults, and the ledger.
-	var hub *faultyHub
-	var network netopt.Options
-	connect := s.to.Connect
-	if connect == "" {
-		if hub, err = newFaultyHub(out, ports); err != nil {
-			return err
-		}
-		defer hub.close()
-		connect, network = hub.connect()
-		hub.shortenTimes(options)
-	} else if network, err = s.to.Find(ctx, ports.Testhub); err != nil {
-		return err
-	}
-	creds, err := device.ParseConnectionString(connect)
+	own, err := setup.NewDevice(ctx, s.transport, s.to)
 	if err != nil {
 		return err
 	}
-	client, err := device.New(creds, newTransport(s.transport, creds, network), options)
+	defer own.Close()
+	options := &device.Options{RetryPolicy: policy, OnStatus: func(s device.Status) { say("device     %v", s) }}
+	if own.Hub != nil { // shorter time-outs, so that the schedule fits into twenty seconds
+		options.AckTimeout, options.DialTimeout = 1200*time.Millisecond, 1200*time.Millisecond
+		options.StableTime, options.ReconnectSpread = 300*time.Millisecond, -1 // this device is alone
+	}
+	client, err := device.New(own.Creds, own.Transport, options)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-
-	out.line("device %s connects to %s, sends %d readings, %g a second, retry policy %s, transport %s", creds.DeviceID,
-		creds.Host, s.count, s.rate, s.policy, s.transport)
+	say("device %s connects to %s, sends %d readings, %g a second, retry policy %s, transport %s", own.Creds.DeviceID,
+		own.Creds.Host, s.count, s.rate, s.policy, s.transport)
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
-	if hub != nil {
-		hub.start(s.sabotage)
-	}
+
+	faults := startFaults(own, s)
 	readings := newReadings(s.count)
-	sendErr := readings.send(ctx, client, s.rate, out)
-	if hub != nil {
-		hub.finish()
-	}
+	sendErr := readings.send(ctx, client, s.rate)
+	faults.stop()
 
 	flushCtx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	flushErr := client.Flush(flushCtx)
 	stats := client.Stats()
 	closeErr := client.Close()
-	readings.collect()
-	interrupted := errors.Is(sendErr, context.Canceled)
-	if interrupted {
-		out.line("interrupted: what was accepted was flushed")
-		sendErr = nil
-	}
-	out.settle()
-	ledgerErr := readings.ledger(stats, hub, interrupted)
 	if sendErr != nil {
 		flushErr = nil // has the same cause
 	}
-	return errors.Join(sendErr, flushErr, closeErr, ledgerErr)
+	if errors.Is(sendErr, context.Canceled) {
+		say("interrupted: what was accepted was flushed")
+		sendErr = nil
+	} else if sendErr == nil {
+		sendErr = faults.missing()
+	}
+	return errors.Join(sendErr, flushErr, closeErr, readings.ledger(stats, own.Hub))
 }
 
-// newTransport selects the transport of the readings. A program that names one transport links no
-// other.
-func newTransport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
-	switch name {
-	case "amqp":
-		return amqp.New(&amqp.Options{Network: network})
-	case "amqp-ws":
-		network.Tunnel = websocket.AMQP(nil)
-		return amqp.New(&amqp.Options{Network: network})
-	case "http":
-		return http.New(&http.Options{Network: network})
-	default:
-		return mqtt.New(&mqtt.Options{Network: network})
-	}
+var began = time.Now()
+
+// say prints one line, with the seconds since the start.
+func say(format string, args ...any) {
+	fmt.Printf("%6.2fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 }

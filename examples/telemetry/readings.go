@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -39,7 +42,7 @@ func newReadings(n int) *readings {
 
 // send puts so many readings a second into the queue, in any state of the connection, and prints
 // the progress each second.
-func (r *readings) send(ctx context.Context, c *device.Client, rate float64, out *printer) error {
+func (r *readings) send(ctx context.Context, c *device.Client, rate float64) error {
 	began := time.Now()
 	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(float64(time.Second)/rate)))
 	defer tick.Stop()
@@ -57,7 +60,7 @@ func (r *readings) send(ctx context.Context, c *device.Client, rate float64, out
 		if time.Since(printed) >= time.Second {
 			printed = time.Now()
 			s := c.Stats()
-			out.line("progress   sent %d, acknowledged %d, waiting %d", s.Accepted, s.Acknowledged, s.Queued)
+			say("progress   sent %d, acknowledged %d, waiting %d", s.Accepted, s.Acknowledged, s.Queued)
 		}
 		if s := c.Status(); s.State == device.StateDisconnected {
 			return fmt.Errorf("the client gave up: %w", s.Err)
@@ -71,61 +74,43 @@ func (r *readings) send(ctx context.Context, c *device.Client, rate float64, out
 	return nil
 }
 
-// collect takes the results, which are all complete after Close.
-func (r *readings) collect() {
+// ledger prints the report and returns an error for any reading that is missing in it. All have
+// their results. With a real hub, nil, it knows only the device's side.
+func (r *readings) ledger(s device.Stats, hub *testbroker.Hub) error {
+	failed := 0
+	var first error
 	for i := range r.accepted {
-		r.results = append(r.results, r.receipts[i].Wait(context.Background()))
-	}
-}
-
-// ledger prints the report and returns an error for any fault in it. With a real hub it knows only
-// the device's side. After an interruption, an incomplete schedule is not a fault.
-func (r *readings) ledger(s device.Stats, hub *faultyHub, interrupted bool) error {
-	acknowledged, failed := 0, 0
-	var firstFailure error
-	for _, err := range r.results {
-		if err == nil {
-			acknowledged++
-		} else if failed++; firstFailure == nil {
-			firstFailure = err
+		err := r.receipts[i].Wait(context.Background())
+		if r.results = append(r.results, err); err != nil {
+			failed++
+			first = cmp.Or(first, err)
 		}
 	}
-	fmt.Printf("\nledger\n  sent            %6d\n  acknowledged    %6d\n", r.accepted, acknowledged)
+	fmt.Printf("\nledger\n  sent            %6d\n  acknowledged    %6d\n", r.accepted, r.accepted-failed)
 	var errs []error
 	if failed > 0 {
-		fmt.Printf("  not delivered   %6d   (each has an error; the first: %v)\n", failed, firstFailure)
+		fmt.Printf("  not delivered   %6d   (each has an error; the first: %v)\n", failed, first)
 		errs = append(errs, fmt.Errorf("%d readings were not delivered", failed))
 	}
 	if hub != nil {
-		errs = append(errs, r.check(hub.log()))
+		errs = append(errs, r.check(hub.Messages()))
 	}
 	fmt.Printf("  reconnects      %6d   in %d attempts\n  longest outage  %6.2fs\n", max(1, s.Connections)-1,
 		max(1, s.Attempts)-1, s.LongestOutage.Seconds())
-	if hub != nil {
-		if err := hub.account(); !interrupted {
-			errs = append(errs, err)
-		}
-	}
 	return errors.Join(errs...)
 }
 
-// entry is a message in the hub's log.
-type entry struct {
-	id   string
-	body []byte
-}
-
 // check compares the hub's log with the acknowledged readings, by number and by hash of the body.
-func (r *readings) check(log []entry) error {
+func (r *readings) check(log []hubdata.Message) error {
 	seen := make(map[string]int, len(log))
 	corrupt := 0
 	for _, e := range log {
-		n, err := strconv.Atoi(e.id)
-		if err != nil || n < 1 || n > r.accepted || sha256.Sum256(e.body) != r.hashes[n-1] {
+		n, err := strconv.Atoi(e.MessageID)
+		if err != nil || n < 1 || n > r.accepted || sha256.Sum256(e.Body) != r.hashes[n-1] {
 			corrupt++
 			continue
 		}
-		seen[e.id]++
+		seen[e.MessageID]++
 	}
 	lost := 0
 	for i, err := range r.results {

@@ -69,6 +69,7 @@ type Device struct {
 	Hub       *testbroker.Hub
 	Creds     *transport.Credentials
 	Transport transport.Transport
+	Ports     Ports
 	// Web is the hub's HTTPS address, for uploads.
 	Web netopt.Options
 }
@@ -79,7 +80,7 @@ func NewDevice(ctx context.Context, name string, to Target) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Device{}
+	s := &Device{Ports: ports}
 	var at netopt.Options
 	if to.Connect == "" {
 		at, err = s.own(ports, &to.Connect)
