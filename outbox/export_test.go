@@ -1,7 +1,5 @@
 package outbox
 
-import "github.com/hubline-iot/hubline/transport"
-
 // For tests in package outbox_test.
 type (
 	FileSystem = fileSystem
@@ -27,9 +25,6 @@ const (
 	RecordHead = recordHead
 	LookEvery  = lookEvery
 )
-
-// AppendedSize is the size of m's record.
-func AppendedSize(m *transport.Message) int { return len(appendRecord(nil, m)) }
 
 // Unsynced returns how many records may not be durable.
 func (q *Queue) Unsynced() (n uint64) {

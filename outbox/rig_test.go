@@ -146,6 +146,8 @@ type taker struct {
 	got  []string
 }
 
+var errExpired = &transport.Error{Kind: transport.Expired, Op: transport.OpSend}
+
 var errEnough = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("the taker has enough")}
 
 func (k *taker) Enqueue(_ context.Context, m *transport.Message, _ *device.Receipt) error {

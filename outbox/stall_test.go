@@ -129,7 +129,7 @@ func TestAStalledReadDoesNotBlockRun(t *testing.T) {
 			for range 2 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				require.Equal(t, time.Second, took(func() {
-					require.ErrorIs(t, q.Run(ctx, sink{}), context.DeadlineExceeded)
+					require.ErrorIs(t, q.Run(ctx, &taker{}), context.DeadlineExceeded)
 				}))
 				cancel()
 			}
@@ -196,7 +196,7 @@ func TestCloseIsBounded(t *testing.T) {
 		q := openOn(t, newDisk(), &outbox.Options{CloseTimeout: time.Second,
 			OnFailed: func(*transport.Message, error) { <-release }})
 		put(t, q, 0, 1)
-		stop := start(q, sink{})
+		stop := start(q, &taker{})
 		synctest.Wait()
 		for range 2 {
 			require.Equal(t, time.Second, took(func() { require.ErrorIs(t, q.Close(), transport.Timeout) }))
