@@ -122,6 +122,7 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 		retrypolicy.Permanent(transport.Network)}
 	now := policytest.Epoch
 	series := map[string][]retrypolicy.Series{}
+	inFlight, n := map[string]*[3]bool{"Breaker": {}, "all": {}}, 0 // attempts that the breaker let in
 	for name, p := range s.named {
 		for range 3 {
 			series[name] = append(series[name], policytest.Series(p))
@@ -147,20 +148,34 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 		for name, p := range s.named {
 			which := rng.IntN(3)
 			one := series[name][which]
+			gated, open := inFlight[name], s.breaker.Status(now).State == budget.BreakerOpen
+			if gated != nil && gated[which] { // any step ends the attempt
+				gated[which], n = false, n-1
+			}
 			switch rng.IntN(5) {
 			case 0:
 				if d := one.Decide(a); d.Delay < 0 || d.Retry && d.Reason != 0 {
 					t.Fatalf("seed %d: %s: Decide(%+v) = %+v", seed, name, a, d)
 				}
 			case 1, 2:
-				if d := one.Admit(a); d.Delay < 0 || d.Retry && d.Reason != 0 || !d.Retry && d.Reason == 0 {
+				d := one.Admit(a)
+				if d.Delay < 0 || d.Retry && d.Reason != 0 || !d.Retry && d.Reason == 0 {
 					t.Fatalf("seed %d: %s: Admit(%+v) = %+v", seed, name, a, d)
+				}
+				if gated != nil && d.Retry && d.Delay == 0 {
+					gated[which], n = true, n+1
+					if open {
+						t.Fatalf("seed %d: %s: Admit(%+v) let an attempt in while the breaker was open", seed, name, a)
+					}
 				}
 			case 3:
 				one.Report(retrypolicy.VerdictAgain+retrypolicy.Verdict(rng.IntN(3)), a)
 			case 4:
 				one.End()
 				series[name][which] = policytest.Series(p)
+			}
+			if b := s.breaker.Status(now); b.InFlight != n {
+				t.Fatalf("seed %d: after %s and %+v: the breaker counts %d in flight, there are %d", seed, name, a, b.InFlight, n)
 			}
 			if fault := s.check(now); fault != "" {
 				t.Fatalf("seed %d: after %s and %+v: %s makes no sense: %+v", seed, name, a, fault, s.breaker.Status(now))
