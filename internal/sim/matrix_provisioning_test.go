@@ -159,33 +159,17 @@ var serviceOps = []serviceOp{
 }
 
 // TestProvisioningMatrix applies every fault of the provisioning service during every operation,
-// over every carrier. go test -run TestProvisioningMatrix -v ./internal/sim prints the tables.
+// over every carrier.
 func TestProvisioningMatrix(t *testing.T) {
 	for _, c := range carriers {
 		t.Run(c.name, func(t *testing.T) {
-			var b strings.Builder
-			fmt.Fprintf(&b, "\n%-40s", "")
-			for _, o := range serviceOps {
-				fmt.Fprintf(&b, "%-12s", o.name)
-			}
 			for i, r := range serviceRows() {
-				fmt.Fprintf(&b, "\n%-40s", r.name)
 				for j, o := range serviceOps {
-					state := "-"
-					switch {
-					case !r.meets(c, o):
-					case !tried(i, j):
-						state = "skipped"
-					default:
-						state = "RED"
-						if t.Run(o.name+"/"+r.name, func(t *testing.T) { serviceCell(t, c, o, r) }) {
-							state = "ok"
-						}
+					if r.meets(c, o) && tried(i, j) {
+						t.Run(o.name+"/"+r.name, func(t *testing.T) { serviceCell(t, c, o, r) })
 					}
-					fmt.Fprintf(&b, "%-12s", state)
 				}
 			}
-			t.Log(b.String())
 		})
 	}
 }
