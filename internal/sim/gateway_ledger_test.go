@@ -39,11 +39,11 @@ func (s *site) checkMessages() {
 	for _, l := range s.log {
 		e := byID[l.MessageID]
 		if e == nil {
-			s.fail("the hub has %q, which was never sent", l.MessageID)
+			s.failf("the hub has %q, which was never sent", l.MessageID)
 			continue
 		}
 		if string(l.Body) != string(e.m.Body) {
-			s.fail("%s arrived with another body", e.m.ID)
+			s.failf("%s arrived with another body", e.m.ID)
 		}
 		from := l.DeviceID
 		if l.ModuleID != "" {
@@ -51,7 +51,7 @@ func (s *site) checkMessages() {
 		}
 		if seen[l.MessageID]++; seen[l.MessageID] == 1 && e.n > 0 {
 			if e.n <= newest[from] {
-				s.fail("%s came after %d", e.m.ID, newest[from])
+				s.failf("%s came after %d", e.m.ID, newest[from])
 			}
 			newest[from] = e.n
 		}
@@ -59,11 +59,11 @@ func (s *site) checkMessages() {
 	for id, e := range byID {
 		switch {
 		case !e.accepted:
-			s.fail("%s was not accepted", id)
+			s.failf("%s was not accepted", id)
 		case e.result != nil:
-			s.fail("%s failed: %w", id, e.result)
+			s.failf("%s failed: %w", id, e.result)
 		case seen[id] == 0:
-			s.fail("%s was acknowledged and the hub does not have it", id)
+			s.failf("%s was acknowledged and the hub does not have it", id)
 		}
 	}
 }
@@ -81,20 +81,20 @@ func (s *site) checkInputs() {
 	for id, input := range want {
 		switch {
 		case b.handled[id] == 0:
-			s.fail("%s never came to its input", id)
+			s.failf("%s never came to its input", id)
 		case b.inputs[id] != input:
-			s.fail("%s came by the input %q, not %q", id, b.inputs[id], input)
+			s.failf("%s came by the input %q, not %q", id, b.inputs[id], input)
 		}
 	}
 	for id := range b.handled {
 		if want[id] == "" {
-			s.fail("%s came to an input without a route", id)
+			s.failf("%s came to an input without a route", id)
 		}
 	}
 	newest := 0
 	for _, id := range b.order {
 		if numberOf(id) < newest {
-			s.fail("%s was handled after %d", id, newest)
+			s.failf("%s was handled after %d", id, newest)
 		}
 		newest = max(newest, numberOf(id))
 	}
@@ -104,28 +104,28 @@ func (s *site) checkInputs() {
 			wants = hubdata.Rejected // MQTT cannot reject
 		}
 		if r.State != wants {
-			s.fail("%s at the input %s is %v, not %v", r.C2D.MessageID, r.Input, r.State, wants)
+			s.failf("%s at the input %s is %v, not %v", r.C2D.MessageID, r.Input, r.State, wants)
 		}
 	}
 	if leaf := s.members[leafDevice]; len(leaf.handled) != s.fromCloud {
-		s.fail("%d of %d cloud-to-device messages were handled", len(leaf.handled), s.fromCloud)
+		s.failf("%d of %d cloud-to-device messages were handled", len(leaf.handled), s.fromCloud)
 	}
 }
 
 // checkTwin: the hub has the values of the latest patches, and versions came in order.
 func (m *member) checkTwin() {
 	reported := map[string]int{}
-	m.must(json.Unmarshal(m.twin.Reported, &reported))
+	m.fail(json.Unmarshal(m.twin.Reported, &reported))
 	for key, values := range m.history {
 		at := slices.Index(values, reported[key]) // -1: not there
 		if known := m.known[key]; at+1 < known {
-			m.fail("%s: %s is %d at the hub, and %d was acknowledged", m.id, key, reported[key], values[known-1])
+			m.failf("%s: %s is %d at the hub, and %d was acknowledged", m.id, key, reported[key], values[known-1])
 		}
 	}
 	last := int64(0)
 	for i, d := range m.told {
 		if d.Version < last || i == 0 && !d.Full {
-			m.fail("%s was told version %d after %d", m.id, d.Version, last)
+			m.failf("%s was told version %d after %d", m.id, d.Version, last)
 		}
 		last = d.Version
 	}
@@ -136,11 +136,11 @@ func (s *site) checkCalls() {
 	for payload, k := range s.called {
 		switch {
 		case k.runs > 1:
-			s.fail("call %s ran %d times", payload, k.runs)
+			s.failf("call %s ran %d times", payload, k.runs)
 		case k.err == nil && k.status == 200 && k.runs == 0:
-			s.fail("call %s was answered and never ran", payload)
+			s.failf("call %s was answered and never ran", payload)
 		case k.err == nil && k.status != 200:
-			s.fail("call %s was answered with %d", payload, k.status)
+			s.failf("call %s was answered with %d", payload, k.status)
 		}
 	}
 }

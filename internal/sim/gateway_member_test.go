@@ -117,7 +117,7 @@ func (m *member) produce() {
 	for batch := range m.outgoing {
 		for _, e := range batch {
 			if err := m.client.Enqueue(context.Background(), &e.m, &e.receipt); err != nil {
-				m.fail("Enqueue of %s: %w", e.m.ID, err)
+				m.failf("Enqueue of %s: %w", e.m.ID, err)
 			} else {
 				e.accepted = true
 			}
@@ -134,9 +134,9 @@ func (m *member) settle() {
 			continue
 		}
 		if e.result = e.receipt.Wait(ctx); errors.Is(e.result, context.DeadlineExceeded) {
-			m.fail("%s has no result", e.m.ID)
+			m.failf("%s has no result", e.m.ID)
 		} else if !errors.Is(e.receipt.Wait(ctx), transport.Invalid) {
-			m.fail("%s has two results", e.m.ID)
+			m.failf("%s has two results", e.m.ID)
 		}
 	}
 }
@@ -161,10 +161,10 @@ func (m *member) handle(ctx context.Context, got *transport.Message) error {
 	m.mu.Unlock()
 	if m.who == moduleB {
 		if !strings.HasPrefix(string(got.Body), got.ID) {
-			m.fail("%s came with body %q", got.ID, got.Body)
+			m.failf("%s came with body %q", got.ID, got.Body)
 		}
 		if from := got.System; from == nil || from.ConnectionDeviceID+"/"+from.ConnectionModuleID != memberIDs[moduleA] {
-			m.fail("%s came from %+v", got.ID, from)
+			m.failf("%s came from %+v", got.ID, from)
 		}
 	}
 	switch {
@@ -228,7 +228,7 @@ func (m *member) patchOnce(ctx context.Context) bool {
 // desire changes the desired properties.
 func (m *member) desire() {
 	version, err := m.hub.PatchDesired(m.id, fmt.Sprintf(`{"d":%d}`, m.desired))
-	m.must(err)
+	m.fail(err)
 	m.desired = version
 }
 
@@ -261,7 +261,7 @@ func (m *member) run(ctx context.Context, call *device.MethodCall) (int, []byte)
 	}
 	m.site.mu.Unlock()
 	if k == nil {
-		m.fail("a call that nobody made: %s", call.Body)
+		m.failf("a call that nobody made: %s", call.Body)
 		return 400, nil
 	}
 	var n int

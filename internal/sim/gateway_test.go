@@ -1,16 +1,12 @@
 package sim_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -39,37 +35,20 @@ func siteEngines() (some []engine) {
 // TestSimulationOfGateways runs modules behind an edge gateway that restarts, also with another
 // certificate, loses the hub, and starts after them.
 func TestSimulationOfGateways(t *testing.T) {
-	from, to := seedRange()
 	for _, e := range siteEngines() {
 		t.Run(e.name, func(t *testing.T) {
 			e.skipVariant(t)
 			var totals siteTotals
-			for seed := from; seed <= to; seed++ {
-				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-					if replayed {
-						cryptotest.SetGlobalRandom(t, seed)
-					}
-					pprof.Do(t.Context(), pprof.Labels("run", t.Name()), func(context.Context) {
-						testkit.Bubble(t, func(t *testing.T) { simulateSite(t, drawSite(seed, e), &totals) })
-					})
-				})
-			}
-			if *oneSeed == 0 && to >= 12 {
+			runs := eachSeed(t, 1, func(t *testing.T, seed uint64) {
+				p := drawSite(seed, e)
+				s := playSite(t, p)
+				s.conclude(t, p, s.check())
+				totals.add(s)
+			})
+			if runs >= 12 {
 				totals.check(t)
 			}
 		})
-	}
-}
-
-func simulateSite(t *testing.T, p *sitePlan, totals *siteTotals) {
-	s := playSite(t, p)
-	err := s.check()
-	totals.add(s)
-	if err != nil || *oneSeed != 0 {
-		t.Logf("%v\n%s", p, strings.Join(s.events, "\n"))
-	}
-	if err != nil {
-		t.Errorf("seed %d: %v", p.seed, err)
 	}
 }
 
@@ -132,8 +111,8 @@ var siteRoutes = []string{
 
 // site is the state of one run.
 type site struct {
+	chronicle
 	p       *sitePlan
-	start   time.Time
 	hub     *testbroker.Hub
 	daemon  *workload.Server
 	members [len(memberIDs)]*member
@@ -142,37 +121,23 @@ type site struct {
 	log     []hubdata.Message
 	inputs  []hubdata.C2DRecord
 
-	mu        sync.Mutex
-	events    []string
-	errs      []error
+	// Guarded by mu.
 	fromCloud int
 	called    map[string]*siteMethod // by the text of their payload
 	invoked   int                    // calls of module a that were answered
 	faults    []interface{ Remove() }
 }
 
-func (s *site) event(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = append(s.events, fmt.Sprintf("%14v %s", time.Since(s.start), fmt.Sprintf(format, args...)))
-}
-
-func (s *site) fail(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.errs = append(s.errs, fmt.Errorf(format, args...))
-}
-
 // playSite runs the plan and shuts everything down. It must run in a bubble.
 func playSite(t *testing.T, p *sitePlan) *site {
 	testkit.StartClock()
-	s := &site{p: p, start: time.Now(), called: map[string]*siteMethod{}}
+	s := &site{chronicle: chronicle{start: time.Now()}, p: p, called: map[string]*siteMethod{}}
 	s.open(t)
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // the supervisor
-		defer close(stopped)
-		s.supervise(stop)
-	}()
+	var clients []*device.Client
+	for _, m := range s.members {
+		clients = append(clients, m.client)
+	}
+	stop := s.supervise(p.reopenAfter, clients...)
 	for i := range p.steps {
 		time.Sleep(time.Until(s.start.Add(p.steps[i].at)))
 		s.do(&p.steps[i])
@@ -181,8 +146,7 @@ func playSite(t *testing.T, p *sitePlan) *site {
 	s.heal()
 	s.calls.Wait()
 	s.finish()
-	close(stop)
-	<-stopped
+	stop()
 	s.close()
 	return s
 }
@@ -248,7 +212,7 @@ func (s *site) do(step *siteStep) {
 			s.fromCloud++
 			id := "c-" + strconv.Itoa(s.fromCloud)
 			if err := s.hub.SendC2D("leaf-1", hubdata.C2D{MessageID: id, Body: []byte("do " + id)}); err != nil {
-				s.fail("%s: %w", id, err)
+				s.failf("%s: %w", id, err)
 			}
 		}
 	case siteDesire:
@@ -269,10 +233,10 @@ func (s *site) do(step *siteStep) {
 		s.away(step.length, step.rotate)
 	case siteOffline:
 		s.event("off-line for %v", step.length)
-		s.must(s.hub.SetOffline(true))
+		s.fail(s.hub.SetOffline(true))
 		s.calls.Go(func() {
 			time.Sleep(step.length)
-			s.must(s.hub.SetOffline(false))
+			s.fail(s.hub.SetOffline(false))
 		})
 	case siteDrop:
 		s.event("drop")
@@ -289,37 +253,14 @@ func (s *site) do(step *siteStep) {
 // away stops the gateway for a while. It may have another certificate afterwards.
 func (s *site) away(long time.Duration, rotate bool) {
 	s.event("the gateway stops for %v, rotate %v", long, rotate)
-	s.must(s.hub.StopGateway())
+	s.fail(s.hub.StopGateway())
 	if rotate {
 		s.hub.RotateCertificate()
 	}
 	s.calls.Go(func() {
 		time.Sleep(long)
-		s.must(s.hub.StartGateway())
+		s.fail(s.hub.StartGateway())
 	})
-}
-
-func (s *site) must(err error) {
-	if err != nil {
-		s.fail("%w", err)
-	}
-}
-
-// supervise is an application that opens its clients again whenever they are Disconnected. It ends
-// with stop.
-func (s *site) supervise(stop <-chan struct{}) {
-	tick := time.NewTicker(s.p.reopenAfter)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			for _, m := range s.members {
-				s.must(m.client.Start())
-			}
-		case <-stop:
-			return
-		}
-	}
 }
 
 // heal ends all faults.
@@ -327,8 +268,8 @@ func (s *site) heal() {
 	for _, f := range s.faults {
 		f.Remove()
 	}
-	s.must(s.hub.SetOffline(false))
-	s.must(s.hub.StartGateway())
+	s.fail(s.hub.SetOffline(false))
+	s.fail(s.hub.StartGateway())
 	s.event("all faults removed")
 }
 
@@ -362,8 +303,8 @@ func (s *site) finish() {
 		return s.hub.Stored() == 0 && s.members[moduleB].client.Stats().Queued == 0
 	})
 	for _, m := range s.members[1:] { // everything works
-		s.must(soon(func() error { return s.callFromModule(m, lastCall, lastCall) }))
-		s.must(soon(func() error { return s.callFromCloud(m, lastCall, lastCall) }))
+		s.fail(soon(func() error { return s.callFromModule(m, lastCall, lastCall) }))
+		s.fail(soon(func() error { return s.callFromCloud(m, lastCall, lastCall) }))
 	}
 }
 
@@ -395,7 +336,7 @@ func (s *site) until(what string, ok func() bool) {
 		}
 		time.Sleep(time.Second)
 	}
-	s.fail("%s after two hours", what)
+	s.failf("%s after two hours", what)
 }
 
 // close closes everything and takes the logs.
@@ -403,30 +344,30 @@ func (s *site) close() {
 	for _, m := range s.members {
 		before := time.Now()
 		if err := m.client.Close(); err != nil {
-			s.fail("Close of %s: %w", m.id, err)
+			s.failf("Close of %s: %w", m.id, err)
 		}
 		if took := time.Since(before); took > time.Second {
-			s.fail("Close of %s took %v", m.id, took)
+			s.failf("Close of %s took %v", m.id, took)
 		}
 		m.settle()
 	}
-	s.must(s.invoker.Close())
+	s.fail(s.invoker.Close())
 	synctest.Wait()
 	if n := s.hub.Connections(""); n != 0 {
-		s.fail("%d connections left at the gateway", n)
+		s.failf("%d connections left at the gateway", n)
 	}
 	s.log, s.inputs = s.hub.Messages(), s.hub.InputLog("edge-1/b")
 	for _, m := range s.members {
 		twin, err := s.hub.Twin(m.id)
-		s.must(err)
+		s.fail(err)
 		m.twin = twin
 	}
 	state := s.hub.GatewayState()
 	if state.Unrouted+state.Expired > 0 {
-		s.fail("the gateway lost messages: %+v", state)
+		s.failf("the gateway lost messages: %+v", state)
 	}
-	s.must(s.daemon.Close())
-	s.must(s.hub.Close())
+	s.fail(s.daemon.Close())
+	s.fail(s.hub.Close())
 	synctest.Wait()
 }
 

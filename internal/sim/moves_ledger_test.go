@@ -188,9 +188,9 @@ func TestTheLedgerOfMovesNoticesASabotage(t *testing.T) {
 				{at: 3 * time.Minute, what: inject, count: 1, fault: fault.Fault{Kind: fault.Forget, After: 3}},
 				{at: 4 * time.Minute, what: enqueue, count: 10, size: 100},
 			}
-			j := travel(t, p)
+			j := travel(t, p, false)
 			require.Equal(t, 1, j.asks.moved)
-			require.ErrorContains(t, j.checkMoves(), "message 4 was acknowledged and the hub does not have it")
+			require.ErrorContains(t, j.checkJourney(), "message 4 was acknowledged and the hub does not have it")
 		})
 	}
 }

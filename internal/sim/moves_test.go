@@ -9,15 +9,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"reflect"
-	"runtime/pprof"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -41,35 +37,13 @@ import (
 // device sends, it is moved, disabled, deleted and enrolled again, under faults of the hubs and of
 // the service.
 func TestSimulationOfMoves(t *testing.T) {
-	from, to := seedRange()
-	t.Setenv("GODEBUG", "tracebacklabels=1,"+os.Getenv("GODEBUG")) // see TestSimulation
 	for _, e := range engines {
 		if e.variant || e.shared || e.plain || e.next {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {
-			total := moveCounts{}
-			for seed := from; seed <= to; seed++ {
-				t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-					p := drawMoves(seed, e)
-					if replayed {
-						cryptotest.SetGlobalRandom(t, seed)
-					}
-					pprof.Do(t.Context(), pprof.Labels("run", t.Name()), func(context.Context) {
-						testkit.Bubble(t, func(t *testing.T) {
-							j := travel(t, p)
-							if err := j.checkMoves(); err != nil {
-								t.Errorf("seed %d: %v\n%v\n%s", seed, err, p, strings.Join(j.events, "\n"))
-							} else if *oneSeed != 0 {
-								t.Logf("%v\n%s", p, strings.Join(j.events, "\n"))
-							}
-							total.add(j)
-						})
-					})
-				})
-			}
-			t.Logf("%+v", total)
-			if to-from >= 19 {
+			total, runs := simulateMoves(t, false, func(seed uint64) *movePlan { return drawMoves(seed, e) })
+			if runs >= 20 {
 				require.Greater(t, total.moved, 5)
 				require.Greater(t, total.refused, 5, "requests that the service refused")
 				require.Greater(t, total.spread, 5, "runs whose messages are at several hubs")
@@ -78,8 +52,20 @@ func TestSimulationOfMoves(t *testing.T) {
 	}
 }
 
+// simulateMoves runs the plan of each seed, and returns what they have met.
+func simulateMoves(t *testing.T, stored bool, draw func(seed uint64) *movePlan) (total moveCounts, runs int) {
+	runs = eachSeed(t, 1, func(t *testing.T, seed uint64) {
+		p := draw(seed)
+		j := travel(t, p, stored)
+		j.conclude(t, p, j.checkJourney())
+		total.add(j)
+	})
+	t.Logf("%+v", total)
+	return total, runs
+}
+
 // moveCounts says what a number of runs have met.
-type moveCounts struct{ moved, asked, requests, refused, spread, desired int }
+type moveCounts struct{ moved, asked, requests, refused, spread, desired, restarts, renewed int }
 
 func (n *moveCounts) add(j *journey) {
 	n.moved += j.asks.moved
@@ -100,6 +86,8 @@ func (n *moveCounts) add(j *journey) {
 		n.spread++
 	}
 	n.desired += j.told
+	n.restarts += j.restarts
+	n.renewed += j.identity.renewed
 }
 
 // journey is the state of one run with a provisioning service.
@@ -114,6 +102,8 @@ type journey struct {
 	renamed   int
 	keys      int // keys made
 
+	outbox    *diskOutbox // nil: the program enqueues its messages itself
+	restarts  int
 	transport *dpstransport.Transport
 	requests  []dpsdata.Request
 	perHub    []int // messages
@@ -166,51 +156,49 @@ func (m *memoryStore) Save(r *dpstransport.Record) error {
 	return nil
 }
 
-// travel runs the plan and shuts everything down. It must run in a bubble.
-func travel(t *testing.T, p *movePlan) *journey {
+// travel runs the plan and shuts everything down. It must run in a bubble. With stored, messages go
+// through an outbox on the disk.
+func travel(t *testing.T, p *movePlan, stored bool) *journey {
 	testkit.StartClock()
 	before := testkit.Goroutines()
 	own := p.plan
 	own.engine.twins = false // the ledger of twins is for one hub
-	j := &journey{world: &world{p: &own, start: time.Now()}, plan: p, state: map[string]any{}}
+	j := &journey{world: &world{chronicle: chronicle{start: time.Now()}, p: &own}, plan: p, state: map[string]any{}}
+	if stored {
+		j.outbox = &diskOutbox{folder: t.TempDir(), failed: map[string]error{}}
+	}
 	j.makeServices(t)
-	j.makeClient(t)
-	require.NoError(t, j.client.Start())
-
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		j.supervise(stop)
-	}()
+	j.begin(t)
+	stop := func() {}
+	if !stored {
+		stop = j.supervise(p.reopenAfter, j.client)
+	}
 	for i := range p.steps {
 		s := &p.steps[i]
 		time.Sleep(time.Until(j.start.Add(s.at)))
-		j.step(s)
+		j.step(t, s)
+		if stored {
+			j.fail(j.client.Start()) // it may have given up
+		}
 	}
 	time.Sleep(p.tail)
 	j.mend()
 	if j.caughtUp() {
-		j.do(&step{what: enqueue, count: 1, size: 20, at: p.length}) // over HTTPS a silent device does not notice a move
-		j.calls.Wait()
-		j.flush()
+		// Over HTTPS a silent device does not notice a move.
+		j.step(t, &step{what: enqueue, count: 1, size: 20, at: p.length})
+		j.drain()
 		j.agree()
 	}
-	close(stop)
-	<-stopped
+	stop()
 	j.stats = j.client.Stats()
-
-	closing := time.Now()
-	if err := j.client.Close(); err != nil {
-		j.fail(fmt.Errorf("Close: %w", err))
-	}
-	j.closed = time.Since(closing)
+	j.end()
 	j.settle()
 	time.Sleep(20 * time.Second) // a hub that delays an answer notices the lost connection only when it sends it
 	synctest.Wait()
 	j.collect()
 	synctest.Wait()
 	if n := testkit.Goroutines(); n != before {
-		j.fail(fmt.Errorf("%d goroutines before, %d after", before, n))
+		j.failf("%d goroutines before, %d after", before, n)
 	}
 	return j
 }
@@ -404,7 +392,7 @@ func (s witnessed) Run(ctx context.Context) error {
 }
 
 // step runs one step.
-func (j *journey) step(s *step) {
+func (j *journey) step(t *testing.T, s *step) {
 	where, dev := j.whereabouts()
 	switch s.what {
 	case move, rename, remove, unenroll: // a twin that begins anew differs from the one before
@@ -491,6 +479,18 @@ func (j *journey) step(s *step) {
 		j.asks.began = append(j.asks.began, time.Now())
 		j.mu.Unlock()
 		j.do(s)
+	case restart:
+		j.end()
+		j.event("process ended")
+		time.Sleep(s.timeout)
+		j.mu.Lock()
+		j.asks.restarted()
+		j.mu.Unlock()
+		j.event("process begins")
+		j.begin(t)
+		j.restarts++
+	case enqueue, send:
+		j.submit(s)
 	default:
 		j.do(s)
 	}
@@ -630,8 +630,11 @@ func (j *journey) collect() {
 	j.fail(j.dps.Close())
 }
 
-// checkMoves compares the ledgers with the hubs and the service.
-func (j *journey) checkMoves() error {
+// checkJourney compares the ledgers with the hubs and the service.
+func (j *journey) checkJourney() error {
 	j.fail(j.checkRequests())
+	if j.outbox != nil {
+		return j.checkOutbox()
+	}
 	return j.check()
 }

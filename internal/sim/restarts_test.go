@@ -14,9 +14,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -176,107 +174,42 @@ func TestSimulationOfKinds(t *testing.T) {
 }
 
 func simulateRestarts(t *testing.T, draw func(seed uint64) *movePlan) {
-	from, to := seedRange()
-	total, renewed, restarts := moveCounts{}, 0, 0
-	for seed := from; seed <= to; seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			p := draw(seed)
-			folder := t.TempDir()
-			testkit.Bubble(t, func(t *testing.T) {
-				j := relive(t, p, folder)
-				if err := j.checkRestarts(); err != nil {
-					t.Errorf("seed %d: %v\n%v\n%s", seed, err, p, strings.Join(j.events, "\n"))
-				} else if *oneSeed != 0 {
-					t.Logf("%v\n%s", p, strings.Join(j.events, "\n"))
-				}
-				total.add(j.journey)
-				renewed += j.identity.renewed
-				restarts += j.restarts
-			})
-		})
-	}
-	t.Logf("%+v, %d restarts, %d certificates", total, restarts, renewed)
-	if to-from >= 19 {
+	total, runs := simulateMoves(t, true, draw)
+	if runs >= 20 {
 		require.Greater(t, total.moved, 5)
-		require.Greater(t, restarts, 20)
-		require.Greater(t, renewed, 10)
+		require.Greater(t, total.restarts, 20)
+		require.Greater(t, total.renewed, 10, "certificates")
 	}
 }
 
-// device is the state of one run with restarts.
-type lives struct {
-	*journey
-	folder   string
-	queue    *outbox.Queue
-	running  chan error // of the queue
-	stop     context.CancelFunc
-	failed   map[string]error // results of messages that the hub refused; guarded by world.mu
-	restarts int
-}
-
-// relive runs the plan and shuts everything down. It must run in a bubble.
-func relive(t *testing.T, p *movePlan, folder string) *lives {
-	testkit.StartClock()
-	before := testkit.Goroutines()
-	own := p.plan
-	own.engine.twins = false // the ledger of twins is for one hub
-	l := &lives{journey: &journey{world: &world{p: &own, start: time.Now()}, plan: p, state: map[string]any{}},
-		folder: folder, failed: map[string]error{}}
-	l.makeServices(t)
-	l.begin(t)
-	for i := range p.steps {
-		s := &p.steps[i]
-		time.Sleep(time.Until(l.start.Add(s.at)))
-		switch s.what {
-		case enqueue, send:
-			l.put(s)
-		case restart:
-			l.end()
-			l.event("process ended")
-			time.Sleep(s.timeout)
-			l.mu.Lock()
-			l.asks.restarted()
-			l.mu.Unlock()
-			l.event("process begins")
-			l.begin(t)
-			l.restarts++
-		default:
-			l.step(s)
-		}
-		l.reopen()
-	}
-	time.Sleep(p.tail)
-	l.mend()
-	l.calls.Wait()
-	l.put(&step{what: enqueue, count: 1, size: 20, at: p.length})
-	l.empty()
-	l.agree()
-	l.end()
-	time.Sleep(20 * time.Second)
-	synctest.Wait()
-	l.collect()
-	synctest.Wait()
-	if n := testkit.Goroutines(); n != before {
-		l.fail(fmt.Errorf("%d goroutines before, %d after", before, n))
-	}
-	return l
+// diskOutbox is the outbox of a device on its disk, which survives a restart.
+type diskOutbox struct {
+	folder  string
+	queue   *outbox.Queue
+	running chan error // of the queue
+	stop    context.CancelFunc
+	failed  map[string]error // results of messages that the hub refused; guarded by world.mu
 }
 
 // begin begins a process.
-func (l *lives) begin(t *testing.T) {
+func (j *journey) begin(t *testing.T) {
+	j.makeClient(t)
+	require.NoError(t, j.client.Start())
+	o := j.outbox
+	if o == nil {
+		return
+	}
 	var err error
-	l.queue, err = outbox.Open(l.folder, &outbox.Options{OnFailed: func(m *transport.Message, err error) {
-		l.mu.Lock()
-		l.failed[m.ID] = err
-		l.mu.Unlock()
+	o.queue, err = outbox.Open(o.folder, &outbox.Options{OnFailed: func(m *transport.Message, err error) {
+		j.mu.Lock()
+		o.failed[m.ID] = err
+		j.mu.Unlock()
 	}})
 	require.NoError(t, err)
-	l.makeClient(t)
-	require.NoError(t, l.client.Start())
 	ctx, stop := context.WithCancel(context.Background())
-	l.running, l.stop = make(chan error, 1), stop
-	go func(running chan<- error, q *outbox.Queue, c *device.Client) { running <- keepRunning(ctx, q, c) }(l.running,
-		l.queue, l.client)
+	o.running, o.stop = make(chan error, 1), stop
+	go func(running chan<- error, q *outbox.Queue, c *device.Client) { running <- keepRunning(ctx, q, c) }(o.running,
+		o.queue, j.client)
 }
 
 // keepRunning begins Run again when it has ended because the client gave up.
@@ -291,72 +224,81 @@ func keepRunning(ctx context.Context, q *outbox.Queue, c *device.Client) error {
 }
 
 // end ends the process.
-func (l *lives) end() {
+func (j *journey) end() {
 	closing := time.Now()
-	l.fail(l.client.Close())
-	l.closed = max(l.closed, time.Since(closing))
-	l.stop()
-	if err := <-l.running; !errors.Is(err, transport.Closed) && !errors.Is(err, transport.Cancelled) {
-		l.fail(fmt.Errorf("Run: %w", err))
+	if err := j.client.Close(); err != nil {
+		j.failf("Close: %w", err)
 	}
-	l.fail(l.queue.Close())
-}
-
-// put puts the messages of a step into the outbox.
-func (l *lives) put(s *step) {
-	for _, e := range l.messages(s) {
-		l.fail(l.queue.Put(context.Background(), &e.m))
+	j.closed = max(j.closed, time.Since(closing))
+	if o := j.outbox; o != nil {
+		o.stop()
+		if err := <-o.running; !errors.Is(err, transport.Closed) && !errors.Is(err, transport.Cancelled) {
+			j.failf("Run: %w", err)
+		}
+		j.fail(o.queue.Close())
 	}
 }
 
-// reopen opens a client that has given up, as a supervisor does.
-func (l *lives) reopen() { l.fail(l.client.Start()) }
+// submit sends the messages of a step, or puts them into the outbox.
+func (j *journey) submit(s *step) {
+	if j.outbox == nil {
+		j.do(s)
+		return
+	}
+	for _, e := range j.messages(s) {
+		j.fail(j.outbox.queue.Put(context.Background(), &e.m))
+	}
+}
 
-// empty waits until the outbox is empty.
-func (l *lives) empty() {
+// drain waits until everything is sent.
+func (j *journey) drain() {
+	if j.outbox == nil {
+		j.calls.Wait()
+		j.flush()
+		return
+	}
 	for end := time.Now().Add(6 * time.Hour); time.Now().Before(end); {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		err := l.queue.Flush(ctx)
+		err := j.outbox.queue.Flush(ctx)
 		cancel()
 		if err == nil {
 			return
 		}
-		l.reopen()
-		time.Sleep(time.Second) // until Run has begun again
+		j.fail(j.client.Start()) // it may have given up
+		time.Sleep(time.Second)  // until Run has begun again
 	}
-	l.fail(fmt.Errorf("the outbox is not empty after 6 hours without faults: %+v", l.queue.Stats()))
+	j.failf("the outbox is not empty after 6 hours without faults: %+v", j.outbox.queue.Stats())
 }
 
-// checkRestarts compares the messages with the logs of the hubs, and the requests with the reasons.
-func (l *lives) checkRestarts() error {
-	l.fail(l.checkRequests())
+// checkOutbox compares the messages that the outbox took with the logs of the hubs.
+func (j *journey) checkOutbox() error {
 	bodies := map[string][]byte{}
-	for _, m := range l.log {
+	for _, m := range j.log {
 		bodies[m.MessageID] = m.Body
 	}
-	refusals := l.ends
-	for _, f := range l.refusals {
+	refusals := j.ends
+	for _, f := range j.refusals {
 		refusals += f.Fired()
 	}
-	for _, e := range l.msgs {
+	for _, e := range j.msgs {
 		body, arrived := bodies[e.m.ID]
-		err, refused := l.failed[e.m.ID]
+		err, refused := j.outbox.failed[e.m.ID]
 		kinds := []transport.Kind{transport.Forbidden, transport.Invalid, transport.TooLarge, transport.Unknown}
 		switch {
 		case refused && refusals > 0 && slices.Contains(kinds, transport.KindOf(err)):
 			refusals--
 		case refused:
-			l.fail(fmt.Errorf("message %d failed: %w", e.n, err))
+			j.failf("message %d failed: %w", e.n, err)
 		case !arrived:
-			l.fail(fmt.Errorf("message %d is lost", e.n))
+			j.failf("message %d is lost", e.n)
 		case !bytes.Equal(body, e.m.Body):
-			l.fail(fmt.Errorf("message %d arrived with another body", e.n))
+			j.failf("message %d arrived with another body", e.n)
 		}
 	}
-	if l.closed > time.Second {
-		l.fail(fmt.Errorf("Close took %v", l.closed))
+	if j.closed > time.Second {
+		j.failf("Close took %v", j.closed)
 	}
-	return errors.Join(l.errs...)
+	return errors.Join(j.errs...)
 }
 
 // The ledger detects a message that the hub lost.
@@ -366,7 +308,6 @@ func TestTheLedgerOfRestartsNoticesASabotage(t *testing.T) {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {
-			folder := t.TempDir()
 			testkit.Bubble(t, func(t *testing.T) {
 				p := drawRestarts(2, e)
 				p.steps = []step{
@@ -374,8 +315,8 @@ func TestTheLedgerOfRestartsNoticesASabotage(t *testing.T) {
 					{at: 2 * time.Minute, what: enqueue, count: 10, size: 100},
 					{at: 3 * time.Minute, what: restart, timeout: time.Minute},
 				}
-				l := relive(t, p, folder)
-				require.ErrorContains(t, l.checkRestarts(), "message 4 is lost")
+				j := travel(t, p, true)
+				require.ErrorContains(t, j.checkJourney(), "message 4 is lost")
 			})
 		})
 	}

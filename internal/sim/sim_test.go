@@ -7,15 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -38,33 +35,15 @@ var (
 	oneSeed = flag.Uint64("seed", 0, "the one seed to try")
 )
 
-// seedRange returns the first and the last seed to try.
-func seedRange() (from, to uint64) {
-	if *oneSeed != 0 {
-		return *oneSeed, *oneSeed
-	}
-	return 1, uint64(*seeds)
-}
-
 func TestSimulation(t *testing.T) {
-	from, to := seedRange()
-	// A panic ends the process without the name of the test. The traceback shows this label of the
-	// goroutine instead.
-	t.Setenv("GODEBUG", "tracebacklabels=1,"+os.Getenv("GODEBUG"))
 	withEachEngine(t, func(t *testing.T, e engine) {
-		runs, renewals := 0, int64(0)
-		for seed := from; seed <= to; seed++ {
-			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-				p := drawPlan(seed, e)
-				if replayed {
-					cryptotest.SetGlobalRandom(t, seed)
-				}
-				pprof.Do(t.Context(), pprof.Labels("run", t.Name()), func(context.Context) {
-					testkit.Bubble(t, func(t *testing.T) { renewals += simulate(t, p) })
-				})
-				runs++
-			})
-		}
+		renewals := int64(0)
+		runs := eachSeed(t, 1, func(t *testing.T, seed uint64) {
+			p := drawPlan(seed, e)
+			w := play(t, p)
+			w.conclude(t, p, w.check())
+			renewals += w.renewals.Load()
+		})
 		if runs >= 20 && e.protocol != hubdata.HTTP && !e.next { // HTTPS makes a token per request and reports none
 			require.Positive(t, renewals, "no run renewed a token")
 		}
@@ -89,23 +68,10 @@ func TestTheLedgerNoticesASabotage(t *testing.T) {
 	})
 }
 
-// simulate runs the plan and returns the number of renewed tokens.
-func simulate(t *testing.T, p *plan) int64 {
-	w := play(t, p)
-	err := w.check()
-	if err != nil || *oneSeed != 0 {
-		t.Logf("%v\n%s", p, strings.Join(w.events, "\n"))
-	}
-	if err != nil {
-		t.Errorf("seed %d: %v", p.seed, err)
-	}
-	return w.renewals.Load()
-}
-
 // world is the state of one run.
 type world struct {
+	chronicle
 	p      *plan
-	start  time.Time
 	hub    *testbroker.Hub
 	client *device.Client
 	calls  sync.WaitGroup
@@ -125,10 +91,8 @@ type world struct {
 
 	producers int
 
-	mu        sync.Mutex
-	events    []string
+	// Guarded by mu.
 	msgs      []*entry
-	errs      []error
 	fromCloud int            // cloud-to-device messages sent
 	handled   map[string]int // deliveries to the handler per message
 }
@@ -144,22 +108,10 @@ type entry struct {
 	called   bool // by Send
 }
 
-func (w *world) event(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.events = append(w.events, fmt.Sprintf("%14v %s", time.Since(w.start), fmt.Sprintf(format, args...)))
-}
-
-func (w *world) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.errs = append(w.errs, err)
-}
-
 // play runs the plan and shuts everything down. It must run in a bubble.
 func play(t *testing.T, p *plan) *world {
 	testkit.StartClock()
-	w := &world{p: p, start: time.Now(), handled: map[string]int{}}
+	w := &world{chronicle: chronicle{start: time.Now()}, p: p, handled: map[string]int{}}
 	var err error
 	w.hub, err = testbroker.New(p.engine.options(testbroker.Options{Seed: p.seed + 1,
 		C2D: testbroker.C2DOptions{TTL: 1000 * time.Hour, MaxDeliveries: 1000}, OnEvent: func(e event.Event) {
@@ -197,12 +149,7 @@ func play(t *testing.T, p *plan) *world {
 	}
 	require.NoError(t, w.client.Start())
 
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // the supervisor
-		defer close(stopped)
-		w.supervise(stop)
-	}()
-
+	stop := w.supervise(p.reopenAfter, w.client)
 	for i := range p.steps {
 		s := &p.steps[i]
 		time.Sleep(time.Until(w.start.Add(s.at)))
@@ -220,8 +167,7 @@ func play(t *testing.T, p *plan) *world {
 		w.catchUp()
 		w.takeTwin()
 	}
-	close(stop)
-	<-stopped
+	stop()
 	w.stats = w.client.Stats()
 
 	before := time.Now()
@@ -332,23 +278,6 @@ func (w *world) do(s *step) {
 	case hangUp:
 		w.event("hang up %s: %d", s.fault.Condition, w.hub.CloseAMQP("dev-1",
 			hubdata.AMQPError{Condition: s.fault.Condition}))
-	}
-}
-
-// supervise is an application that opens the client again whenever it is Disconnected. It ends with
-// stop.
-func (w *world) supervise(stop <-chan struct{}) {
-	tick := time.NewTicker(w.p.reopenAfter)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if err := w.client.Start(); err != nil {
-				w.fail(err)
-			}
-		case <-stop:
-			return
-		}
 	}
 }
 

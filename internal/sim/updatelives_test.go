@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/flashsim"
-	"github.com/hubline-iot/hubline/internal/testkit"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
@@ -355,24 +354,19 @@ func (l *life) check() {
 // TestLivesOfUpdates lets devices live through four updates each, with faults of the network, the
 // services and the files, power cuts at any write, and resets. 1,000 lives with -seeds 1000.
 func TestLivesOfUpdates(t *testing.T) {
-	from, to := uint64(1), max(4, uint64(*seeds))
+	least := 4
 	if *all {
-		to = max(to, 100)
-	}
-	if *oneSeed != 0 {
-		from, to = *oneSeed, *oneSeed
+		least = 100
 	}
 	cuts, starts, replaced := 0, 0, 0
-	for seed := from; seed <= to; seed++ {
-		testkit.Run(t, fmt.Sprint("seed=", seed), func(t *testing.T) {
-			l := live(t, seed)
-			cuts, starts = cuts+l.cuts, starts+l.starts
-			for _, reports := range l.sent {
-				if reports[0].Result.Outcome == agent.OutcomeCanceled {
-					replaced++
-				}
+	runs := eachSeed(t, least, func(t *testing.T, seed uint64) {
+		l := live(t, seed)
+		cuts, starts = cuts+l.cuts, starts+l.starts
+		for _, reports := range l.sent {
+			if reports[0].Result.Outcome == agent.OutcomeCanceled {
+				replaced++
 			}
-		})
-	}
-	t.Logf("%d lives with %d power cuts, %d starts and %d replaced updates", to-from+1, cuts, starts, replaced)
+		}
+	})
+	t.Logf("%d lives with %d power cuts, %d starts and %d replaced updates", runs, cuts, starts, replaced)
 }
