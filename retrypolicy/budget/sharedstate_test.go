@@ -148,7 +148,7 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 		for name, p := range s.named {
 			which := rng.IntN(3)
 			one := series[name][which]
-			gated, open := inFlight[name], s.breaker.Status(now).State == budget.BreakerOpen
+			gated := inFlight[name]
 			if gated != nil && gated[which] { // any step ends the attempt
 				gated[which], n = false, n-1
 			}
@@ -164,8 +164,8 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 				}
 				if gated != nil && d.Retry && d.Delay == 0 {
 					gated[which], n = true, n+1
-					if open {
-						t.Fatalf("seed %d: %s: Admit(%+v) let an attempt in while the breaker was open", seed, name, a)
+					if s.breaker.Status(now).State == budget.BreakerOpen {
+						t.Fatalf("seed %d: %s: Admit(%+v) let an attempt in, and the breaker is open", seed, name, a)
 					}
 				}
 			case 3:
