@@ -54,7 +54,9 @@ func TestADeviceWithATPMMoves(t *testing.T) {
 		c := start()
 		defer func() { _ = c.Close() }()
 		send(c)
-		require.NoError(t, d.Change("reg-0001", func(e *dpsdata.Enrollment) { e.PrimaryKey = e.SecondaryKey }))
+		require.NoError(t, d.Change("reg-0001", func(e *dpsdata.Enrollment) {
+			e.PrimaryKey, e.DeviceID = e.SecondaryKey, "dev-2"
+		}))
 		require.NoError(t, d.Move("reg-0001", "hub2.example.test"))
 		require.NoError(t, hubs["hub1.example.test"].RemoveDevice("reg-0001"))
 		send(c)
