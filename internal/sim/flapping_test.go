@@ -17,8 +17,7 @@ import (
 )
 
 // A link is reset 20 times while 10,000 messages are sent at 500 a second, with default options.
-// Sending takes 20 s, also with autopaho, which dials at once after each loss. The resets may add
-// half of that.
+// Sending takes 20 s. The resets may add half of that.
 func TestALinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T) {
 	withEachEngine(t, aLinkThatFlapsAndMakesProgressIsNotPunished)
 }

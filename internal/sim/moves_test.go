@@ -53,10 +53,10 @@ func TestSimulationOfMoves(t *testing.T) {
 }
 
 // simulateMoves runs the plan of each seed, and returns what they have met.
-func simulateMoves(t *testing.T, stored bool, draw func(seed uint64) *movePlan) (total moveCounts, runs int) {
+func simulateMoves(t *testing.T, withOutbox bool, draw func(seed uint64) *movePlan) (total moveCounts, runs int) {
 	runs = eachSeed(t, 1, func(t *testing.T, seed uint64) {
 		p := draw(seed)
-		j := travel(t, p, stored)
+		j := travel(t, p, withOutbox)
 		j.conclude(t, p, j.checkJourney())
 		total.add(j)
 	})
@@ -156,28 +156,28 @@ func (m *memoryStore) Save(r *dpstransport.Record) error {
 	return nil
 }
 
-// travel runs the plan and shuts everything down. It must run in a bubble. With stored, messages go
-// through an outbox on the disk.
-func travel(t *testing.T, p *movePlan, stored bool) *journey {
+// travel runs the plan and shuts everything down. It must run in a bubble. With an outbox,
+// messages go through files on the disk.
+func travel(t *testing.T, p *movePlan, withOutbox bool) *journey {
 	testkit.StartClock()
 	before := testkit.Goroutines()
 	own := p.plan
 	own.engine.twins = false // the ledger of twins is for one hub
 	j := &journey{world: &world{chronicle: chronicle{start: time.Now()}, p: &own}, plan: p, state: map[string]any{}}
-	if stored {
+	if withOutbox {
 		j.outbox = &diskOutbox{folder: t.TempDir(), failed: map[string]error{}}
 	}
 	j.makeServices(t)
 	j.begin(t)
 	stop := func() {}
-	if !stored {
+	if !withOutbox {
 		stop = j.supervise(p.reopenAfter, j.client)
 	}
 	for i := range p.steps {
 		s := &p.steps[i]
 		time.Sleep(time.Until(j.start.Add(s.at)))
 		j.step(t, s)
-		if stored {
+		if withOutbox {
 			j.fail(j.client.Start()) // it may have given up
 		}
 	}
