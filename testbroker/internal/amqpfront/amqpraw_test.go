@@ -25,15 +25,12 @@ func violations() map[string]violation {
 	const nowhere = 9
 	attached := func(p *hubtest.RawPeer) { p.Attach(hubtest.SenderTo(hubtest.TelemetryAddress, 1)) }
 	return map[string]violation{
-		"second open": {closes: amqpwire.IllegalState,
-			do: func(p *hubtest.RawPeer) { p.Say(0, &amqpwire.Open{ContainerID: "c", MaxFrameSize: 512}) }},
 		"frame without session": {closes: amqpwire.FramingError,
 			do: func(p *hubtest.RawPeer) { p.Say(nowhere, &amqpwire.End{}) }},
 		"channel too high": {closes: amqpwire.FramingError, do: func(p *hubtest.RawPeer) { p.Say(8192, &amqpwire.Begin{}) }},
 		"second begin":     {closes: amqpwire.IllegalState, do: func(p *hubtest.RawPeer) { p.Say(0, &amqpwire.Begin{}) }},
 		"begin that answers": {closes: amqpwire.NotAllowed,
 			do: func(p *hubtest.RawPeer) { p.Say(nowhere, &amqpwire.Begin{RemoteChannel: amqpwire.Some(uint16(0))}) }},
-		"frame of SASL":   {closes: amqpwire.FramingError, do: func(p *hubtest.RawPeer) { p.Say(0, &amqpwire.Outcome{}) }},
 		"frame too short": {closes: amqpwire.FramingError, do: func(p *hubtest.RawPeer) { p.Send([]byte{0, 0, 0, 7}) }},
 		"frame too long": {closes: amqpwire.FramingError,
 			do: func(p *hubtest.RawPeer) { p.Send([]byte{0, 1, 0, 1, 2, 0, 0, 0}) }},
@@ -278,35 +275,6 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-func TestHeadersThatMakeNoSense(t *testing.T) {
-	for name, c := range map[string]struct {
-		send string
-		want byte
-	}{
-		"TLS in band": {"AMQP\x02\x01\x00\x00", amqpwire.ProtocolSASL}, "0-9-1": {"AMQP\x00\x00\x09\x01",
-			amqpwire.ProtocolSASL},
-		"HTTP": {"GET / HTTP/1.1\r\n", amqpwire.ProtocolSASL}, "SASL twice": {"", amqpwire.ProtocolAMQP},
-	} {
-		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-			p := hubtest.DialFrames(t, h)
-			if c.send == "" {
-				sasl := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
-				p.Send(sasl[:])
-				require.Equal(t, amqpwire.ProtocolSASL, p.Header())
-				m, _ := hubtest.Want[*amqpwire.Mechanisms](p)
-				require.Equal(t, []amqpwire.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}, m.Mechanisms)
-				p.Say(0, &amqpwire.Init{Mechanism: "MSSBCBS"})
-				hubtest.Want[*amqpwire.Outcome](p)
-				p.Send(sasl[:])
-			} else {
-				p.Send([]byte(c.send))
-			}
-			require.Equal(t, c.want, p.Header())
-			require.ErrorIs(t, p.Ended(), io.EOF)
-		})
-	}
-}
-
 func TestBeforeTheOpen(t *testing.T) {
 	for name, c := range map[string]struct {
 		say  amqpwire.Performative
@@ -432,28 +400,6 @@ func TestTheHubKeepsConnectionsAlive(t *testing.T) {
 			require.LessOrEqual(t, time.Since(start), 5*time.Second)
 		}
 	})
-}
-
-func TestSilentHandshake(t *testing.T) {
-	for name, begin := range map[string]func(p *hubtest.RawPeer){
-		"nothing": func(*hubtest.RawPeer) {},
-		"header":  func(p *hubtest.RawPeer) { h := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL); p.Send(h[:]) },
-		"half":    func(p *hubtest.RawPeer) { p.Send([]byte("AMQP")) },
-	} {
-		hubtest.RunInBubble(t, name, nil, func(t *testing.T, h *testbroker.Hub, _ hubdata.Device) {
-			p := hubtest.DialFrames(t, h)
-			begin(p)
-			start := time.Now()
-			for {
-				var b [100]byte
-				if _, err := p.Conn.Read(b[:]); err != nil {
-					break
-				}
-			}
-			require.LessOrEqual(t, time.Since(start), 62*time.Second)
-			require.Zero(t, h.Connections(""))
-		})
-	}
 }
 
 func TestAbortedAndPartialDeliveries(t *testing.T) {
@@ -706,17 +652,6 @@ func TestCloseOfAHubWithAMQP(t *testing.T) {
 		require.Zero(t, time.Since(start))
 		require.Zero(t, h.Connections("")+h.Links("", fault.LinkAny))
 	})
-}
-
-func TestGarbageNeverBreaksTheHub(t *testing.T) {
-	h, d := hubtest.NewHub(t, nil)
-	for _, s := range []string{"", "AMQP", "AMQP\x00\x01\x00\x00\x00\x00\x00\x04",
-		"AMQP\x03\x01\x00\x00\x00\x00\x00\x08\x02\x01\x00\x00", "\x16\x03\x01\x00\x00"} {
-		p := hubtest.DialFrames(t, h)
-		p.Send([]byte(s))
-		p.Conn.Close()
-	}
-	hubtest.LoginAMQP(t, h, d)
 }
 
 func FuzzAMQPConnection(f *testing.F) {
