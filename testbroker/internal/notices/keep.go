@@ -27,11 +27,14 @@ func (q *Queue) record(key string) []byte {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.unsettled[number]
-	if n == nil {
-		return nil
+	for _, all := range [][]*Notice{q.waiting, q.locked} {
+		for _, n := range all {
+			if n.Number == number {
+				return keep.MustJSON(feedbackState{n.Body, n.Enqueued, n.Deliveries})
+			}
+		}
 	}
-	return keep.MustJSON(feedbackState{n.Body, n.Enqueued, n.Deliveries})
+	return nil
 }
 
 // restore makes a notice wait. A lock of the earlier run has ended with it.
@@ -52,7 +55,6 @@ func (q *Queue) restore(key string, r feedbackState) error {
 		return nil
 	}
 	n.tag = q.tagOf(n)
-	q.unsettled[number] = n
 	q.waiting = append(q.waiting, n)
 	return nil
 }

@@ -3,7 +3,7 @@
 package notices
 
 import (
-	"container/list"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,8 +45,9 @@ type Notice struct {
 	Deliveries int       // so far
 	LockToken  string    // of the last delivery
 
-	tag  [16]byte // of the next delivery, or of the one that locks it
-	lock lock
+	tag    [16]byte  // of the next delivery, or of the one that locks it
+	holder Receiver  // of the delivery that locks it; nil: a client has pulled it
+	until  time.Time // end of its lock
 }
 
 // Queue is a queue of notices of one kind. Its receivers share them. It exists as long as the
@@ -58,10 +59,8 @@ type Queue struct {
 
 	mu        sync.Mutex // guards the fields below; held over deliveries, which never block
 	number    int
-	unsettled map[int]*Notice // those that wait or are locked, by number
-	waiting   backlog
-	locked    list.List // of *Notice, by the ends of their locks: all locks last equally long
-	locks     map[lockKey]*Notice
+	waiting   []*Notice // by number
+	locked    []*Notice // by the ends of their locks: all locks last equally long
 	receivers []Receiver
 	next      int // index of the receiver that is asked first
 	timer     *time.Timer
@@ -84,7 +83,6 @@ type Host interface {
 // files of uploads are not.
 func (q *Queue) Init(kind Kind, host Host, records *keep.Saver) {
 	q.kind, q.host, q.records = kind, host, records
-	q.unsettled, q.locks = make(map[int]*Notice), make(map[lockKey]*Notice)
 	if kind == Feedback {
 		records.Add(TableFeedback, q.record, keep.Decoded(q.restore))
 	}
@@ -103,13 +101,12 @@ func (q *Queue) Add(body []byte) {
 	if q.stopped {
 		return
 	}
-	if len(q.unsettled) >= maxWaiting {
+	if len(q.waiting)+len(q.locked) >= maxWaiting {
 		q.dropLocked()
 	}
 	q.number++
 	n := &Notice{Number: q.number, Body: body, Enqueued: q.host.Now()}
 	n.tag = q.tagOf(n)
-	q.unsettled[n.Number] = n
 	q.touchLocked(n)
 	q.waiting = append(q.waiting, n)
 	q.dispatchLocked()
@@ -128,10 +125,13 @@ func (q *Queue) Unreceive(r Receiver) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.receivers = slices.DeleteFunc(q.receivers, func(other Receiver) bool { return other == r })
-	for at := q.locked.Front(); at != nil; {
-		n := at.Value.(*Notice)
-		if at = at.Next(); n.lock.key.holder == r {
+	locked := q.locked
+	q.locked = nil
+	for _, n := range locked {
+		if n.holder == r {
 			q.releaseLocked(n)
+		} else {
+			q.locked = append(q.locked, n)
 		}
 	}
 	q.dispatchLocked()
@@ -147,27 +147,28 @@ func (q *Queue) Kick() {
 // SettleTag ends a notice that was delivered to a receiver with a tag, or makes it wait again. It
 // returns false when the lock has ended.
 func (q *Queue) SettleTag(r Receiver, tag string, again bool) bool {
-	return q.settle(lockKey{r, tag}, again)
+	return q.settle(func(n *Notice) bool { return n.holder == r && string(n.tag[:]) == tag }, again)
 }
 
 // Settle is SettleTag for a client that has pulled the notice.
 func (q *Queue) Settle(lock string, again bool) bool {
-	return q.settle(lockKey{nil, strings.ToLower(lock)}, again)
+	lock = strings.ToLower(lock)
+	return q.settle(func(n *Notice) bool { return n.holder == nil && n.LockToken == lock }, again)
 }
 
-func (q *Queue) settle(key lockKey, again bool) bool {
+// settle is SettleTag for the first locked notice that matches.
+func (q *Queue) settle(matches func(n *Notice) bool, again bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.endLocked(time.Now(), q.host.Now())
-	n := q.locks[key]
-	if n == nil {
+	i := slices.IndexFunc(q.locked, matches)
+	if i < 0 {
 		return false
 	}
-	if again {
+	if n := take(&q.locked, i); again {
 		q.releaseLocked(n)
 	} else {
-		q.unlockLocked(n)
-		q.forgetLocked(n)
+		q.touchLocked(n)
 	}
 	q.dispatchLocked()
 	return true
@@ -182,8 +183,8 @@ func (q *Queue) Pull() (Notice, bool) {
 	if len(q.waiting) == 0 {
 		return Notice{}, false
 	}
-	n := q.waiting.remove(0)
-	q.lockLocked(n, lockKey{nil, identity.GUID(n.tag)}, now)
+	n := take(&q.waiting, 0)
+	q.lockLocked(n, nil, now)
 	q.dispatchLocked()
 	return *n, true
 }
@@ -210,8 +211,8 @@ func (q *Queue) dispatchLocked() {
 			passed++
 			continue
 		}
-		if n := q.waiting.remove(passed); outcome == Settled {
-			q.forgetLocked(n)
+		if n := take(&q.waiting, passed); outcome == Settled {
+			q.touchLocked(n)
 		}
 	}
 	q.setTimerLocked(q.nextEndLocked(now, clock))
@@ -226,7 +227,7 @@ func (q *Queue) offerLocked(n *Notice, now time.Time) Outcome {
 		r := q.receivers[at]
 		outcome := r.Deliver(n, n.tag)
 		if outcome == Sent {
-			q.lockLocked(n, lockKey{r, string(n.tag[:])}, now)
+			q.lockLocked(n, r, now)
 		}
 		if outcome == Sent || outcome == Settled {
 			q.next = at + 1
@@ -261,17 +262,8 @@ func (q *Queue) tick() {
 func (q *Queue) Clear() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = nil
-	q.locked.Init()
-	clear(q.locks)
-	clear(q.unsettled)
+	q.waiting, q.locked = nil, nil
 	q.dispatchLocked()
-}
-
-// forgetLocked drops a notice that neither waits nor is locked.
-func (q *Queue) forgetLocked(n *Notice) {
-	delete(q.unsettled, n.Number)
-	q.touchLocked(n)
 }
 
 // Stop stops the timer of a hub that is closed, for good.
@@ -284,56 +276,55 @@ func (q *Queue) Stop() {
 	}
 }
 
-func (q *Queue) lockLocked(n *Notice, key lockKey, now time.Time) {
+// take removes and returns the notice at an index.
+func take(all *[]*Notice, i int) *Notice {
+	n := (*all)[i]
+	*all = slices.Delete(*all, i, i+1)
+	return n
+}
+
+func (q *Queue) lockLocked(n *Notice, holder Receiver, now time.Time) {
 	n.LockToken = identity.GUID(n.tag)
 	n.Deliveries++
 	q.touchLocked(n)
-	n.lock = lock{key, now.Add(lockTime), q.locked.PushBack(n)}
-	q.locks[key] = n
+	n.holder, n.until = holder, now.Add(lockTime)
+	q.locked = append(q.locked, n)
 }
 
-func (q *Queue) unlockLocked(n *Notice) {
-	q.locked.Remove(n.lock.at)
-	delete(q.locks, n.lock.key)
-	n.lock = lock{}
-}
-
-// releaseLocked ends a lock and makes the notice wait, unless it was delivered too often.
+// releaseLocked makes a notice wait whose lock has ended, unless it was delivered too often.
 func (q *Queue) releaseLocked(n *Notice) {
-	q.unlockLocked(n)
-	if n.Deliveries < maxDeliveries {
-		n.tag = q.tagOf(n)
-		q.waiting.insert(n)
+	if n.Deliveries >= maxDeliveries {
+		q.touchLocked(n)
 		return
 	}
-	q.forgetLocked(n)
+	n.tag = q.tagOf(n)
+	i, _ := slices.BinarySearchFunc(q.waiting, n, func(a, b *Notice) int { return cmp.Compare(a.Number, b.Number) })
+	q.waiting = slices.Insert(q.waiting, i, n)
 }
 
 // dropLocked drops the oldest notice that waits, or the one whose lock ends first.
 func (q *Queue) dropLocked() {
 	if len(q.waiting) > 0 {
-		q.forgetLocked(q.waiting.remove(0))
-		return
+		q.touchLocked(take(&q.waiting, 0))
+	} else {
+		q.touchLocked(take(&q.locked, 0))
 	}
-	n := q.firstLocked()
-	q.unlockLocked(n)
-	q.forgetLocked(n)
 }
 
 // endLocked ends locks and drops notices whose time has passed.
 func (q *Queue) endLocked(now, clock time.Time) {
-	for n := q.firstLocked(); n != nil && !n.lock.until.After(now); n = q.firstLocked() {
-		q.releaseLocked(n)
+	for len(q.locked) > 0 && !q.locked[0].until.After(now) {
+		q.releaseLocked(take(&q.locked, 0))
 	}
 	for len(q.waiting) > 0 && !q.waiting[0].Enqueued.Add(life).After(clock) {
-		q.forgetLocked(q.waiting.remove(0))
+		q.touchLocked(take(&q.waiting, 0))
 	}
 }
 
 // nextEndLocked returns the time until the next lock or notice ends; false if there is none.
 func (q *Queue) nextEndLocked(now, clock time.Time) (left time.Duration, some bool) {
-	if n := q.firstLocked(); n != nil {
-		left, some = n.lock.until.Sub(now), true
+	if len(q.locked) > 0 {
+		left, some = q.locked[0].until.Sub(now), true
 	}
 	if len(q.waiting) > 0 {
 		life := q.waiting[0].Enqueued.Add(life).Sub(clock)
@@ -342,14 +333,6 @@ func (q *Queue) nextEndLocked(now, clock time.Time) (left time.Duration, some bo
 		}
 	}
 	return left, some
-}
-
-// firstLocked returns the notice whose lock ends first; nil if none is locked.
-func (q *Queue) firstLocked() *Notice {
-	if at := q.locked.Front(); at != nil {
-		return at.Value.(*Notice)
-	}
-	return nil
 }
 
 // A Outcome is what became of the delivery of a notice.
